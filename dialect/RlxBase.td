@@ -1,0 +1,98 @@
+//===- RlxBase.td - The rlx dialect: base definitions -----------------------------------------===//
+//
+// The dialect, its one attribute, the constraints on operands, and the base classes of ops.
+// Everything that a reader or a generator needs to know about an op stands in its record.
+//
+//===------------------------------------------------------------------------------------------===//
+
+#ifndef RLX_BASE_TD
+#define RLX_BASE_TD
+
+include "mlir/IR/OpBase.td"
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def RLX_Dialect : Dialect {
+  let name = "rlx";
+  let cppNamespace = "::rlx";
+  let summary = "Tensor ops of RLX, from transformer blocks to primitives";
+  let description = [{
+    Values are ranked tensors. A dimension is static or a symbol; the sizes of the dynamic
+    dimensions of a type, in order, are named by its `#rlx.dims` encoding:
+    `tensor<?x4x?xf32, #rlx.dims<["batch", "2*seq"]>>`. The same name is the same size all over a
+    module, and the arithmetic between names is exact.
+
+    Attributes are plain builtin attributes. Axes are canonical: `0 <= axis < rank`.
+    Index operands are integers of any width; out-of-range indices have a meaning (gathers clamp).
+  }];
+}
+
+//===------------------------------------------------------------------------------------------===//
+// Attributes
+//===------------------------------------------------------------------------------------------===//
+
+class RLX_AttrDef<string attrName, string attrMnemonic> : AttrDef<RLX_Dialect, attrName> {
+  let mnemonic = attrMnemonic;
+}
+
+def RLX_DimsEncoding : RLX_AttrDef<"Dims", "dims"> {
+  let summary = "The sizes of a tensor type's dynamic dimensions, in order";
+  let description = [{
+    An array of strings, one for each `?` of the type: a symbol (`"seq"`) or an expression in
+    symbols with `+ - * // %`, `min` and `max` (`"past+seq"`, `"(seq-1)//2+1"`).
+  }];
+  let parameters = (ins "::mlir::ArrayAttr":$symbols);
+  let assemblyFormat = "`<` $symbols `>`";
+}
+
+/// A list of dimensions: integers, and strings for symbolic ones.
+def RLX_ShapeAttr : Attr<CPred<"::llvm::isa<::mlir::ArrayAttr>($_self)">, "list of dimensions"> {
+  let storageType = "::mlir::ArrayAttr";
+  let returnType = "::mlir::ArrayAttr";
+}
+
+def RLX_DTypeAttr : TypeAttrBase<"::mlir::Type", "element type">;
+
+//===------------------------------------------------------------------------------------------===//
+// Operand and result constraints
+//===------------------------------------------------------------------------------------------===//
+
+/// A ranked tensor whose element type is one of `dtypes` (names as in `rlx.DType`).
+class RLX_TensorOf<list<string> dtypes_, string description>
+    : Type<CPred<"::llvm::isa<::mlir::RankedTensorType>($_self)">, description,
+           "::mlir::RankedTensorType"> {
+  list<string> dtypes = dtypes_;
+}
+
+defvar Floats   = ["f32", "f16", "bf16", "f64"];
+defvar Integers = ["i8", "i16", "i32", "i64", "u8", "u32"];
+
+def RLX_Tensor : RLX_TensorOf<!listconcat(Floats, Integers, ["bool", "c64"]), "tensor of any dtype">;
+def RLX_NumberTensor : RLX_TensorOf<!listconcat(Floats, Integers, ["c64"]), "tensor of numbers">;
+def RLX_RealTensor : RLX_TensorOf<!listconcat(Floats, Integers), "tensor of real numbers">;
+def RLX_OrderedTensor : RLX_TensorOf<!listconcat(Floats, Integers, ["bool"]), "tensor of ordered values">;
+def RLX_FloatTensor : RLX_TensorOf<Floats, "tensor of floats">;
+def RLX_InexactTensor : RLX_TensorOf<!listconcat(Floats, ["c64"]), "tensor of floats or complex numbers">;
+def RLX_IndexTensor : RLX_TensorOf<Integers, "tensor of integers">;
+def RLX_BoolTensor : RLX_TensorOf<["bool"], "tensor of booleans">;
+def RLX_I32Tensor : RLX_TensorOf<["i32"], "tensor of 32-bit integers">;
+
+//===------------------------------------------------------------------------------------------===//
+// Ops
+//===------------------------------------------------------------------------------------------===//
+
+/// A tensor op. `family` is the file of its card in `rlx.ops` or `rlx.blocks`; `stage` is the
+/// highest stage at which it may stand: HIR ops are gone after `rlx-lower-blocks`.
+class RLX_Op<string mnemonic, string family_, list<Trait> traits = [Pure]>
+    : Op<RLX_Dialect, mnemonic, traits> {
+  string family = family_;
+  string stage = "mir";
+}
+
+/// A block of a model: one op that stands for a sub-graph.
+class RLX_Block<string mnemonic, string family_> : RLX_Op<mnemonic, family_> {
+  let stage = "hir";
+}
+
+#endif // RLX_BASE_TD

@@ -1,0 +1,89 @@
+//===- RlxElementwise.td - Leaves and elementwise ops -----------------------------------------===//
+
+#ifndef RLX_ELEMENTWISE_TD
+#define RLX_ELEMENTWISE_TD
+
+include "RlxEnums.td"
+
+def RLX_ConstantOp : RLX_Op<"constant", "leaf"> {
+  let summary = "A tensor known at compile time";
+  let description = [{
+    `result = value`. The shape is static. Weights are parameters of the function, not constants.
+  }];
+  let arguments = (ins ElementsAttr:$value);
+  let results = (outs RLX_Tensor:$result);
+}
+
+def RLX_IotaOp : RLX_Op<"iota", "leaf"> {
+  let summary = "Positions along one axis";
+  let description = [{
+    `result[i_0, …] = i_axis`, in `dtype`. Shape and dtype are attributes; dimensions may be symbolic.
+  }];
+  let arguments = (ins RLX_ShapeAttr:$shape, I64Attr:$axis, RLX_DTypeAttr:$dtype);
+  let results = (outs RLX_RealTensor:$result);
+}
+
+def RLX_DimSizeOp : RLX_Op<"dim_size", "leaf"> {
+  let summary = "The size of a dimension, as a scalar";
+  let description = [{
+    `size` is a list of one dimension, usually an expression in symbols; the result is its value, i32 of rank 0.
+  }];
+  let arguments = (ins RLX_ShapeAttr:$size);
+  let results = (outs RLX_I32Tensor:$result);
+}
+
+def RLX_ActivationOp : RLX_Op<"activation", "elementwise"> {
+  let summary = "Elementwise function of one tensor";
+  let description = [{
+    `result = kind(x)`, same shape and dtype. All kinds take floats; `neg` and `abs` also take
+    integers, `relu` signed and unsigned ones; `exp`, `neg`, `sqrt`, `sin`, `cos`, `tanh` and
+    `log` also take c64, and `abs` of c64 is f32. Integer arithmetic wraps.
+  }];
+  let arguments = (ins RLX_NumberTensor:$x, RLX_Activation:$kind);
+  let results = (outs RLX_NumberTensor:$result);
+}
+
+def RLX_CastOp : RLX_Op<"cast", "elementwise"> {
+  let summary = "Conversion to another dtype";
+  let description = [{
+    `result = dtype(x)`. Float to integer truncates toward zero and saturates, NaN becomes 0;
+    integer to narrower integer wraps; anything to bool is `x != 0`; complex to real keeps the real part.
+    Float to narrower float rounds to nearest even.
+  }];
+  let arguments = (ins RLX_Tensor:$x, RLX_DTypeAttr:$dtype);
+  let results = (outs RLX_Tensor:$result);
+}
+
+def RLX_BinaryOp : RLX_Op<"binary", "elementwise"> {
+  let summary = "Elementwise function of two tensors";
+  let description = [{
+    `result = kind(lhs, rhs)`. Operands have one dtype and broadcast as in NumPy. Integer arithmetic
+    wraps; on bool, `add` and `max` are or, `mul` and `min` are and. `div` takes floats and complex numbers.
+    `max` and `min` give NaN when either operand is NaN, and do not take complex numbers.
+    An integer `pow` with a negative exponent is the truncated quotient: 0 unless the base is 1 or -1
+    (and 0 for base 0).
+  }];
+  let arguments = (ins RLX_Tensor:$lhs, RLX_Tensor:$rhs, RLX_Binary:$kind);
+  let results = (outs RLX_Tensor:$result);
+}
+
+def RLX_CompareOp : RLX_Op<"compare", "elementwise"> {
+  let summary = "Elementwise comparison";
+  let description = [{
+    `result = kind(lhs, rhs)`, a bool tensor. Operands have one dtype and broadcast as in NumPy.
+    NaN is unequal to everything. Complex numbers take `eq` and `ne` only.
+  }];
+  let arguments = (ins RLX_Tensor:$lhs, RLX_Tensor:$rhs, RLX_Comparison:$kind);
+  let results = (outs RLX_BoolTensor:$result);
+}
+
+def RLX_WhereOp : RLX_Op<"where", "elementwise"> {
+  let summary = "Elementwise choice";
+  let description = [{
+    `result = condition ? on_true : on_false`. All three broadcast as in NumPy; the branches have one dtype.
+  }];
+  let arguments = (ins RLX_BoolTensor:$condition, RLX_Tensor:$on_true, RLX_Tensor:$on_false);
+  let results = (outs RLX_Tensor:$result);
+}
+
+#endif // RLX_ELEMENTWISE_TD

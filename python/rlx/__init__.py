@@ -1,0 +1,56 @@
+"""RLX: a small ML compiler on MLIR's Python bindings, from a model to every device.
+
+Everything public is reachable from here, and loaded when it is first used: `import rlx` alone imports neither MLIR nor a
+compiler.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from rlx.version import __version__
+
+_DTYPES = ("f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32", "bool_", "c64")
+
+# public name -> the module that has it
+_HOMES = {
+    **dict.fromkeys((*_DTYPES, "DType", "dtype", "promote"), "rlx.ir.dtype"),
+    "Shape": "rlx.ir.shape",
+    "Tensor": "rlx.ir.builder",
+    "Graph": "rlx.ir.graph",
+    "parse": "rlx.ir.text",
+    "evaluate": "rlx.ir.evaluate",
+    **dict.fromkeys(
+        (
+            "Error",
+            "ShapeError",
+            "StageError",
+            "ParseError",
+            "VerificationError",
+            "PassError",
+            "CompileError",
+            "UnsupportedError",
+            "ExecutionError",
+        ),
+        "rlx.ir.errors",
+    ),
+    "Tick": "rlx.tick",
+}
+_MODULES = ("ops", "blocks", "passes", "mlir")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        importlib.import_module("rlx.blocks")  # cards first: they put the op methods on Graph
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+    elif name in _MODULES:
+        value = importlib.import_module(f"rlx.{name}")
+    else:
+        raise AttributeError(f"module 'rlx' has no attribute '{name}'")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES, *_MODULES})

@@ -1,0 +1,151 @@
+"""The types of a compiled function's arguments and results, as NumPy has them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Literal
+
+import numpy as np
+
+from rlx.ir.errors import ExecutionError
+
+Access = Literal["copy", "borrow", "donate"]
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """The dtype and shape of an argument or result; ``None`` stands for a dimension that is only known at run time."""
+
+    dtype: np.dtype
+    shape: tuple[int | None, ...]
+
+    @property
+    def static_shape(self) -> tuple[int, ...] | None:
+        """The shape, or ``None`` if a dimension is not known."""
+        known = tuple(dim for dim in self.shape if dim is not None)
+        return known if len(known) == len(self.shape) else None
+
+    @property
+    def nbytes(self) -> int | None:
+        """The size in bytes, or ``None`` if a dimension is not known."""
+        shape = self.static_shape
+        return None if shape is None else prod(shape) * self.dtype.itemsize
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join('?' if dim is None else str(dim) for dim in self.shape)}]"
+
+
+@dataclass(frozen=True)
+class ArgumentType(TensorType):
+    """The type of an argument, and what the program may do with the caller's memory.
+
+    Attributes:
+        access: ``"copy"``: the program gets a copy. ``"borrow"``: the program is known to only read the argument, so it
+            may read the caller's memory itself. ``"donate"``: the caller gives the array up, and the program may
+            overwrite it and return it. Either way the caller's memory is only used on a local device and where it is
+            large, writable and aligned to 64 bytes; elsewhere the program gets a copy.
+    """
+
+    access: Access = "copy"
+
+
+_ENTRY = re.compile(r"%(?P<kind>input|output)\d+: (?:tensor<(?P<tensor>(?:[^<>]|<[^<>]*>)*)>|(?P<other>[^,)]+))")
+_TENSOR = re.compile(r"(?P<dims>(?:(?:\d+|\?)x)*)(?P<element>.+)")
+_NUMPY_NAMES = {
+    "f16": "float16",
+    "f32": "float32",
+    "f64": "float64",
+    "i1": "bool",
+    "i8": "int8",
+    "i16": "int16",
+    "i32": "int32",
+    "i64": "int64",
+    "complex<f32>": "complex64",
+    "complex<f64>": "complex128",
+}
+_ML_DTYPES = {
+    "bf16": "bfloat16",
+    "f8E4M3FN": "float8_e4m3fn",
+    "f8E4M3FNUZ": "float8_e4m3fnuz",
+    "f8E5M2": "float8_e5m2",
+    "f8E5M2FNUZ": "float8_e5m2fnuz",
+    "f8E8M0FNU": "float8_e8m0fnu",
+}
+
+
+def compiled_types(declaration: str) -> tuple[list[TensorType], list[TensorType]] | None:
+    """Argument and result types out of IREE's ``iree.abi.declaration``; ``None`` if it has none that NumPy has.
+
+    Raises:
+        ExecutionError: A value that is passed is not a tensor.
+    """
+    if not declaration:
+        return None
+    found: dict[str, list[TensorType]] = {"input": [], "output": []}
+    for entry in _ENTRY.finditer(declaration):
+        if entry["tensor"] is None:
+            raise ExecutionError(f"only tensors can be passed, not {entry['other']}: {declaration}")
+        tensor = _TENSOR.fullmatch(entry["tensor"])
+        dtype = _dtype(tensor["element"]) if tensor else None
+        if tensor is None or dtype is None:
+            return None
+        dims = tensor["dims"].split("x")[:-1]
+        shape = tuple(None if dim == "?" else int(dim) for dim in dims)
+        found[entry["kind"]].append(TensorType(dtype, shape))
+    return found["input"], found["output"]
+
+
+def agreed_types(
+    function: str, what: str, given: Sequence[TensorType] | None, compiled: Sequence[TensorType] | None
+) -> Sequence[TensorType]:
+    """The given types, if the function was compiled with types of the same layout; its own, if none are given.
+
+    Raises:
+        ExecutionError: They differ, or there are neither.
+    """
+    if given is None:
+        if compiled is None:
+            raise ExecutionError(f"the module does not say what @{function}'s {what} types are: give them")
+        return compiled
+    if compiled is None:
+        return given
+    same = len(given) == len(compiled) and all(
+        a.shape == b.shape and _layout(a.dtype) == _layout(b.dtype)
+        for a, b in zip(given, compiled, strict=True)
+    )
+    if not same:
+        has, wanted = (", ".join(map(str, types)) or "none" for types in (compiled, given))
+        raise ExecutionError(f"@{function} was compiled with the {what} types {has}, not {wanted}")
+    return given
+
+
+def element_type(dtype: np.dtype) -> int:
+    """IREE's number for a dtype.
+
+    Raises:
+        ExecutionError: It has none.
+    """
+    from iree.runtime.dtypes import map_dtype_to_hal_element_type
+
+    found = map_dtype_to_hal_element_type(dtype)
+    if found is None:
+        raise ExecutionError(f"IREE has no element type for {dtype}")
+    return int(found)
+
+
+def _dtype(element: str) -> np.dtype | None:
+    if element in _NUMPY_NAMES:
+        return np.dtype(_NUMPY_NAMES[element])
+    if element in _ML_DTYPES:
+        import ml_dtypes
+
+        return np.dtype(getattr(ml_dtypes, _ML_DTYPES[element]))
+    return None
+
+
+def _layout(dtype: np.dtype) -> tuple[str, int]:
+    """What IREE tells dtypes apart by: it has no unsigned ones."""
+    return "i" if dtype.kind == "u" else dtype.kind if dtype.kind != "V" else dtype.name, dtype.itemsize

@@ -1,0 +1,266 @@
+"""From MLIR that is legal for IREE to a compiled module, by way of a compiler process and a retry ladder."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+
+from rlx.backends.cache import DiskCache, fingerprint
+from rlx.backends.iree.process import WorkerDied, WorkerPool, compiler_library, default_pool
+from rlx.backends.iree.targets import Target
+from rlx.ir.errors import CompileError, Error
+
+DEFAULT_TIMEOUT_S = 600.0
+_CACHE_FORMAT = "iree-vmfb-1"
+_LONGEST_DIAGNOSTIC = 600
+_LONGEST_NOTE = 300
+_LOCATED = re.compile(r"(?P<location>[^\n]+?:\d+:\d+|loc\([^\n]*?\)): (?P<text>.*)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One message of the compiler.
+
+    Attributes:
+        severity: ``"error"``, ``"warning"``, ``"remark"`` or ``"note"``.
+        location: ``file:line:col``, or empty where the compiler gave none.
+        text: The message, without its location.
+    """
+
+    severity: str
+    location: str
+    text: str
+
+    def __str__(self) -> str:
+        place = f"{self.location}: " if self.location else ""
+        return f"{place}{self.severity}: {self.text}"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt to compile.
+
+    Attributes:
+        flags: The compiler's flags.
+        outcome: ``"ok"``, ``"diagnostics"``, ``"crashed …"`` or ``"timed out after … s"``.
+        seconds: How long it took.
+        diagnostics: What the compiler said.
+        printed: The last that the compiler, or a linker that it ran, printed to standard error.
+        repeatable: Whether the same module would meet the same end again.
+    """
+
+    flags: tuple[str, ...]
+    outcome: str
+    seconds: float
+    diagnostics: tuple[Diagnostic, ...] = ()
+    printed: str = ""
+    repeatable: bool = True
+
+    @property
+    def ok(self) -> bool:
+        """Whether it compiled."""
+        return self.outcome == "ok"
+
+
+@dataclass(frozen=True)
+class CompiledModule:
+    """What compiling gave.
+
+    Attributes:
+        vmfb: The compiled module, ready for ``Executable``.
+        flags_used: The flags of the attempt that succeeded.
+        seconds: The time spent, in all attempts.
+        attempts: All attempts, the successful one last. Empty if the module came out of a cache.
+        from_cache: Whether it came out of a cache.
+    """
+
+    vmfb: bytes
+    flags_used: tuple[str, ...]
+    seconds: float
+    attempts: tuple[Attempt, ...] = ()
+    from_cache: bool = False
+
+
+class ModuleCompileError(CompileError):
+    """IREE could not compile a module, at any rung of the ladder.
+
+    Attributes:
+        attempts: What was tried, in order.
+        diagnostics: What the compiler said at the first attempt at which it said anything.
+    """
+
+    def __init__(self, target: Target, attempts: tuple[Attempt, ...]):
+        self.attempts = attempts
+        self.diagnostics = next((a.diagnostics for a in attempts if a.diagnostics), ())
+        errors = [d for d in self.diagnostics if d.severity == "error"]
+        location = next((d.location for d in errors if not d.location.startswith("loc(")), None)
+        lines = [f"IREE could not compile the module for {target.name} ({target.arch})"]
+        lines += map(_shortened, self.diagnostics)
+        lines.append(f"flags: {' '.join(target.flags)}")
+        for number, attempt in enumerate(attempts, 1):
+            rung = " ".join(attempt.flags[len(target.flags) :]) or "nothing more"
+            lines.append(f"attempt {number}, with {rung}: {attempt.outcome} ({attempt.seconds:.2f} s)")
+            lines += [f"  {line}" for line in _telling_lines(attempt.printed)]
+        super().__init__("\n".join(lines), location=location or None, hint=_hint(attempts))
+
+
+def compile_module(
+    text: str | bytes,
+    target: Target,
+    *,
+    timeout_s: float | None = None,
+    worker: WorkerPool | None = None,
+    cache: DiskCache | None = None,
+    name: str = "module.mlir",
+) -> CompiledModule:
+    """Compile MLIR text or bytecode for one target. May be called from several threads at once.
+
+    Every rung of the target's ladder is tried until one compiles. An error in the text itself, or in a flag, ends the
+    attempts at once, because no other rung would change it. A process that was killed from outside (by the kernel, for
+    want of memory, or by a user) is given a second chance at the same rung.
+
+    Args:
+        text: The module.
+        target: What to compile for.
+        timeout_s: Seconds that each attempt may take; by default ``RLX_COMPILE_TIMEOUT`` or 600.
+        worker: The processes to compile in; by default those that all callers share.
+        cache: Where to look first, and to keep the result. A result is not kept if a better rung failed by chance.
+        name: What diagnostics call the text where an operation has no location of its own.
+
+    Raises:
+        CompileError: No attempt succeeded. The message has the diagnostics as ``file:line:col: error: …`` lines and says
+            what was tried.
+    """
+    started = time.perf_counter()
+    timeout_s = default_timeout() if timeout_s is None else timeout_s
+    module = text.encode() if isinstance(text, str) else bytes(text)
+    key = cache_key(module, target) if cache is not None else ""
+    if cache is not None and (payload := cache.get(key)) is not None:
+        flags, _, vmfb = payload.partition(b"\0")
+        return CompiledModule(
+            vmfb, tuple(flags.decode().split("\n")), time.perf_counter() - started, from_cache=True
+        )
+    attempts: list[Attempt] = []
+    for attempt, vmfb in _climb_down(module, target, timeout_s, worker or default_pool, name):
+        attempts.append(attempt)
+        if attempt.ok:
+            if cache is not None and all(a.repeatable for a in attempts):
+                cache.put(key, "\n".join(attempt.flags).encode() + b"\0" + vmfb)
+            return CompiledModule(vmfb, attempt.flags, time.perf_counter() - started, tuple(attempts))
+    raise ModuleCompileError(target, tuple(attempts))
+
+
+def prewarm(target: Target, worker: WorkerPool | None = None) -> None:
+    """Start a compiler process and let it get ready for ``target``, while the caller does something else."""
+    (worker or default_pool).prewarm(target.attempts[0])
+
+
+def cache_key(module: bytes, target: Target) -> str:
+    """The key of a compiled module: its bytes, all that the target says, and the compiler's version."""
+    return fingerprint(_CACHE_FORMAT, compiler_version(), target.fingerprint(), module)
+
+
+@cache
+def compiler_version() -> str:
+    """The version of IREE's compiler; without package metadata, one made from the library's size and date."""
+    try:
+        return metadata.version("iree-base-compiler")
+    except metadata.PackageNotFoundError:
+        status = os.stat(compiler_library())
+        return f"{status.st_size}-{status.st_mtime_ns}"
+
+
+def default_timeout() -> float:
+    """Seconds that one attempt to compile may take: ``RLX_COMPILE_TIMEOUT``, or 600.
+
+    Raises:
+        Error: The variable is not a positive number.
+    """
+    text = os.environ.get("RLX_COMPILE_TIMEOUT", "")
+    try:
+        seconds = float(text) if text else DEFAULT_TIMEOUT_S
+    except ValueError:
+        seconds = 0.0
+    if not seconds > 0:
+        raise Error(f"RLX_COMPILE_TIMEOUT is {text!r}", hint="give it a number of seconds, such as 600")
+    return seconds
+
+
+def _climb_down(
+    module: bytes, target: Target, timeout_s: float, pool: WorkerPool, name: str
+) -> Iterator[tuple[Attempt, bytes]]:
+    """Yield attempts with what they gave, until one succeeds or no other can."""
+    for flags in target.attempts:
+        attempt, outcome, vmfb = _attempt(module, flags, timeout_s, pool, name)
+        yield attempt, vmfb
+        if not attempt.repeatable and "was killed" in attempt.outcome:
+            attempt, outcome, vmfb = _attempt(module, flags, timeout_s, pool, name)
+            yield attempt, vmfb
+        if outcome in ("flags", "parse"):
+            return
+
+
+def _attempt(
+    module: bytes, flags: tuple[str, ...], timeout_s: float, pool: WorkerPool, name: str
+) -> tuple[Attempt, str, bytes]:
+    started = time.perf_counter()
+    request = {"kind": "compile", "flags": flags, "name": name}
+    printed = ""
+    try:
+        with pool.worker(flags) as worker:
+            reply, vmfb = worker.request(request, module, timeout_s=timeout_s)
+            if reply["outcome"] != "ok":
+                printed = worker.printed()
+    except WorkerDied as death:
+        seconds = time.perf_counter() - started
+        if death.timed_out:
+            return Attempt(flags, f"timed out after {timeout_s:g} s", seconds, repeatable=False), "died", b""
+        repeatable = not death.killed_from_outside
+        attempt = Attempt(flags, death.reason, seconds, printed=death.stderr, repeatable=repeatable)
+        return attempt, "died", b""
+    diagnostics = tuple(
+        part for severity, message in reply["diagnostics"] for part in _split(severity, message)
+    )
+    outcome = "ok" if reply["outcome"] == "ok" else "diagnostics"
+    attempt = Attempt(flags, outcome, time.perf_counter() - started, diagnostics, printed)
+    return attempt, reply["outcome"], vmfb
+
+
+def _split(severity: str, message: str) -> Iterator[Diagnostic]:
+    """The compiler sends a diagnostic and its notes as one string of located paragraphs."""
+    paragraphs: list[str] = []
+    for paragraph in message.split("\n\n"):
+        if _LOCATED.match(paragraph) or not paragraphs:
+            paragraphs.append(paragraph)
+        else:
+            paragraphs[-1] += "\n\n" + paragraph
+    for index, paragraph in enumerate(paragraphs):
+        match = _LOCATED.match(paragraph)
+        location, text = (match["location"], match["text"]) if match else ("", paragraph)
+        yield Diagnostic(severity if index == 0 else "note", location, text)
+
+
+def _shortened(diagnostic: Diagnostic) -> str:
+    """Without most of the module that the compiler likes to print as a note."""
+    limit = _LONGEST_NOTE if diagnostic.severity == "note" else _LONGEST_DIAGNOSTIC
+    text = str(diagnostic)
+    return text if len(text) <= limit else f"{text[:limit]} … ({len(text) - limit} more characters)"
+
+
+def _telling_lines(printed: str) -> list[str]:
+    """Of what a compiler or linker printed: the first errors, or else the last lines."""
+    lines = [line[:_LONGEST_NOTE] for line in printed.splitlines() if line.strip()]
+    return [line for line in lines if "error" in line.lower()][:3] or lines[-3:]
+
+
+def _hint(attempts: tuple[Attempt, ...]) -> str | None:
+    if any("timed out" in attempt.outcome for attempt in attempts):
+        return "give the compiler more time with RLX_COMPILE_TIMEOUT (seconds)"
+    if all(not attempt.diagnostics for attempt in attempts):
+        return "the compiler gave no reason; an operation of a dialect that IREE does not know has this effect"
+    return None

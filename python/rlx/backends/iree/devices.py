@@ -1,0 +1,154 @@
+"""IREE's drivers and devices: opening them, sharing them, and saying why one cannot be opened."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from rlx.backends.iree.memory import configure_allocator
+from rlx.ir.errors import ExecutionError
+
+LOCAL_DRIVERS = ("local-sync", "local-task")
+
+# The compiler may place this much of a dispatch on the stack (see targets.py), and the default is half of it.
+_WORKER_STACK_BYTES = 524288
+
+_WHAT_IS_MISSING = {
+    "cuda": "NVIDIA's driver (libcuda.so)",
+    "hip": "ROCm's HIP runtime (libamdhip64.so)",
+    "vulkan": "a Vulkan loader (libvulkan.so.1) and a driver for it",
+}
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """One device, or one driver that has none.
+
+    Attributes:
+        driver: ``"local-sync"``, ``"cuda"`` …
+        uri: What ``device`` takes to open this very device, such as ``"cuda://0"``.
+        name: The device's own name.
+        available: Whether it can be opened.
+        reason: Why not.
+    """
+
+    driver: str
+    uri: str
+    name: str
+    available: bool
+    reason: str = ""
+
+
+class _Devices:
+    """The devices of this process, each opened once."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.opened: dict[tuple[str, int], Any] = {}
+
+
+_shared = _Devices()
+
+
+def device(uri: str, threads: int | None = None) -> Any:
+    """Open a device, or return it if it is open: an ``iree.runtime.HalDevice``.
+
+    Args:
+        uri: A driver's name (``"local-sync"``, ``"local-task"``, ``"cuda"`` …), perhaps with a device: ``"cuda://1"``.
+        threads: How many threads ``local-task`` works with; by default one per CPU that this process may use.
+
+    Raises:
+        ExecutionError: There is no such driver, or no such device.
+    """
+    driver = uri.partition("://")[0]
+    count = (threads or usable_cpus()) if driver == "local-task" else 0
+    with _shared.lock:
+        found = _shared.opened.get((uri, count))
+        if found is None:
+            found = _shared.opened[uri, count] = _open(uri, driver, count)
+        return found
+
+
+def devices() -> list[DeviceInfo]:
+    """Every device that IREE's runtime finds, and every driver that finds none with the reason. Never raises."""
+    try:
+        from iree.runtime import HalDriver
+
+        drivers = HalDriver.query()
+    except Exception as error:
+        return [DeviceInfo("iree", "", "", False, f"IREE's runtime cannot be imported: {error}")]
+    found: list[DeviceInfo] = []
+    for driver in drivers:
+        try:
+            entries = _create_driver(driver).query_available_devices()
+        except Exception as error:
+            found.append(DeviceInfo(driver, driver, "", False, _reason(driver, error)))
+            continue
+        if not entries:
+            found.append(DeviceInfo(driver, driver, "", False, "the driver finds no device"))
+        for entry in entries:
+            path = entry.get("path")
+            uri = f"{driver}://{path}" if path else driver
+            found.append(DeviceInfo(driver, uri, entry.get("name", ""), True))
+    return found
+
+
+def usable_cpus() -> int:
+    """The number of CPUs that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def abandon_devices() -> None:
+    """In a forked child: forget all open devices without closing them, for closing one waits for its threads."""
+    global _shared
+    for opened in _shared.opened.values():
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(opened))
+    _shared = _Devices()
+
+
+def short_reason(error: BaseException) -> str:
+    """An exception of IREE's without the C source line and the stack of calls."""
+    text = re.sub(r"\S+\.c:\d+: ", "", str(error))
+    return text.split("; while ")[0].split("\n")[0].strip()
+
+
+def _open(uri: str, driver: str, threads: int) -> Any:
+    configure_allocator()
+    from iree.runtime import _binding
+
+    drivers = _binding.HalDriver.query()
+    if driver not in drivers:
+        raise ExecutionError(
+            f"IREE's runtime has no driver {driver!r}", hint=f"it has {', '.join(sorted(drivers))}"
+        )
+    if driver == "local-task":
+        # Without a count IREE pins one thread per core, which stalls whenever another process holds that core.
+        flags = (f"--task_topology_group_count={threads}", f"--task_worker_stack_size={_WORKER_STACK_BYTES}")
+        _binding.parse_flags(*flags)
+    try:
+        opened = _create_driver(driver)
+        return opened.create_device_by_uri(uri) if "://" in uri else opened.create_default_device()
+    except Exception as error:
+        raise ExecutionError(f"cannot open the device {uri!r}: {_reason(driver, error)}") from error
+
+
+def _create_driver(driver: str) -> Any:
+    from iree.runtime import _binding
+
+    # Drivers read their flags when they are made, and the cached one would keep those of the first.
+    create = getattr(_binding, "create_hal_driver", _binding.get_cached_hal_driver)
+    return create(driver)
+
+
+def _reason(driver: str, error: BaseException) -> str:
+    reason = short_reason(error)
+    missing = _WHAT_IS_MISSING.get(driver)
+    if missing and ("NOT_FOUND" in reason or "UNAVAILABLE" in reason):
+        return f"{missing} is not installed ({reason})"
+    return reason

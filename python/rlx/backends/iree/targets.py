@@ -1,0 +1,306 @@
+"""What IREE compiles for: devices, architectures and the flags that were measured to be right, as data.
+
+The reasons for the flags, measured with IREE 3.13 (ratios are of run time on one x86-64 core):
+
+* ``target-cpu=host``, O3 and data tiling together are worth 1.5x to 5x against the defaults. Data tiling below O2 crashes
+  the compiler, so a lower rung of the ladder drops both.
+* IREE turns f64 into f32, signatures included, unless told not to.
+* Constant evaluation runs the program inside the compiler, where an out-of-bounds write hangs it. Without it constants
+  are computed once, at load; compiling is up to 0.25 s faster.
+* Without debug symbols and source map artifacts are a quarter smaller.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import os
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+
+from rlx.ir.errors import CompileError
+
+_COMMON = (
+    "--iree-input-demote-f64-to-f32=false",
+    "--iree-input-demote-i64-to-i32=false",
+    "--iree-opt-const-eval=false",
+    "--iree-vm-bytecode-module-strip-source-map",
+)
+_LOCAL = ("--iree-hal-target-device=local",)
+_LLVM_CPU = (
+    *_LOCAL,
+    "--iree-hal-local-target-device-backends=llvm-cpu",
+    "--iree-llvmcpu-debug-symbols=false",
+    "--iree-llvmcpu-stack-allocation-limit=262144",  # the default rejects some fused dispatches
+)
+_NO_OPTIMISATION: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Target:
+    """A device to compile for.
+
+    Attributes:
+        name: ``"cpu"``, ``"cuda"``, ``"rocm"``, ``"vulkan"``, ``"metal"`` or ``"vmvx"``.
+        arch: The architecture that code is made for, in the name's own spelling.
+        drivers: The runtime's drivers that can run the result, the preferred one first.
+        flags: What every attempt to compile has in common.
+        ladder: What each attempt adds, the best first; a module that fails at one rung is tried at the next.
+        unsupported_dtypes: The dtypes (``"f64"``, ``"bf16"`` …) of which a tensor cannot be computed with.
+        notes: What a user should know about this target.
+        cross: Whether the code is for some other CPU than this machine's.
+        host_features: For code made for the host's CPU: a hash of what that CPU can do.
+    """
+
+    name: str
+    arch: str
+    drivers: tuple[str, ...]
+    flags: tuple[str, ...]
+    ladder: tuple[tuple[str, ...], ...]
+    unsupported_dtypes: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = ()
+    cross: bool = False
+    host_features: str = ""
+
+    @property
+    def supports_f64(self) -> bool:
+        """Whether tensors of f64 can be computed with."""
+        return "f64" not in self.unsupported_dtypes
+
+    @property
+    def attempts(self) -> tuple[tuple[str, ...], ...]:
+        """The complete flags of each attempt to compile, the best first."""
+        return tuple(self.flags + rung for rung in self.ladder)
+
+    def fingerprint(self) -> str:
+        """All that the compiled code depends on beside the module and the compiler's version."""
+        return "\n".join([self.name, self.arch, self.host_features, *map(" ".join, self.attempts)])
+
+
+@dataclass(frozen=True)
+class _Family:
+    """A kind of device: how its architectures are spelled and what they add."""
+
+    base: Target
+    default_arch: str
+    arch_flag: str = ""
+    archs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    aliases: Mapping[str, str] = field(default_factory=dict)
+
+
+_LINUX_GNU = "-unknown-linux-gnu"
+_CPU_ARCHS = {
+    "host": ("--iree-llvmcpu-target-cpu=host",),
+    **{
+        arch: (f"--iree-llvmcpu-target-triple=x86_64{_LINUX_GNU}", f"--iree-llvmcpu-target-cpu={arch}")
+        for arch in ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
+    },
+    "aarch64": (f"--iree-llvmcpu-target-triple=aarch64{_LINUX_GNU}", "--iree-llvmcpu-target-cpu=generic"),
+    "aarch64-android": (
+        "--iree-llvmcpu-target-triple=aarch64-none-linux-android",
+        "--iree-llvmcpu-target-cpu=generic",
+    ),
+    "neoverse-v1": (
+        f"--iree-llvmcpu-target-triple=aarch64{_LINUX_GNU}",
+        "--iree-llvmcpu-target-cpu=neoverse-v1",
+    ),
+    "apple": ("--iree-llvmcpu-target-triple=arm64-apple-darwin", "--iree-llvmcpu-target-cpu=apple-m1"),
+    "riscv64": (
+        f"--iree-llvmcpu-target-triple=riscv64{_LINUX_GNU}",
+        "--iree-llvmcpu-target-cpu=generic-rv64",
+        "--iree-llvmcpu-target-abi=lp64d",
+        "--iree-llvmcpu-target-cpu-features=+m,+a,+f,+d,+c,+v",
+    ),
+}
+_NEWER_THAN_IREE_KNOWS = ("sm_90", "sm_90a", "sm_100", "sm_100a", "sm_120", "sm_120a", "hopper", "h100", "h200")
+_CUDA_ARCHS = ("sm_60", "sm_61", "sm_70", "sm_72", "sm_75", "sm_80", "sm_86", "sm_87", "sm_89")
+_CUDA_NAMES = {
+    "turing": "sm_75",
+    "ampere": "sm_80",
+    "a100": "sm_80",
+    "rtx3090": "sm_86",
+    "ada": "sm_89",
+    "l4": "sm_89",
+    "l40": "sm_89",
+    "rtx4090": "sm_89",
+}
+_ROCM_ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1101", "gfx1150", "gfx1151", "gfx1200", "gfx1201")
+_VULKAN_ARCHS = ("turing", "ampere", "ada", "rdna2", "rdna3", "rdna4", "valhall4", "adreno")
+
+# A dtype is listed where IREE 3.13 fails on x + y, x @ y or softmax(x) of it, whichever the fusions around.
+_UNSUPPORTED = {
+    ("vulkan", "default"): {"f64", "i64", "f16", "bf16"},
+    ("vulkan", "valhall4"): {"f64", "i64", "bf16"},
+    ("vulkan", "adreno"): {"f64", "i64", "bf16", "i8", "u8", "bool"},
+    **{("vulkan", arch): {"f64", "bf16"} for arch in ("turing", "ampere", "ada", "rdna2", "rdna3", "rdna4")},
+    ("metal", "default"): {"f64", "bf16"},
+    ("vmvx", "default"): {"f16", "bf16", "c64"},
+}
+_ARCH_NOTES = {
+    **{("rocm", arch): "a matmul of f16 has to accumulate in f32" for arch in ("gfx90a", "gfx942", "gfx950")},
+    **{
+        ("cuda", arch): "a matmul of f16 crashes the compiler: compile for sm_60, which this device runs too"
+        for arch in ("sm_70", "sm_72", "sm_75")
+    },
+}
+
+_FAMILIES = {
+    "cpu": _Family(
+        Target(
+            "cpu",
+            "",
+            ("local-sync", "local-task"),
+            (*_COMMON, *_LLVM_CPU),
+            (
+                ("--iree-opt-level=O3", "--iree-dispatch-creation-data-tiling"),
+                ("--iree-opt-level=O2",),
+                _NO_OPTIMISATION,
+            ),
+            notes=(
+                "f64 sin, cos, tan, atan and tanh do not link: expand them first",
+                "f16 max and softmax do not link on x86: compute them in f32",
+            ),
+        ),
+        "host",
+        archs=_CPU_ARCHS,
+        aliases={"native": "host", "generic": "x86-64", "arm64": "aarch64", "x86_64": "x86-64"},
+    ),
+    "cuda": _Family(
+        Target(
+            "cuda",
+            "",
+            ("cuda",),
+            (*_COMMON, "--iree-hal-target-device=cuda"),
+            (("--iree-opt-level=O1",), _NO_OPTIMISATION),  # training steps fail to bufferise at O2 and O3
+        ),
+        "sm_80",
+        arch_flag="--iree-cuda-target=",
+        archs=dict.fromkeys(_CUDA_ARCHS, ()),
+        aliases={**_CUDA_NAMES, **dict.fromkeys(_NEWER_THAN_IREE_KNOWS, "sm_89")},
+    ),
+    "rocm": _Family(
+        Target(
+            "rocm",
+            "",
+            ("hip",),
+            (*_COMMON, "--iree-hal-target-device=hip"),
+            (("--iree-opt-level=O3",), ("--iree-opt-level=O2",), _NO_OPTIMISATION),
+        ),
+        "gfx1100",
+        arch_flag="--iree-rocm-target=",
+        archs=dict.fromkeys(_ROCM_ARCHS, ()),
+    ),
+    "vulkan": _Family(
+        Target(
+            "vulkan",
+            "",
+            ("vulkan",),
+            (*_COMMON, "--iree-hal-target-device=vulkan"),
+            (("--iree-opt-level=O1",), _NO_OPTIMISATION),
+            notes=("a named arch is only right on that very device: others compute wrong results silently",),
+        ),
+        "default",
+        arch_flag="--iree-vulkan-target=",
+        archs=dict.fromkeys(_VULKAN_ARCHS, ()),
+    ),
+    "metal": _Family(
+        Target(
+            "metal",
+            "",
+            ("metal",),
+            (*_COMMON, "--iree-hal-target-device=metal", "--iree-metal-compile-to-metallib=false"),
+            (("--iree-opt-level=O1",), _NO_OPTIMISATION),
+            notes=("shaders are compiled when the program is loaded", "a matmul of i8 does not compile"),
+        ),
+        "default",
+    ),
+    "vmvx": _Family(
+        Target(
+            "vmvx",
+            "",
+            ("local-sync", "local-task"),
+            (*_COMMON, *_LOCAL, "--iree-hal-local-target-device-backends=vmvx"),
+            (("--iree-opt-level=O2",), _NO_OPTIMISATION),
+            notes=("an interpreter: portable and slow",),
+        ),
+        "default",
+    ),
+}
+_TARGET_ALIASES = {"hip": "rocm", "amdgpu": "rocm", "nvidia": "cuda", "llvm-cpu": "cpu", "local": "cpu"}
+
+
+def names() -> tuple[str, ...]:
+    """The names that ``target`` takes."""
+    return tuple(_FAMILIES)
+
+
+def archs(name: str) -> tuple[str, ...]:
+    """The architectures of one target, the default first."""
+    family = _FAMILIES[name]
+    return (family.default_arch, *(arch for arch in family.archs if arch != family.default_arch))
+
+
+def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) -> Target:
+    """The target of that name, for one architecture or the default one.
+
+    ``extra_flags`` go to every attempt, after the target's own, so they win.
+
+    Raises:
+        CompileError: No such target, or no such architecture of it.
+    """
+    name = _TARGET_ALIASES.get(name, name)
+    if name not in _FAMILIES:
+        raise _unknown("target", name, _FAMILIES)
+    family = _FAMILIES[name]
+    wanted = family.default_arch if arch is None else arch.lower()
+    chosen = family.aliases.get(wanted, wanted)
+    if chosen != family.default_arch and chosen not in family.archs:
+        raise _unknown(f"architecture of {name}", wanted, [*archs(name), *family.aliases])
+    flags = family.archs.get(chosen, ())
+    if family.arch_flag and chosen in family.archs:
+        flags = (family.arch_flag + chosen,)
+    base = family.base
+    ladder = base.ladder
+    if extra_flags:
+        ladder = tuple(dict.fromkeys((*rung, *extra_flags) for rung in ladder))
+    return replace(
+        base,
+        arch=chosen,
+        flags=(*base.flags, *flags),
+        ladder=ladder,
+        unsupported_dtypes=frozenset(_UNSUPPORTED.get((name, chosen), ())),
+        notes=_notes(base, wanted, chosen),
+        cross=name == "cpu" and chosen != "host",
+        host_features=host_features() if name == "cpu" and chosen == "host" else "",
+    )
+
+
+@cache
+def host_features() -> str:
+    """A hash of what this machine's CPU can do: code for ``target-cpu=host`` is good for equal hashes only."""
+    described = [platform.system(), platform.machine(), platform.processor()]
+    if os.path.exists("/proc/cpuinfo"):
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            first_cpu = file.read().split("\n\n", 1)[0]
+        # The feature list is `flags` on x86, `Features` on Arm and `isa` on RISC-V.
+        facts = ("flags", "Features", "isa", "vendor_id", "cpu family", "model", "CPU implementer", "CPU part")
+        described += [line for line in first_cpu.splitlines() if line.split(":")[0].strip() in facts]
+    return hashlib.sha256("\n".join(described).encode()).hexdigest()[:16]
+
+
+def _notes(base: Target, wanted: str, chosen: str) -> tuple[str, ...]:
+    notes = list(base.notes)
+    if wanted in _NEWER_THAN_IREE_KNOWS:
+        notes.append(f"IREE cannot compile for {wanted}; the driver compiles PTX for {chosen} to it")
+    if note := _ARCH_NOTES.get((base.name, chosen)):
+        notes.append(note)
+    return tuple(notes)
+
+
+def _unknown(what: str, given: str, known: Iterable[str]) -> CompileError:
+    known = list(dict.fromkeys(known))
+    close = difflib.get_close_matches(given, known, n=1)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return CompileError(f"unknown {what}: {given!r}", hint=f"{hint}known: {', '.join(known)}")

@@ -1,0 +1,1 @@
+"""The rlx dialect as data: generated from `dialect/*.td` (see `spec.py`)."""

@@ -1,0 +1,76 @@
+"""What a TableGen record says about an op, as plain data.
+
+`spec_gen.py` holds one `OpSpec` for each record of `dialect/*.td`; verifiers, builders, documentation
+and the conformance harness read them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Arity = Literal["single", "optional", "variadic"]
+AttributeKind = Literal["i64", "f64", "bool", "i64s", "str", "enum", "dims", "dtype", "elements"]
+
+
+class _Required:
+    """The default of an attribute that has none."""
+
+    def __repr__(self) -> str:
+        return "REQUIRED"
+
+
+REQUIRED = _Required()
+
+
+@dataclass(frozen=True, slots=True)
+class ValueSpec:
+    """An operand or a result: its name, how often it occurs, and the dtypes that it may have."""
+
+    name: str
+    dtypes: tuple[str, ...]
+    arity: Arity = "single"
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeSpec:
+    """An attribute: its name, how it is stored, its default (`REQUIRED`, or None for optional ones)."""
+
+    name: str
+    kind: AttributeKind
+    default: Any = REQUIRED
+    enum: str = ""
+    cases: tuple[str, ...] = ()
+
+    @property
+    def required(self) -> bool:
+        return self.default is REQUIRED
+
+
+@dataclass(frozen=True, slots=True)
+class RegionSpec:
+    """A region of an op."""
+
+    name: str
+    arity: Arity = "single"
+
+
+@dataclass(frozen=True, slots=True)
+class OpSpec:
+    """One op of the dialect, without the `rlx.` prefix."""
+
+    name: str
+    family: str
+    stage: str
+    summary: str
+    description: str
+    operands: tuple[ValueSpec, ...]
+    attributes: tuple[AttributeSpec, ...]
+    results: tuple[ValueSpec, ...]
+    regions: tuple[RegionSpec, ...] = ()
+    traits: tuple[str, ...] = ()
+    defined_at: str = ""
+
+    @property
+    def pure(self) -> bool:
+        return "Pure" in self.traits

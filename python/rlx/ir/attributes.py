@@ -1,0 +1,299 @@
+"""Attributes between Python and MLIR, by what the op's record says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+
+from rlx import mlir
+from rlx.dialect.spec import AttributeSpec, OpSpec
+from rlx.ir.dim import Dim, DimExpr, dim
+from rlx.ir.dtype import DType, dtype
+from rlx.ir.dtype import from_mlir as dtype_from_mlir
+from rlx.ir.errors import ShapeError
+from rlx.ir.shape import as_dtype, element_type
+
+
+def suggestion(name: str, known: Any) -> str:
+    """` (did you mean 'x'?)` when a known name is close, else nothing."""
+    close = get_close_matches(name, list(known), 1)
+    return f" (did you mean '{close[0]}'?)" if close else ""
+
+
+# --- checking Python values -----------------------------------------------------------------------
+
+
+def _integer(value: Any) -> int:
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+        raise ShapeError(f"expected an integer, got {value!r}")
+    return int(value)
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
+        raise ShapeError(f"expected a number, got {value!r}")
+    return float(value)
+
+
+def _boolean(value: Any) -> bool:
+    if not isinstance(value, (bool, np.bool_)):
+        raise ShapeError(f"expected True or False, got {value!r}")
+    return bool(value)
+
+
+def _string(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ShapeError(f"expected a string, got {value!r}")
+    return value
+
+
+def _sequence(value: Any) -> list[Any]:
+    if isinstance(value, (str, bytes, Mapping)) or not hasattr(value, "__iter__"):
+        raise ShapeError(f"expected a list, got {value!r}")
+    return list(value)
+
+
+_CHECKS: dict[str, Callable[[Any], Any]] = {
+    "i64": _integer,
+    "f64": _number,
+    "bool": _boolean,
+    "str": _string,
+    "i64s": lambda value: tuple(_integer(v) for v in _sequence(value)),
+    "dims": lambda value: tuple(dim(v) for v in _sequence(value)),
+    "dtype": as_dtype,
+    "elements": np.asarray,
+}
+
+
+def normalise(spec: AttributeSpec, value: Any) -> Any:
+    """The canonical Python value of an attribute.
+
+    Raises:
+        ShapeError: The value is of the wrong kind, or not one of the enumeration's cases.
+    """
+    if value is None and not spec.required:
+        return spec.default
+    try:
+        if spec.kind == "enum":
+            value = _string(getattr(value, "value", value))
+            if value not in spec.cases:
+                cases = ", ".join(spec.cases)
+                raise ShapeError(f"{value!r} is not one of {cases}{suggestion(value, spec.cases)}")
+            return value
+        return _CHECKS[spec.kind](value)
+    except ShapeError as problem:
+        raise ShapeError(f"attribute '{spec.name}': {problem.message}") from None
+
+
+def complete(spec: OpSpec, values: Mapping[str, Any]) -> dict[str, Any]:
+    """All attributes of an op: given ones checked, defaults filled in.
+
+    Raises:
+        ShapeError: One is unknown, missing or of the wrong kind.
+    """
+    known = {attribute.name for attribute in spec.attributes}
+    for name in values:
+        if name not in known:
+            raise ShapeError(f"unknown attribute '{name}'{suggestion(name, known)}")
+    result = {}
+    for attribute in spec.attributes:
+        if attribute.name in values:
+            result[attribute.name] = normalise(attribute, values[attribute.name])
+        elif attribute.required:
+            raise ShapeError(f"attribute '{attribute.name}' is missing")
+        else:
+            result[attribute.name] = attribute.default
+    return result
+
+
+# --- to MLIR --------------------------------------------------------------------------------------
+
+
+def _dims_to_mlir(value: tuple[Dim, ...]) -> Any:
+    ir, context = mlir.ir, mlir.context()
+    i64 = ir.IntegerType.get_signless(64, context=context)
+    return ir.ArrayAttr.get(
+        [ir.IntegerAttr.get(i64, d) if type(d) is int else ir.StringAttr.get(str(d), context=context) for d in value],
+        context=context,
+    )
+
+
+def elements_to_mlir(array: np.ndarray) -> Any:
+    """A dense attribute that holds an array of one of the twelve dtypes."""
+    ir, context = mlir.ir, mlir.context()
+    kind = dtype(array.dtype)
+    element = element_type(kind)
+    array = np.ascontiguousarray(array).reshape(array.shape)
+    with context, ir.Location.unknown():
+        type_ = ir.RankedTensorType.get(array.shape, element)
+        if kind.is_complex or array.size == 0:
+            if array.size == 0:
+                return ir.Attribute.parse(f"dense<> : {type_}")
+            return ir.DenseElementsAttr.get(array, type=element, shape=array.shape)
+        if kind.is_bool:
+            return ir.DenseElementsAttr.get(np.packbits(array, bitorder="little"), type=element, shape=array.shape)
+        if kind.name == "bf16":
+            return ir.DenseElementsAttr.get(array.view(np.uint16), type=element, shape=array.shape)
+        return ir.DenseElementsAttr.get(array, type=element, shape=array.shape)
+
+
+_small: dict[tuple[str, Any], Any] = {}
+
+
+def to_mlir(spec: AttributeSpec, value: Any) -> Any:
+    """The MLIR attribute of a canonical Python value."""
+    if spec.kind == "elements":
+        return elements_to_mlir(value)
+    key = (spec.kind, repr(value) if spec.kind == "f64" else value)
+    found = _small.get(key)
+    if found is None:
+        found = _small[key] = _to_mlir(spec.kind, value)
+    return found
+
+
+def _to_mlir(kind: str, value: Any) -> Any:
+    ir, context = mlir.ir, mlir.context()
+    if kind == "i64":
+        return ir.IntegerAttr.get(ir.IntegerType.get_signless(64, context=context), value)
+    if kind == "f64":
+        return ir.FloatAttr.get(ir.F64Type.get(context=context), value, loc=ir.Location.unknown(context))
+    if kind == "bool":
+        return ir.BoolAttr.get(value, context=context)
+    if kind == "i64s":
+        return ir.DenseI64ArrayAttr.get(list(value), context=context)
+    if kind in ("str", "enum"):
+        return ir.StringAttr.get(value, context=context)
+    if kind == "dtype":
+        return ir.TypeAttr.get(element_type(value), context=context)
+    return _dims_to_mlir(value)
+
+
+# --- from MLIR ------------------------------------------------------------------------------------
+
+
+def _dims_from_mlir(attribute: Any) -> tuple[Dim, ...]:
+    ir = mlir.ir
+    if not isinstance(attribute, ir.ArrayAttr):
+        raise ShapeError(f"expected a list of dimensions, got {attribute}")
+    dims = []
+    for entry in attribute:
+        if not isinstance(entry, (ir.IntegerAttr, ir.StringAttr)):
+            raise ShapeError(f"a dimension is an integer or a string, not {entry}")
+        dims.append(dim(entry.value))
+    return tuple(dims)
+
+
+def elements_from_mlir(attribute: Any) -> np.ndarray:
+    """The array that a dense attribute holds; a copy."""
+    ir = mlir.ir
+    type_ = attribute.type
+    kind = dtype_from_mlir(str(type_.element_type))
+    shape = tuple(type_.shape)
+    if 0 in shape:
+        return np.zeros(shape, kind.numpy)
+    if kind.is_complex or kind.name == "bf16" or (kind.is_bool and attribute.is_splat):
+        return _elements_by_buffer(attribute, kind, shape)
+    return np.array(ir.DenseElementsAttr(attribute)).astype(kind.numpy, copy=False).reshape(shape)
+
+
+def _elements_by_buffer(attribute: Any, kind: DType, shape: tuple[int, ...]) -> np.ndarray:
+    if kind.is_bool:
+        return np.full(shape, bool(mlir.ir.DenseIntElementsAttr(attribute)[0]))
+    if kind.name == "bf16":
+        values = mlir.ir.DenseFPElementsAttr(attribute)
+        flat = [values[i] for i in range(len(values))]
+        return np.array(flat, np.float32).astype(kind.numpy).reshape(shape)
+    return _complex_elements(str(attribute), shape)
+
+
+def _complex_elements(text: str, shape: tuple[int, ...]) -> np.ndarray:
+    # The bindings expose no complex element access: read the printed form.
+    body = text[text.index("<") + 1 : text.rindex("> :")]
+    if body.startswith('"0x'):
+        flat = np.frombuffer(bytes.fromhex(body[3:-1]), np.complex64)
+    else:
+        numbers = body.replace("[", " ").replace("]", " ").replace("(", " ").replace(")", " ").replace(",", " ").split()
+        parts = np.array([_float(n) for n in numbers], np.float32)
+        flat = parts.view(np.complex64)
+    return np.broadcast_to(flat, shape).copy() if flat.size == 1 else flat.reshape(shape).copy()
+
+
+def _float(text: str) -> float:
+    if text.startswith("0x"):
+        return float(np.array(int(text, 16), np.uint32).view(np.float32))
+    return float(text)
+
+
+def from_mlir(spec: AttributeSpec, attribute: Any) -> Any:
+    """The canonical Python value of an MLIR attribute.
+
+    Raises:
+        ShapeError: The attribute is not of the kind that the record says.
+    """
+    ir = mlir.ir
+    kind = spec.kind
+    try:
+        if kind == "dims":
+            return _dims_from_mlir(attribute)
+        if kind == "bool":
+            return ir.BoolAttr(attribute).value
+        if kind == "i64":
+            return ir.IntegerAttr(attribute).value
+        if kind == "f64":
+            return ir.FloatAttr(attribute).value
+        if kind == "i64s":
+            return tuple(ir.DenseI64ArrayAttr(attribute))
+        if kind == "dtype":
+            return dtype_from_mlir(str(ir.TypeAttr(attribute).value))
+        if kind == "elements":
+            return elements_from_mlir(attribute)
+        return normalise(spec, ir.StringAttr(attribute).value)
+    except ValueError:
+        raise ShapeError(f"attribute '{spec.name}' is of the wrong kind: {attribute}") from None
+
+
+_read: dict[tuple[str, Any], Any] = {}
+
+
+def read(spec: OpSpec, op: Any, bindings: Mapping[str, int] | None = None) -> dict[str, Any]:
+    """All attributes of an MLIR op as canonical Python values; with `bindings`, dimensions as integers.
+
+    Raises:
+        ShapeError: One is missing or of the wrong kind.
+    """
+    attributes = op.attributes
+    result = {}
+    for attribute in spec.attributes:
+        name = attribute.name
+        if name in attributes:
+            stored = attributes[name]
+            if attribute.kind == "elements":
+                result[name] = from_mlir(attribute, stored)
+                continue
+            key = (attribute.kind + attribute.enum, stored)
+            value = _read.get(key)
+            if value is None:
+                value = _read[key] = from_mlir(attribute, stored)
+            result[name] = value
+        elif attribute.required:
+            raise ShapeError(f"attribute '{name}' is missing")
+        else:
+            result[name] = attribute.default
+        if bindings is not None and attribute.kind == "dims":
+            result[name] = tuple(d.evaluate(bindings) if isinstance(d, DimExpr) else d for d in result[name])
+    return result
+
+
+def check_names(spec: OpSpec, op: Any) -> None:
+    """Refuse attributes that the record does not have, unless they belong to another dialect.
+
+    Raises:
+        ShapeError: An attribute is unknown.
+    """
+    known = {attribute.name for attribute in spec.attributes}
+    for name in op.attributes:
+        if name not in known and "." not in name:
+            raise ShapeError(f"unknown attribute '{name}'{suggestion(name, known)}")

@@ -1,0 +1,254 @@
+"""`Builder` emits ops, `Tensor` is a value: the machinery under `rlx.Graph`, passes and decompositions."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rlx import mlir
+from rlx.ir import attributes as attributes_module
+from rlx.ir import registry
+from rlx.ir.attributes import suggestion
+from rlx.ir.dtype import DType
+from rlx.ir.errors import Error, ShapeError
+from rlx.ir.location import caller_location, describe
+from rlx.ir.operators import Operators
+from rlx.ir.shape import Shape, shape_of
+from rlx.ir.verify import infer
+
+if TYPE_CHECKING:
+    from rlx.ir.card import Card
+
+
+class Tensor(Operators):
+    """A value in a graph. Operators and indexing emit ops; see `rlx.Graph` for all others."""
+
+    __slots__ = ("builder", "value")
+
+    def __init__(self, builder: Any, value: Any):
+        self.builder: Any = builder  # its methods are installed from the cards
+        self.value = value
+
+    @property
+    def shape(self) -> Shape:
+        """Dimensions and dtype; equal to a plain tuple of the dimensions."""
+        return shape_of(self.value)
+
+    @property
+    def dtype(self) -> DType:
+        return shape_of(self.value).dtype
+
+    @property
+    def rank(self) -> int:
+        return shape_of(self.value).rank
+
+    ndim = rank
+
+    @property
+    def name(self) -> str:
+        """The name of an input, parameter or state; else the name that MLIR prints, such as `%3`."""
+        return self.builder.name_of(self.value)
+
+    def __repr__(self) -> str:
+        return f"<Tensor {self.name}: {self.shape}>"
+
+    def __iter__(self) -> Iterator[Tensor]:
+        raise Error(f"{self!r} cannot be iterated over while it is traced", hint="use indexing, or a scan")
+
+    def __bool__(self) -> bool:
+        raise Error(
+            f"{self!r} has no value while it is traced, so Python cannot branch on it",
+            location=describe(caller_location()),
+            hint="use g.where to choose elementwise",
+        )
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise Error(f"{self!r} has no value while it is traced", location=describe(caller_location()))
+
+
+class Builder:
+    """Emits rlx ops at an insertion point.
+
+    Every op of the dialect is a method (`matmul`, `softmax`, …), and so is every kind of the enumerated ops
+    (`gelu`, `add`, `lt`, `sum`). Tensors come first, the rest is by keyword; `shape=` states the expected
+    result, which is then checked.
+
+    Args:
+        insertion_point: Where ops go.
+        location: One location for all ops; None records the caller's file and line.
+        fusion_policy: What decompositions of blocks emit: `"direct"` for fused ops, `"fusable"` for primitives.
+    """
+
+    def __init__(self, insertion_point: Any, location: Any = None, fusion_policy: str = "direct"):
+        self._points = [insertion_point]
+        self._location = location
+        self._scopes: list[str] = []
+        # What a block decomposes into: fused ops ("direct") or primitives ("fusable").
+        self.fusion_policy = fusion_policy
+
+    # --- where and whence -------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def named(self, name: str) -> Iterator[None]:
+        """Scope names and locations: ops built inside carry `name` in their location."""
+        self._scopes.append(name)
+        try:
+            yield
+        finally:
+            self._scopes.pop()
+
+    @contextlib.contextmanager
+    def at(self, insertion_point: Any) -> Iterator[None]:
+        """Emit somewhere else: into a region, before an op."""
+        self._points.append(insertion_point)
+        try:
+            yield
+        finally:
+            self._points.pop()
+
+    @property
+    def location(self) -> Any:
+        """The location that the next op gets."""
+        return self._location if self._location is not None else caller_location("/".join(self._scopes))
+
+    def name_of(self, value: Any) -> str:
+        """A name for messages."""
+        return value.get_name()
+
+    # --- emitting ---------------------------------------------------------------------------------
+
+    def tensor(self, value: Any) -> Tensor:
+        """An MLIR value as a tensor of this builder."""
+        return Tensor(self, value)
+
+    def check_operand(self, operand: Any, what: str) -> Any:
+        """The MLIR value of an operand.
+
+        Raises:
+            Error: It is not a tensor, or belongs to another graph.
+        """
+        if not isinstance(operand, Tensor):
+            raise ShapeError(f"operand '{what}' must be a tensor of this graph, got {type(operand).__name__}")
+        if operand.builder is not self:
+            raise ShapeError(f"operand '{what}' belongs to another graph")
+        return operand.value
+
+    def emit(self, name: str, operands: Sequence[Any], **attributes: Any) -> Any:
+        """Emit one op: a tensor, or a tuple of them when it has several results.
+
+        Args:
+            name: The op's name without prefix.
+            operands: Tensors in the order of the record; None for an absent optional one, a list for a variadic one.
+            attributes: By name; absent ones take their defaults.
+
+        Raises:
+            ShapeError: Operands or attributes do not fit; it names the op and the caller's line.
+        """
+        spec = registry.card(name).spec
+        location = self.location
+        try:
+            if len(operands) != len(spec.operands):
+                raise ShapeError(f"expected {len(spec.operands)} operands, got {len(operands)}")
+            complete = attributes_module.complete(spec, attributes)
+            shapes: list[Any] = []
+            values: list[Any] = []
+            for entry, operand in zip(spec.operands, operands, strict=True):
+                if entry.arity == "variadic":
+                    group = [self.check_operand(o, entry.name) for o in operand]
+                    shapes.append([shape_of(v) for v in group])
+                    values.extend(group)
+                elif operand is None and entry.arity == "optional":
+                    shapes.append(None)
+                else:
+                    value = self.check_operand(operand, entry.name)
+                    shapes.append(shape_of(value))
+                    values.append(value)
+            results = infer(name, shapes, complete)
+        except Error as problem:
+            if problem.location is None:
+                message = f"rlx.{name}: {problem.message}"
+                raise type(problem)(message, location=describe(location), hint=problem.hint) from None
+            raise
+        stored = {
+            a.name: attributes_module.to_mlir(a, complete[a.name])
+            for a in spec.attributes
+            if complete[a.name] is not None
+        }
+        op = mlir.ir.Operation.create(
+            f"rlx.{name}",
+            results=[shape.type for shape in results],
+            operands=values,
+            attributes=stored,
+            loc=location,
+            ip=self._points[-1],
+        )
+        tensors = tuple(Tensor(self, result) for result in op.results)
+        return tensors[0] if len(tensors) == 1 else tensors
+
+    def emit_bound(self, card: Card, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Emit an op from call arguments: operands by position or name, attributes by keyword."""
+        spec = card.spec
+        names = [operand.name for operand in spec.operands]
+        if len(args) > len(names):
+            raise self.problem(card, f"expected at most {len(names)} tensors ({', '.join(names)}), got {len(args)}")
+        given = dict(zip(names, args, strict=False))
+        for name in list(kwargs):
+            if name in names:
+                if name in given:
+                    raise self.problem(card, f"operand '{name}' is given twice")
+                given[name] = kwargs.pop(name)
+        operands = []
+        for operand in spec.operands:
+            if operand.name not in given and operand.arity == "single":
+                known = [a.name for a in spec.attributes]
+                extra = next((k for k in kwargs if k not in known), "")
+                raise self.problem(card, f"operand '{operand.name}' is missing{suggestion(extra, names)}")
+            operands.append(given.get(operand.name))
+        return self.emit(spec.name, operands, **kwargs)
+
+    def problem_at(self, message: str) -> ShapeError:
+        """An error at the caller's line."""
+        return ShapeError(message, location=describe(self.location))
+
+    def problem(self, card: Card, message: str) -> ShapeError:
+        """An error at the caller's line that names the op."""
+        return ShapeError(f"rlx.{card.name}: {message}", location=describe(self.location))
+
+
+def method_of(card: Card) -> Any:
+    """The `Builder` method of an op: `build`, with the optional check of `shape=` and located errors."""
+    takes_shape = "shape" in _parameters(card)
+
+    def method(self: Builder, *args: Any, **kwargs: Any) -> Any:
+        expected = None if takes_shape else kwargs.pop("shape", None)
+        try:
+            result = card.build(self, *args, **kwargs)
+        except TypeError as problem:
+            if problem.__traceback__ is not None and problem.__traceback__.tb_next is not None:
+                if problem.__traceback__.tb_next.tb_next is not None:
+                    raise
+            message = str(problem).split(".build() ")[-1]
+            raise self.problem(card, message) from None
+        except Error as problem:
+            if problem.location is not None:
+                raise
+            raise type(problem)(
+                f"rlx.{card.name}: {problem.message}", location=describe(self.location), hint=problem.hint
+            ) from None
+        if expected is not None:
+            first = result[0] if isinstance(result, tuple) else result
+            wanted = Shape(expected, expected.dtype if isinstance(expected, Shape) else first.dtype)
+            if first.shape != wanted:
+                raise self.problem(card, f"the result is {first.shape}, but shape= says {wanted}")
+        return result
+
+    method.__name__ = card.name
+    method.__qualname__ = f"Graph.{card.name}"
+    method.__doc__ = f"{card.spec.summary}.\n\n{card.spec.description}"
+    return method
+
+
+def _parameters(card: Card) -> set[str]:
+    code = type(card).build.__code__
+    return set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])

@@ -1,0 +1,170 @@
+"""`Card`: everything about an op that its TableGen record does not say, in one class.
+
+A card infers result shapes, evaluates on NumPy arrays (this *is* the op's meaning), and, for a composite op, decomposes
+into other ops. What is missing is derived: an op without `evaluate` is evaluated by its decomposition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from rlx.ir.dim import Dim
+from rlx.ir.shape import DimLike, Shape
+
+if TYPE_CHECKING:
+    from rlx.dialect.spec import OpSpec
+    from rlx.ir.builder import Builder, Tensor
+
+Inferred = Shape | tuple[Shape, ...]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Work of one op: floating-point (or integer) operations, and bytes read and written once each."""
+
+    flops: Dim
+    bytes: Dim
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One operand of a sample: its dimensions, and how values are drawn.
+
+    Args:
+        dims: Sizes; symbols are bound to several sizes by the harness.
+        dtype: A fixed dtype; None takes the dtype of the case.
+        low: Least value drawn.
+        high: Greatest value drawn (integers: exclusive).
+        distinct: Draw without repetition, for ops whose result jumps at ties.
+    """
+
+    dims: tuple[DimLike, ...]
+    dtype: Any = None
+    low: float = -2.0
+    high: float = 2.0
+    distinct: bool = False
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One way to use an op: operands (None for an absent optional one, a list for a variadic one) and attributes.
+
+    Args:
+        operands: In the order of the record.
+        attributes: By name; absent ones take their defaults.
+        dtypes: Names of the dtypes to try; None tries all that the first operand takes.
+        tolerance: Factor on the harness's tolerance, for ops that lose digits by nature.
+    """
+
+    operands: tuple[Operand | None | list[Operand], ...]
+    attributes: dict[str, Any] = field(default_factory=dict)
+    dtypes: tuple[str, ...] | None = None
+    tolerance: float = 1.0
+
+
+def sample(*operands: Any, dtypes: Sequence[str] | None = None, tolerance: float = 1.0, **attributes: Any) -> Sample:
+    """A `Sample`; an operand may be given as a plain tuple of dimensions."""
+
+    def operand(value: Any) -> Any:
+        if value is None or isinstance(value, Operand):
+            return value
+        if isinstance(value, list):
+            return [operand(v) for v in value]
+        return Operand(tuple(value))
+
+    return Sample(tuple(map(operand, operands)), attributes, None if dtypes is None else tuple(dtypes), tolerance)
+
+
+class Card:
+    """Base of all op cards. Subclass it with the op's name: `class Softmax(Card, op="softmax")`.
+
+    `infer` is required, and one of `evaluate` and `decompose`. Operands arrive in the order of the record, an absent
+    optional one as None and a variadic one as a list; attributes by name, all of them.
+    """
+
+    spec: ClassVar[OpSpec]
+
+    def __init_subclass__(cls, op: str | None = None, **kwargs: Any):
+        super().__init_subclass__(**kwargs)
+        if op is not None:
+            from rlx.ir import registry
+
+            registry.register(cls, op)
+
+    @property
+    def name(self) -> str:
+        """The op's name without the `rlx.` prefix."""
+        return self.spec.name
+
+    def infer(self, *operands: Any, **attributes: Any) -> Inferred:
+        """Result shapes from operand shapes.
+
+        Raises:
+            ShapeError: The operands or attributes do not fit together; the message says what was expected.
+        """
+        raise NotImplementedError(f"rlx.{self.name} has no inference")
+
+    def evaluate(self, *operands: Any, **attributes: Any) -> Any:
+        """The op on NumPy arrays: one array, or a tuple for several results."""
+        from rlx.ir.evaluate import evaluate_decomposition
+
+        return evaluate_decomposition(self, operands, attributes)
+
+    def decompose(self, b: Builder, *operands: Any, **attributes: Any) -> Any:
+        """The same value out of other ops: a tensor, or a tuple for several results."""
+        raise NotImplementedError(f"rlx.{self.name} is a primitive: it has no decomposition")
+
+    def build(self, b: Builder, *args: Any, **kwargs: Any) -> Any:
+        """What `Graph.<op>(…)` does: turn what a user may write into operands and canonical attributes.
+
+        The default takes operands by position (or name) and attributes by keyword.
+        """
+        return b.emit_bound(self, args, kwargs)
+
+    def cost(self, operands: Sequence[Shape], results: Sequence[Shape], attributes: dict[str, Any]) -> Cost:
+        """Work of the op; by default one operation for each element of the results."""
+        flops: Dim = 0
+        for result in results:
+            flops = flops + result.num_elements
+        return Cost(flops, moved_bytes(operands, results))
+
+    def samples(self) -> Iterable[Sample]:
+        """Typical and extreme uses, from which the conformance harness makes its cases."""
+        raise NotImplementedError(f"rlx.{self.name} has no samples")
+
+    # Rules of the transforms; None means: derived from the decomposition.
+    jvp: ClassVar[Any] = None
+    vjp: ClassVar[Any] = None
+    vmap: ClassVar[Any] = None
+
+    @property
+    def composite(self) -> bool:
+        """Whether the op has a decomposition."""
+        return type(self).decompose is not Card.decompose
+
+    @property
+    def has_evaluator(self) -> bool:
+        """Whether the op has an evaluator of its own, beside its decomposition."""
+        return type(self).evaluate is not Card.evaluate
+
+
+def moved_bytes(operands: Sequence[Shape], results: Sequence[Shape]) -> Dim:
+    """Bytes of all operands and results, each once."""
+    total: Dim = 0
+    for shape in (*operands, *results):
+        total = total + shape.size_bytes
+    return total
+
+
+def as_results(value: Any) -> tuple[Any, ...]:
+    """A result or a tuple of results, as a tuple."""
+    return value if isinstance(value, tuple) else (value,)
+
+
+def wide(dtype: Any) -> np.dtype:
+    """The dtype in which a reduction accumulates: f32 for f16 and bf16, itself otherwise."""
+    return np.dtype(np.float32) if dtype.name in ("f16", "bf16", "float16", "bfloat16") else np.dtype(getattr(dtype, "numpy", dtype))

@@ -1,0 +1,284 @@
+"""The twelve dtypes: NumPy and MLIR forms, promotion, and what Python scalars become beside a tensor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+
+from rlx.ir.errors import Error
+
+Kind = Literal["bool", "signed", "unsigned", "float", "complex"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DType:
+    """An element type. There are twelve instances, compared by identity: ``a is b``, ``a == b``.
+
+    Attributes:
+        name: Our name: ``"f32"``, ``"bool"``.
+        kind: The family that it belongs to.
+        itemsize: Bytes per element in memory.
+        mlir: Text of the MLIR element type. ``c64`` is a pair of f32.
+        numpy_name: What NumPy (or ml_dtypes) calls it.
+    """
+
+    name: str
+    kind: Kind
+    itemsize: int
+    mlir: str
+    numpy_name: str
+
+    @cached_property
+    def numpy(self) -> np.dtype[Any]:
+        """The NumPy dtype; that of bf16 comes from ml_dtypes."""
+        if self.name == "bf16":
+            import ml_dtypes
+
+            return np.dtype(ml_dtypes.bfloat16)
+        return np.dtype(self.numpy_name)
+
+    @property
+    def is_bool(self) -> bool:
+        return self.kind == "bool"
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether signed or unsigned; bool is neither."""
+        return self.kind in ("signed", "unsigned")
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether values may be negative: signed integers, floats and complex numbers."""
+        return self.kind in ("signed", "float", "complex")
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "float"
+
+    @property
+    def is_complex(self) -> bool:
+        return self.kind == "complex"
+
+    @property
+    def is_inexact(self) -> bool:
+        """Whether float or complex: what can be differentiated."""
+        return self.kind in ("float", "complex")
+
+    @cached_property
+    def min(self) -> int | float:
+        """The least finite value; 0 for bool. Raises `Error` for c64, which has no order."""
+        return self._limits[0]
+
+    @cached_property
+    def max(self) -> int | float:
+        """The greatest finite value; 1 for bool. Raises `Error` for c64, which has no order."""
+        return self._limits[1]
+
+    @cached_property
+    def eps(self) -> float:
+        """The gap between 1 and the next value; c64 has that of its parts. Raises `Error` if not inexact."""
+        if not self.is_inexact:
+            raise Error(f"{self.name} has no eps: it is not a float or complex dtype")
+        return float(_finfo(self).eps)
+
+    @property
+    def _limits(self) -> tuple[int | float, int | float]:
+        if self.is_complex:
+            raise Error(f"{self.name} has no least or greatest value: complex numbers have no order")
+        if self.is_bool:
+            return 0, 1
+        if self.is_integer:
+            return int(np.iinfo(self.numpy).min), int(np.iinfo(self.numpy).max)
+        return float(_finfo(self).min), float(_finfo(self).max)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"rlx.{'bool_' if self.is_bool else self.name}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dtype, (self.name,)  # copies and unpickled values are the same instance
+
+
+def _finfo(x: DType) -> Any:
+    if x.name == "bf16":
+        import ml_dtypes
+
+        return ml_dtypes.finfo(ml_dtypes.bfloat16)
+    return np.finfo(x.numpy)
+
+
+f32 = DType("f32", "float", 4, "f32", "float32")
+f16 = DType("f16", "float", 2, "f16", "float16")
+bf16 = DType("bf16", "float", 2, "bf16", "bfloat16")
+f64 = DType("f64", "float", 8, "f64", "float64")
+i8 = DType("i8", "signed", 1, "i8", "int8")
+i16 = DType("i16", "signed", 2, "i16", "int16")
+i32 = DType("i32", "signed", 4, "i32", "int32")
+i64 = DType("i64", "signed", 8, "i64", "int64")
+u8 = DType("u8", "unsigned", 1, "ui8", "uint8")
+u32 = DType("u32", "unsigned", 4, "ui32", "uint32")
+bool_ = DType("bool", "bool", 1, "i1", "bool")
+c64 = DType("c64", "complex", 8, "complex<f32>", "complex64")
+
+DTYPES: tuple[DType, ...] = (f32, f16, bf16, f64, i8, i16, i32, i64, u8, u32, bool_, c64)
+
+_BY_NAME: dict[str, DType] = {name: d for d in DTYPES for name in (d.name, d.numpy_name)} | {"bool_": bool_}
+_BY_MLIR: dict[str, DType] = {d.mlir: d for d in DTYPES}
+_BY_PYTHON_TYPE: dict[type, DType] = {bool: bool_, int: i32, float: f32, complex: c64}
+_ABSTRACT = (
+    np.generic,
+    np.number,
+    np.integer,
+    np.signedinteger,
+    np.unsignedinteger,
+    np.inexact,
+    np.floating,
+    np.complexfloating,
+    np.flexible,
+    np.character,
+)
+
+
+def dtype(x: Any) -> DType:
+    """The `DType` that `x` names.
+
+    Args:
+        x: A `DType`; a name such as ``"f32"``, ``"float32"`` or ``"bool"``; an `np.dtype` in native byte
+            order; a scalar class of NumPy or ml_dtypes; or Python's ``bool``, ``int``, ``float`` or
+            ``complex``, which are ``bool``, ``i32``, ``f32`` and ``c64``.
+
+    Raises:
+        Error: `x` is none of these; the hint says what to cast to.
+    """
+    if isinstance(x, DType):
+        return x
+    name: str | None = None
+    if isinstance(x, str):
+        name = x
+    elif isinstance(x, np.dtype):
+        name = x.name if x.isnative else x.str
+    elif isinstance(x, type):
+        if x in _BY_PYTHON_TYPE:
+            return _BY_PYTHON_TYPE[x]
+        # Other classes would come out of np.dtype as `object`, and abstract ones as some default.
+        concrete = x not in _ABSTRACT and (issubclass(x, np.generic) or x.__module__ == "ml_dtypes")
+        name = np.dtype(x).name if concrete else f"class {x.__qualname__}"
+    if name is not None and name in _BY_NAME:
+        return _BY_NAME[name]
+    described = f"{name!r}" if name is not None else f"{x!r} of type {type(x).__name__}"
+    hint = next(hint for prefixes, hint in _HINTS if (name or "").startswith(prefixes))
+    raise Error(f"{described} is not one of the dtypes {', '.join(d.name for d in DTYPES)}", hint=hint)
+
+
+# By the start of the name that NumPy gives; the first that fits counts.
+_HINTS = (
+    (("int2", "int4"), "cast it to i8"),
+    (("uint2", "uint4"), "cast it to u8"),
+    (("uint16",), "cast it to u32 or i32"),
+    (("uint64",), "cast it to i64"),
+    (("float128", "float96", "longdouble"), "cast it to f64"),
+    (("complex",), "cast it to c64"),
+    (("float8", "float6", "float4"), "cast it to f16, bf16 or f32"),
+    ((">", "<"), "convert it to native byte order: array.astype(array.dtype.newbyteorder('='))"),
+    (
+        ("",),
+        "give one of these, or a NumPy dtype of the same meaning; strings and objects have no dtype here",
+    ),
+)
+
+
+def from_mlir(text: str) -> DType:
+    """The dtype whose MLIR element type is `text`, such as ``"ui8"``, ``"i1"`` or ``"complex<f32>"``.
+
+    Raises `Error` for any other type.
+    """
+    found = _BY_MLIR.get(text)
+    if found is None:
+        raise Error(
+            f"MLIR type {text} is not an element type of RLX", hint=f"use one of {', '.join(_BY_MLIR)}"
+        )
+    return found
+
+
+# Promotion
+
+
+def promote(a: DType, b: DType) -> DType:
+    """The dtype in which operands of dtypes `a` and `b` meet.
+
+    ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====
+    ..    bool  u8    i8    i16   u32   i32   i64   f16   bf16  f32   f64   c64
+    ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====
+    bool  bool  u8    i8    i16   u32   i32   i64   f16   bf16  f32   f64   c64
+    u8    u8    u8    i16   i16   u32   i32   i64   f32   f32   f32   f64   c64
+    i8    i8    i16   i8    i16   i64   i32   i64   f32   f32   f32   f64   c64
+    i16   i16   i16   i16   i16   i64   i32   i64   f32   f32   f32   f64   c64
+    u32   u32   u32   i64   i64   u32   i64   i64   f32   f32   f32   f64   c64
+    i32   i32   i32   i32   i32   i64   i32   i64   f32   f32   f32   f64   c64
+    i64   i64   i64   i64   i64   i64   i64   i64   f64   f64   f64   f64   c64
+    f16   f16   f32   f32   f32   f32   f32   f64   f16   f32   f32   f64   c64
+    bf16  bf16  f32   f32   f32   f32   f32   f64   f32   bf16  f32   f64   c64
+    f32   f32   f32   f32   f32   f32   f32   f64   f32   f32   f32   f64   c64
+    f64   f64   f64   f64   f64   f64   f64   f64   f64   f64   f64   f64   c64
+    c64   c64   c64   c64   c64   c64   c64   c64   c64   c64   c64   c64   c64
+    ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====
+
+    Commutative and idempotent; two integers meet in the narrowest integer that holds both ranges. c64
+    with f64 or i64 is c64, whose parts are f32: there is no wider complex dtype. Associative but for u32
+    with a signed integer narrower than i64 and a float narrower than f64: the two integers make an i64,
+    which with a float is f64, while either integer with the float is f32.
+    """
+    return _PROMOTIONS[a, b]
+
+
+def _promote(a: DType, b: DType) -> DType:
+    if a is b or b.is_bool:
+        return a
+    if a.is_bool:
+        return b
+    if a.is_complex or b.is_complex:
+        return c64
+    if a.is_float or b.is_float:
+        return f64 if {f64, i64} & {a, b} else f32  # two different floats, or one beside an integer
+    low, high = min(a.min, b.min), max(a.max, b.max)
+    fitting = [d for d in DTYPES if d.is_integer and d.min <= low and high <= d.max]
+    return min(fitting, key=lambda d: d.itemsize)
+
+
+_PROMOTIONS = {(a, b): _promote(a, b) for a in DTYPES for b in DTYPES}
+
+
+def weak(value: bool | int | float | complex, other: DType) -> DType:
+    """The dtype that a Python scalar takes next to a tensor of dtype `other`.
+
+    The scalar takes the tensor's dtype where that is of its kind or a higher one, so ``x + 1`` and ``x *
+    0.5`` keep an f16 tensor f16. Otherwise its kind decides: an int beside bool is i32, a float beside
+    bool or integers is f32 (f64 beside i64), a complex number is c64. NumPy's float64 and complex128
+    scalars are Python floats and complex numbers by inheritance, and count as such.
+
+    Raises:
+        Error: `value` is an int that does not fit the integer dtype, or it is no Python scalar.
+    """
+    if isinstance(value, bool):
+        return other
+    if isinstance(value, int):
+        found = i32 if other.is_bool else other
+        if found.is_integer and not found.min <= value <= found.max:
+            raise Error(
+                f"the integer {value} beside a tensor of dtype {other.name} has to be {found.name}, "
+                f"which holds only {found.min} to {found.max}",
+                hint="cast the tensor to a wider dtype first",
+            )
+        return found
+    if isinstance(value, float):
+        return other if other.is_inexact else promote(f32, other)
+    if isinstance(value, complex):
+        return c64
+    raise Error(
+        f"expected a Python bool, int, float or complex, not {value!r} of type {type(value).__name__}"
+    )

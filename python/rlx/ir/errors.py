@@ -1,0 +1,52 @@
+"""The exceptions of RLX: each says what happened, where, what was expected and what to do."""
+
+from __future__ import annotations
+
+
+class Error(Exception):
+    """Base of every exception that RLX raises on purpose.
+
+    Args:
+        message: What went wrong, what was expected and what came.
+        location: The user's own place, as ``file:line`` or ``file:line:col``.
+        hint: What to do about it.
+    """
+
+    def __init__(self, message: str, *, location: str | None = None, hint: str | None = None):
+        self.message = message
+        self.location = location
+        self.hint = hint
+        text = f"{location}: {message}" if location else message
+        super().__init__(f"{text}\n  hint: {hint}" if hint else text)
+
+
+class ShapeError(Error):
+    """Operands, attributes or a declared result do not fit together."""
+
+
+class StageError(Error):
+    """A method was called on a module at a stage (HIR, MIR, LIR) that does not have it."""
+
+
+class ParseError(Error):
+    """Text is not a valid module; ``location`` is ``file:line:col``."""
+
+
+class VerificationError(Error):
+    """A module breaks a rule of the dialect."""
+
+
+class PassError(Error):
+    """A pipeline names an unknown pass or option, or a pass failed."""
+
+
+class CompileError(Error):
+    """A back end could not compile a module."""
+
+
+class UnsupportedError(CompileError):
+    """A target cannot express some op; the message lists every such op with its location."""
+
+
+class ExecutionError(Error):
+    """A compiled program failed while it ran or while it was loaded."""

@@ -1,0 +1,194 @@
+"""The NumPy evaluator: a graph's meaning, op by op, with no compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx import mlir
+from rlx.ir import attributes, registry
+from rlx.ir.card import Card, as_results
+from rlx.ir.dim import Bindings
+from rlx.ir.errors import Error, ShapeError
+from rlx.ir.graph import Argument, Graph
+from rlx.ir.location import describe
+from rlx.ir.shape import Shape, shape_of
+from rlx.ir.verify import grouped
+
+
+def as_array(value: Any, name: str) -> np.ndarray:
+    """Anything with `__array__` or `__dlpack__`, or a Python scalar, as an array without a copy.
+
+    Raises:
+        Error: The value is none of these.
+    """
+    if isinstance(value, np.ndarray):
+        return value
+    if hasattr(value, "__array__"):
+        return np.asarray(value)
+    if hasattr(value, "__dlpack__"):
+        return np.from_dlpack(value)
+    if isinstance(value, (bool, int, float, complex, list, tuple)):
+        raise Error(
+            f"'{name}' must be an array, got {type(value).__name__}",
+            hint="wrap it in numpy.asarray with the dtype that you mean",
+        )
+    raise Error(f"'{name}' must be an array (or have __array__ or __dlpack__), got {type(value).__name__}")
+
+
+def check_argument(argument: Argument, array: np.ndarray) -> None:
+    """The array fits an argument, up to symbols.
+
+    Raises:
+        ShapeError: Rank, a static size or the dtype differs.
+    """
+    expected = argument.shape
+    what = f"{argument.kind} '{argument.name}'"
+    if array.dtype != expected.dtype.numpy:
+        raise ShapeError(
+            f"{what} must be {expected}, got {array.dtype}{list(array.shape)}",
+            hint=f"cast it with .astype(numpy.{expected.dtype.numpy})",
+        )
+    fits = len(array.shape) == expected.rank and all(
+        type(d) is not int or d == size for d, size in zip(expected.dims, array.shape, strict=True)
+    )
+    if not fits:
+        raise ShapeError(f"{what} must be {expected}, got {array.dtype}{list(array.shape)}")
+
+
+def bind_symbols(pairs: Sequence[tuple[Argument, Sequence[int]]]) -> dict[str, int]:
+    """Sizes of all symbols, from the shapes that came.
+
+    Raises:
+        ShapeError: A symbol has two sizes; the message names both places.
+    """
+    if all(argument.shape.is_static for argument, _ in pairs):
+        return {}
+    bindings = Bindings()
+    for argument, shape in pairs:
+        for axis, (d, size) in enumerate(zip(argument.shape.dims, shape, strict=True)):
+            if type(d) is not int:
+                bindings.add(d, int(size), f"{argument.kind} '{argument.name}' dimension {axis}")
+    return bindings.solve()
+
+
+def collect_arguments(graph: Graph, values: Mapping[str, Any]) -> list[np.ndarray]:
+    """The arrays of all arguments in order; states that are not given have their initial value.
+
+    Raises:
+        Error: One is missing, unknown, or does not fit.
+    """
+    from rlx.ir.attributes import suggestion
+
+    names = {a.name for a in graph.arguments}
+    for name in values:
+        if name not in names:
+            raise Error(f"the graph has no argument '{name}'{suggestion(name, names)}")
+    arrays: list[np.ndarray] = []
+    for argument in graph.arguments:
+        if argument.name in values:
+            array = as_array(values[argument.name], argument.name)
+        elif argument.kind == "state":
+            array = np.full(argument.shape.static, argument.init, argument.shape.dtype.numpy)
+        else:
+            raise Error(f"{argument.kind} '{argument.name}' ({argument.shape}) is missing")
+        check_argument(argument, array)
+        arrays.append(array)
+    return arrays
+
+
+def evaluate(graph: Graph, values: Mapping[str, Any]) -> list[np.ndarray]:
+    """Run a graph with the NumPy evaluators: slow, exact in meaning, no compiler.
+
+    Args:
+        graph: HIR, MIR or LIR.
+        values: Arrays of all inputs and parameters by name, and of states where they differ from their initial value.
+
+    Returns:
+        The outputs, in order.
+
+    Raises:
+        Error: An argument is missing, unknown or does not fit.
+    """
+    arrays = collect_arguments(graph, values)
+    symbols = bind_symbols([(a, array.shape) for a, array in zip(graph.arguments, arrays, strict=True)])
+    results = evaluate_function(graph.function, arrays, symbols)
+    return [r for r, output in zip(results, graph.results, strict=True) if output.updates is None]
+
+
+def evaluate_function(function: Any, arrays: Sequence[np.ndarray], symbols: Mapping[str, int]) -> list[np.ndarray]:
+    """Evaluate a function's body.
+
+    Args:
+        function: A `func.func` of rlx ops.
+        arrays: One for each argument.
+        symbols: Sizes of the symbols in its types.
+
+    Returns:
+        One array for each result.
+    """
+    block = function.entry_block
+    environment: dict[Any, np.ndarray] = dict(zip(block.arguments, arrays, strict=True))
+    for op in block.operations:
+        operation = op.operation
+        operands = [environment[v] for v in operation.operands]
+        if operation.name == "func.return":
+            return [np.array(o) for o in operands]
+        if not registry.is_ours(operation):
+            raise Error(f"'{operation.name}' has no evaluator", location=describe(operation.location))
+        results = evaluate_op(operation, operands, symbols)
+        environment.update(zip(operation.results, results, strict=True))
+    raise Error("the function does not return")
+
+
+def evaluate_op(op: Any, operands: Sequence[np.ndarray], symbols: Mapping[str, int]) -> tuple[np.ndarray, ...]:
+    """Evaluate one op, and hold its results to the shapes that inference promised.
+
+    Raises:
+        Error: The evaluator gives another shape or dtype than inference.
+    """
+    card = registry.card(op.name)
+    spec = card.spec
+    values = attributes.read(spec, op, symbols)
+    with np.errstate(all="ignore"):
+        results = as_results(card.evaluate(*grouped(spec.operands, operands, "operand"), **values))
+    checked = []
+    for result, value in zip(op.results, results, strict=True):
+        expected = shape_of(result).bind(symbols)
+        array = np.asarray(value)
+        if array.shape != expected.static or array.dtype != expected.dtype.numpy:
+            raise Error(
+                f"'{op.name}': the evaluator gives {array.dtype}{list(array.shape)}, inference {expected}",
+                location=describe(op.location),
+            )
+        checked.append(array)
+    return tuple(checked)
+
+
+def evaluate_decomposition(card: Card, operands: Sequence[Any], values: Mapping[str, Any]) -> Any:
+    """Evaluate a composite op by what it decomposes into."""
+    graph, arrays = decomposition(card, operands, values)
+    results = evaluate_function(graph.function, arrays, {})
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def decomposition(card: Card, operands: Sequence[Any], values: Mapping[str, Any]) -> tuple[Graph, list[np.ndarray]]:
+    """A graph of one op's decomposition for the given arrays, and its arguments."""
+    from rlx.ir.dtype import dtype
+
+    graph = Graph(card.name)
+    arrays: list[np.ndarray] = []
+
+    def argument(array: np.ndarray) -> Any:
+        arrays.append(array)
+        return graph.input(f"x{len(arrays)}", Shape(array.shape, dtype(array.dtype)))
+
+    tensors = [
+        None if o is None else [argument(a) for a in o] if isinstance(o, list) else argument(o) for o in operands
+    ]
+    with mlir.entered():
+        results = as_results(card.decompose(graph, *tensors, **values))
+    graph.set_outputs(results)
+    return graph, arrays

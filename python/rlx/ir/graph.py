@@ -1,0 +1,382 @@
+"""`Graph`: a function under construction, in a module of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rlx import mlir
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.errors import Error, ShapeError
+from rlx.ir.location import caller_location, describe
+from rlx.ir.shape import Shape, ShapeLike, shape_of
+
+KINDS = ("input", "param", "state")
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument of the graph's function: an input, a parameter (weight) or a state."""
+
+    name: str
+    kind: str
+    shape: Shape
+    donate: bool = False
+    init: float = 0.0
+
+
+@dataclass(frozen=True)
+class Output:
+    """A result of the graph's function; `updates` names the state that it is written back to."""
+
+    name: str
+    shape: Shape
+    updates: str | None = None
+
+
+class Graph(Builder):
+    """A tensor program: one function whose arguments are inputs, parameters and states.
+
+    Every op is a method (see the op reference); tensors come first, the rest is by keyword.
+
+    Args:
+        name: Name of the function.
+        stage: `"hir"` (blocks allowed), `"mir"` or `"lir"`; kept as a module attribute.
+    """
+
+    def __init__(self, name: str = "main", *, stage: str = "mir"):
+        ir = mlir.ir
+        self.name = name
+        with mlir.entered():
+            self.module = ir.Module.create(loc=caller_location())
+            self.module.operation.attributes["rlx.stage"] = ir.StringAttr.get(stage)
+            function = mlir.dialect("func").FuncOp(
+                _symbol(name), ((), ()), ip=ir.InsertionPoint(self.module.body), loc=caller_location()
+            )
+            function.add_entry_block()
+            end = mlir.dialect("func").ReturnOp([], ip=ir.InsertionPoint(function.entry_block))
+        self._adopt(function)
+        super().__init__(ir.InsertionPoint(end.operation))
+
+    def _adopt(self, function: Any) -> None:
+        self.function = function
+        self._arguments: list[Argument] = []
+        self._outputs: list[Output] = []
+
+    @classmethod
+    def from_module(cls, module: Any, entry: str | None = None) -> Graph:
+        """A graph over a module that exists: parsed text, or the result of a pass.
+
+        Args:
+            module: A builtin module.
+            entry: Name of the function; None takes the first public one.
+
+        Raises:
+            Error: There is no such function, or its arguments are not tensors.
+        """
+        self = cls.__new__(cls)
+        function = find_function(module, entry)
+        self.module = module
+        self.name = function.name.value
+        self._adopt(function)
+        self._arguments = read_arguments(function)
+        self._outputs = read_outputs(function)
+        block = function.entry_block
+        Builder.__init__(self, mlir.ir.InsertionPoint(block.operations[len(block.operations) - 1]))
+        return self
+
+    # --- arguments --------------------------------------------------------------------------------
+
+    def input(self, name: str, shape: ShapeLike, dtype: Any = None, *, donate: bool = False) -> Tensor:
+        """A tensor that the caller gives at every run.
+
+        Args:
+            name: Unique among the graph's arguments.
+            shape: Sizes or symbol names.
+            dtype: Element type; f32 when absent.
+            donate: The caller gives the buffer away, and its memory may be reused for results.
+        """
+        return self._argument(Argument(name, "input", Shape(shape, dtype), donate))
+
+    def param(self, name: str, shape: ShapeLike, dtype: Any = None) -> Tensor:
+        """A weight: bound once before the first run, by name."""
+        return self._argument(Argument(name, "param", Shape(shape, dtype)))
+
+    def state(self, name: str, shape: ShapeLike, dtype: Any = None, *, init: float = 0) -> Tensor:
+        """A tensor that stays on the device between runs; `update` gives its next value.
+
+        Args:
+            name: Unique among the graph's arguments.
+            shape: Static sizes.
+            dtype: Element type; f32 when absent.
+            init: The value of every element before the first run.
+        """
+        return self._argument(Argument(name, "state", Shape(shape, dtype), init=float(init)))
+
+    def update(self, state: Tensor, value: Tensor) -> None:
+        """Set the value that a state has in the next run.
+
+        Raises:
+            ShapeError: `state` is not a state of this graph, or shapes or dtypes differ.
+        """
+        name = self.name_of(state.value)
+        argument = next((a for a in self._arguments if a.name == name and a.kind == "state"), None)
+        location = describe(caller_location())
+        if argument is None or state.builder is not self:
+            raise ShapeError(f"update: {state!r} is not a state of this graph", location=location)
+        if self.check_operand(value, "value") and value.shape != argument.shape:
+            raise ShapeError(f"update: state '{name}' is {argument.shape}, the value {value.shape}", location=location)
+        if any(o.updates == name for o in self._outputs):
+            raise Error(f"update: state '{name}' is updated twice", location=location)
+        self._return([(o, v) for o, v in self._returned()] + [(Output(f"next_{name}", argument.shape, name), value.value)])
+
+    def _argument(self, argument: Argument) -> Tensor:
+        if not isinstance(argument.name, str) or not argument.name:
+            raise Error(f"an argument's name is a non-empty string, not {argument.name!r}")
+        if any(a.name == argument.name for a in self._arguments):
+            raise Error(f"the graph has an argument '{argument.name}' already", location=describe(caller_location()))
+        value = self.function.entry_block.add_argument(argument.shape.type, caller_location())
+        self._arguments.append(argument)
+        self._sign()
+        return Tensor(self, value)
+
+    @property
+    def arguments(self) -> tuple[Argument, ...]:
+        """Inputs, parameters and states, in the order of the function's arguments."""
+        return tuple(self._arguments)
+
+    @property
+    def inputs(self) -> tuple[Argument, ...]:
+        return tuple(a for a in self._arguments if a.kind == "input")
+
+    @property
+    def params(self) -> tuple[Argument, ...]:
+        return tuple(a for a in self._arguments if a.kind == "param")
+
+    @property
+    def states(self) -> tuple[Argument, ...]:
+        return tuple(a for a in self._arguments if a.kind == "state")
+
+    def argument(self, name: str) -> Tensor:
+        """The tensor of an argument.
+
+        Raises:
+            Error: There is none of that name.
+        """
+        for i, argument in enumerate(self._arguments):
+            if argument.name == name:
+                return Tensor(self, self.function.entry_block.arguments[i])
+        known = ", ".join(a.name for a in self._arguments)
+        raise Error(f"the graph has no argument '{name}'; it has {known or 'none'}")
+
+    def name_of(self, value: Any) -> str:
+        if isinstance(value, mlir.ir.BlockArgument) and value.owner == self.function.entry_block:
+            return self._arguments[value.arg_number].name
+        return value.get_name()
+
+    # --- outputs ----------------------------------------------------------------------------------
+
+    def set_outputs(self, outputs: Sequence[Tensor] | Mapping[str, Tensor] | Tensor) -> None:
+        """Say what the graph computes.
+
+        Args:
+            outputs: Tensors, or tensors by name. Unnamed outputs are called `output0`, `output1`, ….
+        """
+        if isinstance(outputs, Tensor):
+            outputs = [outputs]
+        named = list(outputs.items()) if isinstance(outputs, Mapping) else [(f"output{i}", o) for i, o in enumerate(outputs)]
+        for name, output in named:
+            if not isinstance(output, Tensor) or output.builder is not self:
+                raise ShapeError(
+                    f"set_outputs: output '{name}' must be a tensor of this graph, got {type(output).__name__}",
+                    location=describe(caller_location()),
+                )
+        updates = [(o, v) for o, v in self._returned() if o.updates]
+        self._return([(Output(name, t.shape), t.value) for name, t in named] + updates)
+
+    @property
+    def outputs(self) -> tuple[Output, ...]:
+        """The results that a caller sees, in order."""
+        return tuple(o for o in self._outputs if o.updates is None)
+
+    @property
+    def results(self) -> tuple[Output, ...]:
+        """All results of the function: outputs and state updates, in order."""
+        return tuple(self._outputs)
+
+    @property
+    def output_tensors(self) -> list[Tensor]:
+        """The tensors of the outputs, in order."""
+        return [Tensor(self, v) for o, v in self._returned() if o.updates is None]
+
+    def _terminator(self) -> Any:
+        operations = self.function.entry_block.operations
+        return operations[len(operations) - 1].operation
+
+    def _returned(self) -> list[tuple[Output, Any]]:
+        return list(zip(self._outputs, self._terminator().operands, strict=True))
+
+    def _return(self, entries: list[tuple[Output, Any]]) -> None:
+        old = self._terminator()
+        with mlir.entered():
+            end = mlir.dialect("func").ReturnOp(
+                [v for _, v in entries], ip=mlir.ir.InsertionPoint(old), loc=caller_location()
+            )
+        old.erase()
+        self._points[0] = mlir.ir.InsertionPoint(end.operation)
+        self._outputs = [o for o, _ in entries]
+        self._sign()
+
+    def _sign(self) -> None:
+        """Make the function's type and the attributes of its arguments and results say what the graph knows."""
+        sign_function(self.function, self._arguments, self._outputs)
+
+    # --- whole ------------------------------------------------------------------------------------
+
+    @property
+    def stage(self) -> str:
+        """`"hir"`, `"mir"` or `"lir"`."""
+        return module_stage(self.module)
+
+    @property
+    def symbols(self) -> frozenset[str]:
+        """The symbols in the shapes of the arguments."""
+        return frozenset().union(*(a.shape.symbols for a in self._arguments))
+
+    def verify(self) -> None:
+        """Check the whole module.
+
+        Raises:
+            VerificationError: An op breaks a rule; the message has the place and the rule.
+        """
+        from rlx.ir.text import verify_module
+
+        verify_module(self.module)
+
+    def clone(self) -> Graph:
+        """An independent copy."""
+        with mlir.entered():
+            return Graph.from_module(mlir.ir.Module.parse(self.module.operation.get_asm(enable_debug_info=True)), self.name_symbol)
+
+    @property
+    def name_symbol(self) -> str:
+        return self.function.name.value
+
+    def __str__(self) -> str:
+        return str(self.module)
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{a.name}: {a.shape}" for a in self._arguments)
+        outputs = ", ".join(f"{o.name}: {o.shape}" for o in self.outputs)
+        return f"<Graph {self.name}({arguments}) -> {outputs or 'nothing'}>"
+
+
+def _symbol(name: str) -> str:
+    if not isinstance(name, str) or not name:
+        raise Error(f"a graph's name is a non-empty string, not {name!r}")
+    return re.sub(r"[^A-Za-z0-9_.$-]", "_", name)
+
+
+def module_stage(module: Any) -> str:
+    """The stage that a module declares; without one, MIR."""
+    attributes = module.operation.attributes
+    return attributes["rlx.stage"].value if "rlx.stage" in attributes else "mir"
+
+
+def functions(module: Any) -> list[Any]:
+    """The functions of a module, in order."""
+    function_type = mlir.dialect("func").FuncOp
+    return [op for op in module.body.operations if isinstance(op, function_type)]
+
+
+def find_function(module: Any, name: str | None = None) -> Any:
+    """A function by name; without a name, the first public one.
+
+    Raises:
+        Error: There is none.
+    """
+    candidates = functions(module)
+    for function in candidates:
+        if function.name.value == name or (name is None and _is_public(function)):
+            return function
+    names = ", ".join(f.name.value for f in candidates)
+    wanted = f"function '{name}'" if name else "public function"
+    raise Error(f"the module has no {wanted}; it has {names or 'no functions'}")
+
+
+def _is_public(function: Any) -> bool:
+    attributes = function.attributes
+    return "sym_visibility" not in attributes or attributes["sym_visibility"].value == "public"
+
+
+def sign_function(function: Any, arguments: Iterable[Argument], outputs: Iterable[Output]) -> None:
+    """Write names, kinds and types of arguments and results into a function's attributes."""
+    ir = mlir.ir
+    with mlir.entered():
+
+        def text(value: str) -> Any:
+            return ir.StringAttr.get(value)
+
+        argument_attributes = []
+        for a in arguments:
+            entry = {"rlx.kind": text(a.kind), "rlx.name": text(a.name)}
+            if a.donate:
+                entry["rlx.donate"] = ir.UnitAttr.get()
+            if a.init:
+                entry["rlx.init"] = ir.FloatAttr.get(ir.F64Type.get(), a.init)
+            argument_attributes.append(ir.DictAttr.get(entry))
+        result_attributes = [
+            ir.DictAttr.get(
+                {"rlx.name": text(o.name)} | ({} if o.updates is None else {"rlx.updates": text(o.updates)})
+            )
+            for o in outputs
+        ]
+        block = function.entry_block
+        inputs = [argument.type for argument in block.arguments]
+        operations = block.operations
+        results = [value.type for value in operations[len(operations) - 1].operands]
+        attributes = function.attributes
+        attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, results))
+        attributes["arg_attrs"] = ir.ArrayAttr.get(argument_attributes)
+        attributes["res_attrs"] = ir.ArrayAttr.get(result_attributes)
+
+
+def _attribute_dicts(function: Any, name: str, count: int) -> list[Any]:
+    attributes = function.attributes
+    return list(attributes[name]) if name in attributes else [{}] * count
+
+
+def read_arguments(function: Any) -> list[Argument]:
+    """What a function's attributes say about its arguments; unnamed ones are inputs `arg0`, `arg1`, …."""
+    values = list(function.arguments)
+    result = []
+    for i, (value, entry) in enumerate(
+        zip(values, _attribute_dicts(function, "arg_attrs", len(values)), strict=True)
+    ):
+        name = entry["rlx.name"].value if "rlx.name" in entry else f"arg{i}"
+        kind = entry["rlx.kind"].value if "rlx.kind" in entry else "input"
+        if kind not in KINDS:
+            raise Error(f"argument '{name}' has kind '{kind}'; expected one of {', '.join(KINDS)}")
+        init = entry["rlx.init"].value if "rlx.init" in entry else 0.0
+        result.append(Argument(name, kind, shape_of(value), "rlx.donate" in entry, init))
+    names = [a.name for a in result]
+    if len(set(names)) != len(names):
+        raise Error(f"two arguments of '{function.name.value}' have the same name: {', '.join(names)}")
+    return result
+
+
+def read_outputs(function: Any) -> list[Output]:
+    """What a function's attributes say about its results; unnamed ones are `output0`, `output1`, …."""
+    operations = function.entry_block.operations
+    values = list(operations[len(operations) - 1].operands)
+    result = []
+    for i, (value, entry) in enumerate(
+        zip(values, _attribute_dicts(function, "res_attrs", len(values)), strict=True)
+    ):
+        name = entry["rlx.name"].value if "rlx.name" in entry else f"output{i}"
+        updates = entry["rlx.updates"].value if "rlx.updates" in entry else None
+        result.append(Output(name, shape_of(value), updates))
+    return result
+

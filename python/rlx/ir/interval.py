@@ -1,0 +1,45 @@
+"""Interval arithmetic over integers, for the bounds of symbolic dimensions.
+
+An interval is a (least, greatest) pair; an end may be infinite. Finite ends are exact integers.
+"""
+
+from __future__ import annotations
+
+import math
+
+Interval = tuple[float, float]
+
+NON_NEGATIVE: Interval = (0, math.inf)
+ALL: Interval = (-math.inf, math.inf)
+
+
+def add(a: Interval, b: Interval) -> Interval:
+    """Bounds of ``x + y``."""
+    return a[0] + b[0], a[1] + b[1]
+
+
+def multiply(a: Interval, b: Interval) -> Interval:
+    """Bounds of ``x * y``."""
+    ends = [x * y if x and y else 0 for x in a for y in b]  # an end of 0 is exact: 0 * inf is 0
+    return min(ends), max(ends)
+
+
+def floordiv(a: Interval, b: Interval) -> Interval:
+    """Bounds of ``x // y`` for non-zero `y`."""
+    if b[0] < 0:
+        return ALL
+    ends = [_quotient(x, y) for x in a for y in (max(b[0], 1), b[1])]
+    return min(ends), max(ends)
+
+
+def _quotient(x: float, y: float) -> float:
+    if math.inf in (x, -x):
+        return x
+    return (0 if x >= 0 else -1) if y == math.inf else x // y
+
+
+def mod(a: Interval, b: Interval) -> Interval:
+    """Bounds of ``x % y`` for non-zero `y`."""
+    if b[0] < 0:
+        return ALL
+    return 0, min(b[1] - 1, a[1]) if a[0] >= 0 else b[1] - 1

@@ -1,0 +1,62 @@
+"""Locations: where in the user's own files an op comes from."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+from rlx import mlir
+
+_PACKAGE = str(Path(__file__).resolve().parents[1])
+_PLACE = re.compile(r'"([^"]*)":(\d+):(\d+)')
+_ours: dict[str, bool] = {}
+_locations: dict[tuple[str, int, str], Any] = {}
+
+
+def caller() -> tuple[str, int]:
+    """File and line of the innermost frame outside this package."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        ours = _ours.get(name)
+        if ours is None:
+            ours = _ours[name] = name.startswith((_PACKAGE, "<frozen", "<string>")) or "/contextlib.py" in name
+        if not ours:
+            return name, frame.f_lineno
+        frame = frame.f_back
+    return "<unknown>", 0
+
+
+def caller_location(scope: str = "") -> Any:
+    """The caller's place as an MLIR location, wrapped in the name of the scope when there is one."""
+    name, line = caller()
+    key = (name, line, scope)
+    found = _locations.get(key)
+    if found is None:
+        context = mlir.context()
+        found = mlir.ir.Location.file(name, line, 0, context=context)
+        if scope:
+            found = mlir.ir.Location.name(scope, found, context=context)
+        _locations[key] = found
+    return found
+
+
+def describe(location: Any) -> str | None:
+    """`file:line` (or `file:line:col`) of a location, None when it has no place in a file."""
+    places = _PLACE.findall(str(location))
+    if not places:
+        return None
+    name, line, column = places[0]
+    return f"{name}:{line}" if column == "0" else f"{name}:{line}:{column}"
+
+
+def scope_of(location: Any) -> str:
+    """The scope names of a location, outermost first, empty when there are none."""
+    return "/".join(re.findall(r'"([^"]*)"\(', str(location)))
+
+
+def within(location: Any, note: str) -> Any:
+    """The same place, with a note of what made the op: a block, a pass."""
+    return mlir.ir.Location.name(note, location, context=mlir.context())

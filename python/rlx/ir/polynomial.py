@@ -1,0 +1,96 @@
+"""Polynomials with integer coefficients over atoms: what `rlx.ir.dim_expr` computes with.
+
+A polynomial is a sorted tuple of (monomial, coefficient) pairs without zero coefficients; a monomial is a
+sorted tuple of atoms, where a power is a repetition and ``()`` is the constant term. An atom is a name, or
+anything hashable whose ``str`` tells it from every other. Equal polynomials are equal tuples.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+Monomial = tuple[Any, ...]
+Terms = tuple[tuple[Monomial, int], ...]
+
+
+def _order(atom: Any) -> tuple[bool, str]:
+    return not isinstance(atom, str), str(atom)  # names first: seq+(-seq)%8
+
+
+def canonical(terms: Mapping[Monomial, int]) -> Terms:
+    """The polynomial with these coefficients.
+
+    Terms are sorted by degree, then by atoms, so the constant is last. Multiplication respects this order, as
+    long division needs.
+    """
+    kept = [term for term in terms.items() if term[1]]
+    kept.sort(key=lambda term: (-len(term[0]), [_order(atom) for atom in term[0]]))
+    return tuple(kept)
+
+
+def constant(value: int) -> Terms:
+    """The polynomial without atoms whose value is `value`."""
+    return (((), value),) if value else ()
+
+
+def add(a: Terms, b: Terms, sign: int = 1) -> Terms:
+    """``a + sign*b``."""
+    total = dict(a)
+    for monomial, coefficient in b:
+        total[monomial] = total.get(monomial, 0) + sign * coefficient
+    return canonical(total)
+
+
+def multiply(a: Terms, b: Terms) -> Terms:
+    """``a * b``, multiplied out."""
+    total: dict[Monomial, int] = {}
+    for left, left_coefficient in a:
+        for right, right_coefficient in b:
+            monomial = tuple(sorted(left + right, key=_order)) if left and right else left + right
+            total[monomial] = total.get(monomial, 0) + left_coefficient * right_coefficient
+    return canonical(total)
+
+
+def divide_monomial(a: Monomial, b: Monomial) -> Monomial | None:
+    """The monomial that times `b` is `a`, or None."""
+    rest = list(a)
+    for atom in b:
+        if atom not in rest:
+            return None
+        rest.remove(atom)
+    return tuple(rest)
+
+
+def exact_divide(a: Terms, b: Terms) -> Terms | None:
+    """The polynomial that times `b` is `a`, or None if there is none; `b` is not zero.
+
+    Long division: if a quotient exists, the leading term of `b` divides the leading term of every remainder.
+    """
+    quotient: dict[Monomial, int] = {}
+    lead, lead_coefficient = b[0]
+    remainder = a
+    while remainder:
+        monomial, coefficient = remainder[0]
+        factor = divide_monomial(monomial, lead)
+        if factor is None or coefficient % lead_coefficient:
+            return None
+        quotient[factor] = coefficient // lead_coefficient
+        remainder = add(remainder, multiply(((factor, quotient[factor]),), b), -1)
+    return canonical(quotient)
+
+
+def common_factor(a: Terms, b: Terms) -> Terms:
+    """The greatest single term, with a positive coefficient, that divides every term of both."""
+    terms = a + b
+    shared = terms[0][0]
+    for monomial, _ in terms[1:]:
+        rest = list(monomial)
+        kept = []
+        for atom in shared:
+            if atom in rest:
+                rest.remove(atom)
+                kept.append(atom)
+        shared = tuple(kept)
+    return ((shared, math.gcd(*(coefficient for _, coefficient in terms))),)

@@ -1,0 +1,78 @@
+"""The registry: one card for each op of the dialect."""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from rlx import mlir
+from rlx.dialect import spec_gen
+from rlx.ir.attributes import suggestion
+from rlx.ir.errors import Error
+
+if TYPE_CHECKING:
+    from rlx.dialect.spec import OpSpec
+    from rlx.ir.card import Card
+
+# Importing these registers every card. They stand to the right of this module, hence by name.
+CARD_PACKAGES = ("rlx.ops", "rlx.blocks")
+
+SPECS: dict[str, OpSpec] = {spec.name: spec for spec in spec_gen.OPS}
+_cards: dict[str, Card] = {}
+
+
+def register(cls: type[Card], name: str) -> None:
+    """Enter a card. Called by `class X(Card, op=name)`.
+
+    Raises:
+        Error: The dialect has no such op, or it has a card already.
+    """
+    if name not in SPECS:
+        raise Error(
+            f"{cls.__qualname__}: the dialect has no op '{name}'{suggestion(name, SPECS)}",
+            hint="declare it in dialect/*.td and run `make dialect`",
+        )
+    if name in _cards:
+        raise Error(f"op '{name}' has two cards: {type(_cards[name]).__qualname__} and {cls.__qualname__}")
+    cls.spec = SPECS[name]
+    _cards[name] = cls()
+
+
+@cache
+def load() -> dict[str, Card]:
+    """All cards, by op name."""
+    for package in CARD_PACKAGES:
+        importlib.import_module(package)
+    return _cards
+
+
+def card(name: str) -> Card:
+    """The card of an op, with or without the `rlx.` prefix.
+
+    Raises:
+        Error: There is no such op.
+    """
+    name = name.removeprefix("rlx.")
+    found = _cards.get(name) or load().get(name)
+    if found is None:
+        raise Error(f"there is no op 'rlx.{name}'{suggestion(name, load())}")
+    return found
+
+
+def is_ours(op: Any) -> bool:
+    """Whether an MLIR op belongs to the rlx dialect."""
+    return op.name.startswith("rlx.")
+
+
+def _attach(_context: Any) -> None:
+    from rlx.ir.verify import verify_op
+
+    for name, found in load().items():
+        if found.spec.pure:
+            mlir.attach_pure(f"rlx.{name}")
+        mlir.attach_verifier(f"rlx.{name}", verify_op)
+    importlib.import_module("rlx.dialect._rlx_ops_gen")
+
+
+mlir.on_context(_attach)

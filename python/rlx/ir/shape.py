@@ -1,0 +1,210 @@
+"""`Shape`: the dimensions and dtype of a tensor, and its MLIR type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Union
+
+from rlx import mlir
+from rlx.ir.dim import Dim, DimExpr, dim, product
+from rlx.ir.dtype import DType, dtype, f32
+from rlx.ir.dtype import from_mlir as dtype_from_mlir
+from rlx.ir.errors import ShapeError
+
+DimLike = Union[int, str, DimExpr]
+ShapeLike = Union["Shape", Iterable[DimLike]]
+
+
+class Shape:
+    """Dimensions and dtype of a tensor.
+
+    Args:
+        dims: Sizes: integers, symbol names, or expressions in symbols such as `"2*seq"`.
+        dtype: Element type; anything that `rlx.dtype` accepts.
+
+    A shape is a sequence of its dimensions: it has a length, can be indexed and unpacked, and is equal to a tuple of the
+    same dimensions. Two shapes are equal when dtypes are equal too.
+    """
+
+    __slots__ = ("_hash", "_type", "dims", "dtype")
+
+    dims: tuple[Dim, ...]
+    dtype: DType
+
+    def __init__(self, dims: ShapeLike, dtype: Any = None):
+        if isinstance(dims, Shape):
+            self.dims = dims.dims
+            self.dtype = dims.dtype if dtype is None else as_dtype(dtype)
+        else:
+            if isinstance(dims, (int, str, DimExpr)):
+                dims = (dims,)
+            self.dims = tuple(d if type(d) is int and d >= 0 else dim(d) for d in dims)
+            self.dtype = f32 if dtype is None else as_dtype(dtype)
+        self._hash = hash(self.dims)
+        self._type = None
+
+    @property
+    def rank(self) -> int:
+        return len(self.dims)
+
+    @property
+    def num_elements(self) -> Dim:
+        """The product of the dimensions: an int, or an expression when some dimension is symbolic."""
+        return product(self.dims)
+
+    @property
+    def is_static(self) -> bool:
+        return all(type(d) is int for d in self.dims)
+
+    @property
+    def symbols(self) -> frozenset[str]:
+        """Names of the symbols that occur in the dimensions."""
+        return frozenset().union(*(d.symbols for d in self.dims if isinstance(d, DimExpr)))
+
+    @property
+    def size_bytes(self) -> Dim:
+        return self.num_elements * self.dtype.itemsize
+
+    def with_dims(self, dims: Iterable[DimLike]) -> Shape:
+        """The same dtype with other dimensions."""
+        return Shape(dims, self.dtype)
+
+    def with_dtype(self, dtype: Any) -> Shape:
+        """The same dimensions with another dtype."""
+        return Shape(self.dims, dtype)
+
+    def bind(self, bindings: Mapping[str, DimLike]) -> Shape:
+        """Symbols replaced by sizes; unmentioned symbols stay."""
+        if self.is_static:
+            return self
+        values = {name: dim(value) for name, value in bindings.items()}
+        return self.with_dims(d.substitute(values) if isinstance(d, DimExpr) else d for d in self.dims)
+
+    @property
+    def static(self) -> tuple[int, ...]:
+        """The dimensions as integers.
+
+        Raises:
+            ShapeError: A dimension is symbolic.
+        """
+        if not self.is_static:
+            raise ShapeError(f"{self} has a symbolic dimension where static sizes are needed")
+        return self.dims  # type: ignore[return-value]
+
+    @property
+    def type(self) -> Any:
+        """The MLIR type: `tensor<?x4xf32, #rlx.dims<["batch"]>>`."""
+        if self._type is None:
+            self._type = _mlir_type(self)
+        return self._type
+
+    def __iter__(self) -> Iterator[Dim]:
+        return iter(self.dims)
+
+    def __len__(self) -> int:
+        return len(self.dims)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.dims[index]
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Shape):
+            return self.dims == other.dims and self.dtype is other.dtype
+        if isinstance(other, (tuple, list)):
+            return len(other) == len(self.dims) and all(
+                d == (dim(o) if isinstance(o, str) else o) for d, o in zip(self.dims, other, strict=True)
+            )
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __str__(self) -> str:
+        return f"{self.dtype.name}[{', '.join(map(str, self.dims))}]"
+
+    def __repr__(self) -> str:
+        dims = ", ".join(str(d) if type(d) is int else repr(str(d)) for d in self.dims)
+        return f"Shape(({dims}{',' if len(self.dims) == 1 else ''}), {self.dtype.name})"
+
+
+def as_dtype(value: Any) -> DType:
+    return value if isinstance(value, DType) else dtype(value)
+
+
+# Types are uniqued by the one context of the process, so both directions are a dictionary look-up.
+_types: dict[tuple[tuple[Dim, ...], DType], Any] = {}
+_shapes: dict[Any, Shape] = {}
+
+
+def element_type(dtype: DType) -> Any:
+    """The MLIR element type of a dtype."""
+    return mlir.ir.Type.parse(dtype.mlir, context=mlir.context())
+
+
+def _mlir_type(shape: Shape) -> Any:
+    key = (shape.dims, shape.dtype)
+    found = _types.get(key)
+    if found is None:
+        ir, context = mlir.ir, mlir.context()
+        dynamic = [d for d in shape.dims if type(d) is not int]
+        encoding = None
+        if dynamic:
+            names = ", ".join(f'"{d}"' for d in dynamic)
+            encoding = ir.Attribute.parse(f"#rlx.dims<[{names}]>", context=context)
+        unknown = ir.ShapedType.get_dynamic_size()
+        sizes = [d if type(d) is int else unknown for d in shape.dims]
+        element = element_type(shape.dtype)
+        found = ir.RankedTensorType.get(sizes, element, encoding, loc=ir.Location.unknown(context))
+        _types[key] = found
+        _shapes[found] = shape
+    return found
+
+
+def shape_of_type(type_: Any) -> Shape:
+    """The shape that an MLIR type stands for.
+
+    Raises:
+        ShapeError: The type is not a ranked tensor of one of the twelve dtypes, or a dynamic dimension has no name.
+    """
+    found = _shapes.get(type_)
+    if found is None:
+        found = _shapes[type_] = _read_type(type_)
+    return found
+
+
+def shape_of(value: Any) -> Shape:
+    """The shape of an MLIR value."""
+    type_ = value.type
+    found = _shapes.get(type_)
+    return found if found is not None else shape_of_type(type_)
+
+
+def _read_type(type_: Any) -> Shape:
+    ir = mlir.ir
+    if not isinstance(type_, ir.RankedTensorType):
+        raise ShapeError(f"expected a ranked tensor type, got {type_}")
+    element = dtype_from_mlir(str(type_.element_type))
+    encoding = type_.encoding
+    names = [] if encoding is None else _encoded_dims(encoding, type_)
+    sizes: list[Dim] = [-1 if type_.is_dynamic_dim(i) else type_.get_dim_size(i) for i in range(type_.rank)]
+    if sizes.count(-1) != len(names):
+        example = ", ".join(f'"n{i}"' for i in range(sizes.count(-1)))
+        raise ShapeError(
+            f"{type_} has {sizes.count(-1)} dynamic dimensions and names {len(names)} of them",
+            hint=f"name each dynamic dimension, in order: #rlx.dims<[{example}]>",
+        )
+    remaining = iter(names)
+    return Shape((next(remaining) if s == -1 else s for s in sizes), element)
+
+
+def _encoded_dims(encoding: Any, type_: Any) -> list[Dim]:
+    text = str(encoding)
+    if not text.startswith("#rlx.dims<"):
+        raise ShapeError(f"{type_}: the encoding of an rlx tensor is #rlx.dims<[…]>, not {text}")
+    symbols = mlir.ir.DynamicAttr(encoding).params[0]
+    if not isinstance(symbols, mlir.ir.ArrayAttr) or not all(isinstance(s, mlir.ir.StringAttr) for s in symbols):
+        raise ShapeError(f"{type_}: #rlx.dims takes a list of strings")
+    dims = [dim(s.value) for s in symbols]
+    if any(type(d) is int for d in dims):
+        raise ShapeError(f"{type_}: a constant size belongs into the type, not into #rlx.dims")
+    return dims

@@ -1,0 +1,111 @@
+"""Text in, text out: parsing and verifying modules with errors that have a place."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from rlx import mlir
+from rlx.ir.errors import Error, ParseError, VerificationError
+from rlx.ir.graph import Graph, find_function
+from rlx.ir.location import describe
+
+
+def _diagnostics(problem: Any) -> tuple[str, str | None, list[str]]:
+    """Message, place and notes of the first diagnostic of an MLIR error."""
+    diagnostics = problem.error_diagnostics
+    if not diagnostics:
+        return str(problem), None, []
+    first = diagnostics[0]
+    notes = [note.message for note in first.notes if not note.message.startswith("see current operation")]
+    return first.message, describe(first.location), notes
+
+
+def _raise(kind: type[Error], problem: Any) -> None:
+    message, place, notes = _diagnostics(problem)
+    raise kind("\n  note: ".join([message, *notes]), location=place) from None
+
+
+def parse_module(text: str, name: str = "<text>") -> Any:
+    """Text as a verified module.
+
+    Args:
+        text: MLIR text.
+        name: What to call the text in messages, usually a file name.
+
+    Raises:
+        ParseError: Syntax or verification error, with line and column.
+    """
+    ir = mlir.ir
+    with mlir.entered() as context:
+        diagnosed: list[Any] = []
+        try:
+            module = _parse_named(ir, text, name, context, diagnosed)
+        except ir.MLIRError as problem:
+            _raise(ParseError, problem)
+    return module
+
+
+def _parse_named(ir: Any, text: str, name: str, context: Any, diagnosed: list[Any]) -> Any:
+    op = ir.Operation.parse(text, source_name=name, context=context)
+    if op.name == "builtin.module":
+        return ir.Module.parse(op.get_asm(enable_debug_info=True), context) if not hasattr(op, "opview") else op.opview
+    raise ParseError(f"expected a module, got '{op.name}'", location=describe(op.location))
+
+
+def verify_module(module: Any) -> None:
+    """Check a module.
+
+    Raises:
+        VerificationError: With the place and message of the first error.
+    """
+    with mlir.entered():
+        try:
+            module.operation.verify()
+        except mlir.ir.MLIRError as problem:
+            _raise(VerificationError, problem)
+
+
+def is_path(text_or_path: str | os.PathLike[str]) -> bool:
+    """Whether an argument names a file rather than being module text."""
+    if isinstance(text_or_path, os.PathLike):
+        return True
+    return "\n" not in text_or_path and not re.search(r"[{(]", text_or_path)
+
+
+def read_text(path: str | os.PathLike[str]) -> str:
+    """The text of a file.
+
+    Raises:
+        Error: It is missing, unreadable or not UTF-8.
+    """
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise Error(f"no such file: {path}") from None
+    except UnicodeDecodeError as problem:
+        raise ParseError(f"not MLIR text: byte {problem.start} is not UTF-8", location=f"{path}:1:1") from None
+    except OSError as problem:
+        raise Error(f"cannot read {path}: {problem.strerror}") from None
+
+
+def parse(text_or_path: str | os.PathLike[str], *, entry: str | None = None) -> Graph:
+    """The graph that MLIR text, or the file at a path, describes. Printing it gives equal text.
+
+    Args:
+        text_or_path: Module text, or a path.
+        entry: Name of the function; None takes the first public one.
+
+    Raises:
+        ParseError: Syntax or verification error, with line and column.
+        Error: The file cannot be read, or there is no such function.
+    """
+    if is_path(text_or_path):
+        text, name = read_text(text_or_path), os.fspath(text_or_path)
+    else:
+        text, name = str(text_or_path), "<text>"
+    module = parse_module(text, name)
+    find_function(module, entry)
+    return Graph.from_module(module, entry)

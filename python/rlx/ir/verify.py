@@ -1,0 +1,115 @@
+"""The verifier of every op: the record's constraints, then the card's inference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rlx.dialect.spec import OpSpec, ValueSpec
+from rlx.ir import attributes as attributes_module
+from rlx.ir import registry
+from rlx.ir.card import as_results
+from rlx.ir.errors import Error, ShapeError
+from rlx.ir.shape import Shape, shape_of, shape_of_type
+
+
+def grouped(values: Sequence[ValueSpec], items: Sequence[Any], what: str) -> list[Any]:
+    """Flat operands or results as the record names them: single, None for an absent optional one, list for variadic.
+
+    Raises:
+        ShapeError: The count does not fit.
+    """
+    flexible = sum(v.arity != "single" for v in values)
+    extra = len(items) - (len(values) - flexible)
+    if extra < 0 or (not flexible and extra) or (flexible and values_max(values) < len(items)):
+        raise ShapeError(f"expected {_count(values)} {what}s, got {len(items)}")
+    result: list[Any] = []
+    position = 0
+    for value in values:
+        if value.arity == "single":
+            result.append(items[position])
+            position += 1
+        elif value.arity == "optional":
+            result.append(items[position] if extra else None)
+            position += 1 if extra else 0
+        else:
+            result.append(list(items[position : position + extra]))
+            position += extra
+    return result
+
+
+def values_max(values: Sequence[ValueSpec]) -> float:
+    """The greatest number of operands or results."""
+    return float("inf") if any(v.arity == "variadic" for v in values) else len(values)
+
+
+def _count(values: Sequence[ValueSpec]) -> str:
+    least = sum(v.arity == "single" for v in values)
+    most = values_max(values)
+    if most == least:
+        return str(least)
+    return f"at least {least}" if most == float("inf") else f"{least} or {int(most)}"
+
+
+def check_dtypes(spec: OpSpec, operands: Sequence[Any]) -> None:
+    """Every operand has a dtype that the record allows.
+
+    Raises:
+        ShapeError: One has not.
+    """
+    for value, operand in zip(spec.operands, operands, strict=True):
+        for shape in operand if isinstance(operand, list) else [operand]:
+            if shape is not None and shape.dtype.name not in value.dtypes:
+                allowed = ", ".join(value.dtypes)
+                raise ShapeError(f"operand '{value.name}' is {shape.dtype.name}; expected one of {allowed}")
+
+
+# Types and attributes are uniqued, so an op with the same key has the same results.
+_inferred: dict[tuple[Any, ...], tuple[Shape, ...]] = {}
+
+
+def infer(name: str, operands: Sequence[Any], attributes: dict[str, Any]) -> tuple[Shape, ...]:
+    """Result shapes of an op from grouped operand shapes and complete attributes.
+
+    Raises:
+        ShapeError: Operands or attributes do not fit.
+    """
+    card = registry.card(name)
+    check_dtypes(card.spec, operands)
+    return as_results(card.infer(*operands, **attributes))
+
+
+def infer_op(op: Any) -> tuple[Shape, ...]:
+    """Result shapes of an MLIR op.
+
+    Raises:
+        ShapeError: Operands or attributes do not fit.
+    """
+    attributes = op.attributes
+    key = (op.name, tuple(o.type for o in op.operands), tuple((n, attributes[n]) for n in attributes))
+    found = _inferred.get(key)
+    if found is None:
+        spec = registry.card(op.name).spec
+        attributes_module.check_names(spec, op)
+        shapes = [shape_of(operand) for operand in op.operands]
+        found = infer(op.name, grouped(spec.operands, shapes, "operand"), attributes_module.read(spec, op))
+        _inferred[key] = found
+    return found
+
+
+def verify_op(op: Any) -> bool:
+    """Check one op; on failure emit an error at its location and return False."""
+    try:
+        expected = infer_op(op.operation)
+        results = op.operation.results
+        if len(results) != len(expected):
+            raise ShapeError(f"expected {len(expected)} results, got {len(results)}")
+        for i, (result, shape) in enumerate(zip(results, expected, strict=True)):
+            if result.type != shape.type:
+                declared = shape_of_type(result.type)
+                raise ShapeError(f"result {i} is declared {declared}, but inference gives {shape}")
+    except Error as problem:
+        hint = f" ({problem.hint})" if problem.hint else ""
+        op.location.emit_error(f"'{op.operation.name}' op {problem.message}{hint}")
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""Lowerings: rlx ops into the dialects that back ends take."""

@@ -1,0 +1,130 @@
+"""Contractions: named linalg ops where they fit, f32 accumulation for f16 and bf16."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rlx.ir.dim import Dim
+from rlx.ir.dtype import DType, f32
+from rlx.ir.shape import Shape
+from rlx.lower.linalg.loops import PARALLEL, REDUCTION, Loops, product_of, storage_type
+from rlx.lower.linalg.rules import Lowered, lowers
+from rlx.lower.linalg.scalars import Scalars
+from rlx.ops.contraction import free_axes
+
+
+def accumulator(dtype: DType) -> DType:
+    """The dtype in which a contraction adds up."""
+    return f32 if dtype.name in ("f16", "bf16") else dtype
+
+
+def rounded(low: Loops, value: Any, dims: Sequence[Dim], dtype: DType) -> Any:
+    """An accumulated result in its own dtype."""
+    wide = accumulator(dtype)
+    if wide is dtype:
+        return value
+    body = lambda v: low.arith.truncf(storage_type(dtype), v)  # noqa: E731
+    return low.map(dims, storage_type(dtype), [Lowered(value, Shape(dims, wide))], body)
+
+
+@lowers("matmul")
+def matmul(low: Loops, results: list[Shape], lhs: Lowered, rhs: Lowered) -> Any:
+    dims, dtype = results[0].dims, results[0].dtype
+    if rhs.shape.rank == 2:
+        rows, (k, n) = product_of(lhs.shape.dims[:-1]), rhs.shape.dims
+        flat = low.reshape(lhs.value, lhs.shape.dims, (rows, k))
+        product = _matmul_2d(low, flat, rhs.value, rows, n, dtype)
+        return low.reshape(product, (rows, n), dims)
+    if lhs.shape.dims[:-2] == rhs.shape.dims[:-2]:
+        return _batched(low, lhs, rhs, dims)
+    return _broadcast_matmul(low, lhs, rhs, results[0])
+
+
+def _matmul_2d(low: Loops, lhs: Any, rhs: Any, m: Dim, n: Dim, dtype: DType) -> Any:
+    wide = accumulator(dtype)
+    if dtype.is_complex:
+        return _contraction_loop(low, [(lhs, (0, 2)), (rhs, (2, 1))], (m, n), (0, 1), 3, dtype)
+    out = low.filled((m, n), storage_type(wide), 0)
+    return rounded(low, low.linalg.matmul(lhs, rhs, outs=[out]), (m, n), dtype)
+
+
+def _batched(low: Loops, lhs: Lowered, rhs: Lowered, dims: Sequence[Dim]) -> Any:
+    batch = product_of(dims[:-2])
+    m, n, k = dims[-2], dims[-1], lhs.shape.dims[-1]
+    left = low.reshape(lhs.value, lhs.shape.dims, (batch, m, k))
+    right = low.reshape(rhs.value, rhs.shape.dims, (batch, k, n))
+    product = batch_matmul(low, left, right, (batch, m, n), lhs.shape.dtype)
+    return low.reshape(product, (batch, m, n), dims)
+
+
+def batch_matmul(low: Loops, lhs: Any, rhs: Any, dims: tuple[Dim, Dim, Dim], dtype: DType) -> Any:
+    """`[B, M, K]·[B, K, N]`."""
+    if dtype.is_complex:
+        return _contraction_loop(low, [(lhs, (0, 1, 3)), (rhs, (0, 3, 2))], dims, (0, 1, 2), 4, dtype)
+    out = low.filled(dims, storage_type(accumulator(dtype)), 0)
+    return rounded(low, low.linalg.batch_matmul(lhs, rhs, outs=[out]), dims, dtype)
+
+
+def _contraction_loop(
+    low: Loops, inputs: list[tuple[Any, tuple[Any, ...]]], dims: Sequence[Dim], axes: tuple[int, ...], rank: int, dtype: DType
+) -> Any:
+    """A contraction as a generic loop nest: the loops in `axes` are kept, the others summed."""
+    wide = accumulator(dtype)
+    s = Scalars(low, dtype)
+
+    def body(a: Any, b: Any, total: Any) -> Any:
+        return s.add(total, s.mul(s.enter(a), s.enter(b)))
+
+    out = low.filled(dims, storage_type(wide), 0)
+    iterators = [PARALLEL if i in axes else REDUCTION for i in range(rank)]
+    return rounded(low, low.generic(inputs, [(out, axes)], iterators, body), dims, dtype)
+
+
+def _broadcast_matmul(low: Loops, lhs: Lowered, rhs: Lowered, result: Shape) -> Any:
+    """Batch axes that stretch are read in place, not copied out."""
+    rank = result.rank + 1  # the batch loops, m, n, k
+    m, n, k = rank - 3, rank - 2, rank - 1
+
+    def operand(x: Lowered, row: int, column: int) -> tuple[Any, tuple[int, ...]]:
+        offset = result.rank - x.shape.rank
+        stretched = [i for i in range(x.shape.rank - 2) if x.shape.dims[i] == 1 and result.dims[i + offset] != 1]
+        axes = tuple(i + offset for i in range(x.shape.rank - 2) if i not in stretched)
+        return low.squeeze(x.value, x.shape.dims, stretched), (*axes, row, column)
+
+    inputs = [operand(lhs, m, k), operand(rhs, k, n)]
+    return _contraction_loop(low, inputs, result.dims, tuple(range(rank - 1)), rank, result.dtype)
+
+
+@lowers("dot_general")
+def dot_general(
+    low: Loops,
+    results: list[Shape],
+    lhs: Lowered,
+    rhs: Lowered,
+    *,
+    lhs_contracting: Any,
+    rhs_contracting: Any,
+    lhs_batch: Any,
+    rhs_batch: Any,
+) -> Any:
+    left_free = free_axes(lhs.shape.rank, lhs_contracting, lhs_batch)
+    right_free = free_axes(rhs.shape.rank, rhs_contracting, rhs_batch)
+
+    def size(x: Lowered, axes: Sequence[int]) -> Dim:
+        return product_of([x.shape.dims[a] for a in axes])
+
+    def arranged(x: Lowered, *groups: Sequence[int]) -> Any:
+        perm = [a for group in groups for a in group]
+        moved = low.transpose(x.value, x.shape.dims, perm)
+        return low.reshape(moved, [x.shape.dims[p] for p in perm], [size(x, g) for g in groups])
+
+    batch, m, n = size(lhs, lhs_batch), size(lhs, left_free), size(rhs, right_free)
+    dtype = lhs.shape.dtype
+    if lhs_batch:
+        left = arranged(lhs, lhs_batch, left_free, lhs_contracting)
+        right = arranged(rhs, rhs_batch, rhs_contracting, right_free)
+        product = batch_matmul(low, left, right, (batch, m, n), dtype)
+        return low.reshape(product, (batch, m, n), results[0].dims)
+    left, right = arranged(lhs, left_free, lhs_contracting), arranged(rhs, rhs_contracting, right_free)
+    return low.reshape(_matmul_2d(low, left, right, m, n, dtype), (m, n), results[0].dims)

@@ -1,0 +1,189 @@
+"""Elementwise ops, constants and positions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.attributes import elements_to_mlir
+from rlx.ir.dtype import DType, f32
+from rlx.ir.shape import Shape
+from rlx.lower.linalg import complex_math, wide_math
+from rlx.lower.linalg.loops import PARALLEL, Loops, storage_type, tensor_type
+from rlx.lower.linalg.rules import Lowered, lowers
+from rlx.lower.linalg.scalars import Scalars
+
+
+@lowers("constant")
+def constant(low: Loops, results: list[Shape], *, value: np.ndarray) -> Any:
+    signless = {"uint8": np.int8, "uint32": np.int32}.get(value.dtype.name)
+    stored = value.view(signless) if signless is not None else value
+    if value.size == 0:
+        return low.empty(results[0].dims, storage_type(results[0].dtype))
+    return low.arith.constant(tensor_type(results[0]), elements_to_mlir(stored))
+
+
+@lowers("iota")
+def iota(low: Loops, results: list[Shape], *, shape: Any, axis: int, dtype: DType) -> Any:
+    rank = len(shape)
+    scalars = Scalars(low, dtype)
+    i64 = low.ir.IntegerType.get_signless(64)
+
+    def body(_: Any) -> Any:
+        position = low.arith.index_cast(i64, low.scalar_index(axis))
+        from rlx.ir.dtype import i64 as i64_dtype
+
+        return scalars.convert(position, i64_dtype)
+
+    out = (low.empty(shape, storage_type(dtype)), tuple(range(rank)))
+    return low.generic([], [out], [PARALLEL] * rank, body)
+
+
+@lowers("dim_size")
+def dim_size(low: Loops, results: list[Shape], *, size: Any) -> Any:
+    i32 = low.ir.IntegerType.get_signless(32)
+    scalar = low.arith.index_cast(i32, low.size(size[0]))
+    return low.tensor.from_elements(tensor_type(results[0]), [scalar])
+
+
+@lowers("cast")
+def cast(low: Loops, results: list[Shape], x: Lowered, *, dtype: DType) -> Any:
+    if storage_type(dtype) == storage_type(x.shape.dtype):
+        return x.value
+    scalars = Scalars(low, dtype)
+    body = lambda value: scalars.convert(value, x.shape.dtype)  # noqa: E731
+    return low.map(results[0].dims, storage_type(dtype), [x], body)
+
+
+@lowers("binary")
+def binary(low: Loops, results: list[Shape], lhs: Lowered, rhs: Lowered, *, kind: str) -> Any:
+    s = Scalars(low, lhs.shape.dtype)
+
+    def body(a: Any, b: Any) -> Any:
+        a, b = s.enter(a), s.enter(b)
+        return s.leave(power(s, a, b) if kind == "pow" else getattr(s, kind)(a, b))
+
+    return low.map(results[0].dims, storage_type(results[0].dtype), [lhs, rhs], body)
+
+
+def power(s: Scalars, a: Any, b: Any) -> Any:
+    """`a**b` on computed scalars."""
+    if s.dtype.is_complex:
+        return complex_math.power(s, a, b)
+    if s.dtype.name == "f64":
+        return wide_math.power(s, a, b)
+    if s.dtype.is_float:
+        return _float_power(s, a, b)
+    return _integer_power(s, a, b)
+
+
+def _float_power(s: Scalars, a: Any, b: Any) -> Any:
+    # C's special cases that the code generator's exp(b·log a) misses: x^0 = 1 and 1^y = 1, NaN included.
+    result = s.math.powf(a, b)
+    one = s.constant(1.0)
+    trivial = s.arith.ori(s.compare("eq", b, s.constant(0.0)), s.compare("eq", a, one))
+    return s.select(trivial, one, result)
+
+
+def _integer_power(s: Scalars, a: Any, b: Any) -> Any:
+    """Square and multiply over all bits of the exponent, without branches; negative exponents truncate."""
+    bits = 8 * s.dtype.itemsize
+    one, zero = s.constant(1), s.constant(0)
+    result, base = one, a
+    for bit in range(bits - 1 if s.dtype.is_signed else bits):
+        taken = s.compare("ne", s.arith.andi(s.arith.shrui(b, s.constant(bit)), one), zero)
+        result = s.mul(result, s.select(taken, base, one))
+        base = s.mul(base, base)
+    if not s.dtype.is_signed:
+        return result
+    odd = s.compare("ne", s.arith.andi(b, one), zero)
+    minus = s.constant(-1)
+    quotient = s.select(s.compare("eq", a, minus), s.select(odd, minus, one), zero)
+    quotient = s.select(s.compare("eq", a, one), one, quotient)
+    return s.select(s.compare("lt", b, zero), quotient, result)
+
+
+@lowers("compare")
+def compare(low: Loops, results: list[Shape], lhs: Lowered, rhs: Lowered, *, kind: str) -> Any:
+    s = Scalars(low, lhs.shape.dtype)
+    element = storage_type(results[0].dtype)
+    return low.map(results[0].dims, element, [lhs, rhs], lambda a, b: s.compare(kind, s.enter(a), s.enter(b)))
+
+
+@lowers("where")
+def where(low: Loops, results: list[Shape], condition: Lowered, on_true: Lowered, on_false: Lowered) -> Any:
+    element = storage_type(results[0].dtype)
+    return low.map(results[0].dims, element, [condition, on_true, on_false], low.arith.select)
+
+
+@lowers("activation")
+def activation(low: Loops, results: list[Shape], x: Lowered, *, kind: str) -> Any:
+    s = Scalars(low, x.shape.dtype)
+    if x.shape.dtype.is_complex:
+        body = lambda value: complex_math.activation(s, kind, value)  # noqa: E731
+    else:
+        body = lambda value: s.leave(activate(s, kind, s.enter(value)))  # noqa: E731
+    return low.map(results[0].dims, storage_type(results[0].dtype), [x], body)
+
+
+def activate(s: Scalars, kind: str, x: Any) -> Any:
+    """An activation on a computed real scalar."""
+    if kind in _STRUCTURAL:
+        return _STRUCTURAL[kind](s, x)
+    if s.dtype.name == "f64" and kind in wide_math.FUNCTIONS:
+        return wide_math.FUNCTIONS[kind](s, x)
+    if kind in _COMPOSED:
+        return _COMPOSED[kind](s, x)
+    return getattr(s.math, kind)(x)
+
+
+def _absolute(s: Scalars, x: Any) -> Any:
+    if s.dtype.is_float:
+        return s.math.absf(x)
+    return s.max(x, s.neg(x)) if s.dtype.is_signed else x
+
+
+def _sigmoid(s: Scalars, x: Any) -> Any:
+    one = s.constant(1.0)
+    return s.div(one, s.add(one, activate(s, "exp", s.neg(x))))
+
+
+def _zero_at_minus_infinity(s: Scalars, x: Any, value: Any) -> Any:
+    """x·0 at -inf is NaN; the limit of x·sigmoid(x) and its kin is -0."""
+    at_limit = s.compare("eq", x, s.constant(-math.inf))
+    return s.select(at_limit, s.constant(-0.0), value)
+
+
+def _silu(s: Scalars, x: Any) -> Any:
+    return _zero_at_minus_infinity(s, x, s.mul(x, _sigmoid(s, x)))
+
+
+def _gelu(s: Scalars, x: Any) -> Any:
+    erf = wide_math.erf if s.dtype.name == "f64" else lambda s, v: s.math.erf(v)
+    inner = s.add(s.constant(1.0), erf(s, s.mul(x, s.constant(math.sqrt(0.5)))))
+    return _zero_at_minus_infinity(s, x, s.mul(s.mul(s.constant(0.5), x), inner))
+
+
+def _gelu_approx(s: Scalars, x: Any) -> Any:
+    cube = s.mul(s.mul(x, x), x)
+    inner = s.mul(s.constant(math.sqrt(2 / math.pi)), s.add(x, s.mul(s.constant(0.044715), cube)))
+    bracket = s.add(s.constant(1.0), activate(s, "tanh", inner))
+    return _zero_at_minus_infinity(s, x, s.mul(s.mul(s.constant(0.5), x), bracket))
+
+
+_STRUCTURAL = {
+    "neg": lambda s, x: s.neg(x),
+    "abs": _absolute,
+    "relu": lambda s, x: s.max(x, s.constant(0)),
+    "round": lambda s, x: s.math.roundeven(x),
+    "sigmoid": _sigmoid,
+    "silu": _silu,
+    "gelu": _gelu,
+    "gelu_approx": _gelu_approx,
+}
+_COMPOSED = {"sqrt": lambda s, x: s.math.sqrt(x), "rsqrt": lambda s, x: s.div(s.constant(1.0), s.math.sqrt(x))}
+
+
+__all__ = ["activate", "f32", "power"]

@@ -1,0 +1,170 @@
+"""A module of rlx functions, lowered function by function."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from rlx import mlir
+from rlx.ir import attributes, registry
+from rlx.ir.errors import Error, UnsupportedError
+from rlx.ir.graph import Argument, functions, read_arguments, read_outputs
+from rlx.ir.location import describe
+from rlx.ir.shape import Shape, shape_of
+from rlx.ir.verify import grouped
+from rlx.lower.linalg.loops import Loops, tensor_type
+from rlx.lower.linalg.rules import RULES, Lowered
+
+PARAMETER_SCOPE = "model"
+
+
+def claimed_ops() -> frozenset[str]:
+    """Names of the ops that have a rule here; all others must be decomposed first."""
+    return frozenset(RULES)
+
+
+def check_claimed(module: Any, claimed: Collection[str]) -> None:
+    """Every rlx op of the module is claimed.
+
+    Raises:
+        UnsupportedError: It lists every op that is not, with its location.
+    """
+    missing = []
+    for function in functions(module):
+        for op in function.entry_block.operations:
+            name = op.operation.name
+            if name != "func.return" and name.removeprefix("rlx.") not in claimed:
+                missing.append(f"  {describe(op.location) or '<unknown>'}: {name}")
+    if missing:
+        raise UnsupportedError(f"{len(missing)} ops have no lowering to linalg:\n" + "\n".join(missing))
+
+
+def lower_module(module: Any, *, parameters: bool = False) -> Any:
+    """A new module of linalg, tensor, arith and math ops with the same functions.
+
+    Args:
+        module: A module whose ops are all claimed.
+        parameters: Make parameters and states globals of IREE's `util` dialect instead of arguments.
+
+    Raises:
+        UnsupportedError: An op has no rule.
+    """
+    check_claimed(module, claimed_ops())
+    ir = mlir.ir
+    with mlir.entered(), mlir.unregistered_dialects_allowed():
+        lowered = ir.Module.create(loc=module.operation.location)
+        symbol = module.operation.attributes
+        if "sym_name" in symbol:
+            lowered.operation.attributes["sym_name"] = symbol["sym_name"]
+        global_names: dict[str, Any] = {}
+        for function in functions(module):
+            _lower_function(function, lowered, global_names if parameters else None)
+        return lowered
+
+
+class _Environment:
+    """Where lowered arguments come from: the function's own, or globals."""
+
+    def __init__(self, module: Any, block: Any, globals_: dict[str, Any] | None):
+        self.module, self.block, self.globals = module, block, globals_
+
+    def is_global(self, argument: Argument) -> bool:
+        return self.globals is not None and argument.kind != "input"
+
+    def load(self, argument: Argument) -> Any:
+        type_ = tensor_type(argument.shape)
+        self.declare(argument, type_)
+        return mlir.ir.Operation.create(
+            "util.global.load", results=[type_], attributes={"global": mlir.ir.FlatSymbolRefAttr.get(symbol_of(argument))}
+        ).result
+
+    def store(self, argument: Argument, value: Any) -> None:
+        mlir.ir.Operation.create(
+            "util.global.store",
+            operands=[value],
+            attributes={"global": mlir.ir.FlatSymbolRefAttr.get(symbol_of(argument))},
+        )
+
+    def declare(self, argument: Argument, type_: Any) -> None:
+        assert self.globals is not None
+        name = symbol_of(argument)
+        if name in self.globals:
+            if self.globals[name] != type_:
+                raise Error(f"{argument.kind} '{argument.name}' has two shapes: {self.globals[name]} and {type_}")
+            return
+        self.globals[name] = type_
+        ir = mlir.ir
+        declared = {
+            "sym_name": ir.StringAttr.get(name),
+            "sym_visibility": ir.StringAttr.get("private"),
+            "type": ir.TypeAttr.get(type_),
+        }
+        if argument.kind == "param":
+            key = f'#flow.parameter.named<"{PARAMETER_SCOPE}"::"{argument.name}">'
+            declared["initial_value"] = ir.Attribute.parse(f"{key} : {type_}")
+        else:
+            declared["is_mutable"] = ir.UnitAttr.get()
+            declared["initial_value"] = _splat(argument, type_)
+        ir.Operation.create("util.global", attributes=declared, ip=ir.InsertionPoint.at_block_begin(self.module.body))
+
+
+def symbol_of(argument: Argument) -> str:
+    """The global that holds a parameter or state."""
+    return f"{argument.kind}.{argument.name}"
+
+
+def _splat(argument: Argument, type_: Any) -> Any:
+    ir = mlir.ir
+    element = type_.element_type
+    if isinstance(element, ir.FloatType):
+        return ir.DenseElementsAttr.get_splat(type_, ir.FloatAttr.get(element, argument.init))
+    if isinstance(element, ir.ComplexType):
+        return ir.Attribute.parse(f"dense<({argument.init:e}, 0.0)> : {type_}")
+    return ir.DenseElementsAttr.get_splat(type_, ir.IntegerAttr.get(element, int(argument.init)))
+
+
+def _lower_function(function: Any, into: Any, globals_: dict[str, Any] | None) -> None:
+    ir = mlir.ir
+    arguments, outputs = read_arguments(function), read_outputs(function)
+    kept = [a for a in arguments if globals_ is None or a.kind == "input"]
+    results = [o for o in outputs if globals_ is None or o.updates is None]
+    signature = ir.FunctionType.get([tensor_type(a.shape) for a in kept], [tensor_type(o.shape) for o in results])
+    target = mlir.dialect("func").FuncOp(
+        function.name.value, signature, ip=ir.InsertionPoint(into.body), loc=function.location
+    )
+    block = target.add_entry_block()
+    low = Loops(block)
+    environment = _Environment(into, block, globals_)
+    values: dict[Any, Any] = {}
+    with ir.InsertionPoint(block):
+        own = iter(block.arguments)
+        loaded = [environment.load(a) if environment.is_global(a) else next(own) for a in arguments]
+        low.bind_symbols([(v, a.shape) for v, a in zip(loaded, arguments, strict=True)])
+        values.update(zip(function.arguments, loaded, strict=True))
+        for op in function.entry_block.operations:
+            with op.location:
+                if op.operation.name == "func.return":
+                    returned = [values[v] for v in op.operation.operands]
+                    _finish(environment, arguments, outputs, returned)
+                else:
+                    _lower_op(low, op.operation, values)
+
+
+def _finish(environment: _Environment, arguments: list[Argument], outputs: list[Any], returned: list[Any]) -> None:
+    results = []
+    for output, value in zip(outputs, returned, strict=True):
+        state = next((a for a in arguments if a.name == output.updates), None)
+        if state is not None and environment.is_global(state):
+            environment.store(state, value)
+        else:
+            results.append(value)
+    mlir.dialect("func").ReturnOp(results)
+
+
+def _lower_op(low: Loops, op: Any, values: dict[Any, Any]) -> None:
+    spec = registry.card(op.name).spec
+    operands = grouped(spec.operands, [Lowered(values[v], shape_of(v)) for v in op.operands], "operand")
+    shapes: list[Shape] = [shape_of(r) for r in op.results]
+    results = RULES[spec.name](low, shapes, *operands, **attributes.read(spec, op))
+    results = results if isinstance(results, tuple) else (results,)
+    values.update(zip(op.results, results, strict=True))

@@ -1,0 +1,50 @@
+"""Gathers, with every index clamped into range: IREE would read through it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlx.ir.dim import Dim
+from rlx.ir.dtype import DType
+from rlx.ir.shape import Shape
+from rlx.lower.linalg.loops import PARALLEL, Loops, storage_type
+from rlx.lower.linalg.rules import Lowered, lowers
+
+
+def clamped(low: Loops, index: Any, dtype: DType, size: Dim) -> Any:
+    """A stored integer scalar as an index in [0, size)."""
+    arith, i64 = low.arith, low.ir.IntegerType.get_signless(64)
+    if dtype.itemsize < 8:
+        index = (arith.extsi if dtype.is_signed else arith.extui)(i64, index)
+    zero = low.constant(0, i64)
+    last = arith.subi(arith.index_cast(i64, low.size(size)), low.constant(1, i64))
+    return arith.index_cast(low.index_type, arith.maxsi(arith.minsi(index, last), zero))
+
+
+@lowers("gather")
+def gather(low: Loops, results: list[Shape], table: Lowered, indices: Lowered, *, axis: int) -> Any:
+    return _gather(low, results[0], table, indices, axis, batch=0)
+
+
+@lowers("gather_batched")
+def gather_batched(low: Loops, results: list[Shape], table: Lowered, indices: Lowered, *, axis: int) -> Any:
+    return _gather(low, results[0], table, indices, axis, batch=axis)
+
+
+def _gather(low: Loops, result: Shape, table: Lowered, indices: Lowered, axis: int, batch: int) -> Any:
+    """The indices stand at axes `axis - batch …` of the result, after the `axis - batch` leading table axes."""
+    rank = result.rank
+    element = storage_type(result.dtype)
+    if result.num_elements == 0:
+        return low.empty(result.dims, element)
+    first = axis - batch
+    index_axes = tuple(range(first, first + indices.shape.rank))
+    after = tuple(range(first + indices.shape.rank, rank))
+
+    def body(index: Any, _: Any) -> Any:
+        chosen = clamped(low, index, indices.shape.dtype, table.shape.dims[axis])
+        leading = [low.scalar_index(i) for i in range(axis)]
+        return low.tensor.extract(table.value, [*leading, chosen, *(low.scalar_index(i) for i in after)])
+
+    out = (low.empty(result.dims, element), tuple(range(rank)))
+    return low.generic([(indices.value, index_axes)], [out], [PARALLEL] * rank, body)

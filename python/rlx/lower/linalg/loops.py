@@ -1,0 +1,318 @@
+"""`Loops`: builds linalg and tensor ops at an insertion point, and knows the sizes of all symbols."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from rlx import mlir
+from rlx.ir.dim import Dim, DimExpr
+from rlx.ir.dtype import DType
+from rlx.ir.errors import Error
+from rlx.ir.shape import Shape
+from rlx.lower.linalg.rules import Lowered
+
+PARALLEL, REDUCTION = "parallel", "reduction"
+
+_STORAGE = {"u8": "i8", "u32": "i32", "bool": "i1"}
+
+
+@cache
+def storage_type(dtype: DType) -> Any:
+    """The element type in which a dtype is stored: signless for unsigned integers."""
+    return mlir.ir.Type.parse(_STORAGE.get(dtype.name, dtype.mlir), context=mlir.context())
+
+
+@cache
+def tensor_type(shape: Shape) -> Any:
+    """The lowered tensor type: no encoding, `?` for symbolic sizes."""
+    return typed(shape.dims, storage_type(shape.dtype))
+
+
+def typed(dims: Sequence[Dim], element: Any) -> Any:
+    """A tensor type of the given sizes and element type."""
+    ir = mlir.ir
+    unknown = ir.ShapedType.get_dynamic_size()
+    sizes = [d if type(d) is int else unknown for d in dims]
+    return ir.RankedTensorType.get(sizes, element, loc=ir.Location.unknown(mlir.context()))
+
+
+@cache
+def projection(rank: int, axes: tuple[int | None, ...]) -> Any:
+    """The affine map of `rank` loops onto `axes`; None is the constant 0."""
+    ir = mlir.ir
+    context = mlir.context()
+    exprs = [
+        ir.AffineExpr.get_constant(0, context=context) if a is None else ir.AffineExpr.get_dim(a, context=context)
+        for a in axes
+    ]
+    return ir.AffineMap.get(rank, 0, exprs, context=context)
+
+
+class Loops:
+    """Builds ops for one function.
+
+    Args:
+        entry: The function's entry block; sizes and constants that are used all over go to its start.
+    """
+
+    def __init__(self, entry: Any):
+        self.ir = mlir.ir
+        self.arith = mlir.dialect("arith")
+        self.linalg = mlir.dialect("linalg")
+        self.tensor = mlir.dialect("tensor")
+        self.entry = entry
+        self.symbols: dict[str, Any] = {}
+        self._sizes: dict[Dim, Any] = {}
+        self.index_type = self.ir.IndexType.get(mlir.context())
+
+    # --- sizes ------------------------------------------------------------------------------------
+
+    def bind_symbols(self, arguments: Sequence[tuple[Any, Shape]]) -> None:
+        """Read every symbol's size from an argument of which it is a dimension.
+
+        Raises:
+            Error: A symbol occurs only in expressions that cannot be solved.
+        """
+        pending = [(value, i, d) for value, shape in arguments for i, d in enumerate(shape.dims) if type(d) is not int]
+        wanted = {name for _, shape in arguments for name in shape.symbols}
+        for value, axis, d in pending:
+            if str(d) in wanted and str(d) not in self.symbols:
+                self.symbols[str(d)] = self.tensor.dim(value, self.size(axis))
+        while missing := wanted - self.symbols.keys():
+            if not any(self._solve(value, axis, d) for value, axis, d in pending):
+                names = ", ".join(sorted(missing))
+                raise Error(f"the size of {names} cannot be read from any argument", hint="bind it when compiling")
+
+    def _solve(self, value: Any, axis: int, d: DimExpr) -> bool:
+        """Solve `a·symbol + rest = size` for a single unknown symbol."""
+        unknown = [name for name in d.symbols if name not in self.symbols]
+        if len(unknown) != 1:
+            return False
+        name = unknown[0]
+        linear = [(m, c) for m, c in d.terms if name in m]
+        if len(linear) != 1 or linear[0][0] != (name,) or any(not isinstance(a, str) for m, _ in d.terms for a in m):
+            return False
+        rest = d - linear[0][1] * DimExpr((((name,), 1),))
+        size = self.arith.subi(self.tensor.dim(value, self.size(axis)), self.size(rest))
+        self.symbols[name] = self.arith.divsi(size, self.size(linear[0][1]))
+        return True
+
+    def size(self, d: Dim) -> Any:
+        """A dimension as an index value."""
+        found = self._sizes.get(d)
+        if found is None:
+            if type(d) is int:
+                with self.ir.InsertionPoint.at_block_begin(self.entry):
+                    found = self.arith.constant(self.index_type, d)
+            else:
+                with self._after_symbols():
+                    found = self._expression(d)
+            self._sizes[d] = found
+        return found
+
+    def _after_symbols(self) -> Any:
+        """Sizes are computed at the start of the function, right after the symbols that they come from."""
+        last = None
+        for op in self.entry.operations:
+            if op.operation.name not in ("tensor.dim", "arith.constant") and not self._computes_size(op):
+                break
+            last = op
+        if last is None:
+            return self.ir.InsertionPoint.at_block_begin(self.entry)
+        return self.ir.InsertionPoint.after(last) if hasattr(self.ir.InsertionPoint, "after") else _after(self, last)
+
+    def _computes_size(self, op: Any) -> bool:
+        return op.operation.name.startswith("arith.") and all(r.type == self.index_type for r in op.operation.results)
+
+    def _expression(self, d: DimExpr) -> Any:
+        total = None
+        for monomial, coefficient in d.terms:
+            term = None
+            for atom in monomial:
+                factor = self.symbols[atom] if isinstance(atom, str) else self._call(atom)
+                term = factor if term is None else self.arith.muli(term, factor)
+            if term is None:
+                term = self.size(coefficient)
+            elif coefficient != 1:
+                term = self.arith.muli(term, self.size(coefficient))
+            total = term if total is None else self.arith.addi(total, term)
+        return total
+
+    def _call(self, call: Any) -> Any:
+        left, right = (self.size(a) if type(a) is int else self._expression(a) for a in call.args[:2])
+        if call.kind == "//":
+            result = self.arith.floordivsi(left, right)
+        elif call.kind == "%":
+            result = self.arith.remsi(left, right)
+        else:
+            pick = self.arith.maxsi if call.kind == "max" else self.arith.minsi
+            result = pick(left, right)
+            for other in call.args[2:]:
+                result = pick(result, self.size(other) if type(other) is int else self._expression(other))
+        return result
+
+    # --- tensors ----------------------------------------------------------------------------------
+
+    def constant(self, value: Any, element: Any) -> Any:
+        """A scalar constant of an MLIR element type."""
+        if isinstance(element, self.ir.FloatType):
+            return self.arith.constant(element, self.ir.FloatAttr.get(element, float(value)))
+        if isinstance(element, self.ir.ComplexType):
+            part = element.element_type
+            parts = [self.ir.FloatAttr.get(part, p) for p in (np.real(value).item(), np.imag(value).item())]
+            return mlir.dialect("complex").constant(element, self.ir.ArrayAttr.get(parts))
+        width = element.width if isinstance(element, self.ir.IntegerType) else 64
+        value = int(value)
+        if width < 64 or value > (1 << 63) - 1:
+            value &= (1 << width) - 1
+            value -= (1 << width) if value >> (width - 1) else 0
+        return self.arith.constant(element, self.ir.IntegerAttr.get(element, value))
+
+    def empty(self, dims: Sequence[Dim], element: Any) -> Any:
+        """A tensor whose contents do not matter."""
+        return self.tensor.empty([d if type(d) is int else self.size(d) for d in dims], element)
+
+    def filled(self, dims: Sequence[Dim], element: Any, value: Any) -> Any:
+        """A tensor with one value everywhere."""
+        scalar = self.constant(value, element)
+        return self.linalg.fill(scalar, outs=[self.empty(dims, element)])
+
+    def generic(
+        self,
+        inputs: Sequence[tuple[Any, tuple[int | None, ...]]],
+        outs: Sequence[tuple[Any, tuple[int | None, ...]]],
+        iterators: Sequence[str],
+        body: Callable[..., Any],
+    ) -> Any:
+        """A `linalg.generic`.
+
+        Args:
+            inputs: Values, each with the loop of each of its axes.
+            outs: Initial values of the results, likewise.
+            iterators: `PARALLEL` or `REDUCTION` for each loop.
+            body: Takes one scalar for each input and each out, returns the scalars to store.
+
+        Returns:
+            The result, or a tuple of them.
+        """
+        ir, rank = self.ir, len(iterators)
+        values = [v for v, _ in (*inputs, *outs)]
+        maps = [ir.AffineMapAttr.get(projection(rank, axes)) for _, axes in (*inputs, *outs)]
+        kinds = ir.ArrayAttr.get([ir.Attribute.parse(f"#linalg.iterator_type<{k}>") for k in iterators])
+        op = self.linalg.GenericOp(
+            [v.type for v, _ in outs], [v for v, _ in inputs], [v for v, _ in outs], ir.ArrayAttr.get(maps), kinds
+        )
+        elements = [v.type.element_type if hasattr(v.type, "element_type") else v.type for v in values]
+        block = op.regions[0].blocks.append(*elements)
+        with ir.InsertionPoint(block):
+            stored = body(*block.arguments)
+            self.linalg.yield_(list(stored) if isinstance(stored, tuple) else [stored])
+        results = tuple(op.results)
+        return results[0] if len(results) == 1 else results
+
+    def map(self, dims: Sequence[Dim], element: Any, operands: Sequence[Lowered], body: Callable[..., Any]) -> Any:
+        """An elementwise loop over `dims`; operands broadcast as in NumPy. `body` takes one scalar for each operand."""
+        rank = len(dims)
+        inputs = [self.broadcast(operand, dims) for operand in operands]
+        out = (self.empty(dims, element), tuple(range(rank)))
+        return self.generic(inputs, [out], [PARALLEL] * rank, lambda *scalars: body(*scalars[:-1]))
+
+    def broadcast(self, operand: Lowered, dims: Sequence[Dim]) -> tuple[Any, tuple[int, ...]]:
+        """An operand with its stretched axes dropped, and the loops of the others."""
+        offset = len(dims) - operand.shape.rank
+        stretched = [i for i, d in enumerate(operand.shape.dims) if d == 1 and dims[i + offset] != 1]
+        axes = tuple(i + offset for i in range(operand.shape.rank) if i not in stretched)
+        return self.squeeze(operand.value, operand.shape.dims, stretched), axes
+
+    def squeeze(self, value: Any, dims: Sequence[Dim], axes: Sequence[int]) -> Any:
+        """A tensor without some of its axes of size 1."""
+        if not axes:
+            return value
+        kept = [i for i in range(len(dims)) if i not in axes]
+        groups: list[list[int]] = [[] for _ in kept]
+        for i in range(len(dims)):
+            if kept:
+                groups[max(0, sum(k <= i for k in kept) - 1)].append(i)
+        return self.collapse(value, [dims[i] for i in kept], groups)
+
+    def collapse(self, value: Any, dims: Sequence[Dim], groups: Sequence[Sequence[int]]) -> Any:
+        """Join runs of axes."""
+        type_ = typed(dims, value.type.element_type)
+        return value if type_ == value.type else self.tensor.collapse_shape(type_, value, groups)
+
+    def expand(self, value: Any, dims: Sequence[Dim], groups: Sequence[Sequence[int]]) -> Any:
+        """Split axes."""
+        type_ = typed(dims, value.type.element_type)
+        if type_ == value.type:
+            return value
+        unknown = self.ir.ShapedType.get_dynamic_size()
+        dynamic = [self.size(d) for d in dims if type(d) is not int]
+        static = [d if type(d) is int else unknown for d in dims]
+        return self.tensor.expand_shape(type_, value, groups, dynamic, static)
+
+    def reshape(self, value: Any, source: Sequence[Dim], target: Sequence[Dim]) -> Any:
+        """The same elements under another shape: runs of axes are joined, then split."""
+        source, target = tuple(source), tuple(target)
+        if source == target:
+            return value
+        if 0 in source or 0 in target:
+            return self.empty(target, value.type.element_type)
+        segments = common_segments(source, target)
+        middle = [product_of(source[a:b]) for a, b, _, _ in segments]
+        joined = self.collapse(value, middle, [list(range(a, b)) for a, b, _, _ in segments])
+        return self.expand(joined, target, [list(range(c, d)) for _, _, c, d in segments])
+
+    def transpose(self, value: Any, dims: Sequence[Dim], perm: Sequence[int]) -> Any:
+        """Permuted axes."""
+        if list(perm) == list(range(len(perm))):
+            return value
+        out = self.empty([dims[p] for p in perm], value.type.element_type)
+        return self.linalg.transpose(value, outs=[out], permutation=list(perm))
+
+    def scalar_index(self, axis: int) -> Any:
+        """Inside a loop body: the position along a loop."""
+        return self.linalg.index(axis)
+
+
+def _after(loops: Loops, op: Any) -> Any:
+    operations = list(loops.entry.operations)
+    position = next(i for i, o in enumerate(operations) if o.operation == op.operation)
+    return loops.ir.InsertionPoint(operations[position + 1])
+
+
+def product_of(dims: Sequence[Dim]) -> Dim:
+    result: Dim = 1
+    for d in dims:
+        result = result * d
+    return result
+
+
+def common_segments(source: tuple[Dim, ...], target: tuple[Dim, ...]) -> list[tuple[int, int, int, int]]:
+    """Split two shapes of as many elements into runs of equal product, as short as can be: (a, b, c, d) says that
+    `source[a:b]` and `target[c:d]` hold the same. Every run has at least one axis on each side, unless a whole shape is empty.
+    """
+    segments: list[tuple[int, int, int, int]] = []
+    a = c = 0
+    while a < len(source) and c < len(target):
+        b, d = _next_cut(source, target, a, c)
+        segments.append((a, b, c, d))
+        a, c = b, d
+    if not segments:
+        return []
+    a0, _, c0, _ = segments[-1]
+    segments[-1] = (a0, len(source), c0, len(target))  # trailing axes of size 1
+    return segments
+
+
+def _next_cut(source: tuple[Dim, ...], target: tuple[Dim, ...], a: int, c: int) -> tuple[int, int]:
+    best: tuple[int, int] | None = None
+    for b in range(a + 1, len(source) + 1):
+        left = product_of(source[a:b])
+        for d in range(c + 1, len(target) + 1):
+            if product_of(target[c:d]) == left and (best is None or b + d < sum(best)):
+                best = (b, d)
+    return best or (len(source), len(target))

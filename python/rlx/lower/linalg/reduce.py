@@ -1,0 +1,68 @@
+"""Reductions and softmax."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.dtype import DType, i64
+from rlx.ir.shape import Shape
+from rlx.lower.linalg.contraction import accumulator, rounded
+from rlx.lower.linalg.loops import PARALLEL, REDUCTION, Loops, product_of, storage_type
+from rlx.lower.linalg.rules import Lowered, lowers
+from rlx.lower.linalg.scalars import Scalars
+
+_COMBINE = {"sum": "add", "mean": "add", "max": "max", "min": "min", "prod": "mul"}
+
+
+def neutral(kind: str, dtype: DType) -> Any:
+    """The value that a reduction starts from."""
+    if kind in ("sum", "mean"):
+        return 0
+    if kind == "prod":
+        return 1
+    if dtype.is_float:
+        return -np.inf if kind == "max" else np.inf
+    if dtype.is_bool:
+        return 0 if kind == "max" else 1
+    limits = np.iinfo(dtype.numpy)
+    return limits.min if kind == "max" else limits.max
+
+
+@lowers("reduce")
+def reduce(low: Loops, results: list[Shape], x: Lowered, *, kind: str, axes: Any, keep_dims: bool) -> Any:
+    dtype = x.shape.dtype
+    wide = accumulator(dtype)
+    kept = [i for i in range(x.shape.rank) if i not in axes]
+    dims = [x.shape.dims[i] for i in kept]
+    s = Scalars(low, dtype)
+
+    def body(value: Any, total: Any) -> Any:
+        return getattr(s, _COMBINE[kind])(total, s.enter(value))
+
+    out = low.filled(dims, storage_type(wide), neutral(kind, dtype))
+    iterators = [REDUCTION if i in axes else PARALLEL for i in range(x.shape.rank)]
+    total = low.generic([(x.value, tuple(range(x.shape.rank)))], [(out, tuple(kept))], iterators, body)
+    if kind == "mean":
+        total = _divided(low, total, dims, wide, product_of([x.shape.dims[a] for a in axes]))
+    return low.reshape(rounded(low, total, dims, dtype), dims, results[0].dims)
+
+
+def _divided(low: Loops, total: Any, dims: Any, dtype: DType, count: Any) -> Any:
+    s = Scalars(low, dtype)
+    integer = low.ir.IntegerType.get_signless(64)
+    size = s.constant(count) if type(count) is int else s.convert(low.arith.index_cast(integer, low.size(count)), i64)
+    return low.map(dims, storage_type(dtype), [Lowered(total, Shape(dims, dtype))], lambda v: s.div(v, size))
+
+
+@lowers("softmax")
+def softmax(low: Loops, results: list[Shape], x: Lowered, *, axis: int) -> Any:
+    dims, dtype = x.shape.dims, x.shape.dtype
+    wide = accumulator(dtype)
+    value = x.value
+    if wide is not dtype:
+        value = low.map(dims, storage_type(wide), [x], lambda v: low.arith.extf(storage_type(wide), v))
+    out = low.empty(dims, storage_type(wide))
+    result = low.linalg.SoftmaxOp([value.type], value, out, axis).results[0]
+    return rounded(low, result, dims, dtype)

@@ -1,0 +1,150 @@
+"""Arithmetic on scalars inside loop bodies, by rlx dtype."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlx import mlir
+from rlx.ir.dtype import DType, c64, f32
+from rlx.lower.linalg.loops import Loops, storage_type
+
+_NARROW = ("f16", "bf16")
+
+
+class Scalars:
+    """Emits arith, math and complex ops on scalars of one dtype.
+
+    f16 and bf16 are computed in f32 (`enter` and `leave`): IREE's CPU code has no f16 library functions, and one operation
+    on f32 rounds to the same f16.
+    """
+
+    def __init__(self, low: Loops, dtype: DType):
+        self.low = low
+        self.outer = dtype
+        self.dtype = f32 if dtype.name in _NARROW else dtype
+        self.element = storage_type(self.dtype)
+        self.arith = low.arith
+        self.math = mlir.dialect("math")
+        self.complex = mlir.dialect("complex")
+
+    def enter(self, value: Any) -> Any:
+        """A stored scalar as one to compute with."""
+        return self.arith.extf(self.element, value) if self.outer.name in _NARROW else value
+
+    def leave(self, value: Any) -> Any:
+        """A computed scalar as one to store."""
+        return self.arith.truncf(storage_type(self.outer), value) if self.outer.name in _NARROW else value
+
+    def constant(self, value: Any) -> Any:
+        return self.low.constant(value, self.element)
+
+    # --- arithmetic -------------------------------------------------------------------------------
+
+    def _pick(self, for_float: str, for_integer: str, for_complex: str | None = None) -> Any:
+        if self.dtype.is_float:
+            return getattr(self.arith, for_float)
+        if self.dtype.is_complex:
+            return getattr(self.complex, for_complex or for_float)
+        return getattr(self.arith, for_integer)
+
+    def add(self, a: Any, b: Any) -> Any:
+        return self._pick("addf", "ori" if self.dtype.is_bool else "addi", "add")(a, b)
+
+    def sub(self, a: Any, b: Any) -> Any:
+        return self._pick("subf", "subi", "sub")(a, b)
+
+    def mul(self, a: Any, b: Any) -> Any:
+        return self._pick("mulf", "andi" if self.dtype.is_bool else "muli", "mul")(a, b)
+
+    def div(self, a: Any, b: Any) -> Any:
+        return self._pick("divf", "divsi" if self.dtype.is_signed else "divui", "div")(a, b)
+
+    def max(self, a: Any, b: Any) -> Any:
+        if self.dtype.is_bool:
+            return self.arith.ori(a, b)
+        return self._pick("maximumf", "maxsi" if self.dtype.is_signed else "maxui")(a, b)
+
+    def min(self, a: Any, b: Any) -> Any:
+        if self.dtype.is_bool:
+            return self.arith.andi(a, b)
+        return self._pick("minimumf", "minsi" if self.dtype.is_signed else "minui")(a, b)
+
+    def neg(self, a: Any) -> Any:
+        if self.dtype.is_float:
+            return self.arith.negf(a)
+        if self.dtype.is_complex:
+            return self.complex.neg(a)
+        return self.arith.subi(self.constant(0), a)
+
+    def select(self, condition: Any, a: Any, b: Any) -> Any:
+        return self.arith.select(condition, a, b)
+
+    # --- comparison -------------------------------------------------------------------------------
+
+    def compare(self, kind: str, a: Any, b: Any) -> Any:
+        """An i1; `kind` is a case of the Comparison enumeration. NaN is unequal to everything."""
+        predicates = self.arith
+        if self.dtype.is_complex:
+            return (self.complex.eq if kind == "eq" else self.complex.neq)(a, b)
+        if self.dtype.is_float:
+            name = ("U" if kind == "ne" else "O") + kind.upper()
+            return self.arith.cmpf(getattr(predicates.CmpFPredicate, name), a, b)
+        prefix = "" if kind in ("eq", "ne") else "s" if self.dtype.is_signed else "u"
+        return self.arith.cmpi(getattr(predicates.CmpIPredicate, prefix + kind), a, b)
+
+    def is_nan(self, a: Any) -> Any:
+        """Whether a float is NaN."""
+        return self.arith.cmpf(self.arith.CmpFPredicate.UNO, a, a)
+
+    # --- conversion -------------------------------------------------------------------------------
+
+    def convert(self, value: Any, source: DType) -> Any:
+        """A *stored* scalar of `source` as a *stored* one of this object's dtype, with the meaning of `rlx.cast`."""
+        target = self.outer
+        if source is target:
+            return value
+        from_scalars = Scalars(self.low, source)
+        value = from_scalars.enter(value)
+        source = from_scalars.dtype
+        if target.is_bool:
+            return from_scalars.compare("ne", value, from_scalars.constant(0))
+        if target.is_complex:
+            real = Scalars(self.low, f32).convert(value, source)
+            return self.complex.create_(storage_type(c64), real, self.low.constant(0, storage_type(f32)))
+        if source.is_complex:
+            value, source = self.complex.re(value), f32
+        return self.leave(self._convert_real(value, source))
+
+    def _convert_real(self, value: Any, source: DType) -> Any:
+        target = self.dtype
+        if source is target:
+            return value
+        if target.is_float:
+            if source.is_float:
+                wider = target.itemsize > source.itemsize
+                return (self.arith.extf if wider else self.arith.truncf)(self.element, value)
+            signed = source.is_signed and not source.is_bool
+            return (self.arith.sitofp if signed else self.arith.uitofp)(self.element, value)
+        if source.is_float:
+            return self._saturate(value, source)
+        bits = 1 if source.is_bool else 8 * source.itemsize
+        if bits == 8 * target.itemsize:
+            return value
+        if bits > 8 * target.itemsize:
+            return self.arith.trunci(self.element, value)
+        signed = source.is_signed and not source.is_bool
+        return (self.arith.extsi if signed else self.arith.extui)(self.element, value)
+
+    def _saturate(self, value: Any, source: DType) -> Any:
+        """Float to integer: toward zero, saturating, NaN to 0; `fptosi` alone is undefined out of range."""
+        from_scalars = Scalars(self.low, source)
+        bits = 8 * self.dtype.itemsize
+        least, most = (-(1 << bits - 1), (1 << bits - 1) - 1) if self.dtype.is_signed else (0, (1 << bits) - 1)
+        above = from_scalars.compare("ge", value, from_scalars.constant(float(most + 1)))
+        # least - 1 may not be representable; least itself always is.
+        below = from_scalars.compare("le", value, from_scalars.constant(float(least)))
+        outside = self.arith.ori(self.arith.ori(above, below), from_scalars.is_nan(value))
+        safe = self.arith.select(outside, from_scalars.constant(0), value)
+        result = (self.arith.fptosi if self.dtype.is_signed else self.arith.fptoui)(self.element, safe)
+        result = self.arith.select(above, self.constant(most), result)
+        return self.arith.select(below, self.constant(least), result)

@@ -1,0 +1,76 @@
+"""Shape ops: mostly views, with one copy where elements move."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rlx.ir.dim import Dim
+from rlx.ir.shape import Shape
+from rlx.lower.linalg.loops import Loops, storage_type, typed
+from rlx.lower.linalg.rules import Lowered, lowers
+
+
+@lowers("reshape")
+def reshape(low: Loops, results: list[Shape], x: Lowered, *, shape: Any) -> Any:
+    return low.reshape(x.value, x.shape.dims, shape)
+
+
+@lowers("transpose")
+def transpose(low: Loops, results: list[Shape], x: Lowered, *, perm: Any) -> Any:
+    return low.transpose(x.value, x.shape.dims, perm)
+
+
+def extract(low: Loops, x: Any, starts: Sequence[Dim], sizes: Sequence[Dim], strides: Sequence[int]) -> Any:
+    """`tensor.extract_slice` with sizes that may be symbolic."""
+    unknown = low.ir.ShapedType.get_dynamic_size()
+
+    def split(dims: Sequence[Dim]) -> tuple[list[int], list[Any]]:
+        static = [d if type(d) is int else unknown for d in dims]
+        return static, [low.size(d) for d in dims if type(d) is not int]
+
+    static_starts, dynamic_starts = split(starts)
+    static_sizes, dynamic_sizes = split(sizes)
+    return low.tensor.extract_slice(
+        typed(sizes, x.type.element_type),
+        x,
+        dynamic_starts,
+        dynamic_sizes,
+        [],
+        static_starts,
+        static_sizes,
+        list(strides),
+    )
+
+
+@lowers("narrow")
+def narrow(low: Loops, results: list[Shape], x: Lowered, *, axis: int, start: Any, length: Any) -> Any:
+    starts: list[Dim] = [0] * x.shape.rank
+    starts[axis] = start[0]
+    return extract(low, x.value, starts, results[0].dims, [1] * x.shape.rank)
+
+
+@lowers("slice")
+def slice_(low: Loops, results: list[Shape], x: Lowered, *, starts: Any, limits: Any, strides: Any) -> Any:
+    return extract(low, x.value, starts, results[0].dims, strides)
+
+
+@lowers("concat")
+def concat(low: Loops, results: list[Shape], lhs: Lowered, rhs: Lowered, *, axis: int) -> Any:
+    # A chain of concats becomes one op that copies each piece once; the inner ones are dead then.
+    pieces = [*_pieces(lhs.value, axis), *_pieces(rhs.value, axis)]
+    return low.tensor.concat(typed(results[0].dims, storage_type(results[0].dtype)), axis, pieces)
+
+
+def _pieces(value: Any, axis: int) -> list[Any]:
+    owner = value.owner
+    if getattr(owner, "name", "") == "tensor.concat" and owner.attributes["dim"].value == axis:
+        return list(owner.operands)
+    return [value]
+
+
+@lowers("expand")
+def expand(low: Loops, results: list[Shape], x: Lowered, *, shape: Any) -> Any:
+    if x.shape.dims == tuple(shape):
+        return x.value
+    return low.map(shape, storage_type(results[0].dtype), [x], lambda value: value)

@@ -1,0 +1,112 @@
+"""The only module that imports MLIR's Python bindings.
+
+The provider is the `torch-mlir` wheel, which carries the complete upstream bindings; a real
+`mlir-python-bindings` (package `mlir`) serves instead when torch-mlir is absent, or when RLX_MLIR_PROVIDER
+names it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from rlx.ir.errors import Error
+
+_PROVIDERS = ("torch_mlir", "mlir")
+
+
+def _import_provider() -> tuple[str, Any]:
+    wanted = os.environ.get("RLX_MLIR_PROVIDER")
+    failures = []
+    for name in (wanted,) if wanted else _PROVIDERS:
+        try:
+            return name, importlib.import_module(f"{name}.ir")
+        except ImportError as problem:
+            failures.append(f"{name}: {problem}")
+    raise Error(
+        "no MLIR Python bindings: " + "; ".join(failures),
+        hint="pip install torch-mlir, or unset RLX_MLIR_PROVIDER",
+    )
+
+
+provider, ir = _import_provider()
+passmanager: Any = importlib.import_module(f"{provider}.passmanager")
+rewrite: Any = importlib.import_module(f"{provider}.rewrite")
+
+_context: Any = None
+_on_context: list[Callable[[Any], None]] = []
+
+
+@cache
+def dialect(name: str) -> Any:
+    """The provider's builders of an upstream dialect: `dialect("linalg").matmul(…)`."""
+    return importlib.import_module(f"{provider}.dialects.{name}")
+
+
+def ods_common() -> Any:
+    """The provider's support module for op classes that mlir-tblgen generates."""
+    return importlib.import_module(f"{provider}.dialects._ods_common")
+
+
+def context() -> Any:
+    """The process-wide context, with the rlx dialect registered.
+
+    There is one, so that modules, types and attributes mix freely. Contexts are single-threaded inside:
+    Python verifiers run under the interpreter's lock.
+    """
+    global _context
+    if _context is None:
+        _context = ir.Context()
+        with _context, ir.Location.unknown():
+            irdl = (Path(__file__).parent / "dialect" / "rlx.irdl.mlir").read_text()
+            dialect("irdl").load_dialects(ir.Module.parse(irdl))
+            for callback in _on_context:
+                callback(_context)
+    return _context
+
+
+def on_context(callback: Callable[[Any], None]) -> None:
+    """Call `callback(context)` when the context is made: how the registry attaches verifiers."""
+    if _context is not None:
+        raise Error("the MLIR context exists already; register ops before the first graph is built")
+    _on_context.append(callback)
+
+
+@contextlib.contextmanager
+def entered() -> Iterator[Any]:
+    """The context and an unknown location, as the bindings' defaults."""
+    with context() as entered_context, ir.Location.unknown():
+        yield entered_context
+
+
+@contextlib.contextmanager
+def unregistered_dialects_allowed() -> Iterator[None]:
+    """Ops of dialects that only a back end knows (`util`, `flow`) may be built and parsed inside."""
+    entered_context = context()
+    before = entered_context.allow_unregistered_dialects
+    entered_context.allow_unregistered_dialects = True
+    try:
+        yield
+    finally:
+        entered_context.allow_unregistered_dialects = before
+
+
+def attach_pure(op_name: str) -> None:
+    """Tell MLIR that an op has no side effect, so that canonicalize, cse and dce may work on it."""
+    dialect("ext").Pure.attach(op_name)
+
+
+def attach_verifier(op_name: str, verify: Callable[[Any], bool]) -> None:
+    """Run `verify(op)` whenever the op is verified; it emits its own diagnostics."""
+
+    class Trait(ir.DynamicOpTrait):
+        @staticmethod
+        def verify_invariants(op: Any) -> bool:
+            return verify(op)
+
+    Trait.attach(op_name)

@@ -1,0 +1,356 @@
+"""Attention with every mask kind and grouped heads, and rotary position embedding."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
+from rlx.ir.dim import Dim
+from rlx.ir.errors import ShapeError
+from rlx.ir.shape import Shape
+from rlx.ops.lift import broadcast, cast, same_dtype
+from rlx.ops.norm import widened
+from rlx.ops.reduce import FLOATS
+
+
+class Heads:
+    """Sizes of an attention call, read from its operands' shapes.
+
+    Raises:
+        ShapeError: Operands do not fit together.
+    """
+
+    def __init__(self, q: Shape, k: Shape, v: Shape, num_heads: int, head_dim: int):
+        same_dtype(q, k, v)
+        if not q.rank == k.rank == v.rank or q.rank not in (3, 4):
+            raise ShapeError(f"q, k and v are all [B, S, H·D] or all [B, H, S, D]; got {q}, {k}, {v}")
+        if num_heads < 1 or head_dim < 1:
+            raise ShapeError(f"num_heads = {num_heads} and head_dim = {head_dim} must be positive")
+        self.packed = q.rank == 3
+        self.num_heads, self.head_dim = num_heads, head_dim
+        self.batch, self.queries, width = self._sizes(q, "q", num_heads, head_dim)
+        if width != head_dim:
+            raise ShapeError(f"q {q} does not hold {num_heads} heads of {head_dim}")
+        self.kv_heads = self._kv_heads(k)
+        _, self.keys, _ = self._sizes(k, "k", self.kv_heads, head_dim)
+        _, v_keys, self.value_dim = self._sizes(v, "v", self.kv_heads, None)
+        if k.dims[0] != self.batch or v.dims[0] != self.batch or v_keys != self.keys:
+            raise ShapeError(f"batch or key counts differ: q {q}, k {k}, v {v}")
+        self.group = num_heads // self.kv_heads
+
+    def _kv_heads(self, k: Shape) -> int:
+        if self.packed:
+            width = k.dims[2]
+            if type(width) is not int or width % self.head_dim or width == 0:
+                raise ShapeError(f"k {k} does not hold heads of {self.head_dim}")
+            heads = width // self.head_dim
+        else:
+            heads = k.dims[1]
+        if type(heads) is not int or heads < 1 or self.num_heads % heads:
+            raise ShapeError(f"{self.num_heads} query heads are not a multiple of {heads} key heads")
+        return heads
+
+    def _sizes(self, x: Shape, name: str, heads: int, head_dim: int | None) -> tuple[Dim, Dim, Any]:
+        if self.packed:
+            width = x.dims[2]
+            if type(width) is not int or width % heads:
+                raise ShapeError(f"{name} {x} does not hold {heads} heads")
+            return x.dims[0], x.dims[1], width // heads
+        if x.dims[1] != heads:
+            raise ShapeError(f"{name} {x} does not have {heads} heads")
+        if head_dim is not None and x.dims[3] != head_dim:
+            raise ShapeError(f"{name} {x} does not have heads of {head_dim}")
+        return x.dims[0], x.dims[2], x.dims[3]
+
+    def check_mask(self, mask: Shape | None, kind: str, window: int | None) -> None:
+        """The mask operand is there exactly when the kind needs it, and has a shape that fits."""
+        if (mask is not None) != (kind in ("custom", "bias")):
+            wanted = "needs" if mask is None else "takes no"
+            raise ShapeError(f"mask_kind '{kind}' {wanted} mask operand")
+        if (window is not None) != (kind == "sliding_window"):
+            raise ShapeError(f"window is {'missing' if window is None else 'only'} for mask_kind 'sliding_window'")
+        if window is not None and window < 0:
+            raise ShapeError(f"window {window} is negative")
+        if mask is None:
+            return
+        if kind == "bias" and not mask.dtype.is_float:
+            raise ShapeError(f"a bias mask holds floats, not {mask.dtype.name}")
+        full = (self.batch, self.num_heads, self.queries, self.keys)
+        if kind == "custom" and mask.rank == 2:
+            if mask.dims != (self.batch, self.keys):
+                raise ShapeError(f"a custom mask of rank 2 is [B, T] = [{self.batch}, {self.keys}], got {mask}")
+        elif mask.rank > 4 or broadcast(mask.dims, full) != full:
+            raise ShapeError(f"mask {mask} does not broadcast to [{', '.join(map(str, full))}]")
+
+
+class Attention(Card, op="attention"):
+    def infer(self, q: Shape, k: Shape, v: Shape, mask: Shape | None, **attributes: Any) -> Shape:
+        heads = Heads(q, k, v, attributes["num_heads"], attributes["head_dim"])
+        heads.check_mask(mask, attributes["mask_kind"], attributes["window"])
+        width = heads.num_heads * heads.value_dim if heads.packed else heads.value_dim
+        return q.with_dims((*q.dims[:-1], width))
+
+    def evaluate(self, q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: Any, **attributes: Any) -> np.ndarray:
+        heads = Heads(*(Shape(t.shape, t.dtype) for t in (q, k, v)), attributes["num_heads"], attributes["head_dim"])
+        split = [_split_array(t, n) for t, n in ((q, heads.num_heads), (k, heads.kv_heads), (v, heads.kv_heads))]
+        query, key, value = (t.astype(np.float64) for t in split)
+        key, value = np.repeat(key, heads.group, 1), np.repeat(value, heads.group, 1)
+        scale = attributes["score_scale"]
+        scores = np.einsum("bhsd,bhtd->bhst", query, key) * (heads.head_dim**-0.5 if scale is None else scale)
+        if attributes["softcap"] is not None:
+            scores = attributes["softcap"] * np.tanh(scores / attributes["softcap"])
+        if attributes["mask_kind"] == "bias":
+            scores = scores + mask.astype(np.float64)
+        else:
+            scores = np.where(_visible(scores.shape, mask, attributes), scores, -np.inf)
+        top = np.max(scores, -1, keepdims=True, initial=-np.inf)
+        weights = np.exp(scores - np.where(np.isneginf(top), 0, top))
+        total = weights.sum(-1, keepdims=True)
+        result = np.einsum("bhst,bhtd->bhsd", weights / np.where(total == 0, 1, total), value)
+        if heads.packed:
+            result = result.transpose(0, 2, 1, 3).reshape(*q.shape[:2], -1)
+        return result.astype(q.dtype)
+
+    def decompose(self, b: Builder, q: Tensor, k: Tensor, v: Tensor, mask: Any, **attributes: Any) -> Tensor:
+        heads = Heads(q.shape, k.shape, v.shape, attributes["num_heads"], attributes["head_dim"])
+        scores = _scores(b, heads, q, k, attributes)
+        kind = attributes["mask_kind"]
+        # A row that sees nothing (all -inf) must give zeros, not NaN: bounding its maximum makes every weight 0.
+        bounded = kind != "none"
+        if kind == "bias":
+            scores = scores + cast(b, _grouped_mask(b, heads, mask), scores.dtype)
+        elif kind != "none":
+            keep = _keep(b, heads, mask, attributes)
+            scores = b.where(keep, scores, float("-inf"))
+        weights = _softmax(b, scores, bounded)
+        values = _split(b, v, heads, heads.kv_heads, heads.value_dim)
+        result = b.dot_general(cast(b, weights, v.dtype), values, (4,), (2,), (0, 1), (0, 1))
+        return _merge(b, heads, result)
+
+    def build(
+        self,
+        b: Builder,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Any = None,
+        *,
+        num_heads: int,
+        head_dim: int,
+        mask_kind: Any = "none",
+        window: int | None = None,
+        score_scale: float | None = None,
+        softcap: float | None = None,
+    ) -> Tensor:
+        return b.emit(
+            "attention",
+            (q, k, v, mask),
+            num_heads=num_heads,
+            head_dim=head_dim,
+            mask_kind=mask_kind,
+            window=window,
+            score_scale=score_scale,
+            softcap=softcap,
+        )
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        heads = Heads(*operands[:3], attributes["num_heads"], attributes["head_dim"])
+        pairs = heads.batch * heads.num_heads * heads.queries * heads.keys
+        return Cost(pairs * (2 * heads.head_dim + 2 * heads.value_dim + 14), moved_bytes(operands, results))
+
+    def samples(self) -> Any:
+        packed, split = ((2, 5, 12),) * 3, ((2, 3, 5, 4),) * 3
+        sizes = {"num_heads": 3, "head_dim": 4}
+        for kind in ("none", "causal"):
+            yield sample(*packed, None, mask_kind=kind, **sizes, dtypes=FLOATS)
+            yield sample(*split, None, mask_kind=kind, **sizes, dtypes=("f32",))
+        yield sample(*packed, None, mask_kind="sliding_window", window=2, **sizes, dtypes=FLOATS)
+        yield sample(*packed, Operand((2, 5), "f32", low=0, high=1), mask_kind="custom", **sizes, dtypes=FLOATS)
+        yield sample(*packed, Operand((2, 5), "bool"), mask_kind="custom", **sizes, dtypes=("f32",))
+        yield sample(*split, Operand((2, 1, 5, 5), "i32", low=0, high=2), mask_kind="custom", **sizes, dtypes=("f32",))
+        yield sample(*packed, Operand((2, 3, 5, 5)), mask_kind="bias", **sizes, dtypes=FLOATS)
+        yield sample(*split, Operand((5, 5), "f32"), mask_kind="bias", **sizes, dtypes=("f32",))
+        # fewer queries than keys, fewer key heads than query heads, another value width
+        yield sample((2, 2, 16), (2, 5, 8), (2, 5, 6), None, num_heads=4, head_dim=4, mask_kind="causal", dtypes=FLOATS)
+        yield sample((2, 6, 2, 4), (2, 1, 5, 4), (2, 1, 5, 4), None, num_heads=6, head_dim=4, dtypes=("f32",))
+        # more queries than keys: the first queries see nothing
+        yield sample((1, 5, 8), (1, 3, 8), (1, 3, 8), None, num_heads=2, head_dim=4, mask_kind="causal", dtypes=("f32",))
+        yield sample(*packed, None, score_scale=0.3, softcap=1.5, **sizes, dtypes=("f32", "f16"))
+        dims = ("batch", "seq", 8)
+        yield sample(dims, dims, dims, None, num_heads=2, head_dim=4, mask_kind="causal", dtypes=("f32",))
+        past = ("batch", "past+seq", 8)
+        yield sample(dims, past, past, None, num_heads=2, head_dim=4, mask_kind="causal", dtypes=("f32",))
+
+
+def _split_array(x: np.ndarray, heads: int) -> np.ndarray:
+    return x if x.ndim == 4 else x.reshape(*x.shape[:2], heads, -1).transpose(0, 2, 1, 3)
+
+
+def _visible(shape: tuple[int, ...], mask: Any, attributes: dict[str, Any]) -> np.ndarray:
+    kind = attributes["mask_kind"]
+    _, _, queries, keys = shape
+    if kind == "none":
+        return np.ones((), bool)
+    if kind == "custom":
+        keep = mask >= 0.5 if mask.dtype.kind not in "biu" else mask != 0
+        return keep[:, None, None, :] if keep.ndim == 2 else keep
+    own = np.arange(queries)[:, None] + keys - queries
+    key = np.arange(keys)[None, :]
+    visible = key <= own
+    return visible if kind == "causal" else visible & (key >= own - attributes["window"])
+
+
+def _split(b: Builder, x: Tensor, heads: Heads, count: int, width: int) -> Tensor:
+    """`[B, count, S, width]`."""
+    if not heads.packed:
+        return x
+    batch, length, _ = x.shape.dims
+    return b.transpose(b.reshape(x, (batch, length, count, width)), (0, 2, 1, 3))
+
+
+def _scores(b: Builder, heads: Heads, q: Tensor, k: Tensor, attributes: dict[str, Any]) -> Tensor:
+    """Scaled scores `[B, Hkv, G, S, T]`, in f32 for f16 and bf16."""
+    query = _split(b, q, heads, heads.num_heads, heads.head_dim)
+    query = b.reshape(query, (heads.batch, heads.kv_heads, heads.group, heads.queries, heads.head_dim))
+    key = _split(b, k, heads, heads.kv_heads, heads.head_dim)
+    scale = attributes["score_scale"]
+    # Scaling the queries costs S·D products, scaling the scores S·T.
+    query = widened(b, query) * (heads.head_dim**-0.5 if scale is None else scale)
+    scores = b.dot_general(query, widened(b, key), (4,), (3,), (0, 1), (0, 1))
+    if attributes["softcap"] is not None:
+        scores = b.tanh(scores / attributes["softcap"]) * attributes["softcap"]
+    return scores
+
+
+def _grouped_mask(b: Builder, heads: Heads, mask: Tensor) -> Tensor:
+    """A mask that broadcasts to `[B, H, S, T]`, as one that broadcasts to `[B, Hkv, G, S, T]`."""
+    dims = (1,) * (4 - mask.rank) + mask.shape.dims
+    head = (1, 1) if dims[1] == 1 else (heads.kv_heads, heads.group)
+    return b.reshape(mask, (dims[0], *head, dims[2], dims[3]))
+
+
+def _keep(b: Builder, heads: Heads, mask: Any, attributes: dict[str, Any]) -> Tensor:
+    """Which keys a query sees: bool, broadcastable to `[B, Hkv, G, S, T]`."""
+    kind = attributes["mask_kind"]
+    if kind == "custom":
+        keep = mask
+        if not mask.dtype.is_bool:
+            keep = b.ge(mask, 0.5) if mask.dtype.is_float else b.ne(mask, 0)
+        if mask.rank == 2:
+            return b.reshape(keep, (heads.batch, 1, 1, 1, heads.keys))
+        return _grouped_mask(b, heads, keep)
+    square = (heads.queries, heads.keys)
+    distance = b.iota(square, axis=1) - b.iota(square, axis=0) + _offset(b, heads)  # key - own position
+    keep = distance <= 0
+    if kind == "sliding_window":
+        keep = keep & (distance >= -attributes["window"])
+    return keep
+
+
+def _offset(b: Builder, heads: Heads) -> Any:
+    """`S - T`: a number, or an i32 scalar when the sizes are symbolic."""
+    difference = heads.queries - heads.keys
+    return difference if type(difference) is int else _size(b, heads.queries) - _size(b, heads.keys)
+
+
+def _size(b: Builder, d: Dim) -> Any:
+    """A dimension as an i32 scalar."""
+    return d if type(d) is int else b.dim_size(d)
+
+
+def _softmax(b: Builder, scores: Tensor, bounded: bool) -> Tensor:
+    if not bounded:
+        return b.softmax(scores, axis=-1)
+    top = b.max(scores, -1, keep_dims=True)
+    weights = b.exp(scores - b.maximum(top, np.finfo(np.float32).min.item()))
+    total = b.sum(weights, -1, keep_dims=True)
+    return weights / b.where(total == 0.0, 1.0, total)
+
+
+def _merge(b: Builder, heads: Heads, result: Tensor) -> Tensor:
+    """`[B, Hkv, G, S, Dv]` in the layout of the queries."""
+    shape = (heads.batch, heads.num_heads, heads.queries, heads.value_dim)
+    result = b.reshape(result, shape)
+    if not heads.packed:
+        return result
+    merged = b.transpose(result, (0, 2, 1, 3))
+    return b.reshape(merged, (heads.batch, heads.queries, heads.num_heads * heads.value_dim))
+
+
+class Rope(Card, op="rope"):
+    def infer(self, x: Shape, cos: Shape, sin: Shape, *, head_dim: int, n_rot: int, style: str) -> Shape:
+        same_dtype(x, cos, sin)
+        if x.rank not in (3, 4) or head_dim < 1:
+            raise ShapeError(f"x must be [B, S, H·D] or [B, H, S, D], got {x}")
+        width = x.dims[-1]
+        if type(width) is not int or (width % head_dim if x.rank == 3 else width != head_dim):
+            raise ShapeError(f"{x} does not hold heads of {head_dim}")
+        if n_rot % 2 or not 0 <= n_rot <= head_dim:
+            raise ShapeError(f"n_rot = {n_rot} must be even and at most head_dim = {head_dim}")
+        length = x.dims[1] if x.rank == 3 else x.dims[2]
+        tables = ((length, n_rot // 2), (x.dims[0], length, n_rot // 2))
+        if cos.dims != sin.dims or cos.dims not in tables:
+            raise ShapeError(f"cos {cos} and sin {sin} must be [{length}, {n_rot // 2}] (or with the batch before it)")
+        return x
+
+    def evaluate(self, x: np.ndarray, cos: np.ndarray, sin: np.ndarray, *, head_dim: int, n_rot: int, style: str) -> Any:
+        heads = x.astype(np.float64).reshape(*x.shape[:2], -1, head_dim) if x.ndim == 3 else x.astype(np.float64)
+        half = n_rot // 2
+        first, second = (slice(0, half), slice(half, n_rot)) if style == "neox" else (slice(0, n_rot, 2), slice(1, n_rot, 2))
+        a, c = heads[..., first], heads[..., second]
+        cosine, sine = (np.expand_dims(t.astype(np.float64), -2 if x.ndim == 3 else -3) for t in (cos, sin))
+        result = heads.copy()
+        result[..., first] = a * cosine - c * sine
+        result[..., second] = c * cosine + a * sine
+        return result.reshape(x.shape).astype(x.dtype)
+
+    def decompose(self, b: Builder, x: Tensor, cos: Tensor, sin: Tensor, *, head_dim: int, n_rot: int, style: str) -> Any:
+        dims, half = x.shape.dims, n_rot // 2
+        packed = x.rank == 3
+        if n_rot == 0:
+            return x + b.constant(0.0, dtype=x.dtype)
+        heads = b.reshape(x, (*dims[:2], dims[2] // head_dim, head_dim)) if packed else x
+        rotated = widened(b, b.narrow(heads, -1, 0, n_rot) if n_rot < head_dim else heads)
+        cosine, sine = (_table(b, t, packed) for t in (cos, sin))
+        if style == "neox":
+            first, second = b.narrow(rotated, -1, 0, half), b.narrow(rotated, -1, half, half)
+        else:
+            pairs = b.reshape(rotated, (*rotated.shape.dims[:-1], half, 2))
+            first, second = pairs[..., 0], pairs[..., 1]
+        turned = (first * cosine - second * sine, second * cosine + first * sine)
+        if style == "neox":
+            result = b.concat(turned, -1)
+        else:
+            columns = [b.reshape(t, (*t.shape.dims, 1)) for t in turned]
+            result = b.reshape(b.concat(columns, -1), rotated.shape.dims)
+        result = cast(b, result, x.dtype)
+        if n_rot < head_dim:
+            result = b.concat([result, b.narrow(heads, -1, n_rot, head_dim - n_rot)], -1)
+        return b.reshape(result, dims) if packed else result
+
+    def build(
+        self, b: Builder, x: Tensor, cos: Tensor, sin: Tensor, head_dim: int, n_rot: int | None = None, style: Any = "neox"
+    ) -> Tensor:
+        lanes = head_dim if n_rot is None else n_rot
+        return b.emit("rope", (x, cos, sin), head_dim=head_dim, n_rot=lanes, style=style)
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return Cost(3 * operands[0].num_elements, moved_bytes(operands, results))
+
+    def samples(self) -> Any:
+        yield sample((2, 3, 8), (3, 2), (3, 2), head_dim=4, n_rot=4, dtypes=FLOATS)
+        yield sample((2, 2, 3, 6), (3, 2), (3, 2), head_dim=6, n_rot=4, dtypes=FLOATS)
+        yield sample((2, 3, 8), (2, 3, 2), (2, 3, 2), head_dim=4, n_rot=4, style="gptj", dtypes=("f32",))
+        yield sample((2, 2, 3, 6), (3, 2), (3, 2), head_dim=6, n_rot=4, style="gptj", dtypes=("f32",))
+        yield sample((2, 3, 8), (3, 0), (3, 0), head_dim=4, n_rot=0, dtypes=("f32",))
+        yield sample(("b", "s", 8), ("s", 2), ("s", 2), head_dim=4, n_rot=4, dtypes=("f32",))
+
+
+def _table(b: Builder, table: Tensor, packed: bool) -> Tensor:
+    """A table as one that broadcasts against `[B, S, H, half]` (packed) or `[B, H, S, half]`."""
+    wide = widened(b, table)
+    *batch, length, half = table.shape.dims
+    return b.reshape(wide, (*batch, length, 1, half) if packed else (*batch, 1, length, half))

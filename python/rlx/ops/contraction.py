@@ -1,0 +1,162 @@
+"""Contractions: matmul and dot_general."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import Card, Cost, moved_bytes, sample
+from rlx.ir.dim import Dim, product
+from rlx.ir.errors import ShapeError
+from rlx.ir.shape import Shape
+from rlx.ops.lift import axis_of, broadcast, check_axis, common, same_dtype
+
+NUMBERS = ("f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32", "c64")
+
+
+def _exact(x: np.ndarray) -> np.ndarray:
+    """Operands in a dtype wide enough that the evaluator's rounding does not count."""
+    if x.dtype.kind == "c":
+        return x.astype(np.complex128)
+    return x if x.dtype.kind in "iu" else x.astype(np.float64)
+
+
+class Matmul(Card, op="matmul"):
+    def infer(self, lhs: Shape, rhs: Shape) -> Shape:
+        shared = same_dtype(lhs, rhs)
+        if lhs.rank < 2 or rhs.rank < 2:
+            raise ShapeError(f"both operands need rank 2 or more, got {lhs} and {rhs}")
+        if lhs.dims[-1] != rhs.dims[-2]:
+            raise ShapeError(f"{lhs} @ {rhs}: {lhs.dims[-1]} columns against {rhs.dims[-2]} rows")
+        batch = broadcast(lhs.dims[:-2], rhs.dims[:-2])
+        return Shape((*batch, lhs.dims[-2], rhs.dims[-1]), shared)
+
+    def evaluate(self, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+        return np.matmul(_exact(lhs), _exact(rhs)).astype(lhs.dtype)
+
+    def build(self, b: Builder, lhs: Any, rhs: Any) -> Tensor:
+        lhs, rhs = common(b, lhs, rhs)
+        if lhs.rank and rhs.rank and min(lhs.rank, rhs.rank) == 1:
+            return _vector_matmul(b, lhs, rhs)
+        return b.emit("matmul", (lhs, rhs))
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        flops = 2 * results[0].num_elements * operands[0].dims[-1]
+        return Cost(flops, moved_bytes(operands, results))
+
+    def samples(self) -> Any:
+        yield sample((3, 4), (4, 5), dtypes=NUMBERS)
+        yield sample((2, 3, 4), (4, 5), dtypes=("f32", "f16"))
+        yield sample((2, 1, 3, 4), (5, 4, 2), dtypes=("f32",))
+        yield sample((5, 3, 4), (5, 4, 2), dtypes=("f32", "bf16", "i32"))
+        yield sample((1, 4), (4, 1), dtypes=("f32",))
+        yield sample((3, 0), (0, 2), dtypes=("f32",))
+        yield sample((0, 3), (3, 2), dtypes=("f32",))
+        yield sample((16, 32), (32, 24), dtypes=("f32", "f16", "bf16"))
+        yield sample(("n", 4), (4, 5), dtypes=("f32",))
+        yield sample(("batch", "seq", 8), (8, 4), dtypes=("f32",))
+        yield sample(("batch", 3, "k"), ("batch", "k", 2), dtypes=("f32",))
+
+
+def _vector_matmul(b: Builder, lhs: Tensor, rhs: Tensor) -> Tensor:
+    """NumPy's rule for vectors: a row on the left, a column on the right, dropped again from the result."""
+    left = b.reshape(lhs, (1, *lhs.shape)) if lhs.rank == 1 else lhs
+    right = b.reshape(rhs, (*rhs.shape, 1)) if rhs.rank == 1 else rhs
+    product_ = b.emit("matmul", (left, right))
+    dims = list(product_.shape.dims)
+    if rhs.rank == 1:
+        dims.pop(-1)
+    if lhs.rank == 1:
+        dims.pop(-1 if rhs.rank == 1 else -2)
+    return b.reshape(product_, dims)
+
+
+class DotGeneral(Card, op="dot_general"):
+    def infer(
+        self, lhs: Shape, rhs: Shape, *, lhs_contracting: Any, rhs_contracting: Any, lhs_batch: Any, rhs_batch: Any
+    ) -> Shape:
+        shared = same_dtype(lhs, rhs)
+        for name, left, right in (("contracting", lhs_contracting, rhs_contracting), ("batch", lhs_batch, rhs_batch)):
+            if len(left) != len(right):
+                raise ShapeError(f"{len(left)} {name} axes of lhs against {len(right)} of rhs")
+            for i, j in zip(left, right, strict=True):
+                check_axis(i, lhs.rank, f"lhs {name} axis")
+                check_axis(j, rhs.rank, f"rhs {name} axis")
+                if lhs.dims[i] != rhs.dims[j]:
+                    raise ShapeError(
+                        f"{name} axis {i} of {lhs} is {lhs.dims[i]}, but axis {j} of {rhs} is {rhs.dims[j]}"
+                    )
+        for side, axes in (("lhs", (*lhs_contracting, *lhs_batch)), ("rhs", (*rhs_contracting, *rhs_batch))):
+            if len(set(axes)) != len(axes):
+                raise ShapeError(f"an axis of {side} is named twice: {axes}")
+        left, right = free_axes(lhs.rank, lhs_contracting, lhs_batch), free_axes(rhs.rank, rhs_contracting, rhs_batch)
+        dims = [lhs.dims[i] for i in (*lhs_batch, *left)] + [rhs.dims[i] for i in right]
+        return Shape(dims, shared)
+
+    def evaluate(
+        self,
+        lhs: np.ndarray,
+        rhs: np.ndarray,
+        *,
+        lhs_contracting: Any,
+        rhs_contracting: Any,
+        lhs_batch: Any,
+        rhs_batch: Any,
+    ) -> np.ndarray:
+        left = list(range(lhs.ndim))
+        right = [lhs.ndim + i for i in range(rhs.ndim)]
+        for i, j in zip((*lhs_contracting, *lhs_batch), (*rhs_contracting, *rhs_batch), strict=True):
+            right[j] = left[i]
+        out = [left[i] for i in lhs_batch]
+        out += [left[i] for i in free_axes(lhs.ndim, lhs_contracting, lhs_batch)]
+        out += [right[i] for i in free_axes(rhs.ndim, rhs_contracting, rhs_batch)]
+        return np.einsum(_exact(lhs), left, _exact(rhs), right, out).astype(lhs.dtype)
+
+    def build(
+        self,
+        b: Builder,
+        lhs: Any,
+        rhs: Any,
+        lhs_contracting: Any,
+        rhs_contracting: Any,
+        lhs_batch: Any = (),
+        rhs_batch: Any = (),
+    ) -> Tensor:
+        lhs, rhs = common(b, lhs, rhs)
+        return b.emit(
+            "dot_general",
+            (lhs, rhs),
+            lhs_contracting=[axis_of(a, lhs.rank) for a in lhs_contracting],
+            rhs_contracting=[axis_of(a, rhs.rank) for a in rhs_contracting],
+            lhs_batch=[axis_of(a, lhs.rank) for a in lhs_batch],
+            rhs_batch=[axis_of(a, rhs.rank) for a in rhs_batch],
+        )
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        summed: Dim = product(operands[0].dims[i] for i in attributes["lhs_contracting"])
+        return Cost(2 * results[0].num_elements * summed, moved_bytes(operands, results))
+
+    def samples(self) -> Any:
+        yield _dots((3, 4), (4, 5), (1,), (0,), dtypes=NUMBERS)
+        yield _dots((3, 4), (5, 4), (1,), (1,), dtypes=("f32", "bf16"))
+        yield _dots((2, 3, 4), (4, 2, 5), (2,), (0,), (0,), (1,), dtypes=("f32", "f16", "i32"))
+        yield _dots((2, 3, 4, 5), (5, 3, 6, 2), (1, 3), (1, 0), (0,), (3,), dtypes=("f32",))
+        yield _dots((3,), (4,), (), (), dtypes=("f32",))
+        yield _dots((3,), (3,), (0,), (0,), dtypes=("f32",))
+        yield _dots((3, 4), (3, 4), (), (), (0, 1), (0, 1), dtypes=("f32",))
+        yield _dots((2, 0), (0, 3), (1,), (0,), dtypes=("f32",))
+        yield _dots(("n", 4), (5, 4), (1,), (1,), dtypes=("f32",))
+        yield _dots(("b", 4, "s", 6), ("b", 4, "t", 6), (3,), (3,), (0, 1), (0, 1), dtypes=("f32",))
+
+
+def _dots(lhs: Any, rhs: Any, lc: Any, rc: Any, lb: Any = (), rb: Any = (), *, dtypes: Any) -> Any:
+    return sample(
+        lhs, rhs, lhs_contracting=lc, rhs_contracting=rc, lhs_batch=lb, rhs_batch=rb, dtypes=dtypes
+    )
+
+
+def free_axes(rank: int, contracting: Any, batch: Any) -> list[int]:
+    """The axes that are neither contracted nor batch, in order."""
+    return [i for i in range(rank) if i not in contracting and i not in batch]

@@ -1,0 +1,291 @@
+"""Elementwise ops: activations, casts, binary ops, comparisons, choice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import Card, Operand, sample
+from rlx.ir.dtype import DType, c64, dtype, f32, f64, i64
+from rlx.ir.errors import ShapeError
+from rlx.ir.shape import Shape, as_dtype
+from rlx.ops.lift import broadcast, cast, common, same_dtype, tensor_like
+
+# Flops of one element, counting a transcendental function as ten: what a polynomial of that accuracy costs.
+_TRANSCENDENTAL = 10
+
+
+def _erf(x: np.ndarray) -> np.ndarray:
+    """Error function to double accuracy, from the standard library."""
+    from math import erf
+
+    return np.vectorize(erf, otypes=[np.float64])(x.astype(np.float64))
+
+
+def _in_wide(function: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
+    """Evaluate in f64, so that the evaluator's own rounding does not count, and round once."""
+
+    def evaluate(x: np.ndarray) -> np.ndarray:
+        if x.dtype.kind == "c":
+            return function(x.astype(np.complex128)).astype(x.dtype)
+        return function(x.astype(np.float64)).astype(x.dtype)
+
+    return evaluate
+
+
+def _sigmoid(x: np.ndarray) -> np.ndarray:
+    return np.where(x >= 0, 1 / (1 + np.exp(-np.abs(x))), np.exp(-np.abs(x)) / (1 + np.exp(-np.abs(x))))
+
+
+def _silu(x: np.ndarray) -> np.ndarray:
+    # -inf·0 would be NaN; the limit is -0.
+    return np.where(np.isneginf(x), -0.0, x * _sigmoid(x))
+
+
+def _gelu(x: np.ndarray) -> np.ndarray:
+    return np.where(np.isneginf(x), -0.0, 0.5 * x * (1 + _erf(x / np.sqrt(2.0))))
+
+
+def _gelu_approx(x: np.ndarray) -> np.ndarray:
+    inner = np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)
+    return np.where(np.isneginf(x), -0.0, 0.5 * x * (1 + np.tanh(inner)))
+
+
+ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "gelu": _in_wide(_gelu),
+    "gelu_approx": _in_wide(_gelu_approx),
+    "silu": _in_wide(_silu),
+    "relu": lambda x: np.maximum(x, x.dtype.type(0)),
+    "sigmoid": _in_wide(_sigmoid),
+    "tanh": _in_wide(np.tanh),
+    "exp": _in_wide(np.exp),
+    "log": _in_wide(np.log),
+    "sqrt": _in_wide(np.sqrt),
+    "rsqrt": _in_wide(lambda x: 1 / np.sqrt(x)),
+    "neg": np.negative,
+    "abs": np.abs,
+    "sin": _in_wide(np.sin),
+    "cos": _in_wide(np.cos),
+    "tan": _in_wide(np.tan),
+    "atan": _in_wide(np.arctan),
+    "round": _in_wide(np.rint),
+}
+_INTEGER_ACTIVATIONS = ("neg", "abs", "relu")
+_COMPLEX_ACTIVATIONS = ("neg", "abs", "exp", "log", "sqrt", "sin", "cos", "tanh")
+_CHEAP = ("relu", "neg", "abs", "round", "sqrt")
+
+
+class Activation(Card, op="activation"):
+    kinds = tuple(ACTIVATIONS)
+
+    def infer(self, x: Shape, *, kind: str) -> Shape:
+        if x.dtype.is_integer and kind not in _INTEGER_ACTIVATIONS:
+            raise ShapeError(f"{kind} takes floats, not {x.dtype.name}", hint="cast to a float dtype first")
+        if x.dtype.is_complex:
+            if kind not in _COMPLEX_ACTIVATIONS:
+                raise ShapeError(f"{kind} is not defined for c64")
+            return x.with_dtype(f32) if kind == "abs" else x
+        return x
+
+    def evaluate(self, x: np.ndarray, *, kind: str) -> np.ndarray:
+        return ACTIVATIONS[kind](x)
+
+    def build(self, b: Builder, kind: Any, x: Any) -> Tensor:
+        x = tensor_like(b, x, f32)
+        name = getattr(kind, "value", kind)
+        if (x.dtype.is_integer and name not in _INTEGER_ACTIVATIONS) or x.dtype.is_bool:
+            x = cast(b, x, f64 if x.dtype is i64 else f32)
+        return b.emit("activation", (x,), kind=name)
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Any:
+        base = super().cost(operands, results, attributes)
+        factor = 1 if attributes["kind"] in _CHEAP else _TRANSCENDENTAL
+        return type(base)(base.flops * factor, base.bytes)
+
+    def samples(self) -> Any:
+        low = {"log": 0.01, "sqrt": 0.0, "rsqrt": 0.05}
+        for kind in self.kinds:
+            high = 1.4 if kind == "tan" else 4.0
+            dtypes = ["f32", "f16", "bf16", "f64"]
+            dtypes += ["i8", "i16", "i32", "i64", "u8", "u32"] if kind in _INTEGER_ACTIVATIONS else []
+            dtypes += ["c64"] if kind in _COMPLEX_ACTIVATIONS else []
+            bounds = {"low": low.get(kind, -high), "high": high}
+            yield sample(Operand((3, 5), **bounds), kind=kind, dtypes=dtypes)
+            yield sample(Operand(("n", 4), **bounds), kind=kind, dtypes=("f32",))
+        yield sample((0, 4), kind="gelu", dtypes=("f32",))
+        yield sample((), kind="silu", dtypes=("f32",))
+
+
+class Cast(Card, op="cast"):
+    def infer(self, x: Shape, *, dtype: DType) -> Shape:
+        return x.with_dtype(dtype)
+
+    def evaluate(self, x: np.ndarray, *, dtype: DType) -> np.ndarray:
+        return convert(x, dtype)
+
+    def build(self, b: Builder, x: Any, dtype: Any) -> Tensor:
+        kind = as_dtype(dtype)
+        return cast(b, tensor_like(b, x, kind), kind)
+
+    def samples(self) -> Any:
+        every = ("f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32", "bool", "c64")
+        for target in every:
+            yield sample(Operand((3, 5), low=-3, high=90), dtype=dtype(target), dtypes=every)
+        yield sample(Operand((40,), low=-5e3, high=5e3), dtype=dtype("i8"), dtypes=("f32", "f64", "i32", "i64"))
+        yield sample(Operand((40,), low=-5e3, high=5e3), dtype=dtype("u8"), dtypes=("f32", "f64", "i32", "i64"))
+        yield sample((0, 2), dtype=dtype("i32"), dtypes=("f32",))
+        yield sample(("n",), dtype=dtype("f16"), dtypes=("f32",))
+
+
+def convert(x: np.ndarray, to: DType) -> np.ndarray:
+    """Array conversion with the meaning of `rlx.cast`."""
+    if to.is_bool:
+        return x != 0
+    if x.dtype.kind == "c" and not to.is_complex:
+        x = x.real
+    if to.is_integer and dtype(x.dtype).is_float:
+        wide = np.trunc(x.astype(np.float64))
+        limits = np.iinfo(to.numpy)
+        inside = np.where((wide >= limits.min) & (wide <= float(limits.max)), wide, 0)
+        # float(i64.max) rounds up to 2^63, which does not fit: compare with >= and saturate.
+        result = np.where(inside >= float(limits.max) + (limits.bits < 64), 0, inside).astype(to.numpy)
+        result = np.where(wide >= float(limits.max), to.numpy.type(limits.max), result)
+        return np.where(wide <= float(limits.min), to.numpy.type(limits.min), result).astype(to.numpy)
+    return x.astype(to.numpy)
+
+
+def _pow(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    if a.dtype.kind in "iu":
+        return _integer_pow(a, b)
+    if a.dtype.kind == "c":
+        return np.power(a.astype(np.complex128), b.astype(np.complex128)).astype(a.dtype)
+    return np.power(a.astype(np.float64), b.astype(np.float64)).astype(a.dtype)
+
+
+def _integer_pow(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    a, b = np.broadcast_arrays(a, b)
+    negative = b < 0
+    positive = np.power(a, np.where(negative, 0, b).astype(b.dtype))
+    odd = np.where(b % 2 == 0, 1, -1)
+    quotient = np.where(a == 1, 1, np.where(a == -1, odd, 0))
+    return np.where(negative, quotient, positive).astype(a.dtype)
+
+
+def _div(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    wide = np.complex128 if a.dtype.kind == "c" else np.float64
+    return np.divide(a.astype(wide), b.astype(wide)).astype(a.dtype)
+
+
+BINARIES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": _div,
+    "max": np.maximum,
+    "min": np.minimum,
+    "pow": _pow,
+}
+_BOOL_BINARIES = {"add": np.logical_or, "max": np.logical_or, "mul": np.logical_and, "min": np.logical_and}
+
+
+class Binary(Card, op="binary"):
+    kinds = tuple(BINARIES)
+
+    def infer(self, lhs: Shape, rhs: Shape, *, kind: str) -> Shape:
+        shared = same_dtype(lhs, rhs)
+        if shared.is_bool and kind not in _BOOL_BINARIES:
+            raise ShapeError(f"{kind} is not defined for bool")
+        if shared.is_complex and kind in ("max", "min"):
+            raise ShapeError(f"{kind} is not defined for c64: complex numbers have no order")
+        if shared.is_integer and kind == "div":
+            raise ShapeError(f"div takes floats, not {shared.name}", hint="cast to a float dtype first")
+        return Shape(broadcast(lhs.dims, rhs.dims), shared)
+
+    def evaluate(self, lhs: np.ndarray, rhs: np.ndarray, *, kind: str) -> np.ndarray:
+        if lhs.dtype == np.bool_:
+            return _BOOL_BINARIES[kind](lhs, rhs)
+        return BINARIES[kind](lhs, rhs)
+
+    def build(self, b: Builder, kind: Any, lhs: Any, rhs: Any) -> Tensor:
+        lhs, rhs = common(b, lhs, rhs)
+        name = {"maximum": "max", "minimum": "min"}.get(kind, getattr(kind, "value", kind))
+        if name == "div" and not lhs.dtype.is_inexact:
+            kind_of = f64 if lhs.dtype is i64 else f32
+            lhs, rhs = cast(b, lhs, kind_of), cast(b, rhs, kind_of)
+        return b.emit("binary", (lhs, rhs), kind=name)
+
+    def samples(self) -> Any:
+        every = ["f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32", "bool", "c64"]
+        for kind in self.kinds:
+            dtypes = [d for d in every if not (d == "bool" and kind not in _BOOL_BINARIES)]
+            dtypes = [d for d in dtypes if not (d == "c64" and kind in ("max", "min"))]
+            if kind == "div":
+                dtypes = ["f32", "f16", "bf16", "f64", "c64"]
+            base = Operand((3, 5), low=0.1, high=4) if kind == "pow" else Operand((3, 5), low=-4, high=4)
+            power = Operand((3, 5), low=0, high=3) if kind == "pow" else Operand((3, 5), low=0.5, high=4)
+            yield sample(base, power, kind=kind, dtypes=dtypes)
+        yield sample((3, 1, 5), (4, 1), kind="add", dtypes=("f32", "i32"))
+        yield sample((), (4, 3), kind="mul", dtypes=("f32",))
+        yield sample((1, 1), (4, 3), kind="sub", dtypes=("f32",))
+        yield sample((0, 3), (1, 3), kind="add", dtypes=("f32",))
+        yield sample(("n", 3), (3,), kind="mul", dtypes=("f32",))
+        yield sample(("n", 1, "m"), (4, 1), kind="max", dtypes=("f32",))
+
+
+COMPARISONS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
+
+
+class Compare(Card, op="compare"):
+    kinds = tuple(COMPARISONS)
+
+    def infer(self, lhs: Shape, rhs: Shape, *, kind: str) -> Shape:
+        if same_dtype(lhs, rhs).is_complex and kind not in ("eq", "ne"):
+            raise ShapeError(f"{kind} is not defined for c64: complex numbers have no order")
+        return Shape(broadcast(lhs.dims, rhs.dims), "bool")
+
+    def evaluate(self, lhs: np.ndarray, rhs: np.ndarray, *, kind: str) -> np.ndarray:
+        return COMPARISONS[kind](lhs, rhs)
+
+    def build(self, b: Builder, kind: Any, lhs: Any, rhs: Any) -> Tensor:
+        return b.emit("compare", common(b, lhs, rhs), kind=getattr(kind, "value", kind))
+
+    def samples(self) -> Any:
+        real = ["f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32", "bool"]
+        for kind in self.kinds:
+            dtypes = [*real, "c64"] if kind in ("eq", "ne") else real
+            yield sample(Operand((4, 6), low=0, high=3), Operand((4, 6), low=0, high=3), kind=kind, dtypes=dtypes)
+        yield sample((4, 1), (6,), kind="lt", dtypes=("f32",))
+        yield sample(("n", 1), (6,), kind="ge", dtypes=("f32",))
+
+
+class Where(Card, op="where"):
+    def infer(self, condition: Shape, on_true: Shape, on_false: Shape) -> Shape:
+        shared = same_dtype(on_true, on_false)
+        return Shape(broadcast(condition.dims, on_true.dims, on_false.dims), shared)
+
+    def evaluate(self, condition: np.ndarray, on_true: np.ndarray, on_false: np.ndarray) -> np.ndarray:
+        return np.where(condition, on_true, on_false)
+
+    def build(self, b: Builder, condition: Any, on_true: Any, on_false: Any) -> Tensor:
+        on_true, on_false = common(b, on_true, on_false)
+        return b.emit("where", (tensor_like(b, condition, dtype("bool")), on_true, on_false))
+
+    def samples(self) -> Any:
+        every = ("f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32", "bool", "c64")
+        yield sample(Operand((3, 5), "bool"), (3, 5), (3, 5), dtypes=every)
+        yield sample(Operand((3, 1), "bool"), (5,), (), dtypes=("f32",))
+        yield sample(Operand((), "bool"), (2, 3), (2, 3), dtypes=("f32",))
+        yield sample(Operand(("n", 1), "bool"), ("n", 3), (3,), dtypes=("f32",))
+
+
+__all__ = ["ACTIVATIONS", "BINARIES", "COMPARISONS", "c64", "convert"]

@@ -1,0 +1,98 @@
+"""Indexing: slices of tables at integer positions, clamped into range."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import Card, Cost, Operand, sample
+from rlx.ir.dtype import i32
+from rlx.ir.errors import ShapeError
+from rlx.ir.shape import Shape
+from rlx.ops.lift import axis_of, check_axis, tensor_like
+from rlx.ops.shape import EVERY
+
+_INDICES = ("i8", "i16", "i32", "i64", "u8", "u32")
+
+
+def clamp(indices: np.ndarray, size: int) -> np.ndarray:
+    """Indices of any integer dtype, clamped into [0, size)."""
+    return np.clip(indices.astype(np.int64), 0, max(size - 1, 0))
+
+
+class _Lookup(Card):
+    """Ops that read as much of a table as they return."""
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return Cost(0, 2 * results[0].size_bytes + operands[1].size_bytes)
+
+
+class Gather(_Lookup, op="gather"):
+    def infer(self, table: Shape, indices: Shape, *, axis: int) -> Shape:
+        check_axis(axis, table.rank)
+        if table.dims[axis] == 0 and indices.num_elements != 0:
+            raise ShapeError(f"axis {axis} of {table} is empty: there is nothing to gather")
+        return table.with_dims((*table.dims[:axis], *indices.dims, *table.dims[axis + 1 :]))
+
+    def evaluate(self, table: np.ndarray, indices: np.ndarray, *, axis: int) -> np.ndarray:
+        if indices.size == 0:
+            return np.zeros((*table.shape[:axis], *indices.shape, *table.shape[axis + 1 :]), table.dtype)
+        return np.take(table, clamp(indices, table.shape[axis]), axis)
+
+    def build(self, b: Builder, table: Tensor, indices: Any, axis: int = 0) -> Tensor:
+        return b.emit("gather", (table, tensor_like(b, indices, i32)), axis=axis_of(axis, table.rank))
+
+    def samples(self) -> Any:
+        wide = {"low": -3, "high": 9}  # out of range on both sides: clamped
+        yield sample((5, 3), Operand((4,), "i32", **wide), axis=0, dtypes=EVERY)
+        for index in _INDICES:
+            yield sample((2, 5, 3), Operand((4, 2), index, **wide), axis=1, dtypes=("f32",))
+        yield sample((2, 5), Operand((), "i64", **wide), axis=1, dtypes=("f32",))
+        yield sample((2, 5), Operand((0,), "i32"), axis=0, dtypes=("f32",))
+        yield sample(("n", 3), Operand(("m",), "i32", **wide), axis=0, dtypes=("f32",))
+
+
+class GatherBatched(_Lookup, op="gather_batched"):
+    def infer(self, table: Shape, indices: Shape, *, axis: int) -> Shape:
+        check_axis(axis, table.rank)
+        if indices.rank < axis or indices.dims[:axis] != table.dims[:axis]:
+            raise ShapeError(f"the first {axis} axes of {table} and of the indices {indices} must agree")
+        if table.dims[axis] == 0 and indices.num_elements != 0:
+            raise ShapeError(f"axis {axis} of {table} is empty: there is nothing to gather")
+        return table.with_dims((*indices.dims, *table.dims[axis + 1 :]))
+
+    def evaluate(self, table: np.ndarray, indices: np.ndarray, *, axis: int) -> np.ndarray:
+        result = np.zeros((*indices.shape, *table.shape[axis + 1 :]), table.dtype)
+        for position in np.ndindex(*indices.shape):
+            chosen = clamp(indices[position], table.shape[axis])
+            result[position] = table[(*position[:axis], chosen)]
+        return result
+
+    def build(self, b: Builder, table: Tensor, indices: Any, axis: int = 0) -> Tensor:
+        return b.emit("gather_batched", (table, tensor_like(b, indices, i32)), axis=axis_of(axis, table.rank))
+
+    def samples(self) -> Any:
+        wide = {"low": -3, "high": 9}
+        yield sample((2, 5, 3), Operand((2, 4), "i32", **wide), axis=1, dtypes=("f32", "i64", "bool", "c64"))
+        yield sample((2, 5), Operand((2,), "i32", **wide), axis=1, dtypes=("f32",))
+        yield sample((5, 3), Operand((2, 2), "u8", **wide), axis=0, dtypes=("f32",))
+        yield sample(("n", 5, 3), Operand(("n", 1), "i64", **wide), axis=1, dtypes=("f32",))
+
+
+class Embedding(_Lookup, op="embedding"):
+    def infer(self, table: Shape, indices: Shape) -> Shape:
+        if table.rank != 2:
+            raise ShapeError(f"the table must be [V, E], got {table}")
+        return Gather().infer(table, indices, axis=0)
+
+    def decompose(self, b: Builder, table: Tensor, indices: Tensor) -> Tensor:
+        return b.gather(table, indices, axis=0)
+
+    def build(self, b: Builder, table: Tensor, indices: Any) -> Tensor:
+        return b.emit("embedding", (table, tensor_like(b, indices, i32)))
+
+    def samples(self) -> Any:
+        yield sample((7, 3), Operand((2, 4), "i32", low=-2, high=9), dtypes=("f32", "f16", "bf16", "f64"))
+        yield sample((7, 3), Operand(("batch", "seq"), "i64", low=0, high=7), dtypes=("f32",))

@@ -1,0 +1,89 @@
+"""Leaves: constants and positions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import Card, Cost, sample
+from rlx.ir.dim import Dim
+from rlx.ir.dtype import DType, dtype
+from rlx.ir.errors import ShapeError
+from rlx.ir.shape import Shape, as_dtype
+from rlx.ops.lift import axis_of, check_axis
+
+
+class Constant(Card, op="constant"):
+    def infer(self, *, value: np.ndarray) -> Shape:
+        return Shape(value.shape, dtype(value.dtype))
+
+    def evaluate(self, *, value: np.ndarray) -> np.ndarray:
+        return value
+
+    def build(self, b: Builder, value: Any, dtype: Any = None) -> Tensor:
+        array = np.asarray(value)
+        if dtype is not None:
+            array = array.astype(as_dtype(dtype).numpy)
+        elif not isinstance(value, (np.ndarray, np.generic)):
+            array = array.astype(_default_dtype(array))
+        return b.emit("constant", (), value=array)
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return Cost(0, 0)
+
+    def samples(self) -> Any:
+        every = ("f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32", "bool", "c64")
+        for name in every:
+            kind = dtype(name).numpy
+            yield sample(value=np.array([[0, 1, 2], [3, 100, 5]]).astype(kind), dtypes=("f32",))
+            yield sample(value=np.ones((), kind), dtypes=("f32",))
+            yield sample(value=np.zeros((2, 0), kind), dtypes=("f32",))
+        special = np.array([np.nan, np.inf, -np.inf, -0.0, 1e-45], np.float32)
+        yield sample(value=special, dtypes=("f32",))
+
+
+def _default_dtype(array: np.ndarray) -> np.dtype:
+    """Python numbers without a dtype: f32, i32, bool, c64."""
+    kinds = {"f": np.float32, "i": np.int32, "u": np.int32, "b": np.bool_, "c": np.complex64}
+    if array.dtype.kind not in kinds:
+        raise ShapeError(f"a constant holds numbers, not {array.dtype}")
+    return np.dtype(kinds[array.dtype.kind])
+
+
+class Iota(Card, op="iota"):
+    def infer(self, *, shape: tuple[Dim, ...], axis: int, dtype: DType) -> Shape:
+        check_axis(axis, len(shape))
+        return Shape(shape, dtype)
+
+    def evaluate(self, *, shape: tuple[int, ...], axis: int, dtype: DType) -> np.ndarray:
+        positions = np.arange(shape[axis]).astype(dtype.numpy)
+        return np.broadcast_to(positions.reshape([-1 if i == axis else 1 for i in range(len(shape))]), shape)
+
+    def build(self, b: Builder, shape: Any, axis: int = 0, dtype: Any = "i32") -> Tensor:
+        kind = shape.dtype if isinstance(shape, Shape) else as_dtype(dtype)
+        dims = Shape(shape).dims
+        return b.emit("iota", (), shape=dims, axis=axis_of(axis, len(dims)), dtype=kind)
+
+    def samples(self) -> Any:
+        for kind in ("f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32"):
+            yield sample(shape=(3, 4), axis=1, dtype=kind, dtypes=("f32",))
+        yield sample(shape=(3, 4, 2), axis=0, dtype="i32", dtypes=("f32",))
+        yield sample(shape=(0,), axis=0, dtype="i32", dtypes=("f32",))
+
+
+class DimSize(Card, op="dim_size"):
+    def infer(self, *, size: tuple[Dim, ...]) -> Shape:
+        if len(size) != 1:
+            raise ShapeError(f"size is a list of one dimension, got {len(size)}")
+        return Shape((), "i32")
+
+    def evaluate(self, *, size: tuple[int, ...]) -> np.ndarray:
+        return np.asarray(size[0], np.int32)
+
+    def build(self, b: Builder, size: Any) -> Tensor:
+        return b.emit("dim_size", (), size=(size,))
+
+    def samples(self) -> Any:
+        yield sample(size=(7,), dtypes=("f32",))

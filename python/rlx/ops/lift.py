@@ -1,0 +1,134 @@
+"""What users write next to tensors, made into tensors: scalars, arrays, axes, mixed dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.dim import Dim
+from rlx.ir.dtype import DType, dtype, promote, weak
+from rlx.ir.errors import ShapeError
+from rlx.ir.shape import Shape
+
+Scalar = (bool, int, float, complex)
+
+
+def constant_scalar(b: Builder, value: Any, kind: DType) -> Tensor:
+    """A rank-0 constant."""
+    return b.emit("constant", (), value=np.asarray(value).astype(kind.numpy))
+
+
+def tensor_like(b: Builder, value: Any, like: DType) -> Tensor:
+    """A tensor, array or Python scalar as a tensor; Python scalars take their dtype from `like` (weak)."""
+    if isinstance(value, Tensor):
+        return value
+    if isinstance(value, Scalar):
+        return constant_scalar(b, value, weak(value, like))
+    if isinstance(value, (np.ndarray, np.generic)):
+        return b.emit("constant", (), value=np.asarray(value))
+    raise ShapeError(f"expected a tensor, an array or a number, got {type(value).__name__}")
+
+
+def cast(b: Builder, x: Tensor, kind: DType) -> Tensor:
+    """`x` in another dtype, by a visible `rlx.cast` where it differs."""
+    return x if x.dtype is kind else b.emit("cast", (x,), dtype=kind)
+
+
+def common(b: Builder, *values: Any) -> list[Tensor]:
+    """Tensors of one dtype: mixed dtypes promote through a visible `rlx.cast`; Python scalars are weak.
+
+    Raises:
+        ShapeError: None of the values is a tensor or an array.
+    """
+    strong = [v.dtype if isinstance(v, Tensor) else dtype(np.asarray(v).dtype) for v in values if not isinstance(v, Scalar)]
+    if not strong:
+        raise ShapeError("at least one operand must be a tensor")
+    kind = strong[0]
+    for other in strong[1:]:
+        kind = promote(kind, other)
+    for value in values:
+        if isinstance(value, Scalar):
+            kind = promote(kind, weak(value, kind))
+    return [constant_scalar(b, v, kind) if isinstance(v, Scalar) else cast(b, tensor_like(b, v, kind), kind) for v in values]
+
+
+def axis_of(axis: Any, rank: int, what: str = "axis") -> int:
+    """A canonical axis from one that may be negative.
+
+    Raises:
+        ShapeError: It is not an integer or out of range.
+    """
+    if isinstance(axis, (bool, np.bool_)) or not isinstance(axis, (int, np.integer)):
+        raise ShapeError(f"{what} must be an integer, got {axis!r}")
+    if not -rank <= axis < rank:
+        raise ShapeError(f"{what} {axis} is out of range for rank {rank}")
+    return int(axis) % rank
+
+
+def axes_of(axes: Any, rank: int, what: str = "axes") -> tuple[int, ...]:
+    """Sorted distinct canonical axes; None means all.
+
+    Raises:
+        ShapeError: One is out of range or occurs twice.
+    """
+    if axes is None:
+        return tuple(range(rank))
+    if isinstance(axes, (int, np.integer)):
+        axes = (axes,)
+    result = sorted(axis_of(a, rank, what) for a in axes)
+    if len(set(result)) != len(result):
+        raise ShapeError(f"{what} {tuple(axes)} name an axis twice")
+    return tuple(result)
+
+
+def check_axis(axis: int, rank: int, what: str = "axis") -> None:
+    """Canonical axes only: what the IR holds.
+
+    Raises:
+        ShapeError: The axis is not in [0, rank).
+    """
+    if not 0 <= axis < rank:
+        raise ShapeError(f"{what} {axis} is out of range for rank {rank}")
+
+
+def same_dtype(*shapes: Shape) -> DType:
+    """The one dtype of several operands.
+
+    Raises:
+        ShapeError: They differ.
+    """
+    if len({s.dtype for s in shapes}) > 1:
+        names = ", ".join(s.dtype.name for s in shapes)
+        raise ShapeError(f"operands have different dtypes: {names}")
+    return shapes[0].dtype
+
+
+def broadcast(*shapes: Iterable[Dim]) -> tuple[Dim, ...]:
+    """The common shape of several, as NumPy has it; a symbol broadcasts with itself and with 1.
+
+    Raises:
+        ShapeError: They do not broadcast.
+    """
+    all_dims = [tuple(s) for s in shapes]
+    rank = max(map(len, all_dims))
+    result: list[Dim] = []
+    for axis in range(-rank, 0):
+        size: Dim = 1
+        for dims in all_dims:
+            d = dims[axis] if -axis <= len(dims) else 1
+            if d == 1 or d == size:
+                continue
+            if size != 1:
+                text = " and ".join("[" + ", ".join(map(str, dims)) + "]" for dims in all_dims)
+                raise ShapeError(f"shapes {text} do not broadcast: {size} against {d} at axis {axis}")
+            size = d
+        result.append(size)
+    return tuple(result)
+
+
+def prefix(shape: Shape, count: int) -> Sequence[Dim]:
+    """The leading dimensions."""
+    return shape.dims[:count]

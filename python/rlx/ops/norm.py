@@ -1,0 +1,148 @@
+"""Normalisations. They are composite: the decomposition is the definition, evaluated in wide precision."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
+from rlx.ir.dim import Dim
+from rlx.ir.errors import ShapeError
+from rlx.ir.shape import Shape
+from rlx.ops.lift import axis_of, cast, check_axis, same_dtype
+from rlx.ops.reduce import FLOATS
+
+
+def widened(b: Builder, x: Tensor) -> Tensor:
+    """f16 and bf16 in f32, others as they are: where statistics are computed."""
+    return b.cast(x, "f32") if x.dtype.name in ("f16", "bf16") else x
+
+
+def along(b: Builder, weight: Tensor, axis: int, rank: int) -> Tensor:
+    """A vector as a tensor that varies along one axis only."""
+    if axis == rank - 1:
+        return weight
+    return b.reshape(weight, (weight.shape.dims[0],) + (1,) * (rank - 1 - axis))
+
+
+def check_weights(x: Shape, size: Dim, **weights: Shape | None) -> None:
+    """Weights are vectors of the normalised size, in the dtype of x.
+
+    Raises:
+        ShapeError: One is not.
+    """
+    for name, weight in weights.items():
+        if weight is None:
+            continue
+        if weight.dims != (size,):
+            raise ShapeError(f"'{name}' must have shape [{size}] to go with {x}, got {weight}")
+        same_dtype(x, weight)
+
+
+class _Norm(Card):
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return Cost(8 * operands[0].num_elements, moved_bytes(operands, results))
+
+
+class LayerNorm(_Norm, op="layer_norm"):
+    def infer(self, x: Shape, scale: Shape, bias: Shape, *, axis: int, eps: float) -> Shape:
+        check_axis(axis, x.rank)
+        check_weights(x, x.dims[axis], scale=scale, bias=bias)
+        return x
+
+    def evaluate(self, x: np.ndarray, scale: np.ndarray, bias: np.ndarray, *, axis: int, eps: float) -> np.ndarray:
+        wide = x.astype(np.float64)
+        centred = wide - wide.mean(axis, keepdims=True)
+        normal = centred / np.sqrt((centred**2).mean(axis, keepdims=True) + eps)
+        tail = (1,) * (x.ndim - 1 - axis)
+        scaled = normal * scale.astype(np.float64).reshape(-1, *tail) + bias.astype(np.float64).reshape(-1, *tail)
+        return scaled.astype(x.dtype)
+
+    def decompose(self, b: Builder, x: Tensor, scale: Tensor, bias: Tensor, *, axis: int, eps: float) -> Tensor:
+        wide = widened(b, x)
+        centred = wide - b.mean(wide, axis, keep_dims=True)
+        variance = b.mean(centred * centred, axis, keep_dims=True)
+        normal = centred * b.rsqrt(variance + eps)
+        weights = [along(b, widened(b, w), axis, x.rank) for w in (scale, bias)]
+        return cast(b, normal * weights[0] + weights[1], x.dtype)
+
+    def build(self, b: Builder, x: Tensor, scale: Tensor, bias: Tensor, axis: int = -1, eps: float = 1e-5) -> Tensor:
+        return b.emit("layer_norm", (x, scale, bias), axis=axis_of(axis, x.rank), eps=eps)
+
+    def samples(self) -> Any:
+        yield sample((3, 8), (8,), (8,), axis=1, dtypes=FLOATS)
+        yield sample((2, 6, 3), (6,), (6,), axis=1, eps=1e-3, dtypes=("f32",))
+        yield sample(("batch", "seq", 8), (8,), (8,), axis=2, dtypes=("f32",))
+        yield sample((0, 8), (8,), (8,), axis=1, dtypes=("f32",))
+        yield sample(Operand((2, 64), low=50, high=52), (64,), (64,), axis=1, dtypes=("f32",), tolerance=20)
+
+
+class RmsNorm(_Norm, op="rms_norm"):
+    def infer(self, x: Shape, scale: Shape, bias: Shape | None, *, axis: int, eps: float) -> Shape:
+        check_axis(axis, x.rank)
+        check_weights(x, x.dims[axis], scale=scale, bias=bias)
+        return x
+
+    def evaluate(self, x: np.ndarray, scale: np.ndarray, bias: Any, *, axis: int, eps: float) -> np.ndarray:
+        wide = x.astype(np.float64)
+        tail = (1,) * (x.ndim - 1 - axis)
+        normal = wide / np.sqrt((wide**2).mean(axis, keepdims=True) + eps) * scale.astype(np.float64).reshape(-1, *tail)
+        if bias is not None:
+            normal = normal + bias.astype(np.float64).reshape(-1, *tail)
+        return normal.astype(x.dtype)
+
+    def decompose(self, b: Builder, x: Tensor, scale: Tensor, bias: Any, *, axis: int, eps: float) -> Tensor:
+        wide = widened(b, x)
+        normal = wide * b.rsqrt(b.mean(wide * wide, axis, keep_dims=True) + eps)
+        result = normal * along(b, widened(b, scale), axis, x.rank)
+        if bias is not None:
+            result = result + along(b, widened(b, bias), axis, x.rank)
+        return cast(b, result, x.dtype)
+
+    def build(self, b: Builder, x: Tensor, scale: Tensor, bias: Any = None, eps: float = 1e-5, axis: int = -1) -> Tensor:
+        return b.emit("rms_norm", (x, scale, bias), axis=axis_of(axis, x.rank), eps=eps)
+
+    def samples(self) -> Any:
+        yield sample((3, 8), (8,), (8,), axis=1, dtypes=FLOATS)
+        yield sample((3, 8), (8,), None, axis=1, dtypes=("f32", "f16"))
+        yield sample((2, 6, 3), (6,), (6,), axis=1, eps=1e-3, dtypes=("f32",))
+        yield sample(("batch", "seq", 8), (8,), None, axis=2, dtypes=("f32",))
+
+
+class GroupNorm(_Norm, op="group_norm"):
+    def infer(self, x: Shape, scale: Shape, bias: Shape, *, num_groups: int, eps: float) -> Shape:
+        if x.rank < 2:
+            raise ShapeError(f"x must be [N, C, spatial…], got {x}")
+        channels = x.dims[1]
+        if num_groups < 1 or (type(channels) is int and channels % num_groups):
+            raise ShapeError(f"{channels} channels do not divide into {num_groups} groups")
+        check_weights(x, channels, scale=scale, bias=bias)
+        return x
+
+    def evaluate(self, x: np.ndarray, scale: np.ndarray, bias: np.ndarray, *, num_groups: int, eps: float) -> np.ndarray:
+        n, c = x.shape[:2]
+        wide = x.astype(np.float64).reshape(n, num_groups, c // num_groups, *x.shape[2:])
+        axes = tuple(range(2, wide.ndim))
+        centred = wide - wide.mean(axes, keepdims=True)
+        normal = (centred / np.sqrt((centred**2).mean(axes, keepdims=True) + eps)).reshape(x.shape)
+        tail = (1,) * (x.ndim - 2)
+        scaled = normal * scale.astype(np.float64).reshape(-1, *tail) + bias.astype(np.float64).reshape(-1, *tail)
+        return scaled.astype(x.dtype)
+
+    def decompose(self, b: Builder, x: Tensor, scale: Tensor, bias: Tensor, *, num_groups: int, eps: float) -> Tensor:
+        n, c, *spatial = x.shape.dims
+        grouped = b.reshape(widened(b, x), (n, num_groups, c // num_groups, *spatial))
+        axes = range(2, grouped.rank)
+        centred = grouped - b.mean(grouped, axes, keep_dims=True)
+        variance = b.mean(centred * centred, axes, keep_dims=True)
+        normal = b.reshape(centred * b.rsqrt(variance + eps), x.shape.dims)
+        weights = [along(b, widened(b, w), 1, x.rank) for w in (scale, bias)]
+        return cast(b, normal * weights[0] + weights[1], x.dtype)
+
+    def samples(self) -> Any:
+        yield sample((2, 6, 4, 3), (6,), (6,), num_groups=3, dtypes=FLOATS)
+        yield sample((2, 6, 5), (6,), (6,), num_groups=1, dtypes=("f32",))
+        yield sample((2, 6), (6,), (6,), num_groups=2, dtypes=("f32",))
+        yield sample(("n", 4, "h", 3), (4,), (4,), num_groups=2, dtypes=("f32",))

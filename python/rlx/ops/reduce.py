@@ -1,0 +1,192 @@
+"""Reductions, softmax, running sums and order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
+from rlx.ir.dtype import f32
+from rlx.ir.errors import ShapeError
+from rlx.ir.shape import Shape
+from rlx.ops.lift import axes_of, axis_of, cast, check_axis
+
+FLOATS = ("f32", "f16", "bf16", "f64")
+_REAL = (*FLOATS, "i8", "i16", "i32", "i64", "u8", "u32")
+
+
+def _lowest(dtype: np.dtype, kind: str) -> Any:
+    """The neutral element of max (or min)."""
+    if dtype == np.bool_:
+        return kind == "min"
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        return limits.min if kind == "max" else limits.max
+    return -np.inf if kind == "max" else np.inf
+
+
+class Reduce(Card, op="reduce"):
+    def infer(self, x: Shape, *, kind: str, axes: tuple[int, ...], keep_dims: bool) -> Shape:
+        for axis in axes:
+            check_axis(axis, x.rank)
+        if list(axes) != sorted(set(axes)):
+            raise ShapeError(f"axes {list(axes)} must be sorted and distinct")
+        if x.dtype.is_bool and kind not in ("max", "min"):
+            raise ShapeError(f"{kind} is not defined for bool", hint="cast to an integer dtype first")
+        if x.dtype.is_complex and kind in ("max", "min"):
+            raise ShapeError(f"{kind} is not defined for c64: complex numbers have no order")
+        if x.dtype.is_integer and kind == "mean":
+            raise ShapeError(f"mean takes floats, not {x.dtype.name}", hint="cast to a float dtype first")
+        return x.with_dims(1 if i in axes else d for i, d in enumerate(x.dims) if keep_dims or i not in axes)
+
+    def evaluate(self, x: np.ndarray, *, kind: str, axes: tuple[int, ...], keep_dims: bool) -> np.ndarray:
+        if kind in ("max", "min"):
+            function = np.max if kind == "max" else np.min
+            return function(x, axis=axes, keepdims=keep_dims, initial=_lowest(x.dtype, kind)).astype(x.dtype)
+        wide = x.astype({"f": np.float64, "c": np.complex128}.get(x.dtype.kind, x.dtype))
+        if x.dtype.kind not in "iufc":  # bfloat16 has a kind of its own
+            wide = x.astype(np.float64)
+        if kind == "mean":
+            count = np.prod([x.shape[a] for a in axes], dtype=np.float64)
+            return (wide.sum(axis=axes, keepdims=keep_dims) / count).astype(x.dtype)
+        function = np.sum if kind == "sum" else np.prod
+        return function(wide, axis=axes, keepdims=keep_dims, dtype=wide.dtype).astype(x.dtype)
+
+    def build(self, b: Builder, kind: Any, x: Tensor, axes: Any = None, keep_dims: bool = False) -> Tensor:
+        name = getattr(kind, "value", kind)
+        if x.dtype.is_bool and name in ("sum", "prod"):
+            x = b.cast(x, "i32")
+        elif name == "mean" and not x.dtype.is_inexact:
+            x = cast(b, x, f32)
+        return b.emit("reduce", (x,), kind=name, axes=axes_of(axes, x.rank), keep_dims=keep_dims)
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return Cost(operands[0].num_elements, moved_bytes(operands, results))
+
+    def samples(self) -> Any:
+        for kind in ("sum", "mean", "max", "min", "prod"):
+            dtypes = FLOATS if kind == "mean" else _REAL
+            dtypes += ("bool",) if kind in ("max", "min") else ("c64",)
+            yield sample((3, 4, 5), kind=kind, axes=(1,), dtypes=dtypes)
+            yield sample((3, 4, 5), kind=kind, axes=(0, 2), keep_dims=True, dtypes=("f32",))
+            yield sample((3, 4), kind=kind, axes=(0, 1), dtypes=("f32",))
+            yield sample((3, 4), kind=kind, axes=(), dtypes=("f32",))
+            yield sample((3, 0), kind=kind, axes=(1,), dtypes=("f32",))
+            yield sample(("n", 4), kind=kind, axes=(0,), dtypes=("f32",))
+        yield sample((), kind="sum", axes=(), dtypes=("f32",))
+        yield sample((2, "n", 3), kind="sum", axes=(2,), keep_dims=True, dtypes=("f32",))
+
+
+class Softmax(Card, op="softmax"):
+    def infer(self, x: Shape, *, axis: int) -> Shape:
+        check_axis(axis, x.rank)
+        return x
+
+    def evaluate(self, x: np.ndarray, *, axis: int) -> np.ndarray:
+        wide = x.astype(np.float64)
+        shifted = np.exp(wide - np.max(wide, axis, keepdims=True, initial=-np.inf))
+        return (shifted / shifted.sum(axis, keepdims=True)).astype(x.dtype)
+
+    def decompose(self, b: Builder, x: Tensor, *, axis: int) -> Tensor:
+        wide = b.cast(x, "f32") if x.dtype.name in ("f16", "bf16") else x
+        shifted = b.exp(wide - b.max(wide, axis, keep_dims=True))
+        return b.cast(shifted / b.sum(shifted, axis, keep_dims=True), x.dtype)
+
+    def build(self, b: Builder, x: Tensor, axis: int = -1) -> Tensor:
+        return b.emit("softmax", (x,), axis=axis_of(axis, x.rank))
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return Cost(14 * operands[0].num_elements, moved_bytes(operands, results))
+
+    def samples(self) -> Any:
+        yield sample(Operand((3, 5), low=-9, high=9), axis=1, dtypes=FLOATS)
+        yield sample((3, 5, 2), axis=0, dtypes=("f32",))
+        yield sample((2, 1), axis=1, dtypes=("f32",))
+        yield sample((0, 3), axis=1, dtypes=("f32",))
+        yield sample(("n", 6), axis=1, dtypes=("f32",))
+        yield sample((3, "n"), axis=1, dtypes=("f32",))
+
+
+class Cumsum(Card, op="cumsum"):
+    def infer(self, x: Shape, *, axis: int, exclusive: bool) -> Shape:
+        check_axis(axis, x.rank)
+        return x
+
+    def evaluate(self, x: np.ndarray, *, axis: int, exclusive: bool) -> np.ndarray:
+        kind = x.dtype.kind
+        wide = x if kind in "iu" else x.astype(np.complex128 if kind == "c" else np.float64)
+        total = np.cumsum(wide, axis, dtype=wide.dtype)
+        if exclusive:
+            total = np.roll(total, 1, axis)
+            total[(slice(None),) * axis + (slice(0, 1),)] = 0
+        return total.astype(x.dtype)
+
+    def build(self, b: Builder, x: Tensor, axis: int, exclusive: bool = False) -> Tensor:
+        return b.emit("cumsum", (x,), axis=axis_of(axis, x.rank), exclusive=exclusive)
+
+    def samples(self) -> Any:
+        yield sample((3, 5), axis=1, dtypes=(*_REAL, "c64"))
+        yield sample((5, 3), axis=0, exclusive=True, dtypes=("f32", "i32"))
+        yield sample((2, 33), axis=1, dtypes=("f32",))
+        yield sample((2, 0), axis=1, dtypes=("f32",))
+        yield sample((2, 1), axis=1, exclusive=True, dtypes=("f32",))
+        yield sample((2, "n"), axis=1, dtypes=("f32",))
+
+
+def _order_key(x: np.ndarray) -> np.ndarray:
+    """Values with NaN above everything, in a dtype that orders exactly."""
+    return x.astype(np.float64) if x.dtype.kind not in "iub" else x
+
+
+class Argmax(Card, op="argmax"):
+    def infer(self, x: Shape, *, axis: int, keep_dims: bool) -> Shape:
+        check_axis(axis, x.rank)
+        if x.dims[axis] == 0:
+            raise ShapeError(f"axis {axis} of {x} is empty: it has no largest element")
+        return Shape((1 if i == axis else d for i, d in enumerate(x.dims) if keep_dims or i != axis), "i32")
+
+    def evaluate(self, x: np.ndarray, *, axis: int, keep_dims: bool) -> np.ndarray:
+        return np.argmax(_order_key(x), axis, keepdims=keep_dims).astype(np.int32)
+
+    def build(self, b: Builder, x: Tensor, axis: int = -1, keep_dims: bool = False) -> Tensor:
+        return b.emit("argmax", (x,), axis=axis_of(axis, x.rank), keep_dims=keep_dims)
+
+    def samples(self) -> Any:
+        few = {"low": 0, "high": 3}  # ties
+        yield sample(Operand((4, 7), **few), axis=1, dtypes=(*_REAL, "bool"))
+        yield sample(Operand((4, 7), **few), axis=0, keep_dims=True, dtypes=("f32",))
+        yield sample((1,), axis=0, dtypes=("f32",))
+        yield sample(("n", 7), axis=1, dtypes=("f32",))
+        yield sample((3, "n"), axis=1, dtypes=("f32",))
+
+
+class Topk(Card, op="topk"):
+    def infer(self, x: Shape, *, k: int) -> tuple[Shape, Shape]:
+        if x.rank < 1:
+            raise ShapeError("expected rank 1 or more")
+        size = x.dims[-1]
+        if k < 0 or (type(size) is int and k > size):
+            raise ShapeError(f"k = {k} does not fit a last axis of size {size}")
+        values = x.with_dims((*x.dims[:-1], k))
+        return values, values.with_dtype("i32")
+
+    def evaluate(self, x: np.ndarray, *, k: int) -> tuple[np.ndarray, np.ndarray]:
+        if k > x.shape[-1]:
+            raise ShapeError(f"k = {k} does not fit a last axis of size {x.shape[-1]}")
+        # A stable sort of the reversed axis, reversed, is descending with ties to the lower index; NaN sorts last.
+        order = np.argsort(_order_key(x)[..., ::-1], axis=-1, kind="stable")[..., ::-1]
+        indices = (x.shape[-1] - 1 - order)[..., :k].astype(np.int32)
+        return np.take_along_axis(x, indices, -1), indices
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return Cost(operands[0].num_elements * attributes["k"], moved_bytes(operands, results))
+
+    def samples(self) -> Any:
+        few = {"low": 0, "high": 4}  # ties
+        yield sample(Operand((3, 9), **few), k=4, dtypes=_REAL)
+        yield sample((2, 3, 8), k=8, dtypes=("f32",))
+        yield sample((6,), k=1, dtypes=("f32",))
+        yield sample((2, 6), k=0, dtypes=("f32",))
+        yield sample(("n", 6), k=2, dtypes=("f32",))

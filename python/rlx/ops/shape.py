@@ -1,0 +1,205 @@
+"""Shape ops: the same elements, arranged otherwise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import Card, Cost, moved_bytes, sample
+from rlx.ir.dim import Dim, dim, exact_divide, product
+from rlx.ir.errors import ShapeError
+from rlx.ir.shape import Shape
+from rlx.ops.lift import axis_of, broadcast, check_axis, common, same_dtype
+
+EVERY = ("f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32", "bool", "c64")
+
+
+class _Movement(Card):
+    """Ops that only move data."""
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return Cost(0, moved_bytes(operands, results))
+
+
+class Reshape(_Movement, op="reshape"):
+    def infer(self, x: Shape, *, shape: tuple[Dim, ...]) -> Shape:
+        if product(shape) != x.num_elements:
+            target = ", ".join(map(str, shape))
+            raise ShapeError(f"{x} has {x.num_elements} elements, [{target}] has {product(shape)}")
+        return x.with_dims(shape)
+
+    def evaluate(self, x: np.ndarray, *, shape: tuple[int, ...]) -> np.ndarray:
+        return x.reshape(shape)
+
+    def build(self, b: Builder, x: Tensor, shape: Any) -> Tensor:
+        return b.emit("reshape", (x,), shape=resolve_shape(x.shape, shape))
+
+    def samples(self) -> Any:
+        yield sample((2, 3, 4), shape=(6, 4), dtypes=EVERY)
+        yield sample((2, 3, 4), shape=(2, 2, 6), dtypes=("f32", "bool"))
+        yield sample((4,), shape=(1, 4, 1), dtypes=("f32",))
+        yield sample((1,), shape=(), dtypes=("f32",))
+        yield sample((), shape=(1, 1), dtypes=("f32",))
+        yield sample((0, 3), shape=(3, 0, 2), dtypes=("f32",))
+        yield sample(("n", 4, 6), shape=("n", 24), dtypes=("f32",))
+        yield sample(("n", 4, 6), shape=("2*n", 2, 6), dtypes=("f32",))
+        yield sample(("n", "m", 6), shape=("n*m", 6), dtypes=("f32",))
+
+
+def resolve_shape(x: Shape, shape: Any) -> tuple[Dim, ...]:
+    """A reshape target as a user writes it: integers, symbols, and at most one -1.
+
+    Raises:
+        ShapeError: -1 occurs twice or cannot be resolved exactly.
+    """
+    entries = list(shape.dims) if isinstance(shape, Shape) else [shape] if isinstance(shape, (int, str)) else list(shape)
+    unknown = [i for i, d in enumerate(entries) if isinstance(d, (int, np.integer)) and d == -1]
+    if len(unknown) > 1:
+        raise ShapeError(f"{tuple(entries)}: at most one dimension may be -1")
+    known = [dim(d) for i, d in enumerate(entries) if i not in unknown]
+    if not unknown:
+        return tuple(known)
+    rest = product(known)
+    quotient = None if rest == 0 else exact_divide(x.num_elements, rest)
+    if quotient is None:
+        raise ShapeError(f"cannot resolve -1 in {tuple(entries)}: {x.num_elements} elements, {rest} known")
+    known.insert(unknown[0], quotient)
+    return tuple(known)
+
+
+class Transpose(_Movement, op="transpose"):
+    def infer(self, x: Shape, *, perm: tuple[int, ...]) -> Shape:
+        if sorted(perm) != list(range(x.rank)):
+            raise ShapeError(f"perm {list(perm)} is not a permutation of the {x.rank} axes of {x}")
+        return x.with_dims(x.dims[p] for p in perm)
+
+    def evaluate(self, x: np.ndarray, *, perm: tuple[int, ...]) -> np.ndarray:
+        return np.transpose(x, perm)
+
+    def build(self, b: Builder, x: Tensor, perm: Any = None) -> Tensor:
+        axes = range(x.rank - 1, -1, -1) if perm is None else [axis_of(p, x.rank, "perm entry") for p in perm]
+        return b.emit("transpose", (x,), perm=tuple(axes))
+
+    def samples(self) -> Any:
+        yield sample((2, 3, 4), perm=(2, 0, 1), dtypes=EVERY)
+        yield sample((3, 4), perm=(1, 0), dtypes=("f32",))
+        yield sample((), perm=(), dtypes=("f32",))
+        yield sample((2, 0), perm=(1, 0), dtypes=("f32",))
+        yield sample(("n", 3, "m"), perm=(2, 0, 1), dtypes=("f32",))
+
+
+class Narrow(_Movement, op="narrow"):
+    def infer(self, x: Shape, *, axis: int, start: tuple[Dim, ...], length: tuple[Dim, ...]) -> Shape:
+        check_axis(axis, x.rank)
+        if len(start) != 1 or len(length) != 1:
+            raise ShapeError("start and length are lists of one dimension")
+        check_range(start[0], start[0] + length[0], x.dims[axis], f"axis {axis}")
+        return x.with_dims(length[0] if i == axis else d for i, d in enumerate(x.dims))
+
+    def evaluate(self, x: np.ndarray, *, axis: int, start: tuple[int], length: tuple[int]) -> np.ndarray:
+        return np.take(x, range(start[0], start[0] + length[0]), axis)
+
+    def build(self, b: Builder, x: Tensor, axis: int, start: Any, length: Any) -> Tensor:
+        return b.emit("narrow", (x,), axis=axis_of(axis, x.rank), start=(start,), length=(length,))
+
+    def samples(self) -> Any:
+        yield sample((4, 6), axis=1, start=(2,), length=(3,), dtypes=EVERY)
+        yield sample((4, 6), axis=0, start=(0,), length=(4,), dtypes=("f32",))
+        yield sample((4, 6), axis=0, start=(4,), length=(0,), dtypes=("f32",))
+        yield sample(("n+3", 6), axis=0, start=(3,), length=("n",), dtypes=("f32",))
+        yield sample(("n", 6), axis=1, start=(1,), length=(4,), dtypes=("f32",))
+
+
+def check_range(start: Dim, limit: Dim, size: Dim, what: str) -> None:
+    """`0 <= start <= limit <= size`, as far as it can be known before sizes are bound.
+
+    Raises:
+        ShapeError: It is certainly violated.
+    """
+    pairs = ((0, start), (start, limit), (limit, size))
+    for low, high in pairs:
+        gap = high - low
+        if type(gap) is int and gap < 0:
+            raise ShapeError(f"the range {start}:{limit} does not fit {what} of size {size}")
+
+
+class Slice(_Movement, op="slice"):
+    def infer(self, x: Shape, *, starts: Any, limits: Any, strides: tuple[int, ...]) -> Shape:
+        if not len(starts) == len(limits) == len(strides) == x.rank:
+            raise ShapeError(f"starts, limits and strides need {x.rank} entries each")
+        for i in range(x.rank):
+            check_range(starts[i], limits[i], x.dims[i], f"axis {i}")
+            if strides[i] < 1:
+                raise ShapeError(f"stride {strides[i]} of axis {i} is not positive")
+        return x.with_dims((hi - lo + s - 1) // s for lo, hi, s in zip(starts, limits, strides, strict=True))
+
+    def evaluate(self, x: np.ndarray, *, starts: Any, limits: Any, strides: Any) -> np.ndarray:
+        return x[tuple(slice(lo, hi, s) for lo, hi, s in zip(starts, limits, strides, strict=True))]
+
+    def build(self, b: Builder, x: Tensor, starts: Any, limits: Any, strides: Any = None) -> Tensor:
+        strides = (1,) * x.rank if strides is None else tuple(strides)
+        return b.emit("slice", (x,), starts=tuple(starts), limits=tuple(limits), strides=strides)
+
+    def samples(self) -> Any:
+        yield sample((4, 7), starts=(1, 0), limits=(3, 7), strides=(1, 2), dtypes=EVERY)
+        yield sample((4, 7), starts=(2, 7), limits=(2, 7), strides=(1, 1), dtypes=("f32",))
+        yield sample((9,), starts=(1,), limits=(8,), strides=(3,), dtypes=("f32", "i32"))
+        yield sample(("n", 7), starts=(0, 1), limits=("n", 6), strides=(1, 2), dtypes=("f32",))
+        yield sample(("n+5", 3), starts=(2, 0), limits=("n+4", 3), strides=(2, 1), dtypes=("f32",))
+
+
+class Concat(_Movement, op="concat"):
+    def infer(self, lhs: Shape, rhs: Shape, *, axis: int) -> Shape:
+        same_dtype(lhs, rhs)
+        check_axis(axis, lhs.rank)
+        if lhs.rank != rhs.rank or any(
+            d != e for i, (d, e) in enumerate(zip(lhs.dims, rhs.dims, strict=True)) if i != axis
+        ):
+            raise ShapeError(f"{lhs} and {rhs} differ on an axis other than {axis}")
+        return lhs.with_dims(d + rhs.dims[axis] if i == axis else d for i, d in enumerate(lhs.dims))
+
+    def evaluate(self, lhs: np.ndarray, rhs: np.ndarray, *, axis: int) -> np.ndarray:
+        return np.concatenate([lhs, rhs], axis)
+
+    def build(self, b: Builder, xs: Any, axis: int = 0) -> Tensor:
+        tensors = [xs] if isinstance(xs, Tensor) else list(xs)
+        if not tensors:
+            raise ShapeError("expected at least one tensor")
+        result, *others = common(b, *tensors)
+        axis = axis_of(axis, result.rank)
+        for other in others:
+            result = b.emit("concat", (result, other), axis=axis)
+        return result
+
+    def samples(self) -> Any:
+        yield sample((2, 3), (2, 4), axis=1, dtypes=EVERY)
+        yield sample((2, 3), (1, 3), axis=0, dtypes=("f32", "bool"))
+        yield sample((0, 3), (2, 3), axis=0, dtypes=("f32",))
+        yield sample(("n", 3), (2, 3), axis=0, dtypes=("f32",))
+        yield sample(("n", 3), ("n", 2), axis=1, dtypes=("f32",))
+
+
+class Expand(_Movement, op="expand"):
+    def infer(self, x: Shape, *, shape: tuple[Dim, ...]) -> Shape:
+        if len(shape) < x.rank or broadcast(x.dims, shape) != tuple(shape):
+            raise ShapeError(f"{x} does not broadcast to [{', '.join(map(str, shape))}]")
+        return x.with_dims(shape)
+
+    def evaluate(self, x: np.ndarray, *, shape: tuple[int, ...]) -> np.ndarray:
+        return np.broadcast_to(x, shape)
+
+    def build(self, b: Builder, x: Any, shape: Any) -> Tensor:
+        entries = list(shape.dims if isinstance(shape, Shape) else shape)
+        missing = len(entries) - x.rank
+        dims = [x.shape.dims[i - missing] if d == -1 and i >= missing else d for i, d in enumerate(entries)]
+        return b.emit("expand", (x,), shape=tuple(dims))
+
+    def samples(self) -> Any:
+        yield sample((3, 1), shape=(2, 3, 4), dtypes=EVERY)
+        yield sample((), shape=(2, 3), dtypes=("f32",))
+        yield sample((3,), shape=(3,), dtypes=("f32",))
+        yield sample((1, 3), shape=(0, 3), dtypes=("f32",))
+        yield sample((1, 3), shape=("n", 3), dtypes=("f32",), )
+        yield sample(("n", 1), shape=(2, "n", 4), dtypes=("f32",))

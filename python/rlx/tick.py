@@ -1,0 +1,54 @@
+"""`Tick`: the processor's cycle counter as a timer for spans too short for the operating system's clocks."""
+
+from __future__ import annotations
+
+from rlx.native import native
+
+
+class _Source:
+    """A class attribute that is read from the native module when it is first asked for."""
+
+    def __get__(self, instance: Tick | None, owner: type[Tick]) -> str:
+        return native().tick_source()
+
+
+class Tick:
+    """A moment, as the processor's counter showed it.
+
+    Counts become nanoseconds by a rate that is measured once per process against the monotonic clock:
+    the first conversion may therefore take 5 ms, while `now` never waits. Ticks of different processes
+    or machines cannot be compared.
+
+    Attributes:
+        source: Which counter this machine offers: ``"rdtsc"`` (x86-64 whose time-stamp counter runs at a
+            constant rate), ``"cntvct"`` (64-bit Arm) or ``"steady_clock"`` (elsewhere, the monotonic clock).
+    """
+
+    __slots__ = ("_count",)
+
+    source = _Source()
+
+    def __init__(self, count: int):
+        self._count = count
+
+    @classmethod
+    def now(cls) -> Tick:
+        """Return the present moment.
+
+        Raises:
+            rlx.ir.errors.Error: The native module is missing; the message says how to build it.
+        """
+        return cls(native().tick_count())
+
+    def elapsed_ns(self) -> int:
+        """Return the whole nanoseconds since this moment, never less than 0."""
+        return native().tick_elapsed_ns(self._count)
+
+    def __sub__(self, earlier: Tick) -> int:
+        """Return the whole nanoseconds from `earlier` to this moment, negative when `earlier` came later."""
+        if not isinstance(earlier, Tick):
+            return NotImplemented
+        return native().tick_difference_ns(self._count, earlier._count)
+
+    def __repr__(self) -> str:
+        return f"Tick({self._count}, source={self.source!r})"

@@ -1,0 +1,5 @@
+"""The version, written down here alone: the build and the command line read it from this file."""
+
+from __future__ import annotations
+
+__version__ = "0.1.0"
