@@ -35,6 +35,11 @@ _HOMES = {
         ),
         "rlx.ir.errors",
     ),
+    "GraphModule": "rlx.ir.graph_module",
+    "Device": "rlx.runtime.device",
+    "CompiledGraph": "rlx.runtime.compiled",
+    "Session": "rlx.runtime.session",
+    "load": "rlx.runtime.session",
     "Tick": "rlx.tick",
 }
 _MODULES = ("ops", "blocks", "passes", "mlir")

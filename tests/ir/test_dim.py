@@ -92,13 +92,14 @@ def text_of(tree: Tree) -> str:
 @given(trees, bindings)
 @example(("//", ("-", 3, "x"), ("-", 5, "x")), {"x": 4})
 @example(("%", ("*", 3, ("%", "x", 4)), 4), {"x": 7})
+@example(("//", ("//", "x", 2), ("-", "past", 5)), {"x": 1, "past": 4})
 def test_value_is_that_of_integer_arithmetic(tree: Tree, sizes: dict[str, int]):
     d = attempt(tree)
     try:
-        expected = compute(tree, sizes | {name: 1 for name in NAMES if name not in sizes})
+        expected = compute(tree, sizes)
     except ZeroDivisionError:
         return
-    assert evaluate(d, sizes | {name: 1 for name in NAMES if name not in sizes}) == expected
+    assert evaluate(d, sizes) == expected
 
 
 @given(trees)
@@ -220,65 +221,7 @@ def test_what_is_proved_holds(a: Tree, b: Tree, sizes: dict[str, int]):
         assert left % right == 0
 
 
-# Canonical forms
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("past + seq", "past+seq"),
-        ("seq + past", "past+seq"),
-        ("2*seq", "2*seq"),
-        ("seq*2", "2*seq"),
-        ("seq + seq", "2*seq"),
-        ("5 - seq", "5-seq"),
-        ("-seq", "-seq"),
-        ("1 + batch*seq", "batch*seq+1"),
-        ("seq*batch*seq", "batch*seq*seq"),
-        ("(batch+1)*(seq-1)", "batch*seq+seq-batch-1"),
-        ("(4*seq)//2", "2*seq"),
-        ("(batch*seq)//seq", "batch"),
-        ("(a+b)*(a-b)//(a+b)", "a-b"),
-        ("(4*seq+3)//4", "seq"),
-        ("(3*seq)//2", "seq+seq//2"),
-        ("(6*seq)//(4*past)", "(3*seq)//(2*past)"),
-        ("(batch*seq+past)//seq", "batch+past//seq"),
-        # Output size of a convolution, and ways to round up.
-        ("(seq-1)//2+1", "(seq-1)//2+1"),
-        ("(seq+1)//2", "(seq-1)//2+1"),
-        ("(seq+3)//4", "(seq-1)//4+1"),
-        ("-(-seq//4)", "(seq-1)//4+1"),
-        ("((seq-1)//2+1-1)//2+1", "(seq-1)//4+1"),
-        ("(seq+2)//6", "(seq+2)//6"),
-        ("seq//2//3", "seq//6"),
-        ("seq//block//2", "seq//(2*block)"),
-        ("-(seq//2)", "-(seq//2)"),
-        ("2*(seq//2)", "2*(seq//2)"),
-        ("past-seq//2", "past-seq//2"),
-        ("seq%1", "0"),
-        ("(4*seq+5)%4", "1"),
-        ("(2*seq)%4", "2*(seq%2)"),
-        ("seq%8%4", "seq%4"),
-        ("(-seq)%8", "(-seq)%8"),
-        ("(batch*seq+past)%seq", "past%seq"),
-        ("seq%(seq+1)", "seq"),
-        ("(seq%4)//4", "0"),
-        ("seq//-2", "-((seq-1)//2)-1"),
-        ("max(seq,0)", "seq"),
-        ("max(seq,seq+1)", "seq+1"),
-        ("min(seq,seq+1)", "seq"),
-        ("max(1,seq,max(past,2))", "max(past,seq,2)"),
-        ("max(seq)", "seq"),
-        ("min(b,a)", "min(a,b)"),
-        ("max(a,b)//3*2", "2*(max(a,b)//3)"),
-        ("max(3,5)", "5"),
-        ("-7//2", "-4"),
-        ("-7%4", "1"),
-    ],
-)
-def test_canonical_form(text: str, expected: str):
-    assert str(parse(text)) == expected
-    assert str(parse(expected)) == expected
+# What can be proved
 
 
 def test_same_proves_more_than_equality():
@@ -370,8 +313,8 @@ def test_other_types_are_refused(value: Any):
 
 
 REFUSED = """
-a b|seq/2|seq**2|f(x)|max()|max(a, key=b)|max(*a)|1.5|'a'|True|a<b|a if b else c|x.y|x[0]|a,b|a:=1|class|batch-size+
-a//0|a%(b-b)|~a|+a|max|a;b|(a|2x|lambda: a|...
+a b|seq/2|seq**2|f(x)|max()|max(a, key=b)|max(*a)|1.5|'a'|True|a<b|a if b else c|x.y|x[0]|a,b|a:=1|class
+batch-size+|a//0|a%(b-b)|~a|+a|max|a;b|(a|2x|lambda: a|...
 """
 
 
@@ -406,10 +349,11 @@ def test_evaluate_names_what_is_missing():
     with pytest.raises(Error, match=r"divides by 'past', which is 0"):
         evaluate(parse("seq//past"), {"seq": 3, "past": 0})
     with pytest.raises(Error, match="zero"):
-        symbol("seq") // 0
+        _ = symbol("seq") // 0
     with pytest.raises(Error, match="zero"):
-        symbol("seq") % 0
+        _ = symbol("seq") % 0
     with pytest.raises(Error, match="at least one"):
         maximum()
     assert evaluate(5, {}) == 5
-    assert type(evaluate(parse("2*seq"), {"seq": np.int32(4)})) is int
+    sizes: dict[str, Any] = {"seq": np.int32(4)}
+    assert type(evaluate(parse("2*seq"), sizes)) is int

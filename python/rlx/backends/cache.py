@@ -1,8 +1,9 @@
 """A cache on disk for compiled artifacts. It may lose an entry at any time, and never gives a wrong one.
 
-An entry is one file: a header (magic, version, length, SHA-256 of the payload) and the payload. It is written to a
-temporary file in the same folder and moved into place, so that a reader, or another process that writes the same entry,
-sees all of it or nothing. Whatever goes wrong with the disk turns into a miss and a message of the logger ``rlx``.
+An entry is one file: a header (magic, version, length, SHA-256 of the payload) and the payload. It is written
+to a temporary file in the same folder and moved into place, so that a reader, or another process that writes
+the same entry, sees all of it or nothing. Whatever goes wrong with the disk turns into a miss and a message
+of the logger ``rlx``.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def default_directory() -> Path:
 
 
 def fingerprint(*parts: str | bytes) -> str:
-    """A key made of ``parts``: SHA-256 over them with their lengths, so ``("ab", "c")`` differs from ``("a", "bc")``."""
+    """A key: SHA-256 over each part with its length, so ``"ab", "c"`` differs from ``"a", "bc"``."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode() if isinstance(part, str) else part
@@ -56,7 +57,8 @@ class DiskCache:
     """Payloads by hexadecimal key. Usable from several threads and several processes at once.
 
     Args:
-        directory: Where entries lie; by default ``default_directory()``. It is made when the first entry is put.
+        directory: Where entries lie; by default ``default_directory()``. It is made when the first entry is
+            put.
         max_bytes: Beyond this size the entries that were not used for longest are removed.
     """
 
@@ -90,7 +92,7 @@ class DiskCache:
         return payload
 
     def put(self, key: str, payload: bytes) -> bool:
-        """Keep ``payload`` under ``key``; returns whether that worked. Never raises for what the disk does."""
+        """Keep ``payload`` under ``key``; returns whether that worked. The disk is no reason to raise."""
         path = self._path(key)
         try:
             self._write(path, payload)
@@ -123,7 +125,8 @@ class DiskCache:
     def _write(self, path: Path, payload: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         header = _HEADER.pack(_MAGIC, _VERSION, len(payload), hashlib.sha256(payload).digest())
-        # No fsync: after a loss of power a damaged entry is a miss, and compiling again costs less than syncing always.
+        # No fsync: after a loss of power a damaged entry is a miss, and compiling again costs less than
+        # syncing always.
         descriptor, temporary = tempfile.mkstemp(suffix=_TEMPORARY_SUFFIX, dir=path.parent)
         try:
             with open(descriptor, "wb") as file:
@@ -136,7 +139,7 @@ class DiskCache:
             raise
 
     def _limit(self, added: int) -> None:
-        """Evict down to ``max_bytes``. The folder is only listed when the size that we know of is above that."""
+        """Evict down to ``max_bytes``. The folder is only listed if the size we know of is above that."""
         with self._lock:
             if self._estimated_size is not None:
                 self._estimated_size += added
@@ -155,13 +158,14 @@ class DiskCache:
     def _entries(self) -> list[tuple[Path, os.stat_result]]:
         """All entries; on the way, removes temporary files that a process left when it was killed."""
         found = []
+        abandoned = time.time() - _ABANDONED_AFTER_S
         with contextlib.suppress(OSError):
             for path in self.directory.glob("??/*"):
                 with contextlib.suppress(OSError):
                     status = path.stat()
                     if path.suffix == _SUFFIX:
                         found.append((path, status))
-                    elif path.suffix == _TEMPORARY_SUFFIX and time.time() - status.st_mtime > _ABANDONED_AFTER_S:
+                    elif path.suffix == _TEMPORARY_SUFFIX and status.st_mtime < abandoned:
                         path.unlink()
         return found
 

@@ -268,11 +268,13 @@ def weak(value: bool | int | float | complex, other: DType) -> DType:
         return other
     if isinstance(value, int):
         found = i32 if other.is_bool else other
-        if found.is_integer and not found.min <= value <= found.max:
+        # Beyond a narrow float's range an int becomes infinite, as a float does; beyond f64 it is no float.
+        low, high = (found.min, found.max) if found.is_integer else (f64.min, f64.max)
+        if not low <= value <= high:
             raise Error(
                 f"the integer {value} beside a tensor of dtype {other.name} has to be {found.name}, "
-                f"which holds only {found.min} to {found.max}",
-                hint="cast the tensor to a wider dtype first",
+                f"and lies outside {low} to {high}",
+                hint="cast the tensor to a wider dtype first" if found.is_integer else "write it as a float",
             )
         return found
     if isinstance(value, float):

@@ -28,7 +28,7 @@ def floordiv(a: Interval, b: Interval) -> Interval:
     """Bounds of ``x // y`` for non-zero `y`."""
     if b[0] < 0:
         return ALL
-    ends = [_quotient(x, y) for x in a for y in (max(b[0], 1), b[1])]
+    ends = [_quotient(x, max(y, 1)) for x in a for y in b]
     return min(ends), max(ends)
 
 
@@ -42,4 +42,5 @@ def mod(a: Interval, b: Interval) -> Interval:
     """Bounds of ``x % y`` for non-zero `y`."""
     if b[0] < 0:
         return ALL
-    return 0, min(b[1] - 1, a[1]) if a[0] >= 0 else b[1] - 1
+    largest = max(b[1], 1) - 1
+    return 0, min(largest, a[1]) if a[0] >= 0 else largest

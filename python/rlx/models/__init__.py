@@ -1,0 +1,1 @@
+"""Models built from blocks, that load published weights."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,7 +17,7 @@ Access = Literal["copy", "borrow", "donate"]
 
 @dataclass(frozen=True)
 class TensorType:
-    """The dtype and shape of an argument or result; ``None`` stands for a dimension that is only known at run time."""
+    """The dtype and shape of an argument or result; a ``None`` dimension is only known at run time."""
 
     dtype: np.dtype
     shape: tuple[int | None, ...]
@@ -43,16 +43,19 @@ class ArgumentType(TensorType):
     """The type of an argument, and what the program may do with the caller's memory.
 
     Attributes:
-        access: ``"copy"``: the program gets a copy. ``"borrow"``: the program is known to only read the argument, so it
-            may read the caller's memory itself. ``"donate"``: the caller gives the array up, and the program may
-            overwrite it and return it. Either way the caller's memory is only used on a local device and where it is
-            large, writable and aligned to 64 bytes; elsewhere the program gets a copy.
+        access: ``"copy"``: the program gets a copy. ``"borrow"``: the program only reads the argument, so it may
+            read the caller's memory itself; this is tried out on copies in the first calls. ``"donate"``: the
+            caller gives the array up, and the program may overwrite it and return it. Either way the caller's
+            memory is only used on a local device and where it is large, writable and aligned to 64 bytes;
+            elsewhere the program gets a copy.
     """
 
     access: Access = "copy"
 
 
-_ENTRY = re.compile(r"%(?P<kind>input|output)\d+: (?:tensor<(?P<tensor>(?:[^<>]|<[^<>]*>)*)>|(?P<other>[^,)]+))")
+_ENTRY = re.compile(
+    r"%(?P<kind>input|output)\d+: (?:tensor<(?P<tensor>(?:[^<>]|<[^<>]*>)*)>|(?P<other>[^,)]+))"
+)
 _TENSOR = re.compile(r"(?P<dims>(?:(?:\d+|\?)x)*)(?P<element>.+)")
 _NUMPY_NAMES = {
     "f16": "float16",
@@ -77,7 +80,7 @@ _ML_DTYPES = {
 
 
 def compiled_types(declaration: str) -> tuple[list[TensorType], list[TensorType]] | None:
-    """Argument and result types out of IREE's ``iree.abi.declaration``; ``None`` if it has none that NumPy has.
+    """Argument and result types in IREE's ``iree.abi.declaration``; ``None`` if NumPy does not have them.
 
     Raises:
         ExecutionError: A value that is passed is not a tensor.
@@ -101,7 +104,7 @@ def compiled_types(declaration: str) -> tuple[list[TensorType], list[TensorType]
 def agreed_types(
     function: str, what: str, given: Sequence[TensorType] | None, compiled: Sequence[TensorType] | None
 ) -> Sequence[TensorType]:
-    """The given types, if the function was compiled with types of the same layout; its own, if none are given.
+    """The given types, if the function was compiled with the same layout; its own, if none are given.
 
     Raises:
         ExecutionError: They differ, or there are neither.
@@ -130,7 +133,7 @@ def element_type(dtype: np.dtype) -> int:
     """
     from iree.runtime.dtypes import map_dtype_to_hal_element_type
 
-    found = map_dtype_to_hal_element_type(dtype)
+    found: Any = map_dtype_to_hal_element_type(dtype)
     if found is None:
         raise ExecutionError(f"IREE has no element type for {dtype}")
     return int(found)

@@ -47,7 +47,8 @@ class Attempt:
 
     Attributes:
         flags: The compiler's flags.
-        outcome: ``"ok"``, ``"diagnostics"``, ``"crashed …"`` or ``"timed out after … s"``.
+        outcome: ``"ok"``, ``"failed with diagnostics"``, ``"crashed …"``, ``"was killed …"`` or ``"timed out
+            after … s"``.
         seconds: How long it took.
         diagnostics: What the compiler said.
         printed: The last that the compiler, or a linker that it ran, printed to standard error.
@@ -120,21 +121,22 @@ def compile_module(
 ) -> CompiledModule:
     """Compile MLIR text or bytecode for one target. May be called from several threads at once.
 
-    Every rung of the target's ladder is tried until one compiles. An error in the text itself, or in a flag, ends the
-    attempts at once, because no other rung would change it. A process that was killed from outside (by the kernel, for
-    want of memory, or by a user) is given a second chance at the same rung.
+    Every rung of the target's ladder is tried until one compiles. An error in the text itself, or in a flag,
+    ends the attempts at once, because no other rung would change it. A process that was killed from outside
+    (by the kernel, for want of memory, or by a user) is given a second chance at the same rung.
 
     Args:
         text: The module.
         target: What to compile for.
         timeout_s: Seconds that each attempt may take; by default ``RLX_COMPILE_TIMEOUT`` or 600.
         worker: The processes to compile in; by default those that all callers share.
-        cache: Where to look first, and to keep the result. A result is not kept if a better rung failed by chance.
+        cache: Where to look first, and to keep the result. A result is not kept if a better rung failed by
+            chance.
         name: What diagnostics call the text where an operation has no location of its own.
 
     Raises:
-        CompileError: No attempt succeeded. The message has the diagnostics as ``file:line:col: error: …`` lines and says
-            what was tried.
+        CompileError: No attempt succeeded. The message has the diagnostics as ``file:line:col: error: …``
+            lines and says what was tried.
     """
     started = time.perf_counter()
     timeout_s = default_timeout() if timeout_s is None else timeout_s
@@ -226,7 +228,7 @@ def _attempt(
     diagnostics = tuple(
         part for severity, message in reply["diagnostics"] for part in _split(severity, message)
     )
-    outcome = "ok" if reply["outcome"] == "ok" else "diagnostics"
+    outcome = "ok" if reply["outcome"] == "ok" else "failed with diagnostics"
     attempt = Attempt(flags, outcome, time.perf_counter() - started, diagnostics, printed)
     return attempt, reply["outcome"], vmfb
 
@@ -262,5 +264,5 @@ def _hint(attempts: tuple[Attempt, ...]) -> str | None:
     if any("timed out" in attempt.outcome for attempt in attempts):
         return "give the compiler more time with RLX_COMPILE_TIMEOUT (seconds)"
     if all(not attempt.diagnostics for attempt in attempts):
-        return "the compiler gave no reason; an operation of a dialect that IREE does not know has this effect"
+        return "the compiler gave no reason; an operation that IREE does not know has this effect"
     return None

@@ -74,7 +74,7 @@ def device(uri: str, threads: int | None = None) -> Any:
 
 
 def devices() -> list[DeviceInfo]:
-    """Every device that IREE's runtime finds, and every driver that finds none with the reason. Never raises."""
+    """Every device that IREE's runtime finds, and why a driver finds none. Never raises."""
     try:
         from iree.runtime import HalDriver
 
@@ -90,10 +90,7 @@ def devices() -> list[DeviceInfo]:
             continue
         if not entries:
             found.append(DeviceInfo(driver, driver, "", False, "the driver finds no device"))
-        for entry in entries:
-            path = entry.get("path")
-            uri = f"{driver}://{path}" if path else driver
-            found.append(DeviceInfo(driver, uri, entry.get("name", ""), True))
+        found += [_probe(driver, entry) for entry in entries]
     return found
 
 
@@ -105,17 +102,28 @@ def usable_cpus() -> int:
 
 
 def abandon_devices() -> None:
-    """In a forked child: forget all open devices without closing them, for closing one waits for its threads."""
+    """In a forked child: forget all devices without closing them, which would wait for their threads."""
     global _shared
     for opened in _shared.opened.values():
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(opened))
     _shared = _Devices()
 
 
+def _probe(driver: str, entry: dict[str, Any]) -> DeviceInfo:
+    path, name = entry.get("path"), entry.get("name", "")
+    uri = f"{driver}://{path}" if path else driver
+    try:
+        if driver not in LOCAL_DRIVERS:
+            _create_driver(driver).create_device(entry)
+    except Exception as error:
+        return DeviceInfo(driver, uri, name, False, _reason(driver, error))
+    return DeviceInfo(driver, uri, name, True)
+
+
 def short_reason(error: BaseException) -> str:
     """An exception of IREE's without the C source line and the stack of calls."""
     text = re.sub(r"\S+\.c:\d+: ", "", str(error))
-    return text.split("; while ")[0].split("\n")[0].strip()
+    return text.split("; while ")[0].split("\n")[0].strip(" :")
 
 
 def _open(uri: str, driver: str, threads: int) -> Any:
@@ -128,7 +136,8 @@ def _open(uri: str, driver: str, threads: int) -> Any:
             f"IREE's runtime has no driver {driver!r}", hint=f"it has {', '.join(sorted(drivers))}"
         )
     if driver == "local-task":
-        # Without a count IREE pins one thread per core, which stalls whenever another process holds that core.
+        # Without a count IREE pins one thread per core, which stalls whenever another process holds that
+        # core.
         flags = (f"--task_topology_group_count={threads}", f"--task_worker_stack_size={_WORKER_STACK_BYTES}")
         _binding.parse_flags(*flags)
     try:
@@ -150,5 +159,5 @@ def _reason(driver: str, error: BaseException) -> str:
     reason = short_reason(error)
     missing = _WHAT_IS_MISSING.get(driver)
     if missing and ("NOT_FOUND" in reason or "UNAVAILABLE" in reason):
-        return f"{missing} is not installed ({reason})"
+        return f"{missing} is not there ({reason})"
     return reason

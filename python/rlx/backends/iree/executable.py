@@ -1,8 +1,9 @@
-"""Loading compiled modules and calling their functions with NumPy arrays, fast and without sharing memory by accident.
+"""Loading compiled modules and calling their functions with NumPy arrays, which never share memory unasked.
 
-IREE updates argument buffers in place and may return them, so what may become of an argument's memory is declared with its
-type (``ArgumentType.access``), and by default the program gets a copy. Small arguments are copied into buffers that are
-made once; small results are copied out. Large results are handed out as they are, unless they are memory of an argument.
+IREE updates argument buffers in place and may return them, so what may become of an argument's memory is
+declared with its type (``ArgumentType.access``), and by default the program gets a copy. Small arguments are
+copied into buffers that are made once; small results are copied out. Large results are handed out as they
+are, unless they are memory of an argument.
 """
 
 from __future__ import annotations
@@ -26,21 +27,21 @@ _FAILURES = (ValueError, RuntimeError, IndexError, MemoryError, TypeError)
 
 
 class Executable:
-    """A loaded module. Its functions may be called from several threads; one call runs at a time, for they share state.
+    """A loaded module. Its functions share state: any thread may call them, and one call runs at a time.
 
     Args:
         vmfb: The compiled module.
         driver: The driver to run it with, such as ``"local-sync"``, or a device of it: ``"cuda://1"``.
-        parameters: The weights, by key. They are not copied where the program can use them as they are, so they must not
-            be changed afterwards. They are never written to.
-        parameter_types: What the weights have to be. If given, they are checked before IREE sees them, which takes a
-            weight that is too long.
+        parameters: The weights, by key. They are not copied where the program can use them as they are, so
+            they must not be changed afterwards. They are never written to.
+        parameter_types: What the weights have to be. If given, they are checked before IREE sees them, which
+            takes a weight that is too long.
         scope: The scope of the parameters in the module.
         threads: How many threads the ``local-task`` driver works with; by default one per CPU.
 
     Raises:
-        ExecutionError: The device cannot be opened, the module is not for it, or a parameter is missing or has the wrong
-            size.
+        ExecutionError: The device cannot be opened, the module is not for it, or a parameter is missing or
+            has the wrong size.
     """
 
     def __init__(
@@ -101,8 +102,8 @@ class Executable:
         Args:
             name: Its name.
             argument_types: Dtype, shape and access of its arguments; by default as compiled, each one copied.
-            result_types: Dtype and shape of its results; by default as compiled. IREE has no unsigned types, so an ``i8``
-                is ``int8`` unless a type here says ``uint8``.
+            result_types: Dtype and shape of its results; by default as compiled. IREE has no unsigned types,
+                so an ``i8`` is ``int8`` unless a type here says ``uint8``.
             copy_results: Copy every result, also large ones.
 
         Raises:
@@ -151,9 +152,9 @@ class Function:
         self._function = function
         self._lock = executable.lock
         self._invoke: Callable[[Any, Any, Any], None] = executable.context.invoke
-        self._new_list = VmVariantList
+        self._new_list: Any = VmVariantList
         target, local = executable.device, executable.local
-        self._passers = [transfer.make_passer(target, local, argument) for argument in arguments]
+        self._passers = [transfer.Lender(target, local, argument) for argument in arguments]
         self._takers = [
             transfer.make_taker(target, local, index, result, copy_results)
             for index, result in enumerate(results)
@@ -175,7 +176,9 @@ class Function:
                     arguments.push_ref(pass_in(array, loans))
                 results = self._new_list(len(self._takers))
                 self._invoke(self._function, arguments, results)
-                return [take(results, loans) for take in self._takers]
+                outputs = [take(results, loans) for take in self._takers]
+                loans.settle()
+                return outputs
         except _FAILURES as error:
             raise self._failure(error) from error
 
@@ -203,7 +206,7 @@ class StagedFunction(Function):
         super().__init__(executable, *rest)
         stages = [transfer.Stage(executable.device, argument) for argument in self.argument_types]
         self._staged = [stage.array for stage in stages]
-        self._arguments = self._new_list(len(stages))
+        self._arguments: Any = self._new_list(len(stages))
         for stage in stages:
             self._arguments.push_ref(stage.view)
         self._lends = not all(map(transfer.is_small, self.result_types))

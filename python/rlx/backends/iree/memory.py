@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 
-# Compiled code loads vectors with aligned instructions: memory lent to it at any other address is a segmentation fault.
+# Compiled code loads vectors with aligned instructions: memory lent to it at any other address is a
+# segmentation fault.
 ALIGNMENT = 64
 
-# Up to this many bytes copying is faster than the bookkeeping of lending memory (measured: even at 128 KiB, both ways).
+# Up to this many bytes copying is faster than the bookkeeping of lending memory (measured: even at 128 KiB,
+# both ways).
 COPY_LIMIT = 128 * 1024
 
 _M_TRIM_THRESHOLD = -1
@@ -24,11 +26,11 @@ _lock = threading.Lock()
 
 
 def configure_allocator() -> None:
-    """Have glibc keep freed memory instead of returning it to the system. Acts once, and on Linux with glibc only.
+    """Have glibc keep freed memory instead of returning it to the system. Acts once, and with glibc only.
 
-    IREE allocates its transients anew at each call. With glibc's defaults each of them is mapped, faulted in page by page
-    and unmapped again: an attention layer with 16 MB of scores takes 2.5 times as long. The price is a process that keeps
-    its peak memory. ``RLX_NO_MALLOPT=1`` leaves the allocator alone.
+    IREE allocates its transients anew at each call. With glibc's defaults each of them is mapped, faulted in
+    page by page and unmapped again: an attention layer with 16 MB of scores takes 2.5 times as long. The
+    price is a process that keeps its peak memory. ``RLX_NO_MALLOPT=1`` leaves the allocator alone.
     """
     global _configured
     with _lock:
@@ -59,9 +61,10 @@ def empty_aligned(shape: tuple[int, ...], dtype: np.dtype | type) -> np.ndarray:
 
 
 def array_over(array: np.ndarray, *owners: Any) -> np.ndarray:
-    """A writable array over the memory of ``array``, which holds on to ``owners`` as long as it, or any view of it, lives.
+    """A writable array over the memory of ``array`` that, like every view of it, keeps ``owners`` alive.
 
-    IREE's own arrays do not: ``mapping.asarray(…)`` is freed with the array that it returned, under the views of it.
+    IREE's own arrays do not: ``mapping.asarray(…)`` is freed with the array that it returned, under the views
+    of it.
     """
     block = np.asarray(_Block(address(array), array.nbytes, owners))
     return block.view(array.dtype).reshape(array.shape)

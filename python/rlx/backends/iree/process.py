@@ -1,7 +1,7 @@
 """Compiler processes as their parent sees them: one warm process, and a small pool of them.
 
-A process is used by one thread at a time. Two processes at most, rather than one process with two threads: compiling
-scales the same on two cores, and a crash or a time limit takes one module with it and not two.
+A process is used by one thread at a time. Two processes at most, rather than one process with two threads:
+compiling scales the same on two cores, and a crash or a time limit takes one module with it and not two.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ from typing import Any
 from rlx.backends.iree import worker as protocol
 from rlx.ir.errors import CompileError
 
-# MLIR never frees a context's types and attributes: beyond this much memory a process is replaced when it is idle.
+# MLIR never frees a context's types and attributes: beyond this much memory a process is replaced when it is
+# idle.
 _RETIRE_ABOVE_MIB = 2048
 _LIBRARIES = {"darwin": "libIREECompiler.dylib", "win32": "IREECompiler.dll"}
 _STDERR_TAIL = 2000
+_POSIX = os.name == "posix"
 
 
 def compiler_library() -> Path:
@@ -101,7 +103,7 @@ class Worker:
                 stderr=self._stderr,
                 env={**os.environ, "TMPDIR": self._folder, "TEMP": self._folder},
                 bufsize=0,
-                start_new_session=os.name == "posix",  # its linkers end with it; a terminal's Ctrl-C spares it
+                start_new_session=_POSIX,  # so its linkers end with it, and a terminal's Ctrl-C spares it
             )
         except OSError as error:
             self._stderr.close()
@@ -118,11 +120,10 @@ class Worker:
         """Whether the process runs; reaps it where it does not."""
         return self._process.poll() is None
 
-    def warm(self, flags: Sequence[str]) -> None:
-        """Have the process load the compiler and make a session for ``flags``, without waiting for it."""
-        self.last_flags = tuple(flags)
+    def post(self, header: dict[str, Any]) -> None:
+        """Send a request whose reply nobody waits for."""
         with contextlib.suppress(OSError):  # a process that died is noticed by the next request
-            self._send({"kind": "warm", "flags": list(flags)}, b"")
+            self._send(header, b"")
             self._unread_replies += 1
 
     def request(
@@ -195,7 +196,7 @@ class Worker:
         self._signal_group()
 
     def _signal_group(self) -> None:
-        if os.name != "posix":
+        if not _POSIX:
             self._process.kill()
         elif self.alive:
             with contextlib.suppress(ProcessLookupError):
@@ -221,12 +222,13 @@ class WorkerPool:
         _pools.add(self)
 
     def prewarm(self, flags: Sequence[str]) -> None:
-        """Start a process, unless one is there, and have it get ready for ``flags`` while the caller does other work."""
+        """Start a process, unless one is there, and have it get ready for ``flags``, without waiting."""
         with self._changed:
             if self._workers:
                 return
             worker = self._start()
-            worker.warm(flags)  # under the lock: nobody else may write to it meanwhile
+            worker.post({"kind": "warm", "flags": list(flags)})  # under the lock: it has no other user yet
+            worker.last_flags = tuple(flags)
             self._idle.append(worker)
 
     @contextlib.contextmanager
@@ -239,7 +241,7 @@ class WorkerPool:
             self._release(worker)
 
     def close(self) -> None:
-        """End all processes, also those at work (whose callers get ``WorkerDied``). The pool may be used again."""
+        """End all processes, also those at work (their callers get ``WorkerDied``). The pool stays usable."""
         with self._changed:
             workers, idle = self._workers, self._idle
             self._workers, self._idle = [], []

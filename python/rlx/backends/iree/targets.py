@@ -2,11 +2,11 @@
 
 The reasons for the flags, measured with IREE 3.13 (ratios are of run time on one x86-64 core):
 
-* ``target-cpu=host``, O3 and data tiling together are worth 1.5x to 5x against the defaults. Data tiling below O2 crashes
-  the compiler, so a lower rung of the ladder drops both.
+* ``target-cpu=host``, O3 and data tiling together are worth 1.5x to 5x against the defaults. Data tiling
+  below O2 crashes the compiler, so a lower rung of the ladder drops both.
 * IREE turns f64 into f32, signatures included, unless told not to.
-* Constant evaluation runs the program inside the compiler, where an out-of-bounds write hangs it. Without it constants
-  are computed once, at load; compiling is up to 0.25 s faster.
+* Constant evaluation runs the program inside the compiler, where an out-of-bounds write hangs it. Without it
+  constants are computed once, at load; compiling is up to 0.25 s faster.
 * Without debug symbols and source map artifacts are a quarter smaller.
 """
 
@@ -114,7 +114,17 @@ _CPU_ARCHS = {
         "--iree-llvmcpu-target-cpu-features=+m,+a,+f,+d,+c,+v",
     ),
 }
-_NEWER_THAN_IREE_KNOWS = ("sm_90", "sm_90a", "sm_100", "sm_100a", "sm_120", "sm_120a", "hopper", "h100", "h200")
+_NEWER_THAN_IREE_KNOWS = (
+    "sm_90",
+    "sm_90a",
+    "sm_100",
+    "sm_100a",
+    "sm_120",
+    "sm_120a",
+    "hopper",
+    "h100",
+    "h200",
+)
 _CUDA_ARCHS = ("sm_60", "sm_61", "sm_70", "sm_72", "sm_75", "sm_80", "sm_86", "sm_87", "sm_89")
 _CUDA_NAMES = {
     "turing": "sm_75",
@@ -279,13 +289,22 @@ def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) 
 
 @cache
 def host_features() -> str:
-    """A hash of what this machine's CPU can do: code for ``target-cpu=host`` is good for equal hashes only."""
+    """A hash of what this machine's CPU can do: code for ``target-cpu=host`` is for equal hashes only."""
     described = [platform.system(), platform.machine(), platform.processor()]
     if os.path.exists("/proc/cpuinfo"):
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
             first_cpu = file.read().split("\n\n", 1)[0]
         # The feature list is `flags` on x86, `Features` on Arm and `isa` on RISC-V.
-        facts = ("flags", "Features", "isa", "vendor_id", "cpu family", "model", "CPU implementer", "CPU part")
+        facts = {
+            "flags",
+            "Features",
+            "isa",
+            "vendor_id",
+            "cpu family",
+            "model",
+            "CPU implementer",
+            "CPU part",
+        }
         described += [line for line in first_cpu.splitlines() if line.split(":")[0].strip() in facts]
     return hashlib.sha256("\n".join(described).encode()).hexdigest()[:16]
 

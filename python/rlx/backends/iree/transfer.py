@@ -11,15 +11,24 @@ from rlx.backends.iree.abi import ArgumentType, TensorType, element_type
 from rlx.backends.iree.memory import ALIGNMENT, COPY_LIMIT, address, array_over
 
 
+# Calls in which a program that is said to only read an argument gets a copy of it, to see whether that is so.
+_TRIALS = 2
+
+
 class Loans:
-    """The callers' memory that one call may use, and the results that it handed out, as ranges of addresses."""
+    """The callers' memory that one call may use, and the results it handed out, as ranges of addresses."""
 
     def __init__(self) -> None:
         self._ranges: list[tuple[int, int, np.ndarray | None]] = []
+        self._watched: list[tuple[Lender, np.ndarray, np.ndarray]] = []
 
     def lend(self, start: int, array: np.ndarray, donated: bool) -> None:
-        """Note that the program uses ``array``, which lies at ``start``, and whether the caller gave it up."""
+        """Note that the program uses ``array``, which lies at ``start``, and whether it was donated."""
         self._ranges.append((start, start + array.nbytes, array if donated else None))
+
+    def watch(self, lender: Lender, original: np.ndarray, copy: np.ndarray) -> None:
+        """Note that the program got ``copy``, the bytes of ``original``, to see whether it writes to it."""
+        self._watched.append((lender, original, copy))
 
     def claim(self, result: np.ndarray) -> tuple[bool, np.ndarray | None]:
         """Whether ``result`` may be handed out uncopied, and the donated array that its memory belongs to."""
@@ -34,6 +43,11 @@ class Loans:
         self._ranges.remove(touched[0])
         self._ranges.append((*touched[0][:2], None))  # a second result in the same memory is a copy
         return True, touched[0][2]
+
+    def settle(self) -> None:
+        """After the call: tell the lenders what became of the copies."""
+        for lender, original, copy in self._watched:
+            lender.judge(np.array_equal(_content(original), copy))
 
 
 class Stage:
@@ -56,36 +70,56 @@ class Stage:
         self.view = HalBufferView(buffer, list(shape), element_type(argument.dtype))
 
 
-Passer = Callable[[np.ndarray, Loans], Any]
-Taker = Callable[[Any, "Loans | None"], np.ndarray]
+class Lender:
+    """Passes an argument in: as a copy, or as the caller's own memory where that is allowed and pays.
 
+    IREE decides by itself what it updates in place, and copies in the program do not keep it from that. So an
+    argument that is borrowed, as opposed to donated, is passed as a copy in the first calls, and for ever if the
+    program is seen to write to it.
+    """
 
-def make_passer(device: Any, local: bool, argument: TensorType) -> Passer:
-    """A function from the caller's array to the buffer view that a program gets."""
-    from iree.runtime import BufferUsage, HalBufferView, MemoryType
+    def __init__(self, device: Any, local: bool, argument: TensorType) -> None:
+        from iree.runtime import BufferUsage, HalBufferView, MemoryType
 
-    allocator = device.allocator
-    element = element_type(argument.dtype)
-    memory, usage = _host_memory()
-    if not local:
-        memory, usage = int(MemoryType.DEVICE_LOCAL), int(BufferUsage.DEFAULT)
-    access = argument.access if isinstance(argument, ArgumentType) else "copy"
+        self._device = device
+        self._allocator = device.allocator
+        self._element = element_type(argument.dtype)
+        self._view_type: Any = HalBufferView
+        self._params = _host_memory() if local else (int(MemoryType.DEVICE_LOCAL), int(BufferUsage.DEFAULT))
+        access = argument.access if isinstance(argument, ArgumentType) else "copy"
+        self._donated = access == "donate"
+        self._lends = local and access != "copy"
+        self._trials = 0 if self._donated else _TRIALS
 
-    def copy(array: np.ndarray, _: Loans) -> Any:
-        content = array.reshape(-1).view(np.uint8)  # by bytes: the buffer protocol knows no bfloat16
-        buffer = allocator.allocate_buffer_copy(memory, usage, device, content)
-        return HalBufferView(buffer, array.shape, element)
-
-    def lend(array: np.ndarray, loans: Loans) -> Any:
-        if array.nbytes <= COPY_LIMIT or not array.flags.writeable:
-            return copy(array, loans)
+    def __call__(self, array: np.ndarray, loans: Loans) -> Any:
+        """The buffer view that the program gets for ``array``."""
+        # Up to the limit a copy is faster; compiled code crashes on, and IREE refuses, any other array.
+        if not self._lends or array.nbytes <= COPY_LIMIT or not array.flags.carray:
+            return self._view(self._copy(array), array)
         start = address(array)
         if start % ALIGNMENT:
-            return copy(array, loans)
-        loans.lend(start, array, access == "donate")
-        return HalBufferView(allocator.import_host_allocation(array, memory, usage), array.shape, element)
+            return self._view(self._copy(array), array)
+        if self._trials:
+            buffer = self._copy(array)
+            loans.watch(self, array, np.frombuffer(buffer.map(), np.uint8))
+        else:
+            buffer = self._allocator.import_host_allocation(array, *self._params)
+            loans.lend(start, array, self._donated)
+        return self._view(buffer, array)
 
-    return lend if local and access != "copy" else copy
+    def judge(self, unchanged: bool) -> None:
+        """Take note of whether the program left a copy that it got as it was."""
+        self._trials -= 1
+        self._lends = self._lends and unchanged
+
+    def _copy(self, array: np.ndarray) -> Any:
+        return self._allocator.allocate_buffer_copy(*self._params, self._device, _content(array))
+
+    def _view(self, buffer: Any, array: np.ndarray) -> Any:
+        return self._view_type(buffer, array.shape, self._element)
+
+
+Taker = Callable[[Any, "Loans | None"], np.ndarray]
 
 
 def make_taker(device: Any, local: bool, index: int, result: TensorType, always_copy: bool) -> Taker:
@@ -95,10 +129,11 @@ def make_taker(device: Any, local: bool, index: int, result: TensorType, always_
     """
     from iree.runtime import HalBufferView
 
-    dtype, static, ndarray = result.dtype, result.static_shape, np.ndarray
+    dtype, ndarray = result.dtype, np.ndarray
+    shape = result.static_shape or ()
 
     def copy(results: Any, _: Loans | None) -> np.ndarray:
-        return ndarray(static, dtype, results.get_as_object(index, HalBufferView).map()).copy()
+        return ndarray(shape, dtype, results.get_as_object(index, HalBufferView).map()).copy()
 
     def take(results: Any, loans: Loans | None) -> np.ndarray:
         view = results.get_as_object(index, HalBufferView)
@@ -114,7 +149,8 @@ def make_taker(device: Any, local: bool, index: int, result: TensorType, always_
 
     if not local:
         return read_back
-    return copy if static is not None and (always_copy or is_small(result)) else take
+    copies = always_copy and result.static_shape is not None
+    return copy if copies or is_small(result) else take
 
 
 def is_small(tensor: TensorType) -> bool:
@@ -142,6 +178,11 @@ def _read_back(device: Any, view: Any, dtype: np.dtype) -> np.ndarray:
     device.queue_copy(source, staging, wait_semaphores=begin, signal_semaphores=end)
     end.wait()
     return np.ndarray(tuple(view.shape), dtype, staging.map()).copy()
+
+
+def _content(array: np.ndarray) -> np.ndarray:
+    """The array's bytes. IREE gets arrays in this form, because the buffer protocol knows no bfloat16."""
+    return array.reshape(-1).view(np.uint8)
 
 
 def _host_memory() -> tuple[int, int]:

@@ -1,13 +1,14 @@
-"""The compiler process: reads requests from standard input, compiles with IREE, writes replies to standard output.
+"""The compiler process: reads requests from standard input, compiles, replies on standard output.
 
-IREE's compiler can crash or hang, so it lives in a process of its own (see ``compiler.py``, its parent). This file is run
-as a script, imports nothing but the standard library, and binds the few functions of IREE's C API that it needs.
+IREE's compiler can crash or hang, so it lives in a process of its own (see ``compiler.py``, its parent). This
+file is run as a script, imports nothing but the standard library, and binds the few functions of IREE's C API
+that it needs.
 
 A frame is ``magic, header length, body length`` followed by a JSON header and raw bytes. Requests are
-``{"kind": "compile", "flags": [...], "name": "m.mlir"}`` with the module as body, ``{"kind": "warm", "flags": [...]}``,
-``{"kind": "ping"}`` and, for tests, ``{"kind": "sleep", "seconds": 1}`` and ``{"kind": "abort"}``. The reply to a compile
-request has ``outcome`` (``"ok"``, ``"flags"``, ``"parse"`` or ``"compile"``), ``diagnostics`` (pairs of severity and
-text), ``seconds`` and ``peak_mib``; its body is the compiled module.
+``{"kind": "compile", "flags": [...], "name": "m.mlir"}`` with the module as body, ``{"kind": "warm", "flags":
+[...]}``, ``{"kind": "ping"}`` and, for tests, ``{"kind": "sleep", "seconds": 1}`` and ``{"kind": "abort"}``.
+The reply to a compile request has ``outcome`` (``"ok"``, ``"flags"``, ``"parse"`` or ``"compile"``),
+``diagnostics`` (pairs of severity and text), ``seconds`` and ``peak_mib``; its body is the compiled module.
 """
 
 from __future__ import annotations

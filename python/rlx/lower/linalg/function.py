@@ -57,8 +57,13 @@ def lower_module(module: Any, *, parameters: bool = False) -> Any:
         if "sym_name" in symbol:
             lowered.operation.attributes["sym_name"] = symbol["sym_name"]
         global_names: dict[str, Any] = {}
+        states: dict[str, Argument] = {}
         for function in functions(module):
             _lower_function(function, lowered, global_names if parameters else None)
+            states |= {a.name: a for a in read_arguments(function) if a.kind == "state"}
+        if parameters:
+            for state in states.values():
+                _declare_accessors(state, lowered)
         return lowered
 
 
@@ -111,6 +116,32 @@ class _Environment:
 def symbol_of(argument: Argument) -> str:
     """The global that holds a parameter or state."""
     return f"{argument.kind}.{argument.name}"
+
+
+def state_getter(name: str) -> str:
+    """The function that returns a state."""
+    return f"rlx.get.{name}"
+
+
+def state_setter(name: str) -> str:
+    """The function that sets a state."""
+    return f"rlx.set.{name}"
+
+
+def _declare_accessors(state: Argument, into: Any) -> None:
+    """Functions by which the runtime reads and sets a state."""
+    ir, func = mlir.ir, mlir.dialect("func")
+    type_ = tensor_type(state.shape)
+    for name, inputs, results in ((state_getter(state.name), [], [type_]), (state_setter(state.name), [type_], [])):
+        accessor = func.FuncOp(name, ir.FunctionType.get(inputs, results), ip=ir.InsertionPoint(into.body))
+        block = accessor.add_entry_block()
+        environment = _Environment(into, block, {symbol_of(state): type_})
+        with ir.InsertionPoint(block):
+            if inputs:
+                environment.store(state, block.arguments[0])
+                func.ReturnOp([])
+            else:
+                func.ReturnOp([environment.load(state)])
 
 
 def _splat(argument: Argument, type_: Any) -> Any:

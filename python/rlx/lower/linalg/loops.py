@@ -6,10 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-import numpy as np
-
 from rlx import mlir
-from rlx.ir.dim import Dim, DimExpr
+from rlx.ir.dim import Dim, DimExpr, symbol
 from rlx.ir.dtype import DType
 from rlx.ir.errors import Error
 from rlx.ir.shape import Shape
@@ -86,6 +84,11 @@ class Loops:
             if not any(self._solve(value, axis, d) for value, axis, d in pending):
                 names = ", ".join(sorted(missing))
                 raise Error(f"the size of {names} cannot be read from any argument", hint="bind it when compiling")
+        self._mark_end()
+
+    def _mark_end(self) -> None:
+        """Sizes are computed before this (otherwise unused) op, so that they dominate the whole body."""
+        self._sizes_end = self.arith.ConstantOp(self.index_type, 0).operation
 
     def _solve(self, value: Any, axis: int, d: DimExpr) -> bool:
         """Solve `a·symbol + rest = size` for a single unknown symbol."""
@@ -96,7 +99,8 @@ class Loops:
         linear = [(m, c) for m, c in d.terms if name in m]
         if len(linear) != 1 or linear[0][0] != (name,) or any(not isinstance(a, str) for m, _ in d.terms for a in m):
             return False
-        rest = d - linear[0][1] * DimExpr((((name,), 1),))
+        rest = d - linear[0][1] * symbol(name)
+        self._mark_end()
         size = self.arith.subi(self.tensor.dim(value, self.size(axis)), self.size(rest))
         self.symbols[name] = self.arith.divsi(size, self.size(linear[0][1]))
         return True
@@ -109,31 +113,17 @@ class Loops:
                 with self.ir.InsertionPoint.at_block_begin(self.entry):
                     found = self.arith.constant(self.index_type, d)
             else:
-                with self._after_symbols():
+                with self.ir.InsertionPoint(self._sizes_end):
                     found = self._expression(d)
             self._sizes[d] = found
         return found
-
-    def _after_symbols(self) -> Any:
-        """Sizes are computed at the start of the function, right after the symbols that they come from."""
-        last = None
-        for op in self.entry.operations:
-            if op.operation.name not in ("tensor.dim", "arith.constant") and not self._computes_size(op):
-                break
-            last = op
-        if last is None:
-            return self.ir.InsertionPoint.at_block_begin(self.entry)
-        return self.ir.InsertionPoint.after(last) if hasattr(self.ir.InsertionPoint, "after") else _after(self, last)
-
-    def _computes_size(self, op: Any) -> bool:
-        return op.operation.name.startswith("arith.") and all(r.type == self.index_type for r in op.operation.results)
 
     def _expression(self, d: DimExpr) -> Any:
         total = None
         for monomial, coefficient in d.terms:
             term = None
             for atom in monomial:
-                factor = self.symbols[atom] if isinstance(atom, str) else self._call(atom)
+                factor = self._symbol(atom) if isinstance(atom, str) else self._call(atom)
                 term = factor if term is None else self.arith.muli(term, factor)
             if term is None:
                 term = self.size(coefficient)
@@ -141,6 +131,12 @@ class Loops:
                 term = self.arith.muli(term, self.size(coefficient))
             total = term if total is None else self.arith.addi(total, term)
         return total
+
+    def _symbol(self, name: str) -> Any:
+        if name not in self.symbols:
+            hint = "bind it when compiling"
+            raise Error(f"the size of {name} cannot be read from any argument", hint=hint)
+        return self.symbols[name]
 
     def _call(self, call: Any) -> Any:
         left, right = (self.size(a) if type(a) is int else self._expression(a) for a in call.args[:2])
@@ -163,7 +159,7 @@ class Loops:
             return self.arith.constant(element, self.ir.FloatAttr.get(element, float(value)))
         if isinstance(element, self.ir.ComplexType):
             part = element.element_type
-            parts = [self.ir.FloatAttr.get(part, p) for p in (np.real(value).item(), np.imag(value).item())]
+            parts = [self.ir.FloatAttr.get(part, p) for p in (complex(value).real, complex(value).imag)]
             return mlir.dialect("complex").constant(element, self.ir.ArrayAttr.get(parts))
         width = element.width if isinstance(element, self.ir.IntegerType) else 64
         value = int(value)
@@ -271,17 +267,11 @@ class Loops:
         if list(perm) == list(range(len(perm))):
             return value
         out = self.empty([dims[p] for p in perm], value.type.element_type)
-        return self.linalg.transpose(value, outs=[out], permutation=list(perm))
+        return self.linalg.transpose(value, outs=[out], permutation=list(perm)).results[0]
 
     def scalar_index(self, axis: int) -> Any:
         """Inside a loop body: the position along a loop."""
-        return self.linalg.index(axis)
-
-
-def _after(loops: Loops, op: Any) -> Any:
-    operations = list(loops.entry.operations)
-    position = next(i for i, o in enumerate(operations) if o.operation == op.operation)
-    return loops.ir.InsertionPoint(operations[position + 1])
+        return self.linalg.IndexOp(axis).result
 
 
 def product_of(dims: Sequence[Dim]) -> Dim:

@@ -23,6 +23,8 @@ def transpose(low: Loops, results: list[Shape], x: Lowered, *, perm: Any) -> Any
 
 def extract(low: Loops, x: Any, starts: Sequence[Dim], sizes: Sequence[Dim], strides: Sequence[int]) -> Any:
     """`tensor.extract_slice` with sizes that may be symbolic."""
+    if 0 in sizes:
+        return low.empty(sizes, x.type.element_type)  # it may start at the end, which the op's verifier refuses
     unknown = low.ir.ShapedType.get_dynamic_size()
 
     def split(dims: Sequence[Dim]) -> tuple[list[int], list[Any]]:

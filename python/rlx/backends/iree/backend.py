@@ -1,0 +1,241 @@
+"""The IREE back end: CPU, CUDA, ROCm, Vulkan and Metal through linalg."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rlx.backends.artifact import Artifact, Signature
+from rlx.backends.cache import DiskCache, fingerprint
+from rlx.backends.iree import targets
+from rlx.backends.iree.abi import ArgumentType, TensorType
+from rlx.backends.iree.compiler import compile_module, compiler_version, prewarm
+from rlx.backends.iree.executable import Executable, Function
+from rlx.backends.iree.targets import Target
+from rlx.ir.attributes import read
+from rlx.ir.dim import DimExpr
+from rlx.ir.errors import UnsupportedError
+from rlx.ir.graph import Argument, Graph, functions
+from rlx.ir.location import describe
+from rlx.ir.registry import card
+from rlx.ir.shape import Shape, shape_of
+from rlx.ir.verify import grouped
+from rlx.lower.linalg import claimed_ops, lower_module
+from rlx.lower.linalg.function import state_getter, state_setter
+from rlx.version import __version__
+
+# Below this many operations the threads of local-task cost more than they save (about 15 µs a call).
+PARALLEL_FLOPS = 20_000_000
+# What a symbol is taken to be where work has to be guessed.
+_TYPICAL_SIZE = 64
+
+
+def legalise(module: Any, *, fusion_policy: str = "direct") -> None:
+    """Make a module of rlx ops consist of what the linalg lowering claims, in place."""
+    from rlx.passes.pipeline import Pipeline
+
+    claimed = ",".join(sorted(claimed_ops()))
+    text = f"builtin.module(rlx-lower-blocks{{policy={fusion_policy}}},rlx-decompose{{except={claimed}}},canonicalize,cse)"
+    Pipeline.parse(text).run(module)
+
+
+def check_dtypes(module: Any, target: Target) -> None:
+    """No tensor has a dtype that the target cannot compute with.
+
+    Raises:
+        UnsupportedError: It lists every such op with its location.
+    """
+    if not target.unsupported_dtypes:
+        return
+    missing = []
+    for function in functions(module):
+        for op in function.entry_block.operations:
+            names = {shape_of(r).dtype.name for r in op.operation.results} & target.unsupported_dtypes
+            missing += [
+                f"  {describe(op.location) or '<unknown>'}: {op.operation.name} gives {n}"
+                for n in sorted(names)
+            ]
+    if missing:
+        message = f"target {target.name} ({target.arch}) does not support some dtypes:\n" + "\n".join(missing)
+        raise UnsupportedError(message, hint="cast to a dtype that it has")
+
+
+def estimated_flops(module: Any) -> int:
+    """Operations of one run of every function, with a typical size for each symbol."""
+    total = 0
+    for function in functions(module):
+        for op in function.entry_block.operations:
+            operation = op.operation
+            if operation.name == "func.return":
+                continue
+            found = card(operation.name)
+            operands: list[Shape] = [shape_of(v) for v in operation.operands]
+            grouped_shapes = grouped(found.spec.operands, operands, "operand")
+            flat = [s for s in grouped_shapes if s is not None]
+            cost = found.cost(flat, [shape_of(r) for r in operation.results], read(found.spec, operation))
+            flops = cost.flops
+            if isinstance(flops, DimExpr):
+                flops = flops.evaluate(dict.fromkeys(flops.symbols, _TYPICAL_SIZE))
+            total += flops
+    return total
+
+
+@cache
+def package_fingerprint() -> str:
+    """A hash of this package's own code: a cached program is good for equal code only."""
+    root = Path(__file__).parents[2]
+    sources = sorted(root.rglob("*.py")) + sorted(root.rglob("*.mlir"))
+    return fingerprint(*(path.read_bytes() for path in sources))
+
+
+def compile_graph(
+    graph: Graph,
+    target: Target,
+    *,
+    fusion_policy: str = "direct",
+    cache: DiskCache | None = None,
+    timeout_s: float | None = None,
+    phases: dict[str, float] | None = None,
+) -> Artifact:
+    """Compile a graph. The graph is not changed.
+
+    Args:
+        graph: HIR or MIR.
+        target: What to compile for.
+        fusion_policy: What blocks decompose into.
+        cache: Where compiled programs are kept.
+        timeout_s: Seconds that an attempt of the compiler may take.
+        phases: Filled with the seconds that each phase took.
+
+    Raises:
+        CompileError: The module cannot be expressed or compiled for the target.
+    """
+    phases = {} if phases is None else phases
+    with _timed(phases, "key"):
+        key = fingerprint(
+            package_fingerprint(),
+            compiler_version(),
+            target.fingerprint(),
+            fusion_policy,
+            str(graph.module),
+            graph.name_symbol,
+        )
+        stored = cache.get(key) if cache is not None else None
+    if stored is not None:
+        phases["cached"] = 1.0
+        return Artifact.from_bytes(stored, "cache entry")
+    prewarm(target)  # the compiler's process gets ready while we lower
+    with _timed(phases, "passes"):
+        work = graph.clone()
+        legalise(work.module, fusion_policy=fusion_policy)
+        check_dtypes(work.module, target)
+        flops = estimated_flops(work.module)
+    with _timed(phases, "lower"):
+        text = lowered_text(work.module)
+    with _timed(phases, "iree"):
+        compiled = compile_module(text, target, timeout_s=timeout_s, name=f"{graph.name_symbol}.mlir")
+    info = {
+        "flops": flops,
+        "flags": list(compiled.flags_used),
+        "rlx": __version__,
+        "iree": compiler_version(),
+    }
+    artifact = Artifact(target.name, target.arch, Signature.of(graph), compiled.vmfb, info)
+    if cache is not None:
+        cache.put(key, artifact.to_bytes())
+    return artifact
+
+
+def lowered_text(module: Any) -> str:
+    """What goes to IREE: a legal module, lowered, with locations and with weights as parameters."""
+    return lower_module(module, parameters=True).operation.get_asm(
+        enable_debug_info=True, print_generic_op_form=True
+    )
+
+
+class _timed:
+    """Add the seconds spent inside to a table."""
+
+    def __init__(self, table: dict[str, float], name: str):
+        self.table, self.name = table, name
+
+    def __enter__(self) -> None:
+        self.started = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self.table[self.name] = self.table.get(self.name, 0.0) + time.perf_counter() - self.started
+
+
+class Program:
+    """A loaded artifact: its function, and its states."""
+
+    def __init__(
+        self, artifact: Artifact, parameters: Mapping[str, np.ndarray], driver: str, threads: int | None
+    ):
+        signature = artifact.signature
+        params = signature.of_kind("param")
+        self.executable = Executable(
+            artifact.program,
+            driver=driver,
+            parameters=parameters,
+            parameter_types={a.name: _tensor_type(a.shape) for a in params},
+            threads=threads,
+        )
+        self.states = {a.name: a for a in signature.of_kind("state")}
+        # A result may be the memory of a state, which the next run overwrites.
+        self.call: Function = self.executable.function(
+            signature.name,
+            [_argument_type(a) for a in signature.of_kind("input")],
+            [_tensor_type(o.shape) for o in signature.outputs],
+            copy_results=bool(self.states),
+        )
+
+    def read_state(self, name: str) -> np.ndarray:
+        """A copy of a state's present value."""
+        type_ = _tensor_type(self.states[name].shape)
+        return self.executable.function(state_getter(name), [], [type_], copy_results=True)([])[0]
+
+    def write_state(self, name: str, value: np.ndarray) -> None:
+        """Set a state."""
+        shape = self.states[name].shape
+        type_ = ArgumentType(shape.dtype.numpy, shape.static)
+        self.executable.function(state_setter(name), [type_], [])([value])
+
+
+def _sizes(shape: Shape) -> tuple[int | None, ...]:
+    return tuple(d if type(d) is int else None for d in shape.dims)
+
+
+def _tensor_type(shape: Shape) -> TensorType:
+    return TensorType(shape.dtype.numpy, _sizes(shape))
+
+
+def _argument_type(argument: Argument) -> ArgumentType:
+    # No rule of the lowering writes into an operand (every destination is a fresh tensor), so inputs are only read.
+    access = "donate" if argument.donate else "borrow"
+    return ArgumentType(argument.shape.dtype.numpy, _sizes(argument.shape), access)
+
+
+def choose_driver(target: Target, flops: int, threads: int | None) -> str:
+    """The runtime driver: for the CPU, threads only where the work pays for them."""
+    if "local-task" not in target.drivers:
+        return target.drivers[0]
+    return "local-sync" if threads == 1 or flops < PARALLEL_FLOPS else "local-task"
+
+
+def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int | None = None) -> Program:
+    """Load an artifact on its device.
+
+    Raises:
+        ExecutionError: The device is not there, or a parameter is missing or does not fit.
+    """
+    target = targets.target(artifact.target, artifact.arch)
+    return Program(artifact, parameters, choose_driver(target, int(artifact.info["flops"]), threads), threads)
+
+
+__all__: Sequence[str] = ["Program", "compile_graph", "legalise", "load", "lowered_text"]

@@ -1,0 +1,164 @@
+"""BERT encoders: the graph of a sentence encoder, under the tensor names of the published checkpoints."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rlx.ir.builder import Tensor
+from rlx.ir.errors import Error
+from rlx.ir.graph import Graph
+from rlx.ir.shape import DimLike
+
+_ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_approx", "relu": "relu", "silu": "silu"}
+
+
+@dataclass(frozen=True)
+class BertConfig:
+    """Sizes of a BERT encoder; names as in `config.json`."""
+
+    vocab_size: int
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    intermediate_size: int
+    max_position_embeddings: int
+    type_vocab_size: int = 2
+    hidden_act: str = "gelu"
+    layer_norm_eps: float = 1e-12
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> BertConfig:
+        """Read `config.json`.
+
+        Raises:
+            Error: The file is missing, is not JSON, lacks a size, or describes another kind of model.
+        """
+        name = os.fspath(path)
+        try:
+            data = json.loads(Path(path).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise Error(f"no such file: {name}") from None
+        except (OSError, ValueError) as problem:
+            raise Error(f"cannot read {name}: {problem}") from None
+        if not isinstance(data, dict) or data.get("model_type") != "bert":
+            kind = data.get("model_type") if isinstance(data, dict) else type(data).__name__
+            raise Error(f"{name} describes a model of type {kind!r}; expected 'bert'")
+        if data.get("position_embedding_type", "absolute") != "absolute":
+            raise Error(f"{name}: position_embedding_type {data['position_embedding_type']!r} is not supported")
+        values = {}
+        for field, kind in cls.__annotations__.items():
+            if field in data:
+                values[field] = data[field]
+            elif field not in ("type_vocab_size", "hidden_act", "layer_norm_eps"):
+                raise Error(f"{name} has no '{field}'")
+            if field in values and kind == "int" and (type(values[field]) is not int or values[field] < 1):
+                raise Error(f"{name}: '{field}' must be a positive integer, got {values[field]!r}")
+        config = cls(**values)
+        if config.hidden_act not in _ACTIVATIONS:
+            raise Error(f"{name}: hidden_act {config.hidden_act!r} is not one of {', '.join(_ACTIVATIONS)}")
+        if config.hidden_size % config.num_attention_heads:
+            raise Error(f"{name}: {config.hidden_size} lanes do not divide into {config.num_attention_heads} heads")
+        return config
+
+
+class _Weights:
+    """Parameters of a graph under a prefix; dense weights are stored `[out, in]` and used `[in, out]`."""
+
+    def __init__(self, g: Graph, prefix: str):
+        self.g, self.prefix = g, prefix
+
+    def at(self, name: str) -> _Weights:
+        return _Weights(self.g, f"{self.prefix}{name}.")
+
+    def vector(self, name: str, size: int) -> Tensor:
+        return self.g.param(f"{self.prefix}{name}", (size,))
+
+    def table(self, name: str, rows: int, size: int) -> Tensor:
+        return self.g.param(f"{self.prefix}{name}.weight", (rows, size))
+
+    def dense(self, name: str, size_in: int, size_out: int) -> tuple[Tensor, Tensor]:
+        weight = self.g.param(f"{self.prefix}{name}.weight", (size_out, size_in))
+        return self.g.transpose(weight), self.vector(f"{name}.bias", size_out)
+
+    def norm(self, name: str, size: int) -> tuple[Tensor, Tensor]:
+        return self.vector(f"{name}.weight", size), self.vector(f"{name}.bias", size)
+
+
+def _layer(g: Any, config: BertConfig, weights: _Weights, x: Tensor, mask: Tensor) -> Tensor:
+    e, f = config.hidden_size, config.intermediate_size
+    attention = weights.at("attention")
+    operands = [
+        *attention.dense("self.query", e, e),
+        *attention.dense("self.key", e, e),
+        *attention.dense("self.value", e, e),
+        *attention.dense("output.dense", e, e),
+        *attention.norm("output.LayerNorm", e),
+        *weights.dense("intermediate.dense", e, f),
+        *weights.dense("output.dense", f, e),
+        *weights.norm("output.LayerNorm", e),
+    ]
+    return g.transformer_encoder_block(
+        x,
+        *operands,
+        mask,
+        num_heads=config.num_attention_heads,
+        activation=_ACTIVATIONS[config.hidden_act],
+        eps=config.layer_norm_eps,
+        mask_kind="custom",
+    )
+
+
+def encoder(g: Any, config: BertConfig, ids: Tensor, mask: Tensor) -> Tensor:
+    """Token representations.
+
+    Args:
+        g: The graph; gets one parameter for each tensor of the checkpoint.
+        config: Sizes.
+        ids: Token ids `[B, S]`, i32.
+        mask: `[B, S]`, i32; 1 for tokens, 0 for padding.
+
+    Returns:
+        `[B, S, E]`, f32.
+    """
+    embeddings = _Weights(g, "embeddings.")
+    e = config.hidden_size
+    _, length = ids.shape.dims
+    with g.named("embeddings"):
+        words = g.embedding(embeddings.table("word_embeddings", config.vocab_size, e), ids)
+        positions = embeddings.table("position_embeddings", config.max_position_embeddings, e)
+        types = embeddings.table("token_type_embeddings", config.type_vocab_size, e)
+        x = words + g.narrow(positions, 0, 0, length) + types[0]
+        x = g.layer_norm(x, *embeddings.norm("LayerNorm", e), eps=config.layer_norm_eps)
+    for i in range(config.num_hidden_layers):
+        with g.named(f"layer{i}"):
+            x = _layer(g, config, _Weights(g, f"encoder.layer.{i}."), x, mask)
+    return x
+
+
+def sentence_encoder(config: BertConfig, batch: DimLike, length: DimLike, name: str = "sentence_encoder") -> Graph:
+    """A graph from token ids to unit vectors: encoder, mean over the tokens, L2 normalisation.
+
+    Args:
+        config: Sizes.
+        batch: Number of sentences.
+        length: Tokens of a (padded) sentence.
+        name: Name of the function.
+
+    Returns:
+        Inputs `ids` and `mask` `[batch, length]` i32, output `embedding` `[batch, hidden_size]` f32. (Reimers and
+        Gurevych, Sentence-BERT, §3: mean pooling.)
+    """
+    g: Any = Graph(name, stage="hir")
+    ids = g.input("ids", (batch, length), "i32")
+    mask = g.input("mask", (batch, length), "i32")
+    tokens = encoder(g, config, ids, mask)
+    with g.named("pooling"):
+        keep = g.reshape(g.cast(mask, "f32"), (batch, length, 1))
+        mean = g.sum(tokens * keep, 1) / g.maximum(g.sum(keep, 1), 1e-9)
+        norm = g.sqrt(g.sum(mean * mean, -1, keep_dims=True))
+        g.set_outputs({"embedding": mean / g.maximum(norm, 1e-12)})
+    return g

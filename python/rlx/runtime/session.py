@@ -1,0 +1,131 @@
+"""`Session`: compiles graphs for a device."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from rlx.backends.artifact import Artifact
+from rlx.backends.cache import DiskCache
+from rlx.backends.iree import backend, targets
+from rlx.ir.errors import Error
+from rlx.ir.graph import Graph
+from rlx.runtime.compiled import CompiledGraph
+from rlx.runtime.device import Device
+
+_POLICIES = ("direct", "fusable")
+
+
+class Session:
+    """Compiles graphs for one device.
+
+    Args:
+        device: A `rlx.Device` or its name.
+        arch: Architecture of the device, such as `"sm_80"`; None takes the target's default.
+        threads: Threads that programs may use on the CPU; None is one for each core, 1 runs in the caller's thread.
+        flags: More flags for IREE's compiler.
+
+    Raises:
+        Error: There is no such device or architecture.
+    """
+
+    def __init__(
+        self, device: Any = Device.CPU, *, arch: str | None = None, threads: int | None = None, flags: tuple[str, ...] = ()
+    ):
+        if threads is not None and (not isinstance(threads, int) or threads < 1):
+            raise Error(f"threads must be a positive integer, got {threads!r}")
+        self.device = Device.of(device)
+        self.threads = threads
+        self.target = targets.target(self.device.value, arch, flags)
+
+    def compile(
+        self,
+        graph: Any,
+        *,
+        params: Mapping[str, Any] | str | os.PathLike[str] | None = None,
+        bind: Mapping[str, int] | None = None,
+        precision: Any = None,
+        passes: str | None = None,
+        policy: str = "direct",
+        cache: DiskCache | str | os.PathLike[str] | bool = True,
+        timeout: float | None = None,
+    ) -> CompiledGraph:
+        """Compile a graph. The graph is not changed.
+
+        Args:
+            graph: A `Graph` or `GraphModule`, HIR or MIR.
+            params: Weights, by name or as the path of a safetensors file; they can also be set later.
+            bind: Sizes of symbols that are fixed now; the others stay dynamic.
+            precision: `"f16"` or `"bf16"`: compute in that dtype, reductions and the boundary in f32.
+            passes: A pipeline to run first.
+            policy: `"direct"` keeps fused ops, `"fusable"` decomposes blocks into primitives.
+            cache: False for none, a directory, or a `DiskCache`; True is the user's cache directory.
+            timeout: Seconds that an attempt of the compiler may take.
+
+        Raises:
+            CompileError: It cannot be expressed or compiled for the device.
+            Error: An option is not known, or a parameter does not fit.
+        """
+        source = graph.into_graph() if hasattr(graph, "into_graph") else graph
+        if not isinstance(source, Graph):
+            raise Error(f"compile takes a Graph or GraphModule, got {type(graph).__name__}")
+        if policy not in _POLICIES:
+            raise Error(f"policy {policy!r} is not one of {', '.join(_POLICIES)}")
+        if not source.results:
+            raise Error(f"graph '{source.name}' has no outputs", hint="call set_outputs")
+        source = _prepared(source, bind, precision, passes)
+        phases: dict[str, float] = {}
+        artifact = backend.compile_graph(
+            source, self.target, fusion_policy=policy, cache=_cache(cache), timeout_s=timeout, phases=phases
+        )
+        compiled = CompiledGraph(artifact, threads=self.threads, phases=phases)
+        if params is not None:
+            compiled.set_params(params)
+        return compiled
+
+
+def _prepared(graph: Graph, bind: Mapping[str, int] | None, precision: Any, passes: str | None) -> Graph:
+    steps = []
+    if bind:
+        unknown = set(bind) - graph.symbols
+        if unknown:
+            known = ", ".join(sorted(graph.symbols)) or "none"
+            raise Error(f"bind: the graph has no symbol {', '.join(sorted(unknown))}; it has {known}")
+        steps.append("rlx-bind{" + " ".join(f"{name}={int(size)}" for name, size in bind.items()) + "}")
+    if passes:
+        steps.append(passes)
+    if precision is not None and str(getattr(precision, "name", precision)) != "f32":
+        steps.append(f"rlx-precision{{to={getattr(precision, 'name', precision)}}}")
+    if not steps:
+        return graph
+    from rlx import passes as pass_module
+
+    for step in steps:
+        graph = pass_module.run(graph, step if step.startswith("builtin.module(") else f"builtin.module({step})")
+    return graph
+
+
+def _cache(cache: Any) -> DiskCache | None:
+    if cache is None or cache is False:
+        return None
+    if isinstance(cache, DiskCache):
+        return cache
+    return DiskCache() if cache is True else DiskCache(cache)
+
+
+def load(path: str | os.PathLike[str], *, params: Any = None, threads: int | None = None) -> CompiledGraph:
+    """Load a compiled artifact.
+
+    Args:
+        path: What `CompiledGraph.save` or `rlx compile` wrote.
+        params: Weights, by name or as the path of a safetensors file.
+        threads: Threads that the program may use on the CPU.
+
+    Raises:
+        Error: The file is missing or damaged, or a parameter does not fit.
+    """
+    compiled = CompiledGraph(Artifact.load(path), threads=threads)
+    if params is not None:
+        compiled.set_params(params)
+    return compiled

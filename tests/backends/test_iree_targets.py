@@ -1,0 +1,117 @@
+"""Targets: flags, architectures, and that what they say about dtypes is so."""
+
+from __future__ import annotations
+
+import pytest
+
+from rlx.backends.iree.compiler import compile_module
+from rlx.backends.iree.targets import Target, archs, host_features, names, target
+from rlx.ir.errors import CompileError, Error
+
+ADD = """
+func.func @main(%a: tensor<64xT>, %b: tensor<64xT>) -> tensor<64xT> {{
+  %0 = arith.add{} %a, %b : tensor<64xT>
+  return %0 : tensor<64xT>
+}}
+"""
+
+
+def add(dtype: str) -> str:
+    return ADD.format("i" if dtype[0] == "i" else "f").replace("T", dtype)
+
+
+def test_cpu_is_tuned_for_this_machine():
+    cpu = target("cpu")
+    assert "--iree-llvmcpu-target-cpu=host" in cpu.flags
+    assert "--iree-opt-level=O3" in cpu.attempts[0]
+    assert "--iree-dispatch-creation-data-tiling" in cpu.attempts[0]
+    assert "--iree-dispatch-creation-data-tiling" not in cpu.attempts[1]
+    assert not any("opt-level" in flag for flag in cpu.attempts[2])
+    assert cpu.supports_f64
+    assert not cpu.cross
+    assert cpu.drivers[0] == "local-sync"
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_target_has_a_ladder_and_drivers(name: str):
+    chosen = target(name)
+    assert chosen.name == name
+    assert len(chosen.ladder) >= 2
+    assert len(set(chosen.attempts)) == len(chosen.attempts)
+    assert chosen.drivers
+    assert chosen.arch == archs(name)[0]
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_default_target_compiles(name: str):
+    module = compile_module(add("f32"), target(name))
+    assert len(module.attempts) == 1
+    assert len(module.vmfb) > 500
+
+
+@pytest.mark.parametrize("arch", ["x86-64-v3", "aarch64", "apple", "riscv64"])
+def test_cpus_of_other_machines_compile(arch: str):
+    cross = target("cpu", arch)
+    assert cross.cross
+    assert cross.host_features == ""
+    assert len(compile_module(add("f32"), cross).attempts) == 1
+
+
+def test_cuda_architectures():
+    assert target("cuda").arch == "sm_80"
+    assert "--iree-cuda-target=sm_80" in target("cuda").flags
+    assert target("cuda", "sm_75").arch == "sm_75"
+    assert target("cuda", "RTX4090").arch == "sm_89"
+    for newer in ("sm_90", "sm_90a", "sm_100", "h100"):
+        hopper = target("cuda", newer)
+        assert hopper.arch == "sm_89"
+        assert any(newer in note for note in hopper.notes)
+    assert not any("O2" in flag or "O3" in flag for rung in target("cuda").ladder for flag in rung)
+
+
+def test_an_unknown_target_or_architecture_is_an_error_with_a_suggestion():
+    with pytest.raises(CompileError, match=r"unknown target: 'cdua'\n.*did you mean 'cuda'"):
+        target("cdua")
+    with pytest.raises(CompileError, match=r"unknown architecture of cuda: 'sm_88'\n.*did you mean 'sm_8"):
+        target("cuda", "sm_88")
+    with pytest.raises(Error, match="known: gfx1100"):
+        target("rocm", "sm_80")
+
+
+def test_extra_flags_come_last_and_are_checked():
+    assert target("cpu", extra_flags=["--iree-opt-level=O1"]).attempts[0][-1] == "--iree-opt-level=O1"
+    with pytest.raises(CompileError, match="option not found: no-such-flag") as caught:
+        compile_module(add("f32"), target("cpu", extra_flags=["--no-such-flag"]))
+    assert "attempt 2" not in str(caught.value)
+
+
+def test_fingerprints_tell_targets_apart():
+    every = [target(name, arch) for name in names() for arch in archs(name)]
+    every.append(target("cpu", extra_flags=["--iree-opt-level=O1"]))
+    assert len({chosen.fingerprint() for chosen in every}) == len(every)
+    assert host_features() in target("cpu").fingerprint()
+    assert target("cpu").fingerprint() == target("cpu", "native").fingerprint()
+
+
+@pytest.mark.parametrize(
+    ("chosen", "mlir", "dtype"),
+    [
+        (target("vulkan"), "f64", "f64"),
+        (target("vulkan"), "i64", "i64"),
+        (target("metal"), "f64", "f64"),
+        (target("vmvx"), "f16", "f16"),
+        (target("vmvx"), "bf16", "bf16"),
+    ],
+    ids=lambda value: value.name if isinstance(value, Target) else value,
+)
+def test_unsupported_dtypes_do_not_compile(chosen: Target, mlir: str, dtype: str):
+    assert dtype in chosen.unsupported_dtypes
+    with pytest.raises(CompileError):
+        compile_module(add(mlir), chosen)
+
+
+@pytest.mark.parametrize("mlir", ["f64", "i64"])
+def test_wide_dtypes_stay_wide_on_cuda(mlir: str):
+    assert target("cuda").supports_f64
+    vmfb = compile_module(add(mlir), target("cuda")).vmfb
+    assert f"tensor<64x{mlir}>".encode() in vmfb  # in the declaration of the function

@@ -1,0 +1,331 @@
+from __future__ import annotations
+
+import copy
+import itertools
+import pickle
+import subprocess
+import sys
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rlx.ir.dtype import (
+    DTYPES,
+    DType,
+    bf16,
+    bool_,
+    c64,
+    dtype,
+    f16,
+    f32,
+    f64,
+    from_mlir,
+    i8,
+    i16,
+    i32,
+    i64,
+    promote,
+    u8,
+    u32,
+    weak,
+)
+from rlx.ir.errors import Error
+
+INTEGERS = [d for d in DTYPES if d.is_integer]
+each_dtype = pytest.mark.parametrize("d", DTYPES, ids=str)
+
+
+# The dtypes
+
+
+@pytest.mark.parametrize(
+    ("d", "name", "numpy", "mlir", "traits"),
+    [
+        (f32, "f32", np.float32, "f32", "float signed inexact"),
+        (f16, "f16", np.float16, "f16", "float signed inexact"),
+        (bf16, "bf16", ml_dtypes.bfloat16, "bf16", "float signed inexact"),
+        (f64, "f64", np.float64, "f64", "float signed inexact"),
+        (i8, "i8", np.int8, "i8", "integer signed"),
+        (i16, "i16", np.int16, "i16", "integer signed"),
+        (i32, "i32", np.int32, "i32", "integer signed"),
+        (i64, "i64", np.int64, "i64", "integer signed"),
+        (u8, "u8", np.uint8, "ui8", "integer"),
+        (u32, "u32", np.uint32, "ui32", "integer"),
+        (bool_, "bool", np.bool_, "i1", "bool"),
+        (c64, "c64", np.complex64, "complex<f32>", "complex signed inexact"),
+    ],
+)
+def test_dtype(d: DType, name: str, numpy: Any, mlir: str, traits: str):
+    assert d.name == str(d) == name
+    assert d.numpy == np.dtype(numpy)
+    assert d.itemsize == np.dtype(numpy).itemsize
+    assert d.mlir == mlir
+    kinds = ("float", "integer", "signed", "complex", "bool", "inexact")
+    assert {kind for kind in kinds if getattr(d, f"is_{kind}")} == set(traits.split())
+
+
+def test_there_are_twelve():
+    assert len(set(DTYPES)) == 12
+    assert len({d.name for d in DTYPES}) == 12
+
+
+@each_dtype
+def test_limits(d: DType):
+    if d.is_complex:
+        with pytest.raises(Error, match="order"):
+            _ = d.min
+        with pytest.raises(Error, match="order"):
+            _ = d.max
+    elif d.is_bool:
+        assert (d.min, d.max) == (0, 1)
+    elif d.is_integer:
+        assert (d.min, d.max) == (np.iinfo(d.numpy).min, np.iinfo(d.numpy).max)
+        assert type(d.min) is type(d.max) is int
+    else:
+        largest = np.asarray(d.max).astype(d.numpy)
+        assert np.isfinite(largest) and float(largest) == d.max == -d.min
+        with np.errstate(over="ignore"):
+            assert np.isinf(np.nextafter(largest, np.asarray(np.inf, d.numpy)))
+
+
+@each_dtype
+def test_eps(d: DType):
+    if not d.is_inexact:
+        with pytest.raises(Error, match="eps"):
+            _ = d.eps
+        return
+    one = np.ones((), np.float32 if d is c64 else d.numpy)
+    assert d.eps == float(np.nextafter(one, one + one) - one)
+    assert type(d.eps) is float
+
+
+@each_dtype
+def test_there_is_one_instance(d: DType):
+    assert copy.copy(d) is copy.deepcopy(d) is pickle.loads(pickle.dumps(d)) is d
+    with pytest.raises(AttributeError):
+        d.name = "f8"  # type: ignore[misc]
+
+
+def test_bfloat16_is_loaded_only_when_used():
+    code = (
+        "import sys; from rlx.ir import dtype as m; m.promote(m.bf16, m.f16); m.dtype('bf16');"
+        "assert 'ml_dtypes' not in sys.modules; assert m.bf16.numpy.itemsize == 2;"
+        "assert 'ml_dtypes' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# What names a dtype
+
+
+@each_dtype
+def test_every_name_of_a_dtype(d: DType):
+    names = [d, d.name, d.numpy, d.numpy.name, d.numpy.type, np.zeros(1, d.numpy).dtype]
+    assert all(dtype(name) is d for name in names)
+    assert from_mlir(d.mlir) is d
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (bool, bool_),
+        (int, i32),
+        (float, f32),
+        (complex, c64),
+        ("bool_", bool_),
+        ("float32", f32),
+        ("bfloat16", bf16),
+        ("complex64", c64),
+        ("uint8", u8),
+        (ml_dtypes.bfloat16, bf16),
+        (np.dtype("int64"), i64),
+        (np.longlong, i64),
+    ],
+)
+def test_other_names(name: Any, expected: DType):
+    assert dtype(name) is expected
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        (np.uint16, "u32 or i32"),
+        ("uint16", "u32 or i32"),
+        (np.uint64, "i64"),
+        (np.complex128, "c64"),
+        (np.dtype(np.longdouble) if np.dtype(np.longdouble).name != "float64" else "float128", "f64"),
+        (ml_dtypes.int4, "i8"),
+        (ml_dtypes.uint4, "u8"),
+        (ml_dtypes.float8_e4m3fn, "f16, bf16 or f32"),
+        (np.dtype("f4").newbyteorder(), "byte order"),
+        (str, "strings"),
+        ("text", "strings"),
+        (np.dtype("U3"), "strings"),
+        (object, "objects"),
+        (np.floating, "objects"),
+        (type("float32", (), {}), "objects"),
+        (None, "objects"),
+        (32, "objects"),
+        (np.zeros(2), "objects"),
+        ("F32", "objects"),
+        ("", "objects"),
+    ],
+)
+def test_anything_else_is_refused(name: Any, hint: str):
+    with pytest.raises(Error) as caught:
+        dtype(name)
+    assert ", ".join(d.name for d in DTYPES) in caught.value.message
+    assert caught.value.hint is not None and hint in caught.value.hint
+
+
+@pytest.mark.parametrize("text", ["index", "ui16", "i4", "f80", "complex<f64>", "tensor<2xf32>", "bool", ""])
+def test_other_mlir_types_are_refused(text: str):
+    with pytest.raises(Error, match=r"complex<f32>"):
+        from_mlir(text)
+
+
+# Promotion
+
+
+def documented_promotions() -> dict[tuple[DType, DType], DType]:
+    """The table of the docstring of `promote`."""
+    rows = [line.split() for line in (promote.__doc__ or "").splitlines() if line.split()]
+    start = next(i for i, row in enumerate(rows) if row[0] == "..")
+    columns = list(map(dtype, rows[start][1:]))
+    table = {}
+    for row in itertools.takewhile(lambda row: not row[0].startswith("="), rows[start + 2 :]):
+        table |= {(dtype(row[0]), column): dtype(cell) for column, cell in zip(columns, row[1:], strict=True)}
+    return table
+
+
+def test_the_documented_table_is_complete_and_true():
+    table = documented_promotions()
+    assert len(table) == 144
+    assert table == {(a, b): promote(a, b) for a in DTYPES for b in DTYPES}
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        (f16, bf16, f32),
+        (f16, f32, f32),
+        (bf16, f64, f64),
+        (i8, f16, f32),
+        (u32, bf16, f32),
+        (i64, f16, f64),
+        (i64, f32, f64),
+        (i32, f64, f64),
+        (u8, i8, i16),
+        (u8, i16, i16),
+        (u8, i32, i32),
+        (u8, u32, u32),
+        (i8, u32, i64),
+        (i16, u32, i64),
+        (i32, u32, i64),
+        (u32, i64, i64),
+        (bool_, u8, u8),
+        (bool_, bf16, bf16),
+        (c64, f64, c64),
+        (c64, i64, c64),
+        (c64, bool_, c64),
+    ],
+)
+def test_promotions_that_are_decided(a: DType, b: DType, expected: DType):
+    assert promote(a, b) is promote(b, a) is expected
+
+
+def test_promotion_is_commutative_and_idempotent():
+    for a, b in itertools.product(DTYPES, DTYPES):
+        assert promote(a, b) is promote(b, a)
+        assert promote(a, promote(a, b)) is promote(a, b)
+    assert all(promote(d, d) is d for d in DTYPES)
+
+
+def test_promotion_is_associative_but_for_the_documented_triples():
+    exceptions = {
+        frozenset((a, b, c))
+        for a, b, c in itertools.product(DTYPES, DTYPES, DTYPES)
+        if promote(promote(a, b), c) is not promote(a, promote(b, c))
+    }
+    assert exceptions == {
+        frozenset((u32, integer, floating)) for integer in (i8, i16, i32) for floating in (f16, bf16, f32)
+    }
+
+
+def test_no_range_of_an_integer_is_lost():
+    for a, b in itertools.product(INTEGERS, INTEGERS):
+        met = promote(a, b)
+        assert met.is_integer
+        assert met.min <= min(a.min, b.min) and met.max >= max(a.max, b.max)
+        narrower = [d for d in INTEGERS if d.itemsize < met.itemsize]
+        assert not any(d.min <= min(a.min, b.min) and d.max >= max(a.max, b.max) for d in narrower)
+
+
+def test_no_value_of_a_float_is_lost():
+    """Converting to the common dtype and back is exact for both floats."""
+    floats = [d for d in DTYPES if d.is_float]
+    for a, b in itertools.product(floats, floats):
+        met = promote(a, b)
+        for value in (a.max, a.min, 1 + a.eps, float(np.finfo(np.float16).tiny)):
+            exact = np.asarray(value).astype(a.numpy)
+            assert exact.astype(met.numpy).astype(a.numpy) == exact
+
+
+# Python scalars
+
+
+@pytest.mark.parametrize(
+    ("value", "other", "expected"),
+    [
+        (True, f16, f16),
+        (True, i8, i8),
+        (False, bool_, bool_),
+        (1, f16, f16),
+        (1, u8, u8),
+        (1, c64, c64),
+        (1, bool_, i32),
+        (1.5, bf16, bf16),
+        (1.5, f64, f64),
+        (1.5, c64, c64),
+        (1.5, i8, f32),
+        (1.5, u32, f32),
+        (1.5, i64, f64),
+        (1.5, bool_, f32),
+        (1j, f32, c64),
+        (1j, f64, c64),
+        (1j, i64, c64),
+        (1j, c64, c64),
+        (np.float64(1.5), f16, f16),
+        (10**30, f32, f32),
+    ],
+)
+def test_weak(value: Any, other: DType, expected: DType):
+    assert weak(value, other) is expected
+
+
+@given(st.sampled_from(INTEGERS), st.integers(-(2**70), 2**70) | st.integers(-300, 300))
+def test_an_integer_has_to_fit(d: DType, value: int):
+    if np.iinfo(d.numpy).min <= value <= np.iinfo(d.numpy).max:
+        assert weak(value, d) is d
+    else:
+        with pytest.raises(Error, match=f"{value} .*{d.name}"):
+            weak(value, d)
+
+
+@pytest.mark.parametrize(
+    ("value", "other"),
+    [(256, u8), (-1, u8), (-1, u32), (128, i8), (2**31, bool_), (2**63, i64), (10**400, f32), (10**400, c64)],
+)
+def test_an_integer_that_does_not_fit(value: int, other: DType):
+    with pytest.raises(Error, match=r"cast the tensor|write it as a float"):
+        weak(value, other)
+
+
+@pytest.mark.parametrize("value", ["1", None, np.float32(1), np.zeros(()), [1]])
+def test_only_python_scalars_are_weak(value: Any):
+    with pytest.raises(Error, match=type(value).__name__):
+        weak(value, f32)
