@@ -1,4 +1,4 @@
-"""The disk cache: it keeps what it is given, and whatever the disk does it gives nothing wrong and raises nothing."""
+"""The disk cache keeps what it is given; whatever the disk does, it is never wrong and never raises."""
 
 from __future__ import annotations
 

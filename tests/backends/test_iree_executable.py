@@ -1,4 +1,4 @@
-"""Executables: right results, arrays that own their memory, arguments that stay as they are, and clear errors."""
+"""Executables: right results that own their memory, arguments that stay as they are, and clear errors."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from rlx.backends.iree import memory as memory_module
 from rlx.backends.iree.abi import ArgumentType, TensorType
 from rlx.backends.iree.compiler import compile_module
 from rlx.backends.iree.devices import device, devices
@@ -33,7 +34,8 @@ func.func @linear(%x: tensor<4x16xf32>) -> tensor<4x8xf32> {
   %zero = arith.constant 0.0 : f32
   %empty = tensor.empty() : tensor<4x8xf32>
   %init = linalg.fill ins(%zero : f32) outs(%empty : tensor<4x8xf32>) -> tensor<4x8xf32>
-  %y = linalg.matmul ins(%x, %w : tensor<4x16xf32>, tensor<16x8xf32>) outs(%init : tensor<4x8xf32>) -> tensor<4x8xf32>
+  %y = linalg.matmul ins(%x, %w : tensor<4x16xf32>, tensor<16x8xf32>)
+      outs(%init : tensor<4x8xf32>) -> tensor<4x8xf32>
   return %y : tensor<4x8xf32>
 }
 func.func @parameter() -> tensor<256x256xf32> {
@@ -132,7 +134,7 @@ DTYPES = {
 
 
 def dtype_functions() -> str:
-    """For each dtype a function that negates (or doubles) a vector, a matrix above the limit, and a scalar."""
+    """For each dtype functions that negate (or double) a vector, a matrix above the limit, and a scalar."""
     text = ""
     for mlir in DTYPES:
         name = mlir.strip("complex<>")
@@ -192,6 +194,21 @@ def random(*shape: int) -> np.ndarray:
     return array
 
 
+def readonly(array: np.ndarray) -> np.ndarray:
+    array = array.copy()
+    array.flags.writeable = False
+    return array
+
+
+def off_alignment(array: np.ndarray) -> np.ndarray:
+    """A copy at an address where compiled code would crash."""
+    bytes_ = empty_aligned((array.nbytes + 4,), np.uint8)[4:]
+    copy = bytes_.view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    assert address(copy) % ALIGNMENT == 4
+    return copy
+
+
 def borrowed(shape: tuple[int | None, ...]) -> ArgumentType:
     return ArgumentType(F32, shape, "borrow")
 
@@ -206,7 +223,6 @@ def litter() -> None:
     for _ in range(6):
         np.full(BIG, np.nan, np.float32)
         empty_aligned(BIG, np.float32)[...] = np.nan
-    del _
 
 
 def overlap(a: np.ndarray, b: np.ndarray) -> bool:
@@ -229,11 +245,9 @@ def test_a_matmul_with_a_parameter(model: bytes, weights: dict[str, np.ndarray])
 def test_parameters_may_have_any_layout(model: bytes, weights: dict[str, np.ndarray]):
     wide = np.zeros((16, 16), np.float32)
     wide[:, ::2] = weights["layer.w"]
-    unaligned = np.frombuffer(b"x" + weights["big"].tobytes(), np.float32, offset=0, count=0)
-    assert unaligned.size == 0
-    readonly = weights["big"].copy(order="F")
-    readonly.flags.writeable = False
-    executable = Executable(model, parameters={"layer.w": wide[:, ::2], "big": readonly})
+    read_only = off_alignment(weights["big"])
+    read_only.flags.writeable = False
+    executable = Executable(model, parameters={"layer.w": wide[:, ::2], "big": read_only})
     x = random(4, 16)
     np.testing.assert_allclose(
         executable.function("linear")([x])[0], x @ weights["layer.w"], rtol=1e-5, atol=1e-5
@@ -261,7 +275,7 @@ def test_parameters_live_as_long_as_the_executable(model: bytes, weights: dict[s
 def test_a_missing_parameter_is_named(model: bytes, weights: dict[str, np.ndarray]):
     with pytest.raises(ExecutionError, match=r"the parameter 'layer.w' is missing\n.*big"):
         Executable(model, parameters={"big": weights["big"]})
-    with pytest.raises(ExecutionError, match=r"the parameter 'layer.w' is missing"):
+    with pytest.raises(ExecutionError, match=r"the parameter '(layer.w|big)' is missing"):
         Executable(model)
 
 
@@ -330,7 +344,7 @@ def test_dynamic_shapes(memory: Executable):
     assert scale.argument_types == (TensorType(F32, (None, 256)), TensorType(F32, ()))
     for rows in (1, 0, 7, 400, 3):
         x = random(rows, 256)
-        (y,) = scale([x, np.float32(3).reshape(())])
+        (y,) = scale([x, np.array(3, np.float32)])
         assert y.shape == (rows, 256)
         np.testing.assert_array_equal(y, x * 3)
 
@@ -386,26 +400,16 @@ def test_a_borrowed_argument_is_read_where_it_lies(memory: Executable, monkeypat
 
     monkeypatch.setattr(function._passers[0], "_copy", fail)
     np.testing.assert_array_equal(function([x])[0], 2 * x)
-    unaligned = np.frombuffer(bytearray(x.nbytes + ALIGNMENT), np.uint8)
-    start = (4 - address(unaligned)) % ALIGNMENT
-    unaligned = unaligned[start : start + x.nbytes].view(np.float32).reshape(BIG)
-    assert address(unaligned) % ALIGNMENT == 4
-    for lie_in_the_way in (unaligned, x[:, ::-1], readonly(x)):
+    for elsewhere in (off_alignment(x), x[:, ::-1], readonly(x)):
         with pytest.raises(AssertionError, match="copied"):
-            function([lie_in_the_way])
-
-
-def readonly(array: np.ndarray) -> np.ndarray:
-    array = array.copy()
-    array.flags.writeable = False
-    return array
+            function([elsewhere])
 
 
 @pytest.mark.parametrize("access", ["copy", "borrow", "donate"])
 def test_arrays_that_cannot_be_lent_are_copied(memory: Executable, access: str):
     function = memory.function("double", [ArgumentType(F32, BIG, access)])  # type: ignore[arg-type]
     x = random(*BIG)
-    for array in (readonly(x), np.asfortranarray(x), x[::-1], x[:, ::-1]):
+    for array in (off_alignment(x), readonly(x), np.asfortranarray(x), x[::-1], x[:, ::-1]):
         for _ in range(3):
             np.testing.assert_array_equal(function([array])[0], 2 * array)
 
@@ -522,6 +526,25 @@ def test_array_over_keeps_its_owner():
     assert not alive
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="acts on glibc only")
+def test_the_c_allocator_is_set_once(monkeypatch: pytest.MonkeyPatch):
+    calls: list[tuple[int, int]] = []
+
+    class Libc:
+        def mallopt(self, name: int, value: int) -> None:
+            calls.append((name, value))
+
+    monkeypatch.setattr(memory_module.ctypes, "CDLL", lambda _: Libc())
+    monkeypatch.setattr(memory_module.platform, "libc_ver", lambda: ("glibc", "2.36"))
+    for variable, expected_calls in (("1", 0), ("", 2), ("0", 2)):
+        monkeypatch.setenv("RLX_NO_MALLOPT", variable)
+        monkeypatch.setattr(memory_module, "_configured", False)
+        calls.clear()
+        memory_module.configure_allocator()
+        memory_module.configure_allocator()
+        assert len(calls) == expected_calls, variable
+
+
 # ---- devices other than this machine's CPU: results are read back
 
 
@@ -535,7 +558,7 @@ def test_results_are_read_back_from_a_device_that_is_not_local(
     np.testing.assert_array_equal(a, 2 * x)
     np.testing.assert_array_equal(b, x * x)
     assert a.base is None and b.base is None
-    (y,) = executable.function("scale")([x[:5].copy(), np.float32(2).reshape(())])
+    (y,) = executable.function("scale")([x[:5].copy(), np.array(2, np.float32)])
     np.testing.assert_array_equal(y, 2 * x[:5])
     assert executable.function("nothing")([np.zeros((0, 4), np.float32)])[0].shape == (0, 4)
     np.testing.assert_array_equal(executable.function("insert_small")([x[:8, :4], x[:1, :4]])[0][3], x[0, :4])
@@ -590,8 +613,8 @@ def test_the_wrong_number_of_arguments(memory: Executable):
 
 
 def test_a_program_that_fails(memory: Executable):
-    with pytest.raises(ExecutionError, match="@scale failed: .*shape"):
-        memory.function("scale")([random(2, 255), np.float32(1).reshape(())])
+    with pytest.raises(ExecutionError, match=r"@scale failed: .*shape"):
+        memory.function("scale")([random(2, 255), np.array(1, np.float32)])
 
 
 def test_not_a_module():
@@ -600,9 +623,13 @@ def test_not_a_module():
 
 
 def test_a_module_for_another_device():
-    vmfb = compile_module(
-        "func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> { return %a : tensor<4xf32> }", target("cuda")
-    ).vmfb
+    text = """
+func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {
+  %b = arith.addf %a, %a : tensor<4xf32>
+  return %b : tensor<4xf32>
+}
+"""
+    vmfb = compile_module(text, target("cuda")).vmfb
     with pytest.raises(ExecutionError, match="cannot load the module on 'local-sync'"):
         Executable(vmfb)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rlx.ir.builder import Builder, Tensor
@@ -184,7 +185,7 @@ class TransformerEncoderBlock(Card, op="transformer_encoder_block"):
         eps: float,
         mask_kind: str,
     ) -> Tensor:
-        q, k, v = (b.linear(x, w, bias) for w, bias in ((wq, bq), (wk, bk), (wv, bv)))
+        q, k, v = _projections(b, x, (wq, wk, wv), (bq, bk, bv))
         attended = b.attention(q, k, v, mask, **_attention(q.shape, num_heads, mask_kind))
         h = _post_norm(b, x, b.linear(attended, wo, bo), ln1_scale, ln1_bias, eps)
         wide = b.linear(h, w_up, b_up, activation=activation)
@@ -212,6 +213,21 @@ def _attention(q: Shape, num_heads: int, mask_kind: str) -> dict[str, Any]:
         "head_dim": width // num_heads,
         "mask_kind": mask_kind,
     }
+
+
+def _projections(b: Builder, x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> list[Tensor]:
+    """Several linear layers on one input; under the direct policy as one product with the weights side by side, which
+    a back end joins once when it loads them.
+    """
+    if b.fusion_policy != "direct":
+        return [b.linear(x, w, bias) for w, bias in zip(weights, biases, strict=True)]
+    joined = b.linear(x, b.concat(weights, 1), b.concat(biases, 0))
+    parts, start = [], 0
+    for weight in weights:
+        width = weight.shape.dims[1]
+        parts.append(b.narrow(joined, -1, start, width))
+        start += width
+    return parts
 
 
 def _post_norm(b: Builder, x: Tensor, update: Tensor, scale: Tensor, bias: Tensor, eps: float) -> Tensor:

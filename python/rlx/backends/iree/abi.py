@@ -43,11 +43,11 @@ class ArgumentType(TensorType):
     """The type of an argument, and what the program may do with the caller's memory.
 
     Attributes:
-        access: ``"copy"``: the program gets a copy. ``"borrow"``: the program only reads the argument, so it may
-            read the caller's memory itself; this is tried out on copies in the first calls. ``"donate"``: the
-            caller gives the array up, and the program may overwrite it and return it. Either way the caller's
-            memory is only used on a local device and where it is large, writable and aligned to 64 bytes;
-            elsewhere the program gets a copy.
+        access: ``"copy"``: the program gets a copy. ``"borrow"``: the program only reads the argument, so it
+            may read the caller's memory itself; this is tried out on copies in the first calls. ``"donate"``:
+            the caller gives the array up, and the program may overwrite it and return it. Either way the
+            caller's memory is only used on a local device and where it is large, writable and aligned to 64
+            bytes; elsewhere the program gets a copy.
     """
 
     access: Access = "copy"

@@ -136,7 +136,7 @@ def compile_graph(
         check_dtypes(work.module, target)
         flops = estimated_flops(work.module)
     with _timed(phases, "lower"):
-        text = lowered_text(work.module)
+        text = lowered_text(work.module, target)
     with _timed(phases, "iree"):
         compiled = compile_module(text, target, timeout_s=timeout_s, name=f"{graph.name_symbol}.mlir")
     info = {
@@ -151,9 +151,9 @@ def compile_graph(
     return artifact
 
 
-def lowered_text(module: Any) -> str:
+def lowered_text(module: Any, target: Target) -> str:
     """What goes to IREE: a legal module, lowered, with locations and with weights as parameters."""
-    return lower_module(module, parameters=True).operation.get_asm(
+    return lower_module(module, parameters=True, barriers=target.name == "cpu").operation.get_asm(
         enable_debug_info=True, print_generic_op_form=True
     )
 

@@ -6,7 +6,6 @@ compiling scales the same on two cores, and a crash or a time limit takes one mo
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import importlib.util
 import os
@@ -88,9 +87,10 @@ class Worker:
     """One compiler process. Not thread-safe: whoever holds it uses it alone."""
 
     def __init__(self) -> None:
-        command = [sys.executable, "-I", "-S", protocol.__file__, str(compiler_library())]
+        library = compiler_library()
         self._folder = tempfile.mkdtemp(prefix="rlx-iree-")  # also for what a killed compiler leaves behind
         self._stderr = open(Path(self._folder) / "stderr", "w+b", buffering=0)  # noqa: SIM115
+        command = [sys.executable, "-I", "-S", protocol.__file__, str(library), self._folder]
         self._unread_replies = 0
         self._timed_out = False
         self.last_flags: tuple[str, ...] = ()
@@ -218,7 +218,10 @@ class WorkerPool:
 
     def __init__(self, size: int = 2):
         self._size = size
-        self._reset()
+        self._workers: list[Worker] = []
+        self._idle: list[Worker] = []
+        self._changed = threading.Condition()
+        weakref.finalize(self, _end_all, self._workers)  # also when Python exits
         _pools.add(self)
 
     def prewarm(self, flags: Sequence[str]) -> None:
@@ -243,8 +246,9 @@ class WorkerPool:
     def close(self) -> None:
         """End all processes, also those at work (their callers get ``WorkerDied``). The pool stays usable."""
         with self._changed:
-            workers, idle = self._workers, self._idle
-            self._workers, self._idle = [], []
+            workers, idle = self._workers.copy(), self._idle.copy()
+            self._workers.clear()
+            self._idle.clear()
             self._changed.notify_all()
         for worker in workers:
             if worker in idle:
@@ -297,23 +301,20 @@ class WorkerPool:
             self._workers.remove(worker)
             worker.close()
 
-    def _reset(self) -> None:
-        self._changed = threading.Condition()
-        self._workers: list[Worker] = []
-        self._idle: list[Worker] = []
-
     def _after_fork(self) -> None:
         for worker in self._workers:
             worker.forget()
-        self._reset()
+        self._workers.clear()
+        self._idle.clear()
+        self._changed = threading.Condition()
 
 
 _pools: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
 
 
-def _close_all_pools() -> None:
-    for pool in list(_pools):
-        pool.close()
+def _end_all(workers: list[Worker]) -> None:
+    for worker in workers:
+        worker.close()
 
 
 def _after_fork_in_child() -> None:
@@ -321,7 +322,6 @@ def _after_fork_in_child() -> None:
         pool._after_fork()
 
 
-atexit.register(_close_all_pools)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)
 

@@ -10,7 +10,6 @@ import numpy as np
 from rlx.backends.iree.abi import ArgumentType, TensorType, element_type
 from rlx.backends.iree.memory import ALIGNMENT, COPY_LIMIT, address, array_over
 
-
 # Calls in which a program that is said to only read an argument gets a copy of it, to see whether that is so.
 _TRIALS = 2
 
@@ -74,8 +73,8 @@ class Lender:
     """Passes an argument in: as a copy, or as the caller's own memory where that is allowed and pays.
 
     IREE decides by itself what it updates in place, and copies in the program do not keep it from that. So an
-    argument that is borrowed, as opposed to donated, is passed as a copy in the first calls, and for ever if the
-    program is seen to write to it.
+    argument that is borrowed, as opposed to donated, is passed as a copy in the first calls, and for ever if
+    the program is seen to write to it.
     """
 
     def __init__(self, device: Any, local: bool, argument: TensorType) -> None:

@@ -221,20 +221,25 @@ def _settle() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def _leave() -> None:
+def _leave(folder: str) -> None:
     """End this process at once, and the linkers it started, in the middle of whatever it does."""
+    import shutil
+
+    shutil.rmtree(folder, ignore_errors=True)
     if hasattr(os, "getpgrp") and os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os._exit(0)
 
 
-def _read_requests(stream: BinaryIO, requests: queue.SimpleQueue[tuple[dict[str, Any], bytes]]) -> None:
+def _read_requests(
+    stream: BinaryIO, requests: queue.SimpleQueue[tuple[dict[str, Any], bytes]], folder: str
+) -> None:
     """Runs in a thread, so that the parent's death is noticed while the compiler is busy or hangs."""
     try:
         while (frame := read_frame(stream)) is not None:
             requests.put(frame)
     finally:
-        _leave()
+        _leave(folder)
 
 
 def _answer(compiler: Compiler, header: dict[str, Any], body: bytes) -> tuple[dict[str, Any], bytes]:
@@ -250,12 +255,12 @@ def _answer(compiler: Compiler, header: dict[str, Any], body: bytes) -> tuple[di
     return {"outcome": "ok", "pid": os.getpid()}, b""
 
 
-def main(library_path: str) -> None:
-    """Answer requests until standard input closes."""
+def main(library_path: str, folder: str) -> None:
+    """Answer requests until standard input closes; then remove ``folder``, which the parent made."""
     _settle()
     source, replies = _private_streams()
     requests: queue.SimpleQueue[tuple[dict[str, Any], bytes]] = queue.SimpleQueue()
-    threading.Thread(target=_read_requests, args=(source, requests), daemon=True).start()
+    threading.Thread(target=_read_requests, args=(source, requests, folder), daemon=True).start()
     compiler = Compiler(library_path)
     while True:
         header, body = requests.get()
@@ -263,4 +268,4 @@ def main(library_path: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], sys.argv[2])

@@ -1,0 +1,288 @@
+"""`Pass`: a transform of a module, registered by the name that stands in pipelines and on the command line.
+
+A pass is one file named after it (`rlx-lower-blocks` is `lower_blocks.py`) with one frozen dataclass, whose fields are the
+options:
+
+    @dataclass(frozen=True)
+    class LowerBlocks(Pass, name="rlx-lower-blocks"):
+        '''Replace blocks by tensor ops.'''
+
+        policy: str = option("direct", "what blocks become", choices=("direct", "fusable"))
+
+        def run(self, module): ...
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import pkgutil
+import re
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any, ClassVar
+
+from rlx.ir.attributes import suggestion
+from rlx.ir.dim import Dim, dim
+from rlx.ir.errors import Error, PassError
+
+# Where passes live: every module of these packages may hold one, named after it.
+PASS_PACKAGES = ("rlx.passes", "rlx.lower")
+PREFIX = "rlx-"
+
+_passes: dict[str, type[Pass]] = {}
+
+
+class OptionError(PassError):
+    """An option does not exist or has a value that does not fit; `option` is its name."""
+
+    def __init__(self, message: str, *, option: str = "", location: str | None = None, hint: str | None = None):
+        super().__init__(message, location=location, hint=hint)
+        self.option = option
+
+
+def option(default: Any, help: str, *, choices: tuple[str, ...] = (), rest: bool = False) -> Any:
+    """A field of a pass that is an option.
+
+    Args:
+        default: Its value when it is not given.
+        help: One line on what it does.
+        choices: The values that a string option may have; none means any.
+        rest: The field is a mapping that takes all options which no other field names, such as symbols.
+    """
+    metadata = {"help": help, "choices": choices, "rest": rest}
+    if isinstance(default, dict):
+        return dataclasses.field(default_factory=lambda: dict(default), metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """What is known of one option: its name in text, the field, the type and the default."""
+
+    name: str
+    field: str
+    type: Any
+    default: Any
+    help: str
+    choices: tuple[str, ...] = ()
+    rest: bool = False
+
+    def parse(self, text: str | None) -> Any:
+        """The value that text stands for; None is an option without `=`, which means true.
+
+        Raises:
+            OptionError: The text is no such value.
+        """
+        try:
+            value = _parse_value(self.type, "true" if text is None and self.type is bool else text)
+        except (ValueError, Error) as problem:
+            reason = f": {problem.message}" if isinstance(problem, Error) else ""
+            expected = _type_name(self.type)
+            raise OptionError(
+                f"option '{self.name}' takes {expected}, not {text!r}{reason}", option=self.name
+            ) from None
+        if self.choices and value not in self.choices:
+            known = ", ".join(self.choices)
+            message = f"option '{self.name}' is one of {known}, not {text!r}{suggestion(str(text), self.choices)}"
+            raise OptionError(message, option=self.name)
+        return value
+
+    def __str__(self) -> str:
+        if self.rest:
+            return f"<symbol>=<size>: {self.help}"
+        kind = "|".join(self.choices) if self.choices else _type_name(self.type)
+        return f"{self.name}=<{kind}>: {self.help} (default: {_print_value(self.default) or 'none'})"
+
+
+class Pass:
+    """A transform that edits an MLIR module in place."""
+
+    name: ClassVar[str] = ""
+    # False for a pass that gives another function on purpose (a gradient, a batch axis): its results are not compared.
+    preserves_results: ClassVar[bool] = True
+
+    def __init_subclass__(cls, name: str | None = None, **kwargs: Any):
+        super().__init_subclass__(**kwargs)
+        if name is None:
+            return
+        if not re.fullmatch(rf"{PREFIX}[a-z0-9]+(-[a-z0-9]+)*", name):
+            raise Error(f"{cls.__qualname__}: '{name}' is not a pass name; expected '{PREFIX}' and words joined by '-'")
+        other = _passes.get(name)
+        if other is not None and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
+            raise Error(f"pass '{name}' exists twice: {other.__qualname__} and {cls.__qualname__}")
+        cls.name = name
+        _passes[name] = cls
+
+    def run(self, module: Any) -> None:
+        """Edit a module in place.
+
+        Args:
+            module: A verified builtin module.
+
+        Raises:
+            Error: The pass cannot do its work; the module may be half edited then.
+        """
+        raise NotImplementedError(f"{self.name} does nothing")
+
+    @classmethod
+    def summary(cls) -> str:
+        """One line: the first of the docstring."""
+        return (cls.__doc__ or "").strip().split("\n")[0].strip()
+
+    @classmethod
+    def options(cls) -> tuple[Option, ...]:
+        """The options, in the order of the fields."""
+        return _options(cls)
+
+    @classmethod
+    def from_options(cls, given: Iterable[tuple[str, str | None]]) -> Pass:
+        """The pass with options as text.
+
+        Raises:
+            OptionError: One is unknown, given twice, or does not fit.
+        """
+        known = {o.name: o for o in cls.options() if not o.rest}
+        rest = next((o for o in cls.options() if o.rest), None)
+        values: dict[str, Any] = {}
+        others: dict[str, Any] = {}
+        for name, text in given:
+            found = known.get(name)
+            key, target = (found.field, values) if found else (name, others)
+            if found is None and rest is None:
+                takes = f"; it takes {', '.join(known)}" if known else "; it takes none"
+                message = f"{cls.name} has no option '{name}'{suggestion(name, known) or takes}"
+                raise OptionError(message, option=name)
+            if key in target:
+                raise OptionError(f"{cls.name}: option '{name}' is given twice", option=name)
+            target[key] = found.parse(text) if found else _parse_rest(rest, name, text)
+        if rest is not None:
+            values[rest.field] = others
+        return cls(**values)
+
+    def __str__(self) -> str:
+        given = []
+        for entry in self.options():
+            value = getattr(self, entry.field)
+            if entry.rest:
+                given += [f"{key}={_quoted(_print_value(v))}" for key, v in value.items()]
+            elif value != entry.default:
+                given.append(f"{entry.name}={_quoted(_print_value(value))}")
+        return f"{self.name}{{{' '.join(given)}}}" if given else self.name
+
+
+def _parse_rest(rest: Any, name: str, text: str | None) -> Any:
+    return dataclasses.replace(rest, name=name, type=typing.get_args(rest.type)[1]).parse(text)
+
+
+@cache
+def _options(cls: type[Pass]) -> tuple[Option, ...]:
+    hints = typing.get_type_hints(cls)
+    result = []
+    for field in dataclasses.fields(cls):  # pyright: ignore[reportArgumentType]
+        missing = field.default is dataclasses.MISSING
+        default = field.default_factory() if missing else field.default  # pyright: ignore[reportCallIssue]
+        name = field.name.rstrip("_").replace("_", "-")
+        entry = Option(name, field.name, hints[field.name], default, **field.metadata)
+        result.append(entry)
+    return tuple(result)
+
+
+# --- values in text -------------------------------------------------------------------------------
+
+_TRUE, _FALSE = ("true", "1"), ("false", "0")
+
+
+def _parse_value(kind: Any, text: str | None) -> Any:
+    if text is None:
+        raise ValueError
+    if kind == Dim:
+        return dim(int(text) if text.lstrip("-").isdigit() else text)
+    if isinstance(kind, types.UnionType):
+        kind = next(k for k in typing.get_args(kind) if k is not type(None))
+    if kind is bool:
+        if text.lower() not in _TRUE + _FALSE:
+            raise ValueError
+        return text.lower() in _TRUE
+    if typing.get_origin(kind) is tuple:
+        inner = typing.get_args(kind)[0]
+        return tuple(_parse_value(inner, part.strip()) for part in text.split(",") if part.strip())
+    return kind(text)
+
+
+def _type_name(kind: Any) -> str:
+    if kind == Dim:
+        return "a size"
+    if isinstance(kind, types.UnionType):
+        return _type_name(next(k for k in typing.get_args(kind) if k is not type(None)))
+    if typing.get_origin(kind) is tuple:
+        return f"a list ({_type_name(typing.get_args(kind)[0])}, …)"
+    return {bool: "true or false", int: "an integer", float: "a number", str: "a string"}.get(kind, str(kind))
+
+
+def _print_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(map(_print_value, value))
+    return "" if value is None else str(value)
+
+
+def _quoted(text: str) -> str:
+    """Text as an option's value: quoted where it would not be read back as one word."""
+    if text and not re.search(r"[\s{}'\"]", text):
+        return text
+    return f"'{text}'" if '"' in text else f'"{text}"'
+
+
+# --- the registry ---------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class PassInfo:
+    """A registered pass: its name, its summary and its options."""
+
+    name: str
+    summary: str
+    options: tuple[Option, ...]
+
+    def __str__(self) -> str:
+        lines = [f"{self.name} - {self.summary}", *(f"    {o}" for o in self.options)]
+        return "\n".join(lines)
+
+
+def _module_of(name: str) -> None:
+    """Import the file that a pass name points to, where there is one."""
+    file = name.removeprefix(PREFIX).replace("-", "_")
+    for package in PASS_PACKAGES:
+        try:
+            importlib.import_module(f"{package}.{file}")
+        except ModuleNotFoundError as problem:
+            if problem.name not in (package, f"{package}.{file}"):
+                raise
+
+
+@cache
+def load() -> Mapping[str, type[Pass]]:
+    """All passes, by name."""
+    for package in PASS_PACKAGES:
+        found = importlib.import_module(package)
+        for module in pkgutil.walk_packages(found.__path__, f"{package}."):
+            importlib.import_module(module.name)
+    return _passes
+
+
+def find(name: str) -> type[Pass] | None:
+    """The pass of a name, None when there is none. Imports the one file that the name points to, then all."""
+    if name not in _passes and name.startswith(PREFIX) and re.fullmatch(r"[a-z0-9-]+", name):
+        _module_of(name)
+        if name not in _passes:
+            load()
+    return _passes.get(name)
+
+
+def infos() -> list[PassInfo]:
+    """What is registered, by name."""
+    return [PassInfo(name, cls.summary(), cls.options()) for name, cls in sorted(load().items())]

@@ -1,0 +1,116 @@
+"""MLIR's own passes: what there is, checking their text, running them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from rlx import mlir
+from rlx.ir.attributes import suggestion
+from rlx.ir.errors import PassError
+from rlx.ir.location import describe
+
+
+def names() -> Mapping[str, str]:
+    """Passes of the provider's registry with their summaries, for listing and suggestions.
+
+    The bindings cannot list the registry, so the names are a committed list; a pass that is not in it runs all the same.
+    """
+    from rlx.passes.native_gen import PASSES
+
+    return PASSES
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What the provider's parser says against a pass: there is none of the name, or `option` does not fit."""
+
+    message: str
+    unknown: bool = False
+    option: str | None = None
+    nest_in: str | None = None
+
+
+@cache
+def defaults(name: str) -> Mapping[str, str]:
+    """The options of a pass and their defaults, as far as the provider prints them: lists are left out."""
+    try:
+        with mlir.entered():
+            manager = mlir.passmanager.PassManager("any")
+            manager.add(name)
+            text = str(manager)
+    except ValueError:
+        return {}
+    return dict(re.findall(r"([a-z0-9-]+)=([^\s{}]*)", text))
+
+
+def check(name: str, options: Sequence[tuple[str, str | None]], text: str) -> Problem | None:
+    """Let the provider parse a pipeline of one pass; what is wrong with it, None when nothing is.
+
+    Args:
+        name: The pass.
+        options: Its options.
+        text: The pipeline, with the ops that the pass is nested in.
+    """
+    for key, value in options:
+        message = _check_value(name, key, value)
+        if message is not None:
+            return Problem(message, option=key)
+    try:
+        with mlir.entered():
+            mlir.passmanager.PassManager.parse(text)
+    except ValueError as problem:
+        return _explain(name, str(problem))
+    return None
+
+
+def _check_value(name: str, key: str, value: str | None) -> str | None:
+    # The provider reports a value that does not fit on the process's standard error only: find the plain cases here.
+    default = defaults(name).get(key)
+    if default is None:
+        return None
+    if default in ("true", "false") and value not in (None, "true", "false", "1", "0"):
+        return f"{name}: option '{key}' takes true or false, not '{value}'"
+    if re.fullmatch(r"-?\d+", default) and not re.fullmatch(r"[-+]?(\d+|0x[0-9a-fA-F]+)", value or ""):
+        return f"{name}: option '{key}' takes an integer, not '{value or ''}'"
+    return None
+
+
+def _explain(name: str, message: str) -> Problem:
+    if "does not refer to a registered pass" in message:
+        return Problem(message, unknown=True)
+    option = re.search(r"no such option (\S+)", message)
+    if option:
+        known = defaults(name)
+        takes = f"; it takes {', '.join(known)}" if known else ""
+        key = option.group(1)
+        return Problem(f"{name} has no option '{key}'{suggestion(key, known) or takes}", option=key)
+    restricted = re.search(r"restricted to '([^']+)' on a PassManager intended to run on '([^']+)'", message)
+    if restricted:
+        op = restricted.group(1)
+        fix = f"nest it: {op}({name})"
+        return Problem(f"'{name}' runs on '{op}', not on '{restricted.group(2)}': {fix}", nest_in=op)
+    options = re.search(r"with options `([^`]+)`", message)
+    if options:
+        return Problem(f"{name}: a value does not fit in {{{options.group(1)}}}")
+    return Problem(" ".join(message.split()))
+
+
+def run(text: str, module: Any) -> None:
+    """Run a pipeline of the provider's passes on a module, without verifying afterwards.
+
+    Raises:
+        PassError: A pass failed.
+    """
+    with mlir.entered():
+        manager = mlir.passmanager.PassManager.parse(text)
+        manager.enable_verifier(False)
+        try:
+            manager.run(module.operation)
+        except mlir.ir.MLIRError as problem:
+            found = problem.error_diagnostics
+            message = found[0].message if found else "the pass failed and gave no reason"
+            raise PassError(message, location=describe(found[0].location) if found else None) from problem

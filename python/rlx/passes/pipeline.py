@@ -1,0 +1,280 @@
+"""Pipelines as text, in MLIR's own syntax: `builtin.module(rlx-lower-blocks,func.func(canonicalize,cse{…}))`.
+
+    pipeline ::= op-name `(` element (`,` element)* `)`
+    element  ::= pipeline | pass-name (`{` (key (`=` value)?)* `}`)?
+
+A value with spaces stands in quotes or braces. A list without an op name is one that runs on `builtin.module`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NoReturn
+
+from rlx.ir.attributes import suggestion
+from rlx.ir.errors import PassError
+from rlx.passes import native
+from rlx.passes.base import OptionError, Pass, find, load
+
+MODULE = "builtin.module"
+_ANCHORS = (MODULE, "any")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
+
+
+@dataclass(frozen=True)
+class OptionText:
+    """One option as written; `value` is without its quotes, None when there is no `=`."""
+
+    key: str
+    value: str | None
+    raw: str
+    offset: int
+
+    def __str__(self) -> str:
+        return self.raw
+
+
+@dataclass(frozen=True)
+class Element:
+    """A pass with its options, or an op name with the elements to run on such ops."""
+
+    name: str
+    options: tuple[OptionText, ...] = ()
+    children: tuple[Element, ...] | None = None
+    offset: int = 0
+
+    def __str__(self) -> str:
+        if self.children is not None:
+            return f"{self.name}({','.join(map(str, self.children))})"
+        return f"{self.name}{{{' '.join(map(str, self.options))}}}" if self.options else self.name
+
+
+def _fail(text: str, offset: int, message: str, hint: str | None = None) -> NoReturn:
+    line_start = text.rfind("\n", 0, offset) + 1
+    line = text[line_start:].split("\n")[0]
+    column = offset - line_start
+    place = f"pipeline:{text.count(chr(10), 0, offset) + 1}:{column + 1}"
+    raise PassError(f"{message}\n  {line}\n  {' ' * column}^", location=place, hint=hint) from None
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+class _Reader:
+    def __init__(self, text: str):
+        self.text = text
+        self.at = 0
+
+    def fail(self, message: str, offset: int | None = None) -> NoReturn:
+        _fail(self.text, self.at if offset is None else offset, message)
+
+    def peek(self) -> str:
+        while self.at < len(self.text) and self.text[self.at].isspace():
+            self.at += 1
+        return self.text[self.at] if self.at < len(self.text) else ""
+
+    def take(self, character: str) -> bool:
+        if self.peek() != character:
+            return False
+        self.at += 1
+        return True
+
+    def whole(self) -> tuple[Element, ...]:
+        elements = self.elements() if self.peek() else ()
+        if self.peek():
+            self.fail(f"expected ',' or the end, got '{self.peek()}'")
+        return elements
+
+    def elements(self) -> tuple[Element, ...]:
+        result = [self.element()]
+        while self.take(","):
+            result.append(self.element())
+        return tuple(result)
+
+    def element(self) -> Element:
+        self.peek()
+        start = self.at
+        match = _NAME.match(self.text, start)
+        if match is None:
+            self.fail(f"expected the name of a pass or an op, got '{self.peek() or 'the end'}'")
+        self.at = match.end()
+        name = match.group()
+        if self.take("("):
+            children = () if self.peek() == ")" else self.elements()
+            if not self.take(")"):
+                self.fail(f"expected ',' or ')' in the list of '{name}', got '{self.peek() or 'the end'}'")
+            return Element(name, (), children, start)
+        options = tuple(self.options(name)) if self.take("{") else ()
+        return Element(name, options, None, start)
+
+    def options(self, name: str) -> Iterator[OptionText]:
+        while not self.take("}"):
+            if not self.peek():
+                self.fail(f"the options of '{name}' are not closed: expected '}}'")
+            yield self.option(name)
+
+    def option(self, name: str) -> OptionText:
+        start = self.at
+        match = re.compile(r"[^\s={}]+").match(self.text, start)
+        if match is None:
+            self.fail(f"expected an option of '{name}', got '{self.peek()}'")
+        self.at = match.end()
+        value = None
+        if self.at < len(self.text) and self.text[self.at] == "=":
+            self.at += 1
+            value = self.value()
+        return OptionText(match.group(), value, self.text[start : self.at], start)
+
+    def value(self) -> str:
+        start, depth, quote = self.at, 0, ""
+        while self.at < len(self.text):
+            character = self.text[self.at]
+            if quote:
+                quote = "" if character == quote else quote
+            elif character in "\"'":
+                quote = character
+            elif character in "{[(":
+                depth += 1
+            elif depth and character in "}])":
+                depth -= 1
+            elif not depth and (character.isspace() or character == "}"):
+                break
+            self.at += 1
+        if quote or depth:
+            self.fail("the value is not closed", start)
+        raw = self.text[start : self.at]
+        return raw[1:-1] if len(raw) > 1 and raw[0] == raw[-1] and raw[0] in "\"'" else raw
+
+
+# --- steps ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Step:
+    """One pass that runs on the whole module: ours, or the provider's under the ops that it is nested in."""
+
+    name: str
+    text: str
+    ours: Pass | None = None
+
+    @property
+    def title(self) -> str:
+        """The name that instrumentation shows: that of the class, or what such a class would be called."""
+        if self.ours is not None:
+            return type(self.ours).__name__
+        return "".join(word.capitalize() for word in re.split("[-_.]", self.name))
+
+    def run(self, module: Any) -> None:
+        """Run on a module, in place.
+
+        Raises:
+            Error: The pass failed.
+        """
+        if self.ours is not None:
+            self.ours.run(module)
+        else:
+            native.run(self.text, module)
+
+
+class Pipeline:
+    """A sequence of passes, ours and MLIR's, in text and ready to run.
+
+    `str(pipeline)` is text that parses to the same pipeline.
+
+    Args:
+        elements: What runs, in order.
+        text: The text that the elements come from, for messages.
+
+    Raises:
+        PassError: A pass or option does not exist; the message points at it.
+    """
+
+    def __init__(self, elements: Iterable[Element | Pass], text: str = "", anchor: str = MODULE):
+        self.elements = tuple(elements)
+        self.anchor = anchor
+        self._text = text
+        self.steps: tuple[Step, ...] = tuple(s for e in self.elements for s in self._resolve(e, (anchor,)))
+
+    @classmethod
+    def parse(cls, text: str) -> Pipeline:
+        """The pipeline that text describes.
+
+        Raises:
+            PassError: Wrong syntax, an unknown pass or option; with the column in the text.
+        """
+        elements = _Reader(text).whole()
+        if len(elements) == 1 and elements[0].children is not None and elements[0].name in _ANCHORS:
+            return cls(elements[0].children, text, elements[0].name)
+        return cls(elements, text)
+
+    @classmethod
+    def of(cls, value: str | Pass | Pipeline | Iterable[str | Pass]) -> Pipeline:
+        """Text, a pass, a pipeline, or a list of texts and passes, as one pipeline.
+
+        Raises:
+            PassError: See `parse`.
+        """
+        if isinstance(value, Pipeline):
+            return value
+        if isinstance(value, str):
+            return cls.parse(value)
+        if isinstance(value, Pass):
+            return cls([value])
+        elements = [e for v in value for e in (cls.of(v).elements if not isinstance(v, Pass) else [v])]
+        return cls(elements, ",".join(map(str, elements)))
+
+    def __str__(self) -> str:
+        return f"{self.anchor}({','.join(map(str, self.elements))})"
+
+    def __repr__(self) -> str:
+        return f"Pipeline({str(self)!r})"
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of the passes, in order."""
+        return tuple(step.name for step in self.steps)
+
+    def _resolve(self, element: Element | Pass, path: tuple[str, ...]) -> Iterator[Step]:
+        if isinstance(element, Pass):
+            yield Step(element.name, str(element), element)
+        elif element.children is not None:
+            if element.name.startswith("rlx-"):
+                _fail(self._text, element.offset, f"'{element.name}' is a pass: its options stand in braces")
+            for child in element.children:
+                yield from self._resolve(child, (*path, element.name))
+        else:
+            yield self._leaf(element, path)
+
+    def _leaf(self, element: Element, path: tuple[str, ...]) -> Step:
+        cls = find(element.name)
+        if cls is None:
+            return self._native(element, path)
+        if len(path) > 1:
+            message = f"'{element.name}' runs on {MODULE}, not on '{path[-1]}': move it out of {path[-1]}(…)"
+            _fail(self._text, element.offset, message)
+        try:
+            ours = cls.from_options((o.key, o.value) for o in element.options)
+        except OptionError as problem:
+            given = [o for o in element.options if o.key == problem.option]
+            offset = given[-1].offset if given else element.offset
+            _fail(self._text, offset, problem.message, problem.hint)
+        return Step(element.name, str(element), ours)
+
+    def _native(self, element: Element, path: tuple[str, ...]) -> Step:
+        text = str(element)
+        for op in reversed(path):
+            text = f"{op}({text})"
+        problem = native.check(element.name, [(o.key, o.value) for o in element.options], text)
+        if problem is not None:
+            if problem.unknown:
+                known = {*load(), *native.names()}
+                message = f"'{element.name}' is not a pass{suggestion(element.name, known)}"
+                if "." in element.name:
+                    message = f"'{element.name}' is an op: name the passes to run on it, {element.name}(…)"
+                _fail(self._text, element.offset, message, "`rlx-opt --list-passes` lists all passes")
+            given = [o for o in element.options if o.key == problem.option]
+            _fail(self._text, given[-1].offset if given else element.offset, problem.message)
+        return Step(element.name, text)

@@ -1,0 +1,171 @@
+"""Cases: every sample of every card, in every dtype, with its symbols bound to several sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any
+
+import numpy as np
+
+from rlx.ir import registry
+from rlx.ir.card import Card, Operand, Sample, as_results
+from rlx.ir.dim import DimExpr, dim, substitute, symbols
+from rlx.ir.dtype import DType, dtype
+from rlx.ir.errors import ShapeError
+from rlx.ir.graph import Graph
+from rlx.ir.shape import Shape
+
+Bindings = Mapping[str, int]
+
+# Distinct sizes, so that two symbols are never mixed up unseen.
+_ODD = (3, 5, 7, 9, 11, 13)
+_LARGE = (33, 18, 20, 22, 24, 26)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One sample of one op in one dtype.
+
+    Args:
+        op: The op's name.
+        index: Which of the card's samples it is.
+        sample: The sample.
+        dtype: Name of the dtype of all operands that fix none themselves.
+    """
+
+    op: str
+    index: int
+    sample: Sample
+    dtype: str
+
+    def __str__(self) -> str:
+        told = [f"{k}={_brief(v)}" for k, v in self.sample.attributes.items()]
+        return f"{self.op}#{self.index} {self.dtype}" + (f" ({', '.join(told)})" if told else "")
+
+    @property
+    def card(self) -> Card:
+        return registry.card(self.op)
+
+    @cached_property
+    def operands(self) -> tuple[Operand, ...]:
+        """All operands that are there, variadic ones one by one."""
+        found: list[Operand] = []
+        for entry in self.sample.operands:
+            found += entry if isinstance(entry, list) else [] if entry is None else [entry]
+        return tuple(found)
+
+    @cached_property
+    def dtypes(self) -> tuple[DType, ...]:
+        """The dtype of each operand."""
+        return tuple(dtype(self.dtype if o.dtype is None else o.dtype) for o in self.operands)
+
+    @cached_property
+    def symbols(self) -> tuple[str, ...]:
+        """Names of the symbols in operands and attributes, in order of appearance."""
+        dims = [d for operand in self.operands for d in operand.dims]
+        for attribute in self.card.spec.attributes:
+            if attribute.kind == "dims":
+                dims += self.sample.attributes.get(attribute.name) or ()
+        return tuple(dict.fromkeys(name for d in dims for name in sorted(symbols(dim(d)))))
+
+    @cached_property
+    def carriers(self) -> tuple[str, ...]:
+        """Symbols that only attributes mention: an extra input of that size says what they are."""
+        seen = {name for operand in self.operands for d in operand.dims for name in symbols(dim(d))}
+        return tuple(name for name in self.symbols if name not in seen)
+
+    def bindings(self) -> list[dict[str, int]]:
+        """Sizes of the symbols to try: odd ones first, large ones, all one, and each zero in turn."""
+        names = self.symbols
+        if not names:
+            return [{}]
+        odd = dict(zip(names, _ODD, strict=False))
+        tried = [odd, dict(zip(names, _LARGE, strict=False)), dict.fromkeys(names, 1)]
+        tried += [odd | {name: 0} for name in names]
+        return [b for b in tried if self.fits(b)]
+
+    def fits(self, bindings: Bindings) -> bool:
+        """Whether the op takes these sizes. It may refuse 0 and 1 (an empty axis, a small image), not others.
+
+        Raises:
+            ShapeError: It refuses sizes of 2 and more.
+        """
+        try:
+            self.graph(bindings)
+        except ShapeError:
+            if all(size > 1 for size in bindings.values()):
+                raise
+            return False
+        return True
+
+    def attributes(self, bindings: Bindings | None = None) -> dict[str, Any]:
+        """The attributes; with bindings, dimensions as integers."""
+        found = dict(self.sample.attributes)
+        for attribute in self.card.spec.attributes:
+            if attribute.kind == "dims" and found.get(attribute.name) is not None and bindings is not None:
+                found[attribute.name] = tuple(_bound(d, bindings) for d in found[attribute.name])
+        return found
+
+    def shapes(self, bindings: Bindings | None = None) -> list[Shape]:
+        """The shape of each operand, then of each carrier."""
+        pairs = [(o.dims, d) for o, d in zip(self.operands, self.dtypes, strict=True)]
+        pairs += [((name,), dtype("u8")) for name in self.carriers]
+        if bindings is None:
+            return [Shape(dims, d) for dims, d in pairs]
+        return [Shape([_bound(x, bindings) for x in dims], d) for dims, d in pairs]
+
+    def graph(self, bindings: Bindings | None = None, *, name: str = "main") -> Graph:
+        """A graph of this op alone, whose inputs are `x0`, `x1`, …: symbolic, or static when bindings are given."""
+        graph = Graph(name, stage=self.card.spec.stage)
+        inputs = [graph.input(f"x{i}", shape) for i, shape in enumerate(self.shapes(bindings))]
+        remaining = iter(inputs)
+        operands: list[Any] = []
+        for entry in self.sample.operands:
+            if isinstance(entry, list):
+                operands.append([next(remaining) for _ in entry])
+            else:
+                operands.append(None if entry is None else next(remaining))
+        results = graph.emit(self.op, operands, **self.attributes(bindings))
+        graph.set_outputs(list(as_results(results)))
+        return graph
+
+
+def _bound(d: Any, bindings: Bindings) -> int:
+    found = substitute(dim(d), dict(bindings))
+    assert not isinstance(found, DimExpr), f"{d} is not bound by {dict(bindings)}"
+    return found
+
+
+def _brief(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}{list(value.shape)}"
+    return str(value)
+
+
+@cache
+def op_names() -> tuple[str, ...]:
+    """All ops of the dialect, in the order of their records."""
+    registry.load()
+    return tuple(registry.SPECS)
+
+
+@cache
+def cases(op: str) -> tuple[Case, ...]:
+    """All cases of an op."""
+    return tuple(_cases(op))
+
+
+def _cases(op: str) -> Iterator[Case]:
+    card = registry.card(op)
+    for index, sample in enumerate(card.samples()):
+        yield from (Case(op, index, sample, name) for name in dtypes_of(card, sample))
+
+
+def dtypes_of(card: Card, sample: Sample) -> tuple[str, ...]:
+    """The dtypes to try: the sample's own, else all that the record gives its first operand."""
+    if sample.dtypes is not None:
+        return sample.dtypes
+    operands = card.spec.operands
+    return operands[0].dtypes if operands else ("f32",)

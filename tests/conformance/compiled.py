@@ -1,0 +1,102 @@
+"""Compiling many graphs at once, finding those that do not compile, and running the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from rlx.backends.iree.abi import ArgumentType, TensorType
+from rlx.backends.iree.backend import legalise
+from rlx.backends.iree.compiler import ModuleCompileError, compile_module
+from rlx.backends.iree.executable import Executable
+from rlx.backends.iree.targets import Target, target
+from rlx.ir.errors import Error
+from rlx.ir.graph import Graph, functions
+from rlx.ir.shape import Shape
+from rlx.lower.linalg import lower_module
+from tests.conformance.functions import merged
+
+TIMEOUT_S = 300.0
+
+
+@cache
+def cpu() -> Target:
+    """This machine's CPU, without the rungs of the ladder that would hide a failure of the first one."""
+    found = target("cpu")
+    return replace(found, ladder=found.ladder[:1])
+
+
+@dataclass
+class Program:
+    """One graph, legalised and, if `problem` is None, compiled.
+
+    Attributes:
+        graph: The graph as it was given.
+        module: The module that holds its legalised function, and keeps it alive.
+        function: Its legalised function.
+        run: Runs the compiled function on arrays.
+        problem: Why there is none.
+    """
+
+    graph: Graph
+    module: Any = None
+    function: Any = None
+    run: Any = None
+    problem: str | None = None
+
+
+def compile_graphs(graphs: Sequence[Graph]) -> list[Program]:
+    """Legalise, lower and compile graphs as one module; where that fails, in halves, until the culprits are alone."""
+    programs = [Program(graph) for graph in graphs]
+    _compile(programs)
+    return programs
+
+
+def _compile(programs: list[Program]) -> None:
+    module = merged([p.graph for p in programs])
+    try:
+        legalise(module)
+        text = lower_module(module).operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
+        vmfb = compile_module(text, cpu(), timeout_s=TIMEOUT_S).vmfb
+        executable = Executable(vmfb)
+    except (Error, AttributeError, TypeError, ValueError, KeyError, IndexError) as problem:
+        if len(programs) == 1:
+            programs[0].problem = _told(problem)
+            return
+        half = len(programs) // 2
+        _compile(programs[:half])
+        _compile(programs[half:])
+        return
+    for i, (program, function) in enumerate(zip(programs, functions(module), strict=True)):
+        program.module, program.function = module, function
+        program.run = executable.function(f"f{i}", *_signature(program.graph), copy_results=True)
+
+
+def _signature(graph: Graph) -> tuple[list[ArgumentType], list[TensorType]]:
+    def sizes(shape: Shape) -> tuple[int | None, ...]:
+        return tuple(d if type(d) is int else None for d in shape.dims)
+
+    given = [ArgumentType(a.shape.dtype.numpy, sizes(a.shape), "borrow") for a in graph.arguments]
+    return given, [TensorType(o.shape.dtype.numpy, sizes(o.shape)) for o in graph.outputs]
+
+
+def _told(problem: Exception) -> str:
+    """The first error of a long message."""
+    if isinstance(problem, ModuleCompileError):
+        errors = [str(d) for d in problem.diagnostics if d.severity == "error"]
+        if errors:
+            return errors[0][:300]
+        printed = [line for attempt in problem.attempts for line in attempt.printed.splitlines() if "error" in line.lower()]
+        if printed:
+            return printed[0][:300]
+    kind = "" if isinstance(problem, Error) else f"{type(problem).__name__}: "
+    return f"{kind}{problem}"[:600]
+
+
+def contiguous(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Copies that a compiled function takes."""
+    return [np.ascontiguousarray(a).reshape(a.shape) for a in arrays]

@@ -1,0 +1,95 @@
+"""Many graphs as the functions of one module; decomposing and evaluating them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx import mlir
+from rlx.ir import attributes, registry
+from rlx.ir.builder import Builder
+from rlx.ir.card import as_results
+from rlx.ir.dtype import dtype
+from rlx.ir.evaluate import evaluate_op
+from rlx.ir.graph import Graph, functions
+from rlx.ir.verify import grouped
+from tests.conformance.cases import Bindings
+from tests.conformance.tolerance import spread
+from tests.conformance.values import generator
+
+NOISE_TRIALS = 6
+
+
+def merged(graphs: Sequence[Graph]) -> Any:
+    """One module with the function of every graph, named `f0`, `f1`, …."""
+    ir = mlir.ir
+    with mlir.entered():
+        module = ir.Module.create()
+        for i, graph in enumerate(graphs):
+            clone = graph.function.operation.clone(ir.InsertionPoint(module.body))
+            clone.attributes["sym_name"] = ir.StringAttr.get(f"f{i}")
+    return module
+
+
+def primitives() -> frozenset[str]:
+    """The ops that have no decomposition."""
+    return frozenset(name for name, card in registry.load().items() if not card.composite)
+
+
+def decompose(module: Any, keep: Collection[str], fusion_policy: str = "direct") -> None:
+    """Replace all ops but those in `keep` by their decompositions, again and again, in place."""
+    with mlir.entered():
+        for function in functions(module):
+            while any([_decomposed(op.operation, keep, fusion_policy) for op in list(function.entry_block.operations)]):
+                pass
+
+
+def _decomposed(op: Any, keep: Collection[str], fusion_policy: str) -> bool:
+    name = op.name.removeprefix("rlx.")
+    if op.name == "func.return" or name in keep:
+        return False
+    card = registry.card(name)
+    builder = Builder(mlir.ir.InsertionPoint(op), op.location, fusion_policy)
+    operands = grouped(card.spec.operands, [builder.tensor(v) for v in op.operands], "operand")
+    results = as_results(card.decompose(builder, *operands, **attributes.read(card.spec, op)))
+    for old, new in zip(op.results, results, strict=True):
+        old.replace_all_uses_with(new.value)
+    op.erase()
+    return True
+
+
+def evaluate_function(
+    function: Any, arrays: Sequence[np.ndarray], symbols: Bindings, noise: np.random.Generator | None = None
+) -> list[np.ndarray]:
+    """Run a function with the evaluators; with `noise`, all arguments and results are rounded at random."""
+    block = function.entry_block
+    environment = {v: _rounded(a, noise) for v, a in zip(block.arguments, arrays, strict=True)}
+    for op in block.operations:
+        operation = op.operation
+        operands = [environment[v] for v in operation.operands]
+        if operation.name == "func.return":
+            return operands
+        results = evaluate_op(operation, operands, symbols)
+        environment.update((v, _rounded(r, noise)) for v, r in zip(operation.results, results, strict=True))
+    raise AssertionError("the function does not return")
+
+
+def _rounded(array: np.ndarray, noise: np.random.Generator | None) -> np.ndarray:
+    """Each float to itself or a neighbour."""
+    kind = dtype(array.dtype)
+    if noise is None or not kind.is_inexact:
+        return array
+    with np.errstate(all="ignore"):
+        wide = array.astype(np.complex128 if kind.is_complex else np.float64)
+        moved = wide * (1 + kind.eps * noise.choice([-1.0, 0.0, 1.0], array.shape))
+        return np.where(np.isfinite(wide), moved, wide).astype(kind.numpy)
+
+
+def noise_of(function: Any, arrays: Sequence[np.ndarray], symbols: Bindings) -> list[np.ndarray]:
+    """How far rounding may move each element of each result."""
+    rng = generator("noise", len(arrays))
+    runs = [evaluate_function(function, arrays, symbols)]
+    runs += [evaluate_function(function, arrays, symbols, rng) for _ in range(NOISE_TRIALS)]
+    return [spread(results) for results in zip(*runs, strict=True)]
