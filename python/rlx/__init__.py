@@ -40,6 +40,7 @@ _HOMES = {
     "CompiledGraph": "rlx.runtime.compiled",
     "Session": "rlx.runtime.session",
     "load": "rlx.runtime.session",
+    **dict.fromkeys(("model", "Model", "Input", "Param"), "rlx.runtime.model"),
     "Tick": "rlx.tick",
 }
 _MODULES = ("ops", "blocks", "passes", "mlir")

@@ -65,9 +65,23 @@ def context() -> Any:
         with _context, ir.Location.unknown():
             irdl = (Path(__file__).parent / "dialect" / "rlx.irdl.mlir").read_text()
             dialect("irdl").load_dialects(ir.Module.parse(irdl))
+            _read_complex_constants()
             for callback in _on_context:
                 callback(_context)
     return _context
+
+
+def _read_complex_constants() -> None:
+    """The bindings raise when they meet a dense attribute of complex numbers; have them return a plain one."""
+
+    def cast(attribute: Any) -> Any:
+        for kind in (ir.DenseFPElementsAttr, ir.DenseIntElementsAttr):
+            with contextlib.suppress(ValueError):
+                return kind(attribute)
+        return ir.DenseElementsAttr(attribute)
+
+    native = importlib.import_module(f"{provider}._mlir_libs._mlir")
+    native.register_type_caster(ir.Attribute.parse("dense<0.0> : tensor<1xf32>").typeid, replace=True)(cast)
 
 
 def on_context(callback: Callable[[Any], None]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from rlx.backends.iree.abi import ArgumentType, TensorType
 from rlx.backends.iree.backend import legalise
 from rlx.backends.iree.compiler import ModuleCompileError, compile_module
 from rlx.backends.iree.executable import Executable
+from rlx.backends.iree.memory import ALIGNMENT
 from rlx.backends.iree.targets import Target, target
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph, functions
@@ -39,6 +40,7 @@ class Program:
         module: The module that holds its legalised function, and keeps it alive.
         function: Its legalised function.
         run: Runs the compiled function on arrays.
+        again: Makes another `run`, which has not seen any arrays yet.
         problem: Why there is none.
     """
 
@@ -46,6 +48,7 @@ class Program:
     module: Any = None
     function: Any = None
     run: Any = None
+    again: Any = None
     problem: str | None = None
 
 
@@ -63,7 +66,7 @@ def _compile(programs: list[Program]) -> None:
         text = lower_module(module).operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
         vmfb = compile_module(text, cpu(), timeout_s=TIMEOUT_S).vmfb
         executable = Executable(vmfb)
-    except (Error, AttributeError, TypeError, ValueError, KeyError, IndexError) as problem:
+    except Exception as problem:  # whatever it is, halving finds the graph to blame
         if len(programs) == 1:
             programs[0].problem = _told(problem)
             return
@@ -73,7 +76,8 @@ def _compile(programs: list[Program]) -> None:
         return
     for i, (program, function) in enumerate(zip(programs, functions(module), strict=True)):
         program.module, program.function = module, function
-        program.run = executable.function(f"f{i}", *_signature(program.graph), copy_results=True)
+        program.again = partial(executable.function, f"f{i}", *_signature(program.graph), copy_results=True)
+        program.run = program.again()
 
 
 def _signature(graph: Graph) -> tuple[list[ArgumentType], list[TensorType]]:
@@ -90,7 +94,12 @@ def _told(problem: Exception) -> str:
         errors = [str(d) for d in problem.diagnostics if d.severity == "error"]
         if errors:
             return errors[0][:300]
-        printed = [line for attempt in problem.attempts for line in attempt.printed.splitlines() if "error" in line.lower()]
+        printed = [
+            line
+            for attempt in problem.attempts
+            for line in attempt.printed.splitlines()
+            if "error" in line.lower()
+        ]
         if printed:
             return printed[0][:300]
     kind = "" if isinstance(problem, Error) else f"{type(problem).__name__}: "
@@ -100,3 +109,12 @@ def _told(problem: Exception) -> str:
 def contiguous(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Copies that a compiled function takes."""
     return [np.ascontiguousarray(a).reshape(a.shape) for a in arrays]
+
+
+def aligned(array: np.ndarray) -> np.ndarray:
+    """A copy whose memory a program can use as it is."""
+    block = np.zeros(array.nbytes + ALIGNMENT, np.uint8)
+    start = -block.ctypes.data % ALIGNMENT
+    copy = block[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    copy[...] = array
+    return copy

@@ -6,12 +6,16 @@ input and every intermediate result is rounded at random (stochastic arithmetic)
 any program that computes this. For a sum it is in proportion to the sum of the absolute values. Elementwise ops have no such
 excuse, so their noise is 0. `factor` is `Sample.tolerance`. NaN and infinities have to be where the evaluator has them, and
 integers, bools and moved values are exact.
+
+Compiled code runs with denormals as zeros (IREE's runtime sets the CPU so), which the table allows: a result below the
+smallest normal number may be 0, and a result may be the evaluator's on inputs whose denormals are 0.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -20,21 +24,36 @@ from rlx.ir.dtype import DType, dtype
 
 @dataclass(frozen=True)
 class Tolerance:
-    """Limits for one dtype."""
+    """Limits for one dtype.
+
+    Attributes:
+        ulps: Ulps that any result may be off.
+        noise_factor: Multiplies what rounding may do.
+        flushes: Whether a denormal may count as 0.
+        reason: Why.
+    """
 
     ulps: float
     noise_factor: float
+    flushes: bool
     reason: str
 
 
 TOLERANCES: dict[str, Tolerance] = {
-    "f64": Tolerance(4, 12, "library functions good to 2 ulp, and the evaluator rounds in f64 too"),
-    "f32": Tolerance(4, 12, "the evaluator rounds once from f64; polynomials of the code generator are good to 4 ulp"),
-    "f16": Tolerance(1, 12, "computed in f32 and rounded once: at most the neighbour"),
-    "bf16": Tolerance(1, 12, "computed in f32 and rounded once: at most the neighbour"),
-    "c64": Tolerance(8, 12, "parts are f32, and an error of the larger part spills into the other: ulp of the modulus"),
+    "f64": Tolerance(4, 12, True, "library functions good to 2 ulp, and the evaluator rounds in f64 too"),
+    "f32": Tolerance(
+        4, 12, True, "the evaluator rounds once from f64; polynomials of the code generator are good to 4 ulp"
+    ),
+    "f16": Tolerance(1, 12, False, "computed in f32, where its denormals are normal, and rounded once"),
+    "bf16": Tolerance(1, 12, True, "computed in f32 and rounded once: at most the neighbour"),
+    "c64": Tolerance(
+        8,
+        12,
+        True,
+        "parts are f32, and an error of the larger part spills into the other: ulp of the modulus",
+    ),
 }
-EXACT = Tolerance(0, 0, "integers, bools and values that are only moved")
+EXACT = Tolerance(0, 0, False, "integers, bools and values that are only moved")
 
 
 def tolerance_of(kind: DType) -> Tolerance:
@@ -54,58 +73,95 @@ def ulp(values: np.ndarray) -> np.ndarray:
 _SMALLEST_NORMAL = {"f64": 2.0**-1022, "f32": 2.0**-126, "bf16": 2.0**-126, "f16": 2.0**-14, "c64": 2.0**-126}
 
 
-def mismatch(
-    got: np.ndarray,
-    expected: np.ndarray,
-    *,
-    factor: float = 1.0,
-    noise: np.ndarray | None = None,
-    exact: bool = False,
-    signed_zeros: bool = False,
-) -> str | None:
-    """What is wrong with a result, or None.
+def flushed(array: np.ndarray) -> np.ndarray:
+    """The array with zeros for what compiled code may take for 0."""
+    kind = dtype(array.dtype)
+    if not kind.is_inexact or not tolerance_of(kind).flushes:
+        return array
+    if kind.is_complex:
+        return flushed(array.view(np.float32)).view(array.dtype) if array.ndim else array
+    with np.errstate(all="ignore"):
+        return np.where(
+            np.abs(array) < _SMALLEST_NORMAL[kind.name], np.copysign(array.dtype.type(0), array), array
+        )
 
-    Args:
-        got: The result.
-        expected: The evaluator's.
+
+@dataclass(frozen=True)
+class Comparison:
+    """How results are compared.
+
+    Attributes:
         factor: Multiplies the tolerance.
-        noise: How far rounding may move each element; None is not at all. NaN excuses the element.
         exact: Allow no difference at all.
         signed_zeros: Tell 0 and -0 apart.
     """
-    if got.shape != expected.shape or got.dtype != expected.dtype:
-        return f"is {got.dtype}{list(got.shape)} instead of {expected.dtype}{list(expected.shape)}"
-    kind = dtype(expected.dtype)
-    if not kind.is_inexact:
-        wrong = got != expected
-        if noise is not None:
-            wrong &= noise == 0
+
+    factor: float = 1.0
+    exact: bool = False
+    signed_zeros: bool = False
+
+    def mismatch(
+        self,
+        got: np.ndarray,
+        expected: np.ndarray,
+        noise: np.ndarray | None = None,
+        alternative: np.ndarray | None = None,
+    ) -> str | None:
+        """What is wrong with a result, or None.
+
+        Args:
+            got: The result.
+            expected: The evaluator's.
+            noise: How far rounding may move each element; None is not at all. NaN excuses the element.
+            alternative: Another result of the evaluator that is as good.
+        """
+        if got.shape != expected.shape or got.dtype != expected.dtype:
+            return f"is {got.dtype}{list(got.shape)} instead of {expected.dtype}{list(expected.shape)}"
+        wrong = self._wrong(got, expected, noise)
+        if alternative is not None:
+            wrong &= self._wrong(got, alternative, noise)
         return _described(wrong, got, expected)
-    tolerance = EXACT if exact else tolerance_of(kind)
-    with np.errstate(all="ignore"):
-        wide = np.complex128 if kind.is_complex else np.float64
-        error = np.abs(got.astype(wide) - expected.astype(wide))
-        allowed = tolerance.ulps * ulp(expected)
+
+    def _wrong(self, got: np.ndarray, expected: np.ndarray, noise: np.ndarray | None) -> np.ndarray:
+        kind = dtype(expected.dtype)
+        if not kind.is_inexact:
+            return (got != expected) if noise is None else (got != expected) & (noise == 0)
+        with np.errstate(all="ignore"):
+            error = np.abs(_wide(got) - _wide(expected))
+            same = (got == expected) | (np.isnan(got) & np.isnan(expected))
+            finite = np.isfinite(got) & np.isfinite(expected)
+            wrong = ~same & ~(finite & (error <= self.factor * self._allowed(expected, kind, noise)))
+            if noise is not None:
+                wrong &= ~np.isnan(noise)
+            if self.signed_zeros and not kind.is_complex:
+                wrong |= (expected == 0) & (got == 0) & (np.signbit(got) != np.signbit(expected))
+        return wrong
+
+    def _allowed(self, expected: np.ndarray, kind: DType, noise: np.ndarray | None) -> Any:
+        tolerance = EXACT if self.exact else tolerance_of(kind)
+        allowed: Any = tolerance.ulps * ulp(expected)
         if noise is not None:
             allowed = allowed + tolerance.noise_factor * noise
-        same = (got == expected) | (np.isnan(got) & np.isnan(expected))
-        finite = np.isfinite(got) & np.isfinite(expected)
-        wrong = ~same & ~(finite & (error <= factor * allowed))
-        if noise is not None:
-            wrong &= ~np.isnan(noise)
-        if signed_zeros and not kind.is_complex:
-            wrong |= (expected == 0) & (got == 0) & (np.signbit(got) != np.signbit(expected))
-        worst = np.where(wrong & finite, error / np.maximum(ulp(expected), 1e-300), 0)
-    return _described(wrong, got, expected, f", up to {worst.max():.3g} ulp" if worst.size and worst.max() else "")
+        return allowed + _SMALLEST_NORMAL[kind.name] if tolerance.flushes else allowed
 
 
-def _described(wrong: np.ndarray, got: np.ndarray, expected: np.ndarray, more: str = "") -> str | None:
+def _wide(array: np.ndarray) -> np.ndarray:
+    return array.astype(np.complex128 if dtype(array.dtype).is_complex else np.float64)
+
+
+def _described(wrong: np.ndarray, got: np.ndarray, expected: np.ndarray) -> str | None:
     count = int(np.count_nonzero(wrong))
     if not count:
         return None
+    worst = ""
+    if dtype(expected.dtype).is_inexact:
+        with np.errstate(all="ignore"):
+            ulps = np.abs(_wide(got) - _wide(expected)) / np.maximum(ulp(expected), 1e-300)
+        ulps = ulps[wrong & np.isfinite(ulps)]
+        worst = f", by up to {ulps.max():.3g} ulp" if ulps.size else ""
     places = [tuple(map(int, p)) for p in np.argwhere(wrong)[:3]]
     shown = "; ".join(f"{list(p)}: {got[p]!r} instead of {expected[p]!r}" for p in places)
-    return f"{count} of {expected.size} elements differ{more}: {shown}"
+    return f"{count} of {expected.size} elements differ{worst}: {shown}"
 
 
 def spread(runs: Sequence[np.ndarray]) -> np.ndarray:

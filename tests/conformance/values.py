@@ -55,9 +55,9 @@ def draw(operand: Operand, kind: DType, shape: tuple[int, ...], rng: np.random.G
     if kind.is_bool:
         return rng.integers(0, 2, shape).astype(bool)
     if kind.is_complex:
-        return (rng.uniform(operand.low, operand.high, shape) + 1j * rng.uniform(operand.low, operand.high, shape)).astype(
-            kind.numpy
-        )
+        return (
+            rng.uniform(operand.low, operand.high, shape) + 1j * rng.uniform(operand.low, operand.high, shape)
+        ).astype(kind.numpy)
     if kind.is_integer:
         least = int(max(operand.low, kind.min))
         most = max(int(min(operand.high, kind.max)), least + 1)
@@ -67,7 +67,9 @@ def draw(operand: Operand, kind: DType, shape: tuple[int, ...], rng: np.random.G
         return rng.integers(least, most, shape).astype(kind.numpy)
     if operand.distinct:
         count = int(np.prod(shape))
-        return rng.permutation(np.linspace(operand.low, operand.high, count)).reshape(shape).astype(kind.numpy)
+        return (
+            rng.permutation(np.linspace(operand.low, operand.high, count)).reshape(shape).astype(kind.numpy)
+        )
     return rng.uniform(operand.low, operand.high, shape).astype(kind.numpy)
 
 
@@ -134,7 +136,24 @@ def special_values(kind: DType) -> np.ndarray:
     if kind.is_bool:
         return np.array([False, True])
     if kind.is_integer:
-        near = [kind.min, kind.min + 1, kind.max, kind.max - 1, kind.max // 2, 0, 1, 2, 3, 7, 8, 31, 32, 63, 64, 127]
+        near = [
+            kind.min,
+            kind.min + 1,
+            kind.max,
+            kind.max - 1,
+            kind.max // 2,
+            0,
+            1,
+            2,
+            3,
+            7,
+            8,
+            31,
+            32,
+            63,
+            64,
+            127,
+        ]
         near += [-1, -2, -3, -31, -128] if kind.is_signed else [128, 255, 200]
         fitting = [v for v in dict.fromkeys(near) if kind.min <= v <= kind.max]
         return np.array(fitting, kind.numpy)
@@ -147,7 +166,24 @@ def special_values(kind: DType) -> np.ndarray:
 def _special_floats(kind: DType) -> np.ndarray:
     limits = _finfo(kind)
     tiny, least = float(limits.smallest_normal), float(limits.smallest_subnormal)
-    positive = [0.0, least, tiny / 2, tiny, limits.eps, 0.5, 1.0, 1.5, 2.5, 3.0, 0.499999, np.pi / 2, np.pi, 4.0, 20.0, 88.0]
+    positive = [
+        0.0,
+        least,
+        tiny / 2,
+        tiny,
+        limits.eps,
+        0.5,
+        1.0,
+        1.5,
+        2.5,
+        3.0,
+        0.499999,
+        np.pi / 2,
+        np.pi,
+        4.0,
+        20.0,
+        88.0,
+    ]
     positive += [127.4, 127.6, 128.5, 255.4, 255.6, 32767.5, 65504.0]
     positive += [float(2**k) for k in (7, 8, 15, 16, 31, 32, 63)] + [2.0**31 - 128, 2.0**63 - 2.0**39]
     positive += [float(limits.max) / 2, float(limits.max), np.inf]
@@ -159,7 +195,9 @@ def _special_floats(kind: DType) -> np.ndarray:
 
 
 def _non_finite(kind: DType) -> np.ndarray:
-    return np.array([np.nan, np.inf, -np.inf, 0.0, -0.0]).astype(kind.numpy) if kind.is_float else np.array([])
+    return (
+        np.array([np.nan, np.inf, -np.inf, 0.0, -0.0]).astype(kind.numpy) if kind.is_float else np.array([])
+    )
 
 
 def _finfo(kind: DType) -> np.finfo:

@@ -218,7 +218,7 @@ def _complex_elements(text: str, shape: tuple[int, ...]) -> np.ndarray:
         numbers = body.replace("[", " ").replace("]", " ").replace("(", " ").replace(")", " ").replace(",", " ").split()
         parts = np.array([_float(n) for n in numbers], np.float32)
         flat = parts.view(np.complex64)
-    return np.broadcast_to(flat, shape).copy() if flat.size == 1 else flat.reshape(shape).copy()
+    return np.full(shape, flat[0]) if flat.size == 1 else flat.reshape(shape).copy()
 
 
 def _float(text: str) -> float:

@@ -97,9 +97,28 @@ def infer_op(op: Any) -> tuple[Shape, ...]:
     return found
 
 
+def check_stage(op: Any) -> None:
+    """A block may not stand in a module that declares itself lowered.
+
+    Raises:
+        ShapeError: It does.
+    """
+    if registry.card(op.name).spec.stage != "hir":
+        return
+    while op.parent is not None:
+        op = op.parent.operation
+        stage = op.attributes["rlx.stage"].value if "rlx.stage" in op.attributes else "hir"
+        if stage != "hir":
+            raise ShapeError(
+                f"is a block, which stands at stage hir only, but its module is at stage {stage}",
+                hint='declare rlx.stage = "hir", build with stage="hir", or run rlx-lower-blocks',
+            )
+
+
 def verify_op(op: Any) -> bool:
     """Check one op; on failure emit an error at its location and return False."""
     try:
+        check_stage(op.operation)
         expected = infer_op(op.operation)
         results = op.operation.results
         if len(results) != len(expected):

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
 from rlx.ir.shape import DimLike
 
-_ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_approx", "relu": "relu", "silu": "silu"}
+_ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_approx", "gelu_pytorch_tanh": "gelu_approx", "relu": "relu", "silu": "silu"}
 
 
 @dataclass(frozen=True)
@@ -42,27 +46,37 @@ class BertConfig:
             data = json.loads(Path(path).read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise Error(f"no such file: {name}") from None
-        except (OSError, ValueError) as problem:
+        except (OSError, ValueError, RecursionError) as problem:
             raise Error(f"cannot read {name}: {problem}") from None
         if not isinstance(data, dict) or data.get("model_type") != "bert":
             kind = data.get("model_type") if isinstance(data, dict) else type(data).__name__
             raise Error(f"{name} describes a model of type {kind!r}; expected 'bert'")
-        if data.get("position_embedding_type", "absolute") != "absolute":
-            raise Error(f"{name}: position_embedding_type {data['position_embedding_type']!r} is not supported")
+        positions = data.get("position_embedding_type", "absolute")
+        if positions != "absolute":
+            raise Error(f"{name}: position_embedding_type {positions!r} is not supported; expected 'absolute'")
         values = {}
-        for field, kind in cls.__annotations__.items():
-            if field in data:
-                values[field] = data[field]
-            elif field not in ("type_vocab_size", "hidden_act", "layer_norm_eps"):
-                raise Error(f"{name} has no '{field}'")
-            if field in values and kind == "int" and (type(values[field]) is not int or values[field] < 1):
-                raise Error(f"{name}: '{field}' must be a positive integer, got {values[field]!r}")
+        for entry in fields(cls):
+            if entry.name in data:
+                values[entry.name] = _checked(name, entry.name, str(entry.type), data[entry.name])
+            elif entry.default is MISSING:
+                raise Error(f"{name} has no '{entry.name}'")
         config = cls(**values)
-        if config.hidden_act not in _ACTIVATIONS:
-            raise Error(f"{name}: hidden_act {config.hidden_act!r} is not one of {', '.join(_ACTIVATIONS)}")
         if config.hidden_size % config.num_attention_heads:
-            raise Error(f"{name}: {config.hidden_size} lanes do not divide into {config.num_attention_heads} heads")
+            heads = config.num_attention_heads
+            raise Error(f"{name}: {config.hidden_size} lanes do not divide into {heads} heads")
         return config
+
+
+def _checked(file: str, name: str, kind: str, value: Any) -> Any:
+    if kind == "int":
+        if type(value) is not int or value < 1:
+            raise Error(f"{file}: '{name}' must be a positive integer, got {value!r}")
+    elif kind == "float":
+        if type(value) not in (int, float) or not 0 <= value < math.inf:
+            raise Error(f"{file}: '{name}' must be a number that is not negative, got {value!r}")
+    elif not isinstance(value, str) or value not in _ACTIVATIONS:
+        raise Error(f"{file}: '{name}' must be one of {', '.join(_ACTIVATIONS)}, got {value!r}")
+    return value
 
 
 class _Weights:
@@ -162,3 +176,30 @@ def sentence_encoder(config: BertConfig, batch: DimLike, length: DimLike, name: 
         norm = g.sqrt(g.sum(mean * mean, -1, keep_dims=True))
         g.set_outputs({"embedding": mean / g.maximum(norm, 1e-12)})
     return g
+
+
+def check_weights(config: BertConfig, weights: Mapping[str, np.ndarray], name: str) -> None:
+    """The tensors of a checkpoint are those that `sentence_encoder` has as parameters.
+
+    Args:
+        config: Sizes.
+        weights: Tensors by name; the encoder does not use all that checkpoints hold, such as the pooler's.
+        name: What to call the checkpoint in messages.
+
+    Raises:
+        Error: A tensor is missing, has another shape or dtype, or belongs to a layer that the configuration lacks.
+    """
+    problems = []
+    for parameter in sentence_encoder(config, 1, 1).params:
+        array, expected = weights.get(parameter.name), parameter.shape
+        if array is None:
+            problems.append(f"'{parameter.name}' ({expected}) is missing")
+        elif array.shape != expected.static or array.dtype != expected.dtype.numpy:
+            problems.append(f"'{parameter.name}' is {array.dtype}{list(array.shape)}, expected {expected}")
+    beyond = f"encoder.layer.{config.num_hidden_layers}."
+    if any(tensor.startswith(beyond) for tensor in weights):
+        problems.append(f"there is a layer '{beyond[:-1]}', but num_hidden_layers is {config.num_hidden_layers}")
+    if problems:
+        more = f"\n  and {len(problems) - 10} more" if len(problems) > 10 else ""
+        listed = "\n  ".join(problems[:10])
+        raise Error(f"{name} does not fit config.json:\n  {listed}{more}")

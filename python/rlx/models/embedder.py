@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rlx.ir.errors import Error
-from rlx.models.bert import BertConfig, sentence_encoder
+from rlx.models.bert import BertConfig, check_weights, sentence_encoder
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.session import Session
 from rlx.runtime.weights import read_safetensors
@@ -21,7 +22,7 @@ from rlx.runtime.weights import read_safetensors
 LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512)
 BATCHES = (1, 2, 4, 8, 16, 32)
 
-Progress = Callable[[str, float], None]
+Progress = Callable[[str], AbstractContextManager[Any]]
 
 
 class SentenceEmbedder:
@@ -30,11 +31,13 @@ class SentenceEmbedder:
     Args:
         directory: Holds `config.json`, `tokenizer.json` and `model.safetensors`.
         session: Where to compile; the CPU by default.
-        progress: Called with what has been done and the seconds it took.
+        max_length: Longer sentences are truncated to this many tokens. By default what `sentence_bert_config.json`
+            says if it is there, else as many as the model has positions.
+        progress: Called with the name of each slow step; returns a context manager that is open while it runs.
         cache: As in `Session.compile`.
 
     Raises:
-        Error: A file is missing or damaged, or weights do not fit the configuration.
+        Error: A file is missing or damaged, or weights or tokenizer do not fit the configuration.
     """
 
     def __init__(
@@ -42,7 +45,8 @@ class SentenceEmbedder:
         directory: str | os.PathLike[str],
         session: Session | None = None,
         *,
-        progress: Progress | None = None,
+        max_length: int | None = None,
+        progress: Progress = nullcontext,
         cache: Any = True,
     ):
         self.directory = Path(directory)
@@ -50,67 +54,86 @@ class SentenceEmbedder:
             raise Error(f"no such directory: {self.directory}")
         self.session = session or Session()
         self.config = BertConfig.load(self.directory / "config.json")
-        self.tokenizer = _tokenizer(self.directory / "tokenizer.json", self.config.max_position_embeddings)
-        self._progress = progress or (lambda what, seconds: None)
+        self.max_length = _max_length(self.directory, self.config, max_length)
+        self.tokenizer = _tokenizer(self.directory / "tokenizer.json", self.config, self.max_length)
+        self._progress = progress
         self._cache = cache
+        self._lengths = (*(n for n in LENGTHS if n < self.max_length), self.max_length)
         self._programs: dict[tuple[int, int], CompiledGraph] = {}
-        started = time.perf_counter()
-        self.weights = read_safetensors(self.directory / "model.safetensors")
-        self._progress("weights", time.perf_counter() - started)
+        with self._progress("read the weights"):
+            self.weights = _weights(self.directory / "model.safetensors", self.config)
 
-    def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
-        """Token ids of each text, truncated to what the model takes."""
-        return [encoding.ids for encoding in self.tokenizer.encode_batch(list(texts))]
+    def tokenize(self, texts: Iterable[str]) -> list[list[int]]:
+        """Token ids of each text, truncated to `max_length`.
+
+        Raises:
+            Error: `texts` is not a list of strings, or one cannot be tokenised.
+        """
+        texts = _strings(texts)
+        try:
+            return [encoding.ids for encoding in self.tokenizer.encode_batch(texts)]
+        except Exception as problem:  # tokenizers raises plain Exception
+            raise Error(f"the tokenizer of {self.directory} failed: {problem}") from None
 
     def program(self, batch: int, length: int) -> CompiledGraph:
         """The program for `[batch, length]`, compiled and loaded on first use."""
         key = (batch, length)
         if key not in self._programs:
-            started = time.perf_counter()
-            graph = sentence_encoder(self.config, batch, length)
-            compiled = self.session.compile(graph, cache=self._cache)
-            self._progress(f"compile {batch}x{length}", time.perf_counter() - started)
-            started = time.perf_counter()
-            try:
+            with self._progress(f"compile for {batch} x {length} tokens"):
+                graph = sentence_encoder(self.config, batch, length)
+                compiled = self.session.compile(graph, cache=self._cache)
+            with self._progress(f"load for {batch} x {length} tokens"):
                 compiled.set_params({a.name: self.weights[a.name] for a in graph.params})
-            except KeyError as missing:
-                raise Error(f"{self.directory / 'model.safetensors'} has no tensor {missing}") from None
-            compiled.load()
-            self._progress(f"load {batch}x{length}", time.perf_counter() - started)
+                compiled.load()
             self._programs[key] = compiled
         return self._programs[key]
 
-    def embed(self, texts: Sequence[str]) -> np.ndarray:
+    def embed(self, texts: Iterable[str], *, batch: int = BATCHES[-1]) -> np.ndarray:
         """One unit vector for each text.
 
         Args:
-            texts: Any number of strings; longer ones are truncated to the model's length.
+            texts: Any number of strings.
+            batch: How many sentences may run at once.
 
         Returns:
             `[len(texts), hidden_size]`, f32, in the order of the texts.
 
         Raises:
-            Error: `texts` is not a list of strings.
+            Error: `texts` is not a list of strings, or `batch` is not a positive integer.
         """
-        if isinstance(texts, str) or not all(isinstance(t, str) for t in texts):
-            raise Error("embed takes a list of strings")
+        if type(batch) is not int or batch < 1:
+            raise Error(f"batch must be a positive integer, got {batch!r}")
+        batch = max(size for size in BATCHES if size <= batch)
+        texts = _strings(texts)
         result = np.zeros((len(texts), self.config.hidden_size), np.float32)
         ids = self.tokenize(texts) if texts else []
         # Neighbours in length share a batch, so that little is padded.
         order = sorted(range(len(ids)), key=lambda i: len(ids[i]))
-        for start in range(0, len(order), BATCHES[-1]):
-            group = order[start : start + BATCHES[-1]]
+        for start in range(0, len(order), batch):
+            group = order[start : start + batch]
             result[group] = self.embed_ids([ids[i] for i in group])
         return result
 
     def embed_ids(self, ids: Sequence[Sequence[int]]) -> np.ndarray:
-        """One unit vector for each list of token ids; they run as one batch."""
-        longest = self.config.max_position_embeddings
-        lengths = [n for n in LENGTHS if n <= longest]
-        length = _at_least(lengths, max(map(len, ids)), "tokens")
+        """One unit vector for each list of token ids; they run as one batch.
+
+        Args:
+            ids: Up to 32 sentences of at least one and at most `max_length` tokens.
+
+        Returns:
+            `[len(ids), hidden_size]`, f32.
+
+        Raises:
+            Error: There are too many sentences or tokens, or a sentence or an id is none.
+        """
+        length = _at_least(self._lengths, max(map(len, ids), default=0), "tokens")
         batch = _at_least(BATCHES, len(ids), "sentences")
         tokens, mask = np.zeros((batch, length), np.int32), np.zeros((batch, length), np.int32)
         for row, sentence in enumerate(ids):
+            if not len(sentence):
+                raise Error(f"sentence {row} has no tokens, so it has no embedding")
+            if not 0 <= min(sentence) <= max(sentence) < self.config.vocab_size:
+                raise Error(f"sentence {row} has a token id outside 0 … {self.config.vocab_size - 1}")
             tokens[row, : len(sentence)] = sentence
             mask[row, : len(sentence)] = 1
         (embedding,) = self.program(batch, length).run({"ids": tokens, "mask": mask})
@@ -124,7 +147,45 @@ def _at_least(sizes: Sequence[int], wanted: int, what: str) -> int:
     raise Error(f"{wanted} {what} are more than {sizes[-1]}")
 
 
-def _tokenizer(path: Path, longest: int) -> Any:
+def _strings(texts: Iterable[str]) -> list[str]:
+    if isinstance(texts, (str, bytes)) or not isinstance(texts, Iterable):
+        raise Error(f"expected a list of strings, got {type(texts).__name__}")
+    texts = list(texts)
+    for i, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise Error(f"expected a list of strings, but item {i} is of type {type(text).__name__}")
+        try:
+            text.encode()
+        except UnicodeEncodeError as problem:
+            raise Error(f"text {i} is not valid Unicode: {problem}") from None
+    return texts
+
+
+def _weights(path: Path, config: BertConfig) -> dict[str, np.ndarray]:
+    weights = read_safetensors(path)
+    for name, array in weights.items():
+        if array.dtype.name in ("float16", "bfloat16"):  # the same numbers in f32
+            weights[name] = array.astype(np.float32)
+    check_weights(config, weights, str(path))
+    return weights
+
+
+def _max_length(directory: Path, config: BertConfig, wanted: int | None) -> int:
+    positions = config.max_position_embeddings
+    path = directory / "sentence_bert_config.json"
+    if wanted is None and path.is_file():
+        try:
+            wanted = json.loads(path.read_text(encoding="utf-8")).get("max_seq_length")
+        except (OSError, ValueError, AttributeError) as problem:
+            raise Error(f"cannot read {path}: {problem}") from None
+    if wanted is None:
+        return positions
+    if type(wanted) is not int or not 1 <= wanted <= positions:
+        raise Error(f"max_length must be an integer from 1 to the model's {positions} positions, got {wanted!r}")
+    return wanted
+
+
+def _tokenizer(path: Path, config: BertConfig, longest: int) -> Any:
     try:
         from tokenizers import Tokenizer
     except ImportError:
@@ -135,6 +196,10 @@ def _tokenizer(path: Path, longest: int) -> Any:
         tokenizer = Tokenizer.from_file(str(path))
     except Exception as problem:  # tokenizers raises plain Exception
         raise Error(f"cannot read {path}: {problem}") from None
+    # A greater id would silently read another row of the embedding table.
+    greatest = max(tokenizer.get_vocab().values(), default=-1)
+    if greatest >= config.vocab_size:
+        raise Error(f"{path} has token ids up to {greatest}, but config.json says vocab_size {config.vocab_size}")
     tokenizer.no_padding()
     tokenizer.enable_truncation(longest)
     return tokenizer

@@ -107,11 +107,12 @@ class Attention(Card, op="attention"):
         else:
             scores = np.where(_visible(scores.shape, mask, attributes), scores, -np.inf)
         top = np.max(scores, -1, keepdims=True, initial=-np.inf)
-        weights = np.exp(scores - np.where(np.isneginf(top), 0, top))
+        unseeing = np.isneginf(top) & (attributes["mask_kind"] != "none")
+        weights = np.exp(scores - np.where(unseeing, 0, top))
         total = weights.sum(-1, keepdims=True)
-        result = np.einsum("bhst,bhtd->bhsd", weights / np.where(total == 0, 1, total), value)
+        result = np.einsum("bhst,bhtd->bhsd", weights / np.where(unseeing, 1, total), value)
         if heads.packed:
-            result = result.transpose(0, 2, 1, 3).reshape(*q.shape[:2], -1)
+            result = result.transpose(0, 2, 1, 3).reshape(*q.shape[:2], heads.num_heads * heads.value_dim)
         return result.astype(q.dtype)
 
     def decompose(self, b: Builder, q: Tensor, k: Tensor, v: Tensor, mask: Any, **attributes: Any) -> Tensor:
@@ -186,7 +187,7 @@ class Attention(Card, op="attention"):
 
 
 def _split_array(x: np.ndarray, heads: int) -> np.ndarray:
-    return x if x.ndim == 4 else x.reshape(*x.shape[:2], heads, -1).transpose(0, 2, 1, 3)
+    return x if x.ndim == 4 else x.reshape(*x.shape[:2], heads, x.shape[2] // heads).transpose(0, 2, 1, 3)
 
 
 def _visible(shape: tuple[int, ...], mask: Any, attributes: dict[str, Any]) -> np.ndarray:
@@ -297,7 +298,9 @@ class Rope(Card, op="rope"):
         return x
 
     def evaluate(self, x: np.ndarray, cos: np.ndarray, sin: np.ndarray, *, head_dim: int, n_rot: int, style: str) -> Any:
-        heads = x.astype(np.float64).reshape(*x.shape[:2], -1, head_dim) if x.ndim == 3 else x.astype(np.float64)
+        heads = x.astype(np.float64)
+        if x.ndim == 3:
+            heads = heads.reshape(*x.shape[:2], x.shape[2] // head_dim, head_dim)
         half = n_rot // 2
         first, second = (slice(0, half), slice(half, n_rot)) if style == "neox" else (slice(0, n_rot, 2), slice(1, n_rot, 2))
         a, c = heads[..., first], heads[..., second]

@@ -41,6 +41,12 @@ def check_weights(x: Shape, size: Dim, **weights: Shape | None) -> None:
         same_dtype(x, weight)
 
 
+def _mean(x: np.ndarray, axes: Any) -> np.ndarray:
+    """The mean with its axes kept; unlike NumPy's, no warning where it is of nothing."""
+    total = x.sum(axes, keepdims=True)
+    return total / (x.size / total.size if total.size else 1.0)
+
+
 class _Norm(Card):
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         return Cost(8 * operands[0].num_elements, moved_bytes(operands, results))
@@ -54,8 +60,8 @@ class LayerNorm(_Norm, op="layer_norm"):
 
     def evaluate(self, x: np.ndarray, scale: np.ndarray, bias: np.ndarray, *, axis: int, eps: float) -> np.ndarray:
         wide = x.astype(np.float64)
-        centred = wide - wide.mean(axis, keepdims=True)
-        normal = centred / np.sqrt((centred**2).mean(axis, keepdims=True) + eps)
+        centred = wide - _mean(wide, axis)
+        normal = centred / np.sqrt(_mean(centred**2, axis) + eps)
         tail = (1,) * (x.ndim - 1 - axis)
         scaled = normal * scale.astype(np.float64).reshape(-1, *tail) + bias.astype(np.float64).reshape(-1, *tail)
         return scaled.astype(x.dtype)
@@ -88,7 +94,7 @@ class RmsNorm(_Norm, op="rms_norm"):
     def evaluate(self, x: np.ndarray, scale: np.ndarray, bias: Any, *, axis: int, eps: float) -> np.ndarray:
         wide = x.astype(np.float64)
         tail = (1,) * (x.ndim - 1 - axis)
-        normal = wide / np.sqrt((wide**2).mean(axis, keepdims=True) + eps) * scale.astype(np.float64).reshape(-1, *tail)
+        normal = wide / np.sqrt(_mean(wide**2, axis) + eps) * scale.astype(np.float64).reshape(-1, *tail)
         if bias is not None:
             normal = normal + bias.astype(np.float64).reshape(-1, *tail)
         return normal.astype(x.dtype)
@@ -125,8 +131,8 @@ class GroupNorm(_Norm, op="group_norm"):
         n, c = x.shape[:2]
         wide = x.astype(np.float64).reshape(n, num_groups, c // num_groups, *x.shape[2:])
         axes = tuple(range(2, wide.ndim))
-        centred = wide - wide.mean(axes, keepdims=True)
-        normal = (centred / np.sqrt((centred**2).mean(axes, keepdims=True) + eps)).reshape(x.shape)
+        centred = wide - _mean(wide, axes)
+        normal = (centred / np.sqrt(_mean(centred**2, axes) + eps)).reshape(x.shape)
         tail = (1,) * (x.ndim - 2)
         scaled = normal * scale.astype(np.float64).reshape(-1, *tail) + bias.astype(np.float64).reshape(-1, *tail)
         return scaled.astype(x.dtype)

@@ -1,0 +1,81 @@
+"""Passes: transforms of modules, registered by name and run by pipelines of text.
+
+`run(graph, "builtin.module(rlx-lower-blocks,canonicalize,cse)")` gives a new graph; `list()` says what there is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import builtins
+    from collections.abc import Iterable
+
+    from rlx.ir.graph import Graph
+    from rlx.passes.base import Pass, PassInfo
+    from rlx.passes.pipeline import Pipeline
+    from rlx.passes.runner import Instrument
+
+
+def run(
+    graph: Any,
+    pipeline: str | Pass | Pipeline | Iterable[str | Pass],
+    *,
+    verify_each: bool = True,
+    instruments: Iterable[Instrument] = (),
+) -> Graph:
+    """Run passes on a copy.
+
+    Args:
+        graph: A `Graph`, a `GraphModule` or an MLIR module; it is not changed.
+        pipeline: Text in MLIR's syntax, a pass, or a list of both.
+        verify_each: Verify after every pass.
+        instruments: What looks on: see `rlx.passes.instruments`.
+
+    Returns:
+        The result, with the same entry function.
+
+    Raises:
+        PassError: The pipeline names an unknown pass or option, or a pass failed; the message names it.
+        VerificationError: A pass gave an invalid module; the message names the pass.
+    """
+    from rlx.ir.errors import VerificationError
+    from rlx.ir.graph import Graph
+    from rlx.ir.text import verify_module
+    from rlx.passes.pipeline import Pipeline
+    from rlx.passes.runner import clone_module, run_on_module
+
+    steps = Pipeline.of(pipeline)
+    source = getattr(graph, "module", graph)
+    module = clone_module(source)
+    try:
+        run_on_module(module, steps, verify_each=verify_each, instruments=instruments)
+    except VerificationError:
+        verify_module(source)  # no pass is to blame for what came in
+        raise
+    entry = graph.name_symbol if hasattr(graph, "name_symbol") else None
+    return Graph.from_module(module, entry)
+
+
+def list() -> builtins.list[PassInfo]:
+    """The passes of RLX, by name, with summaries and options. MLIR's own are in `rlx.passes.native.names()`."""
+    from rlx.passes.base import infos
+
+    return infos()
+
+
+_HOMES = {
+    **dict.fromkeys(("Pass", "PassInfo", "option"), "rlx.passes.base"),
+    "Pipeline": "rlx.passes.pipeline",
+    **dict.fromkeys(("Instrument", "run_on_module"), "rlx.passes.runner"),
+    **dict.fromkeys(("PrintIR", "Timing"), "rlx.passes.instruments"),
+    "CheckNumerics": "rlx.passes.check_numerics",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'rlx.passes' has no attribute '{name}'")
+    import importlib
+
+    return getattr(importlib.import_module(_HOMES[name]), name)

@@ -12,12 +12,15 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from rlx.ir.attributes import suggestion
 from rlx.ir.errors import PassError
 from rlx.passes import native
 from rlx.passes.base import OptionError, Pass, find, load
+
+if TYPE_CHECKING:
+    from rlx.passes.runner import Instrument
 
 MODULE = "builtin.module"
 _ANCHORS = (MODULE, "any")
@@ -231,6 +234,12 @@ class Pipeline:
 
     def __repr__(self) -> str:
         return f"Pipeline({str(self)!r})"
+
+    def run(self, module: Any, *, verify_each: bool = True, instruments: Iterable[Instrument] = ()) -> None:
+        """Run on a module, in place: see `rlx.passes.runner.run_on_module`."""
+        from rlx.passes.runner import run_on_module
+
+        run_on_module(module, self, verify_each=verify_each, instruments=instruments)
 
     @cached_property
     def names(self) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from rlx import mlir
 from rlx.backends.artifact import Artifact, Signature
 from rlx.backends.cache import DiskCache, fingerprint
 from rlx.backends.iree import targets
@@ -136,11 +137,13 @@ def compile_graph(
         check_dtypes(work.module, target)
         flops = estimated_flops(work.module)
     with _timed(phases, "lower"):
-        text = lowered_text(work.module, target)
+        lowered = lower_module(work.module, parameters=True)
+        text, borrow = module_text(lowered), only_reads_arguments(lowered)
     with _timed(phases, "iree"):
         compiled = compile_module(text, target, timeout_s=timeout_s, name=f"{graph.name_symbol}.mlir")
     info = {
         "flops": flops,
+        "borrow": borrow,
         "flags": list(compiled.flags_used),
         "rlx": __version__,
         "iree": compiler_version(),
@@ -151,11 +154,26 @@ def compile_graph(
     return artifact
 
 
-def lowered_text(module: Any, target: Target) -> str:
-    """What goes to IREE: a legal module, lowered, with locations and with weights as parameters."""
-    return lower_module(module, parameters=True, barriers=target.name == "cpu").operation.get_asm(
-        enable_debug_info=True, print_generic_op_form=True
-    )
+def module_text(lowered: Any) -> str:
+    """What goes to IREE, with locations, so that its errors name the user's line."""
+    return lowered.operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
+
+
+# Ops of the lowering that write into a part of a buffer. IREE may choose an argument's buffer for that, so where one
+# occurs the program gets copies of its arguments.
+_PARTIAL_WRITES = ("tensor.insert", "tensor.insert_slice", "tensor.concat", "tensor.pad", "linalg.copy", "scf.for", "scf.while")
+
+
+def only_reads_arguments(lowered: Any) -> bool:
+    """Whether no op of a lowered module can be made to write into an argument's buffer."""
+    found = []
+
+    def visit(op: Any) -> Any:
+        found.append(op.name in _PARTIAL_WRITES)
+        return mlir.ir.WalkResult.ADVANCE
+
+    lowered.operation.walk(visit)
+    return not any(found)
 
 
 class _timed:
@@ -190,7 +208,7 @@ class Program:
         # A result may be the memory of a state, which the next run overwrites.
         self.call: Function = self.executable.function(
             signature.name,
-            [_argument_type(a) for a in signature.of_kind("input")],
+            [_argument_type(a, bool(artifact.info["borrow"])) for a in signature.of_kind("input")],
             [_tensor_type(o.shape) for o in signature.outputs],
             copy_results=bool(self.states),
         )
@@ -215,9 +233,8 @@ def _tensor_type(shape: Shape) -> TensorType:
     return TensorType(shape.dtype.numpy, _sizes(shape))
 
 
-def _argument_type(argument: Argument) -> ArgumentType:
-    # No rule of the lowering writes into an operand (every destination is a fresh tensor), so inputs are only read.
-    access = "donate" if argument.donate else "borrow"
+def _argument_type(argument: Argument, borrow: bool) -> ArgumentType:
+    access = "donate" if argument.donate else "borrow" if borrow else "copy"
     return ArgumentType(argument.shape.dtype.numpy, _sizes(argument.shape), access)
 
 
@@ -238,4 +255,4 @@ def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int 
     return Program(artifact, parameters, choose_driver(target, int(artifact.info["flops"]), threads), threads)
 
 
-__all__: Sequence[str] = ["Program", "compile_graph", "legalise", "load", "lowered_text"]
+__all__: Sequence[str] = ["Program", "compile_graph", "legalise", "load", "module_text"]

@@ -151,7 +151,8 @@ def compile_module(
     for attempt, vmfb in _climb_down(module, target, timeout_s, worker or default_pool, name):
         attempts.append(attempt)
         if attempt.ok:
-            if cache is not None and all(a.repeatable for a in attempts):
+            by_chance = any(not a.repeatable and a.flags != attempt.flags for a in attempts)
+            if cache is not None and not by_chance:
                 cache.put(key, "\n".join(attempt.flags).encode() + b"\0" + vmfb)
             return CompiledModule(vmfb, attempt.flags, time.perf_counter() - started, tuple(attempts))
     raise ModuleCompileError(target, tuple(attempts))
@@ -159,7 +160,7 @@ def compile_module(
 
 def prewarm(target: Target, worker: WorkerPool | None = None) -> None:
     """Start a compiler process and let it get ready for ``target``, while the caller does something else."""
-    (worker or default_pool).prewarm(target.attempts[0])
+    (worker or default_pool).prewarm(target.attempts[0], target.process_flags)
 
 
 def cache_key(module: bytes, target: Target) -> str:
@@ -198,23 +199,28 @@ def _climb_down(
 ) -> Iterator[tuple[Attempt, bytes]]:
     """Yield attempts with what they gave, until one succeeds or no other can."""
     for flags in target.attempts:
-        attempt, outcome, vmfb = _attempt(module, flags, timeout_s, pool, name)
+        attempt, outcome, vmfb = _attempt(module, flags, target.process_flags, timeout_s, pool, name)
         yield attempt, vmfb
         if not attempt.repeatable and "was killed" in attempt.outcome:
-            attempt, outcome, vmfb = _attempt(module, flags, timeout_s, pool, name)
+            attempt, outcome, vmfb = _attempt(module, flags, target.process_flags, timeout_s, pool, name)
             yield attempt, vmfb
         if outcome in ("flags", "parse"):
             return
 
 
 def _attempt(
-    module: bytes, flags: tuple[str, ...], timeout_s: float, pool: WorkerPool, name: str
+    module: bytes,
+    flags: tuple[str, ...],
+    process_flags: tuple[str, ...],
+    timeout_s: float,
+    pool: WorkerPool,
+    name: str,
 ) -> tuple[Attempt, str, bytes]:
     started = time.perf_counter()
     request = {"kind": "compile", "flags": flags, "name": name}
     printed = ""
     try:
-        with pool.worker(flags) as worker:
+        with pool.worker(flags, process_flags) as worker:
             reply, vmfb = worker.request(request, module, timeout_s=timeout_s)
             if reply["outcome"] != "ok":
                 printed = worker.printed()

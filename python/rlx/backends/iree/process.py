@@ -84,13 +84,18 @@ class WorkerDied(Exception):
 
 
 class Worker:
-    """One compiler process. Not thread-safe: whoever holds it uses it alone."""
+    """One compiler process. Not thread-safe: whoever holds it uses it alone.
 
-    def __init__(self) -> None:
+    Args:
+        process_flags: Flags that hold for all that this process compiles.
+    """
+
+    def __init__(self, process_flags: tuple[str, ...] = ()) -> None:
+        self.process_flags = process_flags
         library = compiler_library()
         self._folder = tempfile.mkdtemp(prefix="rlx-iree-")  # also for what a killed compiler leaves behind
         self._stderr = open(Path(self._folder) / "stderr", "w+b", buffering=0)  # noqa: SIM115
-        command = [sys.executable, "-I", "-S", protocol.__file__, str(library), self._folder]
+        command = [sys.executable, "-I", "-S", protocol.__file__, str(library), self._folder, *process_flags]
         self._unread_replies = 0
         self._timed_out = False
         self.last_flags: tuple[str, ...] = ()
@@ -101,7 +106,7 @@ class Worker:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,
-                env={**os.environ, "TMPDIR": self._folder, "TEMP": self._folder},
+                env={**os.environ, **dict.fromkeys(("TMPDIR", "TMP", "TEMP"), self._folder)},
                 bufsize=0,
                 start_new_session=_POSIX,  # so its linkers end with it, and a terminal's Ctrl-C spares it
             )
@@ -224,20 +229,24 @@ class WorkerPool:
         weakref.finalize(self, _end_all, self._workers)  # also when Python exits
         _pools.add(self)
 
-    def prewarm(self, flags: Sequence[str]) -> None:
-        """Start a process, unless one is there, and have it get ready for ``flags``, without waiting."""
+    def prewarm(self, flags: Sequence[str], process_flags: Sequence[str] = ()) -> None:
+        """Start a process, unless a fitting one is there or no place is left, and have it get ready, without waiting."""
         with self._changed:
-            if self._workers:
+            fitting = any(w.process_flags == tuple(process_flags) for w in self._workers)
+            if fitting or len(self._workers) >= self._size:
                 return
-            worker = self._start()
+            worker = self._start(tuple(process_flags))
             worker.post({"kind": "warm", "flags": list(flags)})  # under the lock: it has no other user yet
             worker.last_flags = tuple(flags)
             self._idle.append(worker)
 
     @contextlib.contextmanager
-    def worker(self, flags: Sequence[str] = ()) -> Iterator[Worker]:
-        """Hold a live process, preferably one with a session for ``flags``; waits while all are held."""
-        worker = self._acquire(tuple(flags))
+    def worker(self, flags: Sequence[str] = (), process_flags: Sequence[str] = ()) -> Iterator[Worker]:
+        """Hold a live process with these process flags, preferably one with a session for ``flags``.
+
+        Waits while all are held; an idle process with other process flags makes room.
+        """
+        worker = self._acquire(tuple(flags), tuple(process_flags))
         try:
             yield worker
         finally:
@@ -262,16 +271,19 @@ class WorkerPool:
         with self._changed:
             return [worker.pid for worker in self._workers]
 
-    def _acquire(self, flags: tuple[str, ...]) -> Worker:
+    def _acquire(self, flags: tuple[str, ...], process_flags: tuple[str, ...]) -> Worker:
         with self._changed:
             while True:
                 self._discard_dead()
-                if self._idle:
-                    worker = next((w for w in self._idle if w.last_flags == flags), self._idle[-1])
+                fitting = [w for w in self._idle if w.process_flags == process_flags]
+                if fitting:
+                    worker = next((w for w in fitting if w.last_flags == flags), fitting[-1])
                     self._idle.remove(worker)
                     break
+                if len(self._workers) >= self._size and self._idle:
+                    self._discard(self._idle[0])
                 if len(self._workers) < self._size:
-                    worker = self._start()
+                    worker = self._start(process_flags)
                     break
                 self._changed.wait()
         if flags:
@@ -290,16 +302,19 @@ class WorkerPool:
                 worker.close()
             self._changed.notify()
 
-    def _start(self) -> Worker:
-        worker = Worker()
+    def _start(self, process_flags: tuple[str, ...]) -> Worker:
+        worker = Worker(process_flags)
         self._workers.append(worker)
         return worker
 
     def _discard_dead(self) -> None:
         for worker in [w for w in self._idle if not w.alive]:
-            self._idle.remove(worker)
-            self._workers.remove(worker)
-            worker.close()
+            self._discard(worker)
+
+    def _discard(self, worker: Worker) -> None:
+        self._idle.remove(worker)
+        self._workers.remove(worker)
+        worker.close()
 
     def _after_fork(self) -> None:
         for worker in self._workers:

@@ -37,6 +37,7 @@ _DIAGNOSTIC_CALLBACK = ctypes.CFUNCTYPE(None, c_int, c_void_p, c_size_t, c_void_
 
 _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "GlobalInitialize": (None, []),
+    "SetupGlobalCL": (None, [c_int, POINTER(c_char_p), c_char_p, c_bool]),
     "ErrorDestroy": (None, [c_void_p]),
     "ErrorGetMessage": (c_char_p, [c_void_p]),
     "SessionCreate": (c_void_p, []),
@@ -96,15 +97,24 @@ def _read_exactly(stream: BinaryIO, length: int) -> bytearray | None:
 
 
 class Compiler:
-    """IREE's C API, with one session per set of flags."""
+    """IREE's C API, with one session per set of flags.
 
-    def __init__(self, library_path: str):
+    Args:
+        library_path: The compiler's shared library.
+        process_flags: Flags that hold for the whole process: sessions do not know them.
+    """
+
+    def __init__(self, library_path: str, process_flags: tuple[str, ...] = ()):
         self._library = ctypes.CDLL(library_path)
         self._sessions: OrderedDict[tuple[str, ...], int] = OrderedDict()
         for name, (result, arguments) in _SIGNATURES.items():
             function = getattr(self._library, "ireeCompiler" + name)
             function.restype, function.argtypes = result, arguments
         self._call("GlobalInitialize")
+        arguments = (b"rlx", *(flag.encode() for flag in process_flags))
+        # LLVM keeps pointers into this array.
+        self._command_line = (c_char_p * (len(arguments) + 1))(*arguments, None)
+        self._call("SetupGlobalCL", len(arguments), self._command_line, b"rlx", False)
 
     def compile(self, flags: tuple[str, ...], name: str, module: bytes) -> tuple[dict[str, Any], bytes]:
         """Compile MLIR text or bytecode; returns the reply's header and the compiled module."""
@@ -255,17 +265,17 @@ def _answer(compiler: Compiler, header: dict[str, Any], body: bytes) -> tuple[di
     return {"outcome": "ok", "pid": os.getpid()}, b""
 
 
-def main(library_path: str, folder: str) -> None:
+def main(library_path: str, folder: str, *process_flags: str) -> None:
     """Answer requests until standard input closes; then remove ``folder``, which the parent made."""
     _settle()
     source, replies = _private_streams()
     requests: queue.SimpleQueue[tuple[dict[str, Any], bytes]] = queue.SimpleQueue()
     threading.Thread(target=_read_requests, args=(source, requests, folder), daemon=True).start()
-    compiler = Compiler(library_path)
+    compiler = Compiler(library_path, process_flags)
     while True:
         header, body = requests.get()
         write_frame(replies, *_answer(compiler, header, body))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2])
+    main(*sys.argv[1:])

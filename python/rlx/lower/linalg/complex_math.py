@@ -1,4 +1,324 @@
-"""To be written."""
+"""Functions of c64 scalars, on real and imaginary parts.
+
+The complex dialect's own expansions lose most digits in sqrt, log near the unit circle and tanh, give NaN for arg 0 and
+overflow in the middle of a result that does not. Here branch cuts are NumPy's, and infinities follow C99, annex G, except
+where it leaves a sign open.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
 from typing import Any
-def power(s: Any, a: Any, b: Any) -> Any: return s.complex.pow(a, b)
-def activation(s: Any, kind: str, x: Any) -> Any: return getattr(s.complex, kind)(x)
+
+from rlx.ir.dtype import f32
+from rlx.lower.linalg import trigonometry
+from rlx.lower.linalg.powers import exp_pair, ln2_pair, log_pair
+from rlx.lower.linalg.scalars import Scalars
+
+_Parts = tuple[Any, Any]
+
+# Sizes that are squared safely, and the factor that brings others there. Its square root is a power of two, too.
+_SAFE = 2.0**60
+_FACTOR = 2.0**64
+
+
+def activation(s: Scalars, kind: str, z: Any) -> Any:
+    """An activation on a c64 scalar; `abs` gives an f32."""
+    r, x, y = _real(s), s.complex.re(z), s.complex.im(z)
+    if kind == "abs":
+        return hypot(r, x, y)
+    return _joined(s, _FUNCTIONS[kind](r, x, y))
+
+
+def divide(s: Scalars, a: Any, b: Any) -> Any:
+    """a/b by R. L. Smith's method, scaled so that nothing overflows but the result; a/0 is NumPy's."""
+    r = _real(s)
+    (ar, ai), (br, bi) = _split(s, a), _split(s, b)
+    zero, one = r.constant(0.0), r.constant(1.0)
+    size = r.max(r.math.absf(br), r.math.absf(bi))
+    factor, _ = _scale(r, size)
+    br, bi = r.mul(br, factor), r.mul(bi, factor)
+    is_large = r.compare("gt", r.max(r.math.absf(ar), r.math.absf(ai)), r.constant(2.0**125))
+    down = r.select(is_large, r.constant(1 / _FACTOR), one)
+    ar, ai = r.mul(ar, down), r.mul(ai, down)
+    wide = r.compare("ge", r.math.absf(br), r.math.absf(bi))
+    near, far = r.select(wide, br, bi), r.select(wide, bi, br)
+    ratio = r.select(r.compare("eq", size, zero), zero, r.div(far, near))
+    under = r.math.fma(far, ratio, near)
+    under = r.select(r.compare("eq", size, zero), zero, under)
+    first, second = r.select(wide, ar, ai), r.select(wide, ai, ar)
+    real = r.div(r.math.fma(second, ratio, first), under)
+    cross = r.math.fma(r.neg(first), ratio, second)
+    imaginary = r.div(r.select(wide, cross, r.neg(cross)), under)
+    up = r.select(is_large, r.constant(_FACTOR), one)
+    return _joined(s, (r.mul(r.mul(real, factor), up), r.mul(r.mul(imaginary, factor), up)))
+
+
+def power(s: Scalars, a: Any, b: Any) -> Any:
+    """a**b as exp(b·log a), where log |a| and its products are sums of two floats; 0**b is 0 for a positive real part of
+    b, NaN otherwise, and a**0 is 1."""
+    r = _real(s)
+    (x, y), (u, v) = _split(s, a), _split(s, b)
+    fma = r.math.fma
+    high, low = _log_size_pair(r, x, y)
+    angle = trigonometry.atan2(r, y, x)
+    grown, turned = r.mul(u, high), r.mul(v, angle)
+    exponent = r.sub(grown, turned)
+    lost = r.sub(_difference_error(r, grown, turned, exponent), fma(v, angle, r.neg(turned)))
+    lost = r.add(lost, fma(u, low, fma(u, high, r.neg(grown))))
+    phase = fma(v, high, r.mul(u, angle))
+    phase_lost = r.add(fma(u, angle, r.neg(r.mul(u, angle))), r.mul(v, low))
+    size = exp_pair(r, exponent, lost)
+    sine, cosine = trigonometry.sin(r, phase), trigonometry.cos(r, phase)
+    real = r.mul(size, fma(r.neg(sine), phase_lost, cosine))
+    imaginary = r.mul(size, fma(cosine, phase_lost, sine))
+    imaginary = r.select(r.compare("eq", phase, r.constant(0.0)), phase, imaginary)
+    return _joined(s, _special_powers(r, (x, y), (u, v), (real, imaginary)))
+
+
+def _special_powers(r: Scalars, a: _Parts, b: _Parts, general: _Parts) -> _Parts:
+    zero, one, nan = r.constant(0.0), r.constant(1.0), r.constant(math.nan)
+
+    def equals(parts: _Parts, value: Any) -> Any:
+        return r.arith.andi(r.compare("eq", parts[0], value), r.compare("eq", parts[1], zero))
+
+    at_zero = equals(a, zero)
+    of_zero = r.select(r.compare("gt", b[0], zero), zero, nan)
+    square = r.math.fma(a[0], a[0], r.neg(r.mul(a[1], a[1]))), r.mul(r.add(a[0], a[0]), a[1])
+    cases = [
+        (at_zero, (of_zero, of_zero)),
+        (equals(b, r.constant(2.0)), square),
+        (equals(b, one), a),
+        (equals(b, zero), (one, zero)),
+    ]
+    real, imaginary = general
+    for condition, (special_real, special_imaginary) in cases:
+        real = r.select(condition, special_real, real)
+        imaginary = r.select(condition, special_imaginary, imaginary)
+    return real, imaginary
+
+
+# --- parts ------------------------------------------------------------------------------------
+
+
+def _real(s: Scalars) -> Scalars:
+    return Scalars(s.low, f32)
+
+
+def _split(s: Scalars, z: Any) -> _Parts:
+    return s.complex.re(z), s.complex.im(z)
+
+
+def _joined(s: Scalars, parts: _Parts) -> Any:
+    return s.complex.create_(s.element, *parts)
+
+
+def _scale(r: Scalars, size: Any) -> _Parts:
+    """A power of two that brings a size where squares are exact in range, and its inverse."""
+    up, down, one = r.constant(_FACTOR), r.constant(1 / _FACTOR), r.constant(1.0)
+    small, large = r.compare("lt", size, r.constant(1 / _SAFE)), r.compare("gt", size, r.constant(_SAFE))
+    return r.select(small, up, r.select(large, down, one)), r.select(small, down, r.select(large, up, one))
+
+
+def _is_infinite(r: Scalars, x: Any) -> Any:
+    return r.compare("eq", r.math.absf(x), r.constant(math.inf))
+
+
+def _is_finite(r: Scalars, x: Any) -> Any:
+    return r.compare("lt", r.math.absf(x), r.constant(math.inf))
+
+
+def _not(r: Scalars, condition: Any) -> Any:
+    return r.arith.xori(condition, r.low.constant(1, condition.type))
+
+
+def _difference_error(r: Scalars, a: Any, b: Any, difference: Any) -> Any:
+    """What rounding left out of `difference = a - b` (D. E. Knuth's two-sum)."""
+    part = r.sub(difference, a)
+    return r.sub(r.sub(a, r.sub(difference, part)), r.add(b, part))
+
+
+def hypot(r: Scalars, x: Any, y: Any) -> Any:
+    """√(x² + y²) without overflow; infinity if either is infinite."""
+    across, up = r.math.absf(x), r.math.absf(y)
+    large, small = r.max(across, up), r.min(across, up)
+    factor, inverse = _scale(r, large)
+    large, small = r.mul(large, factor), r.mul(small, factor)
+    size = r.mul(r.math.sqrt(r.math.fma(large, large, r.mul(small, small))), inverse)
+    infinite = r.arith.ori(_is_infinite(r, x), _is_infinite(r, y))
+    return r.select(infinite, r.constant(math.inf), size)
+
+
+# --- exp and log ------------------------------------------------------------------------------
+
+
+def _exp(r: Scalars, x: Any, y: Any) -> _Parts:
+    root = r.math.exp(r.mul(x, r.constant(0.5)))  # twice a factor: exp(x) alone may overflow before its product
+    real = r.mul(r.mul(root, trigonometry.cos(r, y)), root)
+    imaginary = r.mul(r.mul(root, trigonometry.sin(r, y)), root)
+    imaginary = r.select(r.compare("eq", y, r.constant(0.0)), y, imaginary)
+    endless = _not(r, _is_finite(r, y))
+    vanishes = r.arith.andi(endless, r.compare("eq", x, r.constant(-math.inf)))
+    explodes = r.arith.andi(endless, r.compare("eq", x, r.constant(math.inf)))
+    zero = r.constant(0.0)
+    real = r.select(explodes, x, r.select(vanishes, zero, real))
+    return real, r.select(vanishes, zero, imaginary)
+
+
+def _log(r: Scalars, x: Any, y: Any) -> _Parts:
+    across, up = r.math.absf(x), r.math.absf(y)
+    large, small = r.max(across, up), r.min(across, up)
+    zero = r.constant(0.0)
+    # Near the unit circle log|z| is log1p(|z|² - 1)/2, elsewhere log(large) + log1p((small/large)²)/2.
+    bounds = r.compare("gt", large, r.constant(0.5)), r.compare("lt", large, r.constant(2.0))
+    near = r.arith.andi(*bounds)
+    ratio = r.select(r.compare("eq", large, zero), zero, r.div(small, large))
+    argument = r.select(near, _size_squared_less_one(r, large, small), r.mul(ratio, ratio))
+    base = r.select(near, zero, r.math.log(large))
+    real = r.math.fma(r.constant(0.5), r.math.log1p(argument), base)
+    infinite = r.arith.ori(_is_infinite(r, x), _is_infinite(r, y))
+    return r.select(infinite, r.constant(math.inf), real), trigonometry.atan2(r, y, x)
+
+
+def _size_squared_less_one(r: Scalars, a: Any, b: Any) -> Any:
+    """a² + b² - 1 where a is near 1, with the digits that cancel."""
+    p, q = r.mul(a, a), r.mul(b, b)
+    lost = r.add(r.math.fma(a, a, r.neg(p)), r.math.fma(b, b, r.neg(q)))
+    less = r.sub(p, r.constant(1.0))
+    total = r.add(less, q)
+    return r.add(total, r.add(_difference_error(r, less, r.neg(q), total), lost))
+
+
+def _log_size_pair(r: Scalars, x: Any, y: Any) -> _Parts:
+    """log √(x² + y²) as a float and a correction."""
+    size = r.max(r.math.absf(x), r.math.absf(y))
+    factor, inverse = _scale(r, size)
+    x, y = r.mul(x, factor), r.mul(y, factor)
+    p, q = r.mul(x, x), r.mul(y, y)
+    lost = r.add(r.math.fma(x, x, r.neg(p)), r.math.fma(y, y, r.neg(q)))
+    square = r.add(p, q)
+    lost = r.add(_difference_error(r, p, r.neg(q), square), lost)
+    high, low = log_pair(r, square)
+    low = r.add(low, r.div(lost, square))
+    # The factor is 2^n: log|z| is half of that, less n·log 2.
+    bits = int(math.log2(_FACTOR))
+    one, zero = r.constant(1.0), r.constant(0.0)
+    scaled_up, scaled_down = r.compare("gt", factor, one), r.compare("gt", inverse, one)
+    count = r.select(scaled_up, r.constant(-bits), r.select(scaled_down, r.constant(bits), zero))
+    ln2_high, ln2_low = ln2_pair(r)
+    half = r.constant(0.5)
+    base, part = r.mul(count, ln2_high), r.mul(half, high)
+    total = r.add(base, part)
+    rest = r.math.fma(count, ln2_low, r.mul(half, low))
+    return total, r.add(_difference_error(r, base, r.neg(part), total), rest)
+
+
+# --- sqrt -------------------------------------------------------------------------------------
+
+
+def _sqrt(r: Scalars, x: Any, y: Any) -> _Parts:
+    across, up = r.math.absf(x), r.math.absf(y)
+    large = r.max(across, up)
+    factor, inverse = _scale(r, large)
+    a, b = r.mul(across, factor), r.mul(up, factor)
+    size = r.math.sqrt(r.math.fma(a, a, r.mul(b, b)))
+    half = r.constant(0.5)
+    main = r.math.sqrt(r.math.fma(half, a, r.mul(half, size)))
+    infinity = r.constant(math.inf)
+    main = r.select(_is_infinite(r, x), infinity, main)
+    other = r.div(b, r.add(main, main))
+    other = r.select(r.compare("eq", large, r.constant(0.0)), r.constant(0.0), other)
+    root = _root_of_factor(r, factor)
+    main, other = r.mul(main, root), r.mul(other, root)
+    endless = _is_infinite(r, y)
+    main, other = r.select(endless, infinity, main), r.select(endless, infinity, other)
+    left = r.compare("lt", x, r.constant(0.0))
+    imaginary = r.math.copysign(r.select(left, main, other), y)
+    return r.select(left, other, main), imaginary
+
+
+def _root_of_factor(r: Scalars, factor: Any) -> Any:
+    """What undoes the factor after a square root."""
+    one, root = r.constant(1.0), math.sqrt(_FACTOR)
+    scaled_down = r.compare("lt", factor, one)
+    other = r.select(scaled_down, r.constant(root), one)
+    return r.select(r.compare("gt", factor, one), r.constant(1 / root), other)
+
+
+# --- sin, cos, tanh ---------------------------------------------------------------------------
+
+
+def _sin(r: Scalars, x: Any, y: Any) -> _Parts:
+    sine, cosine = trigonometry.sin(r, x), trigonometry.cos(r, x)
+    cosh, sinh = _hyperbolic(r, y)
+    return _product(r, sine, cosh), _product(r, cosine, sinh, infinite_at_nan=True)
+
+
+def _cos(r: Scalars, x: Any, y: Any) -> _Parts:
+    sine, cosine = trigonometry.sin(r, x), trigonometry.cos(r, x)
+    cosh, sinh = _hyperbolic(r, y)
+    return _product(r, cosine, cosh, infinite_at_nan=True), r.neg(_product(r, sine, sinh))
+
+
+def _hyperbolic(r: Scalars, y: Any) -> tuple[_Parts, _Parts]:
+    """cosh y and sinh y, each as two factors, since they overflow before a product with a sine does."""
+    size = r.math.absf(y)
+    half, one = r.constant(0.5), r.constant(1.0)
+    u = r.math.expm1(size)
+    inverse = r.div(u, r.add(u, one))
+    cosh = r.math.fma(r.mul(half, u), inverse, one)
+    sinh = r.mul(half, r.add(u, inverse))
+    large = r.compare("gt", size, r.constant(20.0))  # exp(-40) does not count
+    root = r.math.exp(r.mul(half, size))
+    factor = r.select(large, root, one)
+    half_root = r.mul(half, root)
+    sinh = r.math.copysign(r.select(large, half_root, sinh), y)
+    return (r.select(large, half_root, cosh), factor), (sinh, factor)
+
+
+def _product(r: Scalars, circular: Any, hyperbolic: _Parts, *, infinite_at_nan: bool = False) -> Any:
+    """A product in which an exact 0 is stronger than infinity or NaN, and infinity stronger than NaN if so wished."""
+    first, second = hyperbolic
+    value = r.mul(r.mul(circular, first), second)
+    zero = r.constant(0.0)
+    if infinite_at_nan:
+        endless = r.arith.andi(_is_infinite(r, first), r.is_nan(circular))
+        value = r.select(endless, first, value)
+    vanishes = r.arith.ori(r.compare("eq", circular, zero), r.compare("eq", first, zero))
+    signed = r.mul(r.math.copysign(zero, circular), r.math.copysign(r.constant(1.0), first))
+    return r.select(vanishes, signed, value)
+
+
+def _tanh(r: Scalars, x: Any, y: Any) -> _Parts:
+    """W. Kahan, "Branch cuts for complex elementary functions", 1987."""
+    one, zero = r.constant(1.0), r.constant(0.0)
+    size = r.math.absf(x)
+    tangent = trigonometry.tan(r, y)
+    (_, _), (sinh, _) = _hyperbolic(r, x)
+    beta = r.math.fma(tangent, tangent, one)
+    square = r.mul(sinh, sinh)
+    root = r.math.sqrt(r.add(square, one))
+    under = r.math.fma(beta, square, one)
+    real, imaginary = r.div(r.mul(r.mul(beta, root), sinh), under), r.div(tangent, under)
+    far = r.compare("gt", size, r.constant(10.0))  # there tanh x is 1
+    decay = r.math.exp(r.neg(size))
+    twice = r.mul(trigonometry.sin(r, y), trigonometry.cos(r, y))
+    far_imaginary = r.mul(r.mul(r.mul(twice, r.constant(4.0)), decay), decay)
+    at_infinity = r.arith.andi(_is_infinite(r, x), _not(r, _is_finite(r, y)))
+    far_imaginary = r.select(at_infinity, zero, far_imaginary)
+    real = r.select(far, r.math.copysign(one, x), real)
+    real = r.select(r.compare("eq", x, zero), x, real)
+    imaginary = r.select(far, far_imaginary, imaginary)
+    return real, r.select(r.compare("eq", y, zero), y, imaginary)
+
+
+_FUNCTIONS: dict[str, Callable[[Scalars, Any, Any], _Parts]] = {
+    "neg": lambda r, x, y: (r.neg(x), r.neg(y)),
+    "exp": _exp,
+    "log": _log,
+    "sqrt": _sqrt,
+    "sin": _sin,
+    "cos": _cos,
+    "tanh": _tanh,
+}

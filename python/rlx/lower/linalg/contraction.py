@@ -46,7 +46,7 @@ def _matmul_2d(low: Loops, lhs: Any, rhs: Any, m: Dim, n: Dim, dtype: DType) -> 
     if dtype.is_complex:
         return _contraction_loop(low, [(lhs, (0, 2)), (rhs, (2, 1))], (m, n), (0, 1), 3, dtype)
     out = low.filled((m, n), storage_type(wide), 0)
-    return rounded(low, low.contracted(low.linalg.matmul(lhs, rhs, outs=[out])), (m, n), dtype)
+    return rounded(low, low.linalg.matmul(lhs, rhs, outs=[out]), (m, n), dtype)
 
 
 def _batched(low: Loops, lhs: Lowered, rhs: Lowered, dims: Sequence[Dim]) -> Any:
@@ -63,7 +63,7 @@ def batch_matmul(low: Loops, lhs: Any, rhs: Any, dims: tuple[Dim, Dim, Dim], dty
     if dtype.is_complex:
         return _contraction_loop(low, [(lhs, (0, 1, 3)), (rhs, (0, 3, 2))], dims, (0, 1, 2), 4, dtype)
     out = low.filled(dims, storage_type(accumulator(dtype)), 0)
-    return rounded(low, low.contracted(low.linalg.batch_matmul(lhs, rhs, outs=[out])), dims, dtype)
+    return rounded(low, low.linalg.batch_matmul(lhs, rhs, outs=[out]), dims, dtype)
 
 
 def _contraction_loop(

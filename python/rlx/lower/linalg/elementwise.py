@@ -72,19 +72,9 @@ def power(s: Scalars, a: Any, b: Any) -> Any:
     """`a**b` on computed scalars."""
     if s.dtype.is_complex:
         return complex_math.power(s, a, b)
-    if s.dtype.name == "f64":
-        return wide_math.power(s, a, b)
     if s.dtype.is_float:
-        return _float_power(s, a, b)
+        return wide_math.power(s, a, b)
     return _integer_power(s, a, b)
-
-
-def _float_power(s: Scalars, a: Any, b: Any) -> Any:
-    # C's special cases that the code generator's exp(b·log a) misses: x^0 = 1 and 1^y = 1, NaN included.
-    result = s.math.powf(a, b)
-    one = s.constant(1.0)
-    trivial = s.arith.ori(s.compare("eq", b, s.constant(0.0)), s.compare("eq", a, one))
-    return s.select(trivial, one, result)
 
 
 def _integer_power(s: Scalars, a: Any, b: Any) -> Any:
@@ -132,7 +122,7 @@ def activate(s: Scalars, kind: str, x: Any) -> Any:
     """An activation on a computed real scalar."""
     if kind in _STRUCTURAL:
         return _STRUCTURAL[kind](s, x)
-    if s.dtype.name == "f64" and kind in wide_math.FUNCTIONS:
+    if kind in wide_math.FUNCTIONS:
         return wide_math.FUNCTIONS[kind](s, x)
     if kind in _COMPOSED:
         return _COMPOSED[kind](s, x)
@@ -161,8 +151,7 @@ def _silu(s: Scalars, x: Any) -> Any:
 
 
 def _gelu(s: Scalars, x: Any) -> Any:
-    erf = wide_math.erf if s.dtype.name == "f64" else lambda s, v: s.math.erf(v)
-    inner = s.add(s.constant(1.0), erf(s, s.mul(x, s.constant(math.sqrt(0.5)))))
+    inner = s.add(s.constant(1.0), wide_math.erf(s, s.mul(x, s.constant(math.sqrt(0.5)))))
     return _zero_at_minus_infinity(s, x, s.mul(s.mul(s.constant(0.5), x), inner))
 
 

@@ -39,13 +39,12 @@ def check_claimed(module: Any, claimed: Collection[str]) -> None:
         raise UnsupportedError(f"{len(missing)} ops have no lowering to linalg:\n" + "\n".join(missing))
 
 
-def lower_module(module: Any, *, parameters: bool = False, barriers: bool = False) -> Any:
+def lower_module(module: Any, *, parameters: bool = False) -> Any:
     """A new module of linalg, tensor, arith and math ops with the same functions.
 
     Args:
         module: A module whose ops are all claimed.
         parameters: Make parameters and states globals of IREE's `util` dialect instead of arguments.
-        barriers: Put optimization barriers of IREE's `util` dialect behind contractions that are then rearranged.
 
     Raises:
         UnsupportedError: An op has no rule.
@@ -60,7 +59,7 @@ def lower_module(module: Any, *, parameters: bool = False, barriers: bool = Fals
         global_names: dict[str, Any] = {}
         states: dict[str, Argument] = {}
         for function in functions(module):
-            _lower_function(function, lowered, global_names if parameters else None, barriers)
+            _lower_function(function, lowered, global_names if parameters else None)
             states |= {a.name: a for a in read_arguments(function) if a.kind == "state"}
         if parameters:
             for state in states.values():
@@ -155,7 +154,7 @@ def _splat(argument: Argument, type_: Any) -> Any:
     return ir.DenseElementsAttr.get_splat(type_, ir.IntegerAttr.get(element, int(argument.init)))
 
 
-def _lower_function(function: Any, into: Any, globals_: dict[str, Any] | None, barriers: bool) -> None:
+def _lower_function(function: Any, into: Any, globals_: dict[str, Any] | None) -> None:
     ir = mlir.ir
     arguments, outputs = read_arguments(function), read_outputs(function)
     kept = [a for a in arguments if globals_ is None or a.kind == "input"]
@@ -165,7 +164,7 @@ def _lower_function(function: Any, into: Any, globals_: dict[str, Any] | None, b
         function.name.value, signature, ip=ir.InsertionPoint(into.body), loc=function.location
     )
     block = target.add_entry_block()
-    low = Loops(block, barriers)
+    low = Loops(block)
     environment = _Environment(into, block, globals_)
     values: dict[Any, Any] = {}
     with ir.InsertionPoint(block):

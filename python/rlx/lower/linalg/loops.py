@@ -55,13 +55,9 @@ class Loops:
 
     Args:
         entry: The function's entry block; sizes and constants that are used all over go to its start.
-        barriers: Keep the compiler from pulling transposes and splits of axes into contractions (see `settle`).
     """
 
-    def __init__(self, entry: Any, barriers: bool = False):
-        self.barriers = barriers
-        # Results of contractions, with what elementwise ops and reshapes made of them.
-        self._from_contraction: set[Any] = set()
+    def __init__(self, entry: Any):
         self.ir = mlir.ir
         self.arith = mlir.dialect("arith")
         self.linalg = mlir.dialect("linalg")
@@ -219,10 +215,7 @@ class Loops:
         rank = len(dims)
         inputs = [self.broadcast(operand, dims) for operand in operands]
         out = (self.empty(dims, element), tuple(range(rank)))
-        result = self.generic(inputs, [out], [PARALLEL] * rank, lambda *scalars: body(*scalars[:-1]))
-        if any(operand.value in self._from_contraction for operand in operands):
-            self._from_contraction.add(result)
-        return result
+        return self.generic(inputs, [out], [PARALLEL] * rank, lambda *scalars: body(*scalars[:-1]))
 
     def broadcast(self, operand: Lowered, dims: Sequence[Dim]) -> tuple[Any, tuple[int, ...]]:
         """An operand with its stretched axes dropped, and the loops of the others."""
@@ -267,25 +260,7 @@ class Loops:
         segments = common_segments(source, target)
         middle = [product_of(source[a:b]) for a, b, _, _ in segments]
         joined = self.collapse(value, middle, [list(range(a, b)) for a, b, _, _ in segments])
-        result = self.expand(joined, target, [list(range(c, d)) for _, _, c, d in segments])
-        if value in self._from_contraction:
-            self._from_contraction.add(result)
-        return result
-
-    def contracted(self, value: Any) -> Any:
-        """Note that a value is the result of a contraction."""
-        self._from_contraction.add(value)
-        return value
-
-    def settle(self, value: Any) -> Any:
-        """The value, computed before anything that follows is looked at.
-
-        IREE pulls a transpose, or a split of the columns, up through elementwise ops into the contraction before them. The
-        loop nest that comes of it has four or five loops and no longer runs on packed tiles: four times as slow.
-        """
-        if not self.barriers or value not in self._from_contraction:
-            return value
-        return self.ir.Operation.create("util.optimization_barrier", results=[value.type], operands=[value]).result
+        return self.expand(joined, target, [list(range(c, d)) for _, _, c, d in segments])
 
     def transpose(self, value: Any, dims: Sequence[Dim], perm: Sequence[int]) -> Any:
         """Permuted axes."""

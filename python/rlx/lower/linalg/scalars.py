@@ -57,7 +57,11 @@ class Scalars:
         return self._pick("mulf", "andi" if self.dtype.is_bool else "muli", "mul")(a, b)
 
     def div(self, a: Any, b: Any) -> Any:
-        return self._pick("divf", "divsi" if self.dtype.is_signed else "divui", "div")(a, b)
+        if self.dtype.is_complex:
+            from rlx.lower.linalg import complex_math
+
+            return complex_math.divide(self, a, b)
+        return self._pick("divf", "divsi" if self.dtype.is_signed else "divui")(a, b)
 
     def max(self, a: Any, b: Any) -> Any:
         if self.dtype.is_bool:

@@ -13,13 +13,12 @@ from rlx.lower.linalg.rules import Lowered, lowers
 
 @lowers("reshape")
 def reshape(low: Loops, results: list[Shape], x: Lowered, *, shape: Any) -> Any:
-    splits_columns = x.shape.rank > 0 and len(shape) > 0 and x.shape.dims[-1] != shape[-1]
-    return low.reshape(low.settle(x.value) if splits_columns else x.value, x.shape.dims, shape)
+    return low.reshape(x.value, x.shape.dims, shape)
 
 
 @lowers("transpose")
 def transpose(low: Loops, results: list[Shape], x: Lowered, *, perm: Any) -> Any:
-    return low.transpose(low.settle(x.value), x.shape.dims, perm)
+    return low.transpose(x.value, x.shape.dims, perm)
 
 
 def extract(low: Loops, x: Any, starts: Sequence[Dim], sizes: Sequence[Dim], strides: Sequence[int]) -> Any:

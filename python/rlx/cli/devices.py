@@ -1,0 +1,29 @@
+"""List the devices that programs can run on, and why a driver has none."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument("--json", action="store_true", help="print a list of objects")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    from rlx.backends.iree.devices import devices
+    from rlx.cli.display import table
+
+    found = devices()
+    if arguments.json:
+        print(json.dumps([asdict(d) for d in found], indent=1))
+        return 0
+    rows = [
+        [d.driver, d.uri, "yes" if d.available else "no", d.name if d.available else f"{d.name} {d.reason}".strip()]
+        for d in found
+    ]
+    print(table(rows, ["driver", "device", "usable", "name, or what is missing"]))
+    return 0

@@ -1,0 +1,70 @@
+"""Turn sentences into unit vectors with a BERT sentence encoder such as all-MiniLM-L6-v2.
+
+The model's directory holds config.json, tokenizer.json and model.safetensors. Programs are compiled for the lengths
+that occur and kept in the user's cache, so the first call takes some seconds and later ones do not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+_NUMBERS_SHOWN = 6
+_TEXT_SHOWN = 60
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument("texts", nargs="*", metavar="TEXT", help="sentences; none, or -, reads lines from standard input")
+    parser.add_argument("--model", required=True, metavar="DIR", help="directory of the model")
+    parser.add_argument("--json", action="store_true", help='print {"embeddings": [[…], …]}, in the order of the texts')
+    parser.add_argument("--batch", type=int, default=32, metavar="N", help="sentences that may run at once (default: %(default)s)")
+    parser.add_argument("--threads", type=int, metavar="N", help="threads to use (default: one for each core)")
+    parser.add_argument("--no-cache", action="store_true", help="compile even if the program is in the cache")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    texts = _texts(arguments.texts)
+    from rlx.cli.display import Steps
+    from rlx.models.embedder import SentenceEmbedder
+    from rlx.runtime.session import Session
+
+    embedder = SentenceEmbedder(
+        arguments.model,
+        Session(threads=arguments.threads),
+        progress=Steps(only_terminal=True),
+        cache=not arguments.no_cache,
+    )
+    vectors = embedder.embed(texts, batch=arguments.batch)
+    if arguments.json:
+        print(json.dumps({"embeddings": vectors.tolist()}))
+    else:
+        for text, vector in zip(texts, vectors, strict=True):
+            print(_line(text, vector))
+    return 0
+
+
+def _texts(words: Sequence[str]) -> list[str]:
+    from rlx.ir.errors import Error
+
+    texts: list[str] = []
+    for word in words or ["-"]:
+        if word != "-":
+            texts.append(word)
+            continue
+        try:
+            texts += [line.rstrip("\r\n") for line in sys.stdin]
+        except UnicodeDecodeError as problem:
+            raise Error(f"standard input is not {problem.encoding} text: {problem.reason}") from None
+    return texts
+
+
+def _line(text: str, vector: Any) -> str:
+    shown = text if len(text) <= _TEXT_SHOWN else text[: _TEXT_SHOWN - 1] + "…"
+    numbers = " ".join(f"{x:+.4f}" for x in vector[:_NUMBERS_SHOWN])
+    more = len(vector) - _NUMBERS_SHOWN
+    return f"[{numbers}{f' … {more} more' if more > 0 else ''}]  {shown}"

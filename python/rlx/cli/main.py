@@ -1,0 +1,90 @@
+"""The command `rlx`: compile, run, look at and try out models."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from rlx.version import __version__
+
+# Each is a module here with `add_arguments(parser)` and `run(arguments) -> exit code`, imported only when it is called.
+COMMANDS = {
+    "compile": "compile a graph to a file for one device",
+    "run": "run a graph, or a compiled one, on given arrays",
+    "inspect": "say what a graph consists of and costs, or draw it",
+    "embed": "turn sentences into vectors with a BERT sentence encoder",
+    "devices": "list the devices that programs can run on",
+    "doctor": "check this installation",
+}
+BROKEN_PIPE = 141  # what a shell reports of a program that died of SIGPIPE
+INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code.
+
+    Mistakes of the user go to standard error as one message, without a traceback unless `RLX_TRACEBACK=1`.
+    """
+    try:
+        return _run(sys.argv[1:] if argv is None else argv)
+    except KeyboardInterrupt:
+        if _wants_traceback():
+            raise
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader has gone, as `head` does; Python must not fail again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except Exception as problem:
+        from rlx.ir.errors import Error
+
+        if _wants_traceback() or not isinstance(problem, (Error, OSError)):
+            raise
+        print(f"rlx: error: {problem}", file=sys.stderr)
+        return 1
+
+
+def _run(argv: Sequence[str]) -> int:
+    # Only the command that is called is imported, so that --help and --version are quick.
+    parser = _parser()
+    command = next((word for word in argv if not word.startswith("-")), None)
+    if command not in COMMANDS or argv[0] != command:
+        parser.parse_args(argv)  # --help, --version, or an error
+        parser.print_help()
+        return 0
+    module = importlib.import_module(f"rlx.cli.{command}")
+    chosen = argparse.ArgumentParser(
+        prog=f"rlx {command}",
+        description=module.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    module.add_arguments(chosen)
+    code = module.run(chosen.parse_intermixed_args(argv[1:]))
+    sys.stdout.flush()
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    width = max(map(len, COMMANDS))
+    commands = "\n".join(f"  {name:{width}}  {summary}" for name, summary in COMMANDS.items())
+    parser = argparse.ArgumentParser(
+        prog="rlx",
+        usage="rlx [-h] [--version] COMMAND …",
+        description="RLX compiles tensor programs for CPUs and GPUs.",
+        epilog=f"commands:\n{commands}\n\n`rlx COMMAND --help` says more; passes are run by `rlx-opt`.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"rlx {__version__}")
+    parser.add_argument("command", nargs="?", choices=COMMANDS, metavar="COMMAND", help=argparse.SUPPRESS)
+    return parser
+
+
+def _wants_traceback() -> bool:
+    return os.environ.get("RLX_TRACEBACK", "") not in ("", "0")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,193 @@
+"""Run a graph (MLIR text), or a program that `rlx compile` made, on given arrays, and print what comes out.
+
+Arrays are written as NAME=@FILE.npy, NAME=1x4xf32=0 (all elements) or NAME=1x4xf32=1,2,3,4.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rlx.cli.compile import add_compile_options, bindings, compiled
+
+if TYPE_CHECKING:
+    from rlx.backends.artifact import Artifact
+    from rlx.ir.graph import Argument, Graph, Output
+
+Arrays = dict[str, np.ndarray]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument("file", metavar="FILE", help="MLIR text or a compiled artifact; - is standard input")
+    parser.add_argument("--input", action="append", default=[], metavar="NAME=VALUE", help="an input")
+    parser.add_argument("--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter (weight)")
+    parser.add_argument("--params", metavar="FILE", help="a safetensors file that holds parameters")
+    parser.add_argument("--device", help="cpu (default), cuda, rocm, vulkan, metal or vmvx")
+    parser.add_argument("--arch", help="the device's architecture, such as sm_80 or gfx1100")
+    parser.add_argument("--threads", type=int, metavar="N", help="threads to use on the CPU (default: one for each core)")
+    parser.add_argument("--repeat", type=int, metavar="N", help="run N times more and say how long a run takes")
+    parser.add_argument(
+        "--save",
+        action="append",
+        default=[],
+        metavar="[NAME=]FILE.npy",
+        help="write an output to a file; without NAME the outputs are taken in order",
+    )
+    parser.add_argument("--output-dir", metavar="DIR", help="write every output to DIR/NAME.npy")
+    parser.add_argument("--evaluate", action="store_true", help="use the NumPy evaluator instead of a compiler")
+    add_compile_options(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    from rlx.cli.files import read_program
+    from rlx.cli.values import named_arrays
+    from rlx.ir.errors import Error
+    from rlx.ir.graph import Graph
+
+    if arguments.repeat is not None and arguments.repeat < 1:
+        raise Error(f"--repeat must be a positive number, got {arguments.repeat}")
+    program = read_program(arguments.file, arguments.function)
+    signature = program if isinstance(program, Graph) else program.signature
+    declared, outputs = signature.arguments, signature.outputs
+    files = _files(arguments, outputs)
+    inputs = named_arrays(arguments.input, "--input", declared)
+    params = named_arrays(arguments.param, "--param", declared)
+    if arguments.params is not None:
+        params = _from_file(arguments.params, declared, params) | params
+    _check(declared, inputs, params)
+    if isinstance(program, Graph):
+        call = _graph_call(program, inputs, params, arguments)
+    else:
+        call = _artifact_call(program, inputs, params, arguments)
+    results = _timed(call, arguments.repeat)
+    for output, array in zip(outputs, results, strict=True):
+        print(f"{output.name}: {output.shape.dtype.name}{list(array.shape)}\n{np.array2string(array)}")
+        for path in files.get(output.name, ()):
+            _save(path, array)
+    return 0
+
+
+def _files(arguments: argparse.Namespace, outputs: Sequence[Output]) -> dict[str, list[str]]:
+    """Where each output goes."""
+    from rlx.ir.attributes import suggestion
+    from rlx.ir.errors import Error
+
+    names = [o.name for o in outputs]
+    files: dict[str, list[str]] = {name: [] for name in names}
+    following = iter(names)
+    for text in arguments.save:
+        name, equals, path = text.partition("=")
+        if not equals:
+            name, path = next(following, ""), text
+            if not name:
+                raise Error(f"--save={text}: the program has only {len(names)} outputs")
+        if name not in files:
+            raise Error(f"--save={text}: there is no output '{name}'{suggestion(name, names)}")
+        files[name].append(path)
+    if arguments.output_dir is not None:
+        for name in names:
+            files[name].append(os.path.join(arguments.output_dir, name.replace("/", "_") + ".npy"))
+    return files
+
+
+def _save(path: str, array: np.ndarray) -> None:
+    from rlx.cli.values import save_array
+
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    save_array(path, array)
+
+
+def _from_file(path: str, declared: Sequence[Argument], given: Mapping[str, np.ndarray]) -> Arrays:
+    from rlx.runtime.weights import read_safetensors
+
+    return read_safetensors(path, [a.name for a in declared if a.kind == "param" and a.name not in given])
+
+
+def _check(declared: Sequence[Argument], inputs: Arrays, params: Arrays) -> None:
+    """Every argument has come, by the right flag, and fits.
+
+    Raises:
+        Error: It names all that are missing, each with the flag to add.
+    """
+    from rlx.cli.values import flag_for
+    from rlx.ir.attributes import suggestion
+    from rlx.ir.errors import Error
+    from rlx.ir.evaluate import check_argument
+
+    for kind, arrays, other in (("input", inputs, "--param"), ("param", params, "--input")):
+        names = {a.name for a in declared if a.kind == kind}
+        for name in arrays:
+            if name in names:
+                continue
+            if any(a.name == name for a in declared):
+                raise Error(f"'{name}' is no {kind}; give it with {other}")
+            known = ", ".join(sorted(names)) or "none"
+            raise Error(f"there is no {kind} '{name}'{suggestion(name, names)}; the program has {known}")
+    missing = []
+    for argument in declared:
+        array = (inputs | params).get(argument.name)
+        if array is not None:
+            check_argument(argument, array)
+        elif argument.kind != "state":
+            missing.append(f"{argument.kind} '{argument.name}' ({argument.shape}) is missing: add {flag_for(argument)}")
+    if missing:
+        raise Error("\n  ".join(missing), hint="0 stands for any number; NAME=@FILE.npy reads a file, --params all weights")
+
+
+def _graph_call(
+    graph: Graph, inputs: Arrays, params: Arrays, arguments: argparse.Namespace
+) -> Callable[[], list[np.ndarray]]:
+    if not arguments.evaluate:
+        program = compiled(graph, arguments.device or "cpu", arguments, arguments.threads)
+        program.set_params(params)
+        program.load()
+        return lambda: program.run(inputs)
+    from rlx.ir.evaluate import evaluate
+    from rlx.runtime.session import _prepared as prepared
+
+    source = prepared(graph, bindings(arguments.bind), arguments.precision, arguments.passes)
+    return lambda: evaluate(source, inputs | params)
+
+
+def _artifact_call(
+    artifact: Artifact, inputs: Arrays, params: Arrays, arguments: argparse.Namespace
+) -> Callable[[], list[np.ndarray]]:
+    from rlx.ir.errors import Error
+    from rlx.runtime.compiled import CompiledGraph
+    from rlx.runtime.device import Device
+
+    if arguments.evaluate:
+        raise Error(f"{arguments.file} is compiled; the evaluator needs MLIR text")
+    if arguments.device is not None and Device.of(arguments.device).value != artifact.target:
+        raise Error(f"{arguments.file} is compiled for {artifact.target}, not for {arguments.device}")
+    program = CompiledGraph(artifact, threads=arguments.threads)
+    program.set_params(params)
+    program.load()
+    return lambda: program.run(inputs)
+
+
+def _timed(call: Callable[[], list[np.ndarray]], repeat: int | None) -> list[np.ndarray]:
+    """The results of the last run, after saying how long runs took."""
+    results = call()
+    if repeat is None:
+        return results
+    seconds = []
+    for _ in range(repeat):
+        started = time.perf_counter()
+        results = call()
+        seconds.append(time.perf_counter() - started)
+    middle, least, most = (_milliseconds(f(seconds)) for f in (statistics.median, min, max))
+    print(f"{repeat} runs: median {middle}, fastest {least}, slowest {most}")
+    return results
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{seconds * 1e3:.4g} ms"

@@ -1,0 +1,124 @@
+"""Arrays on the command line: `x=@x.npy`, `x=1x4xf32=0` or `x=1x4xf32=1,2,3,4`."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable, Sequence
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rlx.ir.errors import Error
+
+if TYPE_CHECKING:
+    from rlx.ir.dtype import DType
+    from rlx.ir.graph import Argument
+
+_TYPE = re.compile(r"(?P<dims>(?:\d+x)*)(?P<dtype>[a-z_]+\d*)")
+_FORMS = "NAME=@FILE.npy, NAME=1x4xf32=0 (all elements) or NAME=1x4xf32=1,2,3,4"
+
+
+def named_arrays(texts: Iterable[str], option: str, arguments: Sequence[Argument]) -> dict[str, np.ndarray]:
+    """Arrays by name, from what several uses of one option say.
+
+    Args:
+        texts: What was written after the option.
+        option: Its name, for messages.
+        arguments: The program's arguments, whose dtypes tell what the bytes of a file are.
+
+    Raises:
+        Error: One is not written as expected, is given twice, or its file cannot be read.
+    """
+    dtypes = {a.name: a.shape.dtype for a in arguments}
+    arrays: dict[str, np.ndarray] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise Error(f"{option}={text}: expected {_FORMS}")
+        if name in arrays:
+            raise Error(f"{option}: '{name}' is given twice")
+        if value.startswith("@"):
+            arrays[name] = load_array(value[1:], dtypes.get(name))
+        else:
+            arrays[name] = _written(value, f"{option}={text}")
+    return arrays
+
+
+def load_array(path: str, dtype: DType | None = None) -> np.ndarray:
+    """The array in a `.npy` file.
+
+    Args:
+        path: The file.
+        dtype: What is expected: `.npy` has no name for bf16, so its elements come as two bytes.
+
+    Raises:
+        Error: It cannot be read, or holds no plain array.
+    """
+    from rlx.backends.artifact import read_bytes
+
+    try:
+        array = np.load(io.BytesIO(read_bytes(path)), allow_pickle=False)
+    except (ValueError, EOFError, OSError) as problem:
+        raise Error(f"cannot read {path}: {problem}", hint="write it with numpy.save") from None
+    if not isinstance(array, np.ndarray):
+        raise Error(f"{path} holds several arrays; expected one, as numpy.save writes it")
+    if dtype is not None and dtype.name == "bf16" and array.dtype == np.dtype("V2"):
+        array = array.view(dtype.numpy)
+    return array
+
+
+def save_array(path: str, array: np.ndarray) -> None:
+    """Write an array as a `.npy` file, whole or not at all.
+
+    Raises:
+        Error: The file cannot be written.
+    """
+    from rlx.backends.artifact import write_atomically
+
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=False)
+    write_atomically(path, buffer.getvalue())
+
+
+def flag_for(argument: Argument) -> str:
+    """A flag that gives an argument a value, to be copied from a message."""
+    option = "--param" if argument.kind == "param" else "--input"
+    dims = "".join(f"{d}x" for d in argument.shape.dims) if argument.shape.is_static else None
+    if dims is None:
+        return f"{option}={argument.name}=@FILE.npy"
+    return f"{option}={argument.name}={dims}{argument.shape.dtype.name}=0"
+
+
+def _written(value: str, what: str) -> np.ndarray:
+    from rlx.ir.dtype import dtype
+
+    type_, equals, elements = value.partition("=")
+    match = _TYPE.fullmatch(type_)
+    if match is None or not equals:
+        raise Error(f"{what}: expected {_FORMS}")
+    kind = dtype("bool" if match["dtype"] == "i1" else match["dtype"])
+    shape = tuple(int(size) for size in match["dims"].split("x")[:-1])
+    words = [word.strip() for word in elements.split(",")] if elements.strip() else []
+    if len(words) not in (1, prod(shape)):
+        raise Error(f"{what}: expected 1 or {prod(shape)} elements, got {len(words)}")
+    values = [_element(word, kind, what) for word in words]
+    array = np.array(values, kind.numpy)
+    return np.full(shape, array[0]) if len(words) == 1 else array.reshape(shape)
+
+
+def _element(word: str, kind: DType, what: str) -> Any:
+    try:
+        if kind.is_bool:
+            return {"true": True, "1": True, "false": False, "0": False}[word.lower()]
+        if kind.is_complex:
+            return complex(word.replace("i", "j"))
+        if kind.is_float:
+            return float(word)
+        limits, number = np.iinfo(kind.numpy), int(word, 0)
+    except (KeyError, ValueError):
+        raise Error(f"{what}: {word!r} is not an element of {kind.name}") from None
+    if not limits.min <= number <= limits.max:
+        raise Error(f"{what}: {number} is out of range for {kind.name} ({limits.min} to {limits.max})")
+    return number

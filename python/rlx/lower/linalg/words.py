@@ -1,0 +1,140 @@
+"""The bits of f32 and f64 scalars: integer arithmetic in loop bodies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from rlx.lower.linalg.scalars import Scalars
+
+
+@dataclass(frozen=True)
+class Format:
+    """Layout of an IEEE 754 binary format."""
+
+    width: int
+    fraction: int
+    bias: int
+
+
+_FORMATS = {"f32": Format(32, 23, 127), "f64": Format(64, 52, 1023)}
+
+
+class Words:
+    """Emits operations on integers as wide as a float dtype; all wrap around.
+
+    Args:
+        s: Scalars of f32 or f64.
+    """
+
+    def __init__(self, s: Scalars):
+        self.s = s
+        self.arith = s.arith
+        self.format = _FORMATS[s.dtype.name]
+        self.integer = s.low.ir.IntegerType.get_signless(self.format.width)
+        self.float = s.element
+
+    def constant(self, value: int) -> Any:
+        return self.s.low.constant(value & ((1 << self.format.width) - 1), self.integer)
+
+    def of(self, x: Any) -> Any:
+        """The bits of a float."""
+        return self.arith.bitcast(self.integer, x)
+
+    def float_of(self, bits: Any) -> Any:
+        """The float with these bits."""
+        return self.arith.bitcast(self.float, bits)
+
+    def bits_of_constant(self, value: float) -> int:
+        """The bits of a number, rounded to the format."""
+        return int(self.rounded(value).view(f"u{self.format.width // 8}"))
+
+    def rounded(self, value: float) -> np.ndarray:
+        """A number, rounded to the format."""
+        return np.array(value, f"f{self.format.width // 8}")
+
+    # --- arithmetic -------------------------------------------------------------------------------
+
+    def add(self, a: Any, b: Any) -> Any:
+        return self.arith.addi(a, b)
+
+    def sub(self, a: Any, b: Any) -> Any:
+        return self.arith.subi(a, b)
+
+    def mul(self, a: Any, b: Any) -> Any:
+        return self.arith.muli(a, b)
+
+    def mul_wide(self, a: Any, b: Any) -> tuple[Any, Any]:
+        """Low and high word of an unsigned product."""
+        low, high = self.arith.mului_extended(a, b)
+        return low, high
+
+    def both(self, a: Any, b: Any) -> Any:
+        """Bitwise and."""
+        return self.arith.andi(a, b)
+
+    def either(self, a: Any, b: Any) -> Any:
+        """Bitwise or."""
+        return self.arith.ori(a, b)
+
+    def flipped(self, a: Any, b: Any) -> Any:
+        """Bitwise exclusive or."""
+        return self.arith.xori(a, b)
+
+    def left(self, a: Any, count: Any) -> Any:
+        return self.arith.shli(a, self._count(count))
+
+    def right(self, a: Any, count: Any) -> Any:
+        """Shifted down, zeros from above."""
+        return self.arith.shrui(a, self._count(count))
+
+    def right_signed(self, a: Any, count: Any) -> Any:
+        """Shifted down, copies of the sign from above."""
+        return self.arith.shrsi(a, self._count(count))
+
+    def _count(self, count: Any) -> Any:
+        return self.constant(count) if isinstance(count, int) else count
+
+    def is_set(self, a: Any, mask: int) -> Any:
+        """Whether any bit of a mask is set."""
+        zero = self.constant(0)
+        return self.arith.cmpi(self.arith.CmpIPredicate.ne, self.both(a, self.constant(mask)), zero)
+
+    def below(self, a: Any, b: Any) -> Any:
+        """Unsigned less-than."""
+        return self.arith.cmpi(self.arith.CmpIPredicate.ult, a, b)
+
+    # --- floats -----------------------------------------------------------------------------------
+
+    @property
+    def sign_mask(self) -> int:
+        return 1 << (self.format.width - 1)
+
+    def sign(self, x: Any) -> Any:
+        """The sign bit of a float, in place."""
+        return self.both(self.of(x), self.constant(self.sign_mask))
+
+    def with_sign_flipped(self, x: Any, sign: Any) -> Any:
+        """A float, negated where the sign bit of a word is set; the word's other bits must be zero."""
+        return self.float_of(self.flipped(self.of(x), sign))
+
+    def power_of_two(self, exponent: Any) -> Any:
+        """`2**exponent` for a word in the range of normal numbers."""
+        biased = self.add(exponent, self.constant(self.format.bias))
+        return self.float_of(self.left(biased, self.format.fraction))
+
+    def parts(self, exact: Fraction) -> tuple[Any, Any]:
+        """Constants: a number rounded to the format, and what the rounding left out."""
+        high = float(self.rounded(float(exact)))
+        return self.s.constant(high), self.s.constant(float(exact - Fraction(high)))
+
+    def to_float(self, a: Any) -> Any:
+        """A signed integer as a float, rounded."""
+        return self.arith.sitofp(self.float, a)
+
+    def to_integer(self, x: Any) -> Any:
+        """A float of small size that is a whole number, as a signed integer."""
+        return self.arith.fptosi(self.integer, x)

@@ -1,0 +1,112 @@
+"""`rlx-bind`: symbols become sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rlx import mlir
+from rlx.ir import attributes, registry
+from rlx.ir.attributes import suggestion
+from rlx.ir.dim import Dim, dim, substitute
+from rlx.ir.errors import Error, PassError
+from rlx.ir.location import describe
+from rlx.ir.shape import Shape, shape_of_type
+from rlx.passes.base import Pass, option
+
+_ENCODING = "#rlx.dims<"
+
+
+@dataclass(frozen=True)
+class Bind(Pass, name="rlx-bind"):
+    """Give symbols a size: `rlx-bind{seq=128 batch=1}`.
+
+    Types of arguments and results, dimensions in attributes, and the encodings of tensor types follow. A size may be an
+    expression in symbols, `rows=2*batch`, which renames. A result that a symbol no longer fits is found by the verifier.
+    """
+
+    sizes: Mapping[str, Dim] = option({}, "the size of a symbol", rest=True)
+
+    def run(self, module: Any) -> None:
+        values = {name: dim(size) for name, size in self.sizes.items()}
+        binder = _Binder(values)
+        module.operation.walk(binder.visit, mlir.ir.WalkOrder.PRE_ORDER)
+        if binder.problem is not None:
+            raise binder.problem
+        for name in values:
+            if name not in binder.seen:
+                known = ", ".join(sorted(binder.seen)) or "none"
+                message = f"{self.name}: the module has no symbol '{name}'{suggestion(name, binder.seen)}"
+                raise PassError(message, hint=f"its symbols: {known}")
+
+
+class _Binder:
+    """Rewrites one op after the other; every type only once."""
+
+    def __init__(self, values: Mapping[str, Dim]):
+        self.values = values
+        self.seen: set[str] = set()
+        self.problem: Error | None = None
+        self._types: dict[Any, Any] = {}
+
+    def visit(self, op: Any) -> Any:
+        try:
+            self._bind(op.operation)
+        except Error as problem:
+            message = f"{Bind.name}: '{op.operation.name}': {problem.message}"
+            self.problem = PassError(message, location=describe(op.location), hint=problem.hint)
+            return mlir.ir.WalkResult.INTERRUPT
+        return mlir.ir.WalkResult.ADVANCE
+
+    def _bind(self, op: Any) -> None:
+        for result in op.results:
+            self._set(result)
+        for region in op.regions:
+            for block in region:
+                for argument in block.arguments:
+                    self._set(argument)
+        if registry.is_ours(op):
+            self._bind_attributes(op)
+        elif "function_type" in op.attributes:
+            self._bind_signature(op)
+
+    def _set(self, value: Any) -> None:
+        before = value.type
+        after = self.type_of(before)
+        if after is not before:
+            value.set_type(after)
+
+    def type_of(self, type_: Any) -> Any:
+        """A type with its symbols bound; the very same one when it has none."""
+        found = self._types.get(type_)
+        if found is None:
+            found = self._types[type_] = self._bound(type_)
+        return type_ if found is True else found
+
+    def _bound(self, type_: Any) -> Any:
+        if not isinstance(type_, mlir.ir.RankedTensorType) or not str(type_.encoding or "").startswith(_ENCODING):
+            return True
+        shape = shape_of_type(type_)
+        self.seen |= shape.symbols
+        if not shape.symbols & self.values.keys():
+            return True
+        return Shape((substitute(d, self.values) for d in shape.dims), shape.dtype).type
+
+    def _bind_attributes(self, op: Any) -> None:
+        spec = registry.card(op.name).spec
+        for entry in spec.attributes:
+            if entry.kind != "dims" or entry.name not in op.attributes:
+                continue
+            before = attributes.from_mlir(entry, op.attributes[entry.name])
+            after = tuple(dim(substitute(d, self.values)) for d in before)
+            self.seen |= Shape(before).symbols
+            if after != before:
+                op.attributes[entry.name] = attributes.to_mlir(entry, after)
+
+    def _bind_signature(self, op: Any) -> None:
+        ir = mlir.ir
+        type_ = op.attributes["function_type"].value
+        if isinstance(type_, ir.FunctionType):
+            inputs, results = map(self.type_of, type_.inputs), map(self.type_of, type_.results)
+            op.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get([*inputs], [*results]))

@@ -1,0 +1,65 @@
+"""`rlx-constant-fold`: what is known before the first run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rlx.ir import attributes, registry
+from rlx.ir.errors import Error
+from rlx.ir.evaluate import evaluate_op
+from rlx.ir.shape import shape_of
+from rlx.passes.base import Pass, option
+from rlx.passes.rewrite import builder_before, collect, erase_dead, replace
+
+
+@dataclass(frozen=True)
+class ConstantFold(Pass, name="rlx-constant-fold"):
+    """Evaluate ops whose operands are all constants, by the NumPy evaluators."""
+
+    max_elements: int = option(65536, "the largest operand or result that is evaluated, in elements")
+
+    def run(self, module: Any) -> None:
+        known: dict[Any, np.ndarray] = {}
+        constants: list[Any] = []
+        for op in collect(module):
+            if op.name == "rlx.constant":
+                constants.append(op)
+            elif self._foldable(op, known):
+                constants += self._fold(op, known)
+        erase_dead(constants)
+
+    def _foldable(self, op: Any, known: dict[Any, np.ndarray]) -> bool:
+        operands = list(op.operands)
+        if not operands and op.name != "rlx.dim_size":
+            return False
+        if not all(v in known or self._read(v, known) for v in operands):
+            return False
+        if not registry.card(op.name).spec.pure or len(op.regions):
+            return False
+        return all(s.is_static and s.num_elements <= self.max_elements for s in map(shape_of, op.results))
+
+    def _read(self, value: Any, known: dict[Any, np.ndarray]) -> bool:
+        """Take in a constant that is small enough."""
+        op = getattr(value.owner, "operation", None)
+        if op is None or op.name != "rlx.constant" or shape_of(value).num_elements > self.max_elements:
+            return False
+        known[value] = attributes.read(registry.card(op.name).spec, op)["value"]
+        return True
+
+    def _fold(self, op: Any, known: dict[Any, np.ndarray]) -> list[Any]:
+        """Replace an op by constants; these."""
+        try:
+            arrays = evaluate_op(op, [known[v] for v in op.operands], {})
+        except Error:
+            return []  # such as a symbol in an attribute
+        builder = builder_before(op, self.name)
+        values = []
+        for array in arrays:
+            value = builder.emit("constant", (), value=array).value
+            known[value] = array
+            values.append(value)
+        replace(op, values)
+        return [v.owner.operation for v in values]

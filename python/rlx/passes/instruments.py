@@ -1,0 +1,125 @@
+"""What looks on while passes run: printing the IR, timing."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Collection
+from typing import Any, TextIO
+
+from rlx.passes.pipeline import Step
+from rlx.passes.runner import Instrument
+
+
+class PrintIR(Instrument):
+    """Print the module around passes, under a line such as `// -----// IR Dump After LowerBlocks (rlx-lower-blocks) //----- //`.
+
+    Args:
+        before: Names of passes before which to print.
+        after: Names of passes after which to print.
+        before_all: Print before every pass.
+        after_all: Print after every pass.
+        after_change: Print after every pass that changed something.
+        after_failure: Print after a pass that failed.
+        stream: Where to; standard error when absent.
+        debug_info: Print locations too.
+    """
+
+    def __init__(
+        self,
+        *,
+        before: Collection[str] = (),
+        after: Collection[str] = (),
+        before_all: bool = False,
+        after_all: bool = False,
+        after_change: bool = False,
+        after_failure: bool = False,
+        stream: TextIO | None = None,
+        debug_info: bool = False,
+    ):
+        self._before, self._after = frozenset(before), frozenset(after)
+        self._before_all, self._after_all = before_all, after_all
+        self._after_change, self._after_failure = after_change, after_failure
+        self._stream = stream
+        self._debug_info = debug_info
+        self._text = ""
+
+    def before(self, step: Step, module: Any) -> None:
+        if self._after_change:
+            self._text = self._asm(module)
+        if self._before_all or step.name in self._before:
+            self._print(f"IR Dump Before {step.title} ({step.name})", module)
+
+    def after(self, step: Step, module: Any) -> None:
+        if self._after_change:
+            changed = self._asm(module) != self._text
+            wanted = changed and (step.name in self._after or not self._after)
+        else:
+            wanted = self._after_all or step.name in self._after
+        if wanted:
+            self._print(f"IR Dump After {step.title} ({step.name})", module)
+
+    def failed(self, step: Step, module: Any) -> None:
+        if self._after_failure or self._after_all:
+            self._print(f"IR Dump After {step.title} Failed ({step.name})", module)
+
+    def _asm(self, module: Any) -> str:
+        return module.operation.get_asm(enable_debug_info=self._debug_info)
+
+    def _print(self, title: str, module: Any) -> None:
+        stream = self._stream or sys.stderr
+        stream.write(f"// -----// {title} //----- //\n{self._asm(module)}\n\n")
+        stream.flush()
+
+
+class Timing(Instrument):
+    """Wall time of every pass and of the verifier; `str()` is a table as MLIR's.
+
+    Args:
+        stream: Where the table goes at the end; nowhere when None.
+    """
+
+    def __init__(self, stream: TextIO | None = None):
+        self._stream = stream
+        self._start = self._mark = time.perf_counter()
+        self._total: float | None = None
+        self.seconds: list[tuple[str, float]] = []
+        self._verifier = 0.0
+
+    def record(self, name: str, seconds: float) -> None:
+        """Add a line: what is not a pass, such as parsing."""
+        self.seconds.append((name, seconds))
+
+    def before(self, step: Step, module: Any) -> None:
+        self._mark = time.perf_counter()
+
+    def verified(self, step: Step, module: Any) -> None:
+        now = time.perf_counter()
+        self.record(f"{step.title} ({step.name})", now - self._mark)
+        self._mark = now
+
+    def after(self, step: Step, module: Any) -> None:
+        self._verifier += time.perf_counter() - self._mark
+
+    def finish(self) -> None:
+        if self._verifier:
+            self.record("(V) Verifier", self._verifier)
+            self._verifier = 0.0
+        if self._stream is not None:
+            self._stream.write(str(self))
+
+    def stop(self) -> None:
+        """Fix the total: what is done later does not count."""
+        self._total = time.perf_counter() - self._start
+
+    def __str__(self) -> str:
+        total = self._total if self._total is not None else time.perf_counter() - self._start
+        known = sum(seconds for _, seconds in self.seconds)
+        rows = [*self.seconds, ("Rest", max(0.0, total - known)), ("Total", total)]
+        rule = f"==={'-' * 73}==="
+        lines = [rule, "Execution time report".center(79).rstrip(), rule]
+        lines += [f"  Total Execution Time: {total:.4f} seconds", "", "  ----Wall Time----  ----Name----"]
+        for name, seconds in rows:
+            share = 100 * seconds / total if total else 0.0
+            lines.append(f"  {seconds:8.4f} ({share:5.1f}%)  {name}")
+        return "\n".join(lines) + "\n"

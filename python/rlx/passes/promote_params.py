@@ -1,0 +1,36 @@
+"""`rlx-promote-params`: weights that the caller gives at every run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rlx.ir.attributes import suggestion
+from rlx.ir.errors import PassError
+from rlx.ir.graph import functions, read_arguments, read_outputs, sign_function
+from rlx.passes.base import Pass, option
+
+
+@dataclass(frozen=True)
+class PromoteParams(Pass, name="rlx-promote-params"):
+    """Turn parameters into inputs."""
+
+    names: tuple[str, ...] = option((), "the parameters to promote; all when empty")
+
+    def run(self, module: Any) -> None:
+        found: set[str] = set()
+        for function in functions(module):
+            if not function.is_external:
+                found |= self._promote(function)
+        for name in self.names:
+            if name not in found:
+                raise PassError(f"{self.name}: there is no parameter '{name}'{suggestion(name, found)}")
+
+    def _promote(self, function: Any) -> set[str]:
+        arguments = read_arguments(function)
+        params = {a.name for a in arguments if a.kind == "param"}
+        chosen = params & set(self.names) if self.names else params
+        if chosen:
+            promoted = [replace(a, kind="input") if a.name in chosen else a for a in arguments]
+            sign_function(function, promoted, read_outputs(function))
+        return params

@@ -1,0 +1,146 @@
+"""What passes are made of: plain walks, and ops replaced by what a function of tensors emits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable
+from typing import Any
+
+from rlx import mlir
+from rlx.ir import attributes, registry
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import as_results
+from rlx.ir.errors import Error
+from rlx.ir.location import describe, within
+from rlx.ir.shape import shape_of
+from rlx.ir.verify import grouped
+
+
+def builder_before(op: Any, note: str, fusion_policy: str = "direct") -> Builder:
+    """A builder in front of an op, with the op's location.
+
+    Args:
+        op: New ops go before it.
+        note: What makes them: the name of a block or a pass, added to the location.
+        fusion_policy: What decompositions of blocks emit.
+    """
+    return Builder(mlir.ir.InsertionPoint(op), within(op.location, note), fusion_policy)
+
+
+def collect(module: Any, names: Container[str] | None = None) -> list[Any]:
+    """The rlx ops of a module in order, nested regions included.
+
+    Args:
+        module: A module or any other op.
+        names: Op names without prefix; None takes all.
+    """
+    found: list[Any] = []
+    advance = mlir.ir.WalkResult.ADVANCE
+
+    def visit(op: Any) -> Any:
+        name = op.name
+        if name.startswith("rlx.") and (names is None or name[4:] in names):
+            found.append(op)
+        return advance
+
+    module.operation.walk(visit, mlir.ir.WalkOrder.PRE_ORDER)
+    return found
+
+
+def replace(op: Any, values: Iterable[Any]) -> None:
+    """Give all uses of an op's results to other values, and erase the op.
+
+    Raises:
+        Error: A value has another type than the result that it stands for.
+    """
+    results, values = list(op.results), list(values)
+    if [v.type for v in values] != [r.type for r in results]:
+        expected = ", ".join(str(shape_of(r)) for r in results)
+        got = ", ".join(str(shape_of(v)) for v in values)
+        raise Error(f"'{op.name}' gives {expected}, its replacement {got}", location=describe(op.location))
+    for result, value in zip(results, values, strict=True):
+        result.replace_all_uses_with(value)
+    op.erase()
+
+
+def replace_with(
+    op: Any, function: Callable[..., Any], note: str, *, fusion_policy: str = "direct", **extra: Any
+) -> None:
+    """Replace an op by what a function of tensors emits before it.
+
+    Args:
+        op: An rlx op.
+        function: Called with a builder and the operands as the op's record groups them (None for an absent optional one,
+            a list for a variadic one); gives a tensor, or a tuple of them.
+        note: What does it, for the locations of the new ops.
+        fusion_policy: What decompositions of blocks emit.
+        extra: Keyword arguments of the function.
+
+    Raises:
+        Error: The function raised, or gave other types; the location is that of the op.
+    """
+    builder = builder_before(op, note, fusion_policy)
+    spec = registry.card(op.name).spec
+    operands = grouped(spec.operands, [builder.tensor(v) for v in op.operands], "operand")
+    try:
+        results = as_results(function(builder, *operands, **extra))
+    except Error as problem:
+        if problem.location is not None:
+            raise
+        message = f"'{op.name}': {problem.message}"
+        raise type(problem)(message, location=describe(op.location), hint=problem.hint) from None
+    replace(op, [r.value if isinstance(r, Tensor) else r for r in results])
+
+
+def decompose(op: Any, *, fusion_policy: str = "direct") -> None:
+    """Replace a composite op by its card's decomposition."""
+    card = registry.card(op.name)
+    values = attributes.read(card.spec, op)
+    replace_with(op, card.decompose, card.name, fusion_policy=fusion_policy, **values)
+
+
+def decompose_all(module: Any, names: Container[str], *, fusion_policy: str = "direct") -> int:
+    """Decompose every op of the given names, and what that emits, until none is left; how many there were."""
+    count = 0
+    # One round for each level of ops that decompose into such ops: a handful.
+    while found := collect(module, names):
+        for op in found:
+            decompose(op, fusion_policy=fusion_policy)
+        count += len(found)
+    return count
+
+
+def erase_dead(ops: Iterable[Any]) -> None:
+    """Erase ops without uses, and what is without uses then; only pure rlx ops go."""
+    pending = list(ops)
+    # An erased op may not be asked anything again, so its object is remembered; one object stands for one op.
+    erased: dict[int, Any] = {}
+    while pending:
+        op = pending.pop()
+        if id(op) in erased or not _is_dead(op):
+            continue
+        owners = [v.owner.operation for v in op.operands if isinstance(v, mlir.ir.OpResult)]
+        erased[id(op)] = op
+        op.erase()
+        pending.extend(owners)
+
+
+def _is_dead(op: Any) -> bool:
+    if not registry.is_ours(op) or not registry.card(op.name).spec.pure:
+        return False
+    return all(next(iter(r.uses), None) is None for r in op.results)
+
+
+def set_stage(module: Any, stage: str) -> None:
+    """Declare a module's stage: `"hir"`, `"mir"` or `"lir"`."""
+    with mlir.entered():
+        module.operation.attributes["rlx.stage"] = mlir.ir.StringAttr.get(stage)
+
+
+def has_blocks(module: Any) -> bool:
+    """Whether HIR blocks are left."""
+    return bool(collect(module, block_names()))
+
+
+def block_names() -> frozenset[str]:
+    """Names of the ops that stand at HIR only."""
+    return frozenset(name for name, spec in registry.SPECS.items() if spec.stage == "hir")

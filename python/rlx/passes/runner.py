@@ -1,0 +1,111 @@
+"""Running a pipeline on a module: every pass in turn, the verifier after each, instruments around each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from rlx import mlir
+from rlx.ir.errors import Error, PassError, VerificationError
+from rlx.ir.location import describe
+from rlx.passes.pipeline import Pipeline, Step
+
+
+class Instrument:
+    """Looks on while a pipeline runs. Every method may do nothing."""
+
+    def start(self, module: Any) -> None:
+        """Before the first pass."""
+
+    def before(self, step: Step, module: Any) -> None:
+        """Before a pass."""
+
+    def verified(self, step: Step, module: Any) -> None:
+        """After a pass, before its result is verified: the end of its own work."""
+
+    def after(self, step: Step, module: Any) -> None:
+        """After a pass whose result is valid."""
+
+    def failed(self, step: Step, module: Any) -> None:
+        """After a pass that raised, or whose result is invalid."""
+
+    def finish(self) -> None:
+        """After the last pass, or the one that failed."""
+
+
+def clone_module(module: Any) -> Any:
+    """An independent copy of a module."""
+    with mlir.entered():
+        return module.operation.clone().opview
+
+
+def run_on_module(
+    module: Any,
+    pipeline: str | Pipeline,
+    *,
+    verify_each: bool = True,
+    instruments: Iterable[Instrument] = (),
+) -> None:
+    """Run a pipeline on a module, in place.
+
+    Args:
+        module: A builtin module.
+        pipeline: What to run.
+        verify_each: Verify after every pass.
+        instruments: What looks on.
+
+    Raises:
+        PassError: A pass does not exist or failed.
+        VerificationError: A pass gave an invalid module; the message names the pass.
+    """
+    watching = list(instruments)
+    try:
+        for instrument in watching:
+            instrument.start(module)
+        for step in Pipeline.of(pipeline).steps:
+            _run_step(step, module, verify_each, watching)
+    finally:
+        for instrument in watching:
+            instrument.finish()
+
+
+def _run_step(step: Step, module: Any, verify_each: bool, instruments: list[Instrument]) -> None:
+    for instrument in instruments:
+        instrument.before(step, module)
+    try:
+        _run_named(step, module)
+        for instrument in instruments:
+            instrument.verified(step, module)
+        if verify_each:
+            _verify(step, module)
+    except Error:
+        for instrument in reversed(instruments):
+            instrument.failed(step, module)
+        raise
+    for instrument in reversed(instruments):
+        instrument.after(step, module)
+
+
+def _run_named(step: Step, module: Any) -> None:
+    """Run one pass; whatever goes wrong carries its name."""
+    try:
+        with mlir.entered():
+            step.run(module)
+    except Error as problem:
+        if problem.message.startswith(f"{step.name}: "):
+            raise
+        message = f"{step.name}: {problem.message}"
+        raise type(problem)(message, location=problem.location, hint=problem.hint) from problem.__cause__
+    except Exception as problem:
+        message = f"{step.name}: internal error: {type(problem).__name__}: {problem}"
+        raise PassError(message, hint="this is a defect of the pass, not of the module") from problem
+
+
+def _verify(step: Step, module: Any) -> None:
+    with mlir.entered():
+        try:
+            module.operation.verify()
+        except mlir.ir.MLIRError as problem:
+            first = problem.error_diagnostics[0]
+            message = f"{step.name} gave an invalid module: {first.message}"
+            raise VerificationError(message, location=describe(first.location)) from problem

@@ -1,0 +1,182 @@
+"""`@rlx.model`: a Python function of tensors as a compiled program."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Tensor
+from rlx.ir.errors import Error
+from rlx.ir.evaluate import as_array
+from rlx.ir.graph import Graph
+from rlx.ir.shape import Shape
+from rlx.runtime.compiled import CompiledGraph
+from rlx.runtime.session import Session
+
+
+@dataclass(frozen=True)
+class _Annotation:
+    shape: Shape
+    kind: str
+
+
+def Input(*dims: Any, dtype: Any = None) -> Any:  # noqa: N802 (reads as a type in annotations)
+    """Annotation of an argument that is given at every call: `x: rlx.Input("batch", 784)`.
+
+    Args:
+        dims: Sizes or symbol names.
+        dtype: Element type; f32 when absent.
+    """
+    return _Annotation(Shape(dims, dtype), "input")
+
+
+def Param(*dims: Any, dtype: Any = None) -> Any:  # noqa: N802
+    """Annotation of an argument that is a weight: `w: rlx.Param(784, 10)`."""
+    return _Annotation(Shape(dims, dtype), "param")
+
+
+class Model:
+    """A function of tensors, traced once for each set of static arguments. Made by `@rlx.model`.
+
+    Arguments annotated with `rlx.Input` and `rlx.Param` are tensors; all others are static: plain Python values that the
+    trace may depend on. Called with tensors of a graph, the function is traced into that graph.
+    """
+
+    def __init__(self, function: Callable[..., Any], session: Session | None = None):
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._session = session
+        self._signature = inspect.signature(function)
+        self._annotations: dict[str, _Annotation] | None = None
+        self._graphs: dict[Any, tuple[Graph, Any]] = {}
+        self._compiled: dict[Any, CompiledGraph] = {}
+        self._given: dict[Any, dict[str, np.ndarray]] = {}
+
+    @property
+    def graph(self) -> Graph:
+        """The graph, with every static argument at its default."""
+        return self._trace({})[0]
+
+    @property
+    def tensors(self) -> dict[str, _Annotation]:
+        """The tensor arguments: name to annotation."""
+        if self._annotations is None:
+            try:
+                annotations = inspect.get_annotations(self._function, eval_str=True)
+            except NameError as problem:
+                raise Error(f"model '{self.__name__}': an annotation cannot be evaluated: {problem}") from None
+            self._annotations = {n: a for n, a in annotations.items() if isinstance(a, _Annotation)}
+            if not self._annotations:
+                raise Error(
+                    f"model '{self.__name__}' has no tensor argument",
+                    hint="annotate them: x: rlx.Input('batch', 784), w: rlx.Param(784, 10)",
+                )
+        return self._annotations
+
+    def compiled(self, **static: Any) -> CompiledGraph:
+        """The program for these static arguments, compiled on first use."""
+        key = self._key(static)
+        if key not in self._compiled:
+            graph, _ = self._trace(static)
+            self._compiled[key] = (self._session or Session()).compile(graph)
+        return self._compiled[key]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            bound = self._signature.bind(*args, **kwargs).arguments
+        except TypeError as problem:
+            raise Error(f"model '{self.__name__}': {problem}") from None
+        if any(isinstance(v, Tensor) for v in bound.values()):
+            return self._function(*args, **kwargs)
+        static = {n: v for n, v in bound.items() if n not in self.tensors}
+        program = self.compiled(**static)
+        self._set_params(program, self._key(static), bound)
+        inputs = {a.name: bound[a.name] for a in program.inputs}
+        return self._trace(static)[1](program.run(inputs))
+
+    def _set_params(self, program: CompiledGraph, key: Any, bound: Mapping[str, Any]) -> None:
+        """Load weights that differ from those of the last call. Contents count: an array may have been changed in place."""
+        before = self._given.setdefault(key, {})
+        arrays = {n: as_array(bound[n], n) for n, a in self.tensors.items() if a.kind == "param"}
+        same = all(n in before and _equal(before[n], array) for n, array in arrays.items())
+        if not same:
+            program.set_params(arrays)
+            self._given[key] = {n: array.copy() for n, array in arrays.items()}
+
+    def _key(self, static: Mapping[str, Any]) -> Any:
+        key = tuple(sorted(static.items(), key=lambda item: item[0]))
+        try:
+            hash(key)
+        except TypeError:
+            name = next(n for n, v in static.items() if not _hashable(v))
+            raise Error(
+                f"model '{self.__name__}': static argument '{name}' must be hashable, got {type(static[name]).__name__}",
+                hint="annotate it with rlx.Input or rlx.Param if it is a tensor",
+            ) from None
+        return key
+
+    def _trace(self, static: Mapping[str, Any]) -> tuple[Graph, Any]:
+        key = self._key(static)
+        if key not in self._graphs:
+            graph = Graph(self.__name__, stage="hir")
+            tensors = {
+                name: (graph.input if a.kind == "input" else graph.param)(name, a.shape)
+                for name, a in self.tensors.items()
+            }
+            bound = self._signature.bind_partial(**tensors, **static)
+            missing = [
+                n
+                for n, p in self._signature.parameters.items()
+                if n not in bound.arguments and p.default is p.empty and p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)
+            ]
+            if missing:
+                raise Error(f"model '{self.__name__}' needs a value for {', '.join(missing)}")
+            outputs, unpack = _outputs(self._function(*bound.args, **bound.kwargs), self.__name__)
+            graph.set_outputs(outputs)
+            self._graphs[key] = (graph, unpack)
+        return self._graphs[key]
+
+    def __repr__(self) -> str:
+        return f"<rlx.model {self.__name__}{self._signature}>"
+
+
+def _equal(a: np.ndarray, b: np.ndarray) -> bool:
+    return a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()
+
+
+def _hashable(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _outputs(result: Any, name: str) -> tuple[Any, Callable[[list[np.ndarray]], Any]]:
+    """What a function returned, as outputs of a graph, and how a run's arrays take that form again."""
+    if isinstance(result, Tensor):
+        return [result], lambda arrays: arrays[0]
+    if isinstance(result, Mapping):
+        names = list(result)
+        return result, lambda arrays: dict(zip(names, arrays, strict=True))
+    if isinstance(result, (tuple, list)):
+        kind = type(result)
+        return list(result), lambda arrays: kind(arrays) if kind in (tuple, list) else kind(*arrays)
+    raise Error(f"model '{name}' must return tensors (one, a tuple, a list or a dict), got {type(result).__name__}")
+
+
+def model(function: Callable[..., Any] | None = None, *, session: Session | None = None) -> Any:
+    """Turn a Python function of tensors into a model: traced and compiled on first use, then fast.
+
+    Args:
+        function: The function; arguments annotated with `rlx.Input` and `rlx.Param` are tensors.
+        session: Where to compile; the CPU by default.
+    """
+    if function is None:
+        return functools.partial(model, session=session)
+    return Model(function, session)

@@ -1,0 +1,68 @@
+"""What the evaluator says of a case, and how another implementation's results compare with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.evaluate import evaluate
+from rlx.ir.graph import Graph
+from tests.conformance.cases import Bindings, Case
+from tests.conformance.functions import noise_of
+from tests.conformance.tolerance import Comparison, flushed
+from tests.conformance.values import Values, is_elementwise, moves_values
+
+# Of 0 and -0 these return either.
+_KINDS_WITHOUT_SIGN_OF_ZERO = ("max", "min", "relu")
+# x/2·(1 + erf …) cancels inside, so its error is in proportion to x and not to the result.
+_KINDS_THAT_CANCEL = ("gelu", "gelu_approx")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The evaluator's results for one set of values, and what else counts as right."""
+
+    comparison: Comparison
+    expected: Sequence[np.ndarray]
+    noise: Sequence[np.ndarray | None]
+    alternatives: Sequence[np.ndarray | None]
+
+    def problems(self, results: Sequence[np.ndarray]) -> list[str]:
+        """What is wrong with another implementation's results."""
+        if len(results) != len(self.expected):
+            return [f"{len(results)} results instead of {len(self.expected)}"]
+        told = zip(results, self.expected, self.noise, self.alternatives, strict=True)
+        found = [self.comparison.mismatch(*entry) for entry in told]
+        return [f"result {i} {problem}" for i, problem in enumerate(found) if problem]
+
+
+def comparison_of(case: Case, *, strict: bool = False) -> Comparison:
+    """How results of a case are compared; `strict` says that values of an op that only moves them have to be the same bits."""
+    kind = case.sample.attributes.get("kind")
+    moving = case.card.spec.family in ("shape", "index")
+    signed = (moving or is_elementwise(case)) and kind not in _KINDS_WITHOUT_SIGN_OF_ZERO
+    return Comparison(case.sample.tolerance, strict or moves_values(case), signed)
+
+
+def judge(case: Case, graph: Graph, values: Values, bindings: Bindings, function: Any) -> Verdict:
+    """Evaluate a case, to compare other implementations with.
+
+    Args:
+        case: The case.
+        graph: Its graph.
+        values: Its inputs.
+        bindings: Sizes of its symbols.
+        function: What the other implementation computes, as ops: from it is told what rounding may do.
+    """
+    expected = evaluate(graph, values.by_name())
+    without_denormals = [flushed(array) for array in values.arrays]
+    alternatives: Sequence[Any] = [None] * len(expected)
+    if any(a.tobytes() != b.tobytes() for a, b in zip(without_denormals, values.arrays, strict=True)):
+        alternatives = evaluate(graph, {f"x{i}": a for i, a in enumerate(without_denormals)})
+    noise: Sequence[Any] = [None] * len(expected)
+    if not is_elementwise(case) or case.sample.attributes.get("kind") in _KINDS_THAT_CANCEL:
+        noise = noise_of(function, values.arrays, bindings)
+    return Verdict(comparison_of(case), expected, noise, alternatives)

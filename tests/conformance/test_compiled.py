@@ -1,0 +1,74 @@
+"""Every op: what the CPU computes is what the evaluator computes, static and dynamic, on plain and special values."""
+
+from __future__ import annotations
+
+import pytest
+
+from rlx.backends.iree import transfer
+from tests.conformance.cases import Bindings, Case, cases, op_names
+from tests.conformance.compiled import Program, aligned, compile_graphs, contiguous
+from tests.conformance.failures import Failures
+from tests.conformance.judge import judge
+from tests.conformance.values import random_values, value_sets
+
+# Cases in one compiled module: enough to share what compiling costs once, few enough to keep two processes busy.
+_PART = 48
+
+PARTS = [(op, start) for op in op_names() for start in range(0, len(cases(op)), _PART)]
+_LENT_RUNS = 4  # the first two are on trial copies
+
+
+@pytest.mark.parametrize(("op", "start"), PARTS, ids=[f"{op}-{start}" for op, start in PARTS])
+def test_compiled(op: str, start: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    failures = Failures()
+    chosen: list[tuple[Case, str, list[Bindings]]] = []
+    for case in cases(op)[start : start + _PART]:
+        bindings: list[Bindings] = list(case.bindings())
+        chosen.append((case, "static", bindings[:1]))
+        if case.symbols:
+            chosen.append((case, "dynamic", bindings))
+    graphs = [case.graph(bindings[0] if how == "static" else None) for case, how, bindings in chosen]
+    programs = compile_graphs(graphs)
+    for (case, how, bindings), program in zip(chosen, programs, strict=True):
+        label = f"{case}, {how}"
+        if program.problem is not None:
+            failures.add(label, program.problem)
+            continue
+        with failures.of(label):
+            for sizes in bindings:
+                _check_results(case, program, sizes, label, failures)
+            _check_lent_arguments(case, program, bindings[0], label, failures, monkeypatch)
+    failures.check()
+
+
+def _check_results(case: Case, program: Program, bindings: Bindings, label: str, failures: Failures) -> None:
+    for values in value_sets(case, bindings):
+        verdict = judge(case, program.graph, values, bindings, program.function)
+        arguments = contiguous(values.arrays)
+        results = program.run(arguments)
+        for problem in verdict.problems(results):
+            failures.add(label, f"{values.name} {dict(bindings)}: {problem}")
+        kept = all(a.tobytes() == b.tobytes() for a, b in zip(arguments, values.arrays, strict=True))
+        failures.expect(label, kept, f"{values.name} {dict(bindings)}: an argument was changed")
+
+
+def _check_lent_arguments(
+    case: Case,
+    program: Program,
+    bindings: Bindings,
+    label: str,
+    failures: Failures,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Programs read large arguments where the caller has them. Here all count as large, and must stay as they are."""
+    values = random_values(case, bindings)
+    expected = [r.tobytes() for r in program.run(contiguous(values.arrays))]
+    with monkeypatch.context() as patch:
+        patch.setattr(transfer, "COPY_LIMIT", 0)
+        run = program.again()
+        arguments = [aligned(array) for array in values.arrays]
+        for number in range(_LENT_RUNS):
+            results = [r.tobytes() for r in run(arguments)]
+            failures.expect(label, results == expected, f"lent arguments, run {number}: other results")
+            kept = all(a.tobytes() == b.tobytes() for a, b in zip(arguments, values.arrays, strict=True))
+            failures.expect(label, kept, f"lent arguments, run {number}: an argument was changed")

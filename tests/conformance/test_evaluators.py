@@ -1,0 +1,40 @@
+"""Every op: what inference promises is what the evaluator gives, symbolic or static, and arguments stay as they are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rlx.ir.evaluate import evaluate
+from tests.conformance.cases import Bindings, Case, cases, op_names
+from tests.conformance.failures import Failures
+from tests.conformance.values import value_sets
+
+
+@pytest.mark.parametrize("op", op_names())
+def test_inference_and_evaluation(op: str) -> None:
+    failures = Failures()
+    for case in cases(op):
+        with failures.of(case):
+            for bindings in case.bindings():
+                _check(case, bindings, failures)
+    failures.check()
+
+
+def _check(case: Case, bindings: Bindings, failures: Failures) -> None:
+    symbolic, static = case.graph(), case.graph(bindings)
+    inferred = [output.shape.bind(bindings) for output in symbolic.outputs]
+    given = [output.shape for output in static.outputs]
+    failures.expect(case, inferred == given, f"{bindings}: inferred {inferred} with symbols, {given} without")
+    for values in value_sets(case, bindings):
+        copies = [array.copy() for array in values.arrays]
+        for array in values.arrays:
+            array.flags.writeable = False
+        results = evaluate(static, values.by_name())  # raises where shapes or dtypes are not as inferred
+        again = evaluate(symbolic, values.by_name())
+        same = all(a.tobytes() == b.tobytes() for a, b in zip(results, again, strict=True))
+        failures.expect(case, same, f"{bindings}, {values.name}: other results with symbols than without")
+        kept = all(a.tobytes() == b.tobytes() for a, b in zip(values.arrays, copies, strict=True))
+        failures.expect(case, kept, f"{bindings}, {values.name}: an argument was changed")
+        shared = any(np.shares_memory(r, a) for r in results for a in values.arrays)
+        failures.expect(case, not shared, f"{bindings}, {values.name}: a result is memory of an argument")

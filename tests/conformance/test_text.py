@@ -1,0 +1,80 @@
+"""Every op: a module printed and parsed is the same module, in every form that MLIR has."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import rlx
+from rlx import mlir
+from rlx.ir.evaluate import evaluate
+from rlx.ir.text import parse_module, verify_module
+from tests.conformance.cases import cases, op_names
+from tests.conformance.failures import Failures
+from tests.conformance.functions import merged
+from tests.conformance.values import random_values
+
+
+def _bytecode(module: Any) -> bytes:
+    buffer = io.BytesIO()
+    module.operation.write_bytecode(buffer)
+    return buffer.getvalue()
+
+
+def _read_bytecode(data: bytes) -> Any:
+    with mlir.entered():
+        return mlir.ir.Module.parse(data)
+
+
+_FORMS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "text": (str, parse_module),
+    "with debug info": (lambda m: m.operation.get_asm(enable_debug_info=True), parse_module),
+    "generic": (lambda m: m.operation.get_asm(print_generic_op_form=True), parse_module),
+    "generic with debug info": (
+        lambda m: m.operation.get_asm(print_generic_op_form=True, enable_debug_info=True),
+        parse_module,
+    ),
+    "bytecode": (_bytecode, _read_bytecode),
+}
+
+
+@pytest.mark.parametrize("op", op_names())
+def test_round_trip(op: str) -> None:
+    failures = Failures()
+    graphs = [graph for case in cases(op) for graph in (case.graph(), case.graph(case.bindings()[0]))]
+    module = merged(graphs)
+    verify_module(module)
+    for form, (write, read) in _FORMS.items():
+        with failures.of(form):
+            written = write(module)
+            again = read(written)
+            verify_module(again)
+            failures.expect(form, write(again) == written, "is another module when it is read again")
+            debug = [
+                m.operation.get_asm(enable_debug_info="debug" in form or form == "bytecode")
+                for m in (module, again)
+            ]
+            failures.expect(form, debug[0] == debug[1], "prints otherwise when it is read again")
+    failures.check()
+
+
+@pytest.mark.parametrize("op", op_names())
+def test_parsed_graph_computes_the_same(op: str) -> None:
+    failures = Failures()
+    for case in cases(op):
+        with failures.of(case):
+            bindings = case.bindings()[0]
+            values = random_values(case, bindings).by_name()
+            graph = case.graph()
+            for what, other in (("parsed", rlx.parse(str(graph))), ("cloned", graph.clone())):
+                failures.expect(case, str(other) == str(graph), f"{what}: prints otherwise")
+                failures.expect(case, other.arguments == graph.arguments, f"{what}: has other arguments")
+                failures.expect(case, other.results == graph.results, f"{what}: has other results")
+                results = zip(evaluate(other, values), evaluate(graph, values), strict=True)
+                failures.expect(
+                    case, all(a.tobytes() == b.tobytes() for a, b in results), f"{what}: computes otherwise"
+                )
+    failures.check()

@@ -1,0 +1,252 @@
+"""What a user does with a compiled graph, and what can go wrong."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+import rlx
+
+
+@pytest.fixture(scope="module")
+def program(session: Any, linear_graph: Any) -> Any:
+    return session.compile(linear_graph)
+
+
+@pytest.fixture
+def compiled(program: Any) -> Any:
+    """The program without weights: compiling is shared, state is not."""
+    return rlx.CompiledGraph(program.artifact, threads=1)
+
+
+def test_runs_as_the_evaluator(compiled: Any, linear_graph: Any, arrays: Any) -> None:
+    compiled.set_param("w", arrays["w"])
+    expected = rlx.evaluate(linear_graph, arrays)
+    for result, wanted in zip(compiled.run({"x": arrays["x"]}), expected, strict=True):
+        np.testing.assert_allclose(result, wanted, rtol=1e-5)
+    assert list(compiled.run_named({"x": arrays["x"]})) == ["y", "same"]
+
+
+def test_outputs_own_their_memory_and_inputs_stay(compiled: Any, arrays: Any) -> None:
+    compiled.set_param("w", arrays["w"])
+    x = arrays["x"].copy()
+    y, same = compiled.run({"x": x})
+    kept = y.copy()
+    assert not np.shares_memory(same, x)
+    same[:] = 7
+    y_again = compiled.run({"x": x})[0]
+    np.testing.assert_array_equal(x, arrays["x"])
+    np.testing.assert_array_equal(y, kept)
+    np.testing.assert_array_equal(y_again, kept)
+
+
+def test_large_results_survive_everything_else(session: Any) -> None:
+    g = rlx.Graph("large")
+    x = g.input("x", (512, 1024))
+    g.set_outputs([x * 2.0, x, g.reshape(x, (1024, 512))])
+    compiled = session.compile(g)
+    x = np.arange(512 * 1024, dtype=np.float32).reshape(512, 1024)
+    flat = [r.reshape(-1) for r in compiled.run({"x": x})]
+    del compiled
+    gc.collect()
+    garbage = [np.full(512 * 1024, -1.0, np.float32) for _ in range(8)]
+    wanted = np.arange(512 * 1024, dtype=np.float32)
+    np.testing.assert_array_equal(flat[0], 2 * wanted)
+    for alias in flat[1:]:
+        np.testing.assert_array_equal(alias, wanted)
+        alias[:] = 0
+    np.testing.assert_array_equal(x.reshape(-1), wanted)
+    assert garbage[0][0] == -1
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ({}, r"input 'x' \(f32\[2, 3\]\) is missing"),
+        ({"X": np.zeros((2, 3), np.float32)}, "input 'x'"),
+        ({"x": np.zeros((2, 3))}, r"input 'x' must be f32\[2, 3\], got float64\[2, 3\]"),
+        ({"x": np.zeros((3, 2), np.float32)}, r"got float32\[3, 2\]"),
+        ({"x": np.zeros((6,), np.float32)}, r"got float32\[6\]"),
+        ({"x": [[1, 2, 3], [4, 5, 6]]}, "must be an array, got list"),
+        ({"x": "text"}, "must be an array"),
+        ({"x": np.zeros((2, 3), np.float32), "z": 1}, "there is no input 'z'"),
+        ({"x": np.zeros((2, 3), np.float32), "w": np.zeros((3, 4), np.float32)}, "it is a parameter"),
+        ([np.zeros((2, 3), np.float32)], "must be a mapping"),
+    ],
+)
+def test_bad_inputs_are_named(compiled: Any, arrays: Any, inputs: Any, message: str) -> None:
+    compiled.set_param("w", arrays["w"])
+    with pytest.raises(rlx.Error, match=message):
+        compiled.run(inputs)
+
+
+def test_bad_params_are_named(compiled: Any, arrays: Any) -> None:
+    with pytest.raises(rlx.Error, match=r"1 parameters are not set: 'w' \(f32\[3, 4\]\)"):
+        compiled.run({"x": arrays["x"]})
+    with pytest.raises(rlx.Error, match="there is no parameter 'W'; the program has w"):
+        compiled.set_param("W", arrays["w"])
+    with pytest.raises(rlx.Error, match=r"param 'w' must be f32\[3, 4\], got float32\[4, 3\]"):
+        compiled.set_param("w", arrays["w"].T)
+    with pytest.raises(rlx.Error, match="got float64"):
+        compiled.set_params({"w": arrays["w"].astype(np.float64)})
+
+
+def test_params_from_safetensors(compiled: Any, arrays: Any, tmp_path: Path) -> None:
+    path = tmp_path / "w.safetensors"
+    save_file({"w": arrays["w"], "unused": np.zeros(3, np.float32)}, path)
+    compiled.set_params(path)
+    np.testing.assert_allclose(compiled.run({"x": arrays["x"]})[0], arrays["x"] @ arrays["w"], rtol=1e-5)
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(rlx.Error, match="cannot read"):
+        compiled.set_params(path)
+    with pytest.raises(rlx.Error, match="no such file"):
+        compiled.set_params(tmp_path / "absent.safetensors")
+    save_file({"v": arrays["w"]}, path)
+    with pytest.raises(rlx.Error, match="has no tensor 'w'"):
+        compiled.set_params(path)
+    save_file({"w": np.full((3, 4), np.nan, np.float32)}, path)
+    with pytest.raises(rlx.Error, match="tensor 'w'.*holds 12 NaN"):
+        compiled.set_params(path)
+    # What was set before is still there.
+    np.testing.assert_allclose(compiled.run({"x": arrays["x"]})[0], arrays["x"] @ arrays["w"], rtol=1e-5)
+
+
+def test_weights_can_be_changed(compiled: Any, arrays: Any) -> None:
+    for factor in (1.0, 2.0):
+        weight = (arrays["w"] * factor).astype(np.float32)
+        compiled.set_param("w", weight)
+        weight[:] = 0  # the caller's array is the caller's
+        np.testing.assert_allclose(compiled.run({"x": arrays["x"]})[0], arrays["x"] @ arrays["w"] * factor, rtol=1e-5)
+
+
+class _Foreign:
+    def __init__(self, array: np.ndarray):
+        self.array = array
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        return self.array
+
+
+class _Lent:
+    def __init__(self, array: np.ndarray):
+        self.array = array
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        return self.array.__dlpack__(**kwargs)
+
+    def __dlpack_device__(self) -> Any:
+        return self.array.__dlpack_device__()
+
+
+@pytest.mark.parametrize("wrap", [_Foreign, _Lent, np.asfortranarray, lambda a: np.repeat(a, 2, 1)[:, ::2]])
+def test_inputs_of_other_kinds(compiled: Any, arrays: Any, wrap: Any) -> None:
+    compiled.set_param("w", arrays["w"])
+    result = compiled.run({"x": wrap(arrays["x"])})[0]
+    np.testing.assert_allclose(result, arrays["x"] @ arrays["w"], rtol=1e-5)
+
+
+def test_threads_share_a_program(compiled: Any, arrays: Any) -> None:
+    compiled.set_param("w", arrays["w"])
+    failures = []
+
+    def work(seed: int) -> None:
+        x = np.random.default_rng(seed).standard_normal((2, 3)).astype(np.float32)
+        for _ in range(200):
+            if not np.allclose(compiled.run({"x": x})[0], x @ arrays["w"], rtol=1e-4):
+                failures.append(seed)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_saves_and_loads(compiled: Any, arrays: Any, tmp_path: Path) -> None:
+    path = tmp_path / "linear.rlx"
+    compiled.save(path)
+    loaded = rlx.load(path, params={"w": arrays["w"]}, threads=1)
+    np.testing.assert_allclose(loaded.run({"x": arrays["x"]})[0], arrays["x"] @ arrays["w"], rtol=1e-5)
+    path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(rlx.Error, match="damaged"):
+        rlx.load(path)
+    with pytest.raises(rlx.Error, match="no such file"):
+        rlx.load(tmp_path / "absent")
+    with pytest.raises(rlx.Error, match="cannot write"):
+        compiled.save(tmp_path / "absent" / "linear.rlx")
+    assert [p.name for p in tmp_path.iterdir()] == ["linear.rlx"]
+
+
+def test_state_stays_between_runs(session: Any) -> None:
+    g = rlx.Graph("counter")
+    step = g.input("step", (2,))
+    count = g.state("count", (2,), init=5)
+    last = g.state("last", (2,))
+    g.set_outputs({"before": count, "after": count + step})
+    g.update(count, count + step)
+    g.update(last, step)
+    compiled = session.compile(g)
+    one = np.array([1, 2], np.float32)
+    first = compiled.run_named({"step": one})
+    second = compiled.run_named({"step": 10 * one})
+    np.testing.assert_array_equal(first["before"], [5, 5])
+    np.testing.assert_array_equal(first["after"], [6, 7])
+    np.testing.assert_array_equal(second["before"], [6, 7])
+    np.testing.assert_array_equal(compiled.state("count"), [16, 27])
+    np.testing.assert_array_equal(compiled.state("last"), [10, 20])
+    compiled.run({"step": 3 * one})
+    np.testing.assert_array_equal(compiled.state("last"), [3, 6])
+    np.testing.assert_array_equal(first["before"], [5, 5])
+    compiled.reset_state()
+    np.testing.assert_array_equal(compiled.state("count"), [5, 5])
+    with pytest.raises(rlx.Error, match="there is no state 'cuont' .did you mean 'count'"):
+        compiled.state("cuont")
+    np.testing.assert_array_equal(rlx.evaluate(g, {"step": one})[1], [6, 7])
+
+
+def test_large_state_is_not_lent(session: Any) -> None:
+    g = rlx.Graph("accumulator")
+    x = g.input("x", (256, 1024))
+    total = g.state("total", (256, 1024))
+    g.set_outputs([total])
+    g.update(total, total + x)
+    compiled = session.compile(g)
+    x = np.ones((256, 1024), np.float32)
+    results = [compiled.run({"x": x})[0] for _ in range(4)]
+    assert [float(r[3, 4]) for r in results] == [0, 1, 2, 3]
+    assert float(x.sum()) == x.size
+    value = compiled.state("total")
+    compiled.run({"x": x})
+    assert float(value[0, 0]) == 4
+
+
+def test_donated_input_gives_the_same_result(session: Any) -> None:
+    g = rlx.Graph("donated")
+    x = g.input("x", (512, 512), donate=True)
+    g.set_outputs([x + 1.0])
+    compiled = session.compile(g)
+    x = np.zeros((512, 512), np.float32)
+    assert float(compiled.run({"x": x})[0].min()) == 1
+
+
+def test_symbols_are_checked_and_bound(session: Any) -> None:
+    g = rlx.Graph("symbolic")
+    a, b = g.input("a", ("n", 3)), g.input("b", ("n", 3))
+    g.set_outputs([g.concat([a, b], 0)])
+    compiled = session.compile(g)
+    for n in (1, 4, 0):
+        a, b = np.ones((n, 3), np.float32), np.zeros((n, 3), np.float32)
+        assert compiled.run({"a": a, "b": b})[0].shape == (2 * n, 3)
+    with pytest.raises(rlx.Error, match="'n' is 2 from input 'a' dimension 0, but 3 from input 'b' dimension 0"):
+        compiled.run({"a": np.ones((2, 3), np.float32), "b": np.ones((3, 3), np.float32)})
+    bound = session.compile(g, bind={"n": 2})
+    assert bound.inputs[0].shape == (2, 3)
+    with pytest.raises(rlx.Error, match="no symbol m; it has n"):
+        session.compile(g, bind={"m": 2})

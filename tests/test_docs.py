@@ -1,0 +1,35 @@
+"""The Python blocks of the pages run as they stand, in order, in one namespace for each page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = ("README.md", "docs/getting-started.md")
+
+
+def blocks(text: str) -> list[tuple[int, str]]:
+    """Line number and source of each Python block."""
+    return [
+        (text[: match.start(1)].count("\n") + 1, match.group(1))
+        for match in re.finditer(r"^```python\n(.*?)^```", text, re.S | re.M)
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_page_runs(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = blocks((ROOT / page).read_text())
+    assert found
+    namespace: dict[str, object] = {"__name__": "page"}
+    for line, source in found:
+        # Line numbers of the page, so that a failure points at it.
+        exec(compile("\n" * (line - 1) + source, str(ROOT / page), "exec"), namespace)
+
+
+@pytest.mark.parametrize("page", [*PAGES, "CONTRIBUTING.md", "docs/architecture.md"])
+def test_links_lead_somewhere(page: str) -> None:
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / page).read_text()):
+        assert ((ROOT / page).parent / target).exists(), f"{page}: {target}"
