@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 from hypothesis import settings
+
+# Compiled programs are kept in the tree's own build folder, not in the user's cache; a second run is quicker.
+os.environ.setdefault("RLX_CACHE_DIR", str(Path(__file__).resolve().parents[1] / "build" / "test-cache"))
 
 # A first compilation, or the other tests on the machine, may hold up any single example.
 settings.register_profile("rlx", deadline=None)

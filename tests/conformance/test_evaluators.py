@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+from rlx.ir import attributes
 from rlx.ir.evaluate import evaluate
 from tests.conformance.cases import Bindings, Case, cases, op_names
 from tests.conformance.failures import Failures
 from tests.conformance.values import value_sets
+
+
+@pytest.mark.parametrize("op", op_names())
+def test_attributes_are_stored(op: str) -> None:
+    failures = Failures()
+    for case in cases(op):
+        for bindings in (None, case.bindings()[0]):
+            given = attributes.complete(case.card.spec, case.attributes(bindings))
+            graph = case.graph(bindings)
+            read = attributes.read(case.card.spec, graph.function.entry_block.operations[0].operation)
+            failures.expect(case, list(read) == list(given), f"has attributes {list(read)}, not {list(given)}")
+            for name, value in given.items():
+                same = _same(read[name], value)
+                failures.expect(case, same, f"attribute '{name}' is {value!r}, and was read back as {read[name]!r}")
+    failures.check()
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, np.ndarray):
+        return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+    return type(a) is type(b) and a == b
 
 
 @pytest.mark.parametrize("op", op_names())

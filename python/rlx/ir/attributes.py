@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any
@@ -128,16 +129,10 @@ def elements_to_mlir(array: np.ndarray) -> Any:
     element = element_type(kind)
     array = np.ascontiguousarray(array).reshape(array.shape)
     with context, ir.Location.unknown():
-        type_ = ir.RankedTensorType.get(array.shape, element)
-        if kind.is_complex or array.size == 0:
-            if array.size == 0:
-                return ir.Attribute.parse(f"dense<> : {type_}")
-            return ir.DenseElementsAttr.get(array, type=element, shape=array.shape)
-        if kind.is_bool:
-            return ir.DenseElementsAttr.get(np.packbits(array, bitorder="little"), type=element, shape=array.shape)
-        if kind.name == "bf16":
-            return ir.DenseElementsAttr.get(array.view(np.uint16), type=element, shape=array.shape)
-        return ir.DenseElementsAttr.get(array, type=element, shape=array.shape)
+        if array.size == 0:
+            return ir.Attribute.parse(f"dense<> : {ir.RankedTensorType.get(array.shape, element)}")
+        stored = array.view(np.uint16) if kind.name == "bf16" else array
+        return ir.DenseElementsAttr.get(stored, type=element, shape=array.shape)
 
 
 _small: dict[tuple[str, Any], Any] = {}
@@ -194,37 +189,31 @@ def elements_from_mlir(attribute: Any) -> np.ndarray:
     shape = tuple(type_.shape)
     if 0 in shape:
         return np.zeros(shape, kind.numpy)
-    if kind.is_complex or kind.name == "bf16" or (kind.is_bool and attribute.is_splat):
-        return _elements_by_buffer(attribute, kind, shape)
+    if kind.is_complex or kind.name == "bf16":
+        return _printed_elements(attribute, kind, shape)
+    if kind.is_bool and attribute.is_splat:
+        return np.full(shape, bool(ir.DenseIntElementsAttr(attribute)[0]))
     return np.array(ir.DenseElementsAttr(attribute)).astype(kind.numpy, copy=False).reshape(shape)
 
 
-def _elements_by_buffer(attribute: Any, kind: DType, shape: tuple[int, ...]) -> np.ndarray:
-    if kind.is_bool:
-        return np.full(shape, bool(mlir.ir.DenseIntElementsAttr(attribute)[0]))
-    if kind.name == "bf16":
-        values = mlir.ir.DenseFPElementsAttr(attribute)
-        flat = [values[i] for i in range(len(values))]
-        return np.array(flat, np.float32).astype(kind.numpy).reshape(shape)
-    return _complex_elements(str(attribute), shape)
-
-
-def _complex_elements(text: str, shape: tuple[int, ...]) -> np.ndarray:
-    # The bindings expose no complex element access: read the printed form.
+def _printed_elements(attribute: Any, kind: DType, shape: tuple[int, ...]) -> np.ndarray:
+    """The bindings read no single complex or bf16 elements: read what they print."""
+    text = str(attribute)
     body = text[text.index("<") + 1 : text.rindex("> :")]
+    part = np.dtype(np.float32) if kind.is_complex else kind.numpy
     if body.startswith('"0x'):
-        flat = np.frombuffer(bytes.fromhex(body[3:-1]), np.complex64)
+        flat = np.frombuffer(bytes.fromhex(body[3:-1]), kind.numpy)
     else:
-        numbers = body.replace("[", " ").replace("]", " ").replace("(", " ").replace(")", " ").replace(",", " ").split()
-        parts = np.array([_float(n) for n in numbers], np.float32)
-        flat = parts.view(np.complex64)
+        numbers = [_float(n, part) for n in re.findall(r"[^\[\](),\s]+", body)]
+        flat = np.array(numbers, part).view(kind.numpy)
     return np.full(shape, flat[0]) if flat.size == 1 else flat.reshape(shape).copy()
 
 
-def _float(text: str) -> float:
+def _float(text: str, part: np.dtype) -> Any:
+    """A printed number; NaN and infinities are printed as their bits."""
     if text.startswith("0x"):
-        return float(np.array(int(text, 16), np.uint32).view(np.float32))
-    return float(text)
+        return np.array(int(text, 16), f"u{part.itemsize}").view(part)[()]
+    return part.type(text)
 
 
 def from_mlir(spec: AttributeSpec, attribute: Any) -> Any:

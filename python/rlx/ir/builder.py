@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rlx import mlir
 from rlx.ir import attributes as attributes_module
 from rlx.ir import registry
@@ -187,17 +189,18 @@ class Builder:
         return tensors[0] if len(tensors) == 1 else tensors
 
     def emit_bound(self, card: Card, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """Emit an op from call arguments: operands by position or name, attributes by keyword."""
+        """Emit an op from call arguments: operands, then attributes in the order of the record, or each by name."""
         spec = card.spec
         names = [operand.name for operand in spec.operands]
-        if len(args) > len(names):
-            raise self.problem(card, f"expected at most {len(names)} tensors ({', '.join(names)}), got {len(args)}")
-        given = dict(zip(names, args, strict=False))
-        for name in list(kwargs):
-            if name in names:
-                if name in given:
-                    raise self.problem(card, f"operand '{name}' is given twice")
-                given[name] = kwargs.pop(name)
+        every = [*names, *(attribute.name for attribute in spec.attributes)]
+        if len(args) > len(every):
+            raise self.problem(card, f"takes at most {len(every)} arguments ({', '.join(every)}), got {len(args)}")
+        given = dict(zip(every, args, strict=False))
+        for name in kwargs:
+            if name in given:
+                raise self.problem(card, f"'{name}' is given twice")
+        given |= kwargs
+        kwargs = {name: given.pop(name) for name in list(given) if name not in names}
         operands = []
         for operand in spec.operands:
             if operand.name not in given and operand.arity == "single":
@@ -217,19 +220,22 @@ class Builder:
 
 
 def method_of(card: Card) -> Any:
-    """The `Builder` method of an op: `build`, with the optional check of `shape=` and located errors."""
-    takes_shape = "shape" in _parameters(card)
+    """The `Builder` method of an op: `build`, with NumPy arrays as constants, the optional check of `shape=`, and errors
+    that name the op and the caller's line.
+    """
+    parameters = _parameters(card)
+    takes_shape = "shape" in parameters
+    operands = {operand.name for operand in card.spec.operands}
 
     def method(self: Builder, *args: Any, **kwargs: Any) -> Any:
         expected = None if takes_shape else kwargs.pop("shape", None)
+        lifted = [_lift(self, a) if n in operands else a for n, a in zip(parameters, args, strict=False)]
+        args = (*lifted, *args[len(lifted) :])
+        kwargs = {n: _lift(self, a) if n in operands else a for n, a in kwargs.items()}
         try:
             result = card.build(self, *args, **kwargs)
-        except TypeError as problem:
-            if problem.__traceback__ is not None and problem.__traceback__.tb_next is not None:
-                if problem.__traceback__.tb_next.tb_next is not None:
-                    raise
-            message = str(problem).split(".build() ")[-1]
-            raise self.problem(card, message) from None
+        except (TypeError, AttributeError) as problem:
+            raise _explained(self, card, problem, dict(zip(parameters, args, strict=False)) | kwargs) from None
         except Error as problem:
             if problem.location is not None:
                 raise
@@ -249,6 +255,24 @@ def method_of(card: Card) -> Any:
     return method
 
 
-def _parameters(card: Card) -> set[str]:
+def _parameters(card: Card) -> list[str]:
+    """What `build` takes after the builder; an op without its own takes operands, then attributes."""
     code = type(card).build.__code__
-    return set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+    names = code.co_varnames[2 : code.co_argcount + code.co_kwonlyargcount]
+    return list(names) or [entry.name for entry in (*card.spec.operands, *card.spec.attributes)]
+
+
+def _lift(b: Any, value: Any) -> Any:
+    return b.constant(value) if type(value) is np.ndarray else value
+
+
+def _explained(b: Builder, card: Card, problem: Exception, given: dict[str, Any]) -> Exception:
+    """A wrong call as an error of ours; anything else is a bug of the card, and stays what it is."""
+    for operand in card.spec.operands:
+        value = given.get(operand.name)
+        if operand.name in given and not isinstance(value, (Tensor, list, tuple, type(None))):
+            return b.problem(card, f"operand '{operand.name}' must be a tensor, got {type(value).__name__}")
+    trace = problem.__traceback__
+    if isinstance(problem, TypeError) and trace is not None and trace.tb_next is None:
+        return b.problem(card, str(problem).split(".build() ")[-1])
+    return problem

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlx import mlir
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.errors import Error, ShapeError
 from rlx.ir.location import caller_location, describe
 from rlx.ir.shape import Shape, ShapeLike, shape_of
+
+if TYPE_CHECKING:
+    from rlx.ir.graph_module import GraphModule
 
 KINDS = ("input", "param", "state")
 
@@ -86,6 +89,13 @@ class Graph(Builder):
         block = function.entry_block
         Builder.__init__(self, mlir.ir.InsertionPoint(block.operations[len(block.operations) - 1]))
         return self
+
+    @classmethod
+    def define(cls, name: str, build: Callable[[Any], Any]) -> GraphModule:
+        """A module at HIR, built by a function: see `GraphModule.define`."""
+        from rlx.ir.graph_module import GraphModule
+
+        return GraphModule.define(name, build)
 
     # --- arguments --------------------------------------------------------------------------------
 

@@ -107,7 +107,12 @@ class Operators:
         return self.builder.compare("ge", self, other)
 
     def __getitem__(self: Any, index: Any) -> Any:
-        return index_tensor(self, index if isinstance(index, tuple) else (index,))
+        try:
+            return index_tensor(self, index if isinstance(index, tuple) else (index,))
+        except ShapeError as problem:
+            if problem.location is not None:
+                raise
+            raise self.builder.problem_at(f"indexing {self.shape}: {problem.message}") from None
 
     @property
     def T(self: Any) -> Any:

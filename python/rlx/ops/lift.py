@@ -43,6 +43,9 @@ def common(b: Builder, *values: Any) -> list[Tensor]:
     Raises:
         ShapeError: None of the values is a tensor or an array.
     """
+    for value in values:
+        if not isinstance(value, (Tensor, np.ndarray, np.generic, *Scalar)):
+            raise ShapeError(f"expected a tensor, an array or a number, got {type(value).__name__}")
     strong = [v.dtype if isinstance(v, Tensor) else dtype(np.asarray(v).dtype) for v in values if not isinstance(v, Scalar)]
     if not strong:
         raise ShapeError("at least one operand must be a tensor")

@@ -20,7 +20,7 @@ _Parts = tuple[Any, Any]
 
 # Sizes that are squared safely, and the factor that brings others there. Its square root is a power of two, too.
 _SAFE = 2.0**60
-_FACTOR = 2.0**64
+_FACTOR = 2.0**66
 
 
 def activation(s: Scalars, kind: str, z: Any) -> Any:
@@ -32,49 +32,57 @@ def activation(s: Scalars, kind: str, z: Any) -> Any:
 
 
 def divide(s: Scalars, a: Any, b: Any) -> Any:
-    """a/b by R. L. Smith's method, scaled so that nothing overflows but the result; a/0 is NumPy's."""
+    """a/b by R. L. Smith's method, scaled so that nothing overflows but the result. a/0 divides both parts by 0."""
     r = _real(s)
     (ar, ai), (br, bi) = _split(s, a), _split(s, b)
-    zero, one = r.constant(0.0), r.constant(1.0)
+    zero = r.constant(0.0)
     size = r.max(r.math.absf(br), r.math.absf(bi))
+    by_zero = r.compare("eq", size, zero)
     factor, _ = _scale(r, size)
+    other, _ = _scale(r, r.max(r.math.absf(ar), r.math.absf(ai)))
     br, bi = r.mul(br, factor), r.mul(bi, factor)
-    is_large = r.compare("gt", r.max(r.math.absf(ar), r.math.absf(ai)), r.constant(2.0**125))
-    down = r.select(is_large, r.constant(1 / _FACTOR), one)
-    ar, ai = r.mul(ar, down), r.mul(ai, down)
+    ar, ai = r.mul(ar, other), r.mul(ai, other)
     wide = r.compare("ge", r.math.absf(br), r.math.absf(bi))
     near, far = r.select(wide, br, bi), r.select(wide, bi, br)
-    ratio = r.select(r.compare("eq", size, zero), zero, r.div(far, near))
-    under = r.math.fma(far, ratio, near)
-    under = r.select(r.compare("eq", size, zero), zero, under)
+    ratio = r.div(far, near)
+    under = r.select(by_zero, zero, r.math.fma(far, ratio, near))
     first, second = r.select(wide, ar, ai), r.select(wide, ai, ar)
-    real = r.div(r.math.fma(second, ratio, first), under)
+    real = r.select(by_zero, ar, r.math.fma(second, ratio, first))
     cross = r.math.fma(r.neg(first), ratio, second)
-    imaginary = r.div(r.select(wide, cross, r.neg(cross)), under)
-    up = r.select(is_large, r.constant(_FACTOR), one)
-    return _joined(s, (r.mul(r.mul(real, factor), up), r.mul(r.mul(imaginary, factor), up)))
+    imaginary = r.select(by_zero, ai, r.select(wide, cross, r.neg(cross)))
+    # The scale to undo may be out of range: its square root is not.
+    step = r.mul(r.math.sqrt(factor), _root_of_inverse(r, other))
+    parts = (r.mul(r.mul(r.div(part, under), step), step) for part in (real, imaginary))
+    return _joined(s, tuple(parts))
 
 
 def power(s: Scalars, a: Any, b: Any) -> Any:
-    """a**b as exp(b·log a), where log |a| and its products are sums of two floats; 0**b is 0 for a positive real part of
-    b, NaN otherwise, and a**0 is 1."""
+    """a**b as exp(b·log a), with log a and its product with b as sums of two floats.
+
+    a**0 is 1; 0**b is 0 where the real part of b is positive, else NaN.
+    """
     r = _real(s)
     (x, y), (u, v) = _split(s, a), _split(s, b)
-    fma = r.math.fma
-    high, low = _log_size_pair(r, x, y)
-    angle = trigonometry.atan2(r, y, x)
-    grown, turned = r.mul(u, high), r.mul(v, angle)
-    exponent = r.sub(grown, turned)
-    lost = r.sub(_difference_error(r, grown, turned, exponent), fma(v, angle, r.neg(turned)))
-    lost = r.add(lost, fma(u, low, fma(u, high, r.neg(grown))))
-    phase = fma(v, high, r.mul(u, angle))
-    phase_lost = r.add(fma(u, angle, r.neg(r.mul(u, angle))), r.mul(v, low))
-    size = exp_pair(r, exponent, lost)
+    size, angle = _log_size_pair(r, x, y), trigonometry.angle_pair(r, y, x)
+    grown = exp_pair(r, *_sum_of_products(r, (u, size), (r.neg(v), angle)))
+    phase, correction = _sum_of_products(r, (v, size), (u, angle))
     sine, cosine = trigonometry.sin(r, phase), trigonometry.cos(r, phase)
-    real = r.mul(size, fma(r.neg(sine), phase_lost, cosine))
-    imaginary = r.mul(size, fma(cosine, phase_lost, sine))
+    real = r.mul(grown, r.math.fma(r.neg(sine), correction, cosine))
+    imaginary = r.mul(grown, r.math.fma(cosine, correction, sine))
     imaginary = r.select(r.compare("eq", phase, r.constant(0.0)), phase, imaginary)
     return _joined(s, _special_powers(r, (x, y), (u, v), (real, imaginary)))
+
+
+def _sum_of_products(r: Scalars, *terms: tuple[Any, _Parts]) -> _Parts:
+    """a·x + b·y as a float and a correction, where x and y are such sums."""
+    (a, (x, x_low)), (b, (y, y_low)) = terms
+    p, q = r.mul(a, x), r.mul(b, y)
+    p_lost = r.math.fma(a, x_low, r.math.fma(a, x, r.neg(p)))
+    q_lost = r.math.fma(b, y_low, r.math.fma(b, y, r.neg(q)))
+    total = r.add(p, q)
+    rest = r.add(_sum_error(r, p, q, total), r.add(p_lost, q_lost))
+    high = r.add(total, rest)
+    return high, r.add(r.sub(total, high), rest)
 
 
 def _special_powers(r: Scalars, a: _Parts, b: _Parts, general: _Parts) -> _Parts:
@@ -133,10 +141,10 @@ def _not(r: Scalars, condition: Any) -> Any:
     return r.arith.xori(condition, r.low.constant(1, condition.type))
 
 
-def _difference_error(r: Scalars, a: Any, b: Any, difference: Any) -> Any:
-    """What rounding left out of `difference = a - b` (D. E. Knuth's two-sum)."""
-    part = r.sub(difference, a)
-    return r.sub(r.sub(a, r.sub(difference, part)), r.add(b, part))
+def _sum_error(r: Scalars, a: Any, b: Any, total: Any) -> Any:
+    """What rounding left out of `total = a + b` (D. E. Knuth's two-sum)."""
+    part = r.sub(total, a)
+    return r.add(r.sub(a, r.sub(total, part)), r.sub(b, part))
 
 
 def hypot(r: Scalars, x: Any, y: Any) -> Any:
@@ -187,7 +195,7 @@ def _size_squared_less_one(r: Scalars, a: Any, b: Any) -> Any:
     lost = r.add(r.math.fma(a, a, r.neg(p)), r.math.fma(b, b, r.neg(q)))
     less = r.sub(p, r.constant(1.0))
     total = r.add(less, q)
-    return r.add(total, r.add(_difference_error(r, less, r.neg(q), total), lost))
+    return r.add(total, r.add(_sum_error(r, less, q, total), lost))
 
 
 def _log_size_pair(r: Scalars, x: Any, y: Any) -> _Parts:
@@ -198,7 +206,7 @@ def _log_size_pair(r: Scalars, x: Any, y: Any) -> _Parts:
     p, q = r.mul(x, x), r.mul(y, y)
     lost = r.add(r.math.fma(x, x, r.neg(p)), r.math.fma(y, y, r.neg(q)))
     square = r.add(p, q)
-    lost = r.add(_difference_error(r, p, r.neg(q), square), lost)
+    lost = r.add(_sum_error(r, p, q, square), lost)
     high, low = log_pair(r, square)
     low = r.add(low, r.div(lost, square))
     # The factor is 2^n: log|z| is half of that, less n·log 2.
@@ -211,7 +219,7 @@ def _log_size_pair(r: Scalars, x: Any, y: Any) -> _Parts:
     base, part = r.mul(count, ln2_high), r.mul(half, high)
     total = r.add(base, part)
     rest = r.math.fma(count, ln2_low, r.mul(half, low))
-    return total, r.add(_difference_error(r, base, r.neg(part), total), rest)
+    return total, r.add(_sum_error(r, base, part, total), rest)
 
 
 # --- sqrt -------------------------------------------------------------------------------------
@@ -229,7 +237,7 @@ def _sqrt(r: Scalars, x: Any, y: Any) -> _Parts:
     main = r.select(_is_infinite(r, x), infinity, main)
     other = r.div(b, r.add(main, main))
     other = r.select(r.compare("eq", large, r.constant(0.0)), r.constant(0.0), other)
-    root = _root_of_factor(r, factor)
+    root = _root_of_inverse(r, factor)
     main, other = r.mul(main, root), r.mul(other, root)
     endless = _is_infinite(r, y)
     main, other = r.select(endless, infinity, main), r.select(endless, infinity, other)
@@ -238,8 +246,8 @@ def _sqrt(r: Scalars, x: Any, y: Any) -> _Parts:
     return r.select(left, other, main), imaginary
 
 
-def _root_of_factor(r: Scalars, factor: Any) -> Any:
-    """What undoes the factor after a square root."""
+def _root_of_inverse(r: Scalars, factor: Any) -> Any:
+    """1/√factor, for a factor that `_scale` gave."""
     one, root = r.constant(1.0), math.sqrt(_FACTOR)
     scaled_down = r.compare("lt", factor, one)
     other = r.select(scaled_down, r.constant(root), one)
@@ -252,13 +260,14 @@ def _root_of_factor(r: Scalars, factor: Any) -> Any:
 def _sin(r: Scalars, x: Any, y: Any) -> _Parts:
     sine, cosine = trigonometry.sin(r, x), trigonometry.cos(r, x)
     cosh, sinh = _hyperbolic(r, y)
-    return _product(r, sine, cosh), _product(r, cosine, sinh, infinite_at_nan=True)
+    return _product(r, sine, cosh), _or_infinite(r, x, y, _product(r, cosine, sinh))
 
 
 def _cos(r: Scalars, x: Any, y: Any) -> _Parts:
     sine, cosine = trigonometry.sin(r, x), trigonometry.cos(r, x)
     cosh, sinh = _hyperbolic(r, y)
-    return _product(r, cosine, cosh, infinite_at_nan=True), r.neg(_product(r, sine, sinh))
+    real = _or_infinite(r, x, r.math.absf(y), _product(r, cosine, cosh))
+    return real, r.neg(_product(r, sine, sinh))
 
 
 def _hyperbolic(r: Scalars, y: Any) -> tuple[_Parts, _Parts]:
@@ -277,17 +286,19 @@ def _hyperbolic(r: Scalars, y: Any) -> tuple[_Parts, _Parts]:
     return (r.select(large, half_root, cosh), factor), (sinh, factor)
 
 
-def _product(r: Scalars, circular: Any, hyperbolic: _Parts, *, infinite_at_nan: bool = False) -> Any:
-    """A product in which an exact 0 is stronger than infinity or NaN, and infinity stronger than NaN if so wished."""
+def _product(r: Scalars, circular: Any, hyperbolic: _Parts) -> Any:
+    """A product in which an exact 0 is stronger than infinity and NaN."""
     first, second = hyperbolic
     value = r.mul(r.mul(circular, first), second)
     zero = r.constant(0.0)
-    if infinite_at_nan:
-        endless = r.arith.andi(_is_infinite(r, first), r.is_nan(circular))
-        value = r.select(endless, first, value)
     vanishes = r.arith.ori(r.compare("eq", circular, zero), r.compare("eq", first, zero))
     signed = r.mul(r.math.copysign(zero, circular), r.math.copysign(r.constant(1.0), first))
     return r.select(vanishes, signed, value)
+
+
+def _or_infinite(r: Scalars, x: Any, y: Any, value: Any) -> Any:
+    """`value`, but y where y is infinite and x has no cosine."""
+    return r.select(r.arith.andi(_is_infinite(r, y), _not(r, _is_finite(r, x))), y, value)
 
 
 def _tanh(r: Scalars, x: Any, y: Any) -> _Parts:
@@ -305,12 +316,12 @@ def _tanh(r: Scalars, x: Any, y: Any) -> _Parts:
     decay = r.math.exp(r.neg(size))
     twice = r.mul(trigonometry.sin(r, y), trigonometry.cos(r, y))
     far_imaginary = r.mul(r.mul(r.mul(twice, r.constant(4.0)), decay), decay)
-    at_infinity = r.arith.andi(_is_infinite(r, x), _not(r, _is_finite(r, y)))
-    far_imaginary = r.select(at_infinity, zero, far_imaginary)
+    endless, at_infinity = _not(r, _is_finite(r, y)), _is_infinite(r, x)
     real = r.select(far, r.math.copysign(one, x), real)
-    real = r.select(r.compare("eq", x, zero), x, real)
+    real = r.select(r.arith.andi(endless, _not(r, at_infinity)), r.constant(math.nan), real)
+    far_imaginary = r.select(r.arith.andi(endless, at_infinity), zero, far_imaginary)
     imaginary = r.select(far, far_imaginary, imaginary)
-    return real, r.select(r.compare("eq", y, zero), y, imaginary)
+    return r.select(r.compare("eq", x, zero), x, real), r.select(r.compare("eq", y, zero), y, imaginary)
 
 
 _FUNCTIONS: dict[str, Callable[[Scalars, Any, Any], _Parts]] = {

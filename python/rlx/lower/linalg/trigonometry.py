@@ -54,22 +54,26 @@ def atan(s: Scalars, x: Any) -> Any:
     one = s.constant(1.0)
     steep = s.compare("gt", size, one)
     angle = _first_octant(s, s.select(steep, one, size), s.select(steep, size, one))
-    angle = s.select(steep, _turned(s, Fraction(1, 2), angle), angle)
     w = Words(s)
-    return w.with_sign_flipped(angle, w.sign(x))
+    return w.with_sign_flipped(s.add(*_placed(s, angle, steep)), w.sign(x))
 
 
 def atan2(s: Scalars, y: Any, x: Any) -> Any:
     """Angle of the point (x, y), with the special cases of C99."""
+    return s.add(*angle_pair(s, y, x))
+
+
+def angle_pair(s: Scalars, y: Any, x: Any) -> tuple[Any, Any]:
+    """`atan2` as a float and a correction: four or more bits better than a float alone."""
     w = Words(s)
     across, up = s.math.absf(x), s.math.absf(y)
     steep = s.compare("gt", up, across)
     angle = _first_octant(s, s.select(steep, across, up), s.select(steep, up, across))
-    angle = s.select(steep, _turned(s, Fraction(1, 2), angle), angle)
-    behind = w.is_set(w.of(x), w.sign_mask)
-    angle = s.select(behind, _turned(s, Fraction(1), angle), angle)
-    angle = w.with_sign_flipped(angle, w.sign(y))
-    return s.select(s.arith.ori(s.is_nan(x), s.is_nan(y)), s.constant(math.nan), angle)
+    high, low = _placed(s, angle, steep, w.is_set(w.of(x), w.sign_mask))
+    sign = w.sign(y)
+    high, low = w.with_sign_flipped(high, sign), w.with_sign_flipped(low, sign)
+    undefined = s.arith.ori(s.is_nan(x), s.is_nan(y))
+    return s.select(undefined, s.constant(math.nan), high), low
 
 
 def _finite(s: Scalars, x: Any, value: Any) -> Any:
@@ -80,24 +84,55 @@ def _finite(s: Scalars, x: Any, value: Any) -> Any:
 # --- arc tangent ------------------------------------------------------------------------------
 
 
-def _first_octant(s: Scalars, opposite: Any, adjacent: Any) -> Any:
-    """The angle whose tangent is opposite/adjacent, for 0 <= opposite <= adjacent; 0 for 0/0 and π/4 for inf/inf."""
-    one = s.constant(1.0)
-    ratio = s.select(s.compare("eq", opposite, adjacent), one, s.div(opposite, adjacent))
-    ratio = s.select(s.compare("eq", opposite, s.constant(0.0)), opposite, ratio)
-    # Above tan(π/8) the tangent of the angle less π/4 is the smaller one.
-    far = s.compare("gt", ratio, s.constant(math.tan(math.pi / 8)))
-    ratio = s.select(far, s.div(s.sub(ratio, one), s.add(ratio, one)), ratio)
+def _first_octant(s: Scalars, opposite: Any, adjacent: Any) -> tuple[Any, Any]:
+    """The angle whose tangent is opposite/adjacent, for 0 <= opposite <= adjacent, as a float and a correction.
+
+    0 for 0/0 and π/4 for inf/inf. Above tan(π/8) it is π/4 more than the angle with the tangent
+    (opposite - adjacent)/(opposite + adjacent).
+    """
+    zero = s.constant(0.0)
+    limit = 2.0 ** (Words(s).format.bias - 1)
+    scale = s.select(s.compare("gt", adjacent, s.constant(limit)), s.constant(0.5), s.constant(1.0))
+    same = s.compare("eq", opposite, adjacent)
+    near = s.select(same, s.constant(1.0), s.mul(adjacent, scale))
+    far = s.select(same, s.constant(1.0), s.mul(opposite, scale))
+    turned = s.compare("gt", far, s.mul(near, s.constant(math.tan(math.pi / 8))))
+    difference, total = s.sub(far, near), s.add(near, far)
+    over = s.select(turned, difference, far)
+    under = s.select(turned, total, near)
+    ratio = s.select(s.compare("eq", opposite, zero), opposite, s.div(over, under))
+    over_lost = s.select(turned, s.sub(far, s.add(difference, near)), zero)
+    under_lost = s.select(turned, s.sub(far, s.sub(total, near)), zero)
+    rest = s.add(s.math.fma(s.neg(ratio), under, over), over_lost)
+    rest = s.div(s.sub(rest, s.mul(ratio, under_lost)), under)
+    rest = s.select(s.compare("lt", s.math.absf(rest), s.constant(1.0)), rest, zero)  # NaN beside infinities
     square = s.mul(ratio, ratio)
     tail = s.mul(s.mul(ratio, square), horner(s, square, _atan_series(s.dtype.name)))
-    quarter, rest = Words(s).parts(_pi() / 4)
-    return s.select(far, s.add(quarter, s.add(ratio, s.add(tail, rest))), s.add(ratio, tail))
+    tail = s.add(tail, s.math.fma(s.neg(square), rest, rest))
+    quarter, quarter_lost = Words(s).parts(_pi() / 4)
+    high, low = _sum(s, s.select(turned, quarter, zero), ratio)
+    return _sum(s, high, s.add(tail, s.add(low, s.select(turned, quarter_lost, zero))))
 
 
-def _turned(s: Scalars, half_turns: Fraction, angle: Any) -> Any:
-    """A multiple of π less an angle."""
-    high, low = Words(s).parts(half_turns * _pi())
-    return s.sub(high, s.sub(angle, low))
+def _placed(s: Scalars, angle: tuple[Any, Any], steep: Any, behind: Any = None) -> tuple[Any, Any]:
+    """An angle of the first octant, moved to where the absolute values were exchanged or the point is left of 0."""
+    zero, back = s.constant(0.0), steep
+    (half_high, half_low), (whole_high, whole_low) = Words(s).parts(_pi() / 2), Words(s).parts(_pi())
+    base_high, base_low = s.select(steep, half_high, zero), s.select(steep, half_low, zero)
+    if behind is not None:
+        back = s.arith.xori(steep, behind)
+        straight = s.arith.andi(back, behind)
+        base_high = s.select(straight, whole_high, base_high)
+        base_low = s.select(straight, whole_low, base_low)
+    high, low = (s.select(back, s.neg(part), part) for part in angle)
+    total, lost = _sum(s, base_high, high)
+    return total, s.add(lost, s.add(base_low, low))
+
+
+def _sum(s: Scalars, a: Any, b: Any) -> tuple[Any, Any]:
+    """a + b and what rounding left out, where a is 0 or the larger one (T. J. Dekker's fast two-sum)."""
+    total = s.add(a, b)
+    return total, s.add(s.sub(a, total), b)
 
 
 @cache

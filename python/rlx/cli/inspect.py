@@ -1,0 +1,70 @@
+"""Say what a graph, or a compiled program, consists of: arguments, outputs, ops with their cost and source lines.
+
+At stage mir blocks are replaced by tensor ops; lir is what the lowering for the CPU takes.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rlx.backends.artifact import Artifact
+    from rlx.ir.graph import Graph
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument("file", metavar="FILE", help="MLIR text or a compiled artifact; - is standard input")
+    parser.add_argument("--stage", choices=("hir", "mir", "lir", "all"), help="default: the stage that the graph is at")
+    parser.add_argument("--function", metavar="NAME", help="the function to take (default: the first public one)")
+    parser.add_argument("--policy", choices=("direct", "fusable"), default="direct", help="what blocks are lowered to")
+    parser.add_argument("--stats", action="store_true", help="one line for each stage: the number of each kind of op")
+    parser.add_argument("--svg", metavar="OUT.svg", help="draw the graph (the last stage that is shown) into a file")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    from rlx.cli.files import read_program
+    from rlx.ir.errors import Error
+    from rlx.ir.graph import Graph
+
+    program = read_program(arguments.file, arguments.function)
+    if isinstance(program, Graph):
+        _show_graph(program, arguments)
+        return 0
+    if arguments.stage or arguments.svg:
+        raise Error(f"{arguments.file} is compiled; --stage and --svg need MLIR text")
+    print(_artifact_text(program))
+    return 0
+
+
+def _show_graph(graph: Graph, arguments: argparse.Namespace) -> None:
+    from rlx.runtime.inspect import STAGES, at_stage, inspect_diff, inspect_graph
+
+    wanted = arguments.stage or graph.stage
+    stages = STAGES[STAGES.index(graph.stage) :] if wanted == "all" else [wanted]
+    before, report = None, None
+    for stage in stages:
+        report = inspect_graph(at_stage(graph, stage, arguments.policy))
+        if before is not None:
+            print(("" if arguments.stats else "\n") + inspect_diff(before, report))
+        print(report.stats() if arguments.stats else report)
+        before = report
+    if arguments.svg and report is not None:
+        from rlx.backends.artifact import write_atomically
+        from rlx.cli.svg import drawing
+
+        write_atomically(arguments.svg, drawing(report).encode())
+
+
+def _artifact_text(artifact: Artifact) -> str:
+    from rlx.cli.display import short_number
+
+    signature, info = artifact.signature, artifact.info
+    lines = [f"@{signature.name} compiled for {artifact.target} ({artifact.arch}), {short_number(len(artifact.program), 'B')}"]
+    lines += [f"    {a.kind} {a.name}: {a.shape}{', donated' if a.donate else ''}" for a in signature.arguments]
+    lines += [f"    output {o.name}: {o.shape}" for o in signature.outputs]
+    for name, value in info.items():
+        lines.append(f"  {name}: {' '.join(map(str, value)) if isinstance(value, list) else value}")
+    return "\n".join(lines)

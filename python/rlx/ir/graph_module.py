@@ -1,0 +1,286 @@
+"""`GraphModule`: one builder over HIR and MIR that knows at which stage it is."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from rlx import mlir
+from rlx.ir import registry
+from rlx.ir.attributes import elements_from_mlir
+from rlx.ir.builder import Tensor
+from rlx.ir.dim import product
+from rlx.ir.errors import Error, StageError
+from rlx.ir.graph import Graph
+from rlx.ir.location import describe, scope_of
+from rlx.ir.shape import shape_of
+
+# What builds HIR. `attention`, `rope` and `rms_norm` are tensor ops as well, which `.graph` has at every stage.
+HIR_METHODS = (
+    "linear",
+    "linear_fused",
+    "shared_linear_pair",
+    "swiglu_ffn",
+    "residual_rms_norm",
+    "attention",
+    "depthwise_conv1d_causal",
+    "rope",
+    "rms_norm",
+    "llama_decoder_block",
+    "transformer_encoder_block",
+)
+_ALIASES = {"transformer_block": "llama_decoder_block"}
+_POLICY = "rlx.fusion_policy"
+_POLICIES = ("direct", "fusable")
+
+Outputs = Sequence[Tensor] | Mapping[str, Tensor] | Tensor
+
+
+class GraphModule:
+    """A graph with its stage: `"hir"` (blocks), `"mir"` (tensor ops) or `"lir"` (fused and planned).
+
+    All methods of `Graph` are methods here. Those that build blocks exist at HIR only, and `graph` from MIR on.
+
+    Args:
+        graph: What the module holds; it is shared, not copied.
+    """
+
+    def __init__(self, graph: Graph):
+        self._graph = graph
+
+    @classmethod
+    def hir(cls, name: str) -> GraphModule:
+        """An empty module at HIR."""
+        return cls(Graph(name, stage="hir"))
+
+    @classmethod
+    def mir(cls, name: str) -> GraphModule:
+        """An empty module at MIR."""
+        return cls(Graph(name, stage="mir"))
+
+    @classmethod
+    def from_graph(cls, graph: Graph) -> GraphModule:
+        """A module around a graph, at the graph's stage."""
+        return cls(graph)
+
+    @classmethod
+    def define(cls, name: str, build: Callable[[Any], Outputs | None]) -> GraphModule:
+        """A module at HIR, built by a function.
+
+        Args:
+            name: Name of the graph.
+            build: Called with the module; gives the outputs, or has set them.
+
+        Raises:
+            Error: There are no outputs.
+        """
+        module = cls.hir(name)
+        outputs = build(module)
+        if outputs is not None:
+            module.set_outputs(outputs)
+        if not module._graph.results:
+            raise Error(f"define: the function of '{name}' gave no outputs", hint="return tensors from it")
+        return module
+
+    # --- stages -----------------------------------------------------------------------------------
+
+    @property
+    def stage(self) -> str:
+        """`"hir"`, `"mir"` or `"lir"`."""
+        return self._graph.stage
+
+    def _at(self, stage: str) -> Graph | None:
+        return self._graph if self.stage == stage else None
+
+    @property
+    def as_hir(self) -> Graph | None:
+        """The graph when the module is at HIR, else None."""
+        return self._at("hir")
+
+    @property
+    def as_mir(self) -> Graph | None:
+        """The graph when the module is at MIR, else None."""
+        return self._at("mir")
+
+    @property
+    def as_lir(self) -> Graph | None:
+        """The graph when the module is at LIR, else None."""
+        return self._at("lir")
+
+    @property
+    def graph(self) -> Graph:
+        """The tensor graph.
+
+        Raises:
+            StageError: The module is at HIR.
+        """
+        if self.stage == "hir":
+            raise StageError(f"module '{self.name}' is at stage hir and has no tensor graph yet", hint="call lower() first")
+        return self._graph
+
+    def lower(self) -> GraphModule:
+        """The module at MIR: a new one, so that this one can still be built on. At MIR and LIR it is the module itself."""
+        if self.stage != "hir":
+            return self
+        # To the right of this module, hence by name.
+        lowered = importlib.import_module("rlx.passes").run(self._graph, "builtin.module(rlx-lower-blocks)")
+        return GraphModule(lowered)
+
+    def into_graph(self) -> Graph:
+        """The tensor graph, lowered when the module is at HIR."""
+        return self.lower().graph
+
+    @property
+    def fusion_policy(self) -> str:
+        """What blocks become when they are lowered: fused ops (`"direct"`) or primitives (`"fusable"`)."""
+        attributes = self._graph.module.operation.attributes
+        return attributes[_POLICY].value if _POLICY in attributes else "direct"
+
+    def with_fusion_policy(self, policy: str) -> GraphModule:
+        """Choose what blocks become; gives the module itself.
+
+        Args:
+            policy: `"direct"` for fused ops, `"fusable"` for primitives, which transforms see through.
+
+        Raises:
+            StageError: The module is not at HIR: its blocks are gone.
+            Error: There is no such policy.
+        """
+        self._require_hir("with_fusion_policy")
+        if policy not in _POLICIES:
+            raise Error(f"fusion policy {policy!r} is not one of {', '.join(_POLICIES)}")
+        with mlir.entered():
+            self._graph.module.operation.attributes[_POLICY] = mlir.ir.StringAttr.get(policy)
+        return self
+
+    def _require_hir(self, method: str) -> None:
+        if self.stage == "hir":
+            return
+        also = method in HIR_METHODS and registry.SPECS[method].stage != "hir"
+        instead = f"; the tensor op is graph.{method}" if also else ""
+        raise StageError(
+            f"{method} needs stage hir, but module '{self.name}' is at stage {self.stage}",
+            hint=f"build blocks in GraphModule.hir(…), before lower(){instead}",
+        )
+
+    # --- building ---------------------------------------------------------------------------------
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        name = _ALIASES.get(name, name)
+        if name in HIR_METHODS:
+            self._require_hir(name)
+        return getattr(self._graph, name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *dir(self._graph), *_ALIASES})
+
+    @contextlib.contextmanager
+    def named(self, name: str) -> Iterator[None]:
+        """Scope names and locations: ops built inside carry `name` in their location."""
+        with self._graph.named(name):
+            yield
+
+    def set_outputs(self, outputs: Outputs) -> None:
+        """Say what the module computes: see `Graph.set_outputs`."""
+        self._graph.set_outputs(outputs)
+
+    def finish_hir(self, outputs: Outputs | None = None) -> GraphModule:
+        """Set the outputs, unless they are set, and verify the module; gives the module itself.
+
+        Raises:
+            StageError: The module is not at HIR.
+            Error: There are no outputs.
+            VerificationError: The module breaks a rule.
+        """
+        self._require_hir("finish_hir")
+        if outputs is not None:
+            self.set_outputs(outputs)
+        if not self._graph.results:
+            raise Error(f"module '{self.name}' has no outputs", hint="give them to finish_hir or set_outputs")
+        self._graph.verify()
+        return self
+
+    # --- looking ----------------------------------------------------------------------------------
+
+    def inspect(self) -> str:
+        """Text for readers: stage, histogram of ops, arguments, ops with their places, outputs."""
+        return inspect_graph(self._graph)
+
+    def __str__(self) -> str:
+        return str(self._graph)
+
+    def __repr__(self) -> str:
+        return f"<GraphModule {self.stage} {self._graph!r}>"
+
+
+def inspect_graph(graph: Graph) -> str:
+    """A graph as text for readers, one line for each op; not MLIR."""
+    block = graph.function.entry_block
+    listing = _Listing({v: a.name for v, a in zip(block.arguments, graph.arguments, strict=True)})
+    listing.add(block, "  ")
+    ops = ", ".join(f"{name} {count}" for name, count in listing.counts.most_common()) or "none"
+    width = max((len(a.name) for a in graph.arguments), default=0)
+    lines = [f"{graph.name} at stage {graph.stage}: {listing.counts.total()} ops ({ops})"]
+    lines += [f"  {a.kind:5}  {a.name:{width}}  {a.shape}" for a in graph.arguments]
+    lines += listing.lines
+    returned = block.operations[len(block.operations) - 1].operation.operands
+    for output, value in zip(graph.results, returned, strict=True):
+        what = f"update {output.updates}" if output.updates else f"output {output.name}"
+        lines.append(f"  {what} = {listing.names[value]}: {output.shape}")
+    return "\n".join(lines) + "\n"
+
+
+class _Listing:
+    """The ops of a block and what is inside them, as lines, with values numbered in order."""
+
+    def __init__(self, names: dict[Any, str]):
+        self.names = names
+        self.counts: Counter[str] = Counter()
+        self.lines: list[str] = []
+        self._arguments = len(names)
+
+    def name(self, value: Any) -> None:
+        self.names[value] = f"%{len(self.names) - self._arguments}"
+
+    def add(self, block: Any, indent: str) -> None:
+        for view in block.operations:
+            op = view.operation
+            if op.name == "func.return":
+                continue
+            for result in op.results:
+                self.name(result)
+            self.counts[op.name.removeprefix("rlx.")] += 1
+            self.lines.append(indent + _describe(op, self.names))
+            for region in op.regions:
+                for inner in region:
+                    for argument in inner.arguments:
+                        self.name(argument)
+                    self.add(inner, indent + "    ")
+
+
+def _describe(op: Any, names: dict[Any, str]) -> str:
+    operands = ", ".join(names[v] for v in op.operands)
+    attributes = op.attributes
+    shown = [f"{name}={_brief(attributes[name])}" for name in attributes]
+    settings = f" {{{', '.join(shown)}}}" if shown else ""
+    results = ", ".join(names[r] for r in op.results)
+    types = ", ".join(str(shape_of(r)) for r in op.results)
+    place = " ".join(p for p in (describe(op.location) or "", scope_of(op.location)) if p)
+    head = f"{results} = " if results else ""
+    return f"{head}{op.name.removeprefix('rlx.')}({operands}){settings}: {types}" + (f"  # {place}" if place else "")
+
+
+def _brief(attribute: Any) -> str:
+    """An attribute without its type; long ones are cut, and large arrays not printed at all."""
+    if isinstance(attribute, mlir.ir.DenseElementsAttr):
+        size = product(attribute.type.shape)
+        return str(elements_from_mlir(attribute).tolist()) if size <= 8 else f"<{size} elements>"
+    if isinstance(attribute, mlir.ir.DenseI64ArrayAttr):
+        return str(list(attribute))
+    text = str(attribute).split(" : ")[0]
+    return text if len(text) <= 40 else text[:39] + "…"

@@ -1,0 +1,225 @@
+"""Checking that passes keep results: the NumPy evaluators run the module before and after each, on the same inputs."""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx import mlir
+from rlx.ir import attributes, registry
+from rlx.ir.dim import DimExpr, evaluate
+from rlx.ir.dtype import DType
+from rlx.ir.errors import Error, PassError
+from rlx.ir.evaluate import bind_symbols, evaluate_function
+from rlx.ir.graph import Argument, Graph, functions
+from rlx.ir.shape import Shape, shape_of
+from rlx.ir.verify import grouped
+from rlx.passes.pipeline import Step
+from rlx.passes.runner import Instrument, clone_module
+
+# Relative to the largest element: sums may be taken in another order, and fused ops round less often.
+TOLERANCES = {"f64": 1e-9, "f32": 1e-4, "c64": 1e-4, "f16": 2e-2, "bf16": 1e-1}
+# Sizes of symbols to try: distinct ones first; some graphs need even or larger ones.
+_SIZES = ((3, 5, 7, 4, 6), (4, 8, 6, 12, 10), (8, 16, 32, 24, 48), (1, 1, 1, 1, 1))
+# Operands that are positions, and ops that hand such values on.
+_POSITIONS = ("indices", "labels", "targets")
+_CARRIERS = ("cast", "reshape", "transpose", "narrow", "slice", "expand", "concat")
+
+
+class CheckNumerics(Instrument):
+    """Fails at the first pass that changes a result, or that leaves a function without a value.
+
+    Functions with ops of other dialects are not checked, and passes that change results on purpose neither; a note says so.
+
+    Args:
+        seed: Of the inputs: floats in [-2, 2], integers in the range that they index, symbols of small sizes.
+        note: Called with text about what is not checked; standard error when absent.
+    """
+
+    def __init__(self, seed: int = 0, note: Callable[[str], None] | None = None):
+        self.seed = seed
+        self._note = note or (lambda text: print(f"note: check-numerics: {text}", file=sys.stderr))
+        self._noted: set[str] = set()
+        self._copy: Any = None
+
+    def before(self, step: Step, module: Any) -> None:
+        self._copy = clone_module(module)
+
+    def after(self, step: Step, module: Any) -> None:
+        if step.ours is not None and not step.ours.preserves_results:
+            self._tell(f"{step.name} changes results on purpose")
+            return
+        found = {f.name.value: f for f in functions(module)}
+        for function in functions(self._copy):
+            if not function.is_external:
+                self._check(step, function, found.get(function.name.value))
+        self._copy = None
+
+    def _tell(self, text: str) -> None:
+        if text not in self._noted:
+            self._noted.add(text)
+            self._note(text)
+
+    def _fail(self, step: Step, message: str) -> None:
+        raise PassError(f"check-numerics: {step.name} {message} (seed {self.seed})")
+
+    def _check(self, step: Step, before: Any, after: Any) -> None:
+        name = f"@{before.name.value}"
+        if after is None:
+            if "sym_visibility" not in before.attributes:
+                self._fail(step, f"removes {name}")
+            return
+        for function in (before, after):
+            other = foreign_op(function)
+            if other is not None:
+                self._tell(f"{name} is not checked: it holds '{other}'")
+                return
+        old, new = (Graph.from_module(f.operation.parent.opview, f.name.value) for f in (before, after))
+        if [a.name for a in old.arguments] != [a.name for a in new.arguments]:
+            self._fail(step, f"changes the arguments of {name}")
+        expected = self._first_value(name, old, new)
+        if expected is None:
+            return
+        arrays, results, symbols = expected
+        try:
+            values = evaluate_function(new.function, arrays, symbols)
+        except Error as problem:
+            self._fail(step, f"leaves {name} without a value: {problem.message}")
+            raise
+        difference = differs(results, values, [o.name for o in old.results])
+        if difference:
+            self._fail(step, f"changes the result of {name}: {difference}")
+
+    def _first_value(self, name: str, old: Graph, new: Graph) -> Any:
+        """Inputs, the results of the old graph, and the new one's symbols, for the first sizes that the old one takes."""
+        reason = ""
+        for sizes in _SIZES:
+            try:
+                symbols = dict(zip(sorted(new.symbols), _repeated(sizes), strict=False))
+                shapes = [tuple(evaluate(d, symbols) for d in a.shape.dims) for a in new.arguments]
+                bound = bind_symbols(list(zip(old.arguments, shapes, strict=True)))
+                arrays = self._inputs(old, bound)
+                return arrays, evaluate_function(old.function, arrays, bound), symbols
+            except Error as problem:
+                reason = problem.message
+        self._tell(f"{name} is not checked: it has no value: {reason}")
+        return None
+
+    def _inputs(self, graph: Graph, symbols: Mapping[str, int]) -> list[np.ndarray]:
+        random = np.random.default_rng([self.seed, zlib.crc32(graph.name.encode())])
+        values = graph.function.entry_block.arguments
+        return [draw(random, a, v, symbols) for a, v in zip(graph.arguments, values, strict=True)]
+
+
+def _repeated(sizes: Sequence[int]) -> Iterator[int]:
+    while True:
+        yield from sizes
+
+
+def foreign_op(function: Any) -> str | None:
+    """The name of an op inside a function that is not ours, None when there is none."""
+    found: list[str] = []
+
+    def visit(op: Any) -> Any:
+        name = op.operation.name
+        if name.startswith("rlx.") or name in ("func.func", "func.return"):
+            return mlir.ir.WalkResult.ADVANCE
+        found.append(name)
+        return mlir.ir.WalkResult.INTERRUPT
+
+    function.operation.walk(visit, mlir.ir.WalkOrder.PRE_ORDER)
+    return found[0] if found else None
+
+
+# --- inputs ---------------------------------------------------------------------------------------
+
+
+def draw(random: np.random.Generator, argument: Argument, value: Any, symbols: Mapping[str, int]) -> np.ndarray:
+    """A random array for an argument."""
+    shape = argument.shape.bind(symbols).static
+    kind = argument.shape.dtype
+    if kind.is_bool:
+        return random.integers(0, 2, shape).astype(bool)
+    if kind.is_integer:
+        limit = index_limit(value, symbols)
+        low, high = (0, limit) if limit is not None else (-4 if kind.is_signed else 0, 5)
+        return random.integers(low, max(high, low + 1), shape).astype(kind.numpy)
+    real = random.uniform(-2, 2, shape)
+    return (real + 1j * random.uniform(-2, 2, shape) if kind.is_complex else real).astype(kind.numpy)
+
+
+def index_limit(value: Any, symbols: Mapping[str, int]) -> int | None:
+    """The size of the smallest axis that a value indexes, None when it indexes none."""
+    limits: list[int] = []
+    pending, seen = [value], {value}
+    while pending:
+        current = pending.pop()
+        for use in current.uses:
+            op = use.owner.operation
+            if not registry.is_ours(op):
+                continue
+            limit = _limit_in(op, current, symbols)
+            if limit is not None:
+                limits.append(limit)
+            elif op.name[4:] in _CARRIERS and op.results[0] not in seen:
+                seen.add(op.results[0])
+                pending.append(op.results[0])
+    return min(limits, default=None)
+
+
+def _limit_in(op: Any, value: Any, symbols: Mapping[str, int]) -> int | None:
+    spec = registry.card(op.name).spec
+    groups = dict(zip([o.name for o in spec.operands], grouped(spec.operands, list(op.operands), "operand"), strict=True))
+    role = next((n for n in _POSITIONS if n in groups and groups[n] == value), None)
+    if role is None:
+        return None
+    values = attributes.read(spec, op, symbols)
+    if "size" in values:
+        return int(np.ravel(values["size"])[0])
+    table = shape_of(next(v for n, v in groups.items() if n != role and not isinstance(v, list)))
+    axis = values.get("axis", 0 if role == "indices" else table.rank - 1)
+    size = table.bind(symbols).dims[axis]
+    return None if isinstance(size, DimExpr) else size
+
+
+# --- comparing ------------------------------------------------------------------------------------
+
+
+def tolerance(kind: DType) -> float:
+    """How far two results may differ, relative to the largest element; 0 for what is exact."""
+    return TOLERANCES.get(kind.name, 0.0)
+
+
+def differs(expected: Sequence[np.ndarray], got: Sequence[np.ndarray], names: Sequence[str]) -> str:
+    """Where two lists of results differ, empty when they agree."""
+    if len(expected) != len(got):
+        return f"{len(expected)} results became {len(got)}"
+    for name, a, b in zip(names, expected, got, strict=True):
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return f"output '{name}' was {a.dtype}{list(a.shape)} and is {b.dtype}{list(b.shape)}"
+        where = _worst(a, b)
+        if where is not None:
+            return f"output '{name}' at {list(where)} was {a[where]} and is {b[where]}"
+    return ""
+
+
+def _worst(a: np.ndarray, b: np.ndarray) -> tuple[int, ...] | None:
+    """The index at which two arrays differ most, None when they agree."""
+    limit = tolerance(Shape(a.shape, a.dtype).dtype)
+    if limit == 0 or a.size == 0:
+        wrong = a != b
+        return tuple(int(i) for i in np.argwhere(wrong)[0]) if wrong.any() else None
+    wide = np.complex128 if a.dtype.kind == "c" else np.float64
+    x, y = a.astype(wide), b.astype(wide)
+    finite = np.isfinite(x)
+    scale = max(1.0, float(np.abs(x[finite]).max(initial=0.0)))
+    same = (x == y) | (np.isnan(x) & np.isnan(y))
+    with np.errstate(invalid="ignore"):
+        error = np.where(same, 0.0, np.abs(x - y))
+    error = np.where(np.isnan(error), np.inf, error)
+    worst = np.unravel_index(int(error.argmax()), error.shape)
+    return tuple(int(i) for i in worst) if error[worst] > limit * scale else None

@@ -1,0 +1,63 @@
+"""The files generated from `dialect/*.td` are current, and say what the records say."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rlx.dialect import spec_gen
+from rlx.dialect.spec import REQUIRED
+
+ROOT = Path(__file__).resolve().parents[2]
+LLVM = Path("/usr/lib/llvm-22")
+
+
+def _tablegen_is_here() -> bool:
+    path = f"{LLVM / 'bin'}:" + (os.environ.get("PATH") or "")
+    tools = all(shutil.which(tool, path=path) for tool in ("mlir-tblgen", "llvm-tblgen"))
+    return tools and (LLVM / "include/mlir/IR/OpBase.td").exists()
+
+
+def _tool(name: str) -> str:
+    beside = Path(sys.executable).parent / name
+    return str(beside) if beside.exists() else name
+
+
+def test_generated_files_are_current(tmp_path: Path) -> None:
+    if not _tablegen_is_here():
+        pytest.skip("NOT CHECKED: LLVM 22's TableGen is absent (Debian: mlir-22-tools llvm-22 libmlir-22-dev)")
+    ninja = ["-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={_tool('ninja')}"] if Path(_tool("ninja")).exists() else []
+    configure = [_tool("cmake"), "-S", ".", "-B", str(tmp_path), *ninja, f"-DPython_EXECUTABLE={sys.executable}"]
+    subprocess.run(configure, cwd=ROOT, check=True, capture_output=True)
+    build = [_tool("cmake"), "--build", str(tmp_path), "--target", "rlx-dialect-check"]
+    result = subprocess.run(build, cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("spec", spec_gen.OPS, ids=lambda spec: spec.name)
+def test_every_record_is_complete(spec) -> None:
+    assert spec.summary and not spec.summary.endswith("."), "a summary is one phrase"
+    assert spec.description
+    assert spec.stage in ("hir", "mir", "lir")
+    for attribute in spec.attributes:
+        assert attribute.default is REQUIRED or attribute.default is None or attribute.cases == () or (
+            attribute.default in attribute.cases
+        )
+    for value in (*spec.operands, *spec.results):
+        assert value.dtypes
+
+
+def test_every_op_has_one_card_in_the_file_of_its_family() -> None:
+    from rlx.ir import registry
+
+    cards = registry.load()
+    assert set(cards) == {spec.name for spec in spec_gen.OPS}
+    for name, card in cards.items():
+        module = type(card).__module__
+        assert module.rsplit(".", 1)[-1] == card.spec.family, f"{name} belongs into {card.spec.family}.py, is in {module}"
+        assert module.startswith("rlx.blocks" if card.spec.stage == "hir" else "rlx.ops"), name
