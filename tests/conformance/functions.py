@@ -23,10 +23,11 @@ NOISE_TRIALS = 6
 
 
 def merged(graphs: Sequence[Graph]) -> Any:
-    """One module with the function of every graph, named `f0`, `f1`, …."""
+    """One module with the function of every graph, named `f0`, `f1`, …; all have to be of one stage."""
     ir = mlir.ir
     with mlir.entered():
         module = ir.Module.create()
+        module.operation.attributes["rlx.stage"] = ir.StringAttr.get(graphs[0].stage)
         for i, graph in enumerate(graphs):
             clone = graph.function.operation.clone(ir.InsertionPoint(module.body))
             clone.attributes["sym_name"] = ir.StringAttr.get(f"f{i}")
@@ -77,31 +78,49 @@ def evaluate_function(
         if operation.name == "func.return":
             return operands
         results = evaluate_op(operation, operands, symbols)
-        scale = None if noise is None else _internal_scale(operation, operands)
-        environment.update(
-            (v, _rounded(r, noise, scale)) for v, r in zip(operation.results, results, strict=True)
-        )
+        errors = [None if noise is None else _error_of(operation, operands, r) for r in results]
+        rounded = [_rounded(r, noise, e) for r, e in zip(results, errors, strict=True)]
+        environment.update(zip(operation.results, rounded, strict=True))
     raise AssertionError("the function does not return")
 
 
-def _internal_scale(op: Any, operands: Sequence[np.ndarray]) -> np.ndarray | None:
-    """What an op's own arithmetic cancels from: x/2·(1 + erf …) has the rounding errors of x, however small it is."""
-    if op.name == "rlx.activation" and op.attributes["kind"].value in ("gelu", "gelu_approx"):
-        return operands[0]
+def _error_of(op: Any, operands: Sequence[np.ndarray], result: np.ndarray) -> np.ndarray | None:
+    kind = op.attributes["kind"].value if "kind" in op.attributes else None
+    return internal_error(op.name.removeprefix("rlx."), kind, operands, result)
+
+
+def internal_error(
+    op: str, kind: str | None, operands: Sequence[np.ndarray], result: np.ndarray
+) -> np.ndarray | None:
+    """The rounding error that an op's own formula leaves in each element, where it is far above an ulp of the result.
+
+    `x/2·(1 + erf …)` cancels, so it has the rounding errors of x; a complex power is `exp(w·log z)`, whose relative
+    error is the absolute one of the exponent. Narrow dtypes are computed in f32.
+    """
+    if not dtype(result.dtype).is_inexact:
+        return None
+    eps = min(dtype(result.dtype).eps, float(np.finfo(np.float32).eps))
+    with np.errstate(all="ignore"):
+        if op == "activation" and kind in ("gelu", "gelu_approx"):
+            return eps * np.abs(operands[0].astype(np.float64))
+        if op == "binary" and kind == "pow" and result.dtype.kind == "c":
+            base, exponent = (x.astype(np.complex128) for x in operands)
+            return eps * np.abs(result) * np.nan_to_num(np.abs(exponent * np.log(base)), posinf=0)
     return None
 
 
 def _rounded(
-    array: np.ndarray, noise: np.random.Generator | None, scale: np.ndarray | None = None
+    array: np.ndarray, noise: np.random.Generator | None, error: np.ndarray | None = None
 ) -> np.ndarray:
-    """Each float to itself or a neighbour, as far as neighbours at `scale` (by default itself) are apart."""
+    """Each float to itself or a neighbour, or as far off as `error`."""
     kind = dtype(array.dtype)
     if noise is None or not kind.is_inexact:
         return array
     with np.errstate(all="ignore"):
         wide = array.astype(np.complex128 if kind.is_complex else np.float64)
-        size = wide if scale is None else scale.astype(wide.dtype)
-        moved = wide + size * kind.eps * noise.choice([-1.0, 0.0, 1.0], array.shape)
+        moved = wide + wide * kind.eps * noise.choice([-1.0, 0.0, 1.0], array.shape)
+        if error is not None:
+            moved = moved + error * noise.choice([-1.0, 0.0, 1.0], array.shape)
         return np.where(np.isfinite(wide), moved, wide).astype(kind.numpy)
 
 

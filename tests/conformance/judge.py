@@ -11,14 +11,12 @@ import numpy as np
 from rlx.ir.evaluate import evaluate
 from rlx.ir.graph import Graph
 from tests.conformance.cases import Bindings, Case
-from tests.conformance.functions import noise_of
+from tests.conformance.functions import internal_error, noise_of
 from tests.conformance.tolerance import Comparison, flushed
 from tests.conformance.values import Values, is_elementwise, moves_values
 
 # Of 0 and -0 these return either.
 _KINDS_WITHOUT_SIGN_OF_ZERO = ("max", "min", "relu")
-# x/2·(1 + erf …) cancels inside, so its error is in proportion to x and not to the result.
-_KINDS_THAT_CANCEL = ("gelu", "gelu_approx")
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,10 @@ def judge(case: Case, graph: Graph, values: Values, bindings: Bindings, function
     alternatives: Sequence[Any] = [None] * len(expected)
     if any(a.tobytes() != b.tobytes() for a, b in zip(without_denormals, values.arrays, strict=True)):
         alternatives = evaluate(graph, {f"x{i}": a for i, a in enumerate(without_denormals)})
-    noise: Sequence[Any] = [None] * len(expected)
-    if not is_elementwise(case) or case.sample.attributes.get("kind") in _KINDS_THAT_CANCEL:
+    noise: Sequence[Any]
+    if is_elementwise(case):
+        kind = case.sample.attributes.get("kind")
+        noise = [internal_error(case.op, kind, values.arrays, result) for result in expected]
+    else:
         noise = noise_of(function, values.arrays, bindings)
     return Verdict(comparison_of(case), expected, noise, alternatives)

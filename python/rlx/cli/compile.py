@@ -122,7 +122,7 @@ def _text(graph: Graph, arguments: argparse.Namespace) -> str:
     if arguments.emit == "mlir":
         return str(graph)
     with mlir.unregistered_dialects_allowed():  # else MLIR prints its generic form
-        return str(lower_module(graph.module, parameters=True))
+        return str(lower_module(graph.module, for_iree=True))
 
 
 def _write(path: str, data: bytes) -> None:

@@ -30,13 +30,23 @@ def suggestion(name: str, known: Any) -> str:
 def _integer(value: Any) -> int:
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
         raise ShapeError(f"expected an integer, got {value!r}")
+    if not -(2**63) <= value < 2**63:
+        raise ShapeError(f"expected an integer of 64 bits, got {value}")
     return int(value)
 
 
 def _number(value: Any) -> float:
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise ShapeError(f"expected a number, got {value!r}")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise ShapeError(f"expected a number that a double holds, got {str(value)[:20]}…") from None
+
+
+def _dim(value: Any) -> Dim:
+    found = dim(value)
+    return _integer(found) if type(found) is int else found
 
 
 def _boolean(value: Any) -> bool:
@@ -63,7 +73,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "bool": _boolean,
     "str": _string,
     "i64s": lambda value: tuple(_integer(v) for v in _sequence(value)),
-    "dims": lambda value: tuple(dim(v) for v in _sequence(value)),
+    "dims": lambda value: tuple(_dim(v) for v in _sequence(value)),
     "dtype": as_dtype,
     "elements": np.asarray,
 }

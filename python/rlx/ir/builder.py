@@ -12,7 +12,7 @@ from rlx import mlir
 from rlx.ir import attributes as attributes_module
 from rlx.ir import registry
 from rlx.ir.attributes import suggestion
-from rlx.ir.dtype import DType
+from rlx.ir.dtype import DType, dtype
 from rlx.ir.errors import Error, ShapeError
 from rlx.ir.location import caller_location, describe
 from rlx.ir.operators import Operators
@@ -229,19 +229,19 @@ def method_of(card: Card) -> Any:
 
     def method(self: Builder, *args: Any, **kwargs: Any) -> Any:
         expected = None if takes_shape else kwargs.pop("shape", None)
-        lifted = [_lift(self, a) if n in operands else a for n, a in zip(parameters, args, strict=False)]
-        args = (*lifted, *args[len(lifted) :])
-        kwargs = {n: _lift(self, a) if n in operands else a for n, a in kwargs.items()}
         try:
+            lifted = [_lift(self, a) if n in operands else a for n, a in zip(parameters, args, strict=False)]
+            args = (*lifted, *args[len(lifted) :])
+            kwargs = {n: _lift(self, a) if n in operands else a for n, a in kwargs.items()}
             result = card.build(self, *args, **kwargs)
-        except (TypeError, AttributeError) as problem:
-            raise _explained(self, card, problem, dict(zip(parameters, args, strict=False)) | kwargs) from None
         except Error as problem:
             if problem.location is not None:
                 raise
             raise type(problem)(
                 f"rlx.{card.name}: {problem.message}", location=describe(self.location), hint=problem.hint
             ) from None
+        except Exception as problem:
+            raise _explained(self, card, problem, dict(zip(parameters, args, strict=False)) | kwargs) from problem
         if expected is not None:
             first = result[0] if isinstance(result, tuple) else result
             wanted = Shape(expected, expected.dtype if isinstance(expected, Shape) else first.dtype)
@@ -263,11 +263,14 @@ def _parameters(card: Card) -> list[str]:
 
 
 def _lift(b: Any, value: Any) -> Any:
-    return b.constant(value) if type(value) is np.ndarray else value
+    if type(value) is not np.ndarray:
+        return value
+    dtype(value.dtype)  # a dtype that is none of ours is the op's problem, not the constant's
+    return b.constant(value)
 
 
 def _explained(b: Builder, card: Card, problem: Exception, given: dict[str, Any]) -> Exception:
-    """A wrong call as an error of ours; anything else is a bug of the card, and stays what it is."""
+    """What Python says of a wrong call, as an error of ours."""
     for operand in card.spec.operands:
         value = given.get(operand.name)
         if operand.name in given and not isinstance(value, (Tensor, list, tuple, type(None))):
@@ -275,4 +278,5 @@ def _explained(b: Builder, card: Card, problem: Exception, given: dict[str, Any]
     trace = problem.__traceback__
     if isinstance(problem, TypeError) and trace is not None and trace.tb_next is None:
         return b.problem(card, str(problem).split(".build() ")[-1])
-    return problem
+    others = ", ".join(f"{n} = {v!r:.60}" for n, v in given.items() if not isinstance(v, Tensor))
+    return b.problem(card, f"does not take {others or 'these arguments'}: {problem}")

@@ -6,19 +6,19 @@ import contextlib
 import importlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import prod
 from typing import Any
 
 from rlx import mlir
 from rlx.ir import registry
 from rlx.ir.attributes import elements_from_mlir
 from rlx.ir.builder import Tensor
-from rlx.ir.dim import product
 from rlx.ir.errors import Error, StageError
 from rlx.ir.graph import Graph
 from rlx.ir.location import describe, scope_of
 from rlx.ir.shape import shape_of
 
-# What builds HIR. `attention`, `rope` and `rms_norm` are tensor ops as well, which `.graph` has at every stage.
+# What builds HIR. `attention`, `rope` and `rms_norm` are tensor ops as well, and `.graph` has these.
 HIR_METHODS = (
     "linear",
     "linear_fused",
@@ -33,8 +33,9 @@ HIR_METHODS = (
     "transformer_encoder_block",
 )
 _ALIASES = {"transformer_block": "llama_decoder_block"}
-_POLICY = "rlx.fusion_policy"
-_POLICIES = ("direct", "fusable")
+# Module attribute of HIR: what `rlx-lower-blocks` makes of blocks, fused ops or primitives.
+POLICY_ATTRIBUTE = "rlx.fusion_policy"
+POLICIES = ("direct", "fusable")
 
 Outputs = Sequence[Tensor] | Mapping[str, Tensor] | Tensor
 
@@ -42,7 +43,7 @@ Outputs = Sequence[Tensor] | Mapping[str, Tensor] | Tensor
 class GraphModule:
     """A graph with its stage: `"hir"` (blocks), `"mir"` (tensor ops) or `"lir"` (fused and planned).
 
-    All methods of `Graph` are methods here. Those that build blocks exist at HIR only, and `graph` from MIR on.
+    All methods of `Graph` are methods here. Those that build blocks exist at HIR only, `graph` from MIR on.
 
     Args:
         graph: What the module holds; it is shared, not copied.
@@ -118,11 +119,13 @@ class GraphModule:
             StageError: The module is at HIR.
         """
         if self.stage == "hir":
-            raise StageError(f"module '{self.name}' is at stage hir and has no tensor graph yet", hint="call lower() first")
+            raise StageError(
+                f"module '{self.name}' is at stage hir and has no tensor graph yet", hint="call lower() first"
+            )
         return self._graph
 
     def lower(self) -> GraphModule:
-        """The module at MIR: a new one, so that this one can still be built on. At MIR and LIR it is the module itself."""
+        """The module at MIR: a new one, so that this one can be built on; from MIR on, the module itself."""
         if self.stage != "hir":
             return self
         # To the right of this module, hence by name.
@@ -137,7 +140,7 @@ class GraphModule:
     def fusion_policy(self) -> str:
         """What blocks become when they are lowered: fused ops (`"direct"`) or primitives (`"fusable"`)."""
         attributes = self._graph.module.operation.attributes
-        return attributes[_POLICY].value if _POLICY in attributes else "direct"
+        return attributes[POLICY_ATTRIBUTE].value if POLICY_ATTRIBUTE in attributes else "direct"
 
     def with_fusion_policy(self, policy: str) -> GraphModule:
         """Choose what blocks become; gives the module itself.
@@ -150,10 +153,10 @@ class GraphModule:
             Error: There is no such policy.
         """
         self._require_hir("with_fusion_policy")
-        if policy not in _POLICIES:
-            raise Error(f"fusion policy {policy!r} is not one of {', '.join(_POLICIES)}")
+        if policy not in POLICIES:
+            raise Error(f"fusion policy {policy!r} is not one of {', '.join(POLICIES)}")
         with mlir.entered():
-            self._graph.module.operation.attributes[_POLICY] = mlir.ir.StringAttr.get(policy)
+            self._graph.module.operation.attributes[POLICY_ATTRIBUTE] = mlir.ir.StringAttr.get(policy)
         return self
 
     def _require_hir(self, method: str) -> None:
@@ -272,13 +275,15 @@ def _describe(op: Any, names: dict[Any, str]) -> str:
     types = ", ".join(str(shape_of(r)) for r in op.results)
     place = " ".join(p for p in (describe(op.location) or "", scope_of(op.location)) if p)
     head = f"{results} = " if results else ""
-    return f"{head}{op.name.removeprefix('rlx.')}({operands}){settings}: {types}" + (f"  # {place}" if place else "")
+    return f"{head}{op.name.removeprefix('rlx.')}({operands}){settings}: {types}" + (
+        f"  # {place}" if place else ""
+    )
 
 
 def _brief(attribute: Any) -> str:
     """An attribute without its type; long ones are cut, and large arrays not printed at all."""
     if isinstance(attribute, mlir.ir.DenseElementsAttr):
-        size = product(attribute.type.shape)
+        size = prod(attribute.type.shape)
         return str(elements_from_mlir(attribute).tolist()) if size <= 8 else f"<{size} elements>"
     if isinstance(attribute, mlir.ir.DenseI64ArrayAttr):
         return str(list(attribute))

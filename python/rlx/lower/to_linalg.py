@@ -17,10 +17,10 @@ class ToLinalg(Pass, name="rlx-to-linalg"):
     Every op must be one that the lowering claims: run rlx-lower-blocks and rlx-decompose first.
     """
 
-    parameters: bool = option(False, "make weights and states globals of IREE's util dialect instead of arguments")
+    for_iree: bool = option(False, "use IREE's util dialect: weights and states become globals instead of arguments")
 
     def run(self, module: Any) -> None:
-        lowered = lower_module(module, parameters=self.parameters)
+        lowered = lower_module(module, for_iree=self.for_iree)
         for op in list(module.body.operations):
             op.operation.erase()
         with mlir.ir.InsertionPoint(module.body):

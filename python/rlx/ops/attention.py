@@ -119,16 +119,12 @@ class Attention(Card, op="attention"):
         heads = Heads(q.shape, k.shape, v.shape, attributes["num_heads"], attributes["head_dim"])
         scores = _scores(b, heads, q, k, attributes)
         kind = attributes["mask_kind"]
-        # A row that sees nothing (all -inf) must give zeros, not NaN: bounding its maximum makes every weight 0.
-        bounded = kind != "none"
         if kind == "bias":
             scores = scores + cast(b, _grouped_mask(b, heads, mask), scores.dtype)
         elif kind != "none":
-            keep = _keep(b, heads, mask, attributes)
-            scores = b.where(keep, scores, float("-inf"))
-        weights = _softmax(b, scores, bounded)
+            scores = b.where(_keep(b, heads, mask, attributes), scores, float("-inf"))
         values = _split(b, v, heads, heads.kv_heads, heads.value_dim)
-        result = b.dot_general(cast(b, weights, v.dtype), values, (4,), (2,), (0, 1), (0, 1))
+        result = _weighted(b, scores, values, bounded=kind != "none")
         return _merge(b, heads, result)
 
     def build(
@@ -262,13 +258,24 @@ def _size(b: Builder, d: Dim) -> Any:
     return d if type(d) is int else b.dim_size(d)
 
 
-def _softmax(b: Builder, scores: Tensor, bounded: bool) -> Tensor:
-    if not bounded:
-        return b.softmax(scores, axis=-1)
+def _weighted(b: Builder, scores: Tensor, values: Tensor, bounded: bool) -> Tensor:
+    """`softmax(scores)·values`: `[B, Hkv, G, S, Dv]`.
+
+    With `bounded`, a row of scores may be -inf all over, and gives zeros: a finite bound on its maximum makes every
+    weight 0, where a plain softmax would be NaN.
+    """
     top = b.max(scores, -1, keep_dims=True)
-    weights = b.exp(scores - b.maximum(top, np.finfo(np.float32).min.item()))
+    if bounded:
+        top = b.maximum(top, np.finfo(np.float32).min.item())
+    weights = b.exp(scores - top)
     total = b.sum(weights, -1, keep_dims=True)
-    return weights / b.where(total == 0.0, 1.0, total)
+    if bounded:
+        total = b.where(total == 0.0, 1.0, total)
+    if values.dtype is scores.dtype:
+        # Dividing afterwards costs S·Dv divisions instead of S·T.
+        return b.dot_general(weights, values, (4,), (2,), (0, 1), (0, 1)) / total
+    # The unnormalised sum may leave the range of f16.
+    return b.dot_general(cast(b, weights / total, values.dtype), values, (4,), (2,), (0, 1), (0, 1))
 
 
 def _merge(b: Builder, heads: Heads, result: Tensor) -> Tensor:

@@ -1,6 +1,7 @@
 """Passes: transforms of modules, registered by name and run by pipelines of text.
 
-`run(graph, "builtin.module(rlx-lower-blocks,canonicalize,cse)")` gives a new graph; `list()` says what there is.
+`run(graph, "builtin.module(rlx-lower-blocks,canonicalize,cse)")` gives a new graph; `list()` says what
+there is.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def run(
 
 
 def list() -> builtins.list[PassInfo]:
-    """The passes of RLX, by name, with summaries and options. MLIR's own are in `rlx.passes.native.names()`."""
+    """The passes of RLX by name, with summaries and options; MLIR's are in `rlx.passes.native.names()`."""
     from rlx.passes.base import infos
 
     return infos()

@@ -1,7 +1,7 @@
 """`Pass`: a transform of a module, registered by the name that stands in pipelines and on the command line.
 
-A pass is one file named after it (`rlx-lower-blocks` is `lower_blocks.py`) with one frozen dataclass, whose fields are the
-options:
+A pass is one file named after it (`rlx-lower-blocks` is `lower_blocks.py`) with one frozen dataclass, whose
+fields are the options:
 
     @dataclass(frozen=True)
     class LowerBlocks(Pass, name="rlx-lower-blocks"):
@@ -38,7 +38,9 @@ _passes: dict[str, type[Pass]] = {}
 class OptionError(PassError):
     """An option does not exist or has a value that does not fit; `option` is its name."""
 
-    def __init__(self, message: str, *, option: str = "", location: str | None = None, hint: str | None = None):
+    def __init__(
+        self, message: str, *, option: str = "", location: str | None = None, hint: str | None = None
+    ):
         super().__init__(message, location=location, hint=hint)
         self.option = option
 
@@ -86,7 +88,9 @@ class Option:
             ) from None
         if self.choices and value not in self.choices:
             known = ", ".join(self.choices)
-            message = f"option '{self.name}' is one of {known}, not {text!r}{suggestion(str(text), self.choices)}"
+            message = (
+                f"option '{self.name}' is one of {known}, not {text!r}{suggestion(str(text), self.choices)}"
+            )
             raise OptionError(message, option=self.name)
         return value
 
@@ -101,7 +105,7 @@ class Pass:
     """A transform that edits an MLIR module in place."""
 
     name: ClassVar[str] = ""
-    # False for a pass that gives another function on purpose (a gradient, a batch axis): its results are not compared.
+    # False for a pass that gives another function on purpose (a gradient): its results are not compared.
     preserves_results: ClassVar[bool] = True
 
     def __init_subclass__(cls, name: str | None = None, **kwargs: Any):
@@ -109,7 +113,9 @@ class Pass:
         if name is None:
             return
         if not re.fullmatch(rf"{PREFIX}[a-z0-9]+(-[a-z0-9]+)*", name):
-            raise Error(f"{cls.__qualname__}: '{name}' is not a pass name; expected '{PREFIX}' and words joined by '-'")
+            raise Error(
+                f"{cls.__qualname__}: '{name}' is not a pass name: '{PREFIX}' and words joined by '-'"
+            )
         other = _passes.get(name)
         if other is not None and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
             raise Error(f"pass '{name}' exists twice: {other.__qualname__} and {cls.__qualname__}")

@@ -22,8 +22,9 @@ _ENCODING = "#rlx.dims<"
 class Bind(Pass, name="rlx-bind"):
     """Give symbols a size: `rlx-bind{seq=128 batch=1}`.
 
-    Types of arguments and results, dimensions in attributes, and the encodings of tensor types follow. A size may be an
-    expression in symbols, `rows=2*batch`, which renames. A result that a symbol no longer fits is found by the verifier.
+    Types of arguments and results, dimensions in attributes, and the encodings of tensor types follow. A
+    size may be an expression in symbols, `rows=2*batch`, which renames. Where a size does not fit, the
+    verifier says so.
     """
 
     sizes: Mapping[str, Dim] = option({}, "the size of a symbol", rest=True)
@@ -85,7 +86,9 @@ class _Binder:
         return type_ if found is True else found
 
     def _bound(self, type_: Any) -> Any:
-        if not isinstance(type_, mlir.ir.RankedTensorType) or not str(type_.encoding or "").startswith(_ENCODING):
+        if not isinstance(type_, mlir.ir.RankedTensorType) or not str(type_.encoding or "").startswith(
+            _ENCODING
+        ):
             return True
         shape = shape_of_type(type_)
         self.seen |= shape.symbols

@@ -1,4 +1,4 @@
-"""Checking that passes keep results: the NumPy evaluators run the module before and after each, on the same inputs."""
+"""Checking that passes keep results: the evaluators run a module before and after, on the same inputs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ _CARRIERS = ("cast", "reshape", "transpose", "narrow", "slice", "expand", "conca
 class CheckNumerics(Instrument):
     """Fails at the first pass that changes a result, or that leaves a function without a value.
 
-    Functions with ops of other dialects are not checked, and passes that change results on purpose neither; a note says so.
+    Functions with ops of other dialects are not checked, nor passes that change results on purpose; a note
+    says so.
 
     Args:
         seed: Of the inputs: floats in [-2, 2], integers in the range that they index, symbols of small sizes.
@@ -95,7 +96,7 @@ class CheckNumerics(Instrument):
             self._fail(step, f"changes the result of {name}: {difference}")
 
     def _first_value(self, name: str, old: Graph, new: Graph) -> Any:
-        """Inputs, the results of the old graph, and the new one's symbols, for the first sizes that the old one takes."""
+        """Inputs, results of the old graph, symbols of the new: for the first sizes that the old takes."""
         reason = ""
         for sizes in _SIZES:
             try:
@@ -138,7 +139,9 @@ def foreign_op(function: Any) -> str | None:
 # --- inputs ---------------------------------------------------------------------------------------
 
 
-def draw(random: np.random.Generator, argument: Argument, value: Any, symbols: Mapping[str, int]) -> np.ndarray:
+def draw(
+    random: np.random.Generator, argument: Argument, value: Any, symbols: Mapping[str, int]
+) -> np.ndarray:
     """A random array for an argument."""
     shape = argument.shape.bind(symbols).static
     kind = argument.shape.dtype
@@ -173,7 +176,11 @@ def index_limit(value: Any, symbols: Mapping[str, int]) -> int | None:
 
 def _limit_in(op: Any, value: Any, symbols: Mapping[str, int]) -> int | None:
     spec = registry.card(op.name).spec
-    groups = dict(zip([o.name for o in spec.operands], grouped(spec.operands, list(op.operands), "operand"), strict=True))
+    groups = dict(
+        zip(
+            [o.name for o in spec.operands], grouped(spec.operands, list(op.operands), "operand"), strict=True
+        )
+    )
     role = next((n for n in _POSITIONS if n in groups and groups[n] == value), None)
     if role is None:
         return None

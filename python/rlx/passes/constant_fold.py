@@ -39,12 +39,16 @@ class ConstantFold(Pass, name="rlx-constant-fold"):
             return False
         if not registry.card(op.name).spec.pure or len(op.regions):
             return False
-        return all(s.is_static and s.num_elements <= self.max_elements for s in map(shape_of, op.results))
+        return all(self._small(r) for r in op.results)
+
+    def _small(self, value: Any) -> bool:
+        size = shape_of(value).num_elements
+        return isinstance(size, int) and size <= self.max_elements
 
     def _read(self, value: Any, known: dict[Any, np.ndarray]) -> bool:
         """Take in a constant that is small enough."""
         op = getattr(value.owner, "operation", None)
-        if op is None or op.name != "rlx.constant" or shape_of(value).num_elements > self.max_elements:
+        if op is None or op.name != "rlx.constant" or not self._small(value):
             return False
         known[value] = attributes.read(registry.card(op.name).spec, op)["value"]
         return True

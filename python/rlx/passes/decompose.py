@@ -10,17 +10,17 @@ from rlx.ir import registry
 from rlx.ir.attributes import suggestion
 from rlx.ir.errors import PassError
 from rlx.ir.graph import module_stage
+from rlx.ir.graph_module import POLICIES
 from rlx.passes.base import Pass, option
-from rlx.passes.lower_blocks import POLICIES
 from rlx.passes.rewrite import decompose_all, has_blocks, set_stage
 
 
 @dataclass(frozen=True)
 class Decompose(Pass, name="rlx-decompose"):
-    """Replace composite ops by their decompositions, again and again, until only primitives and excepted ops are left.
+    """Replace composite ops by their decompositions, until only primitives and excepted ops are left.
 
-    A back end gives the ops that it claims as `except`. Primitives in that list are no error: a claim names all that a
-    target can do.
+    A back end gives the ops that it claims as `except`. Primitives in that list are no error: a claim names
+    all that a target can do.
     """
 
     ops: tuple[str, ...] = option((), "the ops to decompose; all composite ones when empty")

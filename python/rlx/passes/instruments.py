@@ -12,7 +12,9 @@ from rlx.passes.runner import Instrument
 
 
 class PrintIR(Instrument):
-    """Print the module around passes, under a line such as `// -----// IR Dump After LowerBlocks (rlx-lower-blocks) //----- //`.
+    """Print the module around passes.
+
+    Each print stands under a line `// -----// IR Dump After Simplify (rlx-simplify) //----- //`.
 
     Args:
         before: Names of passes before which to print.
@@ -73,40 +75,34 @@ class PrintIR(Instrument):
 
 
 class Timing(Instrument):
-    """Wall time of every pass and of the verifier; `str()` is a table as MLIR's.
+    """Wall time of every pass and of the verifier; `str()` is a table as MLIR's. It may watch many runs."""
 
-    Args:
-        stream: Where the table goes at the end; nowhere when None.
-    """
-
-    def __init__(self, stream: TextIO | None = None):
-        self._stream = stream
+    def __init__(self) -> None:
         self._start = self._mark = time.perf_counter()
         self._total: float | None = None
-        self.seconds: list[tuple[str, float]] = []
-        self._verifier = 0.0
+        self._seconds: dict[object, float] = {}
 
-    def record(self, name: str, seconds: float) -> None:
-        """Add a line: what is not a pass, such as parsing."""
-        self.seconds.append((name, seconds))
+    def record(self, what: Step | str, seconds: float) -> None:
+        """Add time to a line: a pass of the pipeline, or the name of something else, such as parsing."""
+        self._seconds[what] = self._seconds.get(what, 0.0) + seconds
+
+    @property
+    def seconds(self) -> list[tuple[str, float]]:
+        """What was timed, and for how long."""
+        return [
+            (f"{w.title} ({w.name})" if isinstance(w, Step) else str(w), s) for w, s in self._seconds.items()
+        ]
 
     def before(self, step: Step, module: Any) -> None:
         self._mark = time.perf_counter()
 
     def verified(self, step: Step, module: Any) -> None:
         now = time.perf_counter()
-        self.record(f"{step.title} ({step.name})", now - self._mark)
+        self.record(step, now - self._mark)
         self._mark = now
 
     def after(self, step: Step, module: Any) -> None:
-        self._verifier += time.perf_counter() - self._mark
-
-    def finish(self) -> None:
-        if self._verifier:
-            self.record("(V) Verifier", self._verifier)
-            self._verifier = 0.0
-        if self._stream is not None:
-            self._stream.write(str(self))
+        self.record("(V) Verifier", time.perf_counter() - self._mark)
 
     def stop(self) -> None:
         """Fix the total: what is done later does not count."""
@@ -114,10 +110,10 @@ class Timing(Instrument):
 
     def __str__(self) -> str:
         total = self._total if self._total is not None else time.perf_counter() - self._start
-        known = sum(seconds for _, seconds in self.seconds)
+        known = sum(self._seconds.values())
         rows = [*self.seconds, ("Rest", max(0.0, total - known)), ("Total", total)]
         rule = f"==={'-' * 73}==="
-        lines = [rule, "Execution time report".center(79).rstrip(), rule]
+        lines = [rule, "... Execution time report ...".center(79).rstrip(), rule]
         lines += [f"  Total Execution Time: {total:.4f} seconds", "", "  ----Wall Time----  ----Name----"]
         for name, seconds in rows:
             share = 100 * seconds / total if total else 0.0

@@ -17,7 +17,8 @@ from rlx.ir.location import describe
 def names() -> Mapping[str, str]:
     """Passes of the provider's registry with their summaries, for listing and suggestions.
 
-    The bindings cannot list the registry, so the names are a committed list; a pass that is not in it runs all the same.
+    The bindings cannot list the registry, so the names are a committed list; a pass that is not in it runs
+    all the same.
     """
     from rlx.passes.native_gen import PASSES
 
@@ -68,7 +69,7 @@ def check(name: str, options: Sequence[tuple[str, str | None]], text: str) -> Pr
 
 
 def _check_value(name: str, key: str, value: str | None) -> str | None:
-    # The provider reports a value that does not fit on the process's standard error only: find the plain cases here.
+    # The provider tells of a value that does not fit on standard error only: find the plain cases here.
     default = defaults(name).get(key)
     if default is None:
         return None

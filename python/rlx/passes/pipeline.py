@@ -3,7 +3,7 @@
     pipeline ::= op-name `(` element (`,` element)* `)`
     element  ::= pipeline | pass-name (`{` (key (`=` value)?)* `}`)?
 
-A value with spaces stands in quotes or braces. A list without an op name is one that runs on `builtin.module`.
+A value with spaces stands in quotes or braces. A list without an op name runs on `builtin.module`.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class _Reader:
 # --- steps ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Step:
     """One pass that runs on the whole module: ours, or the provider's under the ops that it is nested in."""
 

@@ -69,8 +69,8 @@ def replace_with(
 
     Args:
         op: An rlx op.
-        function: Called with a builder and the operands as the op's record groups them (None for an absent optional one,
-            a list for a variadic one); gives a tensor, or a tuple of them.
+        function: Called with a builder and the operands as the op's record groups them (None for an absent
+            optional one, a list for a variadic one); gives a tensor, or a tuple of them.
         note: What does it, for the locations of the new ops.
         fusion_policy: What decompositions of blocks emit.
         extra: Keyword arguments of the function.

@@ -16,7 +16,8 @@ from rlx.passes.rewrite import collect, erase_dead, replace
 class Simplify(Pass, name="rlx-simplify"):
     """Remove ops that do nothing and join ops that undo each other.
 
-    Exact up to the sign of a zero (`x + 0` is `x`); what would lose a NaN stays, so `x·0` is 0 for integers only.
+    Exact up to the sign of a zero (`x + 0` is `x`); what would lose a NaN stays, so `x·0` is 0 for integers
+    only.
     """
 
     def run(self, module: Any) -> None:

@@ -1,4 +1,4 @@
-"""The rules of `rlx-simplify`: each takes an op and gives the value that may stand for its result, or None."""
+"""The rules of `rlx-simplify`: each takes an op and gives a value that may stand for its result, or None."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _SAME_EVERYWHERE = ("rlx.expand", "rlx.reshape", "rlx.transpose", "rlx.narrow", 
 
 
 def splat(value: Any) -> Any:
-    """The number that every element of a value is, None when that is not known. Complex numbers do not count."""
+    """The number that every element of a value is; None when that is not known, or it is complex."""
     while isinstance(value, mlir.ir.OpResult):
         op = value.owner.operation
         if op.name in _SAME_EVERYWHERE:
@@ -81,7 +81,7 @@ _NEUTRAL = {"add": (0, True), "sub": (0, False), "mul": (1, True), "div": (1, Fa
 
 @rule("binary")
 def neutral_element(op: Any) -> Any:
-    """x + 0, x - 0, x·1, x / 1, x ** 1."""
+    """`x + 0`, `x - 0`, `x·1`, `x / 1`, `x ** 1`."""
     lhs, rhs = op.operands
     neutral, both = _NEUTRAL.get(read(op, "kind"), (None, False))
     if neutral is None:
@@ -114,7 +114,7 @@ def times_zero(op: Any) -> Any:
 
 @rule("binary")
 def sign(op: Any) -> Any:
-    """x + (-y), x - (-y), x·(-1)."""
+    """`x + (-y)`, `x - (-y)`, `x·(-1)`."""
     kind = read(op, "kind")
     lhs, rhs = op.operands
     if kind in ("add", "sub"):
@@ -154,7 +154,7 @@ def activation_twice(op: Any) -> Any:
 
 @rule("where")
 def known_condition(op: Any) -> Any:
-    """where with a constant condition, or two equal branches."""
+    """A choice with a constant condition, or two equal branches."""
     condition, on_true, on_false = op.operands
     known = splat(condition)
     if known is None and on_true != on_false:

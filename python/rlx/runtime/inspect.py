@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,8 @@ class OpReport:
     def __str__(self) -> str:
         given = {k: v for k, v in self.attributes.items() if k != "kind"}
         options = ", ".join(f"{name}={_shown(value)}" for name, value in given.items())
-        call = f"{self.label}({', '.join(self.operands)}{'; ' if options else ''}{options})"
+        separator = "; " if self.operands and options else ""
+        call = f"{self.label}({', '.join(self.operands)}{separator}{options})"
         text = f"{', '.join(self.results)} = {call}" if self.results else call
         if self.shapes:
             text += f" : {', '.join(map(str, self.shapes))}"
@@ -124,7 +126,8 @@ def inspect_graph(graph: Graph) -> GraphReport:
     function = graph.function
     names = dict(zip(function.entry_block.arguments, (a.name for a in graph.arguments), strict=True))
     *body, end = _walk(function.entry_block, 0)
-    ops = tuple(_report(op, depth, names) for op, depth in body)
+    numbers = count()
+    ops = tuple(_report(op, depth, names, numbers) for op, depth in body)
     returned = tuple(
         names[value]
         for value, result in zip(end[0].operands, graph.results, strict=True)
@@ -182,13 +185,13 @@ def _walk(block: Any, depth: int) -> Iterator[tuple[Any, int]]:
                 yield from _walk(inner, depth + 1)
 
 
-def _report(op: Any, depth: int, names: dict[Any, str]) -> OpReport:
-    first = sum(name.startswith("%") for name in names.values()) if op.results else 0
-    for i, result in enumerate(op.results):
-        names[result] = f"%{first + i}"
+def _report(op: Any, depth: int, names: dict[Any, str], numbers: Iterator[int]) -> OpReport:
+    """A report on one op; its results, and the arguments of its regions, get names."""
+    for result in op.results:
+        names[result] = f"%{next(numbers)}"
     for region in op.regions:
         for block in region.blocks:
-            names.update({a: f"{names[op.results[0]]}.{a.arg_number}" for a in block.arguments})
+            names.update({a: f"%arg{next(numbers)}" for a in block.arguments})
     operands = tuple(names[value] for value in op.operands)
     results = tuple(names[result] for result in op.results)
     location, scope = describe(op.location), scope_of(op.location)

@@ -137,7 +137,7 @@ def compile_graph(
         check_dtypes(work.module, target)
         flops = estimated_flops(work.module)
     with _timed(phases, "lower"):
-        lowered = lower_module(work.module, parameters=True)
+        lowered = lower_module(work.module, for_iree=True)
         text, borrow = module_text(lowered), only_reads_arguments(lowered)
     with _timed(phases, "iree"):
         compiled = compile_module(text, target, timeout_s=timeout_s, name=f"{graph.name_symbol}.mlir")

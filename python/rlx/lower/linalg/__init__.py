@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlx.lower.linalg import contraction, convolution, elementwise, index, order, reduce, shape
+from rlx.lower.linalg import contraction, convolution, elementwise, index, order, reduce, scan, shape
 from rlx.lower.linalg.function import claimed_ops, lower_module
 
 __all__ = [
@@ -14,5 +14,6 @@ __all__ = [
     "lower_module",
     "order",
     "reduce",
+    "scan",
     "shape",
 ]

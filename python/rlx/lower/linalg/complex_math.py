@@ -66,6 +66,8 @@ def power(s: Scalars, a: Any, b: Any) -> Any:
     size, angle = _log_size_pair(r, x, y), trigonometry.angle_pair(r, y, x)
     grown = exp_pair(r, *_sum_of_products(r, (u, size), (r.neg(v), angle)))
     phase, correction = _sum_of_products(r, (v, size), (u, angle))
+    is_small = r.compare("lt", r.math.absf(correction), r.constant(2.0**-10))
+    correction = r.select(is_small, correction, r.constant(0.0))  # else the phase is unknown altogether
     sine, cosine = trigonometry.sin(r, phase), trigonometry.cos(r, phase)
     real = r.mul(grown, r.math.fma(r.neg(sine), correction, cosine))
     imaginary = r.mul(grown, r.math.fma(cosine, correction, sine))

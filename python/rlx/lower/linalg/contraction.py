@@ -28,6 +28,11 @@ def rounded(low: Loops, value: Any, dims: Sequence[Dim], dtype: DType) -> Any:
     return low.map(dims, storage_type(dtype), [Lowered(value, Shape(dims, wide))], body)
 
 
+def is_empty(*dims: Dim) -> bool:
+    """Whether there is nothing to add up; a contraction of size 0 crashes IREE's compiler (3.13) with SIGFPE."""
+    return 0 in dims
+
+
 @lowers("matmul")
 def matmul(low: Loops, results: list[Shape], lhs: Lowered, rhs: Lowered) -> Any:
     dims, dtype = results[0].dims, results[0].dtype
@@ -42,6 +47,8 @@ def matmul(low: Loops, results: list[Shape], lhs: Lowered, rhs: Lowered) -> Any:
 
 
 def _matmul_2d(low: Loops, lhs: Any, rhs: Any, m: Dim, n: Dim, dtype: DType) -> Any:
+    if is_empty(m, n, lhs.type.shape[-1]):
+        return low.filled((m, n), storage_type(dtype), 0)
     wide = accumulator(dtype)
     if dtype.is_complex:
         return _contraction_loop(low, [(lhs, (0, 2)), (rhs, (2, 1))], (m, n), (0, 1), 3, dtype)
@@ -60,6 +67,8 @@ def _batched(low: Loops, lhs: Lowered, rhs: Lowered, dims: Sequence[Dim]) -> Any
 
 def batch_matmul(low: Loops, lhs: Any, rhs: Any, dims: tuple[Dim, Dim, Dim], dtype: DType) -> Any:
     """`[B, M, K]·[B, K, N]`."""
+    if is_empty(*dims, lhs.type.shape[-1]):
+        return low.filled(dims, storage_type(dtype), 0)
     if dtype.is_complex:
         return _contraction_loop(low, [(lhs, (0, 1, 3)), (rhs, (0, 3, 2))], dims, (0, 1, 2), 4, dtype)
     out = low.filled(dims, storage_type(accumulator(dtype)), 0)

@@ -39,12 +39,12 @@ def check_claimed(module: Any, claimed: Collection[str]) -> None:
         raise UnsupportedError(f"{len(missing)} ops have no lowering to linalg:\n" + "\n".join(missing))
 
 
-def lower_module(module: Any, *, parameters: bool = False) -> Any:
+def lower_module(module: Any, *, for_iree: bool = False) -> Any:
     """A new module of linalg, tensor, arith and math ops with the same functions.
 
     Args:
         module: A module whose ops are all claimed.
-        parameters: Make parameters and states globals of IREE's `util` dialect instead of arguments.
+        for_iree: Use IREE's `util` dialect: parameters and states become globals instead of arguments.
 
     Raises:
         UnsupportedError: An op has no rule.
@@ -59,9 +59,9 @@ def lower_module(module: Any, *, parameters: bool = False) -> Any:
         global_names: dict[str, Any] = {}
         states: dict[str, Argument] = {}
         for function in functions(module):
-            _lower_function(function, lowered, global_names if parameters else None)
+            _lower_function(function, lowered, global_names if for_iree else None)
             states |= {a.name: a for a in read_arguments(function) if a.kind == "state"}
-        if parameters:
+        if for_iree:
             for state in states.values():
                 _declare_accessors(state, lowered)
         return lowered
@@ -164,7 +164,7 @@ def _lower_function(function: Any, into: Any, globals_: dict[str, Any] | None) -
         function.name.value, signature, ip=ir.InsertionPoint(into.body), loc=function.location
     )
     block = target.add_entry_block()
-    low = Loops(block)
+    low = Loops(block, for_iree=globals_ is not None)
     environment = _Environment(into, block, globals_)
     values: dict[Any, Any] = {}
     with ir.InsertionPoint(block):

@@ -55,9 +55,11 @@ class Loops:
 
     Args:
         entry: The function's entry block; sizes and constants that are used all over go to its start.
+        for_iree: Ops of IREE's `util` dialect may be used.
     """
 
-    def __init__(self, entry: Any):
+    def __init__(self, entry: Any, for_iree: bool = False):
+        self.for_iree = for_iree
         self.ir = mlir.ir
         self.arith = mlir.dialect("arith")
         self.linalg = mlir.dialect("linalg")
@@ -262,12 +264,48 @@ class Loops:
         joined = self.collapse(value, middle, [list(range(a, b)) for a, b, _, _ in segments])
         return self.expand(joined, target, [list(range(c, d)) for _, _, c, d in segments])
 
+    def padded(self, value: Any, dims: Sequence[Dim], target: Sequence[Dim], fill: Any, before: Sequence[int] = ()) -> Any:
+        """A tensor grown to larger sizes with one value.
+
+        Args:
+            value: The tensor.
+            dims: Its sizes.
+            target: The sizes of the result.
+            fill: The number to fill with.
+            before: How much of the growth of each axis comes first; none of it by default.
+        """
+        dims, target = tuple(dims), tuple(target)
+        if dims == target:
+            return value
+        element, unknown = value.type.element_type, self.ir.ShapedType.get_dynamic_size()
+        first = tuple(before) or (0,) * len(dims)
+        after = [t - d - b for t, d, b in zip(target, dims, first, strict=True)]
+        dynamic = [self.size(a) for a in after if type(a) is not int]
+        static = [a if type(a) is int else unknown for a in after]
+        scalar = self.constant(fill, element)
+        op = self.tensor.PadOp(typed(target, element), value, [], dynamic, list(first), static)
+        block = op.regions[0].blocks.append(*[self.index_type] * len(dims))
+        with self.ir.InsertionPoint(block):
+            self.tensor.yield_(scalar)
+        return op.result
+
     def transpose(self, value: Any, dims: Sequence[Dim], perm: Sequence[int]) -> Any:
         """Permuted axes."""
         if list(perm) == list(range(len(perm))):
             return value
         out = self.empty([dims[p] for p in perm], value.type.element_type)
-        return self.linalg.transpose(value, outs=[out], permutation=list(perm)).results[0]
+        result = self.linalg.transpose(value, outs=[out], permutation=list(perm)).results[0]
+        if self.for_iree and any(type(d) is not int for d in dims):
+            # Fused into the packing of a contraction's operand, a transpose with dynamic sizes does not compile.
+            result = self.materialised(result, [dims[p] for p in perm])
+        return result
+
+    def materialised(self, value: Any, dims: Sequence[Dim]) -> Any:
+        """The value, computed in memory before anything that follows: nothing is fused across this. For IREE only."""
+        create = self.ir.Operation.create
+        fenced = create("util.optimization_barrier", results=[value.type], operands=[value]).result
+        sizes = [self.size(d) for d in dims if type(d) is not int]
+        return create("flow.tensor.tie_shape", results=[value.type], operands=[fenced, *sizes]).result if sizes else fenced
 
     def scalar_index(self, axis: int) -> Any:
         """Inside a loop body: the position along a loop."""

@@ -1,0 +1,114 @@
+"""Diagnostics of the command line: `file:line:col: error: …`, the line itself, and a caret."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+_PLACE = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
+_TEXT_PLACE = re.compile(r"^(.*?):(\d+)(?::(\d+))?$")
+_WIDEST = 200  # a longer source line is shown around the caret only
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place in a file; lines and columns count from 1, and 0 is unknown."""
+
+    file: str
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One message: its severity (`"error"`, `"warning"`, `"remark"`, `"note"`), place and notes."""
+
+    severity: str
+    message: str
+    place: Place
+    notes: tuple[Diagnostic, ...] = field(default=())
+
+    def all(self) -> Iterator[Diagnostic]:
+        """The diagnostic itself, then its notes."""
+        yield self
+        for note in self.notes:
+            yield from note.all()
+
+    def format(self, sources: Mapping[str, str]) -> str:
+        """Text for a terminal, notes included.
+
+        Args:
+            sources: Text by file name; other files are read from disk when they are there.
+        """
+        head = f"{self.place}: {self.severity}: {self.message}\n"
+        excerpt = _excerpt(self.place, sources)
+        return head + excerpt + "".join(note.format(sources) for note in self.notes)
+
+
+def _excerpt(place: Place, sources: Mapping[str, str]) -> str:
+    text = sources.get(place.file)
+    if text is None and place.line:
+        path = Path(place.file)
+        try:
+            text = path.read_text(encoding="utf-8") if path.is_file() else None
+        except (OSError, UnicodeDecodeError):
+            text = None
+    lines = [] if text is None else text.split("\n")
+    if not 0 < place.line <= len(lines):
+        return ""
+    line, column = lines[place.line - 1].rstrip("\r"), place.column
+    if len(line) > _WIDEST:
+        start = max(0, column - _WIDEST // 2)
+        line, column = line[start : start + _WIDEST], column - start
+    if not column:
+        return f"{line}\n"
+    # The caret moves by characters: tabs before it stay tabs.
+    before = "".join("\t" if c == "\t" else " " for c in line[: column - 1])
+    return f"{line}\n{before:{column - 1}}^\n"
+
+
+def place_of(location: Any, file: str) -> Place:
+    """The place of an MLIR location.
+
+    Args:
+        location: A location, or its text.
+        file: The file that is being read: the parser calls unnamed text `-`.
+    """
+    found = _PLACE.search(str(location))
+    if found is None:
+        return Place(file)
+    name, line, column = found.groups()
+    return Place(file if name == "-" else name, int(line), int(column))
+
+
+def from_mlir(diagnostic: Any, file: str) -> Diagnostic:
+    """A diagnostic of the bindings."""
+    severity = str(diagnostic.severity).rsplit(".", 1)[-1].lower()
+    notes = tuple(from_mlir(note, file) for note in diagnostic.notes)
+    return Diagnostic(severity, diagnostic.message, place_of(diagnostic.location, file), notes)
+
+
+def from_error(problem: Any, file: str) -> list[Diagnostic]:
+    """An `rlx.Error` as diagnostics: all of MLIR's where it stems from some, else its message.
+
+    Args:
+        problem: The error.
+        file: What to blame when the error has no place.
+    """
+    cause = problem.__cause__
+    from_bindings = [from_mlir(d, file) for d in getattr(cause, "error_diagnostics", ())]
+    found = _TEXT_PLACE.match(problem.location or "")
+    place = Place(found[1], int(found[2]), int(found[3] or 0)) if found else Place(file)
+    hint = (Diagnostic("note", problem.hint, place),) if problem.hint else ()
+    own = Diagnostic("error", problem.message, place, hint)
+    if from_bindings:
+        # The error's own message says which pass it was; the place is that of the first of the diagnostics.
+        first = from_bindings[0]
+        return [Diagnostic("error", own.message, first.place, (*first.notes, *hint)), *from_bindings[1:]]
+    return [own]

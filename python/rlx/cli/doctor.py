@@ -1,0 +1,158 @@
+"""Check this installation: versions, the native module, the cache, and whether a graph compiles and runs.
+
+The exit code is 1 if something that RLX needs is broken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib import metadata
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check: what was looked at, what was found, and whether that is good."""
+
+    what: str
+    ok: bool
+    found: str
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument("--json", action="store_true", help="print a list of objects")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    from rlx.cli.display import Steps
+
+    findings = []
+    with Steps(only_terminal=True)("check"):
+        for what, check in _CHECKS.items():
+            findings.append(_checked(what, check))
+    if arguments.json:
+        print(json.dumps([asdict(f) for f in findings], indent=1))
+    else:
+        width = max(len(f.what) for f in findings)
+        for finding in findings:
+            text = finding.found.replace("\n", "\n" + " " * (width + 9))
+            print(f"{'ok    ' if finding.ok else 'BROKEN'} {finding.what:{width}}  {text}")
+    return 0 if all(f.ok for f in findings) else 1
+
+
+def _checked(what: str, check: Callable[[], str]) -> Finding:
+    """Run one check: whatever goes wrong in it is its finding."""
+    started = time.perf_counter()
+    try:
+        found = check()
+    except Exception as problem:
+        return Finding(what, False, f"{type(problem).__name__}: {problem}")
+    return Finding(what, True, f"{found} ({(time.perf_counter() - started) * 1e3:.0f} ms)")
+
+
+def _python() -> str:
+    if sys.version_info < (3, 11):
+        raise RuntimeError(f"Python {platform.python_version()} is too old; RLX needs 3.11")
+    return f"{platform.python_version()}, {sys.executable}, {platform.platform()}"
+
+
+def _rlx() -> str:
+    from rlx.version import __version__
+
+    return f"{__version__}, {__file__.rpartition('cli')[0]}"
+
+
+def _packages() -> str:
+    names = ("numpy", "ml_dtypes", "safetensors")
+    return ", ".join(f"{name} {metadata.version(name)}" for name in names)
+
+
+def _mlir() -> str:
+    from rlx import mlir
+
+    mlir.context()
+    distribution = {"torch_mlir": "torch-mlir", "mlir": "mlir-python-bindings"}.get(mlir.provider, mlir.provider)
+    try:
+        version = metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        version = "of unknown version"
+    return f"{distribution} {version}, the rlx dialect loads"
+
+
+def _iree() -> str:
+    names = ("iree-base-compiler", "iree-base-runtime")
+    versions = {name: metadata.version(name) for name in names}
+    if len({tuple(version.split(".")[:2]) for version in versions.values()}) > 1:
+        raise RuntimeError(f"compiler and runtime must be of one version: {versions}")
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
+
+
+def _native() -> str:
+    from rlx.native import native
+    from rlx.tick import Tick
+
+    return f"{native().__file__}, cycle counter {Tick.source}"
+
+
+def _cache() -> str:
+    from rlx.backends.cache import DiskCache, fingerprint
+
+    cache = DiskCache()
+    key = fingerprint("rlx doctor")
+    if not cache.put(key, b"doctor") or cache.get(key) != b"doctor":
+        raise RuntimeError(f"{cache.directory} cannot be written; set RLX_CACHE_DIR to a directory that can")
+    return f"{cache.directory}, {len(cache)} programs, {cache.size() / 1e6:.1f} MB"
+
+
+def _devices() -> str:
+    from rlx.backends.iree.devices import devices
+
+    usable = [d.uri for d in devices() if d.available]
+    if not usable:
+        raise RuntimeError("no device can be opened; `rlx devices` says why")
+    return ", ".join(usable)
+
+
+def _compile_and_run() -> str:
+    import numpy as np
+
+    import rlx
+
+    g = rlx.Graph("doctor")
+    x, w = g.input("x", (2, 8)), g.param("w", (8, 4))
+    g.set_outputs([g.softmax(g.relu(g.matmul(x, w)), axis=-1)])
+    rng = np.random.default_rng(0)
+    arrays = {"x": rng.normal(size=(2, 8)).astype(np.float32), "w": rng.normal(size=(8, 4)).astype(np.float32)}
+    started = time.perf_counter()
+    program = rlx.Session("cpu").compile(g, params={"w": arrays["w"]}, cache=False)
+    compiled_after = time.perf_counter() - started
+    (got,) = program.run({"x": arrays["x"]})
+    (expected,) = rlx.evaluate(g, arrays)
+    error = float(np.abs(got - expected).max())
+    if not error < 1e-6:
+        raise RuntimeError(f"the compiled program's result is {error:.3g} off the evaluator's")
+    started = time.perf_counter()
+    for _ in range(100):
+        program.run({"x": arrays["x"]})
+    call = (time.perf_counter() - started) / 100
+    return f"compiled in {compiled_after:.2f} s, {call * 1e6:.1f} µs a call, {error:.1g} off the evaluator"
+
+
+_CHECKS: dict[str, Callable[[], str]] = {
+    "python": _python,
+    "rlx": _rlx,
+    "packages": _packages,
+    "mlir bindings": _mlir,
+    "iree": _iree,
+    "native module": _native,
+    "cache": _cache,
+    "devices": _devices,
+    "compile and run": _compile_and_run,
+}

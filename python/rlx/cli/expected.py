@@ -1,0 +1,96 @@
+"""`--verify-diagnostics`: comments that say which diagnostics a file must give, as in MLIR's tests.
+
+// expected-error @+1 {{part of the message}}
+// expected-note-re @below {{a {{[0-9]+}} in it}}
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rlx.cli.common import Diagnostic, Place
+
+_COMMENT = re.compile(
+    r"expected-(?P<kind>error|note|remark|warning)(?P<re>-re)? *"
+    r"(?:@(?P<where>[+-][0-9]+|above|below|unknown))? *\{\{(?P<text>.*)\}\}\s*$"
+)
+
+
+@dataclass
+class Expectation:
+    """One comment: a kind of diagnostic on a line (None is anywhere), and what its message holds."""
+
+    kind: str
+    line: int | None
+    text: str
+    pattern: re.Pattern[str]
+    comment: Place
+    met: bool = False
+
+    def fits(self, diagnostic: Diagnostic, file: str) -> bool:
+        """Whether a diagnostic is the one that is expected."""
+        if self.met or diagnostic.severity != self.kind or not self.pattern.search(diagnostic.message):
+            return False
+        if self.line is None:
+            return diagnostic.place.line == 0
+        return diagnostic.place.file == file and diagnostic.place.line == self.line
+
+
+def _pattern(text: str, is_pattern: bool) -> re.Pattern[str]:
+    """Literal text, or literal text around `{{regular expressions}}`."""
+    if not is_pattern:
+        return re.compile(re.escape(text))
+    parts = re.split(r"\{\{(.*?)\}\}", text)
+    return re.compile("".join(p if i % 2 else re.escape(p) for i, p in enumerate(parts)))
+
+
+def expectations(text: str, file: str) -> list[Expectation]:
+    """The comments of a text, in order."""
+    result: list[Expectation] = []
+    above = 0  # the last line without a comment
+    waiting: list[Expectation] = []  # for the next such line
+    for number, line in enumerate(text.split("\n"), 1):
+        found = _COMMENT.search(line)
+        if found is None:
+            for expectation in waiting:
+                expectation.line = number
+            waiting = []
+            above = number
+            continue
+        where = found["where"] or "+0"
+        place = Place(file, number, found.start() + 1)
+        expectation = Expectation(
+            found["kind"], number, found["text"], _pattern(found["text"], bool(found["re"])), place
+        )
+        result.append(expectation)
+        if where == "below":
+            waiting.append(expectation)
+        elif where == "above":
+            expectation.line = above
+        else:
+            expectation.line = None if where == "unknown" else number + int(where)
+    return result
+
+
+def unmet(
+    text: str, file: str, diagnostics: Iterable[Diagnostic], *, only_expected: bool = False
+) -> list[Diagnostic]:
+    """What is wrong with a text's diagnostics: missing ones and, unless `only_expected`, unexpected ones."""
+    expected = expectations(text, file)
+    wrong: list[Diagnostic] = []
+    for diagnostic in (part for whole in diagnostics for part in whole.all()):
+        if diagnostic.severity == "note" and diagnostic.message.startswith("see current operation"):
+            continue
+        found = next((e for e in expected if e.fits(diagnostic, file)), None)
+        if found is not None:
+            found.met = True
+        elif not only_expected:
+            message = f"unexpected {diagnostic.severity}: {diagnostic.message}"
+            wrong.append(Diagnostic("error", message, diagnostic.place))
+    for expectation in expected:
+        if not expectation.met:
+            message = f'expected {expectation.kind} "{expectation.text}" was not produced'
+            wrong.append(Diagnostic("error", message, expectation.comment))
+    return wrong

@@ -1,0 +1,385 @@
+"""`rlx-opt`: run passes on MLIR text, as `mlir-opt` does."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlx.cli.common import Diagnostic, Place, from_error, from_mlir
+from rlx.cli.opt_flags import PROGRAM, CommandLineError, Settings, help_text, parse, unknown
+from rlx.ir.errors import Error
+from rlx.version import __version__
+
+if TYPE_CHECKING:
+    from rlx.passes.instruments import Timing
+    from rlx.passes.pipeline import Pipeline
+    from rlx.passes.runner import Instrument
+
+# Only what --version and --help need is imported above: MLIR is loaded when there is something to do.
+_BYTECODE = b"ML\xefR"
+_MARKER = "// -----"
+_SEVERAL = "source must contain a single top-level operation"
+BROKEN_PIPE = 141  # what a shell reports of a program that died of SIGPIPE
+INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code: 0, or 1 after an error."""
+    try:
+        return _run(sys.argv[1:] if argv is None else argv)
+    except CommandLineError as problem:
+        for line in str(problem).split("\n"):
+            print(f"{PROGRAM}: {line}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader has gone, as `head` does; Python must not fail again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except Exception as problem:
+        if os.environ.get("RLX_TRACEBACK"):
+            raise
+        if isinstance(problem, Error):
+            print(f"{PROGRAM}: error: {problem}", file=sys.stderr)
+            return 1
+        print(f"{PROGRAM}: internal error: {type(problem).__name__}: {problem}", file=sys.stderr)
+        print(f"{PROGRAM}: RLX_TRACEBACK=1 shows where", file=sys.stderr)
+        return 1
+
+
+def _run(argv: Sequence[str]) -> int:
+    settings = parse(argv)
+    if settings.has("help"):
+        _print(help_text())
+    elif settings.has("version"):
+        _print(f"rlx-opt {__version__}\n")
+    elif settings.has("list-passes"):
+        _print(passes_text())
+    else:
+        return Run(settings).run()
+    return 0
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def passes_text() -> str:
+    """What `--list-passes` prints: ours with their options, then MLIR's."""
+    from rlx.passes import native
+    from rlx.passes.base import infos
+
+    ours = "\n".join(re.sub(r"^(\S+)", r"  --\1", str(info)) for info in infos())
+    names = native.names()
+    width = max(map(len, names)) + 4
+    theirs = "\n".join(
+        f"  {'--' + name:{width}}{'- ' if text else ''}{text}".rstrip() for name, text in names.items()
+    )
+    return f"Passes of RLX:\n{ours}\n\nPasses of MLIR:\n{theirs}\n"
+
+
+def pipeline_of(settings: Settings) -> Pipeline:
+    """The passes that the command line names.
+
+    Raises:
+        CommandLineError: Both kinds are given, or a flag is no pass.
+        PassError: The pipeline's text is wrong.
+    """
+    from rlx.passes.pipeline import Pipeline
+
+    text = settings.values.get("pass-pipeline")
+    if text is not None:
+        if settings.passes:
+            raise CommandLineError("--pass-pipeline cannot be used with the flags of single passes")
+        return Pipeline.parse(text)
+    return Pipeline.parse(",".join(_element(name, value) for name, value in settings.passes))
+
+
+def _element(name: str, value: str | None) -> str:
+    """A pass flag as pipeline text; a pass on functions is nested in `func.func`."""
+    from rlx.passes import base, native
+
+    text = f"{name}{{{value}}}" if value else name
+    if base.find(name) is not None:
+        return text
+    problem = native.check(name, (), f"builtin.module({name})")
+    if problem is not None and problem.unknown:
+        raise unknown(name, [*base.load(), *native.names()])
+    return f"{problem.nest_in}({text})" if problem is not None and problem.nest_in else text
+
+
+class Run:
+    """One call: reads the input, runs the pipeline on its parts, writes the results when all went well."""
+
+    def __init__(self, settings: Settings):
+        from rlx.passes.instruments import Timing
+
+        self.settings = settings
+        self.file = settings.file
+        self.timing: Timing | None = Timing() if settings.has("mlir-timing") else None
+        self.found: list[Diagnostic] = []
+        self.failed = False
+        self.sources: dict[str, str] = {}
+
+    # --- diagnostics ------------------------------------------------------------------------------
+
+    @property
+    def verifying(self) -> bool:
+        return self.settings.has("verify-diagnostics")
+
+    def report(self, diagnostic: Diagnostic) -> None:
+        """Print a diagnostic, or keep it for comparison."""
+        if self.verifying:
+            self.found.append(diagnostic)
+        else:
+            self.show(diagnostic)
+
+    def show(self, diagnostic: Diagnostic) -> None:
+        if diagnostic.severity == "error":
+            self.failed = True
+        sys.stderr.write(diagnostic.format(self.sources))
+
+    # --- the whole --------------------------------------------------------------------------------
+
+    def run(self) -> int:
+        """Everything; the exit code."""
+        from rlx import mlir
+        from rlx.ir import registry
+
+        registry.load()  # before the context is made: verifiers are attached then
+        try:
+            data = self._read()
+            pipeline = pipeline_of(self.settings)
+            instruments = self._instruments()
+        except Error as problem:
+            # The pipeline is not the input's fault: nothing to compare with comments.
+            for diagnostic in from_error(problem, PROGRAM):
+                self.show(diagnostic)
+            return 1
+        if self.settings.has("dump-pass-pipeline"):
+            print(f"Pass Manager with {len(pipeline.steps)} passes:\n{pipeline}", file=sys.stderr)
+        results = []
+        with ExitStack() as stack:
+            if self.settings.has("allow-unregistered-dialect"):
+                stack.enter_context(mlir.unregistered_dialects_allowed())
+            handler = mlir.context().attach_diagnostic_handler(self._receive)
+            stack.callback(handler.detach)
+            for part in self._parts(data):
+                results.append(self._process(part, pipeline, instruments))
+        if self.failed:
+            self._show_timing()
+            return 1
+        return self._write(results)
+
+    def _receive(self, diagnostic: Any) -> bool:
+        self.report(from_mlir(diagnostic, self.file))
+        return True
+
+    def _read(self) -> bytes:
+        path = self.settings.input
+        if path is None and sys.stdin.isatty():
+            print("(processing input from stdin now, hit ctrl-c/ctrl-d to interrupt)", file=sys.stderr)
+        try:
+            return sys.stdin.buffer.read() if path in (None, "-") else Path(str(path)).read_bytes()
+        except OSError as problem:
+            raise Error(f"cannot open input file '{path}': {problem.strerror}") from None
+
+    def _parts(self, data: bytes) -> list[bytes | str]:
+        """The parts of the input. Lines before a part stay as empty ones, so that line numbers are right."""
+        if data.startswith(_BYTECODE):
+            return [data]
+        try:
+            text = data.decode("utf-8")
+        except UnicodeDecodeError as problem:
+            line = data.count(b"\n", 0, problem.start) + 1
+            column = problem.start - data.rfind(b"\n", 0, problem.start)
+            self.show(
+                Diagnostic(
+                    "error", "the input is neither UTF-8 text nor bytecode", Place(self.file, line, column)
+                )
+            )
+            return []
+        self.sources[self.file] = text
+        if "split-input-file" not in self.settings.values:
+            return [text]
+        marker = self.settings.values["split-input-file"] or _MARKER
+        parts, start = [], 0
+        for found in re.finditer(rf"^{re.escape(marker)}[ \t\r]*\n?", text, re.MULTILINE):
+            parts.append("\n" * text.count("\n", 0, start) + text[start : found.start()])
+            start = found.end()
+        return [*parts, "\n" * text.count("\n", 0, start) + text[start:]]
+
+    def _instruments(self) -> list[Instrument]:
+        from rlx.passes.check_numerics import CheckNumerics
+        from rlx.passes.instruments import PrintIR
+
+        settings = self.settings
+        self._check_names([*settings.print_before, *settings.print_after])
+        result: list[Instrument] = [
+            PrintIR(
+                before=settings.print_before,
+                after=settings.print_after,
+                before_all=settings.has("mlir-print-ir-before-all"),
+                after_all=settings.has("mlir-print-ir-after-all"),
+                after_change=settings.has("mlir-print-ir-after-change"),
+                after_failure=settings.has("mlir-print-ir-after-failure"),
+                debug_info=settings.has("mlir-print-debuginfo"),
+            )
+        ]
+        if "check-numerics" in settings.values:
+            seed = int(settings.values["check-numerics"] or 0)
+            note = lambda text: print(f"{PROGRAM}: note: check-numerics: {text}", file=sys.stderr)  # noqa: E731
+            result.append(CheckNumerics(seed, note))
+        if self.timing is not None:
+            result.append(self.timing)  # innermost: the others' time is not that of a pass
+        return result
+
+    def _check_names(self, names: Sequence[str]) -> None:
+        from rlx.ir.attributes import suggestion
+        from rlx.passes import base, native
+
+        for name in names:
+            problem = None if base.find(name) else native.check(name, (), f"any({name})")
+            if problem is not None and problem.unknown:
+                raise Error(f"'{name}' is not a pass{suggestion(name, {*base.load(), *native.names()})}")
+
+    # --- one part ---------------------------------------------------------------------------------
+
+    def _process(
+        self, part: bytes | str, pipeline: Pipeline, instruments: Sequence[Instrument]
+    ) -> str | bytes | None:
+        """Parse, transform and print one part; None when it failed."""
+        self.found.clear()
+        before = time.perf_counter()
+        module = self._parse(part)
+        self._record("Parser", before)
+        if module is not None:
+            try:
+                pipeline.run(module, verify_each=self.settings.verify_each, instruments=instruments)
+            except Error as problem:
+                module = None
+                for diagnostic in from_error(problem, self.file):
+                    self.report(diagnostic)
+        if self.verifying and isinstance(part, str):
+            from rlx.cli.expected import unmet
+
+            only_expected = self.settings.values["verify-diagnostics"] == "only-expected"
+            for diagnostic in unmet(part, self.file, self.found, only_expected=only_expected):
+                self.show(diagnostic)
+        before = time.perf_counter()
+        result = None if module is None else self._printed(module)
+        self._record("Output", before)
+        return result
+
+    def _parse(self, part: bytes | str) -> Any:
+        from rlx import mlir
+
+        ir = mlir.ir
+        with mlir.entered():
+            try:
+                if isinstance(part, bytes):
+                    return ir.Module.parse(part)
+                return self._parse_text(part)
+            except ir.MLIRError as problem:
+                for diagnostic in problem.error_diagnostics:
+                    self.report(from_mlir(diagnostic, self.file))
+        return None
+
+    def _parse_text(self, text: str) -> Any:
+        from rlx import mlir
+
+        ir = mlir.ir
+        try:
+            op = ir.Operation.parse(text, source_name=self.file)
+        except ir.MLIRError as problem:
+            found = problem.error_diagnostics
+            if len(found) == 1 and found[0].message.startswith(_SEVERAL):
+                return ir.Module.parse(text)
+            raise
+        if op.operation.name == "builtin.module":
+            return op
+        module = ir.Module.create()
+        module.body.append(op)
+        module.operation.verify()
+        return module
+
+    def _printed(self, module: Any) -> str | bytes:
+        settings = self.settings
+        if settings.has("emit-bytecode"):
+            buffer = io.BytesIO()
+            module.operation.write_bytecode(buffer)
+            return buffer.getvalue()
+        limit = settings.values.get("mlir-elide-elementsattrs-if-larger")
+        text = module.operation.get_asm(
+            enable_debug_info=settings.has("mlir-print-debuginfo"),
+            print_generic_op_form=settings.has("mlir-print-op-generic"),
+            large_elements_limit=None if limit is None else int(limit),
+            assume_verified=True,
+        )
+        return text.rstrip("\n") + "\n"
+
+    # --- results ----------------------------------------------------------------------------------
+
+    def _write(self, results: Sequence[str | bytes | None]) -> int:
+        kept = [r for r in results if r is not None]
+        if kept and isinstance(kept[0], bytes):
+            if len(results) > 1:
+                raise CommandLineError("--emit-bytecode writes one module, but the input has several")
+            data = kept[0]
+        else:
+            data = f"{_MARKER}\n".join(str(r) for r in kept).encode()
+        before = time.perf_counter()
+        try:
+            write_output(self.settings.values.get("o") or "-", data)
+        except Error as problem:
+            for diagnostic in from_error(problem, PROGRAM):
+                self.show(diagnostic)
+            return 1
+        self._record("Output", before)
+        self._show_timing()
+        return 0
+
+    def _record(self, what: str, since: float) -> None:
+        if self.timing is not None:
+            self.timing.record(what, time.perf_counter() - since)
+
+    def _show_timing(self) -> None:
+        if self.timing is not None:
+            sys.stderr.write(str(self.timing))
+
+
+def write_output(path: str, data: bytes) -> None:
+    """Write the result: to standard output for `-`, to a file whole or not at all.
+
+    Raises:
+        Error: The file cannot be written.
+    """
+    if path == "-":
+        binary = getattr(sys.stdout, "buffer", None)
+        if binary is None:
+            sys.stdout.write(data.decode())
+        else:
+            sys.stdout.flush()
+            binary.write(data)
+        sys.stdout.flush()
+        return
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file() and not target.is_dir():
+        target.write_bytes(data)  # a device or a pipe
+        return
+    from rlx.backends.artifact import write_atomically
+
+    write_atomically(target, data)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,169 @@
+"""The command line of `rlx-opt`: flags in any order, pass flags in the order in which they run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import NoReturn
+
+PROGRAM = "rlx-opt"
+
+
+class CommandLineError(Exception):
+    """The command line does not make sense; the text says why."""
+
+
+@dataclass(frozen=True)
+class Flag:
+    """One flag: what its value is (`""` for none, `[=X]` for an optional one, `=X`), and what it does."""
+
+    name: str
+    value: str
+    help: str
+
+    @property
+    def needs_value(self) -> bool:
+        return self.value.startswith("=")
+
+    @property
+    def usage(self) -> str:
+        """The flag as it is written."""
+        return f"-o {self.value[1:]}" if self.name == "o" else f"--{self.name}{self.value}"
+
+
+FLAGS = (
+    Flag("o", "=FILE", "where the result goes; nothing is written when something fails (default: -)"),
+    Flag(
+        "pass-pipeline", "=TEXT", "passes to run, such as 'builtin.module(rlx-lower-blocks,func.func(cse))'"
+    ),
+    Flag("split-input-file", "[=MARKER]", "process the parts between lines '// -----' one by one"),
+    Flag(
+        "verify-diagnostics", "[=only-expected]", "check diagnostics against 'expected-error {{…}}' comments"
+    ),
+    Flag("verify-each", "[=0|1]", "verify after every pass (default: 1)"),
+    Flag(
+        "check-numerics",
+        "[=SEED]",
+        "evaluate on random inputs around every pass; name the first that changes a result",
+    ),
+    Flag("mlir-print-ir-before", "=PASS,…", "print the IR before these passes"),
+    Flag("mlir-print-ir-after", "=PASS,…", "print the IR after these passes"),
+    Flag("mlir-print-ir-before-all", "", "print the IR before every pass"),
+    Flag("mlir-print-ir-after-all", "", "print the IR after every pass"),
+    Flag("mlir-print-ir-after-change", "", "print the IR after passes that changed it"),
+    Flag("mlir-print-ir-after-failure", "", "print the IR after a pass that failed"),
+    Flag("mlir-timing", "", "print how long every pass took"),
+    Flag("mlir-print-debuginfo", "", "print locations"),
+    Flag("mlir-print-op-generic", "", "print all ops in the generic form"),
+    Flag(
+        "mlir-elide-elementsattrs-if-larger",
+        "=N",
+        "leave out constants of more than N elements when printing",
+    ),
+    Flag("emit-bytecode", "", "write MLIR bytecode instead of text"),
+    Flag("allow-unregistered-dialect", "", "accept ops of dialects that are not known"),
+    Flag("dump-pass-pipeline", "", "print the pipeline that runs"),
+    Flag("list-passes", "", "list all passes with their options, then stop"),
+    Flag("version", "", "print the version, then stop"),
+    Flag("help", "", "print this text, then stop"),
+)
+_BY_NAME = {flag.name: flag for flag in FLAGS} | {"h": FLAGS[-1]}
+
+
+@dataclass
+class Settings:
+    """What the command line says."""
+
+    values: dict[str, str | None] = field(default_factory=dict)
+    input: str | None = None
+    passes: list[tuple[str, str | None]] = field(default_factory=list)
+    print_before: list[str] = field(default_factory=list)
+    print_after: list[str] = field(default_factory=list)
+
+    def has(self, name: str) -> bool:
+        """Whether a flag is given; with `=0` or `=false` it is not."""
+        return name in self.values and self.values[name] not in ("0", "false")
+
+    @property
+    def verify_each(self) -> bool:
+        return "verify-each" not in self.values or self.has("verify-each")
+
+    @property
+    def file(self) -> str:
+        """The input's name in messages."""
+        return "<stdin>" if self.input in (None, "-") else str(self.input)
+
+
+def parse(arguments: Sequence[str]) -> Settings:
+    """The settings that arguments give. Whatever is no flag of ours may be a pass.
+
+    Raises:
+        CommandLineError: A flag lacks its value, or has one that does not fit.
+    """
+    settings = Settings()
+    words = list(reversed(arguments))
+    while words:
+        word = words.pop()
+        if word == "-" or not word.startswith("-"):
+            if settings.input is not None:
+                _fail(f"expected one input file, got '{settings.input}' and '{word}'")
+            settings.input = word
+            continue
+        name, equals, text = word.lstrip("-").partition("=")
+        value = text if equals else None
+        flag = _BY_NAME.get(name)
+        if flag is None:
+            settings.passes.append((name, value))
+            continue
+        if flag.needs_value and value is None:
+            if not words:
+                _fail(f"{word} takes a value: {flag.usage}")
+            value = words.pop()
+        _enter(settings, flag, value)
+    return settings
+
+
+def _enter(settings: Settings, flag: Flag, value: str | None) -> None:
+    if flag.name in ("mlir-print-ir-before", "mlir-print-ir-after"):
+        target = settings.print_before if flag.name.endswith("before") else settings.print_after
+        target += [name.strip() for name in (value or "").split(",") if name.strip()]
+        return
+    if value is not None and (flag.value in ("", "[=0|1]")) and value not in ("0", "1", "true", "false"):
+        _fail(f"--{flag.name} is 0 or 1, not '{value}'")
+    if flag.value in ("[=SEED]", "=N") and value is not None and not value.isdigit():
+        _fail(f"--{flag.name} takes a number, not '{value}'")
+    if flag.value == "[=only-expected]" and value not in (None, "all", "only-expected"):
+        _fail(f"--{flag.name} is all or only-expected, not '{value}'")
+    settings.values[flag.name] = value
+
+
+def _fail(message: str) -> NoReturn:
+    raise CommandLineError(f"{message}\nTry: '{PROGRAM} --help'")
+
+
+def unknown(name: str, passes: Sequence[str]) -> CommandLineError:
+    """The error for a flag that is neither ours nor a pass."""
+    close = get_close_matches(name, [*_BY_NAME, *passes], 1)
+    guess = f"\nDid you mean '--{close[0]}'?" if close else ""
+    return CommandLineError(f"unknown command line argument '--{name}'{guess}\nTry: '{PROGRAM} --help'")
+
+
+def help_text() -> str:
+    """What `--help` prints."""
+    width = max(len(f.usage) for f in FLAGS)
+    options = "\n".join(f"  {f.usage:{width}}  {f.help}" for f in FLAGS)
+    return f"""\
+usage: {PROGRAM} [FILE|-] [-o OUT] [--pass-pipeline=TEXT | --PASS[=OPTIONS] …] [flags]
+
+Run passes on MLIR text or bytecode. Without passes the module is read, verified and printed.
+
+Every pass is a flag as well, and these run in the order in which they stand:
+  {PROGRAM} model.mlir --rlx-lower-blocks --rlx-decompose="except=softmax,attention" --canonicalize --cse
+  {PROGRAM} model.mlir --pass-pipeline='builtin.module(rlx-bind{{batch=1}},func.func(canonicalize,cse))'
+
+flags:
+{options}
+
+Diagnostics go to standard error as file:line:col: error: …; the exit code is 0, or 1 when there was an error.
+"""

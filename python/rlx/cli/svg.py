@@ -1,0 +1,276 @@
+"""Drawings of graphs as SVG: ops in layers, each below what it reads, with few crossings of the lines between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rlx.runtime.inspect import GraphReport, OpReport
+
+# Sizes in pixels.
+_CHARACTER, _LINE, _PADDING = 6.7, 15, 8
+_COLUMN_GAP, _LAYER_GAP, _MARGIN = 18, 34, 24
+_SWEEPS = 8
+_LONGEST = 44
+
+_COLOURS = {
+    "input": "#cfe8ff",
+    "output": "#cfe8ff",
+    "contraction": "#ffd9a8",
+    "convolution": "#ffd9a8",
+    "linear": "#ffd9a8",
+    "fused": "#ffd9a8",
+    "attention": "#e5d0ff",
+    "transformer": "#e5d0ff",
+    "norm": "#cdeccd",
+    "reduce": "#cdeccd",
+    "elementwise": "#fff3b8",
+    "shape": "#e9ecef",
+    "leaf": "#e9ecef",
+    "index": "#e9ecef",
+}
+_OTHER = "#ffffff"
+
+
+@dataclass(eq=False)
+class _Node:
+    """A box, or (without lines) a point that an edge over several layers passes through."""
+
+    lines: tuple[str, ...] = ()
+    family: str = ""
+    title: str = ""
+    above: list[_Node] = field(default_factory=list)
+    below: list[_Node] = field(default_factory=list)
+    layer: int = 0
+    x: float = 0.0  # of the centre
+    y: float = 0.0  # of the upper edge
+    band: tuple[float, float] = (0.0, 0.0)  # where the layer's highest box begins and ends
+
+    @property
+    def width(self) -> float:
+        return max(map(len, self.lines)) * _CHARACTER + 2 * _PADDING if self.lines else 6.0
+
+    @property
+    def height(self) -> float:
+        return len(self.lines) * _LINE + _PADDING if self.lines else 0.0
+
+
+def drawing(report: GraphReport) -> str:
+    """A graph as an SVG document. What depends on no input stands in the boxes of the ops that read it."""
+    nodes = _nodes(report)
+    layers = _layers(nodes)
+    _order(layers)
+    _place(layers)
+    return _document(report, [node for layer in layers for node in layer])
+
+
+# --- nodes and layers -----------------------------------------------------------------------------
+
+
+def _nodes(report: GraphReport) -> list[_Node]:
+    nodes: list[_Node] = []
+    made_by: dict[str, _Node] = {}
+    written: dict[str, str] = {}
+    for argument in report.arguments:
+        if argument.kind == "param":
+            written[argument.name] = argument.name
+            continue
+        node = _Node((argument.name, str(argument.shape)), "input", f"{argument.kind} {argument.name}")
+        nodes.append(node)
+        made_by[argument.name] = node
+    has_inputs = bool(nodes)
+    for op in report.ops:
+        if op.depth:
+            continue  # the box of the op that holds it stands for it
+        inline = [written[name] for name in op.operands if name in written]
+        if len(inline) == len(op.operands) and (has_inputs or not inline):
+            written.update(dict.fromkeys(op.results, _expression(op, inline)))
+            continue
+        node = _Node(_op_lines(op, inline), _family(op), str(op).strip())
+        for name in dict.fromkeys(op.operands):
+            if name in made_by:
+                _connect(made_by[name], node)
+        nodes.append(node)
+        made_by.update(dict.fromkeys(op.results, node))
+    for output, value in zip(report.outputs, report.returned, strict=True):
+        lines = (output.name, str(output.shape), *([] if value in made_by else [_short(written[value])]))
+        node = _Node(lines, "output", f"output {output.name}")
+        if value in made_by:
+            _connect(made_by[value], node)
+        nodes.append(node)
+    return nodes
+
+
+def _expression(op: OpReport, operands: Sequence[str]) -> str:
+    """What depends on no input, as text."""
+    value = op.attributes.get("value")
+    if op.name == "constant" and value is not None:
+        return str(value.reshape(-1)[0]) if value.size == 1 else f"constant {op.shapes[0]}"
+    return f"{op.label}({', '.join(operands)})"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"…{text[1 - _LONGEST :]}"
+
+
+def _op_lines(op: OpReport, inline: Sequence[str]) -> tuple[str, ...]:
+    lines = [op.label, ", ".join(map(str, op.shapes))]
+    lines += inline[:3] if len(inline) <= 3 else [*inline[:2], f"and {len(inline) - 2} more"]
+    return tuple(_short(line) for line in lines if line)
+
+
+def _family(op: OpReport) -> str:
+    from rlx.ir import registry
+
+    if op.cost is None:
+        return ""
+    return type(registry.card(op.name)).__module__.rpartition(".")[2]
+
+
+def _connect(above: _Node, below: _Node) -> None:
+    above.below.append(below)
+    below.above.append(above)
+
+
+def _layers(nodes: Sequence[_Node]) -> list[list[_Node]]:
+    """Each node one layer below the lowest that it reads; inputs just above their first reader."""
+    for node in nodes:  # in the order of the program, so what a node reads has its layer already
+        node.layer = max((n.layer + 1 for n in node.above), default=0)
+    for node in nodes:
+        if not node.above and node.below:
+            node.layer = min(n.layer for n in node.below) - 1
+    last = max((n.layer for n in nodes), default=0)
+    layers: list[list[_Node]] = [[] for _ in range(last + 1)]
+    for node in nodes:
+        layers[node.layer].append(node)
+    for node in nodes:
+        node.below = [_lengthened(node, below, layers) for below in node.below]
+    return layers
+
+
+def _lengthened(above: _Node, below: _Node, layers: list[list[_Node]]) -> _Node:
+    """Cut an edge into pieces of one layer each; returns the first node below."""
+    points = [_Node(layer=layer) for layer in range(above.layer + 1, below.layer)]
+    for point in points:
+        layers[point.layer].append(point)
+    chain = [above, *points, below]
+    below.above[below.above.index(above)] = chain[-2]
+    for point, before, after in zip(points, chain, chain[2:], strict=False):
+        point.above, point.below = [before], [after]
+    return chain[1]
+
+
+def _order(layers: list[list[_Node]]) -> None:
+    """Sort each layer by where the neighbours stand, down and up in turn, so that few edges cross."""
+    for sweep in range(_SWEEPS):
+        downwards = sweep % 2 == 0
+        position = {node: i for layer in layers for i, node in enumerate(layer)}
+        for layer in layers if downwards else reversed(layers):
+
+            def middle(node: _Node, position: dict[_Node, int] = position, down: bool = downwards) -> float:
+                near = node.above if down else node.below
+                return sum(position[n] for n in near) / len(near) if near else position[node]
+
+            layer.sort(key=middle)
+            position.update({node: i for i, node in enumerate(layer)})
+
+
+# --- coordinates ----------------------------------------------------------------------------------
+
+
+def _place(layers: list[list[_Node]]) -> None:
+    y = 2.0 * _MARGIN
+    for layer in layers:
+        x, tallest = 0.0, max((n.height for n in layer), default=0.0)
+        for node in layer:
+            node.x, node.y, node.band = x + node.width / 2, y + (tallest - node.height) / 2, (y, y + tallest)
+            x += node.width + _COLUMN_GAP
+        y += tallest + _LAYER_GAP
+    for sweep in range(4 * _SWEEPS):
+        downwards = sweep % 2 == 0
+        for layer in layers if downwards else reversed(layers):
+            _align(layer, downwards)
+    least = min((n.x - n.width / 2 for layer in layers for n in layer), default=0.0)
+    for layer in layers:
+        for node in layer:
+            node.x += _MARGIN - least
+
+
+def _align(layer: Sequence[_Node], downwards: bool) -> None:
+    """Move each node towards the mean of its neighbours, as far as those beside it let it."""
+    wanted = []
+    for node in layer:
+        near = (node.above if downwards else node.below) or node.below or node.above
+        wanted.append(sum(n.x for n in near) / len(near) if near else node.x)
+    # Groups of touching nodes, each as (offsets from the first node, wish of the first node): where two overlap they
+    # become one, which goes to the mean of its members' wishes.
+    groups: list[tuple[list[_Node], list[float], float]] = []
+    for node, wish in zip(layer, wanted, strict=True):
+        members, offsets, first = [node], [0.0], wish
+        while groups:
+            before, their_offsets, their_first = groups[-1]
+            gap = (before[-1].width + members[0].width) / 2 + _COLUMN_GAP
+            start = their_offsets[-1] + gap
+            if their_first + start <= first:
+                break
+            groups.pop()
+            first = (their_first * len(before) + (first - start) * len(members)) / (len(before) + len(members))
+            members, offsets = before + members, their_offsets + [start + o for o in offsets]
+        groups.append((members, offsets, first))
+    for members, offsets, first in groups:
+        for node, offset in zip(members, offsets, strict=True):
+            node.x = first + offset
+
+
+# --- text -----------------------------------------------------------------------------------------
+
+
+def _document(report: GraphReport, nodes: Sequence[_Node]) -> str:
+    heading = f"@{report.name} [{report.stage}]"
+    width = max([n.x + n.width / 2 for n in nodes] + [len(heading) * _CHARACTER]) + _MARGIN
+    height = max([n.y + n.height for n in nodes], default=2.0 * _MARGIN) + _MARGIN
+    size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
+    font = 'font-family="ui-monospace, DejaVu Sans Mono, monospace" font-size="11"'
+    lines = [f'<svg xmlns="http://www.w3.org/2000/svg" {size} {font}>']
+    lines.append(f'<rect width="{width:.0f}" height="{height:.0f}" fill="#ffffff"/>')
+    lines.append(f'<text x="{_MARGIN}" y="{_MARGIN}" font-weight="bold">{escape(heading)}</text>')
+    lines += _edges(nodes)
+    lines += [text for node in nodes if node.lines for text in _box(node)]
+    return "\n".join([*lines, "</svg>", ""])
+
+
+def _edges(nodes: Iterable[_Node]) -> list[str]:
+    """Lines that bend between layers and go straight through them, so that they cross no box."""
+    paths = []
+    for node in nodes:
+        for below in node.below if node.lines else ():
+            path = f"M{node.x:.1f},{node.y + node.height:.1f}"
+            above = node
+            while True:
+                (_, start), (end, _) = above.band, below.band
+                bend = (start + end) / 2
+                path += f" V{start:.1f} C{above.x:.1f},{bend:.1f} {below.x:.1f},{bend:.1f} {below.x:.1f},{end:.1f}"
+                if below.lines:
+                    break
+                above, below = below, below.below[0]
+            x, y = below.x, below.y
+            path += f" V{y:.1f} M{x - 3:.1f},{y - 5:.1f} L{x:.1f},{y:.1f} L{x + 3:.1f},{y - 5:.1f}"
+            paths.append(f'<path d="{path}" fill="none" stroke="#6c757d"/>')
+    return paths
+
+
+def _box(node: _Node) -> list[str]:
+    left, rounding = node.x - node.width / 2, 10 if node.family in ("input", "output") else 3
+    lines = [f"<g><title>{escape(node.title)}</title>"]
+    lines.append(
+        f'<rect x="{left:.1f}" y="{node.y:.1f}" width="{node.width:.1f}" height="{node.height:.1f}" rx="{rounding}" '
+        f'fill="{_COLOURS.get(node.family, _OTHER)}" stroke="#495057"/>'
+    )
+    for i, line in enumerate(node.lines):
+        style = 'font-weight="bold"' if i == 0 else 'fill="#343a40"' if i == 1 else 'fill="#868e96"'
+        y = node.y + (i + 1) * _LINE - 1
+        lines.append(f'<text x="{node.x:.1f}" y="{y:.1f}" text-anchor="middle" {style}>{escape(line)}</text>')
+    return [*lines, "</g>"]

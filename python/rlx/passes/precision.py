@@ -1,0 +1,331 @@
+"""`rlx-precision`: compute in f16 or bf16 what is computed in f32."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rlx import mlir
+from rlx.ir import attributes, registry
+from rlx.ir.attributes import suggestion
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import as_results
+from rlx.ir.dtype import DType, dtype, f32
+from rlx.ir.errors import PassError, ShapeError
+from rlx.ir.graph import functions
+from rlx.ir.shape import shape_of
+from rlx.ir.verify import grouped
+from rlx.passes.base import Pass, option
+from rlx.passes.precision_classes import MODERATING, OWN_DTYPE, RANGE_SENSITIVE, OpClass, class_of
+from rlx.passes.rewrite import builder_before, erase_dead
+from rlx.passes.simplify_rules import lossless, producer
+
+POLICIES = ("mixed_conservative", "mixed", "always")
+
+
+@dataclass(frozen=True)
+class Precision(Pass, name="rlx-precision"):
+    """Compute in f16 or bf16 what is computed in f32.
+
+    Inputs, parameters, states and outputs keep their dtypes, by visible casts at that boundary; integers, bool, f64 and
+    c64 are not touched, nor is what is f16 or bf16 already. Ops that only move data follow their operands. The policies,
+    each of which lowers more than the one before:
+
+    * `mixed_conservative`: reductions (norms, softmax, sums), kinds such as exp and log, and arithmetic with numbers that
+      the dtype cannot hold (a large mask value, a small epsilon, an integer made a float) stay in f32; so does arithmetic
+      that lies between f32 and f32. Contractions, convolutions, attention and the arithmetic around them are lowered.
+    * `mixed`: reductions are lowered too; they accumulate in f32 all the same.
+    * `always`: everything is lowered. Finite constants beyond the largest number of the dtype become that number.
+
+    Blocks count as one op of the class compute: run rlx-lower-blocks first to have the policy apply inside them.
+    """
+
+    # Rounding to 8 or 11 digits is more than a comparison of results lets pass.
+    preserves_results = False
+
+    to: str = option("f16", "the dtype to compute in", choices=("f16", "bf16"))
+    policy: str = option("mixed_conservative", "how much is lowered", choices=POLICIES)
+    keep: tuple[str, ...] = option((), "ops and kinds that stay in f32, such as softmax or gelu")
+
+    def run(self, module: Any) -> None:
+        kinds = {case for spec in registry.SPECS.values() for a in spec.attributes if a.name == "kind" for case in a.cases}
+        for name in self.keep:
+            if name not in registry.SPECS and name not in kinds:
+                raise PassError(f"{self.name}: there is no op or kind '{name}'{suggestion(name, {*registry.SPECS, *kinds})}")
+        for function in functions(module):
+            if not function.is_external:
+                _Lowering(self).run(function)
+
+
+@dataclass(slots=True)
+class _Number:
+    """A value that is f32 in the program: where it is to be had, and what is known of its numbers.
+
+    Attributes:
+        wide: The f32 value, once there is one.
+        low: The value in the low dtype, once there is one.
+        is_low: Whether it was computed in the low dtype.
+        array: The value of a constant.
+        extreme: Whether its numbers may be out of the range (or, for counts, beyond the digits) of the low dtype.
+    """
+
+    wide: Any = None
+    low: Any = None
+    is_low: bool = False
+    array: np.ndarray | None = None
+    extreme: bool = False
+
+
+class _Lowering:
+    """Rewrites one function: ops in order, each once its operands are done."""
+
+    def __init__(self, options: Precision):
+        self.low: DType = dtype(options.to)
+        self.policy = options.policy
+        self.keep = frozenset(options.keep)
+        self.numbers: dict[Any, _Number] = {}
+        self.dead: list[Any] = []
+        self._likes_wide: dict[Any, bool] = {}
+
+    def run(self, function: Any) -> None:
+        ops = list(_nested(function.entry_block))
+        for op in reversed(ops):
+            for result in op.results:
+                self._likes_wide[result] = all(self._wanted_wide(use.owner) for use in result.uses)
+        self._enter(function.entry_block)
+        for op in ops:
+            self._rewrite(op)
+        for op in reversed(self.dead):
+            op.erase()
+        erase_dead([n.wide.owner.operation for n in self.numbers.values() if isinstance(n.wide, mlir.ir.OpResult)])
+
+    def _enter(self, block: Any) -> None:
+        for argument in block.arguments:
+            if _is_f32(argument):
+                self.numbers[argument] = _Number(wide=argument)
+
+    # --- what to do with an op --------------------------------------------------------------------
+
+    def _wanted_wide(self, op: Any) -> bool:
+        """Whether a user of a value would take it in f32, as far as can be said before its operands are known."""
+        op = op.operation
+        if not registry.is_ours(op) or self._is_kept(op):
+            return True
+        kind = class_of(_name(op))
+        if kind in (OpClass.ELEMENTWISE, OpClass.DATA_MOVEMENT):
+            return all(self._likes_wide[r] for r in op.results if _is_f32(r))
+        return kind is not OpClass.COMPUTE
+
+    def _is_kept(self, op: Any) -> bool:
+        """Whether the op stays in f32 whatever its operands are."""
+        names = {_name(op), _kind(op)}
+        kind = class_of(_name(op))
+        if kind is OpClass.BOUNDARY or names & self.keep or len(op.regions):
+            return True
+        if self.policy == "always":
+            return False
+        return bool(names & RANGE_SENSITIVE) or (kind is OpClass.REDUCTION and self.policy == "mixed_conservative")
+
+    def _is_lowered(self, op: Any, numbers: list[_Number]) -> bool:
+        if self._is_kept(op):
+            return False
+        kind = class_of(_name(op))
+        told = [n for n in numbers if n.array is None]  # a constant is there in every dtype
+        if kind is OpClass.DATA_MOVEMENT:
+            return bool(told) and all(n.is_low for n in told)
+        if kind is not OpClass.ELEMENTWISE or self.policy == "always":
+            return True
+        if any(n.extreme for n in numbers):
+            return False
+        between = not any(n.is_low for n in told) and all(self._likes_wide[r] for r in op.results)
+        return not between
+
+    # --- rewriting --------------------------------------------------------------------------------
+
+    def _rewrite(self, op: Any) -> None:
+        for region in op.regions:
+            for block in region:
+                self._enter(block)
+        if op.name == "rlx.cast" and self._rewrite_cast(op):
+            return
+        values = [*op.operands, *op.results]
+        if not any(map(_is_f32, values)):
+            return
+        numbers = [self.numbers[v] for v in op.operands if _is_f32(v)]
+        ours = registry.is_ours(op) and all(_is_f32(v) or not shape_of(v).dtype.is_inexact for v in values)
+        if ours and numbers and self._is_lowered(op, numbers) and self._lower(op):
+            return
+        extreme = any(n.extreme for n in numbers) and registry.is_ours(op) and not self._moderates(op)
+        self._keep(op, extreme or self._counts(op))
+
+    def _keep(self, op: Any, extreme: bool) -> None:
+        """Leave an op as it is; its operands come in f32."""
+        for i, value in enumerate(op.operands):
+            if _is_f32(value):
+                op.operands[i] = self._wide(value, op)
+        for result in op.results:
+            if _is_f32(result):
+                self.numbers[result] = _Number(wide=result, extreme=extreme)
+        if op.name == "rlx.constant" and _is_f32(op.results[0]):
+            array = attributes.elements_from_mlir(op.attributes["value"])
+            self.numbers[op.results[0]] = _Number(op.results[0], array=array, extreme=not _holds(self.low, array))
+
+    def _lower(self, op: Any) -> bool:
+        """Emit an op in the low dtype; whether the dialect has it so."""
+        spec = registry.card(op.name).spec
+        builder = builder_before(op, Precision.name)
+        named = zip(spec.operands, grouped(spec.operands, list(op.operands), "operand"), strict=True)
+        operands = [self._operand(builder, op, entry.name, value) for entry, value in named]
+        values = {k: self.low if v is f32 else v for k, v in attributes.read(spec, op).items()}
+        try:
+            results = as_results(builder.emit(spec.name, operands, **values))
+        except ShapeError:
+            return False
+        new = results[0].value.owner.operation
+        changed = [(old, r.value) for old, r in zip(op.results, results, strict=True) if r.value.type != old.type]
+        if any(not _is_f32(old) or shape_of(value).dtype is not self.low for old, value in changed):
+            new.erase()
+            return False
+        for name in op.attributes:
+            if "." in name:  # a note of another pass
+                new.attributes[name] = op.attributes[name]
+        lowered = dict(changed)
+        for old, result in zip(op.results, results, strict=True):
+            if old in lowered:
+                self.numbers[old] = _Number(low=result.value, is_low=True)
+            else:
+                old.replace_all_uses_with(result.value)
+                if _is_f32(old):
+                    self.numbers[result.value] = _Number(wide=result.value)
+        self.dead.append(op)
+        return True
+
+    def _operand(self, builder: Builder, op: Any, name: str, value: Any) -> Any:
+        """An operand as an op in the low dtype takes it: a tensor, None, or a list."""
+        if value is None:
+            return None
+        if isinstance(value, list):
+            return [self._operand(builder, op, name, v) for v in value]
+        if _is_f32(value):
+            own = (_name(op), name) in OWN_DTYPE and not self.numbers[value].is_low
+            value = self._wide(value, op) if own else self._low(value, op)
+        return Tensor(builder, value)
+
+    def _rewrite_cast(self, op: Any) -> bool:
+        """Casts to the low dtype are those of this pass, and casts from it give a value that is there already."""
+        source, result = op.operands[0], op.results[0]
+        to = shape_of(result).dtype
+        if _is_f32(source):
+            number = self.numbers[source]
+            if to is self.low:
+                # What the program rounds is rounded as the program does, not as constants are.
+                low = number.low if number.is_low else None
+                if low is not None:
+                    result.replace_all_uses_with(low)
+                    self.dead.append(op)
+                    return True
+            if number.is_low:
+                op.operands[0] = number.low
+                return True
+            return False
+        if to is f32 and shape_of(source).dtype is self.low:
+            self.numbers[result] = _Number(wide=result, low=source, is_low=True)
+            return True
+        return False
+
+    # --- values in either dtype -------------------------------------------------------------------
+
+    def _wide(self, value: Any, user: Any) -> Any:
+        number = self.numbers[value]
+        if number.wide is None:
+            builder = builder_before(_ancestor(user, number.low), Precision.name)
+            number.wide = builder.cast(Tensor(builder, number.low), f32).value
+        return number.wide
+
+    def _low(self, value: Any, user: Any) -> Any:
+        number = self.numbers[value]
+        if number.low is None:
+            if number.array is not None:
+                builder = builder_before(number.wide.owner.operation, Precision.name)
+                number.low = builder.constant(_rounded(number.array, self.low)).value
+            else:
+                builder = builder_before(_ancestor(user, number.wide), Precision.name)
+                number.low = builder.cast(Tensor(builder, self._exact_source(number.wide)), self.low).value
+        return number.low
+
+    def _exact_source(self, value: Any) -> Any:
+        """What a value was cast from, where the low dtype holds that as exactly as f32 does: bool, small integers."""
+        op = producer(value, "cast")
+        return op.operands[0] if op is not None and self._is_exact(shape_of(op.operands[0]).dtype) else value
+
+    def _is_exact(self, source: DType) -> bool:
+        return not source.is_inexact and lossless(source, self.low)
+
+    # --- what is known of numbers -----------------------------------------------------------------
+
+    def _moderates(self, op: Any) -> bool:
+        return class_of(_name(op)) is OpClass.COMPUTE or bool({_name(op), _kind(op)} & MODERATING)
+
+    def _counts(self, op: Any) -> bool:
+        """Whether an op gives integers as f32 that the low dtype may round."""
+        if op.name == "rlx.cast":
+            source = shape_of(op.operands[0]).dtype
+            return not source.is_inexact and not self._is_exact(source)
+        if op.name == "rlx.iota":
+            size = shape_of(op.results[0]).dims[attributes.read(registry.card("iota").spec, op)["axis"]]
+            return type(size) is not int or size - 1 > 2 / self.low.eps
+        return False
+
+
+def _is_f32(value: Any) -> bool:
+    type_ = value.type
+    return isinstance(type_, mlir.ir.RankedTensorType) and shape_of(value).dtype is f32
+
+
+def _name(op: Any) -> str:
+    return op.name.removeprefix("rlx.")
+
+
+def _kind(op: Any) -> str:
+    """What an enumerated op does; nothing for others."""
+    return op.attributes["kind"].value if "kind" in op.attributes else ""
+
+
+def _nested(block: Any) -> Iterator[Any]:
+    """The ops of a block in order, each before what is inside it."""
+    for view in block.operations:
+        op = view.operation
+        yield op
+        for region in op.regions:
+            for inner in region:
+                yield from _nested(inner)
+
+
+def _ancestor(op: Any, value: Any) -> Any:
+    """The op of the block where a value is defined that holds `op`, or is it."""
+    block = value.owner if isinstance(value, mlir.ir.BlockArgument) else value.owner.operation.block
+    while op.block != block:
+        op = op.parent.operation
+    return op
+
+
+def _holds(low: DType, array: np.ndarray) -> bool:
+    """Whether a dtype has the numbers of an array: none is too large, and not all are too small for full accuracy."""
+    finite = np.abs(array[np.isfinite(array)]).astype(np.float64)
+    greatest = finite.max(initial=0.0)
+    return bool(greatest <= low.max and (greatest == 0 or greatest >= _smallest_normal(low)))
+
+
+def _smallest_normal(low: DType) -> float:
+    import ml_dtypes
+
+    return float(ml_dtypes.finfo(low.numpy).smallest_normal)
+
+
+def _rounded(array: np.ndarray, low: DType) -> np.ndarray:
+    """An array in the low dtype; finite numbers stay finite, so that a mask of -1e9 times 0 is 0 and not NaN."""
+    clipped = np.where(np.isfinite(array), np.clip(array, float(low.min), float(low.max)), array)
+    return clipped.astype(low.numpy)

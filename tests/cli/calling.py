@@ -1,0 +1,87 @@
+"""Calling the command `rlx`, in this process or in one of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import rlx
+from rlx.cli.main import main
+
+HELLO = """\
+module attributes {rlx.stage = "mir"} {
+  func.func @hello(%arg0: tensor<1x4xf32> {rlx.kind = "input", rlx.name = "x"}, %arg1: tensor<4x2xf32> {rlx.kind = "param", rlx.name = "w"}) -> (tensor<1x2xf32> {rlx.name = "y"}) {
+    %0 = "rlx.matmul"(%arg0, %arg1) : (tensor<1x4xf32>, tensor<4x2xf32>) -> tensor<1x2xf32>
+    return %0 : tensor<1x2xf32>
+  }
+}
+"""
+X, W = "x=1x4xf32=1,2,3,4", "w=4x2xf32=1,0,0,1,1,0,0,1"  # whose product is 4, 6
+
+
+@dataclass
+class Call:
+    """What a call of the command gave."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Command:
+    """Calls `rlx` in this process."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]):
+        self.capsys = capsys
+
+    def __call__(self, *argv: str | Path) -> Call:
+        self.capsys.readouterr()
+        try:
+            code = main([str(word) for word in argv])
+        except SystemExit as stop:  # argparse
+            code = stop.code if isinstance(stop.code, int) else 1
+        captured = self.capsys.readouterr()
+        return Call(code, captured.out, captured.err)
+
+    def output(self, *argv: str | Path) -> str:
+        """The standard output of a call that succeeds."""
+        call = self(*argv)
+        assert call.code == 0, call.err
+        return call.out
+
+    def error(self, *argv: str | Path) -> str:
+        """The message of a call that fails, which says nothing else."""
+        call = self(*argv)
+        assert (call.code, call.out) == (1, "")
+        assert call.err.startswith("rlx: error: ")
+        return call.err.removeprefix("rlx: error: ").rstrip("\n")
+
+
+def start(*argv: str | Path, **environment: str) -> subprocess.Popen[bytes]:
+    """Start `rlx` in a process of its own."""
+    path = os.pathsep.join([str(Path(rlx.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    return subprocess.Popen(
+        [sys.executable, "-m", "rlx.cli.main", *map(str, argv)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": path} | environment,
+    )
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Command:
+    return Command(capsys)
+
+
+@pytest.fixture
+def hello(tmp_path: Path) -> Path:
+    """A file that holds a graph of one matmul."""
+    path = tmp_path / "hello.mlir"
+    path.write_text(HELLO)
+    return path

@@ -1,0 +1,148 @@
+"""Collects `*.mlir` files here: their `RUN:` lines run in this process, `rlx-opt` and `filecheck` both.
+
+    // RUN: rlx-opt %s --rlx-simplify | filecheck %s
+    // RUN: not rlx-opt %s --no-such-pass 2>&1 | filecheck %s --check-prefix=ERROR
+
+A line is a pipe of `rlx-opt` and `filecheck` commands; `not` in front expects exit code 1, `2>&1` joins standard error.
+`%s` is the file, `%t` a path for temporary output.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+import sys
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from filecheck.finput import FInput
+from filecheck.matcher import Matcher
+from filecheck.options import parse_argv_options
+from filecheck.parser import Parser, pattern_for_opts
+
+from rlx.cli import opt
+
+_RUN = re.compile(r"//\s*RUN:\s*(.*?)(\\?)\s*$")
+
+
+class RunError(Exception):
+    """A command of a RUN line failed; the text is what it printed."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a command printed, and its exit code."""
+
+    code: int
+    text: bytes
+    errors: bytes = b""
+
+
+def run_lines(text: str) -> list[str]:
+    """The RUN lines of a file; a backslash at the end joins the next."""
+    lines: list[str] = []
+    joining = False
+    for found in filter(None, map(_RUN.search, text.split("\n"))):
+        if joining:
+            lines[-1] += " " + found[1]
+        else:
+            lines.append(found[1])
+        joining = bool(found[2])
+    return lines
+
+
+def rlx_opt(arguments: list[str], given: bytes) -> Output:
+    """Call `rlx-opt` here, with standard streams of its own."""
+    out, errors = io.TextIOWrapper(io.BytesIO()), io.TextIOWrapper(io.BytesIO())
+    before = sys.stdin
+    sys.stdin = io.TextIOWrapper(io.BytesIO(given))
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+            code = opt.main(arguments)
+    finally:
+        sys.stdin = before
+    results = []
+    for stream in (out, errors):
+        stream.flush()
+        results.append(stream.buffer.getvalue())  # type: ignore[attr-defined]
+    return Output(code, *results)
+
+
+def filecheck(arguments: list[str], given: bytes) -> Output:
+    """Call `filecheck` here, on given text."""
+    options = parse_argv_options(["filecheck", *arguments])
+    checks = Path(options.match_filename).read_text(encoding="utf-8")
+    parser = Parser(options, io.StringIO(checks), *pattern_for_opts(options))
+    errors = io.StringIO()
+    with contextlib.redirect_stderr(errors):
+        code = Matcher(options, FInput("-", given.decode()), parser).run()
+    return Output(code, b"", errors.getvalue().encode())
+
+
+_COMMANDS = {"rlx-opt": rlx_opt, "filecheck": filecheck}
+
+
+def run(line: str, substitutions: dict[str, str]) -> None:
+    """Run one RUN line.
+
+    Raises:
+        RunError: A command gave another exit code than expected.
+    """
+    data = b""
+    for part in line.split(" | "):
+        words = [_substituted(word, substitutions) for word in shlex.split(part)]
+        fails = words[0] == "not"
+        joined = "2>&1" in words
+        words = [w for w in words[fails:] if w != "2>&1"]
+        if words[0] not in _COMMANDS:
+            raise RunError(f"'{words[0]}' is no command of these tests: {', '.join(_COMMANDS)}")
+        output = _COMMANDS[words[0]](words[1:], data)
+        if (output.code != 0) != fails:
+            expected = "1" if fails else "0"
+            text = (output.errors + output.text).decode()
+            raise RunError(f"{part}\nexit code {output.code}, expected {expected}\n{text}\ninput:\n{data.decode()}")
+        data = output.errors + output.text if joined else output.text
+
+
+def _substituted(word: str, substitutions: dict[str, str]) -> str:
+    for name, value in substitutions.items():
+        word = word.replace(name, value)
+    return word
+
+
+class File(pytest.File):
+    """A `.mlir` file with RUN lines."""
+
+    def collect(self) -> Iterable[pytest.Item]:
+        for number, line in enumerate(run_lines(self.path.read_text(encoding="utf-8")), 1):
+            yield RunItem.from_parent(self, name=f"RUN {number}", line=line)
+
+
+class RunItem(pytest.Item):
+    """One RUN line."""
+
+    def __init__(self, *, line: str, **kwargs: Any):
+        super().__init__(**kwargs)
+        self.line = line
+
+    def runtest(self) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            run(self.line, {"%s": str(self.path), "%t": f"{directory}/t"})
+
+    def repr_failure(self, excinfo: Any, style: Any = None) -> Any:
+        if isinstance(excinfo.value, RunError):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        return self.path, 0, f"{self.path.name}: {self.line}"
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> File | None:
+    return File.from_parent(parent, path=file_path) if file_path.suffix == ".mlir" else None

@@ -1,0 +1,48 @@
+"""Models to test with: the real MiniLM, fetched once, and a small random BERT."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rlx.models.embedder import SentenceEmbedder
+from tests.models.tiny_bert import write_model
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Programs compiled here are not those in the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RLX_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="session")
+def tiny_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_model(tmp_path_factory.mktemp("models") / "tiny")
+
+
+@pytest.fixture(scope="session")
+def tiny(tiny_directory: Path) -> SentenceEmbedder:
+    return SentenceEmbedder(tiny_directory)
+
+
+@pytest.fixture(scope="session")
+def minilm_directory() -> Path:
+    """The files of all-MiniLM-L6-v2: where RLX_MINILM says, or fetched."""
+    if given := os.environ.get("RLX_MINILM"):
+        return Path(given)
+    from tools.fetch_minilm import FetchError, fetch
+
+    try:
+        return fetch()
+    except FetchError as problem:
+        pytest.skip(f"NOT TESTED: the real all-MiniLM-L6-v2. {problem}")
+
+
+@pytest.fixture(scope="session")
+def minilm(minilm_directory: Path) -> SentenceEmbedder:
+    return SentenceEmbedder(minilm_directory)

@@ -1,0 +1,49 @@
+"""The real all-MiniLM-L6-v2 against plain NumPy in f64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from rlx.models.embedder import SentenceEmbedder
+from tests.models.numpy_bert import sentence_vector
+
+PROSE = (
+    "A compiler reads a program in one language and writes it in another, and on the way it may notice that some of "
+    "the work need not be done at all. The cat, who knows nothing of this, sleeps on the warm keyboard; its owner "
+    "drinks a third cup of coffee, looks out of the window at the rain over Zürich, and waits for the tests to pass. "
+)
+
+
+def sentence(embedder: SentenceEmbedder, length: int, start: int = 0) -> list[int]:
+    """Token ids of prose, with the special tokens that every sentence begins and ends with."""
+    first, *body, last = embedder.tokenizer.encode(PROSE * 8).ids
+    return [first, *body[start : start + length - 2], last]
+
+
+def cosines(embedder: SentenceEmbedder, sentences: list[list[int]]) -> list[float]:
+    """Of each vector and its reference, both as they come: a vector that is not of length 1 shows as well."""
+    got = embedder.embed_ids(sentences)
+    expected = [sentence_vector(embedder.config, embedder.weights, ids) for ids in sentences]
+    np.testing.assert_allclose(np.linalg.norm(got, axis=1), 1, atol=1e-5)
+    return [float(a @ b) for a, b in zip(got, expected, strict=True)]
+
+
+@pytest.mark.parametrize("length", [3, 17, 128, 256])
+def test_one_sentence(minilm: SentenceEmbedder, length: int) -> None:
+    assert cosines(minilm, [sentence(minilm, length)])[0] >= 0.99999
+
+
+def test_a_batch_of_eight_ragged_sentences(minilm: SentenceEmbedder) -> None:
+    lengths = [3, 60, 7, 41, 22, 5, 58, 33]
+    sentences = [sentence(minilm, length, start=7 * i) for i, length in enumerate(lengths)]
+    assert min(cosines(minilm, sentences)) >= 0.99999
+
+
+def test_like_sentences_are_near_each_other(minilm: SentenceEmbedder) -> None:
+    # Short, so that they run in the program of the shortest sentence.
+    texts = ["a dog barks", "the hound is barking", "prices rose sharply"]
+    vectors = np.concatenate([minilm.embed([text]) for text in texts])
+    dog_and_hound, dog_and_prices = vectors[0] @ vectors[1], vectors[0] @ vectors[2]
+    assert dog_and_hound > 0.7
+    assert dog_and_prices < 0.2
