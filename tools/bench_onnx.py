@@ -1,8 +1,8 @@
 """BERT sentence encoders as ONNX models, written from the checkpoint's tensors, for ONNX Runtime to run.
 
-There are two spellings of the same function. `"standard"` uses the operators of the ONNX standard, as an exporter
-would, and leaves all fusions to the runtime's own graph optimiser; `"fused"` uses the runtime's transformer operators
-(`com.microsoft`), into which its offline optimiser rewrites a BERT.
+There are two spellings of the same function. `"standard"` uses the operators of the ONNX standard, as an
+exporter would, and leaves all fusions to the runtime's own graph optimiser; `"fused"` uses the runtime's
+transformer operators (`com.microsoft`), into which its offline optimiser rewrites a BERT.
 """
 
 from __future__ import annotations
@@ -81,11 +81,13 @@ def onnx_sentence_encoder(config: BertConfig, weights: Mapping[str, np.ndarray],
 
 def _standard_layers(m: _Model, config: BertConfig) -> str:
     e, heads = config.hidden_size, config.num_attention_heads
-    length = m.node("Slice", [m.node("Shape", ["ids"]), *(m.constant(f"at{i}", [i], np.int64) for i in (1, 2))])
+    length = m.node(
+        "Slice", [m.node("Shape", ["ids"]), *(m.constant(f"at{i}", [i], np.int64) for i in (1, 2))]
+    )
+    start = m.constant("at0", [0], np.int64)
     positions = m.node(
         "Slice",
-        [m.weight("embeddings.position_embeddings.weight"), m.constant("at0", [0], np.int64), length]
-        + [m.constant("at0", [0], np.int64)],
+        [m.weight("embeddings.position_embeddings.weight"), start, length, start],
     )
     words = m.node("Gather", [m.weight("embeddings.word_embeddings.weight"), "ids"])
     types = m.constant("type0", m.weights["embeddings.token_type_embeddings.weight"][0])
@@ -99,7 +101,11 @@ def _standard_layers(m: _Model, config: BertConfig) -> str:
     for i in range(config.num_hidden_layers):
         layer = f"encoder.layer.{i}"
         q, k, v = (
-            m.node("Transpose", [m.node("Reshape", [m.dense(x, f"{layer}.attention.self.{n}"), split])], perm=perm)
+            m.node(
+                "Transpose",
+                [m.node("Reshape", [m.dense(x, f"{layer}.attention.self.{n}"), split])],
+                perm=perm,
+            )
             for n, perm in (("query", (0, 2, 1, 3)), ("key", (0, 2, 3, 1)), ("value", (0, 2, 1, 3)))
         )
         scores = m.node("Div", [m.node("MatMul", [q, k]), m.constant("scale", np.sqrt(e // heads))])

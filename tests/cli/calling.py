@@ -14,10 +14,15 @@ import rlx
 from rlx.cli.main import main
 
 HELLO = """\
+!x = tensor<1x4xf32>
+!w = tensor<4x2xf32>
+!y = tensor<1x2xf32>
 module attributes {rlx.stage = "mir"} {
-  func.func @hello(%arg0: tensor<1x4xf32> {rlx.kind = "input", rlx.name = "x"}, %arg1: tensor<4x2xf32> {rlx.kind = "param", rlx.name = "w"}) -> (tensor<1x2xf32> {rlx.name = "y"}) {
-    %0 = "rlx.matmul"(%arg0, %arg1) : (tensor<1x4xf32>, tensor<4x2xf32>) -> tensor<1x2xf32>
-    return %0 : tensor<1x2xf32>
+  func.func @hello(
+      %x: !x {rlx.kind = "input", rlx.name = "x"},
+      %w: !w {rlx.kind = "param", rlx.name = "w"}) -> (!y {rlx.name = "y"}) {
+    %y = "rlx.matmul"(%x, %w) : (!x, !w) -> !y
+    return %y : !y
   }
 }
 """
@@ -72,16 +77,3 @@ def start(*argv: str | Path, **environment: str) -> subprocess.Popen[bytes]:
         stderr=subprocess.PIPE,
         env=os.environ | {"PYTHONPATH": path} | environment,
     )
-
-
-@pytest.fixture
-def command(capsys: pytest.CaptureFixture[str]) -> Command:
-    return Command(capsys)
-
-
-@pytest.fixture
-def hello(tmp_path: Path) -> Path:
-    """A file that holds a graph of one matmul."""
-    path = tmp_path / "hello.mlir"
-    path.write_text(HELLO)
-    return path

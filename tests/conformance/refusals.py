@@ -32,7 +32,21 @@ _EXTREMES: dict[str, list[Any]] = {
     "i64": [-1, -(2**63), 2**63 - 1, 2**63, 10**30, 0],
     "f64": [float("nan"), float("inf"), -1.0, 1e308, 10**400],
     "i64s": [[], [-1], [2**63], [10**30], [0] * 70, [0, 0]],
-    "dims": [[], [-1], [2**63], ["n+"], ["1n"], [""], ["n*"], ["n//0"], ["("], ["é"], ["x" * 5000], ["n**2"], [10**30]],
+    "dims": [
+        [],
+        [-1],
+        [2**63],
+        ["n+"],
+        ["1n"],
+        [""],
+        ["n*"],
+        ["n//0"],
+        ["("],
+        ["é"],
+        ["x" * 5000],
+        ["n**2"],
+        [10**30],
+    ],
     "enum": ["", "no_such_case", "Add", "none"],
     "str": ["", "\0"],
     "dtype": ["f32", "bool", "c64"],
@@ -74,7 +88,9 @@ def right_use(case: Case, bindings: Bindings) -> Use:
         else:
             grouped.append(None if entry is None else next(shapes))
     assert all(isinstance(o, Operand) for o in case.operands)
-    attributes = {k: v for k, v in complete(case.card.spec, case.attributes(bindings)).items() if v is not None}
+    attributes = {
+        k: v for k, v in complete(case.card.spec, case.attributes(bindings)).items() if v is not None
+    }
     return Use(case.op, "nothing", tuple(grouped), attributes, certain=False)
 
 
@@ -91,7 +107,9 @@ def _wrong_operands(spec: OpSpec, use: Use) -> Iterator[Use]:
         yield replace(use, what="one operand too few", operands=use.operands[:-1])
     for i, (value, shape) in enumerate(zip(spec.operands, use.operands, strict=True)):
 
-        def with_operand(new: Any, what: str, certain: bool = True, i: int = i, name: str = value.name) -> Use:
+        def with_operand(
+            new: Any, what: str, certain: bool = True, i: int = i, name: str = value.name
+        ) -> Use:
             operands = (*use.operands[:i], new, *use.operands[i + 1 :])
             return replace(use, what=f"operand '{name}' {what}", operands=operands, certain=certain)
 
@@ -110,7 +128,9 @@ def _wrong_operands(spec: OpSpec, use: Use) -> Iterator[Use]:
 
 def _wrong_attributes(spec: OpSpec, use: Use) -> Iterator[Use]:
     def with_attribute(name: str, value: Any, what: str, certain: bool) -> Use:
-        return replace(use, what=f"attribute '{name}' {what}", attributes=use.attributes | {name: value}, certain=certain)
+        return replace(
+            use, what=f"attribute '{name}' {what}", attributes=use.attributes | {name: value}, certain=certain
+        )
 
     yield with_attribute("no_such_attribute", 1, "is unknown", True)
     for attribute in spec.attributes:

@@ -33,7 +33,9 @@ def _emit(use: Use) -> None:
     graph.verify()
 
 
-def _expect_refusal(call: Any, label: str, op: str, certain: bool, failures: Failures, *, file: str = __file__) -> None:
+def _expect_refusal(
+    call: Any, label: str, op: str, certain: bool, failures: Failures, *, file: str = __file__
+) -> None:
     """Call, and hold what is raised to the rules; `call` has to reach the builder from this file."""
     try:
         call()
@@ -69,12 +71,18 @@ def _call(case: Case, graph: rlx.Graph, *, all_attributes: bool, unwrapped: bool
         if shape is not None:
             given[value.name] = graph.input(f"x{next(counter)}", shape)
     tensors = list(given.values())
-    for attribute in case.card.spec.attributes:
-        value = use.attributes.get(attribute.name)
-        if value is not None and (all_attributes or attribute.required):
-            given[attribute.name] = value[0] if unwrapped and attribute.kind == "dims" and len(value) == 1 else value
     parameters = inspect.signature(type(case.card).build).parameters
-    if any(p.kind is p.VAR_POSITIONAL for p in parameters.values()):
+    default = any(p.kind is p.VAR_POSITIONAL for p in parameters.values())
+    for attribute in case.card.spec.attributes:
+        name, value = attribute.name, use.attributes.get(attribute.name)
+        needed = (
+            attribute.required
+            if default
+            else name in parameters and parameters[name].default is inspect.Parameter.empty
+        )
+        if value is not None and (all_attributes or needed):
+            given[name] = value[0] if unwrapped and attribute.kind == "dims" and len(value) == 1 else value
+    if default:
         return given
     given["xs"] = tensors
     return {name: given[name] for name in parameters if name in given}
@@ -105,8 +113,31 @@ def _user_mistakes(arguments: dict[str, Any]) -> Iterator[tuple[str, dict[str, A
         kept = {k: v for k, v in arguments.items() if k != name}
         yield f"{name} missing", kept, False
         tensor = isinstance(value, Tensor) or (isinstance(value, list) and isinstance(value[0], Tensor))
-        wrong: list[Any] = [object(), "no such thing", -99, 10**30, 1.5, 1j, b"x", [1, "x"], [object()], {}, lambda: 0]
-        wrong += [np.zeros(3), np.array("x"), Shape((2, 3)), float("nan"), foreign, [foreign], None, (), range(3), True]
+        wrong: list[Any] = [
+            object(),
+            "no such thing",
+            -99,
+            10**30,
+            1.5,
+            1j,
+            b"x",
+            [1, "x"],
+            [object()],
+            {},
+            lambda: 0,
+        ]
+        wrong += [
+            np.zeros(3),
+            np.array("x"),
+            Shape((2, 3)),
+            float("nan"),
+            foreign,
+            [foreign],
+            None,
+            (),
+            range(3),
+            True,
+        ]
         for other in wrong:
             yield f"{name} = {str(other)[:60]}", arguments | {name: other}, tensor and other is foreign
 

@@ -3,7 +3,8 @@
     // RUN: rlx-opt %s --rlx-simplify | filecheck %s
     // RUN: not rlx-opt %s --no-such-pass 2>&1 | filecheck %s --check-prefix=ERROR
 
-A line is a pipe of `rlx-opt` and `filecheck` commands; `not` in front expects exit code 1, `2>&1` joins standard error.
+A line is a pipe of `rlx-opt` and `filecheck` commands, or several with `&&` between; `not` in front expects failure, and
+`2>&1` joins standard error.
 `%s` is the file, `%t` a path for temporary output.
 """
 
@@ -15,16 +16,14 @@ import re
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from filecheck.finput import FInput
 from filecheck.matcher import Matcher
 from filecheck.options import parse_argv_options
-from filecheck.parser import Parser, pattern_for_opts
 
 from rlx.cli import opt
 
@@ -57,32 +56,29 @@ def run_lines(text: str) -> list[str]:
     return lines
 
 
-def rlx_opt(arguments: list[str], given: bytes) -> Output:
-    """Call `rlx-opt` here, with standard streams of its own."""
-    out, errors = io.TextIOWrapper(io.BytesIO()), io.TextIOWrapper(io.BytesIO())
+def called(function: Callable[[], int], given: bytes) -> Output:
+    """Call a program's main function here, with standard streams of its own."""
+    out, errors = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
     before = sys.stdin
-    sys.stdin = io.TextIOWrapper(io.BytesIO(given))
+    sys.stdin = io.TextIOWrapper(io.BytesIO(given), encoding="utf-8")
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
-            code = opt.main(arguments)
+            code = function()
     finally:
         sys.stdin = before
-    results = []
-    for stream in (out, errors):
-        stream.flush()
-        results.append(stream.buffer.getvalue())  # type: ignore[attr-defined]
-    return Output(code, *results)
+    out.flush()
+    errors.flush()
+    return Output(code, out.buffer.getvalue(), errors.buffer.getvalue())  # type: ignore[attr-defined]
+
+
+def rlx_opt(arguments: list[str], given: bytes) -> Output:
+    """`rlx-opt` with arguments and standard input."""
+    return called(lambda: opt.main(arguments), given)
 
 
 def filecheck(arguments: list[str], given: bytes) -> Output:
-    """Call `filecheck` here, on given text."""
-    options = parse_argv_options(["filecheck", *arguments])
-    checks = Path(options.match_filename).read_text(encoding="utf-8")
-    parser = Parser(options, io.StringIO(checks), *pattern_for_opts(options))
-    errors = io.StringIO()
-    with contextlib.redirect_stderr(errors):
-        code = Matcher(options, FInput("-", given.decode()), parser).run()
-    return Output(code, b"", errors.getvalue().encode())
+    """`filecheck` with arguments and standard input."""
+    return called(lambda: Matcher.from_opts(parse_argv_options(["filecheck", *arguments])).run(), given)
 
 
 _COMMANDS = {"rlx-opt": rlx_opt, "filecheck": filecheck}
@@ -94,8 +90,13 @@ def run(line: str, substitutions: dict[str, str]) -> None:
     Raises:
         RunError: A command gave another exit code than expected.
     """
+    for pipe in line.split(" && "):
+        _run_pipe(pipe, substitutions)
+
+
+def _run_pipe(pipe: str, substitutions: dict[str, str]) -> None:
     data = b""
-    for part in line.split(" | "):
+    for part in pipe.split(" | "):
         words = [_substituted(word, substitutions) for word in shlex.split(part)]
         fails = words[0] == "not"
         joined = "2>&1" in words

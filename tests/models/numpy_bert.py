@@ -15,7 +15,8 @@ def sentence_vector(config: Any, weights: Weights, ids: Sequence[int]) -> np.nda
     """The unit vector of a sentence: mean over the tokens of the last layer.
 
     Args:
-        config: `num_hidden_layers`, `num_attention_heads` and `layer_norm_eps` as in `config.json`; GELU is exact.
+        config: `num_hidden_layers`, `num_attention_heads` and `layer_norm_eps` as in `config.json`; GELU is
+            exact.
         weights: Tensors of the checkpoint, by name.
         ids: Token ids.
 

@@ -1,4 +1,4 @@
-"""Directories that are not a model, each refused when it is opened, with a message that says what is wrong."""
+"""Directories that are not a model: each is refused when it is opened, and the message says what is wrong."""
 
 from __future__ import annotations
 
@@ -178,7 +178,9 @@ def test_a_tokenizer_with_more_words_than_the_model(directory: Path) -> None:
 
 @pytest.mark.parametrize("length", [0, -1, 17, 2.5, "long"])
 def test_a_max_length_that_the_model_does_not_have(directory: Path, length: Any) -> None:
-    assert "max_length must be an integer from 1 to the model's 16 positions" in refusal(directory, max_length=length)
+    assert "max_length must be an integer from 1 to the model's 16 positions" in refusal(
+        directory, max_length=length
+    )
 
 
 @pytest.mark.parametrize("content", ["[]", "{", '{"max_seq_length": 99}'])

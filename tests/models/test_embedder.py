@@ -89,7 +89,9 @@ def test_the_models_own_max_length_is_read(tiny_directory: Path, tmp_path: Path)
 def test_half_precision_weights_are_widened(tiny_directory: Path, tmp_path: Path) -> None:
     directory = shutil.copytree(tiny_directory, tmp_path / "model")
     weights = load_file(directory / "model.safetensors")
-    save_file({name: array.astype(np.float16) for name, array in weights.items()}, directory / "model.safetensors")
+    save_file(
+        {name: array.astype(np.float16) for name, array in weights.items()}, directory / "model.safetensors"
+    )
     embedder = SentenceEmbedder(directory)
     ids = [[CLS, 8, 10, SEP]]
     check(embedder, embedder.embed_ids(ids), ids)

@@ -8,11 +8,11 @@ import pytest
 from rlx.models.embedder import SentenceEmbedder
 from tests.models.numpy_bert import sentence_vector
 
-PROSE = (
-    "A compiler reads a program in one language and writes it in another, and on the way it may notice that some of "
-    "the work need not be done at all. The cat, who knows nothing of this, sleeps on the warm keyboard; its owner "
-    "drinks a third cup of coffee, looks out of the window at the rain over Zürich, and waits for the tests to pass. "
-)
+PROSE = """
+A compiler reads a program in one language and writes it in another, and on the way it may notice that some of
+the work need not be done at all. The cat, who knows nothing of this, sleeps on the warm keyboard; its owner
+drinks a third cup of coffee, looks out of the window at the rain over Zürich, and waits for the tests to pass.
+"""
 
 
 def sentence(embedder: SentenceEmbedder, length: int, start: int = 0) -> list[int]:

@@ -49,6 +49,7 @@ class LinearFused(Card, op="linear_fused"):
 
     def samples(self) -> Any:
         yield sample((3, 4), (4, 5), (5,), activation="silu", dtypes=FLOATS)
+        yield sample(("batch", 4), (4, 5), (5,), dtypes=("f32",))
 
 
 class SharedLinearPair(Card, op="shared_linear_pair"):
@@ -98,4 +99,5 @@ class ResidualRmsNorm(Card, op="residual_rms_norm"):
 
     def samples(self) -> Any:
         yield sample((3, 8), (3, 8), (8,), (8,), dtypes=FLOATS)
+        yield sample((3, 8), (3, 8), (8,), (8,), eps=0.1, dtypes=("f32",))
         yield sample(("batch", "seq", 8), ("batch", "seq", 8), (8,), (8,), dtypes=("f32",))

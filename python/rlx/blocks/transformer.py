@@ -118,6 +118,7 @@ class LlamaDecoderBlock(Card, op="llama_decoder_block"):
         yield case((2, 5, 8), (5, 1), Operand((2, 5), low=0, high=1), mask_kind="custom", dtypes=("f32",))
         yield case((2, 5, 8), (5, 1), Operand((2, 4, 5, 5)), mask_kind="bias", dtypes=("f32",))
         yield case((2, 5, 8), (5, 1), mask_kind="sliding_window", window=2, dtypes=("f32",))
+        yield case((2, 5, 8), (5, 1), mask_kind="none", eps=0.1, dtypes=("f32",))
         yield case(("batch", "seq", 8), ("seq", 1), dtypes=("f32",))
 
 
@@ -200,7 +201,8 @@ class TransformerEncoderBlock(Card, op="transformer_encoder_block"):
 
         yield case((2, 5, 8), dtypes=("f32", "f16", "bf16", "f64"), tolerance=8)
         yield case((2, 5, 8), Operand((2, 5), "i32", low=0, high=2), mask_kind="custom", dtypes=("f32",))
-        yield case((2, 5, 8), activation="relu", eps=1e-5, dtypes=("f32",))
+        yield case((2, 5, 8), mask_kind="causal", activation="relu", eps=1e-5, dtypes=("f32",))
+        yield case((2, 5, 8), Operand((2, 2, 5, 5)), mask_kind="bias", dtypes=("f32",))
         yield case(("batch", "seq", 8), Operand(("batch", "seq"), "f32", low=0, high=1), mask_kind="custom", dtypes=("f32",))
 
 

@@ -22,7 +22,12 @@ def run(arguments: argparse.Namespace) -> int:
         print(json.dumps([asdict(d) for d in found], indent=1))
         return 0
     rows = [
-        [d.driver, d.uri, "yes" if d.available else "no", d.name if d.available else f"{d.name} {d.reason}".strip()]
+        [
+            d.driver,
+            d.uri,
+            "yes" if d.available else "no",
+            d.name if d.available else f"{d.name} {d.reason}".strip(),
+        ]
         for d in found
     ]
     print(table(rows, ["driver", "device", "usable", "name, or what is missing"]))

@@ -61,7 +61,9 @@ class Steps:
         self.stream.flush()
 
 
-def table(rows: Sequence[Sequence[str]], header: Sequence[str] | None = None, *, right: Sequence[int] = ()) -> str:
+def table(
+    rows: Sequence[Sequence[str]], header: Sequence[str] | None = None, *, right: Sequence[int] = ()
+) -> str:
     """Rows as lines with aligned columns.
 
     Args:

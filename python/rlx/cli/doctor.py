@@ -58,8 +58,6 @@ def _checked(what: str, check: Callable[[], str]) -> Finding:
 
 
 def _python() -> str:
-    if sys.version_info < (3, 11):
-        raise RuntimeError(f"Python {platform.python_version()} is too old; RLX needs 3.11")
     return f"{platform.python_version()}, {sys.executable}, {platform.platform()}"
 
 
@@ -78,7 +76,7 @@ def _mlir() -> str:
     from rlx import mlir
 
     mlir.context()
-    distribution = {"torch_mlir": "torch-mlir", "mlir": "mlir-python-bindings"}.get(mlir.provider, mlir.provider)
+    distribution = "torch-mlir" if mlir.provider == "torch_mlir" else "mlir-python-bindings"
     try:
         version = metadata.version(distribution)
     except metadata.PackageNotFoundError:
@@ -129,7 +127,10 @@ def _compile_and_run() -> str:
     x, w = g.input("x", (2, 8)), g.param("w", (8, 4))
     g.set_outputs([g.softmax(g.relu(g.matmul(x, w)), axis=-1)])
     rng = np.random.default_rng(0)
-    arrays = {"x": rng.normal(size=(2, 8)).astype(np.float32), "w": rng.normal(size=(8, 4)).astype(np.float32)}
+    arrays = {
+        "x": rng.normal(size=(2, 8)).astype(np.float32),
+        "w": rng.normal(size=(8, 4)).astype(np.float32),
+    }
     started = time.perf_counter()
     program = rlx.Session("cpu").compile(g, params={"w": arrays["w"]}, cache=False)
     compiled_after = time.perf_counter() - started

@@ -1,4 +1,4 @@
-"""Say what a graph, or a compiled program, consists of: arguments, outputs, ops with their cost and source lines.
+"""Say what a graph, or a compiled program, takes and gives, and list its ops with cost and source line.
 
 At stage mir blocks are replaced by tensor ops; lir is what the lowering for the CPU takes.
 """
@@ -16,11 +16,21 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("file", metavar="FILE", help="MLIR text or a compiled artifact; - is standard input")
-    parser.add_argument("--stage", choices=("hir", "mir", "lir", "all"), help="default: the stage that the graph is at")
-    parser.add_argument("--function", metavar="NAME", help="the function to take (default: the first public one)")
-    parser.add_argument("--policy", choices=("direct", "fusable"), default="direct", help="what blocks are lowered to")
-    parser.add_argument("--stats", action="store_true", help="one line for each stage: the number of each kind of op")
-    parser.add_argument("--svg", metavar="OUT.svg", help="draw the graph (the last stage that is shown) into a file")
+    parser.add_argument(
+        "--stage", choices=("hir", "mir", "lir", "all"), help="default: the stage that the graph is at"
+    )
+    parser.add_argument(
+        "--function", metavar="NAME", help="the function to take (default: the first public one)"
+    )
+    parser.add_argument(
+        "--policy", choices=("direct", "fusable"), default="direct", help="what blocks are lowered to"
+    )
+    parser.add_argument(
+        "--stats", action="store_true", help="one line for each stage: the number of each kind of op"
+    )
+    parser.add_argument(
+        "--svg", metavar="OUT.svg", help="draw the graph (the last stage that is shown) into a file"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -62,8 +72,10 @@ def _artifact_text(artifact: Artifact) -> str:
     from rlx.cli.display import short_number
 
     signature, info = artifact.signature, artifact.info
-    lines = [f"@{signature.name} compiled for {artifact.target} ({artifact.arch}), {short_number(len(artifact.program), 'B')}"]
-    lines += [f"    {a.kind} {a.name}: {a.shape}{', donated' if a.donate else ''}" for a in signature.arguments]
+    size = short_number(len(artifact.program), "B")
+    lines = [f"@{signature.name} compiled for {artifact.target} ({artifact.arch}), {size}"]
+    for a in signature.arguments:
+        lines.append(f"    {a.kind} {a.name}: {a.shape}{', donated' if a.donate else ''}")
     lines += [f"    output {o.name}: {o.shape}" for o in signature.outputs]
     for name, value in info.items():
         lines.append(f"  {name}: {' '.join(map(str, value)) if isinstance(value, list) else value}")

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from rlx.version import __version__
 
-# Each is a module here with `add_arguments(parser)` and `run(arguments) -> exit code`, imported only when it is called.
+# Each is a module here, imported when it is called, with `add_arguments(parser)` and `run(arguments)`, which
+# returns the exit code.
 COMMANDS = {
     "compile": "compile a graph to a file for one device",
     "run": "run a graph, or a compiled one, on given arrays",

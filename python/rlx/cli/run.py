@@ -27,12 +27,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("file", metavar="FILE", help="MLIR text or a compiled artifact; - is standard input")
     parser.add_argument("--input", action="append", default=[], metavar="NAME=VALUE", help="an input")
-    parser.add_argument("--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter (weight)")
+    parser.add_argument(
+        "--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter (weight)"
+    )
     parser.add_argument("--params", metavar="FILE", help="a safetensors file that holds parameters")
     parser.add_argument("--device", help="cpu (default), cuda, rocm, vulkan, metal or vmvx")
     parser.add_argument("--arch", help="the device's architecture, such as sm_80 or gfx1100")
-    parser.add_argument("--threads", type=int, metavar="N", help="threads to use on the CPU (default: one for each core)")
-    parser.add_argument("--repeat", type=int, metavar="N", help="run N times more and say how long a run takes")
+    parser.add_argument(
+        "--threads", type=int, metavar="N", help="threads to use on the CPU (default: one for each core)"
+    )
+    parser.add_argument(
+        "--repeat", type=int, metavar="N", help="run N times more and say how long a run takes"
+    )
     parser.add_argument(
         "--save",
         action="append",
@@ -41,7 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write an output to a file; without NAME the outputs are taken in order",
     )
     parser.add_argument("--output-dir", metavar="DIR", help="write every output to DIR/NAME.npy")
-    parser.add_argument("--evaluate", action="store_true", help="use the NumPy evaluator instead of a compiler")
+    parser.add_argument(
+        "--evaluate", action="store_true", help="use the NumPy evaluator instead of a compiler"
+    )
     add_compile_options(parser)
 
 
@@ -57,6 +65,8 @@ def run(arguments: argparse.Namespace) -> int:
     program = read_program(arguments.file, arguments.function)
     signature = program if isinstance(program, Graph) else program.signature
     declared, outputs = signature.arguments, signature.outputs
+    if not isinstance(program, Graph):
+        _check_target(program, arguments)
     files = _files(arguments, outputs)
     inputs = named_arrays(arguments.input, "--input", declared)
     params = named_arrays(arguments.param, "--param", declared)
@@ -69,10 +79,21 @@ def run(arguments: argparse.Namespace) -> int:
         call = _artifact_call(program, inputs, params, arguments)
     results = _timed(call, arguments.repeat)
     for output, array in zip(outputs, results, strict=True):
-        print(f"{output.name}: {output.shape.dtype.name}{list(array.shape)}\n{np.array2string(array)}")
-        for path in files.get(output.name, ()):
+        for path in files[output.name]:
             _save(path, array)
+    for output, array in zip(outputs, results, strict=True):
+        print(f"{output.name}: {output.shape.dtype.name}{list(array.shape)}\n{np.array2string(array)}")
     return 0
+
+
+def _check_target(artifact: Artifact, arguments: argparse.Namespace) -> None:
+    from rlx.ir.errors import Error
+    from rlx.runtime.device import Device
+
+    if arguments.evaluate:
+        raise Error(f"{arguments.file} is compiled; the evaluator needs MLIR text")
+    if arguments.device is not None and Device.of(arguments.device).value != artifact.target:
+        raise Error(f"{arguments.file} is compiled for {artifact.target}, not for {arguments.device}")
 
 
 def _files(arguments: argparse.Namespace, outputs: Sequence[Output]) -> dict[str, list[str]]:
@@ -137,9 +158,14 @@ def _check(declared: Sequence[Argument], inputs: Arrays, params: Arrays) -> None
         if array is not None:
             check_argument(argument, array)
         elif argument.kind != "state":
-            missing.append(f"{argument.kind} '{argument.name}' ({argument.shape}) is missing: add {flag_for(argument)}")
+            missing.append(
+                f"{argument.kind} '{argument.name}' ({argument.shape}) is missing: add {flag_for(argument)}"
+            )
     if missing:
-        raise Error("\n  ".join(missing), hint="0 stands for any number; NAME=@FILE.npy reads a file, --params all weights")
+        raise Error(
+            "\n  ".join(missing),
+            hint="0 stands for any number; NAME=@FILE.npy reads a file, --params all weights",
+        )
 
 
 def _graph_call(
@@ -160,14 +186,8 @@ def _graph_call(
 def _artifact_call(
     artifact: Artifact, inputs: Arrays, params: Arrays, arguments: argparse.Namespace
 ) -> Callable[[], list[np.ndarray]]:
-    from rlx.ir.errors import Error
     from rlx.runtime.compiled import CompiledGraph
-    from rlx.runtime.device import Device
 
-    if arguments.evaluate:
-        raise Error(f"{arguments.file} is compiled; the evaluator needs MLIR text")
-    if arguments.device is not None and Device.of(arguments.device).value != artifact.target:
-        raise Error(f"{arguments.file} is compiled for {artifact.target}, not for {arguments.device}")
     program = CompiledGraph(artifact, threads=arguments.threads)
     program.set_params(params)
     program.load()

@@ -1,4 +1,4 @@
-"""Drawings of graphs as SVG: ops in layers, each below what it reads, with few crossings of the lines between them."""
+"""Drawings of graphs as SVG: each op below what it reads, with few crossings of the lines between them."""
 
 from __future__ import annotations
 
@@ -205,8 +205,8 @@ def _align(layer: Sequence[_Node], downwards: bool) -> None:
     for node in layer:
         near = (node.above if downwards else node.below) or node.below or node.above
         wanted.append(sum(n.x for n in near) / len(near) if near else node.x)
-    # Groups of touching nodes, each as (offsets from the first node, wish of the first node): where two overlap they
-    # become one, which goes to the mean of its members' wishes.
+    # Groups of touching nodes, each as (offsets from the first node, wish of the first node): where two
+    # overlap they become one, which goes to the mean of its members' wishes.
     groups: list[tuple[list[_Node], list[float], float]] = []
     for node, wish in zip(layer, wanted, strict=True):
         members, offsets, first = [node], [0.0], wish
@@ -217,7 +217,9 @@ def _align(layer: Sequence[_Node], downwards: bool) -> None:
             if their_first + start <= first:
                 break
             groups.pop()
-            first = (their_first * len(before) + (first - start) * len(members)) / (len(before) + len(members))
+            first = (their_first * len(before) + (first - start) * len(members)) / (
+                len(before) + len(members)
+            )
             members, offsets = before + members, their_offsets + [start + o for o in offsets]
         groups.append((members, offsets, first))
     for members, offsets, first in groups:
@@ -252,7 +254,8 @@ def _edges(nodes: Iterable[_Node]) -> list[str]:
             while True:
                 (_, start), (end, _) = above.band, below.band
                 bend = (start + end) / 2
-                path += f" V{start:.1f} C{above.x:.1f},{bend:.1f} {below.x:.1f},{bend:.1f} {below.x:.1f},{end:.1f}"
+                path += f" V{start:.1f} C{above.x:.1f},{bend:.1f} {below.x:.1f},{bend:.1f}"
+                path += f" {below.x:.1f},{end:.1f}"
                 if below.lines:
                     break
                 above, below = below, below.below[0]
@@ -264,11 +267,10 @@ def _edges(nodes: Iterable[_Node]) -> list[str]:
 
 def _box(node: _Node) -> list[str]:
     left, rounding = node.x - node.width / 2, 10 if node.family in ("input", "output") else 3
+    place = f'x="{left:.1f}" y="{node.y:.1f}" width="{node.width:.1f}" height="{node.height:.1f}"'
+    fill = _COLOURS.get(node.family, _OTHER)
     lines = [f"<g><title>{escape(node.title)}</title>"]
-    lines.append(
-        f'<rect x="{left:.1f}" y="{node.y:.1f}" width="{node.width:.1f}" height="{node.height:.1f}" rx="{rounding}" '
-        f'fill="{_COLOURS.get(node.family, _OTHER)}" stroke="#495057"/>'
-    )
+    lines.append(f'<rect {place} rx="{rounding}" fill="{fill}" stroke="#495057"/>')
     for i, line in enumerate(node.lines):
         style = 'font-weight="bold"' if i == 0 else 'fill="#343a40"' if i == 1 else 'fill="#868e96"'
         y = node.y + (i + 1) * _LINE - 1

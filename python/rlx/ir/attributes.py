@@ -232,26 +232,34 @@ def from_mlir(spec: AttributeSpec, attribute: Any) -> Any:
     Raises:
         ShapeError: The attribute is not of the kind that the record says.
     """
-    ir = mlir.ir
-    kind = spec.kind
     try:
-        if kind == "dims":
-            return _dims_from_mlir(attribute)
-        if kind == "bool":
-            return ir.BoolAttr(attribute).value
-        if kind == "i64":
-            return ir.IntegerAttr(attribute).value
-        if kind == "f64":
-            return ir.FloatAttr(attribute).value
-        if kind == "i64s":
-            return tuple(ir.DenseI64ArrayAttr(attribute))
-        if kind == "dtype":
-            return dtype_from_mlir(str(ir.TypeAttr(attribute).value))
-        if kind == "elements":
-            return elements_from_mlir(attribute)
-        return normalise(spec, ir.StringAttr(attribute).value)
+        value = _value(spec, attribute)
     except ValueError:
-        raise ShapeError(f"attribute '{spec.name}' is of the wrong kind: {attribute}") from None
+        value = None
+    # The bindings also read what is stored in another way: an i64 as i32 or index, an f64 as f32.
+    if value is None or (spec.kind not in ("dims", "elements") and to_mlir(spec, value) != attribute):
+        raise ShapeError(f"attribute '{spec.name}' is of the wrong kind: {attribute}")
+    return value
+
+
+def _value(spec: AttributeSpec, attribute: Any) -> Any:
+    ir, kind = mlir.ir, spec.kind
+    if kind == "dims":
+        return _dims_from_mlir(attribute)
+    if kind == "bool":
+        return ir.BoolAttr(attribute).value
+    if kind == "i64":
+        return ir.IntegerAttr(attribute).value
+    if kind == "f64":
+        return ir.FloatAttr(attribute).value
+    if kind == "i64s":
+        return tuple(ir.DenseI64ArrayAttr(attribute))
+    if kind == "dtype":
+        return dtype_from_mlir(str(ir.TypeAttr(attribute).value))
+    if kind == "elements":
+        dense = isinstance(attribute, ir.DenseElementsAttr) and isinstance(attribute.type, ir.RankedTensorType)
+        return elements_from_mlir(attribute) if dense else None
+    return normalise(spec, ir.StringAttr(attribute).value)
 
 
 _read: dict[tuple[str, Any], Any] = {}

@@ -178,7 +178,7 @@ def decomposition(card: Card, operands: Sequence[Any], values: Mapping[str, Any]
     """A graph of one op's decomposition for the given arrays, and its arguments."""
     from rlx.ir.dtype import dtype
 
-    graph = Graph(card.name)
+    graph = Graph(card.name, stage="hir")
     arrays: list[np.ndarray] = []
 
     def argument(array: np.ndarray) -> Any:

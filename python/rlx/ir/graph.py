@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rlx import mlir
+from rlx.ir import registry
 from rlx.ir.builder import Builder, Tensor
-from rlx.ir.errors import Error, ShapeError
+from rlx.ir.errors import Error, ShapeError, StageError
 from rlx.ir.location import caller_location, describe
 from rlx.ir.shape import Shape, ShapeLike, shape_of
 
@@ -96,6 +97,15 @@ class Graph(Builder):
         from rlx.ir.graph_module import GraphModule
 
         return GraphModule.define(name, build)
+
+    def emit(self, name: str, operands: Sequence[Any], **attributes: Any) -> Any:
+        if registry.SPECS[name].stage == "hir" and self.stage != "hir":
+            raise StageError(
+                f"rlx.{name} is a block, and the graph '{self.name}' is at stage {self.stage}",
+                location=describe(self.location),
+                hint='build it with rlx.Graph(name, stage="hir") or rlx.Graph.define, and lower it',
+            )
+        return super().emit(name, operands, **attributes)
 
     # --- arguments --------------------------------------------------------------------------------
 

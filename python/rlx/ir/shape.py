@@ -201,7 +201,7 @@ def _encoded_dims(encoding: Any, type_: Any) -> list[Dim]:
     text = str(encoding)
     if not text.startswith("#rlx.dims<"):
         raise ShapeError(f"{type_}: the encoding of an rlx tensor is #rlx.dims<[…]>, not {text}")
-    symbols = mlir.ir.DynamicAttr(encoding).params[0]
+    symbols = mlir.ir.DynamicAttr(encoding).params[0].maybe_downcast()  # the bindings give a plain Attribute
     if not isinstance(symbols, mlir.ir.ArrayAttr) or not all(isinstance(s, mlir.ir.StringAttr) for s in symbols):
         raise ShapeError(f"{type_}: #rlx.dims takes a list of strings")
     dims = [dim(s.value) for s in symbols]

@@ -131,4 +131,8 @@ def verify_op(op: Any) -> bool:
         hint = f" ({problem.hint})" if problem.hint else ""
         op.location.emit_error(f"'{op.operation.name}' op {problem.message}{hint}")
         return False
+    except Exception as problem:  # an exception may not pass through the parser, which called us
+        told = str(problem).splitlines() or [""]
+        op.location.emit_error(f"'{op.operation.name}' op cannot be checked: {type(problem).__name__}: {told[0]}")
+        return False
     return True

@@ -17,7 +17,13 @@ from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
 from rlx.ir.shape import DimLike
 
-_ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_approx", "gelu_pytorch_tanh": "gelu_approx", "relu": "relu", "silu": "silu"}
+_ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_approx",
+    "gelu_pytorch_tanh": "gelu_approx",
+    "relu": "relu",
+    "silu": "silu",
+}
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,9 @@ class BertConfig:
             raise Error(f"{name} describes a model of type {kind!r}; expected 'bert'")
         positions = data.get("position_embedding_type", "absolute")
         if positions != "absolute":
-            raise Error(f"{name}: position_embedding_type {positions!r} is not supported; expected 'absolute'")
+            raise Error(
+                f"{name}: position_embedding_type {positions!r} is not supported; expected 'absolute'"
+            )
         values = {}
         for entry in fields(cls):
             if entry.name in data:
@@ -153,7 +161,9 @@ def encoder(g: Any, config: BertConfig, ids: Tensor, mask: Tensor) -> Tensor:
     return x
 
 
-def sentence_encoder(config: BertConfig, batch: DimLike, length: DimLike, name: str = "sentence_encoder") -> Graph:
+def sentence_encoder(
+    config: BertConfig, batch: DimLike, length: DimLike, name: str = "sentence_encoder"
+) -> Graph:
     """A graph from token ids to unit vectors: encoder, mean over the tokens, L2 normalisation.
 
     Args:
@@ -163,16 +173,17 @@ def sentence_encoder(config: BertConfig, batch: DimLike, length: DimLike, name: 
         name: Name of the function.
 
     Returns:
-        Inputs `ids` and `mask` `[batch, length]` i32, output `embedding` `[batch, hidden_size]` f32. (Reimers and
-        Gurevych, Sentence-BERT, §3: mean pooling.)
+        Inputs `ids` and `mask` `[batch, length]` i32, output `embedding` `[batch, hidden_size]` f32. (Reimers
+        and Gurevych, Sentence-BERT, §3: mean pooling.)
     """
     g: Any = Graph(name, stage="hir")
     ids = g.input("ids", (batch, length), "i32")
     mask = g.input("mask", (batch, length), "i32")
     tokens = encoder(g, config, ids, mask)
     with g.named("pooling"):
-        keep = g.reshape(g.cast(mask, "f32"), (batch, length, 1))
-        mean = g.sum(tokens * keep, 1) / g.maximum(g.sum(keep, 1), 1e-9)
+        keep = g.cast(mask, "f32")
+        total = g.dot_general(keep, tokens, [1], [1], [0], [0])
+        mean = total / g.maximum(g.sum(keep, 1, keep_dims=True), 1e-9)
         norm = g.sqrt(g.sum(mean * mean, -1, keep_dims=True))
         g.set_outputs({"embedding": mean / g.maximum(norm, 1e-12)})
     return g
@@ -187,7 +198,8 @@ def check_weights(config: BertConfig, weights: Mapping[str, np.ndarray], name: s
         name: What to call the checkpoint in messages.
 
     Raises:
-        Error: A tensor is missing, has another shape or dtype, or belongs to a layer that the configuration lacks.
+        Error: A tensor is missing, has another shape or dtype, or belongs to a layer that the configuration
+            lacks.
     """
     problems = []
     for parameter in sentence_encoder(config, 1, 1).params:
@@ -198,7 +210,9 @@ def check_weights(config: BertConfig, weights: Mapping[str, np.ndarray], name: s
             problems.append(f"'{parameter.name}' is {array.dtype}{list(array.shape)}, expected {expected}")
     beyond = f"encoder.layer.{config.num_hidden_layers}."
     if any(tensor.startswith(beyond) for tensor in weights):
-        problems.append(f"there is a layer '{beyond[:-1]}', but num_hidden_layers is {config.num_hidden_layers}")
+        problems.append(
+            f"there is a layer '{beyond[:-1]}', but num_hidden_layers is {config.num_hidden_layers}"
+        )
     if problems:
         more = f"\n  and {len(problems) - 10} more" if len(problems) > 10 else ""
         listed = "\n  ".join(problems[:10])

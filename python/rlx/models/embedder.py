@@ -17,8 +17,8 @@ from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.session import Session
 from rlx.runtime.weights import read_safetensors
 
-# Programs are compiled for these lengths; a sentence is padded to the next one. Steps of about a quarter bound the
-# padding, and fixed sizes are much faster than dynamic ones in attention.
+# Programs are compiled for these lengths; a sentence is padded to the next one. Steps of about a quarter
+# bound the padding, and fixed sizes are much faster than dynamic ones in attention.
 LENGTHS = (8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512)
 BATCHES = (1, 2, 4, 8, 16, 32)
 
@@ -31,9 +31,10 @@ class SentenceEmbedder:
     Args:
         directory: Holds `config.json`, `tokenizer.json` and `model.safetensors`.
         session: Where to compile; the CPU by default.
-        max_length: Longer sentences are truncated to this many tokens. By default what `sentence_bert_config.json`
-            says if it is there, else as many as the model has positions.
-        progress: Called with the name of each slow step; returns a context manager that is open while it runs.
+        max_length: Longer sentences are truncated to this many tokens. By default what
+            `sentence_bert_config.json` says if it is there, else as many as the model has positions.
+        progress: Called with the name of each slow step; returns a context manager that is open while it
+            runs.
         cache: As in `Session.compile`.
 
     Raises:
@@ -181,7 +182,9 @@ def _max_length(directory: Path, config: BertConfig, wanted: int | None) -> int:
     if wanted is None:
         return positions
     if type(wanted) is not int or not 1 <= wanted <= positions:
-        raise Error(f"max_length must be an integer from 1 to the model's {positions} positions, got {wanted!r}")
+        raise Error(
+            f"max_length must be an integer from 1 to the model's {positions} positions, got {wanted!r}"
+        )
     return wanted
 
 
@@ -199,7 +202,9 @@ def _tokenizer(path: Path, config: BertConfig, longest: int) -> Any:
     # A greater id would silently read another row of the embedding table.
     greatest = max(tokenizer.get_vocab().values(), default=-1)
     if greatest >= config.vocab_size:
-        raise Error(f"{path} has token ids up to {greatest}, but config.json says vocab_size {config.vocab_size}")
+        raise Error(
+            f"{path} has token ids up to {greatest}, but config.json says vocab_size {config.vocab_size}"
+        )
     tokenizer.no_padding()
     tokenizer.enable_truncation(longest)
     return tokenizer

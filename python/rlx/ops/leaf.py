@@ -71,6 +71,7 @@ class Iota(Card, op="iota"):
             yield sample(shape=(3, 4), axis=1, dtype=kind, dtypes=("f32",))
         yield sample(shape=(3, 4, 2), axis=0, dtype="i32", dtypes=("f32",))
         yield sample(shape=(0,), axis=0, dtype="i32", dtypes=("f32",))
+        yield sample(shape=("n", "2*n+1"), axis=1, dtype="i32", dtypes=("f32",))
 
 
 class DimSize(Card, op="dim_size"):
@@ -87,3 +88,4 @@ class DimSize(Card, op="dim_size"):
 
     def samples(self) -> Any:
         yield sample(size=(7,), dtypes=("f32",))
+        yield sample(size=("(3*n+m)//2",), dtypes=("f32",))

@@ -24,7 +24,8 @@ def constant_scalar(b: Builder, value: Any, kind: DType) -> Tensor:
 def tensor_like(b: Builder, value: Any, like: DType) -> Tensor:
     """A tensor, array or Python scalar as a tensor; Python scalars take their dtype from `like` (weak)."""
     if isinstance(value, Tensor):
-        b.check_operand(value, value.name)
+        if value.builder is not b:
+            raise ShapeError(f"{value!r} belongs to another graph")
         return value
     if isinstance(value, Scalar):
         return constant_scalar(b, value, weak(value, like))

@@ -100,7 +100,8 @@ class _Lowering:
             self._rewrite(op)
         for op in reversed(self.dead):
             op.erase()
-        erase_dead([n.wide.owner.operation for n in self.numbers.values() if isinstance(n.wide, mlir.ir.OpResult)])
+        made = [v for n in self.numbers.values() for v in (n.wide, n.low) if isinstance(v, mlir.ir.OpResult)]
+        erase_dead([v.owner.operation for v in made])
 
     def _enter(self, block: Any) -> None:
         for argument in block.arguments:
@@ -134,14 +135,16 @@ class _Lowering:
             return False
         kind = class_of(_name(op))
         told = [n for n in numbers if n.array is None]  # a constant is there in every dtype
-        if kind is OpClass.DATA_MOVEMENT:
-            return bool(told) and all(n.is_low for n in told)
-        if kind is not OpClass.ELEMENTWISE or self.policy == "always":
+        if kind is OpClass.COMPUTE:
             return True
-        if any(n.extreme for n in numbers):
+        if self.policy != "always" and any(n.extreme for n in numbers):
             return False
-        between = not any(n.is_low for n in told) and all(self._likes_wide[r] for r in op.results)
-        return not between
+        if kind is OpClass.DATA_MOVEMENT and told:
+            return all(n.is_low for n in told)
+        if kind is OpClass.REDUCTION or (kind is OpClass.ELEMENTWISE and self.policy == "always"):
+            return True
+        # f32 between f32 and f32 would be rounded for nothing.
+        return any(n.is_low for n in told) or not all(self._likes_wide[r] for r in op.results if _is_f32(r))
 
     # --- rewriting --------------------------------------------------------------------------------
 
@@ -220,17 +223,14 @@ class _Lowering:
         to = shape_of(result).dtype
         if _is_f32(source):
             number = self.numbers[source]
-            if to is self.low:
-                # What the program rounds is rounded as the program does, not as constants are.
-                low = number.low if number.is_low else None
-                if low is not None:
-                    result.replace_all_uses_with(low)
-                    self.dead.append(op)
-                    return True
-            if number.is_low:
+            if to is self.low and number.array is None:  # a constant overflows where the program says so
+                result.replace_all_uses_with(self._low(source, op))
+                self.dead.append(op)
+            elif number.is_low:
                 op.operands[0] = number.low
-                return True
-            return False
+            else:
+                return False
+            return True
         if to is f32 and shape_of(source).dtype is self.low:
             self.numbers[result] = _Number(wide=result, low=source, is_low=True)
             return True

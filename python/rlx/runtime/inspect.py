@@ -118,7 +118,8 @@ class GraphReport:
                 yield f"    {kind} {a.name}: {a.shape}{', donated' if a.donate else ''}"
         for output, value in zip(self.outputs, self.returned, strict=True):
             yield f"    output {output.name}: {output.shape} = {value}"
-        yield f"  {_count(self.cost.flops)} flops, {_count(self.cost.bytes)} bytes read and written by the ops"
+        cost = self.cost
+        yield f"  {_count(cost.flops)} flops, {_count(cost.bytes)} bytes read and written by the ops"
 
 
 def inspect_graph(graph: Graph) -> GraphReport:
@@ -139,7 +140,9 @@ def inspect_graph(graph: Graph) -> GraphReport:
 def inspect_diff(before: GraphReport, after: GraphReport) -> str:
     """One line: which ops became fewer or more from one stage to another."""
     old, new = before.histogram, after.histogram
-    parts = [f"-{n} {name}" for name, n in (old - new).items()] + [f"+{n} {name}" for name, n in (new - old).items()]
+    parts = [f"-{n} {name}" for name, n in (old - new).items()] + [
+        f"+{n} {name}" for name, n in (new - old).items()
+    ]
     return f"{before.stage} to {after.stage}: {', '.join(parts) or 'the same ops'}"
 
 

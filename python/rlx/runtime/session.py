@@ -9,12 +9,11 @@ from typing import Any
 from rlx.backends.artifact import Artifact
 from rlx.backends.cache import DiskCache
 from rlx.backends.iree import backend, targets
+from rlx.backends.stages import check_policy, graph_of
+from rlx.backends.stages import prepared as _prepared
 from rlx.ir.errors import Error
-from rlx.ir.graph import Graph
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.device import Device
-
-_POLICIES = ("direct", "fusable")
 
 
 class Session:
@@ -57,7 +56,8 @@ class Session:
             graph: A `Graph` or `GraphModule`, HIR or MIR.
             params: Weights, by name or as the path of a safetensors file; they can also be set later.
             bind: Sizes of symbols that are fixed now; the others stay dynamic.
-            precision: `"f16"` or `"bf16"`: compute in that dtype, reductions and the boundary in f32.
+            precision: `"f16"` or `"bf16"`: compute in that dtype; reductions, what would leave its range, and the
+                boundary (inputs, parameters, states, outputs) stay in f32. It is `rlx-precision` with its default policy.
             passes: A pipeline to run first.
             policy: `"direct"` keeps fused ops, `"fusable"` decomposes blocks into primitives.
             cache: False for none, a directory, or a `DiskCache`; True is the user's cache directory.
@@ -67,14 +67,8 @@ class Session:
             CompileError: It cannot be expressed or compiled for the device.
             Error: An option is not known, or a parameter does not fit.
         """
-        source = graph.into_graph() if hasattr(graph, "into_graph") else graph
-        if not isinstance(source, Graph):
-            raise Error(f"compile takes a Graph or GraphModule, got {type(graph).__name__}")
-        if policy not in _POLICIES:
-            raise Error(f"policy {policy!r} is not one of {', '.join(_POLICIES)}")
-        if not source.results:
-            raise Error(f"graph '{source.name}' has no outputs", hint="call set_outputs")
-        source = _prepared(source, bind, precision, passes)
+        check_policy(policy)
+        source = _prepared(graph_of(graph, "compile"), bind, precision, passes, policy)
         phases: dict[str, float] = {}
         artifact = backend.compile_graph(
             source, self.target, fusion_policy=policy, cache=_cache(cache), timeout_s=timeout, phases=phases
@@ -83,27 +77,6 @@ class Session:
         if params is not None:
             compiled.set_params(params)
         return compiled
-
-
-def _prepared(graph: Graph, bind: Mapping[str, int] | None, precision: Any, passes: str | None) -> Graph:
-    steps = []
-    if bind:
-        unknown = set(bind) - graph.symbols
-        if unknown:
-            known = ", ".join(sorted(graph.symbols)) or "none"
-            raise Error(f"bind: the graph has no symbol {', '.join(sorted(unknown))}; it has {known}")
-        steps.append("rlx-bind{" + " ".join(f"{name}={int(size)}" for name, size in bind.items()) + "}")
-    if passes:
-        steps.append(passes)
-    if precision is not None and str(getattr(precision, "name", precision)) != "f32":
-        steps.append(f"rlx-precision{{to={getattr(precision, 'name', precision)}}}")
-    if not steps:
-        return graph
-    from rlx import passes as pass_module
-
-    for step in steps:
-        graph = pass_module.run(graph, step if step.startswith("builtin.module(") else f"builtin.module({step})")
-    return graph
 
 
 def _cache(cache: Any) -> DiskCache | None:

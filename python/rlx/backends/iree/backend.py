@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from rlx import mlir
+from rlx.backends import stages
 from rlx.backends.artifact import Artifact, Signature
 from rlx.backends.cache import DiskCache, fingerprint
 from rlx.backends.iree import targets
@@ -38,11 +39,7 @@ _TYPICAL_SIZE = 64
 
 def legalise(module: Any, *, fusion_policy: str = "direct") -> None:
     """Make a module of rlx ops consist of what the linalg lowering claims, in place."""
-    from rlx.passes.pipeline import Pipeline
-
-    claimed = ",".join(sorted(claimed_ops()))
-    text = f"builtin.module(rlx-lower-blocks{{policy={fusion_policy}}},rlx-decompose{{except={claimed}}},canonicalize,cse)"
-    Pipeline.parse(text).run(module)
+    stages.legalise(module, claimed_ops(), policy=fusion_policy)
 
 
 def check_dtypes(module: Any, target: Target) -> None:

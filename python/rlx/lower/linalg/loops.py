@@ -279,6 +279,8 @@ class Loops:
             return value
         element, unknown = value.type.element_type, self.ir.ShapedType.get_dynamic_size()
         first = tuple(before) or (0,) * len(dims)
+        if isinstance(element, self.ir.ComplexType):  # its padding crashes IREE's compiler (3.13)
+            return self.inserted(value, dims, self.filled(target, element, fill), first)
         after = [t - d - b for t, d, b in zip(target, dims, first, strict=True)]
         dynamic = [self.size(a) for a in after if type(a) is not int]
         static = [a if type(a) is int else unknown for a in after]
@@ -288,6 +290,14 @@ class Loops:
         with self.ir.InsertionPoint(block):
             self.tensor.yield_(scalar)
         return op.result
+
+    def inserted(self, value: Any, dims: Sequence[Dim], into: Any, starts: Sequence[int]) -> Any:
+        """A tensor in place of a part of another."""
+        unknown = self.ir.ShapedType.get_dynamic_size()
+        dynamic = [self.size(d) for d in dims if type(d) is not int]
+        static = [d if type(d) is int else unknown for d in dims]
+        ones = [1] * len(static)
+        return self.tensor.insert_slice(value, into, [], dynamic, [], list(starts), static, ones)
 
     def transpose(self, value: Any, dims: Sequence[Dim], perm: Sequence[int]) -> Any:
         """Permuted axes."""

@@ -19,8 +19,8 @@ from rlx.lower.linalg.scalars import Scalars
 from rlx.lower.linalg.words import Words
 
 # Rows up to this size are ranked by comparing all pairs; so are rows of which a larger part is wanted.
-_RANKED_SIZE = 256
-_RANKED_SHARE = 8
+_RANKED_SIZE = 64
+_RANKED_SHARE = 2
 # Block size where the row's size is not known.
 _BLOCK = 64
 

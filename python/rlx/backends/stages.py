@@ -1,0 +1,113 @@
+"""The way from a graph as given to what a back end lowers: shared by all that compile or report."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from rlx.ir.errors import Error
+from rlx.ir.graph import Graph
+from rlx.passes import run
+from rlx.passes.rewrite import set_stage
+
+POLICIES = ("direct", "fusable")
+
+
+def check_policy(policy: str) -> None:
+    """The policy is one of those that blocks are lowered by.
+
+    Raises:
+        Error: It is not.
+    """
+    if policy not in POLICIES:
+        raise Error(f"policy {policy!r} is not one of {', '.join(POLICIES)}")
+
+
+def graph_of(graph: Any, what: str, *, lowered: bool = True) -> Graph:
+    """The graph that a user gave, bare or in a `GraphModule`.
+
+    Args:
+        graph: A `Graph` or `GraphModule`.
+        what: The method that was called, for the message.
+        lowered: Take a module that is at HIR at MIR.
+
+    Raises:
+        Error: It is neither, or has no outputs.
+    """
+    if hasattr(graph, "into_graph"):
+        graph = graph.into_graph() if lowered else graph.as_hir or graph.into_graph()
+    if not isinstance(graph, Graph):
+        raise Error(f"{what} takes a Graph or GraphModule, got {type(graph).__name__}")
+    if not graph.results:
+        raise Error(f"graph '{graph.name}' has no outputs", hint="call set_outputs")
+    return graph
+
+
+def prepared(
+    graph: Graph,
+    bind: Mapping[str, int] | None = None,
+    precision: Any = None,
+    passes: str | None = None,
+    policy: str = "direct",
+) -> Graph:
+    """A graph after what its user asks for, in this order: sizes bound, passes run, precision lowered.
+
+    Args:
+        graph: HIR or MIR; it is not changed.
+        bind: Sizes of symbols.
+        precision: `"f16"` or `"bf16"`, or the dtype; None and f32 leave the graph as it is.
+        passes: A pipeline.
+        policy: What blocks become, when precision needs to see inside them.
+
+    Raises:
+        Error: A symbol is unknown, the pipeline is wrong, or a pass failed.
+    """
+    steps = []
+    if bind:
+        unknown = set(bind) - graph.symbols
+        if unknown:
+            known = ", ".join(sorted(graph.symbols)) or "none"
+            raise Error(f"bind: the graph has no symbol {', '.join(sorted(unknown))}; it has {known}")
+        steps.append("rlx-bind{" + " ".join(f"{name}={int(size)}" for name, size in bind.items()) + "}")
+    if passes:
+        steps.append(passes)
+    name = precision_name(precision)
+    if name != "f32":
+        steps.append(f"rlx-lower-blocks{{policy={policy}}},rlx-precision{{to={name}}}")
+    for step in steps:
+        graph = run(graph, step if step.startswith("builtin.module(") else f"builtin.module({step})")
+    return graph
+
+
+def precision_name(precision: Any) -> str:
+    """The name of the dtype to compute in; f32 when it is not given."""
+    return "f32" if precision is None else str(getattr(precision, "name", precision))
+
+
+def lowered_blocks(graph: Graph, policy: str = "direct") -> Graph:
+    """A graph at MIR: blocks replaced by tensor ops."""
+    return run(graph, f"builtin.module(rlx-lower-blocks{{policy={policy}}})")
+
+
+def legalise(module: Any, claimed: Collection[str], *, policy: str = "direct") -> None:
+    """Make a module consist of claimed ops, as far as decompositions lead there, in place.
+
+    Args:
+        module: A module of rlx ops.
+        claimed: Names of the ops that a target lowers, without prefix.
+        policy: What blocks become.
+    """
+    from rlx.passes.pipeline import Pipeline
+
+    keep = ",".join(sorted(claimed))
+    Pipeline.parse(
+        f"builtin.module(rlx-lower-blocks{{policy={policy}}},rlx-decompose{{except={keep}}},canonicalize,cse)"
+    ).run(module)
+
+
+def legalised(graph: Graph, claimed: Collection[str], *, policy: str = "direct") -> Graph:
+    """A graph at LIR for a target that claims these ops; see `legalise`."""
+    lowered = graph.clone()
+    legalise(lowered.module, claimed, policy=policy)
+    set_stage(lowered.module, "lir")
+    return lowered

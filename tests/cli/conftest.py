@@ -1,0 +1,41 @@
+"""What the tests of the command `rlx` share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.calling import HELLO, Command
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Programs compiled here are not those in the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RLX_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Command:
+    return Command(capsys)
+
+
+@pytest.fixture
+def hello(tmp_path: Path) -> Path:
+    """A file that holds a graph of one matmul."""
+    path = tmp_path / "hello.mlir"
+    path.write_text(HELLO)
+    return path
+
+
+@pytest.fixture(scope="session")
+def hello_artifact(own_cache: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same graph, compiled for the CPU."""
+    import rlx
+
+    path = tmp_path_factory.mktemp("compiled") / "hello.rlx"
+    rlx.Session("cpu").compile(rlx.parse(HELLO)).save(path)
+    return path

@@ -1,0 +1,151 @@
+"""`rlx compile`."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rlx
+from rlx.backends.artifact import Artifact
+from tests.cli.calling import HELLO, Command
+
+SYMBOLIC = """\
+!t = tensor<?x4xf32, #rlx.dims<["n"]>>
+module {
+  func.func @add(%a: !t {rlx.name = "a"}) -> !t {
+    %0 = "rlx.binary"(%a, %a) {kind = "add"} : (!t, !t) -> !t
+    return %0 : !t
+  }
+}
+"""
+
+
+def test_the_artifact_runs(command: Command, hello: Path, tmp_path: Path) -> None:
+    out = command.output("compile", hello, "--target=cpu", "-o", tmp_path / "hello.rlx")
+    assert out.startswith(f"{tmp_path / 'hello.rlx'}: hello for cpu (host), ")
+    program = rlx.load(tmp_path / "hello.rlx", params={"w": np.eye(4, 2, dtype=np.float32)})
+    (y,) = program.run({"x": np.array([[1, 2, 3, 4]], np.float32)})
+    np.testing.assert_array_equal(y, [[1, 2]])
+
+
+@pytest.mark.parametrize(
+    ("target", "arch", "compiled_for"),
+    [("cuda", "sm_80", "cuda (sm_80)"), ("hip", "gfx942", "rocm (gfx942)"), ("vmvx", None, "vmvx (default)")],
+)
+def test_other_targets(
+    command: Command, hello: Path, tmp_path: Path, target: str, arch: str | None, compiled_for: str
+) -> None:
+    options = [f"--target={target}", *([f"--arch={arch}"] if arch else [])]
+    assert f"hello for {compiled_for}" in command.output(
+        "compile", hello, *options, "-o", tmp_path / "out.rlx"
+    )
+    artifact = Artifact.load(tmp_path / "out.rlx")
+    assert f"{artifact.target} ({artifact.arch})" == compiled_for
+    assert artifact.program
+
+
+def test_vmfb_is_the_program_of_the_artifact(command: Command, hello: Path, tmp_path: Path) -> None:
+    command.output("compile", hello, "-o", tmp_path / "hello.rlx")
+    command.output("compile", hello, "--emit=vmfb", "-o", tmp_path / "hello.vmfb")
+    assert (tmp_path / "hello.vmfb").read_bytes() == Artifact.load(tmp_path / "hello.rlx").program
+
+
+def test_linalg_is_what_iree_is_given(command: Command, hello: Path) -> None:
+    out = command.output("compile", hello, "--emit=linalg", "-o", "-")
+    assert 'initial_value = #flow.parameter.named<"model"::"w">' in out
+    assert "linalg.matmul" in out
+    assert "rlx." not in out
+
+
+def test_mlir_is_the_legal_graph(command: Command, tmp_path: Path) -> None:
+    g = rlx.Graph("norm")
+    g.set_outputs([g.layer_norm(g.input("x", (2, 8)), g.param("scale", (8,)), g.param("bias", (8,)))])
+    (tmp_path / "norm.mlir").write_text(str(g))
+    text = command.output("compile", tmp_path / "norm.mlir", "--emit=mlir", "-o", "-")
+    assert "rlx.layer_norm" not in text
+    values = {"x": np.arange(16, dtype=np.float32).reshape(2, 8), "scale": np.ones(8, np.float32)}
+    values["bias"] = np.zeros(8, np.float32)
+    np.testing.assert_allclose(
+        rlx.evaluate(rlx.parse(text), values)[0], rlx.evaluate(g, values)[0], atol=1e-6
+    )
+
+
+def test_bind_fixes_a_size(command: Command, tmp_path: Path) -> None:
+    (tmp_path / "add.mlir").write_text(SYMBOLIC)
+    command.output("compile", tmp_path / "add.mlir", "--bind=n=3", "-o", tmp_path / "add.rlx")
+    assert Artifact.load(tmp_path / "add.rlx").signature.arguments[0].shape == (3, 4)
+
+
+def test_flags_reach_the_compiler(command: Command, hello: Path, tmp_path: Path) -> None:
+    flag = "--iree-opt-level=O1"
+    command.output("compile", hello, f"--flag={flag}", "-o", tmp_path / "out.rlx")
+    assert Artifact.load(tmp_path / "out.rlx").info["flags"][-1] == flag
+
+
+def test_standard_input_and_output(
+    hello_artifact: Path, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(HELLO.encode())))
+    from rlx.cli.main import main
+
+    assert main(["compile", "-", "-o", "-"]) == 0
+    written = Artifact.from_bytes(capsysbinary.readouterr().out)
+    assert written.program == Artifact.load(hello_artifact).program
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--target=stablehlo"], "target 'stablehlo' is not there yet"),
+        (["--target=cpuu"], "unknown target: 'cpuu'"),
+        (["--target=cuda", "--arch=sm_1"], "unknown architecture of cuda: 'sm_1'"),
+        (["--bind=n"], "--bind=n: expected SYMBOL=SIZE"),
+        (["--bind=n=many"], "--bind=n=many: expected SYMBOL=SIZE"),
+        (["--bind=n=2", "--bind=n=3"], "--bind: 'n' is bound twice"),
+        (["--bind=n=2"], "the graph has no symbol n"),
+        (["--function=other"], "the module has no function 'other'; it has hello"),
+        (["--flag=--no-such-flag"], "no-such-flag"),
+        (["--passes=no-such-pass"], "no-such-pass"),
+    ],
+)
+def test_mistakes(command: Command, hello: Path, tmp_path: Path, options: list[str], message: str) -> None:
+    assert message in command.error("compile", hello, *options, "-o", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"module {", "in.mlir:1:"),
+        (b'module { func.func @f() { "rlx.no_such_op"() : () -> () return } }', "no_such_op"),
+        (b"module {}", "the module has no public function"),
+        (b"\xff\xfe", ":1:1: neither MLIR text nor a compiled artifact"),
+        (b"ML\xefR1234", "is MLIR bytecode"),
+        (b"PK\x03\x04damaged", "is not a compiled RLX program, or is damaged"),
+        (b"", "in.mlir"),
+    ],
+)
+def test_files_that_are_no_graph(command: Command, tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "in.mlir").write_bytes(content)
+    error = command.error("compile", tmp_path / "in.mlir", "-o", tmp_path / "out")
+    assert message in error
+    assert "in.mlir" in error or content == b"module {}"
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_compiled_file_is_not_compiled_again(
+    command: Command, hello_artifact: Path, tmp_path: Path
+) -> None:
+    assert "is compiled already" in command.error("compile", hello_artifact, "-o", tmp_path / "out")
+
+
+def test_an_output_that_cannot_be_written_leaves_nothing(
+    command: Command, hello: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "no such folder" / "hello.rlx"
+    assert f"cannot write {out}" in command.error("compile", hello, "-o", out)
+    assert [path.name for path in tmp_path.iterdir()] == ["hello.mlir"]

@@ -1,0 +1,121 @@
+"""`rlx doctor`, and what the commands show."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from rlx.cli import doctor
+from rlx.cli.display import Steps, short_number, table
+from tests.cli.calling import Command
+
+
+def test_a_sound_installation(command: Command) -> None:
+    call = command("doctor")
+    lines = call.out.splitlines()
+    assert all(line.startswith("ok ") for line in lines), call.out
+    assert call.code == 0
+    assert "compile and run" in lines[-1]
+    assert "off the evaluator" in lines[-1]
+
+
+def test_what_is_broken_is_named(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path / "file"))
+    monkeypatch.setattr("rlx.native.native", lambda: 1 / 0)
+    checks = {name: doctor._CHECKS[name] for name in ("python", "native module", "cache")}
+    monkeypatch.setattr(doctor, "_CHECKS", checks)
+    call = command("doctor", "--json")
+    assert call.code == 1
+    findings = {f["what"]: f for f in json.loads(call.out)}
+    assert {name: f["ok"] for name, f in findings.items()} == {
+        "python": True,
+        "native module": False,
+        "cache": False,
+    }
+    assert "ZeroDivisionError" in findings["native module"]["found"]
+    assert "set RLX_CACHE_DIR" in findings["cache"]["found"]
+    assert "BROKEN native module" in command("doctor").out
+
+
+def test_a_program_that_computes_something_else_is_found_out(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rlx.runtime.compiled import CompiledGraph
+
+    right = CompiledGraph.run
+    monkeypatch.setattr(CompiledGraph, "run", lambda self, inputs: [y * 2 for y in right(self, inputs)])
+    monkeypatch.setattr(doctor, "_CHECKS", {"compile and run": doctor._CHECKS["compile and run"]})
+    call = command("doctor")
+    assert call.code == 1
+    assert "off the evaluator's" in call.out
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_steps_are_lines_where_there_is_no_terminal() -> None:
+    stream = io.StringIO()
+    steps = Steps(stream)
+    with steps("compile"):
+        pass
+    assert stream.getvalue() == "compile: 0.00 s\n"
+    assert steps.seconds["compile"] >= 0
+
+
+def test_steps_spin_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Terminal()
+    with Steps(stream)("compile"):
+        while "compile (" not in stream.getvalue():
+            pass
+    frames = stream.getvalue().split("\r\x1b[K")
+    assert frames[1].startswith("| compile (0.")
+    assert frames[-1].startswith("compile: ")
+    assert frames[-1].endswith(" s\n")
+
+
+def test_steps_that_fail_leave_a_clean_line() -> None:
+    stream = Terminal()
+    with pytest.raises(ValueError, match="bad"), Steps(stream)("compile"):
+        raise ValueError("bad")
+    assert stream.getvalue().endswith("\r\x1b[K")
+
+
+def test_steps_only_for_terminals() -> None:
+    stream = io.StringIO()
+    with Steps(stream, only_terminal=True)("compile"):
+        pass
+    assert stream.getvalue() == ""
+
+
+def test_tables_are_aligned() -> None:
+    assert table([["a", "1"], ["bbb", "22"]], ["name", "n"], right=(1,)) == "name   n\na      1\nbbb   22"
+    assert table([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [
+        (0, "0 B"),
+        (999, "999 B"),
+        (1000, "1 kB"),
+        (1234, "1.23 kB"),
+        (999_700, "1000 kB"),
+        (90_900_000, "90.9 MB"),
+    ],
+)
+def test_short_numbers(number: int, text: str) -> None:
+    assert short_number(number, "B") == text
+
+
+def test_symbolic_numbers_are_as_they_are() -> None:
+    from rlx.ir.dim import dim
+
+    assert short_number(dim("n"), "flop") == "n flop"

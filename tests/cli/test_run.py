@@ -1,0 +1,196 @@
+"""`rlx run`."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+import rlx
+from rlx.cli.values import flag_for, load_array, named_arrays, save_array
+from tests.cli.calling import HELLO, Command, W, X
+
+Y = "y: f32[1, 2]\n[[4. 6.]]\n"
+
+
+def test_a_graph(command: Command, hello: Path) -> None:
+    assert command.output("run", hello, f"--input={X}", f"--param={W}") == Y
+
+
+def test_an_artifact(command: Command, hello_artifact: Path) -> None:
+    assert command.output("run", hello_artifact, f"--input={X}", f"--param={W}") == Y
+    assert command.output("run", hello_artifact, f"--input={X}", f"--param={W}", "--device=CPU") == Y
+
+
+def test_the_evaluator(command: Command, hello: Path) -> None:
+    assert command.output("run", hello, "--evaluate", f"--input={X}", f"--param={W}") == Y
+
+
+def test_standard_input(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(HELLO.encode())))
+    assert command.output("run", "-", "--evaluate", f"--input={X}", f"--param={W}") == Y
+
+
+def test_arrays_from_files(command: Command, hello_artifact: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.array([[1, 2, 3, 4]], np.float32))
+    save_file({"w": np.array([[1, 0], [0, 1], [1, 0], [0, 1]], np.float32)}, tmp_path / "w.safetensors")
+    call = [
+        "run",
+        hello_artifact,
+        f"--input=x=@{tmp_path / 'x.npy'}",
+        f"--params={tmp_path / 'w.safetensors'}",
+    ]
+    assert command.output(*call) == Y
+    # A parameter of its own wins over the file's.
+    assert "[[10.  0.]]" in command.output(*call, "--param=w=4x2xf32=1,0,1,0,1,0,1,0")
+
+
+def test_repeat_says_how_long_a_run_takes(command: Command, hello_artifact: Path) -> None:
+    out = command.output("run", hello_artifact, f"--input={X}", f"--param={W}", "--repeat=20")
+    line, rest = out.split("\n", 1)
+    times = re.fullmatch(
+        r"20 runs: median ([\d.e-]+) ms, fastest ([\d.e-]+) ms, slowest ([\d.e+-]+) ms", line
+    )
+    assert times is not None
+    middle, least, most = map(float, times.groups())
+    assert 0 < least <= middle <= most
+    assert rest == Y
+
+
+def test_outputs_are_saved(command: Command, hello_artifact: Path, tmp_path: Path) -> None:
+    names = [tmp_path / "first.npy", tmp_path / "new" / "second.npy"]
+    options = [f"--save={names[0]}", f"--save=y={names[1]}", f"--output-dir={tmp_path / 'all'}"]
+    command.output("run", hello_artifact, f"--input={X}", f"--param={W}", *options)
+    for path in (*names, tmp_path / "all" / "y.npy"):
+        np.testing.assert_array_equal(np.load(path), np.array([[4, 6]], np.float32))
+
+
+def test_symbols_take_the_sizes_that_come(command: Command, tmp_path: Path) -> None:
+    g = rlx.Graph("double")
+    x = g.input("x", ("n",), "i32")
+    g.set_outputs({"y": x + x})
+    (tmp_path / "double.mlir").write_text(str(g))
+    for options in ([], ["--evaluate"], ["--bind=n=3"]):
+        out = command.output("run", tmp_path / "double.mlir", "--input=x=3xi32=1,-2,0x10", *options)
+        assert out == "y: i32[3]\n[ 2 -4 32]\n"
+
+
+def test_missing_arguments_are_named_with_the_flag_to_add(command: Command, hello: Path) -> None:
+    message = command.error("run", hello)
+    flags = re.findall(r"(input|param) '\w' \(f32\[\d, \d\]\) is missing: add (\S+)", message)
+    assert flags == [("input", "--input=x=1x4xf32=0"), ("param", "--param=w=4x2xf32=0")]
+    # The flags that the message gives work as they are.
+    assert (
+        command.output("run", hello, "--evaluate", *(flag for _, flag in flags))
+        == "y: f32[1, 2]\n[[0. 0.]]\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--input=x"], "--input=x: expected NAME=@FILE.npy"),
+        (["--input=x=1,2"], "--input=x=1,2: expected NAME=@FILE.npy"),
+        (["--input=x=1x4xf32=1,2"], "expected 1 or 4 elements, got 2"),
+        (["--input=x=1x4xf32="], "expected 1 or 4 elements, got 0"),
+        (["--input=x=1x4xf32=one"], "'one' is not an element of f32"),
+        (["--input=x=1x4xf33=1"], "f33"),
+        (["--input=x=4xi8=128"], "128 is out of range for i8 (-128 to 127)"),
+        (["--input=x=4xi8=1.5"], "'1.5' is not an element of i8"),
+        (["--input=x=@nothing.npy"], "no such file: nothing.npy"),
+        ([f"--input={X}", f"--input={X}"], "'x' is given twice"),
+        (["--input=x=1x4xf64=1", f"--param={W}"], "input 'x' must be f32[1, 4], got float64[1, 4]"),
+        (["--input=x=1x5xf32=1", f"--param={W}"], "input 'x' must be f32[1, 4], got float32[1, 5]"),
+        ([f"--input={X}", f"--param={W}", "--input=z=f32=1"], "there is no input 'z'; the program has x"),
+        ([f"--input={W}"], "'w' is no input; give it with --param"),
+        ([f"--param={X}"], "'x' is no param; give it with --input"),
+        ([f"--input={X}", "--params=nothing.safetensors"], "no such file: nothing.safetensors"),
+        (["--device=toaster", f"--input={X}", f"--param={W}"], "'toaster'"),
+        (["--repeat=0"], "--repeat must be a positive number"),
+        (["--threads=0", f"--input={X}", f"--param={W}"], "threads must be a positive integer"),
+        (["--save=z=z.npy"], "there is no output 'z'"),
+        (["--save=a.npy", "--save=b.npy"], "--save=b.npy: the program has only 1 outputs"),
+    ],
+)
+def test_mistakes(command: Command, hello: Path, options: list[str], message: str) -> None:
+    assert message in command.error("run", hello, *options)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--device=cuda"], "is compiled for cpu, not for cuda"),
+        (["--evaluate"], "is compiled; the evaluator needs MLIR text"),
+    ],
+)
+def test_an_artifact_is_for_one_device(
+    command: Command, hello_artifact: Path, options: list[str], message: str
+) -> None:
+    assert message in command.error("run", hello_artifact, f"--input={X}", f"--param={W}", *options)
+
+
+@pytest.mark.parametrize("kept", [4, 100, 0.5, 0.99])
+def test_a_truncated_artifact(command: Command, hello_artifact: Path, tmp_path: Path, kept: float) -> None:
+    data = hello_artifact.read_bytes()
+    (tmp_path / "cut.rlx").write_bytes(data[: kept if type(kept) is int else int(len(data) * kept)])
+    assert "damaged" in command.error("run", tmp_path / "cut.rlx", f"--input={X}", f"--param={W}")
+
+
+def _argument(name: str, shape: Any, kind: str) -> Any:
+    from rlx.ir.graph import Argument
+
+    return Argument(name, kind, shape)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("f32=1.5", np.array(1.5, np.float32)),
+        ("2x2xf64=1,2,3,4e-3", np.array([[1, 2], [3, 4e-3]])),
+        ("3xf32=nan,inf,-inf", np.array([np.nan, np.inf, -np.inf], np.float32)),
+        ("2x0xf32=1", np.zeros((2, 0), np.float32)),
+        ("0xf32=", np.zeros(0, np.float32)),
+        ("3xbool=true,0,1", np.array([True, False, True])),
+        ("2xi1=false", np.array([False, False])),
+        ("2xu8=0,255", np.array([0, 255], np.uint8)),
+        ("2xi64=-9223372036854775808,1", np.array([-(2**63), 1])),
+        ("2xc64=1+2i,-1j", np.array([1 + 2j, -1j], np.complex64)),
+        ("2xf16=1, 2", np.array([1, 2], np.float16)),
+    ],
+)
+def test_written_arrays(text: str, expected: np.ndarray) -> None:
+    array = named_arrays([f"x={text}"], "--input", [])["x"]
+    assert array.dtype == expected.dtype
+    np.testing.assert_array_equal(array, expected)
+
+
+def test_bf16_survives_a_file(tmp_path: Path) -> None:
+    array = np.array([1.5, -2], rlx.bf16.numpy)
+    save_array(str(tmp_path / "x.npy"), array)
+    loaded = load_array(str(tmp_path / "x.npy"), rlx.bf16)
+    assert loaded.dtype == array.dtype
+    np.testing.assert_array_equal(loaded, array)
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", b"\x93NUMPY\x01\x00"])
+def test_files_that_hold_no_array(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.npy").write_bytes(content)
+    with pytest.raises(rlx.Error, match=r"x\.npy"):
+        load_array(str(tmp_path / "x.npy"))
+
+
+def test_files_that_hold_objects_are_not_loaded(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.array([{}], object), allow_pickle=True)
+    with pytest.raises(rlx.Error, match="allow_pickle"):
+        load_array(str(tmp_path / "x.npy"))
+
+
+def test_the_flag_for_a_symbolic_argument_reads_a_file() -> None:
+    assert flag_for(_argument("x", rlx.Shape(("n", 4)), "input")) == "--input=x=@FILE.npy"
+    assert flag_for(_argument("s", rlx.Shape((), rlx.i32), "param")) == "--param=s=i32=0"

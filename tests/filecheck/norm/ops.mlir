@@ -1,0 +1,64 @@
+// RUN: rlx-opt %s | rlx-opt | filecheck %s
+
+// CHECK-LABEL: func.func @layer_norm(
+// CHECK: "rlx.layer_norm"(%arg0, %arg1, %arg2) {axis = 1 : i64, eps = 1.000000e-05 : f64} : (tensor<3x8xf32>, tensor<8xf32>, tensor<8xf32>) -> tensor<3x8xf32>
+func.func @layer_norm(%arg0: tensor<3x8xf32>, %arg1: tensor<8xf32>, %arg2: tensor<8xf32>) -> tensor<3x8xf32> {
+  %0 = "rlx.layer_norm"(%arg0, %arg1, %arg2) {axis = 1 : i64, eps = 1.000000e-05 : f64} : (tensor<3x8xf32>, tensor<8xf32>, tensor<8xf32>) -> tensor<3x8xf32>
+  return %0 : tensor<3x8xf32>
+}
+
+// CHECK-LABEL: func.func @layer_norm_1(
+// CHECK: "rlx.layer_norm"(%arg0, %arg1, %arg2) {axis = 1 : i64, eps = 1.000000e-03 : f64} : (tensor<2x6x3xf32>, tensor<6xf32>, tensor<6xf32>) -> tensor<2x6x3xf32>
+func.func @layer_norm_1(%arg0: tensor<2x6x3xf32>, %arg1: tensor<6xf32>, %arg2: tensor<6xf32>) -> tensor<2x6x3xf32> {
+  %0 = "rlx.layer_norm"(%arg0, %arg1, %arg2) {axis = 1 : i64, eps = 1.000000e-03 : f64} : (tensor<2x6x3xf32>, tensor<6xf32>, tensor<6xf32>) -> tensor<2x6x3xf32>
+  return %0 : tensor<2x6x3xf32>
+}
+
+// CHECK-LABEL: func.func @layer_norm_2(
+// CHECK: "rlx.layer_norm"(%arg0, %arg1, %arg2) {axis = 2 : i64, eps = 1.000000e-05 : f64} : (tensor<?x?x8xf32, #rlx.dims<["batch", "seq"]>>, tensor<8xf32>, tensor<8xf32>) -> tensor<?x?x8xf32, #rlx.dims<["batch", "seq"]>>
+func.func @layer_norm_2(%arg0: tensor<?x?x8xf32, #rlx.dims<["batch", "seq"]>>, %arg1: tensor<8xf32>, %arg2: tensor<8xf32>) -> tensor<?x?x8xf32, #rlx.dims<["batch", "seq"]>> {
+  %0 = "rlx.layer_norm"(%arg0, %arg1, %arg2) {axis = 2 : i64, eps = 1.000000e-05 : f64} : (tensor<?x?x8xf32, #rlx.dims<["batch", "seq"]>>, tensor<8xf32>, tensor<8xf32>) -> tensor<?x?x8xf32, #rlx.dims<["batch", "seq"]>>
+  return %0 : tensor<?x?x8xf32, #rlx.dims<["batch", "seq"]>>
+}
+
+// CHECK-LABEL: func.func @rms_norm(
+// CHECK: "rlx.rms_norm"(%arg0, %arg1, %arg2) {axis = 1 : i64, eps = 1.000000e-05 : f64} : (tensor<3x8xf32>, tensor<8xf32>, tensor<8xf32>) -> tensor<3x8xf32>
+func.func @rms_norm(%arg0: tensor<3x8xf32>, %arg1: tensor<8xf32>, %arg2: tensor<8xf32>) -> tensor<3x8xf32> {
+  %0 = "rlx.rms_norm"(%arg0, %arg1, %arg2) {axis = 1 : i64, eps = 1.000000e-05 : f64} : (tensor<3x8xf32>, tensor<8xf32>, tensor<8xf32>) -> tensor<3x8xf32>
+  return %0 : tensor<3x8xf32>
+}
+
+// CHECK-LABEL: func.func @rms_norm_1(
+// CHECK: "rlx.rms_norm"(%arg0, %arg1) {axis = 1 : i64, eps = 1.000000e-05 : f64} : (tensor<3x8xf32>, tensor<8xf32>) -> tensor<3x8xf32>
+func.func @rms_norm_1(%arg0: tensor<3x8xf32>, %arg1: tensor<8xf32>) -> tensor<3x8xf32> {
+  %0 = "rlx.rms_norm"(%arg0, %arg1) {axis = 1 : i64, eps = 1.000000e-05 : f64} : (tensor<3x8xf32>, tensor<8xf32>) -> tensor<3x8xf32>
+  return %0 : tensor<3x8xf32>
+}
+
+// CHECK-LABEL: func.func @rms_norm_2(
+// CHECK: "rlx.rms_norm"(%arg0, %arg1, %arg2) {axis = 1 : i64, eps = 1.000000e-03 : f64} : (tensor<2x6x3xf32>, tensor<6xf32>, tensor<6xf32>) -> tensor<2x6x3xf32>
+func.func @rms_norm_2(%arg0: tensor<2x6x3xf32>, %arg1: tensor<6xf32>, %arg2: tensor<6xf32>) -> tensor<2x6x3xf32> {
+  %0 = "rlx.rms_norm"(%arg0, %arg1, %arg2) {axis = 1 : i64, eps = 1.000000e-03 : f64} : (tensor<2x6x3xf32>, tensor<6xf32>, tensor<6xf32>) -> tensor<2x6x3xf32>
+  return %0 : tensor<2x6x3xf32>
+}
+
+// CHECK-LABEL: func.func @rms_norm_3(
+// CHECK: "rlx.rms_norm"(%arg0, %arg1) {axis = 2 : i64, eps = 1.000000e-05 : f64} : (tensor<?x?x8xf32, #rlx.dims<["batch", "seq"]>>, tensor<8xf32>) -> tensor<?x?x8xf32, #rlx.dims<["batch", "seq"]>>
+func.func @rms_norm_3(%arg0: tensor<?x?x8xf32, #rlx.dims<["batch", "seq"]>>, %arg1: tensor<8xf32>) -> tensor<?x?x8xf32, #rlx.dims<["batch", "seq"]>> {
+  %0 = "rlx.rms_norm"(%arg0, %arg1) {axis = 2 : i64, eps = 1.000000e-05 : f64} : (tensor<?x?x8xf32, #rlx.dims<["batch", "seq"]>>, tensor<8xf32>) -> tensor<?x?x8xf32, #rlx.dims<["batch", "seq"]>>
+  return %0 : tensor<?x?x8xf32, #rlx.dims<["batch", "seq"]>>
+}
+
+// CHECK-LABEL: func.func @group_norm(
+// CHECK: "rlx.group_norm"(%arg0, %arg1, %arg2) {eps = 1.000000e-05 : f64, num_groups = 3 : i64} : (tensor<2x6x4x3xf32>, tensor<6xf32>, tensor<6xf32>) -> tensor<2x6x4x3xf32>
+func.func @group_norm(%arg0: tensor<2x6x4x3xf32>, %arg1: tensor<6xf32>, %arg2: tensor<6xf32>) -> tensor<2x6x4x3xf32> {
+  %0 = "rlx.group_norm"(%arg0, %arg1, %arg2) {eps = 1.000000e-05 : f64, num_groups = 3 : i64} : (tensor<2x6x4x3xf32>, tensor<6xf32>, tensor<6xf32>) -> tensor<2x6x4x3xf32>
+  return %0 : tensor<2x6x4x3xf32>
+}
+
+// CHECK-LABEL: func.func @group_norm_1(
+// CHECK: "rlx.group_norm"(%arg0, %arg1, %arg2) {eps = 1.000000e-05 : f64, num_groups = 2 : i64} : (tensor<?x4x?x3xf32, #rlx.dims<["n", "h"]>>, tensor<4xf32>, tensor<4xf32>) -> tensor<?x4x?x3xf32, #rlx.dims<["n", "h"]>>
+func.func @group_norm_1(%arg0: tensor<?x4x?x3xf32, #rlx.dims<["n", "h"]>>, %arg1: tensor<4xf32>, %arg2: tensor<4xf32>) -> tensor<?x4x?x3xf32, #rlx.dims<["n", "h"]>> {
+  %0 = "rlx.group_norm"(%arg0, %arg1, %arg2) {eps = 1.000000e-05 : f64, num_groups = 2 : i64} : (tensor<?x4x?x3xf32, #rlx.dims<["n", "h"]>>, tensor<4xf32>, tensor<4xf32>) -> tensor<?x4x?x3xf32, #rlx.dims<["n", "h"]>>
+  return %0 : tensor<?x4x?x3xf32, #rlx.dims<["n", "h"]>>
+}
