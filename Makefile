@@ -39,8 +39,9 @@ dialect: $(VENV)/.installed ## regenerate what comes from dialect/*.td (needs LL
 	  -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python >/dev/null
 	@$(BIN)/cmake --build build/dialect --target rlx-dialect
 
-docs: tools/generate_docs.py $(VENV)/.installed ## regenerate the tables in docs/
+docs: $(VENV)/.installed ## regenerate the tables in docs/ and the type stubs
 	@$(BIN)/python tools/generate_docs.py
+	@$(BIN)/python tools/generate_stubs.py
 
 lint: $(VENV)/.installed-dev ## ruff and pyright
 	@echo "lint: ruff check"

@@ -109,7 +109,7 @@ def test_mixed_dtypes_promote_visibly_and_scalars_are_weak() -> None:
     assert "rlx.cast" in str(g)
     assert rlx.promote(rlx.f16, rlx.bf16) is rlx.f32
     with pytest.raises(rlx.Error):
-        g.input("b", (2,), "u8") + 300
+        _ = g.input("b", (2,), "u8") + 300
 
 
 def test_shape_keyword_is_checked() -> None:

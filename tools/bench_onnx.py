@@ -81,9 +81,7 @@ def onnx_sentence_encoder(config: BertConfig, weights: Mapping[str, np.ndarray],
 
 def _standard_layers(m: _Model, config: BertConfig) -> str:
     e, heads = config.hidden_size, config.num_attention_heads
-    length = m.node(
-        "Slice", [m.node("Shape", ["ids"]), *(m.constant(f"at{i}", [i], np.int64) for i in (1, 2))]
-    )
+    length = m.node("Slice", [m.node("Shape", ["ids"]), *(m.constant(f"at{i}", [i], np.int64) for i in (1, 2))])
     start = m.constant("at0", [0], np.int64)
     positions = m.node(
         "Slice",

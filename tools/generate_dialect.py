@@ -52,7 +52,7 @@ class Records:
         return self.records[name]
 
     def ops(self) -> list[Record]:
-        names = [n for n in self.records["!instanceof"]["RLX_Op"]]
+        names = self.records["!instanceof"]["RLX_Op"]
         return sorted((self.records[n] for n in names), key=lambda r: (r["!locs"][0].split(":")[0], _line(r)))
 
     def is_a(self, record: Record, superclass: str) -> bool:
@@ -79,7 +79,7 @@ def _attribute(records: Records, definition: str, name: str) -> Record:
     record, default = records[definition], "REQUIRED"
     if records.is_a(record, "DefaultValuedAttr"):
         text = record["defaultValue"]
-        default = repr(ast.literal_eval({"true": "True", "false": "False"}.get(text, text)))
+        default = repr(ast.literal_eval({"true": "True", "false": "False"}.get(text, str(text))))
         record = records[record["baseAttr"]["def"]]
     elif records.is_a(record, "OptionalAttr"):
         default = "None"

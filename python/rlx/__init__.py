@@ -1,7 +1,7 @@
 """RLX: a small ML compiler on MLIR's Python bindings, from a model to every device.
 
-Everything public is reachable from here, and loaded when it is first used: `import rlx` alone imports neither MLIR nor a
-compiler.
+Everything public is reachable from here, and loaded when it is first used: `import rlx` alone imports neither MLIR
+nor a compiler.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from rlx.version import __version__
+from rlx.version import __version__ as __version__
 
 _DTYPES = ("f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32", "bool_", "c64")
 

@@ -63,9 +63,7 @@ def _compile(programs: list[Program]) -> None:
     module = merged([p.graph for p in programs])
     try:
         legalise(module)
-        text = lower_module(module, for_iree=True).operation.get_asm(
-            enable_debug_info=True, print_generic_op_form=True
-        )
+        text = lower_module(module, for_iree=True).operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
         vmfb = compile_module(text, cpu(), timeout_s=TIMEOUT_S).vmfb
         executable = Executable(vmfb)
     except Exception as problem:  # whatever it is, halving finds the graph to blame
@@ -97,10 +95,7 @@ def _told(problem: Exception) -> str:
         if errors:
             return errors[0][:300]
         printed = [
-            line
-            for attempt in problem.attempts
-            for line in attempt.printed.splitlines()
-            if "error" in line.lower()
+            line for attempt in problem.attempts for line in attempt.printed.splitlines() if "error" in line.lower()
         ]
         if printed:
             return printed[0][:300]

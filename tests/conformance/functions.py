@@ -19,7 +19,7 @@ from tests.conformance.cases import Bindings
 from tests.conformance.tolerance import spread
 from tests.conformance.values import generator
 
-NOISE_TRIALS = 6
+NOISE_TRIALS = 5
 
 
 def merged(graphs: Sequence[Graph]) -> Any:
@@ -43,12 +43,7 @@ def decompose(module: Any, keep: Collection[str], fusion_policy: str = "direct")
     """Replace all ops but those in `keep` by their decompositions, again and again, in place."""
     with mlir.entered():
         for function in functions(module):
-            while any(
-                [
-                    _decomposed(op.operation, keep, fusion_policy)
-                    for op in list(function.entry_block.operations)
-                ]
-            ):
+            while any([_decomposed(op.operation, keep, fusion_policy) for op in list(function.entry_block.operations)]):
                 pass
 
 
@@ -89,9 +84,7 @@ def _error_of(op: Any, operands: Sequence[np.ndarray], result: np.ndarray) -> np
     return internal_error(op.name.removeprefix("rlx."), kind, operands, result)
 
 
-def internal_error(
-    op: str, kind: str | None, operands: Sequence[np.ndarray], result: np.ndarray
-) -> np.ndarray | None:
+def internal_error(op: str, kind: str | None, operands: Sequence[np.ndarray], result: np.ndarray) -> np.ndarray | None:
     """The rounding error that an op's own formula leaves in each element, where it is far above an ulp of the result.
 
     `x/2·(1 + erf …)` cancels, so it has the rounding errors of x; a complex power is `exp(w·log z)`, whose relative
@@ -109,9 +102,7 @@ def internal_error(
     return None
 
 
-def _rounded(
-    array: np.ndarray, noise: np.random.Generator | None, error: np.ndarray | None = None
-) -> np.ndarray:
+def _rounded(array: np.ndarray, noise: np.random.Generator | None, error: np.ndarray | None = None) -> np.ndarray:
     """Each float to itself or a neighbour, or as far off as `error`."""
     kind = dtype(array.dtype)
     if noise is None or not kind.is_inexact:

@@ -88,9 +88,7 @@ def right_use(case: Case, bindings: Bindings) -> Use:
         else:
             grouped.append(None if entry is None else next(shapes))
     assert all(isinstance(o, Operand) for o in case.operands)
-    attributes = {
-        k: v for k, v in complete(case.card.spec, case.attributes(bindings)).items() if v is not None
-    }
+    attributes = {k: v for k, v in complete(case.card.spec, case.attributes(bindings)).items() if v is not None}
     return Use(case.op, "nothing", tuple(grouped), attributes, certain=False)
 
 
@@ -107,9 +105,7 @@ def _wrong_operands(spec: OpSpec, use: Use) -> Iterator[Use]:
         yield replace(use, what="one operand too few", operands=use.operands[:-1])
     for i, (value, shape) in enumerate(zip(spec.operands, use.operands, strict=True)):
 
-        def with_operand(
-            new: Any, what: str, certain: bool = True, i: int = i, name: str = value.name
-        ) -> Use:
+        def with_operand(new: Any, what: str, certain: bool = True, i: int = i, name: str = value.name) -> Use:
             operands = (*use.operands[:i], new, *use.operands[i + 1 :])
             return replace(use, what=f"operand '{name}' {what}", operands=operands, certain=certain)
 

@@ -22,14 +22,10 @@ def test_attributes_are_stored(op: str) -> None:
             given = attributes.complete(case.card.spec, case.attributes(bindings))
             graph = case.graph(bindings)
             read = attributes.read(case.card.spec, graph.function.entry_block.operations[0].operation)
-            failures.expect(
-                case, list(read) == list(given), f"has attributes {list(read)}, not {list(given)}"
-            )
+            failures.expect(case, list(read) == list(given), f"has attributes {list(read)}, not {list(given)}")
             for name, value in given.items():
                 same = _same(read[name], value)
-                failures.expect(
-                    case, same, f"attribute '{name}' is {value!r}, and was read back as {read[name]!r}"
-                )
+                failures.expect(case, same, f"attribute '{name}' is {value!r}, and was read back as {read[name]!r}")
     failures.check()
 
 

@@ -33,9 +33,7 @@ def _emit(use: Use) -> None:
     graph.verify()
 
 
-def _expect_refusal(
-    call: Any, label: str, op: str, certain: bool, failures: Failures, *, file: str = __file__
-) -> None:
+def _expect_refusal(call: Any, label: str, op: str, certain: bool, failures: Failures, *, file: str = __file__) -> None:
     """Call, and hold what is raised to the rules; `call` has to reach the builder from this file."""
     try:
         call()

@@ -138,7 +138,9 @@ def _right(op: str) -> Written:
     bindings = case.bindings()[0]
     use = right_use(case, bindings)
     flat = [s for entry in use.operands for s in (entry if isinstance(entry, list) else [entry]) if s is not None]
-    stored = {a.name: str(to_mlir(a, use.attributes[a.name])) for a in case.card.spec.attributes if a.name in use.attributes}
+    stored = {
+        a.name: str(to_mlir(a, use.attributes[a.name])) for a in case.card.spec.attributes if a.name in use.attributes
+    }
     results = tuple(str(o.shape.type) for o in case.graph(bindings).outputs)
     return Written(op, "nothing", tuple(str(s.type) for s in flat), stored, results, certain=False)
 

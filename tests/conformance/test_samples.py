@@ -69,7 +69,9 @@ def test_attributes_and_operands(op: str) -> None:
     for i, operand in enumerate(spec.operands):
         present = {s.operands[i] is not None for s in samples}
         if operand.arity == "optional":
-            failures.expect(operand.name, present == {True, False}, f"is {'always' if True in present else 'never'} there")
+            failures.expect(
+                operand.name, present == {True, False}, f"is {'always' if True in present else 'never'} there"
+            )
     if spec.operands or any(a.kind == "dims" for a in spec.attributes):
         failures.expect(op, any(case.symbols for case in cases(op)), "has no sample with a symbolic size")
     failures.check()

@@ -54,8 +54,7 @@ def test_round_trip(op: str) -> None:
             verify_module(again)
             failures.expect(form, write(again) == written, "is another module when it is read again")
             debug = [
-                m.operation.get_asm(enable_debug_info="debug" in form or form == "bytecode")
-                for m in (module, again)
+                m.operation.get_asm(enable_debug_info="debug" in form or form == "bytecode") for m in (module, again)
             ]
             failures.expect(form, debug[0] == debug[1], "prints otherwise when it is read again")
     failures.check()

@@ -81,9 +81,7 @@ def flushed(array: np.ndarray) -> np.ndarray:
     if kind.is_complex:
         return flushed(array.view(np.float32)).view(array.dtype) if array.ndim else array
     with np.errstate(all="ignore"):
-        return np.where(
-            np.abs(array) < _SMALLEST_NORMAL[kind.name], np.copysign(array.dtype.type(0), array), array
-        )
+        return np.where(np.abs(array) < _SMALLEST_NORMAL[kind.name], np.copysign(array.dtype.type(0), array), array)
 
 
 @dataclass(frozen=True)

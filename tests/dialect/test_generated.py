@@ -12,6 +12,7 @@ import pytest
 
 from rlx.dialect import spec_gen
 from rlx.dialect.spec import REQUIRED
+from tools import generate_stubs
 
 ROOT = Path(__file__).resolve().parents[2]
 LLVM = Path("/usr/lib/llvm-22")
@@ -39,14 +40,22 @@ def test_generated_files_are_current(tmp_path: Path) -> None:
     assert result.returncode == 0, result.stdout + result.stderr
 
 
+@pytest.mark.parametrize("name", generate_stubs.outputs())
+def test_stubs_are_current(name: str) -> None:
+    assert (ROOT / name).read_text() == generate_stubs.outputs()[name], "run `make docs`"
+
+
 @pytest.mark.parametrize("spec", spec_gen.OPS, ids=lambda spec: spec.name)
 def test_every_record_is_complete(spec) -> None:
     assert spec.summary and not spec.summary.endswith("."), "a summary is one phrase"
     assert spec.description
     assert spec.stage in ("hir", "mir", "lir")
     for attribute in spec.attributes:
-        assert attribute.default is REQUIRED or attribute.default is None or attribute.cases == () or (
-            attribute.default in attribute.cases
+        assert (
+            attribute.default is REQUIRED
+            or attribute.default is None
+            or attribute.cases == ()
+            or (attribute.default in attribute.cases)
         )
     for value in (*spec.operands, *spec.results):
         assert value.dtypes
@@ -59,5 +68,7 @@ def test_every_op_has_one_card_in_the_file_of_its_family() -> None:
     assert set(cards) == {spec.name for spec in spec_gen.OPS}
     for name, card in cards.items():
         module = type(card).__module__
-        assert module.rsplit(".", 1)[-1] == card.spec.family, f"{name} belongs into {card.spec.family}.py, is in {module}"
+        assert module.rsplit(".", 1)[-1] == card.spec.family, (
+            f"{name} belongs into {card.spec.family}.py, is in {module}"
+        )
         assert module.startswith("rlx.blocks" if card.spec.stage == "hir" else "rlx.ops"), name

@@ -11,7 +11,7 @@ from tests.models.numpy_bert import sentence_vector
 PROSE = """
 A compiler reads a program in one language and writes it in another, and on the way it may notice that some of
 the work need not be done at all. The cat, who knows nothing of this, sleeps on the warm keyboard; its owner
-drinks a third cup of coffee, looks out of the window at the rain over Zürich, and waits for the tests to pass.
+drinks a third cup of coffee, looks out of the window at the rain over Zürich, and waits for the tests to end.
 """
 
 

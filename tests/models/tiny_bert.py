@@ -22,22 +22,7 @@ CONFIG: dict[str, Any] = {
     "position_embedding_type": "absolute",
 }
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
-WORDS = (
-    "the",
-    "a",
-    "man",
-    "woman",
-    "cat",
-    "dog",
-    "eats",
-    "drinks",
-    "sleeps",
-    "food",
-    "water",
-    "red",
-    "big",
-    "##s",
-)
+WORDS = ["the", "a", "man", "woman", "cat", "dog", "eats", "drinks", "sleeps", "red", "big", "food", "water"]
 
 
 def write_model(directory: Path, seed: int = 0) -> Path:
@@ -53,6 +38,33 @@ def write_model(directory: Path, seed: int = 0) -> Path:
 
 def random_weights(seed: int) -> dict[str, np.ndarray]:
     """Weights under the names of the checkpoints, large enough for every part of the model to matter."""
+    rng = np.random.default_rng(seed)
+    e, f = CONFIG["hidden_size"], CONFIG["intermediate_size"]
+    shapes: dict[str, tuple[int, ...]] = {
+        "embeddings.word_embeddings.weight": (CONFIG["vocab_size"], e),
+        "embeddings.position_embeddings.weight": (CONFIG["max_position_embeddings"], e),
+        "embeddings.token_type_embeddings.weight": (CONFIG["type_vocab_size"], e),
+        "embeddings.LayerNorm.weight": (e,),
+        "embeddings.LayerNorm.bias": (e,),
+    }
+    for i in range(CONFIG["num_hidden_layers"]):
+        layer = f"encoder.layer.{i}"
+        parts = ("self.query", "self.key", "self.value", "output.dense")
+        dense = {f"{layer}.attention.{part}": (e, e) for part in parts}
+        dense |= {f"{layer}.intermediate.dense": (f, e), f"{layer}.output.dense": (e, f)}
+        for name, shape in dense.items():
+            shapes |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
+        for name in ("attention.output.LayerNorm", "output.LayerNorm"):
+            shapes |= {f"{layer}.{name}.weight": (e,), f"{layer}.{name}.bias": (e,)}
+    weights = {name: rng.normal(0, 0.3, shape).astype(np.float32) for name, shape in shapes.items()}
+    for name in weights:
+        if name.endswith("LayerNorm.weight"):
+            weights[name] += 1
+    return weights
+
+
+def tokenizer() -> Any:
+    """A WordPiece tokenizer with a few words; it pads and truncates by default, as published ones do."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
     vocabulary = {word: i for i, word in enumerate((*SPECIAL, *WORDS))}

@@ -111,7 +111,7 @@ def test_params_from_safetensors(compiled: Any, arrays: Any, tmp_path: Path) -> 
     with pytest.raises(rlx.Error, match="has no tensor 'w'"):
         compiled.set_params(path)
     save_file({"w": np.full((3, 4), np.nan, np.float32)}, path)
-    with pytest.raises(rlx.Error, match="tensor 'w'.*holds 12 NaN"):
+    with pytest.raises(rlx.Error, match=r"tensor 'w'.*holds 12 NaN"):
         compiled.set_params(path)
     # What was set before is still there.
     np.testing.assert_allclose(compiled.run({"x": arrays["x"]})[0], arrays["x"] @ arrays["w"], rtol=1e-5)
@@ -206,7 +206,7 @@ def test_state_stays_between_runs(session: Any) -> None:
     np.testing.assert_array_equal(first["before"], [5, 5])
     compiled.reset_state()
     np.testing.assert_array_equal(compiled.state("count"), [5, 5])
-    with pytest.raises(rlx.Error, match="there is no state 'cuont' .did you mean 'count'"):
+    with pytest.raises(rlx.Error, match=r"there is no state 'cuont' .did you mean 'count'"):
         compiled.state("cuont")
     np.testing.assert_array_equal(rlx.evaluate(g, {"step": one})[1], [6, 7])
 

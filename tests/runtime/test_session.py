@@ -15,7 +15,7 @@ from rlx.backends.cache import DiskCache
 
 
 def test_unknown_devices_and_options(linear_graph: Any) -> None:
-    with pytest.raises(rlx.Error, match="unknown device 'cpuu' .did you mean 'cpu'"):
+    with pytest.raises(rlx.Error, match=r"unknown device 'cpuu' .did you mean 'cpu'"):
         rlx.Session("cpuu")
     with pytest.raises(rlx.Error, match="unknown architecture of cuda"):
         rlx.Session("cuda", arch="sm_1")

@@ -50,8 +50,7 @@ class Signature:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Signature:
         arguments = [
-            Argument(a["name"], a["kind"], _shape_from_json(a), a["donate"], a["init"])
-            for a in data["arguments"]
+            Argument(a["name"], a["kind"], _shape_from_json(a), a["donate"], a["init"]) for a in data["arguments"]
         ]
         outputs = [Output(o["name"], _shape_from_json(o)) for o in data["outputs"]]
         return cls(data["name"], tuple(arguments), tuple(outputs))

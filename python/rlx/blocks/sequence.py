@@ -25,7 +25,7 @@ class DepthwiseConv1dCausal(Card, op="depthwise_conv1d_causal"):
         return x
 
     def decompose(self, b: Builder, x: Tensor, w: Tensor, left_pad: Tensor, *, kernel_size: int) -> Tensor:
-        channels = x.shape.dims[2]
+        channels: Any = x.shape.dims[2]
         padded = b.concat([left_pad, x], 1) if kernel_size > 1 else x
         rows = b.transpose(padded, (0, 2, 1))
         kernel = b.reshape(w, (channels, 1, kernel_size))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rlx.blocks.linear import linear_shape
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Operand, sample
 from rlx.ir.errors import ShapeError
@@ -12,8 +13,6 @@ from rlx.ir.shape import Shape
 from rlx.ops.attention import Attention, Rope
 from rlx.ops.lift import same_dtype
 from rlx.ops.norm import check_weights
-
-from rlx.blocks.linear import linear_shape
 
 
 def _residual(x: Shape, result: Shape) -> Shape:
@@ -50,9 +49,7 @@ class LlamaDecoderBlock(Card, op="llama_decoder_block"):
     ) -> Shape:
         if x.rank != 3:
             raise ShapeError(f"x must be [B, S, E], got {x}")
-        check_weights(
-            x, x.dims[2], ln1_scale=ln1_scale, ln1_bias=ln1_bias, ln2_scale=ln2_scale, ln2_bias=ln2_bias
-        )
+        check_weights(x, x.dims[2], ln1_scale=ln1_scale, ln1_bias=ln1_bias, ln2_scale=ln2_scale, ln2_bias=ln2_bias)
         for name, weight, heads in (("wq", wq, num_heads), ("wk", wk, num_kv_heads), ("wv", wv, num_kv_heads)):
             if weight.dims != (x.dims[2], heads * head_dim):
                 raise ShapeError(f"{name} must be [{x.dims[2]}, {heads * head_dim}], got {weight}")
@@ -151,9 +148,7 @@ class TransformerEncoderBlock(Card, op="transformer_encoder_block"):
     ) -> Shape:
         if x.rank != 3:
             raise ShapeError(f"x must be [B, S, E], got {x}")
-        check_weights(
-            x, x.dims[2], ln1_scale=ln1_scale, ln1_bias=ln1_bias, ln2_scale=ln2_scale, ln2_bias=ln2_bias
-        )
+        check_weights(x, x.dims[2], ln1_scale=ln1_scale, ln1_bias=ln1_bias, ln2_scale=ln2_scale, ln2_bias=ln2_bias)
         q, k, v = (linear_shape(x, w, bias) for w, bias in ((wq, bq), (wk, bk), (wv, bv)))
         attended = Attention().infer(q, k, v, mask, **_attention(q, num_heads, mask_kind), window=None)
         _residual(x, linear_shape(attended, wo, bo))
@@ -203,7 +198,9 @@ class TransformerEncoderBlock(Card, op="transformer_encoder_block"):
         yield case((2, 5, 8), Operand((2, 5), "i32", low=0, high=2), mask_kind="custom", dtypes=("f32",))
         yield case((2, 5, 8), mask_kind="causal", activation="relu", eps=1e-5, dtypes=("f32",))
         yield case((2, 5, 8), Operand((2, 2, 5, 5)), mask_kind="bias", dtypes=("f32",))
-        yield case(("batch", "seq", 8), Operand(("batch", "seq"), "f32", low=0, high=1), mask_kind="custom", dtypes=("f32",))
+        yield case(
+            ("batch", "seq", 8), Operand(("batch", "seq"), "f32", low=0, high=1), mask_kind="custom", dtypes=("f32",)
+        )
 
 
 def _attention(q: Shape, num_heads: int, mask_kind: str) -> dict[str, Any]:

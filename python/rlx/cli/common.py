@@ -10,6 +10,7 @@ from typing import Any
 
 _PLACE = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
 _TEXT_PLACE = re.compile(r"^(.*?):(\d+)(?::(\d+))?$")
+_UNNAMED = "-"  # what the parser calls text without a file
 _WIDEST = 200  # a longer source line is shown around the caret only
 
 
@@ -62,7 +63,8 @@ def _excerpt(place: Place, sources: Mapping[str, str]) -> str:
     lines = [] if text is None else text.split("\n")
     if not 0 < place.line <= len(lines):
         return ""
-    line, column = lines[place.line - 1].rstrip("\r"), place.column
+    line = lines[place.line - 1].rstrip("\r")
+    column = place.column and len(line.encode()[: place.column - 1].decode(errors="ignore")) + 1  # it counts bytes
     if len(line) > _WIDEST:
         start = max(0, column - _WIDEST // 2)
         line, column = line[start : start + _WIDEST], column - start
@@ -78,13 +80,13 @@ def place_of(location: Any, file: str) -> Place:
 
     Args:
         location: A location, or its text.
-        file: The file that is being read: the parser calls unnamed text `-`.
+        file: The file that is being read.
     """
     found = _PLACE.search(str(location))
     if found is None:
         return Place(file)
     name, line, column = found.groups()
-    return Place(file if name == "-" else name, int(line), int(column))
+    return Place(file if name == _UNNAMED else name, int(line), int(column))
 
 
 def from_mlir(diagnostic: Any, file: str) -> Diagnostic:
@@ -104,7 +106,8 @@ def from_error(problem: Any, file: str) -> list[Diagnostic]:
     cause = problem.__cause__
     from_bindings = [from_mlir(d, file) for d in getattr(cause, "error_diagnostics", ())]
     found = _TEXT_PLACE.match(problem.location or "")
-    place = Place(found[1], int(found[2]), int(found[3] or 0)) if found else Place(file)
+    name = file if found is None or found[1] == _UNNAMED else found[1]
+    place = Place(name, int(found[2]), int(found[3] or 0)) if found else Place(name)
     hint = (Diagnostic("note", problem.hint, place),) if problem.hint else ()
     own = Diagnostic("error", problem.message, place, hint)
     if from_bindings:

@@ -74,9 +74,7 @@ def expectations(text: str, file: str) -> list[Expectation]:
     return result
 
 
-def unmet(
-    text: str, file: str, diagnostics: Iterable[Diagnostic], *, only_expected: bool = False
-) -> list[Diagnostic]:
+def unmet(text: str, file: str, diagnostics: Iterable[Diagnostic], *, only_expected: bool = False) -> list[Diagnostic]:
     """What is wrong with a text's diagnostics: missing ones and, unless `only_expected`, unexpected ones."""
     expected = expectations(text, file)
     wrong: list[Diagnostic] = []

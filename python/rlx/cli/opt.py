@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import re
 import sys
 import time
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -81,9 +81,7 @@ def passes_text() -> str:
     ours = "\n".join(re.sub(r"^(\S+)", r"  --\1", str(info)) for info in infos())
     names = native.names()
     width = max(map(len, names)) + 4
-    theirs = "\n".join(
-        f"  {'--' + name:{width}}{'- ' if text else ''}{text}".rstrip() for name, text in names.items()
-    )
+    theirs = "\n".join(f"  {'--' + name:{width}}{'- ' if text else ''}{text}".rstrip() for name, text in names.items())
     return f"Passes of RLX:\n{ours}\n\nPasses of MLIR:\n{theirs}\n"
 
 
@@ -157,9 +155,9 @@ class Run:
 
         registry.load()  # before the context is made: verifiers are attached then
         try:
-            data = self._read()
             pipeline = pipeline_of(self.settings)
             instruments = self._instruments()
+            data = self._read()
         except Error as problem:
             # The pipeline is not the input's fault: nothing to compare with comments.
             for diagnostic in from_error(problem, PROGRAM):
@@ -168,7 +166,7 @@ class Run:
         if self.settings.has("dump-pass-pipeline"):
             print(f"Pass Manager with {len(pipeline.steps)} passes:\n{pipeline}", file=sys.stderr)
         results = []
-        with ExitStack() as stack:
+        with contextlib.ExitStack() as stack:
             if self.settings.has("allow-unregistered-dialect"):
                 stack.enter_context(mlir.unregistered_dialects_allowed())
             handler = mlir.context().attach_diagnostic_handler(self._receive)
@@ -203,9 +201,7 @@ class Run:
             line = data.count(b"\n", 0, problem.start) + 1
             column = problem.start - data.rfind(b"\n", 0, problem.start)
             self.show(
-                Diagnostic(
-                    "error", "the input is neither UTF-8 text nor bytecode", Place(self.file, line, column)
-                )
+                Diagnostic("error", "the input is neither UTF-8 text nor bytecode", Place(self.file, line, column))
             )
             return []
         self.sources[self.file] = text
@@ -254,9 +250,7 @@ class Run:
 
     # --- one part ---------------------------------------------------------------------------------
 
-    def _process(
-        self, part: bytes | str, pipeline: Pipeline, instruments: Sequence[Instrument]
-    ) -> str | bytes | None:
+    def _process(self, part: bytes | str, pipeline: Pipeline, instruments: Sequence[Instrument]) -> str | bytes | None:
         """Parse, transform and print one part; None when it failed."""
         self.found.clear()
         before = time.perf_counter()
@@ -303,7 +297,7 @@ class Run:
         except ir.MLIRError as problem:
             found = problem.error_diagnostics
             if len(found) == 1 and found[0].message.startswith(_SEVERAL):
-                return ir.Module.parse(text)
+                return self._parse_several(text)
             raise
         if op.operation.name == "builtin.module":
             return op
@@ -311,6 +305,19 @@ class Run:
         module.body.append(op)
         module.operation.verify()
         return module
+
+    def _parse_several(self, text: str) -> Any:
+        """Ops without a module around them: one is put into the first line, where it moves nothing.
+
+        The parser would add it as well, but cannot be told the file's name then.
+        """
+        from rlx import mlir
+
+        first = text.split("\n", 1)[0].strip()
+        if not first or first.startswith("//"):
+            with contextlib.suppress(mlir.ir.MLIRError):
+                return mlir.ir.Operation.parse(f"module {{ {text}\n}}", source_name=self.file)
+        return mlir.ir.Module.parse(text)
 
     def _printed(self, module: Any) -> str | bytes:
         settings = self.settings

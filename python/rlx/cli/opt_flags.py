@@ -34,13 +34,9 @@ class Flag:
 
 FLAGS = (
     Flag("o", "=FILE", "where the result goes; nothing is written when something fails (default: -)"),
-    Flag(
-        "pass-pipeline", "=TEXT", "passes to run, such as 'builtin.module(rlx-lower-blocks,func.func(cse))'"
-    ),
+    Flag("pass-pipeline", "=TEXT", "passes to run, such as 'builtin.module(rlx-lower-blocks,func.func(cse))'"),
     Flag("split-input-file", "[=MARKER]", "process the parts between lines '// -----' one by one"),
-    Flag(
-        "verify-diagnostics", "[=only-expected]", "check diagnostics against 'expected-error {{…}}' comments"
-    ),
+    Flag("verify-diagnostics", "[=only-expected]", "check diagnostics against 'expected-error {{…}}' comments"),
     Flag("verify-each", "[=0|1]", "verify after every pass (default: 1)"),
     Flag(
         "check-numerics",

@@ -15,6 +15,7 @@ from rlx.ir.attributes import suggestion
 from rlx.ir.dtype import DType, dtype
 from rlx.ir.errors import Error, ShapeError
 from rlx.ir.location import caller_location, describe
+from rlx.ir.op_methods import OpMethods
 from rlx.ir.operators import Operators
 from rlx.ir.shape import Shape, shape_of
 from rlx.ir.verify import infer
@@ -69,7 +70,7 @@ class Tensor(Operators):
         raise Error(f"{self!r} has no value while it is traced", location=describe(caller_location()))
 
 
-class Builder:
+class Builder(OpMethods):
     """Emits rlx ops at an insertion point.
 
     Every op of the dialect is a method (`matmul`, `softmax`, …), and so is every kind of the enumerated ops
@@ -220,8 +221,10 @@ class Builder:
 
 
 def method_of(card: Card) -> Any:
-    """The `Builder` method of an op: `build`, with NumPy arrays as constants, the optional check of `shape=`, and errors
-    that name the op and the caller's line.
+    """The `Builder` method of an op.
+
+    It is `build`, with NumPy arrays as constants, the optional check of `shape=`, and errors that name the op and the
+    caller's line.
     """
     parameters = _parameters(card)
     takes_shape = "shape" in parameters

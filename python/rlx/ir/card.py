@@ -17,7 +17,7 @@ from rlx.ir.shape import DimLike, Shape
 
 if TYPE_CHECKING:
     from rlx.dialect.spec import OpSpec
-    from rlx.ir.builder import Builder, Tensor
+    from rlx.ir.builder import Builder
 
 Inferred = Shape | tuple[Shape, ...]
 
@@ -60,7 +60,7 @@ class Sample:
         tolerance: Factor on the harness's tolerance, for ops that lose digits by nature.
     """
 
-    operands: tuple[Operand | None | list[Operand], ...]
+    operands: tuple[Operand | list[Operand] | None, ...]
     attributes: dict[str, Any] = field(default_factory=dict)
     dtypes: tuple[str, ...] | None = None
     tolerance: float = 1.0
@@ -167,4 +167,8 @@ def as_results(value: Any) -> tuple[Any, ...]:
 
 def wide(dtype: Any) -> np.dtype:
     """The dtype in which a reduction accumulates: f32 for f16 and bf16, itself otherwise."""
-    return np.dtype(np.float32) if dtype.name in ("f16", "bf16", "float16", "bfloat16") else np.dtype(getattr(dtype, "numpy", dtype))
+    return (
+        np.dtype(np.float32)
+        if dtype.name in ("f16", "bf16", "float16", "bfloat16")
+        else np.dtype(getattr(dtype, "numpy", dtype))
+    )

@@ -120,9 +120,7 @@ def dim(x: Any) -> Dim:
             hint="give an int, or text such as 'seq' or '2*seq'",
         ) from None
     if isinstance(value, int) and value < 0:
-        raise ShapeError(
-            f"a dimension cannot be negative, but this one is {x!r}", hint="sizes are integers >= 0"
-        )
+        raise ShapeError(f"a dimension cannot be negative, but this one is {x!r}", hint="sizes are integers >= 0")
     return value
 
 
@@ -261,9 +259,7 @@ class Bindings:
         waiting = [fact for fact in self._facts if symbols(fact[0]) - sizes.keys()]
         if waiting and not partial:
             facts = "; ".join(f"'{expression}' is {size} at {place}" for expression, size, place in waiting)
-            names = sorted(
-                {name for expression, _, _ in waiting for name in symbols(expression) - sizes.keys()}
-            )
+            names = sorted({name for expression, _, _ in waiting for name in symbols(expression) - sizes.keys()})
             raise ShapeError(
                 f"cannot tell the size of {_quoted(names)} from: {facts}",
                 hint=f"give the size of {_quoted(names)} by name",

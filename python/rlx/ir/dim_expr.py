@@ -334,11 +334,7 @@ def extremum(kind: str, dims: Iterable[Dim]) -> Dim:
     """``max`` or ``min`` of dimensions, flattened, without arguments that another one dominates."""
     flat: list[Dim] = []
     for d in dims:
-        inner = (
-            _as_call(d.terms[0][0], kind)
-            if isinstance(d, DimExpr) and d == atom_dim(d.terms[0][0][0])
-            else None
-        )
+        inner = _as_call(d.terms[0][0], kind) if isinstance(d, DimExpr) and d == atom_dim(d.terms[0][0][0]) else None
         flat.extend(inner.args if inner else (d,))
     flat.sort(key=lambda d: (isinstance(d, int), str(d)))
 
@@ -399,9 +395,7 @@ def _evaluate_atom(atom: Atom, bindings: Mapping[str, int], whole: DimExpr) -> i
     if isinstance(atom, str):
         if atom not in bindings:
             known = ", ".join(f"{name}={size}" for name, size in sorted(bindings.items())) or "none"
-            raise Error(
-                f"symbol {atom!r} of dimension '{whole}' has no size; known: {known}", hint=f"bind {atom!r}"
-            )
+            raise Error(f"symbol {atom!r} of dimension '{whole}' has no size; known: {known}", hint=f"bind {atom!r}")
         size = operator.index(bindings[atom])
         if size < 0:
             raise Error(f"symbol {atom!r} is bound to {size}", hint="sizes are integers >= 0")

@@ -199,9 +199,7 @@ def from_mlir(text: str) -> DType:
     """
     found = _BY_MLIR.get(text)
     if found is None:
-        raise Error(
-            f"MLIR type {text} is not an element type of RLX", hint=f"use one of {', '.join(_BY_MLIR)}"
-        )
+        raise Error(f"MLIR type {text} is not an element type of RLX", hint=f"use one of {', '.join(_BY_MLIR)}")
     return found
 
 
@@ -281,6 +279,4 @@ def weak(value: bool | int | float | complex, other: DType) -> DType:
         return other if other.is_inexact else promote(f32, other)
     if isinstance(value, complex):
         return c64
-    raise Error(
-        f"expected a Python bool, int, float or complex, not {value!r} of type {type(value).__name__}"
-    )
+    raise Error(f"expected a Python bool, int, float or complex, not {value!r} of type {type(value).__name__}")

@@ -150,7 +150,9 @@ class Graph(Builder):
             raise ShapeError(f"update: state '{name}' is {argument.shape}, the value {value.shape}", location=location)
         if any(o.updates == name for o in self._outputs):
             raise Error(f"update: state '{name}' is updated twice", location=location)
-        self._return([(o, v) for o, v in self._returned()] + [(Output(f"next_{name}", argument.shape, name), value.value)])
+        self._return(
+            [(o, v) for o, v in self._returned()] + [(Output(f"next_{name}", argument.shape, name), value.value)]
+        )
 
     def _argument(self, argument: Argument) -> Tensor:
         if not isinstance(argument.name, str) or not argument.name:
@@ -206,7 +208,11 @@ class Graph(Builder):
         """
         if isinstance(outputs, Tensor):
             outputs = [outputs]
-        named = list(outputs.items()) if isinstance(outputs, Mapping) else [(f"output{i}", o) for i, o in enumerate(outputs)]
+        named = (
+            list(outputs.items())
+            if isinstance(outputs, Mapping)
+            else [(f"output{i}", o) for i, o in enumerate(outputs)]
+        )
         for name, output in named:
             if not isinstance(output, Tensor) or output.builder is not self:
                 raise ShapeError(
@@ -278,7 +284,9 @@ class Graph(Builder):
     def clone(self) -> Graph:
         """An independent copy."""
         with mlir.entered():
-            return Graph.from_module(mlir.ir.Module.parse(self.module.operation.get_asm(enable_debug_info=True)), self.name_symbol)
+            return Graph.from_module(
+                mlir.ir.Module.parse(self.module.operation.get_asm(enable_debug_info=True)), self.name_symbol
+            )
 
     @property
     def name_symbol(self) -> str:
@@ -372,9 +380,7 @@ def read_arguments(function: Any) -> list[Argument]:
     """What a function's attributes say about its arguments; unnamed ones are inputs `arg0`, `arg1`, …."""
     values = list(function.arguments)
     result = []
-    for i, (value, entry) in enumerate(
-        zip(values, _attribute_dicts(function, "arg_attrs", len(values)), strict=True)
-    ):
+    for i, (value, entry) in enumerate(zip(values, _attribute_dicts(function, "arg_attrs", len(values)), strict=True)):
         name = entry["rlx.name"].value if "rlx.name" in entry else f"arg{i}"
         kind = entry["rlx.kind"].value if "rlx.kind" in entry else "input"
         if kind not in KINDS:
@@ -392,11 +398,8 @@ def read_outputs(function: Any) -> list[Output]:
     operations = function.entry_block.operations
     values = list(operations[len(operations) - 1].operands)
     result = []
-    for i, (value, entry) in enumerate(
-        zip(values, _attribute_dicts(function, "res_attrs", len(values)), strict=True)
-    ):
+    for i, (value, entry) in enumerate(zip(values, _attribute_dicts(function, "res_attrs", len(values)), strict=True)):
         name = entry["rlx.name"].value if "rlx.name" in entry else f"output{i}"
         updates = entry["rlx.updates"].value if "rlx.updates" in entry else None
         result.append(Output(name, shape_of(value), updates))
     return result
-

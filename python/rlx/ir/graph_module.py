@@ -275,9 +275,7 @@ def _describe(op: Any, names: dict[Any, str]) -> str:
     types = ", ".join(str(shape_of(r)) for r in op.results)
     place = " ".join(p for p in (describe(op.location) or "", scope_of(op.location)) if p)
     head = f"{results} = " if results else ""
-    return f"{head}{op.name.removeprefix('rlx.')}({operands}){settings}: {types}" + (
-        f"  # {place}" if place else ""
-    )
+    return f"{head}{op.name.removeprefix('rlx.')}({operands}){settings}: {types}" + (f"  # {place}" if place else "")
 
 
 def _brief(attribute: Any) -> str:

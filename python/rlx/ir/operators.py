@@ -121,7 +121,9 @@ class Operators:
 
     def reshape(self: Any, *shape: Any) -> Any:
         """The same elements under another shape."""
-        return self.builder.reshape(self, shape[0] if len(shape) == 1 and not isinstance(shape[0], (int, str)) else shape)
+        return self.builder.reshape(
+            self, shape[0] if len(shape) == 1 and not isinstance(shape[0], (int, str)) else shape
+        )
 
     def astype(self: Any, dtype: Any) -> Any:
         """Conversion to another dtype."""

@@ -72,7 +72,7 @@ def _attach(_context: Any) -> None:
         if found.spec.pure:
             mlir.attach_pure(f"rlx.{name}")
         mlir.attach_verifier(f"rlx.{name}", verify_op)
-    importlib.import_module("rlx.dialect._rlx_ops_gen")
+    mlir.provide_dialect("rlx", importlib.import_module("rlx.dialect._rlx_ops_gen"))
 
 
 mlir.on_context(_attach)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Union
+from typing import Any
 
 from rlx import mlir
 from rlx.ir.dim import Dim, DimExpr, dim, product
@@ -11,8 +11,8 @@ from rlx.ir.dtype import DType, dtype, f32
 from rlx.ir.dtype import from_mlir as dtype_from_mlir
 from rlx.ir.errors import ShapeError
 
-DimLike = Union[int, str, DimExpr]
-ShapeLike = Union["Shape", Iterable[DimLike]]
+DimLike = int | str | DimExpr
+ShapeLike = Iterable[DimLike]  # a Shape is one
 
 
 class Shape:
@@ -22,8 +22,8 @@ class Shape:
         dims: Sizes: integers, symbol names, or expressions in symbols such as `"2*seq"`.
         dtype: Element type; anything that `rlx.dtype` accepts.
 
-    A shape is a sequence of its dimensions: it has a length, can be indexed and unpacked, and is equal to a tuple of the
-    same dimensions. Two shapes are equal when dtypes are equal too.
+    A shape is a sequence of its dimensions: it has a length, can be indexed and unpacked, and is equal to a tuple of
+    the same dimensions. Two shapes are equal when dtypes are equal too.
     """
 
     __slots__ = ("_hash", "_type", "dims", "dtype")

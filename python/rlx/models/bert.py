@@ -90,7 +90,7 @@ def _checked(file: str, name: str, kind: str, value: Any) -> Any:
 class _Weights:
     """Parameters of a graph under a prefix; dense weights are stored `[out, in]` and used `[in, out]`."""
 
-    def __init__(self, g: Graph, prefix: str):
+    def __init__(self, g: Any, prefix: str):
         self.g, self.prefix = g, prefix
 
     def at(self, name: str) -> _Weights:

@@ -94,7 +94,8 @@ class Attention(Card, op="attention"):
         return q.with_dims((*q.dims[:-1], width))
 
     def evaluate(self, q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: Any, **attributes: Any) -> np.ndarray:
-        heads = Heads(*(Shape(t.shape, t.dtype) for t in (q, k, v)), attributes["num_heads"], attributes["head_dim"])
+        shapes = [Shape(t.shape, t.dtype) for t in (q, k, v)]
+        heads = Heads(shapes[0], shapes[1], shapes[2], attributes["num_heads"], attributes["head_dim"])
         split = [_split_array(t, n) for t, n in ((q, heads.num_heads), (k, heads.kv_heads), (v, heads.kv_heads))]
         query, key, value = (t.astype(np.float64) for t in split)
         key, value = np.repeat(key, heads.group, 1), np.repeat(value, heads.group, 1)
@@ -154,7 +155,8 @@ class Attention(Card, op="attention"):
         )
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
-        heads = Heads(*operands[:3], attributes["num_heads"], attributes["head_dim"])
+        q, k, v = operands[:3]
+        heads = Heads(q, k, v, attributes["num_heads"], attributes["head_dim"])
         pairs = heads.batch * heads.num_heads * heads.queries * heads.keys
         return Cost(pairs * (2 * heads.head_dim + 2 * heads.value_dim + 14), moved_bytes(operands, results))
 
@@ -174,7 +176,9 @@ class Attention(Card, op="attention"):
         yield sample((2, 2, 16), (2, 5, 8), (2, 5, 6), None, num_heads=4, head_dim=4, mask_kind="causal", dtypes=FLOATS)
         yield sample((2, 6, 2, 4), (2, 1, 5, 4), (2, 1, 5, 4), None, num_heads=6, head_dim=4, dtypes=("f32",))
         # more queries than keys: the first queries see nothing
-        yield sample((1, 5, 8), (1, 3, 8), (1, 3, 8), None, num_heads=2, head_dim=4, mask_kind="causal", dtypes=("f32",))
+        yield sample(
+            (1, 5, 8), (1, 3, 8), (1, 3, 8), None, num_heads=2, head_dim=4, mask_kind="causal", dtypes=("f32",)
+        )
         yield sample(*packed, None, score_scale=0.3, softcap=1.5, **sizes, dtypes=("f32", "f16"))
         dims = ("batch", "seq", 8)
         yield sample(dims, dims, dims, None, num_heads=2, head_dim=4, mask_kind="causal", dtypes=("f32",))
@@ -304,12 +308,16 @@ class Rope(Card, op="rope"):
             raise ShapeError(f"cos {cos} and sin {sin} must be [{length}, {n_rot // 2}] (or with the batch before it)")
         return x
 
-    def evaluate(self, x: np.ndarray, cos: np.ndarray, sin: np.ndarray, *, head_dim: int, n_rot: int, style: str) -> Any:
+    def evaluate(
+        self, x: np.ndarray, cos: np.ndarray, sin: np.ndarray, *, head_dim: int, n_rot: int, style: str
+    ) -> Any:
         heads = x.astype(np.float64)
         if x.ndim == 3:
             heads = heads.reshape(*x.shape[:2], x.shape[2] // head_dim, head_dim)
         half = n_rot // 2
-        first, second = (slice(0, half), slice(half, n_rot)) if style == "neox" else (slice(0, n_rot, 2), slice(1, n_rot, 2))
+        first, second = (
+            (slice(0, half), slice(half, n_rot)) if style == "neox" else (slice(0, n_rot, 2), slice(1, n_rot, 2))
+        )
         a, c = heads[..., first], heads[..., second]
         cosine, sine = (np.expand_dims(t.astype(np.float64), -2 if x.ndim == 3 else -3) for t in (cos, sin))
         result = heads.copy()
@@ -317,7 +325,9 @@ class Rope(Card, op="rope"):
         result[..., second] = c * cosine + a * sine
         return result.reshape(x.shape).astype(x.dtype)
 
-    def decompose(self, b: Builder, x: Tensor, cos: Tensor, sin: Tensor, *, head_dim: int, n_rot: int, style: str) -> Any:
+    def decompose(
+        self, b: Builder, x: Tensor, cos: Tensor, sin: Tensor, *, head_dim: int, n_rot: int, style: str
+    ) -> Any:
         dims, half = x.shape.dims, n_rot // 2
         packed = x.rank == 3
         if n_rot == 0:
@@ -342,7 +352,14 @@ class Rope(Card, op="rope"):
         return b.reshape(result, dims) if packed else result
 
     def build(
-        self, b: Builder, x: Tensor, cos: Tensor, sin: Tensor, head_dim: int, n_rot: int | None = None, style: Any = "neox"
+        self,
+        b: Builder,
+        x: Tensor,
+        cos: Tensor,
+        sin: Tensor,
+        head_dim: int,
+        n_rot: int | None = None,
+        style: Any = "neox",
     ) -> Tensor:
         lanes = head_dim if n_rot is None else n_rot
         return b.emit("rope", (x, cos, sin), head_dim=head_dim, n_rot=lanes, style=style)

@@ -152,9 +152,7 @@ class DotGeneral(Card, op="dot_general"):
 
 
 def _dots(lhs: Any, rhs: Any, lc: Any, rc: Any, lb: Any = (), rb: Any = (), *, dtypes: Any) -> Any:
-    return sample(
-        lhs, rhs, lhs_contracting=lc, rhs_contracting=rc, lhs_batch=lb, rhs_batch=rb, dtypes=dtypes
-    )
+    return sample(lhs, rhs, lhs_contracting=lc, rhs_contracting=rc, lhs_batch=lb, rhs_batch=rb, dtypes=dtypes)
 
 
 def free_axes(rank: int, contracting: Any, batch: Any) -> list[int]:

@@ -27,7 +27,11 @@ class Conv(Card, op="conv"):
         if x.rank != w.rank or x.rank not in (3, 4, 5):
             raise ShapeError(f"x [N, C, spatial…] and w [O, C/groups, kernel…] have rank 3, 4 or 5; got {x} and {w}")
         count = x.rank - 2
-        for name, values, wanted in (("stride", stride, count), ("padding", padding, 2 * count), ("dilation", dilation, count)):
+        for name, values, wanted in (
+            ("stride", stride, count),
+            ("padding", padding, 2 * count),
+            ("dilation", dilation, count),
+        ):
             if len(values) != wanted:
                 raise ShapeError(f"{name} needs {wanted} entries for {count} spatial axes, got {list(values)}")
         if min(stride) < 1 or min(dilation) < 1 or min(padding) < 0 or groups < 1:
@@ -39,19 +43,24 @@ class Conv(Card, op="conv"):
             raise ShapeError(f"{x} with {groups} groups needs w [k·{groups}, {x.dims[1]}/{groups}, …], got {w}")
         spatial = []
         for i in range(count):
-            size = out_size(x.dims[2 + i], w.static[2 + i], stride[i], *padding[2 * i : 2 * i + 2], dilation[i])
+            before, after = padding[2 * i : 2 * i + 2]
+            size = out_size(x.dims[2 + i], w.static[2 + i], stride[i], before, after, dilation[i])
             if type(size) is int and size < 0:
                 raise ShapeError(f"the kernel of {w} does not fit spatial axis {i} of {x}")
             spatial.append(size)
         return Shape((x.dims[0], out_channels, *spatial), shared)
 
-    def evaluate(self, x: np.ndarray, w: np.ndarray, *, stride: Any, padding: Any, dilation: Any, groups: int) -> np.ndarray:
+    def evaluate(
+        self, x: np.ndarray, w: np.ndarray, *, stride: Any, padding: Any, dilation: Any, groups: int
+    ) -> np.ndarray:
         count = x.ndim - 2
         pads = [(0, 0), (0, 0)] + [(padding[2 * i], padding[2 * i + 1]) for i in range(count)]
         wide = np.pad(x.astype(np.float64), pads)
         kernel = w.astype(np.float64)
         n, out_channels, per_group = x.shape[0], w.shape[0], w.shape[1]
-        spatial = [out_size(x.shape[2 + i], w.shape[2 + i], stride[i], *pads[2 + i], dilation[i]) for i in range(count)]
+        spatial: list[Any] = [
+            out_size(x.shape[2 + i], w.shape[2 + i], stride[i], *pads[2 + i], dilation[i]) for i in range(count)
+        ]
         result = np.zeros((n, groups, out_channels // groups, *spatial))
         grouped = wide.reshape(n, groups, per_group, *wide.shape[2:])
         weights = kernel.reshape(groups, out_channels // groups, per_group, *w.shape[2:])
@@ -79,8 +88,23 @@ class Conv(Card, op="conv"):
         plain = {"stride": (1, 1), "padding": (0, 0, 0, 0), "dilation": (1, 1)}
         yield sample((2, 3, 6, 5), (4, 3, 3, 2), **plain, dtypes=FLOATS)
         yield sample((2, 4, 6), (6, 2, 3), stride=(2,), padding=(1, 2), dilation=(1,), groups=2, dtypes=FLOATS)
-        yield sample((1, 2, 5, 4, 3), (3, 2, 2, 2, 2), stride=(1, 2, 1), padding=(1, 0, 0, 1, 1, 1), dilation=(2, 1, 1), dtypes=("f32",))
-        yield sample((2, 4, 7, 7), (4, 1, 3, 3), stride=(1, 1), padding=(1, 1, 1, 1), dilation=(1, 1), groups=4, dtypes=("f32", "f16"))
+        yield sample(
+            (1, 2, 5, 4, 3),
+            (3, 2, 2, 2, 2),
+            stride=(1, 2, 1),
+            padding=(1, 0, 0, 1, 1, 1),
+            dilation=(2, 1, 1),
+            dtypes=("f32",),
+        )
+        yield sample(
+            (2, 4, 7, 7),
+            (4, 1, 3, 3),
+            stride=(1, 1),
+            padding=(1, 1, 1, 1),
+            dilation=(1, 1),
+            groups=4,
+            dtypes=("f32", "f16"),
+        )
         yield sample((1, 1, 1, 3), (1, 1, 1, 3), **plain, dtypes=("f32",))
         yield sample(("n", 3, "h", 5), (2, 3, 3, 1), **plain, dtypes=("f32",))
         yield sample(("n", 2, "l"), (3, 2, 2), stride=(2,), padding=(1, 0), dilation=(1,), dtypes=("f32",))
@@ -88,7 +112,7 @@ class Conv(Card, op="conv"):
 
 def per_axis(value: Any, count: int, what: str) -> tuple[int, ...]:
     """An integer for every spatial axis from one integer or a list."""
-    values = (value,) * count if isinstance(value, (int, np.integer)) else tuple(value)
+    values: Any = (value,) * count if isinstance(value, (int, np.integer)) else tuple(value)
     if len(values) != count:
         raise ShapeError(f"{what} needs {count} entries, got {list(values)}")
     return values
@@ -104,7 +128,9 @@ def pads_of(padding: Any, x: Shape, w: Shape, stride: Any, dilation: Any) -> tup
         for size, kernel, s, d in zip(x.dims[2:], w.static[2:], stride, dilation, strict=True):
             if type(size) is not int and s != 1:
                 raise ShapeError("padding 'same' with a stride needs static spatial sizes")
-            total = max((-(-size // s) - 1) * s + d * (kernel - 1) + 1 - size, 0) if type(size) is int else d * (kernel - 1)
+            total = (
+                max((-(-size // s) - 1) * s + d * (kernel - 1) + 1 - size, 0) if type(size) is int else d * (kernel - 1)
+            )
             result += [total // 2, total - total // 2]
         return tuple(result)
     if isinstance(padding, str):

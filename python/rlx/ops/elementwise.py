@@ -112,7 +112,7 @@ class Activation(Card, op="activation"):
             dtypes = ["f32", "f16", "bf16", "f64"]
             dtypes += ["i8", "i16", "i32", "i64", "u8", "u32"] if kind in _INTEGER_ACTIVATIONS else []
             dtypes += ["c64"] if kind in _COMPLEX_ACTIVATIONS else []
-            bounds = {"low": low.get(kind, -high), "high": high}
+            bounds: Any = {"low": low.get(kind, -high), "high": high}
             yield sample(Operand((3, 5), **bounds), kind=kind, dtypes=dtypes)
             yield sample(Operand(("n", 4), **bounds), kind=kind, dtypes=("f32",))
         yield sample((0, 4), kind="gelu", dtypes=("f32",))
@@ -145,7 +145,7 @@ def convert(x: np.ndarray, to: DType) -> np.ndarray:
     if to.is_bool:
         return x != 0
     if x.dtype.kind == "c" and not to.is_complex:
-        x = x.real
+        x = np.real(x)
     if to.is_integer and dtype(x.dtype).is_float:
         wide = np.trunc(x.astype(np.float64))
         limits = np.iinfo(to.numpy)
@@ -154,7 +154,17 @@ def convert(x: np.ndarray, to: DType) -> np.ndarray:
         result = np.where(inside >= float(limits.max) + (limits.bits < 64), 0, inside).astype(to.numpy)
         result = np.where(wide >= float(limits.max), to.numpy.type(limits.max), result)
         return np.where(wide <= float(limits.min), to.numpy.type(limits.min), result).astype(to.numpy)
+    if to.name == "bf16" and x.dtype == np.float64:
+        x = _rounded_to_odd(x)
     return x.astype(to.numpy)
+
+
+def _rounded_to_odd(x: np.ndarray) -> np.ndarray:
+    """f64 as f32 with the last bit set where digits are lost: rounding that once more gives what rounding once would."""
+    near = x.astype(np.float32)
+    bits = near.view(np.uint32) - (np.abs(near.astype(np.float64)) > np.abs(x))  # toward zero
+    lost = np.isfinite(x) & (near.astype(np.float64) != x)
+    return (bits.astype(np.uint32) | lost).view(np.float32)
 
 
 def _pow(a: np.ndarray, b: np.ndarray) -> np.ndarray:

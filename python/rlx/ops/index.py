@@ -45,7 +45,7 @@ class Gather(_Lookup, op="gather"):
         return b.emit("gather", (table, tensor_like(b, indices, i32)), axis=axis_of(axis, table.rank))
 
     def samples(self) -> Any:
-        wide = {"low": -3, "high": 9}  # out of range on both sides: clamped
+        wide: Any = {"low": -3, "high": 9}  # out of range on both sides: clamped
         yield sample((5, 3), Operand((4,), "i32", **wide), axis=0, dtypes=EVERY)
         for index in _INDICES:
             yield sample((2, 5, 3), Operand((4, 2), index, **wide), axis=1, dtypes=("f32",))
@@ -74,7 +74,7 @@ class GatherBatched(_Lookup, op="gather_batched"):
         return b.emit("gather_batched", (table, tensor_like(b, indices, i32)), axis=axis_of(axis, table.rank))
 
     def samples(self) -> Any:
-        wide = {"low": -3, "high": 9}
+        wide: Any = {"low": -3, "high": 9}
         yield sample((2, 5, 3), Operand((2, 4), "i32", **wide), axis=1, dtypes=EVERY)
         yield sample((2, 5), Operand((2,), "i32", **wide), axis=1, dtypes=("f32",))
         yield sample((5, 3), Operand((2, 2), "u8", **wide), axis=0, dtypes=("f32",))

@@ -48,7 +48,9 @@ def common(b: Builder, *values: Any) -> list[Tensor]:
     for value in values:
         if not isinstance(value, (Tensor, np.ndarray, np.generic, *Scalar)):
             raise ShapeError(f"expected a tensor, an array or a number, got {type(value).__name__}")
-    strong = [v.dtype if isinstance(v, Tensor) else dtype(np.asarray(v).dtype) for v in values if not isinstance(v, Scalar)]
+    strong = [
+        v.dtype if isinstance(v, Tensor) else dtype(np.asarray(v).dtype) for v in values if not isinstance(v, Scalar)
+    ]
     if not strong:
         raise ShapeError("at least one operand must be a tensor")
     kind = strong[0]
@@ -57,7 +59,9 @@ def common(b: Builder, *values: Any) -> list[Tensor]:
     for value in values:
         if isinstance(value, Scalar):
             kind = promote(kind, weak(value, kind))
-    return [constant_scalar(b, v, kind) if isinstance(v, Scalar) else cast(b, tensor_like(b, v, kind), kind) for v in values]
+    return [
+        constant_scalar(b, v, kind) if isinstance(v, Scalar) else cast(b, tensor_like(b, v, kind), kind) for v in values
+    ]
 
 
 def axis_of(axis: Any, rank: int, what: str = "axis") -> int:

@@ -107,7 +107,9 @@ class RmsNorm(_Norm, op="rms_norm"):
             result = result + along(b, widened(b, bias), axis, x.rank)
         return cast(b, result, x.dtype)
 
-    def build(self, b: Builder, x: Tensor, scale: Tensor, bias: Any = None, eps: float = 1e-5, axis: int = -1) -> Tensor:
+    def build(
+        self, b: Builder, x: Tensor, scale: Tensor, bias: Any = None, eps: float = 1e-5, axis: int = -1
+    ) -> Tensor:
         return b.emit("rms_norm", (x, scale, bias), axis=axis_of(axis, x.rank), eps=eps)
 
     def samples(self) -> Any:
@@ -127,7 +129,9 @@ class GroupNorm(_Norm, op="group_norm"):
         check_weights(x, channels, scale=scale, bias=bias)
         return x
 
-    def evaluate(self, x: np.ndarray, scale: np.ndarray, bias: np.ndarray, *, num_groups: int, eps: float) -> np.ndarray:
+    def evaluate(
+        self, x: np.ndarray, scale: np.ndarray, bias: np.ndarray, *, num_groups: int, eps: float
+    ) -> np.ndarray:
         n, c = x.shape[:2]
         wide = x.astype(np.float64).reshape(n, num_groups, c // num_groups, *x.shape[2:])
         axes = tuple(range(2, wide.ndim))

@@ -154,7 +154,7 @@ class Argmax(Card, op="argmax"):
         return b.emit("argmax", (x,), axis=axis_of(axis, x.rank), keep_dims=keep_dims)
 
     def samples(self) -> Any:
-        few = {"low": 0, "high": 3}  # ties
+        few: Any = {"low": 0, "high": 3}  # ties
         yield sample(Operand((4, 7), **few), axis=1, dtypes=(*_REAL, "bool"))
         yield sample(Operand((4, 7), **few), axis=0, keep_dims=True, dtypes=("f32",))
         yield sample((1,), axis=0, dtypes=("f32",))
@@ -184,7 +184,7 @@ class Topk(Card, op="topk"):
         return Cost(operands[0].num_elements * attributes["k"], moved_bytes(operands, results))
 
     def samples(self) -> Any:
-        few = {"low": 0, "high": 4}  # ties
+        few: Any = {"low": 0, "high": 4}  # ties
         yield sample(Operand((3, 9), **few), k=4, dtypes=_REAL)
         yield sample((2, 3, 8), k=8, dtypes=("f32",))
         yield sample((6,), k=1, dtypes=("f32",))

@@ -54,7 +54,9 @@ def resolve_shape(x: Shape, shape: Any) -> tuple[Dim, ...]:
     Raises:
         ShapeError: -1 occurs twice or cannot be resolved exactly.
     """
-    entries = list(shape.dims) if isinstance(shape, Shape) else [shape] if isinstance(shape, (int, str)) else list(shape)
+    entries = (
+        list(shape.dims) if isinstance(shape, Shape) else [shape] if isinstance(shape, (int, str)) else list(shape)
+    )
     unknown = [i for i, d in enumerate(entries) if isinstance(d, (int, np.integer)) and d == -1]
     if len(unknown) > 1:
         raise ShapeError(f"{tuple(entries)}: at most one dimension may be -1")
@@ -201,5 +203,9 @@ class Expand(_Movement, op="expand"):
         yield sample((), shape=(2, 3), dtypes=("f32",))
         yield sample((3,), shape=(3,), dtypes=("f32",))
         yield sample((1, 3), shape=(0, 3), dtypes=("f32",))
-        yield sample((1, 3), shape=("n", 3), dtypes=("f32",), )
+        yield sample(
+            (1, 3),
+            shape=("n", 3),
+            dtypes=("f32",),
+        )
         yield sample(("n", 1), shape=(2, "n", 4), dtypes=("f32",))

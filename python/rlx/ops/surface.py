@@ -17,7 +17,8 @@ _KINDS: dict[str, dict[str, str]] = {
 }
 
 
-def _kinds() -> dict[str, dict[str, str]]:
+def kinds() -> dict[str, dict[str, str]]:
+    """The kinds that are methods of their own, by op: method name to kind."""
     activations = registry.SPECS["activation"].attributes[0].cases
     return _KINDS | {"activation": {kind: kind for kind in activations}}
 
@@ -36,8 +37,8 @@ def _kind_method(op: str, name: str, kind: str) -> Callable[..., Any]:
 def methods() -> dict[str, Callable[..., Any]]:
     """Every op method, by name."""
     result = {name: method_of(registry.card(name)) for name in registry.SPECS if name in registry._cards}
-    for op, kinds in _kinds().items():
-        result |= {name: _kind_method(op, name, kind) for name, kind in kinds.items()}
+    for op, named in kinds().items():
+        result |= {name: _kind_method(op, name, kind) for name, kind in named.items()}
     return result
 
 

@@ -28,7 +28,7 @@ from rlx.ir.attributes import suggestion
 from rlx.ir.dim import Dim, dim
 from rlx.ir.errors import Error, PassError
 
-# Where passes live: every module of these packages may hold one, named after it.
+# Where passes live: every file directly in these packages may hold one, named after it.
 PASS_PACKAGES = ("rlx.passes", "rlx.lower")
 PREFIX = "rlx-"
 
@@ -38,9 +38,7 @@ _passes: dict[str, type[Pass]] = {}
 class OptionError(PassError):
     """An option does not exist or has a value that does not fit; `option` is its name."""
 
-    def __init__(
-        self, message: str, *, option: str = "", location: str | None = None, hint: str | None = None
-    ):
+    def __init__(self, message: str, *, option: str = "", location: str | None = None, hint: str | None = None):
         super().__init__(message, location=location, hint=hint)
         self.option = option
 
@@ -88,9 +86,7 @@ class Option:
             ) from None
         if self.choices and value not in self.choices:
             known = ", ".join(self.choices)
-            message = (
-                f"option '{self.name}' is one of {known}, not {text!r}{suggestion(str(text), self.choices)}"
-            )
+            message = f"option '{self.name}' is one of {known}, not {text!r}{suggestion(str(text), self.choices)}"
             raise OptionError(message, option=self.name)
         return value
 
@@ -113,9 +109,7 @@ class Pass:
         if name is None:
             return
         if not re.fullmatch(rf"{PREFIX}[a-z0-9]+(-[a-z0-9]+)*", name):
-            raise Error(
-                f"{cls.__qualname__}: '{name}' is not a pass name: '{PREFIX}' and words joined by '-'"
-            )
+            raise Error(f"{cls.__qualname__}: '{name}' is not a pass name: '{PREFIX}' and words joined by '-'")
         other = _passes.get(name)
         if other is not None and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
             raise Error(f"pass '{name}' exists twice: {other.__qualname__} and {cls.__qualname__}")
@@ -275,8 +269,9 @@ def load() -> Mapping[str, type[Pass]]:
     """All passes, by name."""
     for package in PASS_PACKAGES:
         found = importlib.import_module(package)
-        for module in pkgutil.walk_packages(found.__path__, f"{package}."):
-            importlib.import_module(module.name)
+        for module in pkgutil.iter_modules(found.__path__, f"{package}."):
+            if not module.ispkg:
+                importlib.import_module(module.name)
     return _passes
 
 

@@ -86,9 +86,7 @@ class _Binder:
         return type_ if found is True else found
 
     def _bound(self, type_: Any) -> Any:
-        if not isinstance(type_, mlir.ir.RankedTensorType) or not str(type_.encoding or "").startswith(
-            _ENCODING
-        ):
+        if not isinstance(type_, mlir.ir.RankedTensorType) or not str(type_.encoding or "").startswith(_ENCODING):
             return True
         shape = shape_of_type(type_)
         self.seen |= shape.symbols

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -65,7 +65,7 @@ class CheckNumerics(Instrument):
             self._noted.add(text)
             self._note(text)
 
-    def _fail(self, step: Step, message: str) -> None:
+    def _fail(self, step: Step, message: str) -> NoReturn:
         raise PassError(f"check-numerics: {step.name} {message} (seed {self.seed})")
 
     def _check(self, step: Step, before: Any, after: Any) -> None:
@@ -88,9 +88,8 @@ class CheckNumerics(Instrument):
         arrays, results, symbols = expected
         try:
             values = evaluate_function(new.function, arrays, symbols)
-        except Error as problem:
-            self._fail(step, f"leaves {name} without a value: {problem.message}")
-            raise
+        except Exception as problem:  # evaluators raise what NumPy raises
+            self._fail(step, f"leaves {name} without a value: {_reason(problem)}")
         difference = differs(results, values, [o.name for o in old.results])
         if difference:
             self._fail(step, f"changes the result of {name}: {difference}")
@@ -105,8 +104,8 @@ class CheckNumerics(Instrument):
                 bound = bind_symbols(list(zip(old.arguments, shapes, strict=True)))
                 arrays = self._inputs(old, bound)
                 return arrays, evaluate_function(old.function, arrays, bound), symbols
-            except Error as problem:
-                reason = problem.message
+            except Exception as problem:
+                reason = _reason(problem)
         self._tell(f"{name} is not checked: it has no value: {reason}")
         return None
 
@@ -114,6 +113,10 @@ class CheckNumerics(Instrument):
         random = np.random.default_rng([self.seed, zlib.crc32(graph.name.encode())])
         values = graph.function.entry_block.arguments
         return [draw(random, a, v, symbols) for a, v in zip(graph.arguments, values, strict=True)]
+
+
+def _reason(problem: Exception) -> str:
+    return problem.message if isinstance(problem, Error) else f"{type(problem).__name__}: {problem}"
 
 
 def _repeated(sizes: Sequence[int]) -> Iterator[int]:
@@ -139,9 +142,7 @@ def foreign_op(function: Any) -> str | None:
 # --- inputs ---------------------------------------------------------------------------------------
 
 
-def draw(
-    random: np.random.Generator, argument: Argument, value: Any, symbols: Mapping[str, int]
-) -> np.ndarray:
+def draw(random: np.random.Generator, argument: Argument, value: Any, symbols: Mapping[str, int]) -> np.ndarray:
     """A random array for an argument."""
     shape = argument.shape.bind(symbols).static
     kind = argument.shape.dtype
@@ -177,9 +178,7 @@ def index_limit(value: Any, symbols: Mapping[str, int]) -> int | None:
 def _limit_in(op: Any, value: Any, symbols: Mapping[str, int]) -> int | None:
     spec = registry.card(op.name).spec
     groups = dict(
-        zip(
-            [o.name for o in spec.operands], grouped(spec.operands, list(op.operands), "operand"), strict=True
-        )
+        zip([o.name for o in spec.operands], grouped(spec.operands, list(op.operands), "operand"), strict=True)
     )
     role = next((n for n in _POSITIONS if n in groups and groups[n] == value), None)
     if role is None:

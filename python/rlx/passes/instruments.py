@@ -89,9 +89,7 @@ class Timing(Instrument):
     @property
     def seconds(self) -> list[tuple[str, float]]:
         """What was timed, and for how long."""
-        return [
-            (f"{w.title} ({w.name})" if isinstance(w, Step) else str(w), s) for w, s in self._seconds.items()
-        ]
+        return [(f"{w.title} ({w.name})" if isinstance(w, Step) else str(w), s) for w, s in self._seconds.items()]
 
     def before(self, step: Step, module: Any) -> None:
         self._mark = time.perf_counter()

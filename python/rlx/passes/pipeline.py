@@ -79,6 +79,11 @@ class _Reader:
             self.at += 1
         return self.text[self.at] if self.at < len(self.text) else ""
 
+    @property
+    def next(self) -> str:
+        """What stands next, for messages."""
+        return f"'{self.peek()}'" if self.peek() else "the end"
+
     def take(self, character: str) -> bool:
         if self.peek() != character:
             return False
@@ -88,7 +93,7 @@ class _Reader:
     def whole(self) -> tuple[Element, ...]:
         elements = self.elements() if self.peek() else ()
         if self.peek():
-            self.fail(f"expected ',' or the end, got '{self.peek()}'")
+            self.fail(f"expected ',' or the end, got {self.next}")
         return elements
 
     def elements(self) -> tuple[Element, ...]:
@@ -102,13 +107,13 @@ class _Reader:
         start = self.at
         match = _NAME.match(self.text, start)
         if match is None:
-            self.fail(f"expected the name of a pass or an op, got '{self.peek() or 'the end'}'")
+            self.fail(f"expected the name of a pass or an op, got {self.next}")
         self.at = match.end()
         name = match.group()
         if self.take("("):
             children = () if self.peek() == ")" else self.elements()
             if not self.take(")"):
-                self.fail(f"expected ',' or ')' in the list of '{name}', got '{self.peek() or 'the end'}'")
+                self.fail(f"expected ',' or ')' in the list of '{name}', got {self.next}")
             return Element(name, (), children, start)
         options = tuple(self.options(name)) if self.take("{") else ()
         return Element(name, options, None, start)
@@ -123,7 +128,7 @@ class _Reader:
         start = self.at
         match = re.compile(r"[^\s={}]+").match(self.text, start)
         if match is None:
-            self.fail(f"expected an option of '{name}', got '{self.peek()}'")
+            self.fail(f"expected an option of '{name}', got {self.next}")
         self.at = match.end()
         value = None
         if self.at < len(self.text) and self.text[self.at] == "=":

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from rlx import mlir
+from rlx.dialect.spec import AttributeSpec
 from rlx.ir import attributes, registry
 from rlx.ir.dtype import DType
 from rlx.ir.shape import Shape, shape_of
@@ -29,9 +31,15 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 # --- looking at ops -------------------------------------------------------------------------------
 
 
+@cache
+def _attribute(op: str, name: str) -> AttributeSpec:
+    return next(a for a in registry.card(op).spec.attributes if a.name == name)
+
+
 def read(op: Any, name: str) -> Any:
     """One attribute of an op, as Python has it."""
-    return attributes.read(registry.card(op.name).spec, op)[name]
+    entry, stored = _attribute(op.name, name), op.attributes
+    return attributes.from_mlir(entry, stored[name]) if name in stored else entry.default
 
 
 def producer(value: Any, name: str) -> Any:

@@ -130,9 +130,7 @@ def inspect_graph(graph: Graph) -> GraphReport:
     numbers = count()
     ops = tuple(_report(op, depth, names, numbers) for op, depth in body)
     returned = tuple(
-        names[value]
-        for value, result in zip(end[0].operands, graph.results, strict=True)
-        if result.updates is None
+        names[value] for value, result in zip(end[0].operands, graph.results, strict=True) if result.updates is None
     )
     return GraphReport(graph.name, graph.stage, graph.arguments, graph.outputs, returned, ops)
 
@@ -140,9 +138,7 @@ def inspect_graph(graph: Graph) -> GraphReport:
 def inspect_diff(before: GraphReport, after: GraphReport) -> str:
     """One line: which ops became fewer or more from one stage to another."""
     old, new = before.histogram, after.histogram
-    parts = [f"-{n} {name}" for name, n in (old - new).items()] + [
-        f"+{n} {name}" for name, n in (new - old).items()
-    ]
+    parts = [f"-{n} {name}" for name, n in (old - new).items()] + [f"+{n} {name}" for name, n in (new - old).items()]
     return f"{before.stage} to {after.stage}: {', '.join(parts) or 'the same ops'}"
 
 

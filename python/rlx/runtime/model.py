@@ -25,7 +25,7 @@ class _Annotation:
     kind: str
 
 
-def Input(*dims: Any, dtype: Any = None) -> Any:  # noqa: N802 (reads as a type in annotations)
+def Input(*dims: Any, dtype: Any = None) -> Any:
     """Annotation of an argument that is given at every call: `x: rlx.Input("batch", 784)`.
 
     Args:
@@ -35,7 +35,7 @@ def Input(*dims: Any, dtype: Any = None) -> Any:  # noqa: N802 (reads as a type 
     return _Annotation(Shape(dims, dtype), "input")
 
 
-def Param(*dims: Any, dtype: Any = None) -> Any:  # noqa: N802
+def Param(*dims: Any, dtype: Any = None) -> Any:
     """Annotation of an argument that is a weight: `w: rlx.Param(784, 10)`."""
     return _Annotation(Shape(dims, dtype), "param")
 
@@ -43,12 +43,13 @@ def Param(*dims: Any, dtype: Any = None) -> Any:  # noqa: N802
 class Model:
     """A function of tensors, traced once for each set of static arguments. Made by `@rlx.model`.
 
-    Arguments annotated with `rlx.Input` and `rlx.Param` are tensors; all others are static: plain Python values that the
-    trace may depend on. Called with tensors of a graph, the function is traced into that graph.
+    Arguments annotated with `rlx.Input` and `rlx.Param` are tensors; all others are static: plain Python values that
+    the trace may depend on. Called with tensors of a graph, the function is traced into that graph.
     """
 
     def __init__(self, function: Callable[..., Any], session: Session | None = None):
         functools.update_wrapper(self, function)
+        self.__name__: str = function.__name__
         self._function = function
         self._session = session
         self._signature = inspect.signature(function)
@@ -100,7 +101,7 @@ class Model:
         return self._trace(static)[1](program.run(inputs))
 
     def _set_params(self, program: CompiledGraph, key: Any, bound: Mapping[str, Any]) -> None:
-        """Load weights that differ from those of the last call. Contents count: an array may have been changed in place."""
+        """Load weights that differ from those of the last call: an array may have been changed in place."""
         before = self._given.setdefault(key, {})
         arrays = {n: as_array(bound[n], n) for n, a in self.tensors.items() if a.kind == "param"}
         same = all(n in before and _equal(before[n], array) for n, array in arrays.items())
@@ -114,8 +115,9 @@ class Model:
             hash(key)
         except TypeError:
             name = next(n for n, v in static.items() if not _hashable(v))
+            kind = type(static[name]).__name__
             raise Error(
-                f"model '{self.__name__}': static argument '{name}' must be hashable, got {type(static[name]).__name__}",
+                f"model '{self.__name__}': static argument '{name}' must be hashable, got {kind}",
                 hint="annotate it with rlx.Input or rlx.Param if it is a tensor",
             ) from None
         return key

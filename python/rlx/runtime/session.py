@@ -30,7 +30,12 @@ class Session:
     """
 
     def __init__(
-        self, device: Any = Device.CPU, *, arch: str | None = None, threads: int | None = None, flags: tuple[str, ...] = ()
+        self,
+        device: Any = Device.CPU,
+        *,
+        arch: str | None = None,
+        threads: int | None = None,
+        flags: tuple[str, ...] = (),
     ):
         if threads is not None and (not isinstance(threads, int) or threads < 1):
             raise Error(f"threads must be a positive integer, got {threads!r}")
@@ -57,7 +62,7 @@ class Session:
             params: Weights, by name or as the path of a safetensors file; they can also be set later.
             bind: Sizes of symbols that are fixed now; the others stay dynamic.
             precision: `"f16"` or `"bf16"`: compute in that dtype; reductions, what would leave its range, and the
-                boundary (inputs, parameters, states, outputs) stay in f32. It is `rlx-precision` with its default policy.
+                boundary (inputs, parameters, states, outputs) stay in f32: `rlx-precision` with its default policy.
             passes: A pipeline to run first.
             policy: `"direct"` keeps fused ops, `"fusable"` decomposes blocks into primitives.
             cache: False for none, a directory, or a `DiskCache`; True is the user's cache directory.

@@ -8,7 +8,7 @@
 // UNKNOWN: bind.mlir: error: rlx-bind: the module has no symbol 'sequ' (did you mean 'seq'?)
 // UNKNOWN: note: its symbols: batch, seq
 // NEGATIVE: pipeline:1:10: error: option 'seq' takes a size, not '-4'
-// RANGE: bind.mlir:[[# ]]
+// RANGE: bind.mlir:27:8: error: rlx-bind: 'rlx.narrow': a dimension cannot be negative
 
 // CHECK-LABEL: func.func @main(
 // CHECK-SAME: %arg0: tensor<2x5x8xf32> {rlx.name = "x"}

@@ -55,8 +55,7 @@ def check_dtypes(module: Any, target: Target) -> None:
         for op in function.entry_block.operations:
             names = {shape_of(r).dtype.name for r in op.operation.results} & target.unsupported_dtypes
             missing += [
-                f"  {describe(op.location) or '<unknown>'}: {op.operation.name} gives {n}"
-                for n in sorted(names)
+                f"  {describe(op.location) or '<unknown>'}: {op.operation.name} gives {n}" for n in sorted(names)
             ]
     if missing:
         message = f"target {target.name} ({target.arch}) does not support some dtypes:\n" + "\n".join(missing)
@@ -158,7 +157,15 @@ def module_text(lowered: Any) -> str:
 
 # Ops of the lowering that write into a part of a buffer. IREE may choose an argument's buffer for that, so where one
 # occurs the program gets copies of its arguments.
-_PARTIAL_WRITES = ("tensor.insert", "tensor.insert_slice", "tensor.concat", "tensor.pad", "linalg.copy", "scf.for", "scf.while")
+_PARTIAL_WRITES = (
+    "tensor.insert",
+    "tensor.insert_slice",
+    "tensor.concat",
+    "tensor.pad",
+    "linalg.copy",
+    "scf.for",
+    "scf.while",
+)
 
 
 def only_reads_arguments(lowered: Any) -> bool:
@@ -189,9 +196,7 @@ class _timed:
 class Program:
     """A loaded artifact: its function, and its states."""
 
-    def __init__(
-        self, artifact: Artifact, parameters: Mapping[str, np.ndarray], driver: str, threads: int | None
-    ):
+    def __init__(self, artifact: Artifact, parameters: Mapping[str, np.ndarray], driver: str, threads: int | None):
         signature = artifact.signature
         params = signature.of_kind("param")
         self.executable = Executable(

@@ -230,7 +230,7 @@ class WorkerPool:
         _pools.add(self)
 
     def prewarm(self, flags: Sequence[str], process_flags: Sequence[str] = ()) -> None:
-        """Start a process, unless a fitting one is there or no place is left, and have it get ready, without waiting."""
+        """Start a process and have it get ready, without waiting; does nothing if one fits or there is no place."""
         with self._changed:
             fitting = any(w.process_flags == tuple(process_flags) for w in self._workers)
             if fitting or len(self._workers) >= self._size:

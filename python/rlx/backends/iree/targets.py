@@ -36,8 +36,8 @@ _LLVM_CPU = (
     "--iree-llvmcpu-stack-allocation-limit=262144",  # the default rejects some fused dispatches
 )
 _NO_OPTIMISATION: tuple[str, ...] = ()
-# By default transposes move into the contraction before them (the heads of attention, for one). The loop nest of four or
-# five loops that comes of it does not run on packed tiles: the whole encoder takes 1.5 times as long.
+# By default transposes move into the contraction before them (the heads of attention, for one). The nest of four or five
+# loops that comes of it does not run on packed tiles: the whole encoder takes 1.5 times as long.
 _KEEP_TRANSPOSES = "--iree-global-opt-propagate-transposes=false"
 
 

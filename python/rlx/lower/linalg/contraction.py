@@ -39,19 +39,20 @@ def matmul(low: Loops, results: list[Shape], lhs: Lowered, rhs: Lowered) -> Any:
     if rhs.shape.rank == 2:
         rows, (k, n) = product_of(lhs.shape.dims[:-1]), rhs.shape.dims
         flat = low.reshape(lhs.value, lhs.shape.dims, (rows, k))
-        product = _matmul_2d(low, flat, rhs.value, rows, n, dtype)
+        product = matmul_2d(low, flat, rhs.value, rows, n, dtype)
         return low.reshape(product, (rows, n), dims)
     if lhs.shape.dims[:-2] == rhs.shape.dims[:-2]:
         return _batched(low, lhs, rhs, dims)
     return _broadcast_matmul(low, lhs, rhs, results[0])
 
 
-def _matmul_2d(low: Loops, lhs: Any, rhs: Any, m: Dim, n: Dim, dtype: DType) -> Any:
+def matmul_2d(low: Loops, lhs: Any, rhs: Any, m: Dim, n: Dim, dtype: DType) -> Any:
+    """`[M, K]·[K, N]`."""
     if is_empty(m, n, lhs.type.shape[-1]):
         return low.filled((m, n), storage_type(dtype), 0)
     wide = accumulator(dtype)
     if dtype.is_complex:
-        return _contraction_loop(low, [(lhs, (0, 2)), (rhs, (2, 1))], (m, n), (0, 1), 3, dtype)
+        return contraction_loop(low, [(lhs, (0, 2)), (rhs, (2, 1))], (m, n), (0, 1), 3, dtype)
     out = low.filled((m, n), storage_type(wide), 0)
     return rounded(low, low.linalg.matmul(lhs, rhs, outs=[out]), (m, n), dtype)
 
@@ -70,12 +71,12 @@ def batch_matmul(low: Loops, lhs: Any, rhs: Any, dims: tuple[Dim, Dim, Dim], dty
     if is_empty(*dims, lhs.type.shape[-1]):
         return low.filled(dims, storage_type(dtype), 0)
     if dtype.is_complex:
-        return _contraction_loop(low, [(lhs, (0, 1, 3)), (rhs, (0, 3, 2))], dims, (0, 1, 2), 4, dtype)
+        return contraction_loop(low, [(lhs, (0, 1, 3)), (rhs, (0, 3, 2))], dims, (0, 1, 2), 4, dtype)
     out = low.filled(dims, storage_type(accumulator(dtype)), 0)
     return rounded(low, low.linalg.batch_matmul(lhs, rhs, outs=[out]), dims, dtype)
 
 
-def _contraction_loop(
+def contraction_loop(
     low: Loops, inputs: list[tuple[Any, tuple[Any, ...]]], dims: Sequence[Dim], axes: tuple[int, ...], rank: int, dtype: DType
 ) -> Any:
     """A contraction as a generic loop nest: the loops in `axes` are kept, the others summed."""
@@ -102,7 +103,7 @@ def _broadcast_matmul(low: Loops, lhs: Lowered, rhs: Lowered, result: Shape) -> 
         return low.squeeze(x.value, x.shape.dims, stretched), (*axes, row, column)
 
     inputs = [operand(lhs, m, k), operand(rhs, k, n)]
-    return _contraction_loop(low, inputs, result.dims, tuple(range(rank - 1)), rank, result.dtype)
+    return contraction_loop(low, inputs, result.dims, tuple(range(rank - 1)), rank, result.dtype)
 
 
 @lowers("dot_general")
@@ -136,4 +137,4 @@ def dot_general(
         product = batch_matmul(low, left, right, (batch, m, n), dtype)
         return low.reshape(product, (batch, m, n), results[0].dims)
     left, right = arranged(lhs, left_free, lhs_contracting), arranged(rhs, rhs_contracting, right_free)
-    return low.reshape(_matmul_2d(low, left, right, m, n, dtype), (m, n), results[0].dims)
+    return low.reshape(matmul_2d(low, left, right, m, n, dtype), (m, n), results[0].dims)

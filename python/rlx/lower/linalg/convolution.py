@@ -1,1 +1,137 @@
-"""To be written."""
+"""Convolutions, in the form that compiles to the fastest code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product as cartesian
+from math import prod
+from typing import Any
+
+from rlx.ir.dim import Dim
+from rlx.ir.dtype import DType
+from rlx.ir.shape import Shape
+from rlx.lower.linalg.contraction import accumulator, batch_matmul, contraction_loop, rounded
+from rlx.lower.linalg.loops import PARALLEL, Loops, product_of, storage_type
+from rlx.lower.linalg.rules import Lowered, lowers
+from rlx.lower.linalg.scalars import Scalars
+from rlx.lower.linalg.shape import extract
+
+_NAMED = {1: "conv_1d_ncw_fcw", 2: "conv_2d_nchw_fchw", 3: "conv_3d_ncdhw_fcdhw"}
+# More positions of a kernel than this are not written out one by one.
+_MOST_TAPS = 128
+# With fewer channels the named ops' inner loop is too short.
+_NAMED_CHANNELS = 16
+
+
+@dataclass(frozen=True)
+class _Convolution:
+    """Sizes of one convolution: `x [batch, groups·inner, source…]`, padded, and `w [groups·outer, inner, kernel…]`."""
+
+    batch: Dim
+    groups: int
+    inner: int
+    outer: int
+    source: tuple[Dim, ...]
+    kernel: tuple[int, ...]
+    target: tuple[Dim, ...]
+    stride: tuple[int, ...]
+    dilation: tuple[int, ...]
+    dtype: DType
+
+    @property
+    def result(self) -> tuple[Dim, ...]:
+        """The sizes of the result."""
+        return self.batch, self.groups * self.outer, *self.target
+
+
+@lowers("conv")
+def conv(
+    low: Loops, results: list[Shape], x: Lowered, w: Lowered, *, stride: Any, padding: Any, dilation: Any, groups: int
+) -> Any:
+    dtype = x.shape.dtype
+    if 0 in results[0].dims or 0 in w.shape.dims:
+        return low.filled(results[0].dims, storage_type(dtype), 0)
+    (outer, inner, *kernel), (batch, channels, *source) = w.shape.static, x.shape.dims
+    before, after = padding[::2], padding[1::2]
+    padded = tuple(d + b + a for d, b, a in zip(source, before, after, strict=True))
+    value = low.padded(x.value, x.shape.dims, (batch, channels, *padded), 0, (0, 0, *before))
+    c = _Convolution(
+        batch, groups, inner, outer // groups, padded, tuple(kernel), results[0].dims[2:], stride, dilation, dtype
+    )
+    return _form(c)(low, c, value, w.value)
+
+
+def _form(c: _Convolution) -> Any:
+    strided = any(s > 1 for s in c.stride)
+    if c.inner == 1 and not strided and prod(c.kernel) <= _MOST_TAPS:
+        return _by_taps
+    if c.groups == 1 and not strided and c.inner >= _NAMED_CHANNELS:
+        return _named
+    return _as_matmul
+
+
+def _named(low: Loops, c: _Convolution, x: Any, w: Any) -> Any:
+    out = low.filled(c.result, storage_type(accumulator(c.dtype)), 0)
+    op = getattr(low.linalg, _NAMED[len(c.kernel)])
+    result = op(x, w, outs=[out], strides=list(c.stride), dilations=list(c.dilation))
+    return rounded(low, result, c.result, c.dtype)
+
+
+def _by_taps(low: Loops, c: _Convolution, x: Any, w: Any) -> Any:
+    """One elementwise loop nest over as many shifted views of x as the kernel has positions, for `inner` 1."""
+    s = Scalars(low, c.dtype)
+    ones = (1,) * len(c.kernel)
+    spatial = tuple(range(3, 3 + len(c.kernel)))  # after the loops over batch, groups and outer
+    channels = c.groups * c.outer
+    views, weights = [], []
+    for tap in cartesian(*map(range, c.kernel)):
+        starts = (0, 0, *(t * d for t, d in zip(tap, c.dilation, strict=True)))
+        view = extract(low, x, starts, (c.batch, c.groups, *c.target), (1, 1, *c.stride))
+        views.append((view, (0, 1, *spatial)))
+        weight = extract(low, w, (0, 0, *tap), (channels, 1, *ones), (1, 1, *ones))
+        weights.append((low.reshape(weight, (channels, 1, *ones), (c.groups, c.outer)), (1, 2)))
+
+    def body(*scalars: Any) -> Any:
+        total = None
+        for value, factor in zip(scalars[: len(views)], scalars[len(views) : -1], strict=True):
+            term = s.mul(s.enter(value), s.enter(factor))
+            total = term if total is None else s.add(total, term)
+        return s.leave(total)
+
+    dims = (c.batch, c.groups, c.outer, *c.target)
+    out = (low.empty(dims, storage_type(c.dtype)), tuple(range(len(dims))))
+    result = low.generic([*views, *weights], [out], [PARALLEL] * len(dims), body)
+    return low.reshape(result, dims, c.result)
+
+
+def _as_matmul(low: Loops, c: _Convolution, x: Any, w: Any) -> Any:
+    """Every window as a column: `[outer, inner·kernel] · [inner·kernel, target]` for each image and group."""
+    size, points = c.inner * prod(c.kernel), product_of(c.target)
+    columns = _columns(low, c, x)
+    weights = low.reshape(w, (c.groups * c.outer, c.inner, *c.kernel), (c.groups, c.outer, size))
+    if c.batch == 1:
+        # Plain and batched matmuls find faster code than a contraction that shares the weights.
+        columns = low.reshape(columns, (1, c.groups, size, points), (c.groups, size, points))
+        product = batch_matmul(low, weights, columns, (c.groups, c.outer, points), c.dtype)
+        return low.reshape(product, (c.groups, c.outer, points), c.result)
+    dims = (c.batch, c.groups, c.outer, points)
+    inputs = [(weights, (1, 2, 4)), (columns, (0, 1, 4, 3))]
+    product = contraction_loop(low, inputs, dims, (0, 1, 2, 3), 5, c.dtype)
+    return low.reshape(product, dims, c.result)
+
+
+def _columns(low: Loops, c: _Convolution, x: Any) -> Any:
+    """`[batch, groups, inner·kernel, target]`."""
+    count = len(c.kernel)
+    dims = (c.batch, c.groups, c.inner, *c.kernel, *c.target)
+    positions = [
+        ((3 + count + i, s), (3 + i, d)) for i, (s, d) in enumerate(zip(c.stride, c.dilation, strict=True))
+    ]
+    grouped = low.reshape(
+        x, (c.batch, c.groups * c.inner, *c.source), (c.batch, c.groups, c.inner, *c.source)
+    )
+    out = (low.empty(dims, storage_type(c.dtype)), tuple(range(len(dims))))
+    inputs = [(grouped, (0, 1, 2, *positions))]
+    columns = low.generic(inputs, [out], [PARALLEL] * len(dims), lambda value, _: value)
+    size, points = c.inner * prod(c.kernel), product_of(c.target)
+    return low.reshape(columns, dims, (c.batch, c.groups, size, points))

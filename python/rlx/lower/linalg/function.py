@@ -80,7 +80,9 @@ class _Environment:
         type_ = tensor_type(argument.shape)
         self.declare(argument, type_)
         return mlir.ir.Operation.create(
-            "util.global.load", results=[type_], attributes={"global": mlir.ir.FlatSymbolRefAttr.get(symbol_of(argument))}
+            "util.global.load",
+            results=[type_],
+            attributes={"global": mlir.ir.FlatSymbolRefAttr.get(symbol_of(argument))},
         ).result
 
     def store(self, argument: Argument, value: Any) -> None:

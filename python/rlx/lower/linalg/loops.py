@@ -38,16 +38,24 @@ def typed(dims: Sequence[Dim], element: Any) -> Any:
     return ir.RankedTensorType.get(sizes, element, loc=ir.Location.unknown(mlir.context()))
 
 
+# What runs along an axis of an operand: a loop, nothing (the constant 0), or a sum of loops times factors.
+Axis = int | tuple[tuple[int, int], ...] | None
+
+
 @cache
-def projection(rank: int, axes: tuple[int | None, ...]) -> Any:
-    """The affine map of `rank` loops onto `axes`; None is the constant 0."""
-    ir = mlir.ir
-    context = mlir.context()
-    exprs = [
-        ir.AffineExpr.get_constant(0, context=context) if a is None else ir.AffineExpr.get_dim(a, context=context)
-        for a in axes
-    ]
-    return ir.AffineMap.get(rank, 0, exprs, context=context)
+def projection(rank: int, axes: tuple[Axis, ...]) -> Any:
+    """The affine map of `rank` loops onto `axes`."""
+    affine, context = mlir.ir.AffineExpr, mlir.context()
+
+    def expression(axis: Axis) -> Any:
+        if isinstance(axis, int):
+            return affine.get_dim(axis, context=context)
+        total = affine.get_constant(0, context=context)
+        for loop, factor in axis or ():
+            total = total + affine.get_dim(loop, context=context) * factor
+        return total
+
+    return mlir.ir.AffineMap.get(rank, 0, [expression(a) for a in axes], context=context)
 
 
 class Loops:
@@ -77,7 +85,7 @@ class Loops:
         Raises:
             Error: A symbol occurs only in expressions that cannot be solved.
         """
-        pending = [(value, i, d) for value, shape in arguments for i, d in enumerate(shape.dims) if type(d) is not int]
+        pending: list[Any] = [(value, i, d) for value, shape in arguments for i, d in enumerate(shape.dims) if type(d) is not int]
         wanted = {name for _, shape in arguments for name in shape.symbols}
         for value, axis, d in pending:
             if str(d) in wanted and str(d) not in self.symbols:
@@ -116,6 +124,7 @@ class Loops:
                     found = self.arith.constant(self.index_type, d)
             else:
                 with self.ir.InsertionPoint(self._sizes_end):
+                    assert isinstance(d, DimExpr)
                     found = self._expression(d)
             self._sizes[d] = found
         return found
@@ -181,8 +190,8 @@ class Loops:
 
     def generic(
         self,
-        inputs: Sequence[tuple[Any, tuple[int | None, ...]]],
-        outs: Sequence[tuple[Any, tuple[int | None, ...]]],
+        inputs: Sequence[tuple[Any, tuple[Axis, ...]]],
+        outs: Sequence[tuple[Any, tuple[Axis, ...]]],
         iterators: Sequence[str],
         body: Callable[..., Any],
     ) -> Any:
@@ -315,7 +324,9 @@ class Loops:
         create = self.ir.Operation.create
         fenced = create("util.optimization_barrier", results=[value.type], operands=[value]).result
         sizes = [self.size(d) for d in dims if type(d) is not int]
-        return create("flow.tensor.tie_shape", results=[value.type], operands=[fenced, *sizes]).result if sizes else fenced
+        if not sizes:
+            return fenced
+        return create("flow.tensor.tie_shape", results=[value.type], operands=[fenced, *sizes]).result
 
     def scalar_index(self, axis: int) -> Any:
         """Inside a loop body: the position along a loop."""
@@ -330,8 +341,10 @@ def product_of(dims: Sequence[Dim]) -> Dim:
 
 
 def common_segments(source: tuple[Dim, ...], target: tuple[Dim, ...]) -> list[tuple[int, int, int, int]]:
-    """Split two shapes of as many elements into runs of equal product, as short as can be: (a, b, c, d) says that
-    `source[a:b]` and `target[c:d]` hold the same. Every run has at least one axis on each side, unless a whole shape is empty.
+    """Split two shapes of as many elements into runs of equal product, as short as can be.
+
+    (a, b, c, d) says that `source[a:b]` and `target[c:d]` hold the same. Every run has at least one axis on each side,
+    unless a whole shape is empty.
     """
     segments: list[tuple[int, int, int, int]] = []
     a = c = 0

@@ -1,0 +1,256 @@
+"""`rlx-opt` as a program: exit codes, files, streams. What it does to text is tested in `tests/filecheck`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from rlx.cli import opt
+from rlx.passes.base import load
+
+TEXT = """\
+func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = "rlx.activation"(%x) {kind = "relu"} : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+"""
+INVALID = TEXT.replace("relu", "rely")
+
+
+def program(*arguments: str, given: str = "", cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "rlx.cli.opt", *arguments]
+    return subprocess.run(command, input=given, capture_output=True, text=True, cwd=cwd, check=False, timeout=60)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "model.mlir"
+    path.write_text(TEXT)
+    return path
+
+
+def call(capsys: pytest.CaptureFixture[str], arguments: Sequence[str]) -> tuple[int, str, str]:
+    code = opt.main(arguments)
+    shown = capsys.readouterr()
+    return code, shown.out, shown.err
+
+
+def test_a_program_reads_standard_input_and_writes_standard_output() -> None:
+    done = program("-", "--rlx-simplify", given=TEXT)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("module {\n  func.func @main(%arg0: tensor<4xf32>)")
+    assert program(given=done.stdout).stdout == done.stdout
+
+
+def test_a_program_fails_with_one_message_and_no_traceback() -> None:
+    done = program("-", given=INVALID)
+    assert (done.returncode, done.stdout) == (1, "")
+    first, source, caret, *rest = done.stderr.split("\n")
+    assert first.startswith("<stdin>:2:8: error: 'rlx.activation' op attribute 'kind': 'rely' is not one of")
+    assert source == INVALID.split("\n")[1]
+    assert caret == " " * 7 + "^"
+    assert rest == [""]
+
+
+def test_the_version_is_quick() -> None:
+    best = 9.0
+    for _ in range(3):
+        before = time.perf_counter()
+        done = program("--version")
+        best = min(best, time.perf_counter() - before)
+    assert done.stdout.startswith("rlx-opt ")
+    assert best < 0.3
+    imported = program("--version", given="").stderr
+    assert imported == ""
+
+
+def test_the_version_loads_no_mlir() -> None:
+    code = "import sys, rlx.cli.opt as o; o.main(['--version']); assert 'rlx.mlir' not in sys.modules"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+
+
+@pytest.mark.skipif(os.name == "nt", reason="pipes close otherwise there")
+def test_a_reader_that_goes_away_is_no_error_message() -> None:
+    command = [sys.executable, "-m", "rlx.cli.opt"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin and process.stdout and process.stderr
+        process.stdout.close()  # before there is anything to read
+        process.stdin.write(TEXT)
+        process.stdin.close()
+        assert process.stderr.read() == ""
+        assert process.wait(timeout=60) == 141
+
+
+def test_help_lists_the_flags(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = call(capsys, ["--help"])
+    assert code == 0
+    for flag in ("-o FILE", "--pass-pipeline=TEXT", "--check-numerics[=SEED]", "--mlir-timing", "--split-input-file"):
+        assert flag in out
+    assert call(capsys, ["-h"])[1] == out
+
+
+def test_list_passes_lists_ours_and_mlirs(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = call(capsys, ["--list-passes"])
+    assert code == 0
+    for name in (*load(), "canonicalize", "cse"):
+        assert f"  --{name} " in out
+    assert "    except=<a list (a string, …)>: ops to keep" in out
+
+
+def test_output_goes_to_a_file(capsys: pytest.CaptureFixture[str], file: Path) -> None:
+    target = file.with_name("out.mlir")
+    assert call(capsys, [str(file), "--cse", "-o", str(target)]) == (0, "", "")
+    assert target.read_text().startswith("module {")
+    assert sorted(p.name for p in file.parent.iterdir()) == ["model.mlir", "out.mlir"]
+
+
+def test_nothing_is_written_when_something_fails(capsys: pytest.CaptureFixture[str], file: Path) -> None:
+    target = file.with_name("out.mlir")
+    target.write_text("as it was")
+    both = TEXT + "// -----\n" + INVALID
+    file.write_text(both)
+    code, out, err = call(capsys, [str(file), "--split-input-file", "-o", str(target)])
+    assert (code, out) == (1, "")
+    assert f"{file}:7:8: error: " in err
+    assert target.read_text() == "as it was"
+    assert len(list(file.parent.iterdir())) == 2
+
+
+def test_output_to_a_device_and_through_a_link(capsys: pytest.CaptureFixture[str], file: Path) -> None:
+    assert call(capsys, [str(file), "-o", os.devnull])[0] == 0
+    target, link = file.with_name("out.mlir"), file.with_name("link.mlir")
+    target.write_text("")
+    link.symlink_to(target)
+    assert call(capsys, [str(file), "-o", str(link)])[0] == 0
+    assert link.is_symlink() and target.read_text().startswith("module {")
+
+
+def test_bytecode_goes_out_and_in(capsys: pytest.CaptureFixture[str], file: Path) -> None:
+    target = file.with_name("out.mlirbc")
+    assert call(capsys, [str(file), "--emit-bytecode", "-o", str(target)])[0] == 0
+    assert target.read_bytes().startswith(b"ML\xefR")
+    code, out, _ = call(capsys, [str(target)])
+    assert code == 0
+    assert out == call(capsys, [str(file)])[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere.mlir"], "rlx-opt: error: cannot open input file 'nowhere.mlir': No such file or directory"),
+        (["a.mlir", "b.mlir"], "rlx-opt: expected one input file, got 'a.mlir' and 'b.mlir'"),
+        (["--pass-pipeline"], "rlx-opt: --pass-pipeline takes a value: --pass-pipeline=TEXT"),
+        (["--verify-each=perhaps"], "rlx-opt: --verify-each is 0 or 1, not 'perhaps'"),
+        (["--check-numerics=x"], "rlx-opt: --check-numerics takes a number, not 'x'"),
+        (["--verify-diagnostics=some"], "rlx-opt: --verify-diagnostics is all or only-expected, not 'some'"),
+        (["--mlir-timings"], "rlx-opt: unknown command line argument '--mlir-timings'"),
+        (["-o", "/nowhere/at/all.mlir", "FILE"], "rlx-opt: error: cannot write /nowhere/at/all.mlir"),
+        (["FILE", "--rlx-bind=n=3"], "error: rlx-bind: the module has no symbol 'n'"),
+    ],
+)
+def test_a_wrong_command_line_says_what_is_wrong(
+    capsys: pytest.CaptureFixture[str], file: Path, arguments: list[str], message: str
+) -> None:
+    code, out, err = call(capsys, [str(file) if a == "FILE" else a for a in arguments])
+    assert (code, out) == (1, "")
+    assert message in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"\xff\xfe", "model.mlir:1:1: error: the input is neither UTF-8 text nor bytecode"),
+        (b"func.func @f() {\n  \xff\n}", "model.mlir:2:3: error: the input is neither"),
+        (b"ML\xefR garbage", "error: "),
+        (b"func.func @f(", "model.mlir:1:13: error: "),
+        (b"\x00\x01", "error: "),
+    ],
+)
+def test_a_damaged_input_is_an_error_with_a_place(
+    capsys: pytest.CaptureFixture[str], file: Path, data: bytes, message: str
+) -> None:
+    file.write_bytes(data)
+    code, out, err = call(capsys, [str(file)])
+    assert (code, out) == (1, "")
+    assert message in err
+    assert "Traceback" not in err and "internal error" not in err
+
+
+def test_an_empty_input_is_an_empty_module(capsys: pytest.CaptureFixture[str], file: Path) -> None:
+    file.write_text("")
+    assert call(capsys, [str(file)]) == (0, "module {\n}\n", "")
+
+
+def test_split_inputs_come_out_split(capsys: pytest.CaptureFixture[str], file: Path) -> None:
+    file.write_text(TEXT + "// -----\n" + TEXT)
+    code, out, _ = call(capsys, [str(file), "--split-input-file"])
+    assert code == 0
+    first, second = out.split("// -----\n")
+    assert first == second
+    file.write_text(TEXT + "// ====\n" + TEXT)
+    assert call(capsys, [str(file), "--split-input-file=// ===="])[1] == out
+
+
+def test_verification_can_be_left_out(capsys: pytest.CaptureFixture[str], file: Path) -> None:
+    # Binding n to 0 leaves a gather from an empty table behind, which the verifier refuses.
+    text = """\
+func.func @main(%t: tensor<?x4xf32, #rlx.dims<["n"]>>, %i: tensor<2xi32>) {
+  %0 = "rlx.gather"(%t, %i) {axis = 0 : i64} : (tensor<?x4xf32, #rlx.dims<["n"]>>, tensor<2xi32>) -> tensor<2x4xf32>
+  return
+}
+"""
+    file.write_text(text)
+    code, _, err = call(capsys, [str(file), "--rlx-bind=n=0"])
+    assert code == 1
+    assert f"{file}:2:8: error: rlx-bind gave an invalid module: 'rlx.gather' op axis 0" in err
+    code, out, _ = call(capsys, [str(file), "--rlx-bind=n=0", "--verify-each=0"])
+    assert code == 0 and "tensor<0x4xf32>" in out
+
+
+def test_check_numerics_names_the_pass(
+    capsys: pytest.CaptureFixture[str], file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rlx.ops.elementwise import ACTIVATIONS
+
+    code, _, err = call(capsys, [str(file), "--check-numerics=7", "--rlx-simplify", "--cse"])
+    assert (code, err) == (0, "")
+    # An evaluator that drifts is as good as a pass that is wrong.
+    calls = iter(range(100))
+    monkeypatch.setitem(ACTIVATIONS, "relu", lambda x: x + next(calls))
+    code, _, err = call(capsys, [str(file), "--check-numerics=7", "--rlx-simplify", "--cse"])
+    assert code == 1
+    assert "check-numerics: rlx-simplify changes the result of @main: output 'output0' at [0] was" in err
+
+
+def test_ops_of_unknown_dialects_need_a_flag(capsys: pytest.CaptureFixture[str], file: Path) -> None:
+    file.write_text('func.func @f() {\n  "foo.bar"() : () -> ()\n  return\n}\n')
+    code, _, err = call(capsys, [str(file)])
+    assert code == 1 and f"{file}:2:12: error: " in err
+    code, out, _ = call(capsys, [str(file), "--allow-unregistered-dialect"])
+    assert code == 0 and '"foo.bar"()' in out
+    assert call(capsys, [str(file)])[0] == 1
+
+
+def test_a_defect_is_one_line_unless_a_traceback_is_wanted(
+    capsys: pytest.CaptureFixture[str], file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.setattr(opt.Run, "_parts", broken)
+    monkeypatch.delenv("RLX_TRACEBACK", raising=False)
+    code, _, err = call(capsys, [str(file)])
+    assert code == 1
+    assert err.startswith("rlx-opt: internal error: ZeroDivisionError: oh\n")
+    monkeypatch.setenv("RLX_TRACEBACK", "1")
+    with pytest.raises(ZeroDivisionError):
+        opt.main([str(file)])

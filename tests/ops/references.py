@@ -1,0 +1,107 @@
+"""Running single ops with the evaluator, and other libraries on the same arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.card import as_results
+from rlx.ir.dtype import DType, dtype
+from rlx.ir.evaluate import evaluate
+from rlx.ir.graph import Graph
+from rlx.ir.registry import card
+from rlx.ir.shape import Shape
+from tests.conformance.tolerance import Comparison, flushed
+from tests.conformance.values import special_values
+
+FLOATS = ("f32", "f16", "bf16", "f64")
+INTEGERS = ("i8", "i16", "i32", "i64", "u8", "u32")
+
+
+def run(op: str, *operands: np.ndarray | None, **attributes: Any) -> Any:
+    """An op on arrays: one array, or a tuple for several results. Absent optional operands are None."""
+    graph = Graph(stage=card(op).spec.stage)
+    given = {f"x{i}": array for i, array in enumerate(operands) if array is not None}
+    tensors = {name: graph.input(name, Shape(a.shape, dtype(a.dtype))) for name, a in given.items()}
+    results = graph.emit(op, [tensors.get(f"x{i}") for i in range(len(operands))], **attributes)
+    graph.set_outputs(list(as_results(results)))
+    found = evaluate(graph, given)
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+def in_jax(function: Callable[..., Any], *arrays: Any) -> Any:
+    """The results of a function of JAX arrays, with 64-bit dtypes, as NumPy arrays."""
+    import jax
+
+    with jax.enable_x64(True):
+        results = function(*(jax.numpy.asarray(a) if isinstance(a, np.ndarray) else a for a in arrays))
+        if isinstance(results, (tuple, list)):
+            return tuple(np.asarray(r) for r in results)
+        return np.asarray(results)
+
+
+def agree(
+    got: np.ndarray,
+    reference: np.ndarray,
+    *,
+    factor: float = 1.0,
+    noise: Any = None,
+    signed_zeros: bool = False,
+    where: np.ndarray | None = None,
+    alternative: np.ndarray | None = None,
+) -> None:
+    """Assert that the evaluator and a library agree within the tolerance of the dtype.
+
+    Args:
+        got: The evaluator's result.
+        reference: The library's.
+        factor: Multiplies the tolerance.
+        noise: More room for each element: what the library's own arithmetic may cost.
+        signed_zeros: Tell 0 and -0 apart.
+        where: Which elements to compare; by default all.
+        alternative: Another result that is as good.
+    """
+    reference = np.asarray(reference)
+    if where is not None:
+        assert got.shape == reference.shape and got.dtype == reference.dtype
+        alternative = None if alternative is None else alternative[where]
+        got, reference = got[where], reference[where]
+        noise = None if noise is None else np.broadcast_to(noise, where.shape)[where]
+    problem = Comparison(factor, False, signed_zeros).mismatch(got, reference, noise, alternative)
+    assert problem is None, f"the evaluator {problem} (second: the library)"
+
+
+def samples_of(kind: DType | str, count: int = 200, *, low: float = -5, high: float = 5, seed: int = 0) -> np.ndarray:
+    """Special values of a dtype, then random ones."""
+    kind = dtype(kind)
+    return np.concatenate([special_values(kind), random(kind, (count,), low=low, high=high, seed=seed)])
+
+
+def random(
+    kind: DType | str, shape: Sequence[int], *, low: float = -5, high: float = 5, seed: int = 0
+) -> np.ndarray:
+    """Random values of a dtype."""
+    kind, rng = dtype(kind), np.random.default_rng(seed)
+    if kind.is_bool:
+        return rng.integers(0, 2, shape).astype(bool)
+    if kind.is_integer:
+        return rng.integers(max(int(low), int(kind.min)), int(high), shape).astype(kind.numpy)
+    values = rng.uniform(low, high, shape)
+    return (values + 1j * rng.uniform(low, high, shape) if kind.is_complex else values).astype(kind.numpy)
+
+
+def pairs_of(kind: DType | str) -> tuple[np.ndarray, np.ndarray]:
+    """Every special value of a dtype beside every other one, then random pairs."""
+    special = special_values(dtype(kind))
+    left, right = (m.ravel() for m in np.meshgrid(special, special))
+    return (
+        np.concatenate([left, random(kind, (100,), seed=1)]),
+        np.concatenate([right, random(kind, (100,), seed=2)]),
+    )
+
+
+def has_denormals(*arrays: np.ndarray) -> np.ndarray:
+    """Where any array holds a denormal, which other libraries take for 0."""
+    return np.logical_or.reduce([(flushed(a) != a) & (a == a) for a in arrays])

@@ -1,0 +1,294 @@
+"""Elementwise evaluators against JAX, SciPy and NumPy's extended precision, special values among the operands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import special
+
+from rlx.dialect.spec_gen import ENUMS
+from rlx.ir.dtype import DTYPES, dtype
+from rlx.ir.errors import ShapeError
+from tests.ops.references import FLOATS, INTEGERS, agree, has_denormals, in_jax, pairs_of, random, run, samples_of
+
+LONG = np.longdouble
+
+# In x86's extended precision, which has 11 more bits than f64; where it has no more, the comparison is only weaker.
+_EXTENDED: dict[str, Callable[[Any], Any]] = {
+    "gelu": lambda x: LONG(0.5) * x * special.erfc(np.asarray(-x / np.sqrt(LONG(2)), np.float64)),
+    "gelu_approx": lambda x: LONG(0.5) * x * (1 + np.tanh(np.sqrt(2 / LONG(np.pi)) * (x + LONG(0.044715) * x**3))),
+    "silu": lambda x: x / (1 + np.exp(-x)),
+    "relu": lambda x: np.where(np.isnan(x), x, np.where(x > 0, x, 0)),
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "tanh": np.tanh,
+    "exp": np.exp,
+    "log": np.log,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "neg": np.negative,
+    "abs": np.abs,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "atan": np.arctan,
+    "round": np.rint,
+}
+_IN_JAX: dict[str, Callable[[Any], Any]] = {
+    "gelu": lambda x: jax.nn.gelu(x, approximate=False),
+    "gelu_approx": lambda x: jax.nn.gelu(x, approximate=True),
+    "silu": jax.nn.silu,
+    "relu": jax.nn.relu,
+    "sigmoid": jax.nn.sigmoid,
+    "tanh": jnp.tanh,
+    "exp": jnp.exp,
+    "log": jnp.log,
+    "sqrt": jnp.sqrt,
+    "rsqrt": jax.lax.rsqrt,
+    "neg": jnp.negative,
+    "abs": jnp.abs,
+    "sin": jnp.sin,
+    "cos": jnp.cos,
+    "tan": jnp.tan,
+    "atan": jnp.arctan,
+    "round": jnp.round,
+}
+_GATED = ("gelu", "gelu_approx", "silu")
+
+
+def test_every_activation_has_references() -> None:
+    assert set(_EXTENDED) == set(_IN_JAX) == set(ENUMS["Activation"])
+
+
+@pytest.mark.parametrize("kind", _EXTENDED)
+@pytest.mark.parametrize("name", FLOATS)
+def test_activation_is_correctly_rounded(kind: str, name: str) -> None:
+    """Within the last digit of the exact value, everywhere, denormals and huge angles included."""
+    x = samples_of(name, low=-20, high=20)
+    got = run("activation", x, kind=kind)
+    with np.errstate(all="ignore"):
+        exact = np.asarray(_EXTENDED[kind](x.astype(LONG)))
+        exact = np.where(np.isneginf(x) & (kind in _GATED), -0.0, exact)
+        rounded = exact.astype(x.dtype)
+    # f64 has no wider type to be evaluated in. There gelu is 1 + erf, which cancels.
+    eps = np.finfo(np.float64).eps
+    noise = eps * np.abs(np.nan_to_num(x.astype(np.float64), posinf=0, neginf=0)) if kind.startswith("gelu") else None
+    agree(got, rounded, factor=0.5 if name in ("f32", "f64") else 1.0, noise=noise)
+
+
+@pytest.mark.parametrize("kind", _IN_JAX)
+@pytest.mark.parametrize("name", FLOATS)
+def test_activation_in_jax(kind: str, name: str) -> None:
+    x = samples_of(name)
+    usual = ~has_denormals(x) & ~(np.isneginf(x) & (kind in _GATED))
+    # JAX computes narrow dtypes in their own precision, and its trigonometry gives up on huge angles.
+    usual &= ~(np.abs(x.astype(np.float64)) > 1e4) | (kind not in ("sin", "cos", "tan"))
+    reference = in_jax(_IN_JAX[kind], x)
+    noise = 4 * dtype(name).eps * np.abs(np.nan_to_num(x.astype(np.float64), posinf=0, neginf=0))
+    agree(run("activation", x, kind=kind), reference, factor=4, noise=noise, where=usual)
+
+
+@pytest.mark.parametrize("kind", ["neg", "abs", "relu"])
+@pytest.mark.parametrize("name", INTEGERS)
+def test_integer_activation(kind: str, name: str) -> None:
+    x = samples_of(name, high=100)
+    exact = {"neg": lambda v: -v, "abs": abs, "relu": lambda v: max(v, 0)}[kind]
+    wrapped = [_wrapped(exact(int(v)), name) for v in x]
+    assert run("activation", x, kind=kind).tolist() == wrapped
+    assert np.array_equal(run("activation", x, kind=kind), in_jax(_IN_JAX[kind], x))
+
+
+@pytest.mark.parametrize("kind", ["neg", "abs", "exp", "log", "sqrt", "sin", "cos", "tanh"])
+def test_complex_activation(kind: str) -> None:
+    x = samples_of("c64")
+    x = x[np.abs(x) < 80]  # within the range of exp
+    with np.errstate(all="ignore"):
+        exact = np.asarray(_EXTENDED[kind](x.astype(np.clongdouble)))
+    got = run("activation", x, kind=kind)
+    assert got.dtype == (np.float32 if kind == "abs" else np.complex64)
+    agree(got, exact.astype(got.dtype), factor=0.25)
+    agree(got, in_jax(_IN_JAX[kind], x), factor=4, where=(x != 0) if kind == "log" else np.ones(x.shape, bool))
+
+
+def _wrapped(value: int, name: str) -> int:
+    """Two's complement."""
+    bits = 8 * dtype(name).itemsize
+    value &= (1 << bits) - 1
+    return value - (1 << bits) if dtype(name).is_signed and value >> (bits - 1) else value
+
+
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "add": jnp.add,
+    "sub": jnp.subtract,
+    "mul": jnp.multiply,
+    "div": jnp.divide,
+    "max": jnp.maximum,
+    "min": jnp.minimum,
+    "pow": jnp.power,
+}
+
+
+@pytest.mark.parametrize("kind", _BINARY)
+@pytest.mark.parametrize("name", FLOATS)
+def test_float_binary(kind: str, name: str) -> None:
+    a, b = pairs_of(name)
+    got = run("binary", a, b, kind=kind)
+    exactly = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "pow": np.power}
+    exactly |= {"max": np.maximum, "min": np.minimum}
+    with np.errstate(all="ignore"):
+        agree(got, exactly[kind](a.astype(LONG), b.astype(LONG)).astype(a.dtype), factor=0.5 if kind == "pow" else 0.25)
+    usual = ~has_denormals(a, b)
+    # JAX's power loses digits in proportion to the exponent of the result, and (-inf)^-2 is not 0.
+    usual &= ((np.abs(b.astype(np.float64)) < 30) & ~np.isneginf(a)) | (kind != "pow")
+    agree(got, in_jax(_BINARY[kind], a, b), factor=8, where=usual & ~has_denormals(got))
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_the_corners_of_pow(name: str) -> None:
+    """C's rules: x^0 = 1 and 1^y = 1 even for NaN, odd powers keep the sign of zero and infinity."""
+    kind = dtype(name).numpy
+    nan, inf = np.nan, np.inf
+    table = [(nan, 0, 1), (1, nan, 1), (nan, 1, nan), (-8, 1 / 3, nan), (-2, 3, -8), (-2, 2, 4), (0, -1, inf)]
+    table += [(-0.0, -3, -inf), (-0.0, 3, -0.0), (-inf, 3, -inf), (-inf, 2, inf), (-inf, -3, -0.0), (0.5, inf, 0)]
+    table += [(0.5, -inf, inf), (2, inf, inf), (-1, inf, 1), (-1, -inf, 1), (inf, -1, 0), (0, 0, 1), (inf, 0, 1)]
+    a, b, expected = (np.array(column).astype(kind) for column in zip(*table, strict=True))
+    agree(run("binary", a, b, kind="pow"), expected, signed_zeros=True)
+
+
+@pytest.mark.parametrize("kind", [k for k in _BINARY if k != "div"])
+@pytest.mark.parametrize("name", INTEGERS)
+def test_integer_binary(kind: str, name: str) -> None:
+    """Against Python's unbounded integers, wrapped."""
+    a, b = pairs_of(name)
+    exact: dict[str, Callable[[int, int], int]] = {
+        "add": lambda x, y: x + y,
+        "sub": lambda x, y: x - y,
+        "mul": lambda x, y: x * y,
+        "max": max,
+        "min": min,
+        "pow": _exact_power,
+    }
+    if kind == "pow":
+        kept = np.abs(b.astype(np.float64)) < 300
+        a, b = a[kept], b[kept]
+    wrapped = [_wrapped(exact[kind](int(x), int(y)), name) for x, y in zip(a, b, strict=True)]
+    assert run("binary", a, b, kind=kind).tolist() == wrapped
+
+
+def _exact_power(x: int, y: int) -> int:
+    """The quotient 1/x^-y truncated toward zero for negative y; 0 for 0."""
+    if y >= 0:
+        return x**y
+    return {1: 1, -1: -1 if y % 2 else 1}.get(x, 0)
+
+
+@pytest.mark.parametrize("kind", ["add", "sub", "mul", "div", "pow"])
+def test_complex_binary(kind: str) -> None:
+    a, b = (x[np.abs(x) < 10] for x in (random("c64", (300,), seed=3), random("c64", (300,), seed=4)))
+    got = run("binary", a[:150], b[:150], kind=kind)
+    a, b = a[:150], b[:150]
+    exactly = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "pow": np.power}[kind]
+    agree(got, exactly(a.astype(np.clongdouble), b.astype(np.clongdouble)).astype(np.complex64), factor=0.25)
+    noise = np.abs(got) * np.abs(b * np.log(a)) * 1e-7 if kind == "pow" else None
+    agree(got, in_jax(_BINARY[kind], a, b), noise=noise)
+
+
+def test_bool_arithmetic_is_logic() -> None:
+    a, b = np.array([False, False, True, True]), np.array([False, True, False, True])
+    for kind in ("add", "max"):
+        assert run("binary", a, b, kind=kind).tolist() == [False, True, True, True]
+    for kind in ("mul", "min"):
+        assert run("binary", a, b, kind=kind).tolist() == [False, False, False, True]
+    with pytest.raises(ShapeError, match="not defined for bool"):
+        run("binary", a, b, kind="sub")
+
+
+@pytest.mark.parametrize("kind", ENUMS["Comparison"])
+@pytest.mark.parametrize("name", [d.name for d in DTYPES])
+def test_compare(kind: str, name: str) -> None:
+    if name == "c64" and kind not in ("eq", "ne"):
+        pytest.skip("complex numbers have no order")
+    a, b = pairs_of(name)
+    methods = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
+    got = run("compare", a, b, kind=kind)
+    usual = ~has_denormals(a, b)
+    agree(got, in_jax(getattr(jnp, methods[kind]), a, b), where=usual)
+    # Denormals are numbers like any other.
+    exact = [getattr(x, f"__{kind}__")(y) for x, y in zip(a.tolist(), b.tolist(), strict=True)]
+    assert got.tolist() == exact
+
+
+@pytest.mark.parametrize("name", [d.name for d in DTYPES])
+def test_where_takes_bits_as_they_are(name: str) -> None:
+    a, b = pairs_of(name)
+    condition = random("bool", a.shape, seed=5)
+    got = run("where", condition, a, b)
+    words = f"V{a.dtype.itemsize}"
+    assert np.array_equal(got.view(words), np.where(condition, a.view(words), b.view(words)))
+    assert np.array_equal(run("where", np.array(True), a, b[:1]).view(words), a.view(words))
+
+
+# --- casts ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", [d.name for d in DTYPES])
+@pytest.mark.parametrize("source", [d.name for d in DTYPES])
+def test_cast(source: str, target: str) -> None:
+    x = samples_of(source, low=-300, high=300)
+    got = run("cast", x, dtype=dtype(target))
+    exact = [_cast(value, source, target) for value in x.tolist()]
+    with np.errstate(over="ignore"):
+        expected = np.array(exact).astype(dtype(target).numpy)
+    agree(got, expected, factor=0)
+    if source in FLOATS:
+        usual = ~has_denormals(x, got)
+        reference = in_jax(lambda v: v.astype(dtype(target).numpy), x)
+        agree(got, reference, factor=0, where=usual)
+
+
+def _cast(value: Any, source: str, target: str) -> Any:
+    """The meaning of `rlx.cast` on a Python number; rounding is left to NumPy."""
+    to = dtype(target)
+    if to.is_bool:
+        return value != 0
+    if isinstance(value, complex) and not to.is_complex:
+        value = value.real
+    if not to.is_integer:
+        return value
+    if isinstance(value, float):
+        if np.isnan(value):
+            return 0
+        return int(min(max(value, to.min), to.max)) if np.isfinite(value) else (to.max if value > 0 else to.min)
+    return _wrapped(int(value), target)
+
+
+@pytest.mark.parametrize("target", ["f16", "bf16", "f32"])
+def test_cast_rounds_to_nearest_even(target: str) -> None:
+    """Halfway between two neighbours, and just above and below."""
+    kind = dtype(target)
+    grid = random(kind, (500,), low=-100, high=100)
+    with np.errstate(all="ignore"):
+        upper = np.nextafter(grid, kind.numpy.type(np.inf)).astype(np.float64)
+    middle = (grid.astype(np.float64) + upper) / 2
+    even = np.where(grid.view(f"u{kind.itemsize}") % 2 == 0, grid.astype(np.float64), upper)
+    assert np.array_equal(run("cast", middle, dtype=kind).astype(np.float64), even)
+    above, below = (np.nextafter(middle, bound) for bound in (np.inf, -np.inf))
+    assert np.array_equal(run("cast", above, dtype=kind).astype(np.float64), upper)
+    assert np.array_equal(run("cast", below, dtype=kind).astype(np.float64), grid.astype(np.float64))
+
+
+@pytest.mark.parametrize("op", ["activation", "cast", "binary", "compare", "where"])
+def test_empty(op: str) -> None:
+    x, c = np.zeros((0, 3), np.float32), np.zeros((0, 3), bool)
+    uses = {
+        "activation": lambda: run("activation", x, kind="exp"),
+        "cast": lambda: run("cast", x, dtype=dtype("i8")),
+        "binary": lambda: run("binary", x, x[:, :1], kind="add"),
+        "compare": lambda: run("compare", x, x, kind="lt"),
+        "where": lambda: run("where", c, x, x),
+    }
+    assert uses[op]().shape == (0, 3)

@@ -1,0 +1,132 @@
+"""The passes: what `tests/filecheck/passes` cannot say in text, and every op through each of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rlx
+from rlx.ir import registry
+from rlx.passes import CheckNumerics
+from rlx.passes.rewrite import collect
+from tests.conformance.cases import Case, cases, op_names
+
+# f32 first; an op that does not take it is tried in what it takes.
+_PREFERRED = ("f32", "i32", "bool", "c64")
+
+
+def samples(op: str) -> Iterator[Case]:
+    """One case of each sample of an op."""
+    chosen: dict[int, Case] = {}
+    for case in cases(op):
+        best = chosen.get(case.index)
+        if best is None or (case.dtype in _PREFERRED and best.dtype not in _PREFERRED):
+            chosen[case.index] = case
+    yield from chosen.values()
+
+
+def refuse_note(text: str) -> None:
+    # A function that holds more than an op of ours has no symbols to try; every case here has a value.
+    pytest.fail(f"check-numerics did not check: {text}")
+
+
+@pytest.mark.parametrize("op", op_names())
+def test_an_op_keeps_its_meaning_in_every_pass(op: str) -> None:
+    pipeline = "rlx-lower-blocks{policy=fusable},rlx-decompose,rlx-simplify,rlx-constant-fold,canonicalize,cse"
+    for case in samples(op):
+        graph = case.graph()
+        check = CheckNumerics(case.index, refuse_note)
+        result = rlx.passes.run(graph, pipeline, instruments=[check])
+        left = [o.name for o in collect(result.module) if registry.card(o.name).composite]
+        assert left == [], str(case)
+        assert result.stage == "mir"
+
+
+def test_both_policies_of_blocks_have_the_same_value() -> None:
+    for op in (name for name, spec in registry.SPECS.items() if spec.stage == "hir"):
+        graph = next(samples(op)).graph()
+        direct, fusable = (
+            rlx.passes.run(graph, f"rlx-lower-blocks{{policy={policy}}}") for policy in ("direct", "fusable")
+        )
+        random = np.random.default_rng(0)
+        values = {a.name: random.uniform(-1, 1, a.shape.static).astype(np.float32) for a in graph.arguments}
+        for a, b in zip(rlx.evaluate(direct, values), rlx.evaluate(fusable, values), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_the_policy_of_a_module_counts_unless_the_pass_is_told() -> None:
+    module = rlx.GraphModule.hir("m")
+    x, w, bias = module.input("x", (2, 3)), module.param("w", (3, 4)), module.param("b", (4,))
+    module.set_outputs([module.linear(x, w, bias)])
+    module.with_fusion_policy("fusable")
+    told = rlx.passes.run(module, "rlx-lower-blocks{policy=direct}")
+    untold = rlx.passes.run(module, "rlx-lower-blocks")
+    assert [o.name for o in collect(told.module)] == ["rlx.fused_matmul_bias_act"]
+    assert [o.name for o in collect(untold.module)] == ["rlx.matmul", "rlx.binary"]
+    assert "fusion_policy" not in str(untold)
+
+
+def test_decomposed_ops_carry_the_users_line_and_what_made_them() -> None:
+    g: Any = rlx.Graph("f")
+    with g.named("head"):
+        y = g.softmax(g.input("x", (2, 3)))  # this line
+    g.set_outputs([y])
+    result = rlx.passes.run(g, "rlx-decompose")
+    for op in collect(result.module):
+        assert "test_passes.py" in str(op.location)
+        assert '"softmax"("head"(' in str(op.location)
+
+
+def test_simplify_keeps_what_a_nan_or_an_infinity_would_show() -> None:
+    g: Any = rlx.Graph("f")
+    x = g.input("x", (3,))
+    g.set_outputs([x * 0.0, x - x, x / x, g.pow(x, 0.0)])
+    result = rlx.passes.run(g, "rlx-simplify")
+    values = {"x": np.array([np.nan, np.inf, 0.0], np.float32)}
+    for a, b in zip(rlx.evaluate(g, values), rlx.evaluate(result, values), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("source", ["bool", "i8", "i32", "u8", "u32", "i64", "f16", "bf16", "f32", "f64"])
+@pytest.mark.parametrize("middle", ["bool", "i8", "i16", "i64", "u32", "f16", "bf16", "f32", "f64", "c64"])
+def test_casts_are_joined_only_where_that_changes_nothing(source: str, middle: str) -> None:
+    g: Any = rlx.Graph("f")
+    x = g.input("x", (9,), source)
+    targets = ["bool", "i8", "u8", "i32", "f16", "f32", "f64", "c64"]
+    g.set_outputs([g.cast(g.cast(x, middle), t) for t in targets])
+    result = rlx.passes.run(g, "rlx-simplify")
+    edge = np.array([0, 1, -1, 200, -130, 40000, 3e9, 0.3, 2.0**53 + 2])
+    with np.errstate(all="ignore"):
+        value = edge.astype(rlx.dtype(source).numpy)
+    for t, a, b in zip(targets, rlx.evaluate(g, {"x": value}), rlx.evaluate(result, {"x": value}), strict=True):
+        np.testing.assert_array_equal(a, b, err_msg=f"{source} -> {middle} -> {t}")
+
+
+def test_bind_gives_sizes_to_a_graph() -> None:
+    g: Any = rlx.Graph("f")
+    x = g.input("x", ("batch", "seq", 2))
+    g.set_outputs([g.reshape(x, ("batch", "2*seq")), g.dim_size("seq")])
+    result = rlx.passes.run(g, "rlx-bind{batch=3 seq=5}")
+    assert result.symbols == frozenset()
+    assert [o.shape for o in result.outputs] == [(3, 10), ()]
+    assert "rlx.dims" not in str(result)
+    value = np.ones((3, 5, 2), np.float32)
+    assert rlx.evaluate(result, {"x": value})[1] == 5
+
+
+def test_passes_are_linear_in_the_number_of_ops() -> None:
+    g: Any = rlx.Graph("f", stage="hir")
+    x = y = g.input("x", ("n", 4))
+    w = g.param("w", (4, 4))
+    for _ in range(400):
+        y = g.neg(g.neg(g.softmax(g.linear(y, w, activation="tanh")))) + x * 1.0
+        y = g.reshape(g.reshape(g.transpose(g.transpose(y)), ("4*n",)), ("n", 4))
+    g.set_outputs([y])
+    for text in ("rlx-lower-blocks", "rlx-decompose", "rlx-simplify", "rlx-constant-fold", "rlx-bind{n=3}"):
+        before = time.perf_counter()
+        rlx.passes.run(g, text, verify_each=False)
+        assert time.perf_counter() - before < 3, text  # 0.1 to 0.4 s on an idle machine

@@ -1,0 +1,111 @@
+"""Measure RLX against other libraries and against its own promises.
+
+    python tools/bench.py [--only minilm|overhead|startup|compile|graph] [--json OUT]
+
+Prints one line a figure; the exit code is 1 if one is over its limit. docs/benchmarks.md says what is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tools.bench_common import Figure  # noqa: E402
+
+_PACKAGES = ("numpy", "iree-base-compiler", "torch-mlir", "jax", "jaxlib", "onnxruntime")
+
+
+def main() -> int:
+    """Run the command line; returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", action="append", choices=SECTIONS, help="a part; can be given several times")
+    parser.add_argument("--json", type=Path, metavar="OUT", help="write the figures to a file as well")
+    parser.add_argument("--rounds", type=int, default=7, help="turns of each peer (default: %(default)s)")
+    parser.add_argument("--model", type=Path, help="directory of all-MiniLM-L6-v2 (default: fetch it)")
+    arguments = parser.parse_args()
+    machine = _machine()
+    for name, value in machine.items():
+        print(f"{name}: {value}")
+    figures: list[Figure] = []
+    for name in arguments.only or SECTIONS:
+        print(f"\n{name}", flush=True)
+        for figure in SECTIONS[name](arguments):
+            print(f"  {figure}", flush=True)
+            figures.append(figure)
+    if arguments.json is not None:
+        data = {"machine": machine, "figures": [asdict(figure) for figure in figures]}
+        arguments.json.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    over = [figure for figure in figures if not figure.ok]
+    print(f"\n{len(figures)} figures, {len(over)} over their limit")
+    return 1 if over else 0
+
+
+def _machine() -> dict[str, str]:
+    model = platform.processor() or platform.machine()
+    if os.path.exists("/proc/cpuinfo"):
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+        model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), model)
+    versions = [f"{name} {metadata.version(name)}" for name in _PACKAGES]
+    return {
+        "processor": f"{model}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}",
+        "versions": ", ".join([f"python {platform.python_version()}", *versions]),
+    }
+
+
+def _model(arguments: argparse.Namespace) -> Path:
+    from tools.fetch_minilm import fetch
+
+    return arguments.model or fetch()
+
+
+def _minilm(arguments: argparse.Namespace) -> Iterator[Figure]:
+    from tools import bench_minilm
+
+    return bench_minilm.measure(_model(arguments), arguments.rounds)
+
+
+def _overhead(arguments: argparse.Namespace) -> Iterator[Figure]:
+    from tools import bench_overhead
+
+    return bench_overhead.measure(arguments.rounds)
+
+
+def _startup(arguments: argparse.Namespace) -> Iterator[Figure]:
+    from tools import bench_startup
+
+    return bench_startup.measure(arguments.rounds)
+
+
+def _compile(arguments: argparse.Namespace) -> Iterator[Figure]:
+    from tools import bench_compile
+
+    return bench_compile.measure(_model(arguments))
+
+
+def _graph(_: argparse.Namespace) -> Iterator[Figure]:
+    from tools import bench_graph
+
+    return bench_graph.measure()
+
+
+SECTIONS: dict[str, Callable[[argparse.Namespace], Iterator[Figure]]] = {
+    "minilm": _minilm,
+    "overhead": _overhead,
+    "startup": _startup,
+    "compile": _compile,
+    "graph": _graph,
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

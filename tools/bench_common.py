@@ -1,0 +1,95 @@
+"""What all benchmarks share: figures, and processes that hold still while they are measured."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+# Beside the pinning, since some libraries count cores and not what a process may use.
+ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
+}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One result.
+
+    Attributes:
+        name: What was measured.
+        value: In `unit`.
+        unit: `"ms"`, `"µs"`, `"s"`, or `"x"` for a ratio.
+        limit: What it should not exceed; None where there is no such promise.
+    """
+
+    name: str
+    value: float
+    unit: str
+    limit: float | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether it is within the limit."""
+        return self.limit is None or self.value <= self.limit
+
+    def __str__(self) -> str:
+        value = f"{self.name:66} {self.value:9.3g} {self.unit:4}"
+        if self.limit is None:
+            return value.rstrip()
+        return f"{value} {'within' if self.ok else 'OVER'} the limit of {self.limit:g}"
+
+
+@contextlib.contextmanager
+def worker(initialise: Callable[..., None] | None = None, *arguments: Any, pinned: bool = True) -> Iterator[Any]:
+    """A fresh process that runs one function at a time: `submit(function, …).result()`.
+
+    Args:
+        initialise: Called there first.
+        arguments: What it is called with.
+        pinned: Confine the process to one core, always the same, and its libraries to one thread.
+    """
+    environment = dict(os.environ)
+    os.environ.update(ONE_THREAD if pinned else {})
+    try:
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(1, context, _start, (pinned, initialise, arguments)) as pool:
+            yield pool
+    finally:
+        os.environ.clear()
+        os.environ.update(environment)
+
+
+def _start(pinned: bool, initialise: Callable[..., None] | None, arguments: Sequence[Any]) -> None:
+    if pinned and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    if initialise is not None:
+        initialise(*arguments)
+
+
+def cpu_seconds(call: Callable[[], Any], calls: int) -> float:
+    """Processor time of one call, the mean of several: what other processes do meanwhile does not count."""
+    started = time.process_time()
+    for _ in range(calls):
+        call()
+    return (time.process_time() - started) / calls
+
+
+def calls_for(call: Callable[[], Any], seconds: float) -> int:
+    """How many calls take about so long."""
+    call()
+    return max(1, int(seconds / max(cpu_seconds(call, 1), 1e-7)))
+
+
+def median_ms(seconds: Sequence[float]) -> float:
+    """The median, in milliseconds."""
+    return statistics.median(seconds) * 1e3
