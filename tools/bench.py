@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from tools.bench_common import Figure  # noqa: E402
+from tools.fetch_minilm import FetchError, fetch  # noqa: E402
 
 _PACKAGES = ("numpy", "iree-base-compiler", "torch-mlir", "jax", "jaxlib", "onnxruntime")
 
@@ -39,9 +40,12 @@ def main() -> int:
     figures: list[Figure] = []
     for name in arguments.only or SECTIONS:
         print(f"\n{name}", flush=True)
-        for figure in SECTIONS[name](arguments):
-            print(f"  {figure}", flush=True)
-            figures.append(figure)
+        try:
+            for figure in SECTIONS[name](arguments):
+                print(f"  {figure}", flush=True)
+                figures.append(figure)
+        except FetchError as problem:
+            raise SystemExit(f"bench: {problem}") from None
     if arguments.json is not None:
         data = {"machine": machine, "figures": [asdict(figure) for figure in figures]}
         arguments.json.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -63,8 +67,6 @@ def _machine() -> dict[str, str]:
 
 
 def _model(arguments: argparse.Namespace) -> Path:
-    from tools.fetch_minilm import fetch
-
     return arguments.model or fetch()
 
 

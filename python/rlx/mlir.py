@@ -62,6 +62,7 @@ def context() -> Any:
     """
     global _context
     if _context is None:
+        importlib.import_module("rlx.ir.registry")  # whoever asks first: the context comes with the ops' verifiers
         _context = ir.Context()
         with _context, ir.Location.unknown():
             irdl = (Path(__file__).parent / "dialect" / "rlx.irdl.mlir").read_text()

@@ -10,11 +10,16 @@ import pytest
 from tests.cli.calling import HELLO, Command
 
 
-@pytest.fixture(scope="session", autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+@pytest.fixture(scope="session")
+def cache_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_cache(cache_directory: Path) -> Iterator[None]:
     """Programs compiled here are not those in the user's cache."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RLX_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("RLX_CACHE_DIR", str(cache_directory))
         yield
 
 
@@ -32,10 +37,10 @@ def hello(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def hello_artifact(own_cache: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def hello_artifact(cache_directory: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same graph, compiled for the CPU."""
     import rlx
 
     path = tmp_path_factory.mktemp("compiled") / "hello.rlx"
-    rlx.Session("cpu").compile(rlx.parse(HELLO)).save(path)
+    rlx.Session("cpu").compile(rlx.parse(HELLO), cache=cache_directory).save(path)
     return path

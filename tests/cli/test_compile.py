@@ -40,9 +40,7 @@ def test_other_targets(
     command: Command, hello: Path, tmp_path: Path, target: str, arch: str | None, compiled_for: str
 ) -> None:
     options = [f"--target={target}", *([f"--arch={arch}"] if arch else [])]
-    assert f"hello for {compiled_for}" in command.output(
-        "compile", hello, *options, "-o", tmp_path / "out.rlx"
-    )
+    assert f"hello for {compiled_for}" in command.output("compile", hello, *options, "-o", tmp_path / "out.rlx")
     artifact = Artifact.load(tmp_path / "out.rlx")
     assert f"{artifact.target} ({artifact.arch})" == compiled_for
     assert artifact.program
@@ -69,9 +67,7 @@ def test_mlir_is_the_legal_graph(command: Command, tmp_path: Path) -> None:
     assert "rlx.layer_norm" not in text
     values = {"x": np.arange(16, dtype=np.float32).reshape(2, 8), "scale": np.ones(8, np.float32)}
     values["bias"] = np.zeros(8, np.float32)
-    np.testing.assert_allclose(
-        rlx.evaluate(rlx.parse(text), values)[0], rlx.evaluate(g, values)[0], atol=1e-6
-    )
+    np.testing.assert_allclose(rlx.evaluate(rlx.parse(text), values)[0], rlx.evaluate(g, values)[0], atol=1e-6)
 
 
 def test_bind_fixes_a_size(command: Command, tmp_path: Path) -> None:
@@ -137,15 +133,11 @@ def test_files_that_are_no_graph(command: Command, tmp_path: Path, content: byte
     assert not (tmp_path / "out").exists()
 
 
-def test_a_compiled_file_is_not_compiled_again(
-    command: Command, hello_artifact: Path, tmp_path: Path
-) -> None:
+def test_a_compiled_file_is_not_compiled_again(command: Command, hello_artifact: Path, tmp_path: Path) -> None:
     assert "is compiled already" in command.error("compile", hello_artifact, "-o", tmp_path / "out")
 
 
-def test_an_output_that_cannot_be_written_leaves_nothing(
-    command: Command, hello: Path, tmp_path: Path
-) -> None:
+def test_an_output_that_cannot_be_written_leaves_nothing(command: Command, hello: Path, tmp_path: Path) -> None:
     out = tmp_path / "no such folder" / "hello.rlx"
     assert f"cannot write {out}" in command.error("compile", hello, "-o", out)
     assert [path.name for path in tmp_path.iterdir()] == ["hello.mlir"]

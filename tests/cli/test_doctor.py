@@ -41,9 +41,7 @@ def test_what_is_broken_is_named(command: Command, monkeypatch: pytest.MonkeyPat
     assert "BROKEN native module" in command("doctor").out
 
 
-def test_a_program_that_computes_something_else_is_found_out(
-    command: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_that_computes_something_else_is_found_out(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     from rlx.runtime.compiled import CompiledGraph
 
     right = CompiledGraph.run

@@ -45,9 +45,7 @@ def test_json_holds_unit_vectors_in_order(command: Command, model: Path, expecte
 
 def test_options_may_stand_between_the_texts(command: Command, model: Path, expected: np.ndarray) -> None:
     first, *rest = TEXTS
-    np.testing.assert_array_equal(
-        vectors(command.output("embed", first, "--json", "--model", model, *rest)), expected
-    )
+    np.testing.assert_array_equal(vectors(command.output("embed", first, "--json", "--model", model, *rest)), expected)
 
 
 def test_the_size_of_a_batch_changes_nothing(command: Command, model: Path, expected: np.ndarray) -> None:
@@ -60,9 +58,7 @@ def test_lines_of_standard_input(
     command: Command, model: Path, expected: np.ndarray, monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
     give_input(monkeypatch, "\r\n".join(TEXTS).encode())
-    np.testing.assert_array_equal(
-        vectors(command.output("embed", *words, "--model", model, "--json")), expected
-    )
+    np.testing.assert_array_equal(vectors(command.output("embed", *words, "--model", model, "--json")), expected)
 
 
 def test_no_lines_give_no_vectors(command: Command, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,9 +77,7 @@ def test_one_readable_line_for_each_text(command: Command, model: Path, expected
     assert len(lines) == 3
 
 
-def test_standard_input_that_is_no_text(
-    command: Command, model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_standard_input_that_is_no_text(command: Command, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     give_input(monkeypatch, b"caf\xe9\n")
     assert "standard input is not utf-8 text" in command.error("embed", "--model", model)
 

@@ -93,9 +93,7 @@ def test_stages(command: Command, encoder_file: Path) -> None:
     assert "2 attention" in lines[2]
     assert "attention" not in lines[4]
     for stage in ("hir", "mir", "lir"):
-        assert command.output("inspect", encoder_file, f"--stage={stage}").startswith(
-            f"@sentence_encoder [{stage}]"
-        )
+        assert command.output("inspect", encoder_file, f"--stage={stage}").startswith(f"@sentence_encoder [{stage}]")
 
 
 def test_inspecting_does_not_change_the_graph() -> None:

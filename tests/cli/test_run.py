@@ -54,9 +54,7 @@ def test_arrays_from_files(command: Command, hello_artifact: Path, tmp_path: Pat
 def test_repeat_says_how_long_a_run_takes(command: Command, hello_artifact: Path) -> None:
     out = command.output("run", hello_artifact, f"--input={X}", f"--param={W}", "--repeat=20")
     line, rest = out.split("\n", 1)
-    times = re.fullmatch(
-        r"20 runs: median ([\d.e-]+) ms, fastest ([\d.e-]+) ms, slowest ([\d.e+-]+) ms", line
-    )
+    times = re.fullmatch(r"20 runs: median ([\d.e-]+) ms, fastest ([\d.e-]+) ms, slowest ([\d.e+-]+) ms", line)
     assert times is not None
     middle, least, most = map(float, times.groups())
     assert 0 < least <= middle <= most
@@ -86,10 +84,7 @@ def test_missing_arguments_are_named_with_the_flag_to_add(command: Command, hell
     flags = re.findall(r"(input|param) '\w' \(f32\[\d, \d\]\) is missing: add (\S+)", message)
     assert flags == [("input", "--input=x=1x4xf32=0"), ("param", "--param=w=4x2xf32=0")]
     # The flags that the message gives work as they are.
-    assert (
-        command.output("run", hello, "--evaluate", *(flag for _, flag in flags))
-        == "y: f32[1, 2]\n[[0. 0.]]\n"
-    )
+    assert command.output("run", hello, "--evaluate", *(flag for _, flag in flags)) == "y: f32[1, 2]\n[[0. 0.]]\n"
 
 
 @pytest.mark.parametrize(
@@ -126,7 +121,9 @@ def test_mistakes(command: Command, hello: Path, options: list[str], message: st
     ("options", "message"),
     [
         (["--device=cuda"], "is compiled for cpu, not for cuda"),
-        (["--evaluate"], "is compiled; the evaluator needs MLIR text"),
+        (["--evaluate"], "is compiled; --evaluate needs MLIR text"),
+        (["--bind=n=3"], "is compiled; --bind needs MLIR text"),
+        (["--precision=f16"], "is compiled; --precision needs MLIR text"),
     ],
 )
 def test_an_artifact_is_for_one_device(

@@ -61,8 +61,19 @@ def _decomposed(op: Any, keep: Collection[str], fusion_policy: str) -> bool:
     return True
 
 
+class Noise:
+    """Rounds at random: each float to itself, or as far as `amplitude` neighbours off."""
+
+    def __init__(self, amplitude: float = 1.0):
+        self.rng, self.amplitude = generator("noise"), amplitude
+
+    def signs(self, shape: tuple[int, ...]) -> np.ndarray:
+        """-1, 0 or 1 times the amplitude."""
+        return self.amplitude * self.rng.choice([-1.0, 0.0, 1.0], shape)
+
+
 def evaluate_function(
-    function: Any, arrays: Sequence[np.ndarray], symbols: Bindings, noise: np.random.Generator | None = None
+    function: Any, arrays: Sequence[np.ndarray], symbols: Bindings, noise: Noise | None = None
 ) -> list[np.ndarray]:
     """Run a function with the evaluators; with `noise`, all arguments and results are rounded at random."""
     block = function.entry_block
@@ -102,22 +113,28 @@ def internal_error(op: str, kind: str | None, operands: Sequence[np.ndarray], re
     return None
 
 
-def _rounded(array: np.ndarray, noise: np.random.Generator | None, error: np.ndarray | None = None) -> np.ndarray:
+def _rounded(array: np.ndarray, noise: Noise | None, error: np.ndarray | None = None) -> np.ndarray:
     """Each float to itself or a neighbour, or as far off as `error`."""
     kind = dtype(array.dtype)
     if noise is None or not kind.is_inexact:
         return array
     with np.errstate(all="ignore"):
         wide = array.astype(np.complex128 if kind.is_complex else np.float64)
-        moved = wide + wide * kind.eps * noise.choice([-1.0, 0.0, 1.0], array.shape)
+        moved = wide + wide * kind.eps * noise.signs(array.shape)
         if error is not None:
-            moved = moved + error * noise.choice([-1.0, 0.0, 1.0], array.shape)
+            moved = moved + error * noise.signs(array.shape)
         return np.where(np.isfinite(wide), moved, wide).astype(kind.numpy)
 
 
-def noise_of(function: Any, arrays: Sequence[np.ndarray], symbols: Bindings) -> list[np.ndarray]:
-    """How far rounding may move each element of each result."""
-    rng = generator("noise", len(arrays))
+def noise_of(
+    function: Any, arrays: Sequence[np.ndarray], symbols: Bindings, amplitude: float = 1.0
+) -> list[np.ndarray]:
+    """How far rounding may move each element of each result.
+
+    With a larger amplitude the answer is the same where rounding errors are small, and NaN or 1 near more of the places
+    where a result jumps.
+    """
+    noise = Noise(amplitude)
     runs = [evaluate_function(function, arrays, symbols)]
-    runs += [evaluate_function(function, arrays, symbols, rng) for _ in range(NOISE_TRIALS)]
-    return [spread(results) for results in zip(*runs, strict=True)]
+    runs += [evaluate_function(function, arrays, symbols, noise) for _ in range(NOISE_TRIALS)]
+    return [spread(results) / amplitude for results in zip(*runs, strict=True)]

@@ -3,8 +3,8 @@
     // RUN: rlx-opt %s --rlx-simplify | filecheck %s
     // RUN: not rlx-opt %s --no-such-pass 2>&1 | filecheck %s --check-prefix=ERROR
 
-A line is a pipe of `rlx-opt` and `filecheck` commands, or several with `&&` between; `not` in front expects failure, and
-`2>&1` joins standard error.
+A line is a pipe of `rlx-opt` and `filecheck` commands, or several with `&&` between; `not` in front expects failure,
+and `2>&1` joins standard error.
 `%s` is the file, `%t` a path for temporary output.
 """
 
@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from filecheck.matcher import Matcher
-from filecheck.options import parse_argv_options
+from filecheck.matcher import Matcher  # pyright: ignore[reportMissingImports]  (it sees this folder)
+from filecheck.options import parse_argv_options  # pyright: ignore[reportMissingImports]
 
 from rlx.cli import opt
 

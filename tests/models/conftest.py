@@ -12,11 +12,16 @@ from rlx.models.embedder import SentenceEmbedder
 from tests.models.tiny_bert import write_model
 
 
-@pytest.fixture(scope="session", autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+@pytest.fixture(scope="session")
+def cache_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_cache(cache_directory: Path) -> Iterator[None]:
     """Programs compiled here are not those in the user's cache."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RLX_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("RLX_CACHE_DIR", str(cache_directory))
         yield
 
 

@@ -178,9 +178,7 @@ def test_a_tokenizer_with_more_words_than_the_model(directory: Path) -> None:
 
 @pytest.mark.parametrize("length", [0, -1, 17, 2.5, "long"])
 def test_a_max_length_that_the_model_does_not_have(directory: Path, length: Any) -> None:
-    assert "max_length must be an integer from 1 to the model's 16 positions" in refusal(
-        directory, max_length=length
-    )
+    assert "max_length must be an integer from 1 to the model's 16 positions" in refusal(directory, max_length=length)
 
 
 @pytest.mark.parametrize("content", ["[]", "{", '{"max_seq_length": 99}'])

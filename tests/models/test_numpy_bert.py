@@ -11,9 +11,7 @@ import pytest
 from tests.models import numpy_bert
 from tests.models.tiny_bert import CONFIG, random_weights
 
-torch: Any = pytest.importorskip(
-    "torch", reason="PyTorch is not installed, so the NumPy reference stands unchecked"
-)
+torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed, so the NumPy reference stands unchecked")
 
 LAYER = "encoder.layer.1"
 EPS = CONFIG["layer_norm_eps"]
@@ -31,9 +29,7 @@ def torch_layer(weights: dict[str, np.ndarray]) -> Any:
         batch_first=True,
         dtype=torch.float64,
     )
-    w = {
-        name.removeprefix(f"{LAYER}."): torch.from_numpy(a.astype(np.float64)) for name, a in weights.items()
-    }
+    w = {name.removeprefix(f"{LAYER}."): torch.from_numpy(a.astype(np.float64)) for name, a in weights.items()}
     state = {}
     for kind in ("weight", "bias"):
         parts = [w[f"attention.self.{name}.{kind}"] for name in ("query", "key", "value")]
@@ -68,6 +64,4 @@ def test_embeddings_and_pooling_are_those_of_pytorch() -> None:
     normed = torch.nn.functional.layer_norm(embedded, (CONFIG["hidden_size"],), *norm, EPS)
     expected = torch.nn.functional.normalize(normed.mean(0), dim=-1).numpy()
     no_layers = SimpleNamespace(num_hidden_layers=0, num_attention_heads=1, layer_norm_eps=EPS)
-    np.testing.assert_allclose(
-        numpy_bert.sentence_vector(no_layers, weights, ids), expected, rtol=0, atol=1e-12
-    )
+    np.testing.assert_allclose(numpy_bert.sentence_vector(no_layers, weights, ids), expected, rtol=0, atol=1e-12)

@@ -79,9 +79,7 @@ def samples_of(kind: DType | str, count: int = 200, *, low: float = -5, high: fl
     return np.concatenate([special_values(kind), random(kind, (count,), low=low, high=high, seed=seed)])
 
 
-def random(
-    kind: DType | str, shape: Sequence[int], *, low: float = -5, high: float = 5, seed: int = 0
-) -> np.ndarray:
+def random(kind: DType | str, shape: Sequence[int], *, low: float = -5, high: float = 5, seed: int = 0) -> np.ndarray:
     """Random values of a dtype."""
     kind, rng = dtype(kind), np.random.default_rng(seed)
     if kind.is_bool:

@@ -140,7 +140,9 @@ def test_float_binary(kind: str, name: str) -> None:
     exactly = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "pow": np.power}
     exactly |= {"max": np.maximum, "min": np.minimum}
     with np.errstate(all="ignore"):
-        agree(got, exactly[kind](a.astype(LONG), b.astype(LONG)).astype(a.dtype), factor=0.5 if kind == "pow" else 0.25)
+        exact = exactly[kind](a.astype(LONG), b.astype(LONG)).astype(a.dtype)
+    in_range = (np.abs(b.astype(np.float64)) < 2.0**63) | (kind != "pow")  # NumPy's longdouble power takes 2^63 for odd
+    agree(got, exact, factor=0.5 if kind == "pow" else 0.25, where=in_range)
     usual = ~has_denormals(a, b)
     # JAX's power loses digits in proportion to the exponent of the result, and (-inf)^-2 is not 0.
     usual &= ((np.abs(b.astype(np.float64)) < 30) & ~np.isneginf(a)) | (kind != "pow")
@@ -207,13 +209,20 @@ def test_bool_arithmetic_is_logic() -> None:
         run("binary", a, b, kind="sub")
 
 
-@pytest.mark.parametrize("kind", ENUMS["Comparison"])
-@pytest.mark.parametrize("name", [d.name for d in DTYPES])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [(k, d.name) for k in ENUMS["Comparison"] for d in DTYPES if not d.is_complex or k in ("eq", "ne")],
+)
 def test_compare(kind: str, name: str) -> None:
-    if name == "c64" and kind not in ("eq", "ne"):
-        pytest.skip("complex numbers have no order")
     a, b = pairs_of(name)
-    methods = {"eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
+    methods = {
+        "eq": "equal",
+        "ne": "not_equal",
+        "lt": "less",
+        "le": "less_equal",
+        "gt": "greater",
+        "ge": "greater_equal",
+    }
     got = run("compare", a, b, kind=kind)
     usual = ~has_denormals(a, b)
     agree(got, in_jax(getattr(jnp, methods[kind]), a, b), where=usual)

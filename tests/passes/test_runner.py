@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -63,6 +64,13 @@ def test_the_result_is_a_new_graph_and_the_input_stays() -> None:
     assert [o.name for o in result.outputs] == ["y"]
     assert "add" in before and "add" not in str(result)
     np.testing.assert_array_equal(rlx.evaluate(result, values())[0], rlx.evaluate(g, values())[0])
+
+
+def test_the_bindings_find_the_dialect_at_once() -> None:
+    # They import it by this name for every op that they hand out; a search that fails costs more than the op.
+    graph()
+    found = importlib.import_module(f"{mlir.provider}.dialects.rlx")
+    assert hasattr(found, "MatmulOp")
 
 
 def test_a_result_can_be_built_on() -> None:

@@ -21,12 +21,8 @@ _PLANNED = ("stablehlo",)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("file", metavar="FILE", help="MLIR text; - is standard input")
-    parser.add_argument(
-        "-o", "--output", required=True, metavar="OUT", help="the file to write; - is standard output"
-    )
-    parser.add_argument(
-        "--target", default="cpu", help="cpu, cuda, rocm, vulkan, metal or vmvx (default: %(default)s)"
-    )
+    parser.add_argument("-o", "--output", required=True, metavar="OUT", help="the file to write; - is standard output")
+    parser.add_argument("--target", default="cpu", help="cpu, cuda, rocm, vulkan, metal or vmvx (default: %(default)s)")
     parser.add_argument("--arch", help="the device's architecture, such as sm_80 or gfx1100")
     parser.add_argument(
         "--emit",
@@ -40,18 +36,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_compile_options(parser: argparse.ArgumentParser) -> None:
     """Declare what all commands that compile have in common."""
-    parser.add_argument(
-        "--function", metavar="NAME", help="the function to take (default: the first public one)"
-    )
-    parser.add_argument(
-        "--bind", action="append", default=[], metavar="SYMBOL=SIZE", help="fix the size of a symbol"
-    )
-    parser.add_argument(
-        "--flag", action="append", default=[], metavar="FLAG", help="one more flag for IREE's compiler"
-    )
-    parser.add_argument(
-        "--policy", choices=("direct", "fusable"), default="direct", help="what blocks are lowered to"
-    )
+    parser.add_argument("--function", metavar="NAME", help="the function to take (default: the first public one)")
+    parser.add_argument("--bind", action="append", default=[], metavar="SYMBOL=SIZE", help="fix the size of a symbol")
+    parser.add_argument("--flag", action="append", default=[], metavar="FLAG", help="one more flag for IREE's compiler")
+    parser.add_argument("--policy", choices=("direct", "fusable"), default="direct", help="what blocks are lowered to")
     parser.add_argument("--precision", choices=("f32", "f16", "bf16"), help="compute in this dtype")
     parser.add_argument("--passes", metavar="PIPELINE", help="a pipeline to run first, as rlx-opt takes it")
     parser.add_argument("--no-cache", action="store_true", help="compile even if the program is in the cache")
@@ -81,15 +69,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output != "-":
         took = time.perf_counter() - started
         size = short_number(len(data), "B")
-        print(
-            f"{arguments.output}: {graph.name} for {artifact.target} ({artifact.arch}), {size}, {took:.2f} s"
-        )
+        print(f"{arguments.output}: {graph.name} for {artifact.target} ({artifact.arch}), {size}, {took:.2f} s")
     return 0
 
 
-def compiled(
-    graph: Graph, target: str, arguments: argparse.Namespace, threads: int | None = None
-) -> CompiledGraph:
+def compiled(graph: Graph, target: str, arguments: argparse.Namespace, threads: int | None = None) -> CompiledGraph:
     """A graph compiled as the options say."""
     from rlx.backends.iree import targets
     from rlx.runtime.session import Session

@@ -61,9 +61,7 @@ class Steps:
         self.stream.flush()
 
 
-def table(
-    rows: Sequence[Sequence[str]], header: Sequence[str] | None = None, *, right: Sequence[int] = ()
-) -> str:
+def table(rows: Sequence[Sequence[str]], header: Sequence[str] | None = None, *, right: Sequence[int] = ()) -> str:
     """Rows as lines with aligned columns.
 
     Args:
@@ -77,9 +75,7 @@ def table(
     widths = [max(len(row[i]) for row in lines) for i in range(len(lines[0]))]
 
     def line(row: Sequence[str]) -> str:
-        cells = [
-            c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))
-        ]
+        cells = [c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
         return "  ".join(cells).rstrip()
 
     return "\n".join(map(line, lines))

@@ -22,9 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "texts", nargs="*", metavar="TEXT", help="sentences; none, or -, reads lines from standard input"
     )
     parser.add_argument("--model", required=True, metavar="DIR", help="directory of the model")
-    parser.add_argument(
-        "--json", action="store_true", help='print {"embeddings": [[…], …]}, in the order of the texts'
-    )
+    parser.add_argument("--json", action="store_true", help='print {"embeddings": [[…], …]}, in the order of the texts')
     parser.add_argument(
         "--batch",
         type=int,
@@ -32,9 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="sentences that may run at once (default: %(default)s)",
     )
-    parser.add_argument(
-        "--threads", type=int, metavar="N", help="threads to use (default: one for each core)"
-    )
+    parser.add_argument("--device", default="cpu", help="cpu, cuda, rocm, vulkan or metal (default: %(default)s)")
+    parser.add_argument("--threads", type=int, metavar="N", help="threads to use (default: one for each core)")
     parser.add_argument("--no-cache", action="store_true", help="compile even if the program is in the cache")
 
 
@@ -47,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     embedder = SentenceEmbedder(
         arguments.model,
-        Session(threads=arguments.threads),
+        Session(arguments.device, threads=arguments.threads),
         progress=Steps(only_terminal=True),
         cache=not arguments.no_cache,
     )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rlx.cli.compile import add_compile_options, bindings, compiled
+from rlx.cli.display import Steps
 
 if TYPE_CHECKING:
     from rlx.backends.artifact import Artifact
@@ -27,18 +28,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("file", metavar="FILE", help="MLIR text or a compiled artifact; - is standard input")
     parser.add_argument("--input", action="append", default=[], metavar="NAME=VALUE", help="an input")
-    parser.add_argument(
-        "--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter (weight)"
-    )
+    parser.add_argument("--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter (weight)")
     parser.add_argument("--params", metavar="FILE", help="a safetensors file that holds parameters")
     parser.add_argument("--device", help="cpu (default), cuda, rocm, vulkan, metal or vmvx")
     parser.add_argument("--arch", help="the device's architecture, such as sm_80 or gfx1100")
     parser.add_argument(
         "--threads", type=int, metavar="N", help="threads to use on the CPU (default: one for each core)"
     )
-    parser.add_argument(
-        "--repeat", type=int, metavar="N", help="run N times more and say how long a run takes"
-    )
+    parser.add_argument("--repeat", type=int, metavar="N", help="run N times more and say how long a run takes")
     parser.add_argument(
         "--save",
         action="append",
@@ -47,9 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write an output to a file; without NAME the outputs are taken in order",
     )
     parser.add_argument("--output-dir", metavar="DIR", help="write every output to DIR/NAME.npy")
-    parser.add_argument(
-        "--evaluate", action="store_true", help="use the NumPy evaluator instead of a compiler"
-    )
+    parser.add_argument("--evaluate", action="store_true", help="use the NumPy evaluator instead of a compiler")
     add_compile_options(parser)
 
 
@@ -90,8 +85,9 @@ def _check_target(artifact: Artifact, arguments: argparse.Namespace) -> None:
     from rlx.ir.errors import Error
     from rlx.runtime.device import Device
 
-    if arguments.evaluate:
-        raise Error(f"{arguments.file} is compiled; the evaluator needs MLIR text")
+    for option in ("evaluate", "function", "arch", "bind", "flag", "precision", "passes"):
+        if getattr(arguments, option):
+            raise Error(f"{arguments.file} is compiled; --{option} needs MLIR text")
     if arguments.device is not None and Device.of(arguments.device).value != artifact.target:
         raise Error(f"{arguments.file} is compiled for {artifact.target}, not for {arguments.device}")
 
@@ -158,9 +154,7 @@ def _check(declared: Sequence[Argument], inputs: Arrays, params: Arrays) -> None
         if array is not None:
             check_argument(argument, array)
         elif argument.kind != "state":
-            missing.append(
-                f"{argument.kind} '{argument.name}' ({argument.shape}) is missing: add {flag_for(argument)}"
-            )
+            missing.append(f"{argument.kind} '{argument.name}' ({argument.shape}) is missing: add {flag_for(argument)}")
     if missing:
         raise Error(
             "\n  ".join(missing),
@@ -172,7 +166,8 @@ def _graph_call(
     graph: Graph, inputs: Arrays, params: Arrays, arguments: argparse.Namespace
 ) -> Callable[[], list[np.ndarray]]:
     if not arguments.evaluate:
-        program = compiled(graph, arguments.device or "cpu", arguments, arguments.threads)
+        with Steps(only_terminal=True)(f"compile {graph.name}"):
+            program = compiled(graph, arguments.device or "cpu", arguments, arguments.threads)
         program.set_params(params)
         program.load()
         return lambda: program.run(inputs)

@@ -217,9 +217,7 @@ def _align(layer: Sequence[_Node], downwards: bool) -> None:
             if their_first + start <= first:
                 break
             groups.pop()
-            first = (their_first * len(before) + (first - start) * len(members)) / (
-                len(before) + len(members)
-            )
+            first = (their_first * len(before) + (first - start) * len(members)) / (len(before) + len(members))
             members, offsets = before + members, their_offsets + [start + o for o in offsets]
         groups.append((members, offsets, first))
     for members, offsets, first in groups:

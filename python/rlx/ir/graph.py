@@ -284,9 +284,7 @@ class Graph(Builder):
     def clone(self) -> Graph:
         """An independent copy."""
         with mlir.entered():
-            return Graph.from_module(
-                mlir.ir.Module.parse(self.module.operation.get_asm(enable_debug_info=True)), self.name_symbol
-            )
+            return Graph.from_module(self.module.operation.clone().opview, self.name_symbol)
 
     @property
     def name_symbol(self) -> str:

@@ -40,19 +40,17 @@ def parse_module(text: str, name: str = "<text>") -> Any:
     """
     ir = mlir.ir
     with mlir.entered() as context:
-        diagnosed: list[Any] = []
         try:
-            module = _parse_named(ir, text, name, context, diagnosed)
+            op = ir.Operation.parse(text, source_name=name, context=context).operation
         except ir.MLIRError as problem:
             _raise(ParseError, problem)
-    return module
-
-
-def _parse_named(ir: Any, text: str, name: str, context: Any, diagnosed: list[Any]) -> Any:
-    op = ir.Operation.parse(text, source_name=name, context=context)
-    if op.name == "builtin.module":
-        return ir.Module.parse(op.get_asm(enable_debug_info=True), context) if not hasattr(op, "opview") else op.opview
-    raise ParseError(f"expected a module, got '{op.name}'", location=describe(op.location))
+        if op.name == "builtin.module":
+            return op.opview
+        if op.name != "func.func":
+            raise ParseError(f"expected a module or functions, got '{op.name}'", location=describe(op.location))
+        module = ir.Module.create(loc=op.location)
+        ir.InsertionPoint(module.body).insert(op)
+        return module
 
 
 def verify_module(module: Any) -> None:

@@ -59,9 +59,7 @@ class BertConfig:
             raise Error(f"{name} describes a model of type {kind!r}; expected 'bert'")
         positions = data.get("position_embedding_type", "absolute")
         if positions != "absolute":
-            raise Error(
-                f"{name}: position_embedding_type {positions!r} is not supported; expected 'absolute'"
-            )
+            raise Error(f"{name}: position_embedding_type {positions!r} is not supported; expected 'absolute'")
         values = {}
         for entry in fields(cls):
             if entry.name in data:
@@ -161,9 +159,7 @@ def encoder(g: Any, config: BertConfig, ids: Tensor, mask: Tensor) -> Tensor:
     return x
 
 
-def sentence_encoder(
-    config: BertConfig, batch: DimLike, length: DimLike, name: str = "sentence_encoder"
-) -> Graph:
+def sentence_encoder(config: BertConfig, batch: DimLike, length: DimLike, name: str = "sentence_encoder") -> Graph:
     """A graph from token ids to unit vectors: encoder, mean over the tokens, L2 normalisation.
 
     Args:
@@ -210,9 +206,7 @@ def check_weights(config: BertConfig, weights: Mapping[str, np.ndarray], name: s
             problems.append(f"'{parameter.name}' is {array.dtype}{list(array.shape)}, expected {expected}")
     beyond = f"encoder.layer.{config.num_hidden_layers}."
     if any(tensor.startswith(beyond) for tensor in weights):
-        problems.append(
-            f"there is a layer '{beyond[:-1]}', but num_hidden_layers is {config.num_hidden_layers}"
-        )
+        problems.append(f"there is a layer '{beyond[:-1]}', but num_hidden_layers is {config.num_hidden_layers}")
     if problems:
         more = f"\n  and {len(problems) - 10} more" if len(problems) > 10 else ""
         listed = "\n  ".join(problems[:10])

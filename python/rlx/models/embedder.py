@@ -182,9 +182,7 @@ def _max_length(directory: Path, config: BertConfig, wanted: int | None) -> int:
     if wanted is None:
         return positions
     if type(wanted) is not int or not 1 <= wanted <= positions:
-        raise Error(
-            f"max_length must be an integer from 1 to the model's {positions} positions, got {wanted!r}"
-        )
+        raise Error(f"max_length must be an integer from 1 to the model's {positions} positions, got {wanted!r}")
     return wanted
 
 
@@ -202,9 +200,7 @@ def _tokenizer(path: Path, config: BertConfig, longest: int) -> Any:
     # A greater id would silently read another row of the embedding table.
     greatest = max(tokenizer.get_vocab().values(), default=-1)
     if greatest >= config.vocab_size:
-        raise Error(
-            f"{path} has token ids up to {greatest}, but config.json says vocab_size {config.vocab_size}"
-        )
+        raise Error(f"{path} has token ids up to {greatest}, but config.json says vocab_size {config.vocab_size}")
     tokenizer.no_padding()
     tokenizer.enable_truncation(longest)
     return tokenizer

@@ -125,7 +125,8 @@ class Attention(Card, op="attention"):
         elif kind != "none":
             scores = b.where(_keep(b, heads, mask, attributes), scores, float("-inf"))
         values = _split(b, v, heads, heads.kv_heads, heads.value_dim)
-        result = _weighted(b, scores, values, bounded=kind != "none")
+        weights = cast(b, _weights(b, scores, bounded=kind != "none"), v.dtype)
+        result = b.dot_general(weights, values, (4,), (2,), (0, 1), (0, 1))
         return _merge(b, heads, result)
 
     def build(
@@ -262,24 +263,18 @@ def _size(b: Builder, d: Dim) -> Any:
     return d if type(d) is int else b.dim_size(d)
 
 
-def _weighted(b: Builder, scores: Tensor, values: Tensor, bounded: bool) -> Tensor:
-    """`softmax(scores)·values`: `[B, Hkv, G, S, Dv]`.
+def _weights(b: Builder, scores: Tensor, bounded: bool) -> Tensor:
+    """`softmax(scores)` over the keys.
 
     With `bounded`, a row of scores may be -inf all over, and gives zeros: a finite bound on its maximum makes every
     weight 0, where a plain softmax would be NaN.
     """
+    if not bounded:
+        return b.softmax(scores, axis=-1)
     top = b.max(scores, -1, keep_dims=True)
-    if bounded:
-        top = b.maximum(top, np.finfo(np.float32).min.item())
-    weights = b.exp(scores - top)
+    weights = b.exp(scores - b.maximum(top, np.finfo(np.float32).min.item()))
     total = b.sum(weights, -1, keep_dims=True)
-    if bounded:
-        total = b.where(total == 0.0, 1.0, total)
-    if values.dtype is scores.dtype:
-        # Dividing afterwards costs S·Dv divisions instead of S·T.
-        return b.dot_general(weights, values, (4,), (2,), (0, 1), (0, 1)) / total
-    # The unnormalised sum may leave the range of f16.
-    return b.dot_general(cast(b, weights / total, values.dtype), values, (4,), (2,), (0, 1), (0, 1))
+    return weights / b.where(total == 0.0, 1.0, total)
 
 
 def _merge(b: Builder, heads: Heads, result: Tensor) -> Tensor:

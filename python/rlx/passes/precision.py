@@ -31,16 +31,17 @@ class Precision(Pass, name="rlx-precision"):
     """Compute in f16 or bf16 what is computed in f32.
 
     Inputs, parameters, states and outputs keep their dtypes, by visible casts at that boundary; integers, bool, f64 and
-    c64 are not touched, nor is what is f16 or bf16 already. Ops that only move data follow their operands. The policies,
-    each of which lowers more than the one before:
+    c64 are not touched, nor is what is f16 or bf16 already. Ops that only move data follow their operands, and regions
+    take and give what they do. The policies, each of which lowers more than the one before:
 
-    * `mixed_conservative`: reductions (norms, softmax, sums), kinds such as exp and log, and arithmetic with numbers that
-      the dtype cannot hold (a large mask value, a small epsilon, an integer made a float) stay in f32; so does arithmetic
-      that lies between f32 and f32. Contractions, convolutions, attention and the arithmetic around them are lowered.
+    * `mixed_conservative`: reductions (norms, softmax, sums), kinds such as exp and log, and arithmetic with numbers
+      that the dtype cannot hold (a large mask value, a small epsilon, an integer made a float) stay in f32; so does
+      arithmetic between f32 and f32. Contractions, convolutions, attention and the arithmetic around them are lowered.
     * `mixed`: reductions are lowered too; they accumulate in f32 all the same.
-    * `always`: everything is lowered. Finite constants beyond the largest number of the dtype become that number.
+    * `always`: everything is lowered.
 
-    Blocks count as one op of the class compute: run rlx-lower-blocks first to have the policy apply inside them.
+    Constants are converted; a finite one beyond the largest number of the dtype becomes that number. Blocks count as
+    one op of the class compute: run rlx-lower-blocks first to have the policy apply inside them.
     """
 
     # Rounding to 8 or 11 digits is more than a comparison of results lets pass.
@@ -51,10 +52,14 @@ class Precision(Pass, name="rlx-precision"):
     keep: tuple[str, ...] = option((), "ops and kinds that stay in f32, such as softmax or gelu")
 
     def run(self, module: Any) -> None:
-        kinds = {case for spec in registry.SPECS.values() for a in spec.attributes if a.name == "kind" for case in a.cases}
+        kinds = {
+            case for spec in registry.SPECS.values() for a in spec.attributes if a.name == "kind" for case in a.cases
+        }
         for name in self.keep:
             if name not in registry.SPECS and name not in kinds:
-                raise PassError(f"{self.name}: there is no op or kind '{name}'{suggestion(name, {*registry.SPECS, *kinds})}")
+                raise PassError(
+                    f"{self.name}: there is no op or kind '{name}'{suggestion(name, {*registry.SPECS, *kinds})}"
+                )
         for function in functions(module):
             if not function.is_external:
                 _Lowering(self).run(function)

@@ -1,7 +1,7 @@
 """What a lower precision does to each op: one table, which `rlx-precision` reads.
 
-The classes are those of mixed-precision training: what gains from short numbers, what loses digits by them, and what takes
-the precision of its surroundings.
+The classes are those of mixed-precision training: what gains from short numbers, what loses digits by them, and what
+takes the precision of its surroundings.
 """
 
 from __future__ import annotations
@@ -51,9 +51,7 @@ OPS: dict[str, OpClass] = {
 }
 
 # Operands whose dtype need not be that of the others: they are taken as they are.
-OWN_DTYPE = frozenset(
-    (op, "mask") for op in ("attention", "transformer_encoder_block", "llama_decoder_block")
-)
+OWN_DTYPE = frozenset((op, "mask") for op in ("attention", "transformer_encoder_block", "llama_decoder_block"))
 
 # Kinds of the enumerated elementwise ops that leave the range of f16 on harmless operands; PyTorch's autocast keeps the
 # same ones in f32.

@@ -27,7 +27,7 @@ def builder_before(op: Any, note: str, fusion_policy: str = "direct") -> Builder
 
 
 def collect(module: Any, names: Container[str] | None = None) -> list[Any]:
-    """The rlx ops of a module in order, nested regions included.
+    """The rlx ops of a module in order, those in the regions of an op before it.
 
     Args:
         module: A module or any other op.
@@ -42,7 +42,7 @@ def collect(module: Any, names: Container[str] | None = None) -> list[Any]:
             found.append(op)
         return advance
 
-    module.operation.walk(visit, mlir.ir.WalkOrder.PRE_ORDER)
+    module.operation.walk(visit, mlir.ir.WalkOrder.POST_ORDER)
     return found
 
 

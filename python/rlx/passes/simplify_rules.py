@@ -155,7 +155,7 @@ def activation_twice(op: Any) -> Any:
         return inner.operands[0]
     if kind == before and kind in ("abs", "relu", "round"):
         return op.operands[0]
-    if kind == "abs" and before == "neg":
+    if kind == "abs" and before == "neg" and shape_of(inner.operands[0]).dtype.is_signed:
         return emit(op, "activation", [inner.operands[0]], kind="abs")
     return None
 

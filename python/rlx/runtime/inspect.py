@@ -33,7 +33,7 @@ class OpReport:
         results: Names of the values it gives.
         shapes: Shapes of its results.
         attributes: Those that differ from their defaults.
-        cost: Its work; None for an op of another dialect.
+        cost: Its work; None for an op that has no card, such as the end of a region.
         location: The user's `file:line`, if known.
         scope: The names that the builder was in, outermost first, joined by `/`.
         depth: How many regions it is nested in.
@@ -194,7 +194,7 @@ def _report(op: Any, depth: int, names: dict[Any, str], numbers: Iterator[int]) 
     operands = tuple(names[value] for value in op.operands)
     results = tuple(names[result] for result in op.results)
     location, scope = describe(op.location), scope_of(op.location)
-    if not registry.is_ours(op):
+    if not registry.is_ours(op) or op.name.removeprefix("rlx.") not in registry.load():
         return OpReport(op.name, operands, results, (), {}, None, location, scope, depth)
     card = registry.card(op.name)
     values = attributes.read(card.spec, op)

@@ -53,6 +53,19 @@ func.func @signs(%x: tensor<4xf32>, %y: tensor<4xf32>) -> (tensor<4xf32>, tensor
   return %1, %3, %4 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
 }
 
+// CHECK-LABEL: func.func @magnitudes(
+// CHECK-NEXT: %[[a:.*]] = "rlx.activation"(%arg0) {kind = "abs"}
+// CHECK-NEXT: %[[n:.*]] = "rlx.activation"(%arg1) {kind = "neg"}
+// CHECK-NEXT: %[[b:.*]] = "rlx.activation"(%[[n]]) {kind = "abs"}
+// CHECK-NEXT: return %[[a]], %[[b]]
+func.func @magnitudes(%x: tensor<4xi8>, %y: tensor<4xui8>) -> (tensor<4xi8>, tensor<4xui8>) {
+  %0 = "rlx.activation"(%x) {kind = "neg"} : (tensor<4xi8>) -> tensor<4xi8>
+  %1 = "rlx.activation"(%0) {kind = "abs"} : (tensor<4xi8>) -> tensor<4xi8>
+  %2 = "rlx.activation"(%y) {kind = "neg"} : (tensor<4xui8>) -> tensor<4xui8>
+  %3 = "rlx.activation"(%2) {kind = "abs"} : (tensor<4xui8>) -> tensor<4xui8>
+  return %1, %3 : tensor<4xi8>, tensor<4xui8>
+}
+
 // i32 -> f32 loses digits, and f32 -> f64 does not. From f64 to an integer saturates, from i32 it wraps.
 // CHECK-LABEL: func.func @casts(
 // CHECK-NEXT: %[[a:.*]] = "rlx.cast"(%arg1) {dtype = f32}

@@ -62,16 +62,20 @@ def _batched(low: Loops, lhs: Lowered, rhs: Lowered, dims: Sequence[Dim]) -> Any
     m, n, k = dims[-2], dims[-1], lhs.shape.dims[-1]
     left = low.reshape(lhs.value, lhs.shape.dims, (batch, m, k))
     right = low.reshape(rhs.value, rhs.shape.dims, (batch, k, n))
-    product = batch_matmul(low, left, right, (batch, m, n), lhs.shape.dtype)
+    product = batch_matmul(low, left, right, (batch, m, n), k, lhs.shape.dtype)
     return low.reshape(product, (batch, m, n), dims)
 
 
-def batch_matmul(low: Loops, lhs: Any, rhs: Any, dims: tuple[Dim, Dim, Dim], dtype: DType) -> Any:
+def batch_matmul(low: Loops, lhs: Any, rhs: Any, dims: tuple[Dim, Dim, Dim], k: Dim, dtype: DType) -> Any:
     """`[B, M, K]·[B, K, N]`."""
-    if is_empty(*dims, lhs.type.shape[-1]):
+    if is_empty(*dims, k):
         return low.filled(dims, storage_type(dtype), 0)
     if dtype.is_complex:
         return contraction_loop(low, [(lhs, (0, 1, 3)), (rhs, (0, 3, 2))], dims, (0, 1, 2), 4, dtype)
+    batch, m, n = dims
+    if any(type(d) is not int for d in (*dims, k)):
+        # Fused into the packing of an operand with dynamic sizes, whatever made that operand does not compile.
+        lhs, rhs = low.materialised(lhs, (batch, m, k)), low.materialised(rhs, (batch, k, n))
     out = low.filled(dims, storage_type(accumulator(dtype)), 0)
     return rounded(low, low.linalg.batch_matmul(lhs, rhs, outs=[out]), dims, dtype)
 
@@ -134,7 +138,7 @@ def dot_general(
     if lhs_batch:
         left = arranged(lhs, lhs_batch, left_free, lhs_contracting)
         right = arranged(rhs, rhs_batch, rhs_contracting, right_free)
-        product = batch_matmul(low, left, right, (batch, m, n), dtype)
+        product = batch_matmul(low, left, right, (batch, m, n), size(lhs, lhs_contracting), dtype)
         return low.reshape(product, (batch, m, n), results[0].dims)
     left, right = arranged(lhs, left_free, lhs_contracting), arranged(rhs, rhs_contracting, right_free)
     return low.reshape(matmul_2d(low, left, right, m, n, dtype), (m, n), results[0].dims)

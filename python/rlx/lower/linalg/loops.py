@@ -313,14 +313,12 @@ class Loops:
         if list(perm) == list(range(len(perm))):
             return value
         out = self.empty([dims[p] for p in perm], value.type.element_type)
-        result = self.linalg.transpose(value, outs=[out], permutation=list(perm)).results[0]
-        if self.for_iree and any(type(d) is not int for d in dims):
-            # Fused into the packing of a contraction's operand, a transpose with dynamic sizes does not compile.
-            result = self.materialised(result, [dims[p] for p in perm])
-        return result
+        return self.linalg.transpose(value, outs=[out], permutation=list(perm)).results[0]
 
     def materialised(self, value: Any, dims: Sequence[Dim]) -> Any:
         """The value, computed in memory before anything that follows: nothing is fused across this. For IREE only."""
+        if not self.for_iree:
+            return value
         create = self.ir.Operation.create
         fenced = create("util.optimization_barrier", results=[value.type], operands=[value]).result
         sizes = [self.size(d) for d in dims if type(d) is not int]

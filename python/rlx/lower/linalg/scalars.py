@@ -125,6 +125,8 @@ class Scalars:
             return value
         if target.is_float:
             if source.is_float:
+                if source.name == "f64" and self.outer.name == "f16":
+                    return self._rounded_to_odd(value)
                 wider = target.itemsize > source.itemsize
                 return (self.arith.extf if wider else self.arith.truncf)(self.element, value)
             signed = source.is_signed and not source.is_bool
@@ -138,6 +140,23 @@ class Scalars:
             return self.arith.trunci(self.element, value)
         signed = source.is_signed and not source.is_bool
         return (self.arith.extsi if signed else self.arith.extui)(self.element, value)
+
+    def _rounded_to_odd(self, value: Any) -> Any:
+        """f64 to f32 such that rounding again to f16 gives the f16 that is nearest to the f64.
+
+        An inexact f32 with an even last bit is replaced by its neighbour on the other side of the f64 (S. Boldo and
+        G. Melquiond, "Emulation of a FMA and correctly rounded sums", 2008).
+        """
+        arith, f64 = self.arith, value.type
+        word = self.low.ir.IntegerType.get_signless(32)
+        near = arith.truncf(self.element, value)
+        back, bits = arith.extf(f64, near), arith.bitcast(word, near)
+        one, zero = self.low.constant(1, word), self.low.constant(0, word)
+        even = arith.cmpi(arith.CmpIPredicate.eq, arith.andi(bits, one), zero)
+        inexact = arith.cmpf(arith.CmpFPredicate.ONE, back, value)
+        short = arith.cmpf(arith.CmpFPredicate.OLT, self.math.absf(back), self.math.absf(value))
+        neighbour = arith.select(short, arith.addi(bits, one), arith.subi(bits, one))
+        return arith.bitcast(self.element, arith.select(arith.andi(even, inexact), neighbour, bits))
 
     def _saturate(self, value: Any, source: DType) -> Any:
         """Float to integer: toward zero, saturating, NaN to 0; `fptosi` alone is undefined out of range."""

@@ -14,6 +14,7 @@ from rlx.lower.linalg import trigonometry
 from rlx.lower.linalg.powers import power
 from rlx.lower.linalg.scalars import Scalars
 from rlx.lower.linalg.series import horner
+from rlx.lower.linalg.words import Words
 
 # W. J. Cody and W. Waite, "Software Manual for the Elementary Functions", 1980, chapter 13.
 _TANH_P = (-0.16134119023996228053e4, -0.99225929672236083313e2, -0.96437492777225469787e0)
@@ -59,12 +60,12 @@ def tanh(s: Scalars, x: Any) -> Any:
     size = s.math.absf(x)
     square = s.mul(x, x)
     near = s.div(s.mul(square, horner(s, square, _TANH_P)), horner(s, square, _TANH_Q))
-    near = s.math.fma(x, near, x)
+    near = s.math.fma(size, near, size)
     one, two = s.constant(1.0), s.constant(2.0)
     far = s.sub(one, s.div(two, s.add(s.math.exp(s.add(size, size)), one)))
     # log(3)/2: from there on 2/(exp(2x) + 1) is at most 1/2, so its rounding is less than that of the result.
     is_near = s.compare("lt", size, s.constant(math.log(3) / 2))
-    return s.math.copysign(s.select(is_near, near, far), x)
+    return _with_sign_of(s, s.select(is_near, near, far), x)
 
 
 def erf(s: Scalars, x: Any) -> Any:
@@ -72,15 +73,21 @@ def erf(s: Scalars, x: Any) -> Any:
     if s.dtype.name != "f64":
         return s.math.erf(x)
     size = s.math.absf(x)
-    square = s.mul(x, x)
-    near = s.mul(x, s.div(horner(s, square, _ERF_P), horner(s, square, _ERF_Q)))
     # At 6 the complement is below half a unit in the last place of 1.
-    bounded = s.arith.minnumf(size, s.constant(6.0))
-    quotient = s.div(horner(s, bounded, _ERFC_P), horner(s, bounded, _ERFC_Q))
-    complement = s.mul(s.math.exp(s.neg(s.mul(bounded, bounded))), quotient)
-    far = s.math.copysign(s.sub(s.constant(1.0), complement), x)
+    bounded = s.select(s.compare("gt", size, s.constant(6.0)), s.constant(6.0), size)
+    square = s.mul(bounded, bounded)
     is_near = s.compare("lt", size, s.constant(0.46875))
-    return s.select(s.arith.ori(is_near, s.is_nan(x)), near, far)
+    over = s.select(is_near, horner(s, square, _ERF_P), horner(s, bounded, _ERFC_P))
+    under = s.select(is_near, horner(s, square, _ERF_Q), horner(s, bounded, _ERFC_Q))
+    quotient = s.div(over, under)
+    far = s.sub(s.constant(1.0), s.mul(s.math.exp(s.neg(square)), quotient))
+    return _with_sign_of(s, s.select(is_near, s.mul(size, quotient), far), x)
+
+
+def _with_sign_of(s: Scalars, size: Any, x: Any) -> Any:
+    """`size`, which is not negative, with the sign of x. An f64 copysign beside an addition crashes LLVM for gfx942."""
+    w = Words(s)
+    return w.with_sign_flipped(size, w.sign(x))
 
 
 FUNCTIONS: dict[str, Callable[[Scalars, Any], Any]] = {

@@ -1,0 +1,18 @@
+"""Reports on a compilation: what fused, where values lie in memory, which way each op goes."""
+
+from __future__ import annotations
+
+from rlx.backends.report.dispatch import DispatchReport, analyse_dispatch
+from rlx.backends.report.fusion import FusionReport, MissReason, analyse_fusion
+from rlx.backends.report.memory import MemoryPlan, PlannedValue, plan_memory
+
+__all__ = [
+    "DispatchReport",
+    "FusionReport",
+    "MemoryPlan",
+    "MissReason",
+    "PlannedValue",
+    "analyse_dispatch",
+    "analyse_fusion",
+    "plan_memory",
+]

@@ -1,0 +1,171 @@
+"""The dispatch report: which way each op of a graph goes on a target."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from rlx import mlir
+from rlx.backends.report.text import counts_text, place_of, short_place, table
+from rlx.ir import registry
+from rlx.ir.errors import Error
+from rlx.ir.graph import Graph
+from rlx.ir.shape import shape_of
+from rlx.passes.decompose import Decompose
+from rlx.passes.rewrite import collect
+
+PATHS = ("native", "decomposed", "unsupported")
+_SHOWN_PLACES = 3
+
+
+@dataclass(frozen=True)
+class OpDispatch:
+    """All ops of one name that go one way.
+
+    Attributes:
+        name: Without prefix.
+        path: `"native"`: the target lowers the op itself. `"decomposed"`: it lowers what the op is made of.
+            `"unsupported"`: neither.
+        count: How many.
+        into: What they become, by name, in all; the op itself when it is native.
+        reason: Why they are not supported, else empty.
+        locations: The user's places, each once, in order.
+    """
+
+    name: str
+    path: str
+    count: int
+    into: Counter[str]
+    reason: str
+    locations: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class DispatchReport:
+    """Which way each op goes. `str()` is a table.
+
+    Attributes:
+        target: What the report is for.
+        rows: By name and path; unsupported ones first, then the most frequent.
+    """
+
+    target: str
+    rows: tuple[OpDispatch, ...]
+
+    @property
+    def compile_ready(self) -> bool:
+        """Whether every op can be lowered."""
+        return not any(row.path == "unsupported" for row in self.rows)
+
+    def count(self, path: str) -> int:
+        """How many ops go one way: `"native"`, `"decomposed"` or `"unsupported"`."""
+        return sum(row.count for row in self.rows if row.path == path)
+
+    def summary(self) -> str:
+        """One line."""
+        counts = ", ".join(f"{self.count(path)} {path}" for path in PATHS if self.count(path)) or "no ops"
+        return f"dispatch for {self.target}: {counts}; {'ready to compile' if self.compile_ready else 'cannot compile'}"
+
+    def __str__(self) -> str:
+        rows = []
+        for row in self.rows:
+            if row.path == "unsupported":
+                places = [short_place(p) for p in row.locations[:_SHOWN_PLACES]]
+                more = [f"{len(row.locations) - len(places)} more"] if len(row.locations) > len(places) else []
+                note = row.reason + (f" ({', '.join([*places, *more])})" if places else "")
+            else:
+                note = counts_text(row.into) if row.path == "decomposed" else ""
+            rows.append((row.name, str(row.count), row.path, note))
+        lines = table(rows, ("op", "count", "path", "into"), right=(1,)) if rows else []
+        return "\n".join([self.summary(), *(f"  {line}" for line in lines)]) + "\n"
+
+
+def analyse_dispatch(
+    graph: Graph,
+    claimed: Collection[str],
+    *,
+    target: str = "linalg",
+    unsupported_dtypes: Collection[str] = (),
+) -> DispatchReport:
+    """Say for every op which way it goes.
+
+    Args:
+        graph: MIR (or HIR, whose blocks count as composite ops); it is not changed.
+        claimed: Names of the ops that the target lowers itself.
+        target: Its name, for the report.
+        unsupported_dtypes: Names of the dtypes that it cannot compute with.
+    """
+    claimed, unsupported = frozenset(claimed), frozenset(unsupported_dtypes)
+    found: dict[tuple[str, str, str], tuple[int, Counter[str], dict[str, None]]] = {}
+    parts: dict[Any, tuple[Counter[str], str]] = {}
+    for op in collect(graph.module):
+        name = op.name[4:]
+        path, into, reason = _path(op, claimed, unsupported, parts)
+        count, total, places = found.get((name, path, reason), (0, Counter(), {}))
+        found[name, path, reason] = (count + 1, total + into, places | dict.fromkeys(filter(None, [place_of(op)])))
+    rows = [
+        OpDispatch(name, path, count, into, reason, tuple(places))
+        for (name, path, reason), (count, into, places) in found.items()
+    ]
+    rows.sort(key=lambda row: (row.path != "unsupported", -row.count, row.name))
+    return DispatchReport(target, tuple(rows))
+
+
+def _path(
+    op: Any, claimed: frozenset[str], unsupported: frozenset[str], parts: dict[Any, tuple[Counter[str], str]]
+) -> tuple[str, Counter[str], str]:
+    """Path, what the op becomes, and why it is not supported."""
+    name = op.name[4:]
+    dtypes = sorted({shape_of(r).dtype.name for r in op.results} & unsupported)
+    if dtypes:
+        return "unsupported", Counter(), f"no {', '.join(dtypes)}"
+    if name in claimed:
+        return "native", Counter({name: 1}), ""
+    if not registry.card(name).composite:
+        return "unsupported", Counter(), "no lowering, and it is a primitive"
+    key = (name, tuple(o.type for o in op.operands), tuple((n, op.attributes[n]) for n in op.attributes))
+    if key not in parts:
+        parts[key] = _decomposed(op, claimed, unsupported)
+    into, reason = parts[key]
+    return ("unsupported" if reason else "decomposed"), into, reason
+
+
+def _decomposed(op: Any, claimed: frozenset[str], unsupported: frozenset[str]) -> tuple[Counter[str], str]:
+    """What an op becomes when it stands alone, and what of that is not supported."""
+    alone = _alone(op)
+    try:
+        Decompose(except_=tuple(claimed)).run(alone)
+    except Error as problem:
+        return Counter(), f"its decomposition fails: {problem.message}"
+    into: Counter[str] = Counter()
+    missing: dict[str, None] = {}
+    for inner in collect(alone):
+        name = inner.name[4:]
+        into[name] += 1
+        dtypes = {shape_of(r).dtype.name for r in inner.results} & unsupported
+        if dtypes:
+            missing[f"{name} of {', '.join(sorted(dtypes))}"] = None
+        elif name not in claimed:
+            missing[name] = None
+    return into, f"becomes {', '.join(missing)}, without a lowering" if missing else ""
+
+
+def _alone(op: Any) -> Any:
+    """A module with a copy of one op only, whose operands are arguments; the policy for blocks is `direct`."""
+    ir = mlir.ir
+    with mlir.entered():
+        module = ir.Module.create(loc=op.location)
+        stage = registry.SPECS[op.name[4:]].stage
+        module.operation.attributes["rlx.stage"] = ir.StringAttr.get(stage)
+        types, results = [o.type for o in op.operands], [r.type for r in op.results]
+        function_type = ir.FunctionType.get(types, results)
+        function = mlir.dialect("func").FuncOp("alone", function_type, ip=ir.InsertionPoint(module.body))
+        block = function.add_entry_block()
+        copy = op.clone(ip=ir.InsertionPoint(block))
+        copied = copy.operation
+        for i, argument in enumerate(block.arguments):
+            copied.operands[i] = argument
+        mlir.dialect("func").ReturnOp(list(copied.results), ip=ir.InsertionPoint(block))
+        return module

@@ -1,0 +1,218 @@
+"""Random graphs: ops drawn from the registry by what fits, on values that stay in range.
+
+A step takes one sample of one op. Its operands are earlier results of the same shape and dtype, earlier results cast and
+cut to fit, or new inputs with values as the sample wants them. Every step is evaluated at once, and its result is only
+built upon while its values are tame, so that graphs do not end in NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Tensor
+from rlx.ir.card import Operand, as_results
+from rlx.ir.dim import DimExpr
+from rlx.ir.evaluate import evaluate_op
+from rlx.ir.graph import Graph
+from rlx.ir.shape import Shape
+from tests.conformance.cases import Case, cases, op_names
+from tests.conformance.values import draw
+
+# What gives the next random number below a bound; hypothesis and NumPy both can.
+Choose = Callable[[int], int]
+
+_LARGEST = 100.0
+_MOST_ELEMENTS = 4096
+_MOST_OUTPUTS = 8
+# All symbols of all samples become these, so that results of one op fit another.
+_SYMBOLS = ("n", "m")
+SIZES = ({"n": 3, "m": 5}, {"n": 1, "m": 1}, {"n": 18, "m": 4})
+
+
+@dataclass
+class RandomGraph:
+    """A graph, and values for its inputs at the first of `SIZES` (static graphs: the only ones).
+
+    Attributes:
+        graph: The graph.
+        values: Values of its inputs.
+        draws: For each input a function that makes values for other sizes.
+    """
+
+    graph: Graph
+    values: dict[str, np.ndarray] = field(default_factory=dict)
+    draws: dict[str, Callable[[dict[str, int]], np.ndarray]] = field(default_factory=dict)
+
+
+@cache
+def _cases(symbolic: bool) -> dict[str, list[Case]]:
+    """The samples to draw from, by op."""
+    found: dict[str, list[Case]] = {}
+    for op in op_names():
+        usable = [c for c in cases(op) if bool(c.symbols) == symbolic and len(c.symbols) <= len(_SYMBOLS)]
+        usable = [c for c in usable if not c.carriers and not any(isinstance(o, list) for o in c.sample.operands)]
+        if usable:
+            found[op] = usable
+    return found
+
+
+class Grower:
+    """Grows one random graph.
+
+    Args:
+        choose: Makes the choices.
+        symbolic: Use samples with symbolic sizes.
+    """
+
+    def __init__(self, choose: Choose, *, symbolic: bool = False):
+        self.choose, self.symbolic = choose, symbolic
+        self.made = RandomGraph(Graph("main", stage="hir"))
+        self.graph = self.made.graph
+        self.sizes = SIZES[0] if symbolic else {}
+        self.arrays: dict[Any, np.ndarray] = {}
+        self.pool: list[Tensor] = []
+        self.used: set[Any] = set()
+
+    def grow(self, ops: int) -> RandomGraph:
+        """A graph of about that many ops."""
+        while len(self.graph.function.entry_block.operations) <= ops:
+            self._step()
+        leaves = [t for t in self.pool if t.value not in self.used] or self.pool[-1:]
+        self.graph.set_outputs(leaves[-_MOST_OUTPUTS:])
+        return self.made
+
+    def _step(self) -> None:
+        by_op = _cases(self.symbolic)
+        case = _pick(self.choose, _pick(self.choose, list(by_op.values())))
+        renamed = dict(zip(case.symbols, _SYMBOLS, strict=False))
+        shapes = [_renamed(shape, renamed) for shape in case.shapes()]
+        given = [self._operand(o, s) for o, s in zip(case.operands, shapes, strict=True)]
+        remaining = iter(given)
+        operands = [None if entry is None else next(remaining) for entry in case.sample.operands]
+        attributes = {
+            name: tuple(_renamed_dim(d, renamed) for d in value) if _holds_dims(case, name) else value
+            for name, value in case.sample.attributes.items()
+        }
+        results = [self._evaluated(t) for t in as_results(self.graph.emit(case.op, operands, **attributes))]
+        self.pool += [t for t in results if self._is_tame(t)]
+
+    # --- operands ---------------------------------------------------------------------------------
+
+    def _operand(self, operand: Operand, shape: Shape) -> Tensor:
+        fitting = [t for t in self.pool if t.shape == shape and self._within(operand, t)]
+        how = self.choose(4)
+        if fitting and how:
+            found = fitting[-1 - self.choose(min(len(fitting), 4))]
+        elif self.pool and how and not self.symbolic and shape.num_elements:
+            found = self._adapted(_pick(self.choose, self.pool), operand, shape)
+        elif self.pool and how and shape.dtype.is_float:
+            found = self._shifted(_pick(self.choose, self.pool), operand, shape)
+        else:
+            return self._input(operand, shape)
+        self.used.add(found.value)
+        return found
+
+    def _within(self, operand: Operand, tensor: Tensor) -> bool:
+        """Whether values lie within a sample's bounds, where those are not just the default."""
+        if (operand.low, operand.high) == (Operand(()).low, Operand(()).high) or not tensor.dtype.is_float:
+            return True
+        values = self.arrays[tensor.value].astype(np.float64)
+        return bool(np.all((values >= operand.low) & (values <= operand.high)))
+
+    def _input(self, operand: Operand, shape: Shape) -> Tensor:
+        name = f"x{len(self.made.draws)}"
+        seed = self.choose(1 << 16)
+
+        def make(sizes: dict[str, int]) -> np.ndarray:
+            return draw(operand, shape.dtype, shape.bind(sizes).static, np.random.default_rng(seed))
+
+        tensor = self.graph.input(name, shape)
+        self.made.draws[name] = make
+        self.arrays[tensor.value] = self.made.values[name] = make(self.sizes)
+        self.pool.append(tensor)
+        self.used.add(tensor.value)
+        return tensor
+
+    def _adapted(self, source: Tensor, operand: Operand, shape: Shape) -> Tensor:
+        """A tensor cut, repeated, cast and bounded to what an operand has to be."""
+        g, count, wanted = self.graph, source.shape.num_elements, shape.num_elements
+        if not count or isinstance(count, DimExpr):
+            return self._input(operand, shape)
+        self.used.add(source.value)
+        flat: Any = self._evaluated(g.reshape(source, (count,)))
+        if count < wanted:
+            times = -(-wanted // count)
+            flat = self._evaluated(g.reshape(self._evaluated(g.expand(flat, (times, count))), (times * count,)))
+        if flat.shape.num_elements > wanted:
+            flat = self._evaluated(g.narrow(flat, 0, 0, wanted))
+        result = self._evaluated(g.reshape(flat, shape.dims))
+        if result.dtype is not shape.dtype:
+            result = self._evaluated(g.cast(result, shape.dtype))
+        return self._bounded(result, operand)
+
+    def _shifted(self, source: Tensor, operand: Operand, shape: Shape) -> Tensor:
+        """A new input plus the mean of a tensor of whatever shape."""
+        fresh, values = self._input(operand, shape), self.arrays[source.value]
+        if not source.dtype.is_float or not values.size:
+            return fresh
+        self.used.add(source.value)
+        mean = self._evaluated(self.graph.cast(self._evaluated(self.graph.mean(source)), shape.dtype))
+        return self._bounded(self._evaluated(fresh + mean), operand)
+
+    def _bounded(self, tensor: Tensor, operand: Operand) -> Tensor:
+        """Floats squeezed into the bounds of an operand that has narrower ones than its values."""
+        if self._within(operand, tensor):
+            return tensor
+        middle, half = (operand.high + operand.low) / 2, (operand.high - operand.low) / 2 * 0.99
+        squeezed = self._evaluated(self.graph.tanh(tensor))
+        scaled = self._evaluated(squeezed * half)
+        return self._evaluated(scaled + middle)
+
+    # --- values -----------------------------------------------------------------------------------
+
+    def _evaluated(self, tensor: Tensor) -> Tensor:
+        """Evaluate the ops that were just added, up to this tensor's."""
+        op = tensor.value.owner
+        if tensor.value not in self.arrays:
+            operation = op.operation if hasattr(op, "operation") else op
+            for operand in operation.operands:
+                if operand not in self.arrays:
+                    self._evaluated(self.graph.tensor(operand))
+            results = evaluate_op(operation, [self.arrays[v] for v in operation.operands], self.sizes)
+            self.arrays.update(zip(operation.results, results, strict=True))
+        return tensor
+
+    def _is_tame(self, tensor: Tensor) -> bool:
+        values = self.arrays[tensor.value]
+        if values.size > _MOST_ELEMENTS:
+            return False
+        if not tensor.dtype.is_inexact:
+            return True
+        return bool(np.all(np.isfinite(values)) and np.all(np.abs(values) < _LARGEST))
+
+
+def _pick(choose: Choose, options: Sequence[Any]) -> Any:
+    return options[choose(len(options))]
+
+
+def _renamed(shape: Shape, names: dict[str, str]) -> Shape:
+    return shape.bind(names)
+
+
+def _renamed_dim(d: Any, names: dict[str, str]) -> Any:
+    return Shape((d,), "f32").bind(names).dims[0]
+
+
+def _holds_dims(case: Case, name: str) -> bool:
+    return any(a.name == name and a.kind == "dims" for a in case.card.spec.attributes)
+
+
+def seeded(seed: int) -> Choose:
+    """Choices of NumPy's generator."""
+    rng = np.random.default_rng(seed)
+    return lambda bound: int(rng.integers(bound))
