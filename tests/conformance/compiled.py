@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from rlx import mlir
 from rlx.backends.iree.abi import ArgumentType, TensorType
 from rlx.backends.iree.backend import legalise
 from rlx.backends.iree.compiler import ModuleCompileError, compile_module
@@ -25,10 +27,10 @@ TIMEOUT_S = 300.0
 
 
 @cache
-def cpu() -> Target:
-    """This machine's CPU, without the rungs of the ladder that would hide a failure of the first one."""
+def cpu(rungs: int = 1) -> Target:
+    """The CPU, with so many rungs of the compiler's ladder: those below the first would hide its failures."""
     found = target("cpu")
-    return replace(found, ladder=found.ladder[:1])
+    return replace(found, ladder=found.ladder[:rungs])
 
 
 @dataclass
@@ -52,32 +54,50 @@ class Program:
     problem: str | None = None
 
 
-def compile_graphs(graphs: Sequence[Graph]) -> list[Program]:
-    """Legalise, lower and compile graphs as one module; where that fails, in halves, until the culprits are alone."""
+def compile_graphs(graphs: Sequence[Graph], *, last_rungs: bool = False) -> list[Program]:
+    """Legalise, lower and compile graphs as one module; where that fails, without those that are to blame.
+
+    Args:
+        graphs: The graphs, all of one stage.
+        last_rungs: Give graphs that fail at the compiler's first rung the others as well, as users do.
+    """
     programs = [Program(graph) for graph in graphs]
-    _compile(programs)
+    _compile(programs, last_rungs)
     return programs
 
 
-def _compile(programs: list[Program]) -> None:
+def _compile(programs: list[Program], last_rungs: bool) -> None:
+    if not programs:
+        return
     module = merged([p.graph for p in programs])
+    _locate(module)
     try:
         legalise(module)
         text = lower_module(module, for_iree=True).operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
-        vmfb = compile_module(text, cpu(), timeout_s=TIMEOUT_S).vmfb
-        executable = Executable(vmfb)
-    except Exception as problem:  # whatever it is, halving finds the graph to blame
+        target_ = cpu(3 if last_rungs and len(programs) == 1 else 1)
+        executable = Executable(compile_module(text, target_, timeout_s=TIMEOUT_S).vmfb)
+    except Exception as problem:  # whatever it is, some graph is to blame
         if len(programs) == 1:
             programs[0].problem = _told(problem)
             return
-        half = len(programs) // 2
-        _compile(programs[:half])
-        _compile(programs[half:])
+        blamed = {int(i) for i in re.findall(r"\bf(\d+):\d+", _told(problem))} or set(range(len(programs) // 2))
+        groups = [[p for i, p in enumerate(programs) if (i in blamed) == guilty] for guilty in (True, False)]
+        for group in groups if all(groups) else [[p] for p in programs]:
+            _compile(group, last_rungs)
         return
     for i, (program, function) in enumerate(zip(programs, functions(module), strict=True)):
         program.module, program.function = module, function
         program.again = partial(executable.function, f"f{i}", *_signature(program.graph), copy_results=True)
         program.run = program.again()
+
+
+def _locate(module: Any) -> None:
+    """Say of every op, instead of its place in this harness, which function it belongs to: `f3:7`."""
+    ir = mlir.ir
+    with mlir.entered():
+        for i, function in enumerate(functions(module)):
+            for j, op in enumerate(function.entry_block.operations):
+                op.operation.location = ir.Location.file(f"f{i}", j, 0)
 
 
 def _signature(graph: Graph) -> tuple[list[ArgumentType], list[TensorType]]:

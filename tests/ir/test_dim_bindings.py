@@ -99,8 +99,7 @@ def bindings_of(*facts: tuple[str, int, str]) -> Bindings:
         ),
         (
             [("seq//batch", 2, "'x'"), ("batch", 0, "'y'"), ("seq", 4, "'z'")],
-            "'x': dimension 'seq//batch' divides by 'batch', which is 0; "
-            "'batch' is 0 from 'y'; 'seq' is 4 from 'z'",
+            "'x': dimension 'seq//batch' divides by 'batch', which is 0; 'batch' is 0 from 'y'; 'seq' is 4 from 'z'",
         ),
         (
             [("64", 32, "input 'x' dimension 2")],

@@ -22,14 +22,10 @@ OPERATIONS: list[tuple[Callable[[Interval, Interval], Interval], Callable[[int, 
 
 
 @pytest.mark.parametrize(("bounds", "operation"), OPERATIONS)
-def test_finite_intervals(
-    bounds: Callable[[Interval, Interval], Interval], operation: Callable[[int, int], int]
-):
+def test_finite_intervals(bounds: Callable[[Interval, Interval], Interval], operation: Callable[[int, int], int]):
     divides = bounds in (interval.floordiv, interval.mod)
     for a, b in itertools.product(INTERVALS, INTERVALS):
-        values = [
-            operation(x, y) for x in range(a[0], a[1] + 1) for y in range(b[0], b[1] + 1) if y or not divides
-        ]
+        values = [operation(x, y) for x in range(a[0], a[1] + 1) for y in range(b[0], b[1] + 1) if y or not divides]
         low, high = bounds(a, b)
         assert not values or (low <= min(values) and max(values) <= high)
         if values and bounds is not interval.mod and (not divides or b[0] >= 0):

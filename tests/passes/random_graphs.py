@@ -94,7 +94,9 @@ MAKERS: tuple[Make, ...] = (
 _MOST_ELEMENTS = 400
 
 steps = st.lists(
-    st.tuples(st.sampled_from(MAKERS), st.integers(0, 50), st.integers(0, 50), st.integers(0, 255)), min_size=1, max_size=24
+    st.tuples(st.sampled_from(MAKERS), st.integers(0, 50), st.integers(0, 50), st.integers(0, 255)),
+    min_size=1,
+    max_size=24,
 )
 
 

@@ -62,9 +62,7 @@ class DiskCache:
         max_bytes: Beyond this size the entries that were not used for longest are removed.
     """
 
-    def __init__(
-        self, directory: str | os.PathLike[str] | None = None, max_bytes: int = DEFAULT_MAX_BYTES
-    ) -> None:
+    def __init__(self, directory: str | os.PathLike[str] | None = None, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
         self.directory = Path(directory) if directory is not None else default_directory()
         self.max_bytes = max_bytes
         self._lock = threading.Lock()

@@ -15,7 +15,7 @@ from rlx.ir.errors import Error, ShapeError
 from rlx.ir.graph import Argument, Graph
 from rlx.ir.location import describe
 from rlx.ir.shape import Shape, shape_of
-from rlx.ir.verify import grouped
+from rlx.ir.verify import grouped, infer
 
 
 def as_array(value: Any, name: str) -> np.ndarray:
@@ -147,11 +147,14 @@ def evaluate_op(op: Any, operands: Sequence[np.ndarray], symbols: Mapping[str, i
     """Evaluate one op, and hold its results to the shapes that inference promised.
 
     Raises:
+        ShapeError: The op does not take the sizes that its symbols have.
         Error: The evaluator gives another shape or dtype than inference.
     """
     card = registry.card(op.name)
     spec = card.spec
     values = attributes.read(spec, op, symbols)
+    if symbols:
+        _check_sizes(op, operands, values)
     with np.errstate(all="ignore"):
         results = as_results(card.evaluate(*grouped(spec.operands, operands, "operand"), **values))
     checked = []
@@ -165,6 +168,17 @@ def evaluate_op(op: Any, operands: Sequence[np.ndarray], symbols: Mapping[str, i
             )
         checked.append(array)
     return tuple(checked)
+
+
+def _check_sizes(op: Any, operands: Sequence[np.ndarray], values: Mapping[str, Any]) -> None:
+    """What inference could not tell while sizes were symbols: that the kernel fits, that an axis is not empty."""
+    spec = registry.card(op.name).spec
+    shapes = [Shape(array.shape, shape_of(value).dtype) for array, value in zip(operands, op.operands, strict=True)]
+    try:
+        infer(op.name, grouped(spec.operands, shapes, "operand"), dict(values))
+    except ShapeError as problem:
+        message = f"'{op.name}' does not take these sizes: {problem.message}"
+        raise ShapeError(message, location=describe(op.location), hint=problem.hint) from None
 
 
 def evaluate_decomposition(card: Card, operands: Sequence[Any], values: Mapping[str, Any]) -> Any:

@@ -20,7 +20,7 @@ from rlx.ir.shape import shape_of
 from rlx.ir.verify import grouped
 from rlx.passes.base import Pass, option
 from rlx.passes.precision_classes import MODERATING, OWN_DTYPE, RANGE_SENSITIVE, OpClass, class_of
-from rlx.passes.rewrite import builder_before, erase_dead
+from rlx.passes.rewrite import builder_before
 from rlx.passes.simplify_rules import lossless, producer
 
 POLICIES = ("mixed_conservative", "mixed", "always")
@@ -105,8 +105,9 @@ class _Lowering:
             self._rewrite(op)
         for op in reversed(self.dead):
             op.erase()
-        made = [v for n in self.numbers.values() for v in (n.wide, n.low) if isinstance(v, mlir.ir.OpResult)]
-        erase_dead([v.owner.operation for v in made])
+        for op in reversed(list(_nested(function.entry_block))):
+            if op.name in ("rlx.cast", "rlx.constant") and next(iter(op.results[0].uses), None) is None:
+                op.erase()
 
     def _enter(self, block: Any) -> None:
         for argument in block.arguments:

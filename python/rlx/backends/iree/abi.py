@@ -53,9 +53,7 @@ class ArgumentType(TensorType):
     access: Access = "copy"
 
 
-_ENTRY = re.compile(
-    r"%(?P<kind>input|output)\d+: (?:tensor<(?P<tensor>(?:[^<>]|<[^<>]*>)*)>|(?P<other>[^,)]+))"
-)
+_ENTRY = re.compile(r"%(?P<kind>input|output)\d+: (?:tensor<(?P<tensor>(?:[^<>]|<[^<>]*>)*)>|(?P<other>[^,)]+))")
 _TENSOR = re.compile(r"(?P<dims>(?:(?:\d+|\?)x)*)(?P<element>.+)")
 _NUMPY_NAMES = {
     "f16": "float16",
@@ -116,8 +114,7 @@ def agreed_types(
     if compiled is None:
         return given
     same = len(given) == len(compiled) and all(
-        a.shape == b.shape and _layout(a.dtype) == _layout(b.dtype)
-        for a, b in zip(given, compiled, strict=True)
+        a.shape == b.shape and _layout(a.dtype) == _layout(b.dtype) for a, b in zip(given, compiled, strict=True)
     )
     if not same:
         has, wanted = (", ".join(map(str, types)) or "none" for types in (compiled, given))

@@ -144,9 +144,7 @@ def compile_module(
     key = cache_key(module, target) if cache is not None else ""
     if cache is not None and (payload := cache.get(key)) is not None:
         flags, _, vmfb = payload.partition(b"\0")
-        return CompiledModule(
-            vmfb, tuple(flags.decode().split("\n")), time.perf_counter() - started, from_cache=True
-        )
+        return CompiledModule(vmfb, tuple(flags.decode().split("\n")), time.perf_counter() - started, from_cache=True)
     attempts: list[Attempt] = []
     for attempt, vmfb in _climb_down(module, target, timeout_s, worker or default_pool, name):
         attempts.append(attempt)
@@ -231,9 +229,7 @@ def _attempt(
         repeatable = not death.killed_from_outside
         attempt = Attempt(flags, death.reason, seconds, printed=death.stderr, repeatable=repeatable)
         return attempt, "died", b""
-    diagnostics = tuple(
-        part for severity, message in reply["diagnostics"] for part in _split(severity, message)
-    )
+    diagnostics = tuple(part for severity, message in reply["diagnostics"] for part in _split(severity, message))
     outcome = "ok" if reply["outcome"] == "ok" else "failed with diagnostics"
     attempt = Attempt(flags, outcome, time.perf_counter() - started, diagnostics, printed)
     return attempt, reply["outcome"], vmfb

@@ -132,9 +132,7 @@ def _open(uri: str, driver: str, threads: int) -> Any:
 
     drivers = _binding.HalDriver.query()
     if driver not in drivers:
-        raise ExecutionError(
-            f"IREE's runtime has no driver {driver!r}", hint=f"it has {', '.join(sorted(drivers))}"
-        )
+        raise ExecutionError(f"IREE's runtime has no driver {driver!r}", hint=f"it has {', '.join(sorted(drivers))}")
     if driver == "local-task":
         # Without a count IREE pins one thread per core, which stalls whenever another process holds that
         # core.

@@ -156,8 +156,7 @@ class Function:
         target, local = executable.device, executable.local
         self._passers = [transfer.Lender(target, local, argument) for argument in arguments]
         self._takers = [
-            transfer.make_taker(target, local, index, result, copy_results)
-            for index, result in enumerate(results)
+            transfer.make_taker(target, local, index, result, copy_results) for index, result in enumerate(results)
         ]
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
@@ -191,9 +190,7 @@ class Function:
         self._invoke = invoke
 
     def _count_error(self, arrays: Sequence[np.ndarray]) -> ExecutionError:
-        return ExecutionError(
-            f"@{self.name} takes {len(self.argument_types)} arguments, and {len(arrays)} were given"
-        )
+        return ExecutionError(f"@{self.name} takes {len(self.argument_types)} arguments, and {len(arrays)} were given")
 
     def _failure(self, error: Exception) -> ExecutionError:
         return ExecutionError(f"@{self.name} failed: {short_reason(error)}")

@@ -134,9 +134,7 @@ class Compiler:
             "peak_mib": _peak_mib(),
         }, output
 
-    def _invoke(
-        self, session: int, name: str, module: bytes, diagnostics: list[tuple[str, str]]
-    ) -> tuple[str, bytes]:
+    def _invoke(self, session: int, name: str, module: bytes, diagnostics: list[tuple[str, str]]) -> tuple[str, bytes]:
         @_DIAGNOSTIC_CALLBACK
         def on_diagnostic(severity: int, text: int, length: int, _: Any) -> None:
             message = ctypes.string_at(text, length).decode("utf-8", "replace")
@@ -148,9 +146,7 @@ class Compiler:
             self._call("InvocationEnableCallbackDiagnostics", invocation, 0, on_diagnostic, None)
             is_text = not module.startswith(b"ML\xefR")
             buffer = module + b"\0" if is_text else module
-            self._check(
-                "SourceWrapBuffer", session, name.encode(), buffer, len(buffer), is_text, byref(source)
-            )
+            self._check("SourceWrapBuffer", session, name.encode(), buffer, len(buffer), is_text, byref(source))
             if not self._call("InvocationParseSource", invocation, source):
                 return "parse", b""
             if not self._call("InvocationPipeline", invocation, _PIPELINE_STANDARD):
@@ -241,9 +237,7 @@ def _leave(folder: str) -> None:
     os._exit(0)
 
 
-def _read_requests(
-    stream: BinaryIO, requests: queue.SimpleQueue[tuple[dict[str, Any], bytes]], folder: str
-) -> None:
+def _read_requests(stream: BinaryIO, requests: queue.SimpleQueue[tuple[dict[str, Any], bytes]], folder: str) -> None:
     """Runs in a thread, so that the parent's death is noticed while the compiler is busy or hangs."""
     try:
         while (frame := read_frame(stream)) is not None:

@@ -79,7 +79,8 @@ class MemoryPlan:
     alignment: int
     sizes: Mapping[str, int]
     steps: tuple[str, ...]
-    _by_value: Mapping[Any, PlannedValue] = field(repr=False, compare=False, default_factory=dict)
+    _by_value: Mapping[Any, PlannedValue] = field(repr=False, compare=False)
+    _graph: Graph = field(repr=False, compare=False)  # whose values the keys are
 
     def __getitem__(self, value: Any) -> PlannedValue:
         return self._by_value[getattr(value, "value", value)]
@@ -316,4 +317,5 @@ def _plan(graph: Graph, liveness: Liveness, offsets: dict[Storage, int], alignme
         sizes=liveness.sizes,
         steps=("start", *map(label_of, liveness.ops)),
         _by_value=entries,
+        _graph=graph,
     )

@@ -201,7 +201,7 @@ def _size_squared_less_one(r: Scalars, a: Any, b: Any) -> Any:
 
 
 def _log_size_pair(r: Scalars, x: Any, y: Any) -> _Parts:
-    """log √(x² + y²) as a float and a correction."""
+    """Log √(x² + y²) as a float and a correction."""
     size = r.max(r.math.absf(x), r.math.absf(y))
     factor, inverse = _scale(r, size)
     x, y = r.mul(x, factor), r.mul(y, factor)
@@ -273,7 +273,7 @@ def _cos(r: Scalars, x: Any, y: Any) -> _Parts:
 
 
 def _hyperbolic(r: Scalars, y: Any) -> tuple[_Parts, _Parts]:
-    """cosh y and sinh y, each as two factors, since they overflow before a product with a sine does."""
+    """Cosh y and sinh y, each as two factors, since they overflow before a product with a sine does."""
     size = r.math.absf(y)
     half, one = r.constant(0.5), r.constant(1.0)
     u = r.math.expm1(size)

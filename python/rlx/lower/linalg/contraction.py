@@ -81,7 +81,12 @@ def batch_matmul(low: Loops, lhs: Any, rhs: Any, dims: tuple[Dim, Dim, Dim], k: 
 
 
 def contraction_loop(
-    low: Loops, inputs: list[tuple[Any, tuple[Any, ...]]], dims: Sequence[Dim], axes: tuple[int, ...], rank: int, dtype: DType
+    low: Loops,
+    inputs: list[tuple[Any, tuple[Any, ...]]],
+    dims: Sequence[Dim],
+    axes: tuple[int, ...],
+    rank: int,
+    dtype: DType,
 ) -> Any:
     """A contraction as a generic loop nest: the loops in `axes` are kept, the others summed."""
     wide = accumulator(dtype)

@@ -129,12 +129,8 @@ def _columns(low: Loops, c: _Convolution, x: Any) -> Any:
     """`[batch, groups, inner·kernel, target]`."""
     count = len(c.kernel)
     dims = (c.batch, c.groups, c.inner, *c.kernel, *c.target)
-    positions = [
-        ((3 + count + i, s), (3 + i, d)) for i, (s, d) in enumerate(zip(c.stride, c.dilation, strict=True))
-    ]
-    grouped = low.reshape(
-        x, (c.batch, c.groups * c.inner, *c.source), (c.batch, c.groups, c.inner, *c.source)
-    )
+    positions = [((3 + count + i, s), (3 + i, d)) for i, (s, d) in enumerate(zip(c.stride, c.dilation, strict=True))]
+    grouped = low.reshape(x, (c.batch, c.groups * c.inner, *c.source), (c.batch, c.groups, c.inner, *c.source))
     out = (low.empty(dims, storage_type(c.dtype)), tuple(range(len(dims))))
     inputs = [(grouped, (0, 1, 2, *positions))]
     columns = low.generic(inputs, [out], [PARALLEL] * len(dims), lambda value, _: value)

@@ -85,7 +85,9 @@ class Loops:
         Raises:
             Error: A symbol occurs only in expressions that cannot be solved.
         """
-        pending: list[Any] = [(value, i, d) for value, shape in arguments for i, d in enumerate(shape.dims) if type(d) is not int]
+        pending: list[Any] = [
+            (value, i, d) for value, shape in arguments for i, d in enumerate(shape.dims) if type(d) is not int
+        ]
         wanted = {name for _, shape in arguments for name in shape.symbols}
         for value, axis, d in pending:
             if str(d) in wanted and str(d) not in self.symbols:
@@ -273,7 +275,9 @@ class Loops:
         joined = self.collapse(value, middle, [list(range(a, b)) for a, b, _, _ in segments])
         return self.expand(joined, target, [list(range(c, d)) for _, _, c, d in segments])
 
-    def padded(self, value: Any, dims: Sequence[Dim], target: Sequence[Dim], fill: Any, before: Sequence[int] = ()) -> Any:
+    def padded(
+        self, value: Any, dims: Sequence[Dim], target: Sequence[Dim], fill: Any, before: Sequence[int] = ()
+    ) -> Any:
         """A tensor grown to larger sizes with one value.
 
         Args:

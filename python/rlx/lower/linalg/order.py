@@ -75,16 +75,15 @@ def _first_largest(
     low: Loops, value: Any, dims: tuple[Dim, ...], axis: int, dtype: DType, key: Callable[[Any], Any]
 ) -> Any:
     """Positions of the largest keys along an axis, in two passes: a pass over pairs of key and position is not
-    vectorised, and ten times slower."""
+    vectorised, and ten times slower.
+    """
     every = tuple(range(len(dims)))
     kept = tuple(i for i in every if i != axis)
     kept_dims = [dims[i] for i in kept]
     iterators = [REDUCTION if i == axis else PARALLEL for i in every]
     keys, positions = key_dtype(dtype), storage_type(i32)
     start = low.filled(kept_dims, storage_type(keys), _lowest(keys))
-    largest = low.generic(
-        [(value, every)], [(start, kept)], iterators, lambda v, most: low.arith.maxsi(most, key(v))
-    )
+    largest = low.generic([(value, every)], [(start, kept)], iterators, lambda v, most: low.arith.maxsi(most, key(v)))
     none = low.filled(kept_dims, positions, i32.max)
 
     def body(v: Any, most: Any, first: Any) -> Any:

@@ -139,7 +139,7 @@ def exp_pair(s: Scalars, high: Any, low: Any) -> Any:
 
 
 def ln2_pair(s: Scalars) -> _Pair:
-    """log 2 as a float whose product with any exponent is exact, and the rest."""
+    """Log 2 as a float whose product with any exponent is exact, and the rest."""
     bits = _LN2_BITS[s.dtype.name]
     high = Fraction(round(_LN2 * 2**bits), 2**bits)
     return s.constant(float(high)), s.constant(float(_LN2 - high))

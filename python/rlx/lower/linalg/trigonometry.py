@@ -131,7 +131,7 @@ def _placed(s: Scalars, angle: tuple[Any, Any], steep: Any, behind: Any = None) 
 
 
 def _sum(s: Scalars, a: Any, b: Any) -> tuple[Any, Any]:
-    """a + b and what rounding left out, where a is 0 or the larger one (T. J. Dekker's fast two-sum)."""
+    """A + b and what rounding left out, where a is 0 or the larger one (T. J. Dekker's fast two-sum)."""
     total = s.add(a, b)
     return total, s.add(s.sub(a, total), b)
 
@@ -238,9 +238,7 @@ def _window(s: Scalars, w: Words, position: Any) -> list[Any]:
         step //= 2
     shift = w.both(position, w.constant(width - 1))
     other = w.flipped(shift, w.constant(width - 1))  # width - 1 - shift: a shift by the whole width is undefined
-    return [
-        w.either(w.left(a, shift), w.right(w.right(b, 1), other)) for a, b in zip(words, words[1:4], strict=False)
-    ]
+    return [w.either(w.left(a, shift), w.right(w.right(b, 1), other)) for a, b in zip(words, words[1:4], strict=False)]
 
 
 def _fraction(s: Scalars, w: Words, after: Any, below: Any, negative: Any) -> tuple[Any, Any]:

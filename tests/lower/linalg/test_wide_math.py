@@ -1,0 +1,141 @@
+"""Accuracy and special values of elementary functions, f32 and f64, compiled for this machine."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from rlx.lower.linalg.series import economised
+from tests.lower.linalg.helpers import assert_ulps, case, run
+
+_DTYPES = (np.float32, np.float64)
+_WIDER = {np.float32: np.float64, np.float64: np.longdouble}
+_COUNT = 6000
+
+# kind -> reference, greatest error in units in the last place
+_FUNCTIONS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], float]] = {
+    "sin": (np.sin, 1.0),
+    "cos": (np.cos, 1.0),
+    "tan": (np.tan, 2.5),
+    "atan": (np.arctan, 1.0),
+    "tanh": (np.tanh, 4.5),
+    "exp": (np.exp, 4.5),
+    "log": (np.log, 1.5),
+    "sqrt": (np.sqrt, 0.51),
+    "rsqrt": (lambda x: 1 / np.sqrt(x), 2.0),
+    "sigmoid": (lambda x: 1 / (1 + np.exp(-x)), 4.0),
+    "round": (np.rint, 0.0),
+}
+
+
+def _arguments(kind: str, dtype: type) -> np.ndarray:
+    """Small, middling and huge numbers of both signs, those that are hard to reduce, and the special ones."""
+    random = np.random.default_rng(7)
+    limits = np.finfo(dtype)
+    spread = np.exp2(random.uniform(limits.minexp, limits.maxexp - 1, _COUNT))
+    near = [random.uniform(-bound, bound, _COUNT) for bound in (1, 10, 100)]
+    multiples = np.arange(-200, 200) * (np.pi / 4)
+    special = [0.0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 0.5, 1.5, 2.5, -2.5, limits.max, -limits.max, limits.tiny]
+    special += [2.0**20, 1e6, 88.72283, -87.3, 709.78, -708.3]
+    if dtype is np.float64:
+        special += [6381956970095103 * 2.0**797]  # the f64 that is nearest to a multiple of π/2
+    everything = np.concatenate([spread, -spread, *near, multiples, special])
+    everything = np.abs(everything) if kind in ("log", "sqrt", "rsqrt") else everything
+    with np.errstate(over="ignore"):
+        return everything.astype(dtype)
+
+
+@pytest.fixture(scope="module")
+def compiled() -> dict[tuple[str, type], tuple[np.ndarray, np.ndarray]]:
+    keys = [(kind, dtype) for kind in _FUNCTIONS for dtype in _DTYPES]
+    cases = [case("activation", _arguments(*key), kind=key[0]) for key in keys]
+    return {key: (one.arrays[0], result[0]) for key, one, result in zip(keys, cases, run(cases), strict=True)}
+
+
+@pytest.mark.parametrize("dtype", _DTYPES)
+@pytest.mark.parametrize("kind", _FUNCTIONS)
+def test_every_function_is_accurate_over_its_whole_range(kind, dtype, compiled):
+    x, result = compiled[kind, dtype]
+    reference, limit = _FUNCTIONS[kind]
+    with np.errstate(all="ignore"):
+        exact = reference(x.astype(_WIDER[dtype]))
+    assert_ulps(result, exact, limit, x)
+
+
+# tanh of f32 is the code generator's own.
+_ODD = [(kind, dtype) for kind in ("sin", "tan", "atan") for dtype in _DTYPES] + [("tanh", np.float64)]
+
+
+@pytest.mark.parametrize(("kind", "dtype"), _ODD)
+def test_odd_functions_are_exactly_odd(kind, dtype, compiled):
+    x, result = compiled[kind, dtype]
+    both = {float(a): b for a, b in zip(x, result, strict=True) if a == a}
+    pairs = [(both[a], both[-a]) for a in both if a > 0 and -a in both]
+    assert len(pairs) > _COUNT
+    assert all(b == -c or b != b for b, c in pairs)
+
+
+def test_a_zero_keeps_its_sign():
+    cases = [case("activation", np.array([0.0, -0.0], dtype), kind=kind) for kind, dtype in _ODD]
+    for one, (result,) in zip(cases, run(cases), strict=True):
+        assert list(np.signbit(result)) == [False, True], str(one)
+
+
+# --- erf, through gelu ------------------------------------------------------------------------
+
+
+def test_gelu_of_f64_has_an_exact_error_function():
+    x = np.concatenate([np.linspace(-9, 9, 4001), [np.inf, -np.inf, np.nan, 0.0, 40.0, -40.0]])
+    (result,), (narrow,) = run([case("activation", x.astype(d), kind="gelu") for d in (np.float64, np.float32)])
+    exact = np.array([0.5 * v * math.erfc(-v / math.sqrt(2)) if v != -np.inf else -0.0 for v in x])
+    np.testing.assert_allclose(result, exact, rtol=1e-15, atol=3e-16, equal_nan=True)
+    np.testing.assert_allclose(narrow, exact.astype(np.float32), rtol=1e-6, atol=3e-7, equal_nan=True)
+
+
+# --- pow --------------------------------------------------------------------------------------
+
+_POWERS = [0.0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 0.5, -0.5, 2, -2, 3, -3, 1e10, -1e10, 2.0**53, 0.1, -7.5]
+
+
+def _power_arguments(dtype: type) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(3)
+    limits = np.finfo(dtype)
+    special = [*_POWERS, limits.max, limits.tiny, 1 + limits.eps, 1 - limits.epsneg]
+    grid = np.meshgrid(special, special)
+    reach = limits.maxexp / 2.2
+    pairs = [
+        (grid[0].ravel(), grid[1].ravel()),
+        (random.uniform(0.1, 10, _COUNT), random.uniform(-10, 10, _COUNT)),
+        (random.uniform(0.9, 1.1, _COUNT), random.uniform(-900, 900, _COUNT)),
+        (np.exp2(random.uniform(-reach, reach, _COUNT)), random.uniform(-2.1, 2.1, _COUNT)),
+        (-random.uniform(0.1, 10, _COUNT), random.integers(-20, 20, _COUNT).astype(np.float64)),
+    ]
+    a, b = (np.concatenate(parts).astype(dtype) for parts in zip(*pairs, strict=True))
+    return a, b
+
+
+def test_powers_are_accurate_and_have_the_special_cases_of_c():
+    arguments = [_power_arguments(dtype) for dtype in _DTYPES]
+    results = run([case("binary", a, b, kind="pow") for a, b in arguments])
+    for dtype, (a, b), (result,) in zip(_DTYPES, arguments, results, strict=True):
+        wide = _WIDER[dtype]
+        with np.errstate(all="ignore"):
+            exact = np.power(a.astype(wide), b.astype(wide))
+        assert_ulps(result, exact, 1.0, a, b)
+        zeros = (result == 0) & (np.abs(exact) == 0)
+        assert np.array_equal(np.signbit(result[zeros]), np.signbit(exact[zeros]))
+
+
+# --- series -----------------------------------------------------------------------------------
+
+
+def test_an_economised_series_is_shorter_and_stays_within_its_tolerance():
+    interval = Fraction(-1, 2), Fraction(1)
+    coefficients = economised(lambda n: Fraction(1, math.factorial(n)), 30, interval, 1e-6)
+    assert len(coefficients) < 10  # Taylor's series needs ten terms
+    x = np.linspace(-0.5, 1, 301)
+    assert np.abs(np.polynomial.polynomial.polyval(x, coefficients) - np.exp(x)).max() <= 1e-6
