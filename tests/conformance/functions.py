@@ -62,14 +62,14 @@ def _decomposed(op: Any, keep: Collection[str], fusion_policy: str) -> bool:
 
 
 class Noise:
-    """Rounds at random: each float to itself, or as far as `amplitude` neighbours off."""
+    """Rounds at random, up or down, by up to `amplitude` times the gap between neighbours."""
 
     def __init__(self, amplitude: float = 1.0):
         self.rng, self.amplitude = generator("noise"), amplitude
 
-    def signs(self, shape: tuple[int, ...]) -> np.ndarray:
-        """-1, 0 or 1 times the amplitude."""
-        return self.amplitude * self.rng.choice([-1.0, 0.0, 1.0], shape)
+    def steps(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Numbers of either sign, none of them small: one error that dominates shows in every trial."""
+        return self.amplitude * self.rng.uniform(0.5, 1.0, shape) * self.rng.choice([-1.0, 1.0], shape)
 
 
 def evaluate_function(
@@ -114,15 +114,15 @@ def internal_error(op: str, kind: str | None, operands: Sequence[np.ndarray], re
 
 
 def _rounded(array: np.ndarray, noise: Noise | None, error: np.ndarray | None = None) -> np.ndarray:
-    """Each float to itself or a neighbour, or as far off as `error`."""
+    """Each float to a neighbour or itself, or as far off as `error`."""
     kind = dtype(array.dtype)
     if noise is None or not kind.is_inexact:
         return array
     with np.errstate(all="ignore"):
         wide = array.astype(np.complex128 if kind.is_complex else np.float64)
-        moved = wide + wide * kind.eps * noise.signs(array.shape)
+        moved = wide + wide * kind.eps * noise.steps(array.shape)
         if error is not None:
-            moved = moved + error * noise.signs(array.shape)
+            moved = moved + error * noise.steps(array.shape)
         return np.where(np.isfinite(wide), moved, wide).astype(kind.numpy)
 
 

@@ -208,7 +208,7 @@ def test_keep() -> None:
     assert dtypes_of(lowered(g, "always", keep="softmax,gelu"), "softmax") == ["f32"]
     assert dtypes_of(lowered(g, "always", keep="softmax,gelu"), "gelu") == ["f32"]
     assert dtypes_of(lowered(g, "always", keep="softmax,gelu"), "layer_norm") == ["f16"]
-    with pytest.raises(rlx.PassError, match="no op or kind 'sofmax' .did you mean 'softmax'"):
+    with pytest.raises(rlx.PassError, match=r"no op or kind 'sofmax' .did you mean 'softmax'"):
         lowered(g, keep="sofmax")
     with pytest.raises(rlx.PassError, match="'to' is one of f16, bf16"):
         lowered(g, to="f8")

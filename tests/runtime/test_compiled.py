@@ -250,3 +250,24 @@ def test_symbols_are_checked_and_bound(session: Any) -> None:
     assert bound.inputs[0].shape == (2, 3)
     with pytest.raises(rlx.Error, match="no symbol m; it has n"):
         session.compile(g, bind={"m": 2})
+
+
+def test_what_depends_on_a_symbol_is_checked_when_it_is_known(session: Any) -> None:
+    g = rlx.Graph("ranges")
+    x, table = g.input("x", ("n", 4)), g.input("table", ("m", 4))
+    outputs = {
+        "narrow": g.narrow(x, 0, 2, 3),
+        "tail": x[4:],
+        "conv": g.conv(g.reshape(x, (1, 4, "n")), np.ones((1, 4, 3), np.float32)),
+        "row": g.gather(table, np.array([7], np.int32)),
+        "top": g.topk(g.transpose(x), 5)[0],
+    }
+    g.set_outputs(outputs)
+    compiled = session.compile(g)
+    arrays = {"x": np.ones((6, 4), np.float32), "table": np.ones((1, 4), np.float32)}
+    for run in (compiled.run, lambda values: rlx.evaluate(g, values)):
+        assert [r.shape[0] for r in run(arrays)] == [3, 2, 1, 1, 4]
+        with pytest.raises(rlx.ShapeError, match=r"test_compiled.py:\d+: rlx.(narrow|slice).*n = 3"):
+            run(arrays | {"x": np.ones((3, 4), np.float32)})
+        with pytest.raises(rlx.ShapeError, match=r"rlx.gather: axis 0 of the table is empty .*m = 0"):
+            run(arrays | {"table": np.ones((0, 4), np.float32)})

@@ -108,6 +108,13 @@ class Card:
         """
         raise NotImplementedError(f"rlx.{self.name} has no inference")
 
+    def requires(self, *operands: Any, **attributes: Any) -> Iterable[tuple[Dim, str]]:
+        """Expressions in symbols that must not be negative, each with what is wrong otherwise.
+
+        `infer` has refused what is certainly wrong; the sizes of results need not be listed.
+        """
+        return ()
+
     def evaluate(self, *operands: Any, **attributes: Any) -> Any:
         """The op on NumPy arrays: one array, or a tuple for several results."""
         from rlx.ir.evaluate import evaluate_decomposition

@@ -14,6 +14,7 @@ from rlx.ir.dim import Bindings
 from rlx.ir.errors import Error, ShapeError
 from rlx.ir.graph import Argument, Graph
 from rlx.ir.location import describe
+from rlx.ir.requirements import requirements
 from rlx.ir.shape import Shape, shape_of
 from rlx.ir.verify import grouped, infer
 
@@ -114,6 +115,9 @@ def evaluate(graph: Graph, values: Mapping[str, Any]) -> list[np.ndarray]:
     """
     arrays = collect_arguments(graph, values)
     symbols = bind_symbols([(a, array.shape) for a, array in zip(graph.arguments, arrays, strict=True)])
+    if symbols:
+        for requirement in requirements(graph.module):
+            requirement.check(symbols)
     results = evaluate_function(graph.function, arrays, symbols)
     return [r for r, output in zip(results, graph.results, strict=True) if output.updates is None]
 

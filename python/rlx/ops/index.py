@@ -8,6 +8,7 @@ import numpy as np
 
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, Operand, sample
+from rlx.ir.dim import Dim, minimum, product
 from rlx.ir.dtype import i32
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
@@ -36,6 +37,11 @@ class Gather(_Lookup, op="gather"):
             raise ShapeError(f"axis {axis} of {table} is empty: there is nothing to gather")
         return table.with_dims((*table.dims[:axis], *indices.dims, *table.dims[axis + 1 :]))
 
+    def requires(self, table: Shape, indices: Shape, *, axis: int) -> list[tuple[Dim, str]]:
+        # An empty table may be asked for nothing: with no index, or no element in a slice.
+        wanted = product((*indices.dims, *(d for i, d in enumerate(table.dims) if i != axis)))
+        return [(table.dims[axis] - minimum(1, wanted), f"axis {axis} of the table is empty")]
+
     def evaluate(self, table: np.ndarray, indices: np.ndarray, *, axis: int) -> np.ndarray:
         if indices.size == 0:
             return np.zeros((*table.shape[:axis], *indices.shape, *table.shape[axis + 1 :]), table.dtype)
@@ -62,6 +68,11 @@ class GatherBatched(_Lookup, op="gather_batched"):
         if table.dims[axis] == 0 and indices.num_elements != 0:
             raise ShapeError(f"axis {axis} of {table} is empty: there is nothing to gather")
         return table.with_dims((*indices.dims, *table.dims[axis + 1 :]))
+
+    def requires(self, table: Shape, indices: Shape, *, axis: int) -> list[tuple[Dim, str]]:
+        # An empty table may be asked for nothing: with no index, or no element in a slice.
+        wanted = product((*indices.dims, *(d for i, d in enumerate(table.dims) if i != axis)))
+        return [(table.dims[axis] - minimum(1, wanted), f"axis {axis} of the table is empty")]
 
     def evaluate(self, table: np.ndarray, indices: np.ndarray, *, axis: int) -> np.ndarray:
         result = np.zeros((*indices.shape, *table.shape[axis + 1 :]), table.dtype)

@@ -8,6 +8,7 @@ import numpy as np
 
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
+from rlx.ir.dim import Dim
 from rlx.ir.dtype import f32
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
@@ -147,6 +148,9 @@ class Argmax(Card, op="argmax"):
             raise ShapeError(f"axis {axis} of {x} is empty: it has no largest element")
         return Shape((1 if i == axis else d for i, d in enumerate(x.dims) if keep_dims or i != axis), "i32")
 
+    def requires(self, x: Shape, *, axis: int, keep_dims: bool) -> list[tuple[Dim, str]]:
+        return [(x.dims[axis] - 1, f"axis {axis} is empty: it has no largest element")]
+
     def evaluate(self, x: np.ndarray, *, axis: int, keep_dims: bool) -> np.ndarray:
         return np.argmax(_order_key(x), axis, keepdims=keep_dims).astype(np.int32)
 
@@ -171,6 +175,9 @@ class Topk(Card, op="topk"):
             raise ShapeError(f"k = {k} does not fit a last axis of size {size}")
         values = x.with_dims((*x.dims[:-1], k))
         return values, values.with_dtype("i32")
+
+    def requires(self, x: Shape, *, k: int) -> list[tuple[Dim, str]]:
+        return [(x.dims[-1] - k, f"k = {k} does not fit the last axis of size {x.dims[-1]}")]
 
     def evaluate(self, x: np.ndarray, *, k: int) -> tuple[np.ndarray, np.ndarray]:
         if k > x.shape[-1]:

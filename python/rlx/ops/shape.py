@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -100,6 +101,9 @@ class Narrow(_Movement, op="narrow"):
         check_range(start[0], start[0] + length[0], x.dims[axis], f"axis {axis}")
         return x.with_dims(length[0] if i == axis else d for i, d in enumerate(x.dims))
 
+    def requires(self, x: Shape, *, axis: int, start: Any, length: Any) -> Iterator[tuple[Dim, str]]:
+        return range_requirements(start[0], start[0] + length[0], x.dims[axis], axis)
+
     def evaluate(self, x: np.ndarray, *, axis: int, start: tuple[int], length: tuple[int]) -> np.ndarray:
         return np.take(x, range(start[0], start[0] + length[0]), axis)
 
@@ -127,6 +131,12 @@ def check_range(start: Dim, limit: Dim, size: Dim, what: str) -> None:
             raise ShapeError(f"the range {start}:{limit} does not fit {what} of size {size}")
 
 
+def range_requirements(start: Dim, limit: Dim, size: Dim, axis: int) -> Iterator[tuple[Dim, str]]:
+    """What `check_range` cannot know before sizes are bound."""
+    for gap in (start, limit - start, size - limit):
+        yield gap, f"the range {start}:{limit} does not fit axis {axis} of size {size}"
+
+
 class Slice(_Movement, op="slice"):
     def infer(self, x: Shape, *, starts: Any, limits: Any, strides: tuple[int, ...]) -> Shape:
         if not len(starts) == len(limits) == len(strides) == x.rank:
@@ -136,6 +146,10 @@ class Slice(_Movement, op="slice"):
             if strides[i] < 1:
                 raise ShapeError(f"stride {strides[i]} of axis {i} is not positive")
         return x.with_dims((hi - lo + s - 1) // s for lo, hi, s in zip(starts, limits, strides, strict=True))
+
+    def requires(self, x: Shape, *, starts: Any, limits: Any, strides: Any) -> Iterator[tuple[Dim, str]]:
+        for axis, (start, limit) in enumerate(zip(starts, limits, strict=True)):
+            yield from range_requirements(start, limit, x.dims[axis], axis)
 
     def evaluate(self, x: np.ndarray, *, starts: Any, limits: Any, strides: Any) -> np.ndarray:
         return x[tuple(slice(lo, hi, s) for lo, hi, s in zip(starts, limits, strides, strict=True))]

@@ -14,6 +14,7 @@ from rlx.ir.attributes import suggestion
 from rlx.ir.errors import Error
 from rlx.ir.evaluate import as_array, bind_symbols, check_argument
 from rlx.ir.graph import Argument
+from rlx.ir.requirements import Requirement
 from rlx.runtime.weights import read_safetensors
 
 
@@ -42,6 +43,7 @@ class CompiledGraph:
         self._checks = [
             (a.name, a.shape.dtype.numpy, a.shape.static if a.shape.is_static else None, a) for a in self._inputs
         ]
+        self._requirements = [Requirement.from_json(r) for r in artifact.info.get("requirements", ())]
         self._symbolic = [a for a in self._inputs if not a.shape.is_static]
 
     @property
@@ -155,7 +157,9 @@ class CompiledGraph:
         if len(inputs) != len(arrays):
             raise self._unknown_input(inputs)
         if self._symbolic:
-            bind_symbols([(a, array.shape) for a, array in zip(self._inputs, arrays, strict=True)])
+            sizes = bind_symbols([(a, array.shape) for a, array in zip(self._inputs, arrays, strict=True)])
+            for requirement in self._requirements:
+                requirement.check(sizes)
         return call(arrays)
 
     __call__ = run

@@ -123,7 +123,7 @@ def assert_ulps(result: np.ndarray, exact: np.ndarray, limit: float, *operands: 
 
 @cache
 def _cpu() -> Target:
-    """This machine, without the rungs that would hide a failure of the first one."""
+    """The machine that the tests run on, without the rungs that would hide a failure of the first one."""
     chosen = target("cpu")
     return replace(chosen, ladder=chosen.ladder[:1])
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ml_dtypes
 import numpy as np
-import pytest
 
 from tests.lower.linalg.helpers import Case, assert_agrees, case, run
 
@@ -59,61 +58,73 @@ def test_argmax():
 
 
 def test_topk_of_every_dtype():
-    cases = [case("topk", _special((3, 40), dtype), k=k) for dtype in _FLOATS for k in (1, 7)]
-    cases += [case("topk", _special((2, 700), dtype), k=9) for dtype in _FLOATS]
-    cases += [case("topk", _extreme((2, 300), dtype), k=20) for dtype in _INTEGERS]
+    cases = [case("topk", _special((3, 40), dtype), k=7) for dtype in _FLOATS]
+    cases += [case("topk", _extreme((2, 40), dtype), k=20) for dtype in _INTEGERS]
+    _check(cases)
+
+
+def test_topk_by_blocks():
+    lowest = np.iinfo(np.int32).min
+    cases = [
+        case("topk", _special((2, 700), np.float32), k=9),
+        case("topk", _extreme((2, 300), np.int64), k=20),
+        case("topk", np.full((1, 300), lowest, np.int32), k=40),
+        case("topk", _special((1, 150000), np.float32), k=50),
+    ]
     _check(cases)
 
 
 def test_topk_of_any_size():
-    lowest = np.iinfo(np.int32).min
     cases = [
         case("topk", _ties((2, 9), 4), k=0),
+        case("topk", _ties((2, 90), 4), k=1),
         case("topk", _ties((2, 9), 4), k=9),
         case("topk", _ties((6,), 4), k=2),
         case("topk", _ties((0, 9), 4), k=2),
-        case("topk", _ties((2, 3, 300), 50, np.int64), k=10, dims=[("b", "c", 300)]),
-        case("topk", np.full((1, 300), lowest, np.int32), k=40),
-        case("topk", np.full((2, 300), np.nan, np.float32), k=30),
-        case("topk", _ties((2, 2000), 100), k=100),
+        case("topk", _ties((2, 3, 60), 50, np.int64), k=10, dims=[("b", "c", 60)]),
         case("topk", _ties((1, 2000), 2000), k=1500),
-        case("topk", _special((1, 150000), np.float32), k=50),
-        *(case("topk", _ties((2, n), 9), k=5, dims=[(2, "n")]) for n in (5, 64, 65, 1000)),
+        *(case("topk", _ties((2, n), 9), k=5, dims=[(2, "n")]) for n in (5, 1000)),
     ]
     _check(cases)
 
 
-@pytest.mark.parametrize("exclusive", [False, True])
-def test_cumsum_of_any_size(exclusive):
+def test_cumsum_of_any_size():
     cases = [
-        case("cumsum", _RANDOM.standard_normal((2, n)).astype(np.float32), axis=1, exclusive=exclusive)
-        for n in (0, 1, 16, 17, 64, 65, 1000, 40000)
+        case("cumsum", _RANDOM.standard_normal(shape).astype(np.float32), axis=axis, exclusive=exclusive)
+        for shape, axis, exclusive in (
+            ((2, 0), 1, False),
+            ((2, 1), 1, True),
+            ((2, 16), 1, False),
+            ((2, 17), 1, True),
+            ((2, 40000), 1, False),
+            ((2, 33, 3), 1, True),
+            ((2, 33, 3), 0, False),
+        )
     ]
+    # One dynamic function serves all sizes, but each case is compiled for itself.
     cases += [
         case("cumsum", _RANDOM.standard_normal((n, 3)).astype(np.float32), axis=0, exclusive=exclusive, dims=dims)
-        for n in (1, 9, 500)
-        for dims in ([("n", 3)], [("n", "m")])
+        for n, exclusive, dims in ((9, True, [("n", 3)]), (1000, False, [("n", "m")]))
     ]
-    x = _RANDOM.standard_normal((2, 33, 3)).astype(np.float32)
-    cases += [case("cumsum", x, axis=1, exclusive=exclusive), case("cumsum", x, axis=0, exclusive=exclusive)]
     _check(cases, 2e-6)
 
 
 def test_cumsum_of_every_dtype():
-    wrapping = [case("cumsum", _extreme((3, 100), dtype), axis=1, exclusive=False) for dtype in _INTEGERS]
-    _check(wrapping)
-    x = _RANDOM.standard_normal((3, 200))
-    _check([case("cumsum", x, axis=1, exclusive=True)], 1e-14)
-    narrow = [case("cumsum", x.astype(dtype), axis=1, exclusive=False) for dtype in _FLOATS[2:]]
-    for one, (result,) in zip(narrow, run(narrow), strict=True):
-        # Sums in f32, rounded once: not sums of rounded sums.
-        exact = np.cumsum(one.arrays[0].astype(np.float64), 1)
+    x = _RANDOM.standard_normal((3, 50))
+    cases = [case("cumsum", _extreme((3, 50), dtype), axis=1, exclusive=False) for dtype in _INTEGERS]
+    cases += [case("cumsum", x.astype(dtype), axis=1, exclusive=False) for dtype in _FLOATS]
+    for one, (result,) in zip(cases, run(cases), strict=True):
+        if result.dtype.kind in "iu":
+            assert_agrees(one, (result,))
+            continue
+        # f16 and bf16 are added up in f32 and rounded once: no sums of rounded sums.
+        exact = np.cumsum(one.arrays[0].astype(np.longdouble), 1)
         unit = np.spacing(np.abs(exact).astype(result.dtype)).astype(np.float64)
-        assert np.all(np.abs(result.astype(np.float64) - exact) <= 0.51 * unit + 1e-5)
+        slack = 2e-15 if result.dtype == np.float64 else 1e-6
+        assert np.all(np.abs(result.astype(np.float64) - exact) <= 0.51 * unit + slack), str(one)
 
 
 def test_what_is_not_finite_stays_behind_in_running_sums():
     x = np.ones((2, 100), np.float32)
     x[0, 50], x[1, 60] = np.inf, np.nan
-    cases = [case("cumsum", x, axis=1, exclusive=exclusive) for exclusive in (False, True)]
-    _check(cases)
+    _check([case("cumsum", x, axis=1, exclusive=True)])

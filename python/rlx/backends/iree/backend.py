@@ -25,6 +25,7 @@ from rlx.ir.errors import UnsupportedError
 from rlx.ir.graph import Argument, Graph, functions
 from rlx.ir.location import describe
 from rlx.ir.registry import card
+from rlx.ir.requirements import requirements
 from rlx.ir.shape import Shape, shape_of
 from rlx.ir.verify import grouped
 from rlx.lower.linalg import claimed_ops, lower_module
@@ -131,7 +132,7 @@ def compile_graph(
         work = graph.clone()
         legalise(work.module, fusion_policy=fusion_policy)
         check_dtypes(work.module, target)
-        flops = estimated_flops(work.module)
+        flops, needed = estimated_flops(work.module), requirements(work.module)
     with _timed(phases, "lower"):
         lowered = lower_module(work.module, for_iree=True)
         text, borrow = module_text(lowered), only_reads_arguments(lowered)
@@ -140,6 +141,7 @@ def compile_graph(
     info = {
         "flops": flops,
         "borrow": borrow,
+        "requirements": [r.to_json() for r in needed],
         "flags": list(compiled.flags_used),
         "rlx": __version__,
         "iree": compiler_version(),

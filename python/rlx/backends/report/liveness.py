@@ -127,6 +127,8 @@ class Liveness:
         return self._step[op]
 
     def _add(self, value: Any, name: str, op: Any, start: int, kind: str) -> None:
+        if not isinstance(value.type, mlir.ir.RankedTensorType):
+            return  # the index of a loop: no memory
         shape = shape_of(value).bind(self.sizes)
         if not shape.is_static:
             missing = ", ".join(sorted({s for d in shape.dims for s in symbols(d)}))

@@ -230,7 +230,7 @@ def _log_size_pair(r: Scalars, x: Any, y: Any) -> _Parts:
 def _sqrt(r: Scalars, x: Any, y: Any) -> _Parts:
     across, up = r.math.absf(x), r.math.absf(y)
     large = r.max(across, up)
-    factor, inverse = _scale(r, large)
+    factor, _ = _scale(r, large)
     a, b = r.mul(across, factor), r.mul(up, factor)
     size = r.math.sqrt(r.math.fma(a, a, r.mul(b, b)))
     half = r.constant(0.5)

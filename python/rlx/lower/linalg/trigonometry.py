@@ -7,6 +7,7 @@ trigonometric functions", 1983): it is multiplied, as an integer, with those bit
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 from functools import cache
@@ -238,7 +239,7 @@ def _window(s: Scalars, w: Words, position: Any) -> list[Any]:
         step //= 2
     shift = w.both(position, w.constant(width - 1))
     other = w.flipped(shift, w.constant(width - 1))  # width - 1 - shift: a shift by the whole width is undefined
-    return [w.either(w.left(a, shift), w.right(w.right(b, 1), other)) for a, b in zip(words, words[1:4], strict=False)]
+    return [w.either(w.left(a, shift), w.right(w.right(b, 1), other)) for a, b in itertools.pairwise(words)]
 
 
 def _fraction(s: Scalars, w: Words, after: Any, below: Any, negative: Any) -> tuple[Any, Any]:

@@ -1,0 +1,89 @@
+"""What has to hold of the symbols of a program: sizes that are not negative, ranges that fit, axes that are not empty.
+
+Inference refuses what is certainly wrong; what depends on a symbol is collected here, and checked when its size is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rlx.ir import attributes, registry
+from rlx.ir.dim import Dim, DimExpr, parse
+from rlx.ir.errors import ShapeError
+from rlx.ir.graph import functions
+from rlx.ir.location import describe
+from rlx.ir.shape import shape_of
+from rlx.ir.verify import grouped
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """An expression that must not be negative, and what it means.
+
+    Attributes:
+        expression: In symbols.
+        meaning: What is wrong where it is negative.
+        location: The user's line.
+    """
+
+    expression: DimExpr
+    meaning: str
+    location: str | None = None
+
+    def check(self, bindings: Mapping[str, int]) -> None:
+        """Raise where it does not hold.
+
+        Raises:
+            ShapeError: The expression is negative for these sizes.
+        """
+        if self.expression.symbols <= bindings.keys() and self.expression.evaluate(bindings) < 0:
+            sizes = ", ".join(f"{name} = {bindings[name]}" for name in sorted(self.expression.symbols))
+            raise ShapeError(f"{self.meaning} (for {sizes})", location=self.location)
+
+    def to_json(self) -> list[str | None]:
+        return [str(self.expression), self.meaning, self.location]
+
+    @classmethod
+    def from_json(cls, data: list[Any]) -> Requirement:
+        expression = parse(data[0])
+        assert isinstance(expression, DimExpr)
+        return cls(expression, data[1], data[2])
+
+
+def requirements(module: Any) -> tuple[Requirement, ...]:
+    """Everything that the ops of a module's functions need of its symbols, once each."""
+    found: dict[tuple[DimExpr, str], Requirement] = {}
+    for function in functions(module):
+        for op in function.entry_block.operations:
+            operation = op.operation
+            if registry.is_ours(operation):
+                for expression, meaning in _of_op(operation):
+                    if isinstance(expression, DimExpr) and not certain(expression):
+                        entry = Requirement(expression, meaning, describe(operation.location))
+                        found.setdefault((expression, meaning), entry)
+    return tuple(found.values())
+
+
+def certain(d: Dim) -> bool:
+    """Whether a dimension is not negative, whatever the sizes of its symbols."""
+    if type(d) is int:
+        return d >= 0
+    assert isinstance(d, DimExpr)
+    low = d.bounds[0]
+    return low is not None and low >= 0
+
+
+def _of_op(op: Any) -> Iterable[tuple[Dim, str]]:
+    card = registry.card(op.name)
+    results = [shape_of(result) for result in op.results]
+    operands = [shape_of(operand) for operand in op.operands]
+    if all(shape.is_static for shape in (*operands, *results)):
+        return
+    for shape in results:
+        for d in shape.dims:
+            yield d, f"{op.name}: the size {d} of its result is negative"
+    shapes = grouped(card.spec.operands, operands, "operand")
+    for expression, meaning in card.requires(*shapes, **attributes.read(card.spec, op)):
+        yield expression, f"{op.name}: {meaning}"

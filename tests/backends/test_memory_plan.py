@@ -1,0 +1,356 @@
+"""The memory plan: nothing that lives is overwritten, and what can be shared is."""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ElementTree
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import rlx
+from rlx.backends.report import MemoryPlan, PlannedValue, plan_memory
+from rlx.backends.report.memory import aligned
+from rlx.ir import registry
+from rlx.ir.evaluate import evaluate_op
+from tests.passes.random_graphs import graphs, inputs
+
+# --- a plan, carried out --------------------------------------------------------------------------
+
+
+class Machine:
+    """Runs a graph in the bytes of its plan, with the evaluators."""
+
+    def __init__(self, graph: Any, plan: MemoryPlan, values: dict[str, np.ndarray]):
+        self.plan = plan
+        self.arena = np.full(plan.arena_size, 0xCD, np.uint8)
+        self.outside: dict[str, np.ndarray] = {}
+        entry = graph.function.entry_block
+        for argument, value in zip(graph.arguments, entry.arguments, strict=True):
+            self.write(plan[value], values[argument.name])
+        for view in entry.operations:
+            op = view.operation
+            operands = [self.read(plan[v]) for v in op.operands]
+            if op.name == "func.return":
+                self.results = operands
+                return
+            for result, value in zip(op.results, evaluate_op(op, operands, {}), strict=True):
+                self.write(plan[result], value)
+
+    def read(self, v: PlannedValue) -> np.ndarray:
+        if v.offset is None:
+            return self.outside[v.name]
+        return self.bytes_of(v).view(v.shape.dtype.numpy).reshape(v.shape.static)
+
+    def write(self, v: PlannedValue, value: np.ndarray) -> None:
+        if v.offset is None:
+            self.outside[v.name] = value
+            return
+        flat = np.frombuffer(np.ascontiguousarray(value).tobytes(), np.uint8)
+        if v.relation == "view":
+            np.testing.assert_array_equal(self.bytes_of(v), flat)  # a view is there before it is written
+        self.arena[v.offset : v.offset + v.size] = flat
+
+    def bytes_of(self, v: PlannedValue) -> np.ndarray:
+        assert v.offset is not None
+        return self.arena[v.offset : v.offset + v.size].copy()
+
+
+def root(plan: MemoryPlan, v: PlannedValue, relation: str = "view") -> PlannedValue:
+    """What a value is a view of, in the end; with `in place` also what that is written over."""
+    by_name = {entry.name: entry for entry in plan.values}
+    while v.base is not None and v.relation in ("view", relation):
+        v = by_name[v.base]
+    return v
+
+
+def check_plan(graph: Any, plan: MemoryPlan) -> None:
+    assert plan.arena_size >= plan.peak_live_bytes
+    assert plan.peak_live_bytes == max(plan.live_bytes())
+    inside = [v for v in plan.values if v.offset is not None and v.size]
+    for v in inside:
+        assert v.offset is not None and 0 <= v.offset and v.offset + v.size <= plan.arena_size
+        assert v.relation == "view" or v.offset % plan.alignment == 0
+        assert v.start <= v.end < len(plan.steps)
+    for i, a in enumerate(inside):
+        for b in inside[i + 1 :]:
+            assert a.offset is not None and b.offset is not None
+            together = a.start <= b.end and b.start <= a.end
+            if not together or a.offset + a.size <= b.offset or b.offset + b.size <= a.offset:
+                continue
+            first, second = root(plan, a), root(plan, b)
+            if first is second:
+                continue
+            # One is written over the other: by an elementwise op, at the step that reads the other for the last time.
+            assert root(plan, a, "in place") is root(plan, b, "in place"), (a, b)
+            assert a.end == second.start
+            assert registry.SPECS[second.op].family == "elementwise"
+
+
+@settings(max_examples=80)
+@given(graphs(), st.sampled_from([16, 64, 256]), st.booleans(), st.booleans(), st.booleans())
+def test_random_graphs_run_in_their_plan(
+    graph: Any, alignment: int, in_place: bool, allocate_inputs: bool, allocate_params: bool
+) -> None:
+    plan = plan_memory(
+        graph,
+        alignment=alignment,
+        in_place=in_place,
+        allocate_inputs=allocate_inputs,
+        allocate_params=allocate_params,
+        allocate_constants=allocate_params,
+    )
+    check_plan(graph, plan)
+    values = inputs()
+    expected = rlx.evaluate(graph, values)
+    for got, wanted in zip(Machine(graph, plan, values).results, expected, strict=True):
+        assert got.dtype == wanted.dtype and got.tobytes() == wanted.tobytes()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 40), st.integers(0, 6)), min_size=1, max_size=30))
+@example([(40, 0)] * 3)
+def test_arenas_stay_near_the_bound(chain: list[tuple[int, int]]) -> None:
+    """A chain of vectors of many sizes, each of which is read again some ops later."""
+    g = rlx.Graph("chain")
+    x = g.input("x", (40,))
+    live: list[tuple[int, Any]] = []
+    value = x
+    for step, (size, later) in enumerate(chain):
+        value = g.concat([g.narrow(x, 0, 0, size), g.narrow(g.expand(g.sum(value), (40,)), 0, 0, size)], 0)
+        for due, old in live:
+            if due == step:
+                value = g.concat([value, old], 0)
+        live.append((step + later, value))
+    g.set_outputs([g.sum(value)])
+    plan = plan_memory(g)
+    check_plan(g, plan)
+    assert plan.arena_size <= 2 * plan.peak_live_bytes
+
+
+def encoder(batch: Any = 2) -> Any:
+    width = 16
+    g = rlx.Graph("encoder", stage="hir")
+    x = g.input("x", (batch, 8, width))
+    square, row = (width, width), (width,)
+    shapes: list[Any] = [square, row] * 4
+    shapes += [row, row, (width, 64), (64,), (64, width), row, row, row]
+    weights = [g.param(f"w{i}", shape) for i, shape in enumerate(shapes)]
+    g.set_outputs({"y": g.transformer_encoder_block(x, *weights, num_heads=4)})
+    return g
+
+
+def test_a_transformer_layer() -> None:
+    from rlx.backends.stages import legalised
+    from rlx.lower.linalg import claimed_ops
+
+    g = legalised(encoder(), claimed_ops())
+    plan = plan_memory(g)
+    check_plan(g, plan)
+    assert plan.arena_size <= 1.1 * plan.peak_live_bytes
+    assert plan.bytes_saved > 0.8 * plan.total_bytes
+    rng = np.random.default_rng(0)
+    values = {a.name: rng.uniform(-1, 1, a.shape.static).astype(np.float32) for a in g.arguments}
+    (got,) = Machine(g, plan, values).results
+    np.testing.assert_array_equal(got, rlx.evaluate(g, values)[0])
+
+
+# --- rules, one by one ----------------------------------------------------------------------------
+
+
+def entries(graph: Any, **options: Any) -> tuple[MemoryPlan, dict[str, PlannedValue]]:
+    plan = plan_memory(graph, **options)
+    return plan, {v.name: v for v in plan.values}
+
+
+def test_elementwise_chains_are_done_in_place() -> None:
+    g = rlx.Graph("chain")
+    x = g.input("x", (16, 16))
+    g.set_outputs([g.relu(g.tanh(g.exp(x)))])
+    assert plan_memory(g).arena_size == 1024
+    assert plan_memory(g, in_place=False).arena_size == 2048
+    assert plan_memory(g, allocate_inputs=False).arena_size == 1024
+    plan, told = entries(g)
+    assert [told[n].relation for n in ("x", "%0", "%1", "%2")] == ["own", "in place", "in place", "in place"]
+    assert told["%2"].base == "%1" and told["%2"].outputs == ("output0",)
+    assert (told["x"].start, told["x"].end, told["%2"].end) == (0, 1, len(plan.steps) - 1)
+    assert plan.total_bytes == 4096 and plan.bytes_saved == 3072
+
+
+def test_what_is_not_done_in_place() -> None:
+    g = rlx.Graph("not")
+    x, row, small = g.input("x", (4, 4)), g.input("row", (4,)), g.input("small", (4, 4), "i8")
+    y = g.exp(x)
+    kept = g.tanh(y)  # y is read again
+    narrow = g.cast(small, "f32")  # another element size
+    wide = g.add(row, x)  # row is broadcast, x is of the same shape
+    square = g.transpose(y)  # a shape op reads its operand in another order
+    product = g.matmul(wide, square)
+    g.set_outputs([kept, narrow, product, g.softmax(g.exp(kept))])
+    _, told = entries(g)
+    relations = {v.label: (v.relation, v.base) for v in told.values() if v.op not in ("input",)}
+    assert relations["tanh"] == ("own", None)
+    assert relations["cast"] == ("own", None)
+    assert relations["add"] == ("in place", "x")
+    assert relations["transpose"] == ("own", None)
+    assert relations["matmul"] == ("own", None)
+    assert relations["softmax"] == ("own", None)
+
+
+def test_an_operand_read_twice_in_two_orders_is_not_overwritten() -> None:
+    g = rlx.Graph("twice")
+    x = g.tanh(g.input("x", (4, 4)))
+    square = g.mul(x, x)
+    row = g.narrow(g.reshape(square, (16,)), 0, 4, 4)
+    g.set_outputs([square + row])
+    plan, told = entries(g)
+    assert told["%1"].relation == "in place"  # both operands are read element by element
+    assert told["%3"].relation == "view" and told["%3"].base_offset == 16
+    assert told["%4"].relation == "own"  # the row lies in the bytes of the square
+    check_plan(g, plan)
+
+
+def test_views() -> None:
+    g = rlx.Graph("views")
+    x = g.exp(g.input("x", (4, 6)))
+    flags = g.gt(x, 0.0)
+    values = {
+        "reshape": g.reshape(x, (2, 12)),
+        "rows": g.narrow(x, 0, 1, 2),
+        "row": g.slice(x, (3, 0), (4, 6)),
+        "part": g.narrow(g.narrow(x, 0, 2, 1), 1, 1, 3),
+        "columns": g.narrow(x, 1, 1, 2),
+        "strided": g.slice(x, (0, 0), (4, 6), (2, 1)),
+        "bits": g.cast(flags, "u8"),
+        "cast": g.cast(x, "i32"),
+        "expand": g.expand(x, (1, 4, 6)),
+        "stretch": g.expand(x, (2, 4, 6)),
+    }
+    g.set_outputs(values)
+    plan, told = entries(g)
+    by_output = {v.outputs[0]: v for v in told.values() if v.outputs}
+    base = told["%0"].offset
+    assert base is not None
+    expected = {"reshape": 0, "rows": 24, "row": 72, "part": 52, "expand": 0}
+    for name, offset in expected.items():
+        assert by_output[name].relation == "view", name
+        assert by_output[name].offset == base + offset, name
+    assert by_output["bits"].relation == "view"
+    for name in ("columns", "strided", "cast", "stretch"):
+        assert by_output[name].relation == "own", name
+    check_plan(g, plan)
+
+
+def test_what_lies_outside() -> None:
+    g = rlx.Graph("outside")
+    x, w, state = g.input("x", (8, 8)), g.param("w", (8, 8)), g.state("s", (8, 8))
+    g.update(state, state + x)
+    table = g.constant(np.ones((8, 8), np.float32))
+    g.set_outputs({"y": x @ w, "z": table, "v": g.reshape(w, (64,)), "x": x})
+    plan, told = entries(g)
+    assert told["w"].relation == told["s"].relation == told["%1"].relation == "external"
+    assert told["w"].offset is None
+    view = next(v for v in told.values() if v.outputs == ("v",))
+    assert (view.relation, view.base, view.offset) == ("view", "w", None)
+    assert told["x"].end == len(plan.steps) - 1  # it is an output, too
+    everything = plan_memory(g, allocate_params=True, allocate_constants=True)
+    pinned = [v for v in everything.values if v.name in ("w", "s", "%1")]
+    assert all((v.start, v.end) == (0, len(everything.steps) - 1) and v.offset is not None for v in pinned)
+    check_plan(g, everything)
+    assert everything.arena_size >= plan.arena_size + 3 * 256
+
+
+def test_regions_keep_what_they_read() -> None:
+    text = """
+    func.func @main(%x: tensor<64xf32> {rlx.name = "x"}) -> tensor<64xf32> {
+      %n = arith.constant 5 : index
+      %zero = arith.constant 0 : index
+      %one = arith.constant 1 : index
+      %e = "rlx.activation"(%x) {kind = "exp"} : (tensor<64xf32>) -> tensor<64xf32>
+      %r = scf.for %i = %zero to %n step %one iter_args(%c = %x) -> (tensor<64xf32>) {
+        %a = "rlx.binary"(%c, %e) {kind = "mul"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
+        %b = "rlx.activation"(%a) {kind = "tanh"} : (tensor<64xf32>) -> tensor<64xf32>
+        scf.yield %b : tensor<64xf32>
+      }
+      return %r : tensor<64xf32>
+    }
+    """
+    plan, told = entries(rlx.parse(text))
+    loop = plan.steps.index("for")
+    last = plan.steps.index("yield")
+    product, inner = next(v for v in told.values() if v.label == "mul"), told["%arg1"]
+    exponential = next(v for v in told.values() if v.label == "exp")
+    assert exponential.end == last  # the next round reads it again
+    assert product.relation == "own"  # neither the carried value nor what comes from outside dies here
+    assert next(v for v in told.values() if v.label == "tanh").base == product.name
+    assert (inner.start, inner.end) == (loop, last)
+
+
+# --- options, text, drawing -----------------------------------------------------------------------
+
+
+def test_symbols_need_sizes() -> None:
+    g = rlx.Graph("symbolic")
+    x = g.input("x", ("batch", 16))
+    g.set_outputs([g.relu(g.reshape(x, ("batch*16",)))])
+    with pytest.raises(rlx.ShapeError, match=r"x is f32\[batch, 16\]: a plan needs a size for batch"):
+        plan_memory(g)
+    assert plan_memory(g, sizes={"batch": 10}).arena_size == 640
+    assert plan_memory(g.module, sizes={"batch": 20}, alignment=1).arena_size == 1280
+    assert "for batch = 10" in str(plan_memory(g, sizes={"batch": 10}))
+
+
+def test_alignment() -> None:
+    g = rlx.Graph("aligned")
+    x = g.input("x", (3,))
+    g.set_outputs([g.sort(x, 0) if hasattr(g, "sort") else g.softmax(x), g.transpose(g.reshape(x, (3, 1)))])
+    for alignment in (1, 16, 4096):
+        plan = plan_memory(g, alignment=alignment)
+        assert plan.arena_size == 3 * aligned(12, alignment)
+    with pytest.raises(rlx.Error, match="alignment 48 is not a power of two"):
+        plan_memory(g, alignment=48)
+
+
+def test_nothing_to_place() -> None:
+    g = rlx.Graph("empty")
+    x = g.input("x", (0, 4))
+    g.set_outputs([g.relu(x)])
+    plan = plan_memory(g)
+    assert plan.arena_size == plan.peak_live_bytes == 0
+    check_plan(g, plan)
+    ElementTree.fromstring(plan.svg())
+
+
+def test_text_names_values_and_lines() -> None:
+    g = rlx.Graph("told")
+    x, w = g.input("x", (2, 4)), g.param("w", (4, 4))
+    y = g.matmul(x, w)
+    g.set_outputs({"y": g.reshape(g.relu(y), (8,))})
+    text = str(plan_memory(g))
+    summary, header, *rows = text.splitlines()
+    assert summary.startswith("memory of @told: arena 128 B")
+    assert header.split() == ["value", "op", "shape", "offset", "bytes", "steps", "memory", "source"]
+    assert len(rows) == 5
+    assert "test_memory_plan.py:" in next(row for row in rows if "matmul" in row)
+    assert "in place %0" in text and "view %1" in text and "output y" in text and "external" in text
+    value = plan_memory(g)[y.value]
+    assert value == plan_memory(g)[y] and value.op == "matmul"
+
+
+def test_drawings() -> None:
+    g = encoder()
+    lowered = rlx.passes.run(g, "builtin.module(rlx-lower-blocks,rlx-decompose)")
+    plan = plan_memory(lowered)
+    drawing = ElementTree.fromstring(plan.svg())
+    namespace = "{http://www.w3.org/2000/svg}"
+    groups = drawing.findall(f"{namespace}g")
+    shown = [v for v in plan.values if v.offset is not None and v.relation != "view"]
+    assert len(groups) == len(shown)
+    titles = [group.findtext(f"{namespace}title") or "" for group in groups]
+    assert all(title.startswith(f"{v.name} = {v.label}: ") for v, title in zip(shown, titles, strict=True))
+    width, height = (float(drawing.get(side) or 0) for side in ("width", "height"))
+    for rectangle in drawing.iter(f"{namespace}rect"):
+        x, y, w, h = (float(rectangle.get(k) or 0) for k in ("x", "y", "width", "height"))
+        assert 0 <= x and x + w <= width and 0 <= y and y + h <= height
