@@ -254,7 +254,7 @@ def test_counts_beyond_the_digits_stay() -> None:
     positions = g.cast(g.iota((5000,)), "f32")
     g.set_outputs({"a": g.relu(x @ w) * g.sin(positions * 0.01), "n": g.iota((5000,), dtype="f32") + x @ w})
     result = lowered(g)
-    assert dtypes_of(result, "mul")[0] == "f32"
+    assert dtypes_of(result, "mul") == ["f32", "f16"]  # a sine is moderate again
     assert dtypes_of(result, "sin") == ["f32"]
     assert dtypes_of(result, "add") == ["f32"]
 
@@ -304,6 +304,13 @@ def test_an_attention_mask_keeps_its_dtype() -> None:
     result = lowered(g)
     (op,) = collect(result.module, {"attention"})
     assert [shape_of(v).dtype.name for v in op.operands] == ["f16", "f16", "f16", "f32"]
+    assert str(lowered(g, to="bf16")).count("{dtype = bf16}") == 1
+    g = rlx.Graph("short_mask")
+    x, mask = g.input("x", (1, 4, 8)), g.input("mask", (1, 2, 4, 4), "bf16")
+    g.set_outputs({"y": g.attention(x, x, x, mask, num_heads=2, head_dim=4, mask_kind="bias")})
+    result = lowered(g)
+    (op,) = collect(result.module, {"attention"})
+    assert [shape_of(v).dtype.name for v in op.operands] == ["f16", "f16", "f16", "bf16"]
 
 
 # --- the shape of programs ------------------------------------------------------------------------

@@ -160,12 +160,10 @@ class _Lowering:
                 self._enter(block)
         if op.name == "rlx.cast" and self._rewrite_cast(op):
             return
-        values = [*op.operands, *op.results]
-        if not any(map(_is_f32, values)):
+        if not any(map(_is_f32, (*op.operands, *op.results))):
             return
         numbers = [self.numbers[v] for v in op.operands if _is_f32(v)]
-        ours = registry.is_ours(op) and all(_is_f32(v) or not shape_of(v).dtype.is_inexact for v in values)
-        if ours and numbers and self._is_lowered(op, numbers) and self._lower(op):
+        if registry.is_ours(op) and numbers and self._is_lowered(op, numbers) and self._lower(op):
             return
         extreme = any(n.extreme for n in numbers) and registry.is_ours(op) and not self._moderates(op)
         self._keep(op, extreme or self._counts(op))

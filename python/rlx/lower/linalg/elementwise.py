@@ -147,7 +147,9 @@ def _zero_at_minus_infinity(s: Scalars, x: Any, value: Any) -> Any:
 
 
 def _silu(s: Scalars, x: Any) -> Any:
-    return _zero_at_minus_infinity(s, x, s.mul(x, _sigmoid(s, x)))
+    # One division: x·sigmoid(x) would lose the small results where sigmoid(x) alone is denormal.
+    bracket = s.add(s.constant(1.0), activate(s, "exp", s.neg(x)))
+    return _zero_at_minus_infinity(s, x, s.div(x, bracket))
 
 
 def _gelu(s: Scalars, x: Any) -> Any:
