@@ -12,7 +12,7 @@ import pytest
 
 from rlx.dialect import spec_gen
 from rlx.dialect.spec import REQUIRED
-from tools import generate_stubs
+from tools import generate_docs, generate_stubs
 
 ROOT = Path(__file__).resolve().parents[2]
 LLVM = Path("/usr/lib/llvm-22")
@@ -38,6 +38,11 @@ def test_generated_files_are_current(tmp_path: Path) -> None:
     build = [_tool("cmake"), "--build", str(tmp_path), "--target", "rlx-dialect-check"]
     result = subprocess.run(build, cwd=ROOT, capture_output=True, text=True)
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_coverage_page_is_current_and_has_no_undeclared_hole() -> None:
+    assert generate_docs.holes() == []
+    assert (ROOT / generate_docs.PAGE).read_text() == generate_docs.page(), "run `make docs`"
 
 
 @pytest.mark.parametrize("name", generate_stubs.outputs())
