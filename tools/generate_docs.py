@@ -1,6 +1,6 @@
 """Generate `docs/reference/op-coverage.md`: what every op has, read from the registry.
 
-    python tools/generate_docs.py [--check]
+python tools/generate_docs.py [--check]
 """
 
 from __future__ import annotations
@@ -15,37 +15,55 @@ from rlx.lower.linalg import claimed_ops
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = "docs/reference/op-coverage.md"
 
-# What an op may lack, with the reason. Anything else that is missing is a hole, and `holes` names it.
+# What ops may lack, with the reason: a column, or a column of one op ("topk.vjp"). Anything else that is missing is a
+# hole, and so is a declaration that nothing needs any more; `holes` names both.
 DECLARED = {
     "jvp": "the transforms are not there yet",
     "vjp": "the transforms are not there yet",
     "vmap": "the transforms are not there yet",
 }
-_RULES = ("jvp", "vjp", "vmap")
+RULES = ("jvp", "vjp", "vmap")
+_COLUMNS = ("evaluator", "linalg (CPU, GPUs)", *RULES)
+_INEXACT = {"f32", "f16", "bf16", "f64", "c64"}
 
 
-def _evaluator(card: Card) -> str:
-    return "own" if card.has_evaluator else "by decomposition" if card.composite else ""
+def entry(card: Card, column: str) -> str:
+    """How an op comes by what a column is about; empty where it does not."""
+    own = {"evaluator": card.has_evaluator, "linalg (CPU, GPUs)": card.name in claimed_ops()}
+    if own.get(column, getattr(card, column, None) is not None):
+        return "own" if column == "evaluator" else "rule"
+    if column in RULES and not _varies(card, column):
+        return "not needed"
+    derived = card.composite and column not in DECLARED
+    return "by decomposition" if derived else ""
 
 
-def _linalg(card: Card) -> str:
-    if card.name in claimed_ops():
-        return "rule"
-    return "by decomposition" if card.composite else ""
+def _varies(card: Card, rule: str) -> bool:
+    """Whether there is anything to differentiate, or to batch."""
+    floats = any(_INEXACT & set(result.dtypes) for result in card.spec.results)
+    return bool(card.spec.operands) and (rule == "vmap" or floats)
+
+
+def _reason(name: str, column: str) -> str | None:
+    key = column.split()[0]
+    return DECLARED.get(f"{name}.{key}", DECLARED.get(key))
 
 
 def holes() -> list[str]:
-    """What some op lacks and nobody declared."""
-    found = []
+    """What some op lacks and nobody declared, and what is declared and not lacking."""
+    found, used = [], set()
     for name, card in registry.load().items():
-        if not _evaluator(card):
-            found.append(f"{name} has no evaluator")
-        if not _linalg(card):
-            found.append(f"{name} has no lowering to linalg")
         if not list(card.samples()):
             found.append(f"{name} has no samples")
-        found += [f"{name} has no {r}" for r in _RULES if getattr(card, r) is None and r not in DECLARED]
-    return found
+        for column in _COLUMNS:
+            if not entry(card, column):
+                key = column.split()[0]
+                used |= {f"{name}.{key}", key} & DECLARED.keys()
+                if _reason(name, column) is None:
+                    found.append(f"{name} has no {column}")
+    idle = sorted(set(DECLARED) - used)
+    idle += [rule for rule in set(DECLARED) & set(RULES) if any(getattr(c, rule) for c in registry.load().values())]
+    return found + [f"'{key}' is declared as missing, and is not" for key in idle]
 
 
 def page() -> str:
@@ -55,34 +73,33 @@ def page() -> str:
         "",
         "# Op coverage",
         "",
-        "*own*: the card has an evaluator. *rule*: the op is lowered as it is. *by decomposition*: derived from what the op",
-        "decomposes into. The conformance tests hold every entry of every op to its evaluator, on the dtypes listed.",
+        "*own*: the card has an evaluator. *rule*: the op is lowered, differentiated or batched as it is. *by decomposition*:",
+        "derived from what the op decomposes into. *not needed*: it has no operands, or no floats to differentiate. –: a",
+        "declared hole. The conformance tests hold every entry of every op to its evaluator, on the dtypes listed.",
         "",
-        "| op | stage | evaluator | decomposition | linalg (CPU, GPUs) | " + " | ".join(_RULES) + " | samples | dtypes |",
-        "|---|---|---|---|---|" + "---|" * len(_RULES) + "---|---|",
+        f"| op | stage | decomposition | {' | '.join(_COLUMNS)} | samples | dtypes |",
+        "|---|---|---|" + "---|" * len(_COLUMNS) + "---|---|",
     ]
     for name, card in sorted(registry.load().items()):
         spec = card.spec
-        dtypes = (spec.operands or spec.results)[0].dtypes
-        rules = ["yes" if getattr(card, r) is not None else "–" for r in _RULES]
+        values = [v for v in spec.results if len(v.dtypes) > 1] or [*spec.operands, *spec.results]
+        dtypes = max((v.dtypes for v in values), key=len)
         cells = [
             f"[`{name}`](ops/{spec.family}.md#rlx{name})",
             spec.stage.upper(),
-            _evaluator(card),
             "yes" if card.composite else "primitive",
-            _linalg(card),
-            *rules,
+            *[entry(card, column) or "–" for column in _COLUMNS],
             str(len(list(card.samples()))),
             " ".join(dtypes),
         ]
         lines.append("| " + " | ".join(cells) + " |")
     lines += ["", "## Declared holes", ""]
-    lines += [f"* `{what}`, every op: {why}." for what, why in DECLARED.items()]
+    lines += [f"* `{what}`{'' if '.' in what else ', every op'}: {why}." for what, why in DECLARED.items()]
     return "\n".join([*lines, ""])
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; fail when the page is stale")
     check = parser.parse_args().check
     path = ROOT / PAGE

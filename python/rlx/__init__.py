@@ -36,6 +36,7 @@ _HOMES = {
         "rlx.ir.errors",
     ),
     "GraphModule": "rlx.ir.graph_module",
+    **dict.fromkeys(("Pipeline", "CompileResult"), "rlx.backends.pipeline"),
     "Device": "rlx.runtime.device",
     "CompiledGraph": "rlx.runtime.compiled",
     "Session": "rlx.runtime.session",

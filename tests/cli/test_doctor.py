@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rlx.cli import doctor
-from rlx.cli.display import Steps, short_number, table
+from rlx.cli.display import Steps
 from tests.cli.calling import Command
 
 
@@ -91,29 +91,3 @@ def test_steps_only_for_terminals() -> None:
     with Steps(stream, only_terminal=True)("compile"):
         pass
     assert stream.getvalue() == ""
-
-
-def test_tables_are_aligned() -> None:
-    assert table([["a", "1"], ["bbb", "22"]], ["name", "n"], right=(1,)) == "name   n\na      1\nbbb   22"
-    assert table([]) == ""
-
-
-@pytest.mark.parametrize(
-    ("number", "text"),
-    [
-        (0, "0 B"),
-        (999, "999 B"),
-        (1000, "1 kB"),
-        (1234, "1.23 kB"),
-        (999_700, "1000 kB"),
-        (90_900_000, "90.9 MB"),
-    ],
-)
-def test_short_numbers(number: int, text: str) -> None:
-    assert short_number(number, "B") == text
-
-
-def test_symbolic_numbers_are_as_they_are() -> None:
-    from rlx.ir.dim import dim
-
-    assert short_number(dim("n"), "flop") == "n flop"

@@ -43,8 +43,10 @@ def decompose(module: Any, keep: Collection[str], fusion_policy: str = "direct")
     """Replace all ops but those in `keep` by their decompositions, again and again, in place."""
     with mlir.entered():
         for function in functions(module):
-            while any([_decomposed(op.operation, keep, fusion_policy) for op in list(function.entry_block.operations)]):
-                pass
+            changed = True
+            while changed:
+                ops = list(function.entry_block.operations)
+                changed = sum(_decomposed(op.operation, keep, fusion_policy) for op in ops) > 0
 
 
 def _decomposed(op: Any, keep: Collection[str], fusion_policy: str) -> bool:

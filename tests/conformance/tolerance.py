@@ -1,11 +1,12 @@
 """How far a result may lie from the evaluator's: one table, with reasons.
 
-A result `r` is right when `|r - e| <= factor·(ulps·ulp(e) + noise_factor·noise)`, where `e` is the evaluator's result on the
-same inputs, `ulp` the gap between neighbouring numbers of the dtype at `|e|`, and `noise` how far the result moves when every
-input and every intermediate result is rounded at random (stochastic arithmetic): what cancellation and accumulation cost
-any program that computes this. For a sum it is in proportion to the sum of the absolute values. Elementwise ops have no such
-excuse, so their noise is 0. `factor` is `Sample.tolerance`. NaN and infinities have to be where the evaluator has them, and
-integers, bools and moved values are exact.
+A result `r` is right when `|r - e| <= factor·(ulps·ulp(e) + noise_factor·noise)`, where `e` is the evaluator's result
+on the same inputs, `ulp` the gap between neighbouring numbers of the dtype at `|e|`, and `noise` how far the result
+moves when every input and every intermediate result is rounded at random (stochastic arithmetic): what cancellation and
+accumulation cost any program that computes this. For a sum it is in proportion to the sum of the absolute values.
+Elementwise ops have no such excuse, so their noise is 0, unless their own formula cancels (`functions.internal_error`).
+`factor` is `Sample.tolerance`. NaN and infinities have to be where the evaluator has them, and integers, bools and moved
+values are exact.
 
 Compiled code runs with denormals as zeros (IREE's runtime sets the CPU so), which the table allows: a result below the
 smallest normal number may be 0, and a result may be the evaluator's on inputs whose denormals are 0.
@@ -40,18 +41,13 @@ class Tolerance:
 
 
 TOLERANCES: dict[str, Tolerance] = {
-    "f64": Tolerance(4, 12, True, "library functions good to 2 ulp, and the evaluator rounds in f64 too"),
+    "f64": Tolerance(2, 4, True, "elementary functions are good to 1 ulp, and the evaluator rounds in f64 too"),
     "f32": Tolerance(
-        4, 12, True, "the evaluator rounds once from f64; polynomials of the code generator are good to 4 ulp"
+        2, 4, True, "elementary functions are good to 1 ulp, tanh and tan to 2; the evaluator rounds once"
     ),
-    "f16": Tolerance(1, 12, False, "computed in f32, where its denormals are normal, and rounded once"),
-    "bf16": Tolerance(1, 12, True, "computed in f32 and rounded once: at most the neighbour"),
-    "c64": Tolerance(
-        8,
-        12,
-        True,
-        "parts are f32, and an error of the larger part spills into the other: ulp of the modulus",
-    ),
+    "f16": Tolerance(1, 4, False, "computed in f32, where its denormals are normal, and rounded once"),
+    "bf16": Tolerance(1, 4, True, "computed in f32 and rounded once: at most the neighbour"),
+    "c64": Tolerance(3, 4, True, "parts are f32, and an error of one spills into the other: ulp of the modulus"),
 }
 EXACT = Tolerance(0, 0, False, "integers, bools and values that are only moved")
 
@@ -62,7 +58,7 @@ def tolerance_of(kind: DType) -> Tolerance:
 
 
 def ulp(values: np.ndarray) -> np.ndarray:
-    """The gap to the next number at each value (complex: at its modulus), in f64; at least that of the smallest normal."""
+    """The gap to the next number at each value, in f64; at least that at the smallest normal. Complex: at the modulus."""
     kind = dtype(values.dtype)
     smallest = _SMALLEST_NORMAL[kind.name]
     magnitude = np.abs(values.astype(np.complex128 if kind.is_complex else np.float64))

@@ -60,7 +60,8 @@ def run(arguments: argparse.Namespace) -> int:
         _write(arguments.output, _text(graph, arguments).encode())
         return 0
     started = time.perf_counter()
-    from rlx.cli.display import Steps, short_number
+    from rlx.backends.report.text import bytes_text
+    from rlx.cli.display import Steps
 
     with Steps(only_terminal=True)(f"compile {graph.name} for {arguments.target}"):
         artifact = compiled(graph, arguments.target, arguments).artifact
@@ -68,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     _write(arguments.output, data)
     if arguments.output != "-":
         took = time.perf_counter() - started
-        size = short_number(len(data), "B")
+        size = bytes_text(len(data))
         print(f"{arguments.output}: {graph.name} for {artifact.target} ({artifact.arch}), {size}, {took:.2f} s")
     return 0
 
@@ -112,13 +113,14 @@ def _text(graph: Graph, arguments: argparse.Namespace) -> str:
     """The module before its last steps, for people to read."""
     from rlx import mlir
     from rlx.backends.iree import targets
-    from rlx.backends.iree.backend import check_dtypes, legalise
-    from rlx.lower.linalg import lower_module
-    from rlx.runtime.session import _prepared as prepared
+    from rlx.backends.iree.backend import check_dtypes
+    from rlx.backends.stages import legalised, prepared
+    from rlx.lower.linalg import claimed_ops, lower_module
 
     target = targets.target(arguments.target, arguments.arch, tuple(arguments.flag))
-    graph = prepared(graph, bindings(arguments.bind), arguments.precision, arguments.passes).clone()
-    legalise(graph.module, fusion_policy=arguments.policy)
+    sizes, policy = bindings(arguments.bind), arguments.policy
+    graph = prepared(graph, sizes, arguments.precision, arguments.passes, policy)
+    graph = legalised(graph, claimed_ops(), policy=policy)
     check_dtypes(graph.module, target)
     if arguments.emit == "mlir":
         return str(graph)

@@ -15,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     from rlx.backends.iree.devices import devices
-    from rlx.cli.display import table
+    from rlx.backends.report.text import table
 
     found = devices()
     if arguments.json:
@@ -30,5 +30,5 @@ def run(arguments: argparse.Namespace) -> int:
         ]
         for d in found
     ]
-    print(table(rows, ["driver", "device", "usable", "name, or what is missing"]))
+    print("\n".join(table(rows, ["driver", "device", "usable", "name, or what is missing"])))
     return 0

@@ -1,4 +1,4 @@
-"""What the commands show: steps that take a while, tables, sizes."""
+"""What the commands show of steps that take a while."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TextIO
 
 _SPINNER = "|/-\\"
@@ -59,36 +59,3 @@ class Steps:
     def _show(self, text: str) -> None:
         self.stream.write(text)
         self.stream.flush()
-
-
-def table(rows: Sequence[Sequence[str]], header: Sequence[str] | None = None, *, right: Sequence[int] = ()) -> str:
-    """Rows as lines with aligned columns.
-
-    Args:
-        rows: Cells; every row has as many.
-        header: Titles of the columns.
-        right: Columns that are aligned to the right, such as numbers.
-    """
-    lines = [*([list(header)] if header else []), *map(list, rows)]
-    if not lines:
-        return ""
-    widths = [max(len(row[i]) for row in lines) for i in range(len(lines[0]))]
-
-    def line(row: Sequence[str]) -> str:
-        cells = [c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))]
-        return "  ".join(cells).rstrip()
-
-    return "\n".join(map(line, lines))
-
-
-def short_number(value: object, unit: str = "") -> str:
-    """A count for people: `1.50 M`; what is not a number, such as a symbolic size, as it is."""
-    if not isinstance(value, (int, float)):
-        return f"{value} {unit}".rstrip()
-    scaled, prefix = float(value), ""
-    for larger in ("k", "M", "G", "T"):
-        if abs(scaled) < 1000:
-            break
-        scaled, prefix = scaled / 1000, larger
-    digits = f"{scaled:.0f}" if not prefix else f"{scaled:.3g}" if abs(scaled) < 999.5 else f"{scaled:.0f}"
-    return f"{digits} {prefix}{unit}".rstrip()

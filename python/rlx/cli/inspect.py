@@ -59,10 +59,10 @@ def _show_graph(graph: Graph, arguments: argparse.Namespace) -> None:
 
 
 def _artifact_text(artifact: Artifact) -> str:
-    from rlx.cli.display import short_number
+    from rlx.backends.report.text import bytes_text
 
     signature, info = artifact.signature, artifact.info
-    size = short_number(len(artifact.program), "B")
+    size = bytes_text(len(artifact.program))
     lines = [f"@{signature.name} compiled for {artifact.target} ({artifact.arch}), {size}"]
     for a in signature.arguments:
         lines.append(f"    {a.kind} {a.name}: {a.shape}{', donated' if a.donate else ''}")

@@ -171,10 +171,11 @@ def _graph_call(
         program.set_params(params)
         program.load()
         return lambda: program.run(inputs)
+    from rlx.backends.stages import prepared
     from rlx.ir.evaluate import evaluate
-    from rlx.runtime.session import _prepared as prepared
 
-    source = prepared(graph, bindings(arguments.bind), arguments.precision, arguments.passes)
+    sizes = bindings(arguments.bind)
+    source = prepared(graph, sizes, arguments.precision, arguments.passes, arguments.policy)
     return lambda: evaluate(source, inputs | params)
 
 

@@ -155,24 +155,14 @@ def at_stage(graph: Graph, stage: str, fusion_policy: str = "direct") -> Graph:
     """
     if STAGES.index(stage) < STAGES.index(graph.stage):
         raise StageError(f"'{graph.name}' is at stage {graph.stage}, so it has no {stage}")
-    if stage == "lir" and graph.stage != "lir":
-        from rlx.backends.iree.backend import legalise
+    if stage == graph.stage:
+        return graph
+    from rlx.backends.stages import legalised, lowered_blocks
+    from rlx.lower.linalg import claimed_ops
 
-        graph = graph.clone()
-        legalise(graph.module, fusion_policy=fusion_policy)
-        _set_stage(graph, "lir")
-    elif stage != graph.stage:
-        from rlx import passes
-
-        graph = passes.run(graph, f"builtin.module(rlx-lower-blocks{{policy={fusion_policy}}})")
-    return graph
-
-
-def _set_stage(graph: Graph, stage: str) -> None:
-    from rlx import mlir
-
-    with mlir.entered():
-        graph.module.operation.attributes["rlx.stage"] = mlir.ir.StringAttr.get(stage)
+    if stage == "lir":
+        return legalised(graph, claimed_ops(), policy=fusion_policy)
+    return lowered_blocks(graph, fusion_policy)
 
 
 def _walk(block: Any, depth: int) -> Iterator[tuple[Any, int]]:
