@@ -61,6 +61,8 @@ def test_the_options() -> None:
     fusable = Pipeline(policy="fusable").compile(module())
     assert names(fusable.mir) == ["matmul", "binary", "activation", "rms_norm"]
     assert [miss.pattern for miss in fusable.fusion.missed] == ["matmul + bias + relu"]
+    declared = Pipeline().compile(module().with_fusion_policy("fusable"))
+    assert names(declared.mir) == names(fusable.mir)
     low = Pipeline(precision=rlx.bf16).compile(module())
     (product,) = collect(low.mir.module, {"fused_matmul_bias_act"})
     assert shape_of(product.results[0]).dtype is rlx.bf16

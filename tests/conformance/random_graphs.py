@@ -89,7 +89,7 @@ class Grower:
     def _step(self) -> None:
         by_op = _cases(self.symbolic)
         case = _pick(self.choose, _pick(self.choose, list(by_op.values())))
-        renamed = dict(zip(case.symbols, _SYMBOLS, strict=False))
+        renamed: dict[str, str] = dict(zip(case.symbols, _SYMBOLS, strict=False))
         shapes = [_renamed(shape, renamed) for shape in case.shapes()]
         given = [self._operand(o, s) for o, s in zip(case.operands, shapes, strict=True)]
         remaining = iter(given)
@@ -141,7 +141,7 @@ class Grower:
     def _adapted(self, source: Tensor, operand: Operand, shape: Shape) -> Tensor:
         """A tensor cut, repeated, cast and bounded to what an operand has to be."""
         g, count, wanted = self.graph, source.shape.num_elements, shape.num_elements
-        if not count or isinstance(count, DimExpr):
+        if not count or isinstance(count, DimExpr) or isinstance(wanted, DimExpr):
             return self._input(operand, shape)
         self.used.add(source.value)
         flat: Any = self._evaluated(g.reshape(source, (count,)))

@@ -26,7 +26,7 @@ from tests.conformance.random_graphs import SIZES, Choose, Grower, RandomGraph, 
 from tests.conformance.tolerance import Comparison, flushed
 
 SEED = int(os.environ.get("RLX_TEST_SEED", "0"))
-_BATCHES, _SYMBOLIC_BATCHES, _GRAPHS = 3, 2, 6
+_BATCHES, _SYMBOLIC_BATCHES, _GRAPHS = 3, 1, 6
 _LEAST_OPS, _MOST_OPS = 5, 30
 # Samples ask for more room where they lose digits, and an error here may pass through several of them.
 _FACTOR = 4.0

@@ -13,10 +13,13 @@ from rlx.ir.evaluate import evaluate
 from rlx.ir.graph import Graph
 from rlx.ir.registry import card
 from rlx.ir.shape import Shape
-from tests.conformance.tolerance import Comparison, flushed
+from tests.conformance.tolerance import TOLERANCES, Comparison, flushed
 from tests.conformance.values import special_values
 
 FLOATS = ("f32", "f16", "bf16", "f64")
+# Ulps that evaluator and library may be apart, for the errors of both, and how far beyond its typical size noise may go.
+_ULPS = {"f64": 4, "f32": 4, "f16": 1, "bf16": 1, "c64": 8}
+_ROOM = 12
 INTEGERS = ("i8", "i16", "i32", "i64", "u8", "u32")
 
 
@@ -57,8 +60,8 @@ def agree(
     Args:
         got: The evaluator's result.
         reference: The library's.
-        factor: Multiplies the tolerance.
-        noise: More room for each element: what the library's own arithmetic may cost.
+        factor: Multiplies the ulps that the dtype may be off, and the room of the noise.
+        noise: More room for each element: what the library's own arithmetic may cost, as its typical size.
         signed_zeros: Tell 0 and -0 apart.
         where: Which elements to compare; by default all.
         alternative: Another result that is as good.
@@ -69,6 +72,14 @@ def agree(
         alternative = None if alternative is None else alternative[where]
         got, reference = got[where], reference[where]
         noise = None if noise is None else np.broadcast_to(noise, where.shape)[where]
+    kind = dtype(got.dtype).name
+    if kind in _ULPS:
+        own = TOLERANCES[kind]
+        scaled = factor * _ULPS[kind] / own.ulps
+        noise = (
+            None if noise is None or not scaled else np.asarray(noise) * _ROOM * factor / (scaled * own.noise_factor)
+        )
+        factor = scaled
     problem = Comparison(factor, False, signed_zeros).mismatch(got, reference, noise, alternative)
     assert problem is None, f"the evaluator {problem} (second: the library)"
 

@@ -272,7 +272,7 @@ def _cast(value: Any, source: str, target: str) -> Any:
         if np.isnan(value):
             return 0
         return int(min(max(value, to.min), to.max)) if np.isfinite(value) else (to.max if value > 0 else to.min)
-    return _wrapped(int(value), target)
+    return _wrapped(int(np.real(value)), target)
 
 
 @pytest.mark.parametrize("target", ["f16", "bf16", "f32"])

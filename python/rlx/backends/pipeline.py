@@ -35,7 +35,8 @@ class Pipeline:
     Args:
         target: `"cpu"`, `"cuda"`, `"rocm"`, `"vulkan"`, `"metal"` or `"vmvx"`.
         arch: Its architecture, such as `"sm_80"`; None takes the default one.
-        policy: What blocks become: fused ops (`"direct"`) or primitives (`"fusable"`).
+        policy: What blocks become: fused ops (`"direct"`, unless the module declares otherwise) or primitives
+            (`"fusable"`).
         passes: A pipeline of passes to run first, as text.
         bind: Sizes of symbols that are fixed; the others stay symbolic.
         precision: `"f16"` or `"bf16"`, as in `Session.compile`.
@@ -98,8 +99,12 @@ class CompileResult:
 
     @cached_property
     def memory(self) -> MemoryPlan:
-        """The memory plan of the LIR, with 64 for each symbol that has no size."""
-        return plan_memory(self.lir, sizes=dict.fromkeys(self.dynamic_symbols, _TYPICAL_SIZE))
+        """The memory plan of the LIR, with 64 for each symbol that has no size.
+
+        What is computed from weights alone is not in it: the compiler has it computed when the program is loaded.
+        """
+        sizes = dict.fromkeys(self.dynamic_symbols, _TYPICAL_SIZE)
+        return plan_memory(self.lir, sizes=sizes, hoist_weights=True)
 
     @cached_property
     def dispatch(self) -> DispatchReport:

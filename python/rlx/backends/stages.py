@@ -73,7 +73,7 @@ def prepared(
         steps.append(passes)
     name = precision_name(precision)
     if name != "f32":
-        steps.append(f"rlx-lower-blocks{{policy={policy}}},rlx-precision{{to={name}}}")
+        steps.append(f"{_lower_blocks(policy)},rlx-precision{{to={name}}}")
     for step in steps:
         graph = run(graph, step if step.startswith("builtin.module(") else f"builtin.module({step})")
     return graph
@@ -86,7 +86,12 @@ def precision_name(precision: Any) -> str:
 
 def lowered_blocks(graph: Graph, policy: str = "direct") -> Graph:
     """A graph at MIR: blocks replaced by tensor ops."""
-    return run(graph, f"builtin.module(rlx-lower-blocks{{policy={policy}}})")
+    return run(graph, f"builtin.module({_lower_blocks(policy)})")
+
+
+def _lower_blocks(policy: str) -> str:
+    """The pass as text. `direct` is what it does by itself, unless the module declares another policy."""
+    return "rlx-lower-blocks" if policy == "direct" else f"rlx-lower-blocks{{policy={policy}}}"
 
 
 def legalise(module: Any, claimed: Collection[str], *, policy: str = "direct") -> None:
@@ -100,9 +105,8 @@ def legalise(module: Any, claimed: Collection[str], *, policy: str = "direct") -
     from rlx.passes.pipeline import Pipeline
 
     keep = ",".join(sorted(claimed))
-    Pipeline.parse(
-        f"builtin.module(rlx-lower-blocks{{policy={policy}}},rlx-decompose{{except={keep}}},canonicalize,cse)"
-    ).run(module)
+    steps = f"{_lower_blocks(policy)},rlx-decompose{{except={keep}}},canonicalize,cse"
+    Pipeline.parse(f"builtin.module({steps})").run(module)
 
 
 def legalised(graph: Graph, claimed: Collection[str], *, policy: str = "direct") -> Graph:

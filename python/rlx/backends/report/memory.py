@@ -160,6 +160,7 @@ def plan_memory(
     allocate_params: bool = False,
     allocate_constants: bool = False,
     in_place: bool = True,
+    hoist_weights: bool = False,
     sizes: Mapping[str, int] | None = None,
     entry: str | None = None,
 ) -> MemoryPlan:
@@ -182,6 +183,8 @@ def plan_memory(
         allocate_params: Parameters and states have a place in the arena, which nothing else uses.
         allocate_constants: Constants have one, too.
         in_place: Allow elementwise ops to be written over an operand.
+        hoist_weights: What is computed from parameters and constants alone lies outside: a program that computes it once,
+            when it is loaded, needs it at every run.
         sizes: Sizes of symbols.
         entry: The function of a module; None takes the first public one.
 
@@ -197,6 +200,8 @@ def plan_memory(
     inside = {"value"} | ({"input"} if allocate_inputs else set())
     pinned = ({"param", "state"} if allocate_params else set()) | ({"constant"} if allocate_constants else set())
     for live in liveness.values.values():
+        if hoist_weights and live.op is not None and _is_of_weights(live, liveness):
+            live.storage.kind = "weight"
         if live.outputs:
             live.end = live.storage.end = liveness.last
         if live.storage.kind in pinned and live.base is None:
@@ -207,6 +212,13 @@ def plan_memory(
     storages = list(dict.fromkeys(v.storage for v in liveness.values.values() if v.storage.kind in inside | pinned))
     offsets = _placed(storages, alignment)
     return _plan(graph, liveness, offsets, alignment)
+
+
+def _is_of_weights(live: Live, liveness: Liveness) -> bool:
+    """Whether a result is computed from parameters and constants alone."""
+    if not registry.is_ours(live.op) or len(live.op.regions) or not live.op.operands:
+        return False
+    return all(liveness.values[v].storage.kind in ("param", "constant", "weight") for v in live.op.operands)
 
 
 # --- in place -------------------------------------------------------------------------------------
