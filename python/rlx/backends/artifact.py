@@ -79,7 +79,7 @@ class Artifact:
     target: str
     arch: str
     signature: Signature
-    program: bytes
+    program: bytes = field(repr=False)
     info: dict[str, Any] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
