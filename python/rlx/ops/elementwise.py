@@ -113,8 +113,10 @@ class Activation(Card, op="activation"):
             dtypes += ["i8", "i16", "i32", "i64", "u8", "u32"] if kind in _INTEGER_ACTIVATIONS else []
             dtypes += ["c64"] if kind in _COMPLEX_ACTIVATIONS else []
             bounds: Any = {"low": low.get(kind, -high), "high": high}
-            yield sample(Operand((3, 5), **bounds), kind=kind, dtypes=dtypes)
-            yield sample(Operand(("n", 4), **bounds), kind=kind, dtypes=("f32",))
+            # IREE's f32 tanh is off by up to 4 units in the last place; everything else by 2 at most.
+            loose = 2.0 if kind == "tanh" else 1.0
+            yield sample(Operand((3, 5), **bounds), kind=kind, dtypes=dtypes, tolerance=loose)
+            yield sample(Operand(("n", 4), **bounds), kind=kind, dtypes=("f32",), tolerance=loose)
         yield sample((0, 4), kind="gelu", dtypes=("f32",))
         yield sample((), kind="silu", dtypes=("f32",))
 
