@@ -52,6 +52,12 @@ def RLX_ShapeAttr : Attr<CPred<"::llvm::isa<::mlir::ArrayAttr>($_self)">, "list 
   let returnType = "::mlir::ArrayAttr";
 }
 
+/// Named attributes of an op that a user has registered.
+def RLX_DictAttr : Attr<CPred<"::llvm::isa<::mlir::DictionaryAttr>($_self)">, "dictionary"> {
+  let storageType = "::mlir::DictionaryAttr";
+  let returnType = "::mlir::DictionaryAttr";
+}
+
 def RLX_DTypeAttr : TypeAttrBase<"::mlir::Type", "element type">;
 
 //===------------------------------------------------------------------------------------------===//
@@ -76,6 +82,11 @@ def RLX_FloatTensor : RLX_TensorOf<Floats, "tensor of floats">;
 def RLX_InexactTensor : RLX_TensorOf<!listconcat(Floats, ["c64"]), "tensor of floats or complex numbers">;
 def RLX_IndexTensor : RLX_TensorOf<Integers, "tensor of integers">;
 def RLX_BoolTensor : RLX_TensorOf<["bool"], "tensor of booleans">;
+def RLX_ComplexTensor : RLX_TensorOf<["c64"], "tensor of complex numbers">;
+def RLX_I8Tensor : RLX_TensorOf<["i8"], "tensor of 8-bit integers">;
+def RLX_QuantizedTensor : RLX_TensorOf<["i8", "u8"], "tensor of 8-bit integers, signed or not">;
+def RLX_U32Tensor : RLX_TensorOf<["u32"], "tensor of unsigned 32-bit integers">;
+def RLX_F32Tensor : RLX_TensorOf<["f32"], "tensor of f32">;
 def RLX_I32Tensor : RLX_TensorOf<["i32"], "tensor of 32-bit integers">;
 
 //===------------------------------------------------------------------------------------------===//
@@ -91,7 +102,8 @@ class RLX_Op<string mnemonic, string family_, list<Trait> traits = [Pure]>
 }
 
 /// A block of a model: one op that stands for a sub-graph.
-class RLX_Block<string mnemonic, string family_> : RLX_Op<mnemonic, family_> {
+class RLX_Block<string mnemonic, string family_, list<Trait> traits = [Pure]>
+    : RLX_Op<mnemonic, family_, traits> {
   let stage = "hir";
 }
 

@@ -20,7 +20,10 @@ def RLX_LinearOp : RLX_Block<"linear", "linear"> {
 
 def RLX_LinearFusedOp : RLX_Block<"linear_fused", "linear"> {
   let summary = "activation(x·w + bias), always as one fused op";
-  let description = [{`x […, K]`, `w [K, N]`, `bias [N]`, result `[…, N]`. Lowers to `fused_matmul_bias_act` under every fusion policy.}];
+  let description = [{
+    `x […, K]`, `w [K, N]`, `bias [N]`, result `[…, N]`. Lowers to `fused_matmul_bias_act` under every fusion
+    policy.
+  }];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$w, RLX_FloatTensor:$bias,
                        OptionalAttr<RLX_Activation>:$activation);
   let results = (outs RLX_FloatTensor:$result);
@@ -88,7 +91,8 @@ def RLX_TransformerEncoderBlockOp : RLX_Block<"transformer_encoder_block", "tran
     `h = ln1(x + attention(x·wq + bq, x·wk + bk, x·wv + bv)·wo + bo)`;
     `result = ln2(h + activation(h·w_up + b_up)·w_down + b_down)` (Devlin et al., BERT; Vaswani et al., §3).
 
-    `x [B, S, E]`; `wq`, `wk`, `wv`, `wo [E, E]` with biases `[E]`; `w_up [E, F]`, `b_up [F]`, `w_down [F, E]`, `b_down [E]`;
+    `x [B, S, E]`; `wq`, `wk`, `wv`, `wo [E, E]` with biases `[E]`; `w_up [E, F]`, `b_up [F]`, `w_down [F, E]`,
+    `b_down [E]`;
     norm scales and biases `[E]`. `mask` is that of `attention`, present with the kinds `custom` and `bias`.
   }];
   let arguments = (ins RLX_FloatTensor:$x,
@@ -103,6 +107,70 @@ def RLX_TransformerEncoderBlockOp : RLX_Block<"transformer_encoder_block", "tran
                        DefaultValuedAttr<RLX_Activation, "\"gelu\"">:$activation,
                        DefaultValuedAttr<F64Attr, "1e-12">:$eps,
                        DefaultValuedAttr<RLX_MaskKind, "\"none\"">:$mask_kind);
+  let results = (outs RLX_FloatTensor:$result);
+}
+
+def RLX_Qwen35MtpHeadOp : RLX_Block<"qwen35_mtp_head", "mtp"> {
+  let summary = "Multi-token prediction head of Qwen 3.5";
+  let description = [{
+    Embeds `input_ids [B, S]`, normalises both streams, joins them as `[token ; hidden]` on the last axis and
+    projects with `eh_w [2E, E]`; then one layer of causal attention whose query
+    projection `q_gate_w [E, H·2D]` holds for every head its query and then its gate, with `rms_norm` of every
+    head's query and key, `rope` on `n_rot` lanes, grouped keys, and
+    `attention·sigmoid(gate)` before `o_w [H·D, E]`; residual, `rms_norm`, SwiGLU, residual; the row
+    `last_token_idx [B, 1]` of each sequence, `rms_norm`, and `lm_head_w [E, V]`.
+
+    `h_pre_norm [B, S, E]`, `cos` and `sin [S, n_rot/2]`, `embed_w [vocabulary, E]`, `k_w` and `v_w [E, Hkv·D]`,
+    head norms `[D]`, other norms `[E]`,
+    `gate_w` and `up_w [E, F]`, `down_w [F, E]`; result `[B, 1, V]`.
+  }];
+  let arguments = (ins RLX_FloatTensor:$h_pre_norm, RLX_IndexTensor:$input_ids, RLX_FloatTensor:$cos, RLX_FloatTensor:$sin,
+                       RLX_IndexTensor:$last_token_idx, RLX_FloatTensor:$embed_w,
+                       RLX_FloatTensor:$hnorm_w, RLX_FloatTensor:$hnorm_b, RLX_FloatTensor:$enorm_w, RLX_FloatTensor:$enorm_b,
+                       RLX_FloatTensor:$eh_w, RLX_FloatTensor:$attn_norm_w, RLX_FloatTensor:$attn_norm_b,
+                       RLX_FloatTensor:$q_gate_w, RLX_FloatTensor:$k_w, RLX_FloatTensor:$v_w,
+                       RLX_FloatTensor:$q_norm_w, RLX_FloatTensor:$q_norm_b, RLX_FloatTensor:$k_norm_w, RLX_FloatTensor:$k_norm_b,
+                       RLX_FloatTensor:$o_w, RLX_FloatTensor:$post_norm_w, RLX_FloatTensor:$post_norm_b,
+                       RLX_FloatTensor:$gate_w, RLX_FloatTensor:$up_w, RLX_FloatTensor:$down_w,
+                       RLX_FloatTensor:$head_norm_w, RLX_FloatTensor:$head_norm_b, RLX_FloatTensor:$lm_head_w,
+                       I64Attr:$num_heads, I64Attr:$num_kv_heads, I64Attr:$head_dim, I64Attr:$n_rot,
+                       DefaultValuedAttr<F64Attr, "1e-6">:$eps);
+  let results = (outs RLX_FloatTensor:$logits);
+}
+
+def RLX_MambaBlockOp : RLX_Block<"mamba_block", "recurrent"> {
+  let summary = "Mamba layer: projection, causal convolution, selective scan, gate";
+  let description = [{
+    `[u, z] = x·in_w`; `u = silu(conv(u) + conv_b)`; `[r, b, c] = u·x_w`; `delta = log(1 + exp(r·dt_w + dt_b))`;
+    `y = selective_scan(u, delta, -exp(a_log), b, c) + d·u`;
+    `result = (y·silu(z))·out_w` (Gu and Dao, Mamba, §3.4). `x [B, S, E]`, `in_w [E, 2I]`, `conv_w [I, 1, 1, K]`
+    (causal, one kernel a channel), `x_w [I, R + 2N]`, `dt_w [R, I]`,
+    `a_log [I, N]`, `conv_b`, `dt_b` and `d [I]`, `out_w [I, E]`.
+  }];
+  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$in_w, RLX_FloatTensor:$conv_w, RLX_FloatTensor:$conv_b,
+                       RLX_FloatTensor:$x_w, RLX_FloatTensor:$dt_w, RLX_FloatTensor:$dt_b, RLX_FloatTensor:$a_log,
+                       RLX_FloatTensor:$d, RLX_FloatTensor:$out_w);
+  let results = (outs RLX_FloatTensor:$result);
+}
+
+def RLX_UnetResidualBlockOp : RLX_Block<"unet_residual_block", "image", [Pure, AttrSizedOperandSegments]> {
+  let summary = "Residual block of a U-Net";
+  let description = [{
+    `h = conv1(silu(group_norm(x))) (+ silu(embedding)·embedding_w + embedding_b at every pixel)`; `result =
+    skip(x) + conv2(silu(group_norm(h)))` (Ho et al., Denoising diffusion, appendix B).
+    `x [N, C, H, W]`, `conv1_w [O, C, 3, 3]`, `conv2_w [O, O, 3, 3]` with padding 1; `embedding [N, T]` with
+    `embedding_w [T, O]` and `embedding_b [O]`, all three or none;
+    `skip(x)` is `conv(x, skip_w) + skip_b` with `skip_w [O, C, 1, 1]`, needed where `O` is not `C`, and `skip_b
+    [O]`, or `x` itself.
+  }];
+  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$norm1_scale, RLX_FloatTensor:$norm1_bias,
+                       RLX_FloatTensor:$conv1_w, RLX_FloatTensor:$conv1_b,
+                       RLX_FloatTensor:$norm2_scale, RLX_FloatTensor:$norm2_bias,
+                       RLX_FloatTensor:$conv2_w, RLX_FloatTensor:$conv2_b,
+                       Optional<RLX_FloatTensor>:$embedding, Optional<RLX_FloatTensor>:$embedding_w,
+                       Optional<RLX_FloatTensor>:$embedding_b,
+                       Optional<RLX_FloatTensor>:$skip_w, Optional<RLX_FloatTensor>:$skip_b,
+                       I64Attr:$num_groups, DefaultValuedAttr<F64Attr, "1e-5">:$eps);
   let results = (outs RLX_FloatTensor:$result);
 }
 

@@ -86,4 +86,61 @@ def RLX_WhereOp : RLX_Op<"where", "elementwise"> {
   let results = (outs RLX_Tensor:$result);
 }
 
+def RLX_StopGradientOp : RLX_Op<"stop_gradient", "elementwise"> {
+  let summary = "The value, with no derivative";
+  let description = [{`result = x`; every derivative through it is zero.}];
+  let arguments = (ins RLX_Tensor:$x);
+  let results = (outs RLX_Tensor:$result);
+}
+
+def RLX_ClampOp : RLX_Op<"clamp", "elementwise"> {
+  let summary = "Values held between two bounds";
+  let description = [{
+    `result = minimum(maximum(x, low), high)`. All three have one dtype; `low` and `high` broadcast to the shape
+    of `x`.
+    Where `low > high` the result is `high`; NaN in any of them gives NaN.
+  }];
+  let arguments = (ins RLX_RealTensor:$x, RLX_RealTensor:$low, RLX_RealTensor:$high);
+  let results = (outs RLX_RealTensor:$result);
+}
+
+//===------------------------------------------------------------------------------------------===//
+// Complex numbers
+//===------------------------------------------------------------------------------------------===//
+
+def RLX_ComplexOp : RLX_Op<"complex", "complex"> {
+  let summary = "Complex numbers from their parts";
+  let description = [{`result = real + i·imag`; the parts are f32 and broadcast as in NumPy.}];
+  let arguments = (ins RLX_F32Tensor:$real, RLX_F32Tensor:$imag);
+  let results = (outs RLX_ComplexTensor:$result);
+}
+
+def RLX_RealOp : RLX_Op<"real", "complex"> {
+  let summary = "Real part";
+  let description = [{`result = Re x`, f32.}];
+  let arguments = (ins RLX_ComplexTensor:$x);
+  let results = (outs RLX_F32Tensor:$result);
+}
+
+def RLX_ImagOp : RLX_Op<"imag", "complex"> {
+  let summary = "Imaginary part";
+  let description = [{`result = Im x`, f32.}];
+  let arguments = (ins RLX_ComplexTensor:$x);
+  let results = (outs RLX_F32Tensor:$result);
+}
+
+def RLX_ConjugateOp : RLX_Op<"conjugate", "complex"> {
+  let summary = "Complex conjugate";
+  let description = [{`result = Re x - i·Im x`.}];
+  let arguments = (ins RLX_ComplexTensor:$x);
+  let results = (outs RLX_ComplexTensor:$result);
+}
+
+def RLX_ComplexNormSqOp : RLX_Op<"complex_norm_sq", "complex"> {
+  let summary = "Squared modulus";
+  let description = [{`result = (Re x)^2 + (Im x)^2`, f32.}];
+  let arguments = (ins RLX_ComplexTensor:$x);
+  let results = (outs RLX_F32Tensor:$result);
+}
+
 #endif // RLX_ELEMENTWISE_TD

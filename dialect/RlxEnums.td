@@ -43,4 +43,47 @@ def RLX_RopeStyle : RLX_Enum<"RopeStyle", "pairing of lanes", [
   "gptj"   // lane 2i with lane 2i + 1
 ]>;
 
+def RLX_Pooling : RLX_Enum<"Pooling", "what a pooling window gives", ["max", "mean"]>;
+
+def RLX_PadMode : RLX_Enum<"PadMode", "what stands beyond the edge", [
+  "constant",
+  "reflect",    // mirrored, without the edge element itself
+  "replicate",  // the edge element again
+  "circular"    // from the other side
+]>;
+
+def RLX_ScatterReduction : RLX_Enum<"ScatterReduction", "how an update meets what stands there", [
+  "set",  // the last update of an element wins
+  "add", "mul", "max", "min"
+]>;
+
+def RLX_Interpolation : RLX_Enum<"Interpolation", "how an image is resampled", ["nearest", "bilinear"]>;
+
+def RLX_FftNorm : RLX_Enum<"FftNorm", "which direction of a Fourier transform divides, as in NumPy", [
+  "backward",  // 1/N on the inverse
+  "ortho",     // 1/sqrt(N) on both
+  "forward"    // 1/N on the forward transform
+]>;
+
+def RLX_LossReduction : RLX_Enum<"LossReduction", "what becomes of the losses of the elements",
+  ["none", "mean", "sum"]>;
+
+def RLX_StraightThrough : RLX_Enum<"StraightThrough", "gradient of rounding (straight-through estimator)", [
+  "identity",          // dy
+  "clipped_identity",  // dy within the range that quantisation represents, else 0
+  "tanh",              // dy (1 - tanh(x/(qmax scale))^2)
+  "hard_tanh"          // dy (1 - |x|/(qmax scale)), at least 0
+]>;
+
+def RLX_ScaleMode : RLX_Enum<"ScaleMode", "where the scale of a fake quantisation comes from", [
+  "per_batch",  // max|x|/qmax of this very tensor
+  "ema",        // a running mean of that, carried by the caller
+  "fixed"       // an operand
+]>;
+
+def RLX_AttentionInput : RLX_Enum<"AttentionInput", "an operand of attention", [
+  "query", "key", "value",
+  "mask"  // a mask of kind bias
+]>;
+
 #endif // RLX_ENUMS_TD

@@ -27,16 +27,126 @@ def RLX_DotGeneralOp : RLX_Op<"dot_general", "contraction"> {
   let results = (outs RLX_NumberTensor:$result);
 }
 
+def RLX_GroupedMatmulOp : RLX_Op<"grouped_matmul", "linear_algebra"> {
+  let summary = "Each row times the matrix of its own group (mixture of experts)";
+  let description = [{
+    `x [M, K]`, `w [E, K, N]`, `indices [M]` of integers, clamped into `[0, E)`: `result[m] =
+    x[m]·w[indices[m]]`, shape `[M, N]`.
+    f16 and bf16 accumulate in f32.
+  }];
+  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$w, RLX_IndexTensor:$indices);
+  let results = (outs RLX_FloatTensor:$result);
+}
+
+def RLX_LoraMatmulOp : RLX_Op<"lora_matmul", "linear_algebra"> {
+  let summary = "x·w + scale·(x·a)·b";
+  let description = [{
+    `x […, K]`, `w [K, N]`, `a [K, R]`, `b [R, N]`, result `[…, N]` (Hu et al., LoRA, eq. 3).
+  }];
+  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$w, RLX_FloatTensor:$a, RLX_FloatTensor:$b,
+                       DefaultValuedAttr<F64Attr, "1.0">:$scale);
+  let results = (outs RLX_FloatTensor:$result);
+}
+
+def RLX_DenseSolveOp : RLX_Op<"dense_solve", "linear_algebra"> {
+  let summary = "The solution of a system of linear equations";
+  let description = [{
+    `a [N, N]`, `b [N]` or `[N, K]`; the result `x` of the shape of `b` has `a·x = b`. Gaussian elimination with
+    partial pivoting; a singular `a` gives infinities or NaN, or where rounding hides that it is singular, large
+    numbers. f16 and bf16 are solved in f32.
+  }];
+  let arguments = (ins RLX_FloatTensor:$a, RLX_FloatTensor:$b);
+  let results = (outs RLX_FloatTensor:$result);
+}
+
+def RLX_BatchedDenseSolveOp : RLX_Op<"batched_dense_solve", "linear_algebra"> {
+  let summary = "The solutions of a batch of systems of linear equations";
+  let description = [{
+    `a [B, N, N]`, `b [B, N]` or `[B, N, K]`; each as `dense_solve`.
+  }];
+  let arguments = (ins RLX_FloatTensor:$a, RLX_FloatTensor:$b);
+  let results = (outs RLX_FloatTensor:$result);
+}
+
 def RLX_ConvOp : RLX_Op<"conv", "convolution"> {
   let summary = "Convolution (cross-correlation) in one, two or three dimensions";
   let description = [{
     `x [N, C, spatial…]`, `w [O, C/groups, kernel…]`, result `[N, O, out…]` with
     `out = (in + before + after - dilation*(kernel - 1) - 1) // stride + 1`. `padding` lists
-    before and after of each spatial axis in turn; zeros are padded. f16 and bf16 accumulate in f32.
+    before and after of each spatial axis in turn; zeros are padded. f16 and bf16 accumulate in f32; integers wrap.
   }];
-  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$w, DenseI64ArrayAttr:$stride,
+  let arguments = (ins RLX_RealTensor:$x, RLX_RealTensor:$w, DenseI64ArrayAttr:$stride,
                        DenseI64ArrayAttr:$padding, DenseI64ArrayAttr:$dilation,
                        DefaultValuedAttr<I64Attr, "1">:$groups);
+  let results = (outs RLX_RealTensor:$result);
+}
+
+def RLX_ConvTransposeOp : RLX_Op<"conv_transpose", "convolution_transpose"> {
+  let summary = "Transposed convolution in one, two or three dimensions";
+  let description = [{
+    The transpose of `conv` as a linear map: `x [N, C, spatial…]`, `w [C, O/groups, kernel…]`, result `[N, O,
+    out…]` with
+    `out = (in - 1)*stride - before - after + dilation*(kernel - 1) + output_padding + 1`. `padding` lists
+    before and after of each spatial
+    axis in turn; `output_padding` adds positions at the end. Beyond the edges of `x` stand zeros, which count as
+    in `conv`. f16 and bf16 accumulate in f32.
+  }];
+  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$w, DenseI64ArrayAttr:$stride,
+                       DenseI64ArrayAttr:$padding, DenseI64ArrayAttr:$output_padding, DenseI64ArrayAttr:$dilation,
+                       DefaultValuedAttr<I64Attr, "1">:$groups);
+  let results = (outs RLX_FloatTensor:$result);
+}
+
+def RLX_PoolOp : RLX_Op<"pool", "pool"> {
+  let summary = "Maximum or mean over windows in one, two or three dimensions";
+  let description = [{
+    `x [N, C, spatial…]`, result `[N, C, out…]` with `out = (in + before + after - kernel) // stride + 1`.
+    `padding` lists before and after of each
+    spatial axis in turn. Padding never is a maximum, and counts in a mean as zeros, or with `count_include_pad
+    = false` not at all.
+    NaN propagates; a window of padding alone gives -inf (max), and NaN as a mean that does not count padding.
+  }];
+  let arguments = (ins RLX_FloatTensor:$x, RLX_Pooling:$kind, DenseI64ArrayAttr:$kernel,
+                       DenseI64ArrayAttr:$stride, DenseI64ArrayAttr:$padding,
+                       DefaultValuedAttr<BoolAttr, "true">:$count_include_pad);
+  let results = (outs RLX_FloatTensor:$result);
+}
+
+def RLX_ResizeOp : RLX_Op<"resize", "image"> {
+  let summary = "Spatial axes resampled to other sizes";
+  let description = [{
+    `x [N, C, spatial…]`, result `[N, C, size…]`. Output position `i` reads the input at `(i + 1/2)·in/out -
+    1/2` (half-pixel centres), or with
+    `align_corners` at `i·(in - 1)/(out - 1)`. `nearest` takes the pixel `floor(i·in/out)`, and no `align_corners`;
+    `bilinear` interpolates linearly along every spatial axis (of which there may be one, two or three), with
+    positions held within the image. Interpolation weights are computed exactly from the sizes, in f64; a pixel of
+    weight 0 does not count, be it NaN.
+  }];
+  let arguments = (ins RLX_FloatTensor:$x, RLX_ShapeAttr:$size, RLX_Interpolation:$mode,
+                       DefaultValuedAttr<BoolAttr, "false">:$align_corners);
+  let results = (outs RLX_FloatTensor:$result);
+}
+
+def RLX_LayerNorm2dOp : RLX_Op<"layer_norm2d", "norm"> {
+  let summary = "Layer normalisation over the channels of each pixel";
+  let description = [{
+    `x [N, C, H, W]`, normalised over `C` at every pixel, then scaled and shifted by `scale [C]` and `bias [C]`.
+    Statistics in f32 for f16 and bf16.
+  }];
+  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$scale, RLX_FloatTensor:$bias,
+                       DefaultValuedAttr<F64Attr, "1e-5">:$eps);
+  let results = (outs RLX_FloatTensor:$result);
+}
+
+def RLX_BatchNormInferenceOp : RLX_Op<"batch_norm_inference", "norm"> {
+  let summary = "Normalisation of channels by given statistics";
+  let description = [{
+    `x [N, C, spatial…]`: `(x - mean) / sqrt(variance + eps) * scale + bias`, all four of shape `[C]`. Computed
+    in f32 for f16 and bf16.
+  }];
+  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$scale, RLX_FloatTensor:$bias,
+                       RLX_FloatTensor:$mean, RLX_FloatTensor:$variance,
+                       DefaultValuedAttr<F64Attr, "1e-5">:$eps);
   let results = (outs RLX_FloatTensor:$result);
 }
 
@@ -79,12 +189,15 @@ def RLX_AttentionOp : RLX_Op<"attention", "attention"> {
     `softmax(mask(softcap(q·kᵀ·score_scale)))·v` for each head, softmax in f32.
 
     Layout: `q [B, S, H·D]`, `k [B, T, Hkv·D]`, `v [B, T, Hkv·Dv]`, or `q [B, H, S, D]`,
-    `k [B, Hkv, T, D]`, `v [B, Hkv, T, Dv]`; the result is laid out as `q`. `H = num_heads` is a multiple of `Hkv`: query head `h` reads
+    `k [B, Hkv, T, D]`, `v [B, Hkv, T, Dv]`; the result is laid out as `q`. `H = num_heads` is a multiple of
+    `Hkv`: query head `h` reads
     key head `h // (H/Hkv)`. `score_scale` defaults to `1/sqrt(D)`; `softcap` c is `c·tanh(s/c)`.
 
     Masks: `causal`: query `i` sees keys `j <= i + T - S`; `sliding_window`: also `j >= i + T - S - window`;
-    `custom`: `mask [B, T]` or broadcastable to `[B, H, S, T]` (rank 4), nonzero (bool, integer) or at least 0.5 (float)
-    keeps; `bias`: `mask` broadcastable to `[B, H, S, T]` is added to the scores. A query that sees no key gives zeros.
+    `custom`: `mask [B, T]` or broadcastable to `[B, H, S, T]` (rank 4), nonzero (bool, integer) or at least 0.5
+    (float)
+    keeps; `bias`: `mask` broadcastable to `[B, H, S, T]` is added to the scores. A query that sees no key gives
+    zeros.
   }];
   let arguments = (ins RLX_FloatTensor:$q, RLX_FloatTensor:$k, RLX_FloatTensor:$v,
                        Optional<RLX_OrderedTensor>:$mask,
@@ -106,6 +219,54 @@ def RLX_RopeOp : RLX_Op<"rope", "attention"> {
                        I64Attr:$head_dim, I64Attr:$n_rot,
                        DefaultValuedAttr<RLX_RopeStyle, "\"neox\"">:$style);
   let results = (outs RLX_FloatTensor:$result);
+}
+
+def RLX_AxialRope2dOp : RLX_Op<"axial_rope_2d", "image"> {
+  let summary = "Rotary embedding of two-dimensional positions";
+  let description = [{
+    `x [B, S, H·D]` or `[B, H, S, D]` with `D = head_dim`, `S = end_x·end_y·repeat_factor` tokens of an image of
+    `end_y` rows of `end_x` pixels, `repeat_factor` times over. Token `t` stands
+    at column `t mod end_x` and row `(t mod (end_x·end_y)) // end_x`. Lanes are pairs (2i, 2i + 1): the first
+    `D/4` pairs turn with the column, the last `D/4` with
+    the row, pair `i` of each by `position·theta^(-4i/D)` radians (Heo et al., RoPE for vision transformers,
+    axial form). Computed in f32.
+  }];
+  let arguments = (ins RLX_FloatTensor:$x, I64Attr:$end_x, I64Attr:$end_y, I64Attr:$head_dim, I64Attr:$num_heads,
+                       DefaultValuedAttr<F64Attr, "10000.0">:$theta, DefaultValuedAttr<I64Attr, "1">:$repeat_factor);
+  let results = (outs RLX_FloatTensor:$result);
+}
+
+def RLX_FftOp : RLX_Op<"fft", "fft"> {
+  let summary = "Discrete Fourier transform along an axis";
+  let description = [{
+    `result[k] = c·sum_n x[n]·exp(∓2πi·k·n/N)`, minus for the forward transform; `norm` says where `c` is not 1,
+    with NumPy's names.
+    Any length. The axis must not be empty. Of a length that is a symbol when a back end without transforms of its
+    own compiles it, the whole matrix is multiplied with, in time and memory in proportion to `N^2`: bind it.
+  }];
+  let arguments = (ins RLX_ComplexTensor:$x, I64Attr:$axis, DefaultValuedAttr<BoolAttr, "false">:$inverse,
+                       DefaultValuedAttr<RLX_FftNorm, "\"backward\"">:$norm);
+  let results = (outs RLX_ComplexTensor:$result);
+}
+
+def RLX_RfftOp : RLX_Op<"rfft", "fft"> {
+  let summary = "Discrete Fourier transform of real numbers";
+  let description = [{The first `N//2 + 1` elements of `fft(x)` along `axis`: the others are their conjugates.}];
+  let arguments = (ins RLX_F32Tensor:$x, I64Attr:$axis, DefaultValuedAttr<RLX_FftNorm, "\"backward\"">:$norm);
+  let results = (outs RLX_ComplexTensor:$result);
+}
+
+def RLX_IrfftOp : RLX_Op<"irfft", "fft"> {
+  let summary = "Inverse of the Fourier transform of real numbers";
+  let description = [{
+    The real inverse transform, of `length` elements along `axis`, of a spectrum of `length//2 + 1` elements
+    that stands for a Hermitian one.
+    The imaginary parts of its first and, for an even length, last element are not read. `length` is a list of
+    one dimension.
+  }];
+  let arguments = (ins RLX_ComplexTensor:$x, I64Attr:$axis, RLX_ShapeAttr:$length,
+                       DefaultValuedAttr<RLX_FftNorm, "\"backward\"">:$norm);
+  let results = (outs RLX_F32Tensor:$result);
 }
 
 #endif // RLX_LINALG_TD

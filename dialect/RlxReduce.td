@@ -58,4 +58,49 @@ def RLX_TopkOp : RLX_Op<"topk", "reduce"> {
   let results = (outs RLX_RealTensor:$values, RLX_I32Tensor:$indices);
 }
 
+def RLX_CumprodOp : RLX_Op<"cumprod", "cumulative"> {
+  let summary = "Running product along an axis";
+  let description = [{
+    `result[i] = x[0] · … · x[i]`; with `exclusive`, without `x[i]`. f16 and bf16 accumulate in f32; integers wrap.
+  }];
+  let arguments = (ins RLX_NumberTensor:$x, I64Attr:$axis,
+                       DefaultValuedAttr<BoolAttr, "false">:$exclusive);
+  let results = (outs RLX_NumberTensor:$result);
+}
+
+def RLX_CummaxOp : RLX_Op<"cummax", "cumulative"> {
+  let summary = "Running maximum along an axis";
+  let description = [{`result[i] = max(x[0], …, x[i])`; NaN propagates.}];
+  let arguments = (ins RLX_RealTensor:$x, I64Attr:$axis);
+  let results = (outs RLX_RealTensor:$result);
+}
+
+def RLX_ArgminOp : RLX_Op<"argmin", "reduce"> {
+  let summary = "Position of the smallest element along an axis";
+  let description = [{
+    An i32 tensor without the axis (size 1 with `keep_dims`). Ties go to the lower index; the first NaN wins.
+    The axis must not be empty.
+  }];
+  let arguments = (ins RLX_OrderedTensor:$x, I64Attr:$axis,
+                       DefaultValuedAttr<BoolAttr, "false">:$keep_dims);
+  let results = (outs RLX_I32Tensor:$result);
+}
+
+def RLX_ArgsortOp : RLX_Op<"argsort", "order"> {
+  let summary = "The positions that sort an axis";
+  let description = [{
+    An i32 tensor of the shape of `x`. The sort is stable, also with `descending`; NaN counts as the largest,
+    and -0 equals 0.
+  }];
+  let arguments = (ins RLX_OrderedTensor:$x, I64Attr:$axis, DefaultValuedAttr<BoolAttr, "false">:$descending);
+  let results = (outs RLX_I32Tensor:$result);
+}
+
+def RLX_SortOp : RLX_Op<"sort", "order"> {
+  let summary = "The elements of an axis in order";
+  let description = [{The elements of `x` at `argsort(x)`: stable, NaN counts as the largest.}];
+  let arguments = (ins RLX_OrderedTensor:$x, I64Attr:$axis, DefaultValuedAttr<BoolAttr, "false">:$descending);
+  let results = (outs RLX_OrderedTensor:$result);
+}
+
 #endif // RLX_REDUCE_TD

@@ -43,7 +43,8 @@ def RLX_SliceOp : RLX_Op<"slice", "shape"> {
 def RLX_ConcatOp : RLX_Op<"concat", "shape"> {
   let summary = "Two tensors joined along one axis";
   let description = [{
-    Tensors of one dtype that agree on every other axis. More than two are joined by a chain, which lowers to one copy of each.
+    Tensors of one dtype that agree on every other axis. More than two are joined by a chain, which lowers to
+    one copy of each.
   }];
   let arguments = (ins RLX_Tensor:$lhs, RLX_Tensor:$rhs, I64Attr:$axis);
   let results = (outs RLX_Tensor:$result);
@@ -53,6 +54,39 @@ def RLX_ExpandOp : RLX_Op<"expand", "shape"> {
   let summary = "Broadcast to a shape";
   let description = [{NumPy's `broadcast_to`: axes align at the right; size 1 and missing axes repeat.}];
   let arguments = (ins RLX_Tensor:$x, RLX_ShapeAttr:$shape);
+  let results = (outs RLX_Tensor:$result);
+}
+
+def RLX_PadOp : RLX_Op<"pad", "padding"> {
+  let summary = "Elements added before and after every axis";
+  let description = [{
+    `low` and `high` list how many come before and after each axis; they are not negative and may be symbolic.
+    `mode` says what they are:
+    `value` (`constant`), the tensor mirrored at the edge element (`reflect`, at most `dim - 1` of them), the
+    edge element (`replicate`),
+    or the other side (`circular`, at most `dim`). Axes are padded one after the other, as in NumPy.
+  }];
+  let arguments = (ins RLX_Tensor:$x, RLX_ShapeAttr:$low, RLX_ShapeAttr:$high,
+                       DefaultValuedAttr<RLX_PadMode, "\"constant\"">:$mode,
+                       DefaultValuedAttr<F64Attr, "0.0">:$value);
+  let results = (outs RLX_Tensor:$result);
+}
+
+def RLX_ReverseOp : RLX_Op<"reverse", "shape"> {
+  let summary = "The order of some axes reversed";
+  let description = [{NumPy's `flip` along `axes`, which are sorted and distinct.}];
+  let arguments = (ins RLX_Tensor:$x, DenseI64ArrayAttr:$axes);
+  let results = (outs RLX_Tensor:$result);
+}
+
+def RLX_TriangularOp : RLX_Op<"triangular", "padding"> {
+  let summary = "A triangle of each matrix, zero elsewhere";
+  let description = [{
+    `x […, M, N]`. The lower triangle keeps the elements with `column <= row + diagonal`, the upper one those
+    with `column >= row + diagonal`.
+  }];
+  let arguments = (ins RLX_Tensor:$x, DefaultValuedAttr<BoolAttr, "false">:$upper,
+                       DefaultValuedAttr<I64Attr, "0">:$diagonal);
   let results = (outs RLX_Tensor:$result);
 }
 
@@ -82,6 +116,44 @@ def RLX_EmbeddingOp : RLX_Op<"embedding", "index"> {
   let description = [{`table [V, E]`, `indices […]` of integers; `result […, E] = table[indices]`, clamped.}];
   let arguments = (ins RLX_Tensor:$table, RLX_IndexTensor:$indices);
   let results = (outs RLX_Tensor:$result);
+}
+
+def RLX_GatherNdOp : RLX_Op<"gather_nd", "scatter"> {
+  let summary = "Slices of a tensor at tuples of indices";
+  let description = [{
+    The last axis of `indices […, K]` holds positions on the first `K` axes of `x` after `batch_dims` leading
+    ones that both share:
+    `result[n…, i…, b…] = x[n…, indices[n…, i…, 0], …, indices[n…, i…, K-1], b…]`. Every index is clamped into
+    its axis;
+    negative ones do not count from the end.
+  }];
+  let arguments = (ins RLX_Tensor:$x, RLX_IndexTensor:$indices, DefaultValuedAttr<I64Attr, "0">:$batch_dims);
+  let results = (outs RLX_Tensor:$result);
+}
+
+def RLX_ScatterNdOp : RLX_Op<"scatter_nd", "scatter"> {
+  let summary = "A tensor with slices combined into it at tuples of indices";
+  let description = [{
+    `indices [i…, K]`, `updates [i…, b…]` where `b…` are the axes of `x` after the first `K`. For each position
+    `i…` in row-major order
+    `result[indices[i…, :], b…]` is combined with `updates[i…, b…]` by `reduction`. A position of which any
+    index is out of range is dropped.
+    f16 and bf16 sums and products accumulate in f32; the order of `add` and `mul` is not specified.
+  }];
+  let arguments = (ins RLX_Tensor:$x, RLX_IndexTensor:$indices, RLX_Tensor:$updates,
+                       DefaultValuedAttr<RLX_ScatterReduction, "\"set\"">:$reduction);
+  let results = (outs RLX_Tensor:$result);
+}
+
+def RLX_ScatterAddOp : RLX_Op<"scatter_add", "scatter"> {
+  let summary = "Rows added up at given positions";
+  let description = [{
+    `updates [i…, b…]`, `indices [i…]`, result `[size, b…]`: zeros, to which every row of `updates` is added at
+    its index. Repeated indices add up;
+    indices outside `[0, size)` are dropped. `size` is a list of one dimension. f16 and bf16 accumulate in f32.
+  }];
+  let arguments = (ins RLX_NumberTensor:$updates, RLX_IndexTensor:$indices, RLX_ShapeAttr:$size);
+  let results = (outs RLX_NumberTensor:$result);
 }
 
 #endif // RLX_SHAPE_TD

@@ -87,9 +87,55 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...], Callable[...,
         (X, floats(4)),
         lambda x, s: x / np.sqrt((x * x).mean(-1, keepdims=True)) * s,
     ),
-    "shared method": (lambda g, x: rlx.ops.softmax(rlx.ops.relu(x), axis=0).sum_rows(), (), lambda: 0),
+    "functions": (lambda g, x: rlx.ops.sort(rlx.ops.relu(x), 0), (X,), lambda x: np.sort(np.maximum(x, 0), 0)),
+    "index backwards": (lambda g, x: x[..., ::-1, 1::-1], (X,), lambda x: x[..., ::-1, 1::-1]),
+    "scatter_add": (
+        lambda g, y, i: g.scatter_add(y, i, 5),
+        (Y, np.array([4, 0, 4], np.int32)),
+        lambda y, i: np.stack([y[1], 0 * y[0], 0 * y[0], 0 * y[0], y[0] + y[2]]),
+    ),
+    "sort": (lambda g, x: g.sort(x, 1), (X,), lambda x: np.sort(x, 1)),
+    "argsort": (lambda g, x: g.argsort(x, -1), (X,), lambda x: np.argsort(x, -1, kind="stable")),
+    "argmin": (lambda g, x: g.argmin(x, 1), (X,), lambda x: x.argmin(1)),
+    "layer_norm": (
+        lambda g, x, s: g.layer_norm(x, s, s, axis=-1, eps=1e-5),
+        (X, floats(4)),
+        lambda x, s: (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5) * s + s,
+    ),
+    "conv, one dimension": (
+        lambda g, x, w: g.conv(x, w, stride=1, padding="same"),
+        (X, np.ones((1, 3, 1), np.float32)),
+        lambda x, w: x.sum(1, keepdims=True),
+    ),
+    "conv, pairs of padding": (
+        lambda g, x, w: g.conv(x, w, padding=[(1, 0)]),
+        (X, np.ones((1, 3, 1), np.float32)),
+        lambda x, w: np.pad(x.sum(1, keepdims=True), ((0, 0), (0, 0), (1, 0))),
+    ),
+    "fft and back": (
+        lambda g, x: g.real(g.fft(g.fft(x, axis=1), axis=1, inverse=True)),
+        (X,),
+        lambda x: x,
+    ),
+    "fft, norm": (lambda g, x: g.imag(g.fft(x, norm="ortho")), (X,), lambda x: np.fft.fft(x, norm="ortho").imag),
+    "dense_solve": (lambda g, a, b: g.dense_solve(a, b), (W[:4, :4], Y[0]), np.linalg.solve),
+    "if_": (lambda g, x: g.if_(g.sum(x) < 1e9, lambda x: x + 1, lambda x: x, x), (X,), lambda x: x + 1),
+    "while_": (
+        lambda g, x: g.while_(lambda i, x: i < 3, lambda i, x: (i + 1, x * 2), 0, x, max_iterations=10)[1],
+        (X,),
+        lambda x: 8 * x,
+    ),
+    "scan": (
+        lambda g, x: g.scan(lambda c, row: (c + row, c), x[0], x, length=None, reverse=False)[1],
+        (X,),
+        lambda x: np.stack([x[0], 2 * x[0]]),
+    ),
+    "custom_fn": (
+        lambda g, x: g.custom_fn(lambda x: x * x, x, vjp=lambda a, r, c: c[0], jvp=lambda a, t: t[0]),
+        (X,),
+        np.square,
+    ),
 }
-del CASES["shared method"]
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -1,4 +1,4 @@
-"""Generate `docs/reference/op-coverage.md`: what every op has, read from the registry.
+"""Generate `docs/op-coverage.md`: what every op has, read from the registry.
 
 python tools/generate_docs.py [--check]
 """
@@ -10,10 +10,10 @@ from pathlib import Path
 
 from rlx.ir import registry
 from rlx.ir.card import Card
-from rlx.lower.linalg import claimed_ops
+from rlx.lower import linalg, stablehlo
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = "docs/reference/op-coverage.md"
+PAGE = "docs/op-coverage.md"
 
 # What ops may lack, with the reason: a column, or a column of one op ("topk.vjp"). Anything else that is missing is a
 # hole, and so is a declaration that nothing needs any more; `holes` names both.
@@ -23,19 +23,34 @@ DECLARED = {
     "vmap": "the transforms are not there yet",
 }
 RULES = ("jvp", "vjp", "vmap")
-_COLUMNS = ("evaluator", "linalg (CPU, GPUs)", *RULES)
+# What the vocabulary's source lists and the dialect has not, with the reason.
+ABSENT = {
+    "input, param": "arguments of the function, told apart by `rlx.kind`",
+    "scan_backward, scan_backward_xs": "the gradient of a scan is another scan, whose body a transform makes from the region",
+    "gaussian_splat_*": "come with a subsystem of their own",
+    "dequant_matmul, dequant_grouped_matmul, dequant_moe_weights": "come with packed weights",
+}
+# Ops of which the table can say nothing: a user's card says it, or nothing is computed.
+_APART = ("custom", "yield")
+_LOWERINGS = {"linalg (CPU, GPUs)": linalg.claimed_ops, "StableHLO (XLA)": stablehlo.claimed_ops}
+_COLUMNS = ("evaluator", *_LOWERINGS, *RULES)
 _INEXACT = {"f32", "f16", "bf16", "f64", "c64"}
 
 
 def entry(card: Card, column: str) -> str:
     """How an op comes by what a column is about; empty where it does not."""
-    own = {"evaluator": card.has_evaluator, "linalg (CPU, GPUs)": card.name in claimed_ops()}
+    own = {"evaluator": card.has_evaluator} | {name: card.name in claimed() for name, claimed in _LOWERINGS.items()}
     if own.get(column, getattr(card, column, None) is not None):
         return "own" if column == "evaluator" else "rule"
     if column in RULES and not _varies(card, column):
         return "not needed"
     derived = card.composite and column not in DECLARED
     return "by decomposition" if derived else ""
+
+
+def _listed() -> dict[str, Card]:
+    registry.load()
+    return {name: card for name, card in registry.registered().items() if name not in _APART}
 
 
 def _varies(card: Card, rule: str) -> bool:
@@ -52,7 +67,7 @@ def _reason(name: str, column: str) -> str | None:
 def holes() -> list[str]:
     """What some op lacks and nobody declared, and what is declared and not lacking."""
     found, used = [], set()
-    for name, card in registry.load().items():
+    for name, card in _listed().items():
         if not list(card.samples()):
             found.append(f"{name} has no samples")
         for column in _COLUMNS:
@@ -62,7 +77,7 @@ def holes() -> list[str]:
                 if _reason(name, column) is None:
                     found.append(f"{name} has no {column}")
     idle = sorted(set(DECLARED) - used)
-    idle += [rule for rule in set(DECLARED) & set(RULES) if any(getattr(c, rule) for c in registry.load().values())]
+    idle += [rule for rule in set(DECLARED) & set(RULES) if any(getattr(c, rule) for c in _listed().values())]
     return found + [f"'{key}' is declared as missing, and is not" for key in idle]
 
 
@@ -80,12 +95,12 @@ def page() -> str:
         f"| op | stage | decomposition | {' | '.join(_COLUMNS)} | samples | dtypes |",
         "|---|---|---|" + "---|" * len(_COLUMNS) + "---|---|",
     ]
-    for name, card in sorted(registry.load().items()):
+    for name, card in sorted(_listed().items()):
         spec = card.spec
         values = [v for v in spec.results if len(v.dtypes) > 1] or [*spec.operands, *spec.results]
         dtypes = max((v.dtypes for v in values), key=len)
         cells = [
-            f"[`{name}`](ops/{spec.family}.md#rlx{name})",
+            f"[`{name}`](reference/ops/{spec.family}.md#rlx{name})",
             spec.stage.upper(),
             "yes" if card.composite else "primitive",
             *[entry(card, column) or "–" for column in _COLUMNS],
@@ -95,6 +110,8 @@ def page() -> str:
         lines.append("| " + " | ".join(cells) + " |")
     lines += ["", "## Declared holes", ""]
     lines += [f"* `{what}`{'' if '.' in what else ', every op'}: {why}." for what, why in DECLARED.items()]
+    lines += ["", "## Not in the dialect", ""]
+    lines += [f"* `{what}`: {why}." for what, why in ABSENT.items()]
     return "\n".join([*lines, ""])
 
 

@@ -19,6 +19,8 @@ _HOMES = {
     "Shape": "rlx.ir.shape",
     "Tensor": "rlx.ir.builder",
     "Graph": "rlx.ir.graph",
+    "CustomOp": "rlx.ir.custom",
+    **dict.fromkeys(("Card", "Sample", "sample"), "rlx.ir.card"),
     "parse": "rlx.ir.text",
     "evaluate": "rlx.ir.evaluate",
     **dict.fromkeys(
@@ -39,12 +41,18 @@ _HOMES = {
     **dict.fromkeys(("Pipeline", "CompileResult"), "rlx.backends.pipeline"),
     "Device": "rlx.runtime.device",
     "CompiledGraph": "rlx.runtime.compiled",
+    "BucketedGraph": "rlx.runtime.bucketed",
     "Session": "rlx.runtime.session",
     "load": "rlx.runtime.session",
     **dict.fromkeys(("model", "Model", "Input", "Param"), "rlx.runtime.model"),
     "Tick": "rlx.tick",
 }
 _MODULES = ("ops", "blocks", "passes", "mlir")
+
+
+def public_names() -> dict[str, str]:
+    """The module that each public name comes from."""
+    return {**_HOMES, **dict.fromkeys(_MODULES, "rlx"), "__version__": "rlx.version"}
 
 
 def __getattr__(name: str) -> Any:

@@ -68,9 +68,31 @@ def context() -> Any:
             irdl = (Path(__file__).parent / "dialect" / "rlx.irdl.mlir").read_text()
             dialect("irdl").load_dialects(ir.Module.parse(irdl))
             _read_complex_constants()
+            if (library := _stablehlo_library()) is not None:
+                library.register_dialect(_context)
             for callback in _on_context:
                 callback(_context)
     return _context
+
+
+@cache
+def _stablehlo_library() -> Any:
+    try:
+        return importlib.import_module(f"{provider}._mlir_libs._stablehlo")
+    except ImportError:
+        return None
+
+
+def stablehlo() -> Any:
+    """The provider's native StableHLO module: attributes, passes, portable artifacts.
+
+    Raises:
+        Error: The bindings have none.
+    """
+    library = _stablehlo_library()
+    if library is None:
+        raise Error(f"the MLIR bindings `{provider}` have no StableHLO", hint="pip install torch-mlir")
+    return library
 
 
 def _read_complex_constants() -> None:
@@ -124,6 +146,11 @@ def provide_dialect(name: str, module: Any) -> None:
 def attach_pure(op_name: str) -> None:
     """Tell MLIR that an op has no side effect, so that canonicalize, cse and dce may work on it."""
     dialect("ext").Pure.attach(op_name)
+
+
+def attach_terminator(op_name: str) -> None:
+    """Tell MLIR that an op ends a block."""
+    ir.IsTerminatorTrait.attach(op_name)
 
 
 def attach_verifier(op_name: str, verify: Callable[[Any], bool]) -> None:

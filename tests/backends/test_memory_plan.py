@@ -150,7 +150,7 @@ def test_a_transformer_layer() -> None:
     g = legalised(encoder(), claimed_ops())
     plan = plan_memory(g)
     check_plan(g, plan)
-    assert plan.arena_size <= 1.1 * plan.peak_live_bytes
+    assert plan.arena_size <= 1.15 * plan.peak_live_bytes
     assert plan.bytes_saved > 0.8 * plan.total_bytes
     rng = np.random.default_rng(0)
     values = {a.name: rng.uniform(-1, 1, a.shape.static).astype(np.float32) for a in g.arguments}

@@ -46,6 +46,34 @@ def test_other_targets(
     assert artifact.program
 
 
+def test_a_program_for_xla_runs(command: Command, hello: Path, tmp_path: Path) -> None:
+    out = command.output("compile", hello, "--target=xla", "-o", tmp_path / "hello.rlx")
+    assert out.startswith(f"{tmp_path / 'hello.rlx'}: hello for xla (cpu), ")
+    program = rlx.load(tmp_path / "hello.rlx", params={"w": np.eye(4, 2, dtype=np.float32)})
+    np.testing.assert_array_equal(program.run({"x": np.array([[1, 2, 3, 4]], np.float32)})[0], [[1, 2]])
+
+
+def test_target_stablehlo_writes_a_portable_artifact(command: Command, hello: Path, tmp_path: Path) -> None:
+    out = command.output("compile", hello, "--target=stablehlo", "-o", tmp_path / "hello.mlirbc")
+    assert "hello for stablehlo (portable)" in out
+    assert (tmp_path / "hello.mlirbc").read_bytes().startswith(b"ML\xefR\rStableHLO_v")
+    (tmp_path / "add.mlir").write_text(SYMBOLIC)
+    bound = ["--bind=n=3", "-o", tmp_path / "add.mlirbc"]
+    command.output("compile", tmp_path / "add.mlir", "--target=stablehlo", *bound)
+    error = command.error("compile", tmp_path / "add.mlir", "--target=stablehlo", "-o", tmp_path / "out")
+    assert "n has none" in error and "--bind=n=128" in error
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("target", ["xla", "stablehlo"])
+def test_stablehlo_is_what_xla_is_given(command: Command, hello: Path, target: str) -> None:
+    out = command.output("compile", hello, f"--target={target}", "--emit=stablehlo", "-o", "-")
+    assert "func.func @main(%arg0: tensor<1x4xf32>, %arg1: tensor<4x2xf32>)" in out
+    assert "stablehlo.dot_general" in out
+    assert "rlx." not in out
+    assert "rlx.matmul" in command.output("compile", hello, f"--target={target}", "--emit=mlir", "-o", "-")
+
+
 def test_vmfb_is_the_program_of_the_artifact(command: Command, hello: Path, tmp_path: Path) -> None:
     command.output("compile", hello, "-o", tmp_path / "hello.rlx")
     command.output("compile", hello, "--emit=vmfb", "-o", tmp_path / "hello.vmfb")
@@ -96,8 +124,11 @@ def test_standard_input_and_output(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--target=stablehlo"], "target 'stablehlo' is not there yet"),
         (["--target=cpuu"], "unknown target: 'cpuu'"),
+        (["--target=stablehlo", "--emit=vmfb"], "target stablehlo gives no module of IREE's"),
+        (["--target=xla", "--emit=linalg"], "--emit=linalg: target xla is not given that"),
+        (["--target=cpu", "--emit=stablehlo"], "--emit=stablehlo: target cpu is not given that"),
+        (["--target=xla", "--flag=--iree-opt-level=O1"], "expected an option of XLA's"),
         (["--target=cuda", "--arch=sm_1"], "unknown architecture of cuda: 'sm_1'"),
         (["--bind=n"], "--bind=n: expected SYMBOL=SIZE"),
         (["--bind=n=many"], "--bind=n=many: expected SYMBOL=SIZE"),

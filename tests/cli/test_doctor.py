@@ -18,8 +18,9 @@ def test_a_sound_installation(command: Command) -> None:
     lines = call.out.splitlines()
     assert all(line.startswith("ok ") for line in lines), call.out
     assert call.code == 0
-    assert "compile and run" in lines[-1]
-    assert "off the evaluator" in lines[-1]
+    for what, line in zip(("compile and run", "xla"), lines[-2:], strict=True):
+        assert line.startswith(f"ok     {what} ")
+        assert "off the evaluator" in line
 
 
 def test_what_is_broken_is_named(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -100,6 +100,7 @@ def test_devices(command: Command) -> None:
     assert any(line.startswith("local-sync") and " yes " in line for line in lines)
     found = {d["driver"]: d for d in json.loads(command.output("devices", "--json"))}
     assert found["local-task"]["available"]
+    assert found["xla"]["available"]
     for device in found.values():
         assert device["available"] or device["reason"]
 

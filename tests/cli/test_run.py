@@ -28,6 +28,13 @@ def test_an_artifact(command: Command, hello_artifact: Path) -> None:
     assert command.output("run", hello_artifact, f"--input={X}", f"--param={W}", "--device=CPU") == Y
 
 
+def test_xla(command: Command, hello: Path, tmp_path: Path) -> None:
+    assert command.output("run", hello, "--device=xla", f"--input={X}", f"--param={W}") == Y
+    command.output("compile", hello, "--target=xla", "-o", tmp_path / "hello.rlx")
+    assert command.output("run", tmp_path / "hello.rlx", f"--input={X}", f"--param={W}") == Y
+    assert "is compiled for xla, not for cpu" in command.error("run", tmp_path / "hello.rlx", "--device=cpu")
+
+
 def test_the_evaluator(command: Command, hello: Path) -> None:
     assert command.output("run", hello, "--evaluate", f"--input={X}", f"--param={W}") == Y
 

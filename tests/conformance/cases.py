@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
@@ -15,6 +15,7 @@ from rlx.ir.dim import DimExpr, dim, substitute, symbols
 from rlx.ir.dtype import DType, dtype
 from rlx.ir.errors import ShapeError
 from rlx.ir.graph import Graph
+from rlx.ir.grouping import flat
 from rlx.ir.shape import Shape
 
 Bindings = Mapping[str, int]
@@ -127,9 +128,16 @@ class Case:
                 operands.append([next(remaining) for _ in entry])
             else:
                 operands.append(None if entry is None else next(remaining))
-        results = graph.emit(self.op, operands, **self.attributes(bindings))
+        results = self.emit(graph, operands, self.attributes(bindings))
         graph.set_outputs(list(as_results(results)))
         return graph
+
+    def emit(self, graph: Graph, operands: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
+        """Emit the op, on operands as the record groups them."""
+        if self.sample.build is None:
+            return graph.emit(self.op, operands, **attributes)
+        results = self.sample.build(graph, *flat(operands), **attributes)
+        return tuple(leaves(results)) if isinstance(results, tuple) else results
 
 
 def _bound(d: Any, bindings: Bindings) -> int:
@@ -147,8 +155,24 @@ def _brief(value: Any) -> str:
 @cache
 def op_names() -> tuple[str, ...]:
     """All ops of the dialect, in the order of their records."""
-    registry.load()
-    return tuple(registry.SPECS)
+    cards = registry.load()
+    return tuple(n for n, spec in registry.SPECS.items() if n in cards and not spec.terminator and n != "custom")
+
+
+@cache
+def plain_op_names() -> tuple[str, ...]:
+    """The ops that have no regions: what their records say is all there is to them."""
+    specs = registry.SPECS
+    return tuple(n for n in op_names() if not specs[n].regions)
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """The tensors in nested tuples and lists; None counts for nothing."""
+    if isinstance(value, (tuple, list)):
+        for entry in value:
+            yield from leaves(entry)
+    elif value is not None:
+        yield value
 
 
 @cache

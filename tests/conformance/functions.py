@@ -8,13 +8,10 @@ from typing import Any
 import numpy as np
 
 from rlx import mlir
-from rlx.ir import attributes, registry
-from rlx.ir.builder import Builder
-from rlx.ir.card import as_results
+from rlx.ir import evaluate, opview, registry
 from rlx.ir.dtype import dtype
-from rlx.ir.evaluate import evaluate_op
-from rlx.ir.graph import Graph, functions
-from rlx.ir.verify import grouped
+from rlx.ir.graph import Graph
+from rlx.passes.rewrite import decompose_all
 from tests.conformance.cases import Bindings
 from tests.conformance.tolerance import spread
 from tests.conformance.values import generator
@@ -41,26 +38,9 @@ def primitives() -> frozenset[str]:
 
 def decompose(module: Any, keep: Collection[str], fusion_policy: str = "direct") -> None:
     """Replace all ops but those in `keep` by their decompositions, again and again, in place."""
+    names = {name for name, card in registry.load().items() if card.composite and name not in keep}
     with mlir.entered():
-        for function in functions(module):
-            changed = True
-            while changed:
-                ops = list(function.entry_block.operations)
-                changed = sum(_decomposed(op.operation, keep, fusion_policy) for op in ops) > 0
-
-
-def _decomposed(op: Any, keep: Collection[str], fusion_policy: str) -> bool:
-    name = op.name.removeprefix("rlx.")
-    if op.name == "func.return" or name in keep:
-        return False
-    card = registry.card(name)
-    builder = Builder(mlir.ir.InsertionPoint(op), op.location, fusion_policy)
-    operands = grouped(card.spec.operands, [builder.tensor(v) for v in op.operands], "operand")
-    results = as_results(card.decompose(builder, *operands, **attributes.read(card.spec, op)))
-    for old, new in zip(op.results, results, strict=True):
-        old.replace_all_uses_with(new.value)
-    op.erase()
-    return True
+        decompose_all(module, names, fusion_policy=fusion_policy)
 
 
 class Noise:
@@ -78,23 +58,18 @@ def evaluate_function(
     function: Any, arrays: Sequence[np.ndarray], symbols: Bindings, noise: Noise | None = None
 ) -> list[np.ndarray]:
     """Run a function with the evaluators; with `noise`, all arguments and results are rounded at random."""
-    block = function.entry_block
-    environment = {v: _rounded(a, noise) for v, a in zip(block.arguments, arrays, strict=True)}
-    for op in block.operations:
-        operation = op.operation
-        operands = [environment[v] for v in operation.operands]
-        if operation.name == "func.return":
-            return operands
-        results = evaluate_op(operation, operands, symbols)
-        errors = [None if noise is None else _error_of(operation, operands, r) for r in results]
-        rounded = [_rounded(r, noise, e) for r, e in zip(results, errors, strict=True)]
-        environment.update(zip(operation.results, rounded, strict=True))
-    raise AssertionError("the function does not return")
+    if noise is None:
+        return evaluate.evaluate_function(function, arrays, symbols)
+
+    def observe(op: Any, operands: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return [_rounded(r, noise, _error_of(op, operands, r)) for r in results]
+
+    return evaluate.evaluate_function(function, [_rounded(a, noise) for a in arrays], symbols, observe)
 
 
 def _error_of(op: Any, operands: Sequence[np.ndarray], result: np.ndarray) -> np.ndarray | None:
     kind = op.attributes["kind"].value if "kind" in op.attributes else None
-    return internal_error(op.name.removeprefix("rlx."), kind, operands, result)
+    return internal_error(opview.name_of(op), kind, operands, result)
 
 
 def internal_error(op: str, kind: str | None, operands: Sequence[np.ndarray], result: np.ndarray) -> np.ndarray | None:

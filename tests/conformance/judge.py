@@ -12,11 +12,12 @@ from rlx.ir.evaluate import evaluate
 from rlx.ir.graph import Graph
 from tests.conformance.cases import Bindings, Case
 from tests.conformance.functions import internal_error, noise_of
-from tests.conformance.tolerance import Comparison, flushed
-from tests.conformance.values import Values, is_elementwise, moves_values
+from tests.conformance.tolerance import FUNCTIONS, Comparison, flushed
+from tests.conformance.values import MOVING_FAMILIES, Values, is_elementwise, moves_values
 
 # Of 0 and -0 these return either.
 _KINDS_WITHOUT_SIGN_OF_ZERO = ("max", "min", "relu")
+_OPS_WITHOUT_SIGN_OF_ZERO = ("clamp",)
 
 
 @dataclass(frozen=True)
@@ -48,15 +49,19 @@ class Verdict:
         return [f"result {i} {problem}" for i, problem in enumerate(found) if problem]
 
 
-def comparison_of(case: Case) -> Comparison:
-    """How results of a case are compared."""
+def comparison_of(case: Case, implementation: str) -> Comparison:
+    """How an implementation's results of a case are compared."""
     kind = case.sample.attributes.get("kind")
-    moving = case.card.spec.family in ("shape", "index")
+    moving = case.card.spec.family in MOVING_FAMILIES
     signed = (moving or is_elementwise(case)) and kind not in _KINDS_WITHOUT_SIGN_OF_ZERO
-    return Comparison(case.sample.tolerance, moves_values(case), signed)
+    signed = signed and case.op not in _OPS_WITHOUT_SIGN_OF_ZERO
+    function = FUNCTIONS[implementation].get(str(kind), 1.0) if case.op == "activation" else 1.0
+    return Comparison(max(case.sample.tolerance, function), moves_values(case), signed)
 
 
-def judge(case: Case, graph: Graph, values: Values, bindings: Bindings, function: Any) -> Verdict:
+def judge(
+    case: Case, graph: Graph, values: Values, bindings: Bindings, function: Any, implementation: str = "iree"
+) -> Verdict:
     """Evaluate a case, to compare other implementations with.
 
     Args:
@@ -65,6 +70,7 @@ def judge(case: Case, graph: Graph, values: Values, bindings: Bindings, function
         values: Its inputs.
         bindings: Sizes of its symbols.
         function: What the other implementation computes, as ops: from it is told what rounding may do.
+        implementation: A key of `FUNCTIONS`.
     """
     expected = evaluate(graph, values.by_name())
     without_denormals = [flushed(array) for array in values.arrays]
@@ -78,4 +84,4 @@ def judge(case: Case, graph: Graph, values: Values, bindings: Bindings, function
         kind = case.sample.attributes.get("kind")
         return [internal_error(case.op, kind, values.arrays, result) for result in expected]
 
-    return Verdict(comparison_of(case), expected, alternatives, noise)
+    return Verdict(comparison_of(case, implementation), expected, alternatives, noise)

@@ -17,8 +17,9 @@ import numpy as np
 from rlx.ir.builder import Tensor
 from rlx.ir.card import Operand, as_results
 from rlx.ir.dim import DimExpr
-from rlx.ir.evaluate import evaluate_op
+from rlx.ir.evaluate import evaluate_op, regions_of
 from rlx.ir.graph import Graph
+from rlx.ir.opview import operations
 from rlx.ir.shape import Shape
 from tests.conformance.cases import Case, cases, op_names
 from tests.conformance.values import draw
@@ -55,7 +56,7 @@ def _cases(symbolic: bool) -> dict[str, list[Case]]:
     found: dict[str, list[Case]] = {}
     for op in op_names():
         usable = [c for c in cases(op) if bool(c.symbols) == symbolic and len(c.symbols) <= len(_SYMBOLS)]
-        usable = [c for c in usable if not c.carriers and not any(isinstance(o, list) for o in c.sample.operands)]
+        usable = [c for c in usable if not c.carriers]
         if usable:
             found[op] = usable
     return found
@@ -93,12 +94,15 @@ class Grower:
         shapes = [_renamed(shape, renamed) for shape in case.shapes()]
         given = [self._operand(o, s) for o, s in zip(case.operands, shapes, strict=True)]
         remaining = iter(given)
-        operands = [None if entry is None else next(remaining) for entry in case.sample.operands]
+        operands = [
+            [next(remaining) for _ in entry] if isinstance(entry, list) else None if entry is None else next(remaining)
+            for entry in case.sample.operands
+        ]
         attributes = {
             name: tuple(_renamed_dim(d, renamed) for d in value) if _holds_dims(case, name) else value
             for name, value in case.sample.attributes.items()
         }
-        results = [self._evaluated(t) for t in as_results(self.graph.emit(case.op, operands, **attributes))]
+        results = [self._evaluated(t) for t in as_results(case.emit(self.graph, operands, attributes))]
         self.pool += [t for t in results if self._is_tame(t)]
 
     # --- operands ---------------------------------------------------------------------------------
@@ -180,10 +184,11 @@ class Grower:
         op = tensor.value.owner
         if tensor.value not in self.arrays:
             operation = op.operation if hasattr(op, "operation") else op
-            for operand in operation.operands:
+            for operand in (*operation.operands, *_captured(operation)):
                 if operand not in self.arrays:
                     self._evaluated(self.graph.tensor(operand))
-            results = evaluate_op(operation, [self.arrays[v] for v in operation.operands], self.sizes)
+            regions = regions_of(operation, self.arrays, self.sizes)
+            results = evaluate_op(operation, [self.arrays[v] for v in operation.operands], self.sizes, regions)
             self.arrays.update(zip(operation.results, results, strict=True))
         return tensor
 
@@ -194,6 +199,21 @@ class Grower:
         if not tensor.dtype.is_inexact:
             return True
         return bool(np.all(np.isfinite(values)) and np.all(np.abs(values) < _LARGEST))
+
+
+def _captured(op: Any) -> list[Any]:
+    """What the regions of an op use of the values around it."""
+    found = []
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in operations(block):
+                found += [v for v in inner.operands if _block_of(v) == op.block]
+    return found
+
+
+def _block_of(value: Any) -> Any:
+    owner = value.owner
+    return owner.operation.block if hasattr(owner, "operation") else owner
 
 
 def _pick(choose: Choose, options: Sequence[Any]) -> Any:

@@ -9,7 +9,7 @@ import pytest
 from rlx.backends.iree import transfer
 from rlx.ir import registry
 from tests.conformance.cases import Bindings, Case, cases, op_names
-from tests.conformance.compiled import Program, aligned, compile_graphs, contiguous
+from tests.conformance.compiled import Program, aligned, compile_graphs, contiguous, is_worth_compiling
 from tests.conformance.failures import Failures
 from tests.conformance.judge import judge
 from tests.conformance.values import random_values, value_sets
@@ -29,11 +29,6 @@ PARTS = list(_parts())
 _LENT_RUNS = 4  # the first two are on trial copies
 
 
-def _is_worth_compiling(case: Case) -> bool:
-    """Blocks in one wide and one narrow dtype: what they become is compiled in every other as well."""
-    return case.card.spec.stage != "hir" or case.dtype in ("f32", "f16")
-
-
 def _has_static_sibling(case: Case) -> bool:
     """Whether another case is the same but for its sizes, and those are static."""
     return any(
@@ -46,7 +41,7 @@ def _has_static_sibling(case: Case) -> bool:
 def test_compiled(op: str, start: int, stop: int, monkeypatch: pytest.MonkeyPatch) -> None:
     failures = Failures()
     chosen: list[tuple[Case, str, list[Bindings]]] = []
-    for case in filter(_is_worth_compiling, cases(op)[start:stop]):
+    for case in filter(is_worth_compiling, cases(op)[start:stop]):
         bindings: list[Bindings] = list(case.bindings())
         if not case.symbols or not _has_static_sibling(case):
             chosen.append((case, "static", bindings[:1]))

@@ -9,12 +9,12 @@ import pytest
 
 from rlx.ir import attributes
 from rlx.ir.evaluate import evaluate
-from tests.conformance.cases import Bindings, Case, cases, op_names
+from tests.conformance.cases import Bindings, Case, cases, op_names, plain_op_names
 from tests.conformance.failures import Failures
 from tests.conformance.values import value_sets
 
 
-@pytest.mark.parametrize("op", op_names())
+@pytest.mark.parametrize("op", plain_op_names())
 def test_attributes_are_stored(op: str) -> None:
     failures = Failures()
     for case in cases(op):

@@ -19,7 +19,8 @@ from rlx import mlir
 from rlx.ir.evaluate import evaluate
 from rlx.ir.graph import Graph, functions
 from rlx.ir.text import verify_module
-from tests.conformance.compiled import Program, compile_graphs, contiguous
+from tests.conformance import compiled, compiled_xla
+from tests.conformance.compiled import contiguous
 from tests.conformance.failures import Failures
 from tests.conformance.functions import decompose, evaluate_function, merged, noise_of, primitives
 from tests.conformance.random_graphs import SIZES, Choose, Grower, RandomGraph, seeded
@@ -57,20 +58,20 @@ def _problems(
     return [f"output {i} {problem}" for i, problem in enumerate(found) if problem]
 
 
+@pytest.mark.parametrize("implementation", [compiled, compiled_xla], ids=["iree", "xla"])
 @pytest.mark.parametrize(
     ("batch", "symbolic"),
     [(b, False) for b in range(_BATCHES)] + [(b, True) for b in range(_SYMBOLIC_BATCHES)],
 )
-def test_compiled(batch: int, symbolic: bool) -> None:
+def test_compiled(batch: int, symbolic: bool, implementation: Any) -> None:
     failures = Failures()
     seeds = [SEED * 100_000 + 1000 * symbolic + batch * _GRAPHS + i for i in range(_GRAPHS)]
     grown = []
     for seed in seeds:
         choose = seeded(seed)
         grown.append(Grower(choose, symbolic=symbolic).grow(_LEAST_OPS + choose(_MOST_OPS - _LEAST_OPS)))
-    for seed, made, program in zip(
-        seeds, grown, compile_graphs([m.graph for m in grown], last_rungs=True), strict=True
-    ):
+    programs = implementation.compile_graphs([m.graph for m in grown], last_rungs=True)
+    for seed, made, program in zip(seeds, grown, programs, strict=True):
         label = f"graph {seed}"
         if program.problem is not None:
             failures.add(label, f"{program.problem}\n{made.graph}")
@@ -82,12 +83,14 @@ def test_compiled(batch: int, symbolic: bool) -> None:
                     continue
                 results = program.run(contiguous(list(values.values())))
                 for problem in _problems(made.graph, program.function, values, sizes, results):
-                    culprit = _first_wrong_op(made, program, values, sizes)
+                    culprit = _first_wrong_op(made, values, sizes, implementation)
                     failures.add(label, f"{sizes}: {problem}\n    first wrong: {culprit}\n{made.graph}")
     failures.check()
 
 
-def _first_wrong_op(made: RandomGraph, program: Program, values: dict[str, np.ndarray], sizes: dict[str, int]) -> str:
+def _first_wrong_op(
+    made: RandomGraph, values: dict[str, np.ndarray], sizes: dict[str, int], implementation: Any
+) -> str:
     """The first op whose result is wrong when it is all that is returned."""
     count = len(made.graph.function.entry_block.operations) - 1
     prefixes = []
@@ -96,12 +99,13 @@ def _first_wrong_op(made: RandomGraph, program: Program, values: dict[str, np.nd
         op = graph.function.entry_block.operations[i].operation
         graph.set_outputs([graph.tensor(v) for v in op.results])
         prefixes.append(graph)
-    for i, (graph, compiled) in enumerate(zip(prefixes, compile_graphs(prefixes, last_rungs=True), strict=True)):
+    programs = implementation.compile_graphs(prefixes, last_rungs=True)
+    for i, (graph, program) in enumerate(zip(prefixes, programs, strict=True)):
         op = graph.function.entry_block.operations[i]
-        if compiled.problem is not None:
-            return f"{op}: {compiled.problem}"
-        results = compiled.run(contiguous(list(values.values())))
-        if problems := _problems(graph, compiled.function, values, sizes, results):
+        if program.problem is not None:
+            return f"{op}: {program.problem}"
+        results = program.run(contiguous(list(values.values())))
+        if problems := _problems(graph, program.function, values, sizes, results):
             return f"{op}: {problems[0]}"
     return "no single op: only together are they wrong"
 

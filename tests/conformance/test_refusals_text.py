@@ -13,9 +13,11 @@ import pytest
 import rlx
 from rlx import mlir
 from rlx.dialect.spec import OpSpec
+from rlx.ir import registry
 from rlx.ir.attributes import to_mlir
-from rlx.ir.shape import Shape
-from tests.conformance.cases import op_names
+from rlx.ir.grouping import SEGMENTS
+from rlx.ir.shape import Shape, shape_of_type
+from tests.conformance.cases import plain_op_names
 from tests.conformance.failures import Failures
 from tests.conformance.refusals import base_case, is_axis, right_use
 from tests.conformance.values import generator
@@ -124,7 +126,7 @@ class Written:
         attributes = ", ".join(f"{k} = {v}" for k, v in self.attributes.items())
         results = f"%0:{len(self.results)} = " if self.results else ""
         types = f"({', '.join(self.operands)}) -> ({', '.join(self.results)})"
-        stage = rlx.ir.registry.card(self.op).spec.stage
+        stage = registry.card(self.op).spec.stage
         return (
             f'module attributes {{rlx.stage = "{stage}"}} {{\n'
             f"  func.func @main({arguments}) {{\n\n"
@@ -141,7 +143,10 @@ def _right(op: str) -> Written:
     stored = {
         a.name: str(to_mlir(a, use.attributes[a.name])) for a in case.card.spec.attributes if a.name in use.attributes
     }
-    results = tuple(str(o.shape.type) for o in case.graph(bindings).outputs)
+    graph = case.graph(bindings)
+    built = graph.function.entry_block.operations[0].operation
+    stored |= {name: str(built.attributes[name]) for name in SEGMENTS if name in built.attributes}
+    results = tuple(str(o.shape.type) for o in graph.outputs)
     return Written(op, "nothing", tuple(str(s.type) for s in flat), stored, results, certain=False)
 
 
@@ -185,7 +190,7 @@ def _wrong_attributes(spec: OpSpec, right: Written) -> Iterator[Written]:
 
 def _wrong_results(right: Written) -> Iterator[Written]:
     for i, result in enumerate(right.results):
-        shape = rlx.ir.shape.shape_of_type(_type(result))
+        shape = shape_of_type(_type(result))
         others = [str(Shape((*shape.dims, 2), shape.dtype).type), str(shape.with_dims(("other",) * shape.rank).type)]
         others += [str(shape.with_dtype(d).type) for d in ("i16", "c64", "bool", "u32") if shape.dtype.name != d]
         others += [str(shape.with_dims([*shape.dims[:-1], shape.dims[-1] + 1]).type)] if shape.rank else []
@@ -201,12 +206,12 @@ def _type(text: str) -> Any:
     return mlir.ir.Type.parse(text, context=mlir.context())
 
 
-@pytest.mark.parametrize("op", op_names())
+@pytest.mark.parametrize("op", plain_op_names())
 def test_parser_refuses(op: str) -> None:
     failures = Failures()
     right = _right(op)
     rlx.parse(right.text())
-    for written in _wrong(rlx.ir.registry.card(op).spec, right):
+    for written in _wrong(registry.card(op).spec, right):
         text = written.text()
         try:
             graph = rlx.parse(text)
@@ -245,7 +250,7 @@ def _damaged(text: str, rng: np.random.Generator) -> str:
     return "".join(tokens)
 
 
-@pytest.mark.parametrize("op", op_names())
+@pytest.mark.parametrize("op", plain_op_names())
 def test_parser_survives_damage(op: str) -> None:
     failures = Failures()
     rng = generator("damage", op)

@@ -17,6 +17,11 @@ _NEEDS = {"sliding_window": "window"}
 _MOST_CASES = 6
 
 
+def test_every_op_has_a_card() -> None:
+    missing = [name for name in registry.SPECS if name not in registry.load()]
+    assert not missing
+
+
 def _enum_values(case: Case) -> tuple[object, ...]:
     return tuple(case.sample.attributes.get(a.name, a.default) for a in case.card.spec.attributes if a.kind == "enum")
 

@@ -14,12 +14,12 @@ from rlx.ir.dtype import DType, dtype
 from tests.conformance.cases import Bindings, Case
 
 # Ops of these families treat every element by itself, so each special value meets each.
-ELEMENTWISE_FAMILIES = ("elementwise",)
+ELEMENTWISE_FAMILIES = ("elementwise", "complex")
 # Ops that return some of their operands' values, or order them, without arithmetic: denormals and extremes are
 # as good as any value. Reductions count by their kind.
-_MOVING_FAMILIES = ("shape", "index")
-_ORDERING_OPS = ("argmax", "topk", "sort", "argsort")
-_ORDERING_KINDS = ("max", "min")
+MOVING_FAMILIES = ("shape", "index", "padding")
+_MOVING_OPS = ("gather_nd", "argmax", "argmin", "topk", "sort", "argsort", "cummax")
+_MOVING_KINDS = ("max", "min", "set")
 _SPRINKLED_SETS = 4
 _MOST_SETS = 40
 
@@ -55,9 +55,8 @@ def draw(operand: Operand, kind: DType, shape: tuple[int, ...], rng: np.random.G
     if kind.is_bool:
         return rng.integers(0, 2, shape).astype(bool)
     if kind.is_complex:
-        return (
-            rng.uniform(operand.low, operand.high, shape) + 1j * rng.uniform(operand.low, operand.high, shape)
-        ).astype(kind.numpy)
+        parts = [rng.uniform(operand.low, operand.high, shape) for _ in range(2)]
+        return np.asarray(parts[0] + 1j * parts[1], kind.numpy)
     if kind.is_integer:
         least = int(max(operand.low, kind.min))
         most = max(int(min(operand.high, kind.max)), least + 1)
@@ -90,8 +89,8 @@ def is_elementwise(case: Case) -> bool:
 
 def moves_values(case: Case) -> bool:
     """Whether the op returns or orders values without arithmetic."""
-    ordering = case.op in _ORDERING_OPS or case.sample.attributes.get("kind") in _ORDERING_KINDS
-    return ordering or case.card.spec.family in _MOVING_FAMILIES
+    kinds = [case.sample.attributes.get(name) for name in ("kind", "reduction")]
+    return case.op in _MOVING_OPS or any(k in _MOVING_KINDS for k in kinds) or case.card.spec.family in MOVING_FAMILIES
 
 
 def _combinations(case: Case, base: Values, rng: np.random.Generator) -> Iterator[list[np.ndarray]]:
@@ -181,6 +180,8 @@ def _special_floats(kind: DType) -> np.ndarray:
         4.0,
         20.0,
         88.0,
+        90.0,
+        708.5,
     ]
     positive += [127.4, 127.6, 128.5, 255.4, 255.6, 32767.5, 65504.0]
     positive += [float(2**k) for k in (7, 8, 15, 16, 31, 32, 63)] + [2.0**31 - 128, 2.0**63 - 2.0**39]

@@ -14,6 +14,8 @@ from scipy import special
 from rlx.dialect.spec_gen import ENUMS
 from rlx.ir.dtype import DTYPES, dtype
 from rlx.ir.errors import ShapeError
+from rlx.ir.evaluate import evaluate
+from rlx.ir.graph import Graph
 from tests.ops.references import FLOATS, INTEGERS, agree, has_denormals, in_jax, pairs_of, random, run, samples_of
 
 LONG = np.longdouble
@@ -288,6 +290,43 @@ def test_cast_rounds_to_nearest_even(target: str) -> None:
     above, below = (np.nextafter(middle, bound) for bound in (np.inf, -np.inf))
     assert np.array_equal(run("cast", above, dtype=kind).astype(np.float64), upper)
     assert np.array_equal(run("cast", below, dtype=kind).astype(np.float64), grid.astype(np.float64))
+
+
+@pytest.mark.parametrize("name", (*FLOATS, *INTEGERS))
+def test_clamp(name: str) -> None:
+    x, low = pairs_of(name)
+    high = np.roll(low, 7)
+    got = run("clamp", x, low, high)
+    # Also where low > high, and where any of them is NaN; JAX takes denormals for zeros.
+    denormal = has_denormals(x, low, high) if name in FLOATS else np.zeros(x.shape, bool)
+    agree(got, in_jax(lambda a, b, c: jnp.minimum(jnp.maximum(a, b), c), x, low, high), factor=0, where=~denormal)
+    if name in FLOATS:
+        nan = [np.isnan(v.astype(np.float64)) for v in (x, low, high)]
+        assert np.array_equal(np.isnan(got.astype(np.float64)), nan[0] | nan[1] | nan[2])
+
+
+def test_how_clamp_is_written() -> None:
+    g = Graph()
+    x, bound = g.input("x", (2, 3)), g.input("b", (3,))
+    both, below, above = g.clamp(x, -1, 2), g.clamp(x, low=bound), g.clamp(x, high=1.5)
+    whole = g.clamp(g.constant(np.array([-7, 7], np.int8)), -3, 5)
+    g.set_outputs([both, below, above, whole])
+    value, limit = np.array([[-3, 0, 9], [np.nan, 1, 2]], np.float32), np.array([0, 1, 2], np.float32)
+    got = evaluate(g, {"x": value, "b": limit})
+    expected = [np.clip(value, -1, 2), np.maximum(value, limit), np.minimum(value, np.float32(1.5)), [-3, 5]]
+    for result, reference in zip(got, expected, strict=True):
+        assert np.array_equal(result, reference, equal_nan=result.dtype.kind == "f")
+    assert got[3].dtype == np.int8
+    with pytest.raises(ShapeError, match="expected low, high, or both"):
+        g.clamp(x)
+    with pytest.raises(ShapeError, match="does not broadcast"):
+        g.clamp(bound, x, x)
+
+
+def test_stop_gradient_is_the_value() -> None:
+    for name in (*FLOATS, "bool", "c64", "i64"):
+        x = samples_of(name)
+        assert run("stop_gradient", x).tobytes() == x.tobytes()
 
 
 @pytest.mark.parametrize("op", ["activation", "cast", "binary", "compare", "where"])

@@ -61,6 +61,28 @@ def test_group_norm(shape: tuple[int, ...], groups: int, name: str) -> None:
     agree(got, expected, factor=0.5, noise=_room(name, expected, scaled, bias.reshape(tail)))
 
 
+@pytest.mark.parametrize("name", FLOATS)
+def test_layer_norm2d(name: str) -> None:
+    x, (scale, bias) = random(name, (2, 6, 3, 4)), _weights(name, 6)
+    wide = x.astype(LONG)
+    normal = (wide - wide.mean(1, keepdims=True)) / np.sqrt(wide.var(1, keepdims=True) + LONG(1e-3))
+    scaled = normal * scale.astype(LONG)[:, None, None]
+    expected = (scaled + bias.astype(LONG)[:, None, None]).astype(x.dtype)
+    got = run("layer_norm2d", x, scale, bias, eps=1e-3)
+    agree(got, expected, factor=0.5, noise=_room(name, expected, scaled, bias[:, None, None]))
+
+
+@pytest.mark.parametrize("name", FLOATS)
+@pytest.mark.parametrize("shape", [(2, 6, 3, 4), (3, 4), (2, 5, 7), (1, 2, 2, 3, 2), (0, 3, 2)])
+def test_batch_norm_inference(shape: tuple[int, ...], name: str) -> None:
+    x, (scale, bias), mean = random(name, shape), _weights(name, shape[1]), random(name, (shape[1],), seed=4)
+    variance = random(name, (shape[1],), low=0, high=3, seed=5)
+    s, b, m, v = (w.astype(LONG).reshape(-1, *(1,) * (len(shape) - 2)) for w in (scale, bias, mean, variance))
+    scaled = (x.astype(LONG) - m) / np.sqrt(v + LONG(1e-2)) * s
+    got = run("batch_norm_inference", x, scale, bias, mean, variance, eps=1e-2)
+    agree(got, (scaled + b).astype(x.dtype), factor=0.5, noise=_room(name, scaled, scaled, b))
+
+
 def test_layer_norm_is_jaxs_standardize() -> None:
     x = random("f32", (6, 40), low=10, high=12)
     one, zero = np.ones(40, np.float32), np.zeros(40, np.float32)
@@ -83,6 +105,11 @@ def test_norms_in_torch(name: str) -> None:
     agree(run("rms_norm", moved, scale, None, axis=2, eps=1e-5), rms, noise=room)
     group = functional.group_norm(image, 4, weight, shift, 1e-5).numpy()
     agree(run("group_norm", x, scale, bias, num_groups=4, eps=1e-5), group, noise=np.moveaxis(room, 2, 1))
+    mean, variance = random(name, (8,), seed=4), random(name, (8,), low=0.1, high=3, seed=5)
+    statistics = torch.tensor(mean), torch.tensor(variance)
+    batch = functional.batch_norm(image, *statistics, weight, shift, eps=1e-5).numpy()
+    room = _room(name, x, 4 * batch, *(w[:, None] for w in (mean * scale, bias)))
+    agree(run("batch_norm_inference", x, scale, bias, mean, variance, eps=1e-5), batch, noise=room)
 
 
 @pytest.mark.parametrize("op", ["layer_norm", "rms_norm"])

@@ -160,18 +160,19 @@ def test_cumsum_of_special_values() -> None:
 
 
 @pytest.mark.parametrize("name", (*FLOATS, *INTEGERS, "bool"))
+@pytest.mark.parametrize("op", ["argmax", "argmin"])
 @pytest.mark.parametrize("axis", [0, 1])
-def test_argmax(name: str, axis: int) -> None:
+def test_argmax_and_argmin(axis: int, op: str, name: str) -> None:
     x = samples_of(name)[:200]
     x = np.concatenate([x, random(name, (200 - len(x),))]).reshape(20, 10)
     x[:, 3] = x[:, 7]  # ties
-    got = run("argmax", x, axis=axis)
+    got = run(op, x, axis=axis)
     assert got.dtype == np.int32
     # NumPy's own argmax takes the first NaN, else the first of the largest; so does JAX's, but for denormals.
-    assert np.array_equal(got, np.argmax(x.astype(np.float64) if name == "bf16" else x, axis))
-    assert np.array_equal(got[None] if axis == 0 else got[:, None], run("argmax", x, axis=axis, keep_dims=True))
+    assert np.array_equal(got, getattr(np, op)(x.astype(np.float64) if name == "bf16" else x, axis))
+    assert np.array_equal(got[None] if axis == 0 else got[:, None], run(op, x, axis=axis, keep_dims=True))
     few = random(name, (6, 30), low=0, high=3)
-    assert np.array_equal(run("argmax", few, axis=axis), in_jax(lambda v: jnp.argmax(v, axis=axis), few))
+    assert np.array_equal(run(op, few, axis=axis), in_jax(lambda v: getattr(jnp, op)(v, axis=axis), few))
 
 
 @pytest.mark.parametrize("name", (*FLOATS, *INTEGERS))

@@ -53,7 +53,7 @@ def test_both_policies_of_blocks_have_the_same_value() -> None:
             rlx.passes.run(graph, f"rlx-lower-blocks{{policy={policy}}}") for policy in ("direct", "fusable")
         )
         random = np.random.default_rng(0)
-        values = {a.name: random.uniform(-1, 1, a.shape.static).astype(np.float32) for a in graph.arguments}
+        values = {a.name: random.uniform(-1, 1, a.shape.static).astype(a.shape.dtype.numpy) for a in graph.arguments}
         for a, b in zip(rlx.evaluate(direct, values), rlx.evaluate(fusable, values), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 

@@ -389,6 +389,7 @@ def test_a_session_computes_in_f16() -> None:
     h = module.linear(x, module.param("w1", (32, 64)), module.param("b1", (64,)), activation="relu")
     module.set_outputs({"y": module.softmax(module.linear(h, module.param("w2", (64, 8))), axis=-1)})
     graph = module.as_hir
+    assert graph is not None
     values = arrays(graph)
     params = {a.name: values[a.name] for a in graph.params}
     expected = rlx.evaluate(graph, values)[0]

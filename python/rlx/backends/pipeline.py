@@ -10,8 +10,7 @@ from typing import Any
 from rlx.backends import stages
 from rlx.backends.artifact import Artifact
 from rlx.backends.cache import DiskCache
-from rlx.backends.iree import backend, targets
-from rlx.backends.iree.targets import Target
+from rlx.backends.protocol import Backend, Target, backend_of
 from rlx.backends.report import (
     DispatchReport,
     FusionReport,
@@ -22,7 +21,6 @@ from rlx.backends.report import (
 )
 from rlx.backends.report.text import counts_text
 from rlx.ir.graph import Graph
-from rlx.lower.linalg import claimed_ops
 
 # What a symbol without a size is taken to be in the memory plan.
 _TYPICAL_SIZE = 64
@@ -33,7 +31,7 @@ class Pipeline:
     """All that happens to a graph before it is compiled for a target, without compiling it.
 
     Args:
-        target: `"cpu"`, `"cuda"`, `"rocm"`, `"vulkan"`, `"metal"` or `"vmvx"`.
+        target: `"cpu"`, `"cuda"`, `"rocm"`, `"vulkan"`, `"metal"`, `"vmvx"`, `"xla"` or `"stablehlo"`.
         arch: Its architecture, such as `"sm_80"`; None takes the default one.
         policy: What blocks become: fused ops (`"direct"`, unless the module declares otherwise) or primitives
             (`"fusable"`).
@@ -54,7 +52,12 @@ class Pipeline:
 
     def __post_init__(self) -> None:
         stages.check_policy(self.policy)
-        targets.target(self.target, self.arch)
+        self.backend.target(self.target, self.arch)
+
+    @property
+    def backend(self) -> Backend:
+        """What compiles for the target."""
+        return backend_of(self.target)
 
     def compile(self, graph: Any) -> CompileResult:
         """Take a graph through all stages. It is not changed.
@@ -68,7 +71,8 @@ class Pipeline:
         given = stages.graph_of(graph, "Pipeline.compile", lowered=False).clone()
         prepared = stages.prepared(given, self.bind, self.precision, self.passes, self.policy)
         mir = stages.lowered_blocks(prepared, self.policy)
-        return CompileResult(self, given, mir, stages.legalised(mir, claimed_ops(), policy=self.policy))
+        lir = stages.legalised(mir, self.backend.claimed_ops(), policy=self.policy)
+        return CompileResult(self, given, mir, lir)
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,7 @@ class CompileResult:
     @property
     def target(self) -> Target:
         """What the graph is for."""
-        return targets.target(self.pipeline.target, self.pipeline.arch)
+        return self.pipeline.backend.target(self.pipeline.target, self.pipeline.arch)
 
     @cached_property
     def fusion(self) -> FusionReport:
@@ -111,7 +115,8 @@ class CompileResult:
         """Which way each op of the MIR goes on the target."""
         target = self.target
         named = f"{target.name} ({target.arch})"
-        return analyse_dispatch(self.mir, claimed_ops(), target=named, unsupported_dtypes=target.unsupported_dtypes)
+        claimed = self.pipeline.backend.claimed_ops()
+        return analyse_dispatch(self.mir, claimed, target=named, unsupported_dtypes=target.unsupported_dtypes)
 
     @property
     def dynamic_symbols(self) -> tuple[str, ...]:
@@ -143,7 +148,7 @@ class CompileResult:
         """
         found = self.__dict__.get("_artifact")
         if found is None:
-            found = backend.compile_graph(
+            found = self.pipeline.backend.compile_graph(
                 self.mir, self.target, fusion_policy=self.pipeline.policy, cache=cache, timeout_s=timeout
             )
             self.__dict__["_artifact"] = found

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rlx.blocks import linear, sequence, transformer
+from rlx.blocks import image, linear, mtp, recurrent, sequence, transformer
 from rlx.ops import surface
 
 surface.install()
 
-__all__ = ["linear", "sequence", "transformer"]
+__all__ = ["image", "linear", "mtp", "recurrent", "sequence", "transformer"]

@@ -1,6 +1,9 @@
 """Compile a graph, given as MLIR text, for one device.
 
-The artifact holds the program and what it takes and gives, but no weights; `rlx run` and `rlx.load` read it.
+The artifact holds the program and what it takes and gives, but no weights; `rlx run` and `rlx.load` read it. The target
+`stablehlo` is no device but a kind of file: a portable StableHLO artifact, which XLA, JAX and IREE read. Its function `main`
+takes inputs, weights and states in the order of the graph's arguments, and gives all results. For programs that XLA runs
+here the target is `xla`.
 """
 
 from __future__ import annotations
@@ -12,24 +15,28 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rlx.backends.artifact import Artifact
     from rlx.ir.graph import Graph
     from rlx.runtime.compiled import CompiledGraph
 
-_PLANNED = ("stablehlo",)
+_PORTABLE = "stablehlo"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("file", metavar="FILE", help="MLIR text; - is standard input")
     parser.add_argument("-o", "--output", required=True, metavar="OUT", help="the file to write; - is standard output")
-    parser.add_argument("--target", default="cpu", help="cpu, cuda, rocm, vulkan, metal or vmvx (default: %(default)s)")
+    parser.add_argument(
+        "--target", default="cpu", help="cpu, cuda, rocm, vulkan, metal, vmvx, xla or stablehlo (default: %(default)s)"
+    )
     parser.add_argument("--arch", help="the device's architecture, such as sm_80 or gfx1100")
     parser.add_argument(
         "--emit",
-        choices=("artifact", "vmfb", "linalg", "mlir"),
+        choices=("artifact", "vmfb", "linalg", "stablehlo", "mlir"),
         default="artifact",
-        help="artifact: for `rlx run` (default); vmfb: IREE's module alone; linalg: what IREE is given; "
-        "mlir: the rlx ops that are lowered to that",
+        help="artifact: for `rlx run`, or, for target stablehlo, the portable artifact (default); vmfb: IREE's module "
+        "alone; linalg: what IREE is given, as text; stablehlo: what XLA is given, as text; mlir: the rlx ops that are "
+        "lowered to that",
     )
     add_compile_options(parser)
 
@@ -38,7 +45,7 @@ def add_compile_options(parser: argparse.ArgumentParser) -> None:
     """Declare what all commands that compile have in common."""
     parser.add_argument("--function", metavar="NAME", help="the function to take (default: the first public one)")
     parser.add_argument("--bind", action="append", default=[], metavar="SYMBOL=SIZE", help="fix the size of a symbol")
-    parser.add_argument("--flag", action="append", default=[], metavar="FLAG", help="one more flag for IREE's compiler")
+    parser.add_argument("--flag", action="append", default=[], metavar="FLAG", help="one more flag for the compiler")
     parser.add_argument("--policy", choices=("direct", "fusable"), default="direct", help="what blocks are lowered to")
     parser.add_argument("--precision", choices=("f32", "f16", "bf16"), help="compute in this dtype")
     parser.add_argument("--passes", metavar="PIPELINE", help="a pipeline to run first, as rlx-opt takes it")
@@ -48,15 +55,9 @@ def add_compile_options(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     from rlx.cli.files import read_graph
-    from rlx.ir.errors import UnsupportedError
 
-    if arguments.target in _PLANNED:
-        raise UnsupportedError(
-            f"target '{arguments.target}' is not there yet",
-            hint="targets are cpu, cuda, rocm, vulkan, metal and vmvx",
-        )
     graph = read_graph(arguments.file, arguments.function)
-    if arguments.emit in ("linalg", "mlir"):
+    if arguments.emit in ("linalg", "stablehlo", "mlir"):
         _write(arguments.output, _text(graph, arguments).encode())
         return 0
     started = time.perf_counter()
@@ -64,8 +65,9 @@ def run(arguments: argparse.Namespace) -> int:
     from rlx.cli.display import Steps
 
     with Steps(only_terminal=True)(f"compile {graph.name} for {arguments.target}"):
-        artifact = compiled(graph, arguments.target, arguments).artifact
-    data = artifact.to_bytes() if arguments.emit == "artifact" else artifact.program
+        artifact = _artifact(graph, arguments)
+    container = arguments.emit == "artifact" and artifact.target != _PORTABLE
+    data = artifact.to_bytes() if container else artifact.program
     _write(arguments.output, data)
     if arguments.output != "-":
         took = time.perf_counter() - started
@@ -74,13 +76,37 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def compiled(graph: Graph, target: str, arguments: argparse.Namespace, threads: int | None = None) -> CompiledGraph:
-    """A graph compiled as the options say."""
-    from rlx.backends.iree import targets
+def _artifact(graph: Graph, arguments: argparse.Namespace) -> Artifact:
+    """The graph compiled for the target that the options say."""
+    from rlx.backends.cache import DiskCache
+    from rlx.backends.protocol import backend_of
+    from rlx.ir.errors import Error
+
+    backend = backend_of(arguments.target)
+    target = backend.target(arguments.target, arguments.arch, tuple(arguments.flag))
+    if arguments.emit == "vmfb" and target.name in ("xla", _PORTABLE):
+        raise Error(f"--emit=vmfb: target {target.name} gives no module of IREE's", hint="leave --emit out")
+    prepared = _prepared(graph, arguments)
+    if target.name == _PORTABLE and prepared.symbols:
+        names = sorted(prepared.symbols)
+        flags = " ".join(f"--bind={name}=128" for name in names)
+        raise Error(f"a portable artifact has static sizes, and {', '.join(names)} has none", hint=f"add {flags}")
+    cache = None if arguments.no_cache else DiskCache()
+    return backend.compile_graph(prepared, target, fusion_policy=arguments.policy, cache=cache)
+
+
+def _prepared(graph: Graph, arguments: argparse.Namespace) -> Graph:
+    from rlx.backends.stages import prepared
+
+    sizes = bindings(arguments.bind)
+    return prepared(graph, sizes, arguments.precision, arguments.passes, arguments.policy)
+
+
+def compiled(graph: Graph, device: str, arguments: argparse.Namespace, threads: int | None = None) -> CompiledGraph:
+    """A graph compiled for a device as the options say."""
     from rlx.runtime.session import Session
 
-    name = targets.target(target, arguments.arch).name  # an alias such as `hip`, or an error
-    return Session(name, arch=arguments.arch, threads=threads, flags=tuple(arguments.flag)).compile(
+    return Session(device, arch=arguments.arch, threads=threads, flags=tuple(arguments.flag)).compile(
         graph,
         bind=bindings(arguments.bind),
         precision=arguments.precision,
@@ -111,21 +137,16 @@ def bindings(texts: Sequence[str]) -> dict[str, int]:
 
 def _text(graph: Graph, arguments: argparse.Namespace) -> str:
     """The module before its last steps, for people to read."""
-    from rlx import mlir
-    from rlx.backends.iree import targets
-    from rlx.backends.iree.backend import check_dtypes
-    from rlx.backends.stages import legalised, prepared
-    from rlx.lower.linalg import claimed_ops, lower_module
+    from rlx.backends.protocol import backend_of
+    from rlx.ir.errors import Error
 
-    target = targets.target(arguments.target, arguments.arch, tuple(arguments.flag))
-    sizes, policy = bindings(arguments.bind), arguments.policy
-    graph = prepared(graph, sizes, arguments.precision, arguments.passes, policy)
-    graph = legalised(graph, claimed_ops(), policy=policy)
-    check_dtypes(graph.module, target)
-    if arguments.emit == "mlir":
-        return str(graph)
-    with mlir.unregistered_dialects_allowed():  # else MLIR prints its generic form
-        return str(lower_module(graph.module, for_iree=True))
+    backend = backend_of(arguments.target)
+    target = backend.target(arguments.target, arguments.arch, tuple(arguments.flag))
+    legal = backend.legalised(_prepared(graph, arguments), target, policy=arguments.policy)
+    text = str(legal) if arguments.emit == "mlir" else backend.emit(arguments.emit, legal, target)
+    if text is None:
+        raise Error(f"--emit={arguments.emit}: target {target.name} is not given that", hint="see --help")
+    return text
 
 
 def _write(path: str, data: bytes) -> None:

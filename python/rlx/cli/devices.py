@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rlx.backends.protocol import DeviceInfo
+
+_FIELDS = ("driver", "uri", "name", "available", "reason")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,12 +19,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    from rlx.backends.iree.devices import devices
     from rlx.backends.report.text import table
 
     found = devices()
     if arguments.json:
-        print(json.dumps([asdict(d) for d in found], indent=1))
+        print(json.dumps([{name: getattr(d, name) for name in _FIELDS} for d in found], indent=1))
         return 0
     rows = [
         [
@@ -32,3 +36,10 @@ def run(arguments: argparse.Namespace) -> int:
     ]
     print("\n".join(table(rows, ["driver", "device", "usable", "name, or what is missing"])))
     return 0
+
+
+def devices() -> list[DeviceInfo]:
+    """The devices of all back ends."""
+    from rlx.backends.protocol import backends
+
+    return [device for backend in backends() for device in backend.devices()]

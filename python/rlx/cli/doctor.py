@@ -110,7 +110,7 @@ def _cache() -> str:
 
 
 def _devices() -> str:
-    from rlx.backends.iree.devices import devices
+    from rlx.cli.devices import devices
 
     usable = [d.uri for d in devices() if d.available]
     if not usable:
@@ -118,7 +118,7 @@ def _devices() -> str:
     return ", ".join(usable)
 
 
-def _compile_and_run() -> str:
+def _compile_and_run(device: str) -> str:
     import numpy as np
 
     import rlx
@@ -132,7 +132,8 @@ def _compile_and_run() -> str:
         "w": rng.normal(size=(8, 4)).astype(np.float32),
     }
     started = time.perf_counter()
-    program = rlx.Session("cpu").compile(g, params={"w": arrays["w"]}, cache=False)
+    program = rlx.Session(device).compile(g, params={"w": arrays["w"]}, cache=False)
+    program.load()
     compiled_after = time.perf_counter() - started
     (got,) = program.run({"x": arrays["x"]})
     (expected,) = rlx.evaluate(g, arrays)
@@ -146,6 +147,15 @@ def _compile_and_run() -> str:
     return f"compiled in {compiled_after:.2f} s, {call * 1e6:.1f} µs a call, {error:.1g} off the evaluator"
 
 
+def _xla() -> str:
+    for name in ("jax", "jaxlib"):
+        try:
+            metadata.version(name)
+        except metadata.PackageNotFoundError:
+            return f"not installed: {name}, for the device xla (pip install 'rlx[jax]')"
+    return _compile_and_run("xla")
+
+
 _CHECKS: dict[str, Callable[[], str]] = {
     "python": _python,
     "rlx": _rlx,
@@ -155,5 +165,6 @@ _CHECKS: dict[str, Callable[[], str]] = {
     "native module": _native,
     "cache": _cache,
     "devices": _devices,
-    "compile and run": _compile_and_run,
+    "compile and run": lambda: _compile_and_run("cpu"),
+    "xla": _xla,
 }

@@ -63,7 +63,19 @@ def _run(argv: Sequence[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     module.add_arguments(chosen)
-    code = module.run(chosen.parse_intermixed_args(argv[1:]))
+    chosen.add_argument(
+        "--load",
+        action="append",
+        default=[],
+        metavar="FILE.py|MODULE",
+        help="import a module that registers ops or passes",
+    )
+    arguments = chosen.parse_intermixed_args(argv[1:])
+    if arguments.load:
+        from rlx.cli.extensions import load
+
+        load(arguments.load)
+    code = module.run(arguments)
     sys.stdout.flush()
     return code
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlx.cli.common import Diagnostic, Place, from_error, from_mlir
+from rlx.cli.extensions import load
 from rlx.cli.opt_flags import PROGRAM, CommandLineError, Settings, help_text, parse, unknown
 from rlx.ir.errors import Error
 from rlx.version import __version__
@@ -62,6 +63,7 @@ def _run(argv: Sequence[str]) -> int:
     elif settings.has("version"):
         _print(f"rlx-opt {__version__}\n")
     elif settings.has("list-passes"):
+        load(settings.load)
         _print(passes_text())
     else:
         return Run(settings).run()
@@ -155,6 +157,7 @@ class Run:
 
         registry.load()  # before the context is made: verifiers are attached then
         try:
+            load(self.settings.load)
             pipeline = pipeline_of(self.settings)
             instruments = self._instruments()
             data = self._read()

@@ -60,6 +60,7 @@ FLAGS = (
     Flag("emit-bytecode", "", "write MLIR bytecode instead of text"),
     Flag("allow-unregistered-dialect", "", "accept ops of dialects that are not known"),
     Flag("dump-pass-pipeline", "", "print the pipeline that runs"),
+    Flag("load", "=FILE.py|MODULE", "import a module that registers ops or passes; may be given several times"),
     Flag("list-passes", "", "list all passes with their options, then stop"),
     Flag("version", "", "print the version, then stop"),
     Flag("help", "", "print this text, then stop"),
@@ -74,6 +75,7 @@ class Settings:
     values: dict[str, str | None] = field(default_factory=dict)
     input: str | None = None
     passes: list[tuple[str, str | None]] = field(default_factory=list)
+    load: list[str] = field(default_factory=list)
     print_before: list[str] = field(default_factory=list)
     print_after: list[str] = field(default_factory=list)
 
@@ -124,6 +126,9 @@ def _enter(settings: Settings, flag: Flag, value: str | None) -> None:
     if flag.name in ("mlir-print-ir-before", "mlir-print-ir-after"):
         target = settings.print_before if flag.name.endswith("before") else settings.print_after
         target += [name.strip() for name in (value or "").split(",") if name.strip()]
+        return
+    if flag.name == "load":
+        settings.load.append(str(value))
         return
     if value is not None and (flag.value in ("", "[=0|1]")) and value not in ("0", "1", "true", "false"):
         _fail(f"--{flag.name} is 0 or 1, not '{value}'")

@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--input", action="append", default=[], metavar="NAME=VALUE", help="an input")
     parser.add_argument("--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter (weight)")
     parser.add_argument("--params", metavar="FILE", help="a safetensors file that holds parameters")
-    parser.add_argument("--device", help="cpu (default), cuda, rocm, vulkan, metal or vmvx")
+    parser.add_argument("--device", help="cpu (default), cuda, rocm, vulkan, metal, vmvx or xla")
     parser.add_argument("--arch", help="the device's architecture, such as sm_80 or gfx1100")
     parser.add_argument(
         "--threads", type=int, metavar="N", help="threads to use on the CPU (default: one for each core)"

@@ -19,6 +19,57 @@ class _Dialect(_ods_ir.Dialect):
   DIALECT_NAMESPACE = "rlx"
 
 @_ods_cext.register_operation(_Dialect)
+class ActivationBackwardOp(_ods_ir.OpView):
+  r"""
+  `dy·kind'(x)`; `round` is straight-through, and `relu'(0) = 0`, `abs'(0) = 0`.
+  """
+
+  OPERATION_NAME = "rlx.activation_backward"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, dy, kind, *, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    operands.append(dy)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["kind"] = (kind if (
+    isinstance(kind, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('RLX_Activation')) else
+      _ods_ir.AttrBuilder.get('RLX_Activation')(kind, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def dy(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def kind(self) -> _ods_ir.StringAttr:
+    return self.operation.attributes["kind"]
+
+  @kind.setter
+  def kind(self, value: _ods_ir.StringAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["kind"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def activation_backward(result, x, dy, kind, *, loc=None, ip=None) -> _ods_ir.OpResult:
+  return ActivationBackwardOp(result=result, x=x, dy=dy, kind=kind, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
 class ActivationOp(_ods_ir.OpView):
   r"""
   `result = kind(x)`, same shape and dtype. All kinds take floats; `neg` and `abs` also take
@@ -128,17 +179,315 @@ def argmax(result, x, axis, *, keep_dims=None, loc=None, ip=None) -> _ods_ir.OpR
   return ArgmaxOp(result=result, x=x, axis=axis, keep_dims=keep_dims, loc=loc, ip=ip).result
 
 @_ods_cext.register_operation(_Dialect)
+class ArgminOp(_ods_ir.OpView):
+  r"""
+  An i32 tensor without the axis (size 1 with `keep_dims`). Ties go to the lower index; the first NaN wins.
+  The axis must not be empty.
+  """
+
+  OPERATION_NAME = "rlx.argmin"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, axis, *, keep_dims=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["axis"] = (axis if (
+    isinstance(axis, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('I64Attr')) else
+      _ods_ir.AttrBuilder.get('I64Attr')(axis, context=_ods_context))
+    if keep_dims is not None: attributes["keep_dims"] = (keep_dims if (
+        isinstance(keep_dims, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('BoolAttr')) else
+          _ods_ir.AttrBuilder.get('BoolAttr')(keep_dims, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def axis(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["axis"]
+
+  @axis.setter
+  def axis(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["axis"] = value
+
+  @builtins.property
+  def keep_dims(self) -> _ods_ir.BoolAttr:
+    return self.operation.attributes["keep_dims"]
+
+  @keep_dims.setter
+  def keep_dims(self, value: _ods_ir.BoolAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["keep_dims"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def argmin(result, x, axis, *, keep_dims=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return ArgminOp(result=result, x=x, axis=axis, keep_dims=keep_dims, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class ArgsortOp(_ods_ir.OpView):
+  r"""
+  An i32 tensor of the shape of `x`. The sort is stable, also with `descending`; NaN counts as the largest,
+  and -0 equals 0.
+  """
+
+  OPERATION_NAME = "rlx.argsort"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, axis, *, descending=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["axis"] = (axis if (
+    isinstance(axis, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('I64Attr')) else
+      _ods_ir.AttrBuilder.get('I64Attr')(axis, context=_ods_context))
+    if descending is not None: attributes["descending"] = (descending if (
+        isinstance(descending, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('BoolAttr')) else
+          _ods_ir.AttrBuilder.get('BoolAttr')(descending, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def axis(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["axis"]
+
+  @axis.setter
+  def axis(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["axis"] = value
+
+  @builtins.property
+  def descending(self) -> _ods_ir.BoolAttr:
+    return self.operation.attributes["descending"]
+
+  @descending.setter
+  def descending(self, value: _ods_ir.BoolAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["descending"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def argsort(result, x, axis, *, descending=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return ArgsortOp(result=result, x=x, axis=axis, descending=descending, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class AttentionBackwardOp(_ods_ir.OpView):
+  r"""
+  The vector-Jacobian product of `attention` with `dy`, for the operand that `wrt` names; `mask` is one where its
+  kind is `bias`. Operands and attributes are those of `attention`; scale, softcap, masks and grouped heads
+  included. Queries that see no key have no part in any gradient. Computed in f32 for f16 and bf16.
+  """
+
+  OPERATION_NAME = "rlx.attention_backward"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, q, k, v, dy, num_heads, head_dim, wrt, *, mask=None, mask_kind=None, window=None, score_scale=None, softcap=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(q)
+    operands.append(k)
+    operands.append(v)
+    operands.append(dy)
+    if mask is not None: operands.append(mask)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["num_heads"] = (num_heads if (
+    isinstance(num_heads, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('I64Attr')) else
+      _ods_ir.AttrBuilder.get('I64Attr')(num_heads, context=_ods_context))
+    attributes["head_dim"] = (head_dim if (
+    isinstance(head_dim, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('I64Attr')) else
+      _ods_ir.AttrBuilder.get('I64Attr')(head_dim, context=_ods_context))
+    attributes["wrt"] = (wrt if (
+    isinstance(wrt, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('RLX_AttentionInput')) else
+      _ods_ir.AttrBuilder.get('RLX_AttentionInput')(wrt, context=_ods_context))
+    if mask_kind is not None: attributes["mask_kind"] = (mask_kind if (
+        isinstance(mask_kind, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('RLX_MaskKind')) else
+          _ods_ir.AttrBuilder.get('RLX_MaskKind')(mask_kind, context=_ods_context))
+    if window is not None: attributes["window"] = (window if (
+        isinstance(window, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('I64Attr')) else
+          _ods_ir.AttrBuilder.get('I64Attr')(window, context=_ods_context))
+    if score_scale is not None: attributes["score_scale"] = (score_scale if (
+        isinstance(score_scale, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('F64Attr')) else
+          _ods_ir.AttrBuilder.get('F64Attr')(score_scale, context=_ods_context))
+    if softcap is not None: attributes["softcap"] = (softcap if (
+        isinstance(softcap, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('F64Attr')) else
+          _ods_ir.AttrBuilder.get('F64Attr')(softcap, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def q(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def k(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def v(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[2]
+
+  @builtins.property
+  def dy(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[3]
+
+  @builtins.property
+  def mask(self) -> _Optional[_ods_ir.Value[_ods_ir.RankedTensorType]]:
+    return None if len(self.operation.operands) < 5 else self.operation.operands[4]
+
+  @builtins.property
+  def num_heads(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["num_heads"]
+
+  @num_heads.setter
+  def num_heads(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["num_heads"] = value
+
+  @builtins.property
+  def head_dim(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["head_dim"]
+
+  @head_dim.setter
+  def head_dim(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["head_dim"] = value
+
+  @builtins.property
+  def wrt(self) -> _ods_ir.StringAttr:
+    return self.operation.attributes["wrt"]
+
+  @wrt.setter
+  def wrt(self, value: _ods_ir.StringAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["wrt"] = value
+
+  @builtins.property
+  def mask_kind(self) -> _ods_ir.StringAttr:
+    return self.operation.attributes["mask_kind"]
+
+  @mask_kind.setter
+  def mask_kind(self, value: _ods_ir.StringAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["mask_kind"] = value
+
+  @builtins.property
+  def window(self) -> _Optional[_ods_ir.IntegerAttr]:
+    if "window" not in self.operation.attributes:
+      return None
+    return self.operation.attributes["window"]
+
+  @window.setter
+  def window(self, value: _Optional[_ods_ir.IntegerAttr]):
+    if value is not None:
+      self.operation.attributes["window"] = value
+    elif "window" in self.operation.attributes:
+      del self.operation.attributes["window"]
+
+  @window.deleter
+  def window(self):
+    del self.operation.attributes["window"]
+
+  @builtins.property
+  def score_scale(self) -> _Optional[_ods_ir.FloatAttr]:
+    if "score_scale" not in self.operation.attributes:
+      return None
+    return self.operation.attributes["score_scale"]
+
+  @score_scale.setter
+  def score_scale(self, value: _Optional[_ods_ir.FloatAttr]):
+    if value is not None:
+      self.operation.attributes["score_scale"] = value
+    elif "score_scale" in self.operation.attributes:
+      del self.operation.attributes["score_scale"]
+
+  @score_scale.deleter
+  def score_scale(self):
+    del self.operation.attributes["score_scale"]
+
+  @builtins.property
+  def softcap(self) -> _Optional[_ods_ir.FloatAttr]:
+    if "softcap" not in self.operation.attributes:
+      return None
+    return self.operation.attributes["softcap"]
+
+  @softcap.setter
+  def softcap(self, value: _Optional[_ods_ir.FloatAttr]):
+    if value is not None:
+      self.operation.attributes["softcap"] = value
+    elif "softcap" in self.operation.attributes:
+      del self.operation.attributes["softcap"]
+
+  @softcap.deleter
+  def softcap(self):
+    del self.operation.attributes["softcap"]
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def attention_backward(result, q, k, v, dy, num_heads, head_dim, wrt, *, mask=None, mask_kind=None, window=None, score_scale=None, softcap=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return AttentionBackwardOp(result=result, q=q, k=k, v=v, dy=dy, num_heads=num_heads, head_dim=head_dim, wrt=wrt, mask=mask, mask_kind=mask_kind, window=window, score_scale=score_scale, softcap=softcap, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
 class AttentionOp(_ods_ir.OpView):
   r"""
   `softmax(mask(softcap(q·kᵀ·score_scale)))·v` for each head, softmax in f32.
 
   Layout: `q [B, S, H·D]`, `k [B, T, Hkv·D]`, `v [B, T, Hkv·Dv]`, or `q [B, H, S, D]`,
-  `k [B, Hkv, T, D]`, `v [B, Hkv, T, Dv]`; the result is laid out as `q`. `H = num_heads` is a multiple of `Hkv`: query head `h` reads
+  `k [B, Hkv, T, D]`, `v [B, Hkv, T, Dv]`; the result is laid out as `q`. `H = num_heads` is a multiple of
+  `Hkv`: query head `h` reads
   key head `h // (H/Hkv)`. `score_scale` defaults to `1/sqrt(D)`; `softcap` c is `c·tanh(s/c)`.
 
   Masks: `causal`: query `i` sees keys `j <= i + T - S`; `sliding_window`: also `j >= i + T - S - window`;
-  `custom`: `mask [B, T]` or broadcastable to `[B, H, S, T]` (rank 4), nonzero (bool, integer) or at least 0.5 (float)
-  keeps; `bias`: `mask` broadcastable to `[B, H, S, T]` is added to the scores. A query that sees no key gives zeros.
+  `custom`: `mask [B, T]` or broadcastable to `[B, H, S, T]` (rank 4), nonzero (bool, integer) or at least 0.5
+  (float)
+  keeps; `bias`: `mask` broadcastable to `[B, H, S, T]` is added to the scores. A query that sees no key gives
+  zeros.
   """
 
   OPERATION_NAME = "rlx.attention"
@@ -288,6 +637,283 @@ def attention(result, q, k, v, num_heads, head_dim, *, mask=None, mask_kind=None
   return AttentionOp(result=result, q=q, k=k, v=v, num_heads=num_heads, head_dim=head_dim, mask=mask, mask_kind=mask_kind, window=window, score_scale=score_scale, softcap=softcap, loc=loc, ip=ip).result
 
 @_ods_cext.register_operation(_Dialect)
+class AxialRope2dOp(_ods_ir.OpView):
+  r"""
+  `x [B, S, H·D]` or `[B, H, S, D]` with `D = head_dim`, `S = end_x·end_y·repeat_factor` tokens of an image of
+  `end_y` rows of `end_x` pixels, `repeat_factor` times over. Token `t` stands
+  at column `t mod end_x` and row `(t mod (end_x·end_y)) // end_x`. Lanes are pairs (2i, 2i + 1): the first
+  `D/4` pairs turn with the column, the last `D/4` with
+  the row, pair `i` of each by `position·theta^(-4i/D)` radians (Heo et al., RoPE for vision transformers,
+  axial form). Computed in f32.
+  """
+
+  OPERATION_NAME = "rlx.axial_rope_2d"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, end_x, end_y, head_dim, num_heads, *, theta=None, repeat_factor=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["end_x"] = (end_x if (
+    isinstance(end_x, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('I64Attr')) else
+      _ods_ir.AttrBuilder.get('I64Attr')(end_x, context=_ods_context))
+    attributes["end_y"] = (end_y if (
+    isinstance(end_y, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('I64Attr')) else
+      _ods_ir.AttrBuilder.get('I64Attr')(end_y, context=_ods_context))
+    attributes["head_dim"] = (head_dim if (
+    isinstance(head_dim, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('I64Attr')) else
+      _ods_ir.AttrBuilder.get('I64Attr')(head_dim, context=_ods_context))
+    attributes["num_heads"] = (num_heads if (
+    isinstance(num_heads, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('I64Attr')) else
+      _ods_ir.AttrBuilder.get('I64Attr')(num_heads, context=_ods_context))
+    if theta is not None: attributes["theta"] = (theta if (
+        isinstance(theta, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('F64Attr')) else
+          _ods_ir.AttrBuilder.get('F64Attr')(theta, context=_ods_context))
+    if repeat_factor is not None: attributes["repeat_factor"] = (repeat_factor if (
+        isinstance(repeat_factor, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('I64Attr')) else
+          _ods_ir.AttrBuilder.get('I64Attr')(repeat_factor, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def end_x(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["end_x"]
+
+  @end_x.setter
+  def end_x(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["end_x"] = value
+
+  @builtins.property
+  def end_y(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["end_y"]
+
+  @end_y.setter
+  def end_y(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["end_y"] = value
+
+  @builtins.property
+  def head_dim(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["head_dim"]
+
+  @head_dim.setter
+  def head_dim(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["head_dim"] = value
+
+  @builtins.property
+  def num_heads(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["num_heads"]
+
+  @num_heads.setter
+  def num_heads(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["num_heads"] = value
+
+  @builtins.property
+  def theta(self) -> _ods_ir.FloatAttr:
+    return self.operation.attributes["theta"]
+
+  @theta.setter
+  def theta(self, value: _ods_ir.FloatAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["theta"] = value
+
+  @builtins.property
+  def repeat_factor(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["repeat_factor"]
+
+  @repeat_factor.setter
+  def repeat_factor(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["repeat_factor"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def axial_rope_2d(result, x, end_x, end_y, head_dim, num_heads, *, theta=None, repeat_factor=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return AxialRope2dOp(result=result, x=x, end_x=end_x, end_y=end_y, head_dim=head_dim, num_heads=num_heads, theta=theta, repeat_factor=repeat_factor, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class BatchNormInferenceOp(_ods_ir.OpView):
+  r"""
+  `x [N, C, spatial…]`: `(x - mean) / sqrt(variance + eps) * scale + bias`, all four of shape `[C]`. Computed
+  in f32 for f16 and bf16.
+  """
+
+  OPERATION_NAME = "rlx.batch_norm_inference"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, scale, bias, mean, variance, *, eps=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    operands.append(scale)
+    operands.append(bias)
+    operands.append(mean)
+    operands.append(variance)
+    _ods_context = _ods_get_default_loc_context(loc)
+    if eps is not None: attributes["eps"] = (eps if (
+        isinstance(eps, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('F64Attr')) else
+          _ods_ir.AttrBuilder.get('F64Attr')(eps, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def scale(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def bias(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[2]
+
+  @builtins.property
+  def mean(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[3]
+
+  @builtins.property
+  def variance(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[4]
+
+  @builtins.property
+  def eps(self) -> _ods_ir.FloatAttr:
+    return self.operation.attributes["eps"]
+
+  @eps.setter
+  def eps(self, value: _ods_ir.FloatAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["eps"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def batch_norm_inference(result, x, scale, bias, mean, variance, *, eps=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return BatchNormInferenceOp(result=result, x=x, scale=scale, bias=bias, mean=mean, variance=variance, eps=eps, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class BatchedDenseSolveOp(_ods_ir.OpView):
+  r"""
+  `a [B, N, N]`, `b [B, N]` or `[B, N, K]`; each as `dense_solve`.
+  """
+
+  OPERATION_NAME = "rlx.batched_dense_solve"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, a, b, *, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(a)
+    operands.append(b)
+    _ods_context = _ods_get_default_loc_context(loc)
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def a(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def b(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def batched_dense_solve(result, a, b, *, loc=None, ip=None) -> _ods_ir.OpResult:
+  return BatchedDenseSolveOp(result=result, a=a, b=b, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class BinaryCrossEntropyWithLogitsOp(_ods_ir.OpView):
+  r"""
+  `max(x, 0) - x·t + log(1 + exp(-|x|))` of `logits` x and `targets` t of one shape; their mean or sum with
+  `reduction`.
+  """
+
+  OPERATION_NAME = "rlx.binary_cross_entropy_with_logits"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, logits, targets, *, reduction=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(logits)
+    operands.append(targets)
+    _ods_context = _ods_get_default_loc_context(loc)
+    if reduction is not None: attributes["reduction"] = (reduction if (
+        isinstance(reduction, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('RLX_LossReduction')) else
+          _ods_ir.AttrBuilder.get('RLX_LossReduction')(reduction, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def logits(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def targets(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def reduction(self) -> _ods_ir.StringAttr:
+    return self.operation.attributes["reduction"]
+
+  @reduction.setter
+  def reduction(self, value: _ods_ir.StringAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["reduction"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def binary_cross_entropy_with_logits(result, logits, targets, *, reduction=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return BinaryCrossEntropyWithLogitsOp(result=result, logits=logits, targets=targets, reduction=reduction, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
 class BinaryOp(_ods_ir.OpView):
   r"""
   `result = kind(lhs, rhs)`. Operands have one dtype and broadcast as in NumPy. Integer arithmetic
@@ -391,6 +1017,50 @@ def cast(result, x, dtype, *, loc=None, ip=None) -> _ods_ir.OpResult:
   return CastOp(result=result, x=x, dtype=dtype, loc=loc, ip=ip).result
 
 @_ods_cext.register_operation(_Dialect)
+class ClampOp(_ods_ir.OpView):
+  r"""
+  `result = minimum(maximum(x, low), high)`. All three have one dtype; `low` and `high` broadcast to the shape
+  of `x`.
+  Where `low > high` the result is `high`; NaN in any of them gives NaN.
+  """
+
+  OPERATION_NAME = "rlx.clamp"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, low, high, *, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    operands.append(low)
+    operands.append(high)
+    _ods_context = _ods_get_default_loc_context(loc)
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def low(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def high(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[2]
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def clamp(result, x, low, high, *, loc=None, ip=None) -> _ods_ir.OpResult:
+  return ClampOp(result=result, x=x, low=low, high=high, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
 class CompareOp(_ods_ir.OpView):
   r"""
   `result = kind(lhs, rhs)`, a bool tensor. Operands have one dtype and broadcast as in NumPy.
@@ -443,9 +1113,116 @@ def compare(result, lhs, rhs, kind, *, loc=None, ip=None) -> _ods_ir.OpResult:
   return CompareOp(result=result, lhs=lhs, rhs=rhs, kind=kind, loc=loc, ip=ip).result
 
 @_ods_cext.register_operation(_Dialect)
+class ComplexNormSqBackwardOp(_ods_ir.OpView):
+  r"""
+  `2·x·dy`: the gradient with respect to the real part plus i times that with respect to the imaginary part.
+  """
+
+  OPERATION_NAME = "rlx.complex_norm_sq_backward"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, dy, *, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    operands.append(dy)
+    _ods_context = _ods_get_default_loc_context(loc)
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def dy(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def complex_norm_sq_backward(result, x, dy, *, loc=None, ip=None) -> _ods_ir.OpResult:
+  return ComplexNormSqBackwardOp(result=result, x=x, dy=dy, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class ComplexNormSqOp(_ods_ir.OpView):
+  r"""
+  `result = (Re x)^2 + (Im x)^2`, f32.
+  """
+
+  OPERATION_NAME = "rlx.complex_norm_sq"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, *, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    _ods_context = _ods_get_default_loc_context(loc)
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def complex_norm_sq(result, x, *, loc=None, ip=None) -> _ods_ir.OpResult:
+  return ComplexNormSqOp(result=result, x=x, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class ComplexOp(_ods_ir.OpView):
+  r"""
+  `result = real + i·imag`; the parts are f32 and broadcast as in NumPy.
+  """
+
+  OPERATION_NAME = "rlx.complex"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, real, imag, *, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(real)
+    operands.append(imag)
+    _ods_context = _ods_get_default_loc_context(loc)
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def real(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def imag(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def complex(result, real, imag, *, loc=None, ip=None) -> _ods_ir.OpResult:
+  return ComplexOp(result=result, real=real, imag=imag, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
 class ConcatOp(_ods_ir.OpView):
   r"""
-  Tensors of one dtype that agree on every other axis. More than two are joined by a chain, which lowers to one copy of each.
+  Tensors of one dtype that agree on every other axis. More than two are joined by a chain, which lowers to
+  one copy of each.
   """
 
   OPERATION_NAME = "rlx.concat"
@@ -494,6 +1271,38 @@ def concat(result, lhs, rhs, axis, *, loc=None, ip=None) -> _ods_ir.OpResult:
   return ConcatOp(result=result, lhs=lhs, rhs=rhs, axis=axis, loc=loc, ip=ip).result
 
 @_ods_cext.register_operation(_Dialect)
+class ConjugateOp(_ods_ir.OpView):
+  r"""
+  `result = Re x - i·Im x`.
+  """
+
+  OPERATION_NAME = "rlx.conjugate"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, *, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    _ods_context = _ods_get_default_loc_context(loc)
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def conjugate(result, x, *, loc=None, ip=None) -> _ods_ir.OpResult:
+  return ConjugateOp(result=result, x=x, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
 class ConstantOp(_ods_ir.OpView):
   r"""
   `result = value`. The shape is static. Weights are parameters of the function, not constants.
@@ -535,11 +1344,227 @@ def constant(result, value, *, loc=None, ip=None) -> _ods_ir.OpResult:
   return ConstantOp(result=result, value=value, loc=loc, ip=ip).result
 
 @_ods_cext.register_operation(_Dialect)
+class Conv2dBackwardInputOp(_ods_ir.OpView):
+  r"""
+  `dy [N, O, h, w]`, `w [O, C/groups, kH, kW]`; the result is an image `[N, C, H, W]` of which `size` gives
+  `H` and `W`. The other attributes are those of `conv`.
+  """
+
+  OPERATION_NAME = "rlx.conv2d_backward_input"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, dy, w, size, stride, padding, dilation, *, groups=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(dy)
+    operands.append(w)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["size"] = (size if (
+    isinstance(size, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('RLX_ShapeAttr')) else
+      _ods_ir.AttrBuilder.get('RLX_ShapeAttr')(size, context=_ods_context))
+    attributes["stride"] = (stride if (
+    isinstance(stride, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('DenseI64ArrayAttr')) else
+      _ods_ir.AttrBuilder.get('DenseI64ArrayAttr')(stride, context=_ods_context))
+    attributes["padding"] = (padding if (
+    isinstance(padding, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('DenseI64ArrayAttr')) else
+      _ods_ir.AttrBuilder.get('DenseI64ArrayAttr')(padding, context=_ods_context))
+    attributes["dilation"] = (dilation if (
+    isinstance(dilation, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('DenseI64ArrayAttr')) else
+      _ods_ir.AttrBuilder.get('DenseI64ArrayAttr')(dilation, context=_ods_context))
+    if groups is not None: attributes["groups"] = (groups if (
+        isinstance(groups, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('I64Attr')) else
+          _ods_ir.AttrBuilder.get('I64Attr')(groups, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def dy(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def w(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def size(self) -> _ods_ir.ArrayAttr:
+    return self.operation.attributes["size"]
+
+  @size.setter
+  def size(self, value: _ods_ir.ArrayAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["size"] = value
+
+  @builtins.property
+  def stride(self) -> _ods_ir.DenseI64ArrayAttr:
+    return self.operation.attributes["stride"]
+
+  @stride.setter
+  def stride(self, value: _ods_ir.DenseI64ArrayAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["stride"] = value
+
+  @builtins.property
+  def padding(self) -> _ods_ir.DenseI64ArrayAttr:
+    return self.operation.attributes["padding"]
+
+  @padding.setter
+  def padding(self, value: _ods_ir.DenseI64ArrayAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["padding"] = value
+
+  @builtins.property
+  def dilation(self) -> _ods_ir.DenseI64ArrayAttr:
+    return self.operation.attributes["dilation"]
+
+  @dilation.setter
+  def dilation(self, value: _ods_ir.DenseI64ArrayAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["dilation"] = value
+
+  @builtins.property
+  def groups(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["groups"]
+
+  @groups.setter
+  def groups(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["groups"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def conv2d_backward_input(result, dy, w, size, stride, padding, dilation, *, groups=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return Conv2dBackwardInputOp(result=result, dy=dy, w=w, size=size, stride=stride, padding=padding, dilation=dilation, groups=groups, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class Conv2dBackwardWeightOp(_ods_ir.OpView):
+  r"""
+  `x [N, C, H, W]`, `dy [N, O, h, w]`; the result is `[O, C/groups, kH, kW]`, of which `kernel` gives `kH` and
+  `kW`. The other attributes are those of `conv`.
+  """
+
+  OPERATION_NAME = "rlx.conv2d_backward_weight"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, dy, kernel, stride, padding, dilation, *, groups=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    operands.append(dy)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["kernel"] = (kernel if (
+    isinstance(kernel, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('DenseI64ArrayAttr')) else
+      _ods_ir.AttrBuilder.get('DenseI64ArrayAttr')(kernel, context=_ods_context))
+    attributes["stride"] = (stride if (
+    isinstance(stride, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('DenseI64ArrayAttr')) else
+      _ods_ir.AttrBuilder.get('DenseI64ArrayAttr')(stride, context=_ods_context))
+    attributes["padding"] = (padding if (
+    isinstance(padding, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('DenseI64ArrayAttr')) else
+      _ods_ir.AttrBuilder.get('DenseI64ArrayAttr')(padding, context=_ods_context))
+    attributes["dilation"] = (dilation if (
+    isinstance(dilation, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('DenseI64ArrayAttr')) else
+      _ods_ir.AttrBuilder.get('DenseI64ArrayAttr')(dilation, context=_ods_context))
+    if groups is not None: attributes["groups"] = (groups if (
+        isinstance(groups, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('I64Attr')) else
+          _ods_ir.AttrBuilder.get('I64Attr')(groups, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def dy(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def kernel(self) -> _ods_ir.DenseI64ArrayAttr:
+    return self.operation.attributes["kernel"]
+
+  @kernel.setter
+  def kernel(self, value: _ods_ir.DenseI64ArrayAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["kernel"] = value
+
+  @builtins.property
+  def stride(self) -> _ods_ir.DenseI64ArrayAttr:
+    return self.operation.attributes["stride"]
+
+  @stride.setter
+  def stride(self, value: _ods_ir.DenseI64ArrayAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["stride"] = value
+
+  @builtins.property
+  def padding(self) -> _ods_ir.DenseI64ArrayAttr:
+    return self.operation.attributes["padding"]
+
+  @padding.setter
+  def padding(self, value: _ods_ir.DenseI64ArrayAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["padding"] = value
+
+  @builtins.property
+  def dilation(self) -> _ods_ir.DenseI64ArrayAttr:
+    return self.operation.attributes["dilation"]
+
+  @dilation.setter
+  def dilation(self, value: _ods_ir.DenseI64ArrayAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["dilation"] = value
+
+  @builtins.property
+  def groups(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["groups"]
+
+  @groups.setter
+  def groups(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["groups"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def conv2d_backward_weight(result, x, dy, kernel, stride, padding, dilation, *, groups=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return Conv2dBackwardWeightOp(result=result, x=x, dy=dy, kernel=kernel, stride=stride, padding=padding, dilation=dilation, groups=groups, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
 class ConvOp(_ods_ir.OpView):
   r"""
   `x [N, C, spatial…]`, `w [O, C/groups, kernel…]`, result `[N, O, out…]` with
   `out = (in + before + after - dilation*(kernel - 1) - 1) // stride + 1`. `padding` lists
-  before and after of each spatial axis in turn; zeros are padded. f16 and bf16 accumulate in f32.
+  before and after of each spatial axis in turn; zeros are padded. f16 and bf16 accumulate in f32; integers wrap.
   """
 
   OPERATION_NAME = "rlx.conv"
@@ -630,6 +1655,284 @@ def conv(result, x, w, stride, padding, dilation, *, groups=None, loc=None, ip=N
   return ConvOp(result=result, x=x, w=w, stride=stride, padding=padding, dilation=dilation, groups=groups, loc=loc, ip=ip).result
 
 @_ods_cext.register_operation(_Dialect)
+class ConvTransposeOp(_ods_ir.OpView):
+  r"""
+  The transpose of `conv` as a linear map: `x [N, C, spatial…]`, `w [C, O/groups, kernel…]`, result `[N, O,
+  out…]` with
+  `out = (in - 1)*stride - before - after + dilation*(kernel - 1) + output_padding + 1`. `padding` lists
+  before and after of each spatial
+  axis in turn; `output_padding` adds positions at the end. Beyond the edges of `x` stand zeros, which count as
+  in `conv`. f16 and bf16 accumulate in f32.
+  """
+
+  OPERATION_NAME = "rlx.conv_transpose"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, w, stride, padding, output_padding, dilation, *, groups=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    operands.append(w)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["stride"] = (stride if (
+    isinstance(stride, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('DenseI64ArrayAttr')) else
+      _ods_ir.AttrBuilder.get('DenseI64ArrayAttr')(stride, context=_ods_context))
+    attributes["padding"] = (padding if (
+    isinstance(padding, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('DenseI64ArrayAttr')) else
+      _ods_ir.AttrBuilder.get('DenseI64ArrayAttr')(padding, context=_ods_context))
+    attributes["output_padding"] = (output_padding if (
+    isinstance(output_padding, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('DenseI64ArrayAttr')) else
+      _ods_ir.AttrBuilder.get('DenseI64ArrayAttr')(output_padding, context=_ods_context))
+    attributes["dilation"] = (dilation if (
+    isinstance(dilation, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('DenseI64ArrayAttr')) else
+      _ods_ir.AttrBuilder.get('DenseI64ArrayAttr')(dilation, context=_ods_context))
+    if groups is not None: attributes["groups"] = (groups if (
+        isinstance(groups, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('I64Attr')) else
+          _ods_ir.AttrBuilder.get('I64Attr')(groups, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def w(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def stride(self) -> _ods_ir.DenseI64ArrayAttr:
+    return self.operation.attributes["stride"]
+
+  @stride.setter
+  def stride(self, value: _ods_ir.DenseI64ArrayAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["stride"] = value
+
+  @builtins.property
+  def padding(self) -> _ods_ir.DenseI64ArrayAttr:
+    return self.operation.attributes["padding"]
+
+  @padding.setter
+  def padding(self, value: _ods_ir.DenseI64ArrayAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["padding"] = value
+
+  @builtins.property
+  def output_padding(self) -> _ods_ir.DenseI64ArrayAttr:
+    return self.operation.attributes["output_padding"]
+
+  @output_padding.setter
+  def output_padding(self, value: _ods_ir.DenseI64ArrayAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["output_padding"] = value
+
+  @builtins.property
+  def dilation(self) -> _ods_ir.DenseI64ArrayAttr:
+    return self.operation.attributes["dilation"]
+
+  @dilation.setter
+  def dilation(self, value: _ods_ir.DenseI64ArrayAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["dilation"] = value
+
+  @builtins.property
+  def groups(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["groups"]
+
+  @groups.setter
+  def groups(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["groups"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def conv_transpose(result, x, w, stride, padding, output_padding, dilation, *, groups=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return ConvTransposeOp(result=result, x=x, w=w, stride=stride, padding=padding, output_padding=output_padding, dilation=dilation, groups=groups, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class CummaxOp(_ods_ir.OpView):
+  r"""
+  `result[i] = max(x[0], …, x[i])`; NaN propagates.
+  """
+
+  OPERATION_NAME = "rlx.cummax"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, axis, *, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["axis"] = (axis if (
+    isinstance(axis, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('I64Attr')) else
+      _ods_ir.AttrBuilder.get('I64Attr')(axis, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def axis(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["axis"]
+
+  @axis.setter
+  def axis(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["axis"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def cummax(result, x, axis, *, loc=None, ip=None) -> _ods_ir.OpResult:
+  return CummaxOp(result=result, x=x, axis=axis, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class CumprodOp(_ods_ir.OpView):
+  r"""
+  `result[i] = x[0] · … · x[i]`; with `exclusive`, without `x[i]`. f16 and bf16 accumulate in f32; integers wrap.
+  """
+
+  OPERATION_NAME = "rlx.cumprod"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, axis, *, exclusive=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["axis"] = (axis if (
+    isinstance(axis, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('I64Attr')) else
+      _ods_ir.AttrBuilder.get('I64Attr')(axis, context=_ods_context))
+    if exclusive is not None: attributes["exclusive"] = (exclusive if (
+        isinstance(exclusive, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('BoolAttr')) else
+          _ods_ir.AttrBuilder.get('BoolAttr')(exclusive, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def axis(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["axis"]
+
+  @axis.setter
+  def axis(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["axis"] = value
+
+  @builtins.property
+  def exclusive(self) -> _ods_ir.BoolAttr:
+    return self.operation.attributes["exclusive"]
+
+  @exclusive.setter
+  def exclusive(self, value: _ods_ir.BoolAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["exclusive"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def cumprod(result, x, axis, *, exclusive=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return CumprodOp(result=result, x=x, axis=axis, exclusive=exclusive, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class CumsumBackwardOp(_ods_ir.OpView):
+  r"""
+  The running sum of `dy` from the end; with `exclusive`, without the element itself.
+  """
+
+  OPERATION_NAME = "rlx.cumsum_backward"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, dy, axis, *, exclusive=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(dy)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["axis"] = (axis if (
+    isinstance(axis, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('I64Attr')) else
+      _ods_ir.AttrBuilder.get('I64Attr')(axis, context=_ods_context))
+    if exclusive is not None: attributes["exclusive"] = (exclusive if (
+        isinstance(exclusive, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('BoolAttr')) else
+          _ods_ir.AttrBuilder.get('BoolAttr')(exclusive, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def dy(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def axis(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["axis"]
+
+  @axis.setter
+  def axis(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["axis"] = value
+
+  @builtins.property
+  def exclusive(self) -> _ods_ir.BoolAttr:
+    return self.operation.attributes["exclusive"]
+
+  @exclusive.setter
+  def exclusive(self, value: _ods_ir.BoolAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["exclusive"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def cumsum_backward(result, dy, axis, *, exclusive=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return CumsumBackwardOp(result=result, dy=dy, axis=axis, exclusive=exclusive, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
 class CumsumOp(_ods_ir.OpView):
   r"""
   `result[i] = x[0] + … + x[i]`; with `exclusive`, without `x[i]`. f16 and bf16 accumulate in f32.
@@ -690,6 +1993,159 @@ def cumsum(result, x, axis, *, exclusive=None, loc=None, ip=None) -> _ods_ir.OpR
   return CumsumOp(result=result, x=x, axis=axis, exclusive=exclusive, loc=loc, ip=ip).result
 
 @_ods_cext.register_operation(_Dialect)
+class CustomFnOp(_ods_ir.OpView):
+  r"""
+  `forward_region` takes the inputs and yields the results. `vjp_region`, unless empty, takes the inputs, the
+  results and a cotangent of each result, and yields a cotangent of each input.
+  `jvp_region`, unless empty, takes the inputs and a tangent of each, and yields a tangent of each result.
+  Regions may read values from outside, which count as constants for the rules.
+  """
+
+  OPERATION_NAME = "rlx.custom_fn"
+
+  _ODS_REGIONS = (3, True)
+
+  def __init__(self, results_, inputs, *, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.extend(_get_op_results_or_values(inputs))
+    _ods_context = _ods_get_default_loc_context(loc)
+    results = []
+    results.extend(results_)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def inputs(self) -> _ods_ir.OpOperandList:
+    _ods_variadic_group_length = len(self.operation.operands) - 1 + 1
+    return self.operation.operands[0:0 + _ods_variadic_group_length]
+
+  @builtins.property
+  def results_(self) -> _ods_ir.OpResultList:
+    _ods_variadic_group_length = len(self.operation.results) - 1 + 1
+    return self.operation.results[0:0 + _ods_variadic_group_length]
+
+  @builtins.property
+  def forward_region(self) -> _ods_ir.Region:
+    return self.regions[0]
+
+  @builtins.property
+  def vjp_region(self) -> _ods_ir.Region:
+    return self.regions[1]
+
+  @builtins.property
+  def jvp_region(self) -> _ods_ir.Region:
+    return self.regions[2]
+
+def custom_fn(results_, inputs, *, loc=None, ip=None) -> _Union[_ods_ir.OpResult, _ods_ir.OpResultList, CustomFnOp]:
+  op = CustomFnOp(results_=results_, inputs=inputs, loc=loc, ip=ip); results = op.results
+  return results if len(results) > 1 else (results[0] if len(results) == 1 else op)
+
+@_ods_cext.register_operation(_Dialect)
+class CustomOp(_ods_ir.OpView):
+  r"""
+  `name` says which; `attributes` are its attributes. Its card (`rlx.CustomOp`) gives inference, evaluator,
+  decomposition or lowering, and rules.
+  """
+
+  OPERATION_NAME = "rlx.custom"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, results_, inputs, name, attributes_, *, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.extend(_get_op_results_or_values(inputs))
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["name"] = (name if (
+    isinstance(name, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('StrAttr')) else
+      _ods_ir.AttrBuilder.get('StrAttr')(name, context=_ods_context))
+    attributes["attributes"] = (attributes_ if (
+    isinstance(attributes_, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('RLX_DictAttr')) else
+      _ods_ir.AttrBuilder.get('RLX_DictAttr')(attributes_, context=_ods_context))
+    results = []
+    results.extend(results_)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def inputs(self) -> _ods_ir.OpOperandList:
+    _ods_variadic_group_length = len(self.operation.operands) - 1 + 1
+    return self.operation.operands[0:0 + _ods_variadic_group_length]
+
+  @builtins.property
+  def name(self) -> _ods_ir.StringAttr:
+    return self.operation.attributes["name"]
+
+  @name.setter
+  def name(self, value: _ods_ir.StringAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["name"] = value
+
+  @builtins.property
+  def attributes_(self) -> _ods_ir.DictAttr:
+    return self.operation.attributes["attributes"]
+
+  @attributes_.setter
+  def attributes_(self, value: _ods_ir.DictAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["attributes"] = value
+
+  @builtins.property
+  def results_(self) -> _ods_ir.OpResultList:
+    _ods_variadic_group_length = len(self.operation.results) - 1 + 1
+    return self.operation.results[0:0 + _ods_variadic_group_length]
+
+def custom(results_, inputs, name, attributes_, *, loc=None, ip=None) -> _Union[_ods_ir.OpResult, _ods_ir.OpResultList, CustomOp]:
+  op = CustomOp(results_=results_, inputs=inputs, name=name, attributes_=attributes_, loc=loc, ip=ip); results = op.results
+  return results if len(results) > 1 else (results[0] if len(results) == 1 else op)
+
+@_ods_cext.register_operation(_Dialect)
+class DenseSolveOp(_ods_ir.OpView):
+  r"""
+  `a [N, N]`, `b [N]` or `[N, K]`; the result `x` of the shape of `b` has `a·x = b`. Gaussian elimination with
+  partial pivoting; a singular `a` gives infinities or NaN, or where rounding hides that it is singular, large
+  numbers. f16 and bf16 are solved in f32.
+  """
+
+  OPERATION_NAME = "rlx.dense_solve"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, a, b, *, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(a)
+    operands.append(b)
+    _ods_context = _ods_get_default_loc_context(loc)
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def a(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def b(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def dense_solve(result, a, b, *, loc=None, ip=None) -> _ods_ir.OpResult:
+  return DenseSolveOp(result=result, a=a, b=b, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
 class DepthwiseConv1dCausalOp(_ods_ir.OpView):
   r"""
   `x [B, S, C]`, `w [C, 1, 1, K]`, `left_pad [B, K-1, C]` (the inputs before the first);
@@ -745,6 +2201,70 @@ class DepthwiseConv1dCausalOp(_ods_ir.OpView):
 
 def depthwise_conv1d_causal(result, x, w, left_pad, kernel_size, *, loc=None, ip=None) -> _ods_ir.OpResult:
   return DepthwiseConv1dCausalOp(result=result, x=x, w=w, left_pad=left_pad, kernel_size=kernel_size, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class DequantizeOp(_ods_ir.OpView):
+  r"""
+  `result = (x - zero_point)·scale`, f32; `scale` and `zero_point` as in `quantize`. The difference is exact
+  (i32 arithmetic).
+  """
+
+  OPERATION_NAME = "rlx.dequantize"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, scale, zero_point, *, axis=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    operands.append(scale)
+    operands.append(zero_point)
+    _ods_context = _ods_get_default_loc_context(loc)
+    if axis is not None: attributes["axis"] = (axis if (
+        isinstance(axis, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('I64Attr')) else
+          _ods_ir.AttrBuilder.get('I64Attr')(axis, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def scale(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def zero_point(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[2]
+
+  @builtins.property
+  def axis(self) -> _Optional[_ods_ir.IntegerAttr]:
+    if "axis" not in self.operation.attributes:
+      return None
+    return self.operation.attributes["axis"]
+
+  @axis.setter
+  def axis(self, value: _Optional[_ods_ir.IntegerAttr]):
+    if value is not None:
+      self.operation.attributes["axis"] = value
+    elif "axis" in self.operation.attributes:
+      del self.operation.attributes["axis"]
+
+  @axis.deleter
+  def axis(self):
+    del self.operation.attributes["axis"]
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def dequantize(result, x, scale, zero_point, *, axis=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return DequantizeOp(result=result, x=x, scale=scale, zero_point=zero_point, axis=axis, loc=loc, ip=ip).result
 
 @_ods_cext.register_operation(_Dialect)
 class DimSizeOp(_ods_ir.OpView):
@@ -882,6 +2402,47 @@ def dot_general(result, lhs, rhs, lhs_contracting, rhs_contracting, lhs_batch, r
   return DotGeneralOp(result=result, lhs=lhs, rhs=rhs, lhs_contracting=lhs_contracting, rhs_contracting=rhs_contracting, lhs_batch=lhs_batch, rhs_batch=rhs_batch, loc=loc, ip=ip).result
 
 @_ods_cext.register_operation(_Dialect)
+class ElementwiseRegionOp(_ods_ir.OpView):
+  r"""
+  `body_region` takes the inputs and consists of elementwise ops (activation, cast, binary, compare, where,
+  clamp, constant) only; what it yields are the results. The inputs broadcast as in NumPy
+  wherever the ops of the region do. The region reads nothing from outside.
+  """
+
+  OPERATION_NAME = "rlx.elementwise_region"
+
+  _ODS_REGIONS = (1, True)
+
+  def __init__(self, results_, inputs, *, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.extend(_get_op_results_or_values(inputs))
+    _ods_context = _ods_get_default_loc_context(loc)
+    results = []
+    results.extend(results_)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def inputs(self) -> _ods_ir.OpOperandList:
+    _ods_variadic_group_length = len(self.operation.operands) - 1 + 1
+    return self.operation.operands[0:0 + _ods_variadic_group_length]
+
+  @builtins.property
+  def results_(self) -> _ods_ir.OpResultList:
+    _ods_variadic_group_length = len(self.operation.results) - 1 + 1
+    return self.operation.results[0:0 + _ods_variadic_group_length]
+
+  @builtins.property
+  def body_region(self) -> _ods_ir.Region:
+    return self.regions[0]
+
+def elementwise_region(results_, inputs, *, loc=None, ip=None) -> _Union[_ods_ir.OpResult, _ods_ir.OpResultList, ElementwiseRegionOp]:
+  op = ElementwiseRegionOp(results_=results_, inputs=inputs, loc=loc, ip=ip); results = op.results
+  return results if len(results) > 1 else (results[0] if len(results) == 1 else op)
+
+@_ods_cext.register_operation(_Dialect)
 class EmbeddingOp(_ods_ir.OpView):
   r"""
   `table [V, E]`, `indices […]` of integers; `result […, E] = table[indices]`, clamped.
@@ -963,6 +2524,647 @@ class ExpandOp(_ods_ir.OpView):
 
 def expand(result, x, shape, *, loc=None, ip=None) -> _ods_ir.OpResult:
   return ExpandOp(result=result, x=x, shape=shape, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class FakeQuantizeBackwardOp(_ods_ir.OpView):
+  r"""
+  `dy` times the factor that `ste` names, with the scale `max|x|/qmax` of `x`.
+  """
+
+  OPERATION_NAME = "rlx.fake_quantize_backward"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, dy, bits, *, axis=None, ste=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    operands.append(dy)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["bits"] = (bits if (
+    isinstance(bits, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('I64Attr')) else
+      _ods_ir.AttrBuilder.get('I64Attr')(bits, context=_ods_context))
+    if axis is not None: attributes["axis"] = (axis if (
+        isinstance(axis, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('I64Attr')) else
+          _ods_ir.AttrBuilder.get('I64Attr')(axis, context=_ods_context))
+    if ste is not None: attributes["ste"] = (ste if (
+        isinstance(ste, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('RLX_StraightThrough')) else
+          _ods_ir.AttrBuilder.get('RLX_StraightThrough')(ste, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def dy(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def bits(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["bits"]
+
+  @bits.setter
+  def bits(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["bits"] = value
+
+  @builtins.property
+  def axis(self) -> _Optional[_ods_ir.IntegerAttr]:
+    if "axis" not in self.operation.attributes:
+      return None
+    return self.operation.attributes["axis"]
+
+  @axis.setter
+  def axis(self, value: _Optional[_ods_ir.IntegerAttr]):
+    if value is not None:
+      self.operation.attributes["axis"] = value
+    elif "axis" in self.operation.attributes:
+      del self.operation.attributes["axis"]
+
+  @axis.deleter
+  def axis(self):
+    del self.operation.attributes["axis"]
+
+  @builtins.property
+  def ste(self) -> _ods_ir.StringAttr:
+    return self.operation.attributes["ste"]
+
+  @ste.setter
+  def ste(self, value: _ods_ir.StringAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["ste"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def fake_quantize_backward(result, x, dy, bits, *, axis=None, ste=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return FakeQuantizeBackwardOp(result=result, x=x, dy=dy, bits=bits, axis=axis, ste=ste, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class FakeQuantizeLsqBackwardScaleOp(_ods_ir.OpView):
+  r"""
+  `sum dy·psi(x/scale)` over all that share the scale, with `psi(z) = round(z) - z` where `|z| <= qmax`, else
+  `sign(z)·qmax`.
+  """
+
+  OPERATION_NAME = "rlx.fake_quantize_lsq_backward_scale"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, scale, dy, bits, *, axis=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    operands.append(scale)
+    operands.append(dy)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["bits"] = (bits if (
+    isinstance(bits, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('I64Attr')) else
+      _ods_ir.AttrBuilder.get('I64Attr')(bits, context=_ods_context))
+    if axis is not None: attributes["axis"] = (axis if (
+        isinstance(axis, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('I64Attr')) else
+          _ods_ir.AttrBuilder.get('I64Attr')(axis, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def scale(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def dy(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[2]
+
+  @builtins.property
+  def bits(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["bits"]
+
+  @bits.setter
+  def bits(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["bits"] = value
+
+  @builtins.property
+  def axis(self) -> _Optional[_ods_ir.IntegerAttr]:
+    if "axis" not in self.operation.attributes:
+      return None
+    return self.operation.attributes["axis"]
+
+  @axis.setter
+  def axis(self, value: _Optional[_ods_ir.IntegerAttr]):
+    if value is not None:
+      self.operation.attributes["axis"] = value
+    elif "axis" in self.operation.attributes:
+      del self.operation.attributes["axis"]
+
+  @axis.deleter
+  def axis(self):
+    del self.operation.attributes["axis"]
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def fake_quantize_lsq_backward_scale(result, x, scale, dy, bits, *, axis=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return FakeQuantizeLsqBackwardScaleOp(result=result, x=x, scale=scale, dy=dy, bits=bits, axis=axis, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class FakeQuantizeLsqBackwardXOp(_ods_ir.OpView):
+  r"""
+  `dy` where `|x/scale| <= qmax`, else 0.
+  """
+
+  OPERATION_NAME = "rlx.fake_quantize_lsq_backward_x"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, scale, dy, bits, *, axis=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    operands.append(scale)
+    operands.append(dy)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["bits"] = (bits if (
+    isinstance(bits, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('I64Attr')) else
+      _ods_ir.AttrBuilder.get('I64Attr')(bits, context=_ods_context))
+    if axis is not None: attributes["axis"] = (axis if (
+        isinstance(axis, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('I64Attr')) else
+          _ods_ir.AttrBuilder.get('I64Attr')(axis, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def scale(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def dy(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[2]
+
+  @builtins.property
+  def bits(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["bits"]
+
+  @bits.setter
+  def bits(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["bits"] = value
+
+  @builtins.property
+  def axis(self) -> _Optional[_ods_ir.IntegerAttr]:
+    if "axis" not in self.operation.attributes:
+      return None
+    return self.operation.attributes["axis"]
+
+  @axis.setter
+  def axis(self, value: _Optional[_ods_ir.IntegerAttr]):
+    if value is not None:
+      self.operation.attributes["axis"] = value
+    elif "axis" in self.operation.attributes:
+      del self.operation.attributes["axis"]
+
+  @axis.deleter
+  def axis(self):
+    del self.operation.attributes["axis"]
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def fake_quantize_lsq_backward_x(result, x, scale, dy, bits, *, axis=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return FakeQuantizeLsqBackwardXOp(result=result, x=x, scale=scale, dy=dy, bits=bits, axis=axis, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class FakeQuantizeLsqOp(_ods_ir.OpView):
+  r"""
+  `result = clamp(round(x/scale), -qmax, qmax)·scale`, `qmax = 2^(bits-1) - 1`; `scale` is a scalar, or with
+  `axis` of shape `[x.dim(axis)]`, and has a gradient of its own
+  (Esser et al., Learned step size quantization, eq. 3). Its dtype, and a scale of 0, are as in `fake_quantize`.
+  """
+
+  OPERATION_NAME = "rlx.fake_quantize_lsq"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, scale, bits, *, axis=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    operands.append(scale)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["bits"] = (bits if (
+    isinstance(bits, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('I64Attr')) else
+      _ods_ir.AttrBuilder.get('I64Attr')(bits, context=_ods_context))
+    if axis is not None: attributes["axis"] = (axis if (
+        isinstance(axis, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('I64Attr')) else
+          _ods_ir.AttrBuilder.get('I64Attr')(axis, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def scale(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def bits(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["bits"]
+
+  @bits.setter
+  def bits(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["bits"] = value
+
+  @builtins.property
+  def axis(self) -> _Optional[_ods_ir.IntegerAttr]:
+    if "axis" not in self.operation.attributes:
+      return None
+    return self.operation.attributes["axis"]
+
+  @axis.setter
+  def axis(self, value: _Optional[_ods_ir.IntegerAttr]):
+    if value is not None:
+      self.operation.attributes["axis"] = value
+    elif "axis" in self.operation.attributes:
+      del self.operation.attributes["axis"]
+
+  @axis.deleter
+  def axis(self):
+    del self.operation.attributes["axis"]
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def fake_quantize_lsq(result, x, scale, bits, *, axis=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return FakeQuantizeLsqOp(result=result, x=x, scale=scale, bits=bits, axis=axis, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class FakeQuantizeOp(_ods_ir.OpView):
+  r"""
+  `result = clamp(round(x/scale), -qmax, qmax)·scale` with `qmax = 2^(bits-1) - 1` (127, 7, 1 for 8, 4, 2
+  bits; at most 16). `scale` is a scalar, or one for each position of `axis`:
+  `max|x|/qmax` (`per_batch`); `decay·state + (1 - decay)·max|x|/qmax` (`ema`); `state` (`fixed`). The second
+  result is the scale that was used: with `ema` the caller's next state.
+  `state` is an operand with `ema` and `fixed` only. Where the scale is 0 the result is 0. `ste` says what the
+  gradient is. f16 and bf16 are computed in f32, and `state` and `scale` are then f32; else they have the dtype of `x`.
+  """
+
+  OPERATION_NAME = "rlx.fake_quantize"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, scale, x, bits, *, state=None, axis=None, ste=None, scale_mode=None, decay=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    if state is not None: operands.append(state)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["bits"] = (bits if (
+    isinstance(bits, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('I64Attr')) else
+      _ods_ir.AttrBuilder.get('I64Attr')(bits, context=_ods_context))
+    if axis is not None: attributes["axis"] = (axis if (
+        isinstance(axis, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('I64Attr')) else
+          _ods_ir.AttrBuilder.get('I64Attr')(axis, context=_ods_context))
+    if ste is not None: attributes["ste"] = (ste if (
+        isinstance(ste, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('RLX_StraightThrough')) else
+          _ods_ir.AttrBuilder.get('RLX_StraightThrough')(ste, context=_ods_context))
+    if scale_mode is not None: attributes["scale_mode"] = (scale_mode if (
+        isinstance(scale_mode, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('RLX_ScaleMode')) else
+          _ods_ir.AttrBuilder.get('RLX_ScaleMode')(scale_mode, context=_ods_context))
+    if decay is not None: attributes["decay"] = (decay if (
+        isinstance(decay, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('F64Attr')) else
+          _ods_ir.AttrBuilder.get('F64Attr')(decay, context=_ods_context))
+    results = []
+    results.append(result)
+    results.append(scale)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def state(self) -> _Optional[_ods_ir.Value[_ods_ir.RankedTensorType]]:
+    return None if len(self.operation.operands) < 2 else self.operation.operands[1]
+
+  @builtins.property
+  def bits(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["bits"]
+
+  @bits.setter
+  def bits(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["bits"] = value
+
+  @builtins.property
+  def axis(self) -> _Optional[_ods_ir.IntegerAttr]:
+    if "axis" not in self.operation.attributes:
+      return None
+    return self.operation.attributes["axis"]
+
+  @axis.setter
+  def axis(self, value: _Optional[_ods_ir.IntegerAttr]):
+    if value is not None:
+      self.operation.attributes["axis"] = value
+    elif "axis" in self.operation.attributes:
+      del self.operation.attributes["axis"]
+
+  @axis.deleter
+  def axis(self):
+    del self.operation.attributes["axis"]
+
+  @builtins.property
+  def ste(self) -> _ods_ir.StringAttr:
+    return self.operation.attributes["ste"]
+
+  @ste.setter
+  def ste(self, value: _ods_ir.StringAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["ste"] = value
+
+  @builtins.property
+  def scale_mode(self) -> _ods_ir.StringAttr:
+    return self.operation.attributes["scale_mode"]
+
+  @scale_mode.setter
+  def scale_mode(self, value: _ods_ir.StringAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["scale_mode"] = value
+
+  @builtins.property
+  def decay(self) -> _ods_ir.FloatAttr:
+    return self.operation.attributes["decay"]
+
+  @decay.setter
+  def decay(self, value: _ods_ir.FloatAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["decay"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+  @builtins.property
+  def scale(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[1]
+
+def fake_quantize(result, scale, x, bits, *, state=None, axis=None, ste=None, scale_mode=None, decay=None, loc=None, ip=None) -> _ods_ir.OpResultList:
+  return FakeQuantizeOp(result=result, scale=scale, x=x, bits=bits, state=state, axis=axis, ste=ste, scale_mode=scale_mode, decay=decay, loc=loc, ip=ip).results
+
+@_ods_cext.register_operation(_Dialect)
+class FftOp(_ods_ir.OpView):
+  r"""
+  `result[k] = c·sum_n x[n]·exp(∓2πi·k·n/N)`, minus for the forward transform; `norm` says where `c` is not 1,
+  with NumPy's names.
+  Any length. The axis must not be empty. Of a length that is a symbol when a back end without transforms of its
+  own compiles it, the whole matrix is multiplied with, in time and memory in proportion to `N^2`: bind it.
+  """
+
+  OPERATION_NAME = "rlx.fft"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, axis, *, inverse=None, norm=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["axis"] = (axis if (
+    isinstance(axis, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('I64Attr')) else
+      _ods_ir.AttrBuilder.get('I64Attr')(axis, context=_ods_context))
+    if inverse is not None: attributes["inverse"] = (inverse if (
+        isinstance(inverse, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('BoolAttr')) else
+          _ods_ir.AttrBuilder.get('BoolAttr')(inverse, context=_ods_context))
+    if norm is not None: attributes["norm"] = (norm if (
+        isinstance(norm, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('RLX_FftNorm')) else
+          _ods_ir.AttrBuilder.get('RLX_FftNorm')(norm, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def axis(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["axis"]
+
+  @axis.setter
+  def axis(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["axis"] = value
+
+  @builtins.property
+  def inverse(self) -> _ods_ir.BoolAttr:
+    return self.operation.attributes["inverse"]
+
+  @inverse.setter
+  def inverse(self, value: _ods_ir.BoolAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["inverse"] = value
+
+  @builtins.property
+  def norm(self) -> _ods_ir.StringAttr:
+    return self.operation.attributes["norm"]
+
+  @norm.setter
+  def norm(self, value: _ods_ir.StringAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["norm"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def fft(result, x, axis, *, inverse=None, norm=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return FftOp(result=result, x=x, axis=axis, inverse=inverse, norm=norm, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class FusedAttentionBlockOp(_ods_ir.OpView):
+  r"""
+  `qkv = hidden·qkv_w (+ qkv_b)`, split into thirds q, k, v; `rope` of q and k where `cos` and `sin` are
+  given; `attention` of kind `custom` with `mask`;
+  `result = attended·out_w (+ out_b)`. `hidden [B, S, E]`, `qkv_w [E, 3·H·D]`, `out_w [H·D, E]`, `mask [B, S]`
+  or as `attention` has it; both biases or none;
+  `cos` and `sin [S, D/2]`.
+  """
+
+  OPERATION_NAME = "rlx.fused_attention_block"
+
+  _ODS_OPERAND_SEGMENTS = [1,1,1,1,0,0,0,0,]
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, hidden, qkv_w, out_w, mask, num_heads, head_dim, *, qkv_b=None, out_b=None, cos=None, sin=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(hidden)
+    operands.append(qkv_w)
+    operands.append(out_w)
+    operands.append(mask)
+    operands.append(qkv_b)
+    operands.append(out_b)
+    operands.append(cos)
+    operands.append(sin)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["num_heads"] = (num_heads if (
+    isinstance(num_heads, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('I64Attr')) else
+      _ods_ir.AttrBuilder.get('I64Attr')(num_heads, context=_ods_context))
+    attributes["head_dim"] = (head_dim if (
+    isinstance(head_dim, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('I64Attr')) else
+      _ods_ir.AttrBuilder.get('I64Attr')(head_dim, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def hidden(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    operand_range = _ods_segmented_accessor(
+         self.operation.operands,
+         self.operation.attributes["operandSegmentSizes"], 0)
+    return operand_range[0]
+
+  @builtins.property
+  def qkv_w(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    operand_range = _ods_segmented_accessor(
+         self.operation.operands,
+         self.operation.attributes["operandSegmentSizes"], 1)
+    return operand_range[0]
+
+  @builtins.property
+  def out_w(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    operand_range = _ods_segmented_accessor(
+         self.operation.operands,
+         self.operation.attributes["operandSegmentSizes"], 2)
+    return operand_range[0]
+
+  @builtins.property
+  def mask(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    operand_range = _ods_segmented_accessor(
+         self.operation.operands,
+         self.operation.attributes["operandSegmentSizes"], 3)
+    return operand_range[0]
+
+  @builtins.property
+  def qkv_b(self) -> _Optional[_ods_ir.Value[_ods_ir.RankedTensorType]]:
+    operand_range = _ods_segmented_accessor(
+         self.operation.operands,
+         self.operation.attributes["operandSegmentSizes"], 4)
+    return operand_range[0] if len(operand_range) > 0 else None
+
+  @builtins.property
+  def out_b(self) -> _Optional[_ods_ir.Value[_ods_ir.RankedTensorType]]:
+    operand_range = _ods_segmented_accessor(
+         self.operation.operands,
+         self.operation.attributes["operandSegmentSizes"], 5)
+    return operand_range[0] if len(operand_range) > 0 else None
+
+  @builtins.property
+  def cos(self) -> _Optional[_ods_ir.Value[_ods_ir.RankedTensorType]]:
+    operand_range = _ods_segmented_accessor(
+         self.operation.operands,
+         self.operation.attributes["operandSegmentSizes"], 6)
+    return operand_range[0] if len(operand_range) > 0 else None
+
+  @builtins.property
+  def sin(self) -> _Optional[_ods_ir.Value[_ods_ir.RankedTensorType]]:
+    operand_range = _ods_segmented_accessor(
+         self.operation.operands,
+         self.operation.attributes["operandSegmentSizes"], 7)
+    return operand_range[0] if len(operand_range) > 0 else None
+
+  @builtins.property
+  def num_heads(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["num_heads"]
+
+  @num_heads.setter
+  def num_heads(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["num_heads"] = value
+
+  @builtins.property
+  def head_dim(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["head_dim"]
+
+  @head_dim.setter
+  def head_dim(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["head_dim"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def fused_attention_block(result, hidden, qkv_w, out_w, mask, num_heads, head_dim, *, qkv_b=None, out_b=None, cos=None, sin=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return FusedAttentionBlockOp(result=result, hidden=hidden, qkv_w=qkv_w, out_w=out_w, mask=mask, num_heads=num_heads, head_dim=head_dim, qkv_b=qkv_b, out_b=out_b, cos=cos, sin=sin, loc=loc, ip=ip).result
 
 @_ods_cext.register_operation(_Dialect)
 class FusedMatmulBiasActOp(_ods_ir.OpView):
@@ -1210,6 +3412,403 @@ def fused_swiglu(result, x, *, gate_first=None, loc=None, ip=None) -> _ods_ir.Op
   return FusedSwigluOp(result=result, x=x, gate_first=gate_first, loc=loc, ip=ip).result
 
 @_ods_cext.register_operation(_Dialect)
+class FusedTransformerLayerOp(_ods_ir.OpView):
+  r"""
+  `h = ln1(hidden + attention_block(hidden))`; `result = ln2(h + activation(h·up_w (+ up_b))·down_w (+
+  down_b))`, `attention_block` as `fused_attention_block`
+  without positions. `hidden [B, S, E]`, `qkv_w [E, 3·H·D]`, `out_w [H·D, E]`, `up_w [E, F]`, `down_w [F, E]`,
+  scales and shifts `[E]`; all four biases or none.
+  """
+
+  OPERATION_NAME = "rlx.fused_transformer_layer"
+
+  _ODS_OPERAND_SEGMENTS = [1,1,1,1,1,1,1,1,1,1,0,0,0,0,]
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, hidden, qkv_w, out_w, ln1_scale, ln1_shift, up_w, down_w, ln2_scale, ln2_shift, mask, num_heads, head_dim, *, qkv_b=None, out_b=None, up_b=None, down_b=None, eps1=None, eps2=None, activation=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(hidden)
+    operands.append(qkv_w)
+    operands.append(out_w)
+    operands.append(ln1_scale)
+    operands.append(ln1_shift)
+    operands.append(up_w)
+    operands.append(down_w)
+    operands.append(ln2_scale)
+    operands.append(ln2_shift)
+    operands.append(mask)
+    operands.append(qkv_b)
+    operands.append(out_b)
+    operands.append(up_b)
+    operands.append(down_b)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["num_heads"] = (num_heads if (
+    isinstance(num_heads, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('I64Attr')) else
+      _ods_ir.AttrBuilder.get('I64Attr')(num_heads, context=_ods_context))
+    attributes["head_dim"] = (head_dim if (
+    isinstance(head_dim, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('I64Attr')) else
+      _ods_ir.AttrBuilder.get('I64Attr')(head_dim, context=_ods_context))
+    if eps1 is not None: attributes["eps1"] = (eps1 if (
+        isinstance(eps1, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('F64Attr')) else
+          _ods_ir.AttrBuilder.get('F64Attr')(eps1, context=_ods_context))
+    if eps2 is not None: attributes["eps2"] = (eps2 if (
+        isinstance(eps2, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('F64Attr')) else
+          _ods_ir.AttrBuilder.get('F64Attr')(eps2, context=_ods_context))
+    if activation is not None: attributes["activation"] = (activation if (
+        isinstance(activation, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('RLX_Activation')) else
+          _ods_ir.AttrBuilder.get('RLX_Activation')(activation, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def hidden(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    operand_range = _ods_segmented_accessor(
+         self.operation.operands,
+         self.operation.attributes["operandSegmentSizes"], 0)
+    return operand_range[0]
+
+  @builtins.property
+  def qkv_w(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    operand_range = _ods_segmented_accessor(
+         self.operation.operands,
+         self.operation.attributes["operandSegmentSizes"], 1)
+    return operand_range[0]
+
+  @builtins.property
+  def out_w(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    operand_range = _ods_segmented_accessor(
+         self.operation.operands,
+         self.operation.attributes["operandSegmentSizes"], 2)
+    return operand_range[0]
+
+  @builtins.property
+  def ln1_scale(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    operand_range = _ods_segmented_accessor(
+         self.operation.operands,
+         self.operation.attributes["operandSegmentSizes"], 3)
+    return operand_range[0]
+
+  @builtins.property
+  def ln1_shift(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    operand_range = _ods_segmented_accessor(
+         self.operation.operands,
+         self.operation.attributes["operandSegmentSizes"], 4)
+    return operand_range[0]
+
+  @builtins.property
+  def up_w(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    operand_range = _ods_segmented_accessor(
+         self.operation.operands,
+         self.operation.attributes["operandSegmentSizes"], 5)
+    return operand_range[0]
+
+  @builtins.property
+  def down_w(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    operand_range = _ods_segmented_accessor(
+         self.operation.operands,
+         self.operation.attributes["operandSegmentSizes"], 6)
+    return operand_range[0]
+
+  @builtins.property
+  def ln2_scale(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    operand_range = _ods_segmented_accessor(
+         self.operation.operands,
+         self.operation.attributes["operandSegmentSizes"], 7)
+    return operand_range[0]
+
+  @builtins.property
+  def ln2_shift(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    operand_range = _ods_segmented_accessor(
+         self.operation.operands,
+         self.operation.attributes["operandSegmentSizes"], 8)
+    return operand_range[0]
+
+  @builtins.property
+  def mask(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    operand_range = _ods_segmented_accessor(
+         self.operation.operands,
+         self.operation.attributes["operandSegmentSizes"], 9)
+    return operand_range[0]
+
+  @builtins.property
+  def qkv_b(self) -> _Optional[_ods_ir.Value[_ods_ir.RankedTensorType]]:
+    operand_range = _ods_segmented_accessor(
+         self.operation.operands,
+         self.operation.attributes["operandSegmentSizes"], 10)
+    return operand_range[0] if len(operand_range) > 0 else None
+
+  @builtins.property
+  def out_b(self) -> _Optional[_ods_ir.Value[_ods_ir.RankedTensorType]]:
+    operand_range = _ods_segmented_accessor(
+         self.operation.operands,
+         self.operation.attributes["operandSegmentSizes"], 11)
+    return operand_range[0] if len(operand_range) > 0 else None
+
+  @builtins.property
+  def up_b(self) -> _Optional[_ods_ir.Value[_ods_ir.RankedTensorType]]:
+    operand_range = _ods_segmented_accessor(
+         self.operation.operands,
+         self.operation.attributes["operandSegmentSizes"], 12)
+    return operand_range[0] if len(operand_range) > 0 else None
+
+  @builtins.property
+  def down_b(self) -> _Optional[_ods_ir.Value[_ods_ir.RankedTensorType]]:
+    operand_range = _ods_segmented_accessor(
+         self.operation.operands,
+         self.operation.attributes["operandSegmentSizes"], 13)
+    return operand_range[0] if len(operand_range) > 0 else None
+
+  @builtins.property
+  def num_heads(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["num_heads"]
+
+  @num_heads.setter
+  def num_heads(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["num_heads"] = value
+
+  @builtins.property
+  def head_dim(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["head_dim"]
+
+  @head_dim.setter
+  def head_dim(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["head_dim"] = value
+
+  @builtins.property
+  def eps1(self) -> _ods_ir.FloatAttr:
+    return self.operation.attributes["eps1"]
+
+  @eps1.setter
+  def eps1(self, value: _ods_ir.FloatAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["eps1"] = value
+
+  @builtins.property
+  def eps2(self) -> _ods_ir.FloatAttr:
+    return self.operation.attributes["eps2"]
+
+  @eps2.setter
+  def eps2(self, value: _ods_ir.FloatAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["eps2"] = value
+
+  @builtins.property
+  def activation(self) -> _ods_ir.StringAttr:
+    return self.operation.attributes["activation"]
+
+  @activation.setter
+  def activation(self, value: _ods_ir.StringAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["activation"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def fused_transformer_layer(result, hidden, qkv_w, out_w, ln1_scale, ln1_shift, up_w, down_w, ln2_scale, ln2_shift, mask, num_heads, head_dim, *, qkv_b=None, out_b=None, up_b=None, down_b=None, eps1=None, eps2=None, activation=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return FusedTransformerLayerOp(result=result, hidden=hidden, qkv_w=qkv_w, out_w=out_w, ln1_scale=ln1_scale, ln1_shift=ln1_shift, up_w=up_w, down_w=down_w, ln2_scale=ln2_scale, ln2_shift=ln2_shift, mask=mask, num_heads=num_heads, head_dim=head_dim, qkv_b=qkv_b, out_b=out_b, up_b=up_b, down_b=down_b, eps1=eps1, eps2=eps2, activation=activation, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class GatedDeltaNetCarryOp(_ods_ir.OpView):
+  r"""
+  For each step: `S = S·exp(g)`; `d = (v - Sᵀk)·beta`; `S = S + k⊗d`; `o = Sᵀq/sqrt(N)` (Yang et al., Gated
+  delta networks, eq. 10). `q`, `k` and `v [B, S, H, N]`, `g` and `beta [B, S, H]`,
+  `state [B, H, N, N]` (key by value); results `o [B, S, H, N]` and the state after the last step. Callers
+  normalise `q` and `k`. Computed in f32 for f16 and bf16.
+  """
+
+  OPERATION_NAME = "rlx.gated_delta_net_carry"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, next_state, q, k, v, g, beta, state, *, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(q)
+    operands.append(k)
+    operands.append(v)
+    operands.append(g)
+    operands.append(beta)
+    operands.append(state)
+    _ods_context = _ods_get_default_loc_context(loc)
+    results = []
+    results.append(result)
+    results.append(next_state)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def q(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def k(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def v(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[2]
+
+  @builtins.property
+  def g(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[3]
+
+  @builtins.property
+  def beta(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[4]
+
+  @builtins.property
+  def state(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[5]
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+  @builtins.property
+  def next_state(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[1]
+
+def gated_delta_net_carry(result, next_state, q, k, v, g, beta, state, *, loc=None, ip=None) -> _ods_ir.OpResultList:
+  return GatedDeltaNetCarryOp(result=result, next_state=next_state, q=q, k=k, v=v, g=g, beta=beta, state=state, loc=loc, ip=ip).results
+
+@_ods_cext.register_operation(_Dialect)
+class GatedDeltaNetOp(_ods_ir.OpView):
+  r"""
+  `gated_delta_net_carry` from a state of zeros, without the state at the end.
+  """
+
+  OPERATION_NAME = "rlx.gated_delta_net"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, q, k, v, g, beta, *, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(q)
+    operands.append(k)
+    operands.append(v)
+    operands.append(g)
+    operands.append(beta)
+    _ods_context = _ods_get_default_loc_context(loc)
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def q(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def k(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def v(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[2]
+
+  @builtins.property
+  def g(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[3]
+
+  @builtins.property
+  def beta(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[4]
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def gated_delta_net(result, q, k, v, g, beta, *, loc=None, ip=None) -> _ods_ir.OpResult:
+  return GatedDeltaNetOp(result=result, q=q, k=k, v=v, g=g, beta=beta, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class GatherBackwardOp(_ods_ir.OpView):
+  r"""
+  The slices of `dy` added up at their indices along `axis` of a table of zeros with `size` elements on that
+  axis. Indices are clamped, as `gather` does. `size` is a list of one dimension.
+  """
+
+  OPERATION_NAME = "rlx.gather_backward"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, dy, indices, axis, size, *, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(dy)
+    operands.append(indices)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["axis"] = (axis if (
+    isinstance(axis, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('I64Attr')) else
+      _ods_ir.AttrBuilder.get('I64Attr')(axis, context=_ods_context))
+    attributes["size"] = (size if (
+    isinstance(size, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('RLX_ShapeAttr')) else
+      _ods_ir.AttrBuilder.get('RLX_ShapeAttr')(size, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def dy(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def indices(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def axis(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["axis"]
+
+  @axis.setter
+  def axis(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["axis"] = value
+
+  @builtins.property
+  def size(self) -> _ods_ir.ArrayAttr:
+    return self.operation.attributes["size"]
+
+  @size.setter
+  def size(self, value: _ods_ir.ArrayAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["size"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def gather_backward(result, dy, indices, axis, size, *, loc=None, ip=None) -> _ods_ir.OpResult:
+  return GatherBackwardOp(result=result, dy=dy, indices=indices, axis=axis, size=size, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
 class GatherBatchedOp(_ods_ir.OpView):
   r"""
   The indices carry the `axis` leading batch axes of the table:
@@ -1260,6 +3859,61 @@ class GatherBatchedOp(_ods_ir.OpView):
 
 def gather_batched(result, table, indices, axis, *, loc=None, ip=None) -> _ods_ir.OpResult:
   return GatherBatchedOp(result=result, table=table, indices=indices, axis=axis, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class GatherNdOp(_ods_ir.OpView):
+  r"""
+  The last axis of `indices […, K]` holds positions on the first `K` axes of `x` after `batch_dims` leading
+  ones that both share:
+  `result[n…, i…, b…] = x[n…, indices[n…, i…, 0], …, indices[n…, i…, K-1], b…]`. Every index is clamped into
+  its axis;
+  negative ones do not count from the end.
+  """
+
+  OPERATION_NAME = "rlx.gather_nd"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, indices, *, batch_dims=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    operands.append(indices)
+    _ods_context = _ods_get_default_loc_context(loc)
+    if batch_dims is not None: attributes["batch_dims"] = (batch_dims if (
+        isinstance(batch_dims, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('I64Attr')) else
+          _ods_ir.AttrBuilder.get('I64Attr')(batch_dims, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def indices(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def batch_dims(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["batch_dims"]
+
+  @batch_dims.setter
+  def batch_dims(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["batch_dims"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def gather_nd(result, x, indices, *, batch_dims=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return GatherNdOp(result=result, x=x, indices=indices, batch_dims=batch_dims, loc=loc, ip=ip).result
 
 @_ods_cext.register_operation(_Dialect)
 class GatherOp(_ods_ir.OpView):
@@ -1313,6 +3967,211 @@ class GatherOp(_ods_ir.OpView):
 
 def gather(result, table, indices, axis, *, loc=None, ip=None) -> _ods_ir.OpResult:
   return GatherOp(result=result, table=table, indices=indices, axis=axis, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class GroupNormBackwardBetaOp(_ods_ir.OpView):
+  r"""
+  `sum dy` over all axes but the channels.
+  """
+
+  OPERATION_NAME = "rlx.group_norm_backward_beta"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, dy, num_groups, *, eps=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    operands.append(dy)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["num_groups"] = (num_groups if (
+    isinstance(num_groups, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('I64Attr')) else
+      _ods_ir.AttrBuilder.get('I64Attr')(num_groups, context=_ods_context))
+    if eps is not None: attributes["eps"] = (eps if (
+        isinstance(eps, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('F64Attr')) else
+          _ods_ir.AttrBuilder.get('F64Attr')(eps, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def dy(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def num_groups(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["num_groups"]
+
+  @num_groups.setter
+  def num_groups(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["num_groups"] = value
+
+  @builtins.property
+  def eps(self) -> _ods_ir.FloatAttr:
+    return self.operation.attributes["eps"]
+
+  @eps.setter
+  def eps(self, value: _ods_ir.FloatAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["eps"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def group_norm_backward_beta(result, x, dy, num_groups, *, eps=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return GroupNormBackwardBetaOp(result=result, x=x, dy=dy, num_groups=num_groups, eps=eps, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class GroupNormBackwardGammaOp(_ods_ir.OpView):
+  r"""
+  `sum dy·x̂` over all axes but the channels.
+  """
+
+  OPERATION_NAME = "rlx.group_norm_backward_gamma"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, dy, num_groups, *, eps=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    operands.append(dy)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["num_groups"] = (num_groups if (
+    isinstance(num_groups, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('I64Attr')) else
+      _ods_ir.AttrBuilder.get('I64Attr')(num_groups, context=_ods_context))
+    if eps is not None: attributes["eps"] = (eps if (
+        isinstance(eps, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('F64Attr')) else
+          _ods_ir.AttrBuilder.get('F64Attr')(eps, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def dy(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def num_groups(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["num_groups"]
+
+  @num_groups.setter
+  def num_groups(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["num_groups"] = value
+
+  @builtins.property
+  def eps(self) -> _ods_ir.FloatAttr:
+    return self.operation.attributes["eps"]
+
+  @eps.setter
+  def eps(self, value: _ods_ir.FloatAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["eps"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def group_norm_backward_gamma(result, x, dy, num_groups, *, eps=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return GroupNormBackwardGammaOp(result=result, x=x, dy=dy, num_groups=num_groups, eps=eps, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class GroupNormBackwardInputOp(_ods_ir.OpView):
+  r"""
+  As `layer_norm_backward_input`, with means over the channels and positions of a group.
+  """
+
+  OPERATION_NAME = "rlx.group_norm_backward_input"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, scale, bias, dy, num_groups, *, eps=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    operands.append(scale)
+    operands.append(bias)
+    operands.append(dy)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["num_groups"] = (num_groups if (
+    isinstance(num_groups, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('I64Attr')) else
+      _ods_ir.AttrBuilder.get('I64Attr')(num_groups, context=_ods_context))
+    if eps is not None: attributes["eps"] = (eps if (
+        isinstance(eps, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('F64Attr')) else
+          _ods_ir.AttrBuilder.get('F64Attr')(eps, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def scale(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def bias(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[2]
+
+  @builtins.property
+  def dy(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[3]
+
+  @builtins.property
+  def num_groups(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["num_groups"]
+
+  @num_groups.setter
+  def num_groups(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["num_groups"] = value
+
+  @builtins.property
+  def eps(self) -> _ods_ir.FloatAttr:
+    return self.operation.attributes["eps"]
+
+  @eps.setter
+  def eps(self, value: _ods_ir.FloatAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["eps"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def group_norm_backward_input(result, x, scale, bias, dy, num_groups, *, eps=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return GroupNormBackwardInputOp(result=result, x=x, scale=scale, bias=bias, dy=dy, num_groups=num_groups, eps=eps, loc=loc, ip=ip).result
 
 @_ods_cext.register_operation(_Dialect)
 class GroupNormOp(_ods_ir.OpView):
@@ -1386,6 +4245,272 @@ def group_norm(result, x, scale, bias, num_groups, *, eps=None, loc=None, ip=Non
   return GroupNormOp(result=result, x=x, scale=scale, bias=bias, num_groups=num_groups, eps=eps, loc=loc, ip=ip).result
 
 @_ods_cext.register_operation(_Dialect)
+class GroupedMatmulOp(_ods_ir.OpView):
+  r"""
+  `x [M, K]`, `w [E, K, N]`, `indices [M]` of integers, clamped into `[0, E)`: `result[m] =
+  x[m]·w[indices[m]]`, shape `[M, N]`.
+  f16 and bf16 accumulate in f32.
+  """
+
+  OPERATION_NAME = "rlx.grouped_matmul"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, w, indices, *, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    operands.append(w)
+    operands.append(indices)
+    _ods_context = _ods_get_default_loc_context(loc)
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def w(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def indices(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[2]
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def grouped_matmul(result, x, w, indices, *, loc=None, ip=None) -> _ods_ir.OpResult:
+  return GroupedMatmulOp(result=result, x=x, w=w, indices=indices, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class GruOp(_ods_ir.OpView):
+  r"""
+  `[a_r, a_z, a_n] = x_t·w_input + bias_input`, `[b_r, b_z, b_n] = h·w_hidden + bias_hidden`; `r = sigmoid(a_r
+  + b_r)`, `z = sigmoid(a_z + b_z)`, `n = tanh(a_n + r·b_n)`,
+  `h = (1 - z)·n + z·h` (Cho et al. 2014, with the reset after the product). `x [B, S, I]`, `h [B, H]`,
+  `w_input [I, 3H]`, `w_hidden [H, 3H]`, biases `[3H]`; results `[B, S, H]`, and `h` after
+  the last step. `reverse` goes from the end.
+  """
+
+  OPERATION_NAME = "rlx.gru"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, last_h, x, h, w_input, w_hidden, bias_input, bias_hidden, *, reverse=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    operands.append(h)
+    operands.append(w_input)
+    operands.append(w_hidden)
+    operands.append(bias_input)
+    operands.append(bias_hidden)
+    _ods_context = _ods_get_default_loc_context(loc)
+    if reverse is not None: attributes["reverse"] = (reverse if (
+        isinstance(reverse, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('BoolAttr')) else
+          _ods_ir.AttrBuilder.get('BoolAttr')(reverse, context=_ods_context))
+    results = []
+    results.append(result)
+    results.append(last_h)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def h(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def w_input(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[2]
+
+  @builtins.property
+  def w_hidden(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[3]
+
+  @builtins.property
+  def bias_input(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[4]
+
+  @builtins.property
+  def bias_hidden(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[5]
+
+  @builtins.property
+  def reverse(self) -> _ods_ir.BoolAttr:
+    return self.operation.attributes["reverse"]
+
+  @reverse.setter
+  def reverse(self, value: _ods_ir.BoolAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["reverse"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+  @builtins.property
+  def last_h(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[1]
+
+def gru(result, last_h, x, h, w_input, w_hidden, bias_input, bias_hidden, *, reverse=None, loc=None, ip=None) -> _ods_ir.OpResultList:
+  return GruOp(result=result, last_h=last_h, x=x, h=h, w_input=w_input, w_hidden=w_hidden, bias_input=bias_input, bias_hidden=bias_hidden, reverse=reverse, loc=loc, ip=ip).results
+
+@_ods_cext.register_operation(_Dialect)
+class HuberLossOp(_ods_ir.OpView):
+  r"""
+  With `d = |prediction - target|`: `d^2/2` where `d <= delta`, else `delta·(d - delta/2)`; the mean or sum
+  with `reduction` (Huber 1964).
+  """
+
+  OPERATION_NAME = "rlx.huber_loss"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, prediction, target, *, delta=None, reduction=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(prediction)
+    operands.append(target)
+    _ods_context = _ods_get_default_loc_context(loc)
+    if delta is not None: attributes["delta"] = (delta if (
+        isinstance(delta, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('F64Attr')) else
+          _ods_ir.AttrBuilder.get('F64Attr')(delta, context=_ods_context))
+    if reduction is not None: attributes["reduction"] = (reduction if (
+        isinstance(reduction, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('RLX_LossReduction')) else
+          _ods_ir.AttrBuilder.get('RLX_LossReduction')(reduction, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def prediction(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def target(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def delta(self) -> _ods_ir.FloatAttr:
+    return self.operation.attributes["delta"]
+
+  @delta.setter
+  def delta(self, value: _ods_ir.FloatAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["delta"] = value
+
+  @builtins.property
+  def reduction(self) -> _ods_ir.StringAttr:
+    return self.operation.attributes["reduction"]
+
+  @reduction.setter
+  def reduction(self, value: _ods_ir.StringAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["reduction"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def huber_loss(result, prediction, target, *, delta=None, reduction=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return HuberLossOp(result=result, prediction=prediction, target=target, delta=delta, reduction=reduction, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class IfOp(_ods_ir.OpView):
+  r"""
+  Runs `then_region` where `condition` (a scalar) is true and `else_region` otherwise, and only that one.
+  Neither has arguments: they read values from outside. Both yield
+  values of the same types, which are the results.
+  """
+
+  OPERATION_NAME = "rlx.if"
+
+  _ODS_REGIONS = (2, True)
+
+  def __init__(self, results_, condition, *, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(condition)
+    _ods_context = _ods_get_default_loc_context(loc)
+    results = []
+    results.extend(results_)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def condition(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def results_(self) -> _ods_ir.OpResultList:
+    _ods_variadic_group_length = len(self.operation.results) - 1 + 1
+    return self.operation.results[0:0 + _ods_variadic_group_length]
+
+  @builtins.property
+  def then_region(self) -> _ods_ir.Region:
+    return self.regions[0]
+
+  @builtins.property
+  def else_region(self) -> _ods_ir.Region:
+    return self.regions[1]
+
+def if_(results_, condition, *, loc=None, ip=None) -> _Union[_ods_ir.OpResult, _ods_ir.OpResultList, IfOp]:
+  op = IfOp(results_=results_, condition=condition, loc=loc, ip=ip); results = op.results
+  return results if len(results) > 1 else (results[0] if len(results) == 1 else op)
+
+@_ods_cext.register_operation(_Dialect)
+class ImagOp(_ods_ir.OpView):
+  r"""
+  `result = Im x`, f32.
+  """
+
+  OPERATION_NAME = "rlx.imag"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, *, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    _ods_context = _ods_get_default_loc_context(loc)
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def imag(result, x, *, loc=None, ip=None) -> _ods_ir.OpResult:
+  return ImagOp(result=result, x=x, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
 class IotaOp(_ods_ir.OpView):
   r"""
   `result[i_0, …] = i_axis`, in `dtype`. Shape and dtype are attributes; dimensions may be symbolic.
@@ -1453,6 +4578,276 @@ class IotaOp(_ods_ir.OpView):
 
 def iota(result, shape, axis, dtype, *, loc=None, ip=None) -> _ods_ir.OpResult:
   return IotaOp(result=result, shape=shape, axis=axis, dtype=dtype, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class IrfftOp(_ods_ir.OpView):
+  r"""
+  The real inverse transform, of `length` elements along `axis`, of a spectrum of `length//2 + 1` elements
+  that stands for a Hermitian one.
+  The imaginary parts of its first and, for an even length, last element are not read. `length` is a list of
+  one dimension.
+  """
+
+  OPERATION_NAME = "rlx.irfft"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, axis, length, *, norm=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["axis"] = (axis if (
+    isinstance(axis, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('I64Attr')) else
+      _ods_ir.AttrBuilder.get('I64Attr')(axis, context=_ods_context))
+    attributes["length"] = (length if (
+    isinstance(length, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('RLX_ShapeAttr')) else
+      _ods_ir.AttrBuilder.get('RLX_ShapeAttr')(length, context=_ods_context))
+    if norm is not None: attributes["norm"] = (norm if (
+        isinstance(norm, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('RLX_FftNorm')) else
+          _ods_ir.AttrBuilder.get('RLX_FftNorm')(norm, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def axis(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["axis"]
+
+  @axis.setter
+  def axis(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["axis"] = value
+
+  @builtins.property
+  def length(self) -> _ods_ir.ArrayAttr:
+    return self.operation.attributes["length"]
+
+  @length.setter
+  def length(self, value: _ods_ir.ArrayAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["length"] = value
+
+  @builtins.property
+  def norm(self) -> _ods_ir.StringAttr:
+    return self.operation.attributes["norm"]
+
+  @norm.setter
+  def norm(self, value: _ods_ir.StringAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["norm"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def irfft(result, x, axis, length, *, norm=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return IrfftOp(result=result, x=x, axis=axis, length=length, norm=norm, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class LayerNorm2dOp(_ods_ir.OpView):
+  r"""
+  `x [N, C, H, W]`, normalised over `C` at every pixel, then scaled and shifted by `scale [C]` and `bias [C]`.
+  Statistics in f32 for f16 and bf16.
+  """
+
+  OPERATION_NAME = "rlx.layer_norm2d"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, scale, bias, *, eps=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    operands.append(scale)
+    operands.append(bias)
+    _ods_context = _ods_get_default_loc_context(loc)
+    if eps is not None: attributes["eps"] = (eps if (
+        isinstance(eps, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('F64Attr')) else
+          _ods_ir.AttrBuilder.get('F64Attr')(eps, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def scale(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def bias(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[2]
+
+  @builtins.property
+  def eps(self) -> _ods_ir.FloatAttr:
+    return self.operation.attributes["eps"]
+
+  @eps.setter
+  def eps(self, value: _ods_ir.FloatAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["eps"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def layer_norm2d(result, x, scale, bias, *, eps=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return LayerNorm2dOp(result=result, x=x, scale=scale, bias=bias, eps=eps, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class LayerNormBackwardGammaOp(_ods_ir.OpView):
+  r"""
+  `sum dy·x̂` over all axes but `axis`.
+  """
+
+  OPERATION_NAME = "rlx.layer_norm_backward_gamma"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, dy, axis, *, eps=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    operands.append(dy)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["axis"] = (axis if (
+    isinstance(axis, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('I64Attr')) else
+      _ods_ir.AttrBuilder.get('I64Attr')(axis, context=_ods_context))
+    if eps is not None: attributes["eps"] = (eps if (
+        isinstance(eps, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('F64Attr')) else
+          _ods_ir.AttrBuilder.get('F64Attr')(eps, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def dy(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def axis(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["axis"]
+
+  @axis.setter
+  def axis(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["axis"] = value
+
+  @builtins.property
+  def eps(self) -> _ods_ir.FloatAttr:
+    return self.operation.attributes["eps"]
+
+  @eps.setter
+  def eps(self, value: _ods_ir.FloatAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["eps"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def layer_norm_backward_gamma(result, x, dy, axis, *, eps=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return LayerNormBackwardGammaOp(result=result, x=x, dy=dy, axis=axis, eps=eps, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class LayerNormBackwardInputOp(_ods_ir.OpView):
+  r"""
+  `(w - mean w - x̂·mean(w·x̂))/sqrt(var x + eps)` with `w = dy·scale` and `x̂` the normalised input, means
+  over `axis`.
+  """
+
+  OPERATION_NAME = "rlx.layer_norm_backward_input"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, scale, dy, axis, *, eps=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    operands.append(scale)
+    operands.append(dy)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["axis"] = (axis if (
+    isinstance(axis, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('I64Attr')) else
+      _ods_ir.AttrBuilder.get('I64Attr')(axis, context=_ods_context))
+    if eps is not None: attributes["eps"] = (eps if (
+        isinstance(eps, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('F64Attr')) else
+          _ods_ir.AttrBuilder.get('F64Attr')(eps, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def scale(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def dy(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[2]
+
+  @builtins.property
+  def axis(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["axis"]
+
+  @axis.setter
+  def axis(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["axis"] = value
+
+  @builtins.property
+  def eps(self) -> _ods_ir.FloatAttr:
+    return self.operation.attributes["eps"]
+
+  @eps.setter
+  def eps(self, value: _ods_ir.FloatAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["eps"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def layer_norm_backward_input(result, x, scale, dy, axis, *, eps=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return LayerNormBackwardInputOp(result=result, x=x, scale=scale, dy=dy, axis=axis, eps=eps, loc=loc, ip=ip).result
 
 @_ods_cext.register_operation(_Dialect)
 class LayerNormOp(_ods_ir.OpView):
@@ -1528,7 +4923,8 @@ def layer_norm(result, x, scale, bias, axis, *, eps=None, loc=None, ip=None) -> 
 @_ods_cext.register_operation(_Dialect)
 class LinearFusedOp(_ods_ir.OpView):
   r"""
-  `x […, K]`, `w [K, N]`, `bias [N]`, result `[…, N]`. Lowers to `fused_matmul_bias_act` under every fusion policy.
+  `x […, K]`, `w [K, N]`, `bias [N]`, result `[…, N]`. Lowers to `fused_matmul_bias_act` under every fusion
+  policy.
   """
 
   OPERATION_NAME = "rlx.linear_fused"
@@ -1849,6 +5245,232 @@ def llama_decoder_block(result, x, ln1_scale, ln1_bias, wq, wk, wv, wo, ln2_scal
   return LlamaDecoderBlockOp(result=result, x=x, ln1_scale=ln1_scale, ln1_bias=ln1_bias, wq=wq, wk=wk, wv=wv, wo=wo, ln2_scale=ln2_scale, ln2_bias=ln2_bias, gate=gate, up=up, down=down, cos=cos, sin=sin, num_heads=num_heads, head_dim=head_dim, num_kv_heads=num_kv_heads, mask=mask, eps=eps, mask_kind=mask_kind, window=window, loc=loc, ip=ip).result
 
 @_ods_cext.register_operation(_Dialect)
+class LoraMatmulOp(_ods_ir.OpView):
+  r"""
+  `x […, K]`, `w [K, N]`, `a [K, R]`, `b [R, N]`, result `[…, N]` (Hu et al., LoRA, eq. 3).
+  """
+
+  OPERATION_NAME = "rlx.lora_matmul"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, w, a, b, *, scale=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    operands.append(w)
+    operands.append(a)
+    operands.append(b)
+    _ods_context = _ods_get_default_loc_context(loc)
+    if scale is not None: attributes["scale"] = (scale if (
+        isinstance(scale, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('F64Attr')) else
+          _ods_ir.AttrBuilder.get('F64Attr')(scale, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def w(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def a(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[2]
+
+  @builtins.property
+  def b(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[3]
+
+  @builtins.property
+  def scale(self) -> _ods_ir.FloatAttr:
+    return self.operation.attributes["scale"]
+
+  @scale.setter
+  def scale(self, value: _ods_ir.FloatAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["scale"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def lora_matmul(result, x, w, a, b, *, scale=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return LoraMatmulOp(result=result, x=x, w=w, a=a, b=b, scale=scale, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class LstmOp(_ods_ir.OpView):
+  r"""
+  `[i, f, g, o] = x_t·w_input + h·w_hidden + bias`; `c = sigmoid(f)·c + sigmoid(i)·tanh(g)`; `h =
+  sigmoid(o)·tanh(c)`. `x [B, S, I]`, `h` and `c [B, H]`, `w_input [I, 4H]`,
+  `w_hidden [H, 4H]`, `bias [4H]`; results `[B, S, H]` (`h` of every step), and `h` and `c` after the last.
+  `reverse` goes from the end.
+  """
+
+  OPERATION_NAME = "rlx.lstm"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, last_h, last_c, x, h, c, w_input, w_hidden, bias, *, reverse=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    operands.append(h)
+    operands.append(c)
+    operands.append(w_input)
+    operands.append(w_hidden)
+    operands.append(bias)
+    _ods_context = _ods_get_default_loc_context(loc)
+    if reverse is not None: attributes["reverse"] = (reverse if (
+        isinstance(reverse, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('BoolAttr')) else
+          _ods_ir.AttrBuilder.get('BoolAttr')(reverse, context=_ods_context))
+    results = []
+    results.append(result)
+    results.append(last_h)
+    results.append(last_c)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def h(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def c(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[2]
+
+  @builtins.property
+  def w_input(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[3]
+
+  @builtins.property
+  def w_hidden(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[4]
+
+  @builtins.property
+  def bias(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[5]
+
+  @builtins.property
+  def reverse(self) -> _ods_ir.BoolAttr:
+    return self.operation.attributes["reverse"]
+
+  @reverse.setter
+  def reverse(self, value: _ods_ir.BoolAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["reverse"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+  @builtins.property
+  def last_h(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[1]
+
+  @builtins.property
+  def last_c(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[2]
+
+def lstm(result, last_h, last_c, x, h, c, w_input, w_hidden, bias, *, reverse=None, loc=None, ip=None) -> _ods_ir.OpResultList:
+  return LstmOp(result=result, last_h=last_h, last_c=last_c, x=x, h=h, c=c, w_input=w_input, w_hidden=w_hidden, bias=bias, reverse=reverse, loc=loc, ip=ip).results
+
+@_ods_cext.register_operation(_Dialect)
+class MambaBlockOp(_ods_ir.OpView):
+  r"""
+  `[u, z] = x·in_w`; `u = silu(conv(u) + conv_b)`; `[r, b, c] = u·x_w`; `delta = log(1 + exp(r·dt_w + dt_b))`;
+  `y = selective_scan(u, delta, -exp(a_log), b, c) + d·u`;
+  `result = (y·silu(z))·out_w` (Gu and Dao, Mamba, §3.4). `x [B, S, E]`, `in_w [E, 2I]`, `conv_w [I, 1, 1, K]`
+  (causal, one kernel a channel), `x_w [I, R + 2N]`, `dt_w [R, I]`,
+  `a_log [I, N]`, `conv_b`, `dt_b` and `d [I]`, `out_w [I, E]`.
+  """
+
+  OPERATION_NAME = "rlx.mamba_block"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, in_w, conv_w, conv_b, x_w, dt_w, dt_b, a_log, d, out_w, *, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    operands.append(in_w)
+    operands.append(conv_w)
+    operands.append(conv_b)
+    operands.append(x_w)
+    operands.append(dt_w)
+    operands.append(dt_b)
+    operands.append(a_log)
+    operands.append(d)
+    operands.append(out_w)
+    _ods_context = _ods_get_default_loc_context(loc)
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def in_w(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def conv_w(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[2]
+
+  @builtins.property
+  def conv_b(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[3]
+
+  @builtins.property
+  def x_w(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[4]
+
+  @builtins.property
+  def dt_w(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[5]
+
+  @builtins.property
+  def dt_b(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[6]
+
+  @builtins.property
+  def a_log(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[7]
+
+  @builtins.property
+  def d(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[8]
+
+  @builtins.property
+  def out_w(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[9]
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def mamba_block(result, x, in_w, conv_w, conv_b, x_w, dt_w, dt_b, a_log, d, out_w, *, loc=None, ip=None) -> _ods_ir.OpResult:
+  return MambaBlockOp(result=result, x=x, in_w=in_w, conv_w=conv_w, conv_b=conv_b, x_w=x_w, dt_w=dt_w, dt_b=dt_b, a_log=a_log, d=d, out_w=out_w, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
 class MatmulOp(_ods_ir.OpView):
   r"""
   `lhs […, M, K]`, `rhs […, K, N]`, result `[…, M, N]`; batch axes broadcast as in NumPy. Rank at least 2.
@@ -1885,6 +5507,138 @@ class MatmulOp(_ods_ir.OpView):
 
 def matmul(result, lhs, rhs, *, loc=None, ip=None) -> _ods_ir.OpResult:
   return MatmulOp(result=result, lhs=lhs, rhs=rhs, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class MaxPool2dBackwardOp(_ods_ir.OpView):
+  r"""
+  Each element of `dy` goes to the first largest element of its window of `x [N, C, H, W]`, in row-major
+  order; NaN counts as the largest, padding never. What a window of padding alone gets goes nowhere. Attributes are
+  those of `pool`.
+  """
+
+  OPERATION_NAME = "rlx.max_pool2d_backward"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, dy, kernel, stride, padding, *, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    operands.append(dy)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["kernel"] = (kernel if (
+    isinstance(kernel, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('DenseI64ArrayAttr')) else
+      _ods_ir.AttrBuilder.get('DenseI64ArrayAttr')(kernel, context=_ods_context))
+    attributes["stride"] = (stride if (
+    isinstance(stride, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('DenseI64ArrayAttr')) else
+      _ods_ir.AttrBuilder.get('DenseI64ArrayAttr')(stride, context=_ods_context))
+    attributes["padding"] = (padding if (
+    isinstance(padding, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('DenseI64ArrayAttr')) else
+      _ods_ir.AttrBuilder.get('DenseI64ArrayAttr')(padding, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def dy(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def kernel(self) -> _ods_ir.DenseI64ArrayAttr:
+    return self.operation.attributes["kernel"]
+
+  @kernel.setter
+  def kernel(self, value: _ods_ir.DenseI64ArrayAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["kernel"] = value
+
+  @builtins.property
+  def stride(self) -> _ods_ir.DenseI64ArrayAttr:
+    return self.operation.attributes["stride"]
+
+  @stride.setter
+  def stride(self, value: _ods_ir.DenseI64ArrayAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["stride"] = value
+
+  @builtins.property
+  def padding(self) -> _ods_ir.DenseI64ArrayAttr:
+    return self.operation.attributes["padding"]
+
+  @padding.setter
+  def padding(self, value: _ods_ir.DenseI64ArrayAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["padding"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def max_pool2d_backward(result, x, dy, kernel, stride, padding, *, loc=None, ip=None) -> _ods_ir.OpResult:
+  return MaxPool2dBackwardOp(result=result, x=x, dy=dy, kernel=kernel, stride=stride, padding=padding, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class MseLossOp(_ods_ir.OpView):
+  r"""
+  `(prediction - target)^2` of tensors of one shape; the mean or sum with `reduction`.
+  """
+
+  OPERATION_NAME = "rlx.mse_loss"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, prediction, target, *, reduction=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(prediction)
+    operands.append(target)
+    _ods_context = _ods_get_default_loc_context(loc)
+    if reduction is not None: attributes["reduction"] = (reduction if (
+        isinstance(reduction, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('RLX_LossReduction')) else
+          _ods_ir.AttrBuilder.get('RLX_LossReduction')(reduction, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def prediction(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def target(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def reduction(self) -> _ods_ir.StringAttr:
+    return self.operation.attributes["reduction"]
+
+  @reduction.setter
+  def reduction(self, value: _ods_ir.StringAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["reduction"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def mse_loss(result, prediction, target, *, reduction=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return MseLossOp(result=result, prediction=prediction, target=target, reduction=reduction, loc=loc, ip=ip).result
 
 @_ods_cext.register_operation(_Dialect)
 class NarrowOp(_ods_ir.OpView):
@@ -1962,6 +5716,870 @@ def narrow(result, x, axis, start, length, *, loc=None, ip=None) -> _ods_ir.OpRe
   return NarrowOp(result=result, x=x, axis=axis, start=start, length=length, loc=loc, ip=ip).result
 
 @_ods_cext.register_operation(_Dialect)
+class PadOp(_ods_ir.OpView):
+  r"""
+  `low` and `high` list how many come before and after each axis; they are not negative and may be symbolic.
+  `mode` says what they are:
+  `value` (`constant`), the tensor mirrored at the edge element (`reflect`, at most `dim - 1` of them), the
+  edge element (`replicate`),
+  or the other side (`circular`, at most `dim`). Axes are padded one after the other, as in NumPy.
+  """
+
+  OPERATION_NAME = "rlx.pad"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, low, high, *, mode=None, value=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["low"] = (low if (
+    isinstance(low, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('RLX_ShapeAttr')) else
+      _ods_ir.AttrBuilder.get('RLX_ShapeAttr')(low, context=_ods_context))
+    attributes["high"] = (high if (
+    isinstance(high, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('RLX_ShapeAttr')) else
+      _ods_ir.AttrBuilder.get('RLX_ShapeAttr')(high, context=_ods_context))
+    if mode is not None: attributes["mode"] = (mode if (
+        isinstance(mode, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('RLX_PadMode')) else
+          _ods_ir.AttrBuilder.get('RLX_PadMode')(mode, context=_ods_context))
+    if value is not None: attributes["value"] = (value if (
+        isinstance(value, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('F64Attr')) else
+          _ods_ir.AttrBuilder.get('F64Attr')(value, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def low(self) -> _ods_ir.ArrayAttr:
+    return self.operation.attributes["low"]
+
+  @low.setter
+  def low(self, value: _ods_ir.ArrayAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["low"] = value
+
+  @builtins.property
+  def high(self) -> _ods_ir.ArrayAttr:
+    return self.operation.attributes["high"]
+
+  @high.setter
+  def high(self, value: _ods_ir.ArrayAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["high"] = value
+
+  @builtins.property
+  def mode(self) -> _ods_ir.StringAttr:
+    return self.operation.attributes["mode"]
+
+  @mode.setter
+  def mode(self, value: _ods_ir.StringAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["mode"] = value
+
+  @builtins.property
+  def value(self) -> _ods_ir.FloatAttr:
+    return self.operation.attributes["value"]
+
+  @value.setter
+  def value(self, value: _ods_ir.FloatAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["value"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def pad(result, x, low, high, *, mode=None, value=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return PadOp(result=result, x=x, low=low, high=high, mode=mode, value=value, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class PoolOp(_ods_ir.OpView):
+  r"""
+  `x [N, C, spatial…]`, result `[N, C, out…]` with `out = (in + before + after - kernel) // stride + 1`.
+  `padding` lists before and after of each
+  spatial axis in turn. Padding never is a maximum, and counts in a mean as zeros, or with `count_include_pad
+  = false` not at all.
+  NaN propagates; a window of padding alone gives -inf (max), and NaN as a mean that does not count padding.
+  """
+
+  OPERATION_NAME = "rlx.pool"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, kind, kernel, stride, padding, *, count_include_pad=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["kind"] = (kind if (
+    isinstance(kind, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('RLX_Pooling')) else
+      _ods_ir.AttrBuilder.get('RLX_Pooling')(kind, context=_ods_context))
+    attributes["kernel"] = (kernel if (
+    isinstance(kernel, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('DenseI64ArrayAttr')) else
+      _ods_ir.AttrBuilder.get('DenseI64ArrayAttr')(kernel, context=_ods_context))
+    attributes["stride"] = (stride if (
+    isinstance(stride, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('DenseI64ArrayAttr')) else
+      _ods_ir.AttrBuilder.get('DenseI64ArrayAttr')(stride, context=_ods_context))
+    attributes["padding"] = (padding if (
+    isinstance(padding, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('DenseI64ArrayAttr')) else
+      _ods_ir.AttrBuilder.get('DenseI64ArrayAttr')(padding, context=_ods_context))
+    if count_include_pad is not None: attributes["count_include_pad"] = (count_include_pad if (
+        isinstance(count_include_pad, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('BoolAttr')) else
+          _ods_ir.AttrBuilder.get('BoolAttr')(count_include_pad, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def kind(self) -> _ods_ir.StringAttr:
+    return self.operation.attributes["kind"]
+
+  @kind.setter
+  def kind(self, value: _ods_ir.StringAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["kind"] = value
+
+  @builtins.property
+  def kernel(self) -> _ods_ir.DenseI64ArrayAttr:
+    return self.operation.attributes["kernel"]
+
+  @kernel.setter
+  def kernel(self, value: _ods_ir.DenseI64ArrayAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["kernel"] = value
+
+  @builtins.property
+  def stride(self) -> _ods_ir.DenseI64ArrayAttr:
+    return self.operation.attributes["stride"]
+
+  @stride.setter
+  def stride(self, value: _ods_ir.DenseI64ArrayAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["stride"] = value
+
+  @builtins.property
+  def padding(self) -> _ods_ir.DenseI64ArrayAttr:
+    return self.operation.attributes["padding"]
+
+  @padding.setter
+  def padding(self, value: _ods_ir.DenseI64ArrayAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["padding"] = value
+
+  @builtins.property
+  def count_include_pad(self) -> _ods_ir.BoolAttr:
+    return self.operation.attributes["count_include_pad"]
+
+  @count_include_pad.setter
+  def count_include_pad(self, value: _ods_ir.BoolAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["count_include_pad"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def pool(result, x, kind, kernel, stride, padding, *, count_include_pad=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return PoolOp(result=result, x=x, kind=kind, kernel=kernel, stride=stride, padding=padding, count_include_pad=count_include_pad, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class QConv2dOp(_ods_ir.OpView):
+  r"""
+  `x [N, C, H, W]`, `w [O, C/groups, kH, kW]` i8, `bias [O]` i32; as `conv` and `q_matmul`: accumulated in
+  i32, padded with `x_zero_point`.
+  """
+
+  OPERATION_NAME = "rlx.q_conv2d"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, w, bias, stride, padding, dilation, multiplier, *, groups=None, x_zero_point=None, w_zero_point=None, out_zero_point=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    operands.append(w)
+    operands.append(bias)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["stride"] = (stride if (
+    isinstance(stride, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('DenseI64ArrayAttr')) else
+      _ods_ir.AttrBuilder.get('DenseI64ArrayAttr')(stride, context=_ods_context))
+    attributes["padding"] = (padding if (
+    isinstance(padding, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('DenseI64ArrayAttr')) else
+      _ods_ir.AttrBuilder.get('DenseI64ArrayAttr')(padding, context=_ods_context))
+    attributes["dilation"] = (dilation if (
+    isinstance(dilation, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('DenseI64ArrayAttr')) else
+      _ods_ir.AttrBuilder.get('DenseI64ArrayAttr')(dilation, context=_ods_context))
+    if groups is not None: attributes["groups"] = (groups if (
+        isinstance(groups, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('I64Attr')) else
+          _ods_ir.AttrBuilder.get('I64Attr')(groups, context=_ods_context))
+    if x_zero_point is not None: attributes["x_zero_point"] = (x_zero_point if (
+        isinstance(x_zero_point, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('I64Attr')) else
+          _ods_ir.AttrBuilder.get('I64Attr')(x_zero_point, context=_ods_context))
+    if w_zero_point is not None: attributes["w_zero_point"] = (w_zero_point if (
+        isinstance(w_zero_point, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('I64Attr')) else
+          _ods_ir.AttrBuilder.get('I64Attr')(w_zero_point, context=_ods_context))
+    if out_zero_point is not None: attributes["out_zero_point"] = (out_zero_point if (
+        isinstance(out_zero_point, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('I64Attr')) else
+          _ods_ir.AttrBuilder.get('I64Attr')(out_zero_point, context=_ods_context))
+    attributes["multiplier"] = (multiplier if (
+    isinstance(multiplier, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('F64Attr')) else
+      _ods_ir.AttrBuilder.get('F64Attr')(multiplier, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def w(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def bias(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[2]
+
+  @builtins.property
+  def stride(self) -> _ods_ir.DenseI64ArrayAttr:
+    return self.operation.attributes["stride"]
+
+  @stride.setter
+  def stride(self, value: _ods_ir.DenseI64ArrayAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["stride"] = value
+
+  @builtins.property
+  def padding(self) -> _ods_ir.DenseI64ArrayAttr:
+    return self.operation.attributes["padding"]
+
+  @padding.setter
+  def padding(self, value: _ods_ir.DenseI64ArrayAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["padding"] = value
+
+  @builtins.property
+  def dilation(self) -> _ods_ir.DenseI64ArrayAttr:
+    return self.operation.attributes["dilation"]
+
+  @dilation.setter
+  def dilation(self, value: _ods_ir.DenseI64ArrayAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["dilation"] = value
+
+  @builtins.property
+  def groups(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["groups"]
+
+  @groups.setter
+  def groups(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["groups"] = value
+
+  @builtins.property
+  def x_zero_point(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["x_zero_point"]
+
+  @x_zero_point.setter
+  def x_zero_point(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["x_zero_point"] = value
+
+  @builtins.property
+  def w_zero_point(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["w_zero_point"]
+
+  @w_zero_point.setter
+  def w_zero_point(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["w_zero_point"] = value
+
+  @builtins.property
+  def out_zero_point(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["out_zero_point"]
+
+  @out_zero_point.setter
+  def out_zero_point(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["out_zero_point"] = value
+
+  @builtins.property
+  def multiplier(self) -> _ods_ir.FloatAttr:
+    return self.operation.attributes["multiplier"]
+
+  @multiplier.setter
+  def multiplier(self, value: _ods_ir.FloatAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["multiplier"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def q_conv2d(result, x, w, bias, stride, padding, dilation, multiplier, *, groups=None, x_zero_point=None, w_zero_point=None, out_zero_point=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return QConv2dOp(result=result, x=x, w=w, bias=bias, stride=stride, padding=padding, dilation=dilation, multiplier=multiplier, groups=groups, x_zero_point=x_zero_point, w_zero_point=w_zero_point, out_zero_point=out_zero_point, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class QMatmulOp(_ods_ir.OpView):
+  r"""
+  `x […, M, K]`, `w [K, N]` i8, `bias [N]` i32: `acc = (x - x_zero_point)·(w - w_zero_point) + bias` in i32,
+  `result = saturate(round(acc·multiplier) + out_zero_point)` i8, the product and
+  rounding (half to even) in f32. i32 wraps; zero points lie in the range of i8.
+  """
+
+  OPERATION_NAME = "rlx.q_matmul"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, w, bias, multiplier, *, x_zero_point=None, w_zero_point=None, out_zero_point=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    operands.append(w)
+    operands.append(bias)
+    _ods_context = _ods_get_default_loc_context(loc)
+    if x_zero_point is not None: attributes["x_zero_point"] = (x_zero_point if (
+        isinstance(x_zero_point, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('I64Attr')) else
+          _ods_ir.AttrBuilder.get('I64Attr')(x_zero_point, context=_ods_context))
+    if w_zero_point is not None: attributes["w_zero_point"] = (w_zero_point if (
+        isinstance(w_zero_point, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('I64Attr')) else
+          _ods_ir.AttrBuilder.get('I64Attr')(w_zero_point, context=_ods_context))
+    if out_zero_point is not None: attributes["out_zero_point"] = (out_zero_point if (
+        isinstance(out_zero_point, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('I64Attr')) else
+          _ods_ir.AttrBuilder.get('I64Attr')(out_zero_point, context=_ods_context))
+    attributes["multiplier"] = (multiplier if (
+    isinstance(multiplier, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('F64Attr')) else
+      _ods_ir.AttrBuilder.get('F64Attr')(multiplier, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def w(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def bias(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[2]
+
+  @builtins.property
+  def x_zero_point(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["x_zero_point"]
+
+  @x_zero_point.setter
+  def x_zero_point(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["x_zero_point"] = value
+
+  @builtins.property
+  def w_zero_point(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["w_zero_point"]
+
+  @w_zero_point.setter
+  def w_zero_point(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["w_zero_point"] = value
+
+  @builtins.property
+  def out_zero_point(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["out_zero_point"]
+
+  @out_zero_point.setter
+  def out_zero_point(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["out_zero_point"] = value
+
+  @builtins.property
+  def multiplier(self) -> _ods_ir.FloatAttr:
+    return self.operation.attributes["multiplier"]
+
+  @multiplier.setter
+  def multiplier(self, value: _ods_ir.FloatAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["multiplier"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def q_matmul(result, x, w, bias, multiplier, *, x_zero_point=None, w_zero_point=None, out_zero_point=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return QMatmulOp(result=result, x=x, w=w, bias=bias, multiplier=multiplier, x_zero_point=x_zero_point, w_zero_point=w_zero_point, out_zero_point=out_zero_point, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class QuantizeOp(_ods_ir.OpView):
+  r"""
+  `result = saturate(round(x / scale) + zero_point)`, rounding half to even, NaN to the zero point. `scale`
+  (f32, positive) and `zero_point` (i32, in the range of `dtype`) are scalars, or
+  with `axis` of shape `[x.dim(axis)]`. f64 divides and adds in f64, the others in f32. `dtype` is i8 or u8.
+  """
+
+  OPERATION_NAME = "rlx.quantize"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, scale, zero_point, dtype, *, axis=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    operands.append(scale)
+    operands.append(zero_point)
+    _ods_context = _ods_get_default_loc_context(loc)
+    if axis is not None: attributes["axis"] = (axis if (
+        isinstance(axis, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('I64Attr')) else
+          _ods_ir.AttrBuilder.get('I64Attr')(axis, context=_ods_context))
+    attributes["dtype"] = (dtype if (
+    isinstance(dtype, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('RLX_DTypeAttr')) else
+      _ods_ir.AttrBuilder.get('RLX_DTypeAttr')(dtype, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def scale(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def zero_point(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[2]
+
+  @builtins.property
+  def axis(self) -> _Optional[_ods_ir.IntegerAttr]:
+    if "axis" not in self.operation.attributes:
+      return None
+    return self.operation.attributes["axis"]
+
+  @axis.setter
+  def axis(self, value: _Optional[_ods_ir.IntegerAttr]):
+    if value is not None:
+      self.operation.attributes["axis"] = value
+    elif "axis" in self.operation.attributes:
+      del self.operation.attributes["axis"]
+
+  @axis.deleter
+  def axis(self):
+    del self.operation.attributes["axis"]
+
+  @builtins.property
+  def dtype(self) -> _ods_ir.TypeAttr:
+    return self.operation.attributes["dtype"]
+
+  @dtype.setter
+  def dtype(self, value: _ods_ir.TypeAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["dtype"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def quantize(result, x, scale, zero_point, dtype, *, axis=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return QuantizeOp(result=result, x=x, scale=scale, zero_point=zero_point, dtype=dtype, axis=axis, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class Qwen35MtpHeadOp(_ods_ir.OpView):
+  r"""
+  Embeds `input_ids [B, S]`, normalises both streams, joins them as `[token ; hidden]` on the last axis and
+  projects with `eh_w [2E, E]`; then one layer of causal attention whose query
+  projection `q_gate_w [E, H·2D]` holds for every head its query and then its gate, with `rms_norm` of every
+  head's query and key, `rope` on `n_rot` lanes, grouped keys, and
+  `attention·sigmoid(gate)` before `o_w [H·D, E]`; residual, `rms_norm`, SwiGLU, residual; the row
+  `last_token_idx [B, 1]` of each sequence, `rms_norm`, and `lm_head_w [E, V]`.
+
+  `h_pre_norm [B, S, E]`, `cos` and `sin [S, n_rot/2]`, `embed_w [vocabulary, E]`, `k_w` and `v_w [E, Hkv·D]`,
+  head norms `[D]`, other norms `[E]`,
+  `gate_w` and `up_w [E, F]`, `down_w [F, E]`; result `[B, 1, V]`.
+  """
+
+  OPERATION_NAME = "rlx.qwen35_mtp_head"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, logits, h_pre_norm, input_ids, cos, sin, last_token_idx, embed_w, hnorm_w, hnorm_b, enorm_w, enorm_b, eh_w, attn_norm_w, attn_norm_b, q_gate_w, k_w, v_w, q_norm_w, q_norm_b, k_norm_w, k_norm_b, o_w, post_norm_w, post_norm_b, gate_w, up_w, down_w, head_norm_w, head_norm_b, lm_head_w, num_heads, num_kv_heads, head_dim, n_rot, *, eps=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(h_pre_norm)
+    operands.append(input_ids)
+    operands.append(cos)
+    operands.append(sin)
+    operands.append(last_token_idx)
+    operands.append(embed_w)
+    operands.append(hnorm_w)
+    operands.append(hnorm_b)
+    operands.append(enorm_w)
+    operands.append(enorm_b)
+    operands.append(eh_w)
+    operands.append(attn_norm_w)
+    operands.append(attn_norm_b)
+    operands.append(q_gate_w)
+    operands.append(k_w)
+    operands.append(v_w)
+    operands.append(q_norm_w)
+    operands.append(q_norm_b)
+    operands.append(k_norm_w)
+    operands.append(k_norm_b)
+    operands.append(o_w)
+    operands.append(post_norm_w)
+    operands.append(post_norm_b)
+    operands.append(gate_w)
+    operands.append(up_w)
+    operands.append(down_w)
+    operands.append(head_norm_w)
+    operands.append(head_norm_b)
+    operands.append(lm_head_w)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["num_heads"] = (num_heads if (
+    isinstance(num_heads, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('I64Attr')) else
+      _ods_ir.AttrBuilder.get('I64Attr')(num_heads, context=_ods_context))
+    attributes["num_kv_heads"] = (num_kv_heads if (
+    isinstance(num_kv_heads, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('I64Attr')) else
+      _ods_ir.AttrBuilder.get('I64Attr')(num_kv_heads, context=_ods_context))
+    attributes["head_dim"] = (head_dim if (
+    isinstance(head_dim, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('I64Attr')) else
+      _ods_ir.AttrBuilder.get('I64Attr')(head_dim, context=_ods_context))
+    attributes["n_rot"] = (n_rot if (
+    isinstance(n_rot, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('I64Attr')) else
+      _ods_ir.AttrBuilder.get('I64Attr')(n_rot, context=_ods_context))
+    if eps is not None: attributes["eps"] = (eps if (
+        isinstance(eps, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('F64Attr')) else
+          _ods_ir.AttrBuilder.get('F64Attr')(eps, context=_ods_context))
+    results = []
+    results.append(logits)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def h_pre_norm(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def input_ids(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def cos(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[2]
+
+  @builtins.property
+  def sin(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[3]
+
+  @builtins.property
+  def last_token_idx(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[4]
+
+  @builtins.property
+  def embed_w(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[5]
+
+  @builtins.property
+  def hnorm_w(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[6]
+
+  @builtins.property
+  def hnorm_b(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[7]
+
+  @builtins.property
+  def enorm_w(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[8]
+
+  @builtins.property
+  def enorm_b(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[9]
+
+  @builtins.property
+  def eh_w(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[10]
+
+  @builtins.property
+  def attn_norm_w(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[11]
+
+  @builtins.property
+  def attn_norm_b(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[12]
+
+  @builtins.property
+  def q_gate_w(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[13]
+
+  @builtins.property
+  def k_w(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[14]
+
+  @builtins.property
+  def v_w(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[15]
+
+  @builtins.property
+  def q_norm_w(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[16]
+
+  @builtins.property
+  def q_norm_b(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[17]
+
+  @builtins.property
+  def k_norm_w(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[18]
+
+  @builtins.property
+  def k_norm_b(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[19]
+
+  @builtins.property
+  def o_w(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[20]
+
+  @builtins.property
+  def post_norm_w(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[21]
+
+  @builtins.property
+  def post_norm_b(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[22]
+
+  @builtins.property
+  def gate_w(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[23]
+
+  @builtins.property
+  def up_w(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[24]
+
+  @builtins.property
+  def down_w(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[25]
+
+  @builtins.property
+  def head_norm_w(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[26]
+
+  @builtins.property
+  def head_norm_b(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[27]
+
+  @builtins.property
+  def lm_head_w(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[28]
+
+  @builtins.property
+  def num_heads(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["num_heads"]
+
+  @num_heads.setter
+  def num_heads(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["num_heads"] = value
+
+  @builtins.property
+  def num_kv_heads(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["num_kv_heads"]
+
+  @num_kv_heads.setter
+  def num_kv_heads(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["num_kv_heads"] = value
+
+  @builtins.property
+  def head_dim(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["head_dim"]
+
+  @head_dim.setter
+  def head_dim(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["head_dim"] = value
+
+  @builtins.property
+  def n_rot(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["n_rot"]
+
+  @n_rot.setter
+  def n_rot(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["n_rot"] = value
+
+  @builtins.property
+  def eps(self) -> _ods_ir.FloatAttr:
+    return self.operation.attributes["eps"]
+
+  @eps.setter
+  def eps(self, value: _ods_ir.FloatAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["eps"] = value
+
+  @builtins.property
+  def logits(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def qwen35_mtp_head(logits, h_pre_norm, input_ids, cos, sin, last_token_idx, embed_w, hnorm_w, hnorm_b, enorm_w, enorm_b, eh_w, attn_norm_w, attn_norm_b, q_gate_w, k_w, v_w, q_norm_w, q_norm_b, k_norm_w, k_norm_b, o_w, post_norm_w, post_norm_b, gate_w, up_w, down_w, head_norm_w, head_norm_b, lm_head_w, num_heads, num_kv_heads, head_dim, n_rot, *, eps=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return Qwen35MtpHeadOp(logits=logits, h_pre_norm=h_pre_norm, input_ids=input_ids, cos=cos, sin=sin, last_token_idx=last_token_idx, embed_w=embed_w, hnorm_w=hnorm_w, hnorm_b=hnorm_b, enorm_w=enorm_w, enorm_b=enorm_b, eh_w=eh_w, attn_norm_w=attn_norm_w, attn_norm_b=attn_norm_b, q_gate_w=q_gate_w, k_w=k_w, v_w=v_w, q_norm_w=q_norm_w, q_norm_b=q_norm_b, k_norm_w=k_norm_w, k_norm_b=k_norm_b, o_w=o_w, post_norm_w=post_norm_w, post_norm_b=post_norm_b, gate_w=gate_w, up_w=up_w, down_w=down_w, head_norm_w=head_norm_w, head_norm_b=head_norm_b, lm_head_w=lm_head_w, num_heads=num_heads, num_kv_heads=num_kv_heads, head_dim=head_dim, n_rot=n_rot, eps=eps, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class RandomBitsOp(_ods_ir.OpView):
+  r"""
+  Philox4x32-10 (Salmon et al., Parallel random numbers: as easy as 1, 2, 3): element `i` in row-major order
+  is word `i mod 4` of the block whose counter
+  is `i // 4` and whose key is `seed`. `seed` is a scalar of which the 64 bits (sign-extended) are the key.
+  Equal on every device.
+  """
+
+  OPERATION_NAME = "rlx.random_bits"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, seed, shape, *, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(seed)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["shape"] = (shape if (
+    isinstance(shape, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('RLX_ShapeAttr')) else
+      _ods_ir.AttrBuilder.get('RLX_ShapeAttr')(shape, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def seed(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def shape(self) -> _ods_ir.ArrayAttr:
+    return self.operation.attributes["shape"]
+
+  @shape.setter
+  def shape(self, value: _ods_ir.ArrayAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["shape"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def random_bits(result, seed, shape, *, loc=None, ip=None) -> _ods_ir.OpResult:
+  return RandomBitsOp(result=result, seed=seed, shape=shape, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class RealOp(_ods_ir.OpView):
+  r"""
+  `result = Re x`, f32.
+  """
+
+  OPERATION_NAME = "rlx.real"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, *, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    _ods_context = _ods_get_default_loc_context(loc)
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def real(result, x, *, loc=None, ip=None) -> _ods_ir.OpResult:
+  return RealOp(result=result, x=x, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
 class ReduceOp(_ods_ir.OpView):
   r"""
   `axes` are sorted and distinct; with `keep_dims` they stay with size 1. Over no elements, `sum` is 0, `prod`
@@ -2037,6 +6655,43 @@ class ReduceOp(_ods_ir.OpView):
 
 def reduce(result, x, kind, axes, *, keep_dims=None, loc=None, ip=None) -> _ods_ir.OpResult:
   return ReduceOp(result=result, x=x, kind=kind, axes=axes, keep_dims=keep_dims, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class ReluBackwardOp(_ods_ir.OpView):
+  r"""
+  `dy` where `x > 0`, else 0.
+  """
+
+  OPERATION_NAME = "rlx.relu_backward"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, dy, *, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    operands.append(dy)
+    _ods_context = _ods_get_default_loc_context(loc)
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def dy(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def relu_backward(result, x, dy, *, loc=None, ip=None) -> _ods_ir.OpResult:
+  return ReluBackwardOp(result=result, x=x, dy=dy, loc=loc, ip=ip).result
 
 @_ods_cext.register_operation(_Dialect)
 class ReshapeOp(_ods_ir.OpView):
@@ -2146,6 +6801,418 @@ def residual_rms_norm(result, x, residual, scale, bias, *, eps=None, loc=None, i
   return ResidualRmsNormOp(result=result, x=x, residual=residual, scale=scale, bias=bias, eps=eps, loc=loc, ip=ip).result
 
 @_ods_cext.register_operation(_Dialect)
+class ResizeOp(_ods_ir.OpView):
+  r"""
+  `x [N, C, spatial…]`, result `[N, C, size…]`. Output position `i` reads the input at `(i + 1/2)·in/out -
+  1/2` (half-pixel centres), or with
+  `align_corners` at `i·(in - 1)/(out - 1)`. `nearest` takes the pixel `floor(i·in/out)`, and no `align_corners`;
+  `bilinear` interpolates linearly along every spatial axis (of which there may be one, two or three), with
+  positions held within the image. Interpolation weights are computed exactly from the sizes, in f64; a pixel of
+  weight 0 does not count, be it NaN.
+  """
+
+  OPERATION_NAME = "rlx.resize"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, size, mode, *, align_corners=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["size"] = (size if (
+    isinstance(size, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('RLX_ShapeAttr')) else
+      _ods_ir.AttrBuilder.get('RLX_ShapeAttr')(size, context=_ods_context))
+    attributes["mode"] = (mode if (
+    isinstance(mode, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('RLX_Interpolation')) else
+      _ods_ir.AttrBuilder.get('RLX_Interpolation')(mode, context=_ods_context))
+    if align_corners is not None: attributes["align_corners"] = (align_corners if (
+        isinstance(align_corners, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('BoolAttr')) else
+          _ods_ir.AttrBuilder.get('BoolAttr')(align_corners, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def size(self) -> _ods_ir.ArrayAttr:
+    return self.operation.attributes["size"]
+
+  @size.setter
+  def size(self, value: _ods_ir.ArrayAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["size"] = value
+
+  @builtins.property
+  def mode(self) -> _ods_ir.StringAttr:
+    return self.operation.attributes["mode"]
+
+  @mode.setter
+  def mode(self, value: _ods_ir.StringAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["mode"] = value
+
+  @builtins.property
+  def align_corners(self) -> _ods_ir.BoolAttr:
+    return self.operation.attributes["align_corners"]
+
+  @align_corners.setter
+  def align_corners(self, value: _ods_ir.BoolAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["align_corners"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def resize(result, x, size, mode, *, align_corners=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return ResizeOp(result=result, x=x, size=size, mode=mode, align_corners=align_corners, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class ReverseOp(_ods_ir.OpView):
+  r"""
+  NumPy's `flip` along `axes`, which are sorted and distinct.
+  """
+
+  OPERATION_NAME = "rlx.reverse"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, axes, *, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["axes"] = (axes if (
+    isinstance(axes, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('DenseI64ArrayAttr')) else
+      _ods_ir.AttrBuilder.get('DenseI64ArrayAttr')(axes, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def axes(self) -> _ods_ir.DenseI64ArrayAttr:
+    return self.operation.attributes["axes"]
+
+  @axes.setter
+  def axes(self, value: _ods_ir.DenseI64ArrayAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["axes"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def reverse(result, x, axes, *, loc=None, ip=None) -> _ods_ir.OpResult:
+  return ReverseOp(result=result, x=x, axes=axes, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class RfftOp(_ods_ir.OpView):
+  r"""
+  The first `N//2 + 1` elements of `fft(x)` along `axis`: the others are their conjugates.
+  """
+
+  OPERATION_NAME = "rlx.rfft"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, axis, *, norm=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["axis"] = (axis if (
+    isinstance(axis, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('I64Attr')) else
+      _ods_ir.AttrBuilder.get('I64Attr')(axis, context=_ods_context))
+    if norm is not None: attributes["norm"] = (norm if (
+        isinstance(norm, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('RLX_FftNorm')) else
+          _ods_ir.AttrBuilder.get('RLX_FftNorm')(norm, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def axis(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["axis"]
+
+  @axis.setter
+  def axis(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["axis"] = value
+
+  @builtins.property
+  def norm(self) -> _ods_ir.StringAttr:
+    return self.operation.attributes["norm"]
+
+  @norm.setter
+  def norm(self, value: _ods_ir.StringAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["norm"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def rfft(result, x, axis, *, norm=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return RfftOp(result=result, x=x, axis=axis, norm=norm, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class RmsNormBackwardBetaOp(_ods_ir.OpView):
+  r"""
+  `sum dy` over all axes but `axis`.
+  """
+
+  OPERATION_NAME = "rlx.rms_norm_backward_beta"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, scale, bias, dy, axis, *, eps=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    operands.append(scale)
+    operands.append(bias)
+    operands.append(dy)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["axis"] = (axis if (
+    isinstance(axis, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('I64Attr')) else
+      _ods_ir.AttrBuilder.get('I64Attr')(axis, context=_ods_context))
+    if eps is not None: attributes["eps"] = (eps if (
+        isinstance(eps, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('F64Attr')) else
+          _ods_ir.AttrBuilder.get('F64Attr')(eps, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def scale(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def bias(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[2]
+
+  @builtins.property
+  def dy(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[3]
+
+  @builtins.property
+  def axis(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["axis"]
+
+  @axis.setter
+  def axis(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["axis"] = value
+
+  @builtins.property
+  def eps(self) -> _ods_ir.FloatAttr:
+    return self.operation.attributes["eps"]
+
+  @eps.setter
+  def eps(self, value: _ods_ir.FloatAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["eps"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def rms_norm_backward_beta(result, x, scale, bias, dy, axis, *, eps=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return RmsNormBackwardBetaOp(result=result, x=x, scale=scale, bias=bias, dy=dy, axis=axis, eps=eps, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class RmsNormBackwardGammaOp(_ods_ir.OpView):
+  r"""
+  `sum dy·x/sqrt(mean x^2 + eps)` over all axes but `axis`.
+  """
+
+  OPERATION_NAME = "rlx.rms_norm_backward_gamma"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, scale, dy, axis, *, bias=None, eps=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    operands.append(scale)
+    if bias is not None: operands.append(bias)
+    operands.append(dy)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["axis"] = (axis if (
+    isinstance(axis, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('I64Attr')) else
+      _ods_ir.AttrBuilder.get('I64Attr')(axis, context=_ods_context))
+    if eps is not None: attributes["eps"] = (eps if (
+        isinstance(eps, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('F64Attr')) else
+          _ods_ir.AttrBuilder.get('F64Attr')(eps, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def scale(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def bias(self) -> _Optional[_ods_ir.Value[_ods_ir.RankedTensorType]]:
+    return None if len(self.operation.operands) < 4 else self.operation.operands[2]
+
+  @builtins.property
+  def dy(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    _ods_variadic_group_length = len(self.operation.operands) - 4 + 1
+    return self.operation.operands[3 + _ods_variadic_group_length - 1]
+
+  @builtins.property
+  def axis(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["axis"]
+
+  @axis.setter
+  def axis(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["axis"] = value
+
+  @builtins.property
+  def eps(self) -> _ods_ir.FloatAttr:
+    return self.operation.attributes["eps"]
+
+  @eps.setter
+  def eps(self, value: _ods_ir.FloatAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["eps"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def rms_norm_backward_gamma(result, x, scale, dy, axis, *, bias=None, eps=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return RmsNormBackwardGammaOp(result=result, x=x, scale=scale, dy=dy, axis=axis, bias=bias, eps=eps, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class RmsNormBackwardInputOp(_ods_ir.OpView):
+  r"""
+  `(w - x·mean(w·x)/(mean x^2 + eps))/sqrt(mean x^2 + eps)` with `w = dy·scale`, means over `axis`.
+  """
+
+  OPERATION_NAME = "rlx.rms_norm_backward_input"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, scale, dy, axis, *, bias=None, eps=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    operands.append(scale)
+    if bias is not None: operands.append(bias)
+    operands.append(dy)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["axis"] = (axis if (
+    isinstance(axis, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('I64Attr')) else
+      _ods_ir.AttrBuilder.get('I64Attr')(axis, context=_ods_context))
+    if eps is not None: attributes["eps"] = (eps if (
+        isinstance(eps, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('F64Attr')) else
+          _ods_ir.AttrBuilder.get('F64Attr')(eps, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def scale(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def bias(self) -> _Optional[_ods_ir.Value[_ods_ir.RankedTensorType]]:
+    return None if len(self.operation.operands) < 4 else self.operation.operands[2]
+
+  @builtins.property
+  def dy(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    _ods_variadic_group_length = len(self.operation.operands) - 4 + 1
+    return self.operation.operands[3 + _ods_variadic_group_length - 1]
+
+  @builtins.property
+  def axis(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["axis"]
+
+  @axis.setter
+  def axis(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["axis"] = value
+
+  @builtins.property
+  def eps(self) -> _ods_ir.FloatAttr:
+    return self.operation.attributes["eps"]
+
+  @eps.setter
+  def eps(self, value: _ods_ir.FloatAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["eps"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def rms_norm_backward_input(result, x, scale, dy, axis, *, bias=None, eps=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return RmsNormBackwardInputOp(result=result, x=x, scale=scale, dy=dy, axis=axis, bias=bias, eps=eps, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
 class RmsNormOp(_ods_ir.OpView):
   r"""
   `x / sqrt(mean x^2 + eps) * scale (+ bias)`, statistics in f32 for f16 and bf16. `scale` and `bias`
@@ -2215,6 +7282,272 @@ class RmsNormOp(_ods_ir.OpView):
 
 def rms_norm(result, x, scale, axis, *, bias=None, eps=None, loc=None, ip=None) -> _ods_ir.OpResult:
   return RmsNormOp(result=result, x=x, scale=scale, axis=axis, bias=bias, eps=eps, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class RngNormalOp(_ods_ir.OpView):
+  r"""
+  `mean + std·z`, where `z = sqrt(-2·log(v))·cos(2π·u)` comes from two words of `random_bits(seed, [2, shape…])`
+  by the method of Box and Muller: `v` is the first over 2^32 (1/2 instead of 0), rounded to the dtype, and `u` the
+  second over 2^32, without its lower 8 bits but for f64. `seed` is a scalar integer. Computed in f32 for f16 and
+  bf16.
+  """
+
+  OPERATION_NAME = "rlx.rng_normal"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, seed, shape, dtype, *, mean=None, std=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(seed)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["shape"] = (shape if (
+    isinstance(shape, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('RLX_ShapeAttr')) else
+      _ods_ir.AttrBuilder.get('RLX_ShapeAttr')(shape, context=_ods_context))
+    if mean is not None: attributes["mean"] = (mean if (
+        isinstance(mean, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('F64Attr')) else
+          _ods_ir.AttrBuilder.get('F64Attr')(mean, context=_ods_context))
+    if std is not None: attributes["std"] = (std if (
+        isinstance(std, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('F64Attr')) else
+          _ods_ir.AttrBuilder.get('F64Attr')(std, context=_ods_context))
+    attributes["dtype"] = (dtype if (
+    isinstance(dtype, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('RLX_DTypeAttr')) else
+      _ods_ir.AttrBuilder.get('RLX_DTypeAttr')(dtype, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def seed(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def shape(self) -> _ods_ir.ArrayAttr:
+    return self.operation.attributes["shape"]
+
+  @shape.setter
+  def shape(self, value: _ods_ir.ArrayAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["shape"] = value
+
+  @builtins.property
+  def mean(self) -> _ods_ir.FloatAttr:
+    return self.operation.attributes["mean"]
+
+  @mean.setter
+  def mean(self, value: _ods_ir.FloatAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["mean"] = value
+
+  @builtins.property
+  def std(self) -> _ods_ir.FloatAttr:
+    return self.operation.attributes["std"]
+
+  @std.setter
+  def std(self, value: _ods_ir.FloatAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["std"] = value
+
+  @builtins.property
+  def dtype(self) -> _ods_ir.TypeAttr:
+    return self.operation.attributes["dtype"]
+
+  @dtype.setter
+  def dtype(self, value: _ods_ir.TypeAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["dtype"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def rng_normal(result, seed, shape, dtype, *, mean=None, std=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return RngNormalOp(result=result, seed=seed, shape=shape, dtype=dtype, mean=mean, std=std, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class RngUniformOp(_ods_ir.OpView):
+  r"""
+  `low + (high - low)·u` with `u` in `[0, 1)` made of the upper bits of `random_bits(seed, shape)`: 24 of them
+  for f32, f16 and bf16 (computed in f32), and 53 of two words for f64, `random_bits(seed, [2, shape…])`. Rounding
+  may give `high` itself, unless it is 1 and `low` is 0, in f32 and f64. `seed` is a scalar integer. Equal on
+  every device, to the last bit.
+  """
+
+  OPERATION_NAME = "rlx.rng_uniform"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, seed, shape, dtype, *, low=None, high=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(seed)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["shape"] = (shape if (
+    isinstance(shape, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('RLX_ShapeAttr')) else
+      _ods_ir.AttrBuilder.get('RLX_ShapeAttr')(shape, context=_ods_context))
+    if low is not None: attributes["low"] = (low if (
+        isinstance(low, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('F64Attr')) else
+          _ods_ir.AttrBuilder.get('F64Attr')(low, context=_ods_context))
+    if high is not None: attributes["high"] = (high if (
+        isinstance(high, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('F64Attr')) else
+          _ods_ir.AttrBuilder.get('F64Attr')(high, context=_ods_context))
+    attributes["dtype"] = (dtype if (
+    isinstance(dtype, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('RLX_DTypeAttr')) else
+      _ods_ir.AttrBuilder.get('RLX_DTypeAttr')(dtype, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def seed(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def shape(self) -> _ods_ir.ArrayAttr:
+    return self.operation.attributes["shape"]
+
+  @shape.setter
+  def shape(self, value: _ods_ir.ArrayAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["shape"] = value
+
+  @builtins.property
+  def low(self) -> _ods_ir.FloatAttr:
+    return self.operation.attributes["low"]
+
+  @low.setter
+  def low(self, value: _ods_ir.FloatAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["low"] = value
+
+  @builtins.property
+  def high(self) -> _ods_ir.FloatAttr:
+    return self.operation.attributes["high"]
+
+  @high.setter
+  def high(self, value: _ods_ir.FloatAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["high"] = value
+
+  @builtins.property
+  def dtype(self) -> _ods_ir.TypeAttr:
+    return self.operation.attributes["dtype"]
+
+  @dtype.setter
+  def dtype(self, value: _ods_ir.TypeAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["dtype"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def rng_uniform(result, seed, shape, dtype, *, low=None, high=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return RngUniformOp(result=result, seed=seed, shape=shape, dtype=dtype, low=low, high=high, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class RopeBackwardOp(_ods_ir.OpView):
+  r"""
+  `rope` by the opposite angle; shapes and attributes are those of `rope`.
+  """
+
+  OPERATION_NAME = "rlx.rope_backward"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, dy, cos, sin, head_dim, n_rot, *, style=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(dy)
+    operands.append(cos)
+    operands.append(sin)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["head_dim"] = (head_dim if (
+    isinstance(head_dim, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('I64Attr')) else
+      _ods_ir.AttrBuilder.get('I64Attr')(head_dim, context=_ods_context))
+    attributes["n_rot"] = (n_rot if (
+    isinstance(n_rot, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('I64Attr')) else
+      _ods_ir.AttrBuilder.get('I64Attr')(n_rot, context=_ods_context))
+    if style is not None: attributes["style"] = (style if (
+        isinstance(style, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('RLX_RopeStyle')) else
+          _ods_ir.AttrBuilder.get('RLX_RopeStyle')(style, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def dy(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def cos(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def sin(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[2]
+
+  @builtins.property
+  def head_dim(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["head_dim"]
+
+  @head_dim.setter
+  def head_dim(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["head_dim"] = value
+
+  @builtins.property
+  def n_rot(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["n_rot"]
+
+  @n_rot.setter
+  def n_rot(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["n_rot"] = value
+
+  @builtins.property
+  def style(self) -> _ods_ir.StringAttr:
+    return self.operation.attributes["style"]
+
+  @style.setter
+  def style(self, value: _ods_ir.StringAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["style"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def rope_backward(result, dy, cos, sin, head_dim, n_rot, *, style=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return RopeBackwardOp(result=result, dy=dy, cos=cos, sin=sin, head_dim=head_dim, n_rot=n_rot, style=style, loc=loc, ip=ip).result
 
 @_ods_cext.register_operation(_Dialect)
 class RopeOp(_ods_ir.OpView):
@@ -2301,6 +7634,366 @@ class RopeOp(_ods_ir.OpView):
 
 def rope(result, x, cos, sin, head_dim, n_rot, *, style=None, loc=None, ip=None) -> _ods_ir.OpResult:
   return RopeOp(result=result, x=x, cos=cos, sin=sin, head_dim=head_dim, n_rot=n_rot, style=style, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class SampleOp(_ods_ir.OpView):
+  r"""
+  `logits […, V]` gives i32 ids `[…]`. The distribution is `softmax(logits/temperature)`, cut to the `top_k`
+  most likely classes (0: all), then to the fewest most
+  likely ones whose probabilities reach `top_p`, at least one; ties go to the lower id. The id is the first
+  class at which the cumulated probability exceeds `u` times their sum, with `u` of `rng_uniform(seed)`: in order of
+  likelihood where `top_k` or `top_p` cut, else in order of ids, which needs no sorting. `temperature` 0 takes the
+  most likely, and so does a row with NaN or an infinite maximum; there NaN counts as the largest. `seed` is a
+  scalar integer. Probabilities are f32 (f64 for f64 logits), and sums of them rounded: devices may differ where
+  `u` lies within some 1e-7 of a limit between two classes.
+  """
+
+  OPERATION_NAME = "rlx.sample"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, ids, logits, seed, *, temperature=None, top_k=None, top_p=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(logits)
+    operands.append(seed)
+    _ods_context = _ods_get_default_loc_context(loc)
+    if temperature is not None: attributes["temperature"] = (temperature if (
+        isinstance(temperature, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('F64Attr')) else
+          _ods_ir.AttrBuilder.get('F64Attr')(temperature, context=_ods_context))
+    if top_k is not None: attributes["top_k"] = (top_k if (
+        isinstance(top_k, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('I64Attr')) else
+          _ods_ir.AttrBuilder.get('I64Attr')(top_k, context=_ods_context))
+    if top_p is not None: attributes["top_p"] = (top_p if (
+        isinstance(top_p, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('F64Attr')) else
+          _ods_ir.AttrBuilder.get('F64Attr')(top_p, context=_ods_context))
+    results = []
+    results.append(ids)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def logits(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def seed(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def temperature(self) -> _ods_ir.FloatAttr:
+    return self.operation.attributes["temperature"]
+
+  @temperature.setter
+  def temperature(self, value: _ods_ir.FloatAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["temperature"] = value
+
+  @builtins.property
+  def top_k(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["top_k"]
+
+  @top_k.setter
+  def top_k(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["top_k"] = value
+
+  @builtins.property
+  def top_p(self) -> _ods_ir.FloatAttr:
+    return self.operation.attributes["top_p"]
+
+  @top_p.setter
+  def top_p(self, value: _ods_ir.FloatAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["top_p"] = value
+
+  @builtins.property
+  def ids(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def sample(ids, logits, seed, *, temperature=None, top_k=None, top_p=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return SampleOp(ids=ids, logits=logits, seed=seed, temperature=temperature, top_k=top_k, top_p=top_p, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class ScanOp(_ods_ir.OpView):
+  r"""
+  The first `num_carries` inputs are the initial carries, the others (`xs`) have the leading axis `length`.
+  `body_region` takes the carries and a slice of every `xs`, and yields the next carries
+  and any number of other values; those, stacked on a leading axis, are the results after the last carries.
+  `reverse` goes from the end, for slices and stacks alike. `length` is a list of one
+  dimension. The region may read values from outside. `num_checkpoints` is for the gradient: how many carries
+  it keeps, to compute the others again (absent: all).
+  """
+
+  OPERATION_NAME = "rlx.scan"
+
+  _ODS_REGIONS = (1, True)
+
+  def __init__(self, results_, inputs, num_carries, length, *, reverse=None, num_checkpoints=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.extend(_get_op_results_or_values(inputs))
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["num_carries"] = (num_carries if (
+    isinstance(num_carries, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('I64Attr')) else
+      _ods_ir.AttrBuilder.get('I64Attr')(num_carries, context=_ods_context))
+    attributes["length"] = (length if (
+    isinstance(length, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('RLX_ShapeAttr')) else
+      _ods_ir.AttrBuilder.get('RLX_ShapeAttr')(length, context=_ods_context))
+    if reverse is not None: attributes["reverse"] = (reverse if (
+        isinstance(reverse, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('BoolAttr')) else
+          _ods_ir.AttrBuilder.get('BoolAttr')(reverse, context=_ods_context))
+    if num_checkpoints is not None: attributes["num_checkpoints"] = (num_checkpoints if (
+        isinstance(num_checkpoints, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('I64Attr')) else
+          _ods_ir.AttrBuilder.get('I64Attr')(num_checkpoints, context=_ods_context))
+    results = []
+    results.extend(results_)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def inputs(self) -> _ods_ir.OpOperandList:
+    _ods_variadic_group_length = len(self.operation.operands) - 1 + 1
+    return self.operation.operands[0:0 + _ods_variadic_group_length]
+
+  @builtins.property
+  def num_carries(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["num_carries"]
+
+  @num_carries.setter
+  def num_carries(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["num_carries"] = value
+
+  @builtins.property
+  def length(self) -> _ods_ir.ArrayAttr:
+    return self.operation.attributes["length"]
+
+  @length.setter
+  def length(self, value: _ods_ir.ArrayAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["length"] = value
+
+  @builtins.property
+  def reverse(self) -> _ods_ir.BoolAttr:
+    return self.operation.attributes["reverse"]
+
+  @reverse.setter
+  def reverse(self, value: _ods_ir.BoolAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["reverse"] = value
+
+  @builtins.property
+  def num_checkpoints(self) -> _Optional[_ods_ir.IntegerAttr]:
+    if "num_checkpoints" not in self.operation.attributes:
+      return None
+    return self.operation.attributes["num_checkpoints"]
+
+  @num_checkpoints.setter
+  def num_checkpoints(self, value: _Optional[_ods_ir.IntegerAttr]):
+    if value is not None:
+      self.operation.attributes["num_checkpoints"] = value
+    elif "num_checkpoints" in self.operation.attributes:
+      del self.operation.attributes["num_checkpoints"]
+
+  @num_checkpoints.deleter
+  def num_checkpoints(self):
+    del self.operation.attributes["num_checkpoints"]
+
+  @builtins.property
+  def results_(self) -> _ods_ir.OpResultList:
+    _ods_variadic_group_length = len(self.operation.results) - 1 + 1
+    return self.operation.results[0:0 + _ods_variadic_group_length]
+
+  @builtins.property
+  def body_region(self) -> _ods_ir.Region:
+    return self.regions[0]
+
+def scan(results_, inputs, num_carries, length, *, reverse=None, num_checkpoints=None, loc=None, ip=None) -> _Union[_ods_ir.OpResult, _ods_ir.OpResultList, ScanOp]:
+  op = ScanOp(results_=results_, inputs=inputs, num_carries=num_carries, length=length, reverse=reverse, num_checkpoints=num_checkpoints, loc=loc, ip=ip); results = op.results
+  return results if len(results) > 1 else (results[0] if len(results) == 1 else op)
+
+@_ods_cext.register_operation(_Dialect)
+class ScatterAddOp(_ods_ir.OpView):
+  r"""
+  `updates [i…, b…]`, `indices [i…]`, result `[size, b…]`: zeros, to which every row of `updates` is added at
+  its index. Repeated indices add up;
+  indices outside `[0, size)` are dropped. `size` is a list of one dimension. f16 and bf16 accumulate in f32.
+  """
+
+  OPERATION_NAME = "rlx.scatter_add"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, updates, indices, size, *, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(updates)
+    operands.append(indices)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["size"] = (size if (
+    isinstance(size, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('RLX_ShapeAttr')) else
+      _ods_ir.AttrBuilder.get('RLX_ShapeAttr')(size, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def updates(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def indices(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def size(self) -> _ods_ir.ArrayAttr:
+    return self.operation.attributes["size"]
+
+  @size.setter
+  def size(self, value: _ods_ir.ArrayAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["size"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def scatter_add(result, updates, indices, size, *, loc=None, ip=None) -> _ods_ir.OpResult:
+  return ScatterAddOp(result=result, updates=updates, indices=indices, size=size, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class ScatterNdOp(_ods_ir.OpView):
+  r"""
+  `indices [i…, K]`, `updates [i…, b…]` where `b…` are the axes of `x` after the first `K`. For each position
+  `i…` in row-major order
+  `result[indices[i…, :], b…]` is combined with `updates[i…, b…]` by `reduction`. A position of which any
+  index is out of range is dropped.
+  f16 and bf16 sums and products accumulate in f32; the order of `add` and `mul` is not specified.
+  """
+
+  OPERATION_NAME = "rlx.scatter_nd"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, indices, updates, *, reduction=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    operands.append(indices)
+    operands.append(updates)
+    _ods_context = _ods_get_default_loc_context(loc)
+    if reduction is not None: attributes["reduction"] = (reduction if (
+        isinstance(reduction, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('RLX_ScatterReduction')) else
+          _ods_ir.AttrBuilder.get('RLX_ScatterReduction')(reduction, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def indices(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def updates(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[2]
+
+  @builtins.property
+  def reduction(self) -> _ods_ir.StringAttr:
+    return self.operation.attributes["reduction"]
+
+  @reduction.setter
+  def reduction(self, value: _ods_ir.StringAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["reduction"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def scatter_nd(result, x, indices, updates, *, reduction=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return ScatterNdOp(result=result, x=x, indices=indices, updates=updates, reduction=reduction, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class SelectiveScanOp(_ods_ir.OpView):
+  r"""
+  `h_t = exp(delta_t·a)·h_{t-1} + delta_t·b_t·x_t`, `result_t = c_t·h_t`, `h_0 = 0` (Gu and Dao, Mamba, eq.
+  2). `x` and `delta [B, S, H]`, `a [H, N]`, `b` and `c [B, S, N]`;
+  result `[B, S, H]`. Computed in f32 for f16 and bf16.
+  """
+
+  OPERATION_NAME = "rlx.selective_scan"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, delta, a, b, c, *, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    operands.append(delta)
+    operands.append(a)
+    operands.append(b)
+    operands.append(c)
+    _ods_context = _ods_get_default_loc_context(loc)
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def delta(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def a(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[2]
+
+  @builtins.property
+  def b(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[3]
+
+  @builtins.property
+  def c(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[4]
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def selective_scan(result, x, delta, a, b, c, *, loc=None, ip=None) -> _ods_ir.OpResult:
+  return SelectiveScanOp(result=result, x=x, delta=delta, a=a, b=b, c=c, loc=loc, ip=ip).result
 
 @_ods_cext.register_operation(_Dialect)
 class SharedLinearPairOp(_ods_ir.OpView):
@@ -2425,6 +8118,87 @@ def slice(result, x, starts, limits, strides, *, loc=None, ip=None) -> _ods_ir.O
   return SliceOp(result=result, x=x, starts=starts, limits=limits, strides=strides, loc=loc, ip=ip).result
 
 @_ods_cext.register_operation(_Dialect)
+class SoftmaxCrossEntropyBackwardOp(_ods_ir.OpView):
+  r"""
+  `(softmax(logits) - onehot(labels))·dloss`; 0 where the label is out of range.
+  """
+
+  OPERATION_NAME = "rlx.softmax_cross_entropy_backward"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, logits, labels, dloss, *, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(logits)
+    operands.append(labels)
+    operands.append(dloss)
+    _ods_context = _ods_get_default_loc_context(loc)
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def logits(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def labels(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def dloss(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[2]
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def softmax_cross_entropy_backward(result, logits, labels, dloss, *, loc=None, ip=None) -> _ods_ir.OpResult:
+  return SoftmaxCrossEntropyBackwardOp(result=result, logits=logits, labels=labels, dloss=dloss, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class SoftmaxCrossEntropyWithLogitsOp(_ods_ir.OpView):
+  r"""
+  `logits […, C]`, `labels […]` of integers; `result[…] = log(sum exp(logits)) - logits[label]`. A label
+  outside `[0, C)` is ignored: its loss is 0.
+  Computed in f32 for f16 and bf16.
+  """
+
+  OPERATION_NAME = "rlx.softmax_cross_entropy_with_logits"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, logits, labels, *, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(logits)
+    operands.append(labels)
+    _ods_context = _ods_get_default_loc_context(loc)
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def logits(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def labels(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[1]
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def softmax_cross_entropy_with_logits(result, logits, labels, *, loc=None, ip=None) -> _ods_ir.OpResult:
+  return SoftmaxCrossEntropyWithLogitsOp(result=result, logits=logits, labels=labels, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
 class SoftmaxOp(_ods_ir.OpView):
   r"""
   `exp(x - max x) / sum exp(x - max x)`; computed in f32 for f16 and bf16. A row that is -inf all over is NaN.
@@ -2469,6 +8243,98 @@ class SoftmaxOp(_ods_ir.OpView):
 
 def softmax(result, x, axis, *, loc=None, ip=None) -> _ods_ir.OpResult:
   return SoftmaxOp(result=result, x=x, axis=axis, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class SortOp(_ods_ir.OpView):
+  r"""
+  The elements of `x` at `argsort(x)`: stable, NaN counts as the largest.
+  """
+
+  OPERATION_NAME = "rlx.sort"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, axis, *, descending=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["axis"] = (axis if (
+    isinstance(axis, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('I64Attr')) else
+      _ods_ir.AttrBuilder.get('I64Attr')(axis, context=_ods_context))
+    if descending is not None: attributes["descending"] = (descending if (
+        isinstance(descending, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('BoolAttr')) else
+          _ods_ir.AttrBuilder.get('BoolAttr')(descending, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def axis(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["axis"]
+
+  @axis.setter
+  def axis(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["axis"] = value
+
+  @builtins.property
+  def descending(self) -> _ods_ir.BoolAttr:
+    return self.operation.attributes["descending"]
+
+  @descending.setter
+  def descending(self, value: _ods_ir.BoolAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["descending"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def sort(result, x, axis, *, descending=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return SortOp(result=result, x=x, axis=axis, descending=descending, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class StopGradientOp(_ods_ir.OpView):
+  r"""
+  `result = x`; every derivative through it is zero.
+  """
+
+  OPERATION_NAME = "rlx.stop_gradient"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, *, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    _ods_context = _ods_get_default_loc_context(loc)
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def stop_gradient(result, x, *, loc=None, ip=None) -> _ods_ir.OpResult:
+  return StopGradientOp(result=result, x=x, loc=loc, ip=ip).result
 
 @_ods_cext.register_operation(_Dialect)
 class SwigluFfnOp(_ods_ir.OpView):
@@ -2575,7 +8441,8 @@ class TransformerEncoderBlockOp(_ods_ir.OpView):
   `h = ln1(x + attention(x·wq + bq, x·wk + bk, x·wv + bv)·wo + bo)`;
   `result = ln2(h + activation(h·w_up + b_up)·w_down + b_down)` (Devlin et al., BERT; Vaswani et al., §3).
 
-  `x [B, S, E]`; `wq`, `wk`, `wv`, `wo [E, E]` with biases `[E]`; `w_up [E, F]`, `b_up [F]`, `w_down [F, E]`, `b_down [E]`;
+  `x [B, S, E]`; `wq`, `wk`, `wv`, `wo [E, E]` with biases `[E]`; `w_up [E, F]`, `b_up [F]`, `w_down [F, E]`,
+  `b_down [E]`;
   norm scales and biases `[E]`. `mask` is that of `attention`, present with the kinds `custom` and `bias`.
   """
 
@@ -2793,6 +8660,241 @@ def transpose(result, x, perm, *, loc=None, ip=None) -> _ods_ir.OpResult:
   return TransposeOp(result=result, x=x, perm=perm, loc=loc, ip=ip).result
 
 @_ods_cext.register_operation(_Dialect)
+class TriangularOp(_ods_ir.OpView):
+  r"""
+  `x […, M, N]`. The lower triangle keeps the elements with `column <= row + diagonal`, the upper one those
+  with `column >= row + diagonal`.
+  """
+
+  OPERATION_NAME = "rlx.triangular"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, *, upper=None, diagonal=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    _ods_context = _ods_get_default_loc_context(loc)
+    if upper is not None: attributes["upper"] = (upper if (
+        isinstance(upper, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('BoolAttr')) else
+          _ods_ir.AttrBuilder.get('BoolAttr')(upper, context=_ods_context))
+    if diagonal is not None: attributes["diagonal"] = (diagonal if (
+        isinstance(diagonal, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('I64Attr')) else
+          _ods_ir.AttrBuilder.get('I64Attr')(diagonal, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    return self.operation.operands[0]
+
+  @builtins.property
+  def upper(self) -> _ods_ir.BoolAttr:
+    return self.operation.attributes["upper"]
+
+  @upper.setter
+  def upper(self, value: _ods_ir.BoolAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["upper"] = value
+
+  @builtins.property
+  def diagonal(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["diagonal"]
+
+  @diagonal.setter
+  def diagonal(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["diagonal"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def triangular(result, x, *, upper=None, diagonal=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return TriangularOp(result=result, x=x, upper=upper, diagonal=diagonal, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class UnetResidualBlockOp(_ods_ir.OpView):
+  r"""
+  `h = conv1(silu(group_norm(x))) (+ silu(embedding)·embedding_w + embedding_b at every pixel)`; `result =
+  skip(x) + conv2(silu(group_norm(h)))` (Ho et al., Denoising diffusion, appendix B).
+  `x [N, C, H, W]`, `conv1_w [O, C, 3, 3]`, `conv2_w [O, O, 3, 3]` with padding 1; `embedding [N, T]` with
+  `embedding_w [T, O]` and `embedding_b [O]`, all three or none;
+  `skip(x)` is `conv(x, skip_w) + skip_b` with `skip_w [O, C, 1, 1]`, needed where `O` is not `C`, and `skip_b
+  [O]`, or `x` itself.
+  """
+
+  OPERATION_NAME = "rlx.unet_residual_block"
+
+  _ODS_OPERAND_SEGMENTS = [1,1,1,1,1,1,1,1,1,0,0,0,0,0,]
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, result, x, norm1_scale, norm1_bias, conv1_w, conv1_b, norm2_scale, norm2_bias, conv2_w, conv2_b, num_groups, *, embedding=None, embedding_w=None, embedding_b=None, skip_w=None, skip_b=None, eps=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.append(x)
+    operands.append(norm1_scale)
+    operands.append(norm1_bias)
+    operands.append(conv1_w)
+    operands.append(conv1_b)
+    operands.append(norm2_scale)
+    operands.append(norm2_bias)
+    operands.append(conv2_w)
+    operands.append(conv2_b)
+    operands.append(embedding)
+    operands.append(embedding_w)
+    operands.append(embedding_b)
+    operands.append(skip_w)
+    operands.append(skip_b)
+    _ods_context = _ods_get_default_loc_context(loc)
+    attributes["num_groups"] = (num_groups if (
+    isinstance(num_groups, _ods_ir.Attribute) or
+    not _ods_ir.AttrBuilder.contains('I64Attr')) else
+      _ods_ir.AttrBuilder.get('I64Attr')(num_groups, context=_ods_context))
+    if eps is not None: attributes["eps"] = (eps if (
+        isinstance(eps, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('F64Attr')) else
+          _ods_ir.AttrBuilder.get('F64Attr')(eps, context=_ods_context))
+    results = []
+    results.append(result)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    operand_range = _ods_segmented_accessor(
+         self.operation.operands,
+         self.operation.attributes["operandSegmentSizes"], 0)
+    return operand_range[0]
+
+  @builtins.property
+  def norm1_scale(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    operand_range = _ods_segmented_accessor(
+         self.operation.operands,
+         self.operation.attributes["operandSegmentSizes"], 1)
+    return operand_range[0]
+
+  @builtins.property
+  def norm1_bias(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    operand_range = _ods_segmented_accessor(
+         self.operation.operands,
+         self.operation.attributes["operandSegmentSizes"], 2)
+    return operand_range[0]
+
+  @builtins.property
+  def conv1_w(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    operand_range = _ods_segmented_accessor(
+         self.operation.operands,
+         self.operation.attributes["operandSegmentSizes"], 3)
+    return operand_range[0]
+
+  @builtins.property
+  def conv1_b(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    operand_range = _ods_segmented_accessor(
+         self.operation.operands,
+         self.operation.attributes["operandSegmentSizes"], 4)
+    return operand_range[0]
+
+  @builtins.property
+  def norm2_scale(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    operand_range = _ods_segmented_accessor(
+         self.operation.operands,
+         self.operation.attributes["operandSegmentSizes"], 5)
+    return operand_range[0]
+
+  @builtins.property
+  def norm2_bias(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    operand_range = _ods_segmented_accessor(
+         self.operation.operands,
+         self.operation.attributes["operandSegmentSizes"], 6)
+    return operand_range[0]
+
+  @builtins.property
+  def conv2_w(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    operand_range = _ods_segmented_accessor(
+         self.operation.operands,
+         self.operation.attributes["operandSegmentSizes"], 7)
+    return operand_range[0]
+
+  @builtins.property
+  def conv2_b(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
+    operand_range = _ods_segmented_accessor(
+         self.operation.operands,
+         self.operation.attributes["operandSegmentSizes"], 8)
+    return operand_range[0]
+
+  @builtins.property
+  def embedding(self) -> _Optional[_ods_ir.Value[_ods_ir.RankedTensorType]]:
+    operand_range = _ods_segmented_accessor(
+         self.operation.operands,
+         self.operation.attributes["operandSegmentSizes"], 9)
+    return operand_range[0] if len(operand_range) > 0 else None
+
+  @builtins.property
+  def embedding_w(self) -> _Optional[_ods_ir.Value[_ods_ir.RankedTensorType]]:
+    operand_range = _ods_segmented_accessor(
+         self.operation.operands,
+         self.operation.attributes["operandSegmentSizes"], 10)
+    return operand_range[0] if len(operand_range) > 0 else None
+
+  @builtins.property
+  def embedding_b(self) -> _Optional[_ods_ir.Value[_ods_ir.RankedTensorType]]:
+    operand_range = _ods_segmented_accessor(
+         self.operation.operands,
+         self.operation.attributes["operandSegmentSizes"], 11)
+    return operand_range[0] if len(operand_range) > 0 else None
+
+  @builtins.property
+  def skip_w(self) -> _Optional[_ods_ir.Value[_ods_ir.RankedTensorType]]:
+    operand_range = _ods_segmented_accessor(
+         self.operation.operands,
+         self.operation.attributes["operandSegmentSizes"], 12)
+    return operand_range[0] if len(operand_range) > 0 else None
+
+  @builtins.property
+  def skip_b(self) -> _Optional[_ods_ir.Value[_ods_ir.RankedTensorType]]:
+    operand_range = _ods_segmented_accessor(
+         self.operation.operands,
+         self.operation.attributes["operandSegmentSizes"], 13)
+    return operand_range[0] if len(operand_range) > 0 else None
+
+  @builtins.property
+  def num_groups(self) -> _ods_ir.IntegerAttr:
+    return self.operation.attributes["num_groups"]
+
+  @num_groups.setter
+  def num_groups(self, value: _ods_ir.IntegerAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["num_groups"] = value
+
+  @builtins.property
+  def eps(self) -> _ods_ir.FloatAttr:
+    return self.operation.attributes["eps"]
+
+  @eps.setter
+  def eps(self, value: _ods_ir.FloatAttr):
+    if value is None:
+      raise ValueError("'None' not allowed as value for mandatory attributes")
+    self.operation.attributes["eps"] = value
+
+  @builtins.property
+  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
+    return self.operation.results[0]
+
+def unet_residual_block(result, x, norm1_scale, norm1_bias, conv1_w, conv1_b, norm2_scale, norm2_bias, conv2_w, conv2_b, num_groups, *, embedding=None, embedding_w=None, embedding_b=None, skip_w=None, skip_b=None, eps=None, loc=None, ip=None) -> _ods_ir.OpResult:
+  return UnetResidualBlockOp(result=result, x=x, norm1_scale=norm1_scale, norm1_bias=norm1_bias, conv1_w=conv1_w, conv1_b=conv1_b, norm2_scale=norm2_scale, norm2_bias=norm2_bias, conv2_w=conv2_w, conv2_b=conv2_b, num_groups=num_groups, embedding=embedding, embedding_w=embedding_w, embedding_b=embedding_b, skip_w=skip_w, skip_b=skip_b, eps=eps, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
 class WhereOp(_ods_ir.OpView):
   r"""
   `result = condition ? on_true : on_false`. All three broadcast as in NumPy; the branches have one dtype.
@@ -2833,3 +8935,97 @@ class WhereOp(_ods_ir.OpView):
 
 def where(result, condition, on_true, on_false, *, loc=None, ip=None) -> _ods_ir.OpResult:
   return WhereOp(result=result, condition=condition, on_true=on_true, on_false=on_false, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class WhileOp(_ods_ir.OpView):
+  r"""
+  `cond_region` takes the carries and yields a scalar bool; `body_region` takes the carries and yields the
+  next ones, of the same types. Ends when the condition is false, or after
+  `max_iterations` runs of the body. The results are the last carries. Both regions may read values from outside.
+  """
+
+  OPERATION_NAME = "rlx.while"
+
+  _ODS_REGIONS = (2, True)
+
+  def __init__(self, results_, inits, *, max_iterations=None, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.extend(_get_op_results_or_values(inits))
+    _ods_context = _ods_get_default_loc_context(loc)
+    if max_iterations is not None: attributes["max_iterations"] = (max_iterations if (
+        isinstance(max_iterations, _ods_ir.Attribute) or
+        not _ods_ir.AttrBuilder.contains('I64Attr')) else
+          _ods_ir.AttrBuilder.get('I64Attr')(max_iterations, context=_ods_context))
+    results = []
+    results.extend(results_)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def inits(self) -> _ods_ir.OpOperandList:
+    _ods_variadic_group_length = len(self.operation.operands) - 1 + 1
+    return self.operation.operands[0:0 + _ods_variadic_group_length]
+
+  @builtins.property
+  def max_iterations(self) -> _Optional[_ods_ir.IntegerAttr]:
+    if "max_iterations" not in self.operation.attributes:
+      return None
+    return self.operation.attributes["max_iterations"]
+
+  @max_iterations.setter
+  def max_iterations(self, value: _Optional[_ods_ir.IntegerAttr]):
+    if value is not None:
+      self.operation.attributes["max_iterations"] = value
+    elif "max_iterations" in self.operation.attributes:
+      del self.operation.attributes["max_iterations"]
+
+  @max_iterations.deleter
+  def max_iterations(self):
+    del self.operation.attributes["max_iterations"]
+
+  @builtins.property
+  def results_(self) -> _ods_ir.OpResultList:
+    _ods_variadic_group_length = len(self.operation.results) - 1 + 1
+    return self.operation.results[0:0 + _ods_variadic_group_length]
+
+  @builtins.property
+  def cond_region(self) -> _ods_ir.Region:
+    return self.regions[0]
+
+  @builtins.property
+  def body_region(self) -> _ods_ir.Region:
+    return self.regions[1]
+
+def while_(results_, inits, *, max_iterations=None, loc=None, ip=None) -> _Union[_ods_ir.OpResult, _ods_ir.OpResultList, WhileOp]:
+  op = WhileOp(results_=results_, inits=inits, max_iterations=max_iterations, loc=loc, ip=ip); results = op.results
+  return results if len(results) > 1 else (results[0] if len(results) == 1 else op)
+
+@_ods_cext.register_operation(_Dialect)
+class YieldOp(_ods_ir.OpView):
+  r"""
+  The terminator of every region of an rlx op.
+  """
+
+  OPERATION_NAME = "rlx.yield"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, values, *, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.extend(_get_op_results_or_values(values))
+    _ods_context = _ods_get_default_loc_context(loc)
+    results = []
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def values(self) -> _ods_ir.OpOperandList:
+    _ods_variadic_group_length = len(self.operation.operands) - 1 + 1
+    return self.operation.operands[0:0 + _ods_variadic_group_length]
+
+def yield_(values, *, loc=None, ip=None) -> YieldOp:
+  return YieldOp(values=values, loc=loc, ip=ip)

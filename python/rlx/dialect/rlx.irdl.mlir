@@ -4,6 +4,225 @@ irdl.dialect @rlx {
     %any = irdl.any
     irdl.parameters(symbols: %any)
   }
+  irdl.operation @relu_backward {
+    %type_x = irdl.any
+    %type_dy = irdl.any
+    %type_result = irdl.any
+    irdl.operands(x: %type_x, dy: %type_dy)
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @activation_backward {
+    %type_x = irdl.any
+    %type_dy = irdl.any
+    %type_result = irdl.any
+    %kind = irdl.base "#builtin.string"
+    irdl.operands(x: %type_x, dy: %type_dy)
+    irdl.attributes { "kind" = %kind }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @complex_norm_sq_backward {
+    %type_x = irdl.any
+    %type_dy = irdl.any
+    %type_result = irdl.any
+    irdl.operands(x: %type_x, dy: %type_dy)
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @rope_backward {
+    %type_dy = irdl.any
+    %type_cos = irdl.any
+    %type_sin = irdl.any
+    %type_result = irdl.any
+    %head_dim = irdl.base "#builtin.integer"
+    %n_rot = irdl.base "#builtin.integer"
+    irdl.operands(dy: %type_dy, cos: %type_cos, sin: %type_sin)
+    irdl.attributes { "head_dim" = %head_dim, "n_rot" = %n_rot }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @layer_norm_backward_input {
+    %type_x = irdl.any
+    %type_scale = irdl.any
+    %type_dy = irdl.any
+    %type_result = irdl.any
+    %axis = irdl.base "#builtin.integer"
+    irdl.operands(x: %type_x, scale: %type_scale, dy: %type_dy)
+    irdl.attributes { "axis" = %axis }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @layer_norm_backward_gamma {
+    %type_x = irdl.any
+    %type_dy = irdl.any
+    %type_result = irdl.any
+    %axis = irdl.base "#builtin.integer"
+    irdl.operands(x: %type_x, dy: %type_dy)
+    irdl.attributes { "axis" = %axis }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @rms_norm_backward_input {
+    %type_x = irdl.any
+    %type_scale = irdl.any
+    %type_bias = irdl.any
+    %type_dy = irdl.any
+    %type_result = irdl.any
+    %axis = irdl.base "#builtin.integer"
+    irdl.operands(x: %type_x, scale: %type_scale, bias: optional %type_bias, dy: %type_dy)
+    irdl.attributes { "axis" = %axis }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @rms_norm_backward_gamma {
+    %type_x = irdl.any
+    %type_scale = irdl.any
+    %type_bias = irdl.any
+    %type_dy = irdl.any
+    %type_result = irdl.any
+    %axis = irdl.base "#builtin.integer"
+    irdl.operands(x: %type_x, scale: %type_scale, bias: optional %type_bias, dy: %type_dy)
+    irdl.attributes { "axis" = %axis }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @rms_norm_backward_beta {
+    %type_x = irdl.any
+    %type_scale = irdl.any
+    %type_bias = irdl.any
+    %type_dy = irdl.any
+    %type_result = irdl.any
+    %axis = irdl.base "#builtin.integer"
+    irdl.operands(x: %type_x, scale: %type_scale, bias: %type_bias, dy: %type_dy)
+    irdl.attributes { "axis" = %axis }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @group_norm_backward_input {
+    %type_x = irdl.any
+    %type_scale = irdl.any
+    %type_bias = irdl.any
+    %type_dy = irdl.any
+    %type_result = irdl.any
+    %num_groups = irdl.base "#builtin.integer"
+    irdl.operands(x: %type_x, scale: %type_scale, bias: %type_bias, dy: %type_dy)
+    irdl.attributes { "num_groups" = %num_groups }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @group_norm_backward_gamma {
+    %type_x = irdl.any
+    %type_dy = irdl.any
+    %type_result = irdl.any
+    %num_groups = irdl.base "#builtin.integer"
+    irdl.operands(x: %type_x, dy: %type_dy)
+    irdl.attributes { "num_groups" = %num_groups }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @group_norm_backward_beta {
+    %type_x = irdl.any
+    %type_dy = irdl.any
+    %type_result = irdl.any
+    %num_groups = irdl.base "#builtin.integer"
+    irdl.operands(x: %type_x, dy: %type_dy)
+    irdl.attributes { "num_groups" = %num_groups }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @attention_backward {
+    %type_q = irdl.any
+    %type_k = irdl.any
+    %type_v = irdl.any
+    %type_dy = irdl.any
+    %type_mask = irdl.any
+    %type_result = irdl.any
+    %num_heads = irdl.base "#builtin.integer"
+    %head_dim = irdl.base "#builtin.integer"
+    %wrt = irdl.base "#builtin.string"
+    irdl.operands(q: %type_q, k: %type_k, v: %type_v, dy: %type_dy, mask: optional %type_mask)
+    irdl.attributes { "num_heads" = %num_heads, "head_dim" = %head_dim, "wrt" = %wrt }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @cumsum_backward {
+    %type_dy = irdl.any
+    %type_result = irdl.any
+    %axis = irdl.base "#builtin.integer"
+    irdl.operands(dy: %type_dy)
+    irdl.attributes { "axis" = %axis }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @gather_backward {
+    %type_dy = irdl.any
+    %type_indices = irdl.any
+    %type_result = irdl.any
+    %axis = irdl.base "#builtin.integer"
+    %size = irdl.base "#builtin.array"
+    irdl.operands(dy: %type_dy, indices: %type_indices)
+    irdl.attributes { "axis" = %axis, "size" = %size }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @max_pool2d_backward {
+    %type_x = irdl.any
+    %type_dy = irdl.any
+    %type_result = irdl.any
+    %kernel = irdl.base "#builtin.dense_array"
+    %stride = irdl.base "#builtin.dense_array"
+    %padding = irdl.base "#builtin.dense_array"
+    irdl.operands(x: %type_x, dy: %type_dy)
+    irdl.attributes { "kernel" = %kernel, "stride" = %stride, "padding" = %padding }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @conv2d_backward_input {
+    %type_dy = irdl.any
+    %type_w = irdl.any
+    %type_result = irdl.any
+    %size = irdl.base "#builtin.array"
+    %stride = irdl.base "#builtin.dense_array"
+    %padding = irdl.base "#builtin.dense_array"
+    %dilation = irdl.base "#builtin.dense_array"
+    irdl.operands(dy: %type_dy, w: %type_w)
+    irdl.attributes { "size" = %size, "stride" = %stride, "padding" = %padding, "dilation" = %dilation }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @conv2d_backward_weight {
+    %type_x = irdl.any
+    %type_dy = irdl.any
+    %type_result = irdl.any
+    %kernel = irdl.base "#builtin.dense_array"
+    %stride = irdl.base "#builtin.dense_array"
+    %padding = irdl.base "#builtin.dense_array"
+    %dilation = irdl.base "#builtin.dense_array"
+    irdl.operands(x: %type_x, dy: %type_dy)
+    irdl.attributes { "kernel" = %kernel, "stride" = %stride, "padding" = %padding, "dilation" = %dilation }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @softmax_cross_entropy_backward {
+    %type_logits = irdl.any
+    %type_labels = irdl.any
+    %type_dloss = irdl.any
+    %type_result = irdl.any
+    irdl.operands(logits: %type_logits, labels: %type_labels, dloss: %type_dloss)
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @fake_quantize_backward {
+    %type_x = irdl.any
+    %type_dy = irdl.any
+    %type_result = irdl.any
+    %bits = irdl.base "#builtin.integer"
+    irdl.operands(x: %type_x, dy: %type_dy)
+    irdl.attributes { "bits" = %bits }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @fake_quantize_lsq_backward_x {
+    %type_x = irdl.any
+    %type_scale = irdl.any
+    %type_dy = irdl.any
+    %type_result = irdl.any
+    %bits = irdl.base "#builtin.integer"
+    irdl.operands(x: %type_x, scale: %type_scale, dy: %type_dy)
+    irdl.attributes { "bits" = %bits }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @fake_quantize_lsq_backward_scale {
+    %type_x = irdl.any
+    %type_scale = irdl.any
+    %type_dy = irdl.any
+    %type_result = irdl.any
+    %bits = irdl.base "#builtin.integer"
+    irdl.operands(x: %type_x, scale: %type_scale, dy: %type_dy)
+    irdl.attributes { "bits" = %bits }
+    irdl.results(result: %type_result)
+  }
   irdl.operation @linear {
     %type_x = irdl.any
     %type_w = irdl.any
@@ -106,6 +325,321 @@ irdl.dialect @rlx {
     irdl.attributes { "num_heads" = %num_heads }
     irdl.results(result: %type_result)
   }
+  irdl.operation @qwen35_mtp_head {
+    %type_h_pre_norm = irdl.any
+    %type_input_ids = irdl.any
+    %type_cos = irdl.any
+    %type_sin = irdl.any
+    %type_last_token_idx = irdl.any
+    %type_embed_w = irdl.any
+    %type_hnorm_w = irdl.any
+    %type_hnorm_b = irdl.any
+    %type_enorm_w = irdl.any
+    %type_enorm_b = irdl.any
+    %type_eh_w = irdl.any
+    %type_attn_norm_w = irdl.any
+    %type_attn_norm_b = irdl.any
+    %type_q_gate_w = irdl.any
+    %type_k_w = irdl.any
+    %type_v_w = irdl.any
+    %type_q_norm_w = irdl.any
+    %type_q_norm_b = irdl.any
+    %type_k_norm_w = irdl.any
+    %type_k_norm_b = irdl.any
+    %type_o_w = irdl.any
+    %type_post_norm_w = irdl.any
+    %type_post_norm_b = irdl.any
+    %type_gate_w = irdl.any
+    %type_up_w = irdl.any
+    %type_down_w = irdl.any
+    %type_head_norm_w = irdl.any
+    %type_head_norm_b = irdl.any
+    %type_lm_head_w = irdl.any
+    %type_logits = irdl.any
+    %num_heads = irdl.base "#builtin.integer"
+    %num_kv_heads = irdl.base "#builtin.integer"
+    %head_dim = irdl.base "#builtin.integer"
+    %n_rot = irdl.base "#builtin.integer"
+    irdl.operands(h_pre_norm: %type_h_pre_norm, input_ids: %type_input_ids, cos: %type_cos, sin: %type_sin, last_token_idx: %type_last_token_idx, embed_w: %type_embed_w, hnorm_w: %type_hnorm_w, hnorm_b: %type_hnorm_b, enorm_w: %type_enorm_w, enorm_b: %type_enorm_b, eh_w: %type_eh_w, attn_norm_w: %type_attn_norm_w, attn_norm_b: %type_attn_norm_b, q_gate_w: %type_q_gate_w, k_w: %type_k_w, v_w: %type_v_w, q_norm_w: %type_q_norm_w, q_norm_b: %type_q_norm_b, k_norm_w: %type_k_norm_w, k_norm_b: %type_k_norm_b, o_w: %type_o_w, post_norm_w: %type_post_norm_w, post_norm_b: %type_post_norm_b, gate_w: %type_gate_w, up_w: %type_up_w, down_w: %type_down_w, head_norm_w: %type_head_norm_w, head_norm_b: %type_head_norm_b, lm_head_w: %type_lm_head_w)
+    irdl.attributes { "num_heads" = %num_heads, "num_kv_heads" = %num_kv_heads, "head_dim" = %head_dim, "n_rot" = %n_rot }
+    irdl.results(logits: %type_logits)
+  }
+  irdl.operation @mamba_block {
+    %type_x = irdl.any
+    %type_in_w = irdl.any
+    %type_conv_w = irdl.any
+    %type_conv_b = irdl.any
+    %type_x_w = irdl.any
+    %type_dt_w = irdl.any
+    %type_dt_b = irdl.any
+    %type_a_log = irdl.any
+    %type_d = irdl.any
+    %type_out_w = irdl.any
+    %type_result = irdl.any
+    irdl.operands(x: %type_x, in_w: %type_in_w, conv_w: %type_conv_w, conv_b: %type_conv_b, x_w: %type_x_w, dt_w: %type_dt_w, dt_b: %type_dt_b, a_log: %type_a_log, d: %type_d, out_w: %type_out_w)
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @unet_residual_block {
+    %type_x = irdl.any
+    %type_norm1_scale = irdl.any
+    %type_norm1_bias = irdl.any
+    %type_conv1_w = irdl.any
+    %type_conv1_b = irdl.any
+    %type_norm2_scale = irdl.any
+    %type_norm2_bias = irdl.any
+    %type_conv2_w = irdl.any
+    %type_conv2_b = irdl.any
+    %type_embedding = irdl.any
+    %type_embedding_w = irdl.any
+    %type_embedding_b = irdl.any
+    %type_skip_w = irdl.any
+    %type_skip_b = irdl.any
+    %type_result = irdl.any
+    %num_groups = irdl.base "#builtin.integer"
+    irdl.operands(x: %type_x, norm1_scale: %type_norm1_scale, norm1_bias: %type_norm1_bias, conv1_w: %type_conv1_w, conv1_b: %type_conv1_b, norm2_scale: %type_norm2_scale, norm2_bias: %type_norm2_bias, conv2_w: %type_conv2_w, conv2_b: %type_conv2_b, embedding: optional %type_embedding, embedding_w: optional %type_embedding_w, embedding_b: optional %type_embedding_b, skip_w: optional %type_skip_w, skip_b: optional %type_skip_b)
+    irdl.attributes { "num_groups" = %num_groups }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @yield {
+    %type_values_0 = irdl.any
+    %type_values_1 = irdl.any
+    %type_values_2 = irdl.any
+    %type_values_3 = irdl.any
+    %type_values_4 = irdl.any
+    %type_values_5 = irdl.any
+    %type_values_6 = irdl.any
+    %type_values_7 = irdl.any
+    %type_values_8 = irdl.any
+    %type_values_9 = irdl.any
+    %type_values_10 = irdl.any
+    %type_values_11 = irdl.any
+    %type_values_12 = irdl.any
+    %type_values_13 = irdl.any
+    %type_values_14 = irdl.any
+    %type_values_15 = irdl.any
+    irdl.operands(values_0: variadic %type_values_0, values_1: variadic %type_values_1, values_2: variadic %type_values_2, values_3: variadic %type_values_3, values_4: variadic %type_values_4, values_5: variadic %type_values_5, values_6: variadic %type_values_6, values_7: variadic %type_values_7, values_8: variadic %type_values_8, values_9: variadic %type_values_9, values_10: variadic %type_values_10, values_11: variadic %type_values_11, values_12: variadic %type_values_12, values_13: variadic %type_values_13, values_14: variadic %type_values_14, values_15: variadic %type_values_15)
+  }
+  irdl.operation @if {
+    %type_condition = irdl.any
+    %type_results_0 = irdl.any
+    %type_results_1 = irdl.any
+    %type_results_2 = irdl.any
+    %type_results_3 = irdl.any
+    %type_results_4 = irdl.any
+    %type_results_5 = irdl.any
+    %type_results_6 = irdl.any
+    %type_results_7 = irdl.any
+    %type_results_8 = irdl.any
+    %type_results_9 = irdl.any
+    %type_results_10 = irdl.any
+    %type_results_11 = irdl.any
+    %type_results_12 = irdl.any
+    %type_results_13 = irdl.any
+    %type_results_14 = irdl.any
+    %type_results_15 = irdl.any
+    %region0 = irdl.region
+    %region1 = irdl.region
+    irdl.operands(condition: %type_condition)
+    irdl.results(results_0: variadic %type_results_0, results_1: variadic %type_results_1, results_2: variadic %type_results_2, results_3: variadic %type_results_3, results_4: variadic %type_results_4, results_5: variadic %type_results_5, results_6: variadic %type_results_6, results_7: variadic %type_results_7, results_8: variadic %type_results_8, results_9: variadic %type_results_9, results_10: variadic %type_results_10, results_11: variadic %type_results_11, results_12: variadic %type_results_12, results_13: variadic %type_results_13, results_14: variadic %type_results_14, results_15: variadic %type_results_15)
+    irdl.regions(then_region: %region0, else_region: %region1)
+  }
+  irdl.operation @while {
+    %type_inits_0 = irdl.any
+    %type_inits_1 = irdl.any
+    %type_inits_2 = irdl.any
+    %type_inits_3 = irdl.any
+    %type_inits_4 = irdl.any
+    %type_inits_5 = irdl.any
+    %type_inits_6 = irdl.any
+    %type_inits_7 = irdl.any
+    %type_inits_8 = irdl.any
+    %type_inits_9 = irdl.any
+    %type_inits_10 = irdl.any
+    %type_inits_11 = irdl.any
+    %type_inits_12 = irdl.any
+    %type_inits_13 = irdl.any
+    %type_inits_14 = irdl.any
+    %type_inits_15 = irdl.any
+    %type_results_0 = irdl.any
+    %type_results_1 = irdl.any
+    %type_results_2 = irdl.any
+    %type_results_3 = irdl.any
+    %type_results_4 = irdl.any
+    %type_results_5 = irdl.any
+    %type_results_6 = irdl.any
+    %type_results_7 = irdl.any
+    %type_results_8 = irdl.any
+    %type_results_9 = irdl.any
+    %type_results_10 = irdl.any
+    %type_results_11 = irdl.any
+    %type_results_12 = irdl.any
+    %type_results_13 = irdl.any
+    %type_results_14 = irdl.any
+    %type_results_15 = irdl.any
+    %region0 = irdl.region
+    %region1 = irdl.region
+    irdl.operands(inits_0: variadic %type_inits_0, inits_1: variadic %type_inits_1, inits_2: variadic %type_inits_2, inits_3: variadic %type_inits_3, inits_4: variadic %type_inits_4, inits_5: variadic %type_inits_5, inits_6: variadic %type_inits_6, inits_7: variadic %type_inits_7, inits_8: variadic %type_inits_8, inits_9: variadic %type_inits_9, inits_10: variadic %type_inits_10, inits_11: variadic %type_inits_11, inits_12: variadic %type_inits_12, inits_13: variadic %type_inits_13, inits_14: variadic %type_inits_14, inits_15: variadic %type_inits_15)
+    irdl.results(results_0: variadic %type_results_0, results_1: variadic %type_results_1, results_2: variadic %type_results_2, results_3: variadic %type_results_3, results_4: variadic %type_results_4, results_5: variadic %type_results_5, results_6: variadic %type_results_6, results_7: variadic %type_results_7, results_8: variadic %type_results_8, results_9: variadic %type_results_9, results_10: variadic %type_results_10, results_11: variadic %type_results_11, results_12: variadic %type_results_12, results_13: variadic %type_results_13, results_14: variadic %type_results_14, results_15: variadic %type_results_15)
+    irdl.regions(cond_region: %region0, body_region: %region1)
+  }
+  irdl.operation @scan {
+    %type_inputs_0 = irdl.any
+    %type_inputs_1 = irdl.any
+    %type_inputs_2 = irdl.any
+    %type_inputs_3 = irdl.any
+    %type_inputs_4 = irdl.any
+    %type_inputs_5 = irdl.any
+    %type_inputs_6 = irdl.any
+    %type_inputs_7 = irdl.any
+    %type_inputs_8 = irdl.any
+    %type_inputs_9 = irdl.any
+    %type_inputs_10 = irdl.any
+    %type_inputs_11 = irdl.any
+    %type_inputs_12 = irdl.any
+    %type_inputs_13 = irdl.any
+    %type_inputs_14 = irdl.any
+    %type_inputs_15 = irdl.any
+    %type_results_0 = irdl.any
+    %type_results_1 = irdl.any
+    %type_results_2 = irdl.any
+    %type_results_3 = irdl.any
+    %type_results_4 = irdl.any
+    %type_results_5 = irdl.any
+    %type_results_6 = irdl.any
+    %type_results_7 = irdl.any
+    %type_results_8 = irdl.any
+    %type_results_9 = irdl.any
+    %type_results_10 = irdl.any
+    %type_results_11 = irdl.any
+    %type_results_12 = irdl.any
+    %type_results_13 = irdl.any
+    %type_results_14 = irdl.any
+    %type_results_15 = irdl.any
+    %num_carries = irdl.base "#builtin.integer"
+    %length = irdl.base "#builtin.array"
+    %region0 = irdl.region
+    irdl.operands(inputs_0: variadic %type_inputs_0, inputs_1: variadic %type_inputs_1, inputs_2: variadic %type_inputs_2, inputs_3: variadic %type_inputs_3, inputs_4: variadic %type_inputs_4, inputs_5: variadic %type_inputs_5, inputs_6: variadic %type_inputs_6, inputs_7: variadic %type_inputs_7, inputs_8: variadic %type_inputs_8, inputs_9: variadic %type_inputs_9, inputs_10: variadic %type_inputs_10, inputs_11: variadic %type_inputs_11, inputs_12: variadic %type_inputs_12, inputs_13: variadic %type_inputs_13, inputs_14: variadic %type_inputs_14, inputs_15: variadic %type_inputs_15)
+    irdl.attributes { "num_carries" = %num_carries, "length" = %length }
+    irdl.results(results_0: variadic %type_results_0, results_1: variadic %type_results_1, results_2: variadic %type_results_2, results_3: variadic %type_results_3, results_4: variadic %type_results_4, results_5: variadic %type_results_5, results_6: variadic %type_results_6, results_7: variadic %type_results_7, results_8: variadic %type_results_8, results_9: variadic %type_results_9, results_10: variadic %type_results_10, results_11: variadic %type_results_11, results_12: variadic %type_results_12, results_13: variadic %type_results_13, results_14: variadic %type_results_14, results_15: variadic %type_results_15)
+    irdl.regions(body_region: %region0)
+  }
+  irdl.operation @elementwise_region {
+    %type_inputs_0 = irdl.any
+    %type_inputs_1 = irdl.any
+    %type_inputs_2 = irdl.any
+    %type_inputs_3 = irdl.any
+    %type_inputs_4 = irdl.any
+    %type_inputs_5 = irdl.any
+    %type_inputs_6 = irdl.any
+    %type_inputs_7 = irdl.any
+    %type_inputs_8 = irdl.any
+    %type_inputs_9 = irdl.any
+    %type_inputs_10 = irdl.any
+    %type_inputs_11 = irdl.any
+    %type_inputs_12 = irdl.any
+    %type_inputs_13 = irdl.any
+    %type_inputs_14 = irdl.any
+    %type_inputs_15 = irdl.any
+    %type_results_0 = irdl.any
+    %type_results_1 = irdl.any
+    %type_results_2 = irdl.any
+    %type_results_3 = irdl.any
+    %type_results_4 = irdl.any
+    %type_results_5 = irdl.any
+    %type_results_6 = irdl.any
+    %type_results_7 = irdl.any
+    %type_results_8 = irdl.any
+    %type_results_9 = irdl.any
+    %type_results_10 = irdl.any
+    %type_results_11 = irdl.any
+    %type_results_12 = irdl.any
+    %type_results_13 = irdl.any
+    %type_results_14 = irdl.any
+    %type_results_15 = irdl.any
+    %region0 = irdl.region
+    irdl.operands(inputs_0: variadic %type_inputs_0, inputs_1: variadic %type_inputs_1, inputs_2: variadic %type_inputs_2, inputs_3: variadic %type_inputs_3, inputs_4: variadic %type_inputs_4, inputs_5: variadic %type_inputs_5, inputs_6: variadic %type_inputs_6, inputs_7: variadic %type_inputs_7, inputs_8: variadic %type_inputs_8, inputs_9: variadic %type_inputs_9, inputs_10: variadic %type_inputs_10, inputs_11: variadic %type_inputs_11, inputs_12: variadic %type_inputs_12, inputs_13: variadic %type_inputs_13, inputs_14: variadic %type_inputs_14, inputs_15: variadic %type_inputs_15)
+    irdl.results(results_0: variadic %type_results_0, results_1: variadic %type_results_1, results_2: variadic %type_results_2, results_3: variadic %type_results_3, results_4: variadic %type_results_4, results_5: variadic %type_results_5, results_6: variadic %type_results_6, results_7: variadic %type_results_7, results_8: variadic %type_results_8, results_9: variadic %type_results_9, results_10: variadic %type_results_10, results_11: variadic %type_results_11, results_12: variadic %type_results_12, results_13: variadic %type_results_13, results_14: variadic %type_results_14, results_15: variadic %type_results_15)
+    irdl.regions(body_region: %region0)
+  }
+  irdl.operation @custom_fn {
+    %type_inputs_0 = irdl.any
+    %type_inputs_1 = irdl.any
+    %type_inputs_2 = irdl.any
+    %type_inputs_3 = irdl.any
+    %type_inputs_4 = irdl.any
+    %type_inputs_5 = irdl.any
+    %type_inputs_6 = irdl.any
+    %type_inputs_7 = irdl.any
+    %type_inputs_8 = irdl.any
+    %type_inputs_9 = irdl.any
+    %type_inputs_10 = irdl.any
+    %type_inputs_11 = irdl.any
+    %type_inputs_12 = irdl.any
+    %type_inputs_13 = irdl.any
+    %type_inputs_14 = irdl.any
+    %type_inputs_15 = irdl.any
+    %type_results_0 = irdl.any
+    %type_results_1 = irdl.any
+    %type_results_2 = irdl.any
+    %type_results_3 = irdl.any
+    %type_results_4 = irdl.any
+    %type_results_5 = irdl.any
+    %type_results_6 = irdl.any
+    %type_results_7 = irdl.any
+    %type_results_8 = irdl.any
+    %type_results_9 = irdl.any
+    %type_results_10 = irdl.any
+    %type_results_11 = irdl.any
+    %type_results_12 = irdl.any
+    %type_results_13 = irdl.any
+    %type_results_14 = irdl.any
+    %type_results_15 = irdl.any
+    %region0 = irdl.region
+    %region1 = irdl.region
+    %region2 = irdl.region
+    irdl.operands(inputs_0: variadic %type_inputs_0, inputs_1: variadic %type_inputs_1, inputs_2: variadic %type_inputs_2, inputs_3: variadic %type_inputs_3, inputs_4: variadic %type_inputs_4, inputs_5: variadic %type_inputs_5, inputs_6: variadic %type_inputs_6, inputs_7: variadic %type_inputs_7, inputs_8: variadic %type_inputs_8, inputs_9: variadic %type_inputs_9, inputs_10: variadic %type_inputs_10, inputs_11: variadic %type_inputs_11, inputs_12: variadic %type_inputs_12, inputs_13: variadic %type_inputs_13, inputs_14: variadic %type_inputs_14, inputs_15: variadic %type_inputs_15)
+    irdl.results(results_0: variadic %type_results_0, results_1: variadic %type_results_1, results_2: variadic %type_results_2, results_3: variadic %type_results_3, results_4: variadic %type_results_4, results_5: variadic %type_results_5, results_6: variadic %type_results_6, results_7: variadic %type_results_7, results_8: variadic %type_results_8, results_9: variadic %type_results_9, results_10: variadic %type_results_10, results_11: variadic %type_results_11, results_12: variadic %type_results_12, results_13: variadic %type_results_13, results_14: variadic %type_results_14, results_15: variadic %type_results_15)
+    irdl.regions(forward_region: %region0, vjp_region: %region1, jvp_region: %region2)
+  }
+  irdl.operation @custom {
+    %type_inputs_0 = irdl.any
+    %type_inputs_1 = irdl.any
+    %type_inputs_2 = irdl.any
+    %type_inputs_3 = irdl.any
+    %type_inputs_4 = irdl.any
+    %type_inputs_5 = irdl.any
+    %type_inputs_6 = irdl.any
+    %type_inputs_7 = irdl.any
+    %type_inputs_8 = irdl.any
+    %type_inputs_9 = irdl.any
+    %type_inputs_10 = irdl.any
+    %type_inputs_11 = irdl.any
+    %type_inputs_12 = irdl.any
+    %type_inputs_13 = irdl.any
+    %type_inputs_14 = irdl.any
+    %type_inputs_15 = irdl.any
+    %type_results_0 = irdl.any
+    %type_results_1 = irdl.any
+    %type_results_2 = irdl.any
+    %type_results_3 = irdl.any
+    %type_results_4 = irdl.any
+    %type_results_5 = irdl.any
+    %type_results_6 = irdl.any
+    %type_results_7 = irdl.any
+    %type_results_8 = irdl.any
+    %type_results_9 = irdl.any
+    %type_results_10 = irdl.any
+    %type_results_11 = irdl.any
+    %type_results_12 = irdl.any
+    %type_results_13 = irdl.any
+    %type_results_14 = irdl.any
+    %type_results_15 = irdl.any
+    %name = irdl.base "#builtin.string"
+    %attributes = irdl.base "#builtin.dictionary"
+    irdl.operands(inputs_0: variadic %type_inputs_0, inputs_1: variadic %type_inputs_1, inputs_2: variadic %type_inputs_2, inputs_3: variadic %type_inputs_3, inputs_4: variadic %type_inputs_4, inputs_5: variadic %type_inputs_5, inputs_6: variadic %type_inputs_6, inputs_7: variadic %type_inputs_7, inputs_8: variadic %type_inputs_8, inputs_9: variadic %type_inputs_9, inputs_10: variadic %type_inputs_10, inputs_11: variadic %type_inputs_11, inputs_12: variadic %type_inputs_12, inputs_13: variadic %type_inputs_13, inputs_14: variadic %type_inputs_14, inputs_15: variadic %type_inputs_15)
+    irdl.attributes { "name" = %name, "attributes" = %attributes }
+    irdl.results(results_0: variadic %type_results_0, results_1: variadic %type_results_1, results_2: variadic %type_results_2, results_3: variadic %type_results_3, results_4: variadic %type_results_4, results_5: variadic %type_results_5, results_6: variadic %type_results_6, results_7: variadic %type_results_7, results_8: variadic %type_results_8, results_9: variadic %type_results_9, results_10: variadic %type_results_10, results_11: variadic %type_results_11, results_12: variadic %type_results_12, results_13: variadic %type_results_13, results_14: variadic %type_results_14, results_15: variadic %type_results_15)
+  }
   irdl.operation @constant {
     %type_result = irdl.any
     %value = irdl.any
@@ -168,6 +702,51 @@ irdl.dialect @rlx {
     irdl.operands(condition: %type_condition, on_true: %type_on_true, on_false: %type_on_false)
     irdl.results(result: %type_result)
   }
+  irdl.operation @stop_gradient {
+    %type_x = irdl.any
+    %type_result = irdl.any
+    irdl.operands(x: %type_x)
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @clamp {
+    %type_x = irdl.any
+    %type_low = irdl.any
+    %type_high = irdl.any
+    %type_result = irdl.any
+    irdl.operands(x: %type_x, low: %type_low, high: %type_high)
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @complex {
+    %type_real = irdl.any
+    %type_imag = irdl.any
+    %type_result = irdl.any
+    irdl.operands(real: %type_real, imag: %type_imag)
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @real {
+    %type_x = irdl.any
+    %type_result = irdl.any
+    irdl.operands(x: %type_x)
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @imag {
+    %type_x = irdl.any
+    %type_result = irdl.any
+    irdl.operands(x: %type_x)
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @conjugate {
+    %type_x = irdl.any
+    %type_result = irdl.any
+    irdl.operands(x: %type_x)
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @complex_norm_sq {
+    %type_x = irdl.any
+    %type_result = irdl.any
+    irdl.operands(x: %type_x)
+    irdl.results(result: %type_result)
+  }
   irdl.operation @fused_matmul_bias_act {
     %type_x = irdl.any
     %type_w = irdl.any
@@ -202,6 +781,44 @@ irdl.dialect @rlx {
     irdl.operands(x: %type_x, residual: %type_residual, bias: optional %type_bias, scale: %type_scale, shift: %type_shift)
     irdl.results(result: %type_result)
   }
+  irdl.operation @fused_attention_block {
+    %type_hidden = irdl.any
+    %type_qkv_w = irdl.any
+    %type_out_w = irdl.any
+    %type_mask = irdl.any
+    %type_qkv_b = irdl.any
+    %type_out_b = irdl.any
+    %type_cos = irdl.any
+    %type_sin = irdl.any
+    %type_result = irdl.any
+    %num_heads = irdl.base "#builtin.integer"
+    %head_dim = irdl.base "#builtin.integer"
+    irdl.operands(hidden: %type_hidden, qkv_w: %type_qkv_w, out_w: %type_out_w, mask: %type_mask, qkv_b: optional %type_qkv_b, out_b: optional %type_out_b, cos: optional %type_cos, sin: optional %type_sin)
+    irdl.attributes { "num_heads" = %num_heads, "head_dim" = %head_dim }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @fused_transformer_layer {
+    %type_hidden = irdl.any
+    %type_qkv_w = irdl.any
+    %type_out_w = irdl.any
+    %type_ln1_scale = irdl.any
+    %type_ln1_shift = irdl.any
+    %type_up_w = irdl.any
+    %type_down_w = irdl.any
+    %type_ln2_scale = irdl.any
+    %type_ln2_shift = irdl.any
+    %type_mask = irdl.any
+    %type_qkv_b = irdl.any
+    %type_out_b = irdl.any
+    %type_up_b = irdl.any
+    %type_down_b = irdl.any
+    %type_result = irdl.any
+    %num_heads = irdl.base "#builtin.integer"
+    %head_dim = irdl.base "#builtin.integer"
+    irdl.operands(hidden: %type_hidden, qkv_w: %type_qkv_w, out_w: %type_out_w, ln1_scale: %type_ln1_scale, ln1_shift: %type_ln1_shift, up_w: %type_up_w, down_w: %type_down_w, ln2_scale: %type_ln2_scale, ln2_shift: %type_ln2_shift, mask: %type_mask, qkv_b: optional %type_qkv_b, out_b: optional %type_out_b, up_b: optional %type_up_b, down_b: optional %type_down_b)
+    irdl.attributes { "num_heads" = %num_heads, "head_dim" = %head_dim }
+    irdl.results(result: %type_result)
+  }
   irdl.operation @matmul {
     %type_lhs = irdl.any
     %type_rhs = irdl.any
@@ -221,6 +838,37 @@ irdl.dialect @rlx {
     irdl.attributes { "lhs_contracting" = %lhs_contracting, "rhs_contracting" = %rhs_contracting, "lhs_batch" = %lhs_batch, "rhs_batch" = %rhs_batch }
     irdl.results(result: %type_result)
   }
+  irdl.operation @grouped_matmul {
+    %type_x = irdl.any
+    %type_w = irdl.any
+    %type_indices = irdl.any
+    %type_result = irdl.any
+    irdl.operands(x: %type_x, w: %type_w, indices: %type_indices)
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @lora_matmul {
+    %type_x = irdl.any
+    %type_w = irdl.any
+    %type_a = irdl.any
+    %type_b = irdl.any
+    %type_result = irdl.any
+    irdl.operands(x: %type_x, w: %type_w, a: %type_a, b: %type_b)
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @dense_solve {
+    %type_a = irdl.any
+    %type_b = irdl.any
+    %type_result = irdl.any
+    irdl.operands(a: %type_a, b: %type_b)
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @batched_dense_solve {
+    %type_a = irdl.any
+    %type_b = irdl.any
+    %type_result = irdl.any
+    irdl.operands(a: %type_a, b: %type_b)
+    irdl.results(result: %type_result)
+  }
   irdl.operation @conv {
     %type_x = irdl.any
     %type_w = irdl.any
@@ -230,6 +878,56 @@ irdl.dialect @rlx {
     %dilation = irdl.base "#builtin.dense_array"
     irdl.operands(x: %type_x, w: %type_w)
     irdl.attributes { "stride" = %stride, "padding" = %padding, "dilation" = %dilation }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @conv_transpose {
+    %type_x = irdl.any
+    %type_w = irdl.any
+    %type_result = irdl.any
+    %stride = irdl.base "#builtin.dense_array"
+    %padding = irdl.base "#builtin.dense_array"
+    %output_padding = irdl.base "#builtin.dense_array"
+    %dilation = irdl.base "#builtin.dense_array"
+    irdl.operands(x: %type_x, w: %type_w)
+    irdl.attributes { "stride" = %stride, "padding" = %padding, "output_padding" = %output_padding, "dilation" = %dilation }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @pool {
+    %type_x = irdl.any
+    %type_result = irdl.any
+    %kind = irdl.base "#builtin.string"
+    %kernel = irdl.base "#builtin.dense_array"
+    %stride = irdl.base "#builtin.dense_array"
+    %padding = irdl.base "#builtin.dense_array"
+    irdl.operands(x: %type_x)
+    irdl.attributes { "kind" = %kind, "kernel" = %kernel, "stride" = %stride, "padding" = %padding }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @resize {
+    %type_x = irdl.any
+    %type_result = irdl.any
+    %size = irdl.base "#builtin.array"
+    %mode = irdl.base "#builtin.string"
+    irdl.operands(x: %type_x)
+    irdl.attributes { "size" = %size, "mode" = %mode }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @layer_norm2d {
+    %type_x = irdl.any
+    %type_scale = irdl.any
+    %type_bias = irdl.any
+    %type_result = irdl.any
+    irdl.operands(x: %type_x, scale: %type_scale, bias: %type_bias)
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @batch_norm_inference {
+    %type_x = irdl.any
+    %type_scale = irdl.any
+    %type_bias = irdl.any
+    %type_mean = irdl.any
+    %type_variance = irdl.any
+    %type_result = irdl.any
+    irdl.operands(x: %type_x, scale: %type_scale, bias: %type_bias, mean: %type_mean, variance: %type_variance)
     irdl.results(result: %type_result)
   }
   irdl.operation @layer_norm {
@@ -285,6 +983,220 @@ irdl.dialect @rlx {
     irdl.attributes { "head_dim" = %head_dim, "n_rot" = %n_rot }
     irdl.results(result: %type_result)
   }
+  irdl.operation @axial_rope_2d {
+    %type_x = irdl.any
+    %type_result = irdl.any
+    %end_x = irdl.base "#builtin.integer"
+    %end_y = irdl.base "#builtin.integer"
+    %head_dim = irdl.base "#builtin.integer"
+    %num_heads = irdl.base "#builtin.integer"
+    irdl.operands(x: %type_x)
+    irdl.attributes { "end_x" = %end_x, "end_y" = %end_y, "head_dim" = %head_dim, "num_heads" = %num_heads }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @fft {
+    %type_x = irdl.any
+    %type_result = irdl.any
+    %axis = irdl.base "#builtin.integer"
+    irdl.operands(x: %type_x)
+    irdl.attributes { "axis" = %axis }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @rfft {
+    %type_x = irdl.any
+    %type_result = irdl.any
+    %axis = irdl.base "#builtin.integer"
+    irdl.operands(x: %type_x)
+    irdl.attributes { "axis" = %axis }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @irfft {
+    %type_x = irdl.any
+    %type_result = irdl.any
+    %axis = irdl.base "#builtin.integer"
+    %length = irdl.base "#builtin.array"
+    irdl.operands(x: %type_x)
+    irdl.attributes { "axis" = %axis, "length" = %length }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @quantize {
+    %type_x = irdl.any
+    %type_scale = irdl.any
+    %type_zero_point = irdl.any
+    %type_result = irdl.any
+    %dtype = irdl.base "#builtin.type"
+    irdl.operands(x: %type_x, scale: %type_scale, zero_point: %type_zero_point)
+    irdl.attributes { "dtype" = %dtype }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @dequantize {
+    %type_x = irdl.any
+    %type_scale = irdl.any
+    %type_zero_point = irdl.any
+    %type_result = irdl.any
+    irdl.operands(x: %type_x, scale: %type_scale, zero_point: %type_zero_point)
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @fake_quantize {
+    %type_x = irdl.any
+    %type_state = irdl.any
+    %type_result = irdl.any
+    %type_scale = irdl.any
+    %bits = irdl.base "#builtin.integer"
+    irdl.operands(x: %type_x, state: optional %type_state)
+    irdl.attributes { "bits" = %bits }
+    irdl.results(result: %type_result, scale: %type_scale)
+  }
+  irdl.operation @fake_quantize_lsq {
+    %type_x = irdl.any
+    %type_scale = irdl.any
+    %type_result = irdl.any
+    %bits = irdl.base "#builtin.integer"
+    irdl.operands(x: %type_x, scale: %type_scale)
+    irdl.attributes { "bits" = %bits }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @q_matmul {
+    %type_x = irdl.any
+    %type_w = irdl.any
+    %type_bias = irdl.any
+    %type_result = irdl.any
+    %multiplier = irdl.base "#builtin.float"
+    irdl.operands(x: %type_x, w: %type_w, bias: %type_bias)
+    irdl.attributes { "multiplier" = %multiplier }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @q_conv2d {
+    %type_x = irdl.any
+    %type_w = irdl.any
+    %type_bias = irdl.any
+    %type_result = irdl.any
+    %stride = irdl.base "#builtin.dense_array"
+    %padding = irdl.base "#builtin.dense_array"
+    %dilation = irdl.base "#builtin.dense_array"
+    %multiplier = irdl.base "#builtin.float"
+    irdl.operands(x: %type_x, w: %type_w, bias: %type_bias)
+    irdl.attributes { "stride" = %stride, "padding" = %padding, "dilation" = %dilation, "multiplier" = %multiplier }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @random_bits {
+    %type_seed = irdl.any
+    %type_result = irdl.any
+    %shape = irdl.base "#builtin.array"
+    irdl.operands(seed: %type_seed)
+    irdl.attributes { "shape" = %shape }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @rng_uniform {
+    %type_seed = irdl.any
+    %type_result = irdl.any
+    %shape = irdl.base "#builtin.array"
+    %dtype = irdl.base "#builtin.type"
+    irdl.operands(seed: %type_seed)
+    irdl.attributes { "shape" = %shape, "dtype" = %dtype }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @rng_normal {
+    %type_seed = irdl.any
+    %type_result = irdl.any
+    %shape = irdl.base "#builtin.array"
+    %dtype = irdl.base "#builtin.type"
+    irdl.operands(seed: %type_seed)
+    irdl.attributes { "shape" = %shape, "dtype" = %dtype }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @sample {
+    %type_logits = irdl.any
+    %type_seed = irdl.any
+    %type_ids = irdl.any
+    irdl.operands(logits: %type_logits, seed: %type_seed)
+    irdl.results(ids: %type_ids)
+  }
+  irdl.operation @softmax_cross_entropy_with_logits {
+    %type_logits = irdl.any
+    %type_labels = irdl.any
+    %type_result = irdl.any
+    irdl.operands(logits: %type_logits, labels: %type_labels)
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @binary_cross_entropy_with_logits {
+    %type_logits = irdl.any
+    %type_targets = irdl.any
+    %type_result = irdl.any
+    irdl.operands(logits: %type_logits, targets: %type_targets)
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @mse_loss {
+    %type_prediction = irdl.any
+    %type_target = irdl.any
+    %type_result = irdl.any
+    irdl.operands(prediction: %type_prediction, target: %type_target)
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @huber_loss {
+    %type_prediction = irdl.any
+    %type_target = irdl.any
+    %type_result = irdl.any
+    irdl.operands(prediction: %type_prediction, target: %type_target)
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @selective_scan {
+    %type_x = irdl.any
+    %type_delta = irdl.any
+    %type_a = irdl.any
+    %type_b = irdl.any
+    %type_c = irdl.any
+    %type_result = irdl.any
+    irdl.operands(x: %type_x, delta: %type_delta, a: %type_a, b: %type_b, c: %type_c)
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @gated_delta_net {
+    %type_q = irdl.any
+    %type_k = irdl.any
+    %type_v = irdl.any
+    %type_g = irdl.any
+    %type_beta = irdl.any
+    %type_result = irdl.any
+    irdl.operands(q: %type_q, k: %type_k, v: %type_v, g: %type_g, beta: %type_beta)
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @gated_delta_net_carry {
+    %type_q = irdl.any
+    %type_k = irdl.any
+    %type_v = irdl.any
+    %type_g = irdl.any
+    %type_beta = irdl.any
+    %type_state = irdl.any
+    %type_result = irdl.any
+    %type_next_state = irdl.any
+    irdl.operands(q: %type_q, k: %type_k, v: %type_v, g: %type_g, beta: %type_beta, state: %type_state)
+    irdl.results(result: %type_result, next_state: %type_next_state)
+  }
+  irdl.operation @lstm {
+    %type_x = irdl.any
+    %type_h = irdl.any
+    %type_c = irdl.any
+    %type_w_input = irdl.any
+    %type_w_hidden = irdl.any
+    %type_bias = irdl.any
+    %type_result = irdl.any
+    %type_last_h = irdl.any
+    %type_last_c = irdl.any
+    irdl.operands(x: %type_x, h: %type_h, c: %type_c, w_input: %type_w_input, w_hidden: %type_w_hidden, bias: %type_bias)
+    irdl.results(result: %type_result, last_h: %type_last_h, last_c: %type_last_c)
+  }
+  irdl.operation @gru {
+    %type_x = irdl.any
+    %type_h = irdl.any
+    %type_w_input = irdl.any
+    %type_w_hidden = irdl.any
+    %type_bias_input = irdl.any
+    %type_bias_hidden = irdl.any
+    %type_result = irdl.any
+    %type_last_h = irdl.any
+    irdl.operands(x: %type_x, h: %type_h, w_input: %type_w_input, w_hidden: %type_w_hidden, bias_input: %type_bias_input, bias_hidden: %type_bias_hidden)
+    irdl.results(result: %type_result, last_h: %type_last_h)
+  }
   irdl.operation @reduce {
     %type_x = irdl.any
     %type_result = irdl.any
@@ -326,6 +1238,46 @@ irdl.dialect @rlx {
     irdl.operands(x: %type_x)
     irdl.attributes { "k" = %k }
     irdl.results(values: %type_values, indices: %type_indices)
+  }
+  irdl.operation @cumprod {
+    %type_x = irdl.any
+    %type_result = irdl.any
+    %axis = irdl.base "#builtin.integer"
+    irdl.operands(x: %type_x)
+    irdl.attributes { "axis" = %axis }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @cummax {
+    %type_x = irdl.any
+    %type_result = irdl.any
+    %axis = irdl.base "#builtin.integer"
+    irdl.operands(x: %type_x)
+    irdl.attributes { "axis" = %axis }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @argmin {
+    %type_x = irdl.any
+    %type_result = irdl.any
+    %axis = irdl.base "#builtin.integer"
+    irdl.operands(x: %type_x)
+    irdl.attributes { "axis" = %axis }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @argsort {
+    %type_x = irdl.any
+    %type_result = irdl.any
+    %axis = irdl.base "#builtin.integer"
+    irdl.operands(x: %type_x)
+    irdl.attributes { "axis" = %axis }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @sort {
+    %type_x = irdl.any
+    %type_result = irdl.any
+    %axis = irdl.base "#builtin.integer"
+    irdl.operands(x: %type_x)
+    irdl.attributes { "axis" = %axis }
+    irdl.results(result: %type_result)
   }
   irdl.operation @reshape {
     %type_x = irdl.any
@@ -380,6 +1332,29 @@ irdl.dialect @rlx {
     irdl.attributes { "shape" = %shape }
     irdl.results(result: %type_result)
   }
+  irdl.operation @pad {
+    %type_x = irdl.any
+    %type_result = irdl.any
+    %low = irdl.base "#builtin.array"
+    %high = irdl.base "#builtin.array"
+    irdl.operands(x: %type_x)
+    irdl.attributes { "low" = %low, "high" = %high }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @reverse {
+    %type_x = irdl.any
+    %type_result = irdl.any
+    %axes = irdl.base "#builtin.dense_array"
+    irdl.operands(x: %type_x)
+    irdl.attributes { "axes" = %axes }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @triangular {
+    %type_x = irdl.any
+    %type_result = irdl.any
+    irdl.operands(x: %type_x)
+    irdl.results(result: %type_result)
+  }
   irdl.operation @gather {
     %type_table = irdl.any
     %type_indices = irdl.any
@@ -403,6 +1378,30 @@ irdl.dialect @rlx {
     %type_indices = irdl.any
     %type_result = irdl.any
     irdl.operands(table: %type_table, indices: %type_indices)
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @gather_nd {
+    %type_x = irdl.any
+    %type_indices = irdl.any
+    %type_result = irdl.any
+    irdl.operands(x: %type_x, indices: %type_indices)
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @scatter_nd {
+    %type_x = irdl.any
+    %type_indices = irdl.any
+    %type_updates = irdl.any
+    %type_result = irdl.any
+    irdl.operands(x: %type_x, indices: %type_indices, updates: %type_updates)
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @scatter_add {
+    %type_updates = irdl.any
+    %type_indices = irdl.any
+    %type_result = irdl.any
+    %size = irdl.base "#builtin.array"
+    irdl.operands(updates: %type_updates, indices: %type_indices)
+    irdl.attributes { "size" = %size }
     irdl.results(result: %type_result)
   }
 }

@@ -10,7 +10,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Arity = Literal["single", "optional", "variadic"]
-AttributeKind = Literal["i64", "f64", "bool", "i64s", "str", "enum", "dims", "dtype", "elements"]
+AttributeKind = Literal["i64", "f64", "bool", "i64s", "str", "enum", "dims", "dtype", "elements", "dict"]
+
+# Of how many runs of values of equal type a variadic group may consist: IRDL declares each run as a group.
+RUNS = 16
 
 
 class _Required:
@@ -49,7 +52,7 @@ class AttributeSpec:
 
 @dataclass(frozen=True, slots=True)
 class RegionSpec:
-    """A region of an op."""
+    """A region of an op, of one block; an optional one may be empty."""
 
     name: str
     arity: Arity = "single"
@@ -70,7 +73,12 @@ class OpSpec:
     regions: tuple[RegionSpec, ...] = ()
     traits: tuple[str, ...] = ()
     defined_at: str = ""
+    custom: bool = False  # registered by a user: an `rlx.custom` in the IR
 
     @property
     def pure(self) -> bool:
         return "Pure" in self.traits
+
+    @property
+    def terminator(self) -> bool:
+        return "Terminator" in self.traits

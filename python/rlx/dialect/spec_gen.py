@@ -5,13 +5,19 @@ from __future__ import annotations
 from rlx.dialect.spec import REQUIRED, AttributeSpec, OpSpec, RegionSpec, ValueSpec
 
 _DTYPES_0 = ('f32', 'f16', 'bf16', 'f64')
-_DTYPES_1 = ('f32', 'f16', 'bf16', 'f64', 'i8', 'i16', 'i32', 'i64', 'u8', 'u32', 'bool')
-_DTYPES_2 = ('f32', 'f16', 'bf16', 'f64', 'i8', 'i16', 'i32', 'i64', 'u8', 'u32', 'bool', 'c64')
-_DTYPES_3 = ('f32', 'f16', 'bf16', 'f64', 'i8', 'i16', 'i32', 'i64', 'u8', 'u32')
-_DTYPES_4 = ('i32',)
-_DTYPES_5 = ('f32', 'f16', 'bf16', 'f64', 'i8', 'i16', 'i32', 'i64', 'u8', 'u32', 'c64')
-_DTYPES_6 = ('bool',)
-_DTYPES_7 = ('i8', 'i16', 'i32', 'i64', 'u8', 'u32')
+_DTYPES_1 = ('c64',)
+_DTYPES_2 = ('f32',)
+_DTYPES_3 = ('f32', 'f16', 'bf16', 'f64', 'i8', 'i16', 'i32', 'i64', 'u8', 'u32', 'bool')
+_DTYPES_4 = ('f32', 'f16', 'bf16', 'f64', 'i8', 'i16', 'i32', 'i64', 'u8', 'u32', 'c64')
+_DTYPES_5 = ('f32', 'f16', 'bf16', 'f64', 'c64')
+_DTYPES_6 = ('i8', 'i16', 'i32', 'i64', 'u8', 'u32')
+_DTYPES_7 = ('f32', 'f16', 'bf16', 'f64', 'i8', 'i16', 'i32', 'i64', 'u8', 'u32', 'bool', 'c64')
+_DTYPES_8 = ('bool',)
+_DTYPES_9 = ('f32', 'f16', 'bf16', 'f64', 'i8', 'i16', 'i32', 'i64', 'u8', 'u32')
+_DTYPES_10 = ('i32',)
+_DTYPES_11 = ('i8', 'u8')
+_DTYPES_12 = ('i8',)
+_DTYPES_13 = ('u32',)
 _ACTIVATION = ('gelu',
  'gelu_approx',
  'silu',
@@ -29,15 +35,505 @@ _ACTIVATION = ('gelu',
  'tan',
  'atan',
  'round')
+_ATTENTIONINPUT = ('query', 'key', 'value', 'mask')
 _BINARY = ('add', 'sub', 'mul', 'div', 'max', 'min', 'pow')
 _COMPARISON = ('eq', 'ne', 'lt', 'le', 'gt', 'ge')
+_FFTNORM = ('backward', 'ortho', 'forward')
+_INTERPOLATION = ('nearest', 'bilinear')
+_LOSSREDUCTION = ('none', 'mean', 'sum')
 _MASKKIND = ('none', 'causal', 'sliding_window', 'custom', 'bias')
+_PADMODE = ('constant', 'reflect', 'replicate', 'circular')
+_POOLING = ('max', 'mean')
 _REDUCTION = ('sum', 'mean', 'max', 'min', 'prod')
 _ROPESTYLE = ('neox', 'gptj')
+_SCALEMODE = ('per_batch', 'ema', 'fixed')
+_SCATTERREDUCTION = ('set', 'add', 'mul', 'max', 'min')
+_STRAIGHTTHROUGH = ('identity', 'clipped_identity', 'tanh', 'hard_tanh')
 
-ENUMS = {'Activation': _ACTIVATION, 'Binary': _BINARY, 'Comparison': _COMPARISON, 'MaskKind': _MASKKIND, 'Reduction': _REDUCTION, 'RopeStyle': _ROPESTYLE}
+ENUMS = {'Activation': _ACTIVATION, 'AttentionInput': _ATTENTIONINPUT, 'Binary': _BINARY, 'Comparison': _COMPARISON, 'FftNorm': _FFTNORM, 'Interpolation': _INTERPOLATION, 'LossReduction': _LOSSREDUCTION, 'MaskKind': _MASKKIND, 'PadMode': _PADMODE, 'Pooling': _POOLING, 'Reduction': _REDUCTION, 'RopeStyle': _ROPESTYLE, 'ScaleMode': _SCALEMODE, 'ScatterReduction': _SCATTERREDUCTION, 'StraightThrough': _STRAIGHTTHROUGH}
 
 OPS = (
+    OpSpec(
+        'relu_backward',
+        'backward',
+        'mir',
+        'Gradient of relu',
+        '`dy` where `x > 0`, else 0.',
+        (
+            ValueSpec('x', _DTYPES_0),
+            ValueSpec('dy', _DTYPES_0),
+        ),
+        (),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxBackward.td:11',
+    ),
+    OpSpec(
+        'activation_backward',
+        'backward',
+        'mir',
+        'Gradient of an activation',
+        "`dy·kind'(x)`; `round` is straight-through, and `relu'(0) = 0`, `abs'(0) = 0`.",
+        (
+            ValueSpec('x', _DTYPES_0),
+            ValueSpec('dy', _DTYPES_0),
+        ),
+        (
+            AttributeSpec('kind', 'enum', REQUIRED, 'Activation', _ACTIVATION),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxBackward.td:18',
+    ),
+    OpSpec(
+        'complex_norm_sq_backward',
+        'backward',
+        'mir',
+        'Gradient of complex_norm_sq',
+        '`2·x·dy`: the gradient with respect to the real part plus i times that with respect to the imaginary part.',
+        (
+            ValueSpec('x', _DTYPES_1),
+            ValueSpec('dy', _DTYPES_2),
+        ),
+        (),
+        (
+            ValueSpec('result', _DTYPES_1),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxBackward.td:25',
+    ),
+    OpSpec(
+        'rope_backward',
+        'backward_attention',
+        'mir',
+        'Gradient of rope',
+        '`rope` by the opposite angle; shapes and attributes are those of `rope`.',
+        (
+            ValueSpec('dy', _DTYPES_0),
+            ValueSpec('cos', _DTYPES_0),
+            ValueSpec('sin', _DTYPES_0),
+        ),
+        (
+            AttributeSpec('head_dim', 'i64', REQUIRED),
+            AttributeSpec('n_rot', 'i64', REQUIRED),
+            AttributeSpec('style', 'enum', 'neox', 'RopeStyle', _ROPESTYLE),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxBackward.td:34',
+    ),
+    OpSpec(
+        'layer_norm_backward_input',
+        'backward_norm',
+        'mir',
+        'Gradient of layer_norm with respect to its input',
+        '`(w - mean w - x̂·mean(w·x̂))/sqrt(var x + eps)` with `w = dy·scale` and `x̂` the normalised input, means\nover `axis`.',
+        (
+            ValueSpec('x', _DTYPES_0),
+            ValueSpec('scale', _DTYPES_0),
+            ValueSpec('dy', _DTYPES_0),
+        ),
+        (
+            AttributeSpec('axis', 'i64', REQUIRED),
+            AttributeSpec('eps', 'f64', 1e-05),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxBackward.td:42',
+    ),
+    OpSpec(
+        'layer_norm_backward_gamma',
+        'backward_norm',
+        'mir',
+        'Gradient of layer_norm with respect to its scale',
+        '`sum dy·x̂` over all axes but `axis`.',
+        (
+            ValueSpec('x', _DTYPES_0),
+            ValueSpec('dy', _DTYPES_0),
+        ),
+        (
+            AttributeSpec('axis', 'i64', REQUIRED),
+            AttributeSpec('eps', 'f64', 1e-05),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxBackward.td:53',
+    ),
+    OpSpec(
+        'rms_norm_backward_input',
+        'backward_norm',
+        'mir',
+        'Gradient of rms_norm with respect to its input',
+        '`(w - x·mean(w·x)/(mean x^2 + eps))/sqrt(mean x^2 + eps)` with `w = dy·scale`, means over `axis`.',
+        (
+            ValueSpec('x', _DTYPES_0),
+            ValueSpec('scale', _DTYPES_0),
+            ValueSpec('bias', _DTYPES_0, 'optional'),
+            ValueSpec('dy', _DTYPES_0),
+        ),
+        (
+            AttributeSpec('axis', 'i64', REQUIRED),
+            AttributeSpec('eps', 'f64', 1e-05),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxBackward.td:60',
+    ),
+    OpSpec(
+        'rms_norm_backward_gamma',
+        'backward_norm',
+        'mir',
+        'Gradient of rms_norm with respect to its scale',
+        '`sum dy·x/sqrt(mean x^2 + eps)` over all axes but `axis`.',
+        (
+            ValueSpec('x', _DTYPES_0),
+            ValueSpec('scale', _DTYPES_0),
+            ValueSpec('bias', _DTYPES_0, 'optional'),
+            ValueSpec('dy', _DTYPES_0),
+        ),
+        (
+            AttributeSpec('axis', 'i64', REQUIRED),
+            AttributeSpec('eps', 'f64', 1e-05),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxBackward.td:70',
+    ),
+    OpSpec(
+        'rms_norm_backward_beta',
+        'backward_norm',
+        'mir',
+        'Gradient of rms_norm with respect to its bias',
+        '`sum dy` over all axes but `axis`.',
+        (
+            ValueSpec('x', _DTYPES_0),
+            ValueSpec('scale', _DTYPES_0),
+            ValueSpec('bias', _DTYPES_0),
+            ValueSpec('dy', _DTYPES_0),
+        ),
+        (
+            AttributeSpec('axis', 'i64', REQUIRED),
+            AttributeSpec('eps', 'f64', 1e-05),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxBackward.td:78',
+    ),
+    OpSpec(
+        'group_norm_backward_input',
+        'backward_norm',
+        'mir',
+        'Gradient of group_norm with respect to its input',
+        'As `layer_norm_backward_input`, with means over the channels and positions of a group.',
+        (
+            ValueSpec('x', _DTYPES_0),
+            ValueSpec('scale', _DTYPES_0),
+            ValueSpec('bias', _DTYPES_0),
+            ValueSpec('dy', _DTYPES_0),
+        ),
+        (
+            AttributeSpec('num_groups', 'i64', REQUIRED),
+            AttributeSpec('eps', 'f64', 1e-05),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxBackward.td:86',
+    ),
+    OpSpec(
+        'group_norm_backward_gamma',
+        'backward_norm',
+        'mir',
+        'Gradient of group_norm with respect to its scale',
+        '`sum dy·x̂` over all axes but the channels.',
+        (
+            ValueSpec('x', _DTYPES_0),
+            ValueSpec('dy', _DTYPES_0),
+        ),
+        (
+            AttributeSpec('num_groups', 'i64', REQUIRED),
+            AttributeSpec('eps', 'f64', 1e-05),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxBackward.td:94',
+    ),
+    OpSpec(
+        'group_norm_backward_beta',
+        'backward_norm',
+        'mir',
+        'Gradient of group_norm with respect to its bias',
+        '`sum dy` over all axes but the channels.',
+        (
+            ValueSpec('x', _DTYPES_0),
+            ValueSpec('dy', _DTYPES_0),
+        ),
+        (
+            AttributeSpec('num_groups', 'i64', REQUIRED),
+            AttributeSpec('eps', 'f64', 1e-05),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxBackward.td:101',
+    ),
+    OpSpec(
+        'attention_backward',
+        'backward_attention',
+        'mir',
+        'Gradient of attention with respect to one of its inputs',
+        'The vector-Jacobian product of `attention` with `dy`, for the operand that `wrt` names; `mask` is one where its\nkind is `bias`. Operands and attributes are those of `attention`; scale, softcap, masks and grouped heads\nincluded. Queries that see no key have no part in any gradient. Computed in f32 for f16 and bf16.',
+        (
+            ValueSpec('q', _DTYPES_0),
+            ValueSpec('k', _DTYPES_0),
+            ValueSpec('v', _DTYPES_0),
+            ValueSpec('dy', _DTYPES_0),
+            ValueSpec('mask', _DTYPES_3, 'optional'),
+        ),
+        (
+            AttributeSpec('num_heads', 'i64', REQUIRED),
+            AttributeSpec('head_dim', 'i64', REQUIRED),
+            AttributeSpec('wrt', 'enum', REQUIRED, 'AttentionInput', _ATTENTIONINPUT),
+            AttributeSpec('mask_kind', 'enum', 'none', 'MaskKind', _MASKKIND),
+            AttributeSpec('window', 'i64', None),
+            AttributeSpec('score_scale', 'f64', None),
+            AttributeSpec('softcap', 'f64', None),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxBackward.td:108',
+    ),
+    OpSpec(
+        'cumsum_backward',
+        'backward',
+        'mir',
+        'Gradient of cumsum',
+        'The running sum of `dy` from the end; with `exclusive`, without the element itself.',
+        (
+            ValueSpec('dy', _DTYPES_4),
+        ),
+        (
+            AttributeSpec('axis', 'i64', REQUIRED),
+            AttributeSpec('exclusive', 'bool', False),
+        ),
+        (
+            ValueSpec('result', _DTYPES_4),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxBackward.td:122',
+    ),
+    OpSpec(
+        'gather_backward',
+        'backward',
+        'mir',
+        'Gradient of gather with respect to its table',
+        'The slices of `dy` added up at their indices along `axis` of a table of zeros with `size` elements on that\naxis. Indices are clamped, as `gather` does. `size` is a list of one dimension.',
+        (
+            ValueSpec('dy', _DTYPES_5),
+            ValueSpec('indices', _DTYPES_6),
+        ),
+        (
+            AttributeSpec('axis', 'i64', REQUIRED),
+            AttributeSpec('size', 'dims', REQUIRED),
+        ),
+        (
+            ValueSpec('result', _DTYPES_5),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxBackward.td:129',
+    ),
+    OpSpec(
+        'max_pool2d_backward',
+        'backward_image',
+        'mir',
+        'Gradient of the maximum over windows of images',
+        'Each element of `dy` goes to the first largest element of its window of `x [N, C, H, W]`, in row-major\norder; NaN counts as the largest, padding never. What a window of padding alone gets goes nowhere. Attributes are\nthose of `pool`.',
+        (
+            ValueSpec('x', _DTYPES_0),
+            ValueSpec('dy', _DTYPES_0),
+        ),
+        (
+            AttributeSpec('kernel', 'i64s', REQUIRED),
+            AttributeSpec('stride', 'i64s', REQUIRED),
+            AttributeSpec('padding', 'i64s', REQUIRED),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxBackward.td:139',
+    ),
+    OpSpec(
+        'conv2d_backward_input',
+        'backward_image',
+        'mir',
+        'Gradient of conv with respect to its input',
+        '`dy [N, O, h, w]`, `w [O, C/groups, kH, kW]`; the result is an image `[N, C, H, W]` of which `size` gives\n`H` and `W`. The other attributes are those of `conv`.',
+        (
+            ValueSpec('dy', _DTYPES_0),
+            ValueSpec('w', _DTYPES_0),
+        ),
+        (
+            AttributeSpec('size', 'dims', REQUIRED),
+            AttributeSpec('stride', 'i64s', REQUIRED),
+            AttributeSpec('padding', 'i64s', REQUIRED),
+            AttributeSpec('dilation', 'i64s', REQUIRED),
+            AttributeSpec('groups', 'i64', 1),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxBackward.td:151',
+    ),
+    OpSpec(
+        'conv2d_backward_weight',
+        'backward_image',
+        'mir',
+        'Gradient of conv with respect to its kernel',
+        '`x [N, C, H, W]`, `dy [N, O, h, w]`; the result is `[O, C/groups, kH, kW]`, of which `kernel` gives `kH` and\n`kW`. The other attributes are those of `conv`.',
+        (
+            ValueSpec('x', _DTYPES_0),
+            ValueSpec('dy', _DTYPES_0),
+        ),
+        (
+            AttributeSpec('kernel', 'i64s', REQUIRED),
+            AttributeSpec('stride', 'i64s', REQUIRED),
+            AttributeSpec('padding', 'i64s', REQUIRED),
+            AttributeSpec('dilation', 'i64s', REQUIRED),
+            AttributeSpec('groups', 'i64', 1),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxBackward.td:162',
+    ),
+    OpSpec(
+        'softmax_cross_entropy_backward',
+        'backward',
+        'mir',
+        'Gradient of softmax_cross_entropy_with_logits',
+        '`(softmax(logits) - onehot(labels))·dloss`; 0 where the label is out of range.',
+        (
+            ValueSpec('logits', _DTYPES_0),
+            ValueSpec('labels', _DTYPES_6),
+            ValueSpec('dloss', _DTYPES_0),
+        ),
+        (),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxBackward.td:173',
+    ),
+    OpSpec(
+        'fake_quantize_backward',
+        'backward_quant',
+        'mir',
+        'Gradient of fake_quantize with a scale of the tensor itself',
+        '`dy` times the factor that `ste` names, with the scale `max|x|/qmax` of `x`.',
+        (
+            ValueSpec('x', _DTYPES_0),
+            ValueSpec('dy', _DTYPES_0),
+        ),
+        (
+            AttributeSpec('bits', 'i64', REQUIRED),
+            AttributeSpec('axis', 'i64', None),
+            AttributeSpec('ste', 'enum', 'identity', 'StraightThrough', _STRAIGHTTHROUGH),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxBackward.td:180',
+    ),
+    OpSpec(
+        'fake_quantize_lsq_backward_x',
+        'backward_quant',
+        'mir',
+        'Gradient of fake_quantize_lsq with respect to x',
+        '`dy` where `|x/scale| <= qmax`, else 0.',
+        (
+            ValueSpec('x', _DTYPES_0),
+            ValueSpec('scale', _DTYPES_0),
+            ValueSpec('dy', _DTYPES_0),
+        ),
+        (
+            AttributeSpec('bits', 'i64', REQUIRED),
+            AttributeSpec('axis', 'i64', None),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxBackward.td:188',
+    ),
+    OpSpec(
+        'fake_quantize_lsq_backward_scale',
+        'backward_quant',
+        'mir',
+        'Gradient of fake_quantize_lsq with respect to its scale',
+        '`sum dy·psi(x/scale)` over all that share the scale, with `psi(z) = round(z) - z` where `|z| <= qmax`, else\n`sign(z)·qmax`.',
+        (
+            ValueSpec('x', _DTYPES_0),
+            ValueSpec('scale', _DTYPES_0),
+            ValueSpec('dy', _DTYPES_0),
+        ),
+        (
+            AttributeSpec('bits', 'i64', REQUIRED),
+            AttributeSpec('axis', 'i64', None),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxBackward.td:195',
+    ),
     OpSpec(
         'linear',
         'linear',
@@ -64,7 +560,7 @@ OPS = (
         'linear',
         'hir',
         'activation(x·w + bias), always as one fused op',
-        '`x […, K]`, `w [K, N]`, `bias [N]`, result `[…, N]`. Lowers to `fused_matmul_bias_act` under every fusion policy.',
+        '`x […, K]`, `w [K, N]`, `bias [N]`, result `[…, N]`. Lowers to `fused_matmul_bias_act` under every fusion\npolicy.',
         (
             ValueSpec('x', _DTYPES_0),
             ValueSpec('w', _DTYPES_0),
@@ -98,7 +594,7 @@ OPS = (
         ),
         (),
         ('Pure',),
-        'dialect/RlxBlocks.td:29',
+        'dialect/RlxBlocks.td:32',
     ),
     OpSpec(
         'swiglu_ffn',
@@ -118,7 +614,7 @@ OPS = (
         ),
         (),
         ('Pure',),
-        'dialect/RlxBlocks.td:36',
+        'dialect/RlxBlocks.td:39',
     ),
     OpSpec(
         'residual_rms_norm',
@@ -140,7 +636,7 @@ OPS = (
         ),
         (),
         ('Pure',),
-        'dialect/RlxBlocks.td:44',
+        'dialect/RlxBlocks.td:47',
     ),
     OpSpec(
         'depthwise_conv1d_causal',
@@ -161,7 +657,7 @@ OPS = (
         ),
         (),
         ('Pure',),
-        'dialect/RlxBlocks.td:52',
+        'dialect/RlxBlocks.td:55',
     ),
     OpSpec(
         'llama_decoder_block',
@@ -184,7 +680,7 @@ OPS = (
             ValueSpec('down', _DTYPES_0),
             ValueSpec('cos', _DTYPES_0),
             ValueSpec('sin', _DTYPES_0),
-            ValueSpec('mask', _DTYPES_1, 'optional'),
+            ValueSpec('mask', _DTYPES_3, 'optional'),
         ),
         (
             AttributeSpec('num_heads', 'i64', REQUIRED),
@@ -199,14 +695,14 @@ OPS = (
         ),
         (),
         ('Pure',),
-        'dialect/RlxBlocks.td:63',
+        'dialect/RlxBlocks.td:66',
     ),
     OpSpec(
         'transformer_encoder_block',
         'transformer',
         'hir',
         'Post-norm encoder layer (BERT)',
-        '`h = ln1(x + attention(x·wq + bq, x·wk + bk, x·wv + bv)·wo + bo)`;\n`result = ln2(h + activation(h·w_up + b_up)·w_down + b_down)` (Devlin et al., BERT; Vaswani et al., §3).\n\n`x [B, S, E]`; `wq`, `wk`, `wv`, `wo [E, E]` with biases `[E]`; `w_up [E, F]`, `b_up [F]`, `w_down [F, E]`, `b_down [E]`;\nnorm scales and biases `[E]`. `mask` is that of `attention`, present with the kinds `custom` and `bias`.',
+        '`h = ln1(x + attention(x·wq + bq, x·wk + bk, x·wv + bv)·wo + bo)`;\n`result = ln2(h + activation(h·w_up + b_up)·w_down + b_down)` (Devlin et al., BERT; Vaswani et al., §3).\n\n`x [B, S, E]`; `wq`, `wk`, `wv`, `wo [E, E]` with biases `[E]`; `w_up [E, F]`, `b_up [F]`, `w_down [F, E]`,\n`b_down [E]`;\nnorm scales and biases `[E]`. `mask` is that of `attention`, present with the kinds `custom` and `bias`.',
         (
             ValueSpec('x', _DTYPES_0),
             ValueSpec('wq', _DTYPES_0),
@@ -225,7 +721,7 @@ OPS = (
             ValueSpec('b_down', _DTYPES_0),
             ValueSpec('ln2_scale', _DTYPES_0),
             ValueSpec('ln2_bias', _DTYPES_0),
-            ValueSpec('mask', _DTYPES_1, 'optional'),
+            ValueSpec('mask', _DTYPES_3, 'optional'),
         ),
         (
             AttributeSpec('num_heads', 'i64', REQUIRED),
@@ -238,7 +734,258 @@ OPS = (
         ),
         (),
         ('Pure',),
-        'dialect/RlxBlocks.td:85',
+        'dialect/RlxBlocks.td:88',
+    ),
+    OpSpec(
+        'qwen35_mtp_head',
+        'mtp',
+        'hir',
+        'Multi-token prediction head of Qwen 3.5',
+        "Embeds `input_ids [B, S]`, normalises both streams, joins them as `[token ; hidden]` on the last axis and\nprojects with `eh_w [2E, E]`; then one layer of causal attention whose query\nprojection `q_gate_w [E, H·2D]` holds for every head its query and then its gate, with `rms_norm` of every\nhead's query and key, `rope` on `n_rot` lanes, grouped keys, and\n`attention·sigmoid(gate)` before `o_w [H·D, E]`; residual, `rms_norm`, SwiGLU, residual; the row\n`last_token_idx [B, 1]` of each sequence, `rms_norm`, and `lm_head_w [E, V]`.\n\n`h_pre_norm [B, S, E]`, `cos` and `sin [S, n_rot/2]`, `embed_w [vocabulary, E]`, `k_w` and `v_w [E, Hkv·D]`,\nhead norms `[D]`, other norms `[E]`,\n`gate_w` and `up_w [E, F]`, `down_w [F, E]`; result `[B, 1, V]`.",
+        (
+            ValueSpec('h_pre_norm', _DTYPES_0),
+            ValueSpec('input_ids', _DTYPES_6),
+            ValueSpec('cos', _DTYPES_0),
+            ValueSpec('sin', _DTYPES_0),
+            ValueSpec('last_token_idx', _DTYPES_6),
+            ValueSpec('embed_w', _DTYPES_0),
+            ValueSpec('hnorm_w', _DTYPES_0),
+            ValueSpec('hnorm_b', _DTYPES_0),
+            ValueSpec('enorm_w', _DTYPES_0),
+            ValueSpec('enorm_b', _DTYPES_0),
+            ValueSpec('eh_w', _DTYPES_0),
+            ValueSpec('attn_norm_w', _DTYPES_0),
+            ValueSpec('attn_norm_b', _DTYPES_0),
+            ValueSpec('q_gate_w', _DTYPES_0),
+            ValueSpec('k_w', _DTYPES_0),
+            ValueSpec('v_w', _DTYPES_0),
+            ValueSpec('q_norm_w', _DTYPES_0),
+            ValueSpec('q_norm_b', _DTYPES_0),
+            ValueSpec('k_norm_w', _DTYPES_0),
+            ValueSpec('k_norm_b', _DTYPES_0),
+            ValueSpec('o_w', _DTYPES_0),
+            ValueSpec('post_norm_w', _DTYPES_0),
+            ValueSpec('post_norm_b', _DTYPES_0),
+            ValueSpec('gate_w', _DTYPES_0),
+            ValueSpec('up_w', _DTYPES_0),
+            ValueSpec('down_w', _DTYPES_0),
+            ValueSpec('head_norm_w', _DTYPES_0),
+            ValueSpec('head_norm_b', _DTYPES_0),
+            ValueSpec('lm_head_w', _DTYPES_0),
+        ),
+        (
+            AttributeSpec('num_heads', 'i64', REQUIRED),
+            AttributeSpec('num_kv_heads', 'i64', REQUIRED),
+            AttributeSpec('head_dim', 'i64', REQUIRED),
+            AttributeSpec('n_rot', 'i64', REQUIRED),
+            AttributeSpec('eps', 'f64', 1e-06),
+        ),
+        (
+            ValueSpec('logits', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxBlocks.td:113',
+    ),
+    OpSpec(
+        'mamba_block',
+        'recurrent',
+        'hir',
+        'Mamba layer: projection, causal convolution, selective scan, gate',
+        '`[u, z] = x·in_w`; `u = silu(conv(u) + conv_b)`; `[r, b, c] = u·x_w`; `delta = log(1 + exp(r·dt_w + dt_b))`;\n`y = selective_scan(u, delta, -exp(a_log), b, c) + d·u`;\n`result = (y·silu(z))·out_w` (Gu and Dao, Mamba, §3.4). `x [B, S, E]`, `in_w [E, 2I]`, `conv_w [I, 1, 1, K]`\n(causal, one kernel a channel), `x_w [I, R + 2N]`, `dt_w [R, I]`,\n`a_log [I, N]`, `conv_b`, `dt_b` and `d [I]`, `out_w [I, E]`.',
+        (
+            ValueSpec('x', _DTYPES_0),
+            ValueSpec('in_w', _DTYPES_0),
+            ValueSpec('conv_w', _DTYPES_0),
+            ValueSpec('conv_b', _DTYPES_0),
+            ValueSpec('x_w', _DTYPES_0),
+            ValueSpec('dt_w', _DTYPES_0),
+            ValueSpec('dt_b', _DTYPES_0),
+            ValueSpec('a_log', _DTYPES_0),
+            ValueSpec('d', _DTYPES_0),
+            ValueSpec('out_w', _DTYPES_0),
+        ),
+        (),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxBlocks.td:141',
+    ),
+    OpSpec(
+        'unet_residual_block',
+        'image',
+        'hir',
+        'Residual block of a U-Net',
+        '`h = conv1(silu(group_norm(x))) (+ silu(embedding)·embedding_w + embedding_b at every pixel)`; `result =\nskip(x) + conv2(silu(group_norm(h)))` (Ho et al., Denoising diffusion, appendix B).\n`x [N, C, H, W]`, `conv1_w [O, C, 3, 3]`, `conv2_w [O, O, 3, 3]` with padding 1; `embedding [N, T]` with\n`embedding_w [T, O]` and `embedding_b [O]`, all three or none;\n`skip(x)` is `conv(x, skip_w) + skip_b` with `skip_w [O, C, 1, 1]`, needed where `O` is not `C`, and `skip_b\n[O]`, or `x` itself.',
+        (
+            ValueSpec('x', _DTYPES_0),
+            ValueSpec('norm1_scale', _DTYPES_0),
+            ValueSpec('norm1_bias', _DTYPES_0),
+            ValueSpec('conv1_w', _DTYPES_0),
+            ValueSpec('conv1_b', _DTYPES_0),
+            ValueSpec('norm2_scale', _DTYPES_0),
+            ValueSpec('norm2_bias', _DTYPES_0),
+            ValueSpec('conv2_w', _DTYPES_0),
+            ValueSpec('conv2_b', _DTYPES_0),
+            ValueSpec('embedding', _DTYPES_0, 'optional'),
+            ValueSpec('embedding_w', _DTYPES_0, 'optional'),
+            ValueSpec('embedding_b', _DTYPES_0, 'optional'),
+            ValueSpec('skip_w', _DTYPES_0, 'optional'),
+            ValueSpec('skip_b', _DTYPES_0, 'optional'),
+        ),
+        (
+            AttributeSpec('num_groups', 'i64', REQUIRED),
+            AttributeSpec('eps', 'f64', 1e-05),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        ('Pure', 'AttrSizedOperandSegments'),
+        'dialect/RlxBlocks.td:156',
+    ),
+    OpSpec(
+        'yield',
+        'control',
+        'mir',
+        'What a region gives',
+        'The terminator of every region of an rlx op.',
+        (
+            ValueSpec('values', _DTYPES_7, 'variadic'),
+        ),
+        (),
+        (),
+        (),
+        ('Pure', 'Terminator'),
+        'dialect/RlxControl.td:8',
+    ),
+    OpSpec(
+        'if',
+        'control',
+        'mir',
+        'One of two regions, chosen by a scalar',
+        'Runs `then_region` where `condition` (a scalar) is true and `else_region` otherwise, and only that one.\nNeither has arguments: they read values from outside. Both yield\nvalues of the same types, which are the results.',
+        (
+            ValueSpec('condition', _DTYPES_8),
+        ),
+        (),
+        (
+            ValueSpec('results', _DTYPES_7, 'variadic'),
+        ),
+        (
+            RegionSpec('then_region', 'single'),
+            RegionSpec('else_region', 'single'),
+        ),
+        ('Pure',),
+        'dialect/RlxControl.td:15',
+    ),
+    OpSpec(
+        'while',
+        'control',
+        'mir',
+        'A loop that runs while a condition holds',
+        '`cond_region` takes the carries and yields a scalar bool; `body_region` takes the carries and yields the\nnext ones, of the same types. Ends when the condition is false, or after\n`max_iterations` runs of the body. The results are the last carries. Both regions may read values from outside.',
+        (
+            ValueSpec('inits', _DTYPES_7, 'variadic'),
+        ),
+        (
+            AttributeSpec('max_iterations', 'i64', None),
+        ),
+        (
+            ValueSpec('results', _DTYPES_7, 'variadic'),
+        ),
+        (
+            RegionSpec('cond_region', 'single'),
+            RegionSpec('body_region', 'single'),
+        ),
+        ('Pure',),
+        'dialect/RlxControl.td:27',
+    ),
+    OpSpec(
+        'scan',
+        'control',
+        'mir',
+        'A loop over the leading axis of tensors, with carries',
+        'The first `num_carries` inputs are the initial carries, the others (`xs`) have the leading axis `length`.\n`body_region` takes the carries and a slice of every `xs`, and yields the next carries\nand any number of other values; those, stacked on a leading axis, are the results after the last carries.\n`reverse` goes from the end, for slices and stacks alike. `length` is a list of one\ndimension. The region may read values from outside. `num_checkpoints` is for the gradient: how many carries\nit keeps, to compute the others again (absent: all).',
+        (
+            ValueSpec('inputs', _DTYPES_7, 'variadic'),
+        ),
+        (
+            AttributeSpec('num_carries', 'i64', REQUIRED),
+            AttributeSpec('length', 'dims', REQUIRED),
+            AttributeSpec('reverse', 'bool', False),
+            AttributeSpec('num_checkpoints', 'i64', None),
+        ),
+        (
+            ValueSpec('results', _DTYPES_7, 'variadic'),
+        ),
+        (
+            RegionSpec('body_region', 'single'),
+        ),
+        ('Pure',),
+        'dialect/RlxControl.td:39',
+    ),
+    OpSpec(
+        'elementwise_region',
+        'function',
+        'mir',
+        'A chain of elementwise ops as one',
+        '`body_region` takes the inputs and consists of elementwise ops (activation, cast, binary, compare, where,\nclamp, constant) only; what it yields are the results. The inputs broadcast as in NumPy\nwherever the ops of the region do. The region reads nothing from outside.',
+        (
+            ValueSpec('inputs', _DTYPES_7, 'variadic'),
+        ),
+        (),
+        (
+            ValueSpec('results', _DTYPES_7, 'variadic'),
+        ),
+        (
+            RegionSpec('body_region', 'single'),
+        ),
+        ('Pure',),
+        'dialect/RlxControl.td:55',
+    ),
+    OpSpec(
+        'custom_fn',
+        'function',
+        'mir',
+        'A function with derivative rules of its own',
+        '`forward_region` takes the inputs and yields the results. `vjp_region`, unless empty, takes the inputs, the\nresults and a cotangent of each result, and yields a cotangent of each input.\n`jvp_region`, unless empty, takes the inputs and a tangent of each, and yields a tangent of each result.\nRegions may read values from outside, which count as constants for the rules.',
+        (
+            ValueSpec('inputs', _DTYPES_7, 'variadic'),
+        ),
+        (),
+        (
+            ValueSpec('results', _DTYPES_7, 'variadic'),
+        ),
+        (
+            RegionSpec('forward_region', 'single'),
+            RegionSpec('vjp_region', 'optional'),
+            RegionSpec('jvp_region', 'optional'),
+        ),
+        ('Pure',),
+        'dialect/RlxControl.td:67',
+    ),
+    OpSpec(
+        'custom',
+        'custom',
+        'mir',
+        'An op that a user has registered',
+        '`name` says which; `attributes` are its attributes. Its card (`rlx.CustomOp`) gives inference, evaluator,\ndecomposition or lowering, and rules.',
+        (
+            ValueSpec('inputs', _DTYPES_7, 'variadic'),
+        ),
+        (
+            AttributeSpec('name', 'str', REQUIRED),
+            AttributeSpec('attributes', 'dict', REQUIRED),
+        ),
+        (
+            ValueSpec('results', _DTYPES_7, 'variadic'),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxControl.td:80',
     ),
     OpSpec(
         'constant',
@@ -251,7 +998,7 @@ OPS = (
             AttributeSpec('value', 'elements', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_2),
+            ValueSpec('result', _DTYPES_7),
         ),
         (),
         ('Pure',),
@@ -270,7 +1017,7 @@ OPS = (
             AttributeSpec('dtype', 'dtype', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_3),
+            ValueSpec('result', _DTYPES_9),
         ),
         (),
         ('Pure',),
@@ -287,7 +1034,7 @@ OPS = (
             AttributeSpec('size', 'dims', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_4),
+            ValueSpec('result', _DTYPES_10),
         ),
         (),
         ('Pure',),
@@ -300,13 +1047,13 @@ OPS = (
         'Elementwise function of one tensor',
         '`result = kind(x)`, same shape and dtype. All kinds take floats; `neg` and `abs` also take\nintegers, `relu` signed and unsigned ones; `exp`, `neg`, `sqrt`, `sin`, `cos`, `tanh` and\n`log` also take c64, and `abs` of c64 is f32. Integer arithmetic wraps.',
         (
-            ValueSpec('x', _DTYPES_5),
+            ValueSpec('x', _DTYPES_4),
         ),
         (
             AttributeSpec('kind', 'enum', REQUIRED, 'Activation', _ACTIVATION),
         ),
         (
-            ValueSpec('result', _DTYPES_5),
+            ValueSpec('result', _DTYPES_4),
         ),
         (),
         ('Pure',),
@@ -319,13 +1066,13 @@ OPS = (
         'Conversion to another dtype',
         '`result = dtype(x)`. Float to integer truncates toward zero and saturates, NaN becomes 0;\ninteger to narrower integer wraps; anything to bool is `x != 0`; complex to real keeps the real part.\nFloat to narrower float rounds to nearest even.',
         (
-            ValueSpec('x', _DTYPES_2),
+            ValueSpec('x', _DTYPES_7),
         ),
         (
             AttributeSpec('dtype', 'dtype', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_2),
+            ValueSpec('result', _DTYPES_7),
         ),
         (),
         ('Pure',),
@@ -338,14 +1085,14 @@ OPS = (
         'Elementwise function of two tensors',
         '`result = kind(lhs, rhs)`. Operands have one dtype and broadcast as in NumPy. Integer arithmetic\nwraps; on bool, `add` and `max` are or, `mul` and `min` are and. `div` takes floats and complex numbers.\n`max` and `min` give NaN when either operand is NaN, and do not take complex numbers.\nAn integer `pow` with a negative exponent is the truncated quotient: 0 unless the base is 1 or -1\n(and 0 for base 0).',
         (
-            ValueSpec('lhs', _DTYPES_2),
-            ValueSpec('rhs', _DTYPES_2),
+            ValueSpec('lhs', _DTYPES_7),
+            ValueSpec('rhs', _DTYPES_7),
         ),
         (
             AttributeSpec('kind', 'enum', REQUIRED, 'Binary', _BINARY),
         ),
         (
-            ValueSpec('result', _DTYPES_2),
+            ValueSpec('result', _DTYPES_7),
         ),
         (),
         ('Pure',),
@@ -358,14 +1105,14 @@ OPS = (
         'Elementwise comparison',
         '`result = kind(lhs, rhs)`, a bool tensor. Operands have one dtype and broadcast as in NumPy.\nNaN is unequal to everything. Complex numbers take `eq` and `ne` only.',
         (
-            ValueSpec('lhs', _DTYPES_2),
-            ValueSpec('rhs', _DTYPES_2),
+            ValueSpec('lhs', _DTYPES_7),
+            ValueSpec('rhs', _DTYPES_7),
         ),
         (
             AttributeSpec('kind', 'enum', REQUIRED, 'Comparison', _COMPARISON),
         ),
         (
-            ValueSpec('result', _DTYPES_6),
+            ValueSpec('result', _DTYPES_8),
         ),
         (),
         ('Pure',),
@@ -378,9 +1125,80 @@ OPS = (
         'Elementwise choice',
         '`result = condition ? on_true : on_false`. All three broadcast as in NumPy; the branches have one dtype.',
         (
-            ValueSpec('condition', _DTYPES_6),
-            ValueSpec('on_true', _DTYPES_2),
-            ValueSpec('on_false', _DTYPES_2),
+            ValueSpec('condition', _DTYPES_8),
+            ValueSpec('on_true', _DTYPES_7),
+            ValueSpec('on_false', _DTYPES_7),
+        ),
+        (),
+        (
+            ValueSpec('result', _DTYPES_7),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxElementwise.td:80',
+    ),
+    OpSpec(
+        'stop_gradient',
+        'elementwise',
+        'mir',
+        'The value, with no derivative',
+        '`result = x`; every derivative through it is zero.',
+        (
+            ValueSpec('x', _DTYPES_7),
+        ),
+        (),
+        (
+            ValueSpec('result', _DTYPES_7),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxElementwise.td:89',
+    ),
+    OpSpec(
+        'clamp',
+        'elementwise',
+        'mir',
+        'Values held between two bounds',
+        '`result = minimum(maximum(x, low), high)`. All three have one dtype; `low` and `high` broadcast to the shape\nof `x`.\nWhere `low > high` the result is `high`; NaN in any of them gives NaN.',
+        (
+            ValueSpec('x', _DTYPES_9),
+            ValueSpec('low', _DTYPES_9),
+            ValueSpec('high', _DTYPES_9),
+        ),
+        (),
+        (
+            ValueSpec('result', _DTYPES_9),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxElementwise.td:96',
+    ),
+    OpSpec(
+        'complex',
+        'complex',
+        'mir',
+        'Complex numbers from their parts',
+        '`result = real + i·imag`; the parts are f32 and broadcast as in NumPy.',
+        (
+            ValueSpec('real', _DTYPES_2),
+            ValueSpec('imag', _DTYPES_2),
+        ),
+        (),
+        (
+            ValueSpec('result', _DTYPES_1),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxElementwise.td:111',
+    ),
+    OpSpec(
+        'real',
+        'complex',
+        'mir',
+        'Real part',
+        '`result = Re x`, f32.',
+        (
+            ValueSpec('x', _DTYPES_1),
         ),
         (),
         (
@@ -388,7 +1206,58 @@ OPS = (
         ),
         (),
         ('Pure',),
-        'dialect/RlxElementwise.td:80',
+        'dialect/RlxElementwise.td:118',
+    ),
+    OpSpec(
+        'imag',
+        'complex',
+        'mir',
+        'Imaginary part',
+        '`result = Im x`, f32.',
+        (
+            ValueSpec('x', _DTYPES_1),
+        ),
+        (),
+        (
+            ValueSpec('result', _DTYPES_2),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxElementwise.td:125',
+    ),
+    OpSpec(
+        'conjugate',
+        'complex',
+        'mir',
+        'Complex conjugate',
+        '`result = Re x - i·Im x`.',
+        (
+            ValueSpec('x', _DTYPES_1),
+        ),
+        (),
+        (
+            ValueSpec('result', _DTYPES_1),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxElementwise.td:132',
+    ),
+    OpSpec(
+        'complex_norm_sq',
+        'complex',
+        'mir',
+        'Squared modulus',
+        '`result = (Re x)^2 + (Im x)^2`, f32.',
+        (
+            ValueSpec('x', _DTYPES_1),
+        ),
+        (),
+        (
+            ValueSpec('result', _DTYPES_2),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxElementwise.td:139',
     ),
     OpSpec(
         'fused_matmul_bias_act',
@@ -451,7 +1320,7 @@ OPS = (
         ),
         (),
         ('Pure',),
-        'dialect/RlxFused.td:23',
+        'dialect/RlxFused.td:25',
     ),
     OpSpec(
         'fused_residual_rms_norm',
@@ -474,7 +1343,70 @@ OPS = (
         ),
         (),
         ('Pure',),
-        'dialect/RlxFused.td:32',
+        'dialect/RlxFused.td:34',
+    ),
+    OpSpec(
+        'fused_attention_block',
+        'fused',
+        'mir',
+        'Attention with its projections: q, k and v from one product, and the way out',
+        '`qkv = hidden·qkv_w (+ qkv_b)`, split into thirds q, k, v; `rope` of q and k where `cos` and `sin` are\ngiven; `attention` of kind `custom` with `mask`;\n`result = attended·out_w (+ out_b)`. `hidden [B, S, E]`, `qkv_w [E, 3·H·D]`, `out_w [H·D, E]`, `mask [B, S]`\nor as `attention` has it; both biases or none;\n`cos` and `sin [S, D/2]`.',
+        (
+            ValueSpec('hidden', _DTYPES_0),
+            ValueSpec('qkv_w', _DTYPES_0),
+            ValueSpec('out_w', _DTYPES_0),
+            ValueSpec('mask', _DTYPES_3),
+            ValueSpec('qkv_b', _DTYPES_0, 'optional'),
+            ValueSpec('out_b', _DTYPES_0, 'optional'),
+            ValueSpec('cos', _DTYPES_0, 'optional'),
+            ValueSpec('sin', _DTYPES_0, 'optional'),
+        ),
+        (
+            AttributeSpec('num_heads', 'i64', REQUIRED),
+            AttributeSpec('head_dim', 'i64', REQUIRED),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        ('Pure', 'AttrSizedOperandSegments'),
+        'dialect/RlxFused.td:43',
+    ),
+    OpSpec(
+        'fused_transformer_layer',
+        'fused',
+        'mir',
+        'A post-norm encoder layer (BERT) in one op',
+        '`h = ln1(hidden + attention_block(hidden))`; `result = ln2(h + activation(h·up_w (+ up_b))·down_w (+\ndown_b))`, `attention_block` as `fused_attention_block`\nwithout positions. `hidden [B, S, E]`, `qkv_w [E, 3·H·D]`, `out_w [H·D, E]`, `up_w [E, F]`, `down_w [F, E]`,\nscales and shifts `[E]`; all four biases or none.',
+        (
+            ValueSpec('hidden', _DTYPES_0),
+            ValueSpec('qkv_w', _DTYPES_0),
+            ValueSpec('out_w', _DTYPES_0),
+            ValueSpec('ln1_scale', _DTYPES_0),
+            ValueSpec('ln1_shift', _DTYPES_0),
+            ValueSpec('up_w', _DTYPES_0),
+            ValueSpec('down_w', _DTYPES_0),
+            ValueSpec('ln2_scale', _DTYPES_0),
+            ValueSpec('ln2_shift', _DTYPES_0),
+            ValueSpec('mask', _DTYPES_3),
+            ValueSpec('qkv_b', _DTYPES_0, 'optional'),
+            ValueSpec('out_b', _DTYPES_0, 'optional'),
+            ValueSpec('up_b', _DTYPES_0, 'optional'),
+            ValueSpec('down_b', _DTYPES_0, 'optional'),
+        ),
+        (
+            AttributeSpec('num_heads', 'i64', REQUIRED),
+            AttributeSpec('head_dim', 'i64', REQUIRED),
+            AttributeSpec('eps1', 'f64', 1e-12),
+            AttributeSpec('eps2', 'f64', 1e-12),
+            AttributeSpec('activation', 'enum', 'gelu', 'Activation', _ACTIVATION),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        ('Pure', 'AttrSizedOperandSegments'),
+        'dialect/RlxFused.td:59',
     ),
     OpSpec(
         'matmul',
@@ -483,12 +1415,12 @@ OPS = (
         'Matrix product with broadcast batch axes',
         '`lhs […, M, K]`, `rhs […, K, N]`, result `[…, M, N]`; batch axes broadcast as in NumPy. Rank at least 2.\nf16 and bf16 accumulate in f32 and round once; integers wrap.',
         (
-            ValueSpec('lhs', _DTYPES_5),
-            ValueSpec('rhs', _DTYPES_5),
+            ValueSpec('lhs', _DTYPES_4),
+            ValueSpec('rhs', _DTYPES_4),
         ),
         (),
         (
-            ValueSpec('result', _DTYPES_5),
+            ValueSpec('result', _DTYPES_4),
         ),
         (),
         ('Pure',),
@@ -501,8 +1433,8 @@ OPS = (
         'Contraction over any axes with any batch axes',
         "The result's axes are the batch axes, then the free axes of `lhs`, then those of `rhs`. Batch and contracting\naxes pair up in the order in which they are listed. f16 and bf16 accumulate in f32.",
         (
-            ValueSpec('lhs', _DTYPES_5),
-            ValueSpec('rhs', _DTYPES_5),
+            ValueSpec('lhs', _DTYPES_4),
+            ValueSpec('rhs', _DTYPES_4),
         ),
         (
             AttributeSpec('lhs_contracting', 'i64s', REQUIRED),
@@ -511,21 +1443,98 @@ OPS = (
             AttributeSpec('rhs_batch', 'i64s', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_5),
+            ValueSpec('result', _DTYPES_4),
         ),
         (),
         ('Pure',),
         'dialect/RlxLinalg.td:18',
     ),
     OpSpec(
+        'grouped_matmul',
+        'linear_algebra',
+        'mir',
+        'Each row times the matrix of its own group (mixture of experts)',
+        '`x [M, K]`, `w [E, K, N]`, `indices [M]` of integers, clamped into `[0, E)`: `result[m] =\nx[m]·w[indices[m]]`, shape `[M, N]`.\nf16 and bf16 accumulate in f32.',
+        (
+            ValueSpec('x', _DTYPES_0),
+            ValueSpec('w', _DTYPES_0),
+            ValueSpec('indices', _DTYPES_6),
+        ),
+        (),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxLinalg.td:30',
+    ),
+    OpSpec(
+        'lora_matmul',
+        'linear_algebra',
+        'mir',
+        'x·w + scale·(x·a)·b',
+        '`x […, K]`, `w [K, N]`, `a [K, R]`, `b [R, N]`, result `[…, N]` (Hu et al., LoRA, eq. 3).',
+        (
+            ValueSpec('x', _DTYPES_0),
+            ValueSpec('w', _DTYPES_0),
+            ValueSpec('a', _DTYPES_0),
+            ValueSpec('b', _DTYPES_0),
+        ),
+        (
+            AttributeSpec('scale', 'f64', 1.0),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxLinalg.td:41',
+    ),
+    OpSpec(
+        'dense_solve',
+        'linear_algebra',
+        'mir',
+        'The solution of a system of linear equations',
+        '`a [N, N]`, `b [N]` or `[N, K]`; the result `x` of the shape of `b` has `a·x = b`. Gaussian elimination with\npartial pivoting; a singular `a` gives infinities or NaN, or where rounding hides that it is singular, large\nnumbers. f16 and bf16 are solved in f32.',
+        (
+            ValueSpec('a', _DTYPES_0),
+            ValueSpec('b', _DTYPES_0),
+        ),
+        (),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxLinalg.td:51',
+    ),
+    OpSpec(
+        'batched_dense_solve',
+        'linear_algebra',
+        'mir',
+        'The solutions of a batch of systems of linear equations',
+        '`a [B, N, N]`, `b [B, N]` or `[B, N, K]`; each as `dense_solve`.',
+        (
+            ValueSpec('a', _DTYPES_0),
+            ValueSpec('b', _DTYPES_0),
+        ),
+        (),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxLinalg.td:62',
+    ),
+    OpSpec(
         'conv',
         'convolution',
         'mir',
         'Convolution (cross-correlation) in one, two or three dimensions',
-        '`x [N, C, spatial…]`, `w [O, C/groups, kernel…]`, result `[N, O, out…]` with\n`out = (in + before + after - dilation*(kernel - 1) - 1) // stride + 1`. `padding` lists\nbefore and after of each spatial axis in turn; zeros are padded. f16 and bf16 accumulate in f32.',
+        '`x [N, C, spatial…]`, `w [O, C/groups, kernel…]`, result `[N, O, out…]` with\n`out = (in + before + after - dilation*(kernel - 1) - 1) // stride + 1`. `padding` lists\nbefore and after of each spatial axis in turn; zeros are padded. f16 and bf16 accumulate in f32; integers wrap.',
         (
-            ValueSpec('x', _DTYPES_0),
-            ValueSpec('w', _DTYPES_0),
+            ValueSpec('x', _DTYPES_9),
+            ValueSpec('w', _DTYPES_9),
         ),
         (
             AttributeSpec('stride', 'i64s', REQUIRED),
@@ -534,11 +1543,123 @@ OPS = (
             AttributeSpec('groups', 'i64', 1),
         ),
         (
+            ValueSpec('result', _DTYPES_9),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxLinalg.td:71',
+    ),
+    OpSpec(
+        'conv_transpose',
+        'convolution_transpose',
+        'mir',
+        'Transposed convolution in one, two or three dimensions',
+        'The transpose of `conv` as a linear map: `x [N, C, spatial…]`, `w [C, O/groups, kernel…]`, result `[N, O,\nout…]` with\n`out = (in - 1)*stride - before - after + dilation*(kernel - 1) + output_padding + 1`. `padding` lists\nbefore and after of each spatial\naxis in turn; `output_padding` adds positions at the end. Beyond the edges of `x` stand zeros, which count as\nin `conv`. f16 and bf16 accumulate in f32.',
+        (
+            ValueSpec('x', _DTYPES_0),
+            ValueSpec('w', _DTYPES_0),
+        ),
+        (
+            AttributeSpec('stride', 'i64s', REQUIRED),
+            AttributeSpec('padding', 'i64s', REQUIRED),
+            AttributeSpec('output_padding', 'i64s', REQUIRED),
+            AttributeSpec('dilation', 'i64s', REQUIRED),
+            AttributeSpec('groups', 'i64', 1),
+        ),
+        (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
         ('Pure',),
-        'dialect/RlxLinalg.td:30',
+        'dialect/RlxLinalg.td:84',
+    ),
+    OpSpec(
+        'pool',
+        'pool',
+        'mir',
+        'Maximum or mean over windows in one, two or three dimensions',
+        '`x [N, C, spatial…]`, result `[N, C, out…]` with `out = (in + before + after - kernel) // stride + 1`.\n`padding` lists before and after of each\nspatial axis in turn. Padding never is a maximum, and counts in a mean as zeros, or with `count_include_pad\n= false` not at all.\nNaN propagates; a window of padding alone gives -inf (max), and NaN as a mean that does not count padding.',
+        (
+            ValueSpec('x', _DTYPES_0),
+        ),
+        (
+            AttributeSpec('kind', 'enum', REQUIRED, 'Pooling', _POOLING),
+            AttributeSpec('kernel', 'i64s', REQUIRED),
+            AttributeSpec('stride', 'i64s', REQUIRED),
+            AttributeSpec('padding', 'i64s', REQUIRED),
+            AttributeSpec('count_include_pad', 'bool', True),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxLinalg.td:100',
+    ),
+    OpSpec(
+        'resize',
+        'image',
+        'mir',
+        'Spatial axes resampled to other sizes',
+        '`x [N, C, spatial…]`, result `[N, C, size…]`. Output position `i` reads the input at `(i + 1/2)·in/out -\n1/2` (half-pixel centres), or with\n`align_corners` at `i·(in - 1)/(out - 1)`. `nearest` takes the pixel `floor(i·in/out)`, and no `align_corners`;\n`bilinear` interpolates linearly along every spatial axis (of which there may be one, two or three), with\npositions held within the image. Interpolation weights are computed exactly from the sizes, in f64; a pixel of\nweight 0 does not count, be it NaN.',
+        (
+            ValueSpec('x', _DTYPES_0),
+        ),
+        (
+            AttributeSpec('size', 'dims', REQUIRED),
+            AttributeSpec('mode', 'enum', REQUIRED, 'Interpolation', _INTERPOLATION),
+            AttributeSpec('align_corners', 'bool', False),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxLinalg.td:115',
+    ),
+    OpSpec(
+        'layer_norm2d',
+        'norm',
+        'mir',
+        'Layer normalisation over the channels of each pixel',
+        '`x [N, C, H, W]`, normalised over `C` at every pixel, then scaled and shifted by `scale [C]` and `bias [C]`.\nStatistics in f32 for f16 and bf16.',
+        (
+            ValueSpec('x', _DTYPES_0),
+            ValueSpec('scale', _DTYPES_0),
+            ValueSpec('bias', _DTYPES_0),
+        ),
+        (
+            AttributeSpec('eps', 'f64', 1e-05),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxLinalg.td:130',
+    ),
+    OpSpec(
+        'batch_norm_inference',
+        'norm',
+        'mir',
+        'Normalisation of channels by given statistics',
+        '`x [N, C, spatial…]`: `(x - mean) / sqrt(variance + eps) * scale + bias`, all four of shape `[C]`. Computed\nin f32 for f16 and bf16.',
+        (
+            ValueSpec('x', _DTYPES_0),
+            ValueSpec('scale', _DTYPES_0),
+            ValueSpec('bias', _DTYPES_0),
+            ValueSpec('mean', _DTYPES_0),
+            ValueSpec('variance', _DTYPES_0),
+        ),
+        (
+            AttributeSpec('eps', 'f64', 1e-05),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxLinalg.td:141',
     ),
     OpSpec(
         'layer_norm',
@@ -560,7 +1681,7 @@ OPS = (
         ),
         (),
         ('Pure',),
-        'dialect/RlxLinalg.td:43',
+        'dialect/RlxLinalg.td:153',
     ),
     OpSpec(
         'rms_norm',
@@ -582,7 +1703,7 @@ OPS = (
         ),
         (),
         ('Pure',),
-        'dialect/RlxLinalg.td:54',
+        'dialect/RlxLinalg.td:164',
     ),
     OpSpec(
         'group_norm',
@@ -604,19 +1725,19 @@ OPS = (
         ),
         (),
         ('Pure',),
-        'dialect/RlxLinalg.td:65',
+        'dialect/RlxLinalg.td:175',
     ),
     OpSpec(
         'attention',
         'attention',
         'mir',
         'Scaled dot-product attention',
-        '`softmax(mask(softcap(q·kᵀ·score_scale)))·v` for each head, softmax in f32.\n\nLayout: `q [B, S, H·D]`, `k [B, T, Hkv·D]`, `v [B, T, Hkv·Dv]`, or `q [B, H, S, D]`,\n`k [B, Hkv, T, D]`, `v [B, Hkv, T, Dv]`; the result is laid out as `q`. `H = num_heads` is a multiple of `Hkv`: query head `h` reads\nkey head `h // (H/Hkv)`. `score_scale` defaults to `1/sqrt(D)`; `softcap` c is `c·tanh(s/c)`.\n\nMasks: `causal`: query `i` sees keys `j <= i + T - S`; `sliding_window`: also `j >= i + T - S - window`;\n`custom`: `mask [B, T]` or broadcastable to `[B, H, S, T]` (rank 4), nonzero (bool, integer) or at least 0.5 (float)\nkeeps; `bias`: `mask` broadcastable to `[B, H, S, T]` is added to the scores. A query that sees no key gives zeros.',
+        '`softmax(mask(softcap(q·kᵀ·score_scale)))·v` for each head, softmax in f32.\n\nLayout: `q [B, S, H·D]`, `k [B, T, Hkv·D]`, `v [B, T, Hkv·Dv]`, or `q [B, H, S, D]`,\n`k [B, Hkv, T, D]`, `v [B, Hkv, T, Dv]`; the result is laid out as `q`. `H = num_heads` is a multiple of\n`Hkv`: query head `h` reads\nkey head `h // (H/Hkv)`. `score_scale` defaults to `1/sqrt(D)`; `softcap` c is `c·tanh(s/c)`.\n\nMasks: `causal`: query `i` sees keys `j <= i + T - S`; `sliding_window`: also `j >= i + T - S - window`;\n`custom`: `mask [B, T]` or broadcastable to `[B, H, S, T]` (rank 4), nonzero (bool, integer) or at least 0.5\n(float)\nkeeps; `bias`: `mask` broadcastable to `[B, H, S, T]` is added to the scores. A query that sees no key gives\nzeros.',
         (
             ValueSpec('q', _DTYPES_0),
             ValueSpec('k', _DTYPES_0),
             ValueSpec('v', _DTYPES_0),
-            ValueSpec('mask', _DTYPES_1, 'optional'),
+            ValueSpec('mask', _DTYPES_3, 'optional'),
         ),
         (
             AttributeSpec('num_heads', 'i64', REQUIRED),
@@ -631,7 +1752,7 @@ OPS = (
         ),
         (),
         ('Pure',),
-        'dialect/RlxLinalg.td:76',
+        'dialect/RlxLinalg.td:186',
     ),
     OpSpec(
         'rope',
@@ -654,7 +1775,514 @@ OPS = (
         ),
         (),
         ('Pure',),
-        'dialect/RlxLinalg.td:98',
+        'dialect/RlxLinalg.td:211',
+    ),
+    OpSpec(
+        'axial_rope_2d',
+        'image',
+        'mir',
+        'Rotary embedding of two-dimensional positions',
+        '`x [B, S, H·D]` or `[B, H, S, D]` with `D = head_dim`, `S = end_x·end_y·repeat_factor` tokens of an image of\n`end_y` rows of `end_x` pixels, `repeat_factor` times over. Token `t` stands\nat column `t mod end_x` and row `(t mod (end_x·end_y)) // end_x`. Lanes are pairs (2i, 2i + 1): the first\n`D/4` pairs turn with the column, the last `D/4` with\nthe row, pair `i` of each by `position·theta^(-4i/D)` radians (Heo et al., RoPE for vision transformers,\naxial form). Computed in f32.',
+        (
+            ValueSpec('x', _DTYPES_0),
+        ),
+        (
+            AttributeSpec('end_x', 'i64', REQUIRED),
+            AttributeSpec('end_y', 'i64', REQUIRED),
+            AttributeSpec('head_dim', 'i64', REQUIRED),
+            AttributeSpec('num_heads', 'i64', REQUIRED),
+            AttributeSpec('theta', 'f64', 10000.0),
+            AttributeSpec('repeat_factor', 'i64', 1),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxLinalg.td:224',
+    ),
+    OpSpec(
+        'fft',
+        'fft',
+        'mir',
+        'Discrete Fourier transform along an axis',
+        "`result[k] = c·sum_n x[n]·exp(∓2πi·k·n/N)`, minus for the forward transform; `norm` says where `c` is not 1,\nwith NumPy's names.\nAny length. The axis must not be empty. Of a length that is a symbol when a back end without transforms of its\nown compiles it, the whole matrix is multiplied with, in time and memory in proportion to `N^2`: bind it.",
+        (
+            ValueSpec('x', _DTYPES_1),
+        ),
+        (
+            AttributeSpec('axis', 'i64', REQUIRED),
+            AttributeSpec('inverse', 'bool', False),
+            AttributeSpec('norm', 'enum', 'backward', 'FftNorm', _FFTNORM),
+        ),
+        (
+            ValueSpec('result', _DTYPES_1),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxLinalg.td:239',
+    ),
+    OpSpec(
+        'rfft',
+        'fft',
+        'mir',
+        'Discrete Fourier transform of real numbers',
+        'The first `N//2 + 1` elements of `fft(x)` along `axis`: the others are their conjugates.',
+        (
+            ValueSpec('x', _DTYPES_2),
+        ),
+        (
+            AttributeSpec('axis', 'i64', REQUIRED),
+            AttributeSpec('norm', 'enum', 'backward', 'FftNorm', _FFTNORM),
+        ),
+        (
+            ValueSpec('result', _DTYPES_1),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxLinalg.td:252',
+    ),
+    OpSpec(
+        'irfft',
+        'fft',
+        'mir',
+        'Inverse of the Fourier transform of real numbers',
+        'The real inverse transform, of `length` elements along `axis`, of a spectrum of `length//2 + 1` elements\nthat stands for a Hermitian one.\nThe imaginary parts of its first and, for an even length, last element are not read. `length` is a list of\none dimension.',
+        (
+            ValueSpec('x', _DTYPES_1),
+        ),
+        (
+            AttributeSpec('axis', 'i64', REQUIRED),
+            AttributeSpec('length', 'dims', REQUIRED),
+            AttributeSpec('norm', 'enum', 'backward', 'FftNorm', _FFTNORM),
+        ),
+        (
+            ValueSpec('result', _DTYPES_2),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxLinalg.td:259',
+    ),
+    OpSpec(
+        'quantize',
+        'quant',
+        'mir',
+        '8-bit integers from floats',
+        '`result = saturate(round(x / scale) + zero_point)`, rounding half to even, NaN to the zero point. `scale`\n(f32, positive) and `zero_point` (i32, in the range of `dtype`) are scalars, or\nwith `axis` of shape `[x.dim(axis)]`. f64 divides and adds in f64, the others in f32. `dtype` is i8 or u8.',
+        (
+            ValueSpec('x', _DTYPES_0),
+            ValueSpec('scale', _DTYPES_2),
+            ValueSpec('zero_point', _DTYPES_10),
+        ),
+        (
+            AttributeSpec('axis', 'i64', None),
+            AttributeSpec('dtype', 'dtype', REQUIRED),
+        ),
+        (
+            ValueSpec('result', _DTYPES_11),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxQuant.td:8',
+    ),
+    OpSpec(
+        'dequantize',
+        'quant',
+        'mir',
+        'Floats from 8-bit integers',
+        '`result = (x - zero_point)·scale`, f32; `scale` and `zero_point` as in `quantize`. The difference is exact\n(i32 arithmetic).',
+        (
+            ValueSpec('x', _DTYPES_11),
+            ValueSpec('scale', _DTYPES_2),
+            ValueSpec('zero_point', _DTYPES_10),
+        ),
+        (
+            AttributeSpec('axis', 'i64', None),
+        ),
+        (
+            ValueSpec('result', _DTYPES_2),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxQuant.td:20',
+    ),
+    OpSpec(
+        'fake_quantize',
+        'quant',
+        'mir',
+        'Rounded to the values that a few bits represent, as floats',
+        "`result = clamp(round(x/scale), -qmax, qmax)·scale` with `qmax = 2^(bits-1) - 1` (127, 7, 1 for 8, 4, 2\nbits; at most 16). `scale` is a scalar, or one for each position of `axis`:\n`max|x|/qmax` (`per_batch`); `decay·state + (1 - decay)·max|x|/qmax` (`ema`); `state` (`fixed`). The second\nresult is the scale that was used: with `ema` the caller's next state.\n`state` is an operand with `ema` and `fixed` only. Where the scale is 0 the result is 0. `ste` says what the\ngradient is. f16 and bf16 are computed in f32, and `state` and `scale` are then f32; else they have the dtype of `x`.",
+        (
+            ValueSpec('x', _DTYPES_0),
+            ValueSpec('state', _DTYPES_0, 'optional'),
+        ),
+        (
+            AttributeSpec('bits', 'i64', REQUIRED),
+            AttributeSpec('axis', 'i64', None),
+            AttributeSpec('ste', 'enum', 'identity', 'StraightThrough', _STRAIGHTTHROUGH),
+            AttributeSpec('scale_mode', 'enum', 'per_batch', 'ScaleMode', _SCALEMODE),
+            AttributeSpec('decay', 'f64', 0.99),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+            ValueSpec('scale', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxQuant.td:30',
+    ),
+    OpSpec(
+        'fake_quantize_lsq',
+        'quant',
+        'mir',
+        'Fake quantisation with a learned step size',
+        '`result = clamp(round(x/scale), -qmax, qmax)·scale`, `qmax = 2^(bits-1) - 1`; `scale` is a scalar, or with\n`axis` of shape `[x.dim(axis)]`, and has a gradient of its own\n(Esser et al., Learned step size quantization, eq. 3). Its dtype, and a scale of 0, are as in `fake_quantize`.',
+        (
+            ValueSpec('x', _DTYPES_0),
+            ValueSpec('scale', _DTYPES_0),
+        ),
+        (
+            AttributeSpec('bits', 'i64', REQUIRED),
+            AttributeSpec('axis', 'i64', None),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxQuant.td:47',
+    ),
+    OpSpec(
+        'q_matmul',
+        'quant_compute',
+        'mir',
+        'Product of 8-bit matrices, requantised',
+        '`x […, M, K]`, `w [K, N]` i8, `bias [N]` i32: `acc = (x - x_zero_point)·(w - w_zero_point) + bias` in i32,\n`result = saturate(round(acc·multiplier) + out_zero_point)` i8, the product and\nrounding (half to even) in f32. i32 wraps; zero points lie in the range of i8.',
+        (
+            ValueSpec('x', _DTYPES_12),
+            ValueSpec('w', _DTYPES_12),
+            ValueSpec('bias', _DTYPES_10),
+        ),
+        (
+            AttributeSpec('x_zero_point', 'i64', 0),
+            AttributeSpec('w_zero_point', 'i64', 0),
+            AttributeSpec('out_zero_point', 'i64', 0),
+            AttributeSpec('multiplier', 'f64', REQUIRED),
+        ),
+        (
+            ValueSpec('result', _DTYPES_12),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxQuant.td:58',
+    ),
+    OpSpec(
+        'q_conv2d',
+        'quant_compute',
+        'mir',
+        'Convolution of 8-bit images, requantised',
+        '`x [N, C, H, W]`, `w [O, C/groups, kH, kW]` i8, `bias [O]` i32; as `conv` and `q_matmul`: accumulated in\ni32, padded with `x_zero_point`.',
+        (
+            ValueSpec('x', _DTYPES_12),
+            ValueSpec('w', _DTYPES_12),
+            ValueSpec('bias', _DTYPES_10),
+        ),
+        (
+            AttributeSpec('stride', 'i64s', REQUIRED),
+            AttributeSpec('padding', 'i64s', REQUIRED),
+            AttributeSpec('dilation', 'i64s', REQUIRED),
+            AttributeSpec('groups', 'i64', 1),
+            AttributeSpec('x_zero_point', 'i64', 0),
+            AttributeSpec('w_zero_point', 'i64', 0),
+            AttributeSpec('out_zero_point', 'i64', 0),
+            AttributeSpec('multiplier', 'f64', REQUIRED),
+        ),
+        (
+            ValueSpec('result', _DTYPES_12),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxQuant.td:71',
+    ),
+    OpSpec(
+        'random_bits',
+        'random',
+        'mir',
+        'Random 32-bit words of a counter-based generator',
+        'Philox4x32-10 (Salmon et al., Parallel random numbers: as easy as 1, 2, 3): element `i` in row-major order\nis word `i mod 4` of the block whose counter\nis `i // 4` and whose key is `seed`. `seed` is a scalar of which the 64 bits (sign-extended) are the key.\nEqual on every device.',
+        (
+            ValueSpec('seed', _DTYPES_6),
+        ),
+        (
+            AttributeSpec('shape', 'dims', REQUIRED),
+        ),
+        (
+            ValueSpec('result', _DTYPES_13),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxRandom.td:8',
+    ),
+    OpSpec(
+        'rng_uniform',
+        'random',
+        'mir',
+        'Random numbers, equally likely in a range',
+        '`low + (high - low)·u` with `u` in `[0, 1)` made of the upper bits of `random_bits(seed, shape)`: 24 of them\nfor f32, f16 and bf16 (computed in f32), and 53 of two words for f64, `random_bits(seed, [2, shape…])`. Rounding\nmay give `high` itself, unless it is 1 and `low` is 0, in f32 and f64. `seed` is a scalar integer. Equal on\nevery device, to the last bit.',
+        (
+            ValueSpec('seed', _DTYPES_6),
+        ),
+        (
+            AttributeSpec('shape', 'dims', REQUIRED),
+            AttributeSpec('low', 'f64', 0.0),
+            AttributeSpec('high', 'f64', 1.0),
+            AttributeSpec('dtype', 'dtype', REQUIRED),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxRandom.td:20',
+    ),
+    OpSpec(
+        'rng_normal',
+        'random',
+        'mir',
+        'Random numbers of a normal distribution',
+        '`mean + std·z`, where `z = sqrt(-2·log(v))·cos(2π·u)` comes from two words of `random_bits(seed, [2, shape…])`\nby the method of Box and Muller: `v` is the first over 2^32 (1/2 instead of 0), rounded to the dtype, and `u` the\nsecond over 2^32, without its lower 8 bits but for f64. `seed` is a scalar integer. Computed in f32 for f16 and\nbf16.',
+        (
+            ValueSpec('seed', _DTYPES_6),
+        ),
+        (
+            AttributeSpec('shape', 'dims', REQUIRED),
+            AttributeSpec('mean', 'f64', 0.0),
+            AttributeSpec('std', 'f64', 1.0),
+            AttributeSpec('dtype', 'dtype', REQUIRED),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxRandom.td:33',
+    ),
+    OpSpec(
+        'sample',
+        'random',
+        'mir',
+        'A class drawn for each row of logits',
+        '`logits […, V]` gives i32 ids `[…]`. The distribution is `softmax(logits/temperature)`, cut to the `top_k`\nmost likely classes (0: all), then to the fewest most\nlikely ones whose probabilities reach `top_p`, at least one; ties go to the lower id. The id is the first\nclass at which the cumulated probability exceeds `u` times their sum, with `u` of `rng_uniform(seed)`: in order of\nlikelihood where `top_k` or `top_p` cut, else in order of ids, which needs no sorting. `temperature` 0 takes the\nmost likely, and so does a row with NaN or an infinite maximum; there NaN counts as the largest. `seed` is a\nscalar integer. Probabilities are f32 (f64 for f64 logits), and sums of them rounded: devices may differ where\n`u` lies within some 1e-7 of a limit between two classes.',
+        (
+            ValueSpec('logits', _DTYPES_0),
+            ValueSpec('seed', _DTYPES_6),
+        ),
+        (
+            AttributeSpec('temperature', 'f64', 1.0),
+            AttributeSpec('top_k', 'i64', 0),
+            AttributeSpec('top_p', 'f64', 1.0),
+        ),
+        (
+            ValueSpec('ids', _DTYPES_10),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxRandom.td:46',
+    ),
+    OpSpec(
+        'softmax_cross_entropy_with_logits',
+        'loss',
+        'mir',
+        'Cross entropy of softmax(logits) against integer labels',
+        '`logits […, C]`, `labels […]` of integers; `result[…] = log(sum exp(logits)) - logits[label]`. A label\noutside `[0, C)` is ignored: its loss is 0.\nComputed in f32 for f16 and bf16.',
+        (
+            ValueSpec('logits', _DTYPES_0),
+            ValueSpec('labels', _DTYPES_6),
+        ),
+        (),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxRandom.td:63',
+    ),
+    OpSpec(
+        'binary_cross_entropy_with_logits',
+        'loss',
+        'mir',
+        'Cross entropy of sigmoid(logits) against probabilities',
+        '`max(x, 0) - x·t + log(1 + exp(-|x|))` of `logits` x and `targets` t of one shape; their mean or sum with\n`reduction`.',
+        (
+            ValueSpec('logits', _DTYPES_0),
+            ValueSpec('targets', _DTYPES_0),
+        ),
+        (
+            AttributeSpec('reduction', 'enum', 'mean', 'LossReduction', _LOSSREDUCTION),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxRandom.td:74',
+    ),
+    OpSpec(
+        'mse_loss',
+        'loss',
+        'mir',
+        'Squared difference',
+        '`(prediction - target)^2` of tensors of one shape; the mean or sum with `reduction`.',
+        (
+            ValueSpec('prediction', _DTYPES_0),
+            ValueSpec('target', _DTYPES_0),
+        ),
+        (
+            AttributeSpec('reduction', 'enum', 'mean', 'LossReduction', _LOSSREDUCTION),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxRandom.td:85',
+    ),
+    OpSpec(
+        'huber_loss',
+        'loss',
+        'mir',
+        'Squared difference that grows linearly where it is large',
+        'With `d = |prediction - target|`: `d^2/2` where `d <= delta`, else `delta·(d - delta/2)`; the mean or sum\nwith `reduction` (Huber 1964).',
+        (
+            ValueSpec('prediction', _DTYPES_0),
+            ValueSpec('target', _DTYPES_0),
+        ),
+        (
+            AttributeSpec('delta', 'f64', 1.0),
+            AttributeSpec('reduction', 'enum', 'mean', 'LossReduction', _LOSSREDUCTION),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxRandom.td:93',
+    ),
+    OpSpec(
+        'selective_scan',
+        'recurrent',
+        'mir',
+        'State-space recurrence with input-dependent coefficients (Mamba)',
+        '`h_t = exp(delta_t·a)·h_{t-1} + delta_t·b_t·x_t`, `result_t = c_t·h_t`, `h_0 = 0` (Gu and Dao, Mamba, eq.\n2). `x` and `delta [B, S, H]`, `a [H, N]`, `b` and `c [B, S, N]`;\nresult `[B, S, H]`. Computed in f32 for f16 and bf16.',
+        (
+            ValueSpec('x', _DTYPES_0),
+            ValueSpec('delta', _DTYPES_0),
+            ValueSpec('a', _DTYPES_0),
+            ValueSpec('b', _DTYPES_0),
+            ValueSpec('c', _DTYPES_0),
+        ),
+        (),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxRecurrent.td:8',
+    ),
+    OpSpec(
+        'gated_delta_net',
+        'recurrent',
+        'mir',
+        'Gated delta rule, from a zero state',
+        '`gated_delta_net_carry` from a state of zeros, without the state at the end.',
+        (
+            ValueSpec('q', _DTYPES_0),
+            ValueSpec('k', _DTYPES_0),
+            ValueSpec('v', _DTYPES_0),
+            ValueSpec('g', _DTYPES_0),
+            ValueSpec('beta', _DTYPES_0),
+        ),
+        (),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxRecurrent.td:20',
+    ),
+    OpSpec(
+        'gated_delta_net_carry',
+        'recurrent',
+        'mir',
+        'Gated delta rule with a carried state',
+        'For each step: `S = S·exp(g)`; `d = (v - Sᵀk)·beta`; `S = S + k⊗d`; `o = Sᵀq/sqrt(N)` (Yang et al., Gated\ndelta networks, eq. 10). `q`, `k` and `v [B, S, H, N]`, `g` and `beta [B, S, H]`,\n`state [B, H, N, N]` (key by value); results `o [B, S, H, N]` and the state after the last step. Callers\nnormalise `q` and `k`. Computed in f32 for f16 and bf16.',
+        (
+            ValueSpec('q', _DTYPES_0),
+            ValueSpec('k', _DTYPES_0),
+            ValueSpec('v', _DTYPES_0),
+            ValueSpec('g', _DTYPES_0),
+            ValueSpec('beta', _DTYPES_0),
+            ValueSpec('state', _DTYPES_0),
+        ),
+        (),
+        (
+            ValueSpec('result', _DTYPES_0),
+            ValueSpec('next_state', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxRecurrent.td:28',
+    ),
+    OpSpec(
+        'lstm',
+        'recurrent',
+        'mir',
+        'Long short-term memory over a sequence',
+        '`[i, f, g, o] = x_t·w_input + h·w_hidden + bias`; `c = sigmoid(f)·c + sigmoid(i)·tanh(g)`; `h =\nsigmoid(o)·tanh(c)`. `x [B, S, I]`, `h` and `c [B, H]`, `w_input [I, 4H]`,\n`w_hidden [H, 4H]`, `bias [4H]`; results `[B, S, H]` (`h` of every step), and `h` and `c` after the last.\n`reverse` goes from the end.',
+        (
+            ValueSpec('x', _DTYPES_0),
+            ValueSpec('h', _DTYPES_0),
+            ValueSpec('c', _DTYPES_0),
+            ValueSpec('w_input', _DTYPES_0),
+            ValueSpec('w_hidden', _DTYPES_0),
+            ValueSpec('bias', _DTYPES_0),
+        ),
+        (
+            AttributeSpec('reverse', 'bool', False),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+            ValueSpec('last_h', _DTYPES_0),
+            ValueSpec('last_c', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxRecurrent.td:41',
+    ),
+    OpSpec(
+        'gru',
+        'recurrent',
+        'mir',
+        'Gated recurrent unit over a sequence',
+        '`[a_r, a_z, a_n] = x_t·w_input + bias_input`, `[b_r, b_z, b_n] = h·w_hidden + bias_hidden`; `r = sigmoid(a_r\n+ b_r)`, `z = sigmoid(a_z + b_z)`, `n = tanh(a_n + r·b_n)`,\n`h = (1 - z)·n + z·h` (Cho et al. 2014, with the reset after the product). `x [B, S, I]`, `h [B, H]`,\n`w_input [I, 3H]`, `w_hidden [H, 3H]`, biases `[3H]`; results `[B, S, H]`, and `h` after\nthe last step. `reverse` goes from the end.',
+        (
+            ValueSpec('x', _DTYPES_0),
+            ValueSpec('h', _DTYPES_0),
+            ValueSpec('w_input', _DTYPES_0),
+            ValueSpec('w_hidden', _DTYPES_0),
+            ValueSpec('bias_input', _DTYPES_0),
+            ValueSpec('bias_hidden', _DTYPES_0),
+        ),
+        (
+            AttributeSpec('reverse', 'bool', False),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+            ValueSpec('last_h', _DTYPES_0),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxRecurrent.td:54',
     ),
     OpSpec(
         'reduce',
@@ -663,7 +2291,7 @@ OPS = (
         'Reduction over axes',
         '`axes` are sorted and distinct; with `keep_dims` they stay with size 1. Over no elements, `sum` is 0, `prod`\nis 1, `mean` is NaN, `max` and `min` are the lowest and highest value (infinities for floats).\n`max` and `min` propagate NaN. f16 and bf16 accumulate in f32. Integer sums and products wrap;\n`mean` takes floats and complex numbers. On bool, `max` is any and `min` is all.',
         (
-            ValueSpec('x', _DTYPES_2),
+            ValueSpec('x', _DTYPES_7),
         ),
         (
             AttributeSpec('kind', 'enum', REQUIRED, 'Reduction', _REDUCTION),
@@ -671,7 +2299,7 @@ OPS = (
             AttributeSpec('keep_dims', 'bool', False),
         ),
         (
-            ValueSpec('result', _DTYPES_2),
+            ValueSpec('result', _DTYPES_7),
         ),
         (),
         ('Pure',),
@@ -703,14 +2331,14 @@ OPS = (
         'Running sum along an axis',
         '`result[i] = x[0] + … + x[i]`; with `exclusive`, without `x[i]`. f16 and bf16 accumulate in f32.',
         (
-            ValueSpec('x', _DTYPES_5),
+            ValueSpec('x', _DTYPES_4),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
             AttributeSpec('exclusive', 'bool', False),
         ),
         (
-            ValueSpec('result', _DTYPES_5),
+            ValueSpec('result', _DTYPES_4),
         ),
         (),
         ('Pure',),
@@ -723,14 +2351,14 @@ OPS = (
         'Position of the largest element along an axis',
         'An i32 tensor without the axis (size 1 with `keep_dims`). Ties go to the lower index; the first NaN wins.\nThe axis must not be empty.',
         (
-            ValueSpec('x', _DTYPES_1),
+            ValueSpec('x', _DTYPES_3),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
             AttributeSpec('keep_dims', 'bool', False),
         ),
         (
-            ValueSpec('result', _DTYPES_4),
+            ValueSpec('result', _DTYPES_10),
         ),
         (),
         ('Pure',),
@@ -743,18 +2371,117 @@ OPS = (
         'The k largest elements of the last axis, largest first',
         '`x […, N]` gives values `[…, k]` and i32 indices `[…, k]`, `0 <= k <= N`. Ties go to the lower index;\nNaN counts as the largest.',
         (
-            ValueSpec('x', _DTYPES_3),
+            ValueSpec('x', _DTYPES_9),
         ),
         (
             AttributeSpec('k', 'i64', REQUIRED),
         ),
         (
-            ValueSpec('values', _DTYPES_3),
-            ValueSpec('indices', _DTYPES_4),
+            ValueSpec('values', _DTYPES_9),
+            ValueSpec('indices', _DTYPES_10),
         ),
         (),
         ('Pure',),
         'dialect/RlxReduce.td:51',
+    ),
+    OpSpec(
+        'cumprod',
+        'cumulative',
+        'mir',
+        'Running product along an axis',
+        '`result[i] = x[0] · … · x[i]`; with `exclusive`, without `x[i]`. f16 and bf16 accumulate in f32; integers wrap.',
+        (
+            ValueSpec('x', _DTYPES_4),
+        ),
+        (
+            AttributeSpec('axis', 'i64', REQUIRED),
+            AttributeSpec('exclusive', 'bool', False),
+        ),
+        (
+            ValueSpec('result', _DTYPES_4),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxReduce.td:61',
+    ),
+    OpSpec(
+        'cummax',
+        'cumulative',
+        'mir',
+        'Running maximum along an axis',
+        '`result[i] = max(x[0], …, x[i])`; NaN propagates.',
+        (
+            ValueSpec('x', _DTYPES_9),
+        ),
+        (
+            AttributeSpec('axis', 'i64', REQUIRED),
+        ),
+        (
+            ValueSpec('result', _DTYPES_9),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxReduce.td:71',
+    ),
+    OpSpec(
+        'argmin',
+        'reduce',
+        'mir',
+        'Position of the smallest element along an axis',
+        'An i32 tensor without the axis (size 1 with `keep_dims`). Ties go to the lower index; the first NaN wins.\nThe axis must not be empty.',
+        (
+            ValueSpec('x', _DTYPES_3),
+        ),
+        (
+            AttributeSpec('axis', 'i64', REQUIRED),
+            AttributeSpec('keep_dims', 'bool', False),
+        ),
+        (
+            ValueSpec('result', _DTYPES_10),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxReduce.td:78',
+    ),
+    OpSpec(
+        'argsort',
+        'order',
+        'mir',
+        'The positions that sort an axis',
+        'An i32 tensor of the shape of `x`. The sort is stable, also with `descending`; NaN counts as the largest,\nand -0 equals 0.',
+        (
+            ValueSpec('x', _DTYPES_3),
+        ),
+        (
+            AttributeSpec('axis', 'i64', REQUIRED),
+            AttributeSpec('descending', 'bool', False),
+        ),
+        (
+            ValueSpec('result', _DTYPES_10),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxReduce.td:89',
+    ),
+    OpSpec(
+        'sort',
+        'order',
+        'mir',
+        'The elements of an axis in order',
+        'The elements of `x` at `argsort(x)`: stable, NaN counts as the largest.',
+        (
+            ValueSpec('x', _DTYPES_3),
+        ),
+        (
+            AttributeSpec('axis', 'i64', REQUIRED),
+            AttributeSpec('descending', 'bool', False),
+        ),
+        (
+            ValueSpec('result', _DTYPES_3),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxReduce.td:99',
     ),
     OpSpec(
         'reshape',
@@ -763,13 +2490,13 @@ OPS = (
         'The same elements in row-major order under another shape',
         '`shape` holds as many elements as `x`; its dimensions may be symbolic.',
         (
-            ValueSpec('x', _DTYPES_2),
+            ValueSpec('x', _DTYPES_7),
         ),
         (
             AttributeSpec('shape', 'dims', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_2),
+            ValueSpec('result', _DTYPES_7),
         ),
         (),
         ('Pure',),
@@ -782,13 +2509,13 @@ OPS = (
         'Permuted axes',
         '`result.dim(i) = x.dim(perm[i])`.',
         (
-            ValueSpec('x', _DTYPES_2),
+            ValueSpec('x', _DTYPES_7),
         ),
         (
             AttributeSpec('perm', 'i64s', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_2),
+            ValueSpec('result', _DTYPES_7),
         ),
         (),
         ('Pure',),
@@ -801,7 +2528,7 @@ OPS = (
         'A contiguous range of one axis',
         '`result = x[…, start : start + length, …]`. `start` and `length` are lists of one dimension each,\nso that they may be symbolic.',
         (
-            ValueSpec('x', _DTYPES_2),
+            ValueSpec('x', _DTYPES_7),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
@@ -809,7 +2536,7 @@ OPS = (
             AttributeSpec('length', 'dims', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_2),
+            ValueSpec('result', _DTYPES_7),
         ),
         (),
         ('Pure',),
@@ -822,7 +2549,7 @@ OPS = (
         'A strided box',
         '`result = x[starts[0]:limits[0]:strides[0], …]` with `0 <= start <= limit <= dim` and `stride >= 1`.\nStarts and limits may be symbolic.',
         (
-            ValueSpec('x', _DTYPES_2),
+            ValueSpec('x', _DTYPES_7),
         ),
         (
             AttributeSpec('starts', 'dims', REQUIRED),
@@ -830,7 +2557,7 @@ OPS = (
             AttributeSpec('strides', 'i64s', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_2),
+            ValueSpec('result', _DTYPES_7),
         ),
         (),
         ('Pure',),
@@ -841,16 +2568,16 @@ OPS = (
         'shape',
         'mir',
         'Two tensors joined along one axis',
-        'Tensors of one dtype that agree on every other axis. More than two are joined by a chain, which lowers to one copy of each.',
+        'Tensors of one dtype that agree on every other axis. More than two are joined by a chain, which lowers to\none copy of each.',
         (
-            ValueSpec('lhs', _DTYPES_2),
-            ValueSpec('rhs', _DTYPES_2),
+            ValueSpec('lhs', _DTYPES_7),
+            ValueSpec('rhs', _DTYPES_7),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_2),
+            ValueSpec('result', _DTYPES_7),
         ),
         (),
         ('Pure',),
@@ -863,17 +2590,78 @@ OPS = (
         'Broadcast to a shape',
         "NumPy's `broadcast_to`: axes align at the right; size 1 and missing axes repeat.",
         (
-            ValueSpec('x', _DTYPES_2),
+            ValueSpec('x', _DTYPES_7),
         ),
         (
             AttributeSpec('shape', 'dims', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_2),
+            ValueSpec('result', _DTYPES_7),
         ),
         (),
         ('Pure',),
-        'dialect/RlxShape.td:52',
+        'dialect/RlxShape.td:53',
+    ),
+    OpSpec(
+        'pad',
+        'padding',
+        'mir',
+        'Elements added before and after every axis',
+        '`low` and `high` list how many come before and after each axis; they are not negative and may be symbolic.\n`mode` says what they are:\n`value` (`constant`), the tensor mirrored at the edge element (`reflect`, at most `dim - 1` of them), the\nedge element (`replicate`),\nor the other side (`circular`, at most `dim`). Axes are padded one after the other, as in NumPy.',
+        (
+            ValueSpec('x', _DTYPES_7),
+        ),
+        (
+            AttributeSpec('low', 'dims', REQUIRED),
+            AttributeSpec('high', 'dims', REQUIRED),
+            AttributeSpec('mode', 'enum', 'constant', 'PadMode', _PADMODE),
+            AttributeSpec('value', 'f64', 0.0),
+        ),
+        (
+            ValueSpec('result', _DTYPES_7),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxShape.td:60',
+    ),
+    OpSpec(
+        'reverse',
+        'shape',
+        'mir',
+        'The order of some axes reversed',
+        "NumPy's `flip` along `axes`, which are sorted and distinct.",
+        (
+            ValueSpec('x', _DTYPES_7),
+        ),
+        (
+            AttributeSpec('axes', 'i64s', REQUIRED),
+        ),
+        (
+            ValueSpec('result', _DTYPES_7),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxShape.td:75',
+    ),
+    OpSpec(
+        'triangular',
+        'padding',
+        'mir',
+        'A triangle of each matrix, zero elsewhere',
+        '`x […, M, N]`. The lower triangle keeps the elements with `column <= row + diagonal`, the upper one those\nwith `column >= row + diagonal`.',
+        (
+            ValueSpec('x', _DTYPES_7),
+        ),
+        (
+            AttributeSpec('upper', 'bool', False),
+            AttributeSpec('diagonal', 'i64', 0),
+        ),
+        (
+            ValueSpec('result', _DTYPES_7),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxShape.td:82',
     ),
     OpSpec(
         'gather',
@@ -882,18 +2670,18 @@ OPS = (
         'Slices of a table at given indices',
         "NumPy's `take`: `result[a…, i…, b…] = table[a…, indices[i…], b…]` where `a…` are the axes before\n`axis`. Negative indices do not count from the end: every index is clamped into `[0, dim)`.\nThe gathered axis must not be empty unless the result is.",
         (
-            ValueSpec('table', _DTYPES_2),
-            ValueSpec('indices', _DTYPES_7),
+            ValueSpec('table', _DTYPES_7),
+            ValueSpec('indices', _DTYPES_6),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_2),
+            ValueSpec('result', _DTYPES_7),
         ),
         (),
         ('Pure',),
-        'dialect/RlxShape.td:59',
+        'dialect/RlxShape.td:93',
     ),
     OpSpec(
         'gather_batched',
@@ -902,18 +2690,18 @@ OPS = (
         'Slices of a batch of tables, each at its own indices',
         'The indices carry the `axis` leading batch axes of the table:\n`result[n…, i…, b…] = table[n…, indices[n…, i…], b…]`. Indices are clamped into `[0, dim)`.',
         (
-            ValueSpec('table', _DTYPES_2),
-            ValueSpec('indices', _DTYPES_7),
+            ValueSpec('table', _DTYPES_7),
+            ValueSpec('indices', _DTYPES_6),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_2),
+            ValueSpec('result', _DTYPES_7),
         ),
         (),
         ('Pure',),
-        'dialect/RlxShape.td:70',
+        'dialect/RlxShape.td:104',
     ),
     OpSpec(
         'embedding',
@@ -922,16 +2710,77 @@ OPS = (
         'Rows of a table',
         '`table [V, E]`, `indices […]` of integers; `result […, E] = table[indices]`, clamped.',
         (
-            ValueSpec('table', _DTYPES_2),
-            ValueSpec('indices', _DTYPES_7),
+            ValueSpec('table', _DTYPES_7),
+            ValueSpec('indices', _DTYPES_6),
         ),
         (),
         (
-            ValueSpec('result', _DTYPES_2),
+            ValueSpec('result', _DTYPES_7),
         ),
         (),
         ('Pure',),
-        'dialect/RlxShape.td:80',
+        'dialect/RlxShape.td:114',
+    ),
+    OpSpec(
+        'gather_nd',
+        'scatter',
+        'mir',
+        'Slices of a tensor at tuples of indices',
+        'The last axis of `indices […, K]` holds positions on the first `K` axes of `x` after `batch_dims` leading\nones that both share:\n`result[n…, i…, b…] = x[n…, indices[n…, i…, 0], …, indices[n…, i…, K-1], b…]`. Every index is clamped into\nits axis;\nnegative ones do not count from the end.',
+        (
+            ValueSpec('x', _DTYPES_7),
+            ValueSpec('indices', _DTYPES_6),
+        ),
+        (
+            AttributeSpec('batch_dims', 'i64', 0),
+        ),
+        (
+            ValueSpec('result', _DTYPES_7),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxShape.td:121',
+    ),
+    OpSpec(
+        'scatter_nd',
+        'scatter',
+        'mir',
+        'A tensor with slices combined into it at tuples of indices',
+        '`indices [i…, K]`, `updates [i…, b…]` where `b…` are the axes of `x` after the first `K`. For each position\n`i…` in row-major order\n`result[indices[i…, :], b…]` is combined with `updates[i…, b…]` by `reduction`. A position of which any\nindex is out of range is dropped.\nf16 and bf16 sums and products accumulate in f32; the order of `add` and `mul` is not specified.',
+        (
+            ValueSpec('x', _DTYPES_7),
+            ValueSpec('indices', _DTYPES_6),
+            ValueSpec('updates', _DTYPES_7),
+        ),
+        (
+            AttributeSpec('reduction', 'enum', 'set', 'ScatterReduction', _SCATTERREDUCTION),
+        ),
+        (
+            ValueSpec('result', _DTYPES_7),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxShape.td:134',
+    ),
+    OpSpec(
+        'scatter_add',
+        'scatter',
+        'mir',
+        'Rows added up at given positions',
+        '`updates [i…, b…]`, `indices [i…]`, result `[size, b…]`: zeros, to which every row of `updates` is added at\nits index. Repeated indices add up;\nindices outside `[0, size)` are dropped. `size` is a list of one dimension. f16 and bf16 accumulate in f32.',
+        (
+            ValueSpec('updates', _DTYPES_4),
+            ValueSpec('indices', _DTYPES_6),
+        ),
+        (
+            AttributeSpec('size', 'dims', REQUIRED),
+        ),
+        (
+            ValueSpec('result', _DTYPES_4),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxShape.td:148',
     ),
 )
 

@@ -15,6 +15,7 @@ from rlx.ir.dim import Dim, DimExpr, dim
 from rlx.ir.dtype import DType, dtype
 from rlx.ir.dtype import from_mlir as dtype_from_mlir
 from rlx.ir.errors import ShapeError
+from rlx.ir.grouping import segment_attributes
 from rlx.ir.shape import as_dtype, element_type
 
 
@@ -76,6 +77,7 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "dims": lambda value: tuple(_dim(v) for v in _sequence(value)),
     "dtype": as_dtype,
     "elements": np.asarray,
+    "dict": dict,
 }
 
 
@@ -152,6 +154,8 @@ def to_mlir(spec: AttributeSpec, value: Any) -> Any:
     """The MLIR attribute of a canonical Python value."""
     if spec.kind == "elements":
         return elements_to_mlir(value)
+    if spec.kind == "dict":
+        return mlir.ir.DictAttr.get(value, context=mlir.context())
     key = (spec.kind, repr(value) if spec.kind == "f64" else value)
     found = _small.get(key)
     if found is None:
@@ -237,7 +241,7 @@ def from_mlir(spec: AttributeSpec, attribute: Any) -> Any:
     except ValueError:
         value = None
     # The bindings also read what is stored in another way: an i64 as i32 or index, an f64 as f32.
-    if value is None or (spec.kind not in ("dims", "elements") and to_mlir(spec, value) != attribute):
+    if value is None or (spec.kind not in ("dims", "elements", "dict") and to_mlir(spec, value) != attribute):
         raise ShapeError(f"attribute '{spec.name}' is of the wrong kind: {attribute}")
     return value
 
@@ -256,6 +260,8 @@ def _value(spec: AttributeSpec, attribute: Any) -> Any:
         return tuple(ir.DenseI64ArrayAttr(attribute))
     if kind == "dtype":
         return dtype_from_mlir(str(ir.TypeAttr(attribute).value))
+    if kind == "dict":
+        return {entry.name: entry.attr for entry in ir.DictAttr(attribute)}
     if kind == "elements":
         dense = isinstance(attribute, ir.DenseElementsAttr) and isinstance(attribute.type, ir.RankedTensorType)
         return elements_from_mlir(attribute) if dense else None
@@ -271,13 +277,21 @@ def read(spec: OpSpec, op: Any, bindings: Mapping[str, int] | None = None) -> di
     Raises:
         ShapeError: One is missing or of the wrong kind.
     """
-    attributes = op.attributes
+    return read_from(spec, op.attributes, bindings)
+
+
+def read_from(spec: OpSpec, attributes: Any, bindings: Mapping[str, int] | None = None) -> dict[str, Any]:
+    """The same of MLIR attributes by name.
+
+    Raises:
+        ShapeError: One is missing or of the wrong kind.
+    """
     result = {}
     for attribute in spec.attributes:
         name = attribute.name
         if name in attributes:
             stored = attributes[name]
-            if attribute.kind == "elements":
+            if attribute.kind in ("elements", "dict"):
                 result[name] = from_mlir(attribute, stored)
                 continue
             key = (attribute.kind + attribute.enum, stored)
@@ -300,7 +314,7 @@ def check_names(spec: OpSpec, op: Any) -> None:
     Raises:
         ShapeError: An attribute is unknown.
     """
-    known = {attribute.name for attribute in spec.attributes}
+    known = {attribute.name for attribute in spec.attributes} | segment_attributes(spec)
     for name in op.attributes:
         if name not in known and "." not in name:
             raise ShapeError(f"unknown attribute '{name}'{suggestion(name, known)}")

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rlx import mlir
 from rlx.ir import attributes as attributes_module
-from rlx.ir import registry
+from rlx.ir import grouping, registry
 from rlx.ir.attributes import suggestion
 from rlx.ir.dtype import DType, dtype
 from rlx.ir.errors import Error, ShapeError
 from rlx.ir.location import caller_location, describe
 from rlx.ir.op_methods import OpMethods
 from rlx.ir.operators import Operators
+from rlx.ir.opview import RegionShapes, home_of, operations
 from rlx.ir.shape import Shape, shape_of
 from rlx.ir.verify import infer
 
 if TYPE_CHECKING:
+    from rlx.dialect.spec import OpSpec
     from rlx.ir.card import Card
 
 
@@ -89,6 +92,10 @@ class Builder(OpMethods):
         self._scopes: list[str] = []
         # What a block decomposes into: fused ops ("direct") or primitives ("fusable").
         self.fusion_policy = fusion_policy
+        self._has_regions = False
+        # Regions that are being built, and those of which nothing became: values in them stay valid with the builder.
+        self._pending: list[Any] = []
+        self._retired: list[Any] = []
 
     # --- where and whence -------------------------------------------------------------------------
 
@@ -135,14 +142,36 @@ class Builder(OpMethods):
             raise ShapeError(f"operand '{what}' must be a tensor of this graph, got {type(operand).__name__}")
         if operand.builder is not self:
             raise ShapeError(f"operand '{what}' belongs to another graph")
+        if self._has_regions and not self._sees(operand.value):
+            raise ShapeError(
+                f"operand '{what}' was made inside a region that has ended",
+                hint="return it from the function that builds the region",
+            )
         return operand.value
 
-    def emit(self, name: str, operands: Sequence[Any], **attributes: Any) -> Any:
-        """Emit one op: a tensor, or a tuple of them when it has several results.
+    def _sees(self, value: Any) -> bool:
+        """Whether a value is defined in the block of the insertion point, or in one around it."""
+        home = home_of(value)
+        for point in reversed(self._points):  # a region that is being built is in no op yet
+            block = point.block
+            while block != home:
+                parent = block.owner.operation
+                if parent.name in ("func.func", "builtin.module"):
+                    break
+                block = parent.block
+            else:
+                return True
+        return False
+
+    def emit(
+        self, name: str, operands: Sequence[Any], *, regions: Sequence[Region | None] = (), **attributes: Any
+    ) -> Any:
+        """Emit one op: a tensor, or a tuple of them when it has several results (or any number of them).
 
         Args:
             name: The op's name without prefix.
             operands: Tensors in the order of the record; None for an absent optional one, a list for a variadic one.
+            regions: What `region` made, None for an empty one; they become the op's.
             attributes: By name; absent ones take their defaults.
 
         Raises:
@@ -151,43 +180,114 @@ class Builder(OpMethods):
         spec = registry.card(name).spec
         location = self.location
         try:
-            if len(operands) != len(spec.operands):
-                raise ShapeError(f"expected {len(spec.operands)} operands, got {len(operands)}")
             complete = attributes_module.complete(spec, attributes)
-            shapes: list[Any] = []
-            values: list[Any] = []
-            for entry, operand in zip(spec.operands, operands, strict=True):
-                if entry.arity == "variadic":
-                    group = [self.check_operand(o, entry.name) for o in operand]
-                    shapes.append([shape_of(v) for v in group])
-                    values.extend(group)
-                elif operand is None and entry.arity == "optional":
-                    shapes.append(None)
-                else:
-                    value = self.check_operand(operand, entry.name)
-                    shapes.append(shape_of(value))
-                    values.append(value)
-            results = infer(name, shapes, complete)
+            values, shapes = self._checked_operands(spec, operands)
+            given = tuple(r and r.shapes for r in regions)
+            results = infer(name, shapes, complete, given)
+            stored = {
+                a.name: attributes_module.to_mlir(a, complete[a.name])
+                for a in spec.attributes
+                if complete[a.name] is not None
+            }
+            stored = (
+                _segments(spec, shapes, results, stored) if not spec.custom else _custom(spec, values, results, stored)
+            )
         except Error as problem:
             if problem.location is None:
                 message = f"rlx.{name}: {problem.message}"
                 raise type(problem)(message, location=describe(location), hint=problem.hint) from None
             raise
-        stored = {
-            a.name: attributes_module.to_mlir(a, complete[a.name])
-            for a in spec.attributes
-            if complete[a.name] is not None
-        }
         op = mlir.ir.Operation.create(
-            f"rlx.{name}",
+            "rlx.custom" if spec.custom else f"rlx.{name}",
             results=[shape.type for shape in results],
             operands=values,
             attributes=stored,
+            regions=len(spec.regions),
             loc=location,
             ip=self._points[-1],
         )
+        for region, made in zip(op.regions, regions, strict=False):
+            if made is not None:
+                made.block.append_to(region)
+                self._pending.remove(made.holder)
+                made.holder.erase()
         tensors = tuple(Tensor(self, result) for result in op.results)
-        return tensors[0] if len(tensors) == 1 else tensors
+        single = len(spec.results) == 1 and spec.results[0].arity == "single"
+        return tensors[0] if single else tensors
+
+    def _checked_operands(self, spec: OpSpec, operands: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Flat MLIR values, and shapes in the groups of the record."""
+        if len(operands) != len(spec.operands):
+            raise ShapeError(f"expected {len(spec.operands)} operands, got {len(operands)}")
+        shapes: list[Any] = []
+        values: list[Any] = []
+        for entry, operand in zip(spec.operands, operands, strict=True):
+            if entry.arity == "variadic":
+                group = [self.check_operand(o, entry.name) for o in operand]
+                shapes.append([shape_of(v) for v in group])
+                values.extend(group)
+            elif operand is None and entry.arity == "optional":
+                shapes.append(None)
+            else:
+                value = self.check_operand(operand, entry.name)
+                shapes.append(shape_of(value))
+                values.append(value)
+        return values, shapes
+
+    def region(self, function: Callable[..., Any], shapes: Sequence[Shape]) -> Region:
+        """A region for an op that is about to be emitted: what a function of tensors emits, and yields.
+
+        Args:
+            function: Called with one tensor for each of `shapes`; gives a tensor, or a list or tuple of them. It may use
+                tensors from outside.
+            shapes: What the region takes.
+
+        Raises:
+            ShapeError: The function gives something else than tensors.
+        """
+        ir, location = mlir.ir, self.location
+        self._has_regions = True
+        with mlir.entered():
+            holder = ir.Operation.create("builtin.module", regions=1, loc=location)
+            block = ir.Block.create_at_start(
+                holder.regions[0], [s.type for s in shapes], arg_locs=[location] * len(shapes)
+            )
+        self._pending.append(holder)
+        with self.at(ir.InsertionPoint(block)):
+            returned = function(*(Tensor(self, a) for a in block.arguments))
+            results = list(returned) if isinstance(returned, (list, tuple)) else [returned]
+            for result in results:
+                if not isinstance(result, Tensor):
+                    raise ShapeError(
+                        f"the function of a region must return tensors, got {type(result).__name__}",
+                        location=describe(self.location),
+                    )
+            self.emit("yield", (results,))
+        return Region(holder, block, RegionShapes(tuple(shapes), tuple(r.shape for r in results)))
+
+    def _retire(self, mark: int) -> None:
+        """Keep the regions of which nothing became, cut off from the graph: MLIR forbids to free what is in use."""
+        with mlir.entered():
+            for holder in reversed(self._pending[mark:]):
+                _isolate(holder)
+                self._retired.append(holder)
+        del self._pending[mark:]
+
+    def inline(self, block: Any, arguments: Sequence[Tensor]) -> list[Tensor]:
+        """Emit copies of the ops of a region's block here, and give what it yields.
+
+        Args:
+            block: The block; it stays as it is.
+            arguments: What stands for its arguments.
+        """
+        values: dict[Any, Any] = dict(zip(block.arguments, (t.value for t in arguments), strict=True))
+        *body, end = block.operations
+        for view in body:
+            old = view.operation
+            new = old.clone(self._points[-1])
+            _use(new, values)
+            values.update(zip(old.results, new.results, strict=True))
+        return [Tensor(self, values.get(v, v)) for v in end.operation.operands]
 
     def emit_bound(self, card: Card, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Emit an op from call arguments: operands, then attributes in the order of the record, or each by name."""
@@ -199,7 +299,8 @@ class Builder(OpMethods):
         given = dict(zip(every, args, strict=False))
         for name in kwargs:
             if name in given:
-                raise self.problem(card, f"'{name}' is given twice")
+                count = _count_problem(spec, sum(isinstance(value, Tensor) for value in args))
+                raise self.problem(card, f"'{name}' is given twice{count}")
         given |= kwargs
         kwargs = {name: given.pop(name) for name in list(given) if name not in names}
         operands = []
@@ -207,7 +308,8 @@ class Builder(OpMethods):
             if operand.name not in given and operand.arity == "single":
                 known = [a.name for a in spec.attributes]
                 extra = next((k for k in kwargs if k not in known), "")
-                raise self.problem(card, f"operand '{operand.name}' is missing{suggestion(extra, names)}")
+                count = _count_problem(spec, sum(name in given for name in names))
+                raise self.problem(card, f"operand '{operand.name}' is missing{count}{suggestion(extra, names)}")
             operands.append(given.get(operand.name))
         return self.emit(spec.name, operands, **kwargs)
 
@@ -218,6 +320,78 @@ class Builder(OpMethods):
     def problem(self, card: Card, message: str) -> ShapeError:
         """An error at the caller's line that names the op."""
         return ShapeError(f"rlx.{card.name}: {message}", location=describe(self.location))
+
+
+@dataclass
+class Region:
+    """A region that no op has yet.
+
+    Attributes:
+        holder: An op that holds the block until then.
+        block: Its block.
+        shapes: What it takes and yields.
+    """
+
+    holder: Any
+    block: Any
+    shapes: RegionShapes
+
+
+def _isolate(holder: Any) -> None:
+    """Let the ops of a region use nothing from outside of it."""
+    ir = mlir.ir
+    (block,) = holder.regions[0].blocks
+    inner = [block]
+    for op in operations(block):
+        inner += [b for region in op.regions for b in region.blocks]
+    for op in operations(block):
+        for i, operand in enumerate(op.operands):
+            if home_of(operand) not in inner:
+                start = ir.InsertionPoint.at_block_begin(block)
+                stand_in = ir.Operation.create("builtin.unrealized_conversion_cast", results=[operand.type], ip=start)
+                op.operands[i] = stand_in.result
+
+
+def _use(op: Any, values: dict[Any, Any]) -> None:
+    """Replace operands of an op, and of those in its regions."""
+    for i, operand in enumerate(op.operands):
+        if operand in values:
+            op.operands[i] = values[operand]
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                _use(inner.operation, values)
+
+
+def _count_problem(spec: OpSpec, count: int) -> str:
+    """How many operands an op takes, where that is one number and not the one that it was given."""
+    fixed = all(operand.arity == "single" for operand in spec.operands)
+    return f": expected {len(spec.operands)} operands, got {count}" if fixed and count != len(spec.operands) else ""
+
+
+def _segments(
+    spec: OpSpec, operands: Sequence[Any], results: Sequence[Shape], stored: dict[str, Any]
+) -> dict[str, Any]:
+    """The attributes of an op with those that group its operands and results."""
+    # A record has results that are all single, or one group of any number.
+    for name, values, groups, what in (
+        (grouping.OPERAND_SEGMENTS, spec.operands, operands, "operand"),
+        (grouping.RESULT_SEGMENTS, spec.results, [list(results)], "result"),
+    ):
+        if grouping.is_segmented(values):
+            sizes = grouping.segment_sizes(values, groups, what)
+            stored[name] = mlir.ir.DenseI32ArrayAttr.get(sizes, context=mlir.context())
+    return stored
+
+
+def _custom(spec: OpSpec, values: Sequence[Any], results: Sequence[Shape], stored: dict[str, Any]) -> dict[str, Any]:
+    """The attributes of the `rlx.custom` that stands for an op of a user's."""
+    ir, context = mlir.ir, mlir.context()
+    own = {
+        "name": ir.StringAttr.get(spec.name, context=context),
+        "attributes": ir.DictAttr.get(stored, context=context),
+    }
+    return _segments(registry.SPECS["custom"], [[shape_of(v) for v in values]], results, own)
 
 
 def method_of(card: Card) -> Any:
@@ -232,6 +406,7 @@ def method_of(card: Card) -> Any:
 
     def method(self: Builder, *args: Any, **kwargs: Any) -> Any:
         expected = None if takes_shape else kwargs.pop("shape", None)
+        mark = len(self._pending)
         try:
             lifted = [_lift(self, a) if n in operands else a for n, a in zip(parameters, args, strict=False)]
             args = (*lifted, *args[len(lifted) :])
@@ -245,6 +420,9 @@ def method_of(card: Card) -> Any:
             ) from None
         except Exception as problem:
             raise _explained(self, card, problem, dict(zip(parameters, args, strict=False)) | kwargs) from problem
+        finally:
+            if len(self._pending) > mark:
+                self._retire(mark)
         if expected is not None:
             first = result[0] if isinstance(result, tuple) else result
             wanted = Shape(expected, expected.dtype if isinstance(expected, Shape) else first.dtype)

@@ -6,7 +6,7 @@ into other ops. What is missing is derived: an op without `evaluate` is evaluate
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -58,15 +58,23 @@ class Sample:
         attributes: By name; absent ones take their defaults.
         dtypes: Names of the dtypes to try; None tries all that the first operand takes.
         tolerance: Factor on the harness's tolerance, for ops that lose digits by nature.
+        build: For an op with regions: a function of a builder, the operands one by one, and the attributes, that emits it.
     """
 
     operands: tuple[Operand | list[Operand] | None, ...]
     attributes: dict[str, Any] = field(default_factory=dict)
     dtypes: tuple[str, ...] | None = None
     tolerance: float = 1.0
+    build: Callable[..., Any] | None = None
 
 
-def sample(*operands: Any, dtypes: Sequence[str] | None = None, tolerance: float = 1.0, **attributes: Any) -> Sample:
+def sample(
+    *operands: Any,
+    dtypes: Sequence[str] | None = None,
+    tolerance: float = 1.0,
+    build: Callable[..., Any] | None = None,
+    **attributes: Any,
+) -> Sample:
     """A `Sample`; an operand may be given as a plain tuple of dimensions."""
 
     def operand(value: Any) -> Any:
@@ -76,7 +84,8 @@ def sample(*operands: Any, dtypes: Sequence[str] | None = None, tolerance: float
             return [operand(v) for v in value]
         return Operand(tuple(value))
 
-    return Sample(tuple(map(operand, operands)), attributes, None if dtypes is None else tuple(dtypes), tolerance)
+    names = None if dtypes is None else tuple(dtypes)
+    return Sample(tuple(map(operand, operands)), attributes, names, tolerance, build)
 
 
 class Card:
@@ -108,6 +117,13 @@ class Card:
         """
         raise NotImplementedError(f"rlx.{self.name} has no inference")
 
+    def check_regions(self, op: Any) -> None:
+        """What has to hold of the ops inside the regions of an MLIR op, beyond what they take and yield.
+
+        Raises:
+            ShapeError: It does not.
+        """
+
     def requires(self, *operands: Any, **attributes: Any) -> Iterable[tuple[Dim, str]]:
         """Expressions in symbols that must not be negative, each with what is wrong otherwise.
 
@@ -138,6 +154,10 @@ class Card:
         for result in results:
             flops = flops + result.num_elements
         return Cost(flops, moved_bytes(operands, results))
+
+    def runs(self, attributes: dict[str, Any]) -> Dim:
+        """How often the op runs each of its regions; 1 where that is not known."""
+        return 1
 
     def samples(self) -> Iterable[Sample]:
         """Typical and extreme uses, from which the conformance harness makes its cases."""

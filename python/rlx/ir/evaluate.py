@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rlx import mlir
-from rlx.ir import attributes, registry
+from rlx.ir import opview, registry
 from rlx.ir.card import Card, as_results
 from rlx.ir.dim import Bindings
 from rlx.ir.errors import Error, ShapeError
@@ -16,7 +17,13 @@ from rlx.ir.graph import Argument, Graph
 from rlx.ir.location import describe
 from rlx.ir.requirements import requirements
 from rlx.ir.shape import Shape, shape_of
-from rlx.ir.verify import grouped, infer
+from rlx.ir.verify import infer
+
+if TYPE_CHECKING:
+    from rlx.ir.graph_module import GraphModule
+
+# What is made of the results of an op while a function is evaluated: tests round them at random.
+Observer = Callable[[Any, Sequence[np.ndarray], tuple[np.ndarray, ...]], Sequence[np.ndarray]]
 
 
 def as_array(value: Any, name: str) -> np.ndarray:
@@ -75,7 +82,7 @@ def bind_symbols(pairs: Sequence[tuple[Argument, Sequence[int]]]) -> dict[str, i
     return bindings.solve()
 
 
-def collect_arguments(graph: Graph, values: Mapping[str, Any]) -> list[np.ndarray]:
+def collect_arguments(graph: Graph | GraphModule, values: Mapping[str, Any]) -> list[np.ndarray]:
     """The arrays of all arguments in order; states that are not given have their initial value.
 
     Raises:
@@ -100,11 +107,11 @@ def collect_arguments(graph: Graph, values: Mapping[str, Any]) -> list[np.ndarra
     return arrays
 
 
-def evaluate(graph: Graph, values: Mapping[str, Any]) -> list[np.ndarray]:
+def evaluate(graph: Graph | GraphModule, values: Mapping[str, Any]) -> list[np.ndarray]:
     """Run a graph with the NumPy evaluators: slow, exact in meaning, no compiler.
 
     Args:
-        graph: HIR, MIR or LIR.
+        graph: HIR, MIR or LIR, bare or in a module.
         values: Arrays of all inputs and parameters by name, and of states where they differ from their initial value.
 
     Returns:
@@ -122,45 +129,97 @@ def evaluate(graph: Graph, values: Mapping[str, Any]) -> list[np.ndarray]:
     return [r for r, output in zip(results, graph.results, strict=True) if output.updates is None]
 
 
-def evaluate_function(function: Any, arrays: Sequence[np.ndarray], symbols: Mapping[str, int]) -> list[np.ndarray]:
+def evaluate_function(
+    function: Any, arrays: Sequence[np.ndarray], symbols: Mapping[str, int], observe: Observer | None = None
+) -> list[np.ndarray]:
     """Evaluate a function's body.
 
     Args:
         function: A `func.func` of rlx ops.
         arrays: One for each argument.
         symbols: Sizes of the symbols in its types.
+        observe: Called with every op, its operands and results; gives what is used as its results.
 
     Returns:
         One array for each result.
     """
-    block = function.entry_block
-    environment: dict[Any, np.ndarray] = dict(zip(block.arguments, arrays, strict=True))
+    return [np.array(o) for o in _evaluate_block(function.entry_block, arrays, {}, symbols, observe)]
+
+
+def _evaluate_block(
+    block: Any,
+    arrays: Sequence[np.ndarray],
+    outside: Mapping[Any, np.ndarray],
+    symbols: Mapping[str, int],
+    observe: Observer | None,
+) -> list[np.ndarray]:
+    """What a block gives for its arguments, given the values outside of it."""
+    environment = dict(outside)
+    environment.update(zip(block.arguments, arrays, strict=True))
     for op in block.operations:
         operation = op.operation
         operands = [environment[v] for v in operation.operands]
-        if operation.name == "func.return":
-            return [np.array(o) for o in operands]
+        if operation.name in ("func.return", "rlx.yield"):
+            return operands
         if not registry.is_ours(operation):
             raise Error(f"'{operation.name}' has no evaluator", location=describe(operation.location))
-        results = evaluate_op(operation, operands, symbols)
+        regions = regions_of(operation, environment, symbols, observe)
+        results: Sequence[np.ndarray] = evaluate_op(operation, operands, symbols, regions)
+        if observe is not None:
+            results = observe(operation, operands, results)
         environment.update(zip(operation.results, results, strict=True))
     raise Error("the function does not return")
 
 
-def evaluate_op(op: Any, operands: Sequence[np.ndarray], symbols: Mapping[str, int]) -> tuple[np.ndarray, ...]:
+@dataclass(frozen=True)
+class EvaluatedRegion:
+    """What an evaluator gets for a region: call it with arrays, it gives a list of what it yields."""
+
+    block: Any
+    environment: Mapping[Any, np.ndarray]
+    symbols: Mapping[str, int]
+    observe: Observer | None
+
+    def __call__(self, *arrays: np.ndarray) -> list[np.ndarray]:
+        arrays = tuple(np.asarray(a) for a in arrays)
+        return _evaluate_block(self.block, arrays, self.environment, self.symbols, self.observe)
+
+    @property
+    def results(self) -> list[Shape]:
+        """The shapes of what it yields, without symbols."""
+        return [shape_of(v).bind(self.symbols) for v in opview.yielded(self.block)]
+
+
+def regions_of(
+    op: Any, environment: Mapping[Any, np.ndarray], symbols: Mapping[str, int], observe: Observer | None = None
+) -> list[EvaluatedRegion]:
+    """What stands for the regions of an op, given the arrays of all values outside that they use."""
+    return [EvaluatedRegion(opview.block_of(r), environment, symbols, observe) for r in op.regions]
+
+
+def evaluate_op(
+    op: Any, operands: Sequence[np.ndarray], symbols: Mapping[str, int], regions: Sequence[EvaluatedRegion] = ()
+) -> tuple[np.ndarray, ...]:
     """Evaluate one op, and hold its results to the shapes that inference promised.
+
+    Args:
+        op: The op.
+        operands: One array for each operand.
+        symbols: Sizes of the symbols in its types.
+        regions: What stands for the op's regions.
 
     Raises:
         ShapeError: The op does not take the sizes that its symbols have.
         Error: The evaluator gives another shape or dtype than inference.
     """
-    card = registry.card(op.name)
-    spec = card.spec
-    values = attributes.read(spec, op, symbols)
-    if symbols:
+    card = opview.card_of(op)
+    values = opview.attributes_of(op, symbols)
+    if symbols and not regions:
         _check_sizes(op, operands, values)
+    if regions:
+        values["regions"] = tuple(regions)
     with np.errstate(all="ignore"):
-        results = as_results(card.evaluate(*grouped(spec.operands, operands, "operand"), **values))
+        results = as_results(card.evaluate(*opview.operands_of(op, operands), **values))
     checked = []
     for result, value in zip(op.results, results, strict=True):
         expected = shape_of(result).bind(symbols)
@@ -176,10 +235,9 @@ def evaluate_op(op: Any, operands: Sequence[np.ndarray], symbols: Mapping[str, i
 
 def _check_sizes(op: Any, operands: Sequence[np.ndarray], values: Mapping[str, Any]) -> None:
     """What inference could not tell while sizes were symbols: that the kernel fits, that an axis is not empty."""
-    spec = registry.card(op.name).spec
     shapes = [Shape(array.shape, shape_of(value).dtype) for array, value in zip(operands, op.operands, strict=True)]
     try:
-        infer(op.name, grouped(spec.operands, shapes, "operand"), dict(values))
+        infer(opview.name_of(op), opview.operands_of(op, shapes), dict(values))
     except ShapeError as problem:
         message = f"'{op.name}' does not take these sizes: {problem.message}"
         raise ShapeError(message, location=describe(op.location), hint=problem.hint) from None

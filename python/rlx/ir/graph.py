@@ -99,7 +99,7 @@ class Graph(Builder):
         return GraphModule.define(name, build)
 
     def emit(self, name: str, operands: Sequence[Any], **attributes: Any) -> Any:
-        if registry.SPECS[name].stage == "hir" and self.stage != "hir":
+        if registry.card(name).spec.stage == "hir" and self.stage != "hir":
             raise StageError(
                 f"rlx.{name} is a block, and the graph '{self.name}' is at stage {self.stage}",
                 location=describe(self.location),

@@ -15,6 +15,7 @@ from rlx.ir.attributes import elements_from_mlir
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error, StageError
 from rlx.ir.graph import Graph
+from rlx.ir.grouping import SEGMENTS
 from rlx.ir.location import describe, scope_of
 from rlx.ir.shape import shape_of
 
@@ -31,6 +32,8 @@ HIR_METHODS = (
     "rms_norm",
     "llama_decoder_block",
     "transformer_encoder_block",
+    "mamba_block",
+    "qwen35_mtp_head",
 )
 _ALIASES = {"transformer_block": "llama_decoder_block"}
 # Module attribute of HIR: what `rlx-lower-blocks` makes of blocks, fused ops or primitives.
@@ -255,6 +258,9 @@ class _Listing:
             op = view.operation
             if op.name == "func.return":
                 continue
+            if op.name == "rlx.yield":
+                self.lines.append(f"{indent}yield({', '.join(self.names[v] for v in op.operands)})")
+                continue
             for result in op.results:
                 self.name(result)
             self.counts[op.name.removeprefix("rlx.")] += 1
@@ -269,7 +275,7 @@ class _Listing:
 def _describe(op: Any, names: dict[Any, str]) -> str:
     operands = ", ".join(names[v] for v in op.operands)
     attributes = op.attributes
-    shown = [f"{name}={_brief(attributes[name])}" for name in attributes]
+    shown = [f"{name}={_brief(attributes[name])}" for name in attributes if name not in SEGMENTS]
     settings = f" {{{', '.join(shown)}}}" if shown else ""
     results = ", ".join(names[r] for r in op.results)
     types = ", ".join(str(shape_of(r)) for r in op.results)

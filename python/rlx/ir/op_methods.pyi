@@ -11,11 +11,20 @@ class OpMethods:
     def activation(self, kind: Any, x: Any, *, shape: Any = ...) -> Tensor:
         """Elementwise function of one tensor."""
 
+    def activation_backward(self, x: Any, dy: Any, kind: Any, *, shape: Any = ...) -> Tensor:
+        """Gradient of an activation."""
+
     def add(self, lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
         """`binary` of kind `add`."""
 
     def argmax(self, x: Any, axis: int = ..., keep_dims: bool = ..., *, shape: Any = ...) -> Tensor:
         """Position of the largest element along an axis."""
+
+    def argmin(self, x: Any, axis: int = ..., keep_dims: bool = ..., *, shape: Any = ...) -> Tensor:
+        """Position of the smallest element along an axis."""
+
+    def argsort(self, x: Any, axis: int = ..., descending: bool = ..., *, shape: Any = ...) -> Tensor:
+        """The positions that sort an axis."""
 
     def atan(self, x: Any, *, shape: Any = ...) -> Tensor:
         """`activation` of kind `atan`."""
@@ -23,17 +32,47 @@ class OpMethods:
     def attention(self, q: Any, k: Any, v: Any, mask: Any = ..., *, num_heads: int, head_dim: int, mask_kind: Any = ..., window: int | None = ..., score_scale: float | None = ..., softcap: float | None = ..., shape: Any = ...) -> Tensor:
         """Scaled dot-product attention."""
 
+    def attention_backward(self, q: Any, k: Any, v: Any, dy: Any, mask: Any = ..., *, num_heads: int, head_dim: int, wrt: Any, mask_kind: Any = ..., window: int | None = ..., score_scale: float | None = ..., softcap: float | None = ..., shape: Any = ...) -> Tensor:
+        """Gradient of attention with respect to one of its inputs."""
+
+    def axial_rope_2d(self, x: Any, end_x: int, end_y: int, head_dim: int, num_heads: int, theta: float = ..., repeat_factor: int = ..., *, shape: Any = ...) -> Tensor:
+        """Rotary embedding of two-dimensional positions."""
+
+    def batch_norm_inference(self, x: Any, scale: Any, bias: Any, mean: Any, variance: Any, eps: float = ..., *, shape: Any = ...) -> Tensor:
+        """Normalisation of channels by given statistics."""
+
+    def batched_dense_solve(self, a: Any, b: Any, *, shape: Any = ...) -> Tensor:
+        """The solutions of a batch of systems of linear equations."""
+
     def binary(self, kind: Any, lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
         """Elementwise function of two tensors."""
+
+    def binary_cross_entropy_with_logits(self, logits: Any, targets: Any, reduction: Any = ..., *, shape: Any = ...) -> Tensor:
+        """Cross entropy of sigmoid(logits) against probabilities."""
 
     def cast(self, x: Any, dtype: Any, *, shape: Any = ...) -> Tensor:
         """Conversion to another dtype."""
 
+    def clamp(self, x: Any, low: Any = ..., high: Any = ..., *, shape: Any = ...) -> Tensor:
+        """Values held between two bounds."""
+
     def compare(self, kind: Any, lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
         """Elementwise comparison."""
 
+    def complex(self, real: Any, imag: Any, *, shape: Any = ...) -> Tensor:
+        """Complex numbers from their parts."""
+
+    def complex_norm_sq(self, x: Any, *, shape: Any = ...) -> Tensor:
+        """Squared modulus."""
+
+    def complex_norm_sq_backward(self, x: Any, dy: Any, *, shape: Any = ...) -> Tensor:
+        """Gradient of complex_norm_sq."""
+
     def concat(self, xs: Any, axis: int = ..., *, shape: Any = ...) -> Tensor:
         """Two tensors joined along one axis."""
+
+    def conjugate(self, x: Any, *, shape: Any = ...) -> Tensor:
+        """Complex conjugate."""
 
     def constant(self, value: Any, dtype: Any = ..., *, shape: Any = ...) -> Tensor:
         """A tensor known at compile time."""
@@ -41,14 +80,44 @@ class OpMethods:
     def conv(self, x: Any, w: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ..., groups: int = ..., *, shape: Any = ...) -> Tensor:
         """Convolution (cross-correlation) in one, two or three dimensions."""
 
+    def conv2d_backward_input(self, dy: Any, w: Any, size: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ..., groups: int = ..., *, shape: Any = ...) -> Tensor:
+        """Gradient of conv with respect to its input."""
+
+    def conv2d_backward_weight(self, x: Any, dy: Any, kernel: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ..., groups: int = ..., *, shape: Any = ...) -> Tensor:
+        """Gradient of conv with respect to its kernel."""
+
+    def conv_transpose(self, x: Any, w: Any, stride: Any = ..., padding: Any = ..., output_padding: Any = ..., dilation: Any = ..., groups: int = ..., *, shape: Any = ...) -> Tensor:
+        """Transposed convolution in one, two or three dimensions."""
+
     def cos(self, x: Any, *, shape: Any = ...) -> Tensor:
         """`activation` of kind `cos`."""
+
+    def cummax(self, x: Any, axis: int, *, shape: Any = ...) -> Tensor:
+        """Running maximum along an axis."""
+
+    def cumprod(self, x: Any, axis: int, exclusive: bool = ..., *, shape: Any = ...) -> Tensor:
+        """Running product along an axis."""
 
     def cumsum(self, x: Any, axis: int, exclusive: bool = ..., *, shape: Any = ...) -> Tensor:
         """Running sum along an axis."""
 
+    def cumsum_backward(self, dy: Any, axis: int, exclusive: bool = ..., *, shape: Any = ...) -> Tensor:
+        """Gradient of cumsum."""
+
+    def custom(self, op: Any, *args: Any, **kwargs: Any) -> Any:
+        """An op that a user has registered."""
+
+    def custom_fn(self, fwd: Any, *args: Any, vjp: Any = ..., jvp: Any = ..., shape: Any = ...) -> Any:
+        """A function with derivative rules of its own."""
+
+    def dense_solve(self, a: Any, b: Any, *, shape: Any = ...) -> Tensor:
+        """The solution of a system of linear equations."""
+
     def depthwise_conv1d_causal(self, x: Any, w: Any, left_pad: Any, kernel_size: int, *, shape: Any = ...) -> Tensor:
         """Causal convolution of every channel with its own kernel."""
+
+    def dequantize(self, x: Any, scale: Any, zero_point: Any = ..., axis: int | None = ..., *, shape: Any = ...) -> Tensor:
+        """Floats from 8-bit integers."""
 
     def dim_size(self, size: Any, *, shape: Any = ...) -> Tensor:
         """The size of a dimension, as a scalar."""
@@ -58,6 +127,9 @@ class OpMethods:
 
     def dot_general(self, lhs: Any, rhs: Any, lhs_contracting: Any, rhs_contracting: Any, lhs_batch: Any = ..., rhs_batch: Any = ..., *, shape: Any = ...) -> Tensor:
         """Contraction over any axes with any batch axes."""
+
+    def elementwise_region(self, function: Any, *args: Any, shape: Any = ...) -> Any:
+        """A chain of elementwise ops as one."""
 
     def embedding(self, table: Any, indices: Any, *, shape: Any = ...) -> Tensor:
         """Rows of a table."""
@@ -71,6 +143,45 @@ class OpMethods:
     def expand(self, x: Any, shape: Any) -> Tensor:
         """Broadcast to a shape."""
 
+    def fake_quantize(self, x: Any, state: Any = ..., bits: int = ..., axis: int | None = ..., ste: Any = ..., scale_mode: Any = ..., decay: float = ..., *, shape: Any = ...) -> Any:
+        """Rounded to the values that a few bits represent, as floats."""
+
+    def fake_quantize_backward(self, x: Any, dy: Any, bits: int = ..., axis: int | None = ..., ste: Any = ..., *, shape: Any = ...) -> Tensor:
+        """Gradient of fake_quantize with a scale of the tensor itself."""
+
+    def fake_quantize_lsq(self, x: Any, scale: Any, bits: int = ..., axis: int | None = ..., *, shape: Any = ...) -> Tensor:
+        """Fake quantisation with a learned step size."""
+
+    def fake_quantize_lsq_backward_scale(self, x: Any, scale: Any, dy: Any, bits: int = ..., axis: int | None = ..., *, shape: Any = ...) -> Tensor:
+        """Gradient of fake_quantize_lsq with respect to its scale."""
+
+    def fake_quantize_lsq_backward_x(self, x: Any, scale: Any, dy: Any, bits: int = ..., axis: int | None = ..., *, shape: Any = ...) -> Tensor:
+        """Gradient of fake_quantize_lsq with respect to x."""
+
+    def fft(self, x: Any, axis: int = ..., inverse: bool = ..., norm: str | None = ..., *, shape: Any = ...) -> Tensor:
+        """Discrete Fourier transform along an axis."""
+
+    def fft_axis(self, x: Any, axis: int, inverse: bool = ..., norm: str = ...) -> Any:
+        """`fft` along an axis that has to be named."""
+
+    def fft_conv1d(self, x: Any, kernel: Any) -> Any:
+        """The whole linear convolution along the last axis, by Fourier transforms: SciPy's `fftconvolve(x, kernel, "full")`."""
+
+    def fft_real(self, x: Any, axis: int = ..., norm: str = ...) -> Any:
+        """`fft` of real numbers: all N elements of their spectrum, c64, of which the upper half mirrors the lower one."""
+
+    def fftfreq(self, n: int, d: float = ...) -> Any:
+        """NumPy's `fftfreq`: the frequencies of a transform of n samples that are `d` apart; an f32 constant."""
+
+    def fftn(self, x: Any, axes: Any = ..., norm: str = ...) -> Any:
+        """NumPy's `fftn`: the transform along several axes, by default along all."""
+
+    def fftshift(self, x: Any, axes: Any = ...) -> Any:
+        """NumPy's `fftshift`: frequency 0 moved to the middle of the axes, by default of all."""
+
+    def fused_attention_block(self, hidden: Any, qkv_w: Any, out_w: Any, mask: Any, qkv_b: Any = ..., out_b: Any = ..., cos: Any = ..., sin: Any = ..., *, num_heads: int, head_dim: int, shape: Any = ...) -> Tensor:
+        """Attention with its projections: q, k and v from one product, and the way out."""
+
     def fused_matmul_bias_act(self, x: Any, w: Any, bias: Any, activation: Any = ..., *, shape: Any = ...) -> Tensor:
         """activation(x·w + bias)."""
 
@@ -83,11 +194,26 @@ class OpMethods:
     def fused_swiglu(self, x: Any, gate_first: bool = ..., *, shape: Any = ...) -> Tensor:
         """up·silu(gate) of the two halves of the last axis."""
 
+    def fused_transformer_layer(self, hidden: Any, qkv_w: Any, out_w: Any, ln1_scale: Any, ln1_shift: Any, up_w: Any, down_w: Any, ln2_scale: Any, ln2_shift: Any, mask: Any, qkv_b: Any = ..., out_b: Any = ..., up_b: Any = ..., down_b: Any = ..., *, num_heads: int, head_dim: int, eps1: float = ..., eps2: float = ..., activation: Any = ..., shape: Any = ...) -> Tensor:
+        """A post-norm encoder layer (BERT) in one op."""
+
+    def gated_delta_net(self, q: Any, k: Any, v: Any, g: Any, beta: Any, state: Any = ..., *, shape: Any = ...) -> Tensor:
+        """Gated delta rule, from a zero state."""
+
+    def gated_delta_net_carry(self, q: Any, k: Any, v: Any, g: Any, beta: Any, state: Any, *, shape: Any = ...) -> tuple[Tensor, Tensor]:
+        """Gated delta rule with a carried state."""
+
     def gather(self, table: Any, indices: Any, axis: int = ..., *, shape: Any = ...) -> Tensor:
         """Slices of a table at given indices."""
 
+    def gather_backward(self, dy: Any, indices: Any, axis: int = ..., *, size: Any, shape: Any = ...) -> Tensor:
+        """Gradient of gather with respect to its table."""
+
     def gather_batched(self, table: Any, indices: Any, axis: int = ..., *, shape: Any = ...) -> Tensor:
         """Slices of a batch of tables, each at its own indices."""
+
+    def gather_nd(self, x: Any, indices: Any, batch_dims: int = ..., *, shape: Any = ...) -> Tensor:
+        """Slices of a tensor at tuples of indices."""
 
     def ge(self, lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
         """`compare` of kind `ge`."""
@@ -101,14 +227,62 @@ class OpMethods:
     def group_norm(self, x: Any, scale: Any, bias: Any, num_groups: int, eps: float = ..., *, shape: Any = ...) -> Tensor:
         """Normalisation over groups of channels."""
 
+    def group_norm_backward_beta(self, x: Any, dy: Any, num_groups: int, eps: float = ..., *, shape: Any = ...) -> Tensor:
+        """Gradient of group_norm with respect to its bias."""
+
+    def group_norm_backward_gamma(self, x: Any, dy: Any, num_groups: int, eps: float = ..., *, shape: Any = ...) -> Tensor:
+        """Gradient of group_norm with respect to its scale."""
+
+    def group_norm_backward_input(self, x: Any, scale: Any, bias: Any, dy: Any, num_groups: int, eps: float = ..., *, shape: Any = ...) -> Tensor:
+        """Gradient of group_norm with respect to its input."""
+
+    def grouped_matmul(self, x: Any, w: Any, indices: Any, *, shape: Any = ...) -> Tensor:
+        """Each row times the matrix of its own group (mixture of experts)."""
+
+    def gru(self, x: Any, h: Any, w_input: Any, w_hidden: Any, bias_input: Any, bias_hidden: Any, reverse: bool = ..., *, shape: Any = ...) -> tuple[Tensor, Tensor]:
+        """Gated recurrent unit over a sequence."""
+
     def gt(self, lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
         """`compare` of kind `gt`."""
+
+    def huber_loss(self, prediction: Any, target: Any, delta: float = ..., reduction: Any = ..., *, shape: Any = ...) -> Tensor:
+        """Squared difference that grows linearly where it is large."""
+
+    def if_(self, condition: Any, then: Any, els: Any, *args: Any, shape: Any = ...) -> Any:
+        """One of two regions, chosen by a scalar."""
+
+    def ifft(self, x: Any, axis: int = ..., norm: str = ...) -> Any:
+        """NumPy's `ifft`: the inverse of `fft` along an axis."""
+
+    def ifft_spectrum(self, real: Any, imag: Any, axis: int = ..., norm: str = ...) -> Any:
+        """The signal, c64, of a spectrum in two parts as `split_spectrum` gives them."""
+
+    def ifftn(self, x: Any, axes: Any = ..., norm: str = ...) -> Any:
+        """NumPy's `ifftn`: the inverse of `fftn`."""
+
+    def ifftshift(self, x: Any, axes: Any = ...) -> Any:
+        """NumPy's `ifftshift`: the inverse of `fftshift`."""
+
+    def imag(self, x: Any, *, shape: Any = ...) -> Tensor:
+        """Imaginary part."""
 
     def iota(self, shape: Any, axis: int = ..., dtype: Any = ...) -> Tensor:
         """Positions along one axis."""
 
+    def irfft(self, x: Any, length: Any = ..., axis: int = ..., norm: str | None = ..., *, shape: Any = ...) -> Tensor:
+        """Inverse of the Fourier transform of real numbers."""
+
     def layer_norm(self, x: Any, scale: Any, bias: Any, axis: int = ..., eps: float = ..., *, shape: Any = ...) -> Tensor:
         """Layer normalisation along one axis."""
+
+    def layer_norm2d(self, x: Any, scale: Any, bias: Any, eps: float = ..., *, shape: Any = ...) -> Tensor:
+        """Layer normalisation over the channels of each pixel."""
+
+    def layer_norm_backward_gamma(self, x: Any, dy: Any, axis: int = ..., eps: float = ..., *, shape: Any = ...) -> Tensor:
+        """Gradient of layer_norm with respect to its scale."""
+
+    def layer_norm_backward_input(self, x: Any, scale: Any, dy: Any, axis: int = ..., eps: float = ..., *, shape: Any = ...) -> Tensor:
+        """Gradient of layer_norm with respect to its input."""
 
     def le(self, lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
         """`compare` of kind `le`."""
@@ -125,8 +299,17 @@ class OpMethods:
     def log(self, x: Any, *, shape: Any = ...) -> Tensor:
         """`activation` of kind `log`."""
 
+    def lora_matmul(self, x: Any, w: Any, a: Any, b: Any, scale: float = ..., *, shape: Any = ...) -> Tensor:
+        """x·w + scale·(x·a)·b."""
+
+    def lstm(self, x: Any, h: Any, c: Any, w_input: Any, w_hidden: Any, bias: Any, reverse: bool = ..., *, shape: Any = ...) -> tuple[Tensor, Tensor, Tensor]:
+        """Long short-term memory over a sequence."""
+
     def lt(self, lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
         """`compare` of kind `lt`."""
+
+    def mamba_block(self, x: Any, in_w: Any, conv_w: Any, conv_b: Any, x_w: Any, dt_w: Any, dt_b: Any, a_log: Any, d: Any, out_w: Any, *, shape: Any = ...) -> Tensor:
+        """Mamba layer: projection, causal convolution, selective scan, gate."""
 
     def matmul(self, lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
         """Matrix product with broadcast batch axes."""
@@ -134,17 +317,29 @@ class OpMethods:
     def max(self, x: Any, axes: Any = ..., keep_dims: bool = ..., *, shape: Any = ...) -> Tensor:
         """`reduce` of kind `max`."""
 
+    def max_pool(self, x: Any, kernel: Any, stride: Any = ..., padding: Any = ...) -> Any:
+        """`pool` of kind `max`."""
+
+    def max_pool2d_backward(self, x: Any, dy: Any, kernel: Any, stride: Any = ..., padding: Any = ..., *, shape: Any = ...) -> Tensor:
+        """Gradient of the maximum over windows of images."""
+
     def maximum(self, lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
         """`binary` of kind `max`."""
 
     def mean(self, x: Any, axes: Any = ..., keep_dims: bool = ..., *, shape: Any = ...) -> Tensor:
         """`reduce` of kind `mean`."""
 
+    def mean_pool(self, x: Any, kernel: Any, stride: Any = ..., padding: Any = ..., count_include_pad: bool = ...) -> Any:
+        """`pool` of kind `mean`."""
+
     def min(self, x: Any, axes: Any = ..., keep_dims: bool = ..., *, shape: Any = ...) -> Tensor:
         """`reduce` of kind `min`."""
 
     def minimum(self, lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
         """`binary` of kind `min`."""
+
+    def mse_loss(self, prediction: Any, target: Any, reduction: Any = ..., *, shape: Any = ...) -> Tensor:
+        """Squared difference."""
 
     def mul(self, lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
         """`binary` of kind `mul`."""
@@ -158,11 +353,47 @@ class OpMethods:
     def neg(self, x: Any, *, shape: Any = ...) -> Tensor:
         """`activation` of kind `neg`."""
 
+    def pad(self, x: Any, padding: Any, mode: str = ..., value: Any = ..., *, shape: Any = ...) -> Tensor:
+        """Elements added before and after every axis."""
+
+    def pad_last_axis_to_pow2(self, x: Any) -> Any:
+        """Zeros after the last axis, up to the next power of two."""
+
+    def pool(self, x: Any, kind: Any, kernel: Any, stride: Any = ..., padding: Any = ..., count_include_pad: bool = ..., *, shape: Any = ...) -> Tensor:
+        """Maximum or mean over windows in one, two or three dimensions."""
+
     def pow(self, lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
         """`binary` of kind `pow`."""
 
     def prod(self, x: Any, axes: Any = ..., keep_dims: bool = ..., *, shape: Any = ...) -> Tensor:
         """`reduce` of kind `prod`."""
+
+    def psd(self, x: Any, sample_rate: float = ..., axis: int = ...) -> Any:
+        """Power spectral density `|X[k]|²/(sample_rate·N)` of all N frequencies, f32."""
+
+    def psd_real(self, x: Any, sample_rate: float = ..., axis: int = ...) -> Any:
+        """The same of real numbers, one-sided: `N//2 + 1` frequencies, in the order of `rfftfreq`."""
+
+    def q_conv2d(self, x: Any, w: Any, bias: Any, multiplier: float, stride: Any = ..., padding: Any = ..., dilation: Any = ..., groups: int = ..., x_zero_point: int = ..., w_zero_point: int = ..., out_zero_point: int = ..., *, shape: Any = ...) -> Tensor:
+        """Convolution of 8-bit images, requantised."""
+
+    def q_matmul(self, x: Any, w: Any, bias: Any, multiplier: float, x_zero_point: int = ..., w_zero_point: int = ..., out_zero_point: int = ..., *, shape: Any = ...) -> Tensor:
+        """Product of 8-bit matrices, requantised."""
+
+    def quantize(self, x: Any, scale: Any, zero_point: Any = ..., axis: int | None = ..., dtype: Any = ..., *, shape: Any = ...) -> Tensor:
+        """8-bit integers from floats."""
+
+    def quantize_per_channel(self, x: Any, scales: Any, axis: int, zero_points: Any = ..., dtype: Any = ...) -> Any:
+        """`quantize` with a scale for each position of an axis."""
+
+    def qwen35_mtp_head(self, h_pre_norm: Any, input_ids: Any, cos: Any, sin: Any, last_token_idx: Any, embed_w: Any, hnorm_w: Any, hnorm_b: Any, enorm_w: Any, enorm_b: Any, eh_w: Any, attn_norm_w: Any, attn_norm_b: Any, q_gate_w: Any, k_w: Any, v_w: Any, q_norm_w: Any, q_norm_b: Any, k_norm_w: Any, k_norm_b: Any, o_w: Any, post_norm_w: Any, post_norm_b: Any, gate_w: Any, up_w: Any, down_w: Any, head_norm_w: Any, head_norm_b: Any, lm_head_w: Any, num_heads: int, num_kv_heads: int, head_dim: int, n_rot: int, eps: float = ..., *, shape: Any = ...) -> Tensor:
+        """Multi-token prediction head of Qwen 3.5."""
+
+    def random_bits(self, seed: Any, shape: Any) -> Tensor:
+        """Random 32-bit words of a counter-based generator."""
+
+    def real(self, x: Any, *, shape: Any = ...) -> Tensor:
+        """Real part."""
 
     def reduce(self, kind: Any, x: Any, axes: Any = ..., keep_dims: bool = ..., *, shape: Any = ...) -> Tensor:
         """Reduction over axes."""
@@ -170,23 +401,74 @@ class OpMethods:
     def relu(self, x: Any, *, shape: Any = ...) -> Tensor:
         """`activation` of kind `relu`."""
 
+    def relu_backward(self, x: Any, dy: Any, *, shape: Any = ...) -> Tensor:
+        """Gradient of relu."""
+
     def reshape(self, x: Any, shape: Any) -> Tensor:
         """The same elements in row-major order under another shape."""
 
     def residual_rms_norm(self, x: Any, residual: Any, scale: Any, bias: Any, eps: float = ..., *, shape: Any = ...) -> Tensor:
         """rms_norm(x + residual) along the last axis."""
 
+    def resize(self, x: Any, size: Any = ..., scale: Any = ..., mode: Any = ..., align_corners: bool = ..., *, shape: Any = ...) -> Tensor:
+        """Spatial axes resampled to other sizes."""
+
+    def resize_nearest2x(self, x: Any) -> Any:
+        """`resize` to twice the size on every spatial axis: each pixel twice."""
+
+    def reverse(self, x: Any, axes: Any = ..., *, shape: Any = ...) -> Tensor:
+        """The order of some axes reversed."""
+
+    def rfft(self, x: Any, axis: int = ..., norm: str | None = ..., *, shape: Any = ...) -> Tensor:
+        """Discrete Fourier transform of real numbers."""
+
+    def rfftfreq(self, n: int, d: float = ...) -> Any:
+        """NumPy's `rfftfreq`: the frequencies of `rfft` of n samples that are `d` apart; an f32 constant."""
+
     def rms_norm(self, x: Any, scale: Any, bias: Any = ..., eps: float = ..., axis: int = ..., *, shape: Any = ...) -> Tensor:
         """Root-mean-square normalisation along one axis."""
 
+    def rms_norm_backward_beta(self, x: Any, scale: Any, bias: Any, dy: Any, axis: int = ..., eps: float = ..., *, shape: Any = ...) -> Tensor:
+        """Gradient of rms_norm with respect to its bias."""
+
+    def rms_norm_backward_gamma(self, x: Any, scale: Any, bias: Any, dy: Any, axis: int = ..., eps: float = ..., *, shape: Any = ...) -> Tensor:
+        """Gradient of rms_norm with respect to its scale."""
+
+    def rms_norm_backward_input(self, x: Any, scale: Any, bias: Any, dy: Any, axis: int = ..., eps: float = ..., *, shape: Any = ...) -> Tensor:
+        """Gradient of rms_norm with respect to its input."""
+
+    def rng_normal(self, shape: Any, seed: Any = ..., mean: float = ..., std: float = ..., dtype: Any = ...) -> Tensor:
+        """Random numbers of a normal distribution."""
+
+    def rng_uniform(self, shape: Any, seed: Any = ..., low: float = ..., high: float = ..., dtype: Any = ...) -> Tensor:
+        """Random numbers, equally likely in a range."""
+
     def rope(self, x: Any, cos: Any, sin: Any, head_dim: int, n_rot: int | None = ..., style: Any = ..., *, shape: Any = ...) -> Tensor:
         """Rotary position embedding."""
+
+    def rope_backward(self, dy: Any, cos: Any, sin: Any, head_dim: int, n_rot: int | None = ..., style: Any = ..., *, shape: Any = ...) -> Tensor:
+        """Gradient of rope."""
 
     def round(self, x: Any, *, shape: Any = ...) -> Tensor:
         """`activation` of kind `round`."""
 
     def rsqrt(self, x: Any, *, shape: Any = ...) -> Tensor:
         """`activation` of kind `rsqrt`."""
+
+    def sample(self, logits: Any, seed: Any = ..., temperature: float = ..., top_k: int = ..., top_p: float = ..., *, shape: Any = ...) -> Tensor:
+        """A class drawn for each row of logits."""
+
+    def scan(self, body: Any, init: Any, xs: Any = ..., length: Any = ..., reverse: bool = ..., num_checkpoints: int | None = ..., *, shape: Any = ...) -> Any:
+        """A loop over the leading axis of tensors, with carries."""
+
+    def scatter_add(self, updates: Any, indices: Any, size: Any, *, shape: Any = ...) -> Tensor:
+        """Rows added up at given positions."""
+
+    def scatter_nd(self, x: Any, indices: Any, updates: Any, reduction: str = ..., *, shape: Any = ...) -> Tensor:
+        """A tensor with slices combined into it at tuples of indices."""
+
+    def selective_scan(self, x: Any, delta: Any, a: Any, b: Any, c: Any, state_size: int | None = ..., *, shape: Any = ...) -> Tensor:
+        """State-space recurrence with input-dependent coefficients (Mamba)."""
 
     def shared_linear_pair(self, x: Any, w_first: Any, w_second: Any, *, shape: Any = ...) -> tuple[Tensor, Tensor]:
         """x·w_first and x·w_second as one product."""
@@ -206,8 +488,26 @@ class OpMethods:
     def softmax(self, x: Any, axis: int = ..., *, shape: Any = ...) -> Tensor:
         """Normalised exponentials along an axis."""
 
+    def softmax_cross_entropy_backward(self, logits: Any, labels: Any, dloss: Any, *, shape: Any = ...) -> Tensor:
+        """Gradient of softmax_cross_entropy_with_logits."""
+
+    def softmax_cross_entropy_with_logits(self, logits: Any, labels: Any, *, shape: Any = ...) -> Tensor:
+        """Cross entropy of softmax(logits) against integer labels."""
+
+    def sort(self, x: Any, axis: int = ..., descending: bool = ..., *, shape: Any = ...) -> Tensor:
+        """The elements of an axis in order."""
+
+    def split_spectrum(self, x: Any) -> Any:
+        """Real and imaginary part of a spectrum, both f32."""
+
     def sqrt(self, x: Any, *, shape: Any = ...) -> Tensor:
         """`activation` of kind `sqrt`."""
+
+    def stft(self, x: Any, frame_length: int, hop: int, window: Any = ...) -> Any:
+        """Short-time Fourier transform along the last axis."""
+
+    def stop_gradient(self, x: Any, *, shape: Any = ...) -> Tensor:
+        """The value, with no derivative."""
 
     def sub(self, lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
         """`binary` of kind `sub`."""
@@ -233,5 +533,14 @@ class OpMethods:
     def transpose(self, x: Any, perm: Any = ..., *, shape: Any = ...) -> Tensor:
         """Permuted axes."""
 
+    def triangular(self, x: Any, upper: bool = ..., diagonal: int = ..., *, shape: Any = ...) -> Tensor:
+        """A triangle of each matrix, zero elsewhere."""
+
+    def unet_residual_block(self, x: Any, norm1_scale: Any, norm1_bias: Any, conv1_w: Any, conv1_b: Any, norm2_scale: Any, norm2_bias: Any, conv2_w: Any, conv2_b: Any, embedding: Any = ..., embedding_w: Any = ..., embedding_b: Any = ..., skip_w: Any = ..., skip_b: Any = ..., *, num_groups: int, eps: float = ..., shape: Any = ...) -> Tensor:
+        """Residual block of a U-Net."""
+
     def where(self, condition: Any, on_true: Any, on_false: Any, *, shape: Any = ...) -> Tensor:
         """Elementwise choice."""
+
+    def while_(self, cond: Any, body: Any, *init: Any, max_iterations: int | None = ..., shape: Any = ...) -> Any:
+        """A loop that runs while a condition holds."""

@@ -135,7 +135,7 @@ def _is_tensor(value: Any) -> bool:
 
 
 def index_tensor(x: Tensor, index: tuple[Any, ...]) -> Tensor:
-    """`x[index]`: integers, slices with positive steps, None, Ellipsis, and at most one integer array or tensor."""
+    """`x[index]`: integers, slices, None, Ellipsis, and at most one integer array or tensor."""
     g: Any = x.builder
     if any(isinstance(i, (bool, np.bool_)) for i in index):
         raise ShapeError("indexing with booleans is not supported; use where")
@@ -153,6 +153,7 @@ def index_tensor(x: Tensor, index: tuple[Any, ...]) -> Tensor:
     starts: list[Dim] = [0] * x.rank
     limits: list[Dim] = list(dims)
     strides = [1] * x.rank
+    backwards: dict[int, int] = {}  # the axes that are run through from the end, and in which steps
     gathers: list[tuple[int, Any]] = []
     shape: list[Dim | None] = []  # None marks an axis that a tensor indexes
     axis = 0
@@ -162,9 +163,12 @@ def index_tensor(x: Tensor, index: tuple[Any, ...]) -> Tensor:
             continue
         size = dims[axis]
         if isinstance(entry, slice):
-            starts[axis], limits[axis], strides[axis] = _slice_bounds(entry, size)
-            length = (limits[axis] - starts[axis] + strides[axis] - 1) // strides[axis]
-            shape.append(length)
+            starts[axis], limits[axis], step = _slice_bounds(entry, size)
+            shape.append((limits[axis] - starts[axis] + abs(step) - 1) // abs(step))
+            if step < 0:
+                backwards[axis] = -step
+            else:
+                strides[axis] = step
         elif isinstance(entry, (int, np.integer, DimExpr)):
             starts[axis] = _position(entry, size)
             limits[axis] = starts[axis] + 1
@@ -177,6 +181,11 @@ def index_tensor(x: Tensor, index: tuple[Any, ...]) -> Tensor:
     result: Any = x
     if tuple(starts) != (0,) * x.rank or tuple(limits) != dims or any(s != 1 for s in strides):
         result = g.slice(result, starts, limits, strides)
+    if backwards:
+        result = g.reverse(result, tuple(backwards))
+        if any(step != 1 for step in backwards.values()):
+            steps = [backwards.get(i, 1) for i in range(x.rank)]
+            result = g.slice(result, (0,) * x.rank, result.shape.dims, steps)
     indices: Any = None
     if gathers:
         axis, indices = gathers[0]
@@ -196,12 +205,19 @@ def _position(entry: Any, size: Dim) -> Dim:
 
 
 def _slice_bounds(entry: slice, size: Dim) -> tuple[Dim, Dim, int]:
+    """Where the range of a slice starts and ends, read forwards, and the step; a negative one begins at its end.
+
+    Raises:
+        ShapeError: The step is 0.
+    """
     step = 1 if entry.step is None else int(entry.step)
-    if step < 1:
-        raise ShapeError(f"a slice step must be positive, got {step}")
+    if step == 0:
+        raise ShapeError("a slice step must not be 0")
     if type(size) is int and all(isinstance(e, (int, np.integer, type(None))) for e in (entry.start, entry.stop)):
         start, stop, step = entry.indices(size)
-        return start, max(start, stop), step
+        if step > 0:
+            return start, max(start, stop), step
+        return min(start, stop) + 1, start + 1, step
 
     def bound(value: Any, default: Dim) -> Dim:
         if value is None:
@@ -209,4 +225,7 @@ def _slice_bounds(entry: slice, size: Dim) -> tuple[Dim, Dim, int]:
         value = value if isinstance(value, DimExpr) else int(value)
         return size + value if type(value) is int and value < 0 else value
 
-    return bound(entry.start, 0), bound(entry.stop, size), step
+    if step > 0:
+        return bound(entry.start, 0), bound(entry.stop, size), step
+    first = 0 if entry.stop is None else bound(entry.stop, 0) + 1
+    return first, bound(entry.start, size - 1) + 1, step

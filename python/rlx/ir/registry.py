@@ -39,12 +39,29 @@ def register(cls: type[Card], name: str) -> None:
     _cards[name] = cls()
 
 
+def register_custom(card: Card, name: str) -> None:
+    """Enter the card of a user's op. The same class may be entered again, as when its file is run twice.
+
+    Raises:
+        Error: Another class has the name.
+    """
+    before = _cards.get(name)
+    if before is not None and before.spec.defined_at != card.spec.defined_at:
+        raise Error(f"custom op '{name}' has two cards: {before.spec.defined_at} and {card.spec.defined_at}")
+    _cards[name] = card
+
+
 @cache
 def load() -> dict[str, Card]:
     """All cards, by op name."""
     for package in CARD_PACKAGES:
         importlib.import_module(package)
     return _cards
+
+
+def registered() -> dict[str, Card]:
+    """The cards of the dialect's ops that are registered by now, by op name."""
+    return {name: card for name, card in _cards.items() if not card.spec.custom}
 
 
 def card(name: str) -> Card:
@@ -55,6 +72,11 @@ def card(name: str) -> Card:
     """
     name = name.removeprefix("rlx.")
     found = _cards.get(name) or load().get(name)
+    if found is None and "." in name:
+        raise Error(
+            f"no custom op '{name}' is registered{suggestion(name, load())}",
+            hint="import the module that defines it; on the command line, --load=FILE.py",
+        )
     if found is None:
         raise Error(f"there is no op 'rlx.{name}'{suggestion(name, load())}")
     return found
@@ -69,8 +91,12 @@ def _attach(_context: Any) -> None:
     from rlx.ir.verify import verify_op
 
     for name, found in load().items():
+        if found.spec.custom:
+            continue
         if found.spec.pure:
             mlir.attach_pure(f"rlx.{name}")
+        if found.spec.terminator:
+            mlir.attach_terminator(f"rlx.{name}")
         mlir.attach_verifier(f"rlx.{name}", verify_op)
     mlir.provide_dialect("rlx", importlib.import_module("rlx.dialect._rlx_ops_gen"))
 

@@ -9,13 +9,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rlx.ir import attributes, registry
+from rlx.ir import opview, registry
 from rlx.ir.dim import Dim, DimExpr, parse
 from rlx.ir.errors import ShapeError
 from rlx.ir.graph import functions
 from rlx.ir.location import describe
 from rlx.ir.shape import shape_of
-from rlx.ir.verify import grouped
 
 
 @dataclass(frozen=True)
@@ -52,12 +51,14 @@ class Requirement:
         return cls(expression, data[1], data[2])
 
 
-def requirements(module: Any) -> tuple[Requirement, ...]:
-    """Everything that the ops of a module's functions need of its symbols, once each."""
+def requirements(*modules: Any) -> tuple[Requirement, ...]:
+    """Everything that the ops of the modules' functions need of their symbols, once each.
+
+    What a composite op needs is not told by what it decomposes into: a back end asks the module that it was given, too.
+    """
     found: dict[tuple[DimExpr, str], Requirement] = {}
-    for function in functions(module):
-        for op in function.entry_block.operations:
-            operation = op.operation
+    for function in (f for module in modules for f in functions(module)):
+        for operation in opview.operations(function.entry_block):
             if registry.is_ours(operation):
                 for expression, meaning in _of_op(operation):
                     if isinstance(expression, DimExpr) and not certain(expression):
@@ -76,7 +77,7 @@ def certain(d: Dim) -> bool:
 
 
 def _of_op(op: Any) -> Iterable[tuple[Dim, str]]:
-    card = registry.card(op.name)
+    card = opview.card_of(op)
     results = [shape_of(result) for result in op.results]
     operands = [shape_of(operand) for operand in op.operands]
     if all(shape.is_static for shape in (*operands, *results)):
@@ -84,6 +85,6 @@ def _of_op(op: Any) -> Iterable[tuple[Dim, str]]:
     for shape in results:
         for d in shape.dims:
             yield d, f"{op.name}: the size {d} of its result is negative"
-    shapes = grouped(card.spec.operands, operands, "operand")
-    for expression, meaning in card.requires(*shapes, **attributes.read(card.spec, op)):
+    shapes = opview.operands_of(op, operands)
+    for expression, meaning in card.requires(*shapes, **opview.attributes_of(op)):
         yield expression, f"{op.name}: {meaning}"

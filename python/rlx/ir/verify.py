@@ -5,50 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rlx.dialect.spec import OpSpec, ValueSpec
+from rlx.dialect.spec import OpSpec
 from rlx.ir import attributes as attributes_module
-from rlx.ir import registry
+from rlx.ir import opview, registry
 from rlx.ir.card import as_results
 from rlx.ir.errors import Error, ShapeError
 from rlx.ir.shape import Shape, shape_of, shape_of_type
-
-
-def grouped(values: Sequence[ValueSpec], items: Sequence[Any], what: str) -> list[Any]:
-    """Flat operands or results as the record names them: single, None for an absent optional one, list for variadic.
-
-    Raises:
-        ShapeError: The count does not fit.
-    """
-    flexible = sum(v.arity != "single" for v in values)
-    extra = len(items) - (len(values) - flexible)
-    if extra < 0 or (not flexible and extra) or (flexible and values_max(values) < len(items)):
-        raise ShapeError(f"expected {_count(values)} {what}s, got {len(items)}")
-    result: list[Any] = []
-    position = 0
-    for value in values:
-        if value.arity == "single":
-            result.append(items[position])
-            position += 1
-        elif value.arity == "optional":
-            result.append(items[position] if extra else None)
-            position += 1 if extra else 0
-        else:
-            result.append(list(items[position : position + extra]))
-            position += extra
-    return result
-
-
-def values_max(values: Sequence[ValueSpec]) -> float:
-    """The greatest number of operands or results."""
-    return float("inf") if any(v.arity == "variadic" for v in values) else len(values)
-
-
-def _count(values: Sequence[ValueSpec]) -> str:
-    least = sum(v.arity == "single" for v in values)
-    most = values_max(values)
-    if most == least:
-        return str(least)
-    return f"at least {least}" if most == float("inf") else f"{least} or {int(most)}"
 
 
 def check_dtypes(spec: OpSpec, operands: Sequence[Any]) -> None:
@@ -68,14 +30,18 @@ def check_dtypes(spec: OpSpec, operands: Sequence[Any]) -> None:
 _inferred: dict[tuple[Any, ...], tuple[Shape, ...]] = {}
 
 
-def infer(name: str, operands: Sequence[Any], attributes: dict[str, Any]) -> tuple[Shape, ...]:
-    """Result shapes of an op from grouped operand shapes and complete attributes.
+def infer(
+    name: str, operands: Sequence[Any], attributes: dict[str, Any], regions: Sequence[Any] = ()
+) -> tuple[Shape, ...]:
+    """Result shapes of an op from grouped operand shapes, complete attributes, and `RegionShapes` of its regions.
 
     Raises:
         ShapeError: Operands or attributes do not fit.
     """
     card = registry.card(name)
     check_dtypes(card.spec, operands)
+    if card.spec.regions:
+        attributes = attributes | {"regions": tuple(regions)}
     return as_results(card.infer(*operands, **attributes))
 
 
@@ -89,11 +55,14 @@ def infer_op(op: Any) -> tuple[Shape, ...]:
     key = (op.name, tuple(o.type for o in op.operands), tuple((n, attributes[n]) for n in attributes))
     found = _inferred.get(key)
     if found is None:
-        spec = registry.card(op.name).spec
-        attributes_module.check_names(spec, op)
-        shapes = [shape_of(operand) for operand in op.operands]
-        found = infer(op.name, grouped(spec.operands, shapes, "operand"), attributes_module.read(spec, op))
-        _inferred[key] = found
+        card = opview.card_of(op)
+        if op.name != opview.CUSTOM:
+            attributes_module.check_names(card.spec, op)
+        operands = opview.operands_of(op, [shape_of(operand) for operand in op.operands])
+        regions = opview.region_shapes(op) if card.spec.regions else ()
+        found = infer(card.name, operands, opview.attributes_of(op), regions)
+        if not card.spec.regions:  # what a region holds is not in the key
+            _inferred[key] = found
     return found
 
 
@@ -103,7 +72,10 @@ def check_stage(op: Any) -> None:
     Raises:
         ShapeError: It does.
     """
-    if registry.card(op.name).spec.stage != "hir":
+    spec = opview.card_of(op).spec
+    if spec.terminator and not registry.is_ours(op.parent.operation):
+        raise ShapeError(f"ends the regions of rlx ops, but stands in '{op.parent.operation.name}'")
+    if spec.stage != "hir":
         return
     while op.parent is not None:
         op = op.parent.operation
@@ -120,6 +92,8 @@ def verify_op(op: Any) -> bool:
     try:
         check_stage(op.operation)
         expected = infer_op(op.operation)
+        if len(op.operation.regions):
+            opview.card_of(op.operation).check_regions(op.operation)
         results = op.operation.results
         if len(results) != len(expected):
             raise ShapeError(f"expected {len(expected)} results, got {len(results)}")

@@ -9,9 +9,49 @@ from typing import Any
 
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.errors import Error
-from rlx.ops import attention, contraction, convolution, elementwise, fused, index, leaf, norm, reduce, shape, surface
+from rlx.ops import (
+    attention,
+    backward,
+    backward_attention,
+    backward_image,
+    backward_norm,
+    backward_quant,
+    complex,
+    contraction,
+    control,
+    convolution,
+    convolution_transpose,
+    cumulative,
+    custom,
+    elementwise,
+    fft,
+    function,
+    fused,
+    image,
+    index,
+    leaf,
+    linear_algebra,
+    loss,
+    norm,
+    order,
+    padding,
+    pool,
+    quant,
+    quant_compute,
+    random,
+    recurrent,
+    reduce,
+    scatter,
+    shape,
+    spectral,
+    surface,
+)
 
 surface.install()
+
+# A file may be called as one of its ops is: here the name is the op's.
+for _name in surface.methods().keys() & globals().keys():
+    del globals()[_name]
 
 
 def _builder_of(values: Any) -> Builder | None:
@@ -47,13 +87,37 @@ def __dir__() -> list[str]:
 
 __all__ = [  # noqa: F822, RUF100
     "attention",
+    "backward",
+    "backward_attention",
+    "backward_image",
+    "backward_norm",
+    "backward_quant",
+    "complex",
     "contraction",
+    "control",
     "convolution",
+    "convolution_transpose",
+    "cumulative",
+    "custom",
     "elementwise",
+    "fft",
+    "function",
     "fused",
+    "image",
     "index",
     "leaf",
+    "linear_algebra",
+    "loss",
     "norm",
+    "order",
+    "padding",
+    "pool",
+    "quant",
+    "quant_compute",
+    "random",
+    "recurrent",
     "reduce",
+    "scatter",
     "shape",
+    "spectral",
 ]

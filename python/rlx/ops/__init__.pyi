@@ -10,11 +10,20 @@ def abs(x: Any, *, shape: Any = ...) -> Tensor:
 def activation(kind: Any, x: Any, *, shape: Any = ...) -> Tensor:
     """Elementwise function of one tensor."""
 
+def activation_backward(x: Any, dy: Any, kind: Any, *, shape: Any = ...) -> Tensor:
+    """Gradient of an activation."""
+
 def add(lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
     """`binary` of kind `add`."""
 
 def argmax(x: Any, axis: int = ..., keep_dims: bool = ..., *, shape: Any = ...) -> Tensor:
     """Position of the largest element along an axis."""
+
+def argmin(x: Any, axis: int = ..., keep_dims: bool = ..., *, shape: Any = ...) -> Tensor:
+    """Position of the smallest element along an axis."""
+
+def argsort(x: Any, axis: int = ..., descending: bool = ..., *, shape: Any = ...) -> Tensor:
+    """The positions that sort an axis."""
 
 def atan(x: Any, *, shape: Any = ...) -> Tensor:
     """`activation` of kind `atan`."""
@@ -22,17 +31,47 @@ def atan(x: Any, *, shape: Any = ...) -> Tensor:
 def attention(q: Any, k: Any, v: Any, mask: Any = ..., *, num_heads: int, head_dim: int, mask_kind: Any = ..., window: int | None = ..., score_scale: float | None = ..., softcap: float | None = ..., shape: Any = ...) -> Tensor:
     """Scaled dot-product attention."""
 
+def attention_backward(q: Any, k: Any, v: Any, dy: Any, mask: Any = ..., *, num_heads: int, head_dim: int, wrt: Any, mask_kind: Any = ..., window: int | None = ..., score_scale: float | None = ..., softcap: float | None = ..., shape: Any = ...) -> Tensor:
+    """Gradient of attention with respect to one of its inputs."""
+
+def axial_rope_2d(x: Any, end_x: int, end_y: int, head_dim: int, num_heads: int, theta: float = ..., repeat_factor: int = ..., *, shape: Any = ...) -> Tensor:
+    """Rotary embedding of two-dimensional positions."""
+
+def batch_norm_inference(x: Any, scale: Any, bias: Any, mean: Any, variance: Any, eps: float = ..., *, shape: Any = ...) -> Tensor:
+    """Normalisation of channels by given statistics."""
+
+def batched_dense_solve(a: Any, b: Any, *, shape: Any = ...) -> Tensor:
+    """The solutions of a batch of systems of linear equations."""
+
 def binary(kind: Any, lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
     """Elementwise function of two tensors."""
+
+def binary_cross_entropy_with_logits(logits: Any, targets: Any, reduction: Any = ..., *, shape: Any = ...) -> Tensor:
+    """Cross entropy of sigmoid(logits) against probabilities."""
 
 def cast(x: Any, dtype: Any, *, shape: Any = ...) -> Tensor:
     """Conversion to another dtype."""
 
+def clamp(x: Any, low: Any = ..., high: Any = ..., *, shape: Any = ...) -> Tensor:
+    """Values held between two bounds."""
+
 def compare(kind: Any, lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
     """Elementwise comparison."""
 
+def complex(real: Any, imag: Any, *, shape: Any = ...) -> Tensor:
+    """Complex numbers from their parts."""
+
+def complex_norm_sq(x: Any, *, shape: Any = ...) -> Tensor:
+    """Squared modulus."""
+
+def complex_norm_sq_backward(x: Any, dy: Any, *, shape: Any = ...) -> Tensor:
+    """Gradient of complex_norm_sq."""
+
 def concat(xs: Any, axis: int = ..., *, shape: Any = ...) -> Tensor:
     """Two tensors joined along one axis."""
+
+def conjugate(x: Any, *, shape: Any = ...) -> Tensor:
+    """Complex conjugate."""
 
 def constant(value: Any, dtype: Any = ..., *, shape: Any = ...) -> Tensor:
     """A tensor known at compile time."""
@@ -40,14 +79,44 @@ def constant(value: Any, dtype: Any = ..., *, shape: Any = ...) -> Tensor:
 def conv(x: Any, w: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ..., groups: int = ..., *, shape: Any = ...) -> Tensor:
     """Convolution (cross-correlation) in one, two or three dimensions."""
 
+def conv2d_backward_input(dy: Any, w: Any, size: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ..., groups: int = ..., *, shape: Any = ...) -> Tensor:
+    """Gradient of conv with respect to its input."""
+
+def conv2d_backward_weight(x: Any, dy: Any, kernel: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ..., groups: int = ..., *, shape: Any = ...) -> Tensor:
+    """Gradient of conv with respect to its kernel."""
+
+def conv_transpose(x: Any, w: Any, stride: Any = ..., padding: Any = ..., output_padding: Any = ..., dilation: Any = ..., groups: int = ..., *, shape: Any = ...) -> Tensor:
+    """Transposed convolution in one, two or three dimensions."""
+
 def cos(x: Any, *, shape: Any = ...) -> Tensor:
     """`activation` of kind `cos`."""
+
+def cummax(x: Any, axis: int, *, shape: Any = ...) -> Tensor:
+    """Running maximum along an axis."""
+
+def cumprod(x: Any, axis: int, exclusive: bool = ..., *, shape: Any = ...) -> Tensor:
+    """Running product along an axis."""
 
 def cumsum(x: Any, axis: int, exclusive: bool = ..., *, shape: Any = ...) -> Tensor:
     """Running sum along an axis."""
 
+def cumsum_backward(dy: Any, axis: int, exclusive: bool = ..., *, shape: Any = ...) -> Tensor:
+    """Gradient of cumsum."""
+
+def custom(op: Any, *args: Any, **kwargs: Any) -> Any:
+    """An op that a user has registered."""
+
+def custom_fn(fwd: Any, *args: Any, vjp: Any = ..., jvp: Any = ..., shape: Any = ...) -> Any:
+    """A function with derivative rules of its own."""
+
+def dense_solve(a: Any, b: Any, *, shape: Any = ...) -> Tensor:
+    """The solution of a system of linear equations."""
+
 def depthwise_conv1d_causal(x: Any, w: Any, left_pad: Any, kernel_size: int, *, shape: Any = ...) -> Tensor:
     """Causal convolution of every channel with its own kernel."""
+
+def dequantize(x: Any, scale: Any, zero_point: Any = ..., axis: int | None = ..., *, shape: Any = ...) -> Tensor:
+    """Floats from 8-bit integers."""
 
 def dim_size(size: Any, *, shape: Any = ...) -> Tensor:
     """The size of a dimension, as a scalar."""
@@ -57,6 +126,9 @@ def div(lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
 
 def dot_general(lhs: Any, rhs: Any, lhs_contracting: Any, rhs_contracting: Any, lhs_batch: Any = ..., rhs_batch: Any = ..., *, shape: Any = ...) -> Tensor:
     """Contraction over any axes with any batch axes."""
+
+def elementwise_region(function: Any, *args: Any, shape: Any = ...) -> Any:
+    """A chain of elementwise ops as one."""
 
 def embedding(table: Any, indices: Any, *, shape: Any = ...) -> Tensor:
     """Rows of a table."""
@@ -70,6 +142,45 @@ def exp(x: Any, *, shape: Any = ...) -> Tensor:
 def expand(x: Any, shape: Any) -> Tensor:
     """Broadcast to a shape."""
 
+def fake_quantize(x: Any, state: Any = ..., bits: int = ..., axis: int | None = ..., ste: Any = ..., scale_mode: Any = ..., decay: float = ..., *, shape: Any = ...) -> Any:
+    """Rounded to the values that a few bits represent, as floats."""
+
+def fake_quantize_backward(x: Any, dy: Any, bits: int = ..., axis: int | None = ..., ste: Any = ..., *, shape: Any = ...) -> Tensor:
+    """Gradient of fake_quantize with a scale of the tensor itself."""
+
+def fake_quantize_lsq(x: Any, scale: Any, bits: int = ..., axis: int | None = ..., *, shape: Any = ...) -> Tensor:
+    """Fake quantisation with a learned step size."""
+
+def fake_quantize_lsq_backward_scale(x: Any, scale: Any, dy: Any, bits: int = ..., axis: int | None = ..., *, shape: Any = ...) -> Tensor:
+    """Gradient of fake_quantize_lsq with respect to its scale."""
+
+def fake_quantize_lsq_backward_x(x: Any, scale: Any, dy: Any, bits: int = ..., axis: int | None = ..., *, shape: Any = ...) -> Tensor:
+    """Gradient of fake_quantize_lsq with respect to x."""
+
+def fft(x: Any, axis: int = ..., inverse: bool = ..., norm: str | None = ..., *, shape: Any = ...) -> Tensor:
+    """Discrete Fourier transform along an axis."""
+
+def fft_axis(x: Any, axis: int, inverse: bool = ..., norm: str = ...) -> Any:
+    """`fft` along an axis that has to be named."""
+
+def fft_conv1d(x: Any, kernel: Any) -> Any:
+    """The whole linear convolution along the last axis, by Fourier transforms: SciPy's `fftconvolve(x, kernel, "full")`."""
+
+def fft_real(x: Any, axis: int = ..., norm: str = ...) -> Any:
+    """`fft` of real numbers: all N elements of their spectrum, c64, of which the upper half mirrors the lower one."""
+
+def fftfreq(n: int, d: float = ...) -> Any:
+    """NumPy's `fftfreq`: the frequencies of a transform of n samples that are `d` apart; an f32 constant."""
+
+def fftn(x: Any, axes: Any = ..., norm: str = ...) -> Any:
+    """NumPy's `fftn`: the transform along several axes, by default along all."""
+
+def fftshift(x: Any, axes: Any = ...) -> Any:
+    """NumPy's `fftshift`: frequency 0 moved to the middle of the axes, by default of all."""
+
+def fused_attention_block(hidden: Any, qkv_w: Any, out_w: Any, mask: Any, qkv_b: Any = ..., out_b: Any = ..., cos: Any = ..., sin: Any = ..., *, num_heads: int, head_dim: int, shape: Any = ...) -> Tensor:
+    """Attention with its projections: q, k and v from one product, and the way out."""
+
 def fused_matmul_bias_act(x: Any, w: Any, bias: Any, activation: Any = ..., *, shape: Any = ...) -> Tensor:
     """activation(x·w + bias)."""
 
@@ -82,11 +193,26 @@ def fused_residual_rms_norm(x: Any, residual: Any, bias: Any, scale: Any, shift:
 def fused_swiglu(x: Any, gate_first: bool = ..., *, shape: Any = ...) -> Tensor:
     """up·silu(gate) of the two halves of the last axis."""
 
+def fused_transformer_layer(hidden: Any, qkv_w: Any, out_w: Any, ln1_scale: Any, ln1_shift: Any, up_w: Any, down_w: Any, ln2_scale: Any, ln2_shift: Any, mask: Any, qkv_b: Any = ..., out_b: Any = ..., up_b: Any = ..., down_b: Any = ..., *, num_heads: int, head_dim: int, eps1: float = ..., eps2: float = ..., activation: Any = ..., shape: Any = ...) -> Tensor:
+    """A post-norm encoder layer (BERT) in one op."""
+
+def gated_delta_net(q: Any, k: Any, v: Any, g: Any, beta: Any, state: Any = ..., *, shape: Any = ...) -> Tensor:
+    """Gated delta rule, from a zero state."""
+
+def gated_delta_net_carry(q: Any, k: Any, v: Any, g: Any, beta: Any, state: Any, *, shape: Any = ...) -> tuple[Tensor, Tensor]:
+    """Gated delta rule with a carried state."""
+
 def gather(table: Any, indices: Any, axis: int = ..., *, shape: Any = ...) -> Tensor:
     """Slices of a table at given indices."""
 
+def gather_backward(dy: Any, indices: Any, axis: int = ..., *, size: Any, shape: Any = ...) -> Tensor:
+    """Gradient of gather with respect to its table."""
+
 def gather_batched(table: Any, indices: Any, axis: int = ..., *, shape: Any = ...) -> Tensor:
     """Slices of a batch of tables, each at its own indices."""
+
+def gather_nd(x: Any, indices: Any, batch_dims: int = ..., *, shape: Any = ...) -> Tensor:
+    """Slices of a tensor at tuples of indices."""
 
 def ge(lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
     """`compare` of kind `ge`."""
@@ -100,14 +226,62 @@ def gelu_approx(x: Any, *, shape: Any = ...) -> Tensor:
 def group_norm(x: Any, scale: Any, bias: Any, num_groups: int, eps: float = ..., *, shape: Any = ...) -> Tensor:
     """Normalisation over groups of channels."""
 
+def group_norm_backward_beta(x: Any, dy: Any, num_groups: int, eps: float = ..., *, shape: Any = ...) -> Tensor:
+    """Gradient of group_norm with respect to its bias."""
+
+def group_norm_backward_gamma(x: Any, dy: Any, num_groups: int, eps: float = ..., *, shape: Any = ...) -> Tensor:
+    """Gradient of group_norm with respect to its scale."""
+
+def group_norm_backward_input(x: Any, scale: Any, bias: Any, dy: Any, num_groups: int, eps: float = ..., *, shape: Any = ...) -> Tensor:
+    """Gradient of group_norm with respect to its input."""
+
+def grouped_matmul(x: Any, w: Any, indices: Any, *, shape: Any = ...) -> Tensor:
+    """Each row times the matrix of its own group (mixture of experts)."""
+
+def gru(x: Any, h: Any, w_input: Any, w_hidden: Any, bias_input: Any, bias_hidden: Any, reverse: bool = ..., *, shape: Any = ...) -> tuple[Tensor, Tensor]:
+    """Gated recurrent unit over a sequence."""
+
 def gt(lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
     """`compare` of kind `gt`."""
+
+def huber_loss(prediction: Any, target: Any, delta: float = ..., reduction: Any = ..., *, shape: Any = ...) -> Tensor:
+    """Squared difference that grows linearly where it is large."""
+
+def if_(condition: Any, then: Any, els: Any, *args: Any, shape: Any = ...) -> Any:
+    """One of two regions, chosen by a scalar."""
+
+def ifft(x: Any, axis: int = ..., norm: str = ...) -> Any:
+    """NumPy's `ifft`: the inverse of `fft` along an axis."""
+
+def ifft_spectrum(real: Any, imag: Any, axis: int = ..., norm: str = ...) -> Any:
+    """The signal, c64, of a spectrum in two parts as `split_spectrum` gives them."""
+
+def ifftn(x: Any, axes: Any = ..., norm: str = ...) -> Any:
+    """NumPy's `ifftn`: the inverse of `fftn`."""
+
+def ifftshift(x: Any, axes: Any = ...) -> Any:
+    """NumPy's `ifftshift`: the inverse of `fftshift`."""
+
+def imag(x: Any, *, shape: Any = ...) -> Tensor:
+    """Imaginary part."""
 
 def iota(shape: Any, axis: int = ..., dtype: Any = ...) -> Tensor:
     """Positions along one axis."""
 
+def irfft(x: Any, length: Any = ..., axis: int = ..., norm: str | None = ..., *, shape: Any = ...) -> Tensor:
+    """Inverse of the Fourier transform of real numbers."""
+
 def layer_norm(x: Any, scale: Any, bias: Any, axis: int = ..., eps: float = ..., *, shape: Any = ...) -> Tensor:
     """Layer normalisation along one axis."""
+
+def layer_norm2d(x: Any, scale: Any, bias: Any, eps: float = ..., *, shape: Any = ...) -> Tensor:
+    """Layer normalisation over the channels of each pixel."""
+
+def layer_norm_backward_gamma(x: Any, dy: Any, axis: int = ..., eps: float = ..., *, shape: Any = ...) -> Tensor:
+    """Gradient of layer_norm with respect to its scale."""
+
+def layer_norm_backward_input(x: Any, scale: Any, dy: Any, axis: int = ..., eps: float = ..., *, shape: Any = ...) -> Tensor:
+    """Gradient of layer_norm with respect to its input."""
 
 def le(lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
     """`compare` of kind `le`."""
@@ -124,8 +298,17 @@ def llama_decoder_block(x: Any, ln1_scale: Any, ln1_bias: Any, wq: Any, wk: Any,
 def log(x: Any, *, shape: Any = ...) -> Tensor:
     """`activation` of kind `log`."""
 
+def lora_matmul(x: Any, w: Any, a: Any, b: Any, scale: float = ..., *, shape: Any = ...) -> Tensor:
+    """x·w + scale·(x·a)·b."""
+
+def lstm(x: Any, h: Any, c: Any, w_input: Any, w_hidden: Any, bias: Any, reverse: bool = ..., *, shape: Any = ...) -> tuple[Tensor, Tensor, Tensor]:
+    """Long short-term memory over a sequence."""
+
 def lt(lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
     """`compare` of kind `lt`."""
+
+def mamba_block(x: Any, in_w: Any, conv_w: Any, conv_b: Any, x_w: Any, dt_w: Any, dt_b: Any, a_log: Any, d: Any, out_w: Any, *, shape: Any = ...) -> Tensor:
+    """Mamba layer: projection, causal convolution, selective scan, gate."""
 
 def matmul(lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
     """Matrix product with broadcast batch axes."""
@@ -133,17 +316,29 @@ def matmul(lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
 def max(x: Any, axes: Any = ..., keep_dims: bool = ..., *, shape: Any = ...) -> Tensor:
     """`reduce` of kind `max`."""
 
+def max_pool(x: Any, kernel: Any, stride: Any = ..., padding: Any = ...) -> Any:
+    """`pool` of kind `max`."""
+
+def max_pool2d_backward(x: Any, dy: Any, kernel: Any, stride: Any = ..., padding: Any = ..., *, shape: Any = ...) -> Tensor:
+    """Gradient of the maximum over windows of images."""
+
 def maximum(lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
     """`binary` of kind `max`."""
 
 def mean(x: Any, axes: Any = ..., keep_dims: bool = ..., *, shape: Any = ...) -> Tensor:
     """`reduce` of kind `mean`."""
 
+def mean_pool(x: Any, kernel: Any, stride: Any = ..., padding: Any = ..., count_include_pad: bool = ...) -> Any:
+    """`pool` of kind `mean`."""
+
 def min(x: Any, axes: Any = ..., keep_dims: bool = ..., *, shape: Any = ...) -> Tensor:
     """`reduce` of kind `min`."""
 
 def minimum(lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
     """`binary` of kind `min`."""
+
+def mse_loss(prediction: Any, target: Any, reduction: Any = ..., *, shape: Any = ...) -> Tensor:
+    """Squared difference."""
 
 def mul(lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
     """`binary` of kind `mul`."""
@@ -157,11 +352,47 @@ def ne(lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
 def neg(x: Any, *, shape: Any = ...) -> Tensor:
     """`activation` of kind `neg`."""
 
+def pad(x: Any, padding: Any, mode: str = ..., value: Any = ..., *, shape: Any = ...) -> Tensor:
+    """Elements added before and after every axis."""
+
+def pad_last_axis_to_pow2(x: Any) -> Any:
+    """Zeros after the last axis, up to the next power of two."""
+
+def pool(x: Any, kind: Any, kernel: Any, stride: Any = ..., padding: Any = ..., count_include_pad: bool = ..., *, shape: Any = ...) -> Tensor:
+    """Maximum or mean over windows in one, two or three dimensions."""
+
 def pow(lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
     """`binary` of kind `pow`."""
 
 def prod(x: Any, axes: Any = ..., keep_dims: bool = ..., *, shape: Any = ...) -> Tensor:
     """`reduce` of kind `prod`."""
+
+def psd(x: Any, sample_rate: float = ..., axis: int = ...) -> Any:
+    """Power spectral density `|X[k]|²/(sample_rate·N)` of all N frequencies, f32."""
+
+def psd_real(x: Any, sample_rate: float = ..., axis: int = ...) -> Any:
+    """The same of real numbers, one-sided: `N//2 + 1` frequencies, in the order of `rfftfreq`."""
+
+def q_conv2d(x: Any, w: Any, bias: Any, multiplier: float, stride: Any = ..., padding: Any = ..., dilation: Any = ..., groups: int = ..., x_zero_point: int = ..., w_zero_point: int = ..., out_zero_point: int = ..., *, shape: Any = ...) -> Tensor:
+    """Convolution of 8-bit images, requantised."""
+
+def q_matmul(x: Any, w: Any, bias: Any, multiplier: float, x_zero_point: int = ..., w_zero_point: int = ..., out_zero_point: int = ..., *, shape: Any = ...) -> Tensor:
+    """Product of 8-bit matrices, requantised."""
+
+def quantize(x: Any, scale: Any, zero_point: Any = ..., axis: int | None = ..., dtype: Any = ..., *, shape: Any = ...) -> Tensor:
+    """8-bit integers from floats."""
+
+def quantize_per_channel(x: Any, scales: Any, axis: int, zero_points: Any = ..., dtype: Any = ...) -> Any:
+    """`quantize` with a scale for each position of an axis."""
+
+def qwen35_mtp_head(h_pre_norm: Any, input_ids: Any, cos: Any, sin: Any, last_token_idx: Any, embed_w: Any, hnorm_w: Any, hnorm_b: Any, enorm_w: Any, enorm_b: Any, eh_w: Any, attn_norm_w: Any, attn_norm_b: Any, q_gate_w: Any, k_w: Any, v_w: Any, q_norm_w: Any, q_norm_b: Any, k_norm_w: Any, k_norm_b: Any, o_w: Any, post_norm_w: Any, post_norm_b: Any, gate_w: Any, up_w: Any, down_w: Any, head_norm_w: Any, head_norm_b: Any, lm_head_w: Any, num_heads: int, num_kv_heads: int, head_dim: int, n_rot: int, eps: float = ..., *, shape: Any = ...) -> Tensor:
+    """Multi-token prediction head of Qwen 3.5."""
+
+def random_bits(seed: Any, shape: Any) -> Tensor:
+    """Random 32-bit words of a counter-based generator."""
+
+def real(x: Any, *, shape: Any = ...) -> Tensor:
+    """Real part."""
 
 def reduce(kind: Any, x: Any, axes: Any = ..., keep_dims: bool = ..., *, shape: Any = ...) -> Tensor:
     """Reduction over axes."""
@@ -169,23 +400,74 @@ def reduce(kind: Any, x: Any, axes: Any = ..., keep_dims: bool = ..., *, shape: 
 def relu(x: Any, *, shape: Any = ...) -> Tensor:
     """`activation` of kind `relu`."""
 
+def relu_backward(x: Any, dy: Any, *, shape: Any = ...) -> Tensor:
+    """Gradient of relu."""
+
 def reshape(x: Any, shape: Any) -> Tensor:
     """The same elements in row-major order under another shape."""
 
 def residual_rms_norm(x: Any, residual: Any, scale: Any, bias: Any, eps: float = ..., *, shape: Any = ...) -> Tensor:
     """rms_norm(x + residual) along the last axis."""
 
+def resize(x: Any, size: Any = ..., scale: Any = ..., mode: Any = ..., align_corners: bool = ..., *, shape: Any = ...) -> Tensor:
+    """Spatial axes resampled to other sizes."""
+
+def resize_nearest2x(x: Any) -> Any:
+    """`resize` to twice the size on every spatial axis: each pixel twice."""
+
+def reverse(x: Any, axes: Any = ..., *, shape: Any = ...) -> Tensor:
+    """The order of some axes reversed."""
+
+def rfft(x: Any, axis: int = ..., norm: str | None = ..., *, shape: Any = ...) -> Tensor:
+    """Discrete Fourier transform of real numbers."""
+
+def rfftfreq(n: int, d: float = ...) -> Any:
+    """NumPy's `rfftfreq`: the frequencies of `rfft` of n samples that are `d` apart; an f32 constant."""
+
 def rms_norm(x: Any, scale: Any, bias: Any = ..., eps: float = ..., axis: int = ..., *, shape: Any = ...) -> Tensor:
     """Root-mean-square normalisation along one axis."""
 
+def rms_norm_backward_beta(x: Any, scale: Any, bias: Any, dy: Any, axis: int = ..., eps: float = ..., *, shape: Any = ...) -> Tensor:
+    """Gradient of rms_norm with respect to its bias."""
+
+def rms_norm_backward_gamma(x: Any, scale: Any, bias: Any, dy: Any, axis: int = ..., eps: float = ..., *, shape: Any = ...) -> Tensor:
+    """Gradient of rms_norm with respect to its scale."""
+
+def rms_norm_backward_input(x: Any, scale: Any, bias: Any, dy: Any, axis: int = ..., eps: float = ..., *, shape: Any = ...) -> Tensor:
+    """Gradient of rms_norm with respect to its input."""
+
+def rng_normal(shape: Any, seed: Any = ..., mean: float = ..., std: float = ..., dtype: Any = ...) -> Tensor:
+    """Random numbers of a normal distribution."""
+
+def rng_uniform(shape: Any, seed: Any = ..., low: float = ..., high: float = ..., dtype: Any = ...) -> Tensor:
+    """Random numbers, equally likely in a range."""
+
 def rope(x: Any, cos: Any, sin: Any, head_dim: int, n_rot: int | None = ..., style: Any = ..., *, shape: Any = ...) -> Tensor:
     """Rotary position embedding."""
+
+def rope_backward(dy: Any, cos: Any, sin: Any, head_dim: int, n_rot: int | None = ..., style: Any = ..., *, shape: Any = ...) -> Tensor:
+    """Gradient of rope."""
 
 def round(x: Any, *, shape: Any = ...) -> Tensor:
     """`activation` of kind `round`."""
 
 def rsqrt(x: Any, *, shape: Any = ...) -> Tensor:
     """`activation` of kind `rsqrt`."""
+
+def sample(logits: Any, seed: Any = ..., temperature: float = ..., top_k: int = ..., top_p: float = ..., *, shape: Any = ...) -> Tensor:
+    """A class drawn for each row of logits."""
+
+def scan(body: Any, init: Any, xs: Any = ..., length: Any = ..., reverse: bool = ..., num_checkpoints: int | None = ..., *, shape: Any = ...) -> Any:
+    """A loop over the leading axis of tensors, with carries."""
+
+def scatter_add(updates: Any, indices: Any, size: Any, *, shape: Any = ...) -> Tensor:
+    """Rows added up at given positions."""
+
+def scatter_nd(x: Any, indices: Any, updates: Any, reduction: str = ..., *, shape: Any = ...) -> Tensor:
+    """A tensor with slices combined into it at tuples of indices."""
+
+def selective_scan(x: Any, delta: Any, a: Any, b: Any, c: Any, state_size: int | None = ..., *, shape: Any = ...) -> Tensor:
+    """State-space recurrence with input-dependent coefficients (Mamba)."""
 
 def shared_linear_pair(x: Any, w_first: Any, w_second: Any, *, shape: Any = ...) -> tuple[Tensor, Tensor]:
     """x·w_first and x·w_second as one product."""
@@ -205,8 +487,26 @@ def slice(x: Any, starts: Any, limits: Any, strides: Any = ..., *, shape: Any = 
 def softmax(x: Any, axis: int = ..., *, shape: Any = ...) -> Tensor:
     """Normalised exponentials along an axis."""
 
+def softmax_cross_entropy_backward(logits: Any, labels: Any, dloss: Any, *, shape: Any = ...) -> Tensor:
+    """Gradient of softmax_cross_entropy_with_logits."""
+
+def softmax_cross_entropy_with_logits(logits: Any, labels: Any, *, shape: Any = ...) -> Tensor:
+    """Cross entropy of softmax(logits) against integer labels."""
+
+def sort(x: Any, axis: int = ..., descending: bool = ..., *, shape: Any = ...) -> Tensor:
+    """The elements of an axis in order."""
+
+def split_spectrum(x: Any) -> Any:
+    """Real and imaginary part of a spectrum, both f32."""
+
 def sqrt(x: Any, *, shape: Any = ...) -> Tensor:
     """`activation` of kind `sqrt`."""
+
+def stft(x: Any, frame_length: int, hop: int, window: Any = ...) -> Any:
+    """Short-time Fourier transform along the last axis."""
+
+def stop_gradient(x: Any, *, shape: Any = ...) -> Tensor:
+    """The value, with no derivative."""
 
 def sub(lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
     """`binary` of kind `sub`."""
@@ -232,5 +532,14 @@ def transformer_encoder_block(x: Any, wq: Any, bq: Any, wk: Any, bk: Any, wv: An
 def transpose(x: Any, perm: Any = ..., *, shape: Any = ...) -> Tensor:
     """Permuted axes."""
 
+def triangular(x: Any, upper: bool = ..., diagonal: int = ..., *, shape: Any = ...) -> Tensor:
+    """A triangle of each matrix, zero elsewhere."""
+
+def unet_residual_block(x: Any, norm1_scale: Any, norm1_bias: Any, conv1_w: Any, conv1_b: Any, norm2_scale: Any, norm2_bias: Any, conv2_w: Any, conv2_b: Any, embedding: Any = ..., embedding_w: Any = ..., embedding_b: Any = ..., skip_w: Any = ..., skip_b: Any = ..., *, num_groups: int, eps: float = ..., shape: Any = ...) -> Tensor:
+    """Residual block of a U-Net."""
+
 def where(condition: Any, on_true: Any, on_false: Any, *, shape: Any = ...) -> Tensor:
     """Elementwise choice."""
+
+def while_(cond: Any, body: Any, *init: Any, max_iterations: int | None = ..., shape: Any = ...) -> Any:
+    """A loop that runs while a condition holds."""

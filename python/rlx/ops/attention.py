@@ -11,7 +11,7 @@ from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
 from rlx.ir.dim import Dim
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
-from rlx.ops.lift import broadcast, cast, same_dtype
+from rlx.ops.lift import broadcast, cast, same_dtype, size_of
 from rlx.ops.norm import widened
 from rlx.ops.reduce import FLOATS
 
@@ -118,16 +118,11 @@ class Attention(Card, op="attention"):
 
     def decompose(self, b: Builder, q: Tensor, k: Tensor, v: Tensor, mask: Any, **attributes: Any) -> Tensor:
         heads = Heads(q.shape, k.shape, v.shape, attributes["num_heads"], attributes["head_dim"])
-        scores = _scores(b, heads, q, k, attributes)
-        kind = attributes["mask_kind"]
-        if kind == "bias":
-            scores = scores + cast(b, _grouped_mask(b, heads, mask), scores.dtype)
-        elif kind != "none":
-            scores = b.where(_keep(b, heads, mask, attributes), scores, float("-inf"))
-        values = _split(b, v, heads, heads.kv_heads, heads.value_dim)
-        weights = cast(b, _weights(b, scores, bounded=kind != "none"), v.dtype)
+        scores = scores_of(b, scaled_queries(b, heads, q, attributes["score_scale"]), split_keys(b, heads, k))
+        weights = cast(b, attention_weights(b, heads, scores, mask, attributes), v.dtype)
+        values = split_heads(b, heads, v, heads.kv_heads, heads.value_dim)
         result = b.dot_general(weights, values, (4,), (2,), (0, 1), (0, 1))
-        return _merge(b, heads, result)
+        return merge_heads(b, heads, result, heads.num_heads, heads.queries)
 
     def build(
         self,
@@ -163,7 +158,7 @@ class Attention(Card, op="attention"):
 
     def samples(self) -> Any:
         packed, split = ((2, 5, 12),) * 3, ((2, 3, 5, 4),) * 3
-        sizes = {"num_heads": 3, "head_dim": 4}
+        sizes: Any = {"num_heads": 3, "head_dim": 4}
         for kind in ("none", "causal"):
             yield sample(*packed, None, mask_kind=kind, **sizes, dtypes=FLOATS)
             yield sample(*split, None, mask_kind=kind, **sizes, dtypes=("f32",))
@@ -205,26 +200,50 @@ def _visible(shape: tuple[int, ...], mask: Any, attributes: dict[str, Any]) -> n
     return visible if kind == "causal" else visible & (key >= own - attributes["window"])
 
 
-def _split(b: Builder, x: Tensor, heads: Heads, count: int, width: int) -> Tensor:
-    """`[B, count, S, width]`."""
+def split_heads(b: Builder, heads: Heads, x: Tensor, count: int, width: int) -> Tensor:
+    """An operand as `[B, count, S, width]`."""
     if not heads.packed:
         return x
     batch, length, _ = x.shape.dims
     return b.transpose(b.reshape(x, (batch, length, count, width)), (0, 2, 1, 3))
 
 
-def _scores(b: Builder, heads: Heads, q: Tensor, k: Tensor, attributes: dict[str, Any]) -> Tensor:
-    """Scaled scores `[B, Hkv, G, S, T]`, in f32 for f16 and bf16."""
-    query = _split(b, q, heads, heads.num_heads, heads.head_dim)
-    query = b.reshape(query, (heads.batch, heads.kv_heads, heads.group, heads.queries, heads.head_dim))
-    key = _split(b, k, heads, heads.kv_heads, heads.head_dim)
-    scale = attributes["score_scale"]
-    # Scaling the queries costs S·D products, scaling the scores S·T.
-    query = widened(b, query) * (heads.head_dim**-0.5 if scale is None else scale)
-    scores = b.dot_general(query, widened(b, key), (4,), (3,), (0, 1), (0, 1))
-    if attributes["softcap"] is not None:
-        scores = b.tanh(scores / attributes["softcap"]) * attributes["softcap"]
-    return scores
+def split_queries(b: Builder, heads: Heads, x: Tensor, width: int) -> Tensor:
+    """The queries, or what is laid out as they are, as `[B, Hkv, G, S, width]`, in f32 for f16 and bf16."""
+    split = split_heads(b, heads, x, heads.num_heads, width)
+    return widened(b, b.reshape(split, (heads.batch, heads.kv_heads, heads.group, heads.queries, width)))
+
+
+def split_keys(b: Builder, heads: Heads, k: Tensor) -> Tensor:
+    """The keys as `[B, Hkv, T, D]`, in f32 for f16 and bf16."""
+    return widened(b, split_heads(b, heads, k, heads.kv_heads, heads.head_dim))
+
+
+def scale_of(heads: Heads, score_scale: float | None) -> float:
+    """The factor of the scores."""
+    return heads.head_dim**-0.5 if score_scale is None else score_scale
+
+
+def scaled_queries(b: Builder, heads: Heads, q: Tensor, score_scale: float | None) -> Tensor:
+    """The queries times the factor of the scores: that costs S·D products, scaling the scores S·T."""
+    return split_queries(b, heads, q, heads.head_dim) * scale_of(heads, score_scale)
+
+
+def scores_of(b: Builder, queries: Tensor, keys: Tensor) -> Tensor:
+    """`[B, Hkv, G, S, T]`, before softcap and mask."""
+    return b.dot_general(queries, keys, (4,), (3,), (0, 1), (0, 1))
+
+
+def attention_weights(b: Builder, heads: Heads, scores: Tensor, mask: Any, attributes: dict[str, Any]) -> Tensor:
+    """What each query takes of each value: the softmax of the scores after softcap and mask."""
+    softcap, kind = attributes["softcap"], attributes["mask_kind"]
+    if softcap is not None:
+        scores = b.tanh(scores / softcap) * softcap
+    if kind == "bias":
+        scores = scores + cast(b, _grouped_mask(b, heads, mask), scores.dtype)
+    elif kind != "none":
+        scores = b.where(_keep(b, heads, mask, attributes), scores, float("-inf"))
+    return _weights(b, scores, bounded=kind != "none")
 
 
 def _grouped_mask(b: Builder, heads: Heads, mask: Tensor) -> Tensor:
@@ -255,12 +274,7 @@ def _keep(b: Builder, heads: Heads, mask: Any, attributes: dict[str, Any]) -> Te
 def _offset(b: Builder, heads: Heads) -> Any:
     """`S - T`: a number, or an i32 scalar when the sizes are symbolic."""
     difference = heads.queries - heads.keys
-    return difference if type(difference) is int else _size(b, heads.queries) - _size(b, heads.keys)
-
-
-def _size(b: Builder, d: Dim) -> Any:
-    """A dimension as an i32 scalar."""
-    return d if type(d) is int else b.dim_size(d)
+    return difference if type(difference) is int else size_of(b, heads.queries) - size_of(b, heads.keys)
 
 
 def _weights(b: Builder, scores: Tensor, bounded: bool) -> Tensor:
@@ -277,14 +291,13 @@ def _weights(b: Builder, scores: Tensor, bounded: bool) -> Tensor:
     return weights / b.where(total == 0.0, 1.0, total)
 
 
-def _merge(b: Builder, heads: Heads, result: Tensor) -> Tensor:
-    """`[B, Hkv, G, S, Dv]` in the layout of the queries."""
-    shape = (heads.batch, heads.num_heads, heads.queries, heads.value_dim)
-    result = b.reshape(result, shape)
+def merge_heads(b: Builder, heads: Heads, x: Tensor, count: int, length: Dim) -> Tensor:
+    """`[B, Hkv, G, S, width]` or `[B, Hkv, T, width]` with `count` heads in all, in the layout of the operands."""
+    width = x.shape.dims[-1]
+    split = b.reshape(x, (heads.batch, count, length, width))
     if not heads.packed:
-        return result
-    merged = b.transpose(result, (0, 2, 1, 3))
-    return b.reshape(merged, (heads.batch, heads.queries, heads.num_heads * heads.value_dim))
+        return split
+    return b.reshape(b.transpose(split, (0, 2, 1, 3)), (heads.batch, length, count * width))
 
 
 class Rope(Card, op="rope"):

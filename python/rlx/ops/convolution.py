@@ -27,15 +27,9 @@ class Conv(Card, op="conv"):
         if x.rank != w.rank or x.rank not in (3, 4, 5):
             raise ShapeError(f"x [N, C, spatial…] and w [O, C/groups, kernel…] have rank 3, 4 or 5; got {x} and {w}")
         count = x.rank - 2
-        for name, values, wanted in (
-            ("stride", stride, count),
-            ("padding", padding, 2 * count),
-            ("dilation", dilation, count),
-        ):
-            if len(values) != wanted:
-                raise ShapeError(f"{name} needs {wanted} entries for {count} spatial axes, got {list(values)}")
-        if min(stride) < 1 or min(dilation) < 1 or min(padding) < 0 or groups < 1:
-            raise ShapeError("stride, dilation and groups must be positive, padding must not be negative")
+        check_window(count, padding=padding, stride=stride, dilation=dilation)
+        if groups < 1:
+            raise ShapeError(f"groups must be positive, got {groups}")
         if not w.is_static:
             raise ShapeError(f"the kernel must have static sizes, got {w}")
         out_channels, in_channels = w.static[:2]
@@ -55,13 +49,14 @@ class Conv(Card, op="conv"):
     ) -> np.ndarray:
         count = x.ndim - 2
         pads = [(0, 0), (0, 0)] + [(padding[2 * i], padding[2 * i + 1]) for i in range(count)]
-        wide = np.pad(x.astype(np.float64), pads)
-        kernel = w.astype(np.float64)
+        kind = np.int64 if x.dtype.kind in "iu" else np.float64
+        wide = np.pad(x.astype(kind), pads)
+        kernel = w.astype(kind)
         n, out_channels, per_group = x.shape[0], w.shape[0], w.shape[1]
         spatial: list[Any] = [
             out_size(x.shape[2 + i], w.shape[2 + i], stride[i], *pads[2 + i], dilation[i]) for i in range(count)
         ]
-        result = np.zeros((n, groups, out_channels // groups, *spatial))
+        result = np.zeros((n, groups, out_channels // groups, *spatial), kind)
         grouped = wide.reshape(n, groups, per_group, *wide.shape[2:])
         weights = kernel.reshape(groups, out_channels // groups, per_group, *w.shape[2:])
         for offsets in cartesian(*map(range, w.shape[2:])):
@@ -86,7 +81,7 @@ class Conv(Card, op="conv"):
 
     def samples(self) -> Any:
         plain = {"stride": (1, 1), "padding": (0, 0, 0, 0), "dilation": (1, 1)}
-        yield sample((2, 3, 6, 5), (4, 3, 3, 2), **plain, dtypes=FLOATS)
+        yield sample((2, 3, 6, 5), (4, 3, 3, 2), **plain, dtypes=(*FLOATS, "i8", "i16", "i32", "i64", "u8", "u32"))
         yield sample((2, 4, 6), (6, 2, 3), stride=(2,), padding=(1, 2), dilation=(1,), groups=2, dtypes=FLOATS)
         yield sample(
             (1, 2, 5, 4, 3),
@@ -103,15 +98,50 @@ class Conv(Card, op="conv"):
             padding=(1, 1, 1, 1),
             dilation=(1, 1),
             groups=4,
-            dtypes=("f32", "f16"),
+            dtypes=("f32", "f16", "i32"),
         )
         yield sample((1, 1, 1, 3), (1, 1, 1, 3), **plain, dtypes=("f32",))
-        yield sample(("n", 3, "h", 5), (2, 3, 3, 1), **plain, dtypes=("f32",))
+        edges = (1, 0, 2, 1)
+        yield sample(
+            ("n", 4, "h", 5), (6, 2, 3, 2), stride=(2, 1), padding=edges, dilation=(1, 2), groups=2, dtypes=("f32",)
+        )
+        yield sample(
+            ("n", 2, "d", 3, 4),
+            (4, 1, 2, 2, 3),
+            stride=(1, 2, 1),
+            padding=(*edges, 0, 1),
+            dilation=(2, 1, 1),
+            groups=2,
+            dtypes=("f32",),
+        )
         yield sample(("n", 2, "l"), (3, 2, 2), stride=(2,), padding=(1, 0), dilation=(1,), dtypes=("f32",))
+
+
+def check_window(count: int, *, padding: Any, **per_axis: Any) -> None:
+    """Attributes of a window over some spatial axes.
+
+    Args:
+        count: The number of spatial axes.
+        padding: Has to have two entries for each of them, which are not negative.
+        per_axis: Each has to have one positive entry for each of them.
+
+    Raises:
+        ShapeError: One has another length, or an entry is out of range.
+    """
+    for name, values, wanted in (("padding", padding, 2 * count), *((n, v, count) for n, v in per_axis.items())):
+        if len(values) != wanted:
+            raise ShapeError(f"{name} needs {wanted} entries for {count} spatial axes, got {list(values)}")
+    for name, values in per_axis.items():
+        if min(values) < 1:
+            raise ShapeError(f"{name} must be positive, got {list(values)}")
+    if min(padding) < 0:
+        raise ShapeError(f"padding must not be negative, got {list(padding)}")
 
 
 def per_axis(value: Any, count: int, what: str) -> tuple[int, ...]:
     """An integer for every spatial axis from one integer or a list."""
+    if not isinstance(value, (int, np.integer, list, tuple, np.ndarray)):
+        raise ShapeError(f"{what} must be an integer or a list of {count}, got {value!r}")
     values: Any = (value,) * count if isinstance(value, (int, np.integer)) else tuple(value)
     if len(values) != count:
         raise ShapeError(f"{what} needs {count} entries, got {list(values)}")
@@ -124,6 +154,8 @@ def pads_of(padding: Any, x: Shape, w: Shape, stride: Any, dilation: Any) -> tup
     if padding == "valid":
         return (0,) * (2 * count)
     if padding == "same":
+        if x.rank != w.rank or min(stride, default=1) < 1:
+            return (0,) * (2 * count)  # inference says what is wrong
         result: list[int] = []
         for size, kernel, s, d in zip(x.dims[2:], w.static[2:], stride, dilation, strict=True):
             if type(size) is not int and s != 1:
@@ -135,5 +167,12 @@ def pads_of(padding: Any, x: Shape, w: Shape, stride: Any, dilation: Any) -> tup
         return tuple(result)
     if isinstance(padding, str):
         raise ShapeError(f"padding {padding!r} is not 'same' or 'valid'")
+    return per_edge(padding, count)
+
+
+def per_edge(padding: Any, count: int) -> tuple[int, ...]:
+    """Before and after of every spatial axis, from one integer, one for each axis, or (before, after) pairs."""
+    if isinstance(padding, str):
+        raise ShapeError(f"padding {padding!r} is not a number, a list of them or a list of pairs")
     entries = per_axis(padding, count, "padding")
     return tuple(p for e in entries for p in ((e, e) if isinstance(e, (int, np.integer)) else e))

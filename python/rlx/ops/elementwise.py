@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, Operand, sample
+from rlx.ir.card import Card, Cost, Operand, sample
 from rlx.ir.dtype import DType, c64, dtype, f32, f64, i64
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape, as_dtype
@@ -173,8 +173,14 @@ def _pow(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     if a.dtype.kind in "iu":
         return _integer_pow(a, b)
     if a.dtype.kind == "c":
-        return np.power(a.astype(np.complex128), b.astype(np.complex128)).astype(a.dtype)
+        return _complex_pow(a.astype(np.clongdouble), b.astype(np.clongdouble)).astype(a.dtype)
     return np.power(a.astype(np.float64), b.astype(np.float64)).astype(a.dtype)
+
+
+def _complex_pow(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """NumPy's power, but 0 where `|a**b|` is: NumPy multiplies for whole exponents, and has NaN of infinities then."""
+    size = np.real(b) * np.log(np.abs(a)) - np.imag(b) * np.angle(a)
+    return np.where(np.isneginf(size), 0, np.power(a, b))
 
 
 def _integer_pow(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -298,6 +304,58 @@ class Where(Card, op="where"):
         yield sample(Operand((3, 1), "bool"), (5,), (), dtypes=("f32",))
         yield sample(Operand((), "bool"), (2, 3), (2, 3), dtypes=("f32",))
         yield sample(Operand(("n", 1), "bool"), ("n", 3), (3,), dtypes=("f32",))
+
+
+class StopGradient(Card, op="stop_gradient"):
+    def infer(self, x: Shape) -> Shape:
+        return x
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return x
+
+    def decompose(self, b: Builder, x: Tensor) -> Tensor:
+        return x
+
+    def build(self, b: Builder, x: Any) -> Tensor:
+        return b.emit("stop_gradient", (tensor_like(b, x, f32),))
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return Cost(0, 0)
+
+    def samples(self) -> Any:
+        every = ("f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32", "bool", "c64")
+        yield sample((3, 5), dtypes=every)
+        yield sample(("n",), dtypes=("f32",))
+
+
+class Clamp(Card, op="clamp"):
+    def infer(self, x: Shape, low: Shape, high: Shape) -> Shape:
+        same_dtype(x, low, high)
+        for name, bound in (("low", low), ("high", high)):
+            if broadcast(x.dims, bound.dims) != x.dims:
+                raise ShapeError(f"{name}, {bound}, does not broadcast to the shape of x, {x}")
+        return x
+
+    def evaluate(self, x: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        return np.minimum(np.maximum(x, low), high)
+
+    def decompose(self, b: Builder, x: Tensor, low: Tensor, high: Tensor) -> Tensor:
+        return b.minimum(b.maximum(x, low), high)
+
+    def build(self, b: Builder, x: Any, low: Any = None, high: Any = None) -> Tensor:
+        if low is None and high is None:
+            raise ShapeError("expected low, high, or both")
+        if high is None:
+            return b.maximum(x, low)
+        if low is None:
+            return b.minimum(x, high)
+        return b.emit("clamp", common(b, x, low, high))
+
+    def samples(self) -> Any:
+        real = ("f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32")
+        yield sample(Operand((3, 5), low=-4, high=9), (3, 5), (3, 5), dtypes=real)
+        yield sample((3, 5), (), (), dtypes=("f32",))
+        yield sample(("n", 5), (5,), ("n", 1), dtypes=("f32",))
 
 
 __all__ = ["ACTIVATIONS", "BINARIES", "COMPARISONS", "c64", "convert"]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, Cost, sample
+from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
+from rlx.ops.attention import Attention, Rope
 from rlx.ops.contraction import Matmul
 from rlx.ops.lift import same_dtype
 from rlx.ops.norm import check_weights
@@ -85,3 +86,244 @@ class FusedResidualRmsNorm(_ResidualNorm, op="fused_residual_rms_norm"):
         self, b: Builder, x: Tensor, residual: Tensor, bias: Any, scale: Tensor, shift: Tensor, *, eps: float
     ) -> Tensor:
         return b.rms_norm(_residual(x, residual, bias), scale, shift, eps=eps)
+
+
+def _projected(x: Shape, w: Shape, bias: Shape | None, name: str) -> Shape:
+    """`x·w (+ bias)` with `w [K, N]`."""
+    if w.rank != 2:
+        raise ShapeError(f"{name} must be [K, N], got {w}")
+    check_weights(x, w.dims[1], **{f"bias of {name}": bias})
+    return Matmul().infer(x, w)
+
+
+def _project(b: Builder, x: Tensor, w: Tensor, bias: Tensor | None, activation: str | None = None) -> Tensor:
+    if bias is not None:
+        return b.fused_matmul_bias_act(x, w, bias, activation=activation)
+    product = b.matmul(x, w)
+    return product if activation is None else b.activation(activation, product)
+
+
+def _all_or_none(**operands: Any) -> None:
+    """Optional operands that belong together.
+
+    Raises:
+        ShapeError: Some are there, and some are not.
+    """
+    missing = [name for name, value in operands.items() if value is None]
+    if missing and len(missing) < len(operands):
+        raise ShapeError(f"{', '.join(operands)} are all there or none of them; {', '.join(missing)} is missing")
+
+
+class FusedAttentionBlock(Card, op="fused_attention_block"):
+    def infer(
+        self,
+        hidden: Shape,
+        qkv_w: Shape,
+        out_w: Shape,
+        mask: Shape,
+        qkv_b: Shape | None,
+        out_b: Shape | None,
+        cos: Shape | None,
+        sin: Shape | None,
+        *,
+        num_heads: int,
+        head_dim: int,
+    ) -> Shape:
+        _all_or_none(qkv_b=qkv_b, out_b=out_b)
+        _all_or_none(cos=cos, sin=sin)
+        if hidden.rank != 3:
+            raise ShapeError(f"hidden must be [B, S, E], got {hidden}")
+        qkv = _projected(hidden, qkv_w, qkv_b, "qkv_w")
+        width = num_heads * head_dim
+        if num_heads < 1 or head_dim < 1 or qkv.dims[2] != 3 * width:
+            wanted = f"three times {num_heads} heads of {head_dim}"
+            raise ShapeError(f"qkv_w {qkv_w} must have as many columns as {wanted}, all at least 1")
+        third = qkv.with_dims((*qkv.dims[:2], width))
+        if cos is not None and sin is not None:
+            Rope().infer(third, cos, sin, head_dim=head_dim, n_rot=head_dim, style="neox")
+        attended = Attention().infer(third, third, third, mask, **_attention(num_heads, head_dim))
+        return _projected(attended, out_w, out_b, "out_w")
+
+    def decompose(
+        self,
+        b: Builder,
+        hidden: Tensor,
+        qkv_w: Tensor,
+        out_w: Tensor,
+        mask: Tensor,
+        qkv_b: Any,
+        out_b: Any,
+        cos: Any,
+        sin: Any,
+        *,
+        num_heads: int,
+        head_dim: int,
+    ) -> Tensor:
+        qkv, width = _project(b, hidden, qkv_w, qkv_b), num_heads * head_dim
+        q, k, v = (b.narrow(qkv, -1, i * width, width) for i in range(3))
+        if cos is not None:
+            q, k = (b.rope(x, cos, sin, head_dim) for x in (q, k))
+        return _project(b, b.attention(q, k, v, mask, **_attention(num_heads, head_dim)), out_w, out_b)
+
+    def build(
+        self,
+        b: Builder,
+        hidden: Tensor,
+        qkv_w: Tensor,
+        out_w: Tensor,
+        mask: Tensor,
+        qkv_b: Any = None,
+        out_b: Any = None,
+        cos: Any = None,
+        sin: Any = None,
+        *,
+        num_heads: int,
+        head_dim: int,
+    ) -> Tensor:
+        operands = (hidden, qkv_w, out_w, mask, qkv_b, out_b, cos, sin)
+        return b.emit("fused_attention_block", operands, num_heads=num_heads, head_dim=head_dim)
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        hidden, qkv_w, out_w, mask = operands[:4]
+        width = attributes["num_heads"] * attributes["head_dim"]
+        third = hidden.with_dims((*hidden.dims[:2], width))
+        settings = _attention(attributes["num_heads"], attributes["head_dim"])
+        flops = Attention().cost((third, third, third, mask), (third,), settings).flops
+        flops = flops + 2 * hidden.num_elements * qkv_w.dims[1] + 2 * third.num_elements * out_w.dims[1]
+        return Cost(flops, moved_bytes([o for o in operands if o is not None], results))
+
+    def samples(self) -> Any:
+        def case(hidden: Any, mask: Any, *more: Any, **options: Any) -> Any:
+            weights = [Operand(dims, low=-0.7, high=0.7) for dims in ((6, 24), (8, 6))]
+            optional = [*more, *(None,) * (4 - len(more))]
+            return sample(hidden, *weights, mask, *optional, num_heads=2, head_dim=4, **options)
+
+        keep = Operand((2, 5), "f32", low=0, high=1)
+        yield case((2, 5, 6), keep, (24,), (6,), (5, 2), (5, 2), dtypes=FLOATS, tolerance=8)
+        yield case((2, 5, 6), Operand((2, 5), "bool"), dtypes=("f32",))
+        yield case((2, 5, 6), Operand((2, 1, 5, 5), "i32", low=0, high=2), None, None, (5, 2), (5, 2), dtypes=("f32",))
+        yield case(("b", "s", 6), Operand(("b", "s"), "f32", low=0, high=1), (24,), (6,), dtypes=("f32",))
+
+
+def _attention(num_heads: int, head_dim: int) -> dict[str, Any]:
+    """The attributes of a fused op's attention."""
+    plain = {"mask_kind": "custom", "window": None, "score_scale": None, "softcap": None}
+    return {"num_heads": num_heads, "head_dim": head_dim, **plain}
+
+
+class FusedTransformerLayer(Card, op="fused_transformer_layer"):
+    def infer(
+        self,
+        hidden: Shape,
+        qkv_w: Shape,
+        out_w: Shape,
+        ln1_scale: Shape,
+        ln1_shift: Shape,
+        up_w: Shape,
+        down_w: Shape,
+        ln2_scale: Shape,
+        ln2_shift: Shape,
+        mask: Shape,
+        qkv_b: Shape | None,
+        out_b: Shape | None,
+        up_b: Shape | None,
+        down_b: Shape | None,
+        *,
+        num_heads: int,
+        head_dim: int,
+        eps1: float,
+        eps2: float,
+        activation: str,
+    ) -> Shape:
+        _all_or_none(qkv_b=qkv_b, out_b=out_b, up_b=up_b, down_b=down_b)
+        sizes = {"num_heads": num_heads, "head_dim": head_dim}
+        attended = FusedAttentionBlock().infer(hidden, qkv_w, out_w, mask, qkv_b, out_b, None, None, **sizes)
+        norms = {"ln1_scale": ln1_scale, "ln1_shift": ln1_shift, "ln2_scale": ln2_scale, "ln2_shift": ln2_shift}
+        check_weights(hidden, hidden.dims[2], **norms)
+        fed_forward = _projected(_projected(hidden, up_w, up_b, "up_w"), down_w, down_b, "down_w")
+        for name, part in (("the attention block", attended), ("the feed-forward part", fed_forward)):
+            if part.dims != hidden.dims:
+                raise ShapeError(f"{name} gives {part}, which cannot be added to hidden {hidden}")
+        return hidden
+
+    def decompose(
+        self,
+        b: Builder,
+        hidden: Tensor,
+        qkv_w: Tensor,
+        out_w: Tensor,
+        ln1_scale: Tensor,
+        ln1_shift: Tensor,
+        up_w: Tensor,
+        down_w: Tensor,
+        ln2_scale: Tensor,
+        ln2_shift: Tensor,
+        mask: Tensor,
+        qkv_b: Any,
+        out_b: Any,
+        up_b: Any,
+        down_b: Any,
+        *,
+        num_heads: int,
+        head_dim: int,
+        eps1: float,
+        eps2: float,
+        activation: str,
+    ) -> Tensor:
+        sizes = {"num_heads": num_heads, "head_dim": head_dim}
+        attended = b.fused_attention_block(hidden, qkv_w, out_w, mask, qkv_b, out_b, **sizes)
+        h = b.fused_residual_layer_norm(attended, hidden, None, ln1_scale, ln1_shift, eps=eps1)
+        fed_forward = _project(b, _project(b, h, up_w, up_b, activation), down_w, down_b)
+        return b.fused_residual_layer_norm(fed_forward, h, None, ln2_scale, ln2_shift, eps=eps2)
+
+    def build(
+        self,
+        b: Builder,
+        hidden: Tensor,
+        qkv_w: Tensor,
+        out_w: Tensor,
+        ln1_scale: Tensor,
+        ln1_shift: Tensor,
+        up_w: Tensor,
+        down_w: Tensor,
+        ln2_scale: Tensor,
+        ln2_shift: Tensor,
+        mask: Tensor,
+        qkv_b: Any = None,
+        out_b: Any = None,
+        up_b: Any = None,
+        down_b: Any = None,
+        *,
+        num_heads: int,
+        head_dim: int,
+        eps1: float = 1e-12,
+        eps2: float = 1e-12,
+        activation: Any = "gelu",
+    ) -> Tensor:
+        norms_and_weights = (ln1_scale, ln1_shift, up_w, down_w, ln2_scale, ln2_shift)
+        operands = (hidden, qkv_w, out_w, *norms_and_weights, mask, qkv_b, out_b, up_b, down_b)
+        attributes = {"num_heads": num_heads, "head_dim": head_dim, "eps1": eps1, "eps2": eps2}
+        return b.emit("fused_transformer_layer", operands, **attributes, activation=activation)
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        hidden, qkv_w, out_w, _, _, up_w, _, _, _, mask = operands[:10]
+        attention = FusedAttentionBlock().cost((hidden, qkv_w, out_w, mask), results, attributes).flops
+        rows, (width, inner) = hidden.dims[0] * hidden.dims[1], up_w.dims
+        # Two products of two operations for each weight, an activation, and two sums with their norms.
+        flops = attention + rows * inner * (4 * width + 11) + 18 * hidden.num_elements
+        return Cost(flops, moved_bytes([o for o in operands if o is not None], results))
+
+    def samples(self) -> Any:
+        def case(hidden: Any, mask: Any, biases: bool = True, **options: Any) -> Any:
+            e, f, width = 6, 10, 8
+            weights = [(e, 3 * width), (width, e), (e,), (e,), (e, f), (f, e), (e,), (e,)]
+            added = [(3 * width,), (e,), (f,), (e,)]
+            given, optional = ([Operand(dims, low=-0.7, high=0.7) for dims in shapes] for shapes in (weights, added))
+            operands = (hidden, *given, mask, *(optional if biases else (None,) * 4))
+            return sample(*operands, num_heads=2, head_dim=4, **options)
+
+        keep = Operand((2, 5), "f32", low=0, high=1)
+        yield case((2, 5, 6), keep, dtypes=FLOATS, tolerance=8)
+        yield case((2, 5, 6), keep, biases=False, activation="silu", eps1=1e-3, eps2=1e-5, dtypes=("f32",))
+        yield case((1, 5, 6), Operand((1, 2, 5, 5), "i32", low=0, high=2), activation="relu", dtypes=("f32",))
+        yield case(("b", "s", 6), Operand(("b", "s"), "f32", low=0, high=1), dtypes=("f32",))

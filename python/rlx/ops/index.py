@@ -15,7 +15,7 @@ from rlx.ir.shape import Shape
 from rlx.ops.lift import axis_of, check_axis, tensor_like
 from rlx.ops.shape import EVERY
 
-_INDICES = ("i8", "i16", "i32", "i64", "u8", "u32")
+INDICES = ("i8", "i16", "i32", "i64", "u8", "u32")
 
 
 def clamp(indices: np.ndarray, size: int) -> np.ndarray:
@@ -53,7 +53,7 @@ class Gather(_Lookup, op="gather"):
     def samples(self) -> Any:
         wide: Any = {"low": -3, "high": 9}  # out of range on both sides: clamped
         yield sample((5, 3), Operand((4,), "i32", **wide), axis=0, dtypes=EVERY)
-        for index in _INDICES:
+        for index in INDICES:
             yield sample((2, 5, 3), Operand((4, 2), index, **wide), axis=1, dtypes=("f32",))
         yield sample((2, 5), Operand((), "i64", **wide), axis=1, dtypes=("f32",))
         yield sample((2, 5), Operand((0,), "i32"), axis=0, dtypes=("f32",))

@@ -64,6 +64,11 @@ def common(b: Builder, *values: Any) -> list[Tensor]:
     ]
 
 
+def size_of(b: Builder, d: Dim) -> Any:
+    """A dimension in arithmetic with i32: a number where it is known, else an i32 scalar."""
+    return d if type(d) is int else b.emit("dim_size", (), size=(d,))
+
+
 def axis_of(axis: Any, rank: int, what: str = "axis") -> int:
     """A canonical axis from one that may be negative.
 
@@ -101,6 +106,18 @@ def check_axis(axis: int, rank: int, what: str = "axis") -> None:
     """
     if not 0 <= axis < rank:
         raise ShapeError(f"{what} {axis} is out of range for rank {rank}")
+
+
+def check_axes(axes: Sequence[int], rank: int) -> None:
+    """Canonical axes only, in order.
+
+    Raises:
+        ShapeError: One is not in [0, rank), or they are not sorted and distinct.
+    """
+    for axis in axes:
+        check_axis(axis, rank)
+    if list(axes) != sorted(set(axes)):
+        raise ShapeError(f"axes {list(axes)} must be sorted and distinct")
 
 
 def same_dtype(*shapes: Shape) -> DType:

@@ -41,6 +41,25 @@ def check_weights(x: Shape, size: Dim, **weights: Shape | None) -> None:
         same_dtype(x, weight)
 
 
+def standardised(b: Builder, wide: Tensor, axes: Any, eps: float) -> tuple[Tensor, Tensor]:
+    """Values less their mean over `axes`, over their standard deviation; and one over that deviation."""
+    centred = wide - b.mean(wide, axes, keep_dims=True)
+    inverse = b.rsqrt(b.mean(centred * centred, axes, keep_dims=True) + eps)
+    return centred * inverse, inverse
+
+
+def over_rms(b: Builder, wide: Tensor, axis: int, eps: float) -> tuple[Tensor, Tensor]:
+    """Values over their root mean square along `axis`; and one over that."""
+    inverse = b.rsqrt(b.mean(wide * wide, axis, keep_dims=True) + eps)
+    return wide * inverse, inverse
+
+
+def in_groups(b: Builder, x: Tensor, num_groups: int) -> Tensor:
+    """`[N, C, spatial…]` as `[N, num_groups, C/num_groups, spatial…]`."""
+    n, channels, *spatial = x.shape.dims
+    return b.reshape(x, (n, num_groups, channels // num_groups, *spatial))
+
+
 def _mean(x: np.ndarray, axes: Any) -> np.ndarray:
     """The mean with its axes kept; unlike NumPy's, no warning where it is of nothing."""
     total = x.sum(axes, keepdims=True)
@@ -67,10 +86,7 @@ class LayerNorm(_Norm, op="layer_norm"):
         return scaled.astype(x.dtype)
 
     def decompose(self, b: Builder, x: Tensor, scale: Tensor, bias: Tensor, *, axis: int, eps: float) -> Tensor:
-        wide = widened(b, x)
-        centred = wide - b.mean(wide, axis, keep_dims=True)
-        variance = b.mean(centred * centred, axis, keep_dims=True)
-        normal = centred * b.rsqrt(variance + eps)
+        normal, _ = standardised(b, widened(b, x), axis, eps)
         weights = [along(b, widened(b, w), axis, x.rank) for w in (scale, bias)]
         return cast(b, normal * weights[0] + weights[1], x.dtype)
 
@@ -100,8 +116,7 @@ class RmsNorm(_Norm, op="rms_norm"):
         return normal.astype(x.dtype)
 
     def decompose(self, b: Builder, x: Tensor, scale: Tensor, bias: Any, *, axis: int, eps: float) -> Tensor:
-        wide = widened(b, x)
-        normal = wide * b.rsqrt(b.mean(wide * wide, axis, keep_dims=True) + eps)
+        normal, _ = over_rms(b, widened(b, x), axis, eps)
         result = normal * along(b, widened(b, scale), axis, x.rank)
         if bias is not None:
             result = result + along(b, widened(b, bias), axis, x.rank)
@@ -142,12 +157,9 @@ class GroupNorm(_Norm, op="group_norm"):
         return scaled.astype(x.dtype)
 
     def decompose(self, b: Builder, x: Tensor, scale: Tensor, bias: Tensor, *, num_groups: int, eps: float) -> Tensor:
-        n, c, *spatial = x.shape.dims
-        grouped = b.reshape(widened(b, x), (n, num_groups, c // num_groups, *spatial))
-        axes = range(2, grouped.rank)
-        centred = grouped - b.mean(grouped, axes, keep_dims=True)
-        variance = b.mean(centred * centred, axes, keep_dims=True)
-        normal = b.reshape(centred * b.rsqrt(variance + eps), x.shape.dims)
+        grouped = in_groups(b, widened(b, x), num_groups)
+        normal, _ = standardised(b, grouped, range(2, grouped.rank), eps)
+        normal = b.reshape(normal, x.shape.dims)
         weights = [along(b, widened(b, w), 1, x.rank) for w in (scale, bias)]
         return cast(b, normal * weights[0] + weights[1], x.dtype)
 
@@ -156,3 +168,49 @@ class GroupNorm(_Norm, op="group_norm"):
         yield sample((2, 6, 5), (6,), (6,), num_groups=1, dtypes=("f32",))
         yield sample((2, 6), (6,), (6,), num_groups=2, eps=1e-3, dtypes=("f32",))
         yield sample(("n", 4, "h", 3), (4,), (4,), num_groups=2, dtypes=("f32",))
+
+
+class LayerNorm2d(_Norm, op="layer_norm2d"):
+    def infer(self, x: Shape, scale: Shape, bias: Shape, *, eps: float) -> Shape:
+        if x.rank != 4:
+            raise ShapeError(f"x must be [N, C, H, W], got {x}")
+        check_weights(x, x.dims[1], scale=scale, bias=bias)
+        return x
+
+    def decompose(self, b: Builder, x: Tensor, scale: Tensor, bias: Tensor, *, eps: float) -> Tensor:
+        return b.layer_norm(x, scale, bias, axis=1, eps=eps)
+
+    def samples(self) -> Any:
+        yield sample((2, 6, 3, 4), (6,), (6,), dtypes=FLOATS)
+        yield sample(("n", 4, "h", 3), (4,), (4,), eps=1e-3, dtypes=("f32",))
+
+
+class BatchNormInference(_Norm, op="batch_norm_inference"):
+    def infer(self, x: Shape, scale: Shape, bias: Shape, mean: Shape, variance: Shape, *, eps: float) -> Shape:
+        if x.rank < 2:
+            raise ShapeError(f"x must be [N, C, spatial…], got {x}")
+        check_weights(x, x.dims[1], scale=scale, bias=bias, mean=mean, variance=variance)
+        return x
+
+    def evaluate(self, x: np.ndarray, *weights: np.ndarray, eps: float) -> np.ndarray:
+        tail = (1,) * (x.ndim - 2)
+        scale, bias, mean, variance = (w.astype(np.float64).reshape(-1, *tail) for w in weights)
+        return ((x.astype(np.float64) - mean) / np.sqrt(variance + eps) * scale + bias).astype(x.dtype)
+
+    def decompose(self, b: Builder, x: Tensor, *weights: Tensor, eps: float) -> Tensor:
+        scale, bias, mean, variance = (widened(b, w) for w in weights)
+        factor = along(b, scale * b.rsqrt(variance + eps), 1, x.rank)  # one for each channel
+        result = (widened(b, x) - along(b, mean, 1, x.rank)) * factor + along(b, bias, 1, x.rank)
+        return cast(b, result, x.dtype)
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return Cost(3 * operands[0].num_elements, moved_bytes(operands, results))
+
+    def samples(self) -> Any:
+        def case(x: Any, **rest: Any) -> Any:
+            channels = (x[1],)
+            return sample(x, channels, channels, channels, Operand(channels, low=0.1, high=4), **rest)
+
+        yield case((2, 6, 3, 4), dtypes=FLOATS)
+        yield case((3, 5), eps=1e-2, dtypes=("f32",))
+        yield case(("n", 4, "l"), dtypes=("f32",))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,10 +13,10 @@ from rlx.ir.dim import Dim
 from rlx.ir.dtype import f32
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
-from rlx.ops.lift import axes_of, axis_of, cast, check_axis
+from rlx.ops.lift import axes_of, axis_of, cast, check_axes, check_axis
 
 FLOATS = ("f32", "f16", "bf16", "f64")
-_REAL = (*FLOATS, "i8", "i16", "i32", "i64", "u8", "u32")
+REAL = (*FLOATS, "i8", "i16", "i32", "i64", "u8", "u32")
 
 
 def _lowest(dtype: np.dtype, kind: str) -> Any:
@@ -30,10 +31,7 @@ def _lowest(dtype: np.dtype, kind: str) -> Any:
 
 class Reduce(Card, op="reduce"):
     def infer(self, x: Shape, *, kind: str, axes: tuple[int, ...], keep_dims: bool) -> Shape:
-        for axis in axes:
-            check_axis(axis, x.rank)
-        if list(axes) != sorted(set(axes)):
-            raise ShapeError(f"axes {list(axes)} must be sorted and distinct")
+        check_axes(axes, x.rank)
         if x.dtype.is_bool and kind not in ("max", "min"):
             raise ShapeError(f"{kind} is not defined for bool", hint="cast to an integer dtype first")
         if x.dtype.is_complex and kind in ("max", "min"):
@@ -68,7 +66,7 @@ class Reduce(Card, op="reduce"):
 
     def samples(self) -> Any:
         for kind in ("sum", "mean", "max", "min", "prod"):
-            dtypes = FLOATS if kind == "mean" else _REAL
+            dtypes = FLOATS if kind == "mean" else REAL
             dtypes += ("bool",) if kind in ("max", "min") else ("c64",)
             yield sample((3, 4, 5), kind=kind, axes=(1,), dtypes=dtypes)
             yield sample((3, 4, 5), kind=kind, axes=(0, 2), keep_dims=True, dtypes=("f32",))
@@ -110,25 +108,30 @@ class Softmax(Card, op="softmax"):
         yield sample((3, "n"), axis=1, dtypes=("f32",))
 
 
+def running(function: np.ufunc, x: np.ndarray, axis: int, exclusive: bool) -> np.ndarray:
+    """Running sums or products along an axis, in f64 (or c128) for floats; `exclusive` leaves out the element itself."""
+    kind = x.dtype.kind
+    wide = x if kind in "iu" else x.astype(np.complex128 if kind == "c" else np.float64)
+    total = function.accumulate(wide, axis, dtype=wide.dtype)
+    if exclusive:
+        total = np.roll(total, 1, axis)
+        total[(slice(None),) * axis + (slice(0, 1),)] = function.identity
+    return total.astype(x.dtype)
+
+
 class Cumsum(Card, op="cumsum"):
     def infer(self, x: Shape, *, axis: int, exclusive: bool) -> Shape:
         check_axis(axis, x.rank)
         return x
 
     def evaluate(self, x: np.ndarray, *, axis: int, exclusive: bool) -> np.ndarray:
-        kind = x.dtype.kind
-        wide = x if kind in "iu" else x.astype(np.complex128 if kind == "c" else np.float64)
-        total = np.cumsum(wide, axis, dtype=wide.dtype)
-        if exclusive:
-            total = np.roll(total, 1, axis)
-            total[(slice(None),) * axis + (slice(0, 1),)] = 0
-        return total.astype(x.dtype)
+        return running(np.add, x, axis, exclusive)
 
     def build(self, b: Builder, x: Tensor, axis: int, exclusive: bool = False) -> Tensor:
         return b.emit("cumsum", (x,), axis=axis_of(axis, x.rank), exclusive=exclusive)
 
     def samples(self) -> Any:
-        yield sample((3, 5), axis=1, dtypes=(*_REAL, "c64"))
+        yield sample((3, 5), axis=1, dtypes=(*REAL, "c64"))
         yield sample((5, 3), axis=0, exclusive=True, dtypes=("f32", "i32"))
         yield sample((2, 33), axis=1, dtypes=("f32",))
         yield sample((2, 0), axis=1, dtypes=("f32",))
@@ -136,34 +139,49 @@ class Cumsum(Card, op="cumsum"):
         yield sample((2, "n"), axis=1, dtypes=("f32",))
 
 
-def _order_key(x: np.ndarray) -> np.ndarray:
+def order_key(x: np.ndarray) -> np.ndarray:
     """Values with NaN above everything, in a dtype that orders exactly."""
     return x.astype(np.float64) if x.dtype.kind not in "iub" else x
 
 
-class Argmax(Card, op="argmax"):
+class _Position(Card):
+    """The position of the first element that is the most extreme one."""
+
+    extreme: ClassVar[str]
+    found: ClassVar[Callable[..., Any]]
+
     def infer(self, x: Shape, *, axis: int, keep_dims: bool) -> Shape:
         check_axis(axis, x.rank)
         if x.dims[axis] == 0:
-            raise ShapeError(f"axis {axis} of {x} is empty: it has no largest element")
+            raise ShapeError(f"axis {axis} of {x} is empty: it has no {self.extreme} element")
         return Shape((1 if i == axis else d for i, d in enumerate(x.dims) if keep_dims or i != axis), "i32")
 
     def requires(self, x: Shape, *, axis: int, keep_dims: bool) -> list[tuple[Dim, str]]:
-        return [(x.dims[axis] - 1, f"axis {axis} is empty: it has no largest element")]
+        return [(x.dims[axis] - 1, f"axis {axis} is empty: it has no {self.extreme} element")]
 
     def evaluate(self, x: np.ndarray, *, axis: int, keep_dims: bool) -> np.ndarray:
-        return np.argmax(_order_key(x), axis, keepdims=keep_dims).astype(np.int32)
+        return self.found(order_key(x), axis, keepdims=keep_dims).astype(np.int32)
 
     def build(self, b: Builder, x: Tensor, axis: int = -1, keep_dims: bool = False) -> Tensor:
-        return b.emit("argmax", (x,), axis=axis_of(axis, x.rank), keep_dims=keep_dims)
+        return b.emit(self.name, (x,), axis=axis_of(axis, x.rank), keep_dims=keep_dims)
 
     def samples(self) -> Any:
         few: Any = {"low": 0, "high": 3}  # ties
-        yield sample(Operand((4, 7), **few), axis=1, dtypes=(*_REAL, "bool"))
+        yield sample(Operand((4, 7), **few), axis=1, dtypes=(*REAL, "bool"))
         yield sample(Operand((4, 7), **few), axis=0, keep_dims=True, dtypes=("f32",))
         yield sample((1,), axis=0, dtypes=("f32",))
         yield sample(("n", 7), axis=1, dtypes=("f32",))
         yield sample((3, "n"), axis=1, dtypes=("f32",))
+
+
+class Argmax(_Position, op="argmax"):
+    extreme = "largest"
+    found = staticmethod(np.argmax)
+
+
+class Argmin(_Position, op="argmin"):
+    extreme = "smallest"
+    found = staticmethod(np.argmin)
 
 
 class Topk(Card, op="topk"):
@@ -183,7 +201,7 @@ class Topk(Card, op="topk"):
         if k > x.shape[-1]:
             raise ShapeError(f"k = {k} does not fit a last axis of size {x.shape[-1]}")
         # A stable sort of the reversed axis, reversed, is descending with ties to the lower index; NaN sorts last.
-        order = np.argsort(_order_key(x)[..., ::-1], axis=-1, kind="stable")[..., ::-1]
+        order = np.argsort(order_key(x)[..., ::-1], axis=-1, kind="stable")[..., ::-1]
         indices = (x.shape[-1] - 1 - order)[..., :k].astype(np.int32)
         return np.take_along_axis(x, indices, -1), indices
 
@@ -192,7 +210,7 @@ class Topk(Card, op="topk"):
 
     def samples(self) -> Any:
         few: Any = {"low": 0, "high": 4}  # ties
-        yield sample(Operand((3, 9), **few), k=4, dtypes=_REAL)
+        yield sample(Operand((3, 9), **few), k=4, dtypes=REAL)
         yield sample((2, 3, 8), k=8, dtypes=("f32",))
         yield sample((6,), k=1, dtypes=("f32",))
         yield sample((2, 6), k=0, dtypes=("f32",))

@@ -12,7 +12,7 @@ from rlx.ir.card import Card, Cost, moved_bytes, sample
 from rlx.ir.dim import Dim, dim, exact_divide, product
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
-from rlx.ops.lift import axis_of, broadcast, check_axis, common, same_dtype
+from rlx.ops.lift import axes_of, axis_of, broadcast, check_axes, check_axis, common, same_dtype
 
 EVERY = ("f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32", "bool", "c64")
 
@@ -223,3 +223,22 @@ class Expand(_Movement, op="expand"):
             dtypes=("f32",),
         )
         yield sample(("n", 1), shape=(2, "n", 4), dtypes=("f32",))
+
+
+class Reverse(_Movement, op="reverse"):
+    def infer(self, x: Shape, *, axes: tuple[int, ...]) -> Shape:
+        check_axes(axes, x.rank)
+        return x
+
+    def evaluate(self, x: np.ndarray, *, axes: tuple[int, ...]) -> np.ndarray:
+        return np.flip(x, axes)
+
+    def build(self, b: Builder, x: Tensor, axes: Any = None) -> Tensor:
+        return b.emit("reverse", (x,), axes=axes_of(axes, x.rank))
+
+    def samples(self) -> Any:
+        yield sample((2, 5), axes=(1,), dtypes=EVERY)
+        yield sample((3, 4, 2), axes=(0, 2), dtypes=("f32",))
+        yield sample((3, 4), axes=(), dtypes=("f32",))
+        yield sample((2, 0), axes=(0, 1), dtypes=("f32",))
+        yield sample(("n", 3), axes=(0,), dtypes=("f32",))

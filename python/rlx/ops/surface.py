@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, wraps
+from keyword import iskeyword
 from typing import Any
 
 from rlx.ir import registry
 from rlx.ir.builder import Builder, method_of
+from rlx.ir.errors import Error
+from rlx.ir.location import describe
 
 # Kinds of enumerated ops that are methods of their own: op -> {method: kind}.
 _KINDS: dict[str, dict[str, str]] = {
@@ -33,13 +36,56 @@ def _kind_method(op: str, name: str, kind: str) -> Callable[..., Any]:
     return method
 
 
+# Functions of a builder that are no ops but emit several: they are methods as well.
+_HELPERS: dict[str, Callable[..., Any]] = {}
+
+
+def helper(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make `function(b, …)` a method of graphs and a function of `rlx.ops`: `@helper def rfft2(b, x): …`.
+
+    An op has one card; what users know by a name of its own, but is only a way to write some ops, is a helper.
+    """
+    _HELPERS[function.__name__] = function
+    return function
+
+
+def helpers() -> dict[str, Callable[..., Any]]:
+    """The helpers that are registered by now, by name."""
+    return _HELPERS
+
+
+def _helper_method(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(function)
+    def method(self: Builder, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(self, *args, **kwargs)
+        except Error as problem:
+            if problem.location is not None:
+                raise
+            message = f"{name}: {problem.message}"
+            raise type(problem)(message, location=describe(self.location), hint=problem.hint) from None
+        except TypeError as problem:
+            trace = problem.__traceback__
+            if trace is None or trace.tb_next is not None:
+                raise
+            raise self.problem_at(f"{name}: {str(problem).split(') ', 1)[-1].removeprefix(f'{name}() ')}") from None
+
+    method.__qualname__ = f"Graph.{name}"
+    return method
+
+
+def method_name(op: str) -> str:
+    """The method of an op; a word of Python's own gets an underscore: `if_`."""
+    return f"{op}_" if iskeyword(op) else op
+
+
 @cache
 def methods() -> dict[str, Callable[..., Any]]:
     """Every op method, by name."""
-    result = {name: method_of(registry.card(name)) for name in registry.SPECS if name in registry._cards}
+    result = {method_name(name): method_of(card) for name, card in registry.registered().items() if name != "yield"}
     for op, named in kinds().items():
         result |= {name: _kind_method(op, name, kind) for name, kind in named.items()}
-    return result
+    return result | {name: _helper_method(name, function) for name, function in _HELPERS.items()}
 
 
 def install() -> None:

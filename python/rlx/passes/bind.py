@@ -95,7 +95,7 @@ class _Binder:
         return Shape((substitute(d, self.values) for d in shape.dims), shape.dtype).type
 
     def _bind_attributes(self, op: Any) -> None:
-        spec = registry.card(op.name).spec
+        spec = registry.SPECS[op.name.removeprefix("rlx.")]
         for entry in spec.attributes:
             if entry.kind != "dims" or entry.name not in op.attributes:
                 continue

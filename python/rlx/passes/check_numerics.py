@@ -10,14 +10,13 @@ from typing import Any, NoReturn
 import numpy as np
 
 from rlx import mlir
-from rlx.ir import attributes, registry
+from rlx.ir import opview, registry
 from rlx.ir.dim import DimExpr, evaluate
 from rlx.ir.dtype import DType
 from rlx.ir.errors import Error, PassError
 from rlx.ir.evaluate import bind_symbols, evaluate_function
 from rlx.ir.graph import Argument, Graph, functions
 from rlx.ir.shape import Shape, shape_of
-from rlx.ir.verify import grouped
 from rlx.passes.pipeline import Step
 from rlx.passes.runner import Instrument, clone_module
 
@@ -176,14 +175,12 @@ def index_limit(value: Any, symbols: Mapping[str, int]) -> int | None:
 
 
 def _limit_in(op: Any, value: Any, symbols: Mapping[str, int]) -> int | None:
-    spec = registry.card(op.name).spec
-    groups = dict(
-        zip([o.name for o in spec.operands], grouped(spec.operands, list(op.operands), "operand"), strict=True)
-    )
+    spec = opview.card_of(op).spec
+    groups = dict(zip([o.name for o in spec.operands], opview.operands_of(op, list(op.operands)), strict=True))
     role = next((n for n in _POSITIONS if n in groups and groups[n] == value), None)
     if role is None:
         return None
-    values = attributes.read(spec, op, symbols)
+    values = opview.attributes_of(op, symbols)
     if "size" in values:
         return int(np.ravel(values["size"])[0])
     table = shape_of(next(v for n, v in groups.items() if n != role and not isinstance(v, list)))

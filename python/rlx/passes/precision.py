@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from rlx import mlir
-from rlx.ir import attributes, registry
+from rlx.ir import attributes, opview, registry
 from rlx.ir.attributes import suggestion
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import as_results
@@ -17,7 +16,6 @@ from rlx.ir.dtype import DType, dtype, f32
 from rlx.ir.errors import PassError, ShapeError
 from rlx.ir.graph import functions
 from rlx.ir.shape import shape_of
-from rlx.ir.verify import grouped
 from rlx.passes.base import Pass, option
 from rlx.passes.precision_classes import MODERATING, OWN_DTYPE, RANGE_SENSITIVE, OpClass, class_of
 from rlx.passes.rewrite import builder_before
@@ -96,7 +94,7 @@ class _Lowering:
         self._likes_wide: dict[Any, bool] = {}
 
     def run(self, function: Any) -> None:
-        ops = list(_nested(function.entry_block))
+        ops = list(opview.operations(function.entry_block))
         for op in reversed(ops):
             for result in op.results:
                 self._likes_wide[result] = all(self._wanted_wide(use.owner) for use in result.uses)
@@ -105,7 +103,7 @@ class _Lowering:
             self._rewrite(op)
         for op in reversed(self.dead):
             op.erase()
-        for op in reversed(list(_nested(function.entry_block))):
+        for op in reversed(list(opview.operations(function.entry_block))):
             if op.name in ("rlx.cast", "rlx.constant") and next(iter(op.results[0].uses), None) is None:
                 op.erase()
 
@@ -130,7 +128,7 @@ class _Lowering:
         """Whether the op stays in f32 whatever its operands are."""
         names = {_name(op), _kind(op)}
         kind = class_of(_name(op))
-        if kind is OpClass.BOUNDARY or names & self.keep or len(op.regions):
+        if kind is OpClass.BOUNDARY or names & self.keep or len(op.regions) or opview.card_of(op).spec.terminator:
             return True
         if self.policy == "always":
             return False
@@ -182,11 +180,11 @@ class _Lowering:
 
     def _lower(self, op: Any) -> bool:
         """Emit an op in the low dtype; whether the dialect has it so."""
-        spec = registry.card(op.name).spec
+        spec = opview.card_of(op).spec
         builder = builder_before(op, Precision.name)
-        named = zip(spec.operands, grouped(spec.operands, list(op.operands), "operand"), strict=True)
+        named = zip(spec.operands, opview.operands_of(op, list(op.operands)), strict=True)
         operands = [self._operand(builder, op, entry.name, value) for entry, value in named]
-        values = {k: self.low if v is f32 else v for k, v in attributes.read(spec, op).items()}
+        values: dict[str, Any] = {k: self.low if v is f32 else v for k, v in opview.attributes_of(op).items()}
         try:
             results = as_results(builder.emit(spec.name, operands, **values))
         except ShapeError:
@@ -290,22 +288,12 @@ def _is_f32(value: Any) -> bool:
 
 
 def _name(op: Any) -> str:
-    return op.name.removeprefix("rlx.")
+    return opview.name_of(op)
 
 
 def _kind(op: Any) -> str:
     """What an enumerated op does; nothing for others."""
     return op.attributes["kind"].value if "kind" in op.attributes else ""
-
-
-def _nested(block: Any) -> Iterator[Any]:
-    """The ops of a block in order, each before what is inside it."""
-    for view in block.operations:
-        op = view.operation
-        yield op
-        for region in op.regions:
-            for inner in region:
-                yield from _nested(inner)
 
 
 def _ancestor(op: Any, value: Any) -> Any:

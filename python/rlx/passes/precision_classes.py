@@ -32,10 +32,34 @@ FAMILIES: dict[str, OpClass] = {
     "linear": OpClass.COMPUTE,
     "sequence": OpClass.COMPUTE,
     "transformer": OpClass.COMPUTE,
+    "recurrent": OpClass.COMPUTE,
+    "mtp": OpClass.COMPUTE,
     "norm": OpClass.REDUCTION,
     "reduce": OpClass.REDUCTION,
+    "cumulative": OpClass.REDUCTION,
+    "scatter": OpClass.REDUCTION,
     "shape": OpClass.DATA_MOVEMENT,
     "index": OpClass.DATA_MOVEMENT,
+    "padding": OpClass.DATA_MOVEMENT,
+    "order": OpClass.DATA_MOVEMENT,
+    "quant": OpClass.BOUNDARY,
+    "quant_compute": OpClass.BOUNDARY,
+    "complex": OpClass.BOUNDARY,
+    "fft": OpClass.BOUNDARY,
+    "control": OpClass.BOUNDARY,
+    "function": OpClass.BOUNDARY,
+    "custom": OpClass.BOUNDARY,
+    "convolution_transpose": OpClass.COMPUTE,
+    "pool": OpClass.REDUCTION,
+    "image": OpClass.ELEMENTWISE,
+    "random": OpClass.BOUNDARY,
+    "loss": OpClass.REDUCTION,
+    "linear_algebra": OpClass.COMPUTE,
+    "backward": OpClass.ELEMENTWISE,
+    "backward_attention": OpClass.COMPUTE,
+    "backward_image": OpClass.COMPUTE,
+    "backward_norm": OpClass.REDUCTION,
+    "backward_quant": OpClass.BOUNDARY,
 }
 
 # Ops that are not like the rest of their family.
@@ -47,11 +71,25 @@ OPS: dict[str, OpClass] = {
     "fused_residual_rms_norm": OpClass.REDUCTION,
     "residual_rms_norm": OpClass.REDUCTION,
     "argmax": OpClass.DATA_MOVEMENT,
+    "argmin": OpClass.DATA_MOVEMENT,
     "topk": OpClass.DATA_MOVEMENT,
+    "cummax": OpClass.DATA_MOVEMENT,
+    "gather_nd": OpClass.DATA_MOVEMENT,
+    "stop_gradient": OpClass.DATA_MOVEMENT,
+    "rope_backward": OpClass.ELEMENTWISE,
+    "unet_residual_block": OpClass.COMPUTE,
+    **dict.fromkeys(
+        ("dense_solve", "batched_dense_solve"), OpClass.BOUNDARY
+    ),  # an ill-conditioned system needs its digits
+    "max_pool2d_backward": OpClass.REDUCTION,
+    **dict.fromkeys(("cumsum_backward", "gather_backward", "softmax_cross_entropy_backward"), OpClass.REDUCTION),
+    **dict.fromkeys(("selective_scan", "gated_delta_net", "gated_delta_net_carry"), OpClass.REDUCTION),
 }
 
 # Operands whose dtype need not be that of the others: they are taken as they are.
-OWN_DTYPE = frozenset((op, "mask") for op in ("attention", "transformer_encoder_block", "llama_decoder_block"))
+_MASKED = ("attention", "attention_backward", "fused_attention_block", "fused_transformer_layer")
+_MASKED_BLOCKS = ("transformer_encoder_block", "llama_decoder_block")
+OWN_DTYPE = frozenset((op, "mask") for op in (*_MASKED, *_MASKED_BLOCKS))
 
 # Kinds of the enumerated elementwise ops that leave the range of f16 on harmless operands; PyTorch's autocast keeps the
 # same ones in f32.
@@ -61,7 +99,7 @@ RANGE_SENSITIVE = frozenset({"exp", "log", "rsqrt", "tan", "pow"})
 MODERATING = frozenset(
     {
         *("sin", "cos", "tanh", "sigmoid", "atan"),
-        *("softmax", "layer_norm", "rms_norm", "group_norm"),
+        *("softmax", "layer_norm", "layer_norm2d", "rms_norm", "group_norm"),
         *("residual_rms_norm", "fused_residual_layer_norm", "fused_residual_rms_norm"),
     }
 )

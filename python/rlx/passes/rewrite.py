@@ -6,13 +6,12 @@ from collections.abc import Callable, Container, Iterable
 from typing import Any
 
 from rlx import mlir
-from rlx.ir import attributes, registry
+from rlx.ir import opview, registry
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import as_results
 from rlx.ir.errors import Error
 from rlx.ir.location import describe, within
 from rlx.ir.shape import shape_of
-from rlx.ir.verify import grouped
 
 
 def builder_before(op: Any, note: str, fusion_policy: str = "direct") -> Builder:
@@ -37,8 +36,7 @@ def collect(module: Any, names: Container[str] | None = None) -> list[Any]:
     advance = mlir.ir.WalkResult.ADVANCE
 
     def visit(op: Any) -> Any:
-        name = op.name
-        if name.startswith("rlx.") and (names is None or name[4:] in names):
+        if registry.is_ours(op) and (names is None or opview.name_of(op) in names):
             found.append(op)
         return advance
 
@@ -79,8 +77,7 @@ def replace_with(
         Error: The function raised, or gave other types; the location is that of the op.
     """
     builder = builder_before(op, note, fusion_policy)
-    spec = registry.card(op.name).spec
-    operands = grouped(spec.operands, [builder.tensor(v) for v in op.operands], "operand")
+    operands = opview.operands_of(op, [builder.tensor(v) for v in op.operands])
     try:
         results = as_results(function(builder, *operands, **extra))
     except Error as problem:
@@ -93,8 +90,10 @@ def replace_with(
 
 def decompose(op: Any, *, fusion_policy: str = "direct") -> None:
     """Replace a composite op by its card's decomposition."""
-    card = registry.card(op.name)
-    values = attributes.read(card.spec, op)
+    card = opview.card_of(op)
+    values = opview.attributes_of(op)
+    if card.spec.regions:
+        values["regions"] = tuple(opview.block_of(region) for region in op.regions)
     replace_with(op, card.decompose, card.name, fusion_policy=fusion_policy, **values)
 
 
@@ -125,7 +124,10 @@ def erase_dead(ops: Iterable[Any]) -> None:
 
 
 def _is_dead(op: Any) -> bool:
-    if not registry.is_ours(op) or not registry.card(op.name).spec.pure:
+    if not registry.is_ours(op):
+        return False
+    spec = opview.card_of(op).spec
+    if not spec.pure or spec.terminator:
         return False
     return all(next(iter(r.uses), None) is None for r in op.results)
 

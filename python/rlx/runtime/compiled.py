@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rlx.backends.artifact import Artifact
-from rlx.backends.iree import backend
+from rlx.backends.protocol import Program, backend_of
 from rlx.ir.attributes import suggestion
 from rlx.ir.errors import Error
 from rlx.ir.evaluate import as_array, bind_symbols, check_argument
@@ -37,7 +37,7 @@ class CompiledGraph:
         self._params = {a.name: a for a in signature.of_kind("param")}
         self._states = {a.name: a for a in signature.of_kind("state")}
         self._weights: dict[str, np.ndarray] = {}
-        self._program: backend.Program | None = None
+        self._program: Program | None = None
         self._call: Any = None
         # What the check of a call reads, without attribute look-ups: name, dtype, static shape or None.
         self._checks = [
@@ -115,7 +115,7 @@ class CompiledGraph:
         if missing:
             described = ", ".join(f"'{n}' ({self._params[n].shape})" for n in missing[:10])
             raise Error(f"{len(missing)} parameters are not set: {described}", hint="call set_param or set_params")
-        self._program = backend.load(self.artifact, self._weights, self._threads)
+        self._program = backend_of(self.artifact.target).load(self.artifact, self._weights, self._threads)
         for name, value in (self._restore or {}).items():
             self._program.write_state(name, value)
         self._restore = None

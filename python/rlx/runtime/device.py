@@ -18,6 +18,7 @@ class Device(Enum):
     VULKAN = "vulkan"
     METAL = "metal"
     VMVX = "vmvx"
+    XLA = "xla"
 
     @classmethod
     def of(cls, value: Any) -> Device:

@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir import attributes, registry
+from rlx.ir import opview, registry
 from rlx.ir.card import Cost
 from rlx.ir.dim import Dim
 from rlx.ir.errors import StageError
 from rlx.ir.graph import Argument, Graph, Output
 from rlx.ir.location import describe, scope_of
 from rlx.ir.shape import Shape, shape_of
-from rlx.ir.verify import grouped
 
 STAGES = ("hir", "mir", "lir")
 _COMMENT_COLUMN = 64
@@ -184,16 +183,14 @@ def _report(op: Any, depth: int, names: dict[Any, str], numbers: Iterator[int]) 
     operands = tuple(names[value] for value in op.operands)
     results = tuple(names[result] for result in op.results)
     location, scope = describe(op.location), scope_of(op.location)
-    if not registry.is_ours(op) or op.name.removeprefix("rlx.") not in registry.load():
+    if not registry.is_ours(op) or opview.name_of(op) not in registry.load():
         return OpReport(op.name, operands, results, (), {}, None, location, scope, depth)
-    card = registry.card(op.name)
-    values = attributes.read(card.spec, op)
-    shapes = [shape_of(v) for v in op.operands]
-    flat = [s for s in grouped(card.spec.operands, shapes, "operand") if s is not None]
+    card = opview.card_of(op)
+    values = opview.attributes_of(op)
     given = tuple(shape_of(r) for r in op.results)
     defaults = {a.name: a.default for a in card.spec.attributes}
     changed = {k: v for k, v in values.items() if isinstance(v, np.ndarray) or v != defaults[k]}
-    cost = card.cost(flat, list(given), values)
+    cost = None if card.spec.terminator else opview.cost_of(op)
     return OpReport(card.name, operands, results, given, changed, cost, location, scope, depth)
 
 

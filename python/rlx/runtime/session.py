@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, overload
 
 from rlx.backends.artifact import Artifact
 from rlx.backends.cache import DiskCache
-from rlx.backends.iree import backend, targets
+from rlx.backends.protocol import backend_of
 from rlx.backends.stages import check_policy, graph_of
 from rlx.backends.stages import prepared as _prepared
 from rlx.ir.errors import Error
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.device import Device
+
+if TYPE_CHECKING:
+    from rlx.runtime.bucketed import BucketedGraph
 
 
 class Session:
@@ -23,7 +26,8 @@ class Session:
         device: A `rlx.Device` or its name.
         arch: Architecture of the device, such as `"sm_80"`; None takes the target's default.
         threads: Threads that programs may use on the CPU; None is one for each core, 1 runs in the caller's thread.
-        flags: More flags for IREE's compiler.
+            XLA takes no other numbers.
+        flags: More flags for the compiler: IREE's, or XLA's options (`--xla_…=…`).
 
     Raises:
         Error: There is no such device or architecture.
@@ -41,7 +45,38 @@ class Session:
             raise Error(f"threads must be a positive integer, got {threads!r}")
         self.device = Device.of(device)
         self.threads = threads
-        self.target = targets.target(self.device.value, arch, flags)
+        self.backend = backend_of(self.device.value)
+        self.target = self.backend.target(self.device.value, arch, flags)
+
+    @overload
+    def compile(
+        self,
+        graph: Any,
+        *,
+        params: Mapping[str, Any] | str | os.PathLike[str] | None = ...,
+        bind: Mapping[str, int] | None = ...,
+        buckets: None = ...,
+        precision: Any = ...,
+        passes: str | None = ...,
+        policy: str = ...,
+        cache: DiskCache | str | os.PathLike[str] | bool = ...,
+        timeout: float | None = ...,
+    ) -> CompiledGraph: ...
+
+    @overload
+    def compile(
+        self,
+        graph: Any,
+        *,
+        params: Mapping[str, Any] | str | os.PathLike[str] | None = ...,
+        bind: Mapping[str, int] | None = ...,
+        buckets: Mapping[str, Sequence[int]],
+        precision: Any = ...,
+        passes: str | None = ...,
+        policy: str = ...,
+        cache: DiskCache | str | os.PathLike[str] | bool = ...,
+        timeout: float | None = ...,
+    ) -> BucketedGraph: ...
 
     def compile(
         self,
@@ -49,18 +84,22 @@ class Session:
         *,
         params: Mapping[str, Any] | str | os.PathLike[str] | None = None,
         bind: Mapping[str, int] | None = None,
+        buckets: Mapping[str, Sequence[int]] | None = None,
         precision: Any = None,
         passes: str | None = None,
         policy: str = "direct",
         cache: DiskCache | str | os.PathLike[str] | bool = True,
         timeout: float | None = None,
-    ) -> CompiledGraph:
+    ) -> CompiledGraph | BucketedGraph:
         """Compile a graph. The graph is not changed.
 
         Args:
             graph: A `Graph` or `GraphModule`, HIR or MIR.
             params: Weights, by name or as the path of a safetensors file; they can also be set later.
-            bind: Sizes of symbols that are fixed now; the others stay dynamic.
+            bind: Sizes of symbols that are fixed now; the others stay dynamic. (XLA compiles again for each set of
+                sizes that comes.)
+            buckets: Sizes of symbols for which programs are compiled now; a run takes the smallest that fits, and pads.
+                See `BucketedGraph`, which is then returned, for what the graph must not do.
             precision: `"f16"` or `"bf16"`: compute in that dtype; reductions, what would leave its range, and the
                 boundary (inputs, parameters, states, outputs) stay in f32: `rlx-precision` with its default policy.
             passes: A pipeline to run first.
@@ -74,8 +113,13 @@ class Session:
         """
         check_policy(policy)
         source = _prepared(graph_of(graph, "compile"), bind, precision, passes, policy)
+        if buckets:
+            from rlx.runtime.bucketed import BucketedGraph
+
+            options: dict[str, Any] = {"params": params, "policy": policy, "cache": cache, "timeout": timeout}
+            return BucketedGraph(source, buckets, lambda sizes: self.compile(source, bind=sizes, **options))
         phases: dict[str, float] = {}
-        artifact = backend.compile_graph(
+        artifact = self.backend.compile_graph(
             source, self.target, fusion_policy=policy, cache=_cache(cache), timeout_s=timeout, phases=phases
         )
         compiled = CompiledGraph(artifact, threads=self.threads, phases=phases)

@@ -97,3 +97,31 @@ func.func @where_1(%arg0: tensor<?x1xi1, #rlx.dims<["n"]>>, %arg1: tensor<?x3xf3
   %0 = "rlx.where"(%arg0, %arg1, %arg2) : (tensor<?x1xi1, #rlx.dims<["n"]>>, tensor<?x3xf32, #rlx.dims<["n"]>>, tensor<3xf32>) -> tensor<?x3xf32, #rlx.dims<["n"]>>
   return %0 : tensor<?x3xf32, #rlx.dims<["n"]>>
 }
+
+// CHECK-LABEL: func.func @stop_gradient(
+// CHECK: "rlx.stop_gradient"(%arg0) : (tensor<3x5xf32>) -> tensor<3x5xf32>
+func.func @stop_gradient(%arg0: tensor<3x5xf32>) -> tensor<3x5xf32> {
+  %0 = "rlx.stop_gradient"(%arg0) : (tensor<3x5xf32>) -> tensor<3x5xf32>
+  return %0 : tensor<3x5xf32>
+}
+
+// CHECK-LABEL: func.func @stop_gradient_1(
+// CHECK: "rlx.stop_gradient"(%arg0) : (tensor<?xf32, #rlx.dims<["n"]>>) -> tensor<?xf32, #rlx.dims<["n"]>>
+func.func @stop_gradient_1(%arg0: tensor<?xf32, #rlx.dims<["n"]>>) -> tensor<?xf32, #rlx.dims<["n"]>> {
+  %0 = "rlx.stop_gradient"(%arg0) : (tensor<?xf32, #rlx.dims<["n"]>>) -> tensor<?xf32, #rlx.dims<["n"]>>
+  return %0 : tensor<?xf32, #rlx.dims<["n"]>>
+}
+
+// CHECK-LABEL: func.func @clamp(
+// CHECK: "rlx.clamp"(%arg0, %arg1, %arg2) : (tensor<3x5xf32>, tensor<3x5xf32>, tensor<3x5xf32>) -> tensor<3x5xf32>
+func.func @clamp(%arg0: tensor<3x5xf32>, %arg1: tensor<3x5xf32>, %arg2: tensor<3x5xf32>) -> tensor<3x5xf32> {
+  %0 = "rlx.clamp"(%arg0, %arg1, %arg2) : (tensor<3x5xf32>, tensor<3x5xf32>, tensor<3x5xf32>) -> tensor<3x5xf32>
+  return %0 : tensor<3x5xf32>
+}
+
+// CHECK-LABEL: func.func @clamp_1(
+// CHECK: "rlx.clamp"(%arg0, %arg1, %arg2) : (tensor<?x5xf32, #rlx.dims<["n"]>>, tensor<5xf32>, tensor<?x1xf32, #rlx.dims<["n"]>>) -> tensor<?x5xf32, #rlx.dims<["n"]>>
+func.func @clamp_1(%arg0: tensor<?x5xf32, #rlx.dims<["n"]>>, %arg1: tensor<5xf32>, %arg2: tensor<?x1xf32, #rlx.dims<["n"]>>) -> tensor<?x5xf32, #rlx.dims<["n"]>> {
+  %0 = "rlx.clamp"(%arg0, %arg1, %arg2) : (tensor<?x5xf32, #rlx.dims<["n"]>>, tensor<5xf32>, tensor<?x1xf32, #rlx.dims<["n"]>>) -> tensor<?x5xf32, #rlx.dims<["n"]>>
+  return %0 : tensor<?x5xf32, #rlx.dims<["n"]>>
+}

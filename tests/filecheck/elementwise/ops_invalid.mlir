@@ -96,3 +96,12 @@ func.func @where(%0: tensor<3xf32>, %1: tensor<3xf32>, %2: tensor<3xf32>) {
   "rlx.where"(%0, %1, %2) : (tensor<3xf32>, tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>
   return
 }
+
+// -----
+
+// A bound that is larger.
+func.func @clamp(%0: tensor<5xf32>, %1: tensor<4x5xf32>, %2: tensor<f32>) {
+  // expected-error @+1 {{'rlx.clamp' op low, f32[4, 5], does not broadcast to the shape of x, f32[5]}}
+  "rlx.clamp"(%0, %1, %2) : (tensor<5xf32>, tensor<4x5xf32>, tensor<f32>) -> tensor<5xf32>
+  return
+}

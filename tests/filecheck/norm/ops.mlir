@@ -62,3 +62,31 @@ func.func @group_norm_1(%arg0: tensor<?x4x?x3xf32, #rlx.dims<["n", "h"]>>, %arg1
   %0 = "rlx.group_norm"(%arg0, %arg1, %arg2) {eps = 1.000000e-05 : f64, num_groups = 2 : i64} : (tensor<?x4x?x3xf32, #rlx.dims<["n", "h"]>>, tensor<4xf32>, tensor<4xf32>) -> tensor<?x4x?x3xf32, #rlx.dims<["n", "h"]>>
   return %0 : tensor<?x4x?x3xf32, #rlx.dims<["n", "h"]>>
 }
+
+// CHECK-LABEL: func.func @layer_norm2d(
+// CHECK: "rlx.layer_norm2d"(%arg0, %arg1, %arg2) {eps = 1.000000e-05 : f64} : (tensor<2x6x3x4xf32>, tensor<6xf32>, tensor<6xf32>) -> tensor<2x6x3x4xf32>
+func.func @layer_norm2d(%arg0: tensor<2x6x3x4xf32>, %arg1: tensor<6xf32>, %arg2: tensor<6xf32>) -> tensor<2x6x3x4xf32> {
+  %0 = "rlx.layer_norm2d"(%arg0, %arg1, %arg2) {eps = 1.000000e-05 : f64} : (tensor<2x6x3x4xf32>, tensor<6xf32>, tensor<6xf32>) -> tensor<2x6x3x4xf32>
+  return %0 : tensor<2x6x3x4xf32>
+}
+
+// CHECK-LABEL: func.func @layer_norm2d_1(
+// CHECK: "rlx.layer_norm2d"(%arg0, %arg1, %arg2) {eps = 1.000000e-03 : f64} : (tensor<?x4x?x3xf32, #rlx.dims<["n", "h"]>>, tensor<4xf32>, tensor<4xf32>) -> tensor<?x4x?x3xf32, #rlx.dims<["n", "h"]>>
+func.func @layer_norm2d_1(%arg0: tensor<?x4x?x3xf32, #rlx.dims<["n", "h"]>>, %arg1: tensor<4xf32>, %arg2: tensor<4xf32>) -> tensor<?x4x?x3xf32, #rlx.dims<["n", "h"]>> {
+  %0 = "rlx.layer_norm2d"(%arg0, %arg1, %arg2) {eps = 1.000000e-03 : f64} : (tensor<?x4x?x3xf32, #rlx.dims<["n", "h"]>>, tensor<4xf32>, tensor<4xf32>) -> tensor<?x4x?x3xf32, #rlx.dims<["n", "h"]>>
+  return %0 : tensor<?x4x?x3xf32, #rlx.dims<["n", "h"]>>
+}
+
+// CHECK-LABEL: func.func @batch_norm_inference(
+// CHECK: "rlx.batch_norm_inference"(%arg0, %arg1, %arg2, %arg3, %arg4) {eps = 1.000000e-05 : f64} : (tensor<2x6x3x4xf32>, tensor<6xf32>, tensor<6xf32>, tensor<6xf32>, tensor<6xf32>) -> tensor<2x6x3x4xf32>
+func.func @batch_norm_inference(%arg0: tensor<2x6x3x4xf32>, %arg1: tensor<6xf32>, %arg2: tensor<6xf32>, %arg3: tensor<6xf32>, %arg4: tensor<6xf32>) -> tensor<2x6x3x4xf32> {
+  %0 = "rlx.batch_norm_inference"(%arg0, %arg1, %arg2, %arg3, %arg4) {eps = 1.000000e-05 : f64} : (tensor<2x6x3x4xf32>, tensor<6xf32>, tensor<6xf32>, tensor<6xf32>, tensor<6xf32>) -> tensor<2x6x3x4xf32>
+  return %0 : tensor<2x6x3x4xf32>
+}
+
+// CHECK-LABEL: func.func @batch_norm_inference_1(
+// CHECK: "rlx.batch_norm_inference"(%arg0, %arg1, %arg2, %arg3, %arg4) {eps = 1.000000e-05 : f64} : (tensor<?x4x?xf32, #rlx.dims<["n", "l"]>>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) -> tensor<?x4x?xf32, #rlx.dims<["n", "l"]>>
+func.func @batch_norm_inference_1(%arg0: tensor<?x4x?xf32, #rlx.dims<["n", "l"]>>, %arg1: tensor<4xf32>, %arg2: tensor<4xf32>, %arg3: tensor<4xf32>, %arg4: tensor<4xf32>) -> tensor<?x4x?xf32, #rlx.dims<["n", "l"]>> {
+  %0 = "rlx.batch_norm_inference"(%arg0, %arg1, %arg2, %arg3, %arg4) {eps = 1.000000e-05 : f64} : (tensor<?x4x?xf32, #rlx.dims<["n", "l"]>>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) -> tensor<?x4x?xf32, #rlx.dims<["n", "l"]>>
+  return %0 : tensor<?x4x?xf32, #rlx.dims<["n", "l"]>>
+}

@@ -97,3 +97,17 @@ func.func @topk_1(%arg0: tensor<?x6xf32, #rlx.dims<["n"]>>) -> (tensor<?x2xf32, 
   %0:2 = "rlx.topk"(%arg0) {k = 2 : i64} : (tensor<?x6xf32, #rlx.dims<["n"]>>) -> (tensor<?x2xf32, #rlx.dims<["n"]>>, tensor<?x2xi32, #rlx.dims<["n"]>>)
   return %0#0, %0#1 : tensor<?x2xf32, #rlx.dims<["n"]>>, tensor<?x2xi32, #rlx.dims<["n"]>>
 }
+
+// CHECK-LABEL: func.func @argmin(
+// CHECK: "rlx.argmin"(%arg0) {axis = 1 : i64, keep_dims = false} : (tensor<4x7xf32>) -> tensor<4xi32>
+func.func @argmin(%arg0: tensor<4x7xf32>) -> tensor<4xi32> {
+  %0 = "rlx.argmin"(%arg0) {axis = 1 : i64, keep_dims = false} : (tensor<4x7xf32>) -> tensor<4xi32>
+  return %0 : tensor<4xi32>
+}
+
+// CHECK-LABEL: func.func @argmin_1(
+// CHECK: "rlx.argmin"(%arg0) {axis = 1 : i64, keep_dims = false} : (tensor<?x7xf32, #rlx.dims<["n"]>>) -> tensor<?xi32, #rlx.dims<["n"]>>
+func.func @argmin_1(%arg0: tensor<?x7xf32, #rlx.dims<["n"]>>) -> tensor<?xi32, #rlx.dims<["n"]>> {
+  %0 = "rlx.argmin"(%arg0) {axis = 1 : i64, keep_dims = false} : (tensor<?x7xf32, #rlx.dims<["n"]>>) -> tensor<?xi32, #rlx.dims<["n"]>>
+  return %0 : tensor<?xi32, #rlx.dims<["n"]>>
+}

@@ -69,3 +69,12 @@ func.func @topk(%0: tensor<2x3xf32>) {
   "rlx.topk"(%0) {k = 4 : i64} : (tensor<2x3xf32>) -> (tensor<2x4xf32>, tensor<2x4xi32>)
   return
 }
+
+// -----
+
+// An empty axis.
+func.func @argmin(%0: tensor<4x0xf32>) {
+  // expected-error @+1 {{'rlx.argmin' op axis 1 of f32[4, 0] is empty: it has no smallest element}}
+  "rlx.argmin"(%0) {axis = 1 : i64} : (tensor<4x0xf32>) -> tensor<4xi32>
+  return
+}

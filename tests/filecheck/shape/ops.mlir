@@ -90,3 +90,17 @@ func.func @expand_1(%arg0: tensor<1x3xf32>, %arg1: tensor<?xui8, #rlx.dims<["n"]
   %0 = "rlx.expand"(%arg0) {shape = ["n", 3]} : (tensor<1x3xf32>) -> tensor<?x3xf32, #rlx.dims<["n"]>>
   return %0 : tensor<?x3xf32, #rlx.dims<["n"]>>
 }
+
+// CHECK-LABEL: func.func @reverse(
+// CHECK: "rlx.reverse"(%arg0) {axes = array<i64: 1>} : (tensor<2x5xf32>) -> tensor<2x5xf32>
+func.func @reverse(%arg0: tensor<2x5xf32>) -> tensor<2x5xf32> {
+  %0 = "rlx.reverse"(%arg0) {axes = array<i64: 1>} : (tensor<2x5xf32>) -> tensor<2x5xf32>
+  return %0 : tensor<2x5xf32>
+}
+
+// CHECK-LABEL: func.func @reverse_1(
+// CHECK: "rlx.reverse"(%arg0) {axes = array<i64: 0>} : (tensor<?x3xf32, #rlx.dims<["n"]>>) -> tensor<?x3xf32, #rlx.dims<["n"]>>
+func.func @reverse_1(%arg0: tensor<?x3xf32, #rlx.dims<["n"]>>) -> tensor<?x3xf32, #rlx.dims<["n"]>> {
+  %0 = "rlx.reverse"(%arg0) {axes = array<i64: 0>} : (tensor<?x3xf32, #rlx.dims<["n"]>>) -> tensor<?x3xf32, #rlx.dims<["n"]>>
+  return %0 : tensor<?x3xf32, #rlx.dims<["n"]>>
+}

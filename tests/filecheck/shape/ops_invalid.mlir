@@ -87,3 +87,12 @@ func.func @expand(%0: tensor<3xf32>) {
   "rlx.expand"(%0) {shape = [4]} : (tensor<3xf32>) -> tensor<4xf32>
   return
 }
+
+// -----
+
+// Axes out of order.
+func.func @reverse(%0: tensor<4x5xf32>) {
+  // expected-error @+1 {{'rlx.reverse' op axes [1, 0] must be sorted and distinct}}
+  "rlx.reverse"(%0) {axes = array<i64: 1, 0>} : (tensor<4x5xf32>) -> tensor<4x5xf32>
+  return
+}

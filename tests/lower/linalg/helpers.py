@@ -59,10 +59,11 @@ def case(op: str, *arrays: Any, dims: Any = None, **attributes: Any) -> Case:
     return Case(op, [np.asarray(a) for a in arrays], attributes, dims)
 
 
-def run(cases: Sequence[Case]) -> list[tuple[np.ndarray, ...]]:
+def run(cases: Sequence[Case], *, for_iree: bool = False) -> list[tuple[np.ndarray, ...]]:
     """Compile all cases at once, and run each: its results."""
     graphs = [c.graph() for c in cases]
-    executable = Executable(compile_module(str(lower_module(_merged(graphs))), _cpu(), timeout_s=300).vmfb)
+    text = lower_module(_merged(graphs), for_iree=for_iree).operation.get_asm(print_generic_op_form=True)
+    executable = Executable(compile_module(text, _cpu(), timeout_s=300).vmfb)
     results = []
     for i, (graph, one) in enumerate(zip(graphs, cases, strict=True)):
         arguments = [_tensor_type(a.shape) for a in graph.arguments]

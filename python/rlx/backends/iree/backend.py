@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,23 +10,24 @@ import numpy as np
 from rlx import mlir
 from rlx.backends import stages
 from rlx.backends.artifact import Artifact, Signature
-from rlx.backends.cache import DiskCache, fingerprint
+from rlx.backends.building import cached, timed
+from rlx.backends.cache import DiskCache
 from rlx.backends.iree import targets
 from rlx.backends.iree.abi import ArgumentType, TensorType
 from rlx.backends.iree.compiler import compile_module, compiler_version, prewarm
+from rlx.backends.iree.devices import devices
 from rlx.backends.iree.executable import Executable, Function
-from rlx.backends.iree.targets import Target
-from rlx.ir.attributes import read
+from rlx.backends.iree.targets import Target, target
+from rlx.ir import grouping, opview
 from rlx.ir.dim import DimExpr
 from rlx.ir.errors import UnsupportedError
 from rlx.ir.graph import Argument, Graph, functions
 from rlx.ir.location import describe
-from rlx.ir.registry import card
 from rlx.ir.requirements import requirements
 from rlx.ir.shape import Shape, shape_of
-from rlx.ir.verify import grouped
 from rlx.lower.linalg import claimed_ops, lower_module
 from rlx.lower.linalg.function import state_getter, state_setter
+from rlx.lower.linalg.rules import RULES
 from rlx.version import __version__
 
 # Below this many operations the threads of local-task cost more than they save (about 15 µs a call).
@@ -43,6 +41,17 @@ def legalise(module: Any, *, fusion_policy: str = "direct") -> None:
     stages.legalise(module, claimed_ops(), policy=fusion_policy)
 
 
+def legalised(graph: Graph, target: Target, *, policy: str = "direct") -> Graph:
+    """A graph of ops that are lowered, of dtypes that the target has.
+
+    Raises:
+        UnsupportedError: It lists every op with another dtype.
+    """
+    legal = stages.legalised(graph, claimed_ops(), policy=policy)
+    check_dtypes(legal.module, target)
+    return legal
+
+
 def check_dtypes(module: Any, target: Target) -> None:
     """No tensor has a dtype that the target cannot compute with.
 
@@ -53,11 +62,9 @@ def check_dtypes(module: Any, target: Target) -> None:
         return
     missing = []
     for function in functions(module):
-        for op in function.entry_block.operations:
-            names = {shape_of(r).dtype.name for r in op.operation.results} & target.unsupported_dtypes
-            missing += [
-                f"  {describe(op.location) or '<unknown>'}: {op.operation.name} gives {n}" for n in sorted(names)
-            ]
+        for op in opview.operations(function.entry_block):
+            names = {shape_of(r).dtype.name for r in op.results} & target.unsupported_dtypes
+            missing += [f"  {describe(op.location) or '<unknown>'}: {op.name} gives {n}" for n in sorted(names)]
     if missing:
         message = f"target {target.name} ({target.arch}) does not support some dtypes:\n" + "\n".join(missing)
         raise UnsupportedError(message, hint="cast to a dtype that it has")
@@ -67,15 +74,12 @@ def estimated_flops(module: Any) -> int:
     """Operations of one run of every function, with a typical size for each symbol."""
     total = 0
     for function in functions(module):
-        for op in function.entry_block.operations:
-            operation = op.operation
-            if operation.name == "func.return":
+        for op in opview.operations(function.entry_block):
+            if op.name in ("func.return", "rlx.yield"):
                 continue
-            found = card(operation.name)
-            operands: list[Shape] = [shape_of(v) for v in operation.operands]
-            grouped_shapes = grouped(found.spec.operands, operands, "operand")
-            flat = [s for s in grouped_shapes if s is not None]
-            cost = found.cost(flat, [shape_of(r) for r in operation.results], read(found.spec, operation))
+            operands: list[Shape] = [shape_of(v) for v in op.operands]
+            flat = grouping.flat(opview.operands_of(op, operands))
+            cost = opview.card_of(op).cost(flat, [shape_of(r) for r in op.results], opview.attributes_of(op))
             flops = cost.flops
             if isinstance(flops, DimExpr):
                 flops = flops.evaluate(dict.fromkeys(flops.symbols, _TYPICAL_SIZE))
@@ -83,12 +87,9 @@ def estimated_flops(module: Any) -> int:
     return total
 
 
-@cache
-def package_fingerprint() -> str:
-    """A hash of this package's own code: a cached program is good for equal code only."""
-    root = Path(__file__).parents[2]
-    sources = sorted(root.rglob("*.py")) + sorted(root.rglob("*.mlir"))
-    return fingerprint(*(path.read_bytes() for path in sources))
+def target_names() -> tuple[str, ...]:
+    """The names that `target` takes, aliases among them."""
+    return targets.names_and_aliases()
 
 
 def compile_graph(
@@ -114,29 +115,28 @@ def compile_graph(
         CompileError: The module cannot be expressed or compiled for the target.
     """
     phases = {} if phases is None else phases
-    with _timed(phases, "key"):
-        key = fingerprint(
-            package_fingerprint(),
-            compiler_version(),
-            target.fingerprint(),
-            fusion_policy,
-            str(graph.module),
-            graph.name_symbol,
-        )
-        stored = cache.get(key) if cache is not None else None
-    if stored is not None:
-        phases["cached"] = 1.0
-        return Artifact.from_bytes(stored, "cache entry")
+
+    def described() -> tuple[str, ...]:
+        return compiler_version(), target.fingerprint(), fusion_policy, str(graph.module), graph.name_symbol
+
+    return cached(
+        cache, graph, RULES, described, phases, lambda: _compiled(graph, target, fusion_policy, timeout_s, phases)
+    )
+
+
+def _compiled(
+    graph: Graph, target: Target, fusion_policy: str, timeout_s: float | None, phases: dict[str, float]
+) -> Artifact:
     prewarm(target)  # the compiler's process gets ready while we lower
-    with _timed(phases, "passes"):
+    with timed(phases, "passes"):
         work = graph.clone()
         legalise(work.module, fusion_policy=fusion_policy)
         check_dtypes(work.module, target)
-        flops, needed = estimated_flops(work.module), requirements(work.module)
-    with _timed(phases, "lower"):
+        flops, needed = estimated_flops(work.module), requirements(graph.module, work.module)
+    with timed(phases, "lower"):
         lowered = lower_module(work.module, for_iree=True)
         text, borrow = module_text(lowered), only_reads_arguments(lowered)
-    with _timed(phases, "iree"):
+    with timed(phases, "iree"):
         compiled = compile_module(text, target, timeout_s=timeout_s, name=f"{graph.name_symbol}.mlir")
     info = {
         "flops": flops,
@@ -146,10 +146,15 @@ def compile_graph(
         "rlx": __version__,
         "iree": compiler_version(),
     }
-    artifact = Artifact(target.name, target.arch, Signature.of(graph), compiled.vmfb, info)
-    if cache is not None:
-        cache.put(key, artifact.to_bytes())
-    return artifact
+    return Artifact(target.name, target.arch, Signature.of(graph), compiled.vmfb, info)
+
+
+def emit(kind: str, graph: Graph, target: Target) -> str | None:
+    """A legalised graph as the linalg that IREE is given."""
+    if kind != "linalg":
+        return None
+    with mlir.unregistered_dialects_allowed():  # else MLIR prints its generic form
+        return str(lower_module(graph.module, for_iree=True))
 
 
 def module_text(lowered: Any) -> str:
@@ -167,6 +172,8 @@ _PARTIAL_WRITES = (
     "linalg.copy",
     "scf.for",
     "scf.while",
+    "cf.br",
+    "iree_linalg_ext.scatter",
 )
 
 
@@ -180,19 +187,6 @@ def only_reads_arguments(lowered: Any) -> bool:
 
     lowered.operation.walk(visit)
     return not any(found)
-
-
-class _timed:
-    """Add the seconds spent inside to a table."""
-
-    def __init__(self, table: dict[str, float], name: str):
-        self.table, self.name = table, name
-
-    def __enter__(self) -> None:
-        self.started = time.perf_counter()
-
-    def __exit__(self, *_: object) -> None:
-        self.table[self.name] = self.table.get(self.name, 0.0) + time.perf_counter() - self.started
 
 
 class Program:
@@ -259,4 +253,16 @@ def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int 
     return Program(artifact, parameters, choose_driver(target, int(artifact.info["flops"]), threads), threads)
 
 
-__all__: Sequence[str] = ["Program", "compile_graph", "legalise", "load", "module_text"]
+__all__: Sequence[str] = [
+    "Program",
+    "claimed_ops",
+    "compile_graph",
+    "devices",
+    "emit",
+    "legalise",
+    "legalised",
+    "load",
+    "module_text",
+    "target",
+    "target_names",
+]

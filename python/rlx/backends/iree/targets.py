@@ -252,6 +252,11 @@ def names() -> tuple[str, ...]:
     return tuple(_FAMILIES)
 
 
+def names_and_aliases() -> tuple[str, ...]:
+    """All the names that ``target`` takes."""
+    return (*_FAMILIES, *_TARGET_ALIASES)
+
+
 def archs(name: str) -> tuple[str, ...]:
     """The architectures of one target, the default first."""
     family = _FAMILIES[name]

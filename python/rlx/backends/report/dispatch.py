@@ -9,7 +9,7 @@ from typing import Any
 
 from rlx import mlir
 from rlx.backends.report.text import counts_text, place_of, short_place, table
-from rlx.ir import registry
+from rlx.ir import opview
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
 from rlx.ir.shape import shape_of
@@ -101,7 +101,9 @@ def analyse_dispatch(
     found: dict[tuple[str, str, str], tuple[int, Counter[str], dict[str, None]]] = {}
     parts: dict[Any, tuple[Counter[str], str]] = {}
     for op in collect(graph.module):
-        name = op.name[4:]
+        if opview.card_of(op).spec.terminator:
+            continue
+        name = opview.name_of(op)
         path, into, reason = _path(op, claimed, unsupported, parts)
         count, total, places = found.get((name, path, reason), (0, Counter(), {}))
         found[name, path, reason] = (count + 1, total + into, places | dict.fromkeys(filter(None, [place_of(op)])))
@@ -117,13 +119,13 @@ def _path(
     op: Any, claimed: frozenset[str], unsupported: frozenset[str], parts: dict[Any, tuple[Counter[str], str]]
 ) -> tuple[str, Counter[str], str]:
     """Path, what the op becomes, and why it is not supported."""
-    name = op.name[4:]
+    name = opview.name_of(op)
     dtypes = sorted({shape_of(r).dtype.name for r in op.results} & unsupported)
     if dtypes:
         return "unsupported", Counter(), f"no {', '.join(dtypes)}"
     if name in claimed:
         return "native", Counter({name: 1}), ""
-    if not registry.card(name).composite:
+    if not opview.card_of(op).composite:
         return "unsupported", Counter(), "no lowering, and it is a primitive"
     key = (name, tuple(o.type for o in op.operands), tuple((n, op.attributes[n]) for n in op.attributes))
     if key not in parts:
@@ -134,6 +136,8 @@ def _path(
 
 def _decomposed(op: Any, claimed: frozenset[str], unsupported: frozenset[str]) -> tuple[Counter[str], str]:
     """What an op becomes when it stands alone, and what of that is not supported."""
+    if len(op.regions):
+        return Counter(), ""  # the ops of its regions, which have rows of their own
     alone = _alone(op)
     try:
         Decompose(except_=tuple(claimed)).run(alone)
@@ -142,7 +146,9 @@ def _decomposed(op: Any, claimed: frozenset[str], unsupported: frozenset[str]) -
     into: Counter[str] = Counter()
     missing: dict[str, None] = {}
     for inner in collect(alone):
-        name = inner.name[4:]
+        if opview.card_of(inner).spec.terminator:
+            continue
+        name = opview.name_of(inner)
         into[name] += 1
         dtypes = {shape_of(r).dtype.name for r in inner.results} & unsupported
         if dtypes:
@@ -157,7 +163,7 @@ def _alone(op: Any) -> Any:
     ir = mlir.ir
     with mlir.entered():
         module = ir.Module.create(loc=op.location)
-        stage = registry.SPECS[op.name[4:]].stage
+        stage = opview.card_of(op).spec.stage
         module.operation.attributes["rlx.stage"] = ir.StringAttr.get(stage)
         types, results = [o.type for o in op.operands], [r.type for r in op.results]
         function_type = ir.FunctionType.get(types, results)

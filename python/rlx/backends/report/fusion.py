@@ -10,7 +10,7 @@ from typing import Any
 
 from rlx import mlir
 from rlx.backends.report.text import counts_text, label_of, place_of, short_place
-from rlx.ir import registry
+from rlx.ir import opview, registry
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
 from rlx.ir.shape import Shape, shape_of
@@ -70,7 +70,7 @@ class FusionReport:
     @property
     def fused(self) -> Counter[str]:
         """The fused ops of the second stage."""
-        return Counter({name: n for name, n in self.after.items() if registry.SPECS[name].family == "fused"})
+        return Counter({name: n for name, n in self.after.items() if registry.card(name).spec.family == "fused"})
 
     def assert_clean(self) -> None:
         """Nothing was missed.
@@ -105,7 +105,7 @@ def analyse_fusion(before: Graph, after: Graph) -> FusionReport:
 
 
 def _counts(graph: Graph) -> Counter[str]:
-    return Counter(op.name[4:] for op in collect(graph.module))
+    return Counter(opview.name_of(op) for op in collect(graph.module) if not opview.card_of(op).spec.terminator)
 
 
 # --- patterns -------------------------------------------------------------------------------------

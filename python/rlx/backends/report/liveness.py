@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
 from rlx import mlir
-from rlx.ir import attributes, registry
+from rlx.ir import opview, registry
 from rlx.ir.dim import symbols
 from rlx.ir.errors import ShapeError
 from rlx.ir.graph import Graph
@@ -79,16 +79,6 @@ def bytes_of(shape: Shape) -> int:
     return count
 
 
-def nested(block: Any) -> Iterator[Any]:
-    """The ops of a block in order, each before what is inside it."""
-    for view in block.operations:
-        op = view.operation
-        yield op
-        for region in op.regions:
-            for inner in region:
-                yield from nested(inner)
-
-
 class Liveness:
     """The values of a graph's function in program order.
 
@@ -105,7 +95,7 @@ class Liveness:
 
     def __init__(self, graph: Graph, sizes: Mapping[str, int]):
         self.sizes = dict(sizes)
-        self.ops = list(nested(graph.function.entry_block))
+        self.ops = list(opview.operations(graph.function.entry_block))
         self.last = len(self.ops)  # the return is one of them
         self.values: dict[Any, Live] = {}
         self._step = {op: i + 1 for i, op in enumerate(self.ops)}
@@ -174,14 +164,14 @@ class Liveness:
         last = op
         for region in op.regions:
             for block in region:
-                for inner in nested(block):
+                for inner in opview.operations(block):
                     last = inner
         return self._step[last]
 
 
 def _run_of(op: Any, source: Shape, sizes: Mapping[str, int]) -> int | None:
     """The first element of a narrow or slice whose elements lie side by side in its operand, else None."""
-    values = attributes.read(registry.card(op.name).spec, op, sizes)
+    values = opview.attributes_of(op, sizes)
     starts, limits = [0] * source.rank, list(source.static)
     if op.name == "rlx.narrow":
         axis, first = values["axis"], values["start"][0]

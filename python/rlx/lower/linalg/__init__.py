@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
-from rlx.lower.linalg import contraction, convolution, elementwise, index, order, reduce, scan, shape
+from rlx.lower.linalg import (
+    complex,
+    contraction,
+    control,
+    convolution,
+    elementwise,
+    index,
+    order,
+    pool,
+    random,
+    reduce,
+    scan,
+    scatter,
+    shape,
+    sorting,
+)
 from rlx.lower.linalg.function import claimed_ops, lower_module
+from rlx.lower.linalg.rules import lowers
 
 __all__ = [
     "claimed_ops",
+    "complex",
     "contraction",
+    "control",
     "convolution",
     "elementwise",
     "index",
     "lower_module",
+    "lowers",
     "order",
+    "pool",
+    "random",
     "reduce",
     "scan",
+    "scatter",
     "shape",
+    "sorting",
 ]

@@ -71,7 +71,10 @@ def power(s: Scalars, a: Any, b: Any) -> Any:
     sine, cosine = trigonometry.sin(r, phase), trigonometry.cos(r, phase)
     real = r.mul(grown, r.math.fma(r.neg(sine), correction, cosine))
     imaginary = r.mul(grown, r.math.fma(cosine, correction, sine))
-    imaginary = r.select(r.compare("eq", phase, r.constant(0.0)), phase, imaginary)
+    zero = r.constant(0.0)
+    imaginary = r.select(r.compare("eq", phase, zero), phase, imaginary)
+    vanishes = r.compare("eq", grown, zero)  # whatever the phase, which may be infinite
+    real, imaginary = r.select(vanishes, zero, real), r.select(vanishes, zero, imaginary)
     return _joined(s, _special_powers(r, (x, y), (u, v), (real, imaginary)))
 
 
@@ -84,7 +87,9 @@ def _sum_of_products(r: Scalars, *terms: tuple[Any, _Parts]) -> _Parts:
     total = r.add(p, q)
     rest = r.add(_sum_error(r, p, q, total), r.add(p_lost, q_lost))
     high = r.add(total, rest)
-    return high, r.add(r.sub(total, high), rest)
+    # Of an infinite total the errors are not numbers.
+    is_finite, zero = _is_finite(r, total), r.constant(0.0)
+    return r.select(is_finite, high, total), r.select(is_finite, r.add(r.sub(total, high), rest), zero)
 
 
 def _special_powers(r: Scalars, a: _Parts, b: _Parts, general: _Parts) -> _Parts:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.attributes import elements_to_mlir
-from rlx.ir.dtype import DType, f32
+from rlx.ir.dtype import DType, f32, f64
 from rlx.ir.shape import Shape
 from rlx.lower.linalg import complex_math, wide_math
 from rlx.lower.linalg.loops import PARALLEL, Loops, storage_type, tensor_type
@@ -147,9 +147,12 @@ def _zero_at_minus_infinity(s: Scalars, x: Any, value: Any) -> Any:
 
 
 def _silu(s: Scalars, x: Any) -> Any:
-    # One division: x·sigmoid(x) would lose the small results where sigmoid(x) alone is denormal.
-    bracket = s.add(s.constant(1.0), activate(s, "exp", s.neg(x)))
-    return _zero_at_minus_infinity(s, x, s.div(x, bracket))
+    # One division: x·sigmoid(x) would lose the small results where sigmoid(x) alone is denormal. Where exp(-x) is near
+    # infinity, the result x·exp(x) is still a normal number.
+    near = s.div(x, s.add(s.constant(1.0), activate(s, "exp", s.neg(x))))
+    root = activate(s, "exp", s.mul(x, s.constant(0.5)))
+    far = s.compare("lt", x, s.constant(-700.0 if s.dtype is f64 else -80.0))
+    return _zero_at_minus_infinity(s, x, s.select(far, s.mul(s.mul(x, root), root), near))
 
 
 def _gelu(s: Scalars, x: Any) -> Any:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Any
 
 from rlx import mlir
-from rlx.ir import attributes, registry
+from rlx.ir import opview
 from rlx.ir.errors import Error, UnsupportedError
 from rlx.ir.graph import Argument, functions, read_arguments, read_outputs
 from rlx.ir.location import describe
 from rlx.ir.shape import Shape, shape_of
-from rlx.ir.verify import grouped
+from rlx.lower.linalg.branches import to_branches
+from rlx.lower.linalg.complex_products import meets_complex_numbers
 from rlx.lower.linalg.loops import Loops, tensor_type
 from rlx.lower.linalg.rules import RULES, Lowered
 
@@ -31,10 +33,9 @@ def check_claimed(module: Any, claimed: Collection[str]) -> None:
     """
     missing = []
     for function in functions(module):
-        for op in function.entry_block.operations:
-            name = op.operation.name
-            if name != "func.return" and name.removeprefix("rlx.") not in claimed:
-                missing.append(f"  {describe(op.location) or '<unknown>'}: {name}")
+        for op in opview.operations(function.entry_block):
+            if op.name not in ("func.return", "rlx.yield") and opview.name_of(op) not in claimed:
+                missing.append(f"  {describe(op.location) or '<unknown>'}: rlx.{opview.name_of(op)}")
     if missing:
         raise UnsupportedError(f"{len(missing)} ops have no lowering to linalg:\n" + "\n".join(missing))
 
@@ -173,14 +174,10 @@ def _lower_function(function: Any, into: Any, globals_: dict[str, Any] | None) -
         own = iter(block.arguments)
         loaded = [environment.load(a) if environment.is_global(a) else next(own) for a in arguments]
         low.bind_symbols([(v, a.shape) for v, a in zip(loaded, arguments, strict=True)])
-        values.update(zip(function.arguments, loaded, strict=True))
-        for op in function.entry_block.operations:
-            with op.location:
-                if op.operation.name == "func.return":
-                    returned = [values[v] for v in op.operation.operands]
-                    _finish(environment, arguments, outputs, returned)
-                else:
-                    _lower_op(low, op.operation, values)
+        returned = _lower_block(low, function.entry_block, loaded, values)
+        _finish(environment, arguments, outputs, returned)
+    if globals_ is not None:
+        to_branches(target)
 
 
 def _finish(environment: _Environment, arguments: list[Argument], outputs: list[Any], returned: list[Any]) -> None:
@@ -194,10 +191,36 @@ def _finish(environment: _Environment, arguments: list[Argument], outputs: list[
     mlir.dialect("func").ReturnOp(results)
 
 
+def _lower_block(low: Loops, block: Any, arguments: Sequence[Any], values: dict[Any, Any]) -> list[Any]:
+    """Emit a block's ops at the insertion point, and give what it returns or yields.
+
+    Args:
+        low: Builds.
+        block: The block.
+        arguments: What stands for its arguments.
+        values: Lowered values by their rlx values; those of the block are added.
+    """
+    values.update(zip(block.arguments, arguments, strict=True))
+    *body, end = block.operations
+    for op in body:
+        with op.location:
+            _lower_op(low, op.operation, values)
+    return [values[v] for v in end.operation.operands]
+
+
 def _lower_op(low: Loops, op: Any, values: dict[Any, Any]) -> None:
-    spec = registry.card(op.name).spec
-    operands = grouped(spec.operands, [Lowered(values[v], shape_of(v)) for v in op.operands], "operand")
+    operands = opview.operands_of(op, [Lowered(values[v], shape_of(v)) for v in op.operands])
     shapes: list[Shape] = [shape_of(r) for r in op.results]
-    results = RULES[spec.name](low, shapes, *operands, **attributes.read(spec, op))
+    given = opview.attributes_of(op)
+    if len(op.regions):
+        # A rule may lower a region more than once; each time its values are new.
+        given["regions"] = tuple(partial(_lower_region, low, opview.block_of(region), values) for region in op.regions)
+    results = RULES[opview.name_of(op)](low, shapes, *operands, **given)
     results = results if isinstance(results, tuple) else (results,)
+    if meets_complex_numbers(op):
+        results = (low.materialised(results[0], shapes[0].dims),)
     values.update(zip(op.results, results, strict=True))
+
+
+def _lower_region(low: Loops, block: Any, values: dict[Any, Any], *arguments: Any) -> list[Any]:
+    return _lower_block(low, block, arguments, dict(values))

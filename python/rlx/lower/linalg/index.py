@@ -48,3 +48,23 @@ def _gather(low: Loops, result: Shape, table: Lowered, indices: Lowered, axis: i
 
     out = (low.empty(result.dims, element), tuple(range(rank)))
     return low.generic([(indices.value, index_axes)], [out], [PARALLEL] * rank, body)
+
+
+@lowers("gather_nd")
+def gather_nd(low: Loops, results: list[Shape], x: Lowered, indices: Lowered, *, batch_dims: int) -> Any:
+    """Without its decomposition's positions on one axis, which take more bits than some devices store."""
+    result, places, count = results[0], indices.shape.rank - 1, indices.shape.dims[-1]
+    assert type(count) is int
+    if result.num_elements == 0:
+        return low.empty(result.dims, storage_type(result.dtype))
+
+    def body(_: Any) -> Any:
+        loops = [low.scalar_index(i) for i in range(result.rank)]
+        chosen = []
+        for k in range(count):
+            index = low.tensor.extract(indices.value, [*loops[:places], low.size(k)])
+            chosen.append(clamped(low, index, indices.shape.dtype, x.shape.dims[batch_dims + k]))
+        return low.tensor.extract(x.value, [*loops[:batch_dims], *chosen, *loops[places:]])
+
+    out = (low.empty(result.dims, storage_type(result.dtype)), tuple(range(result.rank)))
+    return low.generic([], [out], [PARALLEL] * result.rank, body)

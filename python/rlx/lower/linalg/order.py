@@ -1,4 +1,4 @@
-"""The largest element and the k largest.
+"""The largest and the smallest element, and the k largest.
 
 Elements are compared as whole numbers of the same order: NaN is the largest then, and numbers too small for normal floats,
 which a CPU may be set to treat as zeros, keep their places.
@@ -57,18 +57,39 @@ def _float_key(s: Scalars, x: Any) -> Any:
     return s.select(is_nan, largest, key)
 
 
-def _lowest(dtype: DType) -> int:
+def lowest(dtype: DType) -> int:
     return -(1 << (8 * dtype.itemsize - 1))
 
 
-# --- argmax -----------------------------------------------------------------------------------
+# --- argmax and argmin ------------------------------------------------------------------------
 
 
 @lowers("argmax")
 def argmax(low: Loops, results: list[Shape], x: Lowered, *, axis: int, keep_dims: bool) -> Any:
-    dtype = x.shape.dtype
-    found = _first_largest(low, x.value, x.shape.dims, axis, dtype, lambda v: order_key(low, v, dtype))
-    return low.reshape(found, [d for i, d in enumerate(x.shape.dims) if i != axis], results[0].dims)
+    return _position(low, results[0], x, axis, lambda v: order_key(low, v, x.shape.dtype))
+
+
+@lowers("argmin")
+def argmin(low: Loops, results: list[Shape], x: Lowered, *, axis: int, keep_dims: bool) -> Any:
+    return _position(low, results[0], x, axis, lambda v: _reversed_numbers(low, v, x.shape.dtype))
+
+
+def _reversed_numbers(low: Loops, value: Any, dtype: DType) -> Any:
+    """A key that is larger for smaller numbers, and still the largest for NaN."""
+    integer = storage_type(key_dtype(dtype))
+    key, ones = order_key(low, value, dtype), low.constant(-1, integer)
+    opposite = low.arith.xori(key, ones)
+    if not dtype.is_float:
+        return opposite
+    largest = low.constant(key_dtype(dtype).max, integer)
+    is_nan = low.arith.cmpi(low.arith.CmpIPredicate.eq, key, largest)
+    return low.arith.select(is_nan, largest, opposite)
+
+
+def _position(low: Loops, result: Shape, x: Lowered, axis: int, key: Callable[[Any], Any]) -> Any:
+    dims = x.shape.dims
+    found = _first_largest(low, x.value, dims, axis, x.shape.dtype, key)
+    return low.reshape(found, [d for i, d in enumerate(dims) if i != axis], result.dims)
 
 
 def _first_largest(
@@ -82,7 +103,7 @@ def _first_largest(
     kept_dims = [dims[i] for i in kept]
     iterators = [REDUCTION if i == axis else PARALLEL for i in every]
     keys, positions = key_dtype(dtype), storage_type(i32)
-    start = low.filled(kept_dims, storage_type(keys), _lowest(keys))
+    start = low.filled(kept_dims, storage_type(keys), lowest(keys))
     largest = low.generic([(value, every)], [(start, kept)], iterators, lambda v, most: low.arith.maxsi(most, key(v)))
     none = low.filled(kept_dims, positions, i32.max)
 
@@ -107,7 +128,7 @@ def topk(low: Loops, results: list[Shape], x: Lowered, *, k: int) -> Any:
     shape = Shape((rows, size), dtype)
     integer = storage_type(key_dtype(dtype))
     keys = low.map(shape.dims, integer, [Lowered(flat, shape)], lambda v: order_key(low, v, dtype))
-    indices = _Largest(low, rows, k, key_dtype(dtype)).of(keys, size)
+    indices = Largest(low, rows, k, key_dtype(dtype)).of(keys, size)
 
     def pick(index: Any, _: Any) -> Any:
         return low.tensor.extract(flat, [low.scalar_index(0), low.arith.index_cast(low.index_type, index)])
@@ -117,7 +138,7 @@ def topk(low: Loops, results: list[Shape], x: Lowered, *, k: int) -> Any:
     return tuple(low.reshape(v, (rows, k), results[0].dims) for v in (values, indices))
 
 
-class _Largest:
+class Largest:
     """Positions of the k largest keys of each row, in order; the first of equal keys counts as the larger one.
 
     Args:
@@ -141,7 +162,7 @@ class _Largest:
             # k blocks at least; those that are all padding come last, and no element of theirs is among the largest.
             return self._by_blocks(keys, size, _BLOCK, maximum((size + _BLOCK - 1) // _BLOCK, self.k))
         if size <= max(_RANKED_SIZE, _RANKED_SHARE * self.k):
-            return self._ranked(keys, size)
+            return self.ranked(keys, size)
         block = 1 << max(1, round(math.log2(size / self.k) / 2))
         return self._by_blocks(keys, size, block, -(-size // block))
 
@@ -152,13 +173,13 @@ class _Largest:
         """
         low, rows, k = self.low, self.rows, self.k
         element = storage_type(self.dtype)
-        keys = low.padded(keys, (rows, size), (rows, count * block), _lowest(self.dtype))
+        keys = low.padded(keys, (rows, size), (rows, count * block), lowest(self.dtype))
         blocks = low.reshape(keys, (rows, count * block), (rows, count, block))
-        start = (low.filled((rows, count), element, _lowest(self.dtype)), (0, 1))
+        start = (low.filled((rows, count), element, lowest(self.dtype)), (0, 1))
         iterators = [PARALLEL, PARALLEL, REDUCTION]
         maxima = low.generic([(blocks, (0, 1, 2))], [start], iterators, low.arith.maxsi)
         static = type(count) is int
-        leading = self.of(maxima, count) if static else self._ranked(maxima, count)
+        leading = self.of(maxima, count) if static else self.ranked(maxima, count)
         chosen = self._ascending(leading)
 
         def candidate(index: Any, _: Any) -> Any:
@@ -178,7 +199,7 @@ class _Largest:
         out = (low.empty((rows, k), self.position), (0, 1))
         return low.generic([(found, (0, 1))], [out], [PARALLEL] * 2, restored)
 
-    def _ranked(self, keys: Any, size: Dim) -> Any:
+    def ranked(self, keys: Any, size: Dim) -> Any:
         """Every element's rank is the number of those before it in order."""
         low, predicate = self.low, self.low.arith.CmpIPredicate
 

@@ -13,7 +13,8 @@ from rlx.lower.linalg.loops import PARALLEL, REDUCTION, Loops, product_of, stora
 from rlx.lower.linalg.rules import Lowered, lowers
 from rlx.lower.linalg.scalars import Scalars
 
-_COMBINE = {"sum": "add", "mean": "add", "max": "max", "min": "min", "prod": "mul"}
+# The method of `Scalars` that joins two numbers.
+COMBINE = {"sum": "add", "mean": "add", "max": "max", "min": "min", "prod": "mul"}
 
 
 def neutral(kind: str, dtype: DType) -> Any:
@@ -39,7 +40,7 @@ def reduce(low: Loops, results: list[Shape], x: Lowered, *, kind: str, axes: Any
     s = Scalars(low, dtype)
 
     def body(value: Any, total: Any) -> Any:
-        return getattr(s, _COMBINE[kind])(total, s.enter(value))
+        return getattr(s, COMBINE[kind])(total, s.enter(value))
 
     out = low.filled(dims, storage_type(wide), neutral(kind, dtype))
     iterators = [REDUCTION if i in axes else PARALLEL for i in range(x.shape.rank)]

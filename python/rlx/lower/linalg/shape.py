@@ -7,7 +7,7 @@ from typing import Any
 
 from rlx.ir.dim import Dim
 from rlx.ir.shape import Shape
-from rlx.lower.linalg.loops import Loops, storage_type, typed
+from rlx.lower.linalg.loops import PARALLEL, Loops, storage_type, typed
 from rlx.lower.linalg.rules import Lowered, lowers
 
 
@@ -76,3 +76,20 @@ def expand(low: Loops, results: list[Shape], x: Lowered, *, shape: Any) -> Any:
     if x.shape.dims == tuple(shape):
         return x.value
     return low.map(shape, storage_type(results[0].dtype), [x], lambda value: value)
+
+
+@lowers("reverse")
+def reverse(low: Loops, results: list[Shape], x: Lowered, *, axes: Any) -> Any:
+    dims = x.shape.dims
+    if 0 in dims or not axes:
+        return x.value
+    last = [low.size(d - 1) for d in dims]
+
+    def body(_: Any) -> Any:
+        places = [low.scalar_index(i) for i in range(len(dims))]
+        return low.tensor.extract(
+            x.value, [low.arith.subi(last[i], place) if i in axes else place for i, place in enumerate(places)]
+        )
+
+    out = (low.empty(dims, x.value.type.element_type), tuple(range(len(dims))))
+    return low.generic([], [out], [PARALLEL] * len(dims), body)

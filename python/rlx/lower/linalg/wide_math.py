@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from rlx.lower.coefficients import ERF_P, ERF_Q, ERFC_P, ERFC_Q
 from rlx.lower.linalg import trigonometry
 from rlx.lower.linalg.powers import power
 from rlx.lower.linalg.scalars import Scalars
@@ -22,38 +23,6 @@ from rlx.lower.linalg.words import Words
 # W. J. Cody and W. Waite, "Software Manual for the Elementary Functions", 1980, chapter 13.
 _TANH_P = (-0.16134119023996228053e4, -0.99225929672236083313e2, -0.96437492777225469787e0)
 _TANH_Q = (0.48402357071988688686e4, 0.22337720718962312926e4, 0.11274474380534949335e3, 1.0)
-
-# W. J. Cody, "Rational Chebyshev approximations for the error function", Math. Comp. 23 (1969).
-_ERF_P = (
-    3.20937758913846947e3,
-    3.77485237685302021e2,
-    1.13864154151050156e2,
-    3.16112374387056560e0,
-    1.85777706184603153e-1,
-)
-_ERF_Q = (2.84423683343917062e3, 1.28261652607737228e3, 2.44024637934444173e2, 2.36012909523441209e1, 1.0)
-_ERFC_P = (
-    1.23033935479799725e3,
-    2.05107837782607147e3,
-    1.71204761263407058e3,
-    8.81952221241769090e2,
-    2.98635138197400131e2,
-    6.61191906371416295e1,
-    8.88314979438837594e0,
-    5.64188496988670089e-1,
-    2.15311535474403846e-8,
-)
-_ERFC_Q = (
-    1.23033935480374942e3,
-    3.43936767414372164e3,
-    4.36261909014324716e3,
-    3.29079923573345963e3,
-    1.62138957456669019e3,
-    5.37181101862009858e2,
-    1.17693950891312499e2,
-    1.57449261107098347e1,
-    1.0,
-)
 
 
 def tanh(s: Scalars, x: Any) -> Any:
@@ -80,8 +49,8 @@ def erf(s: Scalars, x: Any) -> Any:
     bounded = s.select(s.compare("gt", size, s.constant(6.0)), s.constant(6.0), size)
     square = s.mul(bounded, bounded)
     is_near = s.compare("lt", size, s.constant(0.46875))
-    over = s.select(is_near, horner(s, square, _ERF_P), horner(s, bounded, _ERFC_P))
-    under = s.select(is_near, horner(s, square, _ERF_Q), horner(s, bounded, _ERFC_Q))
+    over = s.select(is_near, horner(s, square, ERF_P), horner(s, bounded, ERFC_P))
+    under = s.select(is_near, horner(s, square, ERF_Q), horner(s, bounded, ERFC_Q))
     quotient = s.div(over, under)
     far = s.sub(s.constant(1.0), s.mul(s.math.exp(s.neg(square)), quotient))
     return _with_sign_of(s, s.select(is_near, s.mul(size, quotient), far), x)

@@ -68,9 +68,18 @@ class Words:
         return self.arith.muli(a, b)
 
     def mul_wide(self, a: Any, b: Any) -> tuple[Any, Any]:
-        """Low and high word of an unsigned product."""
-        low, high = self.arith.mului_extended(a, b)
-        return low, high
+        """Low and high word of an unsigned product, from products of half words.
+
+        IREE (3.13) cannot unroll `arith.mului_extended` on vectors of two axes, and not every GPU has wider words.
+        """
+        half = self.format.width // 2
+        mask = self.constant((1 << half) - 1)
+        (a_low, a_high), (b_low, b_high) = ((self.both(x, mask), self.right(x, half)) for x in (a, b))
+        # Neither sum overflows: (2^h - 1)^2 + 2^h - 1 is below 2^2h.
+        middle = self.add(self.mul(a_high, b_low), self.right(self.mul(a_low, b_low), half))
+        carried = self.add(self.mul(a_low, b_high), self.both(middle, mask))
+        high = self.add(self.mul(a_high, b_high), self.add(self.right(middle, half), self.right(carried, half)))
+        return self.mul(a, b), high
 
     def both(self, a: Any, b: Any) -> Any:
         """Bitwise and."""

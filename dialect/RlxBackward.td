@@ -1,0 +1,205 @@
+//===- RlxBackward.td - Gradients as ops ----------------------------------------------------===//
+
+#ifndef RLX_BACKWARD_TD
+#define RLX_BACKWARD_TD
+
+include "RlxEnums.td"
+
+// Gradients that the transforms make are ordinary ops. These exist for programs that name them, and are composite:
+// their decomposition is their definition.
+
+def RLX_ReluBackwardOp : RLX_Op<"relu_backward", "backward"> {
+  let summary = "Gradient of relu";
+  let description = [{`dy` where `x > 0`, else 0.}];
+  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$dy);
+  let results = (outs RLX_FloatTensor:$result);
+}
+
+def RLX_ActivationBackwardOp : RLX_Op<"activation_backward", "backward"> {
+  let summary = "Gradient of an activation";
+  let description = [{`dy·kind'(x)`; `round` is straight-through, and `relu'(0) = 0`, `abs'(0) = 0`.}];
+  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$dy, RLX_Activation:$kind);
+  let results = (outs RLX_FloatTensor:$result);
+}
+
+def RLX_ComplexNormSqBackwardOp : RLX_Op<"complex_norm_sq_backward", "backward"> {
+  let summary = "Gradient of complex_norm_sq";
+  let description = [{
+    `2·x·dy`: the gradient with respect to the real part plus i times that with respect to the imaginary part.
+  }];
+  let arguments = (ins RLX_ComplexTensor:$x, RLX_F32Tensor:$dy);
+  let results = (outs RLX_ComplexTensor:$result);
+}
+
+def RLX_RopeBackwardOp : RLX_Op<"rope_backward", "backward_attention"> {
+  let summary = "Gradient of rope";
+  let description = [{`rope` by the opposite angle; shapes and attributes are those of `rope`.}];
+  let arguments = (ins RLX_FloatTensor:$dy, RLX_FloatTensor:$cos, RLX_FloatTensor:$sin, I64Attr:$head_dim, I64Attr:$n_rot,
+                       DefaultValuedAttr<RLX_RopeStyle, "\"neox\"">:$style);
+  let results = (outs RLX_FloatTensor:$result);
+}
+
+def RLX_LayerNormBackwardInputOp : RLX_Op<"layer_norm_backward_input", "backward_norm"> {
+  let summary = "Gradient of layer_norm with respect to its input";
+  let description = [{
+    `(w - mean w - x̂·mean(w·x̂))/sqrt(var x + eps)` with `w = dy·scale` and `x̂` the normalised input, means
+    over `axis`.
+  }];
+  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$scale, RLX_FloatTensor:$dy, I64Attr:$axis,
+                       DefaultValuedAttr<F64Attr, "1e-5">:$eps);
+  let results = (outs RLX_FloatTensor:$result);
+}
+
+def RLX_LayerNormBackwardGammaOp : RLX_Op<"layer_norm_backward_gamma", "backward_norm"> {
+  let summary = "Gradient of layer_norm with respect to its scale";
+  let description = [{`sum dy·x̂` over all axes but `axis`.}];
+  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$dy, I64Attr:$axis, DefaultValuedAttr<F64Attr, "1e-5">:$eps);
+  let results = (outs RLX_FloatTensor:$result);
+}
+
+def RLX_RmsNormBackwardInputOp : RLX_Op<"rms_norm_backward_input", "backward_norm"> {
+  let summary = "Gradient of rms_norm with respect to its input";
+  let description = [{
+    `(w - x·mean(w·x)/(mean x^2 + eps))/sqrt(mean x^2 + eps)` with `w = dy·scale`, means over `axis`.
+  }];
+  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$scale, Optional<RLX_FloatTensor>:$bias, RLX_FloatTensor:$dy, I64Attr:$axis,
+                       DefaultValuedAttr<F64Attr, "1e-5">:$eps);
+  let results = (outs RLX_FloatTensor:$result);
+}
+
+def RLX_RmsNormBackwardGammaOp : RLX_Op<"rms_norm_backward_gamma", "backward_norm"> {
+  let summary = "Gradient of rms_norm with respect to its scale";
+  let description = [{`sum dy·x/sqrt(mean x^2 + eps)` over all axes but `axis`.}];
+  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$scale, Optional<RLX_FloatTensor>:$bias, RLX_FloatTensor:$dy, I64Attr:$axis,
+                       DefaultValuedAttr<F64Attr, "1e-5">:$eps);
+  let results = (outs RLX_FloatTensor:$result);
+}
+
+def RLX_RmsNormBackwardBetaOp : RLX_Op<"rms_norm_backward_beta", "backward_norm"> {
+  let summary = "Gradient of rms_norm with respect to its bias";
+  let description = [{`sum dy` over all axes but `axis`.}];
+  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$scale, RLX_FloatTensor:$bias, RLX_FloatTensor:$dy, I64Attr:$axis,
+                       DefaultValuedAttr<F64Attr, "1e-5">:$eps);
+  let results = (outs RLX_FloatTensor:$result);
+}
+
+def RLX_GroupNormBackwardInputOp : RLX_Op<"group_norm_backward_input", "backward_norm"> {
+  let summary = "Gradient of group_norm with respect to its input";
+  let description = [{As `layer_norm_backward_input`, with means over the channels and positions of a group.}];
+  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$scale, RLX_FloatTensor:$bias, RLX_FloatTensor:$dy, I64Attr:$num_groups,
+                       DefaultValuedAttr<F64Attr, "1e-5">:$eps);
+  let results = (outs RLX_FloatTensor:$result);
+}
+
+def RLX_GroupNormBackwardGammaOp : RLX_Op<"group_norm_backward_gamma", "backward_norm"> {
+  let summary = "Gradient of group_norm with respect to its scale";
+  let description = [{`sum dy·x̂` over all axes but the channels.}];
+  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$dy, I64Attr:$num_groups, DefaultValuedAttr<F64Attr, "1e-5">:$eps);
+  let results = (outs RLX_FloatTensor:$result);
+}
+
+def RLX_GroupNormBackwardBetaOp : RLX_Op<"group_norm_backward_beta", "backward_norm"> {
+  let summary = "Gradient of group_norm with respect to its bias";
+  let description = [{`sum dy` over all axes but the channels.}];
+  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$dy, I64Attr:$num_groups, DefaultValuedAttr<F64Attr, "1e-5">:$eps);
+  let results = (outs RLX_FloatTensor:$result);
+}
+
+def RLX_AttentionBackwardOp : RLX_Op<"attention_backward", "backward_attention"> {
+  let summary = "Gradient of attention with respect to one of its inputs";
+  let description = [{
+    The vector-Jacobian product of `attention` with `dy`, for the operand that `wrt` names; `mask` is one where its
+    kind is `bias`. Operands and attributes are those of `attention`; scale, softcap, masks and grouped heads
+    included. Queries that see no key have no part in any gradient. Computed in f32 for f16 and bf16.
+  }];
+  let arguments = (ins RLX_FloatTensor:$q, RLX_FloatTensor:$k, RLX_FloatTensor:$v, RLX_FloatTensor:$dy, Optional<RLX_OrderedTensor>:$mask,
+                       I64Attr:$num_heads, I64Attr:$head_dim, RLX_AttentionInput:$wrt,
+                       DefaultValuedAttr<RLX_MaskKind, "\"none\"">:$mask_kind, OptionalAttr<I64Attr>:$window,
+                       OptionalAttr<F64Attr>:$score_scale, OptionalAttr<F64Attr>:$softcap);
+  let results = (outs RLX_FloatTensor:$result);
+}
+
+def RLX_CumsumBackwardOp : RLX_Op<"cumsum_backward", "backward"> {
+  let summary = "Gradient of cumsum";
+  let description = [{The running sum of `dy` from the end; with `exclusive`, without the element itself.}];
+  let arguments = (ins RLX_NumberTensor:$dy, I64Attr:$axis, DefaultValuedAttr<BoolAttr, "false">:$exclusive);
+  let results = (outs RLX_NumberTensor:$result);
+}
+
+def RLX_GatherBackwardOp : RLX_Op<"gather_backward", "backward"> {
+  let summary = "Gradient of gather with respect to its table";
+  let description = [{
+    The slices of `dy` added up at their indices along `axis` of a table of zeros with `size` elements on that
+    axis. Indices are clamped, as `gather` does. `size` is a list of one dimension.
+  }];
+  let arguments = (ins RLX_InexactTensor:$dy, RLX_IndexTensor:$indices, I64Attr:$axis, RLX_ShapeAttr:$size);
+  let results = (outs RLX_InexactTensor:$result);
+}
+
+def RLX_MaxPool2dBackwardOp : RLX_Op<"max_pool2d_backward", "backward_image"> {
+  let summary = "Gradient of the maximum over windows of images";
+  let description = [{
+    Each element of `dy` goes to the first largest element of its window of `x [N, C, H, W]`, in row-major
+    order; NaN counts as the largest, padding never. What a window of padding alone gets goes nowhere. Attributes are
+    those of `pool`.
+  }];
+  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$dy, DenseI64ArrayAttr:$kernel, DenseI64ArrayAttr:$stride,
+                       DenseI64ArrayAttr:$padding);
+  let results = (outs RLX_FloatTensor:$result);
+}
+
+def RLX_Conv2dBackwardInputOp : RLX_Op<"conv2d_backward_input", "backward_image"> {
+  let summary = "Gradient of conv with respect to its input";
+  let description = [{
+    `dy [N, O, h, w]`, `w [O, C/groups, kH, kW]`; the result is an image `[N, C, H, W]` of which `size` gives
+    `H` and `W`. The other attributes are those of `conv`.
+  }];
+  let arguments = (ins RLX_FloatTensor:$dy, RLX_FloatTensor:$w, RLX_ShapeAttr:$size, DenseI64ArrayAttr:$stride, DenseI64ArrayAttr:$padding,
+                       DenseI64ArrayAttr:$dilation, DefaultValuedAttr<I64Attr, "1">:$groups);
+  let results = (outs RLX_FloatTensor:$result);
+}
+
+def RLX_Conv2dBackwardWeightOp : RLX_Op<"conv2d_backward_weight", "backward_image"> {
+  let summary = "Gradient of conv with respect to its kernel";
+  let description = [{
+    `x [N, C, H, W]`, `dy [N, O, h, w]`; the result is `[O, C/groups, kH, kW]`, of which `kernel` gives `kH` and
+    `kW`. The other attributes are those of `conv`.
+  }];
+  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$dy, DenseI64ArrayAttr:$kernel, DenseI64ArrayAttr:$stride, DenseI64ArrayAttr:$padding,
+                       DenseI64ArrayAttr:$dilation, DefaultValuedAttr<I64Attr, "1">:$groups);
+  let results = (outs RLX_FloatTensor:$result);
+}
+
+def RLX_SoftmaxCrossEntropyBackwardOp : RLX_Op<"softmax_cross_entropy_backward", "backward"> {
+  let summary = "Gradient of softmax_cross_entropy_with_logits";
+  let description = [{`(softmax(logits) - onehot(labels))·dloss`; 0 where the label is out of range.}];
+  let arguments = (ins RLX_FloatTensor:$logits, RLX_IndexTensor:$labels, RLX_FloatTensor:$dloss);
+  let results = (outs RLX_FloatTensor:$result);
+}
+
+def RLX_FakeQuantizeBackwardOp : RLX_Op<"fake_quantize_backward", "backward_quant"> {
+  let summary = "Gradient of fake_quantize with a scale of the tensor itself";
+  let description = [{`dy` times the factor that `ste` names, with the scale `max|x|/qmax` of `x`.}];
+  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$dy, I64Attr:$bits, OptionalAttr<I64Attr>:$axis,
+                       DefaultValuedAttr<RLX_StraightThrough, "\"identity\"">:$ste);
+  let results = (outs RLX_FloatTensor:$result);
+}
+
+def RLX_FakeQuantizeLsqBackwardXOp : RLX_Op<"fake_quantize_lsq_backward_x", "backward_quant"> {
+  let summary = "Gradient of fake_quantize_lsq with respect to x";
+  let description = [{`dy` where `|x/scale| <= qmax`, else 0.}];
+  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$scale, RLX_FloatTensor:$dy, I64Attr:$bits, OptionalAttr<I64Attr>:$axis);
+  let results = (outs RLX_FloatTensor:$result);
+}
+
+def RLX_FakeQuantizeLsqBackwardScaleOp : RLX_Op<"fake_quantize_lsq_backward_scale", "backward_quant"> {
+  let summary = "Gradient of fake_quantize_lsq with respect to its scale";
+  let description = [{
+    `sum dy·psi(x/scale)` over all that share the scale, with `psi(z) = round(z) - z` where `|z| <= qmax`, else
+    `sign(z)·qmax`.
+  }];
+  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$scale, RLX_FloatTensor:$dy, I64Attr:$bits, OptionalAttr<I64Attr>:$axis);
+  let results = (outs RLX_FloatTensor:$result);
+}
+
+#endif // RLX_BACKWARD_TD

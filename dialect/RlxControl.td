@@ -1,0 +1,90 @@
+//===- RlxControl.td - Ops with regions, and ops that a user registers ----------------------===//
+
+#ifndef RLX_CONTROL_TD
+#define RLX_CONTROL_TD
+
+include "RlxEnums.td"
+
+def RLX_YieldOp : RLX_Op<"yield", "control", [Pure, Terminator]> {
+  let summary = "What a region gives";
+  let description = [{The terminator of every region of an rlx op.}];
+  let arguments = (ins Variadic<RLX_Tensor>:$values);
+  let results = (outs);
+}
+
+def RLX_IfOp : RLX_Op<"if", "control"> {
+  let summary = "One of two regions, chosen by a scalar";
+  let description = [{
+    Runs `then_region` where `condition` (a scalar) is true and `else_region` otherwise, and only that one.
+    Neither has arguments: they read values from outside. Both yield
+    values of the same types, which are the results.
+  }];
+  let arguments = (ins RLX_BoolTensor:$condition);
+  let regions = (region SizedRegion<1>:$then_region, SizedRegion<1>:$else_region);
+  let results = (outs Variadic<RLX_Tensor>:$results);
+}
+
+def RLX_WhileOp : RLX_Op<"while", "control"> {
+  let summary = "A loop that runs while a condition holds";
+  let description = [{
+    `cond_region` takes the carries and yields a scalar bool; `body_region` takes the carries and yields the
+    next ones, of the same types. Ends when the condition is false, or after
+    `max_iterations` runs of the body. The results are the last carries. Both regions may read values from outside.
+  }];
+  let arguments = (ins Variadic<RLX_Tensor>:$inits, OptionalAttr<I64Attr>:$max_iterations);
+  let regions = (region SizedRegion<1>:$cond_region, SizedRegion<1>:$body_region);
+  let results = (outs Variadic<RLX_Tensor>:$results);
+}
+
+def RLX_ScanOp : RLX_Op<"scan", "control"> {
+  let summary = "A loop over the leading axis of tensors, with carries";
+  let description = [{
+    The first `num_carries` inputs are the initial carries, the others (`xs`) have the leading axis `length`.
+    `body_region` takes the carries and a slice of every `xs`, and yields the next carries
+    and any number of other values; those, stacked on a leading axis, are the results after the last carries.
+    `reverse` goes from the end, for slices and stacks alike. `length` is a list of one
+    dimension. The region may read values from outside. `num_checkpoints` is for the gradient: how many carries
+    it keeps, to compute the others again (absent: all).
+  }];
+  let arguments = (ins Variadic<RLX_Tensor>:$inputs, I64Attr:$num_carries, RLX_ShapeAttr:$length,
+                       DefaultValuedAttr<BoolAttr, "false">:$reverse, OptionalAttr<I64Attr>:$num_checkpoints);
+  let regions = (region SizedRegion<1>:$body_region);
+  let results = (outs Variadic<RLX_Tensor>:$results);
+}
+
+def RLX_ElementwiseRegionOp : RLX_Op<"elementwise_region", "function"> {
+  let summary = "A chain of elementwise ops as one";
+  let description = [{
+    `body_region` takes the inputs and consists of elementwise ops (activation, cast, binary, compare, where,
+    clamp, constant) only; what it yields are the results. The inputs broadcast as in NumPy
+    wherever the ops of the region do. The region reads nothing from outside.
+  }];
+  let arguments = (ins Variadic<RLX_Tensor>:$inputs);
+  let regions = (region SizedRegion<1>:$body_region);
+  let results = (outs Variadic<RLX_Tensor>:$results);
+}
+
+def RLX_CustomFnOp : RLX_Op<"custom_fn", "function"> {
+  let summary = "A function with derivative rules of its own";
+  let description = [{
+    `forward_region` takes the inputs and yields the results. `vjp_region`, unless empty, takes the inputs, the
+    results and a cotangent of each result, and yields a cotangent of each input.
+    `jvp_region`, unless empty, takes the inputs and a tangent of each, and yields a tangent of each result.
+    Regions may read values from outside, which count as constants for the rules.
+  }];
+  let arguments = (ins Variadic<RLX_Tensor>:$inputs);
+  let regions = (region SizedRegion<1>:$forward_region, AnyRegion:$vjp_region, AnyRegion:$jvp_region);
+  let results = (outs Variadic<RLX_Tensor>:$results);
+}
+
+def RLX_CustomOp : RLX_Op<"custom", "custom"> {
+  let summary = "An op that a user has registered";
+  let description = [{
+    `name` says which; `attributes` are its attributes. Its card (`rlx.CustomOp`) gives inference, evaluator,
+    decomposition or lowering, and rules.
+  }];
+  let arguments = (ins Variadic<RLX_Tensor>:$inputs, StrAttr:$name, RLX_DictAttr:$attributes);
+  let results = (outs Variadic<RLX_Tensor>:$results);
+}
+
+#endif // RLX_CONTROL_TD

@@ -1,0 +1,104 @@
+//===- RlxRandom.td - Random numbers and losses ---------------------------------------------===//
+
+#ifndef RLX_RANDOM_TD
+#define RLX_RANDOM_TD
+
+include "RlxEnums.td"
+
+def RLX_RandomBitsOp : RLX_Op<"random_bits", "random"> {
+  let summary = "Random 32-bit words of a counter-based generator";
+  let description = [{
+    Philox4x32-10 (Salmon et al., Parallel random numbers: as easy as 1, 2, 3): element `i` in row-major order
+    is word `i mod 4` of the block whose counter
+    is `i // 4` and whose key is `seed`. `seed` is a scalar of which the 64 bits (sign-extended) are the key.
+    Equal on every device.
+  }];
+  let arguments = (ins RLX_IndexTensor:$seed, RLX_ShapeAttr:$shape);
+  let results = (outs RLX_U32Tensor:$result);
+}
+
+def RLX_RngUniformOp : RLX_Op<"rng_uniform", "random"> {
+  let summary = "Random numbers, equally likely in a range";
+  let description = [{
+    `low + (high - low)·u` with `u` in `[0, 1)` made of the upper bits of `random_bits(seed, shape)`: 24 of them
+    for f32, f16 and bf16 (computed in f32), and 53 of two words for f64, `random_bits(seed, [2, shape…])`. Rounding
+    may give `high` itself, unless it is 1 and `low` is 0, in f32 and f64. `seed` is a scalar integer. Equal on
+    every device, to the last bit.
+  }];
+  let arguments = (ins RLX_IndexTensor:$seed, RLX_ShapeAttr:$shape, DefaultValuedAttr<F64Attr, "0.0">:$low,
+                       DefaultValuedAttr<F64Attr, "1.0">:$high, RLX_DTypeAttr:$dtype);
+  let results = (outs RLX_FloatTensor:$result);
+}
+
+def RLX_RngNormalOp : RLX_Op<"rng_normal", "random"> {
+  let summary = "Random numbers of a normal distribution";
+  let description = [{
+    `mean + std·z`, where `z = sqrt(-2·log(v))·cos(2π·u)` comes from two words of `random_bits(seed, [2, shape…])`
+    by the method of Box and Muller: `v` is the first over 2^32 (1/2 instead of 0), rounded to the dtype, and `u` the
+    second over 2^32, without its lower 8 bits but for f64. `seed` is a scalar integer. Computed in f32 for f16 and
+    bf16.
+  }];
+  let arguments = (ins RLX_IndexTensor:$seed, RLX_ShapeAttr:$shape, DefaultValuedAttr<F64Attr, "0.0">:$mean,
+                       DefaultValuedAttr<F64Attr, "1.0">:$std, RLX_DTypeAttr:$dtype);
+  let results = (outs RLX_FloatTensor:$result);
+}
+
+def RLX_SampleOp : RLX_Op<"sample", "random"> {
+  let summary = "A class drawn for each row of logits";
+  let description = [{
+    `logits […, V]` gives i32 ids `[…]`. The distribution is `softmax(logits/temperature)`, cut to the `top_k`
+    most likely classes (0: all), then to the fewest most
+    likely ones whose probabilities reach `top_p`, at least one; ties go to the lower id. The id is the first
+    class at which the cumulated probability exceeds `u` times their sum, with `u` of `rng_uniform(seed)`: in order of
+    likelihood where `top_k` or `top_p` cut, else in order of ids, which needs no sorting. `temperature` 0 takes the
+    most likely, and so does a row with NaN or an infinite maximum; there NaN counts as the largest. `seed` is a
+    scalar integer. Probabilities are f32 (f64 for f64 logits), and sums of them rounded: devices may differ where
+    `u` lies within some 1e-7 of a limit between two classes.
+  }];
+  let arguments = (ins RLX_FloatTensor:$logits, RLX_IndexTensor:$seed, DefaultValuedAttr<F64Attr, "1.0">:$temperature,
+                       DefaultValuedAttr<I64Attr, "0">:$top_k, DefaultValuedAttr<F64Attr, "1.0">:$top_p);
+  let results = (outs RLX_I32Tensor:$ids);
+}
+
+def RLX_SoftmaxCrossEntropyWithLogitsOp : RLX_Op<"softmax_cross_entropy_with_logits", "loss"> {
+  let summary = "Cross entropy of softmax(logits) against integer labels";
+  let description = [{
+    `logits […, C]`, `labels […]` of integers; `result[…] = log(sum exp(logits)) - logits[label]`. A label
+    outside `[0, C)` is ignored: its loss is 0.
+    Computed in f32 for f16 and bf16.
+  }];
+  let arguments = (ins RLX_FloatTensor:$logits, RLX_IndexTensor:$labels);
+  let results = (outs RLX_FloatTensor:$result);
+}
+
+def RLX_BinaryCrossEntropyWithLogitsOp : RLX_Op<"binary_cross_entropy_with_logits", "loss"> {
+  let summary = "Cross entropy of sigmoid(logits) against probabilities";
+  let description = [{
+    `max(x, 0) - x·t + log(1 + exp(-|x|))` of `logits` x and `targets` t of one shape; their mean or sum with
+    `reduction`.
+  }];
+  let arguments = (ins RLX_FloatTensor:$logits, RLX_FloatTensor:$targets,
+                       DefaultValuedAttr<RLX_LossReduction, "\"mean\"">:$reduction);
+  let results = (outs RLX_FloatTensor:$result);
+}
+
+def RLX_MseLossOp : RLX_Op<"mse_loss", "loss"> {
+  let summary = "Squared difference";
+  let description = [{`(prediction - target)^2` of tensors of one shape; the mean or sum with `reduction`.}];
+  let arguments = (ins RLX_FloatTensor:$prediction, RLX_FloatTensor:$target,
+                       DefaultValuedAttr<RLX_LossReduction, "\"mean\"">:$reduction);
+  let results = (outs RLX_FloatTensor:$result);
+}
+
+def RLX_HuberLossOp : RLX_Op<"huber_loss", "loss"> {
+  let summary = "Squared difference that grows linearly where it is large";
+  let description = [{
+    With `d = |prediction - target|`: `d^2/2` where `d <= delta`, else `delta·(d - delta/2)`; the mean or sum
+    with `reduction` (Huber 1964).
+  }];
+  let arguments = (ins RLX_FloatTensor:$prediction, RLX_FloatTensor:$target, DefaultValuedAttr<F64Attr, "1.0">:$delta,
+                       DefaultValuedAttr<RLX_LossReduction, "\"mean\"">:$reduction);
+  let results = (outs RLX_FloatTensor:$result);
+}
+
+#endif // RLX_RANDOM_TD

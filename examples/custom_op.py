@@ -1,0 +1,76 @@
+"""An op of one's own, in one file outside the package: Swish, and a smooth maximum with a lowering of its own.
+
+    python examples/custom_op.py
+    rlx-opt --load=examples/custom_op.py model.mlir --rlx-decompose
+    rlx compile --load=examples/custom_op.py model.mlir -o model.rlx
+
+The signature of `infer` is the op's record: positional parameters are operands, keyword-only ones attributes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import rlx
+from rlx import mlir
+from rlx.lower import linalg
+
+
+class Swish(rlx.CustomOp, name="example.swish"):
+    """x·sigmoid(beta·x) (Ramachandran et al., Searching for activation functions)."""
+
+    dtypes = ("f32", "f16", "bf16", "f64")
+
+    def infer(self, x: rlx.Shape, *, beta: float = 1.0) -> rlx.Shape:
+        return x
+
+    def evaluate(self, x: np.ndarray, *, beta: float) -> np.ndarray:
+        wide = x.astype(np.float64)
+        return (wide / (1 + np.exp(-beta * wide))).astype(x.dtype)
+
+    def decompose(self, b: Any, x: rlx.Tensor, *, beta: float) -> rlx.Tensor:
+        return x * b.sigmoid(x * beta)
+
+
+class SoftMaximum(rlx.CustomOp, name="example.soft_maximum"):
+    """log(exp(lhs) + exp(rhs)), elementwise. A primitive: it has no decomposition, but a lowering."""
+
+    dtypes = ("f32",)
+
+    def infer(self, lhs: rlx.Shape, rhs: rlx.Shape) -> rlx.Shape:
+        if lhs != rhs:
+            raise rlx.ShapeError(f"lhs and rhs must have one shape, got {lhs} and {rhs}")
+        return lhs
+
+    def evaluate(self, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+        return np.logaddexp(lhs, rhs)
+
+
+@linalg.lowers("example.soft_maximum")
+def lower_soft_maximum(low: Any, results: Any, lhs: Any, rhs: Any) -> Any:
+    """`max(a, b) + log(1 + exp(-|a - b|))` as one elementwise loop."""
+    arith, math = low.arith, mlir.dialect("math")
+
+    def body(a: Any, b: Any) -> Any:
+        distance = math.absf(arith.subf(a, b))
+        return arith.addf(arith.maximumf(a, b), math.log1p(math.exp(arith.negf(distance))))
+
+    return low.map(results[0].dims, lhs.value.type.element_type, [lhs, rhs], body)
+
+
+def main() -> None:
+    g = rlx.Graph("example")
+    x, y = g.input("x", ("n", 3)), g.input("y", ("n", 3))
+    g.set_outputs({"result": g.custom(SoftMaximum, g.custom("example.swish", x, beta=2.0), y)})
+    print(g)
+    rng = np.random.default_rng(0)
+    inputs = {name: rng.standard_normal((4, 3)).astype(np.float32) for name in ("x", "y")}
+    (expected,) = rlx.evaluate(g, inputs)
+    (result,) = rlx.Session(rlx.Device.CPU).compile(g).run(inputs)
+    print(f"largest difference to the evaluator: {np.abs(result - expected).max():.1e}")
+
+
+if __name__ == "__main__":
+    main()

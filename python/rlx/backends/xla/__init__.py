@@ -1,0 +1,1 @@
+"""The XLA back end: StableHLO, run on the CPU by jaxlib."""

@@ -1,0 +1,252 @@
+"""The XLA back end. Its program is a portable StableHLO artifact, which XLA compiles when it is loaded.
+
+XLA compiles for fixed sizes. The program of a graph with symbols is therefore the legalised graph itself, and lowered and
+compiled for each set of sizes that comes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from rlx import mlir
+from rlx.backends import stages
+from rlx.backends.artifact import Artifact, Signature
+from rlx.backends.building import cached, timed
+from rlx.backends.cache import DiskCache
+from rlx.backends.xla import client
+from rlx.backends.xla.client import Executable, Options
+from rlx.backends.xla.portable import VERSION, to_portable
+from rlx.ir.errors import CompileError, Error
+from rlx.ir.evaluate import bind_symbols
+from rlx.ir.graph import Graph
+from rlx.ir.requirements import requirements
+from rlx.ir.text import parse_module
+from rlx.lower.stablehlo import claimed_ops, lower_module
+from rlx.lower.stablehlo.rules import RULES
+from rlx.version import __version__
+
+# Sets of sizes for which a program stays compiled.
+_KEPT_SIZES = 32
+_ENTRY = "main"
+
+
+@dataclass(frozen=True)
+class Target:
+    """XLA, or a portable artifact for whoever reads it: the same code.
+
+    Attributes:
+        name: `"xla"`, whose programs run here, or `"stablehlo"`, which is a kind of file.
+        arch: `"cpu"`, or `"portable"` for `stablehlo`.
+        options: XLA's options beside those that every program has.
+        unsupported_dtypes: None.
+    """
+
+    name: str
+    arch: str
+    options: Options = ()
+    unsupported_dtypes: frozenset[str] = frozenset()
+
+
+_ARCHS = {"xla": "cpu", "stablehlo": "portable"}
+
+
+def target_names() -> tuple[str, ...]:
+    """The names that `target` takes."""
+    return tuple(_ARCHS)
+
+
+def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) -> Target:
+    """The target of a name.
+
+    Args:
+        name: `"xla"` or `"stablehlo"`.
+        arch: None, or the only one there is.
+        extra_flags: Options of XLA's, `--xla_cpu_…=value`.
+
+    Raises:
+        CompileError: There is no such architecture, or a flag is written otherwise.
+    """
+    if arch not in (None, _ARCHS[name]):
+        raise CompileError(f"unknown architecture of {name}: {arch!r}", hint=f"known: {_ARCHS[name]}")
+    return Target(name, _ARCHS[name], tuple(_option(flag) for flag in extra_flags))
+
+
+def _option(flag: str) -> tuple[str, bool | int | str]:
+    name, equals, value = flag.removeprefix("--").partition("=")
+    if not name.startswith("xla_") or not equals:
+        raise CompileError(f"flag {flag!r}: expected an option of XLA's, such as --xla_cpu_use_fusion_emitters=false")
+    known: dict[str, bool] = {"true": True, "false": False}
+    return name, known.get(value.lower(), int(value) if value.isdecimal() else value)
+
+
+def legalised(graph: Graph, target: Target, *, policy: str = "direct") -> Graph:
+    """A graph of ops that are lowered."""
+    return stages.legalised(graph, claimed_ops(), policy=policy)
+
+
+def compile_graph(
+    graph: Graph,
+    target: Target,
+    *,
+    fusion_policy: str = "direct",
+    cache: DiskCache | None = None,
+    timeout_s: float | None = None,
+    phases: dict[str, float] | None = None,
+) -> Artifact:
+    """Lower a graph, which is not changed.
+
+    Args:
+        graph: HIR or MIR.
+        target: What for.
+        fusion_policy: What blocks decompose into.
+        cache: Where artifacts are kept.
+        timeout_s: Has no meaning here: XLA compiles when the program is loaded.
+        phases: Filled with the seconds that each phase took.
+
+    Raises:
+        CompileError: An op has neither a lowering nor a decomposition.
+    """
+    phases = {} if phases is None else phases
+
+    def described() -> tuple[str, ...]:
+        return VERSION, repr(target), fusion_policy, str(graph.module), graph.name_symbol
+
+    def make() -> Artifact:
+        with timed(phases, "passes"):
+            legal = legalised(graph, target, policy=fusion_policy)
+        with timed(phases, "lower"):
+            program = str(legal.module).encode() if legal.symbols else portable(legal)
+        info = {
+            "form": "rlx" if legal.symbols else "stablehlo",
+            "updates": [o.updates for o in graph.results],
+            "options": [list(option) for option in target.options],
+            "requirements": [r.to_json() for r in requirements(graph.module, legal.module)],
+            "rlx": __version__,
+            "stablehlo": VERSION,
+        }
+        return Artifact(target.name, target.arch, Signature.of(graph), program, info)
+
+    return cached(cache, graph, RULES, described, phases, make)
+
+
+def portable(graph: Graph) -> bytes:
+    """A legalised graph without symbols as a portable artifact, whose only function is `main`.
+
+    Raises:
+        UnsupportedError: An op has no lowering, or a size is a symbol.
+    """
+    return to_portable(_lowered(graph))
+
+
+def _lowered(graph: Graph) -> Any:
+    ir = mlir.ir
+    with mlir.entered():
+        alone = ir.Module.create(loc=graph.function.location)
+        clone = graph.function.operation.clone(ir.InsertionPoint(alone.body))
+        clone.attributes["sym_name"] = ir.StringAttr.get(_ENTRY)
+    return lower_module(alone)
+
+
+def emit(kind: str, graph: Graph, target: Target) -> str | None:
+    """A legalised graph as StableHLO text."""
+    return str(_lowered(graph)) if kind == "stablehlo" else None
+
+
+@dataclass(frozen=True)
+class Device:
+    """XLA's CPU client, or why there is none."""
+
+    driver: str
+    uri: str
+    name: str
+    available: bool
+    reason: str = ""
+
+
+def devices() -> list[Device]:
+    """The CPU that JAX finds. Never raises."""
+    try:
+        found = client.client()
+    except Error as problem:
+        return [Device("xla", "xla", "", False, problem.message)]
+    version = client.jax().lib.__version__
+    return [Device("xla", "xla", f"{found.devices()[0].device_kind}, jaxlib {version}", True)]
+
+
+def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int | None = None) -> Program:
+    """Compile an artifact, unless its sizes are not known yet, and put its weights on the device.
+
+    Raises:
+        Error: JAX is not installed, or threads is neither None nor 1: XLA has one pool of threads in a process.
+        CompileError: XLA cannot compile it.
+    """
+    if threads not in (None, 1):
+        raise Error(f"XLA uses one thread or one for each core, not {threads}", hint="leave threads out, or say 1")
+    return Program(artifact, parameters, threads)
+
+
+class Program:
+    """A loaded artifact with its weights and states, all on the device."""
+
+    def __init__(self, artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int | None):
+        self.signature = artifact.signature
+        self.lock = threading.Lock()
+        options: list[tuple[str, Any]] = [(name, value) for name, value in artifact.info["options"]]
+        if threads == 1:
+            options.append(("xla_cpu_multi_thread_eigen", False))
+        self._options: Options = tuple(options)
+        self._updates: list[str | None] = artifact.info["updates"]
+        self._inputs = self.signature.of_kind("input")
+        self._parameters = {a.name: parameters[a.name] for a in self.signature.of_kind("param")}
+        # Copies: the client may use an array's own memory, and the caller may change that.
+        values = {name: np.array(value, order="C") for name, value in self._parameters.items()}
+        for state in self.signature.of_kind("state"):
+            values[state.name] = np.full(state.shape.static, state.init, state.shape.dtype.numpy)
+        self._on_device: dict[str, Any] = dict(zip(values, client.to_device(list(values.values())), strict=True))
+        self._specialised = lru_cache(_KEPT_SIZES)(self._specialise)
+        self._graph: Graph | None = None
+        self._executable: Executable | None = None
+        if artifact.info["form"] == "rlx":
+            self._graph = Graph.from_module(parse_module(artifact.program.decode(), "<artifact>"), self.signature.name)
+        else:
+            self._executable = client.compiled(artifact.program, self._options)
+
+    def call(self, arrays: Sequence[np.ndarray], /) -> list[np.ndarray]:
+        """Run it on arrays for the inputs, in order."""
+        with self.lock:
+            executable = self._executable or self._specialised(self._sizes(arrays))
+            given = iter(client.to_device(arrays))
+            on_device = self._on_device
+            results = executable(
+                [next(given) if a.kind == "input" else on_device[a.name] for a in self.signature.arguments]
+            )
+            returned = [client.to_host(r) for r, state in zip(results, self._updates, strict=True) if state is None]
+            for value, state in zip(results, self._updates, strict=True):
+                if state is not None:
+                    on_device[state] = value.block_until_ready()
+            return returned
+
+    def _sizes(self, arrays: Sequence[np.ndarray]) -> tuple[tuple[str, int], ...]:
+        given = [(a, array.shape) for a, array in zip(self._inputs, arrays, strict=True)]
+        given += [(a, self._parameters[a.name].shape) for a in self.signature.of_kind("param")]
+        return tuple(sorted(bind_symbols(given).items()))
+
+    def _specialise(self, sizes: tuple[tuple[str, int], ...]) -> Executable:
+        assert self._graph is not None
+        bound = stages.prepared(self._graph, dict(sizes))
+        return Executable(portable(bound), self._options)
+
+    def read_state(self, name: str) -> np.ndarray:
+        """A copy of a state's present value."""
+        return client.to_host(self._on_device[name])
+
+    def write_state(self, name: str, value: np.ndarray) -> None:
+        """Set a state."""
+        with self.lock:
+            (self._on_device[name],) = client.to_device([np.array(value, order="C")])

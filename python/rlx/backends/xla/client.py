@@ -1,0 +1,108 @@
+"""XLA's CPU client, through jaxlib. JAX is imported when something is compiled or run, and only here."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from functools import cache, lru_cache
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.errors import CompileError, Error, ExecutionError
+
+# Results are those of the arithmetic that the program says: nothing is reordered, and no value of f16 or bf16 is kept
+# in more bits than it has. NaN goes through min and max.
+_STRICT: dict[str, bool] = {
+    "xla_allow_excess_precision": False,
+    "xla_cpu_enable_fast_math": False,
+    "xla_cpu_enable_fast_min_max": False,
+}
+# Compiled programs that are kept: loading one again, with other weights, does not compile it again.
+_KEPT_EXECUTABLES = 64
+
+Options = tuple[tuple[str, bool | int | str], ...]
+
+
+@cache
+def jax() -> Any:
+    """The package `jax`.
+
+    Raises:
+        Error: It is not installed.
+    """
+    try:
+        found = importlib.import_module("jax")
+        importlib.import_module("jax.extend.backend")
+        importlib.import_module("jaxlib.xla_client")
+    except ImportError as problem:
+        raise Error(f"XLA needs JAX, which cannot be imported: {problem}", hint="pip install 'rlx[jax]'") from None
+    return found
+
+
+@cache
+def client() -> Any:
+    """The CPU client, which JAX itself uses as well."""
+    try:
+        return jax().extend.backend.get_backend("cpu")
+    except RuntimeError as problem:
+        raise ExecutionError(f"XLA has no CPU client: {problem}") from None
+
+
+class Executable:
+    """A compiled function of arrays on the device. It may be called from several threads.
+
+    Args:
+        program: A portable artifact with one function, `main`, or its text.
+        options: XLA's options, by name.
+
+    Raises:
+        CompileError: XLA cannot compile it, or knows no such option.
+    """
+
+    def __init__(self, program: bytes | str, options: Options = ()):
+        xla_client = importlib.import_module("jaxlib.xla_client")
+        chosen = jax().extend.backend.get_compile_options(num_replicas=1, num_partitions=1)
+        chosen.env_option_overrides = list((_STRICT | dict(options)).items())
+        devices = xla_client.DeviceList((client().devices()[0],))
+        try:
+            self._loaded = client().compile_and_load(program, devices, chosen)
+        except jax().errors.JaxRuntimeError as problem:
+            raise CompileError(f"XLA: {problem}") from None
+
+    def __call__(self, arrays: Sequence[Any]) -> list[Any]:
+        """Run it: arrays on the device in, arrays on the device out.
+
+        Raises:
+            ExecutionError: It failed.
+        """
+        try:
+            results = self._loaded.execute_sharded(list(arrays)).disassemble_into_single_device_arrays()
+        except jax().errors.JaxRuntimeError as problem:
+            raise ExecutionError(f"XLA: {problem}") from None
+        return [shards[0] for shards in results]
+
+
+@lru_cache(_KEPT_EXECUTABLES)
+def compiled(program: bytes, options: Options = ()) -> Executable:
+    """The executable of a program."""
+    return Executable(program, options)
+
+
+def to_device(arrays: Sequence[np.ndarray]) -> list[Any]:
+    """Arrays as the client has them. They may be the caller's memory, which is only read."""
+    device = client().devices()[0]
+    with jax().enable_x64(True):  # otherwise f64 becomes f32
+        return [jax().device_put(array, device) for array in arrays]
+
+
+def to_host(array: Any) -> np.ndarray:
+    """A copy of an array; waits until it is there.
+
+    Raises:
+        ExecutionError: The computation of it failed.
+    """
+    try:
+        return np.array(array)
+    except jax().errors.JaxRuntimeError as problem:
+        raise ExecutionError(f"XLA: {problem}") from None

@@ -1,0 +1,105 @@
+"""Layers around a recurrence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlx.blocks.linear import linear_shape
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import Card, Operand, sample
+from rlx.ir.errors import ShapeError
+from rlx.ir.shape import Shape
+from rlx.ops.lift import cast, same_dtype
+from rlx.ops.norm import widened
+from rlx.ops.recurrent import expect_dims, sizes_of
+from rlx.ops.reduce import FLOATS
+
+
+class MambaBlock(Card, op="mamba_block"):
+    def infer(
+        self,
+        x: Shape,
+        in_w: Shape,
+        conv_w: Shape,
+        conv_b: Shape,
+        x_w: Shape,
+        dt_w: Shape,
+        dt_b: Shape,
+        a_log: Shape,
+        d: Shape,
+        out_w: Shape,
+    ) -> Shape:
+        same_dtype(x, in_w, conv_w, conv_b, x_w, dt_w, dt_b, a_log, d, out_w)
+        _, _, embedding = sizes_of("x", x, "BSE")
+        inner, size = sizes_of("a_log", a_log, "IN")
+        rank, _ = sizes_of("dt_w", dt_w, "RI")
+        kernel_size = sizes_of("conv_w", conv_w, "I11K")[3]
+        if type(kernel_size) is not int or kernel_size < 1:
+            raise ShapeError(f"the kernel size K must be a positive number, got conv_w {conv_w}")
+        expect_dims("in_w", in_w, embedding, 2 * inner)
+        expect_dims("conv_w", conv_w, inner, 1, 1, kernel_size)
+        expect_dims("x_w", x_w, inner, rank + 2 * size)
+        expect_dims("dt_w", dt_w, rank, inner)
+        for name, vector in (("conv_b", conv_b), ("dt_b", dt_b), ("d", d)):
+            expect_dims(name, vector, inner)
+        expect_dims("out_w", out_w, inner, embedding)
+        return linear_shape(x.with_dims((*x.dims[:2], inner)), out_w)
+
+    def decompose(
+        self,
+        b: Builder,
+        x: Tensor,
+        in_w: Tensor,
+        conv_w: Tensor,
+        conv_b: Tensor,
+        x_w: Tensor,
+        dt_w: Tensor,
+        dt_b: Tensor,
+        a_log: Tensor,
+        d: Tensor,
+        out_w: Tensor,
+    ) -> Tensor:
+        inner, size = a_log.shape.dims
+        rank = dt_w.shape.dims[0]
+        both = b.matmul(x, in_w)
+        gate = b.narrow(both, -1, inner, inner)
+        u = b.silu(_convolved(b, b.narrow(both, -1, 0, inner), conv_w) + conv_b)
+        coefficients = b.matmul(u, x_w)
+        ranks, b_, c = (
+            b.narrow(coefficients, -1, start, count) for start, count in ((0, rank), (rank, size), (rank + size, size))
+        )
+        delta = _softplus(b, widened(b, b.matmul(ranks, dt_w)) + widened(b, dt_b))
+        u, b_, c, gate = (widened(b, t) for t in (u, b_, c, gate))
+        y = b.selective_scan(u, delta, -b.exp(widened(b, a_log)), b_, c) + widened(b, d) * u
+        return b.matmul(cast(b, y * b.silu(gate), x.dtype), out_w)
+
+    def samples(self) -> Any:
+        def case(batch: Any, steps: Any, kernel_size: int, **options: Any) -> Any:
+            e, inner, rank, size = 4, 6, 2, 3
+            weights = [(e, 2 * inner), (inner, 1, 1, kernel_size), (inner,), (inner, rank + 2 * size)]
+            weights += [(rank, inner), (inner,), (inner, size), (inner,), (inner, e)]
+            return sample((batch, steps, e), *[Operand(w, low=-0.7, high=0.7) for w in weights], **options)
+
+        yield case(2, 5, 4, dtypes=FLOATS)
+        yield case("batch", "seq", 2, dtypes=("f32",))
+
+
+def _convolved(b: Builder, x: Tensor, w: Tensor) -> Tensor:
+    """The causal convolution of `[B, S, I]`, from a sequence of zeros before the first step."""
+    kernel_size: Any = w.shape.dims[3]
+    batch, _, channels = x.shape.dims
+    before = b.expand(b.constant(0.0, dtype=x.dtype), (batch, kernel_size - 1, channels))
+    return b.depthwise_conv1d_causal(x, w, before, kernel_size=kernel_size)
+
+
+def _softplus(b: Builder, x: Tensor) -> Tensor:
+    """`log(1 + exp(x))` that neither overflows nor loses the digits of small results.
+
+    The rounding error of `u = 1 + e` is taken out of `log(u)` again by the factor `e/(u - 1)` (W. Kahan; see Goldberg,
+    "What every computer scientist should know about floating-point arithmetic", theorem 4).
+    """
+    e = b.exp(-b.abs(x))
+    u = e + 1.0
+    lost = u == 1.0
+    log1p = b.where(lost, e, b.log(u) * (e / b.where(lost, 1.0, u - 1.0)))
+    return b.relu(x) + log1p

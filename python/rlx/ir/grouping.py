@@ -1,0 +1,141 @@
+"""Flat operands and results of MLIR ops, and the groups in which records name them.
+
+A group is a single value, an optional one (None when absent), or a variadic one (a list). Where a record has more than one
+group of open length, an attribute of the op says how many values each has: `operandSegmentSizes`,
+`resultSegmentSizes`. IRDL takes values of one type in a group, so a variadic group is `RUNS` of them: a run for each
+stretch of equal types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from itertools import groupby
+from typing import Any
+
+from rlx.dialect.spec import RUNS, OpSpec, ValueSpec
+from rlx.ir.errors import ShapeError
+
+OPERAND_SEGMENTS, RESULT_SEGMENTS = "operandSegmentSizes", "resultSegmentSizes"
+SEGMENTS = (OPERAND_SEGMENTS, RESULT_SEGMENTS)
+
+
+@cache
+def is_segmented(values: tuple[ValueSpec, ...]) -> bool:
+    """Whether an attribute has to say how values are grouped."""
+    return any(v.arity == "variadic" for v in values) or sum(v.arity == "optional" for v in values) > 1
+
+
+def grouped(
+    values: tuple[ValueSpec, ...], items: Sequence[Any], what: str, sizes: Sequence[int] | None = None
+) -> list[Any]:
+    """Flat operands or results as the record names them: single, None for an absent optional one, list for variadic.
+
+    Args:
+        values: The record's.
+        items: Flat.
+        what: `"operand"` or `"result"`, for messages.
+        sizes: The op's segment sizes, where the record needs them.
+
+    Raises:
+        ShapeError: The count does not fit.
+    """
+    return _by_sizes(values, items, what, sizes) if is_segmented(values) else counted(values, items, what)
+
+
+def counted(values: Sequence[ValueSpec], items: Sequence[Any], what: str) -> list[Any]:
+    """The same where the count alone says what is there: at most one optional value, or one variadic group.
+
+    Raises:
+        ShapeError: The count does not fit.
+    """
+    if any(v.arity == "variadic" for v in values):
+        extra = len(items) - (len(values) - 1)
+        if extra < 0:
+            raise ShapeError(f"expected at least {len(values) - 1} {what}s, got {len(items)}")
+        remaining = iter(items)
+        return [[next(remaining) for _ in range(extra)] if v.arity == "variadic" else next(remaining) for v in values]
+    optional = sum(v.arity == "optional" for v in values)
+    extra = len(items) - (len(values) - optional)
+    if not 0 <= extra <= optional:
+        raise ShapeError(f"expected {_count(values)} {what}s, got {len(items)}")
+    remaining = iter(items)
+    return [None if v.arity == "optional" and not extra else next(remaining) for v in values]
+
+
+def _by_sizes(values: Sequence[ValueSpec], items: Sequence[Any], what: str, sizes: Sequence[int] | None) -> list[Any]:
+    expected = sum(RUNS if v.arity == "variadic" else 1 for v in values)
+    if sizes is None or len(sizes) != expected or sum(sizes) != len(items):
+        raise ShapeError(f"{what}SegmentSizes must have {expected} entries that add up to {len(items)}, got {sizes}")
+    counts, remaining, result = iter(sizes), iter(items), []
+    for value in values:
+        if value.arity == "variadic":
+            count = sum(next(counts) for _ in range(RUNS))
+            result.append([next(remaining) for _ in range(count)])
+        elif next(counts):
+            result.append(next(remaining))
+        elif value.arity == "optional":
+            result.append(None)
+        else:
+            raise ShapeError(f"{what} '{value.name}' is missing")
+    return result
+
+
+def _count(values: Sequence[ValueSpec]) -> str:
+    least = sum(v.arity == "single" for v in values)
+    return str(least) if least == len(values) else f"{least} or {len(values)}"
+
+
+def segment_sizes(values: Sequence[ValueSpec], groups: Sequence[Any], what: str) -> list[int]:
+    """The segment sizes of groups of types.
+
+    Raises:
+        ShapeError: A variadic group changes its type too often.
+    """
+    sizes: list[int] = []
+    for value, group in zip(values, groups, strict=True):
+        if value.arity != "variadic":
+            sizes.append(int(group is not None))
+            continue
+        runs = [len(list(run)) for _, run in groupby(group)]
+        if len(runs) > RUNS:
+            raise ShapeError(
+                f"the {what}s '{value.name}' change their type {len(runs) - 1} times; at most {RUNS - 1} are possible",
+                hint="order them by type",
+            )
+        sizes += runs + [0] * (RUNS - len(runs))
+    return sizes
+
+
+def segment_attributes(spec: OpSpec) -> set[str]:
+    """The attributes that an op has beside those of its record."""
+    groups = zip(SEGMENTS, (spec.operands, spec.results), strict=True)
+    return {name for name, values in groups if is_segmented(values)}
+
+
+def sizes_of(op: Any, name: str) -> list[int] | None:
+    """The segment sizes that an op declares."""
+    attributes = op.attributes
+    return list(attributes[name]) if name in attributes else None
+
+
+def grouped_operands(spec: Any, op: Any, items: Sequence[Any]) -> list[Any]:
+    """One item for each operand of an op, in the groups of its record.
+
+    Raises:
+        ShapeError: The count does not fit.
+    """
+    return grouped(spec.operands, items, "operand", sizes_of(op, OPERAND_SEGMENTS))
+
+
+def grouped_results(spec: Any, op: Any, items: Sequence[Any]) -> list[Any]:
+    """One item for each result of an op, in the groups of its record."""
+    return grouped(spec.results, items, "result", sizes_of(op, RESULT_SEGMENTS))
+
+
+def flat(groups: Sequence[Any]) -> list[Any]:
+    """All items of groups, one after the other, without absent ones."""
+    result: list[Any] = []
+    for group in groups:
+        result += group if isinstance(group, list) else [] if group is None else [group]
+    return result

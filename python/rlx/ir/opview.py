@@ -1,0 +1,132 @@
+"""An MLIR op of ours as its card sees it: which card, attributes by name, operands in groups, regions.
+
+An op that a user has registered is an `rlx.custom` in the IR; here it is an op like all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rlx import mlir
+from rlx.ir import attributes, grouping, registry
+from rlx.ir.card import Card, Cost
+from rlx.ir.errors import ShapeError
+from rlx.ir.shape import Shape, shape_of
+
+CUSTOM = "rlx.custom"
+
+
+@dataclass(frozen=True)
+class RegionShapes:
+    """What a region takes and yields."""
+
+    arguments: tuple[Shape, ...]
+    results: tuple[Shape, ...]
+
+
+def name_of(op: Any) -> str:
+    """The name of an op without the `rlx.` prefix; of one that a user has registered, its own."""
+    name = op.name
+    if name == CUSTOM:
+        stored = op.attributes
+        return stored["name"].value if "name" in stored else "custom"
+    return name.removeprefix("rlx.")
+
+
+def card_of(op: Any) -> Card:
+    """The card of an op.
+
+    Raises:
+        Error: There is none.
+    """
+    return registry.card(name_of(op))
+
+
+def attributes_of(op: Any, bindings: Mapping[str, int] | None = None) -> dict[str, Any]:
+    """All attributes by name, as canonical Python values; with `bindings`, dimensions as integers.
+
+    Raises:
+        ShapeError: One is missing, unknown or of the wrong kind.
+    """
+    spec = card_of(op).spec
+    if op.name != CUSTOM:
+        return attributes.read(spec, op, bindings)
+    stored = op.attributes["attributes"]
+    if not isinstance(stored, mlir.ir.DictAttr):
+        raise ShapeError(f"attribute 'attributes' must be a dictionary, got {stored}")
+    found = {entry.name: entry.attr for entry in stored}
+    return attributes.read_from(spec, found, bindings)
+
+
+def operands_of(op: Any, items: Sequence[Any]) -> list[Any]:
+    """One item for each operand, in the groups of the record.
+
+    Raises:
+        ShapeError: The count does not fit.
+    """
+    spec = card_of(op).spec
+    if op.name == CUSTOM:
+        return grouping.counted(spec.operands, items, "operand")
+    return grouping.grouped_operands(spec, op, items)
+
+
+def block_of(region: Any) -> Any:
+    """The block of a region, None for an empty one."""
+    return next(iter(region.blocks), None)
+
+
+def home_of(value: Any) -> Any:
+    """The block in which a value is defined."""
+    return value.owner.operation.block if isinstance(value, mlir.ir.OpResult) else value.owner
+
+
+def yielded(block: Any) -> list[Any]:
+    """What a block gives: the operands of its last op."""
+    operations = block.operations
+    return list(operations[len(operations) - 1].operation.operands)
+
+
+def region_shapes(op: Any) -> tuple[RegionShapes | None, ...]:
+    """What each region takes and yields; None for an empty one.
+
+    Raises:
+        ShapeError: A region does not end in `rlx.yield`.
+    """
+    result: list[RegionShapes | None] = []
+    for region in op.regions:
+        block = block_of(region)
+        if block is None:
+            result.append(None)
+            continue
+        operations = block.operations
+        if not len(operations) or operations[len(operations) - 1].operation.name != "rlx.yield":
+            raise ShapeError(f"region {len(result)} must end in 'rlx.yield'")
+        taken = tuple(shape_of(a) for a in block.arguments)
+        result.append(RegionShapes(taken, tuple(shape_of(v) for v in yielded(block))))
+    return tuple(result)
+
+
+def cost_of(op: Any) -> Cost:
+    """Work of an op, with that of its regions as often as they run, as far as that is known: else once."""
+    card = card_of(op)
+    operands = grouping.flat(operands_of(op, [shape_of(v) for v in op.operands]))
+    values = attributes_of(op)
+    total = card.cost(operands, [shape_of(r) for r in op.results], values)
+    times = card.runs(values)
+    for region in op.regions:
+        for inner in block_of(region).operations if block_of(region) is not None else ():
+            own = cost_of(inner.operation)
+            total = Cost(total.flops + own.flops * times, total.bytes + own.bytes * times)
+    return total
+
+
+def operations(block: Any) -> Iterator[Any]:
+    """The ops of a block in order, each before those in its regions."""
+    for view in block.operations:
+        op = view.operation
+        yield op
+        for region in op.regions:
+            for inner in region.blocks:
+                yield from operations(inner)

@@ -1,0 +1,191 @@
+"""Control flow: real branches and loops of `scf`, over tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import isqrt
+from typing import Any
+
+from rlx import mlir
+from rlx.ir.dim import Dim
+from rlx.ir.shape import Shape
+from rlx.lower.linalg.loops import Loops, storage_type, tensor_type, typed
+from rlx.lower.linalg.rules import Lowered, lowers
+from rlx.lower.linalg.shape import extract
+
+# Emits a region's ops for given arguments, and gives what it yields.
+Region = Callable[..., list[Any]]
+
+
+def _scalar(low: Loops, value: Any) -> Any:
+    return low.tensor.extract(value, [])
+
+
+@lowers("if")
+def if_(low: Loops, results: list[Shape], condition: Lowered, *, regions: Sequence[Region]) -> tuple[Any, ...]:
+    scf = mlir.dialect("scf")
+    op = scf.IfOp(_scalar(low, condition.value), [tensor_type(s) for s in results], has_else=True)
+    for block, region in zip((op.then_block, op.else_block), regions, strict=True):
+        with low.ir.InsertionPoint(block):
+            scf.YieldOp(region())
+    return tuple(op.results)
+
+
+@lowers("while")
+def while_(
+    low: Loops, results: list[Shape], inits: list[Lowered], *, max_iterations: int | None, regions: Sequence[Region]
+) -> tuple[Any, ...]:
+    scf = mlir.dialect("scf")
+    bounded = [] if max_iterations is None else [low.size(0)]
+    values = [*(i.value for i in inits), *bounded]
+    types = [v.type for v in values]
+    locations = [low.ir.Location.unknown()] * len(values)
+    op = scf.WhileOp(types, values)
+    before = op.regions[0].blocks.append(*types, arg_locs=locations)
+    after = op.regions[1].blocks.append(*types, arg_locs=locations)
+    count = len(inits)
+    with low.ir.InsertionPoint(before):
+        carries = list(before.arguments)
+        holds = _scalar(low, regions[0](*carries[:count])[0])
+        if max_iterations is not None:
+            again = low.arith.cmpi(low.arith.CmpIPredicate.slt, carries[count], low.size(max_iterations))
+            holds = low.arith.andi(holds, again)
+        scf.ConditionOp(holds, carries)
+    with low.ir.InsertionPoint(after):
+        carries = list(after.arguments)
+        following = regions[1](*carries[:count])
+        scf.YieldOp([*following, *(low.arith.addi(c, low.size(1)) for c in carries[count:])])
+    return tuple(op.results)[:count]
+
+
+@lowers("scan")
+def scan(
+    low: Loops,
+    results: list[Shape],
+    inputs: list[Lowered],
+    *,
+    num_carries: int,
+    length: tuple[Dim],
+    reverse: bool,
+    num_checkpoints: int | None,
+    regions: Sequence[Region],
+) -> tuple[Any, ...]:
+    carries = [i.value for i in inputs[:num_carries]]
+    # Else IREE (3.13) computes the slice that a step reads in that step: a matmul before the loop becomes many inside.
+    xs = [Lowered(low.materialised(x.value, x.shape.dims), x.shape) for x in inputs[num_carries:]]
+    loop = _Scan(low, xs, results[num_carries:], length[0], reverse, regions[0])
+    chunk = _chunk(length[0], len(loop.rows))
+    return tuple(loop.at_once(carries) if chunk is None else loop.in_chunks(carries, chunk))
+
+
+def _chunk(length: Dim, stacks: int) -> int | None:
+    """How many steps an inner loop makes; None where one loop does.
+
+    IREE (3.13) copies all that a loop stacks in every step. Two nested loops copy a short stack in every step of the
+    inner one, and the whole in those of the outer one. Where there are several, what it makes of that does not run.
+    """
+    if stacks != 1:
+        return None
+    if type(length) is not int:
+        return _UNKNOWN_CHUNK
+    return None if length < _LEAST_NESTED else isqrt(length)
+
+
+_UNKNOWN_CHUNK, _LEAST_NESTED = 32, 64
+
+
+@dataclass(frozen=True)
+class _Scan:
+    """A scan that is being lowered.
+
+    Attributes:
+        low: Builds.
+        xs: What is read, a row in each step.
+        rows: Shapes of what is stacked.
+        length: The number of steps.
+        reverse: Whether the last row comes first.
+        body: Emits a step.
+    """
+
+    low: Loops
+    xs: list[Lowered]
+    rows: list[Shape]
+    length: Dim
+    reverse: bool
+    body: Region
+
+    def at_once(self, carries: Sequence[Any]) -> list[Any]:
+        """One loop: carries and stacks after it."""
+        return self._steps(carries, self.low.size(0), self.low.size(self.length), self.length)
+
+    def in_chunks(self, carries: Sequence[Any], chunk: int) -> list[Any]:
+        """A loop over chunks of so many steps, the last of which may be shorter."""
+        low, scf = self.low, mlir.dialect("scf")
+        chunks = (self.length + chunk - 1) // chunk
+        shapes = [s.with_dims((chunks, chunk, *s.dims[1:])) for s in self.rows]
+        stacks = [low.empty(s.dims, storage_type(s.dtype)) for s in shapes]
+        op = scf.ForOp(low.size(0), low.size(chunks), low.size(1), [*carries, *stacks])
+        with low.ir.InsertionPoint(op.body):
+            first = low.arith.muli(op.induction_variable, low.size(chunk))
+            count = low.arith.minsi(low.size(chunk), low.arith.subi(low.size(self.length), first))
+            inner = list(op.inner_iter_args)
+            after = self._steps(inner[: len(carries)], first, count, chunk)
+            place = self._place(op.induction_variable, chunks)
+            stacked = zip(after[len(carries) :], inner[len(carries) :], shapes, strict=True)
+            scf.YieldOp([*after[: len(carries)], *(_with_row(low, *entry, place) for entry in stacked)])
+        found = list(op.results)
+        return [*found[: len(carries)], *map(self._joined, found[len(carries) :], shapes, self.rows)]
+
+    def _joined(self, value: Any, split: Shape, shape: Shape) -> Any:
+        """Chunks side by side, without what the last one lacks."""
+        whole = (split.dims[0] * split.dims[1], *shape.dims[1:])
+        start = whole[0] - self.length if self.reverse else 0
+        value = self.low.reshape(value, split.dims, whole)
+        return extract(self.low, value, (start, *[0] * (shape.rank - 1)), shape.dims, (1,) * shape.rank)
+
+    def _steps(self, carries: Sequence[Any], first: Any, count: Any, most: Dim) -> list[Any]:
+        """So many steps, from a given one on: carries, and stacks of `most` rows."""
+        low, scf = self.low, mlir.dialect("scf")
+        shapes = [s.with_dims((most, *s.dims[1:])) for s in self.rows]
+        stacks = [low.empty(s.dims, storage_type(s.dtype)) for s in shapes]
+        op = scf.ForOp(low.size(0), count, low.size(1), [*carries, *stacks])
+        with low.ir.InsertionPoint(op.body):
+            step = self._place(low.arith.addi(first, op.induction_variable), self.length)
+            inner = list(op.inner_iter_args)
+            yielded = self.body(*inner[: len(carries)], *(_row(low, x.value, x.shape, step) for x in self.xs))
+            place = self._place(op.induction_variable, most)
+            stacked = zip(yielded[len(carries) :], inner[len(carries) :], shapes, strict=True)
+            scf.YieldOp([*yielded[: len(carries)], *(_with_row(low, *entry, place) for entry in stacked)])
+        return list(op.results)
+
+    def _place(self, number: Any, size: Dim) -> Any:
+        """Where the row of that number lies among `size` rows."""
+        if not self.reverse:
+            return number
+        low = self.low
+        return low.arith.subi(low.arith.subi(low.size(size), low.size(1)), number)
+
+
+def _sizes(low: Loops, dims: Sequence[Dim]) -> tuple[list[Any], list[int]]:
+    """Dynamic and static sizes of one row."""
+    unknown = low.ir.ShapedType.get_dynamic_size()
+    dynamic = [low.size(d) for d in dims if type(d) is not int]
+    return dynamic, [1, *(d if type(d) is int else unknown for d in dims)]
+
+
+def _row(low: Loops, value: Any, shape: Shape, step: Any) -> Any:
+    """`value[step]`."""
+    rank, rest = shape.rank, shape.dims[1:]
+    dynamic, static = _sizes(low, rest)
+    offsets = [low.ir.ShapedType.get_dynamic_size()] + [0] * (rank - 1)
+    type_ = typed(rest, storage_type(shape.dtype))
+    return low.tensor.extract_slice(type_, value, [step], dynamic, [], offsets, static, [1] * rank)
+
+
+def _with_row(low: Loops, row: Any, into: Any, shape: Shape, step: Any) -> Any:
+    """`into` with `into[step] = row`."""
+    rank = shape.rank
+    dynamic, static = _sizes(low, shape.dims[1:])
+    offsets = [low.ir.ShapedType.get_dynamic_size()] + [0] * (rank - 1)
+    return low.tensor.insert_slice(row, into, [step], dynamic, [], offsets, static, [1] * rank)

@@ -1,0 +1,85 @@
+"""Random words: the generator spelled out in integer arithmetic, in one loop over its blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rlx.ir.dim import Dim
+from rlx.ir.dtype import DType, u32
+from rlx.ir.shape import Shape
+from rlx.lower.linalg.loops import PARALLEL, Loops, product_of, storage_type
+from rlx.lower.linalg.rules import Lowered, lowers
+from rlx.lower.linalg.shape import extract
+from rlx.ops.random import philox
+
+
+class _Words:
+    """Words of 32 bits as scalars in a loop body; see `rlx.ops.random.WordArithmetic`."""
+
+    def __init__(self, low: Loops):
+        self.low = low
+        self.word = storage_type(u32)
+        self.double = low.ir.IntegerType.get_signless(64)
+
+    def product(self, x: Any, factor: int) -> tuple[Any, Any]:
+        wide = self.low.arith.extui(self.double, x)
+        return self.halves(self.low.arith.muli(wide, self.low.constant(factor, self.double)))
+
+    def flipped(self, x: Any, y: Any) -> Any:
+        return self.low.arith.xori(x, y)
+
+    def increased(self, x: Any, step: int) -> Any:
+        return self.low.arith.addi(x, self.low.constant(step, self.word))
+
+    def halves(self, x: Any) -> tuple[Any, Any]:
+        """Low and high word of an integer of 64 bits."""
+        arith = self.low.arith
+        upper = arith.shrui(x, self.low.constant(32, self.double))
+        return arith.trunci(self.word, x), arith.trunci(self.word, upper)
+
+    def key(self, seed: Any, dtype: DType) -> tuple[Any, Any]:
+        """The words of a stored seed."""
+        if dtype.itemsize < 8:
+            arith = self.low.arith
+            seed = (arith.extsi if dtype.is_signed else arith.extui)(self.double, seed)
+        return self.halves(seed)
+
+
+@lowers("random_bits")
+def random_bits(low: Loops, results: list[Shape], seed: Lowered, *, shape: Any) -> Any:
+    dims, word = results[0].dims, storage_type(u32)
+    if 0 in dims:
+        return low.empty(dims, word)
+    count = product_of(dims)
+    blocks = (count + 3) // 4
+    stream = low.reshape(_interleaved(low, _blocks(low, seed, blocks), blocks), (blocks, 4), (4 * blocks,))
+    return low.reshape(extract(low, stream, (0,), (count,), (1,)), (count,), dims)
+
+
+def _blocks(low: Loops, seed: Lowered, count: Dim) -> tuple[Any, ...]:
+    """The first words of all blocks, the second, the third and the fourth."""
+    words = _Words(low)
+
+    def body(key: Any, *_: Any) -> tuple[Any, ...]:
+        number = words.halves(low.arith.index_cast(words.double, low.scalar_index(0)))
+        zero = low.constant(0, words.word)
+        return philox(words, (*number, zero, zero), words.key(key, seed.shape.dtype))
+
+    outs = [(low.empty((count,), words.word), (0,)) for _ in range(4)]
+    return low.generic([(seed.value, ())], outs, [PARALLEL], body)
+
+
+def _interleaved(low: Loops, parts: Sequence[Any], count: Dim) -> Any:
+    """`[count, 4]` from four vectors."""
+    equal = low.arith.CmpIPredicate.eq
+
+    def body(*words: Any) -> Any:
+        chosen = words[3]
+        for i in range(3):
+            here = low.arith.cmpi(equal, low.scalar_index(1), low.constant(i, low.index_type))
+            chosen = low.arith.select(here, words[i], chosen)
+        return chosen
+
+    out = (low.empty((count, 4), storage_type(u32)), (0, 1))
+    return low.generic([(part, (0,)) for part in parts], [out], [PARALLEL] * 2, body)

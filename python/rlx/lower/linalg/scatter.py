@@ -1,0 +1,188 @@
+"""Scatters. Positions out of range are found here and their updates made to change nothing: IREE would write there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlx import mlir
+from rlx.ir.dim import Dim, minimum
+from rlx.ir.dtype import DType, i32
+from rlx.ir.shape import Shape
+from rlx.lower.linalg.contraction import accumulator, rounded
+from rlx.lower.linalg.loops import PARALLEL, Loops, product_of, storage_type, typed
+from rlx.lower.linalg.reduce import neutral
+from rlx.lower.linalg.rules import Lowered, lowers
+from rlx.lower.linalg.scalars import Scalars
+from rlx.lower.linalg.shape import extract
+
+_COMBINE = {"add": "add", "mul": "mul", "max": "max", "min": "min"}
+_REDUCTIONS = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
+
+
+@lowers("scatter_nd")
+def scatter_nd(
+    low: Loops, results: list[Shape], x: Lowered, indices: Lowered, updates: Lowered, *, reduction: str
+) -> Any:
+    if 0 in x.shape.dims or 0 in updates.shape.dims:
+        return x.value
+    dims, (*places, count) = x.shape.dims, indices.shape.dims
+    assert type(count) is int
+    positions, width, number = product_of(dims[:count]), product_of(dims[count:]), product_of(places)
+    table = low.reshape(x.value, dims, (positions, width))
+    rows = low.reshape(updates.value, updates.shape.dims, (number, width))
+    tuples = low.reshape(indices.value, indices.shape.dims, (number, count))
+    targets = _targets(low, tuples, indices.shape.dtype, dims[:count], number)
+    if type(positions) is not int:
+        # A table that turns out to be empty takes no updates.
+        kept = minimum(number, number * positions)
+        targets = extract(low, targets, (0,), (kept,), (1,))
+        rows, number = extract(low, rows, (0, 0), (kept, width), (1, 1)), kept
+    scatter = _Scatter(low, x.shape.dtype, positions, width, number)
+    found = scatter.last(table, targets, rows) if reduction == "set" else scatter.all(table, targets, rows, reduction)
+    return low.reshape(found, (positions, width), dims)
+
+
+def _targets(low: Loops, tuples: Any, dtype: DType, sizes: tuple[Dim, ...], number: Dim) -> Any:
+    """`[number]` integers: the row of each tuple, -1 where any index of it is out of range."""
+    arith, i64 = low.arith, low.ir.IntegerType.get_signless(64)
+    predicate, positions = arith.CmpIPredicate, product_of(sizes)
+    # Not every device can store i64.
+    fits = type(positions) is int and positions <= i32.max
+    stored = storage_type(i32) if fits else i64
+
+    def body(_: Any) -> Any:
+        place, row = low.scalar_index(0), low.constant(0, i64)
+        inside = low.constant(1, low.ir.IntegerType.get_signless(1))
+        for k, size in enumerate(sizes):
+            index = low.tensor.extract(tuples, [place, low.size(k)])
+            if dtype.itemsize < 8:
+                index = (arith.extsi if dtype.is_signed else arith.extui)(i64, index)
+            extent = arith.index_cast(i64, low.size(size))
+            # Taken as unsigned, negative ones are too large.
+            inside = arith.andi(inside, arith.cmpi(predicate.ult, index, extent))
+            row = arith.addi(arith.muli(row, extent), index)
+        row = arith.select(inside, row, low.constant(-1, i64))
+        return arith.trunci(stored, row) if fits else row
+
+    return low.generic([], [(low.empty((number,), stored), (0,))], [PARALLEL], body)
+
+
+class _Scatter:
+    """Rows put into a table.
+
+    Args:
+        low: Where to build.
+        dtype: The dtype of the elements.
+        positions: The number of rows of the table.
+        width: The size of a row.
+        number: The number of updates.
+    """
+
+    def __init__(self, low: Loops, dtype: DType, positions: Dim, width: Dim, number: Dim):
+        self.low, self.dtype = low, dtype
+        self.positions, self.width, self.number = positions, width, number
+
+    def last(self, table: Any, targets: Any, rows: Any) -> Any:
+        """Rows replaced, each by the last of its updates: the one with the greatest number."""
+        low, arith = self.low, self.low.arith
+        index = storage_type(i32)
+
+        def numbered(target: Any, _: Any) -> Any:
+            own = arith.index_cast(index, low.scalar_index(0))
+            return arith.select(self._is_inside(target), own, low.constant(-1, index))
+
+        out = (low.empty((self.number, 1), index), (0, 1))
+        numbers = low.generic([(targets, (0,))], [out], [PARALLEL] * 2, numbered)
+        none = low.filled((self.positions, 1), index, -1)
+        latest = _Scatter(low, i32, self.positions, 1, self.number).combined(none, targets, numbers, "max")
+        latest = low.reshape(latest, (self.positions, 1), (self.positions,))
+
+        def chosen(last: Any, own: Any, _: Any) -> Any:
+            there = arith.cmpi(arith.CmpIPredicate.sge, last, low.constant(0, index))
+            at = arith.index_cast(low.index_type, arith.maxsi(last, low.constant(0, index)))
+            return arith.select(there, low.tensor.extract(rows, [at, low.scalar_index(1)]), own)
+
+        out = (low.empty((self.positions, self.width), table.type.element_type), (0, 1))
+        return low.generic([(latest, (0,)), (table, (0, 1))], [out], [PARALLEL] * 2, chosen)
+
+    def all(self, table: Any, targets: Any, rows: Any, reduction: str) -> Any:
+        """Rows combined with all their updates, in the dtype that contractions accumulate in."""
+        low, dtype, wide = self.low, self.dtype, accumulator(self.dtype)
+        s, element = Scalars(low, dtype), storage_type(wide)
+        start = neutral(_REDUCTIONS[reduction], dtype)
+        if reduction == "add" and dtype.is_inexact:
+            start = complex(-0.0, -0.0) if dtype.is_complex else -0.0  # -0 + 0 is 0
+
+        def masked(target: Any, row: Any, _: Any) -> Any:
+            return low.arith.select(self._is_inside(target), s.enter(row), s.constant(start))
+
+        out = (low.empty((self.number, self.width), element), (0, 1))
+        rows = low.generic([(targets, (0,)), (rows, (0, 1))], [out], [PARALLEL] * 2, masked)
+        if wide is not dtype:
+            shape = Shape((self.positions, self.width), dtype)
+            table = low.map(shape.dims, element, [Lowered(table, shape)], s.enter)
+        found = _Scatter(low, wide, self.positions, self.width, self.number).combined(table, targets, rows, reduction)
+        return rounded(low, found, (self.positions, self.width), dtype)
+
+    def _is_inside(self, target: Any) -> Any:
+        return self.low.arith.cmpi(self.low.arith.CmpIPredicate.sge, target, self.low.constant(0, target.type))
+
+    def combined(self, table: Any, targets: Any, rows: Any, reduction: str) -> Any:
+        """The table with rows combined into it one after the other. Those without a target change nothing."""
+        low, stored = self.low, targets.type.element_type
+        out = (low.empty((self.number, 1), stored), (0, 1))
+        safe = low.generic(
+            [(targets, (0,))], [out], [PARALLEL] * 2, lambda t, _: low.arith.maxsi(t, low.constant(0, stored))
+        )
+        s = Scalars(low, self.dtype)
+
+        def combine(update: Any, own: Any) -> Any:
+            found = getattr(s, _COMBINE[reduction])(own, update)
+            if not (self.dtype.is_complex and reduction == "mul"):
+                return found
+            # A product with 1 + 0i would make NaN of infinities.
+            return s.select(s.compare("eq", update, s.constant(1)), own, found)
+
+        return self._by_iree(table, safe, rows, combine) if low.for_iree else self._by_loop(table, safe, rows, combine)
+
+    def _by_iree(self, table: Any, targets: Any, rows: Any, combine: Any) -> Any:
+        ir, create = self.low.ir, self.low.ir.Operation.create
+        attributes = {"dimension_map": ir.DenseI64ArrayAttr.get([0]), "unique_indices": ir.BoolAttr.get(False)}
+        op = create(
+            "iree_linalg_ext.scatter",
+            results=[table.type],
+            operands=[rows, targets, table],
+            attributes=attributes,
+            regions=1,
+        )
+        element = table.type.element_type
+        block = op.regions[0].blocks.append(element, element, arg_locs=[ir.Location.unknown()] * 2)
+        with ir.InsertionPoint(block):
+            create("iree_linalg_ext.yield", operands=[combine(*block.arguments)])
+        return op.results[0]
+
+    def _by_loop(self, table: Any, targets: Any, rows: Any, combine: Any) -> Any:
+        low, width, element = self.low, self.width, table.type.element_type
+        loop = mlir.dialect("scf").ForOp(low.size(0), low.size(self.number), low.size(1), [table])
+        with low.ir.InsertionPoint(loop.body):
+            number, into = loop.induction_variable, loop.inner_iter_args[0]
+            target = low.tensor.extract(targets, [number, low.size(0)])
+            target = low.arith.index_cast(low.index_type, target)
+            pair = [Lowered(v, Shape((width,), self.dtype)) for v in (self._row(rows, number), self._row(into, target))]
+            found = low.map((width,), element, pair, combine)
+            dynamic, static = self._one_row()
+            into = low.tensor.insert_slice(found, into, [target], dynamic, [], *static)
+            mlir.dialect("scf").YieldOp([into])
+        return loop.results[0]
+
+    def _row(self, value: Any, place: Any) -> Any:
+        dynamic, static = self._one_row()
+        type_ = typed((self.width,), value.type.element_type)
+        return self.low.tensor.extract_slice(type_, value, [place], dynamic, [], *static)
+
+    def _one_row(self) -> tuple[list[Any], list[list[int]]]:
+        """Dynamic sizes, and static offsets, sizes and strides, of one row of a table."""
+        unknown = self.low.ir.ShapedType.get_dynamic_size()
+        if type(self.width) is int:
+            return [], [[unknown, 0], [1, self.width], [1, 1]]
+        return [self.low.size(self.width)], [[unknown, 0], [1, unknown], [1, 1]]

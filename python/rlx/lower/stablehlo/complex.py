@@ -1,0 +1,24 @@
+"""Complex numbers from their parts, and parts."""
+
+from __future__ import annotations
+
+from rlx.ir.dtype import c64, f32
+from rlx.ir.shape import Shape
+from rlx.lower.stablehlo.emitter import Emitter
+from rlx.lower.stablehlo.rules import Lowered, lowers
+
+
+@lowers("complex")
+def complex_(emit: Emitter, results: list[Shape], real: Lowered, imag: Lowered) -> Lowered:
+    parts = (emit.broadcast(part, results[0].static) for part in (real, imag))
+    return emit.elementwise("complex", *parts, kind=c64)
+
+
+@lowers("real")
+def real(emit: Emitter, results: list[Shape], x: Lowered) -> Lowered:
+    return emit.elementwise("real", x, kind=f32)
+
+
+@lowers("imag")
+def imag(emit: Emitter, results: list[Shape], x: Lowered) -> Lowered:
+    return emit.elementwise("imag", x, kind=f32)

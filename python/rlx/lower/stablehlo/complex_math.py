@@ -1,0 +1,101 @@
+"""Functions of c64 that XLA's own lose digits of, or NaN: their parts are computed in f64 and rounded once."""
+
+from __future__ import annotations
+
+import math
+
+from rlx.ir.dtype import c64, f32, f64, i32
+from rlx.lower.stablehlo.emitter import Emitter
+from rlx.lower.stablehlo.rules import Lowered
+
+Parts = tuple[Lowered, Lowered]
+
+
+def parts_of(emit: Emitter, z: Lowered) -> Parts:
+    """Real and imaginary part, in f64."""
+    real, imaginary = (emit.elementwise(name, z, kind=f32) for name in ("real", "imag"))
+    return emit.convert(real, f64), emit.convert(imaginary, f64)
+
+
+def joined(emit: Emitter, real: Lowered, imaginary: Lowered) -> Lowered:
+    """A c64 from f64 parts."""
+    return emit.elementwise("complex", emit.convert(real, f32), emit.convert(imaginary, f32), kind=c64)
+
+
+def divide(emit: Emitter, a: Lowered, b: Lowered) -> Lowered:
+    """a/b by R. L. Smith's method, in f64, where only the result can overflow. a/0 divides both parts by 0."""
+    (ar, ai), (br, bi) = parts_of(emit, a), parts_of(emit, b)
+    size, height = emit.elementwise("abs", br), emit.elementwise("abs", bi)
+    is_wide = emit.compare("ge", size, height)
+    near, far = emit.select(is_wide, br, bi), emit.select(is_wide, bi, br)
+    first, second = emit.select(is_wide, ar, ai), emit.select(is_wide, ai, ar)
+    ratio = emit.div(far, near)
+    under = emit.add(near, emit.mul(far, ratio))
+    cross = emit.sub(second, emit.mul(first, ratio))
+    real = emit.div(emit.add(first, emit.mul(second, ratio)), under)
+    imaginary = emit.div(emit.select(is_wide, cross, emit.neg(cross)), under)
+    by_zero = emit.compare("eq", emit.max(size, height), 0.0)
+    parts = zip((ar, ai), (real, imaginary), strict=True)
+    return joined(emit, *(emit.select(by_zero, emit.div(part, size), found) for part, found in parts))
+
+
+def exp(emit: Emitter, z: Lowered) -> Lowered:
+    """`exp(z)`, which is 0 at a real part of minus infinity, whatever the imaginary part."""
+    vanishes = emit.compare("eq", emit.elementwise("real", z, kind=f32), -math.inf)
+    return emit.select(vanishes, 0.0, emit.elementwise("exponential", z))
+
+
+def sqrt(emit: Emitter, z: Lowered) -> Lowered:
+    """The root whose imaginary part has the sign of that of z, be it that of a zero."""
+    root = emit.elementwise("sqrt", z)
+    real, imaginary = (emit.elementwise(name, root, kind=f32) for name in ("real", "imag"))
+    is_below = emit.compare("lt", emit.bitcast(emit.elementwise("imag", z, kind=f32), i32), 0)
+    size = emit.elementwise("abs", imaginary)
+    return emit.elementwise("complex", real, emit.select(is_below, emit.neg(size), size), kind=c64)
+
+
+def _hyperbolic(emit: Emitter, x: Lowered) -> Parts:
+    """The hyperbolic sine and cosine, from `e = exp(x) - 1`: sinh is `(e + e/(e + 1))/2`, without cancellation at 0."""
+    less_one = emit.elementwise("exponential_minus_one", x)
+    exponential, inverse = emit.elementwise("exponential", x), emit.elementwise("exponential", emit.neg(x))
+    sinh = emit.mul(emit.add(less_one, emit.div(less_one, exponential)), 0.5)
+    far = emit.compare("gt", emit.elementwise("abs", x), 20.0)  # where the quotient may be infinity by infinity
+    sinh = emit.select(far, emit.mul(emit.sub(exponential, inverse), 0.5), sinh)
+    return sinh, emit.mul(emit.add(exponential, inverse), 0.5)
+
+
+def sin(emit: Emitter, z: Lowered) -> Lowered:
+    """`sin(x)·cosh(y) + i·cos(x)·sinh(y)`."""
+    x, y = parts_of(emit, z)
+    sinh, cosh = _hyperbolic(emit, y)
+    real, imaginary = emit.elementwise("sine", x), emit.elementwise("cosine", x)
+    return joined(emit, emit.mul(real, cosh), emit.mul(imaginary, sinh))
+
+
+def cos(emit: Emitter, z: Lowered) -> Lowered:
+    """`cos(x)·cosh(y) - i·sin(x)·sinh(y)`."""
+    x, y = parts_of(emit, z)
+    sinh, cosh = _hyperbolic(emit, y)
+    real, imaginary = emit.elementwise("cosine", x), emit.neg(emit.elementwise("sine", x))
+    return joined(emit, emit.mul(real, cosh), emit.mul(imaginary, sinh))
+
+
+def power(emit: Emitter, z: Lowered, w: Lowered) -> Lowered:
+    """`exp(w·log z)`, and 0 where its size is, whatever the phase.
+
+    z**0 is 1; 0**w is 0 where the real part of w is positive, else NaN.
+    """
+    (x, y), (u, v) = parts_of(emit, z), parts_of(emit, w)
+    size = emit.mul(emit.elementwise("log", emit.add(emit.mul(x, x), emit.mul(y, y))), 0.5)
+    angle = emit.elementwise("atan2", y, x)
+    grown = emit.elementwise("exponential", emit.sub(emit.mul(u, size), emit.mul(v, angle)))
+    phase = emit.add(emit.mul(v, size), emit.mul(u, angle))
+    vanishes = emit.compare("eq", grown, 0.0)
+    parts = [emit.mul(grown, emit.elementwise(name, phase)) for name in ("cosine", "sine")]
+    parts = [emit.select(vanishes, 0.0, part) for part in parts]
+    at_zero = emit.both(emit.compare("eq", x, 0.0), emit.compare("eq", y, 0.0))
+    of_zero = emit.select(emit.compare("gt", u, 0.0), emit.like(u, 0.0), math.nan)
+    to_zero = emit.both(emit.compare("eq", u, 0.0), emit.compare("eq", v, 0.0))
+    parts = [emit.select(at_zero, of_zero, part) for part in parts]
+    parts = [emit.select(to_zero, one, part) for one, part in zip((1.0, 0.0), parts, strict=True)]
+    return joined(emit, *parts)

@@ -1,0 +1,45 @@
+"""Contractions: every one is a `dot_general`, which for f16 and bf16 adds up in f32."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlx.ir.dtype import DType, f32
+from rlx.ir.shape import Shape
+from rlx.lower.stablehlo.emitter import Emitter
+from rlx.lower.stablehlo.rules import Lowered, lowers
+
+
+def accumulator(kind: DType) -> DType:
+    """The dtype in which sums of a dtype add up."""
+    return f32 if kind.name in ("f16", "bf16") else kind
+
+
+@lowers("matmul")
+def matmul(emit: Emitter, results: list[Shape], lhs: Lowered, rhs: Lowered) -> Lowered:
+    dims = results[0].static
+    if rhs.rank == 2:
+        product = emit.dot_general(lhs, rhs, ((lhs.rank - 1,), (0,)))
+    else:
+        rank, batch = len(dims), dims[:-2]
+        lhs = emit.broadcast(lhs, (*batch, *lhs.dims[-2:]))
+        rhs = emit.broadcast(rhs, (*batch, *rhs.dims[-2:]))
+        shared = tuple(range(rank - 2))
+        product = emit.dot_general(lhs, rhs, ((rank - 1,), (rank - 2,)), (shared, shared))
+    return emit.convert(product, results[0].dtype)
+
+
+@lowers("dot_general")
+def dot_general(
+    emit: Emitter,
+    results: list[Shape],
+    lhs: Lowered,
+    rhs: Lowered,
+    *,
+    lhs_contracting: Any,
+    rhs_contracting: Any,
+    lhs_batch: Any,
+    rhs_batch: Any,
+) -> Lowered:
+    product = emit.dot_general(lhs, rhs, (lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch))
+    return emit.convert(product, results[0].dtype)

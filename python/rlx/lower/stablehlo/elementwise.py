@@ -1,0 +1,213 @@
+"""Elementwise ops."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from rlx.ir.dtype import DType, c64, f32
+from rlx.ir.shape import Shape
+from rlx.lower.stablehlo import complex_math
+from rlx.lower.stablehlo.contraction import accumulator
+from rlx.lower.stablehlo.emitter import Emitter
+from rlx.lower.stablehlo.error_function import erf
+from rlx.lower.stablehlo.rules import Lowered, lowers
+
+
+@lowers("cast")
+def cast(emit: Emitter, results: list[Shape], x: Lowered, *, dtype: DType) -> Lowered:
+    return converted(emit, x, dtype)
+
+
+def converted(emit: Emitter, x: Lowered, kind: DType) -> Lowered:
+    """Another dtype, with the meaning of `rlx.cast`: floats become integers toward zero, saturating, and NaN 0."""
+    if x.dtype is kind:
+        return x
+    if kind.is_bool:
+        return emit.compare("ne", x, 0)
+    if kind.is_complex:
+        return emit.elementwise("complex", real := converted(emit, x, f32), emit.like(real, 0), kind=c64)
+    if x.dtype.is_complex:
+        x = emit.elementwise("real", x, kind=f32)
+    if x.dtype.is_float and kind.is_integer:
+        return _saturated(emit, x, kind)
+    return emit.convert(x, kind)
+
+
+def _saturated(emit: Emitter, x: Lowered, kind: DType) -> Lowered:
+    if x.dtype is not accumulator(x.dtype):
+        x = emit.convert(x, f32)
+    above = emit.compare("ge", x, float(int(kind.max) + 1))
+    below = emit.compare("le", x, float(kind.min))
+    outside = emit.either(emit.either(above, below), emit.compare("ne", x, x))
+    inside = emit.convert(emit.select(outside, 0, x), kind)
+    return emit.select(below, int(kind.min), emit.select(above, int(kind.max), inside))
+
+
+def _in_wide(emit: Emitter, x: Lowered, function: Callable[[Emitter, Lowered], Lowered]) -> Lowered:
+    """f16 and bf16 are computed in f32 and rounded once."""
+    return emit.convert(function(emit, emit.convert(x, accumulator(x.dtype))), x.dtype)
+
+
+# --- functions of two tensors -----------------------------------------------------------------------
+
+_BINARIES = {
+    "add": "add",
+    "sub": "subtract",
+    "mul": "multiply",
+    "div": "divide",
+    "max": "maximum",
+    "min": "minimum",
+}
+
+
+@lowers("binary")
+def binary(emit: Emitter, results: list[Shape], lhs: Lowered, rhs: Lowered, *, kind: str) -> Lowered:
+    wide = accumulator(lhs.dtype)
+    a, b = (emit.convert(emit.broadcast(x, results[0].static), wide) for x in (lhs, rhs))
+    if kind == "div" and b.dtype.is_complex:
+        return complex_math.divide(emit, a, b)
+    if kind == "div" and b.dtype.is_float:
+        # XLA would multiply by the inverse of a scalar or a constant, which may round to a neighbour of the quotient:
+        # where quotients are rounded to integers, that can be another integer. The barrier costs nothing: XLA drops it
+        # before it fuses.
+        b = emit.one("optimization_barrier", [b], b.dims, b.dtype)
+    found = power(emit, a, b) if kind == "pow" else emit.elementwise(_BINARIES[kind], a, b)
+    return emit.convert(found, lhs.dtype)
+
+
+def power(emit: Emitter, a: Lowered, b: Lowered) -> Lowered:
+    """`a**b` of one shape and dtype, neither f16 nor bf16."""
+    if a.dtype.is_complex:
+        return complex_math.power(emit, a, b)
+    if a.dtype.is_integer:
+        return _integer_power(emit, a, b)
+    # To XLA's all denormals are one number. Here they are 0, as everywhere else on its CPU.
+    return emit.elementwise("power", _without_denormals(emit, a), _without_denormals(emit, b))
+
+
+def _without_denormals(emit: Emitter, x: Lowered) -> Lowered:
+    is_denormal = emit.compare("lt", emit.elementwise("abs", x), _SMALLEST_NORMAL[x.dtype.name])
+    return emit.select(is_denormal, emit.mul(x, 0.0), x)
+
+
+_SMALLEST_NORMAL = {"f32": 2.0**-126, "f64": 2.0**-1022}
+
+
+def _integer_power(emit: Emitter, a: Lowered, b: Lowered) -> Lowered:
+    """Square and multiply while an exponent has bits left. A quotient is cut off: it is 0 unless a is 1 or -1.
+
+    `stablehlo.power` reads only a few bits of the exponent.
+    """
+
+    def has_bits(_: Lowered, __: Lowered, rest: Lowered) -> Lowered:
+        return emit.reduce(emit.compare("ne", rest, 0), "or", range(rest.rank), False)
+
+    def step(result: Lowered, factor: Lowered, rest: Lowered) -> list[Lowered]:
+        is_odd = emit.compare("ne", emit.both(rest, 1), 0)
+        halved = emit.elementwise("shift_right_logical", rest, 1)
+        return [emit.mul(result, emit.select(is_odd, factor, 1)), emit.mul(factor, factor), halved]
+
+    one = emit.like(a, 1)
+    found = emit.while_([one, a, emit.max(b, 0)], has_bits, step)[0]
+    if not a.dtype.is_signed:
+        return found
+    sign = emit.select(emit.compare("ne", emit.both(b, 1), 0), -1, one)
+    quotient = emit.select(emit.compare("eq", a, -1), sign, 0)
+    quotient = emit.select(emit.compare("eq", a, 1), 1, quotient)
+    return emit.select(emit.compare("lt", b, 0), quotient, found)
+
+
+@lowers("compare")
+def compare(emit: Emitter, results: list[Shape], lhs: Lowered, rhs: Lowered, *, kind: str) -> Lowered:
+    return emit.compare(kind, *(emit.broadcast(x, results[0].static) for x in (lhs, rhs)))
+
+
+@lowers("where")
+def where(emit: Emitter, results: list[Shape], condition: Lowered, on_true: Lowered, on_false: Lowered) -> Lowered:
+    return emit.select(*(emit.broadcast(x, results[0].static) for x in (condition, on_true, on_false)))
+
+
+# --- functions of one tensor ------------------------------------------------------------------------
+
+
+@lowers("activation")
+def activation(emit: Emitter, results: list[Shape], x: Lowered, *, kind: str) -> Lowered:
+    if kind == "abs":
+        return _absolute(emit, x)
+    if x.dtype.is_complex and kind in _COMPLEX_FUNCTIONS:
+        return _COMPLEX_FUNCTIONS[kind](emit, x)
+    return _in_wide(emit, x, _FUNCTIONS[kind])
+
+
+def _absolute(emit: Emitter, x: Lowered) -> Lowered:
+    if x.dtype.is_complex:
+        return emit.elementwise("abs", x, kind=f32)
+    return emit.elementwise("abs", x) if x.dtype.is_signed else x
+
+
+def _exp(emit: Emitter, x: Lowered) -> Lowered:
+    return emit.elementwise("exponential", x)
+
+
+def _zero_at_minus_infinity(emit: Emitter, x: Lowered, value: Lowered) -> Lowered:
+    """x·0 at -inf is NaN; the limit of x·sigmoid(x) and its kin is -0."""
+    return emit.select(emit.compare("eq", x, -math.inf), -0.0, value)
+
+
+def _sigmoid(emit: Emitter, x: Lowered) -> Lowered:
+    return emit.div(emit.like(x, 1), emit.add(_exp(emit, emit.neg(x)), 1))
+
+
+def _silu(emit: Emitter, x: Lowered) -> Lowered:
+    # One division: x·sigmoid(x) would lose the small results where sigmoid(x) alone is denormal. Where exp(-x) is near
+    # infinity, the result x·exp(x) is still a normal number.
+    near = emit.div(x, emit.add(_exp(emit, emit.neg(x)), 1))
+    root = _exp(emit, emit.mul(x, 0.5))
+    far = emit.compare("lt", x, -80.0 if x.dtype is f32 else -700.0)
+    return _zero_at_minus_infinity(emit, x, emit.select(far, emit.mul(emit.mul(x, root), root), near))
+
+
+def _gelu(emit: Emitter, x: Lowered) -> Lowered:
+    bracket = emit.add(erf(emit, emit.mul(x, math.sqrt(0.5))), 1)
+    return _zero_at_minus_infinity(emit, x, emit.mul(emit.mul(x, 0.5), bracket))
+
+
+def _gelu_approx(emit: Emitter, x: Lowered) -> Lowered:
+    cube = emit.mul(emit.mul(x, x), x)
+    inner = emit.mul(emit.add(x, emit.mul(cube, 0.044715)), math.sqrt(2 / math.pi))
+    bracket = emit.add(emit.elementwise("tanh", inner), 1)
+    return _zero_at_minus_infinity(emit, x, emit.mul(emit.mul(x, 0.5), bracket))
+
+
+def _named(name: str) -> Callable[[Emitter, Lowered], Lowered]:
+    return lambda emit, x: emit.elementwise(name, x)
+
+
+_FUNCTIONS: dict[str, Callable[[Emitter, Lowered], Lowered]] = {
+    "gelu": _gelu,
+    "gelu_approx": _gelu_approx,
+    "silu": _silu,
+    "relu": lambda emit, x: emit.max(x, 0),
+    "sigmoid": _sigmoid,
+    "tanh": _named("tanh"),
+    "exp": _exp,
+    "log": _named("log"),
+    "sqrt": _named("sqrt"),
+    "rsqrt": lambda emit, x: emit.div(emit.like(x, 1), emit.elementwise("sqrt", x)),
+    "neg": _named("negate"),
+    "sin": _named("sine"),
+    "cos": _named("cosine"),
+    "tan": _named("tan"),
+    "atan": lambda emit, x: emit.elementwise("atan2", x, 1),
+    "round": _named("round_nearest_even"),
+}
+
+_COMPLEX_FUNCTIONS = {
+    "exp": complex_math.exp,
+    "sqrt": complex_math.sqrt,
+    "sin": complex_math.sin,
+    "cos": complex_math.cos,
+}
+
+__all__ = ["converted", "erf", "power"]

@@ -1,0 +1,37 @@
+"""Reductions."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.dtype import DType
+from rlx.ir.shape import Shape
+from rlx.lower.stablehlo.contraction import accumulator
+from rlx.lower.stablehlo.emitter import Emitter, Scalar
+from rlx.lower.stablehlo.rules import Lowered, lowers
+
+# The op that joins two numbers.
+JOIN = {"sum": "add", "mean": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
+
+
+def neutral(kind: str, dtype: DType) -> Scalar:
+    """What a reduction starts from."""
+    if kind in ("sum", "mean"):
+        return 0
+    if kind == "prod":
+        return 1
+    if dtype.is_float:
+        return -np.inf if kind == "max" else np.inf
+    return dtype.min if kind == "max" else dtype.max
+
+
+@lowers("reduce")
+def reduce(emit: Emitter, results: list[Shape], x: Lowered, *, kind: str, axes: Any, keep_dims: bool) -> Lowered:
+    wide = emit.convert(x, accumulator(x.dtype))
+    total = emit.reduce(wide, JOIN[kind], axes, neutral(kind, wide.dtype))
+    if kind == "mean":
+        total = emit.div(total, prod(x.dims[a] for a in axes))
+    return emit.reshape(emit.convert(total, x.dtype), results[0].static)

@@ -1,0 +1,141 @@
+"""Complex numbers: from parts, parts, conjugate, squared modulus."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
+from rlx.ir.dtype import c64, f32, f64
+from rlx.ir.errors import ShapeError
+from rlx.ir.shape import Shape
+from rlx.ops.lift import broadcast, cast, constant_scalar, tensor_like
+
+_PARTS = "the parts of c64 are f32, and there is no wider complex dtype: cast to f32 first"
+
+
+def as_part(b: Builder, value: Any) -> Tensor:
+    """A real number or tensor as the f32 that a part of c64 is.
+
+    Raises:
+        ShapeError: It is complex, or f64.
+    """
+    x = tensor_like(b, value, f32)
+    if x.dtype.is_complex:
+        raise ShapeError("a part of a complex number is real, not c64", hint="take real(x) or imag(x) first")
+    if x.dtype is f64:
+        raise ShapeError("f64 would lose digits", hint=_PARTS)
+    return cast(b, x, f32)
+
+
+def as_complex(b: Builder, value: Any) -> Tensor:
+    """A number or tensor as c64; a real one has zeros for imaginary parts.
+
+    Raises:
+        ShapeError: It is f64.
+    """
+    x = tensor_like(b, value, c64)
+    if x.dtype is f64:
+        raise ShapeError("f64 has no complex dtype of its precision, and would lose digits", hint=_PARTS)
+    return cast(b, x, c64)
+
+
+class Complex(Card, op="complex"):
+    def infer(self, real: Shape, imag: Shape) -> Shape:
+        return Shape(broadcast(real.dims, imag.dims), c64)
+
+    def evaluate(self, real: np.ndarray, imag: np.ndarray) -> np.ndarray:
+        result = np.empty(np.broadcast_shapes(real.shape, imag.shape), np.complex64)
+        result.real, result.imag = real, imag  # a sum would make NaN of an infinite imaginary part
+        return result
+
+    def build(self, b: Builder, real: Any, imag: Any) -> Tensor:
+        return b.emit("complex", (as_part(b, real), as_part(b, imag)))
+
+    def samples(self) -> Any:
+        yield sample((3, 5), (3, 5), dtypes=("f32",))
+        yield sample((3, 1, 2), (4, 1), dtypes=("f32",))
+        yield sample((), (), dtypes=("f32",))
+        yield sample((0, 3), (3,), dtypes=("f32",))
+        yield sample(("n", 3), (1, 3), dtypes=("f32",))
+
+
+class Real(Card, op="real"):
+    def infer(self, x: Shape) -> Shape:
+        return x.with_dtype(f32)
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return np.array(np.real(x))
+
+    def build(self, b: Builder, x: Any) -> Tensor:
+        x = tensor_like(b, x, f32)
+        return b.emit("real", (x,)) if x.dtype.is_complex else x
+
+    def samples(self) -> Any:
+        return _samples_of_one()
+
+
+class Imag(Card, op="imag"):
+    def infer(self, x: Shape) -> Shape:
+        return x.with_dtype(f32)
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return np.array(np.imag(x))
+
+    def build(self, b: Builder, x: Any) -> Tensor:
+        x = tensor_like(b, x, f32)
+        if x.dtype.is_complex:
+            return b.emit("imag", (x,))
+        return b.emit("expand", (constant_scalar(b, 0, x.dtype),), shape=x.shape.dims)
+
+    def samples(self) -> Any:
+        return _samples_of_one()
+
+
+class Conjugate(Card, op="conjugate"):
+    def infer(self, x: Shape) -> Shape:
+        return x
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return np.conjugate(x)
+
+    def decompose(self, b: Builder, x: Tensor) -> Tensor:
+        return b.complex(b.real(x), -b.imag(x))
+
+    def build(self, b: Builder, x: Any) -> Tensor:
+        x = tensor_like(b, x, f32)
+        return b.emit("conjugate", (x,)) if x.dtype.is_complex else x
+
+    def samples(self) -> Any:
+        return _samples_of_one()
+
+
+class ComplexNormSq(Card, op="complex_norm_sq"):
+    def infer(self, x: Shape) -> Shape:
+        return x.with_dtype(f32)
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        real, imaginary = np.real(x).astype(np.float64), np.imag(x).astype(np.float64)
+        return (real * real + imaginary * imaginary).astype(np.float32)
+
+    def decompose(self, b: Builder, x: Tensor) -> Tensor:
+        real, imaginary = b.real(x), b.imag(x)
+        return real * real + imaginary * imaginary
+
+    def build(self, b: Builder, x: Any) -> Tensor:
+        return b.emit("complex_norm_sq", (as_complex(b, x),))
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return Cost(3 * results[0].num_elements, moved_bytes(operands, results))
+
+    def samples(self) -> Any:
+        return _samples_of_one()
+
+
+def _samples_of_one() -> Any:
+    yield sample(Operand((3, 5), low=-4, high=4))
+    yield sample(())
+    yield sample((0, 2))
+    yield sample(("n", 4))

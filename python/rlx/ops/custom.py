@@ -1,0 +1,31 @@
+"""The op that stands for every op that a user has registered; see `rlx.CustomOp`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlx.ir import registry
+from rlx.ir.builder import Builder
+from rlx.ir.card import Card
+from rlx.ir.custom import CustomOp
+from rlx.ir.errors import ShapeError
+from rlx.ir.shape import Shape
+
+
+class Custom(Card, op="custom"):
+    def infer(self, inputs: list[Shape], *, name: str, attributes: dict[str, Any]) -> Any:
+        raise ShapeError(f"no custom op '{name}' is registered")
+
+    def build(self, b: Builder, op: Any, *args: Any, **kwargs: Any) -> Any:
+        """`op` is the class or its name; the rest is what that op takes."""
+        if isinstance(op, type) and issubclass(op, CustomOp):
+            op = op.spec.name
+        if not isinstance(op, str):
+            raise ShapeError(f"op must be a subclass of rlx.CustomOp or its name, got {op!r}")
+        card = registry.card(op)
+        if not card.spec.custom:
+            raise ShapeError(f"'{op}' is an op of the dialect: use g.{op}(…)")
+        return card.build(b, *args, **kwargs)
+
+    def samples(self) -> Any:
+        return ()

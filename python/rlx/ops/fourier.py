@@ -1,0 +1,283 @@
+"""The discrete Fourier transform out of matrix products.
+
+All of this works on pairs `(re, im)` of f32 tensors `[batch, n]`. A length is split into small factors (J. W. Cooley and
+J. W. Tukey, 1965), each of which is a product with a constant matrix; between two of them the elements are turned by
+constant twiddle factors. Results are in order at every stage, so that no permutation is needed at the end (T. G. Stockham,
+1966). A prime factor that is too large for a matrix is a convolution with a chirp (L. I. Bluestein, 1970), whose length is
+free to choose. Constants are computed in f64 and rounded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from math import isqrt
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.dim import Dim
+
+# The largest factor that several primes are joined to: two stages of 16 are less work than one of 256.
+_LARGEST_JOINED = 16
+# The largest prime that is a product with its matrix: a sum of as many terms, whose rounding errors add up.
+_LARGEST_MATRIX = 128
+# What a stage costs beside the terms of its sums, counted in terms: it reads and writes everything once.
+_STAGE_COST = 12
+
+Pair = tuple[Tensor, Tensor]
+MaybeReal = tuple[Tensor, Tensor | None]  # without imaginary parts where all are zero
+
+
+# --- lengths ----------------------------------------------------------------------------------------
+
+
+def factors(n: int) -> tuple[int, ...]:
+    """The factors of a length, each a stage, from the largest to the least; none for 1."""
+    return tuple(sorted(_cheapest(n)[1], reverse=True))
+
+
+@cache
+def _cheapest(n: int) -> tuple[int, tuple[int, ...]]:
+    """The least work for a length, and the factors that have it."""
+    if n == 1:
+        return 0, ()
+    radices = [r for r in range(2, _LARGEST_JOINED + 1) if n % r == 0] or [_least_prime(n)]
+    cost, radix = min((_cheapest(n // r)[0] + r + _STAGE_COST, r) for r in radices)
+    return cost, (radix, *_cheapest(n // radix)[1])
+
+
+def _least_prime(n: int) -> int:
+    return next((p for p in range(2, isqrt(n) + 1) if n % p == 0), n)
+
+
+def convolution_length(least: int) -> int:
+    """A length of small factors that is not below `least`, and whose transform is little work."""
+    power = 1 << (least - 1).bit_length()
+    lengths = [power * part // 16 for part in (9, 10, 12, 15, 16) if power * part % 16 == 0]
+    return min((n for n in lengths if n >= least), key=lambda n: n * _cheapest(n)[0])
+
+
+def roots(n: int, exponents: Any) -> np.ndarray:
+    """`exp(-2πi·e/n)` for integers e."""
+    return np.exp(-2j * np.pi * (np.asarray(exponents, np.int64) % n) / n)
+
+
+def _matrix(n: int, rows: int) -> np.ndarray:
+    """The first rows of the matrix of a transform."""
+    return roots(n, np.outer(np.arange(rows), np.arange(n)))
+
+
+# --- pairs ------------------------------------------------------------------------------------------
+
+
+def constants(b: Builder, values: np.ndarray) -> Pair:
+    """Complex numbers as a pair of f32 constants."""
+    real, imaginary = (np.ascontiguousarray(part, np.float32) for part in (np.real(values), np.imag(values)))
+    return b.constant(real), b.constant(imaginary)
+
+
+def times(x: MaybeReal, y: Pair) -> Pair:
+    """The product, element by element."""
+    (a, c), (u, v) = x, y
+    return (a * u, a * v) if c is None else (a * u - c * v, a * v + c * u)
+
+
+def swapped(x: Pair) -> Pair:
+    """Real and imaginary parts exchanged: with this before and after it, a transform is the inverse, unscaled."""
+    return x[1], x[0]
+
+
+def each(x: Pair, function: Callable[[Tensor], Tensor]) -> Pair:
+    """A function of both parts."""
+    return function(x[0]), function(x[1])
+
+
+def _reshaped(b: Builder, x: MaybeReal, shape: tuple[Dim, ...]) -> MaybeReal:
+    return b.reshape(x[0], shape), None if x[1] is None else b.reshape(x[1], shape)
+
+
+def zeros(b: Builder, shape: tuple[Dim, ...]) -> Tensor:
+    """An f32 tensor of zeros."""
+    return b.expand(b.constant(np.float32(0)), shape)
+
+
+def _product(b: Builder, w: np.ndarray, x: Tensor) -> Tensor:
+    """`w @ x` for a real constant matrix and `x [batch, terms, columns]`."""
+    batch, terms, columns = x.shape.dims
+    w = np.asarray(w, np.float32)
+    if columns != 1:
+        return b.matmul(b.constant(w), x)
+    rows = b.matmul(b.reshape(x, (batch, terms)), b.constant(np.ascontiguousarray(w.T)))  # many rows in one product
+    return b.reshape(rows, (batch, len(w), 1))
+
+
+def _complex_product(b: Builder, w: np.ndarray, x: MaybeReal) -> Pair:
+    """The same for a complex matrix and a pair."""
+    (a, c), u, v = x, np.real(w), np.imag(w)
+    if c is None:
+        return _product(b, u, a), _product(b, v, a)
+    return _product(b, u, a) - _product(b, v, c), _product(b, v, a) + _product(b, u, c)
+
+
+# --- the transform ----------------------------------------------------------------------------------
+
+
+def transform(b: Builder, x: MaybeReal, n: int, scale: float = 1.0, columns: int = 1) -> Pair:
+    """`scale·sum_j x[j]·exp(-2πi·j·k/n)`.
+
+    Args:
+        b: Emits.
+        x: `[batch, n·columns]`, of which n is the outer axis.
+        n: The length.
+        scale: A factor on the result; it goes into a constant.
+        columns: How many transforms lie interleaved.
+    """
+    batch = x[0].shape.dims[0]
+    rest, done = n, columns
+    for radix in factors(n):
+        rest //= radix
+        split = _reshaped(b, x, (batch, radix, rest * done))
+        x = _reshaped(b, _turned(b, _stage(b, split, radix, scale), radix, radix, rest, done), (batch, n * columns))
+        done, scale = done * radix, 1.0
+    return x[0], zeros(b, (batch, n * columns)) if x[1] is None else x[1]
+
+
+def _stage(b: Builder, x: MaybeReal, n: int, scale: float) -> Pair:
+    """The transform along the middle axis of `x [batch, n, columns]`."""
+    if n <= _LARGEST_MATRIX:
+        return _complex_product(b, scale * _matrix(n, n), x)
+    batch, _, columns = x[0].shape.dims
+    rows = [None if part is None else b.reshape(b.transpose(part, (0, 2, 1)), (batch * columns, n)) for part in x]
+    assert rows[0] is not None
+    found = _chirp_transform(b, (rows[0], rows[1]), n, scale)
+    return each(found, lambda part: b.transpose(b.reshape(part, (batch, columns, n)), (0, 2, 1)))
+
+
+def _turned(b: Builder, x: Pair, radix: int, rows: int, rest: int, done: int) -> Pair:
+    """What a stage gave, `[batch, rows, rest·done]`, as `[batch, rest, rows, done]` with the twiddle factors on it."""
+    batch = x[0].shape.dims[0]
+    x = each(x, lambda part: b.transpose(b.reshape(part, (batch, rows, rest, done)), (0, 2, 1, 3)))
+    if rest == 1:
+        return x
+    angles = np.outer(np.arange(rest), np.arange(rows)).reshape(rest, rows, 1)
+    return times(x, constants(b, roots(radix * rest, angles)))
+
+
+def _chirp_transform(b: Builder, x: MaybeReal, n: int, scale: float) -> Pair:
+    """The transform of `x [batch, n]` of any length.
+
+    As `2·j·k = j² + k² - (k - j)²`, it is a convolution with `exp(πi·j²/n)`.
+    """
+    batch = x[0].shape.dims[0]
+    length = convolution_length(2 * n - 1)
+    chirp = roots(2 * n, np.arange(n) ** 2)
+    kernel = np.zeros(length, np.complex128)
+    kernel[:n] = chirp.conj()
+    kernel[length - n + 1 :] = chirp[:0:-1].conj()
+    spectrum = np.fft.fft(kernel) * (scale / length)
+    y = times(x, constants(b, chirp))
+    y = each(y, lambda part: b.concat([part, zeros(b, (batch, length - n))], 1))
+    y = times(transform(b, y, length), constants(b, spectrum))
+    y = swapped(transform(b, swapped(y), length))
+    return times(each(y, lambda part: b.narrow(part, 1, 0, n)), constants(b, chirp))
+
+
+# --- real numbers -----------------------------------------------------------------------------------
+
+
+def _small_factor(n: int) -> int:
+    """A factor that is one product with a matrix, as large as can be; 1 if there is none."""
+    return next((r for r in factors(n) if r <= _LARGEST_MATRIX), 1)
+
+
+def _picked(b: Builder, x: Pair, positions: np.ndarray, is_conjugate: np.ndarray) -> Pair:
+    """Elements of both parts, some of them conjugated."""
+    real, imaginary = each(x, lambda part: b.gather(part, b.constant(positions.astype(np.int32)), 1))
+    return real, imaginary * b.constant(np.where(is_conjugate, -1, 1).astype(np.float32))
+
+
+def real_transform(b: Builder, x: Tensor, n: int, scale: float = 1.0) -> Pair:
+    """The first `n//2 + 1` elements of the transform of `x [batch, n]`.
+
+    The first stage gives what is conjugate only once, so that the other stages have half the work.
+    """
+    batch, size = x.shape.dims[0], n // 2 + 1
+    radix = _small_factor(n)
+    if radix == 1:
+        found = transform(b, (x, None), n, scale)
+        return each(found, lambda part: b.narrow(part, 1, 0, size))
+    rest, rows = n // radix, radix // 2 + 1
+    first = _complex_product(b, scale * _matrix(radix, rows), (b.reshape(x, (batch, radix, rest)), None))
+    first = each(_turned(b, first, radix, rows, rest, 1), lambda part: b.reshape(part, (batch, rest * rows)))
+    if rest == 1:
+        return first
+    found = transform(b, first, rest, columns=rows)
+    wanted = np.arange(size)
+    is_conjugate = wanted % radix >= rows
+    at_hand = np.where(is_conjugate, n - wanted, wanted)
+    return _picked(b, found, at_hand // radix * rows + at_hand % radix, is_conjugate)
+
+
+def real_inverse(b: Builder, x: Pair, n: int, scale: float = 1.0) -> Tensor:
+    """The real signal `[batch, n]` whose spectrum begins with `x [batch, n//2 + 1]`; the inverse of `real_transform`.
+
+    The imaginary parts of what is its own conjugate are not read.
+    """
+    batch, size = x[0].shape.dims[0], n // 2 + 1
+    is_real = np.arange(size) * 2 % n == 0
+    x = x[0], b.where(b.constant(is_real), b.constant(np.float32(0)), x[1])
+    radix = _small_factor(n)
+    if radix == 1:
+        everything = np.arange(n)
+        mirrored = _picked(b, x, np.minimum(everything, n - everything), everything >= size)
+        return transform(b, swapped(mirrored), n, scale)[1]
+    rest, rows = n // radix, radix // 2 + 1
+    if rest > 1:
+        wanted = (radix * np.arange(rest)[:, None] + np.arange(rows)).ravel()
+        mirrored = _picked(b, x, np.minimum(wanted, n - wanted), wanted >= size)
+        x = swapped(transform(b, swapped(mirrored), rest, columns=rows))
+        angles = np.outer(np.arange(rest), np.arange(rows)).ravel()
+        x = times(x, constants(b, roots(n, angles).conj()))
+        x = each(x, lambda part: b.transpose(b.reshape(part, (batch, rest, rows)), (0, 2, 1)))
+    else:
+        x = each(x, lambda part: b.reshape(part, (batch, rows, 1)))
+    # Every row but those that are their own conjugates stands for two.
+    twice = np.where(np.arange(rows) * 2 % radix == 0, 1.0, 2.0) * scale
+    w = _matrix(radix, rows).T * twice
+    return b.reshape(_product(b, np.real(w), x[0]) + _product(b, np.imag(w), x[1]), (batch, n))
+
+
+# --- unknown lengths --------------------------------------------------------------------------------
+
+
+def _unknown_matrix(b: Builder, n: Dim, rows: Dim, columns: Dim) -> tuple[Tensor, Tensor, Tensor]:
+    """Cosine and sine of `2π·j·k/n` in f64 for a length that is only known at run time, and that length."""
+    size = b.cast(b.dim_size(n), "f64")
+    turns = b.iota((rows, columns), axis=0, dtype="f64") * b.iota((rows, columns), axis=1, dtype="f64") / size
+    angles = (turns - b.round(turns)) * (2 * np.pi)  # the products are whole numbers: what is cut off is exact
+    return b.cos(angles), b.sin(angles), size
+
+
+def unknown_transform(b: Builder, x: Pair, n: Dim, power: float) -> Pair:
+    """The transform of `x [batch, n]` for a symbolic length, times `n**power`, by its whole matrix in f64.
+
+    It takes memory and time in proportion to n². The sums are long, hence f64.
+    """
+    cosine, sine, size = _unknown_matrix(b, n, n, n)
+    a, c = each(x, lambda part: b.cast(part, "f64"))
+    result = a @ cosine + c @ sine, c @ cosine - a @ sine
+    return each(result, lambda part: b.cast(part * size**power, "f32"))
+
+
+def unknown_real_inverse(b: Builder, x: Pair, n: Dim, power: float) -> Tensor:
+    """`real_inverse` for a symbolic length, times `n**power`; see `unknown_transform`."""
+    rows = x[0].shape.dims[1]
+    cosine, sine, size = _unknown_matrix(b, n, rows, n)
+    twice_k = b.iota((rows,), dtype="f64") * 2.0
+    is_real = b.maximum(b.eq(twice_k, 0.0), b.eq(twice_k, size))
+    weights = b.where(is_real, 1.0, b.constant(np.float64(2)))
+    real = b.cast(x[0], "f64") * weights
+    imaginary = b.where(is_real, 0.0, b.cast(x[1], "f64") * weights)
+    return b.cast((real @ cosine - imaginary @ sine) * size**power, "f32")

@@ -1,0 +1,178 @@
+"""Losses, in forms that neither overflow nor cancel. f16 and bf16 are computed in f32 and rounded once."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
+from rlx.ir.dim import Dim
+from rlx.ir.dtype import i32, i64
+from rlx.ir.errors import ShapeError
+from rlx.ir.shape import Shape
+from rlx.ops.lift import cast, common, same_dtype, tensor_like
+from rlx.ops.norm import widened
+from rlx.ops.reduce import FLOATS
+
+
+class SoftmaxCrossEntropyWithLogits(Card, op="softmax_cross_entropy_with_logits"):
+    def infer(self, logits: Shape, labels: Shape) -> Shape:
+        if not logits.rank:
+            raise ShapeError("logits must be […, C], got a scalar")
+        if labels.dims != logits.dims[:-1]:
+            expected = ", ".join(map(str, logits.dims[:-1]))
+            raise ShapeError(f"labels must be [{expected}] to go with logits {logits}, got {labels}")
+        if logits.dims[-1] == 0:
+            raise ShapeError(f"the last axis of {logits} is empty: there are no classes")
+        return logits.with_dims(logits.dims[:-1])
+
+    def requires(self, logits: Shape, labels: Shape) -> list[tuple[Dim, str]]:
+        return [(logits.dims[-1] - 1, "the last axis of the logits is empty: there are no classes")]
+
+    def evaluate(self, logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        wide, count = logits.astype(np.float64), logits.shape[-1]
+        shifted = wide - wide.max(-1, keepdims=True)
+        chosen = np.clip(labels.astype(np.int64), 0, count - 1)[..., None]
+        loss = np.log(np.exp(shifted).sum(-1)) - np.take_along_axis(shifted, chosen, -1)[..., 0]
+        return np.where((labels >= 0) & (labels < count), loss, 0.0).astype(logits.dtype)
+
+    def decompose(self, b: Builder, logits: Tensor, labels: Tensor) -> Tensor:
+        count = logits.shape.dims[-1]
+        wide = widened(b, logits)
+        shifted = wide - b.max(wide, -1, keep_dims=True)
+        # A label of 2**31 and more is out of range: no axis is that long. As i32 it is negative, and so out of range still.
+        kind = i64 if labels.dtype is i64 else i32
+        labels = cast(b, labels, kind)
+        classes = b.iota((count,), 0, kind)
+        own = b.where(b.reshape(labels, (*labels.shape, 1)) == classes, shifted, 0.0)
+        loss = b.log(b.sum(b.exp(shifted), -1)) - b.sum(own, -1)
+        is_class = (labels >= 0) * (labels < cast(b, b.dim_size(count), kind))
+        return cast(b, b.where(is_class, loss, 0.0), logits.dtype)
+
+    def build(self, b: Builder, logits: Tensor, labels: Any) -> Tensor:
+        return b.emit("softmax_cross_entropy_with_logits", (logits, tensor_like(b, labels, i32)))
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return Cost(15 * operands[0].num_elements, moved_bytes(operands, results))
+
+    def samples(self) -> Any:
+        some: Any = {"low": -2, "high": 7}  # out of range on both sides
+        yield sample(Operand((3, 5), low=-9, high=9), Operand((3,), "i32", **some), dtypes=FLOATS)
+        for index in ("i8", "i64", "u8", "u32"):
+            yield sample((4, 5), Operand((4,), index, **some), dtypes=("f32",))
+        yield sample((6,), Operand((), "i32", low=0, high=6), dtypes=("f32",))
+        yield sample((2, 0, 5), Operand((2, 0), "i32"), dtypes=("f32",))
+        yield sample(("batch", "seq", "classes"), Operand(("batch", "seq"), "i32", **some), dtypes=("f32",))
+
+
+class _ElementLoss(Card):
+    """The loss of each element of two tensors of one shape, or their mean or sum."""
+
+    def infer(self, prediction: Shape, target: Shape, *, reduction: str, **_: Any) -> Shape:
+        same_dtype(prediction, target)
+        if prediction.dims != target.dims:
+            names = " and ".join(operand.name for operand in self.spec.operands)
+            raise ShapeError(f"{names} must have one shape, got {prediction} and {target}")
+        return prediction if reduction == "none" else prediction.with_dims(())
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return Cost(5 * operands[0].num_elements, moved_bytes(operands, results))
+
+    def samples(self) -> Any:
+        yield sample((3, 5), (3, 5), dtypes=FLOATS)
+        yield sample((3, 5), (3, 5), reduction="none", dtypes=FLOATS)
+        yield sample((2, 3, 4), (2, 3, 4), reduction="sum", dtypes=("f32",))
+        yield sample((0, 3), (0, 3), dtypes=("f32",))
+        yield sample(("n", 3), ("n", 3), dtypes=("f32",))
+
+
+def _reduced(losses: np.ndarray, reduction: str, dtype: np.dtype) -> np.ndarray:
+    if reduction == "none":
+        return losses.astype(dtype)
+    total = losses.sum()
+    return np.asarray(total if reduction == "sum" else total / np.float64(losses.size)).astype(dtype)
+
+
+def _reduce(b: Builder, losses: Tensor, reduction: str, like: Tensor) -> Tensor:
+    return cast(b, losses if reduction == "none" else b.reduce(reduction, losses), like.dtype)
+
+
+def _wide(*arrays: np.ndarray) -> list[np.ndarray]:
+    return [array.astype(np.float64) for array in arrays]
+
+
+class MseLoss(_ElementLoss, op="mse_loss"):
+    def evaluate(self, prediction: np.ndarray, target: np.ndarray, *, reduction: str) -> np.ndarray:
+        x, y = _wide(prediction, target)
+        return _reduced((x - y) ** 2, reduction, prediction.dtype)
+
+    def decompose(self, b: Builder, prediction: Tensor, target: Tensor, *, reduction: str) -> Tensor:
+        difference = widened(b, prediction) - widened(b, target)
+        return _reduce(b, difference * difference, reduction, prediction)
+
+    def build(self, b: Builder, prediction: Any, target: Any, reduction: Any = "mean") -> Tensor:
+        return b.emit("mse_loss", common(b, prediction, target), reduction=reduction)
+
+
+class HuberLoss(_ElementLoss, op="huber_loss"):
+    def infer(self, prediction: Shape, target: Shape, *, delta: float, reduction: str) -> Shape:
+        if not 0 < delta < math.inf:
+            raise ShapeError(f"delta must be positive and finite, got {delta}")
+        return super().infer(prediction, target, reduction=reduction)
+
+    def evaluate(self, prediction: np.ndarray, target: np.ndarray, *, delta: float, reduction: str) -> np.ndarray:
+        x, y = _wide(prediction, target)
+        distance = np.abs(x - y)
+        losses = np.where(distance <= delta, distance**2 / 2, delta * (distance - delta / 2))
+        return _reduced(losses, reduction, prediction.dtype)
+
+    def decompose(self, b: Builder, prediction: Tensor, target: Tensor, *, delta: float, reduction: str) -> Tensor:
+        distance = b.abs(widened(b, prediction) - widened(b, target))
+        # Both branches in one: with the distance itself for `near`, this is half its square.
+        near = b.minimum(distance, delta)
+        return _reduce(b, near * (distance - near * 0.5), reduction, prediction)
+
+    def build(self, b: Builder, prediction: Any, target: Any, delta: float = 1.0, reduction: Any = "mean") -> Tensor:
+        return b.emit("huber_loss", common(b, prediction, target), delta=delta, reduction=reduction)
+
+    def samples(self) -> Any:
+        yield from super().samples()
+        yield sample((4, 9), (4, 9), delta=0.3, reduction="none", dtypes=("f32",))
+
+
+class BinaryCrossEntropyWithLogits(_ElementLoss, op="binary_cross_entropy_with_logits"):
+    def evaluate(self, logits: np.ndarray, targets: np.ndarray, *, reduction: str) -> np.ndarray:
+        x, t = _wide(logits, targets)
+        return _reduced(np.maximum(x, 0) - x * t + np.log1p(np.exp(-np.abs(x))), reduction, logits.dtype)
+
+    def decompose(self, b: Builder, logits: Tensor, targets: Tensor, *, reduction: str) -> Tensor:
+        x, t = widened(b, logits), widened(b, targets)
+        return _reduce(b, b.relu(x) - x * t + _log1p(b, b.exp(-b.abs(x))), reduction, logits)
+
+    def build(self, b: Builder, logits: Any, targets: Any, reduction: Any = "mean") -> Tensor:
+        return b.emit("binary_cross_entropy_with_logits", common(b, logits, targets), reduction=reduction)
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return Cost(27 * operands[0].num_elements, moved_bytes(operands, results))
+
+    def samples(self) -> Any:
+        probabilities: Any = {"low": 0, "high": 1}
+        yield sample(Operand((3, 5), low=-20, high=20), Operand((3, 5), **probabilities), dtypes=FLOATS)
+        for reduction in ("none", "sum"):
+            yield sample((3, 5), Operand((3, 5), **probabilities), reduction=reduction, dtypes=("f32", "f16"))
+        yield sample((0, 3), (0, 3), dtypes=("f32",))
+        yield sample(("n", 3), Operand(("n", 3), **probabilities), dtypes=("f32",))
+
+
+def _log1p(b: Builder, y: Tensor) -> Tensor:
+    """`log(1 + y)` with all its digits for y in [0, 1].
+
+    The rounding error of `u = 1 + y` is taken out of `log(u)` again by the factor `y/(u - 1)` (D. Goldberg, "What every
+    computer scientist should know about floating-point arithmetic", theorem 4).
+    """
+    u = y + 1.0
+    lost = u == 1.0
+    return b.where(lost, y, b.log(u) * (y / b.where(lost, 1.0, u - 1.0)))

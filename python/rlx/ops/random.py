@@ -1,0 +1,383 @@
+"""Random numbers: a counter-based generator in integer arithmetic, and what is made of its words.
+
+The same seed gives the same words on every device, and the same uniform numbers to the last bit: they are computed without
+a rounding that a compiler may move. Normal numbers are equal to a few units in the last place, because logarithm and sine
+are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
+from rlx.ir.dim import Dim
+from rlx.ir.dtype import DType, f32, f64, i32, i64, u8
+from rlx.ir.errors import ShapeError
+from rlx.ir.shape import Shape, as_dtype
+from rlx.ops.elementwise import convert
+from rlx.ops.lift import cast, tensor_like
+from rlx.ops.norm import widened
+from rlx.ops.order import Argsort
+from rlx.ops.reduce import FLOATS
+
+# --- the generator ----------------------------------------------------------------------------------
+
+# Constants of Philox4x32-10 (J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
+_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+_KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
+_ROUNDS = 10
+
+
+class WordArithmetic(Protocol):
+    """What Philox needs of unsigned words of 32 bits, in whatever form they come."""
+
+    def product(self, x: Any, factor: int) -> tuple[Any, Any]:
+        """Low and high word of `x·factor`."""
+        ...
+
+    def flipped(self, x: Any, y: Any) -> Any:
+        """Bitwise exclusive or."""
+        ...
+
+    def increased(self, x: Any, step: int) -> Any:
+        """The sum; it wraps."""
+        ...
+
+
+def philox(arithmetic: WordArithmetic, counter: Sequence[Any], key: Sequence[Any]) -> tuple[Any, Any, Any, Any]:
+    """The four words of a block, from the four of its counter and the two of a key."""
+    a, b, c, d = counter
+    k, m = key
+    for number in range(_ROUNDS):
+        if number:
+            k, m = arithmetic.increased(k, _KEY_STEPS[0]), arithmetic.increased(m, _KEY_STEPS[1])
+        low, high = arithmetic.product(a, _MULTIPLIERS[0])
+        other_low, other_high = arithmetic.product(c, _MULTIPLIERS[1])
+        a = arithmetic.flipped(arithmetic.flipped(other_high, b), k)
+        c = arithmetic.flipped(arithmetic.flipped(high, d), m)
+        b, d = other_low, low
+    return a, b, c, d
+
+
+class ArrayArithmetic:
+    """Words as arrays of `uint32`."""
+
+    def product(self, x: np.ndarray, factor: int) -> tuple[np.ndarray, np.ndarray]:
+        whole = x.astype(np.uint64) * np.uint64(factor)
+        return whole.astype(np.uint32), (whole >> np.uint64(32)).astype(np.uint32)
+
+    def flipped(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        return x ^ y
+
+    def increased(self, x: np.ndarray, step: int) -> np.ndarray:
+        return x + np.uint32(step)
+
+
+def _halves(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Low and high word of integers of 64 bits."""
+    wide = np.atleast_1d(x).astype(np.int64).view(np.uint64)
+    return wide.astype(np.uint32), (wide >> np.uint64(32)).astype(np.uint32)
+
+
+def words(seed: np.ndarray, count: int) -> np.ndarray:
+    """The first words of a seed's stream, `uint32`."""
+    low, high = _halves(np.arange(-(-count // 4)))
+    zero = np.zeros_like(low)
+    return np.stack(philox(ArrayArithmetic(), (low, high, zero, zero), _halves(seed)), 1).reshape(-1)[:count]
+
+
+# --- what users write -------------------------------------------------------------------------------
+
+
+def seed_tensor(b: Builder, seed: Any) -> Tensor:
+    """A seed as a scalar tensor: a Python integer of 64 bits, signed or not, is a constant.
+
+    Raises:
+        ShapeError: It is no integer, or needs more bits.
+    """
+    if isinstance(seed, (Tensor, np.ndarray)):
+        return tensor_like(b, seed, i64)
+    if isinstance(seed, (bool, np.bool_)) or not isinstance(seed, (int, np.integer)):
+        raise ShapeError(f"the seed must be an integer or a scalar integer tensor, got {seed!r}")
+    if not -(2**63) <= seed < 2**64:
+        raise ShapeError(f"the seed must have 64 bits, got {seed}")
+    return b.emit("constant", (), value=np.asarray(int(seed) % 2**64, np.uint64).astype(np.int64))
+
+
+def check_seed(seed: Shape) -> None:
+    """A seed is a scalar.
+
+    Raises:
+        ShapeError: It is not.
+    """
+    if seed.rank:
+        raise ShapeError(f"the seed must be a scalar, got {seed}")
+
+
+class RandomBits(Card, op="random_bits"):
+    def infer(self, seed: Shape, *, shape: tuple[Dim, ...]) -> Shape:
+        check_seed(seed)
+        return Shape(shape, "u32")
+
+    def evaluate(self, seed: np.ndarray, *, shape: tuple[int, ...]) -> np.ndarray:
+        return words(seed, math.prod(shape)).reshape(shape)
+
+    def build(self, b: Builder, seed: Any, shape: Any) -> Tensor:
+        return b.emit("random_bits", (seed_tensor(b, seed),), shape=Shape(shape).dims)
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        # Two products of two words each, four exclusive ors and two sums in every round, for four words.
+        return Cost(_ROUNDS * 10 // 4 * results[0].num_elements, moved_bytes((), results))
+
+    def samples(self) -> Any:
+        any_seed: Any = {"low": -9e18, "high": 9e18}
+        yield sample(Operand((), **any_seed), shape=(3, 5))
+        yield sample(Operand((), **any_seed), shape=(), dtypes=("i64",))
+        yield sample(Operand((), **any_seed), shape=(8,), dtypes=("i64",))
+        yield sample(Operand((), **any_seed), shape=(2, 0), dtypes=("i64",))
+        yield sample(Operand((), **any_seed), shape=("n", 3), dtypes=("i64",))
+
+
+class _Numbers(Card):
+    """Floats of a distribution, which two attributes describe."""
+
+    def _infer(self, seed: Shape, shape: tuple[Dim, ...], dtype: DType, **parameters: float) -> Shape:
+        check_seed(seed)
+        if not dtype.is_float:
+            raise ShapeError(f"dtype must be a float dtype, got {dtype.name}")
+        kind = _computed_in(dtype)
+        for name, value in parameters.items():
+            with np.errstate(over="ignore"):
+                if not np.isfinite(kind.numpy.type(value)):
+                    raise ShapeError(f"{name} must be finite in {kind.name}, got {value}")
+        return Shape(shape, dtype)
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return Cost(90 * results[0].num_elements, moved_bytes((), results))
+
+
+def _computed_in(dtype: DType) -> DType:
+    return f64 if dtype is f64 else f32
+
+
+class RngUniform(_Numbers, op="rng_uniform"):
+    def infer(self, seed: Shape, *, shape: tuple[Dim, ...], low: float, high: float, dtype: DType) -> Shape:
+        # With room for the rounding of its upper half.
+        return self._infer(seed, shape, dtype, low=low, high=high, **{"high - low": (high - low) * (1 + 2.0**-12)})
+
+    def decompose(
+        self, b: Builder, seed: Tensor, *, shape: tuple[Dim, ...], low: float, high: float, dtype: DType
+    ) -> Tensor:
+        kind = _computed_in(dtype)
+        if kind is f64:
+            first, second = _two_words(b, seed, shape)
+            below = cast(b, cast(b, cast(b, second, f64) * 2.0**-11, second.dtype), f64)  # its upper 21 bits
+            unit = cast(b, first, f64) * 2.0**-32 + below * 2.0**-53
+        else:
+            unit = _upper_bits(b, b.random_bits(seed, shape)) * 2.0**-32
+        return cast(b, _spread(b, unit, kind.numpy.type(low), kind.numpy.type(high - low)), dtype)
+
+    def build(
+        self, b: Builder, shape: Any, seed: Any = 0, low: float = 0.0, high: float = 1.0, dtype: Any = f32
+    ) -> Tensor:
+        given: Any = {"shape": Shape(shape).dims, "low": low, "high": high, "dtype": as_dtype(dtype)}
+        return b.emit("rng_uniform", (seed_tensor(b, seed),), **given)
+
+    def samples(self) -> Any:
+        any_seed: Any = {"low": -9e18, "high": 9e18}
+        yield sample(Operand((), **any_seed), shape=(3, 5), dtype=f32)
+        for name in ("f16", "bf16", "f64"):
+            yield sample(Operand((), **any_seed), shape=(3, 5), dtype=name, dtypes=("i64",))
+        yield sample((), shape=(2, 7), low=-1.3, high=2.9, dtype=f32, dtypes=("i32",))
+        yield sample((), shape=("n", 3), low=-1.3, high=2.9, dtype=f64, dtypes=("u32",))
+
+
+def _two_words(b: Builder, seed: Tensor, shape: Sequence[Dim]) -> list[Tensor]:
+    """Two words for each element: the first and the second half of a stream."""
+    bits = b.random_bits(seed, (2, *shape))
+    return [b.reshape(b.narrow(bits, 0, i, 1), shape) for i in range(2)]
+
+
+def _upper_bits(b: Builder, bits: Tensor) -> Tensor:
+    """Words without their lower 8 bits as f32, which is exact."""
+    return cast(b, bits - cast(b, cast(b, bits, u8), bits.dtype), f32)
+
+
+def _spread(b: Builder, unit: Tensor, low: Any, scale: Any) -> Tensor:
+    """`low + scale·unit`, with the same bits whether or not a compiler joins products and sums into one operation.
+
+    Joined, they are not rounded in between. Here there is nothing to round: factors are cut into halves, and the products
+    of halves are exact.
+    """
+    if low == 0:
+        return unit * float(scale)
+    if abs(math.frexp(scale)[0]) in (0.0, 0.5):  # a power of two
+        return unit * float(scale) + float(low)
+    digits = np.finfo(scale.dtype).nmant + 1
+    half = digits // 2
+    fraction, exponent = math.frexp(scale)
+    coarse_scale = math.ldexp(round(math.ldexp(fraction, half)), exponent - half)
+    fine_scale = float(scale) - coarse_scale  # of either sign, and so a digit shorter than what is left
+    upper = 2.0 ** (digits - half)
+    coarse = cast(b, cast(b, unit * upper, i32), unit.dtype) * (1 / upper)
+    fine = unit - coarse
+    products = fine * fine_scale + coarse * fine_scale + fine * coarse_scale + coarse * coarse_scale
+    return products + float(low)
+
+
+class RngNormal(_Numbers, op="rng_normal"):
+    def infer(self, seed: Shape, *, shape: tuple[Dim, ...], mean: float, std: float, dtype: DType) -> Shape:
+        return self._infer(seed, shape, dtype, mean=mean, std=std)
+
+    def evaluate(
+        self, seed: np.ndarray, *, shape: tuple[int, ...], mean: float, std: float, dtype: DType
+    ) -> np.ndarray:
+        first, second = words(seed, 2 * math.prod(shape)).reshape(2, *shape)
+        if dtype is not f64:
+            first, second = first.astype(np.float32), second - second % 256
+        radius = np.sqrt(-2 * np.log(np.maximum(first.astype(np.float64), 0.5) * 2.0**-32))
+        quarter = 0.25 - np.minimum(second * 2.0**-32, 1 - second * 2.0**-32)
+        return convert(np.asarray(mean + std * radius * np.sin(2 * np.pi * quarter)), dtype)
+
+    def decompose(
+        self, b: Builder, seed: Tensor, *, shape: tuple[Dim, ...], mean: float, std: float, dtype: DType
+    ) -> Tensor:
+        first, second = _two_words(b, seed, shape)
+        kind = _computed_in(dtype)
+        # The logarithm of 0 is none: half a step from it stands for it.
+        radius = b.sqrt(b.log(b.maximum(cast(b, first, kind), 0.5) * 2.0**-32) * -2.0)
+        turn = (cast(b, second, f64) if kind is f64 else _upper_bits(b, second)) * 2.0**-32
+        # cos(2π·turn) as a sine: around its zeros, the distance to them is exact.
+        sine = b.sin((0.25 - b.minimum(turn, 1.0 - turn)) * (2 * math.pi))
+        return cast(b, radius * sine * std + mean, dtype)
+
+    def build(
+        self, b: Builder, shape: Any, seed: Any = 0, mean: float = 0.0, std: float = 1.0, dtype: Any = f32
+    ) -> Tensor:
+        given: Any = {"shape": Shape(shape).dims, "mean": mean, "std": std, "dtype": as_dtype(dtype)}
+        return b.emit("rng_normal", (seed_tensor(b, seed),), **given)
+
+    def samples(self) -> Any:
+        any_seed: Any = {"low": -9e18, "high": 9e18}
+        yield sample(Operand((), **any_seed), shape=(3, 5), dtype=f32)
+        for name in ("f16", "bf16", "f64"):
+            yield sample(Operand((), **any_seed), shape=(3, 5), dtype=name, dtypes=("i64",))
+        yield sample((), shape=(2, 7), mean=-1.5, std=0.25, dtype=f32, dtypes=("i32",))
+        yield sample((), shape=("n", 3), dtype=f32, dtypes=("u8",))
+        yield sample((), shape=(0,), dtype=f32, dtypes=("i32",))
+
+
+# --- sampling ---------------------------------------------------------------------------------------
+
+_LEAST_TEMPERATURE = 2.0**-126  # the smallest normal f32: less is 0 to a compiled program
+
+
+class Sample(Card, op="sample"):
+    """The id hangs on comparisons of sums of f32 (f64 for f64 logits), which devices add up in different orders, and on
+    exponentials that are good to some units in the last place. Two devices give different ids where `u·total` lies within
+    that rounding error, some 1e-7 of the total, of a cumulated probability, or `top_p·total` of one that decides what is
+    kept. The chance is about 1e-7 for each class that is more likely than that: once in 200 000 draws from 50 classes, once
+    in a thousand from 32 000. Ties of logits are no such case: their order is exact.
+    """
+
+    def infer(self, logits: Shape, seed: Shape, *, temperature: float, top_k: int, top_p: float) -> Shape:
+        check_seed(seed)
+        if not logits.rank:
+            raise ShapeError("logits must be […, V], got a scalar")
+        count = logits.dims[-1]
+        if count == 0:
+            raise ShapeError(f"the last axis of {logits} is empty: there are no classes")
+        if not (temperature == 0 or _LEAST_TEMPERATURE <= temperature <= f32.max):
+            raise ShapeError(f"temperature must be 0, or positive and an f32, got {temperature}")
+        if top_k < 0 or (type(count) is int and top_k > count):
+            raise ShapeError(f"top_k = {top_k} does not fit {count} classes", hint="0 takes all classes")
+        if not 0 <= top_p <= 1:
+            raise ShapeError(f"top_p must be in [0, 1], got {top_p}")
+        return Shape(logits.dims[:-1], "i32")
+
+    def requires(self, logits: Shape, seed: Shape, *, top_k: int, **_: Any) -> list[tuple[Dim, str]]:
+        needed = max(top_k, 1)
+        return [(logits.dims[-1] - needed, f"{logits.dims[-1]} classes are less than {needed}")]
+
+    def evaluate(
+        self, logits: np.ndarray, seed: np.ndarray, *, temperature: float, top_k: int, top_p: float
+    ) -> np.ndarray:
+        wide, count = logits.astype(np.float64), logits.shape[-1]
+        order = Argsort().evaluate(logits, axis=logits.ndim - 1, descending=True)
+        largest = order[..., 0]
+        if temperature == 0:
+            return largest
+        if not (top_k or top_p < 1):
+            order = np.broadcast_to(np.arange(count, dtype=np.int32), logits.shape)
+        order = order[..., : top_k or count]
+        weights = np.exp((wide - wide.max(-1, keepdims=True)) / temperature)
+        weights = np.take_along_axis(weights, order, -1)
+        if top_p < 1:
+            reached = np.cumsum(weights, -1) - weights >= top_p * weights.sum(-1, keepdims=True)
+            weights = np.where(reached & (np.arange(order.shape[-1]) > 0), 0, weights)
+        sums = np.cumsum(weights, -1)
+        unit = (words(seed, largest.size) >> np.uint32(8)).reshape(largest.shape) * 2.0**-24
+        exceeds = (sums > unit[..., None] * sums[..., -1:]) & (weights > 0)
+        drawn = np.take_along_axis(order, np.argmax(exceeds, -1, keepdims=True), -1)[..., 0]
+        return np.where(np.isnan(sums[..., -1]), largest, drawn)
+
+    def decompose(
+        self, b: Builder, logits: Tensor, seed: Tensor, *, temperature: float, top_k: int, top_p: float
+    ) -> Tensor:
+        wide, batch = widened(b, logits), logits.shape.dims[:-1]
+        largest = b.argmax(wide, -1)
+        if temperature == 0:
+            return largest
+        order = None
+        if top_k:
+            order = b.topk(wide, top_k)[1]
+        elif top_p < 1:
+            order = b.argsort(wide, -1, descending=True)
+        weights = b.exp((wide - b.max(wide, -1, keep_dims=True)) / temperature)
+        if order is not None:
+            weights = b.gather_batched(weights, order, axis=-1)
+        before = b.cumsum(weights, -1, exclusive=True)
+        reached = before + weights
+        total = b.max(reached, -1, keep_dims=True)
+        if top_p < 1:
+            is_first = b.iota((weights.shape.dims[-1],)) == 0
+            kept = (before < total * top_p) + is_first
+            weights = b.where(kept, weights, 0.0)
+            total = b.max(b.where(kept, reached, 0.0), -1, keep_dims=True)
+        unit = cast(b, b.reshape(b.rng_uniform(batch, seed), (*batch, 1)), wide.dtype)
+        drawn = b.argmax((reached > unit * total) * (weights > 0.0), -1, keep_dims=True)
+        if order is not None:
+            drawn = b.gather_batched(order, drawn, axis=-1)
+        # Without numbers to compare (a NaN, or an infinity less itself), the largest logit is taken.
+        return b.where(b.reshape(total == total, batch), b.reshape(drawn, batch), largest)
+
+    def build(
+        self,
+        b: Builder,
+        logits: Tensor,
+        seed: Any = 0,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+    ) -> Tensor:
+        given: Any = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+        return b.emit("sample", (logits, seed_tensor(b, seed)), **given)
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return Cost(20 * operands[0].num_elements, moved_bytes(operands, results))
+
+    def samples(self) -> Any:
+        seed = Operand((), "i64", low=-9e18, high=9e18)
+        yield sample(Operand((5, 7), low=-4, high=4), seed, dtypes=FLOATS)
+        yield sample(Operand((5, 7), low=0, high=3), seed, temperature=0.0, dtypes=("f32",))
+        yield sample(Operand((8, 9), low=-4, high=4), seed, top_k=3, temperature=0.7, dtypes=("f32", "f16"))
+        yield sample(Operand((8, 9), low=-4, high=4), seed, top_p=0.8, dtypes=("f32",))
+        yield sample(Operand((6,), low=-4, high=4), Operand((), "u8"), top_k=4, top_p=0.6, dtypes=("f32",))
+        yield sample(Operand((0, 4)), seed, dtypes=("f32",))
+        yield sample(Operand(("batch", 2, "classes"), low=-4, high=4), seed, temperature=1.5, dtypes=("f32",))
+        yield sample(Operand(("batch", "classes+3"), low=-4, high=4), seed, top_k=2, top_p=0.9, dtypes=("f32",))

@@ -1,0 +1,396 @@
+"""Recurrences over a sequence. What does not depend on the carry is computed before the loop, the rest is a scan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
+from rlx.ir.dim import Dim
+from rlx.ir.errors import ShapeError
+from rlx.ir.shape import Shape
+from rlx.ops.lift import cast, same_dtype
+from rlx.ops.norm import widened
+from rlx.ops.reduce import FLOATS
+
+
+def expect_dims(what: str, shape: Shape, *dims: Dim) -> None:
+    """An operand has these dimensions.
+
+    Raises:
+        ShapeError: It has others.
+    """
+    if shape.dims != dims:
+        raise ShapeError(f"{what} must be [{', '.join(map(str, dims))}], got {shape}")
+
+
+def sizes_of(what: str, shape: Shape, axes: str) -> tuple[Dim, ...]:
+    """The dimensions of an operand with so many axes, one letter for each.
+
+    Raises:
+        ShapeError: It has another rank.
+    """
+    if shape.rank != len(axes):
+        raise ShapeError(f"{what} must be [{', '.join(axes)}], got {shape}")
+    return shape.dims
+
+
+def _swapped(b: Builder, x: Tensor) -> Tensor:
+    """Batch and time exchanged: scans go along the first axis."""
+    return b.transpose(x, (1, 0, *range(2, x.rank)))
+
+
+def _wide(*arrays: np.ndarray) -> list[np.ndarray]:
+    return [a.astype(np.float64) for a in arrays]
+
+
+def _sigmoid(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
+
+
+class SelectiveScan(Card, op="selective_scan"):
+    def infer(self, x: Shape, delta: Shape, a: Shape, b: Shape, c: Shape) -> Shape:
+        same_dtype(x, delta, a, b, c)
+        batch, steps, width = sizes_of("x", x, "BSH")
+        _, size = sizes_of("a", a, "HN")
+        expect_dims("delta", delta, batch, steps, width)
+        expect_dims("a", a, width, size)
+        expect_dims("b", b, batch, steps, size)
+        expect_dims("c", c, batch, steps, size)
+        return x
+
+    def evaluate(self, x: np.ndarray, delta: np.ndarray, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+        wide_x, wide_delta, wide_a, wide_b, wide_c = _wide(x, delta, a, b, c)
+        state = np.zeros((x.shape[0], *a.shape))
+        result = np.zeros(x.shape)
+        for step in range(x.shape[1]):
+            change = (wide_delta[:, step] * wide_x[:, step])[..., None] * wide_b[:, step, None, :]
+            state = np.exp(wide_delta[:, step, :, None] * wide_a) * state + change
+            result[:, step] = np.einsum("bhn,bn->bh", state, wide_c[:, step])
+        return result.astype(x.dtype)
+
+    def decompose(self, builder: Builder, x: Tensor, delta: Tensor, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+        batch, _, width = x.shape.dims
+        size = a.shape.dims[1]
+        rates = widened(builder, a)
+        sequences = [_swapped(builder, widened(builder, t)) for t in (x, delta, b, c)]
+        state = builder.expand(builder.constant(0.0, dtype=rates.dtype), (batch, width, size))
+
+        # exp(delta·a) and delta·b·x of all steps would be N times as large as x: each step makes its own.
+        def step(state: Tensor, slices: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+            x_t, delta_t, b_t, c_t = slices
+            decay = builder.exp(builder.reshape(delta_t, (batch, width, 1)) * rates)
+            change = builder.reshape(delta_t * x_t, (batch, width, 1)) * builder.reshape(b_t, (batch, 1, size))
+            state = decay * state + change
+            return state, builder.sum(state * builder.reshape(c_t, (batch, 1, size)), -1)
+
+        _, rows = builder.scan(step, state, sequences)
+        return cast(builder, _swapped(builder, rows), x.dtype)
+
+    def build(
+        self,
+        builder: Builder,
+        x: Tensor,
+        delta: Tensor,
+        a: Tensor,
+        b: Tensor,
+        c: Tensor,
+        state_size: int | None = None,
+    ) -> Tensor:
+        result = builder.emit("selective_scan", (x, delta, a, b, c))
+        if state_size is not None and a.shape.dims[1] != state_size:
+            raise ShapeError(f"state_size is {state_size}, but a is {a.shape} = [H, N]")
+        return result
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return Cost(7 * results[0].num_elements * operands[2].dims[1], moved_bytes(operands, results))
+
+    def samples(self) -> Any:
+        def case(batch: Any, steps: Any, width: int, size: int, **options: Any) -> Any:
+            rates = Operand((width, size), low=-1.5, high=-0.2)
+            steps_of = Operand((batch, steps, width), low=0.05, high=1)
+            return sample((batch, steps, width), steps_of, rates, (batch, steps, size), (batch, steps, size), **options)
+
+        yield case(2, 6, 3, 4, dtypes=FLOATS)
+        yield case(1, 19, 5, 1, dtypes=("f32",))
+        yield case(2, 0, 3, 4, dtypes=("f32",))
+        yield case("batch", "seq", 3, 4, dtypes=("f32", "f16"))
+
+
+class GatedDeltaNetCarry(Card, op="gated_delta_net_carry"):
+    def infer(self, q: Shape, k: Shape, v: Shape, g: Shape, beta: Shape, state: Shape) -> tuple[Shape, Shape]:
+        batch, _, heads, size = _delta_net_sizes(q, k, v, g, beta)
+        same_dtype(q, state)
+        expect_dims("state", state, batch, heads, size, size)
+        return q, state
+
+    def evaluate(
+        self, q: np.ndarray, k: np.ndarray, v: np.ndarray, g: np.ndarray, beta: np.ndarray, state: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        query, key, value, decay, rate, s = _wide(q, k, v, g, beta, state)
+        result = np.zeros(q.shape)
+        for step in range(q.shape[1]):
+            s = s * np.exp(decay[:, step])[..., None, None]
+            predicted = np.einsum("bhkv,bhk->bhv", s, key[:, step])
+            change = (value[:, step] - predicted) * rate[:, step, :, None]
+            s = s + key[:, step, :, :, None] * change[:, :, None, :]
+            result[:, step] = np.einsum("bhkv,bhk->bhv", s, query[:, step]) * q.shape[3] ** -0.5
+        return result.astype(q.dtype), s.astype(state.dtype)
+
+    def decompose(
+        self, b: Builder, q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, state: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        batch, _, heads, size = q.shape.dims
+        assert type(size) is int
+        query = widened(b, q) * size**-0.5
+        decay = b.exp(widened(b, g))
+        sequences = [_swapped(b, t) for t in (query, widened(b, k), widened(b, v), decay, widened(b, beta))]
+
+        def along(x: Tensor, *dims: Dim) -> Tensor:
+            return b.reshape(x, (batch, heads, *dims))
+
+        def step(s: Tensor, slices: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
+            query, key, value, decay, rate = slices
+            s = s * along(decay, 1, 1)
+            predicted = b.sum(s * along(key, size, 1), 2)
+            change = (value - predicted) * along(rate, 1)
+            s = s + along(key, size, 1) * along(change, 1, size)
+            return s, b.sum(s * along(query, size, 1), 2)
+
+        last, rows = b.scan(step, widened(b, state), sequences)
+        return cast(b, _swapped(b, rows), q.dtype), cast(b, last, state.dtype)
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return _delta_net_cost(operands, results)
+
+    def samples(self) -> Any:
+        yield _delta_net_case(2, 5, 3, 4, state=True, dtypes=FLOATS)
+        yield _delta_net_case(1, 0, 2, 3, state=True, dtypes=("f32",))
+        yield _delta_net_case("batch", "seq", 2, 4, state=True, dtypes=("f32",))
+
+
+class GatedDeltaNet(Card, op="gated_delta_net"):
+    def infer(self, q: Shape, k: Shape, v: Shape, g: Shape, beta: Shape) -> Shape:
+        _delta_net_sizes(q, k, v, g, beta)
+        return q
+
+    def evaluate(self, q: np.ndarray, k: np.ndarray, v: np.ndarray, g: np.ndarray, beta: np.ndarray) -> np.ndarray:
+        state = np.zeros((q.shape[0], *q.shape[2:], q.shape[3]), q.dtype)
+        return GatedDeltaNetCarry().evaluate(q, k, v, g, beta, state)[0]
+
+    def decompose(self, b: Builder, q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor) -> Tensor:
+        batch, _, heads, size = q.shape.dims
+        state = b.expand(b.constant(0.0, dtype=q.dtype), (batch, heads, size, size))
+        return b.gated_delta_net_carry(q, k, v, g, beta, state)[0]
+
+    def build(
+        self, b: Builder, q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, state: Tensor | None = None
+    ) -> Any:
+        """With a state, what `gated_delta_net_carry` gives: the result and the next state."""
+        if state is not None:
+            return b.gated_delta_net_carry(q, k, v, g, beta, state)
+        return b.emit("gated_delta_net", (q, k, v, g, beta))
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return _delta_net_cost(operands, results)
+
+    def samples(self) -> Any:
+        yield _delta_net_case(2, 5, 3, 4, state=False, dtypes=FLOATS)
+        yield _delta_net_case("batch", "seq", 2, 4, state=False, dtypes=("f32",))
+
+
+def _delta_net_sizes(q: Shape, k: Shape, v: Shape, g: Shape, beta: Shape) -> tuple[Dim, ...]:
+    same_dtype(q, k, v, g, beta)
+    dims = sizes_of("q", q, "BSHN")
+    if type(dims[3]) is not int or dims[3] < 1:
+        raise ShapeError(f"the size N of the heads must be a positive number, since q is divided by sqrt(N); got q {q}")
+    for name, shape in (("k", k), ("v", v)):
+        expect_dims(name, shape, *dims)
+    for name, shape in (("g", g), ("beta", beta)):
+        expect_dims(name, shape, *dims[:3])
+    return dims
+
+
+def _delta_net_cost(operands: Any, results: Any) -> Cost:
+    return Cost(7 * operands[0].num_elements * operands[0].dims[3], moved_bytes(operands, results))
+
+
+def _delta_net_case(batch: Any, steps: Any, heads: int, size: int, *, state: bool, dtypes: Any) -> Any:
+    vectors = Operand((batch, steps, heads, size), low=-0.7, high=0.7)
+    decay = Operand((batch, steps, heads), low=-1, high=0)
+    rate = Operand((batch, steps, heads), low=0, high=1)
+    carried = [Operand((batch, heads, size, size))] if state else []
+    return sample(vectors, vectors, vectors, decay, rate, *carried, dtypes=dtypes)
+
+
+def _check_cell(x: Shape, w_input: Shape, w_hidden: Shape, gates: int, **vectors: Shape) -> None:
+    """Weights and biases of a cell with so many gates; `vectors` are states and biases."""
+    same_dtype(x, w_input, w_hidden, *vectors.values())
+    batch, _, width = sizes_of("x", x, "BSI")
+    _, hidden = sizes_of("h", vectors["h"], "BH")
+    expect_dims("w_input", w_input, width, gates * hidden)
+    expect_dims("w_hidden", w_hidden, hidden, gates * hidden)
+    for name, shape in vectors.items():
+        expect_dims(name, shape, *((batch, hidden) if name in ("h", "c") else (gates * hidden,)))
+
+
+def _projected(b: Builder, x: Tensor, w_input: Tensor, bias: Tensor) -> Tensor:
+    """`x·w_input + bias` for all steps at once, `[S, B, gates·H]` in wide precision."""
+    return _swapped(b, b.matmul(widened(b, x), widened(b, w_input)) + widened(b, bias))
+
+
+def _gates(b: Builder, x: Tensor, count: int) -> list[Tensor]:
+    """Equal parts of the last axis."""
+    size = x.shape.dims[-1] // count
+    return [b.narrow(x, -1, i * size, size) for i in range(count)]
+
+
+def _cell_cost(operands: Any, results: Any, gates: int) -> Cost:
+    x, hidden = operands[0], operands[1].dims[1]
+    batch, steps, width = x.dims
+    work = 2 * gates * (width + hidden) + 10 * gates
+    return Cost(batch * steps * hidden * work, moved_bytes(operands, results))
+
+
+class Lstm(Card, op="lstm"):
+    def infer(
+        self, x: Shape, h: Shape, c: Shape, w_input: Shape, w_hidden: Shape, bias: Shape, *, reverse: bool
+    ) -> tuple[Shape, Shape, Shape]:
+        _check_cell(x, w_input, w_hidden, 4, h=h, c=c, bias=bias)
+        return x.with_dims((*x.dims[:2], h.dims[1])), h, c
+
+    def evaluate(
+        self,
+        x: np.ndarray,
+        h: np.ndarray,
+        c: np.ndarray,
+        w_input: np.ndarray,
+        w_hidden: np.ndarray,
+        bias: np.ndarray,
+        *,
+        reverse: bool,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        steps, state, cell, weight, recurrent, shift = _wide(x, h, c, w_input, w_hidden, bias)
+        inputs = steps @ weight + shift
+        result = np.zeros((*x.shape[:2], h.shape[1]))
+        for step in range(x.shape[1])[:: -1 if reverse else 1]:
+            i, f, g, o = np.split(inputs[:, step] + state @ recurrent, 4, -1)
+            cell = _sigmoid(f) * cell + _sigmoid(i) * np.tanh(g)
+            state = _sigmoid(o) * np.tanh(cell)
+            result[:, step] = state
+        return result.astype(x.dtype), state.astype(x.dtype), cell.astype(x.dtype)
+
+    def decompose(
+        self,
+        b: Builder,
+        x: Tensor,
+        h: Tensor,
+        c: Tensor,
+        w_input: Tensor,
+        w_hidden: Tensor,
+        bias: Tensor,
+        *,
+        reverse: bool,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        recurrent = widened(b, w_hidden)
+
+        def step(carry: tuple[Tensor, Tensor], inputs: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
+            h, c = carry
+            i, f, g, o = _gates(b, inputs + b.matmul(h, recurrent), 4)
+            c = b.sigmoid(f) * c + b.sigmoid(i) * b.tanh(g)
+            h = b.sigmoid(o) * b.tanh(c)
+            return (h, c), h
+
+        inputs = _projected(b, x, w_input, bias)
+        last, rows = b.scan(step, (widened(b, h), widened(b, c)), inputs, reverse=reverse)
+        return cast(b, _swapped(b, rows), x.dtype), cast(b, last[0], x.dtype), cast(b, last[1], x.dtype)
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return _cell_cost(operands, results, 4)
+
+    def samples(self) -> Any:
+        def case(batch: Any, steps: Any, width: int, hidden: int, **options: Any) -> Any:
+            weights = [(width, 4 * hidden), (hidden, 4 * hidden), (4 * hidden,)]
+            return sample((batch, steps, width), (batch, hidden), (batch, hidden), *weights, **options)
+
+        yield case(2, 5, 3, 4, dtypes=FLOATS)
+        yield case(2, 4, 3, 2, reverse=True, dtypes=("f32",))
+        yield case(1, 0, 3, 4, dtypes=("f32",))
+        yield case("batch", "seq", 3, 4, dtypes=("f32",))
+
+
+class Gru(Card, op="gru"):
+    def infer(
+        self,
+        x: Shape,
+        h: Shape,
+        w_input: Shape,
+        w_hidden: Shape,
+        bias_input: Shape,
+        bias_hidden: Shape,
+        *,
+        reverse: bool,
+    ) -> tuple[Shape, Shape]:
+        _check_cell(x, w_input, w_hidden, 3, h=h, bias_input=bias_input, bias_hidden=bias_hidden)
+        return x.with_dims((*x.dims[:2], h.dims[1])), h
+
+    def evaluate(
+        self,
+        x: np.ndarray,
+        h: np.ndarray,
+        w_input: np.ndarray,
+        w_hidden: np.ndarray,
+        bias_input: np.ndarray,
+        bias_hidden: np.ndarray,
+        *,
+        reverse: bool,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        steps, state, weight, recurrent, shift, hidden_shift = _wide(x, h, w_input, w_hidden, bias_input, bias_hidden)
+        inputs = steps @ weight + shift
+        result = np.zeros((*x.shape[:2], h.shape[1]))
+        for step in range(x.shape[1])[:: -1 if reverse else 1]:
+            a_r, a_z, a_n = np.split(inputs[:, step], 3, -1)
+            b_r, b_z, b_n = np.split(state @ recurrent + hidden_shift, 3, -1)
+            z = _sigmoid(a_z + b_z)
+            state = (1 - z) * np.tanh(a_n + _sigmoid(a_r + b_r) * b_n) + z * state
+            result[:, step] = state
+        return result.astype(x.dtype), state.astype(x.dtype)
+
+    def decompose(
+        self,
+        b: Builder,
+        x: Tensor,
+        h: Tensor,
+        w_input: Tensor,
+        w_hidden: Tensor,
+        bias_input: Tensor,
+        bias_hidden: Tensor,
+        *,
+        reverse: bool,
+    ) -> tuple[Tensor, Tensor]:
+        recurrent, shift = widened(b, w_hidden), widened(b, bias_hidden)
+
+        def step(h: Tensor, inputs: Tensor) -> tuple[Tensor, Tensor]:
+            a_r, a_z, a_n = _gates(b, inputs, 3)
+            b_r, b_z, b_n = _gates(b, b.matmul(h, recurrent) + shift, 3)
+            z = b.sigmoid(a_z + b_z)
+            h = (1.0 - z) * b.tanh(a_n + b.sigmoid(a_r + b_r) * b_n) + z * h
+            return h, h
+
+        last, rows = b.scan(step, widened(b, h), _projected(b, x, w_input, bias_input), reverse=reverse)
+        return cast(b, _swapped(b, rows), x.dtype), cast(b, last, x.dtype)
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return _cell_cost(operands, results, 3)
+
+    def samples(self) -> Any:
+        def case(batch: Any, steps: Any, width: int, hidden: int, **options: Any) -> Any:
+            weights = [(width, 3 * hidden), (hidden, 3 * hidden), (3 * hidden,), (3 * hidden,)]
+            return sample((batch, steps, width), (batch, hidden), *weights, **options)
+
+        yield case(2, 5, 3, 4, dtypes=FLOATS)
+        yield case(2, 4, 3, 2, reverse=True, dtypes=("f32",))
+        yield case("batch", "seq", 3, 4, dtypes=("f32",))

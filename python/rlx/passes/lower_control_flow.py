@@ -1,0 +1,106 @@
+"""`rlx-lower-control-flow`: regions inlined, for targets that cannot branch or loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rlx.ir import opview
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.errors import PassError
+from rlx.ir.location import describe
+from rlx.passes.base import Pass, option
+from rlx.passes.rewrite import collect, replace_with
+
+
+@dataclass(frozen=True)
+class LowerControlFlow(Pass, name="rlx-lower-control-flow"):
+    """Inline the regions of `if`, `while` and `scan`.
+
+    `select` computes both branches of an `if` and chooses elementwise; `unroll` repeats the body of a `while` as often as its
+    bound says, with carries that stay as they are once the condition is false, and that of a `scan` for each step.
+    """
+
+    mode: str = option("all", "what to inline: branches, loops, or both", choices=("all", "select", "unroll"))
+    max_steps: int = option(1024, "the most copies of one body")
+
+    def run(self, module: Any) -> None:
+        rules: dict[str, Callable[..., Any]] = {}
+        if self.mode != "unroll":
+            rules["if"] = _select
+        if self.mode != "select":
+            rules |= {"while": self._unroll_while, "scan": self._unroll_scan}
+        for op in collect(module, rules):  # inner regions first
+            name = opview.name_of(op)
+            self._check(op)
+            regions = [opview.block_of(region) for region in op.regions]
+            replace_with(op, rules[name], self.name, regions=regions, **opview.attributes_of(op))
+
+    def _check(self, op: Any) -> None:
+        """A loop has a number of steps, and not too many.
+
+        Raises:
+            PassError: It has not.
+        """
+        values = opview.attributes_of(op)
+        steps = values.get("max_iterations", 0)
+        if "length" in values:
+            (steps,) = values["length"]
+        told = None
+        if steps is None:
+            told = "a while loop without max_iterations cannot be unrolled"
+        elif type(steps) is not int:
+            told = f"a scan of symbolic length {steps} cannot be unrolled; bind it"
+        elif steps > self.max_steps:
+            told = f"{steps} steps are more than max-steps = {self.max_steps}"
+        if told is not None:
+            raise PassError(f"{self.name}: {told}", location=describe(op.location))
+
+    def _unroll_while(
+        self, b: Builder, inits: list[Tensor], *, max_iterations: int, regions: Sequence[Any]
+    ) -> tuple[Tensor, ...]:
+        condition, body = regions
+        carries, active = list(inits), None
+        for _ in range(max_iterations):
+            (holds,) = b.inline(condition, carries)
+            active = holds if active is None else b.minimum(active, holds)
+            following = b.inline(body, carries)
+            carries = [b.where(active, new, old) for new, old in zip(following, carries, strict=True)]
+        return tuple(carries)
+
+    def _unroll_scan(
+        self,
+        b: Builder,
+        inputs: list[Tensor],
+        *,
+        num_carries: int,
+        length: tuple[int],
+        reverse: bool,
+        num_checkpoints: int | None,
+        regions: Sequence[Any],
+    ) -> tuple[Tensor, ...]:
+        carries, xs = inputs[:num_carries], inputs[num_carries:]
+        rows: list[list[Tensor]] = []
+        for step in range(length[0])[:: -1 if reverse else 1]:
+            slices = [b.reshape(b.narrow(x, 0, step, 1), x.shape.dims[1:]) for x in xs]
+            yielded = b.inline(regions[0], [*carries, *slices])
+            carries = yielded[:num_carries]
+            rows.append([b.reshape(y, (1, *y.shape.dims)) for y in yielded[num_carries:]])
+        if not rows:
+            return (*carries, *_empty(b, regions[0], num_carries))
+        columns = zip(*(rows[::-1] if reverse else rows), strict=True)
+        return (*carries, *(b.concat(list(column), 0) for column in columns))
+
+
+def _select(b: Builder, condition: Tensor, *, regions: Sequence[Any]) -> tuple[Tensor, ...]:
+    then, otherwise = (b.inline(region, []) for region in regions)
+    return tuple(b.where(condition, x, y) for x, y in zip(then, otherwise, strict=True))
+
+
+def _empty(b: Builder, body: Any, num_carries: int) -> list[Tensor]:
+    """What a scan of no steps stacks."""
+    shapes = [b.tensor(v).shape for v in opview.yielded(body)[num_carries:]]
+    return [b.expand(b.constant(np.zeros((0,) + (1,) * s.rank, s.dtype.numpy)), (0, *s.dims)) for s in shapes]

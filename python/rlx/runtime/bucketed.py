@@ -1,0 +1,161 @@
+"""`BucketedGraph`: one program for each of a few sizes of a symbol, and padding up to them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.dim import DimExpr
+from rlx.ir.errors import Error, ShapeError
+from rlx.ir.evaluate import as_array, bind_symbols, check_argument
+from rlx.ir.graph import Argument, Graph
+from rlx.ir.shape import Shape
+from rlx.runtime.compiled import CompiledGraph
+
+Sizes = tuple[int, ...]
+
+
+class BucketedGraph:
+    """Programs for fixed sizes behind the interface of one. Made by `Session.compile(…, buckets={"seq": [32, 128]})`.
+
+    A run takes the smallest bucket that holds the sizes of its inputs. Inputs are padded with zeros at the end of the
+    symbol's axes, and outputs cut to what the sizes say. So the program must not let what it gives for the real positions
+    depend on those behind them: an encoder needs an attention mask (of which padding is 0), a causal decoder does not.
+
+    Attributes:
+        symbols: The bucketed symbols.
+        programs: The program for each combination of their sizes.
+    """
+
+    def __init__(
+        self, graph: Graph, buckets: Mapping[str, Sequence[int]], compile: Callable[[dict[str, int]], CompiledGraph]
+    ):
+        _check(graph, buckets)
+        self.symbols = tuple(buckets)
+        self._buckets = {name: sorted(set(sizes)) for name, sizes in buckets.items()}
+        self._inputs = tuple(a for a in graph.arguments if a.kind == "input")
+        self._outputs = graph.outputs
+        self.programs: dict[Sizes, CompiledGraph] = {
+            sizes: compile(dict(zip(self.symbols, sizes, strict=True))) for sizes in product(*self._buckets.values())
+        }
+
+    @property
+    def inputs(self) -> tuple[Argument, ...]:
+        """The inputs, in order, with their symbols."""
+        return self._inputs
+
+    @property
+    def output_names(self) -> list[str]:
+        """Names of the outputs, in order."""
+        return [o.name for o in self._outputs]
+
+    def set_param(self, name: str, value: Any) -> None:
+        """Give one weight to every program; see `CompiledGraph.set_param`."""
+        for program in self.programs.values():
+            program.set_param(name, value)
+
+    def set_params(self, params: Mapping[str, Any] | str | os.PathLike[str]) -> None:
+        """Give weights to every program; see `CompiledGraph.set_params`."""
+        for program in self.programs.values():
+            program.set_params(params)
+
+    def program_for(self, **sizes: int) -> CompiledGraph:
+        """The program that runs for sizes of the bucketed symbols.
+
+        Raises:
+            ShapeError: A size is larger than the largest bucket.
+        """
+        return self.programs[self._chosen(sizes)]
+
+    def run(self, inputs: Mapping[str, Any] | None = None) -> list[np.ndarray]:
+        """Run the program of the bucket that the inputs fit; see `CompiledGraph.run`.
+
+        Raises:
+            Error: An input is missing, unknown, of the wrong shape or dtype, or larger than the largest bucket.
+        """
+        arrays = self._arrays(inputs or {})
+        sizes = bind_symbols([(a, arrays[a.name].shape) for a in self._inputs])
+        chosen = self._chosen(sizes)
+        padded_sizes = sizes | dict(zip(self.symbols, chosen, strict=True))
+        padded = {a.name: _padded(arrays[a.name], a.shape.bind(padded_sizes).static) for a in self._inputs}
+        results = self.programs[chosen].run(padded)
+        return [_cut(r, o.shape, sizes) for r, o in zip(results, self._outputs, strict=True)]
+
+    __call__ = run
+
+    def run_named(self, inputs: Mapping[str, Any] | None = None) -> dict[str, np.ndarray]:
+        """Run once; outputs by name."""
+        return dict(zip(self.output_names, self.run(inputs), strict=True))
+
+    def _arrays(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
+        known = {a.name: a for a in self._inputs}
+        for name in inputs:
+            if name not in known:
+                raise Error(f"there is no input '{name}'; the program takes {', '.join(known) or 'none'}")
+        arrays = {}
+        for name, argument in known.items():
+            if name not in inputs:
+                raise Error(f"input '{name}' ({argument.shape}) is missing")
+            arrays[name] = as_array(inputs[name], name)
+            check_argument(argument, arrays[name])
+        return arrays
+
+    def _chosen(self, sizes: Mapping[str, int]) -> Sizes:
+        chosen = []
+        for name, steps in self._buckets.items():
+            if name not in sizes:
+                raise Error(f"the size of '{name}' is not given; bucketed are {', '.join(self.symbols)}")
+            fitting = [step for step in steps if step >= sizes[name]]
+            if not fitting:
+                raise ShapeError(
+                    f"{name} = {sizes[name]} is larger than the largest bucket",
+                    hint=f"the buckets are {', '.join(map(str, steps))}: add a larger one",
+                )
+            chosen.append(fitting[0])
+        return tuple(chosen)
+
+    def __repr__(self) -> str:
+        told = "; ".join(f"{name}: {', '.join(map(str, sizes))}" for name, sizes in self._buckets.items())
+        return f"<BucketedGraph for {told}>"
+
+
+def _check(graph: Graph, buckets: Mapping[str, Sequence[int]]) -> None:
+    for name, sizes in buckets.items():
+        if name not in graph.symbols:
+            known = ", ".join(sorted(graph.symbols)) or "none"
+            raise Error(f"buckets: the graph has no symbol '{name}'; it has {known}")
+        if isinstance(sizes, (str, bytes)) or not list(sizes):
+            raise Error(f"buckets: the sizes of '{name}' must be a list of integers, got {sizes!r}")
+        for size in sizes:
+            if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
+                raise Error(f"buckets: a size of '{name}' must be a positive integer, got {size!r}")
+    states = [a.name for a in graph.arguments if a.kind == "state"]
+    if states:
+        raise Error(
+            f"buckets: the graph has states ({', '.join(states)}), which its programs cannot share",
+            hint="make them inputs and outputs, or leave the symbol dynamic",
+        )
+    for what, entry in [("input", a) for a in graph.arguments] + [("output", o) for o in graph.outputs]:
+        for d in entry.shape.dims:
+            if isinstance(d, DimExpr) and d.symbols & buckets.keys() and str(d) not in buckets:
+                raise ShapeError(
+                    f"buckets: {what} '{entry.name}' has the size {d}, of which padding is not at the end",
+                    hint="only sizes that are a bucketed symbol itself can be padded and cut",
+                )
+
+
+def _padded(array: np.ndarray, shape: Sizes) -> np.ndarray:
+    if array.shape == shape:
+        return array
+    result = np.zeros(shape, array.dtype)
+    result[tuple(map(slice, array.shape))] = array
+    return result
+
+
+def _cut(array: np.ndarray, shape: Shape, sizes: Mapping[str, int]) -> np.ndarray:
+    wanted = shape.bind(dict(sizes)).static
+    return array if array.shape == wanted else array[tuple(map(slice, wanted))].copy()

@@ -1,0 +1,147 @@
+"""Loops as the compiler makes them, where it has to keep buffers apart: against the evaluator, static and symbolic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rlx
+from rlx.backends.iree.backend import legalise
+from rlx.lower.linalg import lower_module
+from tests.ops.references import agree, random
+
+_ROOM = np.array(1e-5)
+
+
+def _zeros(g: Any, x: Any) -> Any:
+    return g.expand(g.constant(0.0), x.shape.dims[1:])
+
+
+def _put(g: Any, table: Any, row: Any, value: Any) -> Any:
+    """A row of a table added to: what a compiler likes to do in place."""
+    return g.scatter_nd(table, g.reshape(row, (1, 1)), g.reshape(value, (1, 4)), reduction="add")
+
+
+def _computed_carries(g: Any, x: Any, w: Any, _: Any) -> list[Any]:
+    """Several initial carries that one kernel call after the other makes, and several stacks of one shape."""
+    ones = g.expand(g.constant(1.0), (*x.shape.dims[1:], 2))
+    initial = (_zeros(g, x), ones, g.matmul(x[0], w), g.exp(x[1]), g.transpose(g.matmul(x[2], w), (1, 0)))
+
+    def body(carry: Any, row: Any) -> Any:
+        z, ones, a, e, t = carry
+        following = (z + row, ones * 0.5 + g.reshape(z, (*z.shape.dims, 1)), a + z, g.matmul(e, w), t + 1.0)
+        return following, (a + e, g.sum(ones, -1))
+
+    carries, stacks = g.scan(body, initial, g.matmul(x, w))
+    return [*carries, *stacks]
+
+
+def _one_tensor_as_two_carries(g: Any, x: Any, w: Any, rows: Any) -> list[Any]:
+    start = g.matmul(x[0], w)
+
+    def body(carry: Any, slices: Any) -> Any:
+        (a, b), (values, row) = carry, slices
+        return (_put(g, a, row, values[0]), _put(g, b, row, values[1])), None
+
+    carries, _ = g.scan(body, (start, start), (x, rows))
+    return [*carries, start]
+
+
+def _old_and_new_carries(g: Any, x: Any, w: Any, rows: Any) -> list[Any]:
+    def body(carry: Any, slices: Any) -> Any:
+        (old, before), (values, row) = carry, slices
+        new = _put(g, old, row, values[0])
+        return (new, new), (before, old)
+
+    start = g.exp(x[0])
+    carries, stacks = g.scan(body, (start, start), (x, rows))
+    return [*carries, *stacks]
+
+
+def _nested(g: Any, x: Any, w: Any, _: Any) -> list[Any]:
+    def inner(carry: Any, row: Any) -> Any:
+        a, b = carry
+        return (a + row, b + a), b
+
+    def outer(carry: Any, row: Any) -> Any:
+        (p, q), stack = g.scan(inner, (_zeros(g, x), g.matmul(row, w)), x)
+        return (carry[0] + p, carry[1] + q * 0.1), stack
+
+    carries, stack = g.scan(outer, (_zeros(g, x), g.matmul(x[0], w)), g.exp(x))
+    return [*carries, stack]
+
+
+def _while_and_if(g: Any, x: Any, w: Any, _: Any) -> list[Any]:
+    def choose(carry: Any, row: Any) -> Any:
+        def yes(a: Any, e: Any) -> Any:
+            return g.matmul(a, w), e
+
+        a, e = g.if_(g.sum(row) > 0.0, yes, lambda a, e: (e, g.tanh(a)), *carry)
+        return (a, e), a + e
+
+    carries, stack = g.scan(choose, (_zeros(g, x), g.matmul(x[0], w)), x)
+    looped = g.while_(
+        lambda i, *_: i < 4, lambda i, z, a: (i + 1, z + a, g.matmul(a, w)), 0, _zeros(g, x), g.matmul(x[1], w)
+    )
+    return [*carries, stack, *looped]
+
+
+_PROGRAMS: list[Callable[..., list[Any]]] = [
+    _computed_carries,
+    _one_tensor_as_two_carries,
+    _old_and_new_carries,
+    _nested,
+    _while_and_if,
+]
+
+
+def _check(build: Callable[..., list[Any]], steps: int, symbolic: bool) -> None:
+    arrays = {
+        "x": random("f32", (steps, 4, 4), low=-0.4, high=0.4),
+        "w": random("f32", (4, 4), low=-0.4, high=0.4, seed=1),
+        "rows": np.arange(steps, dtype=np.int32) * 3 % 4,
+    }
+    length, batch = ("steps", "batch") if symbolic else (steps, 4)
+    g = rlx.Graph("loops")
+    x, w = g.input("x", (length, batch, 4)), g.input("w", (4, 4))
+    g.set_outputs(build(g, x, w, g.input("rows", (length,), dtype="i32")))
+    for got, expected in zip(rlx.Session("cpu").compile(g).run(arrays), rlx.evaluate(g, arrays), strict=True):
+        agree(got, expected, noise=_ROOM)
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("build", _PROGRAMS)
+def test_buffers_are_kept_apart(build: Callable[..., list[Any]], symbolic: bool) -> None:
+    _check(build, 5, symbolic)
+
+
+def _both_ways(g: Any, x: Any, w: Any, _: Any) -> list[Any]:
+    """What a step stacks tells where it was: one loop, or the two that the lowering makes of a long one."""
+    found: list[Any] = []
+    for reverse in (False, True):
+        last, stack = g.scan(lambda c, row: (g.tanh(g.matmul(c, w) + row), c), _zeros(g, x), x, reverse=reverse)
+        found += [last, stack]
+    return found
+
+
+@pytest.mark.parametrize("steps", [0, 1, 31, 32, 33, 64, 70])
+def test_long_scans_of_symbolic_length(steps: int) -> None:
+    _check(_both_ways, steps, True)
+
+
+@pytest.mark.parametrize("steps", [63, 64, 70])
+def test_long_scans(steps: int) -> None:
+    _check(_both_ways, steps, False)
+
+
+def test_matmuls_stay_before_the_loop() -> None:
+    """The program given to the compiler has blocks in place of `scf`, which it gets wrong, and fences what steps read."""
+    g = rlx.Graph("loops")
+    x, w = g.input("x", ("steps", 4, 4)), g.input("w", (4, 4))
+    g.set_outputs(_both_ways(g, g.matmul(x, w), w, None))
+    legalise(g.module)
+    text = lower_module(g.module, for_iree=True).operation.get_asm(print_generic_op_form=True)
+    assert "cf.cond_br" in text and "scf." not in text and text.count("util.optimization_barrier") == 2

@@ -1,0 +1,65 @@
+"""Scatters, compiled for this machine: as IREE's own op, and as the loop that other compilers get."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.lower.linalg.helpers import Case, assert_agrees, case, run
+
+_RANDOM = np.random.default_rng(5)
+_REDUCTIONS = ("set", "add", "mul", "max", "min")
+
+
+def _scatter(
+    x_shape: tuple[int, ...], places: tuple[int, ...], count: int, dtype: Any = np.float32, **given: Any
+) -> Case:
+    """A case with many updates for each position, and with indices out of range on both sides."""
+    dims, index_dtype = given.pop("dims", None), given.pop("index_dtype", np.int32)
+    high = max((*x_shape[:count], 1)) + 2
+    indices = _RANDOM.integers(0 if np.dtype(index_dtype).kind == "u" else -2, high, (*places, count))
+    x, updates = (_RANDOM.integers(-3, 4, shape) for shape in (x_shape, (*places, *x_shape[count:])))
+    return case("scatter_nd", x.astype(dtype), indices.astype(index_dtype), updates.astype(dtype), dims=dims, **given)
+
+
+def _check(cases: list[Case], for_iree: bool) -> None:
+    for one, result in zip(cases, run(cases, for_iree=for_iree), strict=True):
+        assert_agrees(one, result)
+
+
+@pytest.mark.parametrize("for_iree", [True, False])
+def test_every_reduction(for_iree: bool) -> None:
+    cases = [_scatter((7, 5), (30,), 1, reduction=reduction) for reduction in _REDUCTIONS]
+    cases += [_scatter((7, 3), (12,), 1, dtype, reduction="add") for dtype in (np.float16, np.uint32, np.bool_)]
+    _check(cases, for_iree)
+
+
+@pytest.mark.parametrize("for_iree", [True, False])
+def test_tuples_and_sizes(for_iree: bool) -> None:
+    cases = [_scatter((4, 5, 6), (3, 9), count, reduction="add") for count in (0, 2)]
+    cases += [_scatter((4, 5, 6), (60,), count, reduction="set") for count in (1, 3)]
+    cases += [_scatter((6,), (20,), 1, index_dtype=kind, reduction="set") for kind in (np.int8, np.uint32)]
+    cases += [_scatter((5, 2), (0,), 1, reduction="add"), _scatter((0, 2), (3,), 1, reduction="set")]
+    symbolic = [("n", "w"), ("m", 1), ("m", "w")]
+    for reduction in ("set", "add", "mul"):
+        # An empty table takes no updates, whatever its size was declared.
+        cases += [_scatter((n, 3), (8,), 1, reduction=reduction, dims=symbolic) for n in (0, 1, 5)]
+        cases += [_scatter((5, 3), (0,), 1, reduction=reduction, dims=symbolic)]
+    _check(cases, for_iree)
+
+
+@pytest.mark.parametrize("for_iree", [True, False])
+def test_what_is_dropped_changes_nothing(for_iree: bool) -> None:
+    outside, updates = np.array([[-1], [3], [2**31 - 1], [-(2**31)]], np.int32), np.full((4, 2), np.nan, np.float32)
+    x = np.array([[np.inf, -0.0], [np.nan, 0.0], [-np.inf, 1.0]], np.float32)
+    cases = [case("scatter_nd", x, outside, updates, reduction=reduction) for reduction in _REDUCTIONS]
+    z = np.array([[complex(np.inf, -0.0), complex(-0.0, np.nan)]], np.complex64)
+    cases += [case("scatter_nd", z, outside[:1], z, reduction=reduction) for reduction in _REDUCTIONS[:3]]
+    for one, (result,) in zip(cases, run(cases, for_iree=for_iree), strict=True):
+        assert result.tobytes() == one.arrays[0].tobytes(), str(one)
+
+
+def test_many_updates() -> None:
+    _check([_scatter((50000, 8), (10000,), 1, reduction=reduction) for reduction in ("set", "add")], for_iree=True)

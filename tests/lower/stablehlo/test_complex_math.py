@@ -1,0 +1,70 @@
+"""Functions of c64 on XLA where a part is huge, infinite, NaN or a signed zero: as the evaluators have them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from rlx.ir.card import as_results
+from rlx.ir.evaluate import evaluate
+from rlx.ir.graph import Graph
+from tests.conformance.compiled import contiguous
+from tests.conformance.compiled_xla import compile_graphs
+
+_SPECIAL = (0.0, -0.0, 1.0, -2.0, np.inf, -np.inf, np.nan)
+_SIZES = (0.0, 1e-37, 3e-30, 1e-6, 0.5, 3.0, 89.0, 1e20, 3e38)
+
+
+def _grid(parts: Sequence[float]) -> np.ndarray:
+    """Every number as a real part beside every one as an imaginary part."""
+    grid = np.empty((len(parts), len(parts)), np.complex64)
+    grid.real, grid.imag = np.array(parts, np.float32)[:, None], np.array(parts, np.float32)
+    return grid.ravel()
+
+
+def _both(op: str, kind: str, *arrays: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What XLA computes, and what the evaluator does."""
+    graph = Graph()
+    tensors = [graph.input(f"x{i}", a.shape, "c64") for i, a in enumerate(arrays)]
+    graph.set_outputs(list(as_results(graph.emit(op, tensors, kind=kind))))
+    (program,) = compile_graphs([graph])
+    assert program.problem is None, program.problem
+    return program.run(contiguous(arrays))[0], evaluate(graph, {f"x{i}": a for i, a in enumerate(arrays)})[0]
+
+
+def _agree(got: np.ndarray, expected: np.ndarray) -> None:
+    """To some ulps of the modulus; which part of what is not finite is so is a matter of convention."""
+    with np.errstate(all="ignore"):
+        error = np.abs(got.astype(np.complex128) - expected)
+        near = error <= 1e-6 * np.abs(expected.astype(np.complex128)) + 1.2e-38
+        wrong = ~near & ~(~np.isfinite(got) & ~np.isfinite(expected))
+    assert not wrong.any(), f"{np.flatnonzero(wrong)[:5]}: {got[wrong][:5]} instead of {expected[wrong][:5]}"
+
+
+@pytest.mark.parametrize("kind", ["neg", "abs", "exp", "log", "sqrt", "sin", "cos", "tanh"])
+def test_functions(kind: str) -> None:
+    for z in (_grid(_SPECIAL), _grid([s * size for size in _SIZES for s in (1.0, -1.0)])):
+        _agree(*_both("activation", kind, z))
+
+
+@pytest.mark.parametrize("kind", ["add", "sub", "mul", "div"])
+def test_arithmetic(kind: str) -> None:
+    for z in (_grid(_SPECIAL), _grid([*_SIZES, *(-s for s in _SIZES)])[::3]):
+        left, right = (m.ravel().copy() for m in np.meshgrid(z, z))
+        _agree(*_both("binary", kind, left, right))
+
+
+def test_roots_below_the_branch_cut() -> None:
+    z = np.array([complex(-4.0, 0.0), complex(-4.0, -0.0), complex(0.0, -0.0)], np.complex64)
+    got, _ = _both("activation", "sqrt", z)
+    assert got[:2].tolist() == [2j, -2j]
+    assert np.signbit(np.imag(got)).tolist() == [False, True, True]
+
+
+def test_powers_whose_size_vanishes() -> None:
+    a = np.array([3e30 + 1j, 1e-20 - 1e15j, 0.5j], np.complex64)
+    b = np.array([-89, 89 - 3e38j, 3e38 + 3e38j], np.complex64)
+    got, expected = _both("binary", "pow", a, b)
+    assert not got.any() and not expected.any()

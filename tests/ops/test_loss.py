@@ -1,0 +1,175 @@
+"""Losses against PyTorch in f64, and against their formulas where those say more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import rlx
+from rlx.ir.dtype import dtype
+from rlx.ir.errors import ShapeError
+from tests.conformance.functions import decompose, evaluate_function, merged, primitives
+from tests.ops.references import FLOATS, INTEGERS, agree, random, run, samples_of
+
+NAN, INF = np.nan, np.inf
+F = torch.nn.functional
+
+
+def _in_torch(function: Callable[..., Any], *arrays: np.ndarray) -> np.ndarray:
+    """A function of f64 tensors, with its result in the dtype of the first array."""
+    tensors = [torch.from_numpy(a.astype(np.int64 if a.dtype.kind in "iu" else np.float64)) for a in arrays]
+    with np.errstate(over="ignore"):
+        return function(*tensors).numpy().astype(arrays[0].dtype)
+
+
+def _decomposed(op: str, *operands: np.ndarray, **attributes: Any) -> np.ndarray:
+    """What the op decomposes into, on arrays."""
+    graph = rlx.Graph()
+    inputs = [graph.input(f"x{i}", rlx.Shape(a.shape, dtype(a.dtype))) for i, a in enumerate(operands)]
+    graph.set_outputs(graph.emit(op, inputs, **attributes))
+    module = merged([graph])
+    decompose(module, primitives())
+    function = next(iter(module.body.operations))
+    return evaluate_function(function, operands, {})[0]
+
+
+# --- cross entropy of classes -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", FLOATS)
+@pytest.mark.parametrize("dims", [(7,), (2, 3), ()])
+def test_softmax_cross_entropy(dims: tuple[int, ...], name: str) -> None:
+    logits = random(name, (*dims, 11), low=-30, high=30)
+    labels = np.random.default_rng(0).integers(0, 11, dims)
+    got = run("softmax_cross_entropy_with_logits", logits, labels)
+    flat = lambda x, t: F.cross_entropy(x.reshape(-1, 11), t.reshape(-1), reduction="none").reshape(dims)  # noqa: E731
+    agree(got, _in_torch(flat, logits, labels), factor=0.5)
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+def test_labels_out_of_range_lose_nothing(name: str) -> None:
+    kind = dtype(name)
+    labels = np.array([0, 4, 5, 127, *([-1, -5] if kind.is_signed else [200]), kind.min, kind.max]).astype(kind.numpy)
+    logits = random("f32", (len(labels), 5))
+    for evaluated in (run, _decomposed):
+        got = evaluated("softmax_cross_entropy_with_logits", logits, labels)
+        inside = (labels >= 0) & (labels < 5)
+        chosen = np.where(inside, labels, 0).astype(np.int64)
+        wide = logits.astype(np.float64)
+        loss = np.log(np.exp(wide).sum(-1)) - wide[np.arange(len(labels)), chosen]
+        agree(got, np.where(inside, loss, 0).astype(np.float32), noise=np.full(len(labels), 1e-7))
+
+
+def test_labels_beyond_32_bits_are_out_of_range() -> None:
+    labels = np.array([2**32 + 1, 2**63 - 1, -(2**32) + 2, 1])
+    for evaluated in (run, _decomposed):
+        got = evaluated("softmax_cross_entropy_with_logits", random("f32", (4, 5)), labels)
+        assert (got[:3] == 0).all() and got[3] > 0
+
+
+def test_softmax_cross_entropy_of_special_values() -> None:
+    logits = np.array(
+        [[1000, 0, -1000], [3e38, -3e38, 0], [-INF, 0, 1], [NAN, 0, 1], [-INF] * 3, [0, 1, 2]], np.float32
+    )
+    labels = np.array([2, 0, 0, 1, 1, 7])
+    expected = np.array([2000, 0, INF, NAN, NAN, 0], np.float32)
+    for evaluated in (run, _decomposed):
+        agree(evaluated("softmax_cross_entropy_with_logits", logits, labels), expected)
+    # What has NaN or no finite logit is ignored all the same where its label is.
+    ignored = run("softmax_cross_entropy_with_logits", logits, np.full(6, -1))
+    assert (ignored == 0).all()
+
+
+# --- losses of elements -----------------------------------------------------------------------------
+
+_ELEMENTS: list[tuple[str, dict[str, Any], Callable[..., Any]]] = [
+    ("mse_loss", {}, lambda x, y, r: F.mse_loss(x, y, reduction=r)),
+    ("huber_loss", {"delta": 1.0}, lambda x, y, r: F.huber_loss(x, y, reduction=r)),
+    ("huber_loss", {"delta": 0.25}, lambda x, y, r: F.huber_loss(x, y, reduction=r, delta=0.25)),
+    ("binary_cross_entropy_with_logits", {}, lambda x, y, r: _binary_cross_entropy(x, y, r)),
+]
+
+
+def _binary_cross_entropy(x: torch.Tensor, t: torch.Tensor, reduction: str) -> torch.Tensor:
+    """`-t·log(sigmoid(x)) - (1 - t)·log(sigmoid(-x))` in f80: PyTorch's own has half of the digits where x is large."""
+    logits, targets = x.numpy().astype(np.longdouble), t.numpy().astype(np.longdouble)
+    with np.errstate(all="ignore"):
+        losses = targets * np.logaddexp(0, -logits) + (1 - targets) * np.logaddexp(0, logits)
+        undefined = (logits == np.inf) | (logits == -np.inf) & (targets == 0)  # inf - inf, or inf·0, by the formula
+        losses = np.where(undefined, np.nan, losses)
+        found = {"none": losses, "mean": losses.mean(), "sum": losses.sum()}[reduction]
+        return torch.from_numpy(np.asarray(found, np.float64))
+
+
+_IDS = [f"{name}-{i}" for i, (name, _, _) in enumerate(_ELEMENTS)]
+
+
+@pytest.mark.parametrize("name", FLOATS)
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize(("op", "attributes", "reference"), _ELEMENTS, ids=_IDS)
+def test_losses_of_elements(
+    op: str, attributes: dict[str, Any], reference: Callable[..., Any], reduction: str, name: str
+) -> None:
+    x, y = random(name, (6, 15), seed=1), random(name, (6, 15), low=0, high=1, seed=2)
+    got = run(op, x, y, reduction=reduction, **attributes)
+    assert got.shape == ((6, 15) if reduction == "none" else ())
+    room = np.finfo(np.float64).eps * 10  # of x - x·t, of which little may be left
+    agree(got, _in_torch(lambda a, b: reference(a, b, reduction), x, y), factor=0.5, noise=np.full(got.shape, room))
+
+
+@pytest.mark.parametrize("name", FLOATS)
+@pytest.mark.parametrize(("op", "attributes", "reference"), _ELEMENTS, ids=_IDS)
+def test_losses_of_special_values(
+    op: str, attributes: dict[str, Any], reference: Callable[..., Any], name: str
+) -> None:
+    special_values = samples_of(name, 0)
+    x = np.repeat(special_values, 3)
+    y = np.tile(np.array([0, 1, 0.5]).astype(x.dtype), len(special_values))
+    got = run(op, x, y, reduction="none", **attributes)
+    with np.errstate(over="ignore"):
+        agree(got, _in_torch(lambda a, b: reference(a, b, "none"), x, y))
+
+
+@pytest.mark.parametrize("op", ["mse_loss", "huber_loss", "binary_cross_entropy_with_logits"])
+def test_reductions_of_nothing(op: str) -> None:
+    x = np.zeros((0, 3), np.float32)
+    assert np.isnan(run(op, x, x, reduction="mean"))
+    assert run(op, x, x, reduction="sum") == 0
+    assert run(op, x, x, reduction="none").shape == (0, 3)
+
+
+@pytest.mark.parametrize("name", ["f32", "f64"])
+def test_small_binary_cross_entropies_keep_their_digits(name: str) -> None:
+    """A confident and right prediction: `log(1 + exp(-x))` is `exp(-x)`, far below the 1 that it is added to."""
+    x = np.linspace(1, 80, 200).astype(dtype(name).numpy)
+    x = np.concatenate([x, -x])
+    target = (x > 0).astype(x.dtype)
+    exact = np.log1p(np.exp(-np.abs(x.astype(np.longdouble)))).astype(x.dtype)
+    for evaluated in (run, _decomposed):
+        got = evaluated("binary_cross_entropy_with_logits", x, target, reduction="none")
+        assert (np.abs(got - exact) <= 4 * np.finfo(x.dtype).eps * exact).all()
+
+
+def test_a_mean_of_narrow_numbers_does_not_overflow() -> None:
+    x = np.full((3000,), 250, np.float16)
+    for evaluated in (run, _decomposed):
+        assert evaluated("mse_loss", x, np.zeros_like(x), reduction="mean") == np.float16(62500)
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    x = np.zeros((2, 3), np.float32)
+    with pytest.raises(ShapeError, match="one shape"):
+        run("mse_loss", x, x[0])
+    with pytest.raises(ShapeError, match="dtype"):
+        run("mse_loss", x, x.astype(np.float64))
+    for delta in (0.0, -1.0, NAN, INF):
+        with pytest.raises(ShapeError, match="delta"):
+            run("huber_loss", x, x, delta=delta)
+    with pytest.raises(ShapeError, match="labels"):
+        run("softmax_cross_entropy_with_logits", x, np.zeros(3, np.int32))
+    with pytest.raises(ShapeError, match="no classes"):
+        run("softmax_cross_entropy_with_logits", x[:, :0], np.zeros(2, np.int32))

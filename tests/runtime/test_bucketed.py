@@ -1,0 +1,153 @@
+"""Sizes of symbols: bound, bucketed or dynamic, for an encoder and a decoder block."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rlx
+
+HEADS, HEAD_DIM, WIDTH, HIDDEN = 2, 4, 8, 12
+
+
+def _param(g: rlx.Graph, name: str, *shape: int) -> Any:
+    return g.param(name, shape)
+
+
+def encoder() -> rlx.Graph:
+    """Post-norm, with a mask over keys."""
+    g = rlx.Graph("encoder", stage="hir")
+    x, mask = g.input("x", ("batch", "seq", WIDTH)), g.input("mask", ("batch", "seq"), "i32")
+    square, vector = (WIDTH, WIDTH), (WIDTH,)
+    shapes = [square, vector] * 4 + [
+        vector,
+        vector,
+        (WIDTH, HIDDEN),
+        (HIDDEN,),
+        (HIDDEN, WIDTH),
+        vector,
+        vector,
+        vector,
+    ]
+    weights = [_param(g, f"w{i}", *shape) for i, shape in enumerate(shapes)]
+    g.set_outputs({"y": g.transformer_encoder_block(*[x, *weights, mask], num_heads=HEADS, mask_kind="custom")})
+    return g
+
+
+def decoder() -> rlx.Graph:
+    """Pre-norm and causal: no position sees those behind it."""
+    g = rlx.Graph("decoder", stage="hir")
+    x = g.input("x", ("batch", "seq", WIDTH))
+    cos, sin = (g.input(name, ("seq", HEAD_DIM // 2)) for name in ("cos", "sin"))
+    square, vector, wide = (WIDTH, WIDTH), (WIDTH,), (WIDTH, HIDDEN)
+    shapes = [vector, vector, square, square, square, square, vector, vector, wide, wide, (HIDDEN, WIDTH)]
+    weights = [_param(g, f"w{i}", *shape) for i, shape in enumerate(shapes)]
+    block = g.llama_decoder_block(*[x, *weights, cos, sin], num_heads=HEADS, head_dim=HEAD_DIM, num_kv_heads=HEADS)
+    g.set_outputs({"y": block})
+    return g
+
+
+def _weights(g: rlx.Graph) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    params = [a for a in g.arguments if a.kind == "param"]
+    return {a.name: rng.uniform(-0.5, 0.5, a.shape.static).astype(np.float32) for a in params}
+
+
+def _inputs(g: rlx.Graph, **sizes: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(1)
+    values: dict[str, np.ndarray] = {}
+    for a in g.arguments:
+        if a.kind == "input":
+            shape = a.shape.bind(sizes).static
+            values[a.name] = (
+                np.ones(shape, np.int32) if a.name == "mask" else rng.uniform(-1, 1, shape).astype(np.float32)
+            )
+    return values
+
+
+def _check(compiled: Any, g: rlx.Graph, weights: Mapping[str, np.ndarray], **sizes: int) -> None:
+    inputs = _inputs(g, **sizes)
+    (expected,) = rlx.evaluate(g, {**weights, **inputs})
+    (got,) = compiled.run(inputs)
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("device", [rlx.Device.CPU, rlx.Device.XLA])
+@pytest.mark.parametrize("make", [encoder, decoder])
+def test_bound_bucketed_and_dynamic(make: Any, device: Any) -> None:
+    g, session = make(), rlx.Session(device)
+    weights = _weights(g)
+    bound = session.compile(g, params=weights, bind={"batch": 2, "seq": 5})
+    _check(bound, g, weights, batch=2, seq=5)
+    with pytest.raises(rlx.Error, match=r"input 'x' must be f32\[2, 5, 8\]"):
+        bound.run(_inputs(g, batch=2, seq=4))
+    dynamic = session.compile(g, params=weights)
+    for batch, seq in ((2, 5), (1, 1), (3, 9)):
+        _check(dynamic, g, weights, batch=batch, seq=seq)
+    bucketed = session.compile(g, params=weights, buckets={"seq": [4, 9], "batch": [2]})
+    assert set(bucketed.programs) == {(4, 2), (9, 2)}
+    for batch, seq in ((2, 4), (1, 3), (2, 5), (1, 9)):
+        _check(bucketed, g, weights, batch=batch, seq=seq)
+
+
+@pytest.fixture(scope="module")
+def sums() -> Any:
+    g = rlx.Graph()
+    x = g.input("x", ("n", 2))
+    g.set_outputs({"y": x + 1.0, "z": g.concat([x, x], 1)})
+    return rlx.Session().compile(g, buckets={"n": [8, 3, 3]})
+
+
+def test_the_smallest_bucket_that_fits_runs(sums: Any) -> None:
+    assert list(sums.programs) == [(3,), (8,)]
+    assert sums.program_for(n=3) is sums.programs[(3,)]
+    assert sums.program_for(n=4) is sums.programs[(8,)]
+    for n in (0, 1, 3, 4, 8):
+        x = np.random.default_rng(n).standard_normal((n, 2)).astype(np.float32)
+        named = sums.run_named({"x": x})
+        np.testing.assert_array_equal(named["y"], x + 1)
+        np.testing.assert_array_equal(named["z"], np.concatenate([x, x], 1))
+
+
+def test_what_does_not_fit_says_so(sums: Any) -> None:
+    with pytest.raises(rlx.ShapeError, match=r"(?s)n = 9 is larger than the largest bucket.*3, 8"):
+        sums.run({"x": np.zeros((9, 2), np.float32)})
+    with pytest.raises(rlx.Error, match=r"input 'x' must be f32\[n, 2\], got float32\[2, 3\]"):
+        sums.run({"x": np.zeros((2, 3), np.float32)})
+    with pytest.raises(rlx.Error, match=r"input 'x' .* is missing"):
+        sums.run({})
+    with pytest.raises(rlx.Error, match="there is no input 'w'"):
+        sums.run({"x": np.zeros((1, 2), np.float32), "w": np.zeros(1)})
+
+
+@pytest.mark.parametrize(
+    ("buckets", "message"),
+    [
+        ({"m": [3]}, "the graph has no symbol 'm'; it has n"),
+        ({"n": []}, "must be a list of integers"),
+        ({"n": [0]}, "must be a positive integer, got 0"),
+        ({"n": [2.5]}, "must be a positive integer, got 2.5"),
+    ],
+)
+def test_buckets_that_are_none(buckets: Any, message: str) -> None:
+    g = rlx.Graph()
+    g.set_outputs([g.input("x", ("n",)) * 2.0])
+    with pytest.raises(rlx.Error, match=message):
+        rlx.Session().compile(g, buckets=buckets)
+
+
+def test_sizes_that_cannot_be_padded_are_refused() -> None:
+    g = rlx.Graph()
+    x = g.input("x", ("n",))
+    g.set_outputs({"twice": g.concat([x, x], 0)})
+    with pytest.raises(rlx.ShapeError, match=r"output 'twice' has the size 2\*n, of which padding is not at the end"):
+        rlx.Session().compile(g, buckets={"n": [4]})
+    g = rlx.Graph()
+    state = g.state("s", (2,))
+    g.update(state, state + 1.0)
+    g.set_outputs([g.input("x", ("n",))])
+    with pytest.raises(rlx.Error, match=r"the graph has states \(s\)"):
+        rlx.Session().compile(g, buckets={"n": [4]})
