@@ -20,7 +20,6 @@ _HOMES = {
     "Tensor": "rlx.ir.builder",
     "Graph": "rlx.ir.graph",
     "CustomOp": "rlx.ir.custom",
-    **dict.fromkeys(("Card", "Sample", "sample"), "rlx.ir.card"),
     "parse": "rlx.ir.text",
     "evaluate": "rlx.ir.evaluate",
     **dict.fromkeys(

@@ -7,9 +7,6 @@ from rlx import passes as passes
 from rlx.backends.pipeline import CompileResult as CompileResult
 from rlx.backends.pipeline import Pipeline as Pipeline
 from rlx.ir.builder import Tensor as Tensor
-from rlx.ir.card import Card as Card
-from rlx.ir.card import Sample as Sample
-from rlx.ir.card import sample as sample
 from rlx.ir.custom import CustomOp as CustomOp
 from rlx.ir.dtype import DType as DType
 from rlx.ir.dtype import bf16 as bf16

@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import torch
 
 from rlx.ir.dtype import dtype
 from tests.ops.references import FLOATS, INTEGERS, agree, in_jax, random, run, samples_of
@@ -68,6 +67,7 @@ def test_cummax(name: str, axis: int) -> None:
 
 @pytest.mark.parametrize("name", ["f32", "f64", "i8", "i32", "i64", "u8"])
 def test_cummax_as_pytorch_has_it(name: str) -> None:
+    torch = pytest.importorskip("torch")
     x = random(name, (5, 30), low=-100, high=100)
     if name in FLOATS:
         x[1, 7], x[2, 3], x[3, 0], x[4] = NAN, INF, -INF, -INF

@@ -7,7 +7,6 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import torch
 
 import rlx
 from rlx.ir.dtype import DTYPES, dtype
@@ -50,6 +49,7 @@ def test_pad(mode: str, name: str) -> None:
 
 @pytest.mark.parametrize("mode", ["constant", "reflect", "replicate", "circular"])
 def test_pad_as_pytorch_has_it(mode: str) -> None:
+    torch = pytest.importorskip("torch")
     x = _values("f32", (2, 3, 5, 4))
     options: Any = {"value": -7.5} if mode == "constant" else {}
     reference = torch.nn.functional.pad(torch.from_numpy(x), (3, 1, 2, 4), mode=mode, **options)

@@ -7,7 +7,6 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import torch
 
 import rlx
 from rlx.ir.dtype import DTYPES, dtype
@@ -227,6 +226,7 @@ def test_scatter_add(name: str) -> None:
 
 
 def test_scatter_add_as_pytorch_has_it() -> None:
+    torch = pytest.importorskip("torch")
     updates, indices = random("f64", (4, 6, 3)), np.random.default_rng(0).integers(0, 7, (4, 6))
     flat = torch.zeros(7, 3, dtype=torch.float64)
     flat.index_add_(0, torch.from_numpy(indices.reshape(-1)), torch.from_numpy(updates.reshape(-1, 3)))
