@@ -145,3 +145,21 @@ def test_matmuls_stay_before_the_loop() -> None:
     legalise(g.module)
     text = lower_module(g.module, for_iree=True).operation.get_asm(print_generic_op_form=True)
     assert "cf.cond_br" in text and "scf." not in text and text.count("util.optimization_barrier") == 2
+
+
+@pytest.mark.parametrize("length", [200, "t"])
+def test_several_stacks_of_a_long_scan(length: Any) -> None:
+    """They are stacked as one, row beside row, where they are of one dtype."""
+    g: Any = rlx.Graph()
+    xs, h = g.input("xs", (length, 2, 3)), g.input("h", (2, 3))
+
+    def body(carry: Any, x: Any) -> Any:
+        carry = g.tanh(carry + x)
+        return carry, (carry * x, g.sum(carry), carry[:, 0])
+
+    carry, same = g.scan(body, h, xs, reverse=True)
+    _, mixed = g.scan(lambda c, x: (c + x, (c, g.cast(c * 100.0, "i32"))), h, xs)
+    g.set_outputs([carry, *same, *mixed])
+    values = {"xs": random("f32", (200, 2, 3)), "h": random("f32", (2, 3))}
+    for got, wanted in zip(rlx.Session().compile(g).run(values), rlx.evaluate(g, values), strict=True):
+        agree(got, wanted, noise=_ROOM)

@@ -120,7 +120,7 @@ def test_cumsum_of_every_dtype():
         # f16 and bf16 are added up in f32 and rounded once: no sums of rounded sums.
         exact = np.cumsum(one.arrays[0].astype(np.longdouble), 1)
         unit = np.spacing(np.abs(exact).astype(result.dtype)).astype(np.float64)
-        slack = 2e-15 if result.dtype == np.float64 else 1e-6
+        slack = 1e-14 if result.dtype == np.float64 else 5e-6  # the rounding of sums of up to some twenty
         assert np.all(np.abs(result.astype(np.float64) - exact) <= 0.51 * unit + slack), str(one)
 
 

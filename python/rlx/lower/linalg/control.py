@@ -10,7 +10,7 @@ from typing import Any
 from rlx import mlir
 from rlx.ir.dim import Dim
 from rlx.ir.shape import Shape
-from rlx.lower.linalg.loops import Loops, storage_type, tensor_type, typed
+from rlx.lower.linalg.loops import Loops, product_of, storage_type, tensor_type, typed
 from rlx.lower.linalg.rules import Lowered, lowers
 from rlx.lower.linalg.shape import extract
 
@@ -74,9 +74,60 @@ def scan(
     carries = [i.value for i in inputs[:num_carries]]
     # Else IREE (3.13) computes the slice that a step reads in that step: a matmul before the loop becomes many inside.
     xs = [Lowered(low.materialised(x.value, x.shape.dims), x.shape) for x in inputs[num_carries:]]
-    loop = _Scan(low, xs, results[num_carries:], length[0], reverse, regions[0])
-    chunk = _chunk(length[0], len(loop.rows))
-    return tuple(loop.at_once(carries) if chunk is None else loop.in_chunks(carries, chunk))
+    rows = results[num_carries:]
+    packing = _Packing.of(low, rows)
+    if packing is None:
+        return tuple(_Scan(low, xs, rows, length[0], reverse, regions[0]).run(carries))
+
+    def packed(*arguments: Any) -> list[Any]:
+        yielded = regions[0](*arguments)
+        return [*yielded[:num_carries], packing.joined(yielded[num_carries:])]
+
+    *after, stack = _Scan(low, xs, [packing.shape], length[0], reverse, packed).run(carries)
+    return (*after, *packing.split(stack))
+
+
+@dataclass(frozen=True)
+class _Packing:
+    """Several stacks of one dtype as one, whose rows hold theirs side by side."""
+
+    low: Loops
+    rows: list[Shape]
+    widths: list[int]
+
+    @classmethod
+    def of(cls, low: Loops, rows: list[Shape]) -> _Packing | None:
+        """How to pack what a scan stacks; None for one stack, a short scan, and rows of several dtypes or symbolic sizes."""
+        if len(rows) < 2 or _chunk(rows[0].dims[0], 1) is None:
+            return None
+        widths = [product_of(s.dims[1:]) for s in rows]
+        fits = len({s.dtype for s in rows}) == 1 and all(type(w) is int and w for w in widths)
+        return cls(low, rows, [int(w) for w in widths]) if fits else None  # type: ignore[arg-type]
+
+    @property
+    def shape(self) -> Shape:
+        """The stack."""
+        return Shape((self.rows[0].dims[0], sum(self.widths)), self.rows[0].dtype)
+
+    @property
+    def _starts(self) -> list[int]:
+        return [sum(self.widths[:i]) for i in range(len(self.widths))]
+
+    def joined(self, values: Sequence[Any]) -> Any:
+        """One row."""
+        row = self.low.empty(self.shape.dims[1:], storage_type(self.shape.dtype))
+        for value, shape, start, width in zip(values, self.rows, self._starts, self.widths, strict=True):
+            flat = self.low.reshape(value, shape.dims[1:], (width,))
+            row = self.low.inserted(flat, (width,), row, (start,))
+        return row
+
+    def split(self, stack: Any) -> list[Any]:
+        """The stacks, out of the one."""
+        length, parts = self.rows[0].dims[0], []
+        for shape, start, width in zip(self.rows, self._starts, self.widths, strict=True):
+            part = extract(self.low, stack, (0, start), (length, width), (1, 1))
+            parts.append(self.low.reshape(part, (length, width), shape.dims))
+        return parts
 
 
 def _chunk(length: Dim, stacks: int) -> int | None:
@@ -114,6 +165,11 @@ class _Scan:
     length: Dim
     reverse: bool
     body: Region
+
+    def run(self, carries: Sequence[Any]) -> list[Any]:
+        """Carries and stacks after it."""
+        chunk = _chunk(self.length, len(self.rows))
+        return self.at_once(carries) if chunk is None else self.in_chunks(carries, chunk)
 
     def at_once(self, carries: Sequence[Any]) -> list[Any]:
         """One loop: carries and stacks after it."""

@@ -35,19 +35,43 @@ def neutral(kind: str, dtype: DType) -> Any:
 def reduce(low: Loops, results: list[Shape], x: Lowered, *, kind: str, axes: Any, keep_dims: bool) -> Any:
     dtype = x.shape.dtype
     wide = accumulator(dtype)
+    dims = [d for i, d in enumerate(x.shape.dims) if i not in axes]
+    several = [i for i in axes if x.shape.dims[i] != 1]
+    if len(several) > 1 and COMBINE[kind] == "add" and _is_of_broadcast(x.value):
+        # IREE's CPU code generator (3.13) takes a sum of products for a contraction, and makes no valid code of one over
+        # several axes of which a factor lacks some. So the last axis is summed by itself.
+        rows = _combined(low, x, kind, (several[-1],))
+        rest = Shape((d for i, d in enumerate(x.shape.dims) if i != several[-1]), wide)
+        left = tuple(i - (i > several[-1]) for i in axes if i != several[-1])
+        total = _combined(low, Lowered(rows, rest), kind, left)
+    else:
+        total = _combined(low, x, kind, axes)
+    if kind == "mean":
+        total = _divided(low, total, dims, wide, product_of([x.shape.dims[a] for a in axes]))
+    return low.reshape(rounded(low, total, dims, dtype), dims, results[0].dims)
+
+
+def _is_of_broadcast(value: Any) -> bool:
+    """Whether an elementwise loop makes the value, and some operand of it is stretched."""
+    owner = value.owner
+    if getattr(owner, "name", "") != "linalg.generic":
+        return False
+    maps = [m.value for m in owner.attributes["indexing_maps"]]
+    return any(m.n_symbols == 0 and len(m.results) < m.n_dims for m in maps[:-1])
+
+
+def _combined(low: Loops, x: Lowered, kind: str, axes: Any) -> Any:
+    """A reduction over axes in one loop, in the dtype that sums accumulate in."""
+    dtype = x.shape.dtype
     kept = [i for i in range(x.shape.rank) if i not in axes]
-    dims = [x.shape.dims[i] for i in kept]
     s = Scalars(low, dtype)
 
     def body(value: Any, total: Any) -> Any:
         return getattr(s, COMBINE[kind])(total, s.enter(value))
 
-    out = low.filled(dims, storage_type(wide), neutral(kind, dtype))
+    out = low.filled([x.shape.dims[i] for i in kept], storage_type(accumulator(dtype)), neutral(kind, dtype))
     iterators = [REDUCTION if i in axes else PARALLEL for i in range(x.shape.rank)]
-    total = low.generic([(x.value, tuple(range(x.shape.rank)))], [(out, tuple(kept))], iterators, body)
-    if kind == "mean":
-        total = _divided(low, total, dims, wide, product_of([x.shape.dims[a] for a in axes]))
-    return low.reshape(rounded(low, total, dims, dtype), dims, results[0].dims)
+    return low.generic([(x.value, tuple(range(x.shape.rank)))], [(out, tuple(kept))], iterators, body)
 
 
 def _divided(low: Loops, total: Any, dims: Any, dtype: DType, count: Any) -> Any:

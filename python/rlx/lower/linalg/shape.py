@@ -54,7 +54,9 @@ def narrow(low: Loops, results: list[Shape], x: Lowered, *, axis: int, start: An
 
 @lowers("slice")
 def slice_(low: Loops, results: list[Shape], x: Lowered, *, starts: Any, limits: Any, strides: Any) -> Any:
-    return extract(low, x.value, starts, results[0].dims, strides)
+    found = extract(low, x.value, starts, results[0].dims, strides)
+    # Where a kernel looks up single elements of a strided slice, IREE (3.13) makes no valid code of it.
+    return found if all(s == 1 for s in strides) else low.materialised(found, results[0].dims)
 
 
 @lowers("concat")
