@@ -163,3 +163,29 @@ def test_several_stacks_of_a_long_scan(length: Any) -> None:
     values = {"xs": random("f32", (200, 2, 3)), "h": random("f32", (2, 3))}
     for got, wanted in zip(rlx.Session().compile(g).run(values), rlx.evaluate(g, values), strict=True):
         agree(got, wanted, noise=_ROOM)
+
+
+@pytest.mark.parametrize("view", [False, True])
+@pytest.mark.parametrize("loop", ["scan", "while"])
+def test_an_argument_as_two_carries(loop: str, view: bool) -> None:
+    """Its size is read from another argument."""
+    g: Any = rlx.Graph()
+    g.input("anchor", ("n", 3))
+    x, xs = g.input("x", ("n", 4)), g.input("xs", ("m", "n", 4))
+    second = g.reshape(x, (4, "n")) if view else x
+
+    def body(a: Any, b: Any, row: Any) -> tuple[Any, Any]:
+        return g.tanh(a * 0.5 + row) + g.reshape(b, ("n", 4)), b * 0.9
+
+    if loop == "scan":
+        carries, _ = g.scan(lambda c, row: (body(c[0], c[1], row), None), (x, second), xs)
+    else:
+        steps = g.dim_size(xs.shape.dims[0])
+        step = lambda i, a, b: (i + 1, *body(a, b, x))  # noqa: E731
+        carries = g.while_(lambda i, a, b: i < steps, step, 0, x, second)[1:]
+    g.set_outputs([carries[0] + g.mean(carries[1]), xs * 2.0])
+    compiled = rlx.Session().compile(g)
+    for n, m in ((3, 5), (1, 1), (4, 40)):
+        values = {"anchor": random("f32", (n, 3)), "x": random("f32", (n, 4)), "xs": random("f32", (m, n, 4))}
+        for got, wanted in zip(compiled.run(values), rlx.evaluate(g, values), strict=True):
+            agree(got, wanted, noise=_ROOM)

@@ -22,6 +22,38 @@ def _scalar(low: Loops, value: Any) -> Any:
     return low.tensor.extract(value, [])
 
 
+def _initial(low: Loops, carries: Sequence[Lowered]) -> list[Any]:
+    """What a loop starts with: each value once, and copies for the other carries that start with it.
+
+    Of one value for two carries, whose size is that of another argument, IREE (3.13) makes a program that does not run.
+    """
+    values, roots = [], []
+    for carry in carries:
+        root = _root(carry.value)
+        values.append(_copied(low, carry) if low.for_iree and root in roots else carry.value)
+        roots.append(root)
+    return values
+
+
+def _root(value: Any) -> Any:
+    """The value of which a value is a reshaped view."""
+    while getattr(value.owner, "name", "") in ("tensor.collapse_shape", "tensor.expand_shape", "tensor.cast"):
+        value = value.owner.operands[0]
+    return value
+
+
+def _copied(low: Loops, x: Lowered) -> Any:
+    """A copy that the compiler cannot see to be one: it does not know that the condition holds."""
+    holds = low.constant(1, low.ir.IntegerType.get_signless(1))
+    holds = low.ir.Operation.create("util.optimization_barrier", results=[holds.type], operands=[holds]).result
+    element = storage_type(x.shape.dtype)
+
+    def body(value: Any) -> Any:
+        return low.arith.select(holds, value, low.constant(0, element))
+
+    return low.map(x.shape.dims, element, [x], body)
+
+
 @lowers("if")
 def if_(low: Loops, results: list[Shape], condition: Lowered, *, regions: Sequence[Region]) -> tuple[Any, ...]:
     scf = mlir.dialect("scf")
@@ -38,7 +70,7 @@ def while_(
 ) -> tuple[Any, ...]:
     scf = mlir.dialect("scf")
     bounded = [] if max_iterations is None else [low.size(0)]
-    values = [*(i.value for i in inits), *bounded]
+    values = [*_initial(low, inits), *bounded]
     types = [v.type for v in values]
     locations = [low.ir.Location.unknown()] * len(values)
     op = scf.WhileOp(types, values)
@@ -71,7 +103,7 @@ def scan(
     num_checkpoints: int | None,
     regions: Sequence[Region],
 ) -> tuple[Any, ...]:
-    carries = [i.value for i in inputs[:num_carries]]
+    carries = _initial(low, inputs[:num_carries])
     # Else IREE (3.13) computes the slice that a step reads in that step: a matmul before the loop becomes many inside.
     xs = [Lowered(low.materialised(x.value, x.shape.dims), x.shape) for x in inputs[num_carries:]]
     rows = results[num_carries:]
