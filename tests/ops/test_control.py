@@ -117,6 +117,19 @@ def test_bodies_may_take_and_give_everything_flat() -> None:
         np.testing.assert_array_equal(one, other)
 
 
+def test_two_parameters_may_be_two_tensors() -> None:
+    g = rlx.Graph()
+    a, b, xs = g.input("a", ()), g.input("b", ()), g.input("xs", (3,))
+    (p, q), nothing = g.scan(lambda a, b: (b, a + b), (a, b), length=5)  # no xs: two carries
+    assert nothing is None
+    (c,), (ys,) = g.scan(lambda c, x: ([c + x], [c]), [a], [xs])  # lists of one
+    g.set_outputs([p, q, c, ys])
+    fibonacci = rlx.evaluate(g, {"a": np.float32(0), "b": np.float32(1), "xs": np.ones(3, np.float32)})
+    assert [r.tolist() for r in fibonacci] == [5.0, 8.0, 3.0, [0.0, 1.0, 2.0]]
+    with pytest.raises(ZeroDivisionError):  # an error of the body's own
+        g.scan(lambda c, x: (c, 1 / 0), a, xs)
+
+
 def test_numbers_are_carries() -> None:
     g = rlx.Graph()
     x = g.input("x", (2,))
@@ -153,6 +166,12 @@ def test_refusals_say_what_was_expected() -> None:
         g.while_(lambda x: flag, lambda x: (x, x), x)
     with pytest.raises(rlx.ShapeError, match="max_iterations must not be negative"):
         g.while_(lambda x: flag, lambda x: x, x, max_iterations=-1)
+    with pytest.raises(rlx.ShapeError, match=r"cond is called with 1 arguments, but is cond\(x, y\)"):
+        g.while_(lambda x, y: flag, lambda x: x, x)
+    with pytest.raises(rlx.ShapeError, match=r"els must be a function of tensors, got Tensor"):
+        g.if_(flag, lambda: x, x)
+    with pytest.raises(rlx.ShapeError, match=r"body is called with 2 arguments, but is body\(\)"):
+        g.scan(lambda: x, x, x)
     with pytest.raises(rlx.ShapeError, match="a scan without xs needs a length"):
         g.scan(lambda c, _: (c, None), x)
     with pytest.raises(rlx.ShapeError, match="xs 1 must have the leading axis 2"):

@@ -254,7 +254,11 @@ class Builder(OpMethods):
             )
         self._pending.append(holder)
         with self.at(ir.InsertionPoint(block)):
-            returned = function(*(Tensor(self, a) for a in block.arguments))
+            try:
+                returned = function(*(Tensor(self, a) for a in block.arguments))
+            except Exception as problem:
+                problem.add_note(_IN_BODY)
+                raise
             results = list(returned) if isinstance(returned, (list, tuple)) else [returned]
             for result in results:
                 if not isinstance(result, Tensor):
@@ -264,6 +268,19 @@ class Builder(OpMethods):
                     )
             self.emit("yield", (results,))
         return Region(holder, block, RegionShapes(tuple(shapes), tuple(r.shape for r in results)))
+
+    def first_region(self, functions: Sequence[Callable[..., Any]], shapes: Sequence[Shape]) -> Region:
+        """The region of the first function that makes one; where none does, the error is that of the first."""
+        problem: Exception | None = None
+        for function in functions:
+            mark = len(self._pending)
+            try:
+                return self.region(function, shapes)
+            except Exception as other:
+                self._retire(mark)
+                problem = problem or other
+        assert problem is not None
+        raise problem
 
     def _retire(self, mark: int) -> None:
         """Keep the regions of which nothing became, cut off from the graph: MLIR forbids to free what is in use."""
@@ -320,6 +337,10 @@ class Builder(OpMethods):
     def problem(self, card: Card, message: str) -> ShapeError:
         """An error at the caller's line that names the op."""
         return ShapeError(f"rlx.{card.name}: {message}", location=describe(self.location))
+
+
+# Of what a user's function of tensors raises: it is theirs to read, as it is.
+_IN_BODY = "raised by the function that builds a region"
 
 
 @dataclass
@@ -419,6 +440,8 @@ def method_of(card: Card) -> Any:
                 f"rlx.{card.name}: {problem.message}", location=describe(self.location), hint=problem.hint
             ) from None
         except Exception as problem:
+            if _IN_BODY in getattr(problem, "__notes__", ()):
+                raise
             raise _explained(self, card, problem, dict(zip(parameters, args, strict=False)) | kwargs) from problem
         finally:
             if len(self._pending) > mark:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,8 @@ class If(Card, op="if"):
         return tuple(regions[0 if condition else 1]())
 
     def build(self, b: Builder, condition: Any, then: Callable[..., Any], els: Callable[..., Any], *args: Any) -> Any:
+        for name, branch in (("then", then), ("els", els)):
+            check_takes(branch, len(args), name)
         regions = [b.region(lambda branch=branch: branch(*args), ()) for branch in (then, els)]
         return unpacked(b.emit("if", (tensor_like(b, condition, bool_),), regions=regions))
 
@@ -130,6 +133,8 @@ class While(Card, op="while"):
     ) -> Any:
         carries = [carry_like(b, value) for value in init]
         shapes = [c.shape for c in carries]
+        for name, function in (("cond", cond), ("body", body)):
+            check_takes(function, len(carries), name)
         regions = [b.region(cond, shapes), b.region(lambda *c: carries_like(b, c, body(*c)), shapes)]
         return unpacked(b.emit("while", (carries,), max_iterations=max_iterations, regions=regions))
 
@@ -212,8 +217,8 @@ class Scan(Card, op="scan"):
     ) -> tuple[Any, Any]:
         """`body(carry, x)` gives the next carry and what is stacked, as in JAX.
 
-        `init` and `xs` are a tensor, a tuple or list of them, or None; `carry` and `x` are alike. A body that takes every
-        tensor by itself, `body(*carries, *slices)`, may give a flat tuple: carries first.
+        `init` and `xs` are a tensor, a tuple or list of them, or None; `carry` and `x` are alike. A body may as well take
+        every tensor by itself, `body(*carries, *slices)`, and give a flat tuple: carries first.
         """
         carries = [carry_like(b, value) for value in flat(init)]
         inputs = [tensor_like(b, value, f32) for value in flat(xs)]
@@ -221,18 +226,25 @@ class Scan(Card, op="scan"):
         for i, x in enumerate(inputs):
             if not x.rank:
                 raise ShapeError(f"xs {i} is a scalar; expected the leading axis {size}")
-        slices = [x.shape.with_dims(x.shape.dims[1:]) for x in inputs]
-        is_flat = _takes(body, len(carries) + len(inputs)) and not _takes(body, 2)
-        stacked: list[Any] = []
+        shapes = [*(c.shape for c in carries), *(x.shape.with_dims(x.shape.dims[1:]) for x in inputs)]
+        stacked: Any = None
 
-        def step(*tensors: Tensor) -> list[Tensor]:
-            own, rest = tensors[: len(carries)], tensors[len(carries) :]
-            returned = body(*tensors) if is_flat else body(like(init, own), like(xs, rest))
-            following, values = _split(returned, len(carries))
-            stacked.append(values)
-            return [*carries_like(b, carries, following), *(tensor_like(b, v, f32) for v in flat(values))]
+        def step(call: Callable[..., Any], tensors: tuple[Tensor, ...]) -> list[Tensor]:
+            nonlocal stacked
+            following, stacked = _split(call(tensors[: len(carries)], tensors[len(carries) :]), len(carries))
+            return [*carries_like(b, carries, following), *(tensor_like(b, v, f32) for v in flat(stacked))]
 
-        region = b.region(step, [*(c.shape for c in carries), *slices])
+        def as_jax(own: Any, rest: Any) -> Any:
+            return body(like(init, own), like(xs, rest))
+
+        def by_itself(own: Any, rest: Any) -> Any:
+            return body(*own, *rest)
+
+        # With two parameters both ways may be meant: it is the first that the body can do.
+        ways = [as_jax] * _takes(body, 2) + [by_itself] * _takes(body, len(shapes))
+        if not ways:
+            check_takes(body, 2, "body")
+        region = b.first_region([partial(lambda way, *t: step(way, t), way) for way in ways], shapes)
         results = b.emit(
             "scan",
             ([*carries, *inputs],),
@@ -242,7 +254,7 @@ class Scan(Card, op="scan"):
             num_checkpoints=num_checkpoints,
             regions=[region],
         )
-        return like(init, results[: len(carries)]), like(stacked[0], results[len(carries) :])
+        return like(init, results[: len(carries)]), like(stacked, results[len(carries) :])
 
     def runs(self, attributes: dict[str, Any]) -> Dim:
         return attributes["length"][0]
@@ -328,14 +340,26 @@ def _split(returned: Any, count: int) -> tuple[Any, Any]:
     return values[:count], tuple(values[count:]) or None
 
 
+def check_takes(function: Any, count: int, what: str) -> None:
+    """A user's function can be called with so many tensors.
+
+    Raises:
+        ShapeError: It cannot, or is no function.
+    """
+    if not callable(function):
+        raise ShapeError(f"{what} must be a function of tensors, got {type(function).__name__}")
+    if not _takes(function, count):
+        raise ShapeError(f"{what} is called with {count} arguments, but is {what}{inspect.signature(function)}")
+
+
 def _takes(function: Callable[..., Any], count: int) -> bool:
     """Whether a function takes so many positional arguments."""
     try:
         inspect.signature(function).bind(*range(count))
     except TypeError:
         return False
-    except ValueError:  # a built-in without a signature
-        return count == 2
+    except ValueError:
+        pass  # a built-in without a signature
     return True
 
 
