@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from rlx.ir import opview, registry
-from rlx.ir.builder import Builder, Region, Tensor
+from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, Operand, sample
 from rlx.ir.dtype import f32
 from rlx.ir.errors import ShapeError
 from rlx.ir.evaluate import EvaluatedRegion
 from rlx.ir.opview import RegionShapes
+from rlx.ir.regions import Region
 from rlx.ir.shape import Shape
 from rlx.ops.control import expect_arguments, flat, present, shown, unpacked
 from rlx.ops.lift import tensor_like

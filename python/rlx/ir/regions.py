@@ -1,0 +1,160 @@
+"""Regions: traced from functions of tensors into blocks that no op has yet, and copied into other blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rlx import mlir
+from rlx.ir.errors import ShapeError
+from rlx.ir.location import describe
+from rlx.ir.operators import Operators
+from rlx.ir.opview import RegionShapes, home_of, operations
+from rlx.ir.shape import Shape
+
+# Of what a user's function of tensors raises: it is theirs to read, as it is.
+IN_BODY = "raised by the function that builds a region"
+
+
+@dataclass
+class Region:
+    """A region that no op has yet.
+
+    Attributes:
+        holder: An op that holds the block until then.
+        block: Its block.
+        shapes: What it takes and yields.
+    """
+
+    holder: Any
+    block: Any
+    shapes: RegionShapes
+
+
+def _isolate(holder: Any) -> None:
+    """Let the ops of a region use nothing from outside of it."""
+    ir = mlir.ir
+    (block,) = holder.regions[0].blocks
+    inner = [block]
+    for op in operations(block):
+        inner += [b for region in op.regions for b in region.blocks]
+    for op in operations(block):
+        for i, operand in enumerate(op.operands):
+            if home_of(operand) not in inner:
+                start = ir.InsertionPoint.at_block_begin(block)
+                stand_in = ir.Operation.create("builtin.unrealized_conversion_cast", results=[operand.type], ip=start)
+                op.operands[i] = stand_in.result
+
+
+def _use(op: Any, values: dict[Any, Any]) -> None:
+    """Replace operands of an op, and of those in its regions."""
+    for i, operand in enumerate(op.operands):
+        if operand in values:
+            op.operands[i] = values[operand]
+    for region in op.regions:
+        for block in region.blocks:
+            for inner in block.operations:
+                _use(inner.operation, values)
+
+
+class RegionBuilder:
+    """What a `Builder` knows of regions."""
+
+    _points: list[Any]
+    location: Any
+    at: Any
+    emit: Any
+    tensor: Any
+
+    def __init__(self) -> None:
+        self._has_regions = False
+        # Regions that are being built, and those of which nothing became: values in them stay valid with the builder.
+        self._pending: list[Any] = []
+        self._retired: list[Any] = []
+
+    def _sees(self, value: Any) -> bool:
+        """Whether a value is defined in the block of the insertion point, or in one around it."""
+        home = home_of(value)
+        for point in reversed(self._points):  # a region that is being built is in no op yet
+            block = point.block
+            while block != home:
+                parent = block.owner.operation
+                if parent.name in ("func.func", "builtin.module"):
+                    break
+                block = parent.block
+            else:
+                return True
+        return False
+
+    def region(self, function: Callable[..., Any], shapes: Sequence[Shape]) -> Region:
+        """A region for an op that is about to be emitted: what a function of tensors emits, and yields.
+
+        Args:
+            function: Called with one tensor for each of `shapes`; gives a tensor, or a list or tuple of them. It may use
+                tensors from outside.
+            shapes: What the region takes.
+
+        Raises:
+            ShapeError: The function gives something else than tensors.
+        """
+        ir, location = mlir.ir, self.location
+        self._has_regions = True
+        with mlir.entered():
+            holder = ir.Operation.create("builtin.module", regions=1, loc=location)
+            block = ir.Block.create_at_start(
+                holder.regions[0], [s.type for s in shapes], arg_locs=[location] * len(shapes)
+            )
+        self._pending.append(holder)
+        with self.at(ir.InsertionPoint(block)):
+            try:
+                returned = function(*(self.tensor(a) for a in block.arguments))
+            except Exception as problem:
+                problem.add_note(IN_BODY)
+                raise
+            results = list(returned) if isinstance(returned, (list, tuple)) else [returned]
+            for result in results:
+                if not isinstance(result, Operators):
+                    raise ShapeError(
+                        f"the function of a region must return tensors, got {type(result).__name__}",
+                        location=describe(self.location),
+                    )
+            self.emit("yield", (results,))
+        return Region(holder, block, RegionShapes(tuple(shapes), tuple(r.shape for r in results)))
+
+    def first_region(self, functions: Sequence[Callable[..., Any]], shapes: Sequence[Shape]) -> Region:
+        """The region of the first function that makes one; where none does, the error is that of the first."""
+        problem: Exception | None = None
+        for function in functions:
+            mark = len(self._pending)
+            try:
+                return self.region(function, shapes)
+            except Exception as other:
+                self._retire(mark)
+                problem = problem or other
+        assert problem is not None
+        raise problem
+
+    def _retire(self, mark: int) -> None:
+        """Keep the regions of which nothing became, cut off from the graph: MLIR forbids to free what is in use."""
+        with mlir.entered():
+            for holder in reversed(self._pending[mark:]):
+                _isolate(holder)
+                self._retired.append(holder)
+        del self._pending[mark:]
+
+    def inline(self, block: Any, arguments: Sequence[Any]) -> list[Any]:
+        """Emit copies of the ops of a region's block here, and give what it yields.
+
+        Args:
+            block: The block; it stays as it is.
+            arguments: What stands for its arguments.
+        """
+        values: dict[Any, Any] = dict(zip(block.arguments, (t.value for t in arguments), strict=True))
+        *body, end = block.operations
+        for view in body:
+            old = view.operation
+            new = old.clone(self._points[-1])
+            _use(new, values)
+            values.update(zip(old.results, new.results, strict=True))
+        return [self.tensor(values.get(v, v)) for v in end.operation.operands]
