@@ -16,12 +16,13 @@ _DTYPES = ("f32", "i32", "i8", "u8", "bool", "f16")
 class _Maker:
     """Builds a graph step by step out of ops that the rules of `rlx-simplify` look for."""
 
-    def __init__(self, seed: int):
+    def __init__(self, seed: int, *, regions: bool = False):
         self.random = random.Random(seed)
         self.g: Any = rlx.Graph("main")
         self.values: list[Any] = [self.g.input(f"x{i}", (2, 3), d) for i, d in enumerate(_DTYPES)]
         steps = [self.binary, self.binary, self.unary, self.cast, self.reshape, self.transpose, self.narrow]
         steps += [self.concat, self.where, self.expand, self.reduce, self.constant, self.halves]
+        steps += [self.branch, self.loop, self.scan] * 2 * regions
         for _ in range(self.random.randint(5, 25)):
             made = self.random.choice(steps)(self.random.choice(self.values))
             if made is not None and made.rank <= 4 and made.shape.num_elements <= 64:
@@ -101,6 +102,33 @@ class _Maker:
         generator = np.random.default_rng(self.random.randrange(1000))
         return self.g.constant(generator.integers(0, 2, x.shape.static).astype(x.dtype.numpy))
 
+    def branch(self, x: Any) -> Any:
+        flag = self.random.choice([self.g.constant(np.array(True)), self.g.reduce("max", self.values[4], (0, 1))])
+        return self.g.if_(flag, lambda: self.inside(x), lambda: self.inside(x))
+
+    def loop(self, x: Any) -> Any:
+        steps = self.random.randint(0, 3)
+        return self.g.while_(lambda i, c: i < steps, lambda i, c: (i + 1, self.inside(x, c)), 0, x, max_iterations=3)[1]
+
+    def scan(self, x: Any) -> Any:
+        if not x.rank:
+            return None
+        row = self.g.constant(np.ones(x.shape.static[1:], x.dtype.numpy))
+        carry, rows = self.g.scan(lambda c, r: (self.inside(r, c), self.inside(c, r)), row, x)
+        return self.random.choice([carry, rows])
+
+    def inside(self, x: Any, *own: Any) -> Any:
+        """What a region gives, of the shape and dtype of x: perhaps of constants only, or of values outside only."""
+        outside = self.values
+        self.values = [*outside, *own]
+        made = self.random.choice([x, *own, self.constant(x)])
+        for _ in range(self.random.randint(0, 3)):
+            following = self.random.choice([self.binary, self.unary, self.where, self.constant])(made)
+            if following is not None and following.shape == x.shape:
+                made = following
+        self.values = outside
+        return made
+
 
 def inputs(graph: Any, seed: int) -> dict[str, np.ndarray]:
     generator = np.random.default_rng(seed)
@@ -114,15 +142,27 @@ def inputs(graph: Any, seed: int) -> dict[str, np.ndarray]:
     return result
 
 
-# Seed 894: abs(-x) of unsigned integers is not abs(x).
-@pytest.mark.parametrize("seed", [*range(100), 894])
-def test_a_random_graph_keeps_its_value(seed: int) -> None:
-    graph = _Maker(seed).g
+def check(graph: Any, seed: int, *pipelines: str) -> None:
     values = inputs(graph, seed)
     expected = rlx.evaluate(graph, values)
-    for pipeline in ("rlx-simplify", "rlx-constant-fold", "rlx-constant-fold,rlx-simplify,canonicalize,cse"):
+    for pipeline in pipelines:
         result = rlx.passes.run(graph, pipeline)
         for i, (a, b) in enumerate(zip(expected, rlx.evaluate(result, values), strict=True)):
             if a.dtype == b.dtype == rlx.bf16.numpy:  # NumPy does not know its NaN
                 a, b = a.astype(np.float32), b.astype(np.float32)
             np.testing.assert_array_equal(a, b, err_msg=f"{pipeline}, output {i} of\n{graph}")
+
+
+_PIPELINES = ("rlx-simplify", "rlx-constant-fold", "rlx-constant-fold,rlx-simplify,canonicalize,cse")
+
+
+# Seed 894: abs(-x) of unsigned integers is not abs(x).
+@pytest.mark.parametrize("seed", [*range(100), 894])
+def test_a_random_graph_keeps_its_value(seed: int) -> None:
+    check(_Maker(seed).g, seed, *_PIPELINES)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_random_graph_with_regions_keeps_its_value(seed: int) -> None:
+    inlined = "rlx-lower-control-flow"
+    check(_Maker(seed, regions=True).g, seed, *_PIPELINES, inlined, f"rlx-constant-fold,{inlined},rlx-constant-fold")

@@ -28,15 +28,20 @@ def builder_before(op: Any, note: str, fusion_policy: str = "direct") -> Builder
 def collect(module: Any, names: Container[str] | None = None) -> list[Any]:
     """The rlx ops of a module in order, those in the regions of an op before it.
 
+    Terminators are not among them: a region has its own as long as it is there, whatever happens to the other ops.
+
     Args:
         module: A module or any other op.
         names: Op names without prefix; None takes all.
     """
     found: list[Any] = []
     advance = mlir.ir.WalkResult.ADVANCE
+    terminators = {f"rlx.{name}" for name, spec in registry.SPECS.items() if spec.terminator}
 
     def visit(op: Any) -> Any:
-        if registry.is_ours(op) and (names is None or opview.name_of(op) in names):
+        if not registry.is_ours(op) or op.name in terminators:
+            return advance
+        if names is None or opview.name_of(op) in names:
             found.append(op)
         return advance
 

@@ -101,8 +101,6 @@ def analyse_dispatch(
     found: dict[tuple[str, str, str], tuple[int, Counter[str], dict[str, None]]] = {}
     parts: dict[Any, tuple[Counter[str], str]] = {}
     for op in collect(graph.module):
-        if opview.card_of(op).spec.terminator:
-            continue
         name = opview.name_of(op)
         path, into, reason = _path(op, claimed, unsupported, parts)
         count, total, places = found.get((name, path, reason), (0, Counter(), {}))
@@ -146,8 +144,6 @@ def _decomposed(op: Any, claimed: frozenset[str], unsupported: frozenset[str]) -
     into: Counter[str] = Counter()
     missing: dict[str, None] = {}
     for inner in collect(alone):
-        if opview.card_of(inner).spec.terminator:
-            continue
         name = opview.name_of(inner)
         into[name] += 1
         dtypes = {shape_of(r).dtype.name for r in inner.results} & unsupported

@@ -105,7 +105,7 @@ def analyse_fusion(before: Graph, after: Graph) -> FusionReport:
 
 
 def _counts(graph: Graph) -> Counter[str]:
-    return Counter(opview.name_of(op) for op in collect(graph.module) if not opview.card_of(op).spec.terminator)
+    return Counter(opview.name_of(op) for op in collect(graph.module))
 
 
 # --- patterns -------------------------------------------------------------------------------------
