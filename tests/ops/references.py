@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from rlx.ir.card import as_results
@@ -13,6 +15,7 @@ from rlx.ir.evaluate import evaluate
 from rlx.ir.graph import Graph
 from rlx.ir.registry import card
 from rlx.ir.shape import Shape
+from tests.conformance.functions import decompose, evaluate_function, merged, primitives
 from tests.conformance.tolerance import TOLERANCES, Comparison, flushed
 from tests.conformance.values import special_values
 
@@ -21,6 +24,26 @@ FLOATS = ("f32", "f16", "bf16", "f64")
 _ULPS = {"f64": 4, "f32": 4, "f16": 1, "bf16": 1, "c64": 8}
 _ROOM = 12
 INTEGERS = ("i8", "i16", "i32", "i64", "u8", "u32")
+
+ACTIVATIONS_IN_JAX: dict[str, Callable[[Any], Any]] = {
+    "gelu": lambda x: jax.nn.gelu(x, approximate=False),
+    "gelu_approx": lambda x: jax.nn.gelu(x, approximate=True),
+    "silu": jax.nn.silu,
+    "relu": jax.nn.relu,
+    "sigmoid": jax.nn.sigmoid,
+    "tanh": jnp.tanh,
+    "exp": jnp.exp,
+    "log": jnp.log,
+    "sqrt": jnp.sqrt,
+    "rsqrt": jax.lax.rsqrt,
+    "neg": jnp.negative,
+    "abs": jnp.abs,
+    "sin": jnp.sin,
+    "cos": jnp.cos,
+    "tan": jnp.tan,
+    "atan": jnp.arctan,
+    "round": jnp.round,
+}
 
 
 def run(op: str, *operands: np.ndarray | None, **attributes: Any) -> Any:
@@ -34,10 +57,20 @@ def run(op: str, *operands: np.ndarray | None, **attributes: Any) -> Any:
     return found[0] if len(found) == 1 else tuple(found)
 
 
+def decomposed(op: str, *operands: np.ndarray, **attributes: Any) -> np.ndarray:
+    """What an op decomposes into, on arrays."""
+    graph = Graph()
+    inputs = [graph.input(f"x{i}", Shape(a.shape, dtype(a.dtype))) for i, a in enumerate(operands)]
+    graph.set_outputs(graph.emit(op, inputs, **attributes))
+    module = merged([graph])
+    decompose(module, primitives())
+    function = next(iter(module.body.operations))
+    with np.errstate(all="ignore"):
+        return evaluate_function(function, operands, {})[0]
+
+
 def in_jax(function: Callable[..., Any], *arrays: Any) -> Any:
     """The results of a function of JAX arrays, with 64-bit dtypes, as NumPy arrays."""
-    import jax
-
     with jax.enable_x64(True):
         results = function(*(jax.numpy.asarray(a) if isinstance(a, np.ndarray) else a for a in arrays))
         if isinstance(results, (tuple, list)):

@@ -15,30 +15,14 @@ from rlx.ir.dtype import dtype
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
 from tests.ops.gradients import check_rounded_once, check_twice, check_with_differences, check_with_jax, vjp
-from tests.ops.references import FLOATS, INTEGERS, agree, in_jax, random, run, samples_of
+from tests.ops.references import ACTIVATIONS_IN_JAX, FLOATS, INTEGERS, agree, in_jax, random, run, samples_of
 
 NARROW = ("f32", "f16", "bf16")
 
 # --- activations ------------------------------------------------------------------------------------
 
-_FORMULAS: dict[str, Any] = {
-    "gelu": lambda x: jax.nn.gelu(x, approximate=False),
-    "gelu_approx": lambda x: jax.nn.gelu(x, approximate=True),
-    "silu": jax.nn.silu,
-    "relu": jax.nn.relu,
-    "sigmoid": jax.nn.sigmoid,
-    "tanh": jnp.tanh,
-    "exp": jnp.exp,
-    "log": jnp.log,
-    "sqrt": jnp.sqrt,
-    "rsqrt": jax.lax.rsqrt,
-    "neg": jnp.negative,
-    "abs": jnp.abs,
-    "sin": jnp.sin,
-    "cos": jnp.cos,
-    "tan": jnp.tan,
-    "atan": jnp.arctan,
-}
+# The gradient of rounding is that of the identity, by convention.
+_FORMULAS = {kind: f for kind, f in ACTIVATIONS_IN_JAX.items() if kind != "round"}
 _POSITIVE = ("log", "sqrt", "rsqrt")
 
 

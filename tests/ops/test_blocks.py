@@ -9,8 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.ops.references import agree, in_jax, random, run
-from tests.ops.test_elementwise import _IN_JAX
+from tests.ops.references import ACTIVATIONS_IN_JAX, agree, in_jax, random, run
 
 # The layers below add up some tens of products of numbers around 1.
 _ROOM = np.array(40 * np.finfo(np.float32).eps)
@@ -35,7 +34,7 @@ def _norm(x: Any, scale: Any, shift: Any, eps: float, *, centre: bool) -> Any:
 @pytest.mark.parametrize("activation", [None, "gelu", "silu", "tanh", "abs"])
 def test_linear(activation: str | None, op: str) -> None:
     x, w, bias = _random((2, 3, 8), (8, 5), (5,))
-    after = _IN_JAX[activation] if activation else lambda v: v
+    after = ACTIVATIONS_IN_JAX[activation] if activation else lambda v: v
     _compare(run(op, x, w, bias, activation=activation), lambda x, w, b: after(x @ w + b), x, w, bias)
     if op == "linear":
         _compare(run(op, x, w, None, activation=activation), lambda x, w: after(x @ w), x, w)

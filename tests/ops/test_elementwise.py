@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -16,7 +15,18 @@ from rlx.ir.dtype import DTYPES, dtype
 from rlx.ir.errors import ShapeError
 from rlx.ir.evaluate import evaluate
 from rlx.ir.graph import Graph
-from tests.ops.references import FLOATS, INTEGERS, agree, has_denormals, in_jax, pairs_of, random, run, samples_of
+from tests.ops.references import (
+    ACTIVATIONS_IN_JAX,
+    FLOATS,
+    INTEGERS,
+    agree,
+    has_denormals,
+    in_jax,
+    pairs_of,
+    random,
+    run,
+    samples_of,
+)
 
 LONG = np.longdouble
 
@@ -40,30 +50,11 @@ _EXTENDED: dict[str, Callable[[Any], Any]] = {
     "atan": np.arctan,
     "round": np.rint,
 }
-_IN_JAX: dict[str, Callable[[Any], Any]] = {
-    "gelu": lambda x: jax.nn.gelu(x, approximate=False),
-    "gelu_approx": lambda x: jax.nn.gelu(x, approximate=True),
-    "silu": jax.nn.silu,
-    "relu": jax.nn.relu,
-    "sigmoid": jax.nn.sigmoid,
-    "tanh": jnp.tanh,
-    "exp": jnp.exp,
-    "log": jnp.log,
-    "sqrt": jnp.sqrt,
-    "rsqrt": jax.lax.rsqrt,
-    "neg": jnp.negative,
-    "abs": jnp.abs,
-    "sin": jnp.sin,
-    "cos": jnp.cos,
-    "tan": jnp.tan,
-    "atan": jnp.arctan,
-    "round": jnp.round,
-}
 _GATED = ("gelu", "gelu_approx", "silu")
 
 
 def test_every_activation_has_references() -> None:
-    assert set(_EXTENDED) == set(_IN_JAX) == set(ENUMS["Activation"])
+    assert set(_EXTENDED) == set(ACTIVATIONS_IN_JAX) == set(ENUMS["Activation"])
 
 
 @pytest.mark.parametrize("kind", _EXTENDED)
@@ -82,14 +73,14 @@ def test_activation_is_correctly_rounded(kind: str, name: str) -> None:
     agree(got, rounded, factor=0.5 if name in ("f32", "f64") else 1.0, noise=noise)
 
 
-@pytest.mark.parametrize("kind", _IN_JAX)
+@pytest.mark.parametrize("kind", ACTIVATIONS_IN_JAX)
 @pytest.mark.parametrize("name", FLOATS)
 def test_activation_in_jax(kind: str, name: str) -> None:
     x = samples_of(name)
     usual = ~has_denormals(x) & ~(np.isneginf(x) & (kind in _GATED))
     # JAX computes narrow dtypes in their own precision, and its trigonometry gives up on huge angles.
     usual &= ~(np.abs(x.astype(np.float64)) > 1e4) | (kind not in ("sin", "cos", "tan"))
-    reference = in_jax(_IN_JAX[kind], x)
+    reference = in_jax(ACTIVATIONS_IN_JAX[kind], x)
     noise = 4 * dtype(name).eps * np.abs(np.nan_to_num(x.astype(np.float64), posinf=0, neginf=0))
     agree(run("activation", x, kind=kind), reference, factor=4, noise=noise, where=usual)
 
@@ -101,7 +92,7 @@ def test_integer_activation(kind: str, name: str) -> None:
     exact = {"neg": lambda v: -v, "abs": abs, "relu": lambda v: max(v, 0)}[kind]
     wrapped = [_wrapped(exact(int(v)), name) for v in x]
     assert run("activation", x, kind=kind).tolist() == wrapped
-    assert np.array_equal(run("activation", x, kind=kind), in_jax(_IN_JAX[kind], x))
+    assert np.array_equal(run("activation", x, kind=kind), in_jax(ACTIVATIONS_IN_JAX[kind], x))
 
 
 @pytest.mark.parametrize("kind", ["neg", "abs", "exp", "log", "sqrt", "sin", "cos", "tanh"])
@@ -113,7 +104,9 @@ def test_complex_activation(kind: str) -> None:
     got = run("activation", x, kind=kind)
     assert got.dtype == (np.float32 if kind == "abs" else np.complex64)
     agree(got, exact.astype(got.dtype), factor=0.25)
-    agree(got, in_jax(_IN_JAX[kind], x), factor=4, where=(x != 0) if kind == "log" else np.ones(x.shape, bool))
+    agree(
+        got, in_jax(ACTIVATIONS_IN_JAX[kind], x), factor=4, where=(x != 0) if kind == "log" else np.ones(x.shape, bool)
+    )
 
 
 def _wrapped(value: int, name: str) -> int:

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 import rlx
-from tests.ops.references import FLOATS, agree, in_jax, random, run
+from tests.ops.references import ACTIVATIONS_IN_JAX, FLOATS, agree, in_jax, random, run
 from tests.ops.test_blocks import _norm, _turn
-from tests.ops.test_elementwise import _IN_JAX
 
 B, S, E, F, HEADS, D = 2, 5, 6, 10, 2, 4
 _SIZES = {"num_heads": HEADS, "head_dim": D}
@@ -28,11 +27,11 @@ def _compare(got: np.ndarray, reference: Any, *operands: np.ndarray) -> None:
     agree(got, expected.astype(got.dtype), noise=np.array(40 * float(rlx.dtype(got.dtype).eps)))
 
 
-@pytest.mark.parametrize("activation", [None, *_IN_JAX])
+@pytest.mark.parametrize("activation", [None, *ACTIVATIONS_IN_JAX])
 def test_fused_matmul_bias_act(activation: str | None) -> None:
     """With sums between 0 and pi/2, where every function is defined and none is steep."""
     x, w, bias = (random("f32", s, low=0.1, high=h, seed=1) for s, h in (((4, 3), 0.6), ((3, 5), 0.6), ((5,), 0.3)))
-    after = _IN_JAX[activation] if activation else lambda v: v
+    after = ACTIVATIONS_IN_JAX[activation] if activation else lambda v: v
     got = run("fused_matmul_bias_act", x, w, bias, activation=activation)
     _compare(got, lambda x, w, b: after(x @ w + b), x, w, bias)
 
@@ -128,7 +127,7 @@ def test_fused_transformer_layer(name: str, biased: bool, activation: str) -> No
         qkv_b, out_b, up_b, down_b = b if biased else (0, 0, 0, 0)
         attended = _block(x, qkv_w, out_w, keep[:, None, None, :], qkv_b, out_b, None, None)
         h = _norm(x + attended, s1, b1, 1e-2, centre=True)
-        return _norm(h + _IN_JAX[activation](h @ up + up_b) @ down + down_b, s2, b2, 1e-5, centre=True)
+        return _norm(h + ACTIVATIONS_IN_JAX[activation](h @ up + up_b) @ down + down_b, s2, b2, 1e-5, centre=True)
 
     _compare(got, reference, *weights, *biases)
 

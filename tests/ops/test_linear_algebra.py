@@ -8,29 +8,13 @@ import numpy as np
 import pytest
 from scipy import linalg
 
-import rlx
 from rlx.ir.dtype import dtype
 from rlx.ir.errors import ShapeError
 from rlx.ops.linear_algebra import _block_size
-from tests.conformance.functions import decompose, evaluate_function, merged, primitives
-from tests.ops.references import FLOATS, INTEGERS, agree, random, run
+from tests.ops.references import FLOATS, INTEGERS, agree, decomposed, random, run
 
 NAN, INF = np.nan, np.inf
-
-
-def _decomposed(op: str, *operands: np.ndarray, **attributes: Any) -> np.ndarray:
-    """What the op decomposes into, on arrays."""
-    graph = rlx.Graph()
-    inputs = [graph.input(f"x{i}", rlx.Shape(a.shape, dtype(a.dtype))) for i, a in enumerate(operands)]
-    graph.set_outputs(graph.emit(op, inputs, **attributes))
-    module = merged([graph])
-    decompose(module, primitives())
-    function = next(iter(module.body.operations))
-    with np.errstate(all="ignore"):
-        return evaluate_function(function, operands, {})[0]
-
-
-BOTH = pytest.mark.parametrize("evaluated", [run, _decomposed], ids=["evaluated", "decomposed"])
+BOTH = pytest.mark.parametrize("evaluated", [run, decomposed], ids=["evaluated", "decomposed"])
 
 # --- systems of linear equations --------------------------------------------------------------------
 

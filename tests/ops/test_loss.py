@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-import rlx
 from rlx.ir.dtype import dtype
 from rlx.ir.errors import ShapeError
-from tests.conformance.functions import decompose, evaluate_function, merged, primitives
-from tests.ops.references import FLOATS, INTEGERS, agree, random, run, samples_of
+from tests.ops.references import FLOATS, INTEGERS, agree, decomposed, random, run, samples_of
 
 NAN, INF = np.nan, np.inf
 
@@ -29,17 +27,6 @@ def _in_torch(function: Callable[..., Any], *arrays: np.ndarray) -> np.ndarray:
     tensors = [torch.from_numpy(a.astype(np.int64 if a.dtype.kind in "iu" else np.float64)) for a in arrays]
     with np.errstate(over="ignore"):
         return function(torch.nn.functional, *tensors).numpy().astype(arrays[0].dtype)
-
-
-def _decomposed(op: str, *operands: np.ndarray, **attributes: Any) -> np.ndarray:
-    """What the op decomposes into, on arrays."""
-    graph = rlx.Graph()
-    inputs = [graph.input(f"x{i}", rlx.Shape(a.shape, dtype(a.dtype))) for i, a in enumerate(operands)]
-    graph.set_outputs(graph.emit(op, inputs, **attributes))
-    module = merged([graph])
-    decompose(module, primitives())
-    function = next(iter(module.body.operations))
-    return evaluate_function(function, operands, {})[0]
 
 
 # --- cross entropy of classes -----------------------------------------------------------------------
@@ -76,7 +63,7 @@ def test_labels_out_of_range_lose_nothing(name: str) -> None:
     kind = dtype(name)
     labels = np.array([0, 4, 5, 127, *([-1, -5] if kind.is_signed else [200]), kind.min, kind.max]).astype(kind.numpy)
     logits = random("f32", (len(labels), 5))
-    for evaluated in (run, _decomposed):
+    for evaluated in (run, decomposed):
         got = evaluated("softmax_cross_entropy_with_logits", logits, labels)
         inside = (labels >= 0) & (labels < 5)
         chosen = np.where(inside, labels, 0).astype(np.int64)
@@ -87,7 +74,7 @@ def test_labels_out_of_range_lose_nothing(name: str) -> None:
 
 def test_labels_beyond_32_bits_are_out_of_range() -> None:
     labels = np.array([2**32 + 1, 2**63 - 1, -(2**32) + 2, 1])
-    for evaluated in (run, _decomposed):
+    for evaluated in (run, decomposed):
         got = evaluated("softmax_cross_entropy_with_logits", random("f32", (4, 5)), labels)
         assert (got[:3] == 0).all() and got[3] > 0
 
@@ -98,7 +85,7 @@ def test_softmax_cross_entropy_of_special_values() -> None:
     )
     labels = np.array([2, 0, 0, 1, 1, 7])
     expected = np.array([2000, 0, INF, NAN, NAN, 0], np.float32)
-    for evaluated in (run, _decomposed):
+    for evaluated in (run, decomposed):
         agree(evaluated("softmax_cross_entropy_with_logits", logits, labels), expected)
     # What has NaN or no finite logit is ignored all the same where its label is.
     ignored = run("softmax_cross_entropy_with_logits", logits, np.full(6, -1))
@@ -172,14 +159,14 @@ def test_small_binary_cross_entropies_keep_their_digits(name: str) -> None:
     x = np.concatenate([x, -x])
     target = (x > 0).astype(x.dtype)
     exact = np.log1p(np.exp(-np.abs(x.astype(np.longdouble)))).astype(x.dtype)
-    for evaluated in (run, _decomposed):
+    for evaluated in (run, decomposed):
         got = evaluated("binary_cross_entropy_with_logits", x, target, reduction="none")
         assert (np.abs(got - exact) <= 4 * np.finfo(x.dtype).eps * exact).all()
 
 
 def test_a_mean_of_narrow_numbers_does_not_overflow() -> None:
     x = np.full((3000,), 250, np.float16)
-    for evaluated in (run, _decomposed):
+    for evaluated in (run, decomposed):
         assert evaluated("mse_loss", x, np.zeros_like(x), reduction="mean") == np.float16(62500)
 
 

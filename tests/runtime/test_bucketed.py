@@ -121,6 +121,8 @@ def test_what_does_not_fit_says_so(sums: Any) -> None:
         sums.run({})
     with pytest.raises(rlx.Error, match="there is no input 'w'"):
         sums.run({"x": np.zeros((1, 2), np.float32), "w": np.zeros(1)})
+    with pytest.raises(rlx.Error, match="inputs must be a mapping of names to arrays, got ndarray"):
+        sums.run(np.zeros((1, 2), np.float32))
 
 
 @pytest.mark.parametrize(

@@ -154,9 +154,12 @@ def backend_of(target: str) -> Backend:
     Raises:
         CompileError: There is no such target.
     """
-    known: dict[str, Backend] = {name: found for found in backends() for name in found.target_names()}
-    if target in known:
-        return known[target]
+    known: list[str] = []
+    for module in _MODULES:  # those behind the right one are not imported
+        found: Backend = importlib.import_module(module)  # type: ignore[assignment]
+        if target in found.target_names():
+            return found
+        known += found.target_names()
     close = get_close_matches(target, known, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""
     raise CompileError(f"unknown target: {target!r}", hint=f"{hint}known: {', '.join(known)}")

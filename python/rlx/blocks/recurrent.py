@@ -9,7 +9,7 @@ from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Operand, sample
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
-from rlx.ops.lift import cast, same_dtype
+from rlx.ops.lift import cast, log1p, same_dtype
 from rlx.ops.norm import widened
 from rlx.ops.recurrent import expect_dims, sizes_of
 from rlx.ops.reduce import FLOATS
@@ -93,13 +93,5 @@ def _convolved(b: Builder, x: Tensor, w: Tensor) -> Tensor:
 
 
 def _softplus(b: Builder, x: Tensor) -> Tensor:
-    """`log(1 + exp(x))` that neither overflows nor loses the digits of small results.
-
-    The rounding error of `u = 1 + e` is taken out of `log(u)` again by the factor `e/(u - 1)` (W. Kahan; see Goldberg,
-    "What every computer scientist should know about floating-point arithmetic", theorem 4).
-    """
-    e = b.exp(-b.abs(x))
-    u = e + 1.0
-    lost = u == 1.0
-    log1p = b.where(lost, e, b.log(u) * (e / b.where(lost, 1.0, u - 1.0)))
-    return b.relu(x) + log1p
+    """`log(1 + exp(x))` that neither overflows nor loses the digits of small results."""
+    return b.relu(x) + log1p(b, b.exp(-b.abs(x)))

@@ -113,24 +113,15 @@ def segment_attributes(spec: OpSpec) -> set[str]:
     return {name for name, values in groups if is_segmented(values)}
 
 
-def sizes_of(op: Any, name: str) -> list[int] | None:
-    """The segment sizes that an op declares."""
-    attributes = op.attributes
-    return list(attributes[name]) if name in attributes else None
-
-
 def grouped_operands(spec: Any, op: Any, items: Sequence[Any]) -> list[Any]:
     """One item for each operand of an op, in the groups of its record.
 
     Raises:
         ShapeError: The count does not fit.
     """
-    return grouped(spec.operands, items, "operand", sizes_of(op, OPERAND_SEGMENTS))
-
-
-def grouped_results(spec: Any, op: Any, items: Sequence[Any]) -> list[Any]:
-    """One item for each result of an op, in the groups of its record."""
-    return grouped(spec.results, items, "result", sizes_of(op, RESULT_SEGMENTS))
+    attributes = op.attributes
+    sizes = list(attributes[OPERAND_SEGMENTS]) if OPERAND_SEGMENTS in attributes else None
+    return grouped(spec.operands, items, "operand", sizes)
 
 
 def flat(groups: Sequence[Any]) -> list[Any]:

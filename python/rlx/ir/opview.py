@@ -110,16 +110,18 @@ def region_shapes(op: Any) -> tuple[RegionShapes | None, ...]:
 
 def cost_of(op: Any) -> Cost:
     """Work of an op, with that of its regions as often as they run, as far as that is known: else once."""
-    card = card_of(op)
-    operands = grouping.flat(operands_of(op, [shape_of(v) for v in op.operands]))
-    values = attributes_of(op)
-    total = card.cost(operands, [shape_of(r) for r in op.results], values)
-    times = card.runs(values)
+    total, times = own_cost_of(op), card_of(op).runs(attributes_of(op))
     for region in op.regions:
         for inner in block_of(region).operations if block_of(region) is not None else ():
             own = cost_of(inner.operation)
             total = Cost(total.flops + own.flops * times, total.bytes + own.bytes * times)
     return total
+
+
+def own_cost_of(op: Any) -> Cost:
+    """Work of an op without that of its regions."""
+    operands = grouping.flat(operands_of(op, [shape_of(v) for v in op.operands]))
+    return card_of(op).cost(operands, [shape_of(r) for r in op.results], attributes_of(op))
 
 
 def operations(block: Any) -> Iterator[Any]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rlx import mlir
 from rlx.lower.stablehlo import lower_module
 from rlx.passes.base import Pass
+from rlx.passes.rewrite import replace_body
 
 
 @dataclass(frozen=True)
@@ -19,13 +19,4 @@ class ToStablehlo(Pass, name="rlx-to-stablehlo"):
     """
 
     def run(self, module: Any) -> None:
-        lowered = lower_module(module)
-        for op in list(module.body.operations):
-            op.operation.erase()
-        with mlir.ir.InsertionPoint(module.body):
-            for op in list(lowered.body.operations):
-                op.operation.detach_from_parent()
-                mlir.ir.InsertionPoint(module.body).insert(op)
-        attributes = module.operation.attributes
-        if "rlx.stage" in attributes:
-            del attributes["rlx.stage"]
+        replace_body(module, lower_module(module))

@@ -39,6 +39,17 @@ def cast(b: Builder, x: Tensor, kind: DType) -> Tensor:
     return x if x.dtype is kind else b.emit("cast", (x,), dtype=kind)
 
 
+def log1p(b: Builder, y: Tensor) -> Tensor:
+    """`log(1 + y)` with all its digits for y in [0, 1].
+
+    The rounding error of `u = 1 + y` is taken out of `log(u)` again by the factor `y/(u - 1)` (W. Kahan; see Goldberg,
+    "What every computer scientist should know about floating-point arithmetic", theorem 4).
+    """
+    u = y + 1.0
+    lost = u == 1.0
+    return b.where(lost, y, b.log(u) * (y / b.where(lost, 1.0, u - 1.0)))
+
+
 def common(b: Builder, *values: Any) -> list[Tensor]:
     """Tensors of one dtype: mixed dtypes promote through a visible `rlx.cast`; Python scalars are weak.
 

@@ -13,7 +13,7 @@ from rlx.ir.dim import Dim
 from rlx.ir.dtype import i32, i64
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
-from rlx.ops.lift import cast, common, same_dtype, tensor_like
+from rlx.ops.lift import cast, common, log1p, same_dtype, tensor_like
 from rlx.ops.norm import widened
 from rlx.ops.reduce import FLOATS
 
@@ -150,7 +150,7 @@ class BinaryCrossEntropyWithLogits(_ElementLoss, op="binary_cross_entropy_with_l
 
     def decompose(self, b: Builder, logits: Tensor, targets: Tensor, *, reduction: str) -> Tensor:
         x, t = widened(b, logits), widened(b, targets)
-        return _reduce(b, b.relu(x) - x * t + _log1p(b, b.exp(-b.abs(x))), reduction, logits)
+        return _reduce(b, b.relu(x) - x * t + log1p(b, b.exp(-b.abs(x))), reduction, logits)
 
     def build(self, b: Builder, logits: Any, targets: Any, reduction: Any = "mean") -> Tensor:
         return b.emit("binary_cross_entropy_with_logits", common(b, logits, targets), reduction=reduction)
@@ -165,14 +165,3 @@ class BinaryCrossEntropyWithLogits(_ElementLoss, op="binary_cross_entropy_with_l
             yield sample((3, 5), Operand((3, 5), **probabilities), reduction=reduction, dtypes=("f32", "f16"))
         yield sample((0, 3), (0, 3), dtypes=("f32",))
         yield sample(("n", 3), Operand(("n", 3), **probabilities), dtypes=("f32",))
-
-
-def _log1p(b: Builder, y: Tensor) -> Tensor:
-    """`log(1 + y)` with all its digits for y in [0, 1].
-
-    The rounding error of `u = 1 + y` is taken out of `log(u)` again by the factor `y/(u - 1)` (D. Goldberg, "What every
-    computer scientist should know about floating-point arithmetic", theorem 4).
-    """
-    u = y + 1.0
-    lost = u == 1.0
-    return b.where(lost, y, b.log(u) * (y / b.where(lost, 1.0, u - 1.0)))

@@ -119,15 +119,15 @@ class _Lowering:
         op = op.operation
         if not registry.is_ours(op) or self._is_kept(op):
             return True
-        kind = class_of(_name(op))
+        kind = class_of(opview.name_of(op))
         if kind in (OpClass.ELEMENTWISE, OpClass.DATA_MOVEMENT):
             return all(self._likes_wide[r] for r in op.results if _is_f32(r))
         return kind is not OpClass.COMPUTE
 
     def _is_kept(self, op: Any) -> bool:
         """Whether the op stays in f32 whatever its operands are."""
-        names = {_name(op), _kind(op)}
-        kind = class_of(_name(op))
+        names = {opview.name_of(op), _kind(op)}
+        kind = class_of(opview.name_of(op))
         if kind is OpClass.BOUNDARY or names & self.keep or len(op.regions) or opview.card_of(op).spec.terminator:
             return True
         if self.policy == "always":
@@ -137,7 +137,7 @@ class _Lowering:
     def _is_lowered(self, op: Any, numbers: list[_Number]) -> bool:
         if self._is_kept(op):
             return False
-        kind = class_of(_name(op))
+        kind = class_of(opview.name_of(op))
         told = [n for n in numbers if n.array is None]  # a constant is there in every dtype
         if kind is OpClass.COMPUTE:
             return True
@@ -215,7 +215,7 @@ class _Lowering:
         if isinstance(value, list):
             return [self._operand(builder, op, name, v) for v in value]
         if _is_f32(value):
-            own = (_name(op), name) in OWN_DTYPE and not self.numbers[value].is_low
+            own = (opview.name_of(op), name) in OWN_DTYPE and not self.numbers[value].is_low
             value = self._wide(value, op) if own else self._low(value, op)
         return Tensor(builder, value)
 
@@ -269,7 +269,7 @@ class _Lowering:
     # --- what is known of numbers -----------------------------------------------------------------
 
     def _moderates(self, op: Any) -> bool:
-        return class_of(_name(op)) is OpClass.COMPUTE or bool({_name(op), _kind(op)} & MODERATING)
+        return class_of(opview.name_of(op)) is OpClass.COMPUTE or bool({opview.name_of(op), _kind(op)} & MODERATING)
 
     def _counts(self, op: Any) -> bool:
         """Whether an op gives integers as f32 that the low dtype may round."""
@@ -285,10 +285,6 @@ class _Lowering:
 def _is_f32(value: Any) -> bool:
     type_ = value.type
     return isinstance(type_, mlir.ir.RankedTensorType) and shape_of(value).dtype is f32
-
-
-def _name(op: Any) -> str:
-    return opview.name_of(op)
 
 
 def _kind(op: Any) -> str:

@@ -143,6 +143,19 @@ def set_stage(module: Any, stage: str) -> None:
         module.operation.attributes["rlx.stage"] = mlir.ir.StringAttr.get(stage)
 
 
+def replace_body(module: Any, other: Any) -> None:
+    """Give a module the ops of another one, which is left empty. They are of other dialects, and of no stage of ours."""
+    for op in list(module.body.operations):
+        op.operation.erase()
+    end = mlir.ir.InsertionPoint(module.body)
+    for op in list(other.body.operations):
+        op.operation.detach_from_parent()
+        end.insert(op)
+    attributes = module.operation.attributes
+    if "rlx.stage" in attributes:
+        del attributes["rlx.stage"]
+
+
 def has_blocks(module: Any) -> bool:
     """Whether HIR blocks are left."""
     return bool(collect(module, block_names()))

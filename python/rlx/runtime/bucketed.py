@@ -14,7 +14,7 @@ from rlx.ir.errors import Error, ShapeError
 from rlx.ir.evaluate import as_array, bind_symbols, check_argument
 from rlx.ir.graph import Argument, Graph
 from rlx.ir.shape import Shape
-from rlx.runtime.compiled import CompiledGraph
+from rlx.runtime.compiled import CompiledGraph, missing_input, unknown_input
 
 Sizes = tuple[int, ...]
 
@@ -38,6 +38,7 @@ class BucketedGraph:
         self.symbols = tuple(buckets)
         self._buckets = {name: sorted(set(sizes)) for name, sizes in buckets.items()}
         self._inputs = tuple(a for a in graph.arguments if a.kind == "input")
+        self._params = {a.name for a in graph.arguments if a.kind == "param"}
         self._outputs = graph.outputs
         self.programs: dict[Sizes, CompiledGraph] = {
             sizes: compile(dict(zip(self.symbols, sizes, strict=True))) for sizes in product(*self._buckets.values())
@@ -77,7 +78,7 @@ class BucketedGraph:
         Raises:
             Error: An input is missing, unknown, of the wrong shape or dtype, or larger than the largest bucket.
         """
-        arrays = self._arrays(inputs or {})
+        arrays = self._arrays({} if inputs is None else inputs)
         sizes = bind_symbols([(a, arrays[a.name].shape) for a in self._inputs])
         chosen = self._chosen(sizes)
         padded_sizes = sizes | dict(zip(self.symbols, chosen, strict=True))
@@ -92,16 +93,15 @@ class BucketedGraph:
         return dict(zip(self.output_names, self.run(inputs), strict=True))
 
     def _arrays(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
-        known = {a.name: a for a in self._inputs}
-        for name in inputs:
-            if name not in known:
-                raise Error(f"there is no input '{name}'; the program takes {', '.join(known) or 'none'}")
         arrays = {}
-        for name, argument in known.items():
-            if name not in inputs:
-                raise Error(f"input '{name}' ({argument.shape}) is missing")
+        for argument in self._inputs:
+            name = argument.name
+            if not isinstance(inputs, Mapping) or name not in inputs:
+                raise missing_input(inputs, argument, self._inputs)
             arrays[name] = as_array(inputs[name], name)
             check_argument(argument, arrays[name])
+        if len(inputs) != len(arrays):
+            raise unknown_input(inputs, self._inputs, self._params)
         return arrays
 
     def _chosen(self, sizes: Mapping[str, int]) -> Sizes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -146,7 +146,7 @@ class CompiledGraph:
             try:
                 array = inputs[name]
             except (KeyError, TypeError, IndexError):
-                raise self._input_problem(inputs, argument) from None
+                raise missing_input(inputs, argument, self._inputs) from None
             if type(array) is not np.ndarray:
                 array = as_array(array, name)
             if array.dtype != dtype or array.shape != shape:
@@ -155,7 +155,7 @@ class CompiledGraph:
                 array = array.copy()
             arrays.append(array)
         if len(inputs) != len(arrays):
-            raise self._unknown_input(inputs)
+            raise unknown_input(inputs, self._inputs, self._params)
         if self._symbolic:
             sizes = bind_symbols([(a, array.shape) for a, array in zip(self._inputs, arrays, strict=True)])
             for requirement in self._requirements:
@@ -167,19 +167,6 @@ class CompiledGraph:
     def run_named(self, inputs: Mapping[str, Any] | None = None) -> dict[str, np.ndarray]:
         """Run the program once; outputs by name."""
         return dict(zip(self.output_names, self.run(inputs), strict=True))
-
-    def _input_problem(self, inputs: Any, argument: Argument) -> Error:
-        if not isinstance(inputs, Mapping):
-            return Error(f"inputs must be a mapping of names to arrays, got {type(inputs).__name__}")
-        given = [name for name in inputs if name not in {a.name for a in self._inputs}]
-        close = suggestion(argument.name, given) if given else ""
-        return Error(f"input '{argument.name}' ({argument.shape}) is missing{close}")
-
-    def _unknown_input(self, inputs: Mapping[str, Any]) -> Error:
-        names = [a.name for a in self._inputs]
-        unknown = next(name for name in inputs if name not in names)
-        kind = " (it is a parameter: use set_param)" if unknown in self._params else suggestion(str(unknown), names)
-        return Error(f"there is no input '{unknown}'{kind}; the program takes {', '.join(names) or 'none'}")
 
     # --- state ------------------------------------------------------------------------------------
 
@@ -215,3 +202,20 @@ class CompiledGraph:
     def __repr__(self) -> str:
         artifact = self.artifact
         return f"<CompiledGraph {artifact.signature.name} for {artifact.target} ({artifact.arch})>"
+
+
+def missing_input(inputs: Any, argument: Argument, arguments: Sequence[Argument]) -> Error:
+    """The error that an input is not among those given, or that they are no mapping."""
+    if not isinstance(inputs, Mapping):
+        return Error(f"inputs must be a mapping of names to arrays, got {type(inputs).__name__}")
+    given = [name for name in inputs if name not in {a.name for a in arguments}]
+    close = suggestion(argument.name, given) if given else ""
+    return Error(f"input '{argument.name}' ({argument.shape}) is missing{close}")
+
+
+def unknown_input(inputs: Mapping[str, Any], arguments: Sequence[Argument], params: Collection[str]) -> Error:
+    """The error that more is given than the inputs there are."""
+    names = [a.name for a in arguments]
+    unknown = next(name for name in inputs if name not in names)
+    kind = " (it is a parameter: use set_param)" if unknown in params else suggestion(str(unknown), names)
+    return Error(f"there is no input '{unknown}'{kind}; the program takes {', '.join(names) or 'none'}")

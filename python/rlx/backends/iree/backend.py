@@ -18,7 +18,7 @@ from rlx.backends.iree.compiler import compile_module, compiler_version, prewarm
 from rlx.backends.iree.devices import devices
 from rlx.backends.iree.executable import Executable, Function
 from rlx.backends.iree.targets import Target, target
-from rlx.ir import grouping, opview
+from rlx.ir import opview
 from rlx.ir.dim import DimExpr
 from rlx.ir.errors import UnsupportedError
 from rlx.ir.graph import Argument, Graph, functions
@@ -77,10 +77,7 @@ def estimated_flops(module: Any) -> int:
         for op in opview.operations(function.entry_block):
             if op.name in ("func.return", "rlx.yield"):
                 continue
-            operands: list[Shape] = [shape_of(v) for v in op.operands]
-            flat = grouping.flat(opview.operands_of(op, operands))
-            cost = opview.card_of(op).cost(flat, [shape_of(r) for r in op.results], opview.attributes_of(op))
-            flops = cost.flops
+            flops = opview.own_cost_of(op).flops
             if isinstance(flops, DimExpr):
                 flops = flops.evaluate(dict.fromkeys(flops.symbols, _TYPICAL_SIZE))
             total += flops
