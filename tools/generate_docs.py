@@ -17,12 +17,10 @@ PAGE = "docs/op-coverage.md"
 
 # What ops may lack, with the reason: a column, or a column of one op ("topk.vjp"). Anything else that is missing is a
 # hole, and so is a declaration that nothing needs any more; `holes` names both.
-DECLARED = {
-    "jvp": "the transforms are not there yet",
-    "vjp": "the transforms are not there yet",
-    "vmap": "the transforms are not there yet",
-}
-RULES = ("jvp", "vjp", "vmap")
+DECLARED: dict[str, str] = {}
+# By which members of a card an op comes by a rule; jvp and vjp are each other's transposes.
+_DERIVATIVE = ("jvp", "vjp", "linear", "pushforward", "pullback")
+RULES = {"jvp": _DERIVATIVE, "vjp": _DERIVATIVE, "vmap": ("vmap", "elementwise")}
 # What the vocabulary's source lists and the dialect has not, with the reason.
 ABSENT = {
     "input, param": "arguments of the function, told apart by `rlx.kind`",
@@ -40,11 +38,11 @@ _INEXACT = {"f32", "f16", "bf16", "f64", "c64"}
 def entry(card: Card, column: str) -> str:
     """How an op comes by what a column is about; empty where it does not."""
     own = {"evaluator": card.has_evaluator} | {name: card.name in claimed() for name, claimed in _LOWERINGS.items()}
-    if own.get(column, getattr(card, column, None) is not None):
+    if own[column] if column in own else any(map(card.has, RULES[column])):
         return "own" if column == "evaluator" else "rule"
     if column in RULES and not _varies(card, column):
         return "not needed"
-    derived = card.composite and column not in DECLARED
+    derived = card.composite
     return "by decomposition" if derived else ""
 
 
@@ -77,7 +75,6 @@ def holes() -> list[str]:
                 if _reason(name, column) is None:
                     found.append(f"{name} has no {column}")
     idle = sorted(set(DECLARED) - used)
-    idle += [rule for rule in set(DECLARED) & set(RULES) if any(getattr(c, rule) for c in _listed().values())]
     return found + [f"'{key}' is declared as missing, and is not" for key in idle]
 
 

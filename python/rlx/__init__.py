@@ -44,6 +44,10 @@ _HOMES = {
     "Session": "rlx.runtime.session",
     "load": "rlx.runtime.session",
     **dict.fromkeys(("model", "Model", "Input", "Param"), "rlx.runtime.model"),
+    **dict.fromkeys(("grad", "grad_with_loss"), "rlx.transforms.grad"),
+    "jvp": "rlx.transforms.jvp",
+    "vjp": "rlx.transforms.vjp",
+    "vmap": "rlx.transforms.vmap",
     "Tick": "rlx.tick",
 }
 _MODULES = ("ops", "blocks", "passes", "mlir")

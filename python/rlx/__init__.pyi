@@ -47,4 +47,9 @@ from rlx.runtime.model import model as model
 from rlx.runtime.session import Session as Session
 from rlx.runtime.session import load as load
 from rlx.tick import Tick as Tick
+from rlx.transforms.grad import grad as grad
+from rlx.transforms.grad import grad_with_loss as grad_with_loss
+from rlx.transforms.jvp import jvp as jvp
+from rlx.transforms.vjp import vjp as vjp
+from rlx.transforms.vmap import vmap as vmap
 from rlx.version import __version__ as __version__

@@ -113,6 +113,20 @@ class Builder(RegionBuilder, OpMethods):
         finally:
             self._points.pop()
 
+    @contextlib.contextmanager
+    def located(self, location: Any) -> Iterator[None]:
+        """Give all ops that are emitted inside one location."""
+        before, self._location = self._location, location
+        try:
+            yield
+        finally:
+            self._location = before
+
+    @property
+    def insertion_point(self) -> Any:
+        """Where the next op goes."""
+        return self._points[-1]
+
     @property
     def location(self) -> Any:
         """The location that the next op gets."""

@@ -163,10 +163,75 @@ class Card:
         """Typical and extreme uses, from which the conformance harness makes its cases."""
         raise NotImplementedError(f"rlx.{self.name} has no samples")
 
-    # Rules of the transforms; None means: derived from the decomposition.
-    jvp: ClassVar[Any] = None
-    vjp: ClassVar[Any] = None
-    vmap: ClassVar[Any] = None
+    # --- rules of the transforms: what is missing is derived -----------------------------------------
+
+    # The operands in which the op is linear, each with the others held fixed; names in one string, "on_true on_false", are
+    # a group in which it is linear jointly. The tangent of the result is then the op itself on tangents.
+    linear: ClassVar[tuple[str, ...]] = ()
+    # Whether each element of the result hangs on one element of each operand, broadcast as in NumPy.
+    elementwise: ClassVar[bool] = False
+
+    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Sequence[Any], **attributes: Any) -> Any:
+        """Tangents of the results.
+
+        Args:
+            b: Where to emit.
+            operands: In the groups of the record.
+            tangents: The same groups; None where a tangent is zero or there is none (integers).
+            results: The results of the op, flat.
+            attributes: By name, all of them.
+
+        Returns:
+            A tangent, or a tuple with one for each result; None is zero.
+        """
+        raise NotImplementedError(f"rlx.{self.name} has no jvp")
+
+    def vjp(
+        self, b: Builder, operands: Any, results: Sequence[Any], cotangents: Sequence[Any], **attributes: Any
+    ) -> Any:
+        """Cotangents of the operands: the adjoint of the jvp, for the inner product `Re(sum(conj(a)·b))`.
+
+        Args:
+            b: Where to emit.
+            operands: In the groups of the record. One in which the op is linear may have no value: only its shape counts.
+            results: The results of the op, flat.
+            cotangents: One for each result; None where it is zero. Not all are.
+            attributes: By name, all of them.
+
+        Returns:
+            A sequence of cotangents in the groups of the record: a tensor, None for zero, a `rules.Range`, or a function
+            without arguments that gives one and is called only if that cotangent is wanted.
+        """
+        raise NotImplementedError(f"rlx.{self.name} has no vjp")
+
+    def pushforward(self, b: Builder, operands: Any, tangents: Any, *, regions: Any, **attributes: Any) -> Any:
+        """For an op with regions, in place of `jvp`: results, and their tangents. `regions` are `transforms.forward.Body`s."""
+        raise NotImplementedError(f"rlx.{self.name} has no pushforward")
+
+    def pullback(self, b: Builder, operands: Any, wanted: Any, *, regions: Any, **attributes: Any) -> Any:
+        """For an op with regions, in place of `vjp`: results, and a function from their cotangents to those of operands
+        (flat) and of what the regions read from outside. `regions` are `transforms.reverse.Body`s.
+        """
+        raise NotImplementedError(f"rlx.{self.name} has no pullback")
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, **attributes: Any) -> Any:
+        """The op on a batch.
+
+        Args:
+            b: Where to emit.
+            operands: In the groups of the record. A batched one has the batch as its leading axis.
+            batched: The same groups: whether each is batched. At least one is.
+            size: The size of the batch.
+            attributes: By name, as they are without a batch. An op with regions gets `regions=` as well.
+
+        Returns:
+            The result, or a tuple of results, each with the batch as its leading axis.
+        """
+        raise NotImplementedError(f"rlx.{self.name} has no vmap")
+
+    def has(self, rule: str) -> bool:
+        """Whether the op has a rule of its own: `card.has("vjp")`."""
+        return getattr(type(self), rule) is not getattr(Card, rule)
 
     @property
     def composite(self) -> bool:

@@ -118,11 +118,11 @@ class Graph(Builder):
             dtype: Element type; f32 when absent.
             donate: The caller gives the buffer away, and its memory may be reused for results.
         """
-        return self._argument(Argument(name, "input", Shape(shape, dtype), donate))
+        return self.add_argument(Argument(name, "input", Shape(shape, dtype), donate))
 
     def param(self, name: str, shape: ShapeLike, dtype: Any = None) -> Tensor:
         """A weight: bound once before the first run, by name."""
-        return self._argument(Argument(name, "param", Shape(shape, dtype)))
+        return self.add_argument(Argument(name, "param", Shape(shape, dtype)))
 
     def state(self, name: str, shape: ShapeLike, dtype: Any = None, *, init: float = 0) -> Tensor:
         """A tensor that stays on the device between runs; `update` gives its next value.
@@ -133,7 +133,7 @@ class Graph(Builder):
             dtype: Element type; f32 when absent.
             init: The value of every element before the first run.
         """
-        return self._argument(Argument(name, "state", Shape(shape, dtype), init=float(init)))
+        return self.add_argument(Argument(name, "state", Shape(shape, dtype), init=float(init)))
 
     def update(self, state: Tensor, value: Tensor) -> None:
         """Set the value that a state has in the next run.
@@ -154,7 +154,12 @@ class Graph(Builder):
             [(o, v) for o, v in self._returned()] + [(Output(f"next_{name}", argument.shape, name), value.value)]
         )
 
-    def _argument(self, argument: Argument) -> Tensor:
+    def add_argument(self, argument: Argument) -> Tensor:
+        """An argument of any kind.
+
+        Raises:
+            Error: Its name is empty or taken.
+        """
         if not isinstance(argument.name, str) or not argument.name:
             raise Error(f"an argument's name is a non-empty string, not {argument.name!r}")
         if any(a.name == argument.name for a in self._arguments):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,7 +48,7 @@ def _isolate(holder: Any) -> None:
                 op.operands[i] = stand_in.result
 
 
-def _use(op: Any, values: dict[Any, Any]) -> None:
+def use(op: Any, values: dict[Any, Any]) -> None:
     """Replace operands of an op, and of those in its regions."""
     for i, operand in enumerate(op.operands):
         if operand in values:
@@ -55,7 +56,7 @@ def _use(op: Any, values: dict[Any, Any]) -> None:
     for region in op.regions:
         for block in region.blocks:
             for inner in block.operations:
-                _use(inner.operation, values)
+                use(inner.operation, values)
 
 
 class RegionBuilder:
@@ -135,6 +136,22 @@ class RegionBuilder:
         assert problem is not None
         raise problem
 
+    def scratch(self, function: Callable[..., Any], shapes: Sequence[Shape]) -> Any:
+        """The block of what a function of tensors emits, to be read and not to become part of the graph.
+
+        It may be used until the end of the `scratchpad` around it.
+        """
+        return self.region(function, shapes).block
+
+    @contextlib.contextmanager
+    def scratchpad(self) -> Iterator[None]:
+        """Where `scratch` may be used."""
+        mark = len(self._pending)
+        try:
+            yield
+        finally:
+            self._retire(mark)
+
     def _retire(self, mark: int) -> None:
         """Keep the regions of which nothing became, cut off from the graph: MLIR forbids to free what is in use."""
         with mlir.entered():
@@ -155,6 +172,6 @@ class RegionBuilder:
         for view in body:
             old = view.operation
             new = old.clone(self._points[-1])
-            _use(new, values)
+            use(new, values)
             values.update(zip(old.results, new.results, strict=True))
         return [self.tensor(values.get(v, v)) for v in end.operation.operands]

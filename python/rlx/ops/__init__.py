@@ -10,6 +10,7 @@ from typing import Any
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.errors import Error
 from rlx.ops import (
+    activation,
     attention,
     backward,
     backward_attention,
@@ -86,6 +87,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [  # noqa: F822, RUF100
+    "activation",
     "attention",
     "backward",
     "backward_attention",

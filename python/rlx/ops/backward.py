@@ -6,8 +6,6 @@ composite: the decomposition is the definition. f16 and bf16 are computed in f32
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from math import pi, sqrt
 from typing import Any
 
 from rlx.ir import registry
@@ -20,6 +18,7 @@ from rlx.ir.shape import Shape
 from rlx.ops.lift import axis_of, cast, same_dtype, tensor_like
 from rlx.ops.norm import widened
 from rlx.ops.reduce import FLOATS
+from rlx.ops.slopes import activation_derivative
 
 _NUMBERS = (*FLOATS, "i8", "i16", "i32", "i64", "u8", "u32", "c64")
 
@@ -48,80 +47,6 @@ class ReluBackward(Card, op="relu_backward"):
 
 
 # --- activations ------------------------------------------------------------------------------------
-
-# Beyond this, derivatives of the smooth steps are 0 or 1 to the last bit of f64; held there, infinities have the limits.
-_FAR = 1000.0
-
-
-def _held(b: Builder, x: Tensor) -> Tensor:
-    return b.minimum(b.maximum(x, -_FAR), _FAR)
-
-
-def _gelu(b: Builder, x: Tensor) -> Tensor:
-    """`Φ(x) + x·φ(x)`, with the normal distribution `Φ(x) = gelu(x)/x` and its density `φ`."""
-    x = _held(b, x)
-    tiny = b.abs(x) < 1e-30
-    distribution = b.where(tiny, 0.5, b.gelu(x) / b.where(tiny, 1.0, x))
-    return distribution + x * b.exp(x * x * -0.5) * (1 / sqrt(2 * pi))
-
-
-def _gelu_approx(b: Builder, x: Tensor) -> Tensor:
-    """With `u = sqrt(2/pi)·(x + 0.044715·x³)`: `gelu_approx(x) = x·sigmoid(2u)`, differentiated as a product."""
-    x = _held(b, x)
-    square = x * x
-    u2 = x * (square * 0.044715 + 1.0) * (2 * sqrt(2 / pi))
-    slope = (square * (3 * 0.044715) + 1.0) * (2 * sqrt(2 / pi))
-    step = b.sigmoid(u2)
-    return step * (x * slope * b.sigmoid(-u2) + 1.0)
-
-
-def _silu(b: Builder, x: Tensor) -> Tensor:
-    x = _held(b, x)
-    return b.sigmoid(x) * (x * b.sigmoid(-x) + 1.0)
-
-
-def _sign(b: Builder, x: Tensor) -> Tensor:
-    """1, -1, and x itself where it is 0 or NaN."""
-    return b.where(x > 0.0, 1.0, b.where(x < 0.0, -1.0, x))
-
-
-def _secant(b: Builder, x: Tensor) -> Tensor:
-    """`1 - tanh(x)²`, without the difference: it would cancel where tanh is close to 1."""
-    return b.sigmoid(x * 2.0) * b.sigmoid(x * -2.0) * 4.0
-
-
-def _tangent_slope(b: Builder, x: Tensor) -> Tensor:
-    tangent = b.tan(x)
-    return tangent * tangent + 1.0
-
-
-_DERIVATIVES: dict[str, Callable[[Any, Tensor], Any]] = {
-    "gelu": _gelu,
-    "gelu_approx": _gelu_approx,
-    "silu": _silu,
-    "sigmoid": lambda b, x: b.sigmoid(x) * b.sigmoid(-x),
-    "tanh": _secant,
-    "exp": lambda b, x: b.exp(x),
-    "log": lambda b, x: 1.0 / x,
-    "sqrt": lambda b, x: b.rsqrt(x) * 0.5,
-    "rsqrt": lambda b, x: b.rsqrt(x) / x * -0.5,
-    "abs": _sign,
-    "sin": lambda b, x: b.cos(x),
-    "cos": lambda b, x: -b.sin(x),
-    "tan": _tangent_slope,
-    "atan": lambda b, x: 1.0 / (x * x + 1.0),
-}
-
-
-def activation_derivative(b: Builder, kind: str, x: Tensor) -> Tensor:
-    """The derivative of an activation at floats `x`, in their dtype.
-
-    Args:
-        b: The builder.
-        kind: Any activation but `relu`, `neg` and `round`, whose gradients need no product.
-        x: f32 or f64: narrower floats are for the caller to widen.
-    """
-    return _DERIVATIVES[kind](b, x)
 
 
 class ActivationBackward(Card, op="activation_backward"):

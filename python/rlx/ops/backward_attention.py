@@ -20,10 +20,11 @@ from rlx.ops.attention import (
     split_keys,
     split_queries,
 )
-from rlx.ops.backward import activation_derivative, check_cotangent
+from rlx.ops.backward import check_cotangent
 from rlx.ops.lift import cast
 from rlx.ops.norm import widened
 from rlx.ops.reduce import FLOATS
+from rlx.ops.slopes import activation_derivative
 
 
 class AttentionBackward(Card, op="attention_backward"):

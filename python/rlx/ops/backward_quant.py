@@ -13,11 +13,12 @@ from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample, wide
 from rlx.ir.dtype import dtype
 from rlx.ir.shape import Shape
-from rlx.ops.backward import activation_derivative, check_cotangent
+from rlx.ops.backward import check_cotangent
 from rlx.ops.lift import axis_of, cast, tensor_like
 from rlx.ops.norm import along, widened
 from rlx.ops.quant import largest_step
 from rlx.ops.reduce import FLOATS
+from rlx.ops.slopes import activation_derivative
 
 
 def straight_through(b: Builder, ste: str, dy: Tensor, x: Tensor, limit: Tensor) -> Tensor:

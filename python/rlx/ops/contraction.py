@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from rlx.ir.card import Card, Cost, moved_bytes, sample
 from rlx.ir.dim import Dim, product
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
+from rlx.ops import rules
 from rlx.ops.lift import axis_of, broadcast, check_axis, common, same_dtype
 
 NUMBERS = ("f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32", "c64")
@@ -41,6 +43,25 @@ class Matmul(Card, op="matmul"):
         if lhs.rank and rhs.rank and min(lhs.rank, rhs.rank) == 1:
             return _vector_matmul(b, lhs, rhs)
         return b.emit("matmul", (lhs, rhs))
+
+    linear = ("lhs", "rhs")
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any) -> Any:
+        (lhs, rhs), (dy,) = operands, cotangents
+        if rhs.rank == 2:  # one product of all rows: nothing is summed up afterwards
+            rows = tuple(range(lhs.rank - 1))
+            return (
+                lambda: dots(b, dy, adjoint(b, rhs), (dy.rank - 1,), (1,)),
+                lambda: dots(b, adjoint(b, lhs), dy, rows, rows),
+            )
+        return (
+            lambda: rules.unbroadcast(b, b.emit("matmul", (dy, adjoint(b, swapped(b, rhs)))), lhs.shape),
+            lambda: rules.unbroadcast(b, b.emit("matmul", (adjoint(b, swapped(b, lhs)), dy)), rhs.shape),
+        )
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim) -> Tensor:
+        rank = max(x.rank - own for x, own in zip(operands, batched, strict=True))
+        return b.emit("matmul", [rules.aligned(b, x, own, rank) for x, own in zip(operands, batched, strict=True)])
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         flops = 2 * results[0].num_elements * operands[0].dims[-1]
@@ -134,6 +155,55 @@ class DotGeneral(Card, op="dot_general"):
             rhs_batch=[axis_of(a, rhs.rank) for a in rhs_batch],
         )
 
+    linear = ("lhs", "rhs")
+
+    def vjp(
+        self,
+        b: Builder,
+        operands: Any,
+        results: Any,
+        cotangents: Any,
+        *,
+        lhs_contracting: Any,
+        rhs_contracting: Any,
+        lhs_batch: Any,
+        rhs_batch: Any,
+    ) -> Any:
+        (lhs, rhs), (dy,) = operands, cotangents
+        of_lhs, of_rhs = (lhs, lhs_contracting, lhs_batch), (rhs, rhs_contracting, rhs_batch)
+        free = len(lhs_batch) + len(free_axes(lhs.rank, lhs_contracting, lhs_batch))
+        return (
+            lambda: _dot_adjoint(b, dy, range(free, dy.rank), of_lhs, of_rhs),
+            lambda: _dot_adjoint(b, dy, range(len(lhs_batch), free), of_rhs, of_lhs),
+        )
+
+    def vmap(
+        self,
+        b: Builder,
+        operands: Any,
+        batched: Any,
+        *,
+        size: Dim,
+        lhs_contracting: Any,
+        rhs_contracting: Any,
+        lhs_batch: Any,
+        rhs_batch: Any,
+    ) -> Tensor:
+        (lhs, rhs), (left, right) = operands, batched
+
+        def moved(axes: Any, own: bool) -> tuple[int, ...]:
+            return tuple(a + own for a in axes)
+
+        contracting = (moved(lhs_contracting, left), moved(rhs_contracting, right))
+        batch = (moved(lhs_batch, left), moved(rhs_batch, right))
+        if left and right:
+            return dots(b, lhs, rhs, *contracting, (0, *batch[0]), (0, *batch[1]))
+        result = dots(b, lhs, rhs, *contracting, *batch)
+        # The batch is a free axis now: the first one of its side.
+        at = len(lhs_batch) if left else len(lhs_batch) + len(free_axes(lhs.rank, lhs_contracting, lhs_batch))
+        order = (at, *(i for i in range(result.rank) if i != at))
+        return result if at == 0 else b.emit("transpose", (result,), perm=order)
+
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         summed: Dim = product(operands[0].dims[i] for i in attributes["lhs_contracting"])
         return Cost(2 * results[0].num_elements * summed, moved_bytes(operands, results))
@@ -149,6 +219,56 @@ class DotGeneral(Card, op="dot_general"):
         yield _dots((2, 0), (0, 3), (1,), (0,), dtypes=("f32",))
         yield _dots(("n", 4), (5, 4), (1,), (1,), dtypes=("f32",))
         yield _dots(("b", 4, "s", 6), ("b", 4, "t", 6), (3,), (3,), (0, 1), (0, 1), dtypes=("f32",))
+
+
+def dots(
+    b: Builder,
+    lhs: Tensor,
+    rhs: Tensor,
+    lhs_contracting: Sequence[int],
+    rhs_contracting: Sequence[int],
+    lhs_batch: Sequence[int] = (),
+    rhs_batch: Sequence[int] = (),
+) -> Tensor:
+    """`dot_general` with its axes in order of position: batch, free axes of lhs, free axes of rhs."""
+    return b.emit(
+        "dot_general",
+        (lhs, rhs),
+        lhs_contracting=tuple(lhs_contracting),
+        rhs_contracting=tuple(rhs_contracting),
+        lhs_batch=tuple(lhs_batch),
+        rhs_batch=tuple(rhs_batch),
+    )
+
+
+def adjoint(b: Builder, x: Tensor) -> Tensor:
+    """The conjugate where `x` is complex: what adjoints multiply by."""
+    return b.conjugate(x) if x.dtype.is_complex else x
+
+
+def swapped(b: Builder, x: Tensor) -> Tensor:
+    """`x` with its last two axes exchanged."""
+    return b.emit("transpose", (x,), perm=(*range(x.rank - 2), x.rank - 1, x.rank - 2))
+
+
+def _dot_adjoint(b: Builder, dy: Tensor, summed: Sequence[int], own: Any, other: Any) -> Tensor:
+    """The cotangent of one side of a `dot_general`: `dy` contracted with the free axes of the other side.
+
+    Args:
+        b: Where to emit.
+        dy: The cotangent of the result.
+        summed: Its axes that come from the other side alone.
+        own: The side, with its contracting and batch axes.
+        other: The other side, likewise.
+    """
+    (x, contracting, batch), (y, y_contracting, y_batch) = own, other
+    y_free = free_axes(y.rank, y_contracting, y_batch)
+    found = dots(b, dy, adjoint(b, y), summed, y_free, range(len(batch)), y_batch)
+    # It has the batch axes, the free axes of x, then the contracted ones in the order in which y has them.
+    order = sorted(range(len(y_contracting)), key=lambda i: y_contracting[i])
+    axes = [*batch, *free_axes(x.rank, contracting, batch), *(contracting[i] for i in order)]
+    perm = tuple(axes.index(i) for i in range(x.rank))
+    return found if perm == tuple(range(x.rank)) else b.emit("transpose", (found,), perm=perm)
 
 
 def _dots(lhs: Any, rhs: Any, lc: Any, rc: Any, lb: Any = (), rb: Any = (), *, dtypes: Any) -> Any:

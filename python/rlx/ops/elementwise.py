@@ -1,124 +1,20 @@
-"""Elementwise ops: activations, casts, binary ops, comparisons, choice."""
+"""Elementwise ops of one and two tensors: casts, binary ops, comparisons, choice."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, Operand, sample
-from rlx.ir.dtype import DType, c64, dtype, f32, f64, i64
+from rlx.ir.dtype import DType, dtype, f32, f64, i64
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape, as_dtype
-from rlx.ops.lift import broadcast, cast, common, same_dtype, tensor_like
-
-# Flops of one element, counting a transcendental function as ten: what a polynomial of that accuracy costs.
-_TRANSCENDENTAL = 10
-
-
-def _erf(x: np.ndarray) -> np.ndarray:
-    """Error function to double accuracy, from the standard library."""
-    from math import erf
-
-    return np.vectorize(erf, otypes=[np.float64])(x.astype(np.float64))
-
-
-def _in_wide(function: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
-    """Evaluate in f64, so that the evaluator's own rounding does not count, and round once."""
-
-    def evaluate(x: np.ndarray) -> np.ndarray:
-        if x.dtype.kind == "c":
-            return function(x.astype(np.complex128)).astype(x.dtype)
-        return function(x.astype(np.float64)).astype(x.dtype)
-
-    return evaluate
-
-
-def _sigmoid(x: np.ndarray) -> np.ndarray:
-    return np.where(x >= 0, 1 / (1 + np.exp(-np.abs(x))), np.exp(-np.abs(x)) / (1 + np.exp(-np.abs(x))))
-
-
-def _silu(x: np.ndarray) -> np.ndarray:
-    # -inf·0 would be NaN; the limit is -0.
-    return np.where(np.isneginf(x), -0.0, x * _sigmoid(x))
-
-
-def _gelu(x: np.ndarray) -> np.ndarray:
-    return np.where(np.isneginf(x), -0.0, 0.5 * x * (1 + _erf(x / np.sqrt(2.0))))
-
-
-def _gelu_approx(x: np.ndarray) -> np.ndarray:
-    inner = np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)
-    return np.where(np.isneginf(x), -0.0, 0.5 * x * (1 + np.tanh(inner)))
-
-
-ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "gelu": _in_wide(_gelu),
-    "gelu_approx": _in_wide(_gelu_approx),
-    "silu": _in_wide(_silu),
-    "relu": lambda x: np.maximum(x, x.dtype.type(0)),
-    "sigmoid": _in_wide(_sigmoid),
-    "tanh": _in_wide(np.tanh),
-    "exp": _in_wide(np.exp),
-    "log": _in_wide(np.log),
-    "sqrt": _in_wide(np.sqrt),
-    "rsqrt": _in_wide(lambda x: 1 / np.sqrt(x)),
-    "neg": np.negative,
-    "abs": np.abs,
-    "sin": _in_wide(np.sin),
-    "cos": _in_wide(np.cos),
-    "tan": _in_wide(np.tan),
-    "atan": _in_wide(np.arctan),
-    "round": _in_wide(np.rint),
-}
-_INTEGER_ACTIVATIONS = ("neg", "abs", "relu")
-_COMPLEX_ACTIVATIONS = ("neg", "abs", "exp", "log", "sqrt", "sin", "cos", "tanh")
-_CHEAP = ("relu", "neg", "abs", "round", "sqrt")
-
-
-class Activation(Card, op="activation"):
-    kinds = tuple(ACTIVATIONS)
-
-    def infer(self, x: Shape, *, kind: str) -> Shape:
-        if x.dtype.is_integer and kind not in _INTEGER_ACTIVATIONS:
-            raise ShapeError(f"{kind} takes floats, not {x.dtype.name}", hint="cast to a float dtype first")
-        if x.dtype.is_complex:
-            if kind not in _COMPLEX_ACTIVATIONS:
-                raise ShapeError(f"{kind} is not defined for c64")
-            return x.with_dtype(f32) if kind == "abs" else x
-        return x
-
-    def evaluate(self, x: np.ndarray, *, kind: str) -> np.ndarray:
-        return ACTIVATIONS[kind](x)
-
-    def build(self, b: Builder, kind: Any, x: Any) -> Tensor:
-        x = tensor_like(b, x, f32)
-        name = getattr(kind, "value", kind)
-        if (x.dtype.is_integer and name not in _INTEGER_ACTIVATIONS) or x.dtype.is_bool:
-            x = cast(b, x, f64 if x.dtype is i64 else f32)
-        return b.emit("activation", (x,), kind=name)
-
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Any:
-        base = super().cost(operands, results, attributes)
-        factor = 1 if attributes["kind"] in _CHEAP else _TRANSCENDENTAL
-        return type(base)(base.flops * factor, base.bytes)
-
-    def samples(self) -> Any:
-        low = {"log": 0.01, "sqrt": 0.0, "rsqrt": 0.05}
-        for kind in self.kinds:
-            high = 1.4 if kind == "tan" else 4.0
-            dtypes = ["f32", "f16", "bf16", "f64"]
-            dtypes += ["i8", "i16", "i32", "i64", "u8", "u32"] if kind in _INTEGER_ACTIVATIONS else []
-            dtypes += ["c64"] if kind in _COMPLEX_ACTIVATIONS else []
-            bounds: Any = {"low": low.get(kind, -high), "high": high}
-            # IREE's f32 tanh is off by up to 4 units in the last place; everything else by 2 at most.
-            loose = 2.0 if kind == "tanh" else 1.0
-            yield sample(Operand((3, 5), **bounds), kind=kind, dtypes=dtypes, tolerance=loose)
-            yield sample(Operand(("n", 4), **bounds), kind=kind, dtypes=("f32",), tolerance=loose)
-        yield sample((0, 4), kind="gelu", dtypes=("f32",))
-        yield sample((), kind="silu", dtypes=("f32",))
+from rlx.ops import rules
+from rlx.ops.lift import broadcast, cast, common, constant_scalar, same_dtype, tensor_like
 
 
 class Cast(Card, op="cast"):
@@ -131,6 +27,12 @@ class Cast(Card, op="cast"):
     def build(self, b: Builder, x: Any, dtype: Any) -> Tensor:
         kind = as_dtype(dtype)
         return cast(b, tensor_like(b, x, kind), kind)
+
+    linear = ("x",)
+    elementwise = True
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, dtype: DType) -> tuple[Tensor]:
+        return (cast(b, cotangents[0], operands[0].dtype),)
 
     def samples(self) -> Any:
         every = ("f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32", "bool", "c64")
@@ -235,6 +137,25 @@ class Binary(Card, op="binary"):
             lhs, rhs = cast(b, lhs, kind_of), cast(b, rhs, kind_of)
         return b.emit("binary", (lhs, rhs), kind=name)
 
+    elementwise = True
+
+    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Sequence[Tensor], *, kind: str) -> Any:
+        (lhs, rhs), (y,) = operands, results
+        terms = [
+            None if d is None else _partial(b, kind, side, lhs, rhs, y)(d, False) for side, d in enumerate(tangents)
+        ]
+        moving = all(d is not None for d in tangents)
+        result = tangents[0] - tangents[1] if moving and kind == "sub" else rules.total(b, terms)
+        return result if result is None or result.shape == y.shape else b.expand(result, y.shape)
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, kind: str) -> Any:
+        (lhs, rhs), (y,), (dy,) = operands, results, cotangents
+
+        def cotangent(side: int) -> Tensor:
+            return rules.unbroadcast(b, _partial(b, kind, side, lhs, rhs, y)(dy, True), operands[side].shape)
+
+        return [partial(cotangent, side) for side in (0, 1)]
+
     def samples(self) -> Any:
         every = ["f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32", "bool", "c64"]
         for kind in self.kinds:
@@ -251,6 +172,46 @@ class Binary(Card, op="binary"):
         yield sample((0, 3), (1, 3), kind="add", dtypes=("f32",))
         yield sample(("n", 3), (3,), kind="mul", dtypes=("f32",))
         yield sample(("n", 1, "m"), (4, 1), kind="max", dtypes=("f32",))
+
+
+def _partial(b: Builder, kind: str, side: int, lhs: Tensor, rhs: Tensor, y: Tensor) -> Callable[[Tensor, bool], Tensor]:
+    """How a tangent (or, adjoint, a cotangent) goes through one side of a binary op.
+
+    Where both sides are the extremum each has half of it, as the central difference has.
+    """
+
+    def times(d: Tensor, factor: Tensor, adjoint: bool) -> Tensor:
+        return d * (b.conjugate(factor) if adjoint and factor.dtype.is_complex else factor)
+
+    def extremum(d: Tensor, adjoint: bool) -> Tensor:
+        own, other = (lhs, rhs) if side == 0 else (rhs, lhs)
+        wins = own > other if kind == "max" else own < other
+        return b.where(wins, d, b.where(own == other, d * 0.5, 0.0))
+
+    def power(d: Tensor, adjoint: bool) -> Tensor:
+        exponent = rules.known_scalar(rhs)
+        if side == 0 and exponent is not None:
+            return times(d, (lhs if exponent == 2 else b.pow(lhs, exponent - 1)) * exponent, adjoint)
+        if side == 0:
+            flat = rhs == 0.0
+            return times(d, b.where(flat, 0.0, rhs * b.pow(lhs, b.where(flat, 1.0, rhs - 1.0))), adjoint)
+        zero = lhs == 0.0
+        return times(d, b.where(zero, 0.0, b.log(b.where(zero, 1.0, lhs)) * y), adjoint)
+
+    def quotient(d: Tensor, adjoint: bool) -> Tensor:
+        divisor = b.conjugate(rhs) if adjoint and rhs.dtype.is_complex else rhs
+        return d / divisor if side == 0 else -(times(d, y, adjoint) / divisor)
+
+    through: dict[str, Callable[[Tensor, bool], Tensor]] = {
+        "add": lambda d, adjoint: d,
+        "sub": lambda d, adjoint: d if side == 0 else -d,
+        "mul": lambda d, adjoint: times(d, rhs if side == 0 else lhs, adjoint),
+        "div": quotient,
+        "max": extremum,
+        "min": extremum,
+        "pow": power,
+    }
+    return through[kind]
 
 
 COMPARISONS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
@@ -277,6 +238,8 @@ class Compare(Card, op="compare"):
     def build(self, b: Builder, kind: Any, lhs: Any, rhs: Any) -> Tensor:
         return b.emit("compare", common(b, lhs, rhs), kind=getattr(kind, "value", kind))
 
+    elementwise = True
+
     def samples(self) -> Any:
         real = ["f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32", "bool"]
         for kind in self.kinds:
@@ -298,6 +261,25 @@ class Where(Card, op="where"):
         on_true, on_false = common(b, on_true, on_false)
         return b.emit("where", (tensor_like(b, condition, dtype("bool")), on_true, on_false))
 
+    elementwise = True
+
+    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Sequence[Tensor]) -> Tensor:
+        condition, _, _ = operands
+        zero = constant_scalar(b, 0, results[0].dtype)
+        sides = [zero if d is None else d for d in tangents[1:]]
+        result = b.emit("where", (condition, *sides))
+        return result if result.shape == results[0].shape else b.expand(result, results[0].shape)
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any) -> Any:
+        (condition, on_true, on_false), (dy,) = operands, cotangents
+
+        def cotangent(true: bool) -> Tensor:
+            zero = constant_scalar(b, 0, dy.dtype)
+            chosen = b.emit("where", (condition, dy, zero) if true else (condition, zero, dy))
+            return rules.unbroadcast(b, chosen, (on_true if true else on_false).shape)
+
+        return None, lambda: cotangent(True), lambda: cotangent(False)
+
     def samples(self) -> Any:
         every = ("f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32", "bool", "c64")
         yield sample(Operand((3, 5), "bool"), (3, 5), (3, 5), dtypes=every)
@@ -318,6 +300,14 @@ class StopGradient(Card, op="stop_gradient"):
 
     def build(self, b: Builder, x: Any) -> Tensor:
         return b.emit("stop_gradient", (tensor_like(b, x, f32),))
+
+    elementwise = True
+
+    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any) -> None:
+        return None
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any) -> tuple[None]:
+        return (None,)
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         return Cost(0, 0)
@@ -356,6 +346,3 @@ class Clamp(Card, op="clamp"):
         yield sample(Operand((3, 5), low=-4, high=9), (3, 5), (3, 5), dtypes=real)
         yield sample((3, 5), (), (), dtypes=("f32",))
         yield sample(("n", 5), (5,), ("n", 1), dtypes=("f32",))
-
-
-__all__ = ["ACTIVATIONS", "BINARIES", "COMPARISONS", "c64", "convert"]

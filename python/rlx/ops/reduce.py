@@ -9,7 +9,7 @@ import numpy as np
 
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
-from rlx.ir.dim import Dim
+from rlx.ir.dim import Dim, product
 from rlx.ir.dtype import f32
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
@@ -61,6 +61,51 @@ class Reduce(Card, op="reduce"):
             x = cast(b, x, f32)
         return b.emit("reduce", (x,), kind=name, axes=axes_of(axes, x.rank), keep_dims=keep_dims)
 
+    def jvp(
+        self,
+        b: Builder,
+        operands: Any,
+        tangents: Any,
+        results: Any,
+        *,
+        kind: str,
+        axes: tuple[int, ...],
+        keep_dims: bool,
+    ) -> Tensor:
+        (x,), (dx,), (y,) = operands, tangents, results
+        if kind in ("max", "min"):
+            dx = dx * _shares(b, x, y, axes)
+        elif kind == "prod":
+            dx = dx * _others(b, x, axes)
+        return b.emit("reduce", (dx,), kind="mean" if kind == "mean" else "sum", axes=axes, keep_dims=keep_dims)
+
+    def vjp(
+        self,
+        b: Builder,
+        operands: Any,
+        results: Any,
+        cotangents: Any,
+        *,
+        kind: str,
+        axes: tuple[int, ...],
+        keep_dims: bool,
+    ) -> tuple[Tensor]:
+        (x,), (y,), (dy,) = operands, results, cotangents
+        dy = _kept(b, dy, x, axes)
+        if kind == "mean":
+            dy = dy / _count(b, x, axes)
+        if kind in ("max", "min"):
+            return (dy * _shares(b, x, y, axes),)
+        if kind == "prod":
+            others = _others(b, x, axes)
+            return (dy * (b.conjugate(others) if x.dtype.is_complex else others),)
+        return (b.expand(dy, x.shape),)
+
+    def vmap(
+        self, b: Builder, operands: Any, batched: Any, *, size: Dim, kind: str, axes: tuple[int, ...], keep_dims: bool
+    ) -> Tensor:
+        return b.emit("reduce", operands, kind=kind, axes=tuple(a + 1 for a in axes), keep_dims=keep_dims)
+
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         return Cost(operands[0].num_elements, moved_bytes(operands, results))
 
@@ -76,6 +121,35 @@ class Reduce(Card, op="reduce"):
             yield sample(("n", 4), kind=kind, axes=(0,), dtypes=("f32",))
         yield sample((), kind="sum", axes=(), dtypes=("f32",))
         yield sample((2, "n", 3), kind="sum", axes=(2,), keep_dims=True, dtypes=("f32",))
+
+
+def _kept(b: Builder, y: Tensor, x: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """A reduced tensor with axes of size 1 where `x` was reduced."""
+    return b.reshape(y, [1 if i in axes else d for i, d in enumerate(x.shape.dims)])
+
+
+def _count(b: Builder, x: Tensor, axes: tuple[int, ...]) -> Any:
+    """How many elements come to one: a number, or a scalar in the dtype of `x`."""
+    count = product(x.shape.dims[a] for a in axes)
+    return count if type(count) is int else b.cast(b.dim_size(count), x.dtype)
+
+
+def _shares(b: Builder, x: Tensor, y: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """How much each element has of the gradient of a maximum (or minimum) `y`: all that attain it share alike."""
+    attains = b.cast(x == _kept(b, y, x, axes), "f32" if x.dtype.name in ("f16", "bf16") else x.dtype)
+    return b.cast(attains / b.sum(attains, axes, keep_dims=True), x.dtype)
+
+
+def _others(b: Builder, x: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """For each element the product of all others that are multiplied with it: right where some are zero."""
+    rest = [i for i in range(x.rank) if i not in axes]
+    order = (*rest, *axes)
+    rows = b.transpose(x, order)
+    line = b.reshape(rows, (*(x.shape.dims[i] for i in rest), product(x.shape.dims[i] for i in axes)))
+    last = len(rest)
+    before = b.cumprod(line, last, exclusive=True)
+    after = b.reverse(b.cumprod(b.reverse(line, last), last, exclusive=True), last)
+    return b.transpose(b.reshape(before * after, rows.shape.dims), [order.index(i) for i in range(x.rank)])
 
 
 class Softmax(Card, op="softmax"):
@@ -96,6 +170,15 @@ class Softmax(Card, op="softmax"):
     def build(self, b: Builder, x: Tensor, axis: int = -1) -> Tensor:
         return b.emit("softmax", (x,), axis=axis_of(axis, x.rank))
 
+    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, axis: int) -> Tensor:
+        return _softmax_product(b, results[0], tangents[0], axis)
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int) -> tuple[Tensor]:
+        return (_softmax_product(b, results[0], cotangents[0], axis),)
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int) -> Tensor:
+        return b.emit("softmax", operands, axis=axis + 1)
+
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         return Cost(14 * operands[0].num_elements, moved_bytes(operands, results))
 
@@ -106,6 +189,13 @@ class Softmax(Card, op="softmax"):
         yield sample((0, 3), axis=1, dtypes=("f32",))
         yield sample(("n", 6), axis=1, dtypes=("f32",))
         yield sample((3, "n"), axis=1, dtypes=("f32",))
+
+
+def _softmax_product(b: Builder, y: Tensor, d: Tensor, axis: int) -> Tensor:
+    """`(diag(y) - y·yᵀ)·d`: the Jacobian of softmax, which is symmetric, times a vector."""
+    wide, weighted = (b.cast(t, "f32") if t.dtype.name in ("f16", "bf16") else t for t in (y, d))
+    product_ = wide * weighted
+    return b.cast(product_ - wide * b.sum(product_, axis, keep_dims=True), y.dtype)
 
 
 def running(function: np.ufunc, x: np.ndarray, axis: int, exclusive: bool) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from rlx.ir.card import Card, Cost, moved_bytes, sample
 from rlx.ir.dim import Dim, dim, exact_divide, product
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
+from rlx.ops import rules
 from rlx.ops.lift import axes_of, axis_of, broadcast, check_axes, check_axis, common, same_dtype
 
 EVERY = ("f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32", "bool", "c64")
@@ -36,6 +37,14 @@ class Reshape(_Movement, op="reshape"):
 
     def build(self, b: Builder, x: Tensor, shape: Any) -> Tensor:
         return b.emit("reshape", (x,), shape=resolve_shape(x.shape, shape))
+
+    linear = ("x",)
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, shape: Any) -> tuple[Tensor]:
+        return (b.reshape(cotangents[0], operands[0].shape.dims),)
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, shape: Any) -> Tensor:
+        return b.emit("reshape", operands, shape=(size, *shape))
 
     def samples(self) -> Any:
         yield sample((2, 3, 4), shape=(6, 4), dtypes=EVERY)
@@ -85,6 +94,14 @@ class Transpose(_Movement, op="transpose"):
         axes = range(x.rank - 1, -1, -1) if perm is None else [axis_of(p, x.rank, "perm entry") for p in perm]
         return b.emit("transpose", (x,), perm=tuple(axes))
 
+    linear = ("x",)
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, perm: Any) -> tuple[Tensor]:
+        return (b.emit("transpose", cotangents, perm=tuple(perm.index(i) for i in range(len(perm)))),)
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, perm: Any) -> Tensor:
+        return b.emit("transpose", operands, perm=(0, *(p + 1 for p in perm)))
+
     def samples(self) -> Any:
         yield sample((2, 3, 4), perm=(2, 0, 1), dtypes=EVERY)
         yield sample((3, 4), perm=(1, 0), dtypes=("f32",))
@@ -109,6 +126,16 @@ class Narrow(_Movement, op="narrow"):
 
     def build(self, b: Builder, x: Tensor, axis: int, start: Any, length: Any) -> Tensor:
         return b.emit("narrow", (x,), axis=axis_of(axis, x.rank), start=(start,), length=(length,))
+
+    linear = ("x",)
+
+    def vjp(
+        self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int, start: Any, length: Any
+    ) -> Any:
+        return (rules.Range(axis, start[0], cotangents[0], operands[0].shape.dims[axis]),)
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, start: Any, length: Any) -> Tensor:
+        return b.emit("narrow", operands, axis=axis + 1, start=start, length=length)
 
     def samples(self) -> Any:
         yield sample((4, 6), axis=1, start=(2,), length=(3,), dtypes=EVERY)
@@ -158,12 +185,51 @@ class Slice(_Movement, op="slice"):
         strides = (1,) * x.rank if strides is None else tuple(strides)
         return b.emit("slice", (x,), starts=tuple(starts), limits=tuple(limits), strides=strides)
 
+    linear = ("x",)
+
+    def vjp(
+        self, b: Builder, operands: Any, results: Any, cotangents: Any, *, starts: Any, limits: Any, strides: Any
+    ) -> Any:
+        """Each element back to where it was taken from: gaps of zeros between, then zeros around."""
+        dims, (dy,) = operands[0].shape.dims, cotangents
+        changed = [i for i, d in enumerate(dims) if (starts[i], limits[i], strides[i]) != (0, d, 1)]
+        if len(changed) == 1 and strides[changed[0]] == 1:
+            axis = changed[0]
+            return (rules.Range(axis, starts[axis], dy, dims[axis]),)
+        dy = _spaced(b, dy, strides)
+        taken = [limit - start for start, limit in zip(starts, limits, strict=True)]
+        dy = _cut(b, dy, taken)
+        return (b.pad(dy, [(low, d - high) for low, high, d in zip(starts, limits, dims, strict=True)]),)
+
+    def vmap(
+        self, b: Builder, operands: Any, batched: Any, *, size: Dim, starts: Any, limits: Any, strides: Any
+    ) -> Tensor:
+        return b.emit("slice", operands, starts=(0, *starts), limits=(size, *limits), strides=(1, *strides))
+
     def samples(self) -> Any:
         yield sample((4, 7), starts=(1, 0), limits=(3, 7), strides=(1, 2), dtypes=EVERY)
         yield sample((4, 7), starts=(2, 7), limits=(2, 7), strides=(1, 1), dtypes=("f32",))
         yield sample((9,), starts=(1,), limits=(8,), strides=(3,), dtypes=("f32", "i32"))
         yield sample(("n", 7), starts=(0, 1), limits=("n", 6), strides=(1, 2), dtypes=("f32",))
         yield sample(("n+5", 3), starts=(2, 0), limits=("n+4", 3), strides=(2, 1), dtypes=("f32",))
+
+
+def _spaced(b: Builder, x: Tensor, strides: Sequence[int]) -> Tensor:
+    """`x` with `stride - 1` zeros behind each entry of an axis."""
+    if all(s == 1 for s in strides):
+        return x
+    parted = [part for d in x.shape.dims for part in (d, 1)]
+    room = [pair for s in strides for pair in ((0, 0), (0, s - 1))]
+    spread = b.pad(b.reshape(x, parted), room)
+    return b.reshape(spread, [d * s for d, s in zip(x.shape.dims, strides, strict=True)])
+
+
+def _cut(b: Builder, x: Tensor, sizes: Sequence[Dim]) -> Tensor:
+    """The first entries of each axis; where there are fewer, zeros behind."""
+    for axis, (d, size) in enumerate(zip(x.shape.dims, sizes, strict=True)):
+        if d != size:
+            x = b.narrow(x, axis, 0, size)
+    return x
 
 
 class Concat(_Movement, op="concat"):
@@ -189,6 +255,17 @@ class Concat(_Movement, op="concat"):
             result = b.emit("concat", (result, other), axis=axis)
         return result
 
+    linear = ("lhs rhs",)
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int) -> Any:
+        (lhs, rhs), (dy,) = operands, cotangents
+        border, rest = lhs.shape.dims[axis], rhs.shape.dims[axis]
+        return lambda: b.narrow(dy, axis, 0, border), lambda: b.narrow(dy, axis, border, rest)
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int) -> Tensor:
+        parts = [rules.batch(b, x, own, size) for x, own in zip(operands, batched, strict=True)]
+        return b.emit("concat", parts, axis=axis + 1)
+
     def samples(self) -> Any:
         yield sample((2, 3), (2, 4), axis=1, dtypes=EVERY)
         yield sample((2, 3), (1, 3), axis=0, dtypes=("f32", "bool"))
@@ -211,6 +288,14 @@ class Expand(_Movement, op="expand"):
         missing = len(entries) - x.rank
         dims = [x.shape.dims[i - missing] if d == -1 and i >= missing else d for i, d in enumerate(entries)]
         return b.emit("expand", (x,), shape=tuple(dims))
+
+    linear = ("x",)
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, shape: Any) -> tuple[Tensor]:
+        return (rules.unbroadcast(b, cotangents[0], operands[0].shape),)
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, shape: Any) -> Tensor:
+        return b.emit("expand", (rules.aligned(b, operands[0], True, len(shape)),), shape=(size, *shape))
 
     def samples(self) -> Any:
         yield sample((3, 1), shape=(2, 3, 4), dtypes=EVERY)
@@ -235,6 +320,14 @@ class Reverse(_Movement, op="reverse"):
 
     def build(self, b: Builder, x: Tensor, axes: Any = None) -> Tensor:
         return b.emit("reverse", (x,), axes=axes_of(axes, x.rank))
+
+    linear = ("x",)
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axes: Any) -> tuple[Tensor]:
+        return (b.emit("reverse", cotangents, axes=axes),)
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axes: Any) -> Tensor:
+        return b.emit("reverse", operands, axes=tuple(a + 1 for a in axes))
 
     def samples(self) -> Any:
         yield sample((2, 5), axes=(1,), dtypes=EVERY)

@@ -29,7 +29,7 @@ from rlx.ir.dim import Dim, dim
 from rlx.ir.errors import Error, PassError
 
 # Where passes live: every file directly in these packages may hold one, named after it.
-PASS_PACKAGES = ("rlx.passes", "rlx.lower")
+PASS_PACKAGES = ("rlx.passes", "rlx.transforms", "rlx.lower")
 PREFIX = "rlx-"
 
 _passes: dict[str, type[Pass]] = {}

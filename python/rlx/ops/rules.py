@@ -1,0 +1,180 @@
+"""What the rules of the transforms are written with: sums over broadcast axes, zeros, ranges, batch axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.attributes import elements_from_mlir
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.dim import Dim
+from rlx.ir.shape import Shape
+
+# --- derivatives ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Range:
+    """A cotangent that is zero but for a range of one axis: several that do not overlap are joined instead of added up.
+
+    Attributes:
+        axis: The axis.
+        start: Where the range begins.
+        value: What stands there.
+        size: The size of the axis.
+    """
+
+    axis: int
+    start: Dim
+    value: Tensor
+    size: Dim
+
+
+Cotangent = Tensor | Range | Callable[[], Any] | None
+
+
+def zeros(b: Builder, shape: Shape) -> Tensor:
+    """A tensor of zeros."""
+    scalar = b.emit("constant", (), value=np.zeros((), shape.dtype.numpy))
+    return scalar if not shape.rank else b.emit("expand", (scalar,), shape=shape.dims)
+
+
+def or_zeros(b: Builder, value: Tensor | None, shape: Shape) -> Tensor:
+    """A tangent or cotangent where an op needs one: zero is written out."""
+    return zeros(b, shape) if value is None else value
+
+
+def total(b: Builder, values: Sequence[Tensor | None]) -> Tensor | None:
+    """The sum of tangents or cotangents, of which some may be zero."""
+    result: Tensor | None = None
+    for value in values:
+        if value is not None:
+            result = value if result is None else b.emit("binary", (result, value), kind="add")
+    return result
+
+
+def unbroadcast(b: Builder, cotangent: Tensor, shape: Shape) -> Tensor:
+    """A cotangent of a broadcast operand: summed over the axes along which the operand was repeated.
+
+    Args:
+        b: Where to emit.
+        cotangent: Of the shape of the result.
+        shape: That of the operand.
+    """
+    before = cotangent.shape.dims
+    if before == shape.dims:
+        return cotangent
+    extra = len(before) - shape.rank
+    stretched = [extra + i for i, d in enumerate(shape.dims) if d == 1 and before[extra + i] != 1]
+    axes = (*range(extra), *stretched)
+    if axes:
+        cotangent = b.emit("reduce", (cotangent,), kind="sum", axes=axes, keep_dims=False)
+    return cotangent if cotangent.shape.dims == shape.dims else b.emit("reshape", (cotangent,), shape=shape.dims)
+
+
+def resolved(b: Builder, cotangent: Cotangent) -> Tensor | None:
+    """What a rule gives for a cotangent, as a tensor or None: functions are called, ranges padded with zeros."""
+    if callable(cotangent):
+        cotangent = cotangent()
+    if not isinstance(cotangent, Range):
+        return cotangent  # type: ignore[return-value]
+    value, axis = cotangent.value, cotangent.axis
+    padding: list[tuple[Dim, Dim]] = [(0, 0)] * value.rank
+    padding[axis] = (cotangent.start, cotangent.size - cotangent.start - value.shape.dims[axis])
+    return b.pad(value, padding)
+
+
+def joined(b: Builder, terms: Sequence[Tensor | Range]) -> Tensor:
+    """The sum of the cotangents that the users of a tensor give it.
+
+    Ranges of one axis that do not overlap are concatenated, with zeros only where there is nothing.
+    """
+    ranges: dict[int, list[Range]] = {}
+    summands: list[Tensor | None] = []
+    for term in terms:
+        if isinstance(term, Range):
+            ranges.setdefault(term.axis, []).append(term)
+        else:
+            summands.append(term)
+    for parts in ranges.values():
+        summands += _concatenated(b, parts)
+    result = total(b, summands)
+    assert result is not None
+    return result
+
+
+def _concatenated(b: Builder, parts: list[Range]) -> list[Tensor | None]:
+    """Ranges of one axis as few tensors of the whole axis; those whose order is not known stay apart."""
+    if not all(type(p.start) is int for p in parts):
+        return [resolved(b, p) for p in parts]
+    rows: list[list[Range]] = []
+    for part in sorted(parts, key=lambda p: p.start):  # type: ignore[arg-type,return-value]
+        for row in rows:
+            gap = part.start - _end(row[-1])
+            if type(gap) is int and gap >= 0:
+                row.append(part)
+                break
+        else:
+            rows.append([part])
+    return [_row(b, row) for row in rows]
+
+
+def _end(part: Range) -> Dim:
+    return part.start + part.value.shape.dims[part.axis]
+
+
+def _row(b: Builder, row: list[Range]) -> Tensor:
+    axis, dims = row[0].axis, row[0].value.shape.dims
+    pieces: list[Tensor] = []
+    at: Dim = 0
+    for part in (*row, None):
+        gap = (row[0].size if part is None else part.start) - at
+        if gap != 0:
+            pieces.append(zeros(b, Shape((*dims[:axis], gap, *dims[axis + 1 :]), row[0].value.dtype)))
+        if part is not None:
+            pieces.append(part.value)
+            at = _end(part)
+    return b.concat(pieces, axis=axis)
+
+
+def known_scalar(x: Tensor) -> float | None:
+    """The number that a tensor is, where it is a constant of one element that is real and not 0."""
+    owner = getattr(x.value.owner, "operation", None)
+    if owner is None or owner.name != "rlx.constant" or x.shape.num_elements != 1 or not x.dtype.is_float:
+        return None
+    value = float(np.asarray(elements_from_mlir(owner.attributes["value"])).reshape(()))
+    return value or None
+
+
+# --- batching ---------------------------------------------------------------------------------------
+
+
+def batch(b: Builder, x: Tensor, batched: bool, size: Dim) -> Tensor:
+    """`x` with the batch as its leading axis: repeated where it is not batched."""
+    return x if batched else b.emit("expand", (x,), shape=(size, *x.shape.dims))
+
+
+def aligned(b: Builder, x: Tensor, batched: bool, rank: int) -> Tensor:
+    """An operand that is to broadcast with others of up to `rank` axes (without the batch), the batch in front."""
+    missing = rank + 1 - x.rank
+    if not batched or missing <= 0:
+        return x
+    batch_size, *dims = x.shape.dims
+    return b.emit("reshape", (x,), shape=(batch_size, *(1,) * missing, *dims))
+
+
+def folded(b: Builder, x: Tensor, axis: int) -> Tensor:
+    """The batch, the leading axis, joined into another axis of `x` (counted without the batch), in front of it."""
+    moved = b.transpose(x, (*range(1, axis + 1), 0, *range(axis + 1, x.rank))) if axis else x
+    dims = moved.shape.dims
+    return b.reshape(moved, (*dims[:axis], dims[axis] * dims[axis + 1], *dims[axis + 2 :]))
+
+
+def unfolded(b: Builder, x: Tensor, axis: int, size: Dim, rest: Dim) -> Tensor:
+    """The reverse of `folded`: an axis of `size·rest` entries split, and the batch in front."""
+    dims = x.shape.dims
+    parted = b.reshape(x, (*dims[:axis], size, rest, *dims[axis + 1 :]))
+    return b.transpose(parted, (axis, *range(axis), *range(axis + 1, parted.rank))) if axis else parted

@@ -1,0 +1,173 @@
+"""Forward mode: ops with the tangents of their results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rlx.ir import opview
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import Card, as_results
+from rlx.ir.errors import Error
+from rlx.ir.location import within
+from rlx.ops import rules
+from rlx.transforms import scope as scopes
+from rlx.transforms.scope import Scope
+
+
+class Forward:
+    """Copies blocks to where a builder stands, with the ops that give tangents.
+
+    Args:
+        builder: Where to emit.
+        note: Added to the locations of the new ops.
+    """
+
+    def __init__(self, builder: Builder, note: str = "jvp"):
+        self.builder = builder
+        self.note = note
+        # By the values that are emitted; what is not there has the tangent zero.
+        self.tangents: dict[Any, Tensor] = {}
+
+    def seed(self, tensor: Tensor, tangent: Tensor | None) -> None:
+        """Say what the tangent of a tensor is."""
+        if tangent is not None:
+            self.tangents[tensor.value] = tangent
+
+    def tangent(self, tensor: Tensor) -> Tensor | None:
+        """The tangent of a tensor, None for zero."""
+        return self.tangents.get(tensor.value)
+
+    def run(self, block: Any, scope: Scope) -> list[Tensor]:
+        """Emit the ops of a block; what it yields.
+
+        Args:
+            block: It stays as it is.
+            scope: What stands for its arguments and for values from outside.
+
+        Raises:
+            Error: An op that hangs on a tangent has no rule; the message names it and the user's line.
+        """
+        for op in scopes.ops_of(block):
+            operands = [scope[v] for v in op.operands]
+            scope.bind(op.results, self._step(op, operands, scope))
+        return [scope[v] for v in opview.yielded(block)]
+
+    def _step(self, op: Any, operands: list[Tensor], scope: Scope) -> Sequence[Tensor]:
+        b = self.builder
+        moving = any(t.value in self.tangents for t in operands) or (
+            len(op.regions) and any(scope[v].value in self.tangents for v in scopes.captures(op))
+        )
+        if not moving or not any(map(scopes.has_tangent, op.results)):
+            return scopes.copy(b, op, operands, scope)
+        card = opview.card_of(op)
+        try:
+            with b.located(within(op.location, self.note)):
+                if card.has("pushforward"):
+                    return self._regions(card, op, operands, scope)
+                if card.has("jvp") or card.linear:
+                    results = scopes.copy(b, op, operands, scope)
+                    self._seed(results, self._rule(card, op, operands, results))
+                    return results
+                if card.composite:
+                    inner = Scope(b, scope)
+                    block = scopes.decomposition(b, op)
+                    inner.bind(block.arguments, operands)
+                    return self.run(block, inner)
+                if card.has("vjp"):
+                    results = scopes.copy(b, op, operands, scope)
+                    self._seed(results, self._from_vjp(card, op, operands, results))
+                    return results
+        except Error as problem:
+            raise problem if problem.location else scopes.at_op(problem, op, "jvp") from None
+        raise scopes.no_rule(op, "jvp")
+
+    def _seed(self, results: Sequence[Tensor], tangents: Sequence[Tensor | None]) -> None:
+        for result, tangent in zip(results, tangents, strict=True):
+            self.seed(result, tangent)
+
+    def _rule(self, card: Card, op: Any, operands: list[Tensor], results: list[Tensor]) -> Sequence[Tensor | None]:
+        tangents = scopes.grouped(op, [self.tangent(t) for t in operands])
+        primals, attributes = scopes.grouped(op, operands), opview.attributes_of(op)
+        if card.has("jvp"):
+            return as_results(card.jvp(self.builder, primals, tangents, results, **attributes))
+        return [linear_jvp(self.builder, card, primals, tangents, attributes)]
+
+    def _from_vjp(self, card: Card, op: Any, operands: list[Tensor], results: list[Tensor]) -> Sequence[Tensor | None]:
+        """The jvp is the adjoint of the vjp, which is linear in the cotangents: that is transposed in turn."""
+        from rlx.transforms.reverse import transposed
+
+        b = self.builder
+        primals, attributes = scopes.grouped(op, operands), opview.attributes_of(op)
+        moving = [t.value in self.tangents for t in operands]
+
+        def emit(*cotangents: Tensor) -> list[Tensor]:
+            given = scopes.flat(card.vjp(b, primals, results, cotangents, **attributes), primals)
+            found = [rules.resolved(b, g) if m else None for g, m in zip(given, moving, strict=True)]
+            return [rules.or_zeros(b, f, t.shape) for f, t, m in zip(found, operands, moving, strict=True) if m]
+
+        block = b.scratch(emit, [r.shape for r in results])
+        tangents = [self.tangent(t) for t in operands if t.value in self.tangents]
+        return transposed(b, block, tangents)
+
+    def _regions(self, card: Card, op: Any, operands: list[Tensor], scope: Scope) -> Sequence[Tensor]:
+        tangents = scopes.grouped(op, [self.tangent(t) for t in operands])
+        bodies = [block and Body(self, block, scope) for block in map(opview.block_of, op.regions)]
+        results, moved = card.pushforward(
+            self.builder, scopes.grouped(op, operands), tangents, regions=bodies, **opview.attributes_of(op)
+        )
+        self._seed(results, moved)
+        return results
+
+
+@dataclass(frozen=True)
+class Body:
+    """A region in forward mode, for the rules of ops with regions."""
+
+    engine: Forward
+    block: Any
+    scope: Scope
+
+    def moving(self, given: Sequence[bool]) -> list[bool]:
+        """Which results may have a tangent when these arguments have one."""
+        tangents = self.engine.tangents
+        return scopes.depends(self.block, given, lambda v: self.scope[v].value in tangents, floats=True)
+
+    def __call__(self, arguments: Sequence[Tensor]) -> list[Tensor]:
+        """The region's ops at the builder's place; what they yield."""
+        return self.run(arguments, [None] * len(arguments))[0]
+
+    def run(
+        self, arguments: Sequence[Tensor], tangents: Sequence[Tensor | None]
+    ) -> tuple[list[Tensor], list[Tensor | None]]:
+        """The same with tangents of arguments and results."""
+        inner = Scope(self.engine.builder, self.scope)
+        inner.bind(self.block.arguments, arguments)
+        for argument, tangent in zip(arguments, tangents, strict=True):
+            self.engine.seed(argument, tangent)
+        results = self.engine.run(self.block, inner)
+        return results, [self.engine.tangent(r) for r in results]
+
+
+def linear_jvp(b: Builder, card: Card, primals: list[Any], tangents: list[Any], attributes: dict[str, Any]) -> Any:
+    """The tangent of an op that is linear in groups of operands: the sum of the op on the tangents of each group."""
+    terms: list[Tensor | None] = []
+    for group in scopes.linear_groups(card):
+        if all(_is_zero(tangents[i]) for i in group):
+            continue
+        replaced = [
+            _filled(b, p, t) if i in group else p for i, (p, t) in enumerate(zip(primals, tangents, strict=True))
+        ]
+        terms.append(b.emit(card.name, replaced, **attributes))
+    return rules.total(b, terms)
+
+
+def _is_zero(tangent: Any) -> bool:
+    return all(t is None for t in tangent) if isinstance(tangent, list) else tangent is None
+
+
+def _filled(b: Builder, primal: Any, tangent: Any) -> Any:
+    if isinstance(primal, list):
+        return [_filled(b, p, t) for p, t in zip(primal, tangent, strict=True)]
+    return None if primal is None else rules.or_zeros(b, tangent, primal.shape)

@@ -1,0 +1,105 @@
+"""`rlx-grad`: gradients of a scalar."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rlx.ir.attributes import suggestion
+from rlx.ir.errors import Error, PassError
+from rlx.ir.graph import Graph
+from rlx.ops import rules
+from rlx.passes.base import option
+from rlx.transforms.base import Derived, Transform, arguments_of, names_of, outputs_of, place_of
+from rlx.transforms.vjp import pulled_back
+
+UNUSED = ("zero", "error")
+
+
+@dataclass(frozen=True)
+class Grad(Transform, name="rlx-grad"):
+    """Give the gradient of a scalar output, the loss, by arguments.
+
+    The outputs are `grad_<name>` for each argument; with `with-loss` the loss before them, and the other outputs of the
+    function behind them.
+    """
+
+    wrt: tuple[str, ...] = option((), "the arguments to differentiate by; all parameters when empty")
+    with_loss: bool = option(False, "keep the outputs: the loss first, the others last")
+    loss: str | None = option(None, "the output that is the loss; the first when none is named")
+    unused: str = option("zero", "what the gradient of an argument that does not reach the loss is", choices=UNUSED)
+
+    def apply(self, graph: Graph) -> Graph:
+        index = self._loss(graph)
+        derived = Derived.of(graph)
+        wrt = [derived.arguments[a.name] for a in arguments_of(graph, self.wrt, self.name)]
+        b = derived.graph
+        with b.scratchpad():
+            kind = graph.results[index].shape.dtype
+            one = b.constant(kind.numpy.type(1))
+            results, gradients = pulled_back(derived, wrt, {index: one})
+            self._check_reached(graph, dict(zip([t.name for t in wrt], gradients, strict=True)))
+            named = [(f"grad_{t.name}", rules.or_zeros(b, g, t.shape)) for t, g in zip(wrt, gradients, strict=True)]
+        if not self.with_loss:
+            return derived.finish(named, results)
+        name = graph.results[index].name
+        outputs = outputs_of(graph, results)
+        return derived.finish([(name, results[index]), *named, *((n, t) for n, t in outputs if n != name)], results)
+
+    def _loss(self, graph: Graph) -> int:
+        """The position of the loss among the results.
+
+        Raises:
+            PassError: There is none, or it is no real scalar.
+        """
+        names = [o.name for o in graph.outputs]
+        if not names:
+            raise PassError(f"{self.name}: graph '{graph.name}' has no outputs")
+        chosen = names[0] if self.loss is None else self.loss
+        if chosen not in names:
+            raise PassError(f"{self.name}: the graph has no output '{chosen}'{suggestion(chosen, names)}")
+        index = next(i for i, o in enumerate(graph.results) if o.updates is None and o.name == chosen)
+        shape = graph.results[index].shape
+        if shape.rank or not shape.dtype.is_float:
+            hint = "sum or average it, or use rlx.vjp, which takes its cotangent" if shape.dtype.is_float else None
+            raise PassError(
+                f"{self.name}: the loss '{chosen}' must be a scalar of floats, got {shape}",
+                location=place_of(graph, index),
+                hint=hint,
+            )
+        return index
+
+    def _check_reached(self, graph: Graph, gradients: dict[str, Any]) -> None:
+        if self.unused not in UNUSED:
+            raise Error(f"unused must be one of {', '.join(UNUSED)}, got {self.unused!r}")
+        lost = [name for name, gradient in gradients.items() if gradient is None]
+        if lost and self.unused == "error":
+            told = ", ".join(f"'{name}'" for name in lost)
+            raise PassError(
+                f"{self.name}: {told} does not reach the loss of graph '{graph.name}', so its gradient is zero",
+                hint='take it out of wrt, or pass unused="zero"',
+            )
+
+
+def grad(graph: Any, wrt: Any = (), *, loss: str | None = None, unused: str = "zero") -> Any:
+    """A graph that gives the gradient of a scalar output by arguments.
+
+    Args:
+        graph: A `Graph` or `GraphModule`, HIR or MIR.
+        wrt: Names of the arguments to differentiate by; all parameters when empty.
+        loss: The output to differentiate; the first when none is named.
+        unused: `"zero"`, or `"error"` for an argument that does not reach the loss.
+
+    Returns:
+        A graph of the same arguments with an output `grad_<name>`, shaped as the argument, for each name.
+
+    Raises:
+        Error: The loss is no real scalar, an argument does not exist, holds no floats or does not reach the loss, or an op has
+            no rule.
+    """
+    return Grad(wrt=names_of(wrt, "wrt"), loss=loss, unused=unused)(graph)
+
+
+def grad_with_loss(graph: Any, wrt: Any = (), *, loss: str | None = None, unused: str = "zero") -> Any:
+    """As `grad`, with the loss before the gradients, and the other outputs of the graph behind them."""
+    return Grad(wrt=names_of(wrt, "wrt"), with_loss=True, loss=loss, unused=unused)(graph)

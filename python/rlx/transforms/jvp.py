@@ -1,0 +1,55 @@
+"""`rlx-jvp`: tangents of the outputs from tangents of arguments."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rlx.ir.graph import Graph
+from rlx.ops import rules
+from rlx.passes.base import option
+from rlx.transforms.base import Derived, Transform, arguments_of, names_of, outputs_of
+from rlx.transforms.forward import Forward
+
+
+@dataclass(frozen=True)
+class Jvp(Transform, name="rlx-jvp"):
+    """Give the directional derivative of every output beside the outputs (forward mode).
+
+    For each argument that is named there is a new input `tangent_<name>`, for each output of floats an output
+    `tangent_<output>`.
+    """
+
+    tangents: tuple[str, ...] = option((), "the arguments that move; all parameters when empty")
+
+    def apply(self, graph: Graph) -> Graph:
+        derived = Derived.of(graph)
+        engine = Forward(derived.graph)
+        for argument in arguments_of(graph, self.tangents, self.name):
+            tangent = derived.input(f"tangent_{argument.name}", argument.shape)
+            engine.seed(derived.arguments[argument.name], tangent)
+        with derived.graph.scratchpad():
+            results = engine.run(derived.block, derived.scope())
+            moved = [
+                (f"tangent_{name}", rules.or_zeros(derived.graph, engine.tangent(r), r.shape))
+                for name, r in outputs_of(graph, results)
+                if r.dtype.is_inexact
+            ]
+        return derived.finish([*outputs_of(graph, results), *moved], results)
+
+
+def jvp(graph: Any, tangents: Any = ()) -> Any:
+    """A graph with the directional derivatives of the outputs of another: forward mode.
+
+    Args:
+        graph: A `Graph` or `GraphModule`, HIR or MIR.
+        tangents: Names of the arguments that move; the others stay. All parameters when empty.
+
+    Returns:
+        A graph with new inputs `tangent_<name>`, whose outputs are those of the graph, then `tangent_<output>` for each that
+        holds floats or complex numbers.
+
+    Raises:
+        Error: An argument does not exist or holds no floats, or an op has no rule.
+    """
+    return Jvp(tangents=names_of(tangents, "tangents"))(graph)

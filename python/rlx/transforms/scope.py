@@ -1,0 +1,176 @@
+"""What the transforms share: values of a block that is read, and the values that stand for them where ops are emitted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from rlx.ir import opview, registry
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import Card, as_results
+from rlx.ir.errors import Error
+from rlx.ir.location import describe
+from rlx.ir.regions import use
+from rlx.ir.shape import shape_of
+
+TERMINATORS = ("func.return", "rlx.yield")
+
+
+class Scope:
+    """What stands for the values of a block, and for those around it.
+
+    A value that is not in it stands for itself: what a rule emits reads values that are in place already.
+    """
+
+    def __init__(self, builder: Builder, around: Scope | None = None):
+        self._builder = builder
+        self._around = around
+        self._values: dict[Any, Any] = {}
+
+    def __setitem__(self, value: Any, stand_in: Any) -> None:
+        self._values[value] = stand_in
+
+    def bind(self, values: Sequence[Any], stand_ins: Sequence[Any]) -> None:
+        """Say what stands for each of several values."""
+        self._values.update(zip(values, stand_ins, strict=True))
+
+    def __getitem__(self, value: Any) -> Any:
+        scope: Scope | None = self
+        while scope is not None:
+            found = scope._values.get(value)
+            if found is not None:
+                return found
+            scope = scope._around
+        return self._builder.tensor(value)
+
+
+def captures(op: Any) -> list[Any]:
+    """The values from outside that the regions of an op read, each once, in order."""
+    found: dict[Any, None] = {}
+    inner: set[Any] = set()
+    for region in op.regions:
+        for block in region.blocks:
+            _captures(block, inner, found)
+    return list(found)
+
+
+def block_captures(block: Any) -> list[Any]:
+    """The values from outside that a block reads, each once, in order."""
+    found: dict[Any, None] = {}
+    _captures(block, set(), found)
+    return list(found)
+
+
+def _captures(block: Any, inner: set[Any], found: dict[Any, None]) -> None:
+    inner.update(block.arguments)
+    for view in block.operations:
+        op = view.operation
+        for operand in op.operands:
+            if operand not in inner:
+                found[operand] = None
+        for region in op.regions:
+            for nested in region.blocks:
+                _captures(nested, inner, found)
+        inner.update(op.results)
+
+
+def copy(b: Builder, op: Any, operands: Sequence[Tensor], scope: Scope) -> list[Tensor]:
+    """A copy of an op at the builder's place, on other operands; its results."""
+    new = op.clone(b.insertion_point)
+    if len(op.regions):
+        values = {v: scope[v].value for v in captures(op)}
+        use(new, values | dict(zip(op.operands, (t.value for t in operands), strict=True)))
+    for i, operand in enumerate(operands):
+        new.operands[i] = operand.value
+    return [b.tensor(r) for r in new.results]
+
+
+def has_tangent(value: Any) -> bool:
+    """Whether a value has a tangent at all: it is a float or complex."""
+    return shape_of(value).dtype.is_inexact
+
+
+def decomposition(b: Builder, op: Any) -> Any:
+    """The block of what a composite op decomposes into; its arguments stand for the op's operands."""
+    card = opview.card_of(op)
+    values = opview.attributes_of(op)
+    if card.spec.regions:
+        values["regions"] = tuple(opview.block_of(r) for r in op.regions)
+
+    def emit(*tensors: Tensor) -> list[Any]:
+        return list(as_results(card.decompose(b, *opview.operands_of(op, tensors), **values)))
+
+    return b.scratch(emit, [shape_of(v) for v in op.operands])
+
+
+def no_rule(op: Any, what: str) -> Error:
+    """The error that an op cannot be transformed."""
+    name = opview.name_of(op)
+    hint = f"give its card a rule, {what}, or a decomposition"
+    return Error(f"rlx.{name} has no {what} rule", location=describe(op.location), hint=hint)
+
+
+def at_op(problem: Error, op: Any, what: str) -> Error:
+    """An error of a rule, at the line of the op."""
+    message = f"{what} of rlx.{opview.name_of(op)}: {problem.message}"
+    return type(problem)(message, location=describe(op.location), hint=problem.hint)
+
+
+def grouped(op: Any, items: Sequence[Any]) -> list[Any]:
+    """One item for each operand of an op, in the groups of its record."""
+    return opview.operands_of(op, items)
+
+
+def flat(groups: Sequence[Any], pattern: Sequence[Any]) -> list[Any]:
+    """Items of groups one by one; an entry of None stands for as many as the pattern has there."""
+    result: list[Any] = []
+    for group, like in zip(groups, pattern, strict=True):
+        if isinstance(like, list):
+            result += [None] * len(like) if group is None else list(group)
+        elif like is not None:
+            result.append(group)
+    return result
+
+
+def linear_groups(card: Card) -> Iterator[list[int]]:
+    """The operands in which an op is linear jointly, as positions in its record."""
+    names = [o.name for o in card.spec.operands]
+    for group in card.linear:
+        yield [names.index(name) for name in group.split()]
+
+
+def ops_of(block: Any) -> Iterator[Any]:
+    """The ops of a block, without its last one.
+
+    Raises:
+        Error: One is not of the rlx dialect.
+    """
+    for view in block.operations:
+        op = view.operation
+        if op.name in TERMINATORS:
+            return
+        if not registry.is_ours(op):
+            raise Error(f"'{op.name}' is no rlx op: only those can be transformed", location=describe(op.location))
+        yield op
+
+
+def depends(block: Any, given: Sequence[bool], of_outside: Callable[[Any], bool], *, floats: bool) -> list[bool]:
+    """Which values that a block yields hang on those of its arguments that are given.
+
+    Args:
+        block: A block.
+        given: For each argument.
+        of_outside: Whether a value from outside is given.
+        floats: Only through floats and complex numbers, as derivatives do.
+    """
+    reached = {a for a, is_given in zip(block.arguments, given, strict=True) if is_given}
+    local = set(block.arguments)
+
+    def is_reached(value: Any) -> bool:
+        return value in reached if value in local else of_outside(value)
+
+    for op in ops_of(block):
+        local.update(op.results)
+        if any(map(is_reached, op.operands)) or (len(op.regions) and any(map(is_reached, captures(op)))):
+            reached.update(r for r in op.results if not floats or has_tangent(r))
+    return [is_reached(v) for v in opview.yielded(block)]

@@ -1,0 +1,75 @@
+"""`rlx-vjp`: cotangents of arguments from cotangents of the outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rlx.ir.builder import Tensor
+from rlx.ir.errors import PassError
+from rlx.ir.graph import Graph
+from rlx.ops import rules
+from rlx.passes.base import option
+from rlx.transforms.base import Derived, Transform, arguments_of, float_outputs, names_of, outputs_of
+from rlx.transforms.reverse import Reverse
+
+
+@dataclass(frozen=True)
+class Vjp(Transform, name="rlx-vjp"):
+    """Give the cotangents of arguments beside the outputs (reverse mode).
+
+    For each output of floats there is a new input `cotangent_<output>`, for each argument that is named an output
+    `grad_<name>`.
+    """
+
+    wrt: tuple[str, ...] = option((), "the arguments to differentiate by; all parameters when empty")
+
+    def apply(self, graph: Graph) -> Graph:
+        derived = Derived.of(graph)
+        given = [(i, derived.input(f"cotangent_{output.name}", output.shape)) for i, output in float_outputs(graph)]
+        if not given:
+            raise PassError(f"{self.name}: graph '{graph.name}' has no output of floats")
+        wrt = [derived.arguments[a.name] for a in arguments_of(graph, self.wrt, self.name)]
+        with derived.graph.scratchpad():
+            results, gradients = pulled_back(derived, wrt, dict(given))
+            named = [
+                (f"grad_{t.name}", rules.or_zeros(derived.graph, g, t.shape))
+                for t, g in zip(wrt, gradients, strict=True)
+            ]
+        return derived.finish([*outputs_of(graph, results), *named], results)
+
+
+def pulled_back(
+    derived: Derived, wrt: Sequence[Tensor], cotangents: dict[int, Tensor]
+) -> tuple[list[Tensor], list[Tensor | None]]:
+    """The results of a graph, and the cotangents of some arguments.
+
+    Args:
+        derived: Where to emit.
+        wrt: Arguments of the new graph.
+        cotangents: Of the results, by position.
+    """
+    engine = Reverse(derived.graph)
+    engine.choose(wrt)
+    results = engine.run(derived.block, derived.scope())
+    engine.pull(results, [cotangents.get(i) for i in range(len(results))])
+    return results, [engine.cotangent(t) for t in wrt]
+
+
+def vjp(graph: Any, wrt: Any = ()) -> Any:
+    """A graph with the cotangents of arguments of another: reverse mode.
+
+    Args:
+        graph: A `Graph` or `GraphModule`, HIR or MIR.
+        wrt: Names of the arguments to differentiate by; all parameters when empty.
+
+    Returns:
+        A graph with a new input `cotangent_<output>` for each output that holds floats or complex numbers, whose outputs are
+        those of the graph, then `grad_<name>` for each name. For complex arguments it is the adjoint for the
+        inner product `Re(sum(conj(a)·b))`, the conjugate of what JAX gives.
+
+    Raises:
+        Error: An argument does not exist or holds no floats, or an op has no rule.
+    """
+    return Vjp(wrt=names_of(wrt, "wrt"))(graph)

@@ -1,0 +1,145 @@
+"""`rlx-vmap`: a function of one, as a function of many at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rlx.ir.attributes import suggestion
+from rlx.ir.builder import Tensor
+from rlx.ir.dim import Dim, dim
+from rlx.ir.errors import Error, PassError
+from rlx.ir.graph import Graph
+from rlx.ir.shape import Shape
+from rlx.passes.base import option
+from rlx.transforms.base import Derived, Transform, outputs_of
+from rlx.transforms.batching import Batching
+
+
+@dataclass(frozen=True)
+class Vmap(Transform, name="rlx-vmap"):
+    """Compute a function for a batch of arguments at once: `rlx-vmap{batched=x:0,y:1 size=8}`.
+
+    The arguments that are named get an axis more, and so do all outputs.
+    """
+
+    batched: tuple[str, ...] = option((), "arguments with an axis for the batch: name, or name:axis")
+    size: str = option("1", "the size of the batch, a number or a symbol")
+    out_axes: tuple[str, ...] = option(
+        ("0",), "where the outputs have the batch: an axis for all, or output:axis for each"
+    )
+
+    def apply(self, graph: Graph) -> Graph:
+        axes = self._axes(graph)
+        size = dim(int(self.size) if self.size.isdigit() else self.size)
+        shapes = {a.name: _with_axis(a.shape, axes[a.name], size) for a in graph.arguments if a.name in axes}
+        derived = Derived.of(graph, shapes)
+        b, engine, scope = derived.graph, Batching(derived.graph, size), derived.scope()
+        for value, (name, tensor) in zip(derived.block.arguments, derived.arguments.items(), strict=True):
+            if name in axes:
+                scope[value] = moved = _moved(tensor, axes[name], 0)
+                engine.mark([moved])
+        with b.scratchpad():
+            results = engine.run(derived.block, scope)
+        self._check_states(graph, axes, engine, results)
+        out_axes = self._out_axes(graph)
+        full = [engine.full(r) for r in results]
+        outputs = [(name, _moved(r, 0, out_axes[name])) for name, r in outputs_of(graph, full)]
+        updates = [
+            _moved(f, 0, axes[o.updates]) if o.updates in axes else r
+            for o, f, r in zip(graph.results, full, results, strict=True)
+        ]
+        return derived.finish(outputs, updates)
+
+    def _axes(self, graph: Graph) -> dict[str, int]:
+        known = {a.name: a for a in graph.arguments}
+        if not self.batched:
+            raise PassError(f"{self.name}: no argument is batched", hint=f"name some of {', '.join(known)}")
+        found: dict[str, int] = {}
+        for entry in self.batched:
+            name, axis = _entry(entry, self.name)
+            if name not in known:
+                raise PassError(f"{self.name}: the graph has no argument '{name}'{suggestion(name, known)}")
+            found[name] = _axis(axis, known[name].shape.rank, f"{self.name}: argument '{name}'")
+        return found
+
+    def _out_axes(self, graph: Graph) -> dict[str, int]:
+        outputs = {o.name: o.shape.rank for o in graph.outputs}
+        entries = [(*_entry(e, self.name),) for e in self.out_axes if not _is_integer(e)]
+        common = [int(e) for e in self.out_axes if _is_integer(e)]
+        axis = common[0] if len(common) == 1 else 0
+        if len(common) > 1:
+            if entries or len(common) != len(outputs):
+                message = f"{self.name}: {len(common)} axes for {len(outputs)} outputs"
+                raise PassError(message, hint="give one axis for all, or one for each output")
+            entries = list(zip(outputs, common, strict=True))
+        chosen = dict.fromkeys(outputs, axis)
+        for name, own in entries:
+            if name not in outputs:
+                raise PassError(f"{self.name}: the graph has no output '{name}'{suggestion(name, outputs)}")
+            chosen[name] = own
+        return {n: _axis(a, outputs[n], f"{self.name}: output '{n}'") for n, a in chosen.items()}
+
+    def _check_states(self, graph: Graph, axes: dict[str, int], engine: Batching, results: list[Tensor]) -> None:
+        for output, result in zip(graph.results, results, strict=True):
+            if output.updates is not None and output.updates not in axes and engine.is_batched(result):
+                message = f"{self.name}: the next value of state '{output.updates}' is batched, and the state is not"
+                raise PassError(message, hint=f"batch it as well: {output.updates}:0")
+
+
+def _entry(entry: str, what: str) -> tuple[str, int]:
+    name, _, axis = entry.rpartition(":") if ":" in entry else (entry, "", "0")
+    if not _is_integer(axis):
+        raise PassError(f"{what}: '{entry}' is not a name and an axis, such as x:0")
+    return name, int(axis)
+
+
+def _is_integer(text: str) -> bool:
+    return text.lstrip("-").isdigit()
+
+
+def _axis(axis: int, rank: int, what: str) -> int:
+    if not -rank - 1 <= axis <= rank:
+        raise PassError(f"{what}: the batch axis {axis} is out of range for rank {rank + 1}")
+    return axis % (rank + 1)
+
+
+def _with_axis(shape: Shape, axis: int, size: Dim) -> Shape:
+    return shape.with_dims((*shape.dims[:axis], size, *shape.dims[axis:]))
+
+
+def _moved(x: Tensor, source: int, destination: int) -> Tensor:
+    """`x` with one axis somewhere else."""
+    if source == destination:
+        return x
+    order = [i for i in range(x.rank) if i != source]
+    order.insert(destination, source)
+    return x.builder.transpose(x, order)
+
+
+def vmap(graph: Any, batched: Any, size: Any, out_axes: Any = 0) -> Any:
+    """A graph that computes another one for a batch of arguments at once.
+
+    Args:
+        graph: A `Graph` or `GraphModule`, HIR or MIR.
+        batched: The axis that each batched argument has for the batch, by name; or names, for axis 0. The others are shared.
+        size: The size of the batch: an integer, or the name of a symbol.
+        out_axes: The axis that outputs have for it: one for all, by name, or in order.
+
+    Returns:
+        A graph with the same arguments, of which the batched ones have one axis more, and the same outputs with one axis more.
+
+    Raises:
+        Error: An argument or axis does not exist, or an op has no rule.
+    """
+    if isinstance(batched, str):
+        batched = (batched,)
+    entries = [f"{n}:{a}" for n, a in batched.items()] if isinstance(batched, Mapping) else [str(n) for n in batched]
+    if isinstance(out_axes, Mapping):
+        outs = [f"{n}:{a}" for n, a in out_axes.items()]
+    else:
+        outs = [str(a) for a in out_axes] if isinstance(out_axes, (tuple, list)) else [str(out_axes)]
+    if isinstance(size, bool) or (not isinstance(size, (int, str)) and not hasattr(size, "symbols")):
+        raise Error(f"size must be an integer or the name of a symbol, got {size!r}")
+    return Vmap(batched=tuple(entries), size=str(size), out_axes=tuple(outs))(graph)
