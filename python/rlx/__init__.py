@@ -48,6 +48,13 @@ _HOMES = {
     "jvp": "rlx.transforms.jvp",
     "vjp": "rlx.transforms.vjp",
     "vmap": "rlx.transforms.vmap",
+    "hvp": "rlx.transforms.hvp",
+    "jacfwd": "rlx.transforms.jacfwd",
+    "jacrev": "rlx.transforms.jacrev",
+    "hessian": "rlx.transforms.hessian",
+    "nth_order_grad": "rlx.transforms.nth_order_grad",
+    "directional_nth_grad": "rlx.transforms.directional_nth_grad",
+    **dict.fromkeys(("linearize", "Linearized"), "rlx.transforms.linearize"),
     "Tick": "rlx.tick",
 }
 _MODULES = ("ops", "blocks", "passes", "mlir")

@@ -214,6 +214,12 @@ class Card:
         """
         raise NotImplementedError(f"rlx.{self.name} has no pullback")
 
+    def reversible(self, b: Builder, *operands: Any, regions: Any, **attributes: Any) -> Any:
+        """For an op with regions: the same value out of ops that reverse mode can go back over, as `decompose` gives it; or
+        `NotImplemented`, where `pullback` is to be used.
+        """
+        return NotImplemented
+
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, **attributes: Any) -> Any:
         """The op on a batch.
 
@@ -225,7 +231,8 @@ class Card:
             attributes: By name, as they are without a batch. An op with regions gets `regions=` as well.
 
         Returns:
-            The result, or a tuple of results, each with the batch as its leading axis.
+            The result, or a tuple of results, each with the batch as its leading axis. NotImplemented, before anything is
+            emitted, has the decomposition batched instead: for operands that the op itself does not take with a batch.
         """
         raise NotImplementedError(f"rlx.{self.name} has no vmap")
 

@@ -17,6 +17,7 @@ from rlx.ir.errors import ShapeError
 from rlx.ir.evaluate import EvaluatedRegion
 from rlx.ir.opview import RegionShapes
 from rlx.ir.shape import Shape
+from rlx.ops.control_rules import IfRules, ScanRules, WhileRules
 from rlx.ops.lift import tensor_like
 from rlx.ops.shape import EVERY
 
@@ -61,7 +62,7 @@ def expect_arguments(region: RegionShapes, expected: Sequence[Shape], what: str)
         raise ShapeError(f"{what} takes {shown(region.arguments)}; it is given {shown(expected)}")
 
 
-class If(Card, op="if"):
+class If(IfRules, op="if"):
     def infer(self, condition: Shape, *, regions: Sequence[RegionShapes | None]) -> tuple[Shape, ...]:
         if condition.rank:
             raise ShapeError(f"the condition must be a scalar, got {condition}")
@@ -99,7 +100,7 @@ class If(Card, op="if"):
         yield sample(Operand((), "bool"), ("n", 4), ("n", 4), build=either, dtypes=("f32",))
 
 
-class While(Card, op="while"):
+class While(WhileRules, op="while"):
     def infer(
         self, inits: list[Shape], *, max_iterations: int | None, regions: Sequence[RegionShapes | None]
     ) -> tuple[Shape, ...]:
@@ -155,7 +156,7 @@ class While(Card, op="while"):
         yield sample([("n", 3)], build=doubled, dtypes=("f32",))
 
 
-class Scan(Card, op="scan"):
+class Scan(ScanRules, op="scan"):
     def infer(
         self,
         inputs: list[Shape],

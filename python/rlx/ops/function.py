@@ -17,13 +17,14 @@ from rlx.ir.opview import RegionShapes
 from rlx.ir.regions import Region
 from rlx.ir.shape import Shape
 from rlx.ops.control import expect_arguments, flat, present, shown, unpacked
+from rlx.ops.control_rules import CustomFnRules
 from rlx.ops.lift import tensor_like
 from rlx.ops.shape import EVERY
 
 _ELEMENTWISE = ("activation", "binary", "cast", "clamp", "compare", "constant", "where")
 
 
-class CustomFn(Card, op="custom_fn"):
+class CustomFn(CustomFnRules, op="custom_fn"):
     def infer(self, inputs: list[Shape], *, regions: Sequence[RegionShapes | None]) -> tuple[Shape, ...]:
         forward = present(regions[0], "forward_region")
         expect_arguments(forward, inputs, "forward_region")

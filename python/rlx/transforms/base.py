@@ -15,13 +15,13 @@ from rlx.ir.errors import Error, PassError, StageError
 from rlx.ir.graph import Argument, Graph, Output
 from rlx.ir.graph_module import GraphModule
 from rlx.ir.location import describe
-from rlx.ir.shape import Shape, shape_of
+from rlx.ir.shape import Shape
 from rlx.passes.base import Pass
 from rlx.passes.runner import clone_module, run_on_module
-from rlx.transforms.scope import Scope
+from rlx.transforms.scope import Scope, copied
 
 # What runs on a function that a transform has made: it leaves what nobody needs, and some things twice.
-_CLEAN_UP = "builtin.module(rlx-simplify,canonicalize,cse)"
+_CLEAN_UP = "builtin.module(rlx-simplify,canonicalize,cse,rlx-prune-regions,canonicalize)"
 
 
 class Transform(Pass):
@@ -118,11 +118,15 @@ class Derived:
         """The block of the source's function."""
         return self.source.function.entry_block
 
-    def scope(self) -> Scope:
-        """What stands for the arguments of the source."""
+    def scope(self, *more: Tensor) -> Scope:
+        """What stands for the arguments of the source; `more` for those behind them that the new graph has not."""
         scope = Scope(self.graph)
-        scope.bind(self.block.arguments, list(self.arguments.values()))
+        scope.bind(self.block.arguments, [*self.arguments.values(), *more])
         return scope
+
+    def graph_results(self) -> list[Tensor]:
+        """A copy of the source's ops; what stands for its results."""
+        return copied(self.graph, self.block, self.scope())
 
     def input(self, name: str, shape: Shape) -> Tensor:
         """A new input; a name that is taken gets a number: `tangent_x_2`."""
@@ -190,6 +194,18 @@ def arguments_of(graph: Graph, names: Sequence[str], what: str) -> list[Argument
     return [known[name] for name in chosen]
 
 
+def with_outputs(graph: Graph, chosen: Mapping[str, int]) -> Graph:
+    """A graph with some of its outputs, under names of their own. It is changed.
+
+    Args:
+        graph: The graph.
+        chosen: The position of an output, by its new name.
+    """
+    tensors = graph.output_tensors
+    graph.set_outputs({name: tensors[i] for name, i in chosen.items()})
+    return graph
+
+
 def float_outputs(graph: Graph) -> list[tuple[int, Output]]:
     """The outputs that have derivatives, with their positions among the results."""
     found = enumerate(graph.results)
@@ -206,9 +222,3 @@ def place_of(graph: Graph, index: int) -> str | None:
 def outputs_of(graph: Graph, results: Sequence[Tensor]) -> list[tuple[str, Tensor]]:
     """The names of a graph's outputs with what stands for them."""
     return [(o.name, r) for o, r in zip(graph.results, results, strict=True) if o.updates is None]
-
-
-def is_scalar(value: Any) -> bool:
-    """Whether a value is a real scalar."""
-    shape = shape_of(value)
-    return shape.rank == 0 and shape.dtype.is_float

@@ -68,9 +68,10 @@ class Batching:
             with b.located(within(op.location, "vmap")):
                 if card.has("vmap") or card.elementwise:
                     results = self._rule(card, op, operands, scope)
-                    self._check(op, results)
-                    self.mark(results)
-                    return results
+                    if results[0] is not NotImplemented:
+                        self._check(op, results)
+                        self.mark(results)
+                        return results
                 if card.composite:
                     block = scopes.decomposition(b, op)
                     inner = Scope(b, scope)

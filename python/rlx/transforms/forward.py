@@ -11,6 +11,7 @@ from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, as_results
 from rlx.ir.errors import Error
 from rlx.ir.location import within
+from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.transforms import scope as scopes
 from rlx.transforms.scope import Scope
@@ -134,9 +135,17 @@ class Body:
         tangents = self.engine.tangents
         return scopes.depends(self.block, given, lambda v: self.scope[v].value in tangents, floats=True)
 
-    def __call__(self, arguments: Sequence[Tensor]) -> list[Tensor]:
-        """The region's ops at the builder's place; what they yield."""
-        return self.run(arguments, [None] * len(arguments))[0]
+    def plain(self, arguments: Sequence[Tensor]) -> list[Tensor]:
+        """A copy of the region's ops at the builder's place; what they yield."""
+        return scopes.inlined(self.engine.builder, self.block, arguments, self.scope)
+
+    def adjoint(
+        self, fixed: Sequence[Tensor], shapes: Sequence[Shape], cotangents: Sequence[Tensor]
+    ) -> list[Tensor | None]:
+        """See `reverse.Body.adjoint`."""
+        from rlx.transforms.reverse import adjoint
+
+        return adjoint(self.engine.builder, self.plain, fixed, shapes, cotangents)
 
     def run(
         self, arguments: Sequence[Tensor], tangents: Sequence[Tensor | None]

@@ -11,6 +11,7 @@ from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, as_results
 from rlx.ir.errors import Error
 from rlx.ir.location import within
+from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.transforms import scope as scopes
 from rlx.transforms.scope import Scope
@@ -98,6 +99,9 @@ class Reverse:
     ) -> tuple[Sequence[Tensor], Pull | None]:
         """Results of an op and its pull; no pull where the tape has it in steps already."""
         b, card = self.builder, opview.card_of(op)
+        block = scopes.reversible(b, op) if card.has("reversible") else None
+        if block is not None:
+            return self._inside(block, operands, scope), None
         if card.has("pullback"):
             with b.located(within(op.location, self.note)):
                 wanted = scopes.grouped(op, [t.value in self.varied for t in operands])
@@ -110,11 +114,14 @@ class Reverse:
             return results, lambda cotangents: rule(card, op, operands, results, cotangents)
         if card.composite:
             with b.located(within(op.location, card.name)):
-                block = scopes.decomposition(b, op)
-                inner = Scope(b, scope)
-                inner.bind(block.arguments, operands)
-                return self.run(block, inner), None
+                return self._inside(scopes.decomposition(b, op), operands, scope), None
         raise scopes.no_rule(op, "vjp")
+
+    def _inside(self, block: Any, operands: list[Tensor], scope: Scope) -> list[Tensor]:
+        """Run a block in place of an op; what it yields."""
+        inner = Scope(self.builder, scope)
+        inner.bind(block.arguments, operands)
+        return self.run(block, inner)
 
     def _results(self, op: Any, operands: list[Tensor], scope: Scope) -> list[Tensor]:
         """A copy of an op; one that reads what has no value gives what has none."""
@@ -223,12 +230,30 @@ class Body:
         inner.bind(self.block.arguments, arguments)
         return inner
 
-    def __call__(self, arguments: Sequence[Tensor], saved: Sequence[Any] = ()) -> tuple[list[Tensor], list[Tensor]]:
-        """The region's ops at the builder's place: what they yield, and the tensors that stand for `saved`."""
+    def plain(self, arguments: Sequence[Tensor]) -> list[Tensor]:
+        """A copy of the region's ops at the builder's place; what they yield."""
+        return scopes.inlined(self.engine.builder, self.block, arguments, self.scope)
+
+    def keeping(self, arguments: Sequence[Tensor], values: Sequence[Any]) -> tuple[list[Tensor], list[Tensor]]:
+        """The same, and what stands for some values of the block."""
         inner = self._inner(arguments, None)
-        engine = Reverse(self.engine.builder, self.engine.note)
-        results = engine.run(self.block, inner)
-        return results, [inner[v] for v in saved]
+        results = scopes.copied(self.engine.builder, self.block, inner)
+        return results, [inner[v] for v in values]
+
+    def adjoint(
+        self, fixed: Sequence[Tensor], shapes: Sequence[Shape], cotangents: Sequence[Tensor]
+    ) -> list[Tensor | None]:
+        """The adjoint of a region that is linear in its last arguments.
+
+        Args:
+            fixed: The first arguments.
+            shapes: Of the last ones.
+            cotangents: Of what it yields.
+
+        Returns:
+            Cotangents of the last arguments.
+        """
+        return adjoint(self.engine.builder, self.plain, fixed, shapes, cotangents)
 
     def vjp(
         self,
@@ -260,6 +285,17 @@ class Body:
             return [engine.cotangent(a) for a in arguments], [engine.cotangent(c) for c in outside]
 
         return results, pull
+
+
+def adjoint(
+    b: Builder,
+    function: Callable[[Sequence[Tensor]], list[Tensor]],
+    fixed: Sequence[Tensor],
+    shapes: Sequence[Shape],
+    cotangents: Sequence[Tensor | None],
+) -> list[Tensor | None]:
+    """The adjoint of a function that is linear in its last arguments: see `Body.adjoint`."""
+    return transposed(b, b.scratch(lambda *t: function([*fixed, *t]), shapes), cotangents)
 
 
 def transposed(b: Builder, block: Any, cotangents: Sequence[Tensor | None]) -> list[Tensor | None]:

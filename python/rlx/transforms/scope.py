@@ -85,6 +85,20 @@ def copy(b: Builder, op: Any, operands: Sequence[Tensor], scope: Scope) -> list[
     return [b.tensor(r) for r in new.results]
 
 
+def copied(b: Builder, block: Any, scope: Scope) -> list[Tensor]:
+    """A copy of the ops of a block at the builder's place; what they yield."""
+    for op in ops_of(block):
+        scope.bind(op.results, copy(b, op, [scope[v] for v in op.operands], scope))
+    return [scope[v] for v in opview.yielded(block)]
+
+
+def inlined(b: Builder, block: Any, arguments: Sequence[Tensor], around: Scope) -> list[Tensor]:
+    """The same, with what stands for the arguments of the block."""
+    scope = Scope(b, around)
+    scope.bind(block.arguments, arguments)
+    return copied(b, block, scope)
+
+
 def has_tangent(value: Any) -> bool:
     """Whether a value has a tangent at all: it is a float or complex."""
     return shape_of(value).dtype.is_inexact
@@ -92,13 +106,25 @@ def has_tangent(value: Any) -> bool:
 
 def decomposition(b: Builder, op: Any) -> Any:
     """The block of what a composite op decomposes into; its arguments stand for the op's operands."""
+    return _instead(b, op, opview.card_of(op).decompose)
+
+
+def reversible(b: Builder, op: Any) -> Any:
+    """The same of what stands for an op in reverse mode; None where that is the op itself."""
+    card = opview.card_of(op)
+    if "num_checkpoints" in op.attributes or card.name == "while":
+        return _instead(b, op, card.reversible)
+    return None
+
+
+def _instead(b: Builder, op: Any, function: Callable[..., Any]) -> Any:
     card = opview.card_of(op)
     values = opview.attributes_of(op)
     if card.spec.regions:
         values["regions"] = tuple(opview.block_of(r) for r in op.regions)
 
     def emit(*tensors: Tensor) -> list[Any]:
-        return list(as_results(card.decompose(b, *opview.operands_of(op, tensors), **values)))
+        return list(as_results(function(b, *opview.operands_of(op, tensors), **values)))
 
     return b.scratch(emit, [shape_of(v) for v in op.operands])
 

@@ -1,0 +1,65 @@
+"""`rlx-directional-nth-grad`: the nth derivative along directions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rlx.ir.graph import Graph
+from rlx.ops import rules
+from rlx.passes.base import option
+from rlx.transforms.base import Derived, Transform, cleaned, names_of, outputs_of
+from rlx.transforms.forward import Forward
+from rlx.transforms.nth_order_grad import one_argument
+
+
+@dataclass(frozen=True)
+class DirectionalNthGrad(Transform, name="rlx-directional-nth-grad"):
+    """Give the nth derivative of the outputs along n directions: forward mode over itself.
+
+    There is a new input `dir_<level>` for each level from 0, shaped as the argument; the outputs are `dir<order>_<output>`.
+    """
+
+    wrt: tuple[str, ...] = option((), "the argument; the one parameter when empty")
+    order: int = option(2, "how many times to differentiate")
+
+    def apply(self, graph: Graph) -> Graph:
+        name = one_argument(graph, self.wrt, self.order, self.name)
+        for level in range(self.order):
+            graph = cleaned(self._once(graph, name, f"dir_{level}"))
+        derived = Derived.of(graph)
+        results = derived.graph_results()
+        named = [(f"dir{self.order}_{n}" if self.order else n, t) for n, t in outputs_of(graph, results)]
+        return derived.finish(named, results)
+
+    def _once(self, graph: Graph, name: str, direction: str) -> Graph:
+        derived = Derived.of(graph)
+        moving = derived.arguments[name]
+        engine = Forward(derived.graph)
+        engine.seed(moving, derived.input(direction, moving.shape))
+        with derived.graph.scratchpad():
+            results = engine.run(derived.block, derived.scope())
+            tangents = [
+                (n, rules.or_zeros(derived.graph, engine.tangent(r), r.shape))
+                for n, r in outputs_of(graph, results)
+                if r.dtype.is_inexact
+            ]
+        return derived.finish(tangents)
+
+
+def directional_nth_grad(graph: Any, wrt: Any, order: int) -> Any:
+    """A graph that gives the nth derivative of the outputs along n directions.
+
+    Args:
+        graph: A `Graph` or `GraphModule`, HIR or MIR.
+        wrt: The name of the argument (or a list of it).
+        order: How many times to differentiate.
+
+    Returns:
+        A graph with new inputs `dir_0` to `dir_<order-1>`, shaped as the argument, and an output `dir<order>_<output>` for each
+        output of floats: `D^n f(x)[dir_0, dir_1, …]`.
+
+    Raises:
+        Error: The argument does not exist or holds no floats, the order is negative, or an op has no rule.
+    """
+    return DirectionalNthGrad(wrt=names_of(wrt, "wrt"), order=order)(graph)

@@ -1,0 +1,47 @@
+"""`rlx-hessian`: dense second derivatives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rlx.ir.graph import Graph
+from rlx.passes.base import option
+from rlx.transforms import jacobian
+from rlx.transforms.base import Transform, arguments_of, cleaned, names_of, with_outputs
+from rlx.transforms.grad import Grad
+
+
+@dataclass(frozen=True)
+class Hessian(Transform, name="rlx-hessian"):
+    """Give all second derivatives of a scalar output by arguments (forward mode over reverse mode).
+
+    The outputs are `hessian_<name>_<other>` for each pair of arguments, of the dimensions of the one, then those of the other.
+    """
+
+    wrt: tuple[str, ...] = option((), "the arguments to differentiate by; all parameters when empty")
+    loss: str | None = option(None, "the output that is the loss; the first when none is named")
+
+    def apply(self, graph: Graph) -> Graph:
+        names = tuple(a.name for a in arguments_of(graph, self.wrt, self.name))
+        gradient = cleaned(Grad(wrt=names, loss=self.loss).apply(graph))
+        dense = jacobian.forward(gradient, names, self.name)
+        pairs = [f"hessian_{first}_{second}" for first in names for second in names]
+        return with_outputs(dense, {name: i for i, name in enumerate(pairs)})
+
+
+def hessian(graph: Any, wrt: Any = (), *, loss: str | None = None) -> Any:
+    """A graph that gives the dense second derivatives of a scalar output.
+
+    Args:
+        graph: A `Graph` or `GraphModule`, HIR or MIR.
+        wrt: Names of the arguments to differentiate by; all parameters when empty.
+        loss: The output to differentiate; the first when none is named.
+
+    Returns:
+        A graph of the same arguments with an output `hessian_<name>_<other>` of shape `[*name, *other]` for each pair of names.
+
+    Raises:
+        Error: As `grad`, and where an argument is complex.
+    """
+    return Hessian(wrt=names_of(wrt, "wrt"), loss=loss)(graph)

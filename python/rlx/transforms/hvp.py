@@ -1,0 +1,51 @@
+"""`rlx-hvp`: Hessian-vector products."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rlx.ir.graph import Graph
+from rlx.passes.base import option
+from rlx.transforms.base import Transform, arguments_of, cleaned, names_of, with_outputs
+from rlx.transforms.grad import Grad
+from rlx.transforms.jvp import Jvp
+
+
+@dataclass(frozen=True)
+class Hvp(Transform, name="rlx-hvp"):
+    """Give the loss, its gradient, and the Hessian times a direction (forward mode over reverse mode).
+
+    For each argument that is named there is a new input `tangent_<name>`; the outputs are the loss, `grad_<name>` for each, and
+    `hvp_<name>` for each: the directional derivative of the gradient.
+    """
+
+    wrt: tuple[str, ...] = option((), "the arguments to differentiate by; all parameters when empty")
+    loss: str | None = option(None, "the output that is the loss; the first when none is named")
+
+    def apply(self, graph: Graph) -> Graph:
+        names = tuple(a.name for a in arguments_of(graph, self.wrt, self.name))
+        gradient = cleaned(Grad(wrt=names, with_loss=True, loss=self.loss).apply(graph))
+        gradient = with_outputs(gradient, {o.name: i for i, o in enumerate(gradient.outputs[: 1 + len(names)])})
+        moved = Jvp(tangents=names).apply(gradient)
+        kept: dict[str, int] = {o.name: i for i, o in enumerate(gradient.outputs)}
+        first = len(kept) + 1  # behind the tangent of the loss
+        return with_outputs(moved, kept | {f"hvp_{name}": first + i for i, name in enumerate(names)})
+
+
+def hvp(graph: Any, wrt: Any = (), *, loss: str | None = None) -> Any:
+    """A graph that gives the loss, its gradient, and the product of its Hessian with a direction.
+
+    Args:
+        graph: A `Graph` or `GraphModule`, HIR or MIR.
+        wrt: Names of the arguments to differentiate by; all parameters when empty.
+        loss: The output to differentiate; the first when none is named.
+
+    Returns:
+        A graph with new inputs `tangent_<name>`, whose outputs are the loss, `grad_<name>` for each name, then `hvp_<name>` for
+        each name.
+
+    Raises:
+        Error: As `grad`.
+    """
+    return Hvp(wrt=names_of(wrt, "wrt"), loss=loss)(graph)

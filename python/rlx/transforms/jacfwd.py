@@ -1,0 +1,41 @@
+"""`rlx-jacfwd`: dense derivatives by forward mode."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rlx.ir.graph import Graph
+from rlx.passes.base import option
+from rlx.transforms import jacobian
+from rlx.transforms.base import Transform, names_of
+
+
+@dataclass(frozen=True)
+class Jacfwd(Transform, name="rlx-jacfwd"):
+    """Give the derivative of every element of the outputs by every element of arguments: forward mode, for few arguments.
+
+    The outputs are `jacobian_<output>_<name>`, of the dimensions of the output, then those of the argument.
+    """
+
+    wrt: tuple[str, ...] = option((), "the arguments to differentiate by; all parameters when empty")
+
+    def apply(self, graph: Graph) -> Graph:
+        return jacobian.forward(graph, self.wrt, self.name)
+
+
+def jacfwd(graph: Any, wrt: Any = ()) -> Any:
+    """A graph that gives the dense derivatives of the outputs by arguments: forward mode, for few elements of arguments.
+
+    Args:
+        graph: A `Graph` or `GraphModule`, HIR or MIR.
+        wrt: Names of the arguments to differentiate by; all parameters when empty.
+
+    Returns:
+        A graph of the same arguments with an output `jacobian_<output>_<name>` of shape `[*output, *argument]` for each
+        output of floats and each name.
+
+    Raises:
+        Error: An argument does not exist, holds no floats or is complex, or an op has no rule.
+    """
+    return Jacfwd(wrt=names_of(wrt, "wrt"))(graph)

@@ -1,0 +1,82 @@
+"""Dense derivatives: a basis of directions, all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.dim import product
+from rlx.ir.errors import PassError
+from rlx.ir.graph import Argument, Graph
+from rlx.ir.shape import Shape
+from rlx.transforms.base import Derived, arguments_of, cleaned, float_outputs, outputs_of
+from rlx.transforms.batching import Batching
+from rlx.transforms.jvp import Jvp
+from rlx.transforms.vjp import Vjp
+
+
+def real_arguments(graph: Graph, names: Sequence[str], what: str) -> list[Argument]:
+    """The arguments to differentiate by.
+
+    Raises:
+        PassError: One is complex, or an output is: a dense derivative would have to say of which parts.
+    """
+    found = arguments_of(graph, names, what)
+    for entry in (*found, *graph.outputs):
+        if entry.shape.dtype.is_complex:
+            raise PassError(f"{what}: '{entry.name}' is {entry.shape}; dense derivatives are for real numbers")
+    return found
+
+
+def identity(b: Builder, shape: Shape) -> Tensor:
+    """For each element of a tensor the tensor that is 1 there and 0 elsewhere: `[elements, *dims]`."""
+    count = product(shape.dims)
+    rows = b.iota((count, count), axis=0, dtype="i32")
+    columns = b.iota((count, count), axis=1, dtype="i32")
+    return b.reshape(b.cast(rows == columns, shape.dtype), (count, *shape.dims))
+
+
+def forward(graph: Graph, names: Sequence[str], what: str, prefix: str = "jacobian") -> Graph:
+    """Dense derivatives by forward mode: one direction for each element of an argument."""
+    derived = Derived.of(graph)
+    b, outputs = derived.graph, []
+    with b.scratchpad():
+        for argument in real_arguments(graph, names, what):
+            moved = cleaned(Jvp(tangents=(argument.name,)).apply(graph))
+            basis = identity(b, argument.shape)
+            results = _batched(derived, moved, basis, argument.shape)
+            first = len(graph.outputs)
+            for i, (_, output) in enumerate(float_outputs(graph)):
+                tangents = results[first + i]
+                columns = b.transpose(tangents, (*range(1, tangents.rank), 0))
+                dense = b.reshape(columns, (*output.shape.dims, *argument.shape.dims))
+                outputs.append((i, f"{prefix}_{output.name}_{argument.name}", dense))
+    return derived.finish([(name, dense) for _, name, dense in sorted(outputs, key=lambda o: o[0])])
+
+
+def reverse(graph: Graph, names: Sequence[str], what: str) -> Graph:
+    """Dense derivatives by reverse mode: one cotangent for each element of an output."""
+    arguments = real_arguments(graph, names, what)
+    derived = Derived.of(graph)
+    b, outputs = derived.graph, []
+    with b.scratchpad():
+        for _, output in float_outputs(graph):
+            single = Derived.of(graph)
+            results = single.graph_results()
+            chosen = single.finish([(n, t) for n, t in outputs_of(graph, results) if n == output.name])
+            pulled = cleaned(Vjp(wrt=tuple(a.name for a in arguments)).apply(chosen))
+            found = _batched(derived, pulled, identity(b, output.shape), output.shape)
+            for argument, rows in zip(arguments, found[1:], strict=True):
+                dense = b.reshape(rows, (*output.shape.dims, *argument.shape.dims))
+                outputs.append((f"jacobian_{output.name}_{argument.name}", dense))
+    return derived.finish(outputs)
+
+
+def _batched(derived: Derived, graph: Graph, basis: Tensor, shape: Shape) -> list[Tensor]:
+    """The results of a graph, each batched, where its last argument is a batch of directions."""
+    b = derived.graph
+    engine = Batching(b, product(shape.dims))
+    engine.mark([basis])
+    inner = Derived(graph, b, derived.arguments)
+    scope = inner.scope(basis)
+    return [engine.full(r) for r in engine.run(inner.block, scope)]

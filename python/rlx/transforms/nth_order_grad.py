@@ -1,0 +1,69 @@
+"""`rlx-nth-order-grad`: the nth derivative by one number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rlx.ir.errors import PassError
+from rlx.ir.graph import Graph
+from rlx.passes.base import option
+from rlx.transforms.base import Transform, arguments_of, cleaned, names_of, with_outputs
+from rlx.transforms.grad import Grad
+
+
+@dataclass(frozen=True)
+class NthOrderGrad(Transform, name="rlx-nth-order-grad"):
+    """Give the nth derivative of a scalar output by a scalar argument: `grad` so many times."""
+
+    wrt: tuple[str, ...] = option((), "the argument, a scalar; the one parameter when empty")
+    order: int = option(2, "how many times to differentiate; 0 gives the output itself")
+    loss: str | None = option(None, "the output to differentiate; the first when none is named")
+
+    def apply(self, graph: Graph) -> Graph:
+        name = one_argument(graph, self.wrt, self.order, self.name)
+        argument = next(a for a in graph.arguments if a.name == name)
+        if argument.shape.rank or not argument.shape.dtype.is_float:
+            raise PassError(
+                f"{self.name}: '{name}' must be a scalar of floats, got {argument.shape}",
+                hint="rlx.directional_nth_grad takes directions, rlx.hessian gives all second derivatives",
+            )
+        made = Grad(wrt=(name,), loss=self.loss, with_loss=True).apply(graph)
+        if self.order == 0:
+            return with_outputs(made, {made.outputs[0].name: 0})
+        made = with_outputs(made, {f"grad_{name}": 1})
+        for _ in range(self.order - 1):
+            made = Grad(wrt=(name,)).apply(cleaned(made))
+        return with_outputs(made, {f"grad{self.order}_{name}": 0})
+
+
+def one_argument(graph: Graph, wrt: tuple[str, ...], order: int, what: str) -> str:
+    """The name of the argument to differentiate by.
+
+    Raises:
+        PassError: It is not one, or the order is negative.
+    """
+    found = arguments_of(graph, wrt, what)
+    if len(found) != 1:
+        raise PassError(f"{what}: expected one argument, got {', '.join(a.name for a in found)}")
+    if isinstance(order, bool) or not isinstance(order, int) or order < 0:
+        raise PassError(f"{what}: order must be a whole number that is not negative, got {order!r}")
+    return found[0].name
+
+
+def nth_order_grad(graph: Any, wrt: Any, order: int, *, loss: str | None = None) -> Any:
+    """A graph that gives the nth derivative of a scalar output by a scalar argument.
+
+    Args:
+        graph: A `Graph` or `GraphModule`, HIR or MIR.
+        wrt: The name of the argument (or a list of it).
+        order: How many times to differentiate.
+        loss: The output to differentiate; the first when none is named.
+
+    Returns:
+        A graph of the same arguments with one output, `grad<order>_<name>`; for order 0 the output itself.
+
+    Raises:
+        Error: Output or argument is no real scalar, the order is negative, or an op has no rule.
+    """
+    return NthOrderGrad(wrt=names_of(wrt, "wrt"), order=order, loss=loss)(graph)
