@@ -77,6 +77,28 @@ def RLX_CustomFnOp : RLX_Op<"custom_fn", "function"> {
   let results = (outs Variadic<RLX_Tensor>:$results);
 }
 
+def RLX_CheckpointOp : RLX_Op<"checkpoint", "checkpoint"> {
+  let summary = "Ops whose values the backward pass computes again instead of keeping them";
+  let description = [{
+    Runs `body_region`, which has no arguments and reads values from outside; what it yields are the results. Reverse mode keeps
+    what the region reads and nothing of what it computes: it runs the region again (Griewank, "Achieving
+    logarithmic growth of temporal and spatial complexity in reverse automatic differentiation").
+  }];
+  let arguments = (ins);
+  let regions = (region SizedRegion<1>:$body_region);
+  let results = (outs Variadic<RLX_Tensor>:$results);
+}
+
+def RLX_OptimizationBarrierOp : RLX_Op<"optimization_barrier", "checkpoint", [Pure]> {
+  let summary = "Values that a compiler must not see through";
+  let description = [{
+    The results are the inputs. What is computed from them is not joined with what is computed from the inputs, and not before all
+    inputs are there: so that what is computed again is computed late.
+  }];
+  let arguments = (ins Variadic<RLX_Tensor>:$inputs);
+  let results = (outs Variadic<RLX_Tensor>:$results);
+}
+
 def RLX_CustomOp : RLX_Op<"custom", "custom"> {
   let summary = "An op that a user has registered";
   let description = [{

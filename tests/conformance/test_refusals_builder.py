@@ -66,7 +66,9 @@ def _call(case: Case, graph: rlx.Graph, *, all_attributes: bool, unwrapped: bool
     counter = iter(range(100))
     given: dict[str, Any] = {}
     for value, shape in zip(case.card.spec.operands, use.operands, strict=True):
-        if shape is not None:
+        if isinstance(shape, list):
+            given[value.name] = [graph.input(f"x{next(counter)}", s) for s in shape]
+        elif shape is not None:
             given[value.name] = graph.input(f"x{next(counter)}", shape)
     tensors = list(given.values())
     parameters = inspect.signature(type(case.card).build).parameters

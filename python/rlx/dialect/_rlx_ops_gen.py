@@ -1017,6 +1017,41 @@ def cast(result, x, dtype, *, loc=None, ip=None) -> _ods_ir.OpResult:
   return CastOp(result=result, x=x, dtype=dtype, loc=loc, ip=ip).result
 
 @_ods_cext.register_operation(_Dialect)
+class CheckpointOp(_ods_ir.OpView):
+  r"""
+  Runs `body_region`, which has no arguments and reads values from outside; what it yields are the results. Reverse mode keeps
+  what the region reads and nothing of what it computes: it runs the region again (Griewank, "Achieving
+  logarithmic growth of temporal and spatial complexity in reverse automatic differentiation").
+  """
+
+  OPERATION_NAME = "rlx.checkpoint"
+
+  _ODS_REGIONS = (1, True)
+
+  def __init__(self, results_, *, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    _ods_context = _ods_get_default_loc_context(loc)
+    results = []
+    results.extend(results_)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def results_(self) -> _ods_ir.OpResultList:
+    _ods_variadic_group_length = len(self.operation.results) - 1 + 1
+    return self.operation.results[0:0 + _ods_variadic_group_length]
+
+  @builtins.property
+  def body_region(self) -> _ods_ir.Region:
+    return self.regions[0]
+
+def checkpoint(results_, *, loc=None, ip=None) -> _Union[_ods_ir.OpResult, _ods_ir.OpResultList, CheckpointOp]:
+  op = CheckpointOp(results_=results_, loc=loc, ip=ip); results = op.results
+  return results if len(results) > 1 else (results[0] if len(results) == 1 else op)
+
+@_ods_cext.register_operation(_Dialect)
 class ClampOp(_ods_ir.OpView):
   r"""
   `result = minimum(maximum(x, low), high)`. All three have one dtype; `low` and `high` broadcast to the shape
@@ -2848,7 +2883,8 @@ class FakeQuantizeOp(_ods_ir.OpView):
   `max|x|/qmax` (`per_batch`); `decay·state + (1 - decay)·max|x|/qmax` (`ema`); `state` (`fixed`). The second
   result is the scale that was used: with `ema` the caller's next state.
   `state` is an operand with `ema` and `fixed` only. Where the scale is 0 the result is 0. `ste` says what the
-  gradient is. f16 and bf16 are computed in f32, and `state` and `scale` are then f32; else they have the dtype of `x`.
+  gradient of `x` is, at the scale that was used, which counts as a constant: there is no gradient of it or through it.
+  f16 and bf16 are computed in f32, and `state` and `scale` are then f32; else they have the dtype of `x`.
   """
 
   OPERATION_NAME = "rlx.fake_quantize"
@@ -5714,6 +5750,42 @@ class NarrowOp(_ods_ir.OpView):
 
 def narrow(result, x, axis, start, length, *, loc=None, ip=None) -> _ods_ir.OpResult:
   return NarrowOp(result=result, x=x, axis=axis, start=start, length=length, loc=loc, ip=ip).result
+
+@_ods_cext.register_operation(_Dialect)
+class OptimizationBarrierOp(_ods_ir.OpView):
+  r"""
+  The results are the inputs. What is computed from them is not joined with what is computed from the inputs, and not before all
+  inputs are there: so that what is computed again is computed late.
+  """
+
+  OPERATION_NAME = "rlx.optimization_barrier"
+
+  _ODS_REGIONS = (0, True)
+
+  def __init__(self, results_, inputs, *, loc=None, ip=None):
+    operands = []
+    attributes = {}
+    regions = None
+    operands.extend(_get_op_results_or_values(inputs))
+    _ods_context = _ods_get_default_loc_context(loc)
+    results = []
+    results.extend(results_)
+    _ods_successors = None
+    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
+
+  @builtins.property
+  def inputs(self) -> _ods_ir.OpOperandList:
+    _ods_variadic_group_length = len(self.operation.operands) - 1 + 1
+    return self.operation.operands[0:0 + _ods_variadic_group_length]
+
+  @builtins.property
+  def results_(self) -> _ods_ir.OpResultList:
+    _ods_variadic_group_length = len(self.operation.results) - 1 + 1
+    return self.operation.results[0:0 + _ods_variadic_group_length]
+
+def optimization_barrier(results_, inputs, *, loc=None, ip=None) -> _Union[_ods_ir.OpResult, _ods_ir.OpResultList, OptimizationBarrierOp]:
+  op = OptimizationBarrierOp(results_=results_, inputs=inputs, loc=loc, ip=ip); results = op.results
+  return results if len(results) > 1 else (results[0] if len(results) == 1 else op)
 
 @_ods_cext.register_operation(_Dialect)
 class PadOp(_ods_ir.OpView):

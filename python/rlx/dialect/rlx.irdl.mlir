@@ -601,6 +601,63 @@ irdl.dialect @rlx {
     irdl.results(results_0: variadic %type_results_0, results_1: variadic %type_results_1, results_2: variadic %type_results_2, results_3: variadic %type_results_3, results_4: variadic %type_results_4, results_5: variadic %type_results_5, results_6: variadic %type_results_6, results_7: variadic %type_results_7, results_8: variadic %type_results_8, results_9: variadic %type_results_9, results_10: variadic %type_results_10, results_11: variadic %type_results_11, results_12: variadic %type_results_12, results_13: variadic %type_results_13, results_14: variadic %type_results_14, results_15: variadic %type_results_15)
     irdl.regions(forward_region: %region0, vjp_region: %region1, jvp_region: %region2)
   }
+  irdl.operation @checkpoint {
+    %type_results_0 = irdl.any
+    %type_results_1 = irdl.any
+    %type_results_2 = irdl.any
+    %type_results_3 = irdl.any
+    %type_results_4 = irdl.any
+    %type_results_5 = irdl.any
+    %type_results_6 = irdl.any
+    %type_results_7 = irdl.any
+    %type_results_8 = irdl.any
+    %type_results_9 = irdl.any
+    %type_results_10 = irdl.any
+    %type_results_11 = irdl.any
+    %type_results_12 = irdl.any
+    %type_results_13 = irdl.any
+    %type_results_14 = irdl.any
+    %type_results_15 = irdl.any
+    %region0 = irdl.region
+    irdl.results(results_0: variadic %type_results_0, results_1: variadic %type_results_1, results_2: variadic %type_results_2, results_3: variadic %type_results_3, results_4: variadic %type_results_4, results_5: variadic %type_results_5, results_6: variadic %type_results_6, results_7: variadic %type_results_7, results_8: variadic %type_results_8, results_9: variadic %type_results_9, results_10: variadic %type_results_10, results_11: variadic %type_results_11, results_12: variadic %type_results_12, results_13: variadic %type_results_13, results_14: variadic %type_results_14, results_15: variadic %type_results_15)
+    irdl.regions(body_region: %region0)
+  }
+  irdl.operation @optimization_barrier {
+    %type_inputs_0 = irdl.any
+    %type_inputs_1 = irdl.any
+    %type_inputs_2 = irdl.any
+    %type_inputs_3 = irdl.any
+    %type_inputs_4 = irdl.any
+    %type_inputs_5 = irdl.any
+    %type_inputs_6 = irdl.any
+    %type_inputs_7 = irdl.any
+    %type_inputs_8 = irdl.any
+    %type_inputs_9 = irdl.any
+    %type_inputs_10 = irdl.any
+    %type_inputs_11 = irdl.any
+    %type_inputs_12 = irdl.any
+    %type_inputs_13 = irdl.any
+    %type_inputs_14 = irdl.any
+    %type_inputs_15 = irdl.any
+    %type_results_0 = irdl.any
+    %type_results_1 = irdl.any
+    %type_results_2 = irdl.any
+    %type_results_3 = irdl.any
+    %type_results_4 = irdl.any
+    %type_results_5 = irdl.any
+    %type_results_6 = irdl.any
+    %type_results_7 = irdl.any
+    %type_results_8 = irdl.any
+    %type_results_9 = irdl.any
+    %type_results_10 = irdl.any
+    %type_results_11 = irdl.any
+    %type_results_12 = irdl.any
+    %type_results_13 = irdl.any
+    %type_results_14 = irdl.any
+    %type_results_15 = irdl.any
+    irdl.operands(inputs_0: variadic %type_inputs_0, inputs_1: variadic %type_inputs_1, inputs_2: variadic %type_inputs_2, inputs_3: variadic %type_inputs_3, inputs_4: variadic %type_inputs_4, inputs_5: variadic %type_inputs_5, inputs_6: variadic %type_inputs_6, inputs_7: variadic %type_inputs_7, inputs_8: variadic %type_inputs_8, inputs_9: variadic %type_inputs_9, inputs_10: variadic %type_inputs_10, inputs_11: variadic %type_inputs_11, inputs_12: variadic %type_inputs_12, inputs_13: variadic %type_inputs_13, inputs_14: variadic %type_inputs_14, inputs_15: variadic %type_inputs_15)
+    irdl.results(results_0: variadic %type_results_0, results_1: variadic %type_results_1, results_2: variadic %type_results_2, results_3: variadic %type_results_3, results_4: variadic %type_results_4, results_5: variadic %type_results_5, results_6: variadic %type_results_6, results_7: variadic %type_results_7, results_8: variadic %type_results_8, results_9: variadic %type_results_9, results_10: variadic %type_results_10, results_11: variadic %type_results_11, results_12: variadic %type_results_12, results_13: variadic %type_results_13, results_14: variadic %type_results_14, results_15: variadic %type_results_15)
+  }
   irdl.operation @custom {
     %type_inputs_0 = irdl.any
     %type_inputs_1 = irdl.any

@@ -968,6 +968,40 @@ OPS = (
         'dialect/RlxControl.td:67',
     ),
     OpSpec(
+        'checkpoint',
+        'checkpoint',
+        'mir',
+        'Ops whose values the backward pass computes again instead of keeping them',
+        'Runs `body_region`, which has no arguments and reads values from outside; what it yields are the results. Reverse mode keeps\nwhat the region reads and nothing of what it computes: it runs the region again (Griewank, "Achieving\nlogarithmic growth of temporal and spatial complexity in reverse automatic differentiation").',
+        (),
+        (),
+        (
+            ValueSpec('results', _DTYPES_7, 'variadic'),
+        ),
+        (
+            RegionSpec('body_region', 'single'),
+        ),
+        ('Pure',),
+        'dialect/RlxControl.td:80',
+    ),
+    OpSpec(
+        'optimization_barrier',
+        'checkpoint',
+        'mir',
+        'Values that a compiler must not see through',
+        'The results are the inputs. What is computed from them is not joined with what is computed from the inputs, and not before all\ninputs are there: so that what is computed again is computed late.',
+        (
+            ValueSpec('inputs', _DTYPES_7, 'variadic'),
+        ),
+        (),
+        (
+            ValueSpec('results', _DTYPES_7, 'variadic'),
+        ),
+        (),
+        ('Pure',),
+        'dialect/RlxControl.td:92',
+    ),
+    OpSpec(
         'custom',
         'custom',
         'mir',
@@ -985,7 +1019,7 @@ OPS = (
         ),
         (),
         ('Pure',),
-        'dialect/RlxControl.td:80',
+        'dialect/RlxControl.td:102',
     ),
     OpSpec(
         'constant',
@@ -1911,7 +1945,7 @@ OPS = (
         'quant',
         'mir',
         'Rounded to the values that a few bits represent, as floats',
-        "`result = clamp(round(x/scale), -qmax, qmax)·scale` with `qmax = 2^(bits-1) - 1` (127, 7, 1 for 8, 4, 2\nbits; at most 16). `scale` is a scalar, or one for each position of `axis`:\n`max|x|/qmax` (`per_batch`); `decay·state + (1 - decay)·max|x|/qmax` (`ema`); `state` (`fixed`). The second\nresult is the scale that was used: with `ema` the caller's next state.\n`state` is an operand with `ema` and `fixed` only. Where the scale is 0 the result is 0. `ste` says what the\ngradient is. f16 and bf16 are computed in f32, and `state` and `scale` are then f32; else they have the dtype of `x`.",
+        "`result = clamp(round(x/scale), -qmax, qmax)·scale` with `qmax = 2^(bits-1) - 1` (127, 7, 1 for 8, 4, 2\nbits; at most 16). `scale` is a scalar, or one for each position of `axis`:\n`max|x|/qmax` (`per_batch`); `decay·state + (1 - decay)·max|x|/qmax` (`ema`); `state` (`fixed`). The second\nresult is the scale that was used: with `ema` the caller's next state.\n`state` is an operand with `ema` and `fixed` only. Where the scale is 0 the result is 0. `ste` says what the\ngradient of `x` is, at the scale that was used, which counts as a constant: there is no gradient of it or through it.\nf16 and bf16 are computed in f32, and `state` and `scale` are then f32; else they have the dtype of `x`.",
         (
             ValueSpec('x', _DTYPES_0),
             ValueSpec('state', _DTYPES_0, 'optional'),
@@ -1950,7 +1984,7 @@ OPS = (
         ),
         (),
         ('Pure',),
-        'dialect/RlxQuant.td:47',
+        'dialect/RlxQuant.td:48',
     ),
     OpSpec(
         'q_matmul',
@@ -1974,7 +2008,7 @@ OPS = (
         ),
         (),
         ('Pure',),
-        'dialect/RlxQuant.td:58',
+        'dialect/RlxQuant.td:59',
     ),
     OpSpec(
         'q_conv2d',
@@ -2002,7 +2036,7 @@ OPS = (
         ),
         (),
         ('Pure',),
-        'dialect/RlxQuant.td:71',
+        'dialect/RlxQuant.td:72',
     ),
     OpSpec(
         'random_bits',

@@ -208,6 +208,8 @@ class Builder(RegionBuilder, OpMethods):
                 self._pending.remove(made.holder)
                 made.holder.erase()
         tensors = tuple(Tensor(self, result) for result in op.results)
+        if self._record is not None:
+            self._record += tensors
         single = len(spec.results) == 1 and spec.results[0].arity == "single"
         return tensors[0] if single else tensors
 

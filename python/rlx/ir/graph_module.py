@@ -6,6 +6,7 @@ import contextlib
 import importlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -34,6 +35,21 @@ HIR_METHODS = (
     "transformer_encoder_block",
     "mamba_block",
     "qwen35_mtp_head",
+)
+# Functions of `rlx` that give another graph, as methods: `module.grad(["w"])`.
+TRANSFORMS = (
+    "grad",
+    "grad_with_loss",
+    "vjp",
+    "jvp",
+    "hvp",
+    "vmap",
+    "jacfwd",
+    "jacrev",
+    "hessian",
+    "nth_order_grad",
+    "directional_nth_grad",
+    "linearize",
 )
 _ALIASES = {"transformer_block": "llama_decoder_block"}
 # Module attribute of HIR: what `rlx-lower-blocks` makes of blocks, fused ops or primitives.
@@ -177,13 +193,15 @@ class GraphModule:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
+        if name in TRANSFORMS:  # to the right of this module, hence by name
+            return partial(getattr(importlib.import_module("rlx"), name), self)
         name = _ALIASES.get(name, name)
         if name in HIR_METHODS:
             self._require_hir(name)
         return getattr(self._graph, name)
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *dir(self._graph), *_ALIASES})
+        return sorted({*super().__dir__(), *dir(self._graph), *_ALIASES, *TRANSFORMS})
 
     @contextlib.contextmanager
     def named(self, name: str) -> Iterator[None]:

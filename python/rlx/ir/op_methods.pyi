@@ -53,6 +53,9 @@ class OpMethods:
     def cast(self, x: Any, dtype: Any, *, shape: Any = ...) -> Tensor:
         """Conversion to another dtype."""
 
+    def checkpoint(self, *, shape: Any = ...) -> Any:
+        """Ops whose values the backward pass computes again instead of keeping them."""
+
     def clamp(self, x: Any, low: Any = ..., high: Any = ..., *, shape: Any = ...) -> Tensor:
         """Values held between two bounds."""
 
@@ -352,6 +355,9 @@ class OpMethods:
 
     def neg(self, x: Any, *, shape: Any = ...) -> Tensor:
         """`activation` of kind `neg`."""
+
+    def optimization_barrier(self, inputs: Any, *, shape: Any = ...) -> Any:
+        """Values that a compiler must not see through."""
 
     def pad(self, x: Any, padding: Any, mode: str = ..., value: Any = ..., *, shape: Any = ...) -> Tensor:
         """Elements added before and after every axis."""

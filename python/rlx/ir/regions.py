@@ -70,6 +70,7 @@ class RegionBuilder:
 
     def __init__(self) -> None:
         self._has_regions = False
+        self._record: list[Any] | None = None
         # Regions that are being built, and those of which nothing became: values in them stay valid with the builder.
         self._pending: list[Any] = []
         self._retired: list[Any] = []
@@ -99,15 +100,8 @@ class RegionBuilder:
         Raises:
             ShapeError: The function gives something else than tensors.
         """
-        ir, location = mlir.ir, self.location
-        self._has_regions = True
-        with mlir.entered():
-            holder = ir.Operation.create("builtin.module", regions=1, loc=location)
-            block = ir.Block.create_at_start(
-                holder.regions[0], [s.type for s in shapes], arg_locs=[location] * len(shapes)
-            )
-        self._pending.append(holder)
-        with self.at(ir.InsertionPoint(block)):
+        holder, block = self.open_region(shapes)
+        with self.at(mlir.ir.InsertionPoint(block)):
             try:
                 returned = function(*(self.tensor(a) for a in block.arguments))
             except Exception as problem:
@@ -135,6 +129,30 @@ class RegionBuilder:
                 problem = problem or other
         assert problem is not None
         raise problem
+
+    def open_region(self, shapes: Sequence[Shape]) -> tuple[Any, Any]:
+        """An empty block for a region, and the op that holds it until it belongs to another."""
+        ir, location = mlir.ir, self.location
+        self._has_regions = True
+        with mlir.entered():
+            holder = ir.Operation.create("builtin.module", regions=1, loc=location)
+            block = ir.Block.create_at_start(
+                holder.regions[0], [s.type for s in shapes], arg_locs=[location] * len(shapes)
+            )
+        self._pending.append(holder)
+        return holder, block
+
+    @contextlib.contextmanager
+    def recorded(self) -> Iterator[list[Any]]:
+        """A list of all tensors that ops give inside."""
+        before, made = self._record, []
+        self._record = made
+        try:
+            yield made
+        finally:
+            self._record = before
+            if before is not None:
+                before += made
 
     def scratch(self, function: Callable[..., Any], shapes: Sequence[Shape]) -> Any:
         """The block of what a function of tensors emits, to be read and not to become part of the graph.

@@ -142,14 +142,10 @@ def _along(b: Builder, kind: str, x: Tensor, y: Tensor, d: Tensor, *, adjoint: b
         return -d
     if kind == "round":
         return d
-    if kind == "relu":
-        return b.where(x > 0.0, d, 0.0)
-    if x.dtype.name in ("f16", "bf16"):  # computed in f32 and rounded once
-        wide = b.cast(x, f32)
-        found = slope(b, kind, wide, b.activation(kind, wide)) * b.cast(d, f32)
-        return b.cast(found, x.dtype)
+    if not x.dtype.is_complex:
+        return b.emit("activation_backward", (x, d), kind=kind)
     found = slope(b, kind, x, y)
-    return d * (b.conjugate(found) if adjoint and x.dtype.is_complex else found)
+    return d * (b.conjugate(found) if adjoint else found)
 
 
 def _direction(b: Builder, x: Tensor, size: Tensor) -> Tensor:

@@ -11,14 +11,17 @@ from typing import Any
 from rlx.ir import registry
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
-from rlx.ir.dim import Dim, maximum
+from rlx.ir.dim import Dim
 from rlx.ir.dtype import i32
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
+from rlx.ops import rules
+from rlx.ops.index import clamped
 from rlx.ops.lift import axis_of, cast, same_dtype, tensor_like
+from rlx.ops.loss import class_slope
 from rlx.ops.norm import widened
 from rlx.ops.reduce import FLOATS
-from rlx.ops.slopes import activation_derivative
+from rlx.ops.slopes import second_derivative, slope
 
 _NUMBERS = (*FLOATS, "i8", "i16", "i32", "i64", "u8", "u32", "c64")
 
@@ -61,10 +64,25 @@ class ActivationBackward(Card, op="activation_backward"):
             return -dy
         if kind == "round":
             return dy
-        return cast(b, widened(b, dy) * activation_derivative(b, kind, widened(b, x)), x.dtype)
+        wide = widened(b, x)
+        # The forward op is there already where this stands in a gradient: the two are joined.
+        return cast(b, widened(b, dy) * slope(b, kind, wide, b.activation(kind, wide)), x.dtype)
 
     def build(self, b: Builder, x: Tensor, dy: Tensor, kind: Any) -> Tensor:
         return b.emit("activation_backward", (x, dy), kind=getattr(kind, "value", kind))
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, kind: str) -> Tensor:
+        full = [rules.batch(b, x, own, size) for x, own in zip(operands, batched, strict=True)]
+        return b.emit("activation_backward", full, kind=kind)
+
+    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, kind: str) -> Tensor | None:
+        (x, dy), (moved, d) = operands, tangents
+        along = None if d is None else b.emit("activation_backward", (x, d), kind=kind)
+        return rules.total(b, [along, None if moved is None else _bent(b, kind, x, dy, moved)])
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, kind: str) -> Any:
+        (x, dy), (d,) = operands, cotangents
+        return lambda: _bent(b, kind, x, dy, d), lambda: b.emit("activation_backward", (x, d), kind=kind)
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         forward = registry.card("activation").cost(operands[:1], results, attributes)
@@ -76,6 +94,12 @@ class ActivationBackward(Card, op="activation_backward"):
             x = Operand((3, 5), low=low.get(kind, -4.0), high=1.4 if kind == "tan" else 4.0)
             yield sample(x, (3, 5), kind=kind, dtypes=FLOATS)
         yield sample(("n", 4), ("n", 4), kind="tanh", dtypes=("f32",))
+
+
+def _bent(b: Builder, kind: str, x: Tensor, dy: Tensor, d: Tensor) -> Tensor | None:
+    """`d·dy·f''(x)`, rounded once."""
+    second = second_derivative(b, kind, widened(b, x))
+    return None if second is None else cast(b, widened(b, d) * widened(b, dy) * second, x.dtype)
 
 
 class ComplexNormSqBackward(Card, op="complex_norm_sq_backward"):
@@ -105,6 +129,14 @@ class CumsumBackward(Card, op="cumsum_backward"):
         total = b.cumsum(b.reverse(dy, axes=(axis,)), axis=axis, exclusive=exclusive)
         return b.reverse(total, axes=(axis,))
 
+    linear = ("dy",)
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int, exclusive: bool) -> Any:
+        return (b.emit("cumsum", cotangents, axis=axis, exclusive=exclusive),)
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, exclusive: bool) -> Tensor:
+        return b.emit("cumsum_backward", operands, axis=axis + 1, exclusive=exclusive)
+
     def build(self, b: Builder, dy: Tensor, axis: int, exclusive: bool = False) -> Tensor:
         return b.emit("cumsum_backward", (dy,), axis=axis_of(axis, dy.rank), exclusive=exclusive)
 
@@ -127,12 +159,13 @@ class GatherBackward(Card, op="gather_backward"):
         """The axes of the indices come first, as `scatter_add` wants them, and the gathered axis goes where it was."""
         last = axis + indices.rank
         updates = b.transpose(dy, (*range(axis, last), *range(axis), *range(last, dy.rank)))
-        # i64 holds every index and every size: clamped in a narrower dtype, the largest index itself would wrap.
-        bound = maximum(size[0] - 1, 0)
-        limit = b.cast(bound if type(bound) is int else b.dim_size(bound), "i64")
-        chosen = b.minimum(b.maximum(b.cast(indices, "i64"), 0), limit)
-        table = b.scatter_add(updates, chosen, size=size[0])
+        table = b.scatter_add(updates, clamped(b, indices, size[0]), size=size[0])
         return b.transpose(table, (*range(1, axis + 1), 0, *range(axis + 1, table.rank)))
+
+    linear = ("dy",)
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int, size: tuple[Dim, ...]) -> Any:
+        return b.emit("gather", (cotangents[0], operands[1]), axis=axis), None
 
     def build(self, b: Builder, dy: Tensor, indices: Any, axis: int = 0, *, size: Any) -> Tensor:
         positions = tensor_like(b, indices, i32)
@@ -167,16 +200,9 @@ class SoftmaxCrossEntropyBackward(Card, op="softmax_cross_entropy_backward"):
         return logits
 
     def decompose(self, b: Builder, logits: Tensor, labels: Tensor, dloss: Tensor) -> Tensor:
-        classes = logits.shape.dims[-1]
-        column = (*labels.shape.dims, 1)
-        # i64 holds every label: cast to less, one that is out of range could come into it.
-        label = b.reshape(b.cast(labels, "i64"), column)
-        count = classes if type(classes) is int else b.cast(b.dim_size(classes), "i64")
-        counts = (label >= 0) & (label < count)
-        weights = b.softmax(widened(b, logits), axis=-1)
-        onehot = cast(b, b.iota((classes,), axis=0, dtype="i64") == label, weights.dtype)
-        slope = (weights - onehot) * b.reshape(widened(b, dloss), column)
-        return cast(b, b.where(counts, slope, 0.0), logits.dtype)
+        slope, is_class = class_slope(b, logits, labels)
+        dlogits = slope * b.reshape(widened(b, dloss), (*labels.shape.dims, 1))
+        return cast(b, b.where(is_class, dlogits, 0.0), logits.dtype)
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         return Cost(17 * operands[0].num_elements, moved_bytes(operands, results))

@@ -16,14 +16,6 @@ def _held(b: Builder, x: Tensor) -> Tensor:
     return b.minimum(b.maximum(x, -_FAR), _FAR)
 
 
-def _gelu(b: Builder, x: Tensor) -> Tensor:
-    """`Φ(x) + x·φ(x)`, with the normal distribution `Φ(x) = gelu(x)/x` and its density `φ`."""
-    x = _held(b, x)
-    tiny = b.abs(x) < 1e-30
-    distribution = b.where(tiny, 0.5, b.gelu(x) / b.where(tiny, 1.0, x))
-    return distribution + x * b.exp(x * x * -0.5) * (1 / sqrt(2 * pi))
-
-
 def _gelu_approx(b: Builder, x: Tensor) -> Tensor:
     """With `u = sqrt(2/pi)·(x + 0.044715·x³)`: `gelu_approx(x) = x·sigmoid(2u)`, differentiated as a product."""
     x = _held(b, x)
@@ -59,7 +51,6 @@ def _tangent_slope(b: Builder, x: Tensor) -> Tensor:
 
 
 _DERIVATIVES: dict[str, Callable[[Any, Tensor], Any]] = {
-    "gelu": _gelu,
     "gelu_approx": _gelu_approx,
     "silu": _silu,
     "sigmoid": lambda b, x: b.sigmoid(x) * b.sigmoid(-x),
@@ -91,37 +82,82 @@ def activation_derivative(b: Builder, kind: str, x: Tensor) -> Tensor:
 
 
 def _gelu_of_result(b: Builder, x: Tensor, y: Tensor) -> Tensor:
-    """`Φ(x) + x·φ(x)`, with `Φ(x) = y/x`."""
-    zero = x == 0.0
-    distribution = b.where(zero, 0.5, y / b.where(zero, 1.0, x))
-    return distribution + x * b.exp(x * x * -0.5) * (1 / sqrt(2 * pi))
+    """`Φ(x) + x·φ(x)`, with `Φ(x) = y/x`, and its limits far out."""
+    held, zero = _held(b, x), x == 0.0
+    share = b.where(held == x, y / b.where(zero, 1.0, x), b.cast(x > 0.0, x.dtype))
+    distribution = b.where(zero, 0.5, share)
+    return distribution + held * _density(b, held)
 
 
-def _gelu_approx_of_result(b: Builder, x: Tensor, y: Tensor) -> Tensor:
-    u2, rise = _gelu_approx_inner(x)
-    step = b.sigmoid(u2)
-    return step + y * rise * (1.0 - step)
+def _density(b: Builder, x: Tensor) -> Tensor:
+    """That of the normal distribution."""
+    return b.exp(x * x * -0.5) * (1 / sqrt(2 * pi))
 
 
-def _silu_of_result(b: Builder, x: Tensor, y: Tensor) -> Tensor:
-    step = b.sigmoid(x)
-    return step + y * (1.0 - step)
-
-
-# Where the result gives the derivative for less than its operand does: of x and y = f(x).
+# Where the result gives the derivative for less than its operand does, as exactly: of x and y = f(x).
 _OF_RESULT: dict[str, Callable[[Any, Tensor, Tensor], Any]] = {
     "exp": lambda b, x, y: y,
-    "sigmoid": lambda b, x, y: y * (1.0 - y),
-    "tanh": lambda b, x, y: (1.0 - y) * (1.0 + y),
     "sqrt": lambda b, x, y: 0.5 / y,
     "rsqrt": lambda b, x, y: y / x * -0.5,
+    "sigmoid": lambda b, x, y: y * b.sigmoid(-x),
     "gelu": _gelu_of_result,
-    "gelu_approx": _gelu_approx_of_result,
-    "silu": _silu_of_result,
 }
 
 
 def slope(b: Builder, kind: str, x: Tensor, y: Tensor) -> Tensor:
     """The derivative of an activation at x, given its result y, in their dtype (f32, f64, or c64 where it is holomorphic)."""
+    if kind == "tanh" and x.dtype.is_complex:
+        return (1.0 - y) * (1.0 + y)
     of_result = _OF_RESULT.get(kind)
     return of_result(b, x, y) if of_result else activation_derivative(b, kind, x)
+
+
+# --- second derivatives ------------------------------------------------------------------------------
+
+
+def _silu_second(b: Builder, x: Tensor) -> Tensor:
+    x = _held(b, x)
+    step = b.sigmoid(x)
+    return step * b.sigmoid(-x) * (2.0 + x * (1.0 - step * 2.0))
+
+
+def _gelu_second(b: Builder, x: Tensor) -> Tensor:
+    x = _held(b, x)
+    return _density(b, x) * (2.0 - x * x)
+
+
+def _gelu_approx_second(b: Builder, x: Tensor) -> Tensor:
+    """Of `x·s(v(x))`, with the sigmoid s: `2·s'·v' + x·(s''·v'² + s'·v'')`."""
+    x = _held(b, x)
+    v, rise = _gelu_approx_inner(x)
+    step = b.sigmoid(v)
+    first = step * b.sigmoid(-v)
+    second = first * (1.0 - step * 2.0)
+    bend = x * (6 * 0.044715 * 2 * sqrt(2 / pi))
+    return first * rise * 2.0 + x * (second * rise * rise + first * bend)
+
+
+_SECOND: dict[str, Callable[[Any, Tensor], Any]] = {
+    "gelu": _gelu_second,
+    "gelu_approx": _gelu_approx_second,
+    "silu": _silu_second,
+    "sigmoid": lambda b, x: b.sigmoid(x) * b.sigmoid(-x) * (1.0 - b.sigmoid(x) * 2.0),
+    "tanh": lambda b, x: b.tanh(x) * _secant(b, x) * -2.0,
+    "exp": lambda b, x: b.exp(x),
+    "log": lambda b, x: -1.0 / (x * x),
+    "sqrt": lambda b, x: b.rsqrt(x) / x * -0.25,
+    "rsqrt": lambda b, x: b.rsqrt(x) / (x * x) * 0.75,
+    "sin": lambda b, x: -b.sin(x),
+    "cos": lambda b, x: -b.cos(x),
+    "tan": lambda b, x: b.tan(x) * _tangent_slope(b, x) * 2.0,
+    "atan": lambda b, x: x * -2.0 / ((x * x + 1.0) * (x * x + 1.0)),
+}
+
+
+def second_derivative(b: Builder, kind: str, x: Tensor) -> Tensor | None:
+    """The second derivative of an activation at x (f32 or f64); None where it is zero but at kinks.
+
+    It is written out, because the derivative of some formulas for the first is wrong where they choose a branch.
+    """
+    found = _SECOND.get(kind)
+    return None if found is None else found(b, x)

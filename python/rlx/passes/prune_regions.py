@@ -12,7 +12,8 @@ from rlx.ir.graph import functions
 from rlx.passes.base import Pass
 from rlx.passes.rewrite import builder_before
 
-_PRUNED = ("if", "scan", "while")
+_LOOPS = ("scan", "while")
+_PRUNED = ("checkpoint", "if", *_LOOPS)
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ def _prune(block: Any) -> None:
         if name in _PRUNED and not any(map(_is_read, op.results)):
             op.erase()
             continue
-        new = _prune_if(op) if name == "if" else _prune_loop(op) if name in _PRUNED else op
+        new = _prune_loop(op) if name in _LOOPS else _prune_plain(op) if name in _PRUNED else op
         for region in new.regions:
             for inner in region.blocks:
                 _prune(inner)
@@ -45,9 +46,10 @@ def _is_read(value: Any) -> bool:
     return next(iter(value.uses), None) is not None
 
 
-def _prune_if(op: Any) -> Any:
+def _prune_plain(op: Any) -> Any:
+    """An op whose regions have no arguments, and yield its results."""
     keep = [_is_read(r) for r in op.results]
-    return op if all(keep) else _rebuilt(op, list(op.operands), keep, [keep, keep], {})
+    return op if all(keep) else _rebuilt(op, list(op.operands), keep, [keep] * len(op.regions), {})
 
 
 def _prune_loop(op: Any) -> Any:
@@ -111,7 +113,7 @@ def _rebuilt(
     for region, keep in zip(op.regions, yields, strict=True):
         regions.append(_region(b, opview.block_of(region), arguments, keep))
     tensors = [b.tensor(v) for v in operands]
-    grouped: list[Any] = tensors if opview.name_of(op) == "if" else [tensors]
+    grouped: list[Any] = [tensors] if opview.name_of(op) in _LOOPS else tensors
     new = b.emit(opview.name_of(op), grouped, regions=regions, **stored)
     for old, tensor in zip(_kept(op.results, results), new, strict=True):
         old.replace_all_uses_with(tensor.value)

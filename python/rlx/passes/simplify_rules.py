@@ -11,6 +11,7 @@ from rlx.dialect.spec import AttributeSpec
 from rlx.ir import attributes, registry
 from rlx.ir.dtype import DType
 from rlx.ir.shape import Shape, shape_of
+from rlx.ops.lift import broadcast
 from rlx.passes.rewrite import builder_before
 
 Rule = Callable[[Any], Any]
@@ -220,6 +221,22 @@ def shape_chain(op: Any) -> Any:
     name = op.name[4:]
     inner = producer(x, name)
     return None if inner is None else emit(op, name, [inner.operands[0]], shape=shape_of(op.results[0]).dims)
+
+
+@rule("binary", "compare", "where")
+def expanded_operand(op: Any) -> Any:
+    """An operand that is repeated to the shape which the result has without that: these ops broadcast by themselves."""
+    result = shape_of(op.results[0])
+    values = list(op.operands)
+    for i, value in enumerate(values):
+        inner = producer(value, "expand")
+        if inner is None:
+            continue
+        changed = [*values[:i], inner.operands[0], *values[i + 1 :]]
+        if broadcast(*(shape_of(v).dims for v in changed)) == result.dims:
+            kept = {"kind": read(op, "kind")} if op.name != "rlx.where" else {}
+            return emit(op, op.name[4:], changed, **kept)
+    return None
 
 
 @rule("transpose")

@@ -21,7 +21,7 @@ from rlx.passes.runner import clone_module, run_on_module
 from rlx.transforms.scope import Scope, copied
 
 # What runs on a function that a transform has made: it leaves what nobody needs, and some things twice.
-_CLEAN_UP = "builtin.module(rlx-simplify,canonicalize,cse,rlx-prune-regions,canonicalize)"
+_CLEAN_UP = "builtin.module(rlx-constant-fold{max-elements=1},rlx-simplify,canonicalize,cse,rlx-prune-regions,canonicalize)"
 
 
 class Transform(Pass):

@@ -37,9 +37,10 @@ def reduce(low: Loops, results: list[Shape], x: Lowered, *, kind: str, axes: Any
     wide = accumulator(dtype)
     dims = [d for i, d in enumerate(x.shape.dims) if i not in axes]
     several = [i for i in axes if x.shape.dims[i] != 1]
-    if len(several) > 1 and COMBINE[kind] == "add" and _is_of_broadcast(x.value):
-        # IREE's CPU code generator (3.13) takes a sum of products for a contraction, and makes no valid code of one over
-        # several axes of which a factor lacks some. So the last axis is summed by itself.
+    if len(several) > 1 and COMBINE[kind] == "add":
+        # The last axis is summed by itself: rounding errors grow with the length of a sum. And IREE's CPU code generator (3.13)
+        # takes a sum of products for a contraction, and makes no valid code of one over several axes of which a factor
+        # lacks some.
         rows = _combined(low, x, kind, (several[-1],))
         rest = Shape((d for i, d in enumerate(x.shape.dims) if i != several[-1]), wide)
         left = tuple(i - (i > several[-1]) for i in axes if i != several[-1])
@@ -49,15 +50,6 @@ def reduce(low: Loops, results: list[Shape], x: Lowered, *, kind: str, axes: Any
     if kind == "mean":
         total = _divided(low, total, dims, wide, product_of([x.shape.dims[a] for a in axes]))
     return low.reshape(rounded(low, total, dims, dtype), dims, results[0].dims)
-
-
-def _is_of_broadcast(value: Any) -> bool:
-    """Whether an elementwise loop makes the value, and some operand of it is stretched."""
-    owner = value.owner
-    if getattr(owner, "name", "") != "linalg.generic":
-        return False
-    maps = [m.value for m in owner.attributes["indexing_maps"]]
-    return any(m.n_symbols == 0 and len(m.results) < m.n_dims for m in maps[:-1])
 
 
 def _combined(low: Loops, x: Lowered, kind: str, axes: Any) -> Any:
