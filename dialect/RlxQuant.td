@@ -35,7 +35,8 @@ def RLX_FakeQuantizeOp : RLX_Op<"fake_quantize", "quant"> {
     `max|x|/qmax` (`per_batch`); `decay·state + (1 - decay)·max|x|/qmax` (`ema`); `state` (`fixed`). The second
     result is the scale that was used: with `ema` the caller's next state.
     `state` is an operand with `ema` and `fixed` only. Where the scale is 0 the result is 0. `ste` says what the
-    gradient is. f16 and bf16 are computed in f32, and `state` and `scale` are then f32; else they have the dtype of `x`.
+    gradient of `x` is, at the scale that was used, which counts as a constant: there is no gradient of it or through it.
+    f16 and bf16 are computed in f32, and `state` and `scale` are then f32; else they have the dtype of `x`.
   }];
   let arguments = (ins RLX_FloatTensor:$x, Optional<RLX_FloatTensor>:$state, I64Attr:$bits, OptionalAttr<I64Attr>:$axis,
                        DefaultValuedAttr<RLX_StraightThrough, "\"identity\"">:$ste,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -51,7 +52,7 @@ _BATCH = 128
 def _mlp() -> Any:
     g = rlx.Graph("mlp")
     h, labels = g.input("x", (_BATCH, _SIZES[0])), g.input("labels", (_BATCH,), rlx.i32)
-    for i, (rows, columns) in enumerate(zip(_SIZES, _SIZES[1:], strict=False)):
+    for i, (rows, columns) in enumerate(itertools.pairwise(_SIZES)):
         h = h @ g.param(f"w{i}", (rows, columns)) + g.param(f"b{i}", (columns,))
         h = h if i == len(_SIZES) - 2 else g.relu(h)
     g.set_outputs({"loss": g.mean(g.softmax_cross_entropy_with_logits(h, labels))})
@@ -146,7 +147,7 @@ def _decoder() -> Any:
     cos, sin = (g.constant(table) for table in _rope_tables())
     weights = [g.param(name, shape) for name, shape in _DECODER_WEIGHTS.items()]
     options = {"num_heads": _DECODER_HEADS, "head_dim": _HEAD_DIM, "num_kv_heads": _KV_HEADS, "mask_kind": "causal"}
-    y = g.llama_decoder_block(x, *weights, cos, sin, eps=1e-5, **options)
+    y = g.llama_decoder_block(x, *[*weights, cos, sin], eps=1e-5, **options)
     g.set_outputs({"loss": g.mse_loss(y, target)})
     return g
 

@@ -49,6 +49,7 @@ _HOMES = {
     "vjp": "rlx.transforms.vjp",
     "vmap": "rlx.transforms.vmap",
     "hvp": "rlx.transforms.hvp",
+    "checkpoint": "rlx.transforms.checkpoint",
     "jacfwd": "rlx.transforms.jacfwd",
     "jacrev": "rlx.transforms.jacrev",
     "hessian": "rlx.transforms.hessian",
@@ -57,7 +58,7 @@ _HOMES = {
     **dict.fromkeys(("linearize", "Linearized"), "rlx.transforms.linearize"),
     "Tick": "rlx.tick",
 }
-_MODULES = ("ops", "blocks", "passes", "mlir")
+_MODULES = ("ops", "blocks", "passes", "train", "mlir")
 
 
 def public_names() -> dict[str, str]:

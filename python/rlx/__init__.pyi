@@ -4,6 +4,7 @@ from rlx import blocks as blocks
 from rlx import mlir as mlir
 from rlx import ops as ops
 from rlx import passes as passes
+from rlx import train as train
 from rlx.backends.pipeline import CompileResult as CompileResult
 from rlx.backends.pipeline import Pipeline as Pipeline
 from rlx.ir.builder import Tensor as Tensor
@@ -47,9 +48,18 @@ from rlx.runtime.model import model as model
 from rlx.runtime.session import Session as Session
 from rlx.runtime.session import load as load
 from rlx.tick import Tick as Tick
+from rlx.transforms.checkpoint import checkpoint as checkpoint
+from rlx.transforms.directional_nth_grad import directional_nth_grad as directional_nth_grad
 from rlx.transforms.grad import grad as grad
 from rlx.transforms.grad import grad_with_loss as grad_with_loss
+from rlx.transforms.hessian import hessian as hessian
+from rlx.transforms.hvp import hvp as hvp
+from rlx.transforms.jacfwd import jacfwd as jacfwd
+from rlx.transforms.jacrev import jacrev as jacrev
 from rlx.transforms.jvp import jvp as jvp
+from rlx.transforms.linearize import Linearized as Linearized
+from rlx.transforms.linearize import linearize as linearize
+from rlx.transforms.nth_order_grad import nth_order_grad as nth_order_grad
 from rlx.transforms.vjp import vjp as vjp
 from rlx.transforms.vmap import vmap as vmap
 from rlx.version import __version__ as __version__

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from rlx.ir.errors import ShapeError
+from tests.ops.formulas import attention, rope
 from tests.ops.gradients import check_rounded_once, check_twice
 from tests.ops.references import random, run
 
@@ -26,40 +26,6 @@ def _operands(keys: int, kv_heads: int, packed: bool, name: str = "f64") -> list
     return arrays
 
 
-def _attention(kv_heads: int, **attributes: Any) -> Any:
-    """Attention as a formula of JAX, in either layout."""
-    scale, softcap = attributes.get("score_scale"), attributes.get("softcap")
-    kind, window = attributes.get("mask_kind", "none"), attributes.get("window")
-
-    def split(x: Any, heads: int) -> Any:
-        return x if x.ndim == 4 else x.reshape(*x.shape[:2], heads, -1).transpose(0, 2, 1, 3)
-
-    def formula(q: Any, k: Any, v: Any, mask: Any) -> Any:
-        query = split(q, H)
-        key, value = (jnp.repeat(split(x, kv_heads), H // kv_heads, 1) for x in (k, v))
-        scores = query @ key.swapaxes(2, 3) * (D**-0.5 if scale is None else scale)
-        if softcap is not None:
-            scores = softcap * jnp.tanh(scores / softcap)
-        queries, keys = scores.shape[2:]
-        distance = jnp.arange(keys)[None, :] - jnp.arange(queries)[:, None] - (keys - queries)
-        visible = jnp.ones((queries, keys), bool)
-        if kind in ("causal", "sliding_window"):
-            visible = (distance <= 0) & (distance >= -(keys + queries if window is None else window))
-        elif kind == "custom":
-            keep = mask >= 0.5 if jnp.issubdtype(mask.dtype, jnp.floating) else mask != 0
-            visible = keep[:, None, None, :] if keep.ndim == 2 else keep
-        elif kind == "bias":
-            scores = scores + mask
-            visible = ~jnp.isneginf(scores)
-        weights = jnp.exp(scores - jnp.where(visible, scores, -1e300).max(-1, keepdims=True)) * visible
-        weights = jnp.where(visible, weights, 0)
-        total = weights.sum(-1, keepdims=True)
-        result = weights / jnp.where(total == 0, 1, total) @ value
-        return result if q.ndim == 4 else result.transpose(0, 2, 1, 3).reshape(*q.shape[:2], -1)
-
-    return formula
-
-
 def _check(
     wrt: str, keys: int = 5, kv_heads: int = H, packed: bool = True, mask: Any = None, **attributes: Any
 ) -> np.ndarray:
@@ -67,7 +33,15 @@ def _check(
     got = run("attention_backward", q, k, v, dy, mask, wrt=wrt, **SIZES, **attributes)
     arguments = (q, k, v, mask)
     check_twice(
-        got, "attention", _attention(kv_heads, **attributes), arguments, dy, WRT[wrt], 16, **SIZES, **attributes
+        got,
+        "attention",
+        attention(H, D, kv_heads, **attributes),
+        arguments,
+        dy,
+        WRT[wrt],
+        16,
+        **SIZES,
+        **attributes,
     )
     return got
 
@@ -167,21 +141,6 @@ def test_only_a_bias_has_a_gradient() -> None:
 # --- rotary embedding -------------------------------------------------------------------------------
 
 
-def _rope(n_rot: int, style: str) -> Any:
-    """On `[B, H, S, D]`."""
-
-    def formula(x: Any, cos: Any, sin: Any) -> Any:
-        turned, rest = x[..., :n_rot], x[..., n_rot:]
-        half = n_rot // 2
-        neox = style == "neox"
-        a, c = (turned[..., :half], turned[..., half:]) if neox else (turned[..., ::2], turned[..., 1::2])
-        pair = (a * cos - c * sin, c * cos + a * sin)
-        joined = jnp.concatenate(pair, -1) if neox else jnp.stack(pair, -1).reshape(turned.shape)
-        return jnp.concatenate([joined, rest], -1)
-
-    return formula
-
-
 @pytest.mark.parametrize("style", ["neox", "gptj"])
 @pytest.mark.parametrize("n_rot", [8, 4, 0])
 def test_rope_backward(n_rot: int, style: str) -> None:
@@ -189,7 +148,7 @@ def test_rope_backward(n_rot: int, style: str) -> None:
     cos, sin = (random("f64", (5, n_rot // 2), seed=s) for s in (2, 3))  # of no angle: the transpose, not the inverse
     attributes: dict[str, Any] = {"head_dim": 8, "n_rot": n_rot, "style": style}
     got = run("rope_backward", dy, cos, sin, **attributes)
-    check_twice(got, "rope", _rope(n_rot, style), (x, cos, sin), dy, **attributes)
+    check_twice(got, "rope", rope(n_rot, style), (x, cos, sin), dy, **attributes)
     packed = run("rope_backward", dy.transpose(0, 2, 1, 3).reshape(2, 5, 24), cos, sin, **attributes)
     assert np.array_equal(packed.reshape(2, 5, 3, 8).transpose(0, 2, 1, 3), got)
 

@@ -4,46 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.ops.formulas import group_norm, layer_norm, rms_norm
 from tests.ops.gradients import check_rounded_once, check_twice
 from tests.ops.references import random, run
 
 NARROW = ("f32", "f16", "bf16")
 EPS = 1e-3
 OPERANDS = {"input": 0, "gamma": 1, "beta": 2}
-
-
-def _along(weight: Any, axis: int, rank: int) -> Any:
-    return weight.reshape(-1, *(1,) * (rank - 1 - axis))
-
-
-def _layer_norm(axis: int) -> Any:
-    def formula(x: Any, scale: Any, bias: Any) -> Any:
-        normal = (x - x.mean(axis, keepdims=True)) / jnp.sqrt(x.var(axis, keepdims=True) + EPS)
-        return normal * _along(scale, axis, x.ndim) + _along(bias, axis, x.ndim)
-
-    return formula
-
-
-def _rms_norm(axis: int) -> Any:
-    def formula(x: Any, scale: Any, bias: Any) -> Any:
-        normal = x / jnp.sqrt((x * x).mean(axis, keepdims=True) + EPS)
-        return normal * _along(scale, axis, x.ndim) + _along(bias, axis, x.ndim)
-
-    return formula
-
-
-def _group_norm(num_groups: int) -> Any:
-    def formula(x: Any, scale: Any, bias: Any) -> Any:
-        grouped = x.reshape(x.shape[0], num_groups, -1)
-        centred = grouped - grouped.mean(-1, keepdims=True)
-        normal = (centred / jnp.sqrt(grouped.var(-1, keepdims=True) + EPS)).reshape(x.shape)
-        return normal * _along(scale, 1, x.ndim) + _along(bias, 1, x.ndim)
-
-    return formula
 
 
 def _operands(name: str, shape: tuple[int, ...], axis: int) -> tuple[np.ndarray, ...]:
@@ -74,7 +44,7 @@ def test_layer_norm_backward(shape: tuple[int, ...], axis: int, wrt: str) -> Non
     *operands, dy = _operands("f64", shape, axis)
     op = f"layer_norm_backward_{wrt}"
     got = run(op, *_taken(op, (*operands, dy)), axis=axis, eps=EPS)
-    check_twice(got, "layer_norm", _layer_norm(axis), operands, dy, OPERANDS[wrt], axis=axis, eps=EPS)
+    check_twice(got, "layer_norm", layer_norm(axis, EPS), operands, dy, OPERANDS[wrt], axis=axis, eps=EPS)
 
 
 @pytest.mark.parametrize("wrt", ["input", "gamma", "beta"])
@@ -82,7 +52,7 @@ def test_layer_norm_backward(shape: tuple[int, ...], axis: int, wrt: str) -> Non
 def test_rms_norm_backward(shape: tuple[int, ...], axis: int, wrt: str) -> None:
     *operands, dy = _operands("f64", shape, axis)
     got = run(f"rms_norm_backward_{wrt}", *operands, dy, axis=axis, eps=EPS)
-    check_twice(got, "rms_norm", _rms_norm(axis), operands, dy, OPERANDS[wrt], axis=axis, eps=EPS)
+    check_twice(got, "rms_norm", rms_norm(axis, EPS), operands, dy, OPERANDS[wrt], axis=axis, eps=EPS)
 
 
 @pytest.mark.parametrize("wrt", ["input", "gamma"])
@@ -98,7 +68,7 @@ def test_group_norm_backward(shape: tuple[int, ...], groups: int, wrt: str) -> N
     *operands, dy = _operands("f64", shape, 1)
     op = f"group_norm_backward_{wrt}"
     got = run(op, *_taken(op, (*operands, dy)), num_groups=groups, eps=EPS)
-    check_twice(got, "group_norm", _group_norm(groups), operands, dy, OPERANDS[wrt], num_groups=groups, eps=EPS)
+    check_twice(got, "group_norm", group_norm(groups, EPS), operands, dy, OPERANDS[wrt], num_groups=groups, eps=EPS)
 
 
 _OPS = [f"{norm}_norm_backward_{wrt}" for norm in ("layer", "rms", "group") for wrt in OPERANDS]

@@ -9,31 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.ops.formulas import lsq, straight_through_factor
 from tests.ops.gradients import check_rounded_once, check_with_differences, check_with_jax
 from tests.ops.references import agree, in_jax, random, run
 
-QMAX = {8: 127, 4: 7, 2: 1}
 ESTIMATORS = ("identity", "clipped_identity", "tanh", "hard_tanh")
 
 
-def _through(z: Any) -> Any:
-    """Rounded, with the derivative of the identity."""
-    return z + jax.lax.stop_gradient(jnp.round(z) - z)
-
-
-def _spread(scale: Any, axis: int | None, rank: int) -> Any:
-    return scale if axis is None else scale.reshape(-1, *(1,) * (rank - 1 - axis))
-
-
 # --- with a scale of the tensor itself ----------------------------------------------------------------
-
-
-def _factor(ste: str, ratio: Any) -> Any:
-    if ste == "tanh":
-        return 1 - jnp.tanh(ratio) ** 2
-    if ste == "hard_tanh":
-        return jnp.maximum(0, 1 - jnp.abs(ratio))
-    return jnp.where(jnp.abs(ratio) <= 1, 1.0, 0.0) if ste == "clipped_identity" else jnp.ones_like(ratio)
 
 
 @pytest.mark.parametrize("ste", ESTIMATORS)
@@ -45,7 +28,7 @@ def test_fake_quantize_backward(bits: int, axis: int | None, ste: str) -> None:
 
     def formula(v: Any) -> Any:
         limit = jnp.abs(v).max(others, keepdims=True)
-        return v * jax.lax.stop_gradient(_factor(ste, v / limit))
+        return v * jax.lax.stop_gradient(straight_through_factor(ste, v / limit))
 
     check_with_jax(run("fake_quantize_backward", x, dy, bits=bits, axis=axis, ste=ste), formula, (x,), dy, 0)
 
@@ -74,17 +57,6 @@ def test_narrow_floats_are_computed_wide(ste: str, name: str) -> None:
 # --- with a learned scale -----------------------------------------------------------------------------
 
 
-def _lsq(bits: int, axis: int | None) -> Any:
-    most = QMAX[bits]
-
-    def formula(x: Any, scale: Any) -> Any:
-        spread = _spread(scale, axis, x.ndim)
-        steps = x / spread
-        return jnp.where(jnp.abs(steps) <= most, _through(steps), jnp.sign(steps) * most) * spread
-
-    return formula
-
-
 def _learned(axis: int | None, name: str = "f64") -> tuple[np.ndarray, ...]:
     x, dy = random(name, (4, 3, 5)), random(name, (4, 3, 5), seed=1)
     wide = "f64" if name == "f64" else "f32"
@@ -96,8 +68,8 @@ def test_fake_quantize_lsq_backward(bits: int, axis: int | None) -> None:
     x, scale, dy = _learned(axis)
     of_x = run("fake_quantize_lsq_backward_x", x, scale, dy, bits=bits, axis=axis)
     of_scale = run("fake_quantize_lsq_backward_scale", x, scale, dy, bits=bits, axis=axis)
-    check_with_jax(of_x, _lsq(bits, axis), (x, scale), dy, 0)
-    check_with_jax(of_scale, _lsq(bits, axis), (x, scale), dy, 1, factor=16)
+    check_with_jax(of_x, lsq(bits, axis), (x, scale), dy, 0)
+    check_with_jax(of_scale, lsq(bits, axis), (x, scale), dy, 1, factor=16)
 
 
 def test_differences_where_all_is_clipped() -> None:
@@ -128,7 +100,7 @@ def test_learned_scales_of_narrow_floats(name: str) -> None:
     of_x = run("fake_quantize_lsq_backward_x", x, scale, dy, bits=4)
     of_scale = run("fake_quantize_lsq_backward_scale", x, scale, dy, bits=4)
     wide = [a.astype(np.float64) for a in (x, scale, dy)]
-    formula = _lsq(4, None)
+    formula = lsq(4, None)
     expected = in_jax(lambda v, s, t: jax.vjp(formula, v, s)[1](t), *wide)
     assert of_x.dtype == x.dtype and of_scale.dtype == np.float32
     agree(of_x, expected[0].astype(x.dtype))

@@ -227,6 +227,43 @@ def test_large_state_is_not_lent(session: Any) -> None:
     assert float(value[0, 0]) == 4
 
 
+@pytest.mark.parametrize("device", [rlx.Device.CPU, rlx.Device.XLA])
+def test_states_are_set(device: Any) -> None:
+    """Before and after loading; large ones change places at each run, and the caller's array stays the caller's."""
+    shape = (300, 1024)
+    g = rlx.Graph("setting")
+    a, b = g.state("a", shape), g.state("b", shape, init=2)
+    scalar = g.state("scalar", (), "i32")
+    g.update(a, b)
+    g.update(b, a)
+    g.update(scalar, scalar + 1)
+    g.set_outputs([a + g.param("w", ())])
+    compiled = rlx.Session(device, threads=1).compile(g)
+    given = np.ones(shape[::-1], np.float32).T
+    compiled.set_state("a", given)
+    compiled.set_state("scalar", np.int32(7))
+    given[...] = -1
+    compiled.set_param("w", np.zeros((), np.float32))
+    assert float(compiled.run()[0].mean()) == 1
+    assert (compiled.state("a").mean(), compiled.state("b").mean(), compiled.state("scalar")) == (2, 1, 8)
+    again = np.full(shape, 5, np.float32)
+    compiled.set_state("b", again)
+    compiled.set_state("scalar", np.array(1, np.int32))
+    for expected in (2, 5, 2, 5):
+        again[...] = 0
+        assert float(compiled.run()[0].mean()) == expected
+    assert not again.any() and compiled.state("scalar") == 5
+    compiled.set_param("w", np.ones((), np.float32))  # which loads the program again
+    compiled.set_state("b", np.full(shape, 9, np.float32))
+    assert float(compiled.run()[0].mean()) == 3 and float(compiled.state("a").mean()) == 9
+    with pytest.raises(rlx.Error, match=r"there is no state 'scaler' .did you mean 'scalar'"):
+        compiled.set_state("scaler", given)
+    with pytest.raises(rlx.Error, match=r"state 'a' must be f32\[300, 1024\], got float32\[1024, 300\]"):
+        compiled.set_state("a", given.T)
+    with pytest.raises(rlx.Error, match="state 'scalar' must be i32"):
+        compiled.set_state("scalar", np.array(1.0, np.float32))
+
+
 def test_donated_input_gives_the_same_result(session: Any) -> None:
     g = rlx.Graph("donated")
     x = g.input("x", (512, 512), donate=True)

@@ -52,6 +52,9 @@ def binary_cross_entropy_with_logits(logits: Any, targets: Any, reduction: Any =
 def cast(x: Any, dtype: Any, *, shape: Any = ...) -> Tensor:
     """Conversion to another dtype."""
 
+def checkpoint(*, shape: Any = ...) -> Any:
+    """Ops whose values the backward pass computes again instead of keeping them."""
+
 def clamp(x: Any, low: Any = ..., high: Any = ..., *, shape: Any = ...) -> Tensor:
     """Values held between two bounds."""
 
@@ -351,6 +354,9 @@ def ne(lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
 
 def neg(x: Any, *, shape: Any = ...) -> Tensor:
     """`activation` of kind `neg`."""
+
+def optimization_barrier(inputs: Any, *, shape: Any = ...) -> Any:
+    """Values that a compiler must not see through."""
 
 def pad(x: Any, padding: Any, mode: str = ..., value: Any = ..., *, shape: Any = ...) -> Tensor:
     """Elements added before and after every axis."""

@@ -1,7 +1,8 @@
-"""Attention with every mask kind and grouped heads, and rotary position embedding."""
+"""Attention with every mask kind and grouped heads."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,11 @@ from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
 from rlx.ir.dim import Dim
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
+from rlx.ops import rules
 from rlx.ops.lift import broadcast, cast, same_dtype, size_of
 from rlx.ops.norm import widened
 from rlx.ops.reduce import FLOATS
+from rlx.ops.slopes import activation_derivative
 
 
 class Heads:
@@ -120,8 +123,7 @@ class Attention(Card, op="attention"):
         heads = Heads(q.shape, k.shape, v.shape, attributes["num_heads"], attributes["head_dim"])
         scores = scores_of(b, scaled_queries(b, heads, q, attributes["score_scale"]), split_keys(b, heads, k))
         weights = cast(b, attention_weights(b, heads, scores, mask, attributes), v.dtype)
-        values = split_heads(b, heads, v, heads.kv_heads, heads.value_dim)
-        result = b.dot_general(weights, values, (4,), (2,), (0, 1), (0, 1))
+        result = _weighted_values(b, weights, split_heads(b, heads, v, heads.kv_heads, heads.value_dim))
         return merge_heads(b, heads, result, heads.num_heads, heads.queries)
 
     def build(
@@ -149,6 +151,57 @@ class Attention(Card, op="attention"):
             score_scale=score_scale,
             softcap=softcap,
         )
+
+    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, **attributes: Any) -> Any:
+        (q, k, v, mask), (dq, dk, dv, dmask) = operands, tangents
+        heads = Heads(q.shape, k.shape, v.shape, attributes["num_heads"], attributes["head_dim"])
+        queries, keys = scaled_queries(b, heads, q, attributes["score_scale"]), split_keys(b, heads, k)
+        scores = scores_of(b, queries, keys)
+        weights = attention_weights(b, heads, scores, mask, attributes)
+        moved = rules.total(
+            b,
+            (
+                None if dq is None else scores_of(b, scaled_queries(b, heads, dq, attributes["score_scale"]), keys),
+                None if dk is None else scores_of(b, queries, split_keys(b, heads, dk)),
+            ),
+        )
+        if moved is not None and attributes["softcap"] is not None:
+            moved = moved * softcap_slope(b, scores, attributes["softcap"])
+        if dmask is not None and attributes["mask_kind"] == "bias":
+            moved = rules.total(b, (moved, cast(b, _grouped_mask(b, heads, dmask), weights.dtype)))
+        moved = (
+            None if moved is None else _weighted_values(b, weights_slope(b, weights, moved), split_values(b, heads, v))
+        )
+        result = rules.total(
+            b, (moved, None if dv is None else _weighted_values(b, weights, split_values(b, heads, dv)))
+        )
+        if result is None:  # of a mask that only hides keys
+            return None
+        return merge_heads(b, heads, cast(b, result, v.dtype), heads.num_heads, heads.queries)
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, **attributes: Any) -> Any:
+        (q, k, v, mask), (dy,) = operands, cotangents
+
+        def gradient(wrt: str) -> Tensor:
+            return b.emit("attention_backward", (q, k, v, dy, mask), wrt=wrt, **attributes)
+
+        of_mask = partial(gradient, "mask") if attributes["mask_kind"] == "bias" else None
+        return *(partial(gradient, wrt) for wrt in ("query", "key", "value")), of_mask
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, **attributes: Any) -> Tensor:
+        (*arrays, mask), (*own, own_mask) = operands, batched
+        kind, along = attributes["mask_kind"], arrays[0].rank - 3
+        if own == [True, False, False] and not own_mask and _hides_alike(mask, kind):
+            # What all queries see alike is shared by those of all entries: they are queries of one call.
+            queries = arrays[0].shape.dims[along + 1]
+            result = b.emit("attention", (rules.folded(b, arrays[0], along), *arrays[1:], mask), **attributes)
+            return rules.unfolded(b, result, along, size, queries)
+        arrays = [rules.batch(b, x, is_own, size) for x, is_own in zip(arrays, own, strict=True)]
+        rows = arrays[0].shape.dims[1]
+        if mask is not None:
+            mask = _folded_mask(b, mask, bool(own_mask), size, rows, kind)
+        result = b.emit("attention", (*(rules.folded(b, x, 0) for x in arrays), mask), **attributes)
+        return rules.unfolded(b, result, 0, size, rows)
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         q, k, v = operands[:3]
@@ -219,6 +272,11 @@ def split_keys(b: Builder, heads: Heads, k: Tensor) -> Tensor:
     return widened(b, split_heads(b, heads, k, heads.kv_heads, heads.head_dim))
 
 
+def split_values(b: Builder, heads: Heads, v: Tensor) -> Tensor:
+    """The values as `[B, Hkv, T, width]`, in f32 for f16 and bf16."""
+    return widened(b, split_heads(b, heads, v, heads.kv_heads, heads.value_dim))
+
+
 def scale_of(heads: Heads, score_scale: float | None) -> float:
     """The factor of the scores."""
     return heads.head_dim**-0.5 if score_scale is None else score_scale
@@ -232,6 +290,11 @@ def scaled_queries(b: Builder, heads: Heads, q: Tensor, score_scale: float | Non
 def scores_of(b: Builder, queries: Tensor, keys: Tensor) -> Tensor:
     """`[B, Hkv, G, S, T]`, before softcap and mask."""
     return b.dot_general(queries, keys, (4,), (3,), (0, 1), (0, 1))
+
+
+def _weighted_values(b: Builder, weights: Tensor, values: Tensor) -> Tensor:
+    """`[B, Hkv, G, S, width]`."""
+    return b.dot_general(weights, values, (4,), (2,), (0, 1), (0, 1))
 
 
 def attention_weights(b: Builder, heads: Heads, scores: Tensor, mask: Any, attributes: dict[str, Any]) -> Tensor:
@@ -285,10 +348,24 @@ def _weights(b: Builder, scores: Tensor, bounded: bool) -> Tensor:
     """
     if not bounded:
         return b.softmax(scores, axis=-1)
-    top = b.max(scores, -1, keep_dims=True)
+    # The weights do not hang on what all scores of a row are lowered by, and neither do their derivatives.
+    top = b.stop_gradient(b.max(scores, -1, keep_dims=True))
     weights = b.exp(scores - b.maximum(top, np.finfo(np.float32).min.item()))
     total = b.sum(weights, -1, keep_dims=True)
     return weights / b.where(total == 0.0, 1.0, total)
+
+
+def weights_slope(b: Builder, weights: Tensor, d: Tensor) -> Tensor:
+    """A tangent of the scores, or a cotangent of the weights, through the softmax, whose Jacobian is symmetric.
+
+    It is 0 where the weight is, so in rows that see no key.
+    """
+    return weights * (d - b.sum(weights * d, -1, keep_dims=True))
+
+
+def softcap_slope(b: Builder, scores: Tensor, softcap: float) -> Tensor:
+    """The derivative of `softcap·tanh(scores/softcap)`."""
+    return activation_derivative(b, "tanh", scores / softcap)
 
 
 def merge_heads(b: Builder, heads: Heads, x: Tensor, count: int, length: Dim) -> Tensor:
@@ -300,92 +377,23 @@ def merge_heads(b: Builder, heads: Heads, x: Tensor, count: int, length: Dim) ->
     return b.reshape(b.transpose(split, (0, 2, 1, 3)), (heads.batch, length, count * width))
 
 
-class Rope(Card, op="rope"):
-    def infer(self, x: Shape, cos: Shape, sin: Shape, *, head_dim: int, n_rot: int, style: str) -> Shape:
-        same_dtype(x, cos, sin)
-        if x.rank not in (3, 4) or head_dim < 1:
-            raise ShapeError(f"x must be [B, S, H·D] or [B, H, S, D], got {x}")
-        width = x.dims[-1]
-        if type(width) is not int or (width % head_dim if x.rank == 3 else width != head_dim):
-            raise ShapeError(f"{x} does not hold heads of {head_dim}")
-        if n_rot % 2 or not 0 <= n_rot <= head_dim:
-            raise ShapeError(f"n_rot = {n_rot} must be even and at most head_dim = {head_dim}")
-        length = x.dims[1] if x.rank == 3 else x.dims[2]
-        tables = ((length, n_rot // 2), (x.dims[0], length, n_rot // 2))
-        if cos.dims != sin.dims or cos.dims not in tables:
-            raise ShapeError(f"cos {cos} and sin {sin} must be [{length}, {n_rot // 2}] (or with the batch before it)")
-        return x
-
-    def evaluate(
-        self, x: np.ndarray, cos: np.ndarray, sin: np.ndarray, *, head_dim: int, n_rot: int, style: str
-    ) -> Any:
-        heads = x.astype(np.float64)
-        if x.ndim == 3:
-            heads = heads.reshape(*x.shape[:2], x.shape[2] // head_dim, head_dim)
-        half = n_rot // 2
-        first, second = (
-            (slice(0, half), slice(half, n_rot)) if style == "neox" else (slice(0, n_rot, 2), slice(1, n_rot, 2))
-        )
-        a, c = heads[..., first], heads[..., second]
-        cosine, sine = (np.expand_dims(t.astype(np.float64), -2 if x.ndim == 3 else -3) for t in (cos, sin))
-        result = heads.copy()
-        result[..., first] = a * cosine - c * sine
-        result[..., second] = c * cosine + a * sine
-        return result.reshape(x.shape).astype(x.dtype)
-
-    def decompose(
-        self, b: Builder, x: Tensor, cos: Tensor, sin: Tensor, *, head_dim: int, n_rot: int, style: str
-    ) -> Any:
-        dims, half = x.shape.dims, n_rot // 2
-        packed = x.rank == 3
-        if n_rot == 0:
-            return x + b.constant(0.0, dtype=x.dtype)
-        heads = b.reshape(x, (*dims[:2], dims[2] // head_dim, head_dim)) if packed else x
-        rotated = widened(b, b.narrow(heads, -1, 0, n_rot) if n_rot < head_dim else heads)
-        cosine, sine = (_table(b, t, packed) for t in (cos, sin))
-        if style == "neox":
-            first, second = b.narrow(rotated, -1, 0, half), b.narrow(rotated, -1, half, half)
-        else:
-            pairs = b.reshape(rotated, (*rotated.shape.dims[:-1], half, 2))
-            first, second = pairs[..., 0], pairs[..., 1]
-        turned = (first * cosine - second * sine, second * cosine + first * sine)
-        if style == "neox":
-            result = b.concat(turned, -1)
-        else:
-            columns = [b.reshape(t, (*t.shape.dims, 1)) for t in turned]
-            result = b.reshape(b.concat(columns, -1), rotated.shape.dims)
-        result = cast(b, result, x.dtype)
-        if n_rot < head_dim:
-            result = b.concat([result, b.narrow(heads, -1, n_rot, head_dim - n_rot)], -1)
-        return b.reshape(result, dims) if packed else result
-
-    def build(
-        self,
-        b: Builder,
-        x: Tensor,
-        cos: Tensor,
-        sin: Tensor,
-        head_dim: int,
-        n_rot: int | None = None,
-        style: Any = "neox",
-    ) -> Tensor:
-        lanes = head_dim if n_rot is None else n_rot
-        return b.emit("rope", (x, cos, sin), head_dim=head_dim, n_rot=lanes, style=style)
-
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
-        return Cost(3 * operands[0].num_elements, moved_bytes(operands, results))
-
-    def samples(self) -> Any:
-        yield sample((2, 3, 8), (3, 2), (3, 2), head_dim=4, n_rot=4, dtypes=FLOATS)
-        yield sample((2, 2, 3, 6), (3, 2), (3, 2), head_dim=6, n_rot=4, dtypes=FLOATS)
-        yield sample((2, 3, 8), (2, 3, 2), (2, 3, 2), head_dim=4, n_rot=4, style="gptj", dtypes=("f32",))
-        yield sample((2, 2, 3, 6), (3, 2), (3, 2), head_dim=6, n_rot=4, style="gptj", dtypes=("f32",))
-        yield sample((2, 3, 8), (3, 0), (3, 0), head_dim=4, n_rot=0, dtypes=("f32",))
-        yield sample(("b", "s", 8), ("s", 2), ("s", 2), head_dim=4, n_rot=4, dtypes=("f32",))
+# --- batches ----------------------------------------------------------------------------------------
 
 
-def _table(b: Builder, table: Tensor, packed: bool) -> Tensor:
-    """A table as one that broadcasts against `[B, S, H, half]` (packed) or `[B, H, S, half]`."""
-    wide = widened(b, table)
-    *batch, length, half = table.shape.dims
-    return b.reshape(wide, (*batch, length, 1, half) if packed else (*batch, 1, length, half))
+def _hides_alike(mask: Tensor | None, kind: str) -> bool:
+    """Whether the mask is the same for all queries of a row."""
+    if mask is None:
+        return kind == "none"
+    return (kind == "custom" and mask.rank == 2) or mask.rank < 2 or mask.shape.dims[-2] == 1
+
+
+def _folded_mask(b: Builder, mask: Tensor, batched: bool, size: Dim, rows: Dim, kind: str) -> Tensor:
+    """A mask for a batch that is folded into the rows: one for each row of each entry, or one for all."""
+    rank = mask.rank - batched
+    if kind == "custom" and rank == 2:  # [B, T]
+        return rules.folded(b, rules.batch(b, mask, batched, size), 0)
+    dims = (1,) * (4 - rank) + mask.shape.dims[int(batched) :]
+    if not batched and dims[0] == 1:
+        return mask
+    whole = b.reshape(mask, (size, *dims)) if batched else rules.batch(b, mask, False, size)
+    return rules.folded(b, b.expand(whole, (size, rows, *dims[1:])), 0)

@@ -16,15 +16,15 @@ from rlx.ops.attention import (
     scale_of,
     scaled_queries,
     scores_of,
-    split_heads,
+    softcap_slope,
     split_keys,
     split_queries,
+    split_values,
+    weights_slope,
 )
 from rlx.ops.backward import check_cotangent
 from rlx.ops.lift import cast
-from rlx.ops.norm import widened
 from rlx.ops.reduce import FLOATS
-from rlx.ops.slopes import activation_derivative
 
 
 class AttentionBackward(Card, op="attention_backward"):
@@ -49,11 +49,12 @@ class AttentionBackward(Card, op="attention_backward"):
         if wrt == "value":
             result = b.dot_general(weights, cotangent, (2, 3), (2, 3), (0, 1), (0, 1))
             return cast(b, merge_heads(b, heads, result, heads.kv_heads, heads.keys), v.dtype)
-        slope = _of_weights(b, weights, _of_values(b, heads, cotangent, v))
+        of_weights = b.dot_general(cotangent, split_values(b, heads, v), (4,), (3,), (0, 1), (0, 1))
+        slope = weights_slope(b, weights, of_weights)
         if wrt == "mask":
             return cast(b, _sum_to_mask(b, heads, slope, mask.shape), mask.dtype)
         if attributes["softcap"] is not None:
-            slope = slope * activation_derivative(b, "tanh", scores / attributes["softcap"])
+            slope = slope * softcap_slope(b, scores, attributes["softcap"])
         if wrt == "key":
             result = b.dot_general(slope, queries, (2, 3), (2, 3), (0, 1), (0, 1))
             return cast(b, merge_heads(b, heads, result, heads.kv_heads, heads.keys), k.dtype)
@@ -111,17 +112,6 @@ class AttentionBackward(Card, op="attention_backward"):
         dims, past = ("batch", "seq", 8), ("batch", "past+seq", 8)
         symbolic: Any = {"num_heads": 2, "head_dim": 4, "mask_kind": "causal", "dtypes": ("f32",)}
         yield sample(dims, past, past, dims, None, wrt="query", **symbolic)
-
-
-def _of_values(b: Builder, heads: Heads, cotangent: Tensor, v: Tensor) -> Tensor:
-    """The gradient of the weights, `[B, Hkv, G, S, T]`."""
-    values = widened(b, split_heads(b, heads, v, heads.kv_heads, heads.value_dim))
-    return b.dot_general(cotangent, values, (4,), (3,), (0, 1), (0, 1))
-
-
-def _of_weights(b: Builder, weights: Tensor, cotangent: Tensor) -> Tensor:
-    """The gradient of the scores from that of their softmax; 0 where the weight is, so in rows that see no key."""
-    return weights * (cotangent - b.sum(weights * cotangent, -1, keep_dims=True))
 
 
 def _sum_to_mask(b: Builder, heads: Heads, slope: Tensor, mask: Shape) -> Tensor:

@@ -15,7 +15,16 @@ from rlx.ir.card import Card, Cost, moved_bytes, sample
 from rlx.ir.shape import Shape
 from rlx.ops.backward import check_cotangent
 from rlx.ops.lift import axis_of, cast
-from rlx.ops.norm import along, in_groups, over_rms, standardised, widened
+from rlx.ops.norm import (
+    along,
+    in_groups,
+    over_rms,
+    over_rms_slope,
+    standardised,
+    standardised_slope,
+    sum_to_weight,
+    widened,
+)
 from rlx.ops.reduce import FLOATS
 
 
@@ -27,18 +36,6 @@ def _weight(x: Shape, axis: int) -> Shape:
 def _check(op: str, x: Shape, scale: Shape, bias: Shape | None, dy: Shape, **attributes: Any) -> None:
     """The operands are those of the forward op, and `dy` has the shape of its result."""
     check_cotangent(dy, registry.card(op).infer(x, scale, bias, **attributes))
-
-
-def _of_standardised(b: Builder, x: Tensor, w: Tensor, axes: Any, eps: float) -> Tensor:
-    """The gradient of x from that of its standardised values, `w`."""
-    normal, inverse = standardised(b, x, axes, eps)
-    mean, slope = b.mean(w, axes, keep_dims=True), b.mean(w * normal, axes, keep_dims=True)
-    return (w - mean - normal * slope) * inverse
-
-
-def _sum_to_weight(b: Builder, x: Tensor, axis: int) -> Tensor:
-    """The sum over all axes but one."""
-    return b.sum(x, [i for i in range(x.rank) if i != axis])
 
 
 class _NormBackward(Card):
@@ -53,7 +50,8 @@ class LayerNormBackwardInput(_NormBackward, op="layer_norm_backward_input"):
 
     def decompose(self, b: Builder, x: Tensor, scale: Tensor, dy: Tensor, *, axis: int, eps: float) -> Tensor:
         w = widened(b, dy) * along(b, widened(b, scale), axis, x.rank)
-        return cast(b, _of_standardised(b, widened(b, x), w, axis, eps), x.dtype)
+        normal, inverse = standardised(b, widened(b, x), axis, eps)
+        return cast(b, standardised_slope(b, normal, inverse, w, axis), x.dtype)
 
     def build(self, b: Builder, x: Tensor, scale: Tensor, dy: Tensor, axis: int = -1, eps: float = 1e-5) -> Tensor:
         return b.emit("layer_norm_backward_input", (x, scale, dy), axis=axis_of(axis, x.rank), eps=eps)
@@ -72,7 +70,7 @@ class LayerNormBackwardGamma(_NormBackward, op="layer_norm_backward_gamma"):
 
     def decompose(self, b: Builder, x: Tensor, dy: Tensor, *, axis: int, eps: float) -> Tensor:
         normal, _ = standardised(b, widened(b, x), axis, eps)
-        return cast(b, _sum_to_weight(b, normal * widened(b, dy), axis), x.dtype)
+        return cast(b, sum_to_weight(b, normal * widened(b, dy), axis), x.dtype)
 
     def build(self, b: Builder, x: Tensor, dy: Tensor, axis: int = -1, eps: float = 1e-5) -> Tensor:
         return b.emit("layer_norm_backward_gamma", (x, dy), axis=axis_of(axis, x.rank), eps=eps)
@@ -111,7 +109,7 @@ class RmsNormBackwardInput(_RmsNormBackward, op="rms_norm_backward_input"):
     ) -> Tensor:
         w = widened(b, dy) * along(b, widened(b, scale), axis, x.rank)
         normal, inverse = over_rms(b, widened(b, x), axis, eps)
-        return cast(b, (w - normal * b.mean(w * normal, axis, keep_dims=True)) * inverse, x.dtype)
+        return cast(b, over_rms_slope(b, normal, inverse, w, axis), x.dtype)
 
     def samples(self) -> Any:
         yield from super().samples()
@@ -123,7 +121,7 @@ class RmsNormBackwardGamma(_RmsNormBackward, op="rms_norm_backward_gamma"):
         self, b: Builder, x: Tensor, scale: Tensor, bias: Any, dy: Tensor, *, axis: int, eps: float
     ) -> Tensor:
         normal, _ = over_rms(b, widened(b, x), axis, eps)
-        return cast(b, _sum_to_weight(b, normal * widened(b, dy), axis), x.dtype)
+        return cast(b, sum_to_weight(b, normal * widened(b, dy), axis), x.dtype)
 
     def samples(self) -> Any:
         yield from super().samples()
@@ -134,7 +132,7 @@ class RmsNormBackwardBeta(_RmsNormBackward, op="rms_norm_backward_beta"):
     def decompose(
         self, b: Builder, x: Tensor, scale: Tensor, bias: Any, dy: Tensor, *, axis: int, eps: float
     ) -> Tensor:
-        return _sum_to_weight(b, dy, axis)
+        return sum_to_weight(b, dy, axis)
 
 
 class GroupNormBackwardInput(_NormBackward, op="group_norm_backward_input"):
@@ -147,7 +145,9 @@ class GroupNormBackwardInput(_NormBackward, op="group_norm_backward_input"):
     ) -> Tensor:
         w = widened(b, dy) * along(b, widened(b, scale), 1, x.rank)
         grouped, of_groups = in_groups(b, widened(b, x), num_groups), in_groups(b, w, num_groups)
-        result = _of_standardised(b, grouped, of_groups, range(2, grouped.rank), eps)
+        axes = range(2, grouped.rank)
+        normal, inverse = standardised(b, grouped, axes, eps)
+        result = standardised_slope(b, normal, inverse, of_groups, axes)
         return cast(b, b.reshape(result, x.shape.dims), x.dtype)
 
     def samples(self) -> Any:
@@ -174,9 +174,9 @@ class GroupNormBackwardGamma(_GroupNormBackwardWeight, op="group_norm_backward_g
     def decompose(self, b: Builder, x: Tensor, dy: Tensor, *, num_groups: int, eps: float) -> Tensor:
         grouped = in_groups(b, widened(b, x), num_groups)
         normal, _ = standardised(b, grouped, range(2, grouped.rank), eps)
-        return cast(b, _sum_to_weight(b, b.reshape(normal, x.shape.dims) * widened(b, dy), 1), x.dtype)
+        return cast(b, sum_to_weight(b, b.reshape(normal, x.shape.dims) * widened(b, dy), 1), x.dtype)
 
 
 class GroupNormBackwardBeta(_GroupNormBackwardWeight, op="group_norm_backward_beta"):
     def decompose(self, b: Builder, x: Tensor, dy: Tensor, *, num_groups: int, eps: float) -> Tensor:
-        return _sum_to_weight(b, dy, 1)
+        return sum_to_weight(b, dy, 1)

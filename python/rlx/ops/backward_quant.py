@@ -1,8 +1,4 @@
-"""Gradients of fake quantisation: rounding counts as the identity (straight-through), in one of several ways.
-
-The factors of `fake_quantize_backward` are functions of `t = x/(qmax·scale)`, which is 1 at the largest number that is
-represented. Computed in f32 for f16 and bf16.
-"""
+"""Gradients of fake quantisation, straight-through as `straight_through` has it."""
 
 from __future__ import annotations
 
@@ -14,32 +10,11 @@ from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample, wide
 from rlx.ir.dtype import dtype
 from rlx.ir.shape import Shape
 from rlx.ops.backward import check_cotangent
+from rlx.ops.fake_quant import largest_step
 from rlx.ops.lift import axis_of, cast, tensor_like
-from rlx.ops.norm import along, widened
-from rlx.ops.quant import largest_step
+from rlx.ops.norm import widened
 from rlx.ops.reduce import FLOATS
-from rlx.ops.slopes import activation_derivative
-
-
-def straight_through(b: Builder, ste: str, dy: Tensor, x: Tensor, limit: Tensor) -> Tensor:
-    """`dy` times the factor that an estimator gives.
-
-    Args:
-        b: The builder.
-        ste: The estimator, a `StraightThrough`.
-        dy: The gradient of the rounded values.
-        x: What was rounded, in the dtype of `dy`, f32 or f64.
-        limit: The largest number that is represented, `qmax·scale`, which broadcasts against x.
-    """
-    if ste == "identity":
-        return dy
-    if ste == "clipped_identity":
-        return b.where(b.abs(x) <= limit, dy, 0.0)
-    empty = b.eq(limit, 0.0)  # then x is rounded to 0 wherever it is, and stands in the middle of the range
-    ratio = b.where(empty, 0.0, x / b.where(empty, 1.0, limit))
-    if ste == "tanh":
-        return dy * activation_derivative(b, "tanh", ratio)
-    return dy * b.maximum(1.0 - b.abs(ratio), 0.0)
+from rlx.ops.straight_through import scale_slope, steps_of, straight_through
 
 
 class FakeQuantizeBackward(Card, op="fake_quantize_backward"):
@@ -94,25 +69,16 @@ class _LsqBackward(Card):
         yield sample(("n", 2, 3), Operand((2,), **step), ("n", 2, 3), bits=2, axis=1, dtypes=("f32",))
 
 
-def _steps(b: Builder, x: Tensor, scale: Tensor, axis: int | None) -> Tensor:
-    """`x/scale`, in f32 for f16 and bf16."""
-    return widened(b, x) / (scale if axis is None else along(b, scale, axis, x.rank))
-
-
 class FakeQuantizeLsqBackwardX(_LsqBackward, op="fake_quantize_lsq_backward_x"):
     def decompose(self, b: Builder, x: Tensor, scale: Tensor, dy: Tensor, *, bits: int, axis: int | None) -> Tensor:
-        return b.where(b.abs(_steps(b, x, scale, axis)) <= float(largest_step(bits)), dy, 0.0)
+        return b.where(b.abs(steps_of(b, x, scale, axis)) <= float(largest_step(bits)), dy, 0.0)
 
 
 class FakeQuantizeLsqBackwardScale(_LsqBackward, op="fake_quantize_lsq_backward_scale"):
-    """`d(clamp(round(z))·s)/ds` at `z = x/s` (Esser et al., Learned step size quantization, eq. 3)."""
-
     def infer(self, x: Shape, scale: Shape, dy: Shape, *, bits: int, axis: int | None) -> Shape:
         super().infer(x, scale, dy, bits=bits, axis=axis)
         return scale
 
     def decompose(self, b: Builder, x: Tensor, scale: Tensor, dy: Tensor, *, bits: int, axis: int | None) -> Tensor:
-        steps, most = _steps(b, x, scale, axis), float(largest_step(bits))
-        inside = b.abs(steps) <= most
-        slope = b.where(inside, b.round(steps) - steps, b.minimum(b.maximum(steps, -most), most))
+        slope = scale_slope(b, steps_of(b, x, scale, axis), float(largest_step(bits)))
         return b.sum(slope * widened(b, dy), [i for i in range(x.rank) if i != axis])

@@ -11,6 +11,7 @@ from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
 from rlx.ir.dtype import c64, f32, f64
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
+from rlx.ops import rules
 from rlx.ops.lift import broadcast, cast, constant_scalar, tensor_like
 
 _PARTS = "the parts of c64 are f32, and there is no wider complex dtype: cast to f32 first"
@@ -54,6 +55,16 @@ class Complex(Card, op="complex"):
     def build(self, b: Builder, real: Any, imag: Any) -> Tensor:
         return b.emit("complex", (as_part(b, real), as_part(b, imag)))
 
+    linear = ("real imag",)
+    elementwise = True
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any) -> Any:
+        (real, imag), (dy,) = operands, cotangents
+        return (
+            lambda: rules.unbroadcast(b, b.real(dy), real.shape),
+            lambda: rules.unbroadcast(b, b.imag(dy), imag.shape),
+        )
+
     def samples(self) -> Any:
         yield sample((3, 5), (3, 5), dtypes=("f32",))
         yield sample((3, 1, 2), (4, 1), dtypes=("f32",))
@@ -73,6 +84,12 @@ class Real(Card, op="real"):
         x = tensor_like(b, x, f32)
         return b.emit("real", (x,)) if x.dtype.is_complex else x
 
+    linear = ("x",)
+    elementwise = True
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any) -> tuple[Tensor]:
+        return (b.complex(cotangents[0], 0.0),)
+
     def samples(self) -> Any:
         return _samples_of_one()
 
@@ -89,6 +106,12 @@ class Imag(Card, op="imag"):
         if x.dtype.is_complex:
             return b.emit("imag", (x,))
         return b.emit("expand", (constant_scalar(b, 0, x.dtype),), shape=x.shape.dims)
+
+    linear = ("x",)
+    elementwise = True
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any) -> tuple[Tensor]:
+        return (b.complex(0.0, cotangents[0]),)
 
     def samples(self) -> Any:
         return _samples_of_one()
@@ -108,6 +131,12 @@ class Conjugate(Card, op="conjugate"):
         x = tensor_like(b, x, f32)
         return b.emit("conjugate", (x,)) if x.dtype.is_complex else x
 
+    linear = ("x",)
+    elementwise = True
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any) -> tuple[Tensor]:
+        return (b.conjugate(cotangents[0]),)
+
     def samples(self) -> Any:
         return _samples_of_one()
 
@@ -126,6 +155,11 @@ class ComplexNormSq(Card, op="complex_norm_sq"):
 
     def build(self, b: Builder, x: Any) -> Tensor:
         return b.emit("complex_norm_sq", (as_complex(b, x),))
+
+    elementwise = True
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any) -> tuple[Tensor]:
+        return (b.emit("complex_norm_sq_backward", (operands[0], cotangents[0])),)
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         return Cost(3 * results[0].num_elements, moved_bytes(operands, results))

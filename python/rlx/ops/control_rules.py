@@ -403,7 +403,7 @@ class CustomFnRules(Card):
 
         def pull(cotangents: Sequence[Tensor | None]) -> list[Any]:
             filled = [or_zeros(b, c, r.shape) for c, r in zip(cotangents, results, strict=True)]
-            if backward is not None:
+            if rule is None or backward is not None:
                 return [*map(_float, backward.plain([*inputs, *results, *filled])), *outside]
             return [*rule.adjoint(inputs, [x.shape for x in inputs], filled), *outside]
 

@@ -12,6 +12,8 @@ from rlx.ir.card import Card, Cost, moved_bytes, sample
 from rlx.ir.dim import Dim, product
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
+from rlx.ops import rules
+from rlx.ops.convolution_gradient import apart, input_gradient, one_by_one, weight_gradient
 from rlx.ops.lift import common, same_dtype
 from rlx.ops.reduce import FLOATS
 
@@ -76,6 +78,33 @@ class Conv(Card, op="conv"):
         pads = pads_of(padding, x.shape, w.shape, strides, dilations)
         return b.emit("conv", (x, w), stride=strides, padding=pads, dilation=dilations, groups=groups)
 
+    linear = ("x", "w")
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, **geometry: Any) -> Any:
+        (x, w), (dy,) = operands, cotangents
+        return (
+            lambda: input_gradient(b, dy, w, x.shape.dims[2:], **geometry),
+            lambda: weight_gradient(b, x, dy, w.shape.static[2:], **geometry),
+        )
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, groups: int, **window: Any) -> Tensor:
+        """A batch of images is more images. A batch of kernels is more output channels of each group, and with images of
+        their own the kernels are more groups.
+        """
+        (x, w), (own_x, own_w) = operands, batched
+        if not own_w:
+            y = b.emit("conv", (rules.folded(b, x, 0), w), groups=groups, **window)
+            return rules.unfolded(b, y, 0, size, x.shape.dims[1])
+        if type(size) is not int or size == 0:
+            return one_by_one(b, lambda *pair: b.emit("conv", pair, groups=groups, **window), operands, batched)
+        out_channels, *rest = w.shape.static[1:]
+        if own_x:
+            y = b.emit("conv", (rules.folded(b, x, 1), rules.folded(b, w, 0)), groups=size * groups, **window)
+            return rules.unfolded(b, y, 1, size, out_channels)
+        together = rules.folded(b, b.reshape(w, (size, groups, out_channels // groups, *rest)), 1)
+        kernels = b.reshape(together, (size * out_channels, *rest))
+        return apart(b, b.emit("conv", (x, kernels), groups=groups, **window), groups, size)
+
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         return Cost(2 * results[0].num_elements * product(operands[1].dims[1:]), moved_bytes(operands, results))
 
@@ -101,6 +130,9 @@ class Conv(Card, op="conv"):
             dtypes=("f32", "f16", "i32"),
         )
         yield sample((1, 1, 1, 3), (1, 1, 1, 3), **plain, dtypes=("f32",))
+        # One window along an axis, and a position that it does not hold.
+        yield sample((2, 2, 3, 5), (3, 2, 2, 2), **{**plain, "stride": (2, 2)}, dtypes=("f32",))
+        yield sample((2, 2, 4, 5), (2, 1, 2, 2), **{**plain, "stride": (3, 2)}, groups=2, dtypes=("f32",))
         edges = (1, 0, 2, 1)
         yield sample(
             ("n", 4, "h", 5), (6, 2, 3, 2), stride=(2, 1), padding=edges, dilation=(1, 2), groups=2, dtypes=("f32",)

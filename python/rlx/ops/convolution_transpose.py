@@ -15,7 +15,9 @@ from rlx.ir.card import Card, Cost, moved_bytes, sample
 from rlx.ir.dim import Dim, product
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
+from rlx.ops import rules
 from rlx.ops.convolution import check_window, per_axis, per_edge
+from rlx.ops.convolution_gradient import apart, one_by_one, weight_gradient
 from rlx.ops.lift import common, same_dtype
 from rlx.ops.reduce import FLOATS
 
@@ -105,6 +107,44 @@ class ConvTranspose(Card, op="conv_transpose"):
             "dilation": per_axis(dilation, count, "dilation"),
         }
         return b.emit("conv_transpose", (x, w), **attributes, groups=groups)
+
+    linear = ("x", "w")
+
+    def vjp(
+        self, b: Builder, operands: Any, results: Any, cotangents: Any, *, output_padding: Any, **geometry: Any
+    ) -> Any:
+        """The op is the transposed of a convolution, with the same kernel, which has windows in `output_padding` as well."""
+        (x, w), (dy,) = operands, cotangents
+        more = [extra // stride for extra, stride in zip(output_padding, geometry["stride"], strict=True)]
+
+        def of_image() -> Tensor:
+            found = b.emit("conv", (dy, w), **geometry)
+            for i, extra in enumerate(more):
+                found = b.narrow(found, 2 + i, 0, x.shape.dims[2 + i]) if extra else found
+            return found
+
+        def of_kernel() -> Tensor:
+            whole = b.pad(x, [(0, 0), (0, 0), *((0, extra) for extra in more)]) if any(more) else x
+            return weight_gradient(b, dy, whole, w.shape.static[2:], **geometry)
+
+        return of_image, of_kernel
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, groups: int, **window: Any) -> Tensor:
+        """As that of `conv`."""
+        (x, w), (own_x, own_w) = operands, batched
+        if not own_w:
+            y = b.emit("conv_transpose", (rules.folded(b, x, 0), w), groups=groups, **window)
+            return rules.unfolded(b, y, 0, size, x.shape.dims[1])
+        if type(size) is not int or size == 0:
+            return one_by_one(
+                b, lambda *pair: b.emit("conv_transpose", pair, groups=groups, **window), operands, batched
+            )
+        if own_x:
+            pair = rules.folded(b, x, 1), rules.folded(b, w, 0)
+            y = b.emit("conv_transpose", pair, groups=size * groups, **window)
+            return rules.unfolded(b, y, 1, size, w.shape.static[2] * groups)
+        y = b.emit("conv_transpose", (x, rules.folded(b, w, 1)), groups=groups, **window)
+        return apart(b, y, groups, size)
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         x, w = operands

@@ -17,6 +17,9 @@ from rlx.ops import fourier
 from rlx.ops.complex import as_complex, as_part
 from rlx.ops.lift import axis_of, check_axis, tensor_like
 
+# The norm of the adjoint of a transform, by its own: both are scaled alike.
+_OF_ADJOINT = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
+
 # The power of the length by which a transform is scaled, by norm: of the forward transform, and of the inverse.
 _POWERS = {"backward": (0.0, -1.0), "ortho": (-0.5, -0.5), "forward": (-1.0, 0.0)}
 
@@ -84,6 +87,16 @@ class Fft(Card, op="fft"):
         x = as_complex(b, x)
         return b.emit("fft", (x,), axis=axis_of(axis, x.rank), inverse=inverse, norm=norm)
 
+    linear = ("x",)
+
+    def vjp(
+        self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int, inverse: bool, norm: str
+    ) -> tuple[Tensor]:
+        return (b.emit("fft", cotangents, axis=axis, inverse=not inverse, norm=_OF_ADJOINT[norm]),)
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, **rest: Any) -> Tensor:
+        return b.emit("fft", operands, axis=axis + 1, **rest)
+
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         return _cost(operands[0], operands[0].dims[attributes["axis"]], 5, moved_bytes(operands, results))
 
@@ -125,6 +138,18 @@ class Rfft(Card, op="rfft"):
             raise ShapeError("rfft takes real numbers, not c64", hint="use fft")
         x = as_part(b, x)
         return b.emit("rfft", (x,), axis=axis_of(axis, x.rank), norm=norm)
+
+    linear = ("x",)
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int, norm: str) -> tuple[Tensor]:
+        """`irfft` counts twice what stands for two frequencies; here it counts once."""
+        (x,), (dy,) = operands, cotangents
+        n = x.shape.dims[axis]
+        halved = dy * (1.0 / fourier.multiplicities(b, n, x.rank - 1 - axis))
+        return (b.emit("irfft", (halved,), axis=axis, length=(n,), norm=_OF_ADJOINT[norm]),)
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, norm: str) -> Tensor:
+        return b.emit("rfft", operands, axis=axis + 1, norm=norm)
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         return _cost(operands[0], operands[0].dims[attributes["axis"]], 2.5, moved_bytes(operands, results))
@@ -175,6 +200,17 @@ class Irfft(Card, op="irfft"):
         if length is None:
             length = 2 * (x.shape.dims[axis] - 1)
         return b.emit("irfft", (x,), axis=axis, length=(length,), norm=norm)
+
+    linear = ("x",)
+
+    def vjp(
+        self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int, length: Any, norm: str
+    ) -> tuple[Tensor]:
+        spectrum = b.emit("rfft", cotangents, axis=axis, norm=_OF_ADJOINT[norm])
+        return (spectrum * fourier.multiplicities(b, length[0], spectrum.rank - 1 - axis),)
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, length: Any, norm: str) -> Tensor:
+        return b.emit("irfft", operands, axis=axis + 1, length=length, norm=norm)
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         return _cost(results[0], attributes["length"][0], 2.5, moved_bytes(operands, results))

@@ -187,6 +187,21 @@ def _chirp_transform(b: Builder, x: MaybeReal, n: int, scale: float) -> Pair:
 # --- real numbers -----------------------------------------------------------------------------------
 
 
+def multiplicities(b: Builder, n: Dim, following: int) -> Tensor:
+    """How many frequencies of the spectrum of n real numbers each element of its half stands for: f32 `[n//2 + 1, 1, …]`.
+
+    Args:
+        b: Emits.
+        n: The length; it may be a symbol.
+        following: How many axes of 1 follow.
+    """
+    size = n // 2 + 1
+    twice_k = b.iota((size,), dtype="i32") * 2
+    once = b.maximum(b.eq(twice_k, 0), b.eq(twice_k, b.dim_size(n)))
+    weights = b.where(once, 1.0, b.constant(np.float32(2)))
+    return b.reshape(weights, (size, *(1,) * following))
+
+
 def _small_factor(n: int) -> int:
     """A factor that is one product with a matrix, as large as can be; 1 if there is none."""
     return next((r for r in factors(n) if r <= _LARGEST_MATRIX), 1)

@@ -8,11 +8,12 @@ from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
-from rlx.ops.attention import Attention, Rope
+from rlx.ops.attention import Attention
 from rlx.ops.contraction import Matmul
 from rlx.ops.lift import same_dtype
 from rlx.ops.norm import check_weights
 from rlx.ops.reduce import FLOATS
+from rlx.ops.rope import Rope
 
 
 class FusedMatmulBiasAct(Card, op="fused_matmul_bias_act"):

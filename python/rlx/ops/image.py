@@ -15,10 +15,12 @@ from rlx.ir.dim import Dim, exact_divide, maximum, minimum, product
 from rlx.ir.dtype import DType
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
-from rlx.ops.attention import Rope
+from rlx.ops import rules
+from rlx.ops.contraction import dots
 from rlx.ops.lift import cast
 from rlx.ops.norm import widened
 from rlx.ops.reduce import FLOATS
+from rlx.ops.rope import Rope
 from rlx.ops.surface import helper
 
 # A scale that is no fraction of integers as small as this cannot be multiplied with a size that is not known.
@@ -87,6 +89,30 @@ class Resize(Card, op="resize"):
         elif not isinstance(size, (list, tuple, Shape)):
             size = (size,) * count
         return b.emit("resize", (x,), size=tuple(size), mode=mode, align_corners=align_corners)
+
+    linear = ("x",)
+
+    def vjp(
+        self,
+        b: Builder,
+        operands: Any,
+        results: Any,
+        cotangents: Any,
+        *,
+        size: tuple[Dim, ...],
+        mode: str,
+        align_corners: bool,
+    ) -> tuple[Tensor]:
+        (x,), (dy,) = operands, cotangents
+        if 0 in (*x.shape.dims, *dy.shape.dims):
+            return (rules.zeros(b, x.shape),)
+        result = widened(b, dy)
+        for i, new in enumerate(size):
+            old = x.shape.dims[2 + i]
+            if old != new:
+                line = _Line(old, new, align_corners)
+                result = (_nearest_adjoint if mode == "nearest" else _bilinear_adjoint)(b, result, 2 + i, line)
+        return (cast(b, result, dy.dtype),)
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         taps = 0 if attributes["mode"] == "nearest" else 4 * len(attributes["size"])
@@ -158,10 +184,29 @@ def _nearest(b: Builder, x: Tensor, axis: int, line: _Line) -> Tensor:
     if type(every) is int:
         strides = [every if i == axis else 1 for i in range(x.rank)]
         return b.slice(x, [0] * x.rank, dims, strides)
+    return b.gather(x, _looked_up(b, line), axis)
+
+
+def _looked_up(b: Builder, line: _Line) -> Tensor:
+    """The nearest pixel of each position."""
+    old, new = line.old, line.new
     if type(old) is int and type(new) is int:
-        return b.gather(x, np.arange(new) * old // new, axis)
-    positions = b.iota((new,), dtype="i64") * _size(b, old)
-    return b.gather(x, _quotient(b, positions, _size(b, maximum(new, 1))), axis)
+        return b.constant(np.arange(new) * old // new)
+    return _quotient(b, b.iota((new,), dtype="i64") * _size(b, old), _size(b, maximum(new, 1)))
+
+
+def _nearest_adjoint(b: Builder, dy: Tensor, axis: int, line: _Line) -> Tensor:
+    """The adjoint of `_nearest`."""
+    old, new, dims = line.old, line.new, dy.shape.dims
+    times, every = exact_divide(new, old), exact_divide(old, new)
+    if type(times) is int:
+        return b.sum(b.reshape(dy, (*dims[:axis], old, times, *dims[axis + 1 :])), axis + 1)
+    if type(every) is int:
+        split = b.reshape(dy, (*dims[: axis + 1], 1, *dims[axis + 1 :]))
+        room = [(0, every - 1 if i == axis + 1 else 0) for i in range(split.rank)]
+        return b.reshape(b.pad(split, room), (*dims[:axis], old, *dims[axis + 1 :]))
+    chosen = b.reshape(_looked_up(b, line), (new, 1)) == b.iota((old,), dtype="i64")
+    return _times_matrix(b, dy, axis, cast(b, chosen, dy.dtype))
 
 
 def _bilinear(b: Builder, x: Tensor, axis: int, line: _Line) -> Tensor:
@@ -172,6 +217,20 @@ def _bilinear(b: Builder, x: Tensor, axis: int, line: _Line) -> Tensor:
     # What has no share does not count, be it NaN.
     second = b.where(share > 0, b.gather(x, after, axis), b.constant(0, dtype=x.dtype))
     return b.gather(x, before, axis) * (1 - share) + second * share
+
+
+def _bilinear_adjoint(b: Builder, dy: Tensor, axis: int, line: _Line) -> Tensor:
+    """The adjoint of `_bilinear`: a product with the matrix of the shares. Nothing is scattered, and for any sizes."""
+    before, share = (b.reshape(t, (line.new, 1)) for t in _neighbours(b, line, dy.dtype))
+    column = b.iota((line.old,), dtype="i64")
+    after = b.minimum(before + 1, _size(b, line.old) - 1)
+    matrix = b.where(column == before, 1 - share, 0.0) + b.where(column == after, share, 0.0)
+    return _times_matrix(b, dy, axis, matrix)
+
+
+def _times_matrix(b: Builder, dy: Tensor, axis: int, matrix: Tensor) -> Tensor:
+    """One axis of `dy` contracted with the rows of a matrix, whose columns take its place."""
+    return rules.moved(b, dots(b, dy, matrix, (axis,), (0,)), dy.rank - 1, axis)
 
 
 def _neighbours(b: Builder, line: _Line, kind: DType) -> tuple[Tensor, Tensor]:
@@ -261,20 +320,18 @@ class AxialRope2d(Card, op="axial_rope_2d"):
         return turned.astype(x.dtype)
 
     def decompose(self, b: Builder, x: Tensor, *, head_dim: int, **grid: Any) -> Tensor:
-        wide, dims = widened(b, x), x.shape.dims
-        tokens: Any
-        if x.rank == 3:
-            tokens, pairs = (dims[1], 1), (*dims[:2], dims[2] // head_dim, head_dim // 2, 2)
-        else:
-            tokens, pairs = (dims[2],), (*dims[:3], head_dim // 2, 2)
-        tables = (t.astype(wide.dtype.numpy) for t in rotations(head_dim=head_dim, **grid))
-        cos, sin = (b.constant(t.reshape(*tokens, head_dim // 2, 1)) for t in tables)
-        lanes = b.reshape(wide, pairs)
-        first, second = lanes[..., :1], lanes[..., 1:]
-        # Chosen in one loop over all lanes: put side by side, they would be joined one number at a time.
-        is_first = b.constant(np.array([True, False]))
-        turned = b.where(is_first, first * cos - second * sin, second * cos + first * sin)
-        return cast(b, b.reshape(turned, dims), x.dtype)
+        return _turned(b, x, 1, head_dim, grid)
+
+    linear = ("x",)
+
+    def vjp(
+        self, b: Builder, operands: Any, results: Any, cotangents: Any, *, head_dim: int, **grid: Any
+    ) -> tuple[Tensor]:
+        return (_turned(b, cotangents[0], -1, head_dim, grid),)
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, **grid: Any) -> Tensor:
+        x = operands[0]
+        return rules.unfolded(b, b.emit("axial_rope_2d", (rules.folded(b, x, 0),), **grid), 0, size, x.shape.dims[1])
 
     def build(
         self,
@@ -299,6 +356,24 @@ class AxialRope2d(Card, op="axial_rope_2d"):
         yield sample((1, 3, 12, 4), num_heads=3, **tokens, dtypes=("f32",))
         yield sample(("b", 12, 4), num_heads=1, **tokens, dtypes=("f32",))
         yield sample((2, 0, 8), end_x=0, end_y=2, head_dim=4, num_heads=2, dtypes=("f32",))
+
+
+def _turned(b: Builder, x: Tensor, sense: int, head_dim: int, grid: dict[str, Any]) -> Tensor:
+    """`axial_rope_2d`, forth (1) or back (-1)."""
+    wide, dims = widened(b, x), x.shape.dims
+    tokens: Any
+    if x.rank == 3:
+        tokens, pairs = (dims[1], 1), (*dims[:2], dims[2] // head_dim, head_dim // 2, 2)
+    else:
+        tokens, pairs = (dims[2],), (*dims[:3], head_dim // 2, 2)
+    cosines, sines = (t.reshape(*tokens, head_dim // 2, 1) for t in rotations(head_dim=head_dim, **grid))
+    cos, sin = (b.constant(t.astype(wide.dtype.numpy)) for t in (cosines, sense * sines))
+    lanes = b.reshape(wide, pairs)
+    first, second = lanes[..., :1], lanes[..., 1:]
+    # Chosen in one loop over all lanes: put side by side, they would be joined one number at a time.
+    is_first = b.constant(np.array([True, False]))
+    turned = b.where(is_first, first * cos - second * sin, second * cos + first * sin)
+    return cast(b, b.reshape(turned, dims), x.dtype)
 
 
 def rotations(

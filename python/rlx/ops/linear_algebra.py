@@ -12,9 +12,10 @@ from rlx.ir.dim import Dim, minimum
 from rlx.ir.dtype import i32, i64
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
-from rlx.ops.contraction import Matmul
+from rlx.ops import rules
+from rlx.ops.contraction import Matmul, swapped
 from rlx.ops.index import clamp
-from rlx.ops.lift import cast, common, same_dtype, tensor_like
+from rlx.ops.lift import cast, common, same_dtype, size_of, tensor_like
 from rlx.ops.norm import widened
 from rlx.ops.reduce import FLOATS
 
@@ -47,20 +48,42 @@ class GroupedMatmul(Card, op="grouped_matmul"):
         (rows, _), (groups, _, columns) = x.shape.dims, w.shape.dims
         if rows == 0:
             return b.expand(b.constant(0.0, dtype=x.dtype), (0, columns))
-        block = _block_size(rows, groups)
-        own = b.cast(b.maximum(b.minimum(b.cast(indices, i64), b.cast(b.dim_size(groups) - 1, i64)), 0), i32)
-        # No more blocks than rows, and no more than one for each group that is not full.
-        blocks = _Blocks(b, own, groups, block, minimum(rows, rows // block + groups))
-        gathered = b.reshape(b.gather(x, blocks.sources), (blocks.count, block, x.shape.dims[1]))
+        blocks = _blocks_of(b, indices, rows, groups)
+        gathered = b.reshape(b.gather(x, blocks.sources), (blocks.count, blocks.size, x.shape.dims[1]))
 
         def product(_: None, step: tuple[Tensor, Tensor]) -> tuple[None, Tensor]:
             return None, b.matmul(step[0], b.gather(w, step[1]))
 
         products = b.scan(product, None, (gathered, blocks.groups))[1]
-        return b.gather(b.reshape(products, (blocks.count * block, columns)), blocks.slots)
+        return b.gather(b.reshape(products, (blocks.count * blocks.size, columns)), blocks.slots)
 
     def build(self, b: Builder, x: Any, w: Any, indices: Any) -> Tensor:
         return b.emit("grouped_matmul", (*common(b, x, w), tensor_like(b, indices, i32)))
+
+    linear = ("x", "w")
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any) -> Any:
+        (x, w, indices), (dy,) = operands, cotangents
+        return (
+            lambda: b.emit("grouped_matmul", (dy, swapped(b, w), indices)),
+            lambda: _matrix_gradient(b, x, w.shape, indices, dy),
+            None,
+        )
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim) -> Tensor:
+        """Matrices alone are wider ones; else all rows of the batch choose among all matrices of the batch."""
+        (x, w, indices), (own_x, own_w, own_indices) = operands, batched
+        if not own_x and not own_indices:
+            return rules.unfolded(
+                b, b.emit("grouped_matmul", (x, rules.folded(b, w, 2), indices)), 1, size, w.shape.dims[3]
+            )
+        x, indices = rules.batch(b, x, own_x, size), rules.batch(b, indices, own_indices, size)
+        if own_w:
+            groups = w.shape.dims[1]
+            first = b.iota((size, 1)) * size_of(b, groups)
+            w, indices = rules.folded(b, w, 0), first + _clamped(b, indices, groups)
+        y = b.emit("grouped_matmul", (rules.folded(b, x, 0), w, rules.folded(b, indices, 0)))
+        return rules.unfolded(b, y, 0, size, x.shape.dims[1])
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         return Cost(2 * results[0].num_elements * operands[0].dims[1], moved_bytes(operands, results))
@@ -78,6 +101,29 @@ class GroupedMatmul(Card, op="grouped_matmul"):
 _TYPICAL_BLOCK, _LARGEST_BLOCK = 16, 128
 
 
+def _matrix_gradient(b: Builder, x: Tensor, w: Shape, indices: Tensor, dy: Tensor) -> Tensor:
+    """The cotangent of the matrices `w`: a product for each block of rows, then the sum of those of each group.
+
+    There are about as many blocks as groups, so that this takes little more memory than the cotangent itself.
+    """
+    (rows, inner), columns = x.shape.dims, dy.shape.dims[1]
+    if rows == 0 or w.dims[0] == 0:
+        return rules.zeros(b, w)
+    blocks = _blocks_of(b, indices, rows, w.dims[0])
+
+    def of_blocks(rows_of: Tensor, width: Dim) -> Tensor:
+        read = b.where(b.reshape(blocks.occupied, (-1, 1)), b.gather(rows_of, blocks.sources), 0.0)
+        return widened(b, b.reshape(read, (blocks.count, blocks.size, width)))
+
+    products = b.matmul(swapped(b, of_blocks(x, inner)), of_blocks(dy, columns))
+    return cast(b, b.scatter_add(products, blocks.groups, size=w.dims[0]), w.dtype)
+
+
+def _clamped(b: Builder, indices: Tensor, groups: Dim) -> Tensor:
+    """Indices of any dtype as i32 in `[0, groups)`."""
+    return b.cast(b.maximum(b.minimum(b.cast(indices, i64), b.cast(b.dim_size(groups) - 1, i64)), 0), i32)
+
+
 def _block_size(rows: Dim, groups: Dim) -> int:
     """A power of two, about twice the rows of a group: measured, with 8 and 64 groups and 4 to 1024 rows."""
     if type(rows) is not int or type(groups) is not int:
@@ -89,6 +135,7 @@ class _Blocks:
     """Where rows stand when each group has blocks of its own.
 
     Attributes:
+        size: The rows of a block.
         count: The number of blocks; some at the end may stand for nothing.
         groups: `[count]`, the group of each; beyond the last group where it stands for nothing.
         slots: `[rows]`, the place of each row among all places of all blocks.
@@ -96,7 +143,7 @@ class _Blocks:
     """
 
     def __init__(self, b: Builder, own: Tensor, groups: Dim, block: int, count: Dim):
-        self.count = count
+        self.b, self.size, self.count = b, block, count
         rows = own.shape.dims[0]
         is_own = b.cast(b.reshape(own, (rows, 1)) == b.iota((groups,)), i32)
         rank = b.sum(b.cumsum(is_own, 0, exclusive=True) * is_own, 1)
@@ -108,6 +155,19 @@ class _Blocks:
         self.slots = b.gather(ends - needed, own) * block + rank
         nowhere = b.expand(b.constant(0), (count * block,))
         self.sources = b.scatter_nd(nowhere, b.reshape(self.slots, (rows, 1)), b.iota((rows,)))
+
+    @property
+    def occupied(self) -> Tensor:
+        """`[count·block]`, whether there is a row at each place."""
+        b = self.b
+        return b.gather(self.slots, self.sources) == b.iota((self.count * self.size,))
+
+
+def _blocks_of(b: Builder, indices: Tensor, rows: Dim, groups: Dim) -> _Blocks:
+    """The blocks of rows that choose these groups."""
+    block = _block_size(rows, groups)
+    # No more blocks than rows, and no more than one for each group that is not full.
+    return _Blocks(b, _clamped(b, indices, groups), groups, block, minimum(rows, rows // block + groups))
 
 
 class LoraMatmul(Card, op="lora_matmul"):
@@ -153,6 +213,29 @@ class _Solve(Card):
     def build(self, builder: Builder, a: Any, b: Any) -> Tensor:
         return builder.emit(self.name, common(builder, a, b))
 
+    def jvp(self, builder: Builder, operands: Any, tangents: Any, results: Any) -> Tensor:
+        """From `a·x = b`: `da·x + a·dx = db`."""
+        (a, _), (da, db), (x,) = operands, tangents, results
+        if da is not None:
+            known = builder.reshape(builder.matmul(da, _as_columns(builder, x, a.rank)), x.shape.dims)
+            db = -known if db is None else db - known
+        return builder.emit(self.name, (a, db))
+
+    def vjp(self, builder: Builder, operands: Any, results: Any, cotangents: Any) -> Any:
+        (a, _), (x,), (dx,) = operands, results, cotangents
+        db = builder.emit(self.name, (swapped(builder, a), dx))
+
+        def of_matrix() -> Tensor:
+            columns, solved = (_as_columns(builder, t, a.rank) for t in (db, x))
+            return -builder.matmul(columns, swapped(builder, solved))
+
+        return of_matrix, db
+
+
+def _as_columns(b: Builder, x: Tensor, rank: int) -> Tensor:
+    """A right-hand side as a matrix, where it is a vector."""
+    return x if x.rank == rank else b.reshape(x, (*x.shape.dims, 1))
+
 
 class BatchedDenseSolve(_Solve, op="batched_dense_solve"):
     """Gaussian elimination with partial pivoting; of equally large pivots, the first."""
@@ -182,6 +265,15 @@ class BatchedDenseSolve(_Solve, op="batched_dense_solve"):
         x = builder.narrow(_substituted(builder, upper), 1, 0, size)
         return cast(builder, builder.reshape(x, b.shape.dims), b.dtype)
 
+    def vmap(self, builder: Builder, operands: Any, batched: Any, *, size: Dim) -> Tensor:
+        """Right-hand sides alone are more columns; else these are more systems."""
+        (a, b), (own_a, own_b) = operands, batched
+        if not own_a:
+            return _more_columns(builder, self.name, a, b)
+        b = rules.batch(builder, b, own_b, size)
+        x = builder.emit(self.name, (rules.folded(builder, a, 0), rules.folded(builder, b, 0)))
+        return rules.unfolded(builder, x, 0, size, a.shape.dims[1])
+
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         size = operands[0].dims[1]
         flops = 2 * size * (operands[0].num_elements + 2 * results[0].num_elements)
@@ -210,6 +302,12 @@ class DenseSolve(_Solve, op="dense_solve"):
         batch = [builder.reshape(t, _one(t.shape).dims) for t in (a, b)]
         return builder.reshape(builder.batched_dense_solve(*batch), b.shape.dims)
 
+    def vmap(self, builder: Builder, operands: Any, batched: Any, *, size: Dim) -> Tensor:
+        (a, b), (own_a, own_b) = operands, batched
+        if not own_a:
+            return _more_columns(builder, self.name, a, b)
+        return builder.emit("batched_dense_solve", (a, rules.batch(builder, b, own_b, size)))
+
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         return BatchedDenseSolve().cost([_one(s) for s in operands], [_one(s) for s in results], attributes)
 
@@ -219,6 +317,14 @@ class DenseSolve(_Solve, op="dense_solve"):
         yield sample((2, 2), (2, 0), dtypes=("f32",))
         yield sample((0, 0), (0,), dtypes=("f32",))
         yield sample(("n", "n"), ("n", 2), dtypes=("f32",))
+
+
+def _more_columns(builder: Builder, name: str, a: Tensor, b: Tensor) -> Tensor:
+    """A batch of right-hand sides, the leading axis of `b`, as columns of one."""
+    size, *dims = b.shape.dims
+    columns = _as_columns(builder, b, a.rank + 1)
+    x = builder.emit(name, (a, rules.folded(builder, columns, a.rank - 1)))
+    return builder.reshape(rules.unfolded(builder, x, a.rank - 1, size, columns.shape.dims[-1]), (size, *dims))
 
 
 def _one(shape: Shape) -> Shape:

@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
-from rlx.ir.dim import Dim
-from rlx.ir.dtype import i32, i64
+from rlx.ir.dim import Dim, maximum
+from rlx.ir.dtype import DType, i32, i64
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
+from rlx.ops import rules
 from rlx.ops.lift import cast, common, log1p, same_dtype, tensor_like
 from rlx.ops.norm import widened
 from rlx.ops.reduce import FLOATS
+
+
+def class_slope(b: Builder, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """`softmax(logits) - onehot(labels)`, in f32 for f16 and bf16; and where a label is a class, `[…, 1]`."""
+    classes = logits.shape.dims[-1]
+    # i64 holds every label: cast to less, one that is out of range could come into it.
+    label = b.reshape(b.cast(labels, "i64"), (*labels.shape.dims, 1))
+    count = classes if type(classes) is int else b.cast(b.dim_size(classes), "i64")
+    weights = b.softmax(widened(b, logits), axis=-1)
+    own = b.iota((classes,), axis=0, dtype="i64") == label
+    return weights - cast(b, own, weights.dtype), (label >= 0) & (label < count)
 
 
 class SoftmaxCrossEntropyWithLogits(Card, op="softmax_cross_entropy_with_logits"):
@@ -42,7 +56,7 @@ class SoftmaxCrossEntropyWithLogits(Card, op="softmax_cross_entropy_with_logits"
     def decompose(self, b: Builder, logits: Tensor, labels: Tensor) -> Tensor:
         count = logits.shape.dims[-1]
         wide = widened(b, logits)
-        shifted = wide - b.max(wide, -1, keep_dims=True)
+        shifted = wide - b.stop_gradient(b.max(wide, -1, keep_dims=True))  # the loss does not hang on it
         # A label of 2**31 and more is out of range: no axis is that long. As i32 it is negative, and so out of range still.
         kind = i64 if labels.dtype is i64 else i32
         labels = cast(b, labels, kind)
@@ -54,6 +68,21 @@ class SoftmaxCrossEntropyWithLogits(Card, op="softmax_cross_entropy_with_logits"
 
     def build(self, b: Builder, logits: Tensor, labels: Any) -> Tensor:
         return b.emit("softmax_cross_entropy_with_logits", (logits, tensor_like(b, labels, i32)))
+
+    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any) -> Tensor:
+        (logits, labels), (dlogits, _) = operands, tangents
+        slope, is_class = class_slope(b, logits, labels)
+        loss = b.sum(b.where(is_class, slope * widened(b, dlogits), 0.0), -1)
+        return cast(b, loss, logits.dtype)
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any) -> Any:
+        return b.softmax_cross_entropy_backward(*operands, *cotangents), None
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim) -> Any:
+        logits, labels = operands
+        if not batched[0]:
+            return NotImplemented  # one softmax for all
+        return b.emit("softmax_cross_entropy_with_logits", (logits, rules.batch(b, labels, batched[1], size)))
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         return Cost(15 * operands[0].num_elements, moved_bytes(operands, results))
@@ -71,12 +100,45 @@ class SoftmaxCrossEntropyWithLogits(Card, op="softmax_cross_entropy_with_logits"
 class _ElementLoss(Card):
     """The loss of each element of two tensors of one shape, or their mean or sum."""
 
+    def slopes(self, b: Builder, x: Tensor, y: Tensor, **attributes: Any) -> tuple[Callable[[], Tensor], ...]:
+        """The derivatives of an element's loss by both operands (f32 or f64), each emitted only if it is called for."""
+        raise NotImplementedError
+
+    def jvp(
+        self, b: Builder, operands: Any, tangents: Any, results: Any, *, reduction: str, **attributes: Any
+    ) -> Tensor:
+        slopes = self.slopes(b, *(widened(b, operand) for operand in operands), **attributes)
+        terms = [None if d is None else slope() * widened(b, d) for slope, d in zip(slopes, tangents, strict=True)]
+        moved = rules.total(b, terms)
+        assert moved is not None
+        return _reduce(b, moved, reduction, operands[0])
+
+    def vjp(
+        self, b: Builder, operands: Any, results: Any, cotangents: Any, *, reduction: str, **attributes: Any
+    ) -> Any:
+        slopes = self.slopes(b, *(widened(b, operand) for operand in operands), **attributes)
+        dloss = widened(b, cotangents[0])
+        if reduction == "mean":
+            count = maximum(operands[0].shape.num_elements, 1)  # of nothing there is no gradient, so none is NaN
+            dloss = dloss / (count if type(count) is int else b.cast(b.dim_size(count), dloss.dtype))
+        return [
+            partial(_times, b, slope, dloss, operand.dtype) for slope, operand in zip(slopes, operands, strict=True)
+        ]
+
     def infer(self, prediction: Shape, target: Shape, *, reduction: str, **_: Any) -> Shape:
         same_dtype(prediction, target)
         if prediction.dims != target.dims:
             names = " and ".join(operand.name for operand in self.spec.operands)
             raise ShapeError(f"{names} must have one shape, got {prediction} and {target}")
         return prediction if reduction == "none" else prediction.with_dims(())
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, reduction: str, **attributes: Any) -> Tensor:
+        """A loss for each entry: of the elements, which are then reduced (f16 and bf16 are wide until then)."""
+        full = [rules.batch(b, x, own, size) for x, own in zip(operands, batched, strict=True)]
+        if reduction == "none":
+            return b.emit(self.name, full, reduction=reduction, **attributes)
+        losses = b.emit(self.name, [widened(b, x) for x in full], reduction="none", **attributes)
+        return cast(b, b.reduce(reduction, losses, range(1, losses.rank)), full[0].dtype)
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         return Cost(5 * operands[0].num_elements, moved_bytes(operands, results))
@@ -100,6 +162,16 @@ def _reduce(b: Builder, losses: Tensor, reduction: str, like: Tensor) -> Tensor:
     return cast(b, losses if reduction == "none" else b.reduce(reduction, losses), like.dtype)
 
 
+def _times(b: Builder, slope: Callable[[], Tensor], dloss: Tensor, kind: DType) -> Tensor:
+    """A gradient: a derivative times the gradient of the loss."""
+    return cast(b, slope() * dloss, kind)
+
+
+def _difference_slopes(slope: Callable[[], Tensor]) -> tuple[Callable[[], Tensor], ...]:
+    """The derivatives of a function of `x - y`."""
+    return slope, lambda: -slope()
+
+
 def _wide(*arrays: np.ndarray) -> list[np.ndarray]:
     return [array.astype(np.float64) for array in arrays]
 
@@ -115,6 +187,9 @@ class MseLoss(_ElementLoss, op="mse_loss"):
 
     def build(self, b: Builder, prediction: Any, target: Any, reduction: Any = "mean") -> Tensor:
         return b.emit("mse_loss", common(b, prediction, target), reduction=reduction)
+
+    def slopes(self, b: Builder, x: Tensor, y: Tensor, **_: Any) -> Any:
+        return _difference_slopes(lambda: (x - y) * 2.0)
 
 
 class HuberLoss(_ElementLoss, op="huber_loss"):
@@ -138,6 +213,9 @@ class HuberLoss(_ElementLoss, op="huber_loss"):
     def build(self, b: Builder, prediction: Any, target: Any, delta: float = 1.0, reduction: Any = "mean") -> Tensor:
         return b.emit("huber_loss", common(b, prediction, target), delta=delta, reduction=reduction)
 
+    def slopes(self, b: Builder, x: Tensor, y: Tensor, *, delta: float) -> Any:
+        return _difference_slopes(lambda: b.minimum(b.maximum(x - y, -delta), delta))
+
     def samples(self) -> Any:
         yield from super().samples()
         yield sample((4, 9), (4, 9), delta=0.3, reduction="none", dtypes=("f32",))
@@ -154,6 +232,10 @@ class BinaryCrossEntropyWithLogits(_ElementLoss, op="binary_cross_entropy_with_l
 
     def build(self, b: Builder, logits: Any, targets: Any, reduction: Any = "mean") -> Tensor:
         return b.emit("binary_cross_entropy_with_logits", common(b, logits, targets), reduction=reduction)
+
+    def slopes(self, b: Builder, x: Tensor, y: Tensor, **_: Any) -> Any:
+        # sigmoid(x) - y would cancel where the prediction is right.
+        return lambda: b.sigmoid(x) * (1.0 - y) - b.sigmoid(-x) * y, lambda: -x
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         return Cost(27 * operands[0].num_elements, moved_bytes(operands, results))

@@ -1,4 +1,8 @@
-"""Normalisations. They are composite: the decomposition is the definition, evaluated in wide precision."""
+"""Normalisations. They are composite: the decomposition is the definition, evaluated in wide precision.
+
+Their gradients are the ops of `backward_norm`, which compute the statistics as the decompositions here do: what they have in
+common is one op again once they are decomposed.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
 from rlx.ir.dim import Dim
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
+from rlx.ops import rules
 from rlx.ops.lift import axis_of, cast, check_axis, same_dtype
 from rlx.ops.reduce import FLOATS
 
@@ -54,6 +59,25 @@ def over_rms(b: Builder, wide: Tensor, axis: int, eps: float) -> tuple[Tensor, T
     return wide * inverse, inverse
 
 
+def standardised_slope(b: Builder, normal: Tensor, inverse: Tensor, d: Tensor, axes: Any) -> Tensor:
+    """A tangent or cotangent `d` through `standardised`, whose Jacobian is symmetric.
+
+    Ioffe and Szegedy, Batch normalization, section 3.
+    """
+    mean, slope = b.mean(d, axes, keep_dims=True), b.mean(d * normal, axes, keep_dims=True)
+    return (d - mean - normal * slope) * inverse
+
+
+def over_rms_slope(b: Builder, normal: Tensor, inverse: Tensor, d: Tensor, axis: int) -> Tensor:
+    """A tangent or cotangent `d` through `over_rms`, whose Jacobian is symmetric."""
+    return (d - normal * b.mean(d * normal, axis, keep_dims=True)) * inverse
+
+
+def sum_to_weight(b: Builder, x: Tensor, axis: int) -> Tensor:
+    """The sum over all axes but one."""
+    return b.sum(x, [i for i in range(x.rank) if i != axis])
+
+
 def in_groups(b: Builder, x: Tensor, num_groups: int) -> Tensor:
     """`[N, C, spatial…]` as `[N, num_groups, C/num_groups, spatial…]`."""
     n, channels, *spatial = x.shape.dims
@@ -64,6 +88,32 @@ def _mean(x: np.ndarray, axes: Any) -> np.ndarray:
     """The mean with its axes kept; unlike NumPy's, no warning where it is of nothing."""
     total = x.sum(axes, keepdims=True)
     return total / (x.size / total.size if total.size else 1.0)
+
+
+def _weighted_tangent(
+    b: Builder, normal: Tensor, moved: Tensor | None, scale: Tensor, weights: Any, axis: int, x: Shape
+) -> Tensor | None:
+    """The tangent of `normal·scale + bias`, in the dtype of `x`.
+
+    Args:
+        b: Where to emit.
+        normal: The normalised values.
+        moved: Their tangent.
+        scale: The scale.
+        weights: The tangents of scale and bias.
+        axis: Along which both vary.
+        x: The shape of the result.
+    """
+    dscale, dbias = (None if d is None else along(b, widened(b, d), axis, x.rank) for d in weights)
+    terms = [
+        None if moved is None else moved * along(b, widened(b, scale), axis, x.rank),
+        None if dscale is None else normal * dscale,
+        dbias,
+    ]
+    found = rules.total(b, terms)
+    if found is None:
+        return None
+    return cast(b, found if found.shape.dims == x.dims else b.expand(found, x.dims), x.dtype)
 
 
 class _Norm(Card):
@@ -92,6 +142,25 @@ class LayerNorm(_Norm, op="layer_norm"):
 
     def build(self, b: Builder, x: Tensor, scale: Tensor, bias: Tensor, axis: int = -1, eps: float = 1e-5) -> Tensor:
         return b.emit("layer_norm", (x, scale, bias), axis=axis_of(axis, x.rank), eps=eps)
+
+    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, axis: int, eps: float) -> Any:
+        (x, scale, _), (dx, *weights) = operands, tangents
+        normal, inverse = standardised(b, widened(b, x), axis, eps)
+        moved = None if dx is None else standardised_slope(b, normal, inverse, widened(b, dx), axis)
+        return _weighted_tangent(b, normal, moved, scale, weights, axis, x.shape)
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int, eps: float) -> Any:
+        (x, scale, _), (dy,) = operands, cotangents
+        return (
+            lambda: b.layer_norm_backward_input(x, scale, dy, axis=axis, eps=eps),
+            lambda: b.layer_norm_backward_gamma(x, dy, axis=axis, eps=eps),
+            lambda: sum_to_weight(b, dy, axis),
+        )
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, eps: float) -> Any:
+        if any(batched[1:]):
+            return NotImplemented  # every entry has weights of its own
+        return b.emit("layer_norm", operands, axis=axis + 1, eps=eps)
 
     def samples(self) -> Any:
         yield sample((3, 8), (8,), (8,), axis=1, dtypes=FLOATS)
@@ -126,6 +195,25 @@ class RmsNorm(_Norm, op="rms_norm"):
         self, b: Builder, x: Tensor, scale: Tensor, bias: Any = None, eps: float = 1e-5, axis: int = -1
     ) -> Tensor:
         return b.emit("rms_norm", (x, scale, bias), axis=axis_of(axis, x.rank), eps=eps)
+
+    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, axis: int, eps: float) -> Any:
+        (x, scale, _), (dx, *weights) = operands, tangents
+        normal, inverse = over_rms(b, widened(b, x), axis, eps)
+        moved = None if dx is None else over_rms_slope(b, normal, inverse, widened(b, dx), axis)
+        return _weighted_tangent(b, normal, moved, scale, weights, axis, x.shape)
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int, eps: float) -> Any:
+        (x, scale, bias), (dy,) = operands, cotangents
+        return (
+            lambda: b.rms_norm_backward_input(x, scale, bias, dy, axis=axis, eps=eps),
+            lambda: b.rms_norm_backward_gamma(x, scale, bias, dy, axis=axis, eps=eps),
+            lambda: sum_to_weight(b, dy, axis),
+        )
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, eps: float) -> Any:
+        if any(batched[1:]):
+            return NotImplemented  # every entry has weights of its own
+        return b.emit("rms_norm", operands, axis=axis + 1, eps=eps)
 
     def samples(self) -> Any:
         yield sample((3, 8), (8,), (8,), axis=1, dtypes=FLOATS)
@@ -162,6 +250,32 @@ class GroupNorm(_Norm, op="group_norm"):
         normal = b.reshape(normal, x.shape.dims)
         weights = [along(b, widened(b, w), 1, x.rank) for w in (scale, bias)]
         return cast(b, normal * weights[0] + weights[1], x.dtype)
+
+    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, num_groups: int, eps: float) -> Any:
+        (x, scale, _), (dx, *weights) = operands, tangents
+        grouped = in_groups(b, widened(b, x), num_groups)
+        axes = range(2, grouped.rank)
+        normal, inverse = standardised(b, grouped, axes, eps)
+        moved = None
+        if dx is not None:
+            moved = standardised_slope(b, normal, inverse, in_groups(b, widened(b, dx), num_groups), axes)
+            moved = b.reshape(moved, x.shape.dims)
+        return _weighted_tangent(b, b.reshape(normal, x.shape.dims), moved, scale, weights, 1, x.shape)
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, num_groups: int, eps: float) -> Any:
+        (x, scale, bias), (dy,) = operands, cotangents
+        return (
+            lambda: b.group_norm_backward_input(x, scale, bias, dy, num_groups=num_groups, eps=eps),
+            lambda: b.group_norm_backward_gamma(x, dy, num_groups=num_groups, eps=eps),
+            lambda: sum_to_weight(b, dy, 1),
+        )
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, num_groups: int, eps: float) -> Any:
+        (x, *weights), (_, *own) = operands, batched
+        if any(own):
+            return NotImplemented  # every entry has weights of its own
+        result = b.group_norm(rules.folded(b, x, 0), *weights, num_groups=num_groups, eps=eps)
+        return rules.unfolded(b, result, 0, size, x.shape.dims[1])
 
     def samples(self) -> Any:
         yield sample((2, 6, 4, 3), (6,), (6,), num_groups=3, dtypes=FLOATS)

@@ -8,6 +8,7 @@ import numpy as np
 
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
+from rlx.ir.dim import Dim
 from rlx.ir.shape import Shape
 from rlx.ops.lift import axis_of, check_axis
 from rlx.ops.reduce import REAL, order_key
@@ -21,6 +22,9 @@ class _Sorting(Card):
 
     def build(self, b: Builder, x: Tensor, axis: int = -1, descending: bool = False) -> Tensor:
         return b.emit(self.name, (x,), axis=axis_of(axis, x.rank), descending=descending)
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, descending: bool) -> Tensor:
+        return b.emit(self.name, operands, axis=axis + 1, descending=descending)
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         size = operands[0].dims[attributes["axis"]]
@@ -60,6 +64,7 @@ class Sort(_Sorting, op="sort"):
         return np.take_along_axis(x, order, axis)
 
     def decompose(self, b: Builder, x: Tensor, *, axis: int, descending: bool) -> Tensor:
+        # Derivatives go this way too: the order is computed once, and tangents are gathered as the numbers are.
         last = x.rank - 1
         swapped = [last if i == axis else axis if i == last else i for i in range(x.rank)]
         rows = b.transpose(x, swapped)

@@ -12,6 +12,7 @@ from rlx.ir.card import Card, Cost, moved_bytes, sample
 from rlx.ir.dim import Dim, DimExpr, dim
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
+from rlx.ops import rules
 from rlx.ops.elementwise import convert
 from rlx.ops.lift import constant_scalar
 from rlx.ops.shape import EVERY
@@ -53,6 +54,22 @@ class Pad(Card, op="pad"):
         if isinstance(value, (bool, np.number, np.bool_)):
             value = float(value)
         return b.emit("pad", (x,), low=low, high=high, mode=mode, value=value)
+
+    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, value: float, **given: Any) -> Tensor:
+        return b.emit("pad", tangents, value=0.0, **given)
+
+    def vjp(
+        self, b: Builder, operands: Any, results: Any, cotangents: Any, *, low: Any, high: Any, mode: str, value: float
+    ) -> tuple[Tensor]:
+        (dy,), dims = cotangents, operands[0].shape.dims
+        for axis in reversed(range(len(dims))):
+            dy = _folded_back(b, dy, axis, (low[axis], dims[axis], high[axis]), mode)
+        return (dy,)
+
+    def vmap(
+        self, b: Builder, operands: Any, batched: Any, *, size: Dim, low: Any, high: Any, mode: str, value: float
+    ) -> Tensor:
+        return b.emit("pad", operands, low=(0, *low), high=(0, *high), mode=mode, value=value)
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         return Cost(0, moved_bytes(operands, results))
@@ -132,6 +149,40 @@ class _Added:
         return self.b.expand(self._part(edge, 1), dims)
 
 
+def _folded_back(b: Builder, dy: Tensor, axis: int, sizes: tuple[Dim, Dim, Dim], mode: str) -> Tensor:
+    """The adjoint of padding one axis: what was added goes to the elements that it is a copy of.
+
+    Args:
+        b: Where to emit.
+        dy: The cotangent of what was padded.
+        axis: Which axis.
+        sizes: How much was added in front, what there was, and how much was added behind.
+        mode: How it was padded.
+    """
+    before, size, after = sizes
+
+    def piece(start: Dim, length: Dim) -> Tensor:
+        return b.narrow(dy, axis, start, length)
+
+    own = piece(before, size) if before != 0 or after != 0 else dy
+    if mode == "constant":
+        return own
+    terms: list[Any] = [own]
+    for amount, start, source in (
+        (before, 0, {"reflect": 1, "circular": size - before, "replicate": 0}),
+        (after, before + size, {"reflect": size - 1 - after, "circular": 0, "replicate": size - 1}),
+    ):
+        if amount == 0:
+            continue
+        added = piece(start, amount)
+        if mode == "reflect":
+            added = b.reverse(added, axis)
+        elif mode == "replicate":
+            added = b.sum(added, axis, keep_dims=True)
+        terms.append(rules.Range(axis, source[mode], added, size))
+    return rules.joined(b, terms)
+
+
 def _pairs(padding: Any, rank: int) -> list[tuple[Dim, Dim]]:
     """How much comes before and after each axis, from what `numpy.pad` takes.
 
@@ -180,6 +231,14 @@ class Triangular(Card, op="triangular"):
         bound = max(-furthest, min(diagonal, furthest))
         kept = b.ge(offset, bound) if upper else b.le(offset, bound)
         return b.where(kept, x, constant_scalar(b, 0, x.dtype))
+
+    linear = ("x",)
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, upper: bool, diagonal: int) -> Any:
+        return (b.emit("triangular", cotangents, upper=upper, diagonal=diagonal),)
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, upper: bool, diagonal: int) -> Tensor:
+        return b.emit("triangular", operands, upper=upper, diagonal=diagonal)
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         return Cost(0, moved_bytes(operands, results))

@@ -13,7 +13,10 @@ from rlx.ir.card import Card, Cost, moved_bytes, sample
 from rlx.ir.dim import Dim
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
+from rlx.ops import rules
 from rlx.ops.convolution import check_window, out_size, per_axis, per_edge
+from rlx.ops.convolution_gradient import with_row, without_row
+from rlx.ops.pool_gradient import collected_by_winners, mean_gradient, taken_from_winners
 from rlx.ops.reduce import FLOATS
 from rlx.ops.surface import helper
 
@@ -77,6 +80,42 @@ class Pool(Card, op="pool"):
             count_include_pad=count_include_pad,
         )
 
+    def jvp(
+        self,
+        b: Builder,
+        operands: Any,
+        tangents: Any,
+        results: Any,
+        *,
+        kind: str,
+        count_include_pad: bool,
+        **window: Any,
+    ) -> Tensor:
+        (x,), (dx,) = operands, tangents
+        if kind == "mean":
+            return b.emit("pool", (dx,), kind=kind, count_include_pad=count_include_pad, **window)
+        return taken_from_winners(b, x, dx, results[0].shape, **window)
+
+    def vjp(
+        self,
+        b: Builder,
+        operands: Any,
+        results: Any,
+        cotangents: Any,
+        *,
+        kind: str,
+        count_include_pad: bool,
+        **window: Any,
+    ) -> Any:
+        (x,), (dy,) = operands, cotangents
+        if kind == "mean":
+            return (mean_gradient(b, dy, x.shape.dims[2:], count_include_pad=count_include_pad, **window),)
+        return (_max_gradient(b, x, dy, **window),)
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, **window: Any) -> Tensor:
+        x = operands[0]
+        return rules.unfolded(b, b.emit("pool", (rules.folded(b, x, 0),), **window), 0, size, x.shape.dims[1])
+
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         return Cost(results[0].num_elements * prod(attributes["kernel"]), moved_bytes(operands, results))
 
@@ -95,6 +134,18 @@ class Pool(Card, op="pool"):
         yield sample((2, 1, 3), kind="max", **apart)
         yield sample((2, 1, 3), kind="mean", count_include_pad=False, **apart)
         yield sample((2, 1, 1), kind="max", kernel=(2,), stride=(1,), padding=(0, 0), dtypes=("f32",))
+        # One window, and a position that it does not hold.
+        yield sample((2, 1, 3), kind="max", kernel=(2,), stride=(2,), padding=(0, 0), dtypes=("f32",))
+
+
+def _max_gradient(b: Builder, x: Tensor, dy: Tensor, *, kernel: Any, stride: Any, padding: Any) -> Tensor:
+    """The cotangent of `x`: as `max_pool2d_backward`, whose own gradient is in closed form, for one and two spatial axes."""
+    if x.rank == 5:
+        return collected_by_winners(b, x, dy, kernel=kernel, stride=stride, padding=padding)
+    if x.rank == 4:
+        return b.emit("max_pool2d_backward", (x, dy), kernel=kernel, stride=stride, padding=padding)
+    window: Any = {"kernel": (1, *kernel), "stride": (1, *stride), "padding": (0, 0, *padding)}
+    return without_row(b, _max_gradient(b, with_row(b, x), with_row(b, dy), **window))
 
 
 def pooled(sizes: Any, kernel: Any, stride: Any, padding: Any) -> tuple[Dim, ...]:

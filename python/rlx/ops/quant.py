@@ -1,7 +1,7 @@
-"""Quantisation: 8-bit integers from floats and back, the rounding that quantised models are trained with, and their
-products.
+"""Quantisation: 8-bit integers from floats and back.
 
-All are composite. Their evaluators do the same arithmetic in the same dtypes: what rounds to an integer has to round alike.
+Both ops are composite. Their evaluators do the same arithmetic in the same dtypes: what rounds to an integer has to round
+alike.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, Cost, Operand, sample, wide
+from rlx.ir.card import Card, Operand, sample, wide
 from rlx.ir.dim import Dim
-from rlx.ir.dtype import DType, dtype, f32, i8, i32, u8
+from rlx.ir.dtype import DType, f32, i8, i32, u8
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape, as_dtype
 from rlx.ops.elementwise import convert
@@ -21,9 +21,6 @@ from rlx.ops.lift import axis_of, cast, check_axis, tensor_like
 from rlx.ops.norm import along, widened
 from rlx.ops.reduce import FLOATS
 from rlx.ops.surface import helper
-
-_MOST_BITS = 16
-
 
 # --- scales and zero points ---------------------------------------------------------------------------
 
@@ -54,17 +51,17 @@ def check_scales(x: Shape, axis: int | None, **scales: Shape) -> None:
             raise ShapeError(f"'{name}' must be {wanted}, to go with {x}; got {scale}", hint=hint)
 
 
-def _along(values: np.ndarray, axis: int | None, rank: int) -> np.ndarray:
+def along_axis(values: np.ndarray, axis: int | None, rank: int) -> np.ndarray:
     """Scales as they broadcast against an array of a rank."""
     return values if axis is None else values.reshape(-1, *(1,) * (rank - 1 - axis))
 
 
-def _spread(b: Builder, values: Tensor, axis: int | None, rank: int) -> Tensor:
+def spread(b: Builder, values: Tensor, axis: int | None, rank: int) -> Tensor:
     """Scales as they broadcast against a tensor of a rank."""
     return values if axis is None else along(b, values, axis, rank)
 
 
-def _lifted(b: Builder, value: Any, dims: tuple[Dim, ...], kind: DType, what: str) -> Tensor:
+def lifted(b: Builder, value: Any, dims: tuple[Dim, ...], kind: DType, what: str) -> Tensor:
     """Scales or zero points as a user writes them: a tensor, a number for all positions, or a list.
 
     Raises:
@@ -121,7 +118,7 @@ def _parameters(
     _check_positive(scale)
     _check_zero_point(zero_point, kind)
     dims = scale_dims(x.shape, axis)
-    return _lifted(b, scale, dims, f32, "scale"), _lifted(b, zero_point, dims, i32, "zero_point")
+    return lifted(b, scale, dims, f32, "scale"), lifted(b, zero_point, dims, i32, "zero_point")
 
 
 # --- integers and back ----------------------------------------------------------------------------------
@@ -138,17 +135,17 @@ class Quantize(Card, op="quantize"):
         self, x: np.ndarray, scale: np.ndarray, zero_point: np.ndarray, *, axis: int | None, dtype: DType
     ) -> np.ndarray:
         kind = wide(x.dtype)
-        steps = np.rint(x.astype(kind) / _along(scale, axis, x.ndim).astype(kind))
-        steps = np.where(np.isnan(steps), 0, steps) + _along(zero_point, axis, x.ndim).astype(kind)
+        steps = np.rint(x.astype(kind) / along_axis(scale, axis, x.ndim).astype(kind))
+        steps = np.where(np.isnan(steps), 0, steps) + along_axis(zero_point, axis, x.ndim).astype(kind)
         return convert(np.asarray(steps), dtype)
 
     def decompose(
         self, b: Builder, x: Tensor, scale: Tensor, zero_point: Tensor, *, axis: int | None, dtype: DType
     ) -> Tensor:
         wide_x = widened(b, x)
-        steps = b.round(wide_x / cast(b, _spread(b, scale, axis, x.rank), wide_x.dtype))
+        steps = b.round(wide_x / cast(b, spread(b, scale, axis, x.rank), wide_x.dtype))
         steps = b.where(b.eq(steps, steps), steps, 0.0)  # NaN is unequal to itself
-        return b.cast(steps + cast(b, _spread(b, zero_point, axis, x.rank), wide_x.dtype), dtype)
+        return b.cast(steps + cast(b, spread(b, zero_point, axis, x.rank), wide_x.dtype), dtype)
 
     def build(
         self, b: Builder, x: Tensor, scale: Any, zero_point: Any = 0, axis: int | None = None, dtype: Any = i8
@@ -175,12 +172,12 @@ class Dequantize(Card, op="dequantize"):
         return x.with_dtype(f32)
 
     def evaluate(self, x: np.ndarray, scale: np.ndarray, zero_point: np.ndarray, *, axis: int | None) -> np.ndarray:
-        steps = x.astype(np.int32) - _along(zero_point, axis, x.ndim)
-        return np.asarray(steps.astype(np.float32) * _along(scale, axis, x.ndim))
+        steps = x.astype(np.int32) - along_axis(zero_point, axis, x.ndim)
+        return np.asarray(steps.astype(np.float32) * along_axis(scale, axis, x.ndim))
 
     def decompose(self, b: Builder, x: Tensor, scale: Tensor, zero_point: Tensor, *, axis: int | None) -> Tensor:
-        steps = b.cast(x, i32) - _spread(b, zero_point, axis, x.rank)
-        return b.cast(steps, f32) * _spread(b, scale, axis, x.rank)
+        steps = b.cast(x, i32) - spread(b, zero_point, axis, x.rank)
+        return b.cast(steps, f32) * spread(b, scale, axis, x.rank)
 
     def build(self, b: Builder, x: Tensor, scale: Any, zero_point: Any = 0, axis: int | None = None) -> Tensor:
         canonical = None if axis is None else axis_of(axis, x.rank)
@@ -210,153 +207,3 @@ def quantize_per_channel(
         dtype: i8 or u8.
     """
     return b.quantize(x, scales, 0 if zero_points is None else zero_points, axis=axis, dtype=dtype)
-
-
-# --- rounded, but still floats --------------------------------------------------------------------------
-
-
-def largest_step(bits: int) -> int:
-    """The greatest multiple of the scale that a symmetric quantisation to so many bits has.
-
-    Raises:
-        ShapeError: There is none for so many bits.
-    """
-    if not 2 <= bits <= _MOST_BITS:
-        raise ShapeError(f"bits must be 2 to {_MOST_BITS}, got {bits}")
-    return 2 ** (bits - 1) - 1
-
-
-def _check_scale_dtype(x: Shape, name: str, scale: Shape) -> None:
-    kind = dtype(wide(x.dtype))
-    if scale.dtype is not kind:
-        raise ShapeError(f"'{name}' must be {kind.name} beside {x}, got {scale}", hint=f"cast it to {kind.name}")
-
-
-def _rounded(x: np.ndarray, scale: np.ndarray, bits: int, axis: int | None) -> np.ndarray:
-    """`clamp(round(x/scale), -qmax, qmax)·scale`, and 0 where the scale is 0."""
-    most, spread = largest_step(bits), _along(scale, axis, x.ndim)
-    steps = np.clip(np.rint(x.astype(spread.dtype) / spread), -most, most)
-    return np.asarray(np.where(spread == 0, 0, steps * spread)).astype(x.dtype)
-
-
-def _rounded_tensor(b: Builder, x: Tensor, scale: Tensor, bits: int, axis: int | None) -> Tensor:
-    """The same out of ops."""
-    most, spread = float(largest_step(bits)), _spread(b, scale, axis, x.rank)
-    steps = b.minimum(b.maximum(b.round(widened(b, x) / spread), -most), most)
-    return cast(b, b.where(b.eq(spread, 0.0), 0.0, steps * spread), x.dtype)
-
-
-def _scale_operand(b: Builder, x: Tensor, scale: Any, axis: int | None, what: str) -> Tensor:
-    """A scale as a user writes it, in the dtype that x is computed in."""
-    return _lifted(b, scale, scale_dims(x.shape, axis), dtype(wide(x.dtype)), what)
-
-
-class FakeQuantize(Card, op="fake_quantize"):
-    def infer(
-        self,
-        x: Shape,
-        state: Shape | None,
-        *,
-        bits: int,
-        axis: int | None,
-        ste: str,
-        scale_mode: str,
-        decay: float,
-    ) -> tuple[Shape, Shape]:
-        largest_step(bits)
-        if not 0 <= decay <= 1:
-            raise ShapeError(f"decay must be 0 to 1, got {decay}")
-        if (state is not None) != (scale_mode != "per_batch"):
-            wanted = "takes no" if scale_mode == "per_batch" else "needs a"
-            raise ShapeError(f"scale_mode '{scale_mode}' {wanted} state operand")
-        if state is not None:
-            check_scales(x, axis, state=state)
-            _check_scale_dtype(x, "state", state)
-        return x, Shape(scale_dims(x, axis), wide(x.dtype))
-
-    def evaluate(
-        self, x: np.ndarray, state: Any, *, bits: int, axis: int | None, ste: str, scale_mode: str, decay: float
-    ) -> tuple[np.ndarray, np.ndarray]:
-        if scale_mode == "fixed":
-            return _rounded(x, state, bits, axis), state.copy()
-        kind = wide(x.dtype)
-        others = tuple(i for i in range(x.ndim) if i != axis)
-        scale = np.max(np.abs(x.astype(kind)), axis=others, initial=0) / kind.type(largest_step(bits))
-        if scale_mode == "ema":
-            scale = kind.type(decay) * state + kind.type(1 - decay) * scale
-        return _rounded(x, np.asarray(scale), bits, axis), np.asarray(scale)
-
-    def decompose(
-        self, b: Builder, x: Tensor, state: Any, *, bits: int, axis: int | None, ste: str, scale_mode: str, decay: float
-    ) -> tuple[Tensor, Tensor]:
-        if scale_mode == "fixed":
-            return _rounded_tensor(b, x, state, bits, axis), state
-        others = [i for i in range(x.rank) if i != axis]
-        largest = b.maximum(b.max(b.abs(widened(b, x)), others), 0.0)  # of an empty tensor it is -inf
-        scale = largest / float(largest_step(bits))
-        if scale_mode == "ema":
-            scale = state * decay + scale * (1 - decay)
-        return _rounded_tensor(b, x, scale, bits, axis), scale
-
-    def build(
-        self,
-        b: Builder,
-        x: Tensor,
-        state: Any = None,
-        bits: int = 8,
-        axis: int | None = None,
-        ste: Any = "identity",
-        scale_mode: Any = "per_batch",
-        decay: float = 0.99,
-    ) -> Any:
-        canonical = None if axis is None else axis_of(axis, x.rank)
-        if state is not None:
-            state = _scale_operand(b, x, state, canonical, "state")
-        attributes = {"bits": bits, "axis": canonical, "ste": ste, "scale_mode": scale_mode, "decay": decay}
-        result, scale = b.emit("fake_quantize", (x, state), **attributes)
-        return (result, scale) if getattr(scale_mode, "value", scale_mode) == "ema" else result
-
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
-        base = super().cost(operands, results, attributes)
-        return Cost(6 * operands[0].num_elements, base.bytes)
-
-    def samples(self) -> Any:
-        scale = Operand((), "f32", low=0.1, high=0.3)
-        yield sample((3, 8), None, bits=8, dtypes=FLOATS)
-        yield sample((3, 8), scale, bits=4, scale_mode="ema", decay=0.9, ste="clipped_identity", dtypes=("f32", "f16"))
-        yield sample((3, 8), Operand((8,), low=0.1, high=0.3), bits=4, axis=1, scale_mode="fixed", dtypes=("f64",))
-        yield sample((2, 3, 4), scale, bits=2, scale_mode="fixed", ste="tanh", dtypes=("f32",))
-        yield sample(
-            (2, 3, 4), Operand((3,), "f32", low=0.1, high=0.3), bits=4, axis=1, scale_mode="ema", dtypes=("f32",)
-        )
-        yield sample(("n", 4), None, bits=2, axis=0, ste="hard_tanh", dtypes=("f32",))
-        yield sample((0, 4), None, bits=8, dtypes=("f32",))
-
-
-class FakeQuantizeLsq(Card, op="fake_quantize_lsq"):
-    def infer(self, x: Shape, scale: Shape, *, bits: int, axis: int | None) -> Shape:
-        largest_step(bits)
-        check_scales(x, axis, scale=scale)
-        _check_scale_dtype(x, "scale", scale)
-        return x
-
-    def evaluate(self, x: np.ndarray, scale: np.ndarray, *, bits: int, axis: int | None) -> np.ndarray:
-        return _rounded(x, scale, bits, axis)
-
-    def decompose(self, b: Builder, x: Tensor, scale: Tensor, *, bits: int, axis: int | None) -> Tensor:
-        return _rounded_tensor(b, x, scale, bits, axis)
-
-    def build(self, b: Builder, x: Tensor, scale: Any, bits: int = 8, axis: int | None = None) -> Tensor:
-        canonical = None if axis is None else axis_of(axis, x.rank)
-        return b.emit(
-            "fake_quantize_lsq", (x, _scale_operand(b, x, scale, canonical, "scale")), bits=bits, axis=canonical
-        )
-
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
-        base = super().cost(operands, results, attributes)
-        return Cost(5 * base.flops, base.bytes)
-
-    def samples(self) -> Any:
-        yield sample((3, 8), Operand((), "f32", low=0.1, high=0.3), bits=4, dtypes=("f32", "f16", "bf16"))
-        yield sample((3, 8), Operand((8,), low=0.1, high=0.3), bits=8, axis=1, dtypes=("f64",))
-        yield sample(("n", 4), Operand(("n",), low=0.1, high=0.9), bits=2, axis=0, dtypes=("f32",))

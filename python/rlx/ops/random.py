@@ -130,6 +130,9 @@ class RandomBits(Card, op="random_bits"):
     def build(self, b: Builder, seed: Any, shape: Any) -> Tensor:
         return b.emit("random_bits", (seed_tensor(b, seed),), shape=Shape(shape).dims)
 
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, shape: tuple[Dim, ...]) -> Tensor:
+        return b.scan(lambda _, seed: (None, b.random_bits(seed, shape)), None, operands[0])[1]
+
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         # Two products of two words each, four exclusive ors and two sums in every round, for four words.
         return Cost(_ROUNDS * 10 // 4 * results[0].num_elements, moved_bytes((), results))

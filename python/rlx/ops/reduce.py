@@ -13,6 +13,7 @@ from rlx.ir.dim import Dim, product
 from rlx.ir.dtype import f32
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
+from rlx.ops.index import put_back
 from rlx.ops.lift import axes_of, axis_of, cast, check_axes, check_axis
 
 FLOATS = ("f32", "f16", "bf16", "f64")
@@ -131,7 +132,7 @@ def _kept(b: Builder, y: Tensor, x: Tensor, axes: tuple[int, ...]) -> Tensor:
 def _count(b: Builder, x: Tensor, axes: tuple[int, ...]) -> Any:
     """How many elements come to one: a number, or a scalar in the dtype of `x`."""
     count = product(x.shape.dims[a] for a in axes)
-    return count if type(count) is int else b.cast(b.dim_size(count), x.dtype)
+    return max(count, 1) if type(count) is int else b.cast(b.dim_size(count), x.dtype)
 
 
 def _shares(b: Builder, x: Tensor, y: Tensor, axes: tuple[int, ...]) -> Tensor:
@@ -220,6 +221,14 @@ class Cumsum(Card, op="cumsum"):
     def build(self, b: Builder, x: Tensor, axis: int, exclusive: bool = False) -> Tensor:
         return b.emit("cumsum", (x,), axis=axis_of(axis, x.rank), exclusive=exclusive)
 
+    linear = ("x",)
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int, exclusive: bool) -> Any:
+        return (b.emit("cumsum_backward", cotangents, axis=axis, exclusive=exclusive),)
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, exclusive: bool) -> Tensor:
+        return b.emit("cumsum", operands, axis=axis + 1, exclusive=exclusive)
+
     def samples(self) -> Any:
         yield sample((3, 5), axis=1, dtypes=(*REAL, "c64"))
         yield sample((5, 3), axis=0, exclusive=True, dtypes=("f32", "i32"))
@@ -254,6 +263,9 @@ class _Position(Card):
 
     def build(self, b: Builder, x: Tensor, axis: int = -1, keep_dims: bool = False) -> Tensor:
         return b.emit(self.name, (x,), axis=axis_of(axis, x.rank), keep_dims=keep_dims)
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, keep_dims: bool) -> Tensor:
+        return b.emit(self.name, operands, axis=axis + 1, keep_dims=keep_dims)
 
     def samples(self) -> Any:
         few: Any = {"low": 0, "high": 3}  # ties
@@ -294,6 +306,16 @@ class Topk(Card, op="topk"):
         order = np.argsort(order_key(x)[..., ::-1], axis=-1, kind="stable")[..., ::-1]
         indices = (x.shape[-1] - 1 - order)[..., :k].astype(np.int32)
         return np.take_along_axis(x, indices, -1), indices
+
+    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, k: int) -> Any:
+        return b.gather_batched(tangents[0], results[1], axis=-1), None
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, k: int) -> Any:
+        (x,) = operands
+        return (put_back(b, cotangents[0], results[1], x.shape, x.rank - 1),)
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, k: int) -> Any:
+        return b.emit("topk", operands, k=k)
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         return Cost(operands[0].num_elements * attributes["k"], moved_bytes(operands, results))

@@ -166,6 +166,15 @@ def aligned(b: Builder, x: Tensor, batched: bool, rank: int) -> Tensor:
     return b.emit("reshape", (x,), shape=(batch_size, *(1,) * missing, *dims))
 
 
+def moved(b: Builder, x: Tensor, source: int, destination: int) -> Tensor:
+    """`x` with one axis somewhere else."""
+    if source == destination:
+        return x
+    order = [i for i in range(x.rank) if i != source]
+    order.insert(destination, source)
+    return b.emit("transpose", (x,), perm=tuple(order))
+
+
 def folded(b: Builder, x: Tensor, axis: int) -> Tensor:
     """The batch, the leading axis, joined into another axis of `x` (counted without the batch), in front of it."""
     moved = b.transpose(x, (*range(1, axis + 1), 0, *range(axis + 1, x.rank))) if axis else x

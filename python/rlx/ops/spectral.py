@@ -12,7 +12,7 @@ from rlx.ir.dim import Dim
 from rlx.ir.dtype import f32
 from rlx.ir.errors import ShapeError
 from rlx.ops.complex import as_complex, as_part
-from rlx.ops.fourier import convolution_length
+from rlx.ops.fourier import convolution_length, multiplicities
 from rlx.ops.lift import axes_of, axis_of, cast, tensor_like
 from rlx.ops.surface import helper
 
@@ -205,11 +205,7 @@ def psd_real(b: Builder, x: Any, sample_rate: float = 1.0, axis: int = -1) -> Te
     axis = axis_of(axis, x.rank)
     spectrum = b.rfft(x, axis)
     density = _density(b, spectrum, x, sample_rate, axis)
-    n, size = x.shape.dims[axis], spectrum.shape.dims[axis]
-    twice_k = b.iota((size,), dtype="i32") * 2
-    once = b.maximum(b.eq(twice_k, 0), b.eq(twice_k, b.dim_size(n)))
-    weights = b.where(once, 1.0, b.constant(np.float32(2)))
-    return density * b.reshape(weights, (size, *(1,) * (x.rank - 1 - axis)))
+    return density * multiplicities(b, x.shape.dims[axis], x.rank - 1 - axis)
 
 
 def _density(b: Builder, spectrum: Tensor, x: Tensor, sample_rate: float, axis: int) -> Tensor:

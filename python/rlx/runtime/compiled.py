@@ -176,13 +176,31 @@ class CompiledGraph:
         Raises:
             Error: There is no such state.
         """
-        if name not in self._states:
-            known = ", ".join(self._states) or "none"
-            raise Error(f"there is no state '{name}'{suggestion(name, self._states)}; the program has {known}")
+        self._check_state(name)
         if self._program is None:
             self.load()
         assert self._program is not None
         return self._program.read_state(name)
+
+    def set_state(self, name: str, value: Any) -> None:
+        """Give a state another value, which is copied to the device.
+
+        Raises:
+            Error: There is no such state, or shape or dtype differ.
+        """
+        self._check_state(name)
+        array = as_array(value, name)
+        check_argument(self._states[name], array)
+        array = np.array(array, order="C")
+        if self._program is None:
+            self._restore = (self._restore or {}) | {name: array}
+        else:
+            self._program.write_state(name, array)
+
+    def _check_state(self, name: str) -> None:
+        if name not in self._states:
+            known = ", ".join(self._states) or "none"
+            raise Error(f"there is no state '{name}'{suggestion(name, self._states)}; the program has {known}")
 
     def reset_state(self) -> None:
         """Give every state its initial value again."""

@@ -8,20 +8,24 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from rlx import mlir
 from rlx.ir import opview
 from rlx.ir.attributes import suggestion
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error, PassError, StageError
-from rlx.ir.graph import Argument, Graph, Output
+from rlx.ir.graph import Argument, Graph, Output, find_function, module_stage
 from rlx.ir.graph_module import GraphModule
 from rlx.ir.location import describe
 from rlx.ir.shape import Shape
 from rlx.passes.base import Pass
+from rlx.passes.lower_blocks import LowerBlocks
 from rlx.passes.runner import clone_module, run_on_module
 from rlx.transforms.scope import Scope, copied
 
 # What runs on a function that a transform has made: it leaves what nobody needs, and some things twice.
-_CLEAN_UP = "builtin.module(rlx-constant-fold{max-elements=1},rlx-simplify,canonicalize,cse,rlx-prune-regions,canonicalize)"
+_CLEAN_UP = (
+    "builtin.module(rlx-constant-fold{max-elements=1},rlx-simplify,canonicalize,cse,rlx-prune-regions,canonicalize)"
+)
 
 
 class Transform(Pass):
@@ -41,14 +45,15 @@ class Transform(Pass):
         raise NotImplementedError(f"{self.name} does nothing")
 
     def run(self, module: Any) -> None:
+        if module_stage(module) == "hir":
+            LowerBlocks(policy="fusable").run(module)
         found = tensor_graph(Graph.from_module(module))
-        made = self.apply(found)
-        for op in list(module.body.operations):
-            if op.operation.name == "func.func" and op.operation.attributes["sym_name"].value == found.name_symbol:
-                made.function.operation.detach_from_parent()
-                made.function.operation.move_before(op.operation)
-                op.operation.erase()
-        module.operation.attributes["rlx.stage"] = made.module.operation.attributes["rlx.stage"]
+        made = cleaned(self.apply(found))
+        old = find_function(module, found.name_symbol)
+        place = mlir.ir.InsertionPoint(old.operation)
+        made.function.operation.detach_from_parent()
+        place.insert(made.function.operation)
+        old.operation.erase()
 
     def __call__(self, graph: Any) -> Any:
         """The new graph, cleaned up and verified; of a `GraphModule` a `GraphModule`."""

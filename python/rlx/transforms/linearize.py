@@ -8,6 +8,7 @@ from typing import Any
 from rlx.ir import opview
 from rlx.ir.graph import Argument, Graph
 from rlx.ir.graph_module import GraphModule
+from rlx.passes.rewrite import decompose
 from rlx.transforms.base import Derived, arguments_of, cleaned, names_of, tensor_graph
 from rlx.transforms.jvp import Jvp
 from rlx.transforms.scope import Scope, captures, copy, ops_of
@@ -41,6 +42,8 @@ def linearize(graph: Any, wrt: Any = ()) -> Linearized:
     source = tensor_graph(graph)
     names = tuple(a.name for a in arguments_of(source, names_of(wrt, "wrt"), "linearize"))
     moved = cleaned(Jvp(tangents=names).apply(source))
+    _open_up(moved, len(source.arguments))
+    moved = cleaned(moved)
     primal, linear, residuals = _split(source, moved)
     made = [cleaned(g) for g in (primal, linear)]
     for part in made:
@@ -48,6 +51,23 @@ def linearize(graph: Any, wrt: Any = ()) -> Linearized:
     if isinstance(graph, GraphModule):
         return Linearized(GraphModule(made[0]), GraphModule(made[1]), residuals)
     return Linearized(made[0], made[1], residuals)
+
+
+def _open_up(moved: Graph, count: int) -> None:
+    """Decompose what is a function of the point and of a tangent at once, such as `activation_backward`."""
+    block = moved.function.entry_block
+    while True:
+        hanging, mixed = set(list(block.arguments)[count:]), []
+        for op in ops_of(block):
+            if any(v in hanging for v in op.operands):
+                hanging.update(op.results)
+                card = opview.card_of(op)
+                if card.composite and not card.linear and not len(op.regions):
+                    mixed.append(op)
+        if not mixed:
+            return
+        for op in mixed:
+            decompose(op, fusion_policy="fusable")
 
 
 def _split(source: Graph, moved: Graph) -> tuple[Graph, Graph, tuple[str, ...]]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import rlx
 from tests.lower.linalg.helpers import Case, assert_agrees, case, run
 
 _RANDOM = np.random.default_rng(5)
@@ -63,3 +64,21 @@ def test_what_is_dropped_changes_nothing(for_iree: bool) -> None:
 
 def test_many_updates() -> None:
     _check([_scatter((50000, 8), (10000,), 1, reduction=reduction) for reduction in ("set", "add")], for_iree=True)
+
+
+@pytest.mark.parametrize("dims", [(5, 3), ("n", 3)])
+def test_scatters_into_the_same_constant(dims: Any) -> None:
+    """Each has a table of its own, though the constants are one: gradients of lookups in tables of one shape are such."""
+    graph, outputs = rlx.Graph(), []
+    indices, like = graph.input("i", (6, 1), "i32"), graph.input("like", dims)
+    for name in ("f32", "f16"):
+        updates = graph.input(name, (6, 3), name)
+        table = graph.expand(graph.constant(0.0, name), like.shape)
+        for i, reduction in enumerate(("add", "add", "max", "set", "set")):
+            outputs.append(graph.scatter_nd(table, indices + i, updates * float(i + 1), reduction=reduction))
+    graph.set_outputs(outputs)
+    values: dict[str, Any] = {"i": np.array([[0], [1], [1], [2], [4], [4]], np.int32)}
+    values |= {name: _RANDOM.integers(-3, 4, (6, 3)).astype(kind) for name, kind in (("f32", "f4"), ("f16", "f2"))}
+    values["like"] = np.zeros((5, 3), np.float32)
+    for got, expected in zip(rlx.Session("cpu").compile(graph).run(values), rlx.evaluate(graph, values), strict=True):
+        np.testing.assert_array_equal(got, expected)

@@ -76,6 +76,10 @@ def batch_matmul(low: Loops, lhs: Any, rhs: Any, dims: tuple[Dim, Dim, Dim], k: 
     if any(type(d) is not int for d in (*dims, k)):
         # Fused into the packing of an operand with dynamic sizes, whatever made that operand does not compile.
         lhs, rhs = low.materialised(lhs, (batch, m, k)), low.materialised(rhs, (batch, k, n))
+    elif getattr(lhs.owner, "name", "") == "tensor.expand_shape":
+        # Rows of a transposed tensor that are split into batches: where M is no whole number of tiles, IREE 3.13 packs the
+        # first rows of the next batch in place of the padding.
+        lhs = low.materialised(lhs, (batch, m, k))
     out = low.filled(dims, storage_type(accumulator(dtype)), 0)
     return rounded(low, low.linalg.batch_matmul(lhs, rhs, outs=[out]), dims, dtype)
 

@@ -21,6 +21,7 @@ x, w                                       named op   as matmul  by taps  PyTorc
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product as cartesian
 from math import prod
@@ -71,11 +72,28 @@ def conv(
     before, after = padding[::2], padding[1::2]
     padded = tuple(d + b + a for d, b, a in zip(source, before, after, strict=True))
     value = low.padded(x.value, x.shape.dims, (batch, channels, *padded), 0, (0, 0, *before))
+    spans = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
+    value = read_by_one(low, value, (batch, channels, *padded), results[0].dims, spans)
+    padded = tuple(read_sizes(padded, results[0].dims[2:], spans))
     c = _Convolution(
         batch, groups, inner, outer // groups, padded, tuple(kernel), results[0].dims[2:], stride, dilation, dtype
     )
     form = _by_taps if c.inner == 1 and prod(c.kernel) <= _MOST_TAPS else _as_matmul
     return form(low, c, value, w.value)
+
+
+def read_sizes(source: Sequence[Dim], target: Sequence[Dim], spans: Sequence[int]) -> list[Dim]:
+    """Sizes of a padded image without what the only window along an axis leaves out at its end."""
+    return [span if count == 1 else size for size, count, span in zip(source, target, spans, strict=True)]
+
+
+def read_by_one(low: Loops, x: Any, source: Sequence[Dim], result: Sequence[Dim], spans: Sequence[int]) -> Any:
+    """A padded image `[N, C, source…]` cut off accordingly.
+
+    A loop over one position goes away, and with it what says that the others read part of the image: IREE refuses the rest.
+    """
+    dims = (*source[:2], *read_sizes(source[2:], result[2:], spans))
+    return x if dims == tuple(source) else extract(low, x, (0,) * len(dims), dims, (1,) * len(dims))
 
 
 def _by_taps(low: Loops, c: _Convolution, x: Any, w: Any) -> Any:

@@ -190,6 +190,18 @@ class Loops:
         scalar = self.constant(value, element)
         return self.linalg.fill(scalar, outs=[self.empty(dims, element)])
 
+    def is_constant(self, value: Any) -> bool:
+        """Whether a value is written in the program."""
+        owner = getattr(value.owner, "operation", None)
+        return owner is not None and owner.name == "arith.constant"
+
+    def fill_of(self, value: Any) -> Any:
+        """The scalar that a tensor is filled with, as far as one can see; else None."""
+        owner = getattr(value.owner, "operation", None)
+        while owner is not None and owner.name in ("tensor.expand_shape", "tensor.collapse_shape"):
+            owner = getattr(owner.operands[0].owner, "operation", None)
+        return owner.operands[0] if owner is not None and owner.name == "linalg.fill" else None
+
     def generic(
         self,
         inputs: Sequence[tuple[Any, tuple[Axis, ...]]],

@@ -26,6 +26,7 @@ from rlx.ir.dim import Dim
 from rlx.ir.dtype import i64
 from rlx.ir.shape import Shape
 from rlx.lower.linalg.contraction import accumulator, rounded
+from rlx.lower.linalg.convolution import read_by_one
 from rlx.lower.linalg.loops import PARALLEL, REDUCTION, Loops, storage_type
 from rlx.lower.linalg.reduce import neutral
 from rlx.lower.linalg.rules import Lowered, lowers
@@ -50,6 +51,7 @@ def pool(
     edges = zip(x.shape.dims[2:], before, padding[1::2], strict=True)
     grown = (*x.shape.dims[:2], *(d + first + last for d, first, last in edges))
     padded = low.padded(x.value, x.shape.dims, grown, neutral(kind, dtype), (0, 0, *before))
+    padded = read_by_one(low, padded, grown, dims, kernel)
     total = _joined(low, padded, kind, dtype, dims, kernel, stride)
     if kind == "mean":
         counts = None if count_include_pad else _counts(low, x.shape.dims[2:], dims[2:], kernel, stride, before)

@@ -120,7 +120,12 @@ class _Scatter:
         rows = low.generic([(targets, (0,)), (rows, (0, 1))], [out], [PARALLEL] * 2, masked)
         if wide is not dtype:
             shape = Shape((self.positions, self.width), dtype)
-            table = low.map(shape.dims, element, [Lowered(table, shape)], s.enter)
+            # IREE (3.13) computes a table that is made of nothing once, and lets two scatters write into it; fills it copies.
+            fill = low.fill_of(table)
+            if fill is not None:
+                table = low.linalg.fill(s.enter(fill), outs=[low.empty(shape.dims, element)])
+            else:
+                table = low.map(shape.dims, element, [Lowered(table, shape)], s.enter)
         found = _Scatter(low, wide, self.positions, self.width, self.number).combined(table, targets, rows, reduction)
         return rounded(low, found, (self.positions, self.width), dtype)
 

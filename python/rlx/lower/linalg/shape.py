@@ -77,7 +77,10 @@ def _pieces(value: Any, axis: int) -> list[Any]:
 def expand(low: Loops, results: list[Shape], x: Lowered, *, shape: Any) -> Any:
     if x.shape.dims == tuple(shape):
         return x.value
-    return low.map(shape, storage_type(results[0].dtype), [x], lambda value: value)
+    element = storage_type(results[0].dtype)
+    if not x.shape.rank and low.is_constant(x.value):
+        return low.linalg.fill(low.tensor.extract(x.value, []), outs=[low.empty(shape, element)])
+    return low.map(shape, element, [x], lambda value: value)
 
 
 @lowers("reverse")

@@ -1,0 +1,30 @@
+"""Training: optimisers, a compiled training step, checkpoints and a loop."""
+
+from rlx.train.forces import force_energy_loss
+from rlx.train.layout import SharedWeightLayout, TrainingCompileResult, WeightSlot, compile_training
+from rlx.train.loop import fit
+from rlx.train.loss_scale import DynamicLossScale
+from rlx.train.optimizers import SGD, Adafactor, Adam, AdamW, Lion, Optimizer
+from rlx.train.schedules import constant, cosine, exponential, linear
+from rlx.train.step import TrainStep
+
+__all__ = [
+    "SGD",
+    "Adafactor",
+    "Adam",
+    "AdamW",
+    "DynamicLossScale",
+    "Lion",
+    "Optimizer",
+    "SharedWeightLayout",
+    "TrainStep",
+    "TrainingCompileResult",
+    "WeightSlot",
+    "compile_training",
+    "constant",
+    "cosine",
+    "exponential",
+    "fit",
+    "force_energy_loss",
+    "linear",
+]

@@ -1,0 +1,72 @@
+"""Checkpoints: one safetensors file, complete or not there at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import numpy as np
+
+from rlx.backends.artifact import replacing
+from rlx.ir.errors import Error
+from rlx.ir.graph import Argument
+
+_KIND = {"format": "rlx.train", "version": "1"}
+# How many tensors that do not fit a message names.
+_NAMED = 10
+
+
+def write(path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray]) -> None:
+    """Write tensors to a file that replaces one of the same name when it is complete and on the disk.
+
+    Raises:
+        Error: It cannot be written.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
+
+    with replacing(path, durable=True) as temporary:
+        try:
+            save_file(dict(tensors), temporary, metadata=_KIND)
+        except SafetensorError as problem:
+            raise Error(f"cannot write {os.fspath(path)}: {problem}") from None
+
+
+def read(path: str | os.PathLike[str], expected: Mapping[str, Argument]) -> dict[str, np.ndarray]:
+    """The tensors of a checkpoint.
+
+    Args:
+        path: The file.
+        expected: What has to be in it, by name.
+
+    Raises:
+        Error: The file is missing or damaged, or does not fit; it names every tensor that does not.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    name = os.fspath(path)
+    if not os.path.isfile(name):
+        raise Error(f"no such file: {name}")
+    try:
+        with safe_open(name, framework="numpy") as file:
+            found = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118  (it is no mapping)
+    except (SafetensorError, OSError, ValueError, TypeError) as problem:
+        raise Error(f"cannot read the checkpoint {name}: {problem}", hint="it may be truncated") from None
+    problems = [f"'{key}' ({a.shape}) is missing" for key, a in expected.items() if key not in found]
+    problems += [f"'{key}' has no place here" for key in sorted(found.keys() - expected.keys())]
+    for key, argument in expected.items():
+        array = found.get(key)
+        if array is None:
+            continue
+        # Frozen parameters may have symbols for sizes.
+        wanted = [d if type(d) is int else None for d in argument.shape.dims]
+        fits = len(wanted) == array.ndim and all(w in (None, s) for w, s in zip(wanted, array.shape, strict=True))
+        if not fits or array.dtype != argument.shape.dtype.numpy:
+            problems.append(f"'{key}' is {array.dtype}{list(array.shape)}, not {argument.shape}")
+    if problems:
+        more = f"\n  and {len(problems) - _NAMED} more" if len(problems) > _NAMED else ""
+        raise Error(
+            f"the checkpoint {name} does not fit:\n  " + "\n  ".join(problems[:_NAMED]) + more,
+            hint="it has to be of the same graph, with the same kind of optimiser and the same precision and accumulate",
+        )
+    return found

@@ -1,0 +1,74 @@
+"""A loss of energies and forces, for potentials of atoms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlx.ir.errors import Error
+from rlx.ir.graph import Graph
+from rlx.ir.graph_module import GraphModule
+from rlx.train.schedules import check_number
+from rlx.transforms.base import tensor_graph
+from rlx.transforms.grad import grad_with_loss
+
+_TOTAL = "total_energy"
+
+
+def force_energy_loss(
+    energy_graph: Any,
+    positions: str = "positions",
+    *,
+    energy: str | None = None,
+    force_weight: float = 1.0,
+    energy_weight: float = 1.0,
+    reference_forces: str = "reference_forces",
+    reference_energy: str = "reference_energy",
+) -> Any:
+    """A graph of `force_weight · mean((F - F_ref)²) + energy_weight · mean((E - E_ref)²)`, where `F = -dE/dx`.
+
+    It is an ordinary graph: `TrainStep` trains it, which takes derivatives of the forces by the parameters.
+
+    Args:
+        energy_graph: A `Graph` or `GraphModule`, HIR or MIR, with the energy among its outputs: a scalar, or one number for
+            each of the structures of a batch, each of which hangs on its own positions only.
+        positions: The input `x`.
+        energy: The name of the output that is the energy; the first when absent.
+        force_weight: Of the forces.
+        energy_weight: Of the energy.
+        reference_forces: The name of the new input with `F_ref`, shaped as the positions.
+        reference_energy: The name of the new input with `E_ref`, shaped as the energy.
+
+    Returns:
+        A graph with the outputs `loss`, `force_mse`, `energy_mse`, `energy` and `forces`.
+
+    Raises:
+        Error: There is no such input or output, or it holds no floats, or a weight is negative.
+    """
+    for name, weight in (("force_weight", force_weight), ("energy_weight", energy_weight)):
+        if check_number(name, weight) < 0:
+            raise Error(f"{name} must not be negative, got {weight!r}")
+    summed = tensor_graph(energy_graph).clone()
+    outputs = dict(zip([o.name for o in summed.outputs], summed.output_tensors, strict=True))
+    chosen = next(iter(outputs), None) if energy is None else energy
+    if chosen not in outputs:
+        raise Error(f"the graph has no output '{chosen}'; it has {', '.join(outputs) or 'none'}")
+    if not outputs[chosen].dtype.is_float:
+        raise Error(f"the energy '{chosen}' must hold floats, it is {outputs[chosen].shape}")
+    if positions not in {a.name for a in summed.inputs}:
+        known = ", ".join(a.name for a in summed.inputs)
+        raise Error(f"the graph has no input '{positions}'; it has {known or 'none'}")
+    # The sum over a batch has the gradients of all its structures.
+    summed.set_outputs({_TOTAL: summed.sum(outputs[chosen]), "energy": outputs[chosen]})
+
+    g: Graph = grad_with_loss(summed, [positions], loss=_TOTAL)
+    _, gradient, energies = g.output_tensors
+    forces = -gradient
+    force_error = forces - g.input(reference_forces, forces.shape)
+    energy_error = energies - g.input(reference_energy, energies.shape)
+    force_mse, energy_mse = g.mean(force_error * force_error), g.mean(energy_error * energy_error)
+    loss = force_weight * force_mse + energy_weight * energy_mse
+    g.set_outputs(
+        {"loss": loss, "force_mse": force_mse, "energy_mse": energy_mse, "energy": energies, "forces": forces}
+    )
+    g.verify()
+    return GraphModule(g) if isinstance(energy_graph, GraphModule) else g

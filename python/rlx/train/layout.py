@@ -1,0 +1,135 @@
+"""`compile_training`: forward and backward graphs at every stage, and one layout of the weights that both use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from rlx.backends import stages
+from rlx.backends.pipeline import CompileResult, Pipeline
+from rlx.backends.report.memory import aligned
+from rlx.backends.report.text import bytes_text, table
+from rlx.ir.errors import Error
+from rlx.ir.graph import Graph
+from rlx.transforms.base import arguments_of, names_of, tensor_graph
+from rlx.transforms.grad import grad_with_loss
+
+ALIGNMENT = 64
+
+
+@dataclass(frozen=True)
+class WeightSlot:
+    """Where a weight lies.
+
+    Attributes:
+        name: Of the parameter.
+        forward_id: Its position among the arguments of the forward function.
+        offset: Its first byte, a multiple of 64.
+        size: Its bytes.
+    """
+
+    name: str
+    forward_id: int
+    offset: int
+    size: int
+
+
+@dataclass(frozen=True)
+class SharedWeightLayout:
+    """One region of memory with all weights, for the forward and the backward function.
+
+    Attributes:
+        arena_size: Its bytes, a multiple of 64.
+        slots: In the order of the forward function's arguments, one behind the other.
+    """
+
+    arena_size: int
+    slots: tuple[WeightSlot, ...]
+
+    @classmethod
+    def of(cls, graph: Graph) -> SharedWeightLayout:
+        """The layout of a graph's parameters.
+
+        Raises:
+            Error: The size of one is not known.
+        """
+        slots, offset = [], 0
+        for i, a in enumerate(graph.arguments):
+            if a.kind != "param":
+                continue
+            if not a.shape.is_static:
+                raise Error(f"parameter '{a.name}' is {a.shape}; its size must be known", hint="fix symbols with bind=")
+            size = prod(a.shape.static) * a.shape.dtype.itemsize
+            slots.append(WeightSlot(a.name, i, offset, size))
+            offset += aligned(size, ALIGNMENT)
+        return cls(offset, tuple(slots))
+
+    def __getitem__(self, name: str) -> WeightSlot:
+        for slot in self.slots:
+            if slot.name == name:
+                return slot
+        raise Error(f"there is no weight '{name}'; there are {', '.join(s.name for s in self.slots) or 'none'}")
+
+    def __str__(self) -> str:
+        rows = [(s.name, str(s.forward_id), str(s.offset), str(s.size)) for s in self.slots]
+        lines = table(rows, ("weight", "argument", "offset", "bytes"), right=(1, 2, 3))
+        return "\n".join([f"weights: {bytes_text(self.arena_size)} ({self.arena_size} B)", *(f"  {x}" for x in lines)])
+
+
+@dataclass(frozen=True)
+class TrainingCompileResult:
+    """A graph and its gradients at every stage; `str()` is a summary.
+
+    Attributes:
+        forward: The stages of the graph.
+        backward: Those of the graph of the loss, the gradients `grad_<name>`, and the other outputs.
+        weights: Where both find the weights.
+        wrt: The names that it is differentiated by.
+    """
+
+    forward: CompileResult
+    backward: CompileResult
+    weights: SharedWeightLayout
+    wrt: tuple[str, ...]
+
+    def __str__(self) -> str:
+        parts = [f"gradients by: {', '.join(self.wrt)}", str(self.weights)]
+        for title, result in (("forward", self.forward), ("backward", self.backward)):
+            parts.append(f"{title}:\n" + "\n".join(f"  {line}" for line in str(result).rstrip().splitlines()))
+        return "\n".join(parts) + "\n"
+
+
+def compile_training(
+    graph: Any,
+    wrt: Any = (),
+    *,
+    loss: str | None = None,
+    target: str = "cpu",
+    arch: str | None = None,
+    bind: Mapping[str, int] | None = None,
+) -> TrainingCompileResult:
+    """Take a graph and the graph of its gradients through all stages of a target, without compiling them.
+
+    The forward graph keeps fused ops; the backward graph is made of primitives, cleaned up, and has the same arguments in the
+    same order.
+
+    Args:
+        graph: A `Graph` or `GraphModule`, HIR or MIR.
+        wrt: The arguments to differentiate by; all parameters when empty.
+        loss: The output that is the loss; the first when absent.
+        target: As in `rlx.Pipeline`.
+        arch: As in `rlx.Pipeline`.
+        bind: Sizes of symbols that are fixed; those of parameters must be.
+
+    Raises:
+        Error: The loss is no scalar, an argument does not exist, an op has no derivative, the size of a parameter is not
+            known, or there is no such target.
+    """
+    pipeline = Pipeline(target=target, arch=arch)
+    given = stages.prepared(stages.graph_of(graph, "compile_training", lowered=False), bind)
+    weights = SharedWeightLayout.of(given)
+    names = tuple(a.name for a in arguments_of(tensor_graph(given), names_of(wrt, "wrt"), "wrt"))
+    backward = grad_with_loss(given, names, loss=loss)
+    return TrainingCompileResult(pipeline.compile(given), pipeline.compile(backward), weights, names)

@@ -1,0 +1,103 @@
+"""Scales of the loss: they keep small gradients from becoming zero in f16.
+
+P. Micikevicius et al.: Mixed precision training, 2018, sections 3.2 and 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.errors import Error
+from rlx.ir.graph import Graph
+from rlx.train.schedules import check_count, check_number
+
+# States of a training program.
+SCALE, GOOD_STEPS = "train/loss_scale", "train/good_steps"
+# Between these a scale and its inverse are normal numbers of f32.
+_LEAST, _GREATEST = 2.0**-126, 2.0**126
+
+
+@dataclass(frozen=True)
+class DynamicLossScale:
+    """A scale that is divided by `factor` when gradients are not finite, and multiplied by it after some good updates.
+
+    Attributes:
+        initial: The scale at the beginning.
+        growth_interval: Updates with finite gradients, one after the other, until it grows.
+        factor: A power of two keeps the digits of gradients.
+    """
+
+    initial: float = 65536.0
+    growth_interval: int = 2000
+    factor: float = 2.0
+
+    def __post_init__(self) -> None:
+        check_scale("initial", self.initial)
+        check_count("growth_interval", self.growth_interval)
+        if check_number("factor", self.factor) <= 1:
+            raise Error(f"factor must be greater than 1, got {self.factor!r}")
+
+    def update(self, g: Graph, finite: Tensor, boundary: Tensor | None) -> None:
+        """Give the states of the scale their next values.
+
+        Args:
+            g: The graph, which has the states.
+            finite: Whether all gradients are.
+            boundary: Whether this call updates parameters; None is always.
+        """
+        scale, good = g.argument(SCALE), g.argument(GOOD_STEPS)
+        counted = g.where(finite, good + 1, 0)
+        grows = counted >= self.growth_interval
+        larger = g.where(grows, g.minimum(scale * self.factor, _GREATEST), scale)
+        next_scale = g.where(finite, larger, g.maximum(scale / self.factor, _LEAST))
+        next_good = g.where(grows, 0, counted)
+        g.update(scale, next_scale if boundary is None else g.where(boundary, next_scale, scale))
+        g.update(good, next_good if boundary is None else g.where(boundary, next_good, good))
+
+
+def chosen(loss_scale: Any, precision: str) -> DynamicLossScale | float | None:
+    """The scale that a user means: by default a dynamic one for f16, none for other dtypes.
+
+    Raises:
+        Error: It is neither a positive number nor a `DynamicLossScale`.
+    """
+    if loss_scale is None:
+        return DynamicLossScale() if precision == "f16" else None
+    return loss_scale if isinstance(loss_scale, DynamicLossScale) else check_scale("loss_scale", loss_scale)
+
+
+def check_scale(name: str, value: Any) -> float:
+    """A scale.
+
+    Raises:
+        Error: It is none.
+    """
+    if not _LEAST <= check_number(name, value) <= _GREATEST:
+        raise Error(f"{name} must be between 2⁻¹²⁶ and 2¹²⁶, got {value!r}")
+    return float(value)
+
+
+def add_scale(g: Graph, scale: DynamicLossScale | float) -> Tensor:
+    """The scale in a graph: a constant, or a state."""
+    if not isinstance(scale, DynamicLossScale):
+        return g.constant(np.float32(scale))
+    tensor = g.state(SCALE, (), init=scale.initial)
+    g.state(GOOD_STEPS, (), "i32")
+    return tensor
+
+
+def all_finite(b: Builder, tensors: Sequence[Tensor]) -> Tensor:
+    """Whether no element is an infinity or NaN."""
+    result: Any = None
+    for x in tensors:
+        if 0 in x.shape.dims:
+            continue
+        # NaN goes through max, and is not less than anything.
+        finite = b.max(b.abs(x)) <= float(x.dtype.max)
+        result = finite if result is None else result & finite
+    return b.constant(np.bool_(True)) if result is None else result

@@ -1,0 +1,229 @@
+"""From a graph of a loss to a graph of one training step, whose parameters are states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rlx.backends import stages
+from rlx.ir.builder import Tensor
+from rlx.ir.dtype import DType, f32, f64
+from rlx.ir.errors import Error
+from rlx.ir.graph import Argument, Graph, sign_function
+from rlx.ir.shape import Shape
+from rlx.passes import run
+from rlx.train import loss_scale as scales
+from rlx.train.loss_scale import DynamicLossScale
+from rlx.train.optimizers import Optimizer
+from rlx.train.schedules import check_count, check_number, learning_rate_at
+from rlx.transforms.base import arguments_of, names_of, tensor_graph
+from rlx.transforms.grad import grad_with_loss
+
+STEP, ACCUMULATED = "train/step", "train/accumulated"
+PRECISIONS = ("f32", "f16", "bf16")
+
+
+@dataclass(frozen=True)
+class TrainingGraph:
+    """One training step as a graph: a batch in, the loss and metrics out, everything else in states.
+
+    Attributes:
+        graph: Its first output is the loss.
+        trained: Names of the parameters that have become states.
+        frozen: Names of those that have not.
+    """
+
+    graph: Graph
+    trained: tuple[str, ...]
+    frozen: tuple[str, ...]
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """The names that its outputs have for users: the first is `loss`."""
+        return ("loss", *(o.name for o in self.graph.outputs[1:]))
+
+
+def training_graph(
+    graph: Any,
+    optimizer: Optimizer,
+    *,
+    wrt: Any = None,
+    loss: str | None = None,
+    precision: Any = None,
+    loss_scale: Any = None,
+    accumulate: int = 1,
+    clip_norm: float | None = None,
+    bind: Mapping[str, int] | None = None,
+) -> TrainingGraph:
+    """The graph of one training step. See `TrainStep` for the arguments.
+
+    Raises:
+        Error: An option is wrong, the loss is no scalar, a parameter's size is not known, or an op has no derivative.
+    """
+    if not isinstance(optimizer, Optimizer):
+        raise Error(f"optimizer must be one of rlx.train's, such as rlx.train.Adam(1e-3), got {optimizer!r}")
+    check_count("accumulate", accumulate)
+    if clip_norm is not None and check_number("clip_norm", clip_norm) <= 0:
+        raise Error(f"clip_norm must be positive, got {clip_norm!r}")
+    name = stages.precision_name(precision)
+    if name not in PRECISIONS:
+        raise Error(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
+    scale = scales.chosen(loss_scale, name)
+
+    source = stages.prepared(tensor_graph(graph), bind)
+    trained = _trained(source, wrt)
+    names = [a.name for a in trained]
+    outputs = [o.name for o in source.outputs]
+    if loss is None:
+        loss = outputs[0] if outputs else ""  # of which the transform says that it is missing
+    for other in outputs:
+        if other != loss and other in ("loss", "step"):
+            raise Error(f"output '{other}' is not the loss, so it needs another name", hint=f"the loss is '{loss}'")
+
+    derived = _with_gradients(source, names, loss, scale)
+    if name != "f32":
+        derived = run(derived, f"builtin.module(rlx-precision{{to={name}}})")
+    step = _with_states(derived, names)
+    # What was differentiated, the gradients, then the other outputs: by position, since names may have got numbers.
+    first, *rest = step.output_tensors
+    gradients, others = rest[: len(names)], rest[len(names) :]
+    kept = dict(zip([o for o in outputs if scale is not None or o != loss], others, strict=True))
+    step.set_outputs({loss: kept.pop(loss, first), **kept})
+    _Update(step, optimizer, trained, gradients, scale, accumulate, clip_norm).emit()
+    step.verify()
+    frozen = tuple(a.name for a in step.params)
+    return TrainingGraph(step, tuple(names), frozen)
+
+
+def _trained(graph: Graph, wrt: Any) -> list[Argument]:
+    """The parameters to train."""
+    if wrt is None:
+        names = tuple(a.name for a in graph.params if a.shape.dtype.is_float)
+        if not names:
+            raise Error(f"graph '{graph.name}' has no parameters of floats", hint="declare weights with g.param(…)")
+    else:
+        names = names_of(wrt, "wrt")
+        if not names:
+            raise Error("wrt names no parameter", hint="leave it out to train all")
+    trained = arguments_of(graph, names, "wrt")
+    for a in trained:
+        if a.kind != "param" or not a.shape.dtype.is_float:
+            raise Error(f"wrt: '{a.name}' is {a.kind} {a.shape}; only parameters of floats are trained")
+        if not a.shape.is_static:
+            raise Error(f"parameter '{a.name}' is {a.shape}; its size must be known", hint="fix symbols with bind=")
+    return trained
+
+
+def _with_gradients(source: Graph, names: Sequence[str], loss: str, scale: DynamicLossScale | float | None) -> Graph:
+    """The outputs are what was differentiated, a gradient for each name, and the others."""
+    if scale is None:
+        return grad_with_loss(source, names, loss=loss)
+    scaled = source.clone()
+    outputs = dict(zip([o.name for o in scaled.outputs], scaled.output_tensors, strict=True))
+    if loss in outputs and not outputs[loss].rank:
+        kind = wide(outputs[loss].dtype)
+        factor = scaled.cast(scales.add_scale(scaled, scale), kind)
+        outputs["train/scaled_loss"] = scaled.cast(outputs[loss], kind) * factor
+        scaled.set_outputs(outputs)
+        loss = "train/scaled_loss"
+    return grad_with_loss(scaled, names, loss=loss)  # a loss that is none is refused here
+
+
+def _with_states(graph: Graph, names: Sequence[str]) -> Graph:
+    """The same function, with some parameters as states."""
+    arguments = [replace(a, kind="state") if a.name in names else a for a in graph.arguments]
+    sign_function(graph.function, arguments, graph.results)
+    return Graph.from_module(graph.module, graph.name_symbol)
+
+
+def wide(kind: DType) -> DType:
+    """The dtype in which a parameter's update is computed."""
+    return f64 if kind is f64 else f32
+
+
+class _Update:
+    """Emits the update of all parameters at the end of a graph."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        optimizer: Optimizer,
+        trained: Sequence[Argument],
+        gradients: Sequence[Tensor],
+        scale: DynamicLossScale | float | None,
+        accumulate: int,
+        clip_norm: float | None,
+    ):
+        self.g, self.optimizer, self.trained, self.scale = graph, optimizer, trained, scale
+        self.accumulate, self.clip_norm = accumulate, clip_norm
+        self.gradients = [graph.cast(t, wide(t.dtype)) for t in gradients]
+
+    def emit(self) -> None:
+        g = self.g
+        count = g.state(STEP, (), "i32")
+        if self.scale is not None:
+            self._unscale()
+        boundary = self._accumulate() if self.accumulate > 1 else None
+        ready = boundary
+        if self.scale is not None:
+            finite = scales.all_finite(g, self.gradients)
+            ready = finite if boundary is None else boundary & finite
+            if isinstance(self.scale, DynamicLossScale):
+                self.scale.update(g, finite, boundary)
+        if self.clip_norm is not None:
+            self._clip(self.clip_norm)
+        kind = f64 if any(t.dtype is f64 for t in self.gradients) else f32
+        step = g.cast(count, kind)
+        rate = learning_rate_at(g, self.optimizer.learning_rate, step)
+        for argument, gradient in zip(self.trained, self.gradients, strict=True):
+            self._update(argument, gradient, step, rate, ready)
+        g.update(count, count + 1 if ready is None else count + g.cast(ready, "i32"))
+
+    def _unscale(self) -> None:
+        g = self.g
+        scale: Any = g.argument(scales.SCALE) if isinstance(self.scale, DynamicLossScale) else self.scale
+        inverse: Any = 1.0 / scale
+        self.gradients = [
+            t * (g.cast(inverse, t.dtype) if isinstance(inverse, Tensor) else inverse) for t in self.gradients
+        ]
+
+    def _accumulate(self) -> Tensor:
+        """Add the gradients up, and go on with their mean; whether they are complete."""
+        g = self.g
+        counter = g.state(ACCUMULATED, (), "i32")
+        complete = counter + 1 >= self.accumulate
+        g.update(counter, g.where(complete, 0, counter + 1))
+        means = []
+        for argument, gradient in zip(self.trained, self.gradients, strict=True):
+            total = g.state(f"gradient_sum/{argument.name}", gradient.shape)
+            added = total + gradient
+            g.update(total, g.where(complete, 0.0, added))
+            means.append(added / self.accumulate)
+        self.gradients = means
+        return complete
+
+    def _clip(self, greatest: float) -> None:
+        """Shorten the gradients to a norm, all by the same factor (R. Pascanu et al., 2013)."""
+        g = self.g
+        squares: Any = 0.0
+        for gradient in self.gradients:
+            squares = squares + g.cast(g.sum(gradient * gradient), f64 if gradient.dtype is f64 else f32)
+        share = g.minimum(greatest / g.sqrt(squares), 1.0)
+        self.gradients = [t * g.cast(share, t.dtype) for t in self.gradients]
+
+    def _update(self, argument: Argument, gradient: Tensor, step: Tensor, rate: Tensor, ready: Tensor | None) -> None:
+        g, kind = self.g, gradient.dtype
+        old = g.argument(argument.name)
+        shape = Shape(argument.shape.dims, kind)
+        states = {
+            slot: g.state(f"{self.optimizer.name}_{slot}/{argument.name}", of)
+            for slot, of in self.optimizer.states(shape).items()
+        }
+        with g.named(f"update/{argument.name}"):
+            new, following = self.optimizer.update(
+                g, gradient, g.cast(old, kind), states, g.cast(step, kind), g.cast(rate, kind)
+            )
+            pairs = [(old, g.cast(new, old.dtype)), *((states[slot], following[slot]) for slot in states)]
+            for state, value in pairs:
+                g.update(state, value if ready is None else g.where(ready, value, state))

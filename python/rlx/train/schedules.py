@@ -1,0 +1,176 @@
+"""Learning rates: numbers, or functions of a builder and the number of updates that are done.
+
+A schedule is `schedule(b, step)`: `step` is a scalar of floats (0.0 at the first update), and what it gives is a scalar tensor
+or a number. It is part of the compiled program, so it is made of ops: `lambda b, step: 0.1 / (1.0 + step)` is one. The
+schedules below have the names and the meaning of optax's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.errors import Error
+
+Schedule = Callable[[Any, Tensor], Any]
+
+
+def constant(value: float) -> Schedule:
+    """The same learning rate at every step."""
+    check_number("value", value)
+    return lambda b, step: value
+
+
+def linear(init_value: float, end_value: float, transition_steps: int, *, transition_begin: int = 0) -> Schedule:
+    """A straight line from one value to another, and the second from then on.
+
+    Args:
+        init_value: The learning rate up to `transition_begin`.
+        end_value: That from `transition_begin + transition_steps` on.
+        transition_steps: Over how many updates it changes.
+        transition_begin: The update at which it begins to.
+    """
+    check_number("init_value", init_value)
+    check_number("end_value", end_value)
+    check_count("transition_steps", transition_steps)
+    check_count("transition_begin", transition_begin, least=0)
+
+    def schedule(b: Builder, step: Tensor) -> Tensor:
+        return _between(b, init_value, end_value, b.clamp((step - transition_begin) / transition_steps, 0.0, 1.0))
+
+    return schedule
+
+
+def cosine(
+    peak_value: float,
+    decay_steps: int,
+    *,
+    warmup_steps: int = 0,
+    init_value: float = 0.0,
+    end_value: float = 0.0,
+) -> Schedule:
+    """Half a period of a cosine, after a linear warmup (I. Loshchilov, F. Hutter, SGDR, 2017, without restarts).
+
+    Args:
+        peak_value: The learning rate at the end of the warmup.
+        decay_steps: The update at which `end_value` is reached, the warmup included.
+        warmup_steps: Updates from `init_value` to `peak_value`.
+        init_value: The learning rate at the first update, if there is a warmup.
+        end_value: That from `decay_steps` on.
+    """
+    for name, value in (("peak_value", peak_value), ("init_value", init_value), ("end_value", end_value)):
+        check_number(name, value)
+    check_count("decay_steps", decay_steps)
+    check_count("warmup_steps", warmup_steps, least=0)
+    if warmup_steps >= decay_steps:
+        raise Error(f"warmup_steps ({warmup_steps}) must be less than decay_steps ({decay_steps}), which include them")
+
+    def schedule(b: Builder, step: Tensor) -> Tensor:
+        done = b.clamp((step - warmup_steps) / (decay_steps - warmup_steps), 0.0, 1.0)
+        decayed = end_value + (peak_value - end_value) * (0.5 + 0.5 * b.cos(math.pi * done))
+        if not warmup_steps:
+            return decayed
+        return b.where(step < warmup_steps, _between(b, init_value, peak_value, step / warmup_steps), decayed)
+
+    return schedule
+
+
+def exponential(
+    init_value: float,
+    transition_steps: int,
+    decay_rate: float,
+    *,
+    transition_begin: int = 0,
+    staircase: bool = False,
+    end_value: float | None = None,
+) -> Schedule:
+    """`init_value · decay_rate^((step - transition_begin) / transition_steps)`.
+
+    Args:
+        init_value: The learning rate up to `transition_begin`.
+        transition_steps: Updates in which it is multiplied by `decay_rate` once.
+        decay_rate: Positive.
+        transition_begin: The update at which it begins to change.
+        staircase: Change it once every `transition_steps` only.
+        end_value: It never passes this.
+    """
+    check_number("init_value", init_value)
+    check_count("transition_steps", transition_steps)
+    check_count("transition_begin", transition_begin, least=0)
+    if not check_number("decay_rate", decay_rate) > 0:
+        raise Error(f"decay_rate must be positive, got {decay_rate!r}")
+    if end_value is not None:
+        check_number("end_value", end_value)
+
+    def schedule(b: Builder, step: Tensor) -> Tensor:
+        passed = b.maximum(step - transition_begin, 0.0)
+        periods = passed / transition_steps
+        if staircase:
+            periods = b.cast(b.cast(periods, "i32"), step.dtype)
+        value = init_value * b.exp(math.log(decay_rate) * periods)
+        if end_value is None:
+            return value
+        return b.maximum(value, end_value) if decay_rate < 1 else b.minimum(value, end_value)
+
+    return schedule
+
+
+def _between(b: Builder, first: float, last: float, share: Tensor) -> Tensor:
+    return first + (last - first) * share
+
+
+def learning_rate_at(b: Builder, rate: float | Schedule, step: Tensor) -> Tensor:
+    """The learning rate at a step, as a scalar of the step's dtype.
+
+    Args:
+        b: Where to emit.
+        rate: A number or a schedule.
+        step: The number of updates that are done, a scalar of floats.
+
+    Raises:
+        Error: The schedule gives something else than a scalar or a number.
+    """
+    value = rate(b, step) if callable(rate) else rate
+    if not isinstance(value, Tensor):
+        return b.constant(check_number("the learning rate", value), step.dtype)
+    if value.rank or not value.dtype.is_float:
+        raise Error(f"a schedule must give a scalar of floats, got {value.shape}")
+    return b.cast(value, step.dtype)
+
+
+# --- checking -------------------------------------------------------------------------------------
+
+
+def check_number(name: str, value: Any) -> float:
+    """A finite number.
+
+    Raises:
+        Error: It is none.
+    """
+    if isinstance(value, (bool, str)) or not hasattr(value, "__float__") or not math.isfinite(float(value)):
+        raise Error(f"{name} must be a finite number, got {value!r}")
+    return float(value)
+
+
+def check_share(name: str, value: Any) -> float:
+    """A number from 0 up to, and without, 1.
+
+    Raises:
+        Error: It is none.
+    """
+    if not 0 <= check_number(name, value) < 1:
+        raise Error(f"{name} must be at least 0 and less than 1, got {value!r}")
+    return float(value)
+
+
+def check_count(name: str, value: Any, least: int = 1) -> int:
+    """An integer.
+
+    Raises:
+        Error: It is none, or less than `least`.
+    """
+    if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
+        raise Error(f"{name} must be an integer of at least {least}, got {value!r}")
+    return int(value)

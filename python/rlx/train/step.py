@@ -1,0 +1,212 @@
+"""`TrainStep`: a graph of a loss, its gradients and an optimiser as one compiled program."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.attributes import suggestion
+from rlx.ir.errors import Error
+from rlx.ir.evaluate import as_array, check_argument
+from rlx.ir.graph import Argument
+from rlx.runtime.compiled import CompiledGraph
+from rlx.runtime.device import Device
+from rlx.runtime.session import Session
+from rlx.runtime.weights import read_safetensors
+from rlx.train import checkpoint
+from rlx.train.loss_scale import SCALE, DynamicLossScale
+from rlx.train.optimizers import Optimizer
+from rlx.train.program import STEP, training_graph
+
+
+class TrainStep:
+    """Trains a graph: each call takes a batch and moves the parameters one step down the loss.
+
+    Loss, gradients and update are one compiled program. The parameters and what the optimiser keeps are states of it: they
+    stay on the device, and a call copies nothing but the batch in and the loss and metrics out.
+
+    Args:
+        graph: A `Graph` or `GraphModule`, HIR or MIR, one of whose outputs is the loss, a scalar. The other outputs are
+            metrics; `loss` and `step` are no names for them.
+        optimizer: Such as `rlx.train.Adam(1e-3)`.
+        wrt: Names of the parameters to train; all that hold floats when absent. Others stay as they are.
+        loss: The name of the output that is the loss; the first when absent.
+        device: A `rlx.Device` or its name.
+        threads: As in `rlx.Session`.
+        precision: `"f16"` or `"bf16"`: forward and backward compute in that dtype, by `rlx-precision`; parameters, the
+            optimiser and the loss stay in f32.
+        loss_scale: What the loss is multiplied by, and the gradients are divided by: a `DynamicLossScale` or a number.
+            With either, a step whose gradients are not all finite leaves parameters and optimiser as they were. When absent,
+            it is `DynamicLossScale()` for f16, and no scale for other dtypes.
+        accumulate: The parameters are updated at each call of this number, by the mean of the gradients of these calls.
+        clip_norm: The gradients, taken together as one vector, are shortened to at most this length.
+        params: Values of the parameters, by name or as the path of a safetensors file; they can be set later.
+        bind: Sizes of symbols that are fixed now.
+        cache: As in `Session.compile`.
+        timeout: As in `Session.compile`.
+
+    Attributes:
+        graph: The program as a graph.
+        compiled: The program.
+
+    Raises:
+        Error: An option is wrong, the loss is no scalar, an op has no derivative, or a parameter does not fit.
+    """
+
+    def __init__(
+        self,
+        graph: Any,
+        optimizer: Optimizer,
+        *,
+        wrt: Any = None,
+        loss: str | None = None,
+        device: Any = Device.CPU,
+        threads: int | None = None,
+        precision: Any = None,
+        loss_scale: DynamicLossScale | float | None = None,
+        accumulate: int = 1,
+        clip_norm: float | None = None,
+        params: Mapping[str, Any] | str | os.PathLike[str] | None = None,
+        bind: Mapping[str, int] | None = None,
+        cache: Any = True,
+        timeout: float | None = None,
+    ):
+        session = Session(device, threads=threads)
+        made = training_graph(
+            graph,
+            optimizer,
+            wrt=wrt,
+            loss=loss,
+            precision=precision,
+            loss_scale=loss_scale,
+            accumulate=accumulate,
+            clip_norm=clip_norm,
+            bind=bind,
+        )
+        self.graph = made.graph
+        self._trained = made.trained
+        self._results = made.results
+        self._params = {a.name: a for a in made.graph.arguments if a.name in {*made.trained, *made.frozen}}
+        self._frozen: dict[str, np.ndarray] = {}
+        self._unset = set(self._params)
+        self.compiled: CompiledGraph = session.compile(made.graph, cache=cache, timeout=timeout)
+        if params is not None:
+            self.set_params(params)
+
+    def __call__(self, batch: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Take one step.
+
+        Args:
+            batch: Arrays by name, as in `CompiledGraph.run`.
+
+        Returns:
+            `"loss"`, before the update, and the metrics by their names, in the order of the graph's outputs: a Python number
+            for a scalar, an array for others.
+
+        Raises:
+            Error: A parameter is not set, or an input is missing, unknown, or of the wrong shape or dtype.
+        """
+        if self._unset:
+            self._check_set()
+        values = self.compiled.run(batch)
+        return {n: v if v.ndim else v.item() for n, v in zip(self._results, values, strict=True)}
+
+    # --- parameters and states --------------------------------------------------------------------
+
+    @property
+    def num_updates(self) -> int:
+        """How often the parameters were updated."""
+        return int(self.compiled.state(STEP))
+
+    @property
+    def loss_scale(self) -> float | None:
+        """The present scale of a `DynamicLossScale`; None without one."""
+        names = {a.name for a in self.graph.states}
+        return float(self.compiled.state(SCALE)) if SCALE in names else None
+
+    def params(self) -> dict[str, np.ndarray]:
+        """Copies of all parameters by name, those that are not trained among them.
+
+        Raises:
+            Error: One is not set.
+        """
+        self._check_set()
+        return {n: self.compiled.state(n) if n in self._trained else self._frozen[n].copy() for n in self._params}
+
+    def set_params(self, params: Mapping[str, Any] | str | os.PathLike[str]) -> None:
+        """Set parameters, by name or as the path of a safetensors file, which must have them all. The optimiser goes on.
+
+        Raises:
+            Error: A parameter does not fit or a name is unknown; then none is set.
+        """
+        if isinstance(params, (str, os.PathLike)):
+            params = read_safetensors(params, list(self._params))
+        if not isinstance(params, Mapping):
+            raise Error(f"params must be a mapping or a path, got {type(params).__name__}")
+        arrays = {}
+        for name, value in params.items():
+            if name not in self._params:
+                known = ", ".join(self._params)
+                raise Error(f"there is no parameter '{name}'{suggestion(str(name), self._params)}; there are {known}")
+            arrays[name] = as_array(value, name)
+            check_argument(self._params[name], arrays[name])
+        frozen = {n: a.copy() for n, a in arrays.items() if n not in self._trained}
+        if frozen:
+            self.compiled.set_params(frozen)
+            self._frozen |= frozen
+        for name, array in arrays.items():
+            if name in self._trained:
+                self.compiled.set_state(name, array)
+        self._unset -= arrays.keys()
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Copies of what is kept beside the parameters, by name.
+
+        These are what the optimiser keeps (`adam_m/<param>`), sums of gradients (`gradient_sum/<param>`), counters and the
+        scale of the loss (`train/…`), and the states that the graph had before.
+
+        Raises:
+            Error: A parameter is not set.
+        """
+        self._check_set()
+        return {a.name: self.compiled.state(a.name) for a in self.graph.states if a.name not in self._params}
+
+    def _check_set(self) -> None:
+        if self._unset:
+            missing = [f"'{n}' ({a.shape})" for n, a in self._params.items() if n in self._unset]
+            raise Error(f"{len(missing)} parameters are not set: {', '.join(missing[:10])}", hint="call set_params")
+
+    # --- checkpoints ------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write parameters and states to a safetensors file: training goes on from it to the bit.
+
+        The file appears when it is complete: it is written beside its place, and then renamed. It also serves as a file of
+        weights, `Session.compile(graph, params=path)`.
+
+        Raises:
+            Error: A parameter is not set, or the file cannot be written.
+        """
+        checkpoint.write(path, self.params() | self.state())
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Go on from what `save` wrote, for the same graph and the same kind of optimiser.
+
+        Options of the optimiser may have changed.
+
+        Raises:
+            Error: The file is missing or damaged, or does not fit; it names every tensor that is missing, too many or
+                of another shape or dtype. Nothing has changed then.
+        """
+        arguments: dict[str, Argument] = self._params | {a.name: a for a in self.graph.states}
+        tensors = checkpoint.read(path, arguments)
+        self.set_params({n: a for n, a in tensors.items() if n in self._params})
+        for name, array in tensors.items():
+            if name not in self._params:
+                self.compiled.set_state(name, array)
+
+    def __repr__(self) -> str:
+        return f"<TrainStep {self.graph.name} of {len(self._trained)} parameters, {self.compiled!r}>"

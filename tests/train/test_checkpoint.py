@@ -1,0 +1,113 @@
+"""Checkpoints: training goes on from one to the bit."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import rlx
+from rlx.train import SGD, Adam, DynamicLossScale, TrainStep, cosine
+from tests.train import mlp
+
+
+def made(device: Any = "xla") -> TrainStep:
+    """With every kind of state: of the optimiser, a scale, sums of gradients, counters, and a frozen parameter."""
+    options: dict[str, Any] = {"precision": "f16", "loss_scale": DynamicLossScale(64.0, 2), "accumulate": 2}
+    return TrainStep(mlp.graph(), Adam(cosine(0.05, 9)), wrt=["w1", "b1"], device=device, threads=1, **options)
+
+
+@pytest.mark.parametrize("device", [rlx.Device.CPU, rlx.Device.XLA])
+def test_resumes_to_the_bit(device: Any, tmp_path: Path) -> None:
+    data = mlp.batches(10)
+    whole, first, second = (made(device) for _ in range(3))
+    whole.set_params(mlp.params())
+    first.set_params(mlp.params())
+    losses = [whole(batch)["loss"] for batch in data]
+    for batch in data[:5]:
+        first(batch)
+    path = tmp_path / "half.safetensors"
+    first.save(path)
+    second.load(path)
+    assert [second(batch)["loss"] for batch in data[5:]] == losses[5:]
+    expected, found = whole.params() | whole.state(), second.params() | second.state()
+    assert expected.keys() == found.keys() == load_file(path).keys()
+    for name, array in expected.items():
+        assert array.dtype == found[name].dtype and array.tobytes() == found[name].tobytes(), name
+    # A step that has run already goes back.
+    whole.load(path)
+    assert whole.num_updates == 2 and [whole(batch)["loss"] for batch in data[5:]] == losses[5:]
+
+
+def test_is_a_file_of_weights(tmp_path: Path) -> None:
+    step = made()
+    step.set_params(mlp.params())
+    (batch,) = mlp.batches(1)
+    step(batch)
+    step.save(tmp_path / "weights.safetensors")
+    program = rlx.Session(rlx.Device.XLA).compile(mlp.graph(), params=tmp_path / "weights.safetensors")
+    expected = rlx.evaluate(mlp.graph(), {**batch, **step.params()})
+    np.testing.assert_allclose(program.run(batch)[0], expected[0], rtol=1e-5)
+
+
+def test_what_does_not_fit_is_refused_and_named(tmp_path: Path) -> None:
+    step = made()
+    step.set_params(mlp.params())
+    (batch,) = mlp.batches(1)
+    step(batch)
+    path = tmp_path / "step.safetensors"
+    step.save(path)
+    before = step.params() | step.state()
+
+    other = TrainStep(mlp.graph(), SGD(0.1, 0.9), device="xla")
+    with pytest.raises(rlx.Error) as caught:
+        other.load(path)
+    assert "'sgd_trace/w2' (f32[6, 4]) is missing" in str(caught.value)
+    assert "'adam_m/b1' has no place here" in str(caught.value)
+    with pytest.raises(rlx.Error, match="3 parameters are not set"):  # nothing was loaded
+        other.params()
+
+    tensors = load_file(path)
+    tensors["adam_m/w1"] = tensors["adam_m/w1"].T.copy()
+    tensors["train/step"] = tensors["train/step"].astype(np.int64)
+    del tensors["w2"]
+    save_file(tensors, tmp_path / "changed.safetensors")
+    with pytest.raises(rlx.Error) as caught:
+        step.load(tmp_path / "changed.safetensors")
+    for part in ("'w2' (f32[6, 4]) is missing", "'adam_m/w1' is float32[6, 5]", "'train/step' is int64[]"):
+        assert part in str(caught.value)
+
+    (tmp_path / "short.safetensors").write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(rlx.Error, match="cannot read"):
+        step.load(tmp_path / "short.safetensors")
+    with pytest.raises(rlx.Error, match="no such file"):
+        step.load(tmp_path / "none.safetensors")
+    for name, array in (step.params() | step.state()).items():
+        assert array.tobytes() == before[name].tobytes(), name
+
+
+def test_a_file_is_whole_or_what_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    step = made()
+    step.set_params(mlp.params())
+    path = tmp_path / "step.safetensors"
+    step.save(path)
+    content = path.read_bytes()
+    (batch,) = mlp.batches(1)
+    step(batch)
+
+    def fails(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", fails)
+        with pytest.raises(rlx.Error, match=r"cannot write .*No space left"):
+            step.save(path)
+    assert path.read_bytes() == content and os.listdir(tmp_path) == [path.name]
+    step.save(path)
+    assert path.read_bytes() != content and os.listdir(tmp_path) == [path.name]
+    with pytest.raises(rlx.Error, match="cannot write"):
+        step.save(tmp_path / "no" / "folder.safetensors")

@@ -1,0 +1,102 @@
+"""`fit`: the loop."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rlx
+from rlx.train import SGD, TrainStep, fit
+from tests.train import mlp
+
+
+@pytest.fixture
+def step() -> TrainStep:
+    return TrainStep(mlp.graph(), SGD(0.1), device="xla", params=mlp.params())
+
+
+def test_goes_through_all_batches(step: TrainStep) -> None:
+    data = mlp.batches(4)
+    seen: list[dict[str, Any]] = []
+    history = fit(step, data, epochs=2, on_step=seen.append)
+    assert [e["step"] for e in history] == list(range(1, 9)) and all(a is b for a, b in zip(seen, history, strict=True))
+    assert list(history[0]) == ["step", "loss", "mae", "predicted"]
+    again = TrainStep(mlp.graph(), SGD(0.1), device="xla", params=mlp.params())
+    assert [again(batch)["loss"] for batch in data * 2] == [e["loss"] for e in history]
+
+
+@pytest.mark.parametrize(
+    ("options", "count"), [({}, 3), ({"steps": 2}, 2), ({"steps": 7}, 7), ({"steps": 7, "epochs": 2}, 6)]
+)
+def test_number_of_steps(step: TrainStep, options: Any, count: int) -> None:
+    data = mlp.batches(3)
+    assert fit(step, data, **options)[-1]["step"] == count == step.num_updates
+
+
+def test_functions_give_new_batches(step: TrainStep) -> None:
+    calls = []
+
+    def batches() -> Any:
+        calls.append(len(calls))
+        yield from mlp.batches(2)
+
+    assert len(fit(step, batches, epochs=3)) == 6 and calls == [0, 1, 2]
+    assert len(fit(step, iter(mlp.batches(2)))) == 2
+    with pytest.raises(rlx.Error, match="epoch 2 has no batch"):
+        fit(step, iter(mlp.batches(2)), epochs=2)
+    with pytest.raises(rlx.Error, match="epoch 1 has no batch"):
+        fit(step, [])
+
+
+def test_logs_some_steps_and_stops_when_told(step: TrainStep) -> None:
+    history = fit(step, mlp.batches(1), steps=20, log_every=4, on_step=lambda e: e["step"] == 10)
+    assert [e["step"] for e in history] == [4, 8, 10]
+
+
+def test_writes_checkpoints(step: TrainStep, tmp_path: Path) -> None:
+    path = tmp_path / "step.safetensors"
+    there = []
+    fit(
+        step,
+        mlp.batches(1),
+        steps=5,
+        checkpoint=path,
+        checkpoint_every=2,
+        on_step=lambda e: there.append(path.exists()),
+    )
+    assert there == [False, True, True, True, True]
+    other = TrainStep(mlp.graph(), SGD(0.1), device="xla")
+    other.load(path)
+    assert other.num_updates == 5
+    np.testing.assert_array_equal(other.params()["w1"], step.params()["w1"])
+
+
+def test_shows_progress_on_terminals_only(step: TrainStep, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    for stream, progress, shown in ((Terminal(), True, True), (Terminal(), False, False), (io.StringIO(), True, False)):
+        monkeypatch.setattr(sys, "stderr", stream)
+        (entry,) = fit(step, mlp.batches(1), progress=progress)
+        text = stream.getvalue()
+        assert ("1/1" in text and f"loss {entry['loss']:.4g}" in text) if shown else text == ""
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"steps": 0}, "steps must be an integer"),
+        ({"epochs": 1.5}, "epochs must be an integer"),
+        ({"log_every": 0}, "log_every must be"),
+        ({"checkpoint_every": 3}, "checkpoint_every needs a file"),
+    ],
+)
+def test_bad_options_are_refused(step: TrainStep, options: Any, message: str) -> None:
+    with pytest.raises(rlx.Error, match=message):
+        fit(step, mlp.batches(1), **options)

@@ -1,0 +1,87 @@
+"""The rules of every op: derivatives against differences and against each other, batching against a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from rlx.ir import registry
+from rlx.ir.graph import Graph
+from tests.conformance.cases import Case, op_names
+from tests.conformance.failures import Failures
+from tests.transforms.cases import graph_and_values, one_of_each, precision, smooth_cases
+from tests.transforms.checks import check_jvp, check_second, check_vjp, check_vmap
+
+# By convention the gradient of these is another one than that of their values: rounding is straight-through.
+STRAIGHT_THROUGH = (
+    "fake_quantize", "fake_quantize_lsq", "fake_quantize_backward", "fake_quantize_lsq_backward_x",
+    "fake_quantize_lsq_backward_scale", "stop_gradient", "custom_fn",
+)  # fmt: skip
+
+
+def conventional(case: Case) -> bool:
+    """Whether the derivative is one by convention, that differences do not show."""
+    attributes = case.sample.attributes
+    if case.op == "cast":  # to a narrower dtype is rounding
+        return attributes["dtype"].name in ("f16", "bf16")
+    return case.op in STRAIGHT_THROUGH or attributes.get("kind") == "round"
+
+
+def _run(op: str, cases: Callable[[str], Iterator[Case]], check: Callable[[Case, Graph, Any], None]) -> None:
+    failures, count = Failures(), 0
+    for case in cases(op):
+        count += 1
+        with failures.of(case):
+            check(case, *graph_and_values(case))
+    if not count:
+        pytest.skip("has no floats that hang on floats")
+    failures.check()
+
+
+def _reversible(case: Case) -> bool:
+    """Whether it is known how far to go back: a while loop without a bound has forward mode only."""
+    return case.op != "while" or case.sample.attributes.get("max_iterations") is not None
+
+
+@pytest.mark.parametrize("op", op_names())
+def test_jvp(op: str) -> None:
+    def check(case: Case, graph: Graph, values: Any) -> None:
+        fine = precision(graph) < 1e-10
+        step, tolerance = (1e-6, 1e-6) if fine else (2e-3, 3e-3)
+        if not conventional(case):
+            check_jvp(graph, values, step=step, tolerance=tolerance * case.sample.tolerance)
+
+    _run(op, smooth_cases, check)
+
+
+@pytest.mark.parametrize("op", op_names())
+def test_vjp(op: str) -> None:
+    def check(case: Case, graph: Graph, values: Any) -> None:
+        if _reversible(case):
+            check_vjp(graph, values, tolerance=max(64 * precision(graph), 1e-12))
+
+    _run(op, smooth_cases, check)
+
+
+@pytest.mark.parametrize("op", op_names())
+def test_second_order(op: str) -> None:
+    def check(case: Case, graph: Graph, values: Any) -> None:
+        if precision(graph) < 1e-10 and not conventional(case) and _reversible(case):
+            check_second(graph, values)
+
+    _run(op, smooth_cases, check)
+
+
+@pytest.mark.parametrize("op", [name for name in op_names() if registry.SPECS[name].operands])
+def test_vmap(op: str) -> None:
+    def check(case: Case, graph: Graph, values: Any) -> None:
+        names = [a.name for a in graph.arguments if a.name in values]
+        tolerance = max(16 * precision(graph), 1e-12)
+        check_vmap(graph, values, dict.fromkeys(names, 0), tolerance=tolerance)
+        for i, name in enumerate(names):
+            rank = graph.arguments[i].shape.rank
+            check_vmap(graph, values, {name: rank}, tolerance=tolerance, size=2, out_axis=-1)
+
+    _run(op, one_of_each, check)

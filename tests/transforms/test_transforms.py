@@ -1,0 +1,510 @@
+"""The transforms as users call them: what they give, how they compose, and what they refuse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import rlx
+from tests.transforms.checks import check_second, check_vjp, check_vmap
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def _wide() -> Any:
+    with jax.enable_x64(True):
+        yield
+
+
+def _array(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape)
+
+
+def _mlp() -> tuple[rlx.Graph, dict[str, np.ndarray], Any]:
+    """A graph with a loss and another output, arrays for it, and the loss in JAX as a function of w and b."""
+    g = rlx.Graph("mlp")
+    x, w, b = g.input("x", (4, 3), "f64"), g.param("w", (3, 5), "f64"), g.param("b", (5,), "f64")
+    h = g.tanh(x @ w + b)
+    g.set_outputs({"loss": g.mean(h * h), "hidden": h})
+    values = {"x": _array(4, 3), "w": _array(3, 5), "b": _array(5)}
+    return g, values, lambda w, b: jnp.mean(jnp.tanh(values["x"] @ w + b) ** 2)
+
+
+def _names(graph: Any) -> list[str]:
+    return [o.name for o in graph.outputs]
+
+
+def _close(got: Any, expected: Any, tolerance: float = 1e-10) -> None:
+    assert np.shape(got) == np.shape(expected)
+    np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance)
+
+
+# --- what they give ---------------------------------------------------------------------------------
+
+
+def test_grad() -> None:
+    g, values, loss = _mlp()
+    made = rlx.grad(g, ["w", "b"])
+    assert _names(made) == ["grad_w", "grad_b"]
+    for got, expected in zip(rlx.evaluate(made, values), jax.grad(loss, (0, 1))(values["w"], values["b"]), strict=True):
+        _close(got, expected)
+    assert _names(rlx.grad(g)) == ["grad_w", "grad_b"]  # all parameters
+    assert _names(rlx.grad(g, "x")) == ["grad_x"]
+
+
+def test_grad_with_loss_keeps_the_other_outputs() -> None:
+    g, values, _ = _mlp()
+    made = rlx.grad_with_loss(g, ["b"])
+    assert _names(made) == ["loss", "grad_b", "hidden"]
+    loss, _, hidden = rlx.evaluate(made, values)
+    for got, expected in zip((loss, hidden), rlx.evaluate(g, values), strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_the_loss_may_be_named() -> None:
+    g = rlx.Graph()
+    x = g.input("x", (3,), "f64")
+    g.set_outputs({"y": x * 2.0, "loss": g.sum(x * x)})
+    assert rlx.evaluate(rlx.grad(g, "x", loss="loss"), {"x": np.arange(3.0)})[0].tolist() == [0, 2, 4]
+
+
+def test_an_argument_that_is_not_used_has_the_gradient_zero() -> None:
+    g = rlx.Graph()
+    x, w = g.input("x", (2,)), g.param("w", (3,))
+    g.set_outputs([g.sum(x)])
+    made = rlx.grad_with_loss(g, ["w"])
+    assert rlx.evaluate(made, {"x": np.ones(2, np.float32), "w": np.ones(3, np.float32)})[1].tolist() == [0, 0, 0]
+    with pytest.raises(rlx.Error, match="'w' does not reach the loss"):
+        rlx.grad_with_loss(g, ["w"], unused="error")
+    assert w.name == "w"
+
+
+def test_vjp_and_jvp() -> None:
+    g, values, _ = _mlp()
+    pulled, pushed = rlx.vjp(g, ["w"]), rlx.jvp(g, ["w"])
+    assert _names(pulled) == ["loss", "hidden", "grad_w"]
+    assert [a.name for a in pulled.inputs] == ["x", "cotangent_loss", "cotangent_hidden"]
+    assert _names(pushed) == ["loss", "hidden", "tangent_loss", "tangent_hidden"]
+    assert [a.name for a in pushed.inputs] == ["x", "tangent_w"]
+    check_vjp(g, values)
+
+
+def test_hvp_and_hessian() -> None:
+    g, values, loss = _mlp()
+    tangent = _array(3, 5)
+    made = rlx.hvp(g, ["w"])
+    assert _names(made) == ["loss", "grad_w", "hvp_w"]
+    gradient = jax.grad(lambda w: loss(w, values["b"]))
+    expected = jax.jvp(gradient, (values["w"],), (tangent,))
+    for got, wanted in zip(rlx.evaluate(made, {**values, "tangent_w": tangent})[1:], expected, strict=True):
+        _close(got, wanted)
+    dense = rlx.hessian(g, ["w", "b"])
+    assert _names(dense) == ["hessian_w_w", "hessian_w_b", "hessian_b_w", "hessian_b_b"]
+    wanted = jax.tree.leaves(jax.hessian(loss, (0, 1))(values["w"], values["b"]))
+    for got, one in zip(rlx.evaluate(dense, values), wanted, strict=True):
+        _close(got, one)
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(rlx.jacfwd, jax.jacfwd), (rlx.jacrev, jax.jacrev)])
+def test_dense_derivatives(ours: Any, theirs: Any) -> None:
+    g, values, _ = _mlp()
+    made = ours(g, ["b", "x"])
+    assert _names(made) == ["jacobian_loss_b", "jacobian_loss_x", "jacobian_hidden_b", "jacobian_hidden_x"]
+
+    def outputs(b: Any, x: Any) -> Any:
+        h = jnp.tanh(x @ values["w"] + b)
+        return jnp.mean(h * h), h
+
+    expected = jax.tree.leaves(theirs(outputs, (0, 1))(values["b"], values["x"]))
+    for got, wanted in zip(rlx.evaluate(made, values), expected, strict=True):
+        _close(got, wanted)
+
+
+def test_higher_orders() -> None:
+    g = rlx.Graph()
+    x = g.input("x", (), "f64")
+    g.set_outputs([g.sin(x) * x**3.0])
+    derivative: Any = lambda x: jnp.sin(x) * x**3  # noqa: E731
+    for order in range(5):
+        _close(rlx.evaluate(rlx.nth_order_grad(g, "x", order), {"x": np.float64(0.7)})[0], derivative(0.7))
+        derivative = jax.grad(derivative)
+
+
+def test_directional_derivatives_of_a_vector() -> None:
+    g = rlx.Graph()
+    x = g.input("x", (3,), "f64")
+    g.set_outputs({"y": g.exp(x) * g.sum(x)})
+    values = {name: _array(3) for name in ("x", "dir_0", "dir_1")}
+    f = lambda x: jnp.exp(x) * jnp.sum(x)  # noqa: E731
+    once = lambda x: jax.jvp(f, (x,), (values["dir_0"],))[1]  # noqa: E731
+    _, expected = jax.jvp(once, (values["x"],), (values["dir_1"],))
+    made = rlx.directional_nth_grad(g, "x", 2)
+    assert _names(made) == ["dir2_y"]
+    _close(rlx.evaluate(made, values)[0], expected)
+
+
+def test_linearize() -> None:
+    g, values, _ = _mlp()
+    split = rlx.linearize(g, ["w"])
+    results = dict(zip(_names(split.primal), rlx.evaluate(split.primal, values), strict=True))
+    residuals = {name: results[name] for name in split.residuals}
+    tangent = _array(3, 5)
+    expected = rlx.evaluate(rlx.jvp(g, ["w"]), {**values, "tangent_w": tangent})
+    for got, wanted in zip(rlx.evaluate(split.linear, {**residuals, "tangent_w": tangent}), expected[2:], strict=True):
+        _close(got, wanted)
+    # It is linear: no function of the point is computed there.
+    assert "tanh" not in str(split.linear) and "rlx.activation_backward" not in str(split.linear)
+
+
+# --- stages and passes ------------------------------------------------------------------------------
+
+
+def _block_module() -> rlx.GraphModule:
+    m = rlx.GraphModule.hir("m")
+    x, w, b = m.input("x", (2, 4)), m.param("w", (4, 3)), m.param("b", (3,))
+    m.set_outputs([m.sum(m.linear(x, w, b, activation="gelu"))])
+    return m
+
+
+def test_of_a_module_at_hir_comes_a_module_at_mir() -> None:
+    module = _block_module()
+    for made in (rlx.grad(module, ["w"]), module.grad(["w"]), module.lower().grad(["w"])):
+        assert isinstance(made, rlx.GraphModule) and made.stage == "mir" and _names(made) == ["grad_w"]
+    assert module.stage == "hir"
+    assert [len(module.linearize(["w"]).residuals) > 0, _names(module.vmap({"x": 0}, 3))] == [True, ["output0"]]
+
+
+def test_lir_is_too_late() -> None:
+    low = rlx.Pipeline(target="cpu").compile(_block_module()).lir
+    with pytest.raises(rlx.StageError, match="stage lir"):
+        rlx.grad(low)
+
+
+@pytest.mark.parametrize(
+    ("text", "call"),
+    [
+        ("rlx-grad{wrt=w,b}", lambda g: rlx.grad(g, ["w", "b"])),
+        ("rlx-vjp{wrt=w}", lambda g: rlx.vjp(g, ["w"])),
+        ("rlx-jvp{tangents=w}", lambda g: rlx.jvp(g, ["w"])),
+        ("rlx-hvp{wrt=w}", lambda g: rlx.hvp(g, ["w"])),
+        ("rlx-vmap{batched=x:1 size=3}", lambda g: rlx.vmap(g, {"x": 1}, 3)),
+        ("rlx-jacfwd{wrt=b}", lambda g: rlx.jacfwd(g, ["b"])),
+        ("rlx-hessian{wrt=b}", lambda g: rlx.hessian(g, ["b"])),
+        ("rlx-checkpoint", rlx.checkpoint),
+    ],
+)
+def test_each_is_a_pass(text: str, call: Any) -> None:
+    g, _, _ = _mlp()
+    assert str(rlx.passes.run(g, f"builtin.module({text})")) == str(call(g))
+
+
+# --- composition ------------------------------------------------------------------------------------
+
+
+def test_grad_of_vmap_of_grad() -> None:
+    g = rlx.Graph()
+    x, w = g.input("x", (3,), "f64"), g.param("w", (3,), "f64")
+    g.set_outputs([g.sum(g.sin(x * w) * w)])
+    inner = rlx.vmap(rlx.grad(g, ["x"]), {"x": 0}, 5)
+    outer = rlx.Graph.from_module(inner.clone().module)
+    (gradients,) = outer.output_tensors
+    outer.set_outputs([outer.sum(gradients * gradients)])
+    values = {"x": _array(5, 3), "w": _array(3)}
+
+    def loss(w: Any) -> Any:
+        one = jax.grad(lambda x: jnp.sum(jnp.sin(x * w) * w))
+        return jnp.sum(jax.vmap(one)(values["x"]) ** 2)
+
+    _close(rlx.evaluate(rlx.grad(outer, ["w"]), values)[0], jax.grad(loss)(values["w"]))
+
+
+def _recurrence(num_checkpoints: int | None = None, reverse: bool = False) -> tuple[rlx.Graph, dict[str, np.ndarray]]:
+    g = rlx.Graph("recurrence")
+    h, xs, w = g.input("h", (2, 3), "f64"), g.input("xs", (7, 2, 3), "f64"), g.param("w", (3, 3), "f64")
+
+    def step(carry: Any, x: Any) -> Any:
+        following = g.tanh(carry @ w + x)
+        return following, g.sum(following * x, 1)
+
+    last, sums = g.scan(step, h, xs, num_checkpoints=num_checkpoints, reverse=reverse)
+    g.set_outputs([g.sum(last * last) + g.sum(sums)])
+    return g, {"h": _array(2, 3), "xs": _array(7, 2, 3), "w": _array(3, 3)}
+
+
+def _jax_recurrence(reverse: bool) -> Any:
+    def loss(h: Any, xs: Any, w: Any) -> Any:
+        def step(c: Any, x: Any) -> Any:
+            n = jnp.tanh(c @ w + x)
+            return n, jnp.sum(n * x, 1)
+
+        last, sums = jax.lax.scan(step, h, xs, reverse=reverse)
+        return jnp.sum(last * last) + jnp.sum(sums)
+
+    return loss
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("num_checkpoints", [None, 1, 2, 3, 7, 9])
+def test_grad_of_scan(num_checkpoints: int | None, reverse: bool) -> None:
+    """Whatever is kept of the forward pass, the gradient is the same."""
+    g, values = _recurrence(num_checkpoints, reverse)
+    expected = jax.grad(_jax_recurrence(reverse), (0, 1, 2))(*values.values())
+    for got, wanted in zip(rlx.evaluate(rlx.grad(g, list(values)), values), expected, strict=True):
+        _close(got, wanted)
+    check_second(g, values)
+
+
+def test_jvp_of_grad_of_scan() -> None:
+    g, values = _recurrence()
+    tangents = {f"tangent_{name}": RNG.standard_normal(v.shape) for name, v in values.items()}
+    gradient = jax.grad(_jax_recurrence(False), 2)
+    _, expected = jax.jvp(gradient, tuple(values.values()), tuple(tangents.values()))
+    made = rlx.jvp(rlx.grad(g, ["w"]), list(values))
+    _close(rlx.evaluate(made, {**values, **tangents})[1], expected)
+
+
+def test_vmap_of_while_whose_entries_stop_at_different_steps() -> None:
+    g = rlx.Graph()
+    n, x = g.input("n", (), rlx.i32), g.input("x", (2,), "f64")
+    count, y = g.while_(lambda i, x: i < n, lambda i, x: (i + 1, x * 1.5), 0, x)
+    g.set_outputs([count, y])
+    rows = [np.asarray(k, np.int32) for k in (3, 0, 5)]
+    values = {"n": rows[0], "x": _array(2)}
+    check_vmap(g, values, {"n": 0, "x": 1}, fresh={"n": rows})
+    check_vmap(g, values, {"n": 0}, fresh={"n": rows})
+    check_vmap(g, values, {"x": 0})
+
+
+def test_vmap_of_a_branch_by_each_entry() -> None:
+    g = rlx.Graph()
+    p, x, w = g.input("p", (), rlx.bool_), g.input("x", (3,), "f64"), g.param("w", (3,), "f64")
+    g.set_outputs([g.if_(p, lambda: x * w, lambda: g.sin(x) - w)])
+    rows = [np.asarray(k) for k in (True, False, True)]
+    values = {"p": rows[0], "x": _array(3), "w": _array(3)}
+    check_vmap(g, values, {"p": 0, "x": 0}, fresh={"p": rows})
+    check_vmap(g, values, {"p": 0}, fresh={"p": rows})
+    check_vmap(rlx.vjp(g, ["w"]), {**values, "cotangent_output0": _array(3)}, {"p": 0, "x": 1}, fresh={"p": rows})
+
+
+def test_bounded_while_in_reverse() -> None:
+    g = rlx.Graph()
+    x = g.input("x", (), "f64")
+    (y,) = (g.while_(lambda y: y < 50.0, lambda y: y * x, x, max_iterations=20),)
+    g.set_outputs([y])
+    made = rlx.grad(g, ["x"])
+    for start in (1.1, 2.0, 60.0):  # x to the power of as many as it takes
+        value = np.float64(start)
+        steps, y_ = 1, value
+        while y_ < 50 and steps <= 20:
+            y_, steps = y_ * value, steps + 1
+        _close(rlx.evaluate(made, {"x": value})[0], steps * value ** (steps - 1), 1e-9)
+    check_second(g, {"x": np.asarray(2.0)})
+
+
+def test_symbolic_sizes() -> None:
+    g = rlx.Graph()
+    x, w = g.input("x", ("batch", "seq"), "f64"), g.param("w", (4,), "f64")
+    y = g.softmax(x, -1)
+    g.set_outputs([g.mean(g.sum(y * x, 1)) * g.sum(w * w)])
+    made = rlx.grad(g, ["x", "w"])
+    batched = rlx.vmap(made, {"x": 2}, "many")
+    for batch, seq in ((3, 5), (1, 7)):
+        values = {"x": _array(batch, seq), "w": _array(4)}
+        loss = lambda x, w: jnp.mean(jnp.sum(jax.nn.softmax(x) * x, 1)) * jnp.sum(w * w)  # noqa: E731
+        expected = jax.grad(loss, (0, 1))(values["x"], values["w"])
+        for got, wanted in zip(rlx.evaluate(made, values), expected, strict=True):
+            _close(got, wanted)
+        many = np.stack([values["x"], values["x"] + 1], 2)
+        _close(rlx.evaluate(batched, {"x": many, "w": values["w"]})[0][0], expected[0])
+
+
+def test_states_are_still_updated() -> None:
+    g = rlx.Graph()
+    x, seen = g.input("x", (2,)), g.state("seen", (2,))
+    w = g.param("w", (2,))
+    g.update(seen, seen + x)
+    g.set_outputs([g.sum(w * x * seen)])
+    made = rlx.grad_with_loss(g, ["w"])
+    assert [o.updates for o in made.results] == [None, None, "seen"]
+    with pytest.raises(rlx.Error, match="state 'seen' is batched, and the state is not"):
+        rlx.vmap(g, {"x": 0}, 2)
+    assert rlx.vmap(g, {"x": 0, "seen": 0}, 2).states[0].shape == (2, 2)
+
+
+def test_custom_rules_hold_under_every_transform() -> None:
+    """A rule that is wrong on purpose shows that it is used: twice the gradient."""
+    g = rlx.Graph()
+    x = g.input("x", (3,), "f64")
+    double = lambda args, results, cotangents: cotangents[0] * g.cos(args[0]) * 2.0  # noqa: E731
+    y = g.custom_fn(lambda x: g.sin(x), x, vjp=double)
+    g.set_outputs([g.sum(y)])
+    values = {"x": _array(3)}
+    _close(rlx.evaluate(rlx.grad(g, "x"), values)[0], 2 * np.cos(values["x"]))
+    tangent = _array(3)
+    moved = rlx.evaluate(rlx.jvp(g, "x"), {**values, "tangent_x": tangent})[1]
+    _close(moved, (2 * np.cos(values["x"]) * tangent).sum())  # the adjoint of the rule
+    many = rlx.grad(_summed(rlx.vmap(g, {"x": 0}, 2)), "x")
+    _close(rlx.evaluate(many, {"x": np.stack([values["x"]] * 2)})[0][1], 2 * np.cos(values["x"]))
+
+
+def _summed(graph: rlx.Graph) -> rlx.Graph:
+    graph.set_outputs([graph.sum(graph.output_tensors[0])])
+    return graph
+
+
+def test_stop_gradient() -> None:
+    g = rlx.Graph()
+    x = g.input("x", (3,), "f64")
+    g.set_outputs([g.sum(g.stop_gradient(x) * x)])
+    values = {"x": _array(3)}
+    _close(rlx.evaluate(rlx.grad(g, "x"), values)[0], values["x"])
+
+
+# --- checkpoints ------------------------------------------------------------------------------------
+
+
+def _deep(checkpointed: bool, layers: int = 6) -> tuple[rlx.Graph, dict[str, np.ndarray]]:
+    g = rlx.Graph("deep")
+    h = g.input("x", (16, 8), "f64")
+    for i in range(layers):
+        w = g.param(f"w{i}", (8, 8), "f64")
+        if not checkpointed:
+            h = g.tanh(h @ w)
+            continue
+        with g.checkpoint():
+            h = g.tanh(h @ w)
+    g.set_outputs([g.mean(h * h)])
+    rng = np.random.default_rng(1)
+    return g, {a.name: rng.standard_normal(a.shape.static) for a in g.arguments}
+
+
+def test_checkpoints_change_no_gradient() -> None:
+    plain, values = _deep(False)
+    expected = rlx.evaluate(rlx.grad(plain), values)
+    for graph in (_deep(True)[0], rlx.checkpoint(plain), rlx.checkpoint(plain, memory_limit=8000)):
+        made = rlx.grad(graph)
+        for got, wanted in zip(rlx.evaluate(made, values), expected, strict=True):
+            np.testing.assert_array_equal(got, wanted)
+        check_second(graph, values)
+
+
+def test_checkpoints_need_less_memory_at_once() -> None:
+    peak = {}
+    for name, graph in (("plain", _deep(False, 12)[0]), ("checkpoints", _deep(True, 12)[0])):
+        report = rlx.Pipeline(target="cpu").compile(rlx.grad(graph)).memory
+        peak[name] = report.arena_size
+    assert peak["checkpoints"] < 0.75 * peak["plain"]
+
+
+def test_a_memory_limit_that_cannot_be_kept_to() -> None:
+    with pytest.raises(rlx.Error, match=r"needs \d+ bytes at least"):
+        rlx.checkpoint(_deep(False)[0], memory_limit=100)
+
+
+# --- what they refuse -------------------------------------------------------------------------------
+
+
+def _line() -> int:
+    import sys
+
+    return sys._getframe(1).f_lineno
+
+
+def test_a_loss_that_is_no_scalar() -> None:
+    g = rlx.Graph()
+    x = g.input("x", (3,))
+    y, line = x * 2.0, _line()
+    g.set_outputs([y])
+    with pytest.raises(rlx.Error, match=rf"test_transforms.py:{line}: .*must be a scalar of floats, got f32\[3\]"):
+        rlx.grad(g, "x")
+
+
+def test_a_loop_without_a_bound() -> None:
+    g = rlx.Graph()
+    x = g.input("x", (3,))
+    y, line = g.while_(lambda x: g.sum(x) < 9.0, lambda x: x * 2.0, x), _line()
+    g.set_outputs([g.sum(y)])
+    with pytest.raises(rlx.Error, match=rf"test_transforms.py:{line}: .*rlx.while.*without max_iterations"):
+        rlx.grad(g, "x")
+    assert len(rlx.jvp(g, "x").outputs) == 2
+
+
+class Opaque(rlx.CustomOp, name="tests.opaque"):
+    """An op that nobody can differentiate."""
+
+    def infer(self, x: rlx.Shape) -> rlx.Shape:
+        return x
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return np.sinc(x)
+
+
+@pytest.mark.parametrize(
+    ("call", "rule"),
+    [
+        (lambda g: rlx.grad(g, "x"), "vjp"),
+        (lambda g: rlx.jvp(g, "x"), "jvp"),
+        (lambda g: rlx.vmap(g, {"x": 0}, 2), "vmap"),
+    ],
+)
+def test_an_op_without_a_rule(call: Any, rule: str) -> None:
+    g = rlx.Graph()
+    x = g.input("x", (3,))
+    y, line = g.custom(Opaque, x), _line()
+    g.set_outputs([g.sum(y)])
+    with pytest.raises(rlx.Error, match=rf"test_transforms.py:{line}: rlx.tests.opaque has no {rule} rule"):
+        call(g)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda g: rlx.grad(g, ["v"]), "no argument 'v'"),
+        (lambda g: rlx.grad(g, ["w", "w"]), "'w' is named twice"),
+        (lambda g: rlx.grad(g, 3), "must be a list of names"),
+        (lambda g: rlx.grad(g, ["n"]), "only floats and complex numbers have derivatives"),
+        (lambda g: rlx.grad(g, ["w"], loss="los"), "did you mean 'loss'"),
+        (lambda g: rlx.grad(g, ["w"], unused="maybe"), "unused must be one of zero, error"),
+        (lambda g: rlx.vmap(g, {"z": 0}, 3), "no argument 'z'"),
+        (lambda g: rlx.vmap(g, {"w": 5}, 3), "batch axis 5 is out of range"),
+        (lambda g: rlx.vmap(g, {}, 3), "no argument is batched"),
+        (lambda g: rlx.vmap(g, {"w": 0}, 2.5), "size must be an integer"),
+        (lambda g: rlx.vmap(g, {"w": 0}, 3, {"y": 0}), "no output 'y'"),
+        (lambda g: rlx.nth_order_grad(g, "w", 2), "must be a scalar"),
+        (lambda g: rlx.nth_order_grad(g, "w", -1), "order must be a whole number"),
+        (lambda g: rlx.grad(rlx.Graph("empty")), "has no outputs"),
+        (lambda g: rlx.grad(str(g)), "expected a Graph"),
+    ],
+)
+def test_wrong_calls(call: Any, message: str) -> None:
+    g = rlx.Graph("wrong")
+    n, w = g.input("n", (2,), rlx.i32), g.param("w", (2,))
+    g.set_outputs({"loss": g.sum(w * g.cast(n, "f32"))})
+    with pytest.raises(rlx.Error, match=message):
+        call(g)
+
+
+# --- what they cost ---------------------------------------------------------------------------------
+
+
+def test_a_gradient_has_at_most_three_times_the_ops() -> None:
+    from rlx.transforms.base import tensor_graph
+    from tools.training_models import MODELS
+
+    for model in MODELS:
+        graph = tensor_graph(model.graph())
+        before, after = (len(g.function.entry_block.operations) for g in (graph, rlx.grad_with_loss(graph)))
+        assert after <= 3 * before, f"{model.name}: {after} ops of {before}"
+
+
+def test_no_cotangent_that_nobody_needs() -> None:
+    """Of two products one has only one factor that is asked for."""
+    g = rlx.Graph()
+    x, w = g.input("x", (8, 4)), g.param("w", (4, 2))
+    g.set_outputs([g.sum(x @ w)])
+    assert str(rlx.grad(g, ["w"])).count("rlx.dot_general") == 1
