@@ -89,13 +89,13 @@ def RLX_CheckpointOp : RLX_Op<"checkpoint", "checkpoint"> {
   let results = (outs Variadic<RLX_Tensor>:$results);
 }
 
-def RLX_OptimizationBarrierOp : RLX_Op<"optimization_barrier", "checkpoint", [Pure]> {
-  let summary = "Values that a compiler must not see through";
+def RLX_OptimizationBarrierOp : RLX_Op<"optimization_barrier", "checkpoint", [Pure, AttrSizedOperandSegments]> {
+  let summary = "The same values, but not before others are there";
   let description = [{
-    The results are the inputs. What is computed from them is not joined with what is computed from the inputs, and not before all
-    inputs are there: so that what is computed again is computed late.
+    The results are the inputs. What is computed from them is not joined with what is computed from the inputs, and not computed
+    before the tensors `after` are there: so that what is computed again is computed late. `after` are not empty.
   }];
-  let arguments = (ins Variadic<RLX_Tensor>:$inputs);
+  let arguments = (ins Variadic<RLX_Tensor>:$inputs, Variadic<RLX_Tensor>:$after);
   let results = (outs Variadic<RLX_Tensor>:$results);
 }
 

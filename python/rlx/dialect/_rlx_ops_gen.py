@@ -5754,19 +5754,22 @@ def narrow(result, x, axis, start, length, *, loc=None, ip=None) -> _ods_ir.OpRe
 @_ods_cext.register_operation(_Dialect)
 class OptimizationBarrierOp(_ods_ir.OpView):
   r"""
-  The results are the inputs. What is computed from them is not joined with what is computed from the inputs, and not before all
-  inputs are there: so that what is computed again is computed late.
+  The results are the inputs. What is computed from them is not joined with what is computed from the inputs, and not computed
+  before the tensors `after` are there: so that what is computed again is computed late. `after` are not empty.
   """
 
   OPERATION_NAME = "rlx.optimization_barrier"
 
+  _ODS_OPERAND_SEGMENTS = [-1,-1,]
+
   _ODS_REGIONS = (0, True)
 
-  def __init__(self, results_, inputs, *, loc=None, ip=None):
+  def __init__(self, results_, inputs, after, *, loc=None, ip=None):
     operands = []
     attributes = {}
     regions = None
-    operands.extend(_get_op_results_or_values(inputs))
+    operands.append(_get_op_results_or_values(inputs))
+    operands.append(_get_op_results_or_values(after))
     _ods_context = _ods_get_default_loc_context(loc)
     results = []
     results.extend(results_)
@@ -5775,16 +5778,25 @@ class OptimizationBarrierOp(_ods_ir.OpView):
 
   @builtins.property
   def inputs(self) -> _ods_ir.OpOperandList:
-    _ods_variadic_group_length = len(self.operation.operands) - 1 + 1
-    return self.operation.operands[0:0 + _ods_variadic_group_length]
+    operand_range = _ods_segmented_accessor(
+         self.operation.operands,
+         self.operation.attributes["operandSegmentSizes"], 0)
+    return operand_range
+
+  @builtins.property
+  def after(self) -> _ods_ir.OpOperandList:
+    operand_range = _ods_segmented_accessor(
+         self.operation.operands,
+         self.operation.attributes["operandSegmentSizes"], 1)
+    return operand_range
 
   @builtins.property
   def results_(self) -> _ods_ir.OpResultList:
     _ods_variadic_group_length = len(self.operation.results) - 1 + 1
     return self.operation.results[0:0 + _ods_variadic_group_length]
 
-def optimization_barrier(results_, inputs, *, loc=None, ip=None) -> _Union[_ods_ir.OpResult, _ods_ir.OpResultList, OptimizationBarrierOp]:
-  op = OptimizationBarrierOp(results_=results_, inputs=inputs, loc=loc, ip=ip); results = op.results
+def optimization_barrier(results_, inputs, after, *, loc=None, ip=None) -> _Union[_ods_ir.OpResult, _ods_ir.OpResultList, OptimizationBarrierOp]:
+  op = OptimizationBarrierOp(results_=results_, inputs=inputs, after=after, loc=loc, ip=ip); results = op.results
   return results if len(results) > 1 else (results[0] if len(results) == 1 else op)
 
 @_ods_cext.register_operation(_Dialect)

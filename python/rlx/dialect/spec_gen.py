@@ -988,17 +988,18 @@ OPS = (
         'optimization_barrier',
         'checkpoint',
         'mir',
-        'Values that a compiler must not see through',
-        'The results are the inputs. What is computed from them is not joined with what is computed from the inputs, and not before all\ninputs are there: so that what is computed again is computed late.',
+        'The same values, but not before others are there',
+        'The results are the inputs. What is computed from them is not joined with what is computed from the inputs, and not computed\nbefore the tensors `after` are there: so that what is computed again is computed late. `after` are not empty.',
         (
             ValueSpec('inputs', _DTYPES_7, 'variadic'),
+            ValueSpec('after', _DTYPES_7, 'variadic'),
         ),
         (),
         (
             ValueSpec('results', _DTYPES_7, 'variadic'),
         ),
         (),
-        ('Pure',),
+        ('Pure', 'AttrSizedOperandSegments'),
         'dialect/RlxControl.td:92',
     ),
     OpSpec(

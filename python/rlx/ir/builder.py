@@ -132,6 +132,10 @@ class Builder(RegionBuilder, OpMethods):
         """The location that the next op gets."""
         return self._location if self._location is not None else caller_location("/".join(self._scopes))
 
+    def is_weight(self, value: Any) -> bool:
+        """Whether a value is a parameter or a state of the graph."""
+        return False
+
     def name_of(self, value: Any) -> str:
         """A name for messages."""
         return value.get_name()

@@ -198,6 +198,11 @@ class Graph(Builder):
         known = ", ".join(a.name for a in self._arguments)
         raise Error(f"the graph has no argument '{name}'; it has {known or 'none'}")
 
+    def is_weight(self, value: Any) -> bool:
+        if isinstance(value, mlir.ir.BlockArgument) and value.owner == self.function.entry_block:
+            return self._arguments[value.arg_number].kind != "input"
+        return False
+
     def name_of(self, value: Any) -> str:
         if isinstance(value, mlir.ir.BlockArgument) and value.owner == self.function.entry_block:
             return self._arguments[value.arg_number].name

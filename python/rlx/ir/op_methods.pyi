@@ -356,8 +356,8 @@ class OpMethods:
     def neg(self, x: Any, *, shape: Any = ...) -> Tensor:
         """`activation` of kind `neg`."""
 
-    def optimization_barrier(self, inputs: Any, *, shape: Any = ...) -> Any:
-        """Values that a compiler must not see through."""
+    def optimization_barrier(self, inputs: Any, after: Any, *, shape: Any = ...) -> Any:
+        """The same values, but not before others are there."""
 
     def pad(self, x: Any, padding: Any, mode: str = ..., value: Any = ..., *, shape: Any = ...) -> Tensor:
         """Elements added before and after every axis."""

@@ -355,8 +355,8 @@ def ne(lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
 def neg(x: Any, *, shape: Any = ...) -> Tensor:
     """`activation` of kind `neg`."""
 
-def optimization_barrier(inputs: Any, *, shape: Any = ...) -> Any:
-    """Values that a compiler must not see through."""
+def optimization_barrier(inputs: Any, after: Any, *, shape: Any = ...) -> Any:
+    """The same values, but not before others are there."""
 
 def pad(x: Any, padding: Any, mode: str = ..., value: Any = ..., *, shape: Any = ...) -> Tensor:
     """Elements added before and after every axis."""

@@ -11,9 +11,10 @@ import numpy as np
 from rlx import mlir
 from rlx.ir import opview
 from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, Cost, moved_bytes, sample
+from rlx.ir.card import Card, Cost, sample
 from rlx.ir.dim import Dim
 from rlx.ir.dtype import f32
+from rlx.ir.errors import ShapeError
 from rlx.ir.evaluate import EvaluatedRegion
 from rlx.ir.opview import RegionShapes
 from rlx.ir.regions import Region
@@ -62,11 +63,14 @@ class Checkpoint(Card, op="checkpoint"):
 
         def pull(cotangents: Sequence[Tensor | None]) -> list[Tensor | None]:
             """The ops again, once the cotangents are there, and back over them."""
-            given = [c for c in cotangents if c is not None]
-            held = barrier(b, [*body.captures, *given])
-            late = iter(held[len(body.captures) :])
-            _, pull_back = body.vjp([], [], captures=held[: len(body.captures)])
-            return pull_back([None if c is None else next(late) for c in cotangents])[1]
+            # Parameters and states live on anyway; what only hangs on them may be shared with the forward pass.
+            read = [i for i, t in enumerate(body.captures) if not b.is_weight(t.value)]
+            held = list(body.captures)
+            fenced = barrier(b, [held[i] for i in read], [c for c in cotangents if c is not None])
+            for i, value in zip(read, fenced, strict=True):
+                held[i] = value
+            _, pull_back = body.vjp([], [], captures=held)
+            return pull_back(cotangents)[1]
 
         return results, pull
 
@@ -104,40 +108,66 @@ def _checkpointed(b: Builder) -> Iterator[None]:
         tensor.value = result.value
 
 
-def barrier(b: Builder, values: Sequence[Tensor]) -> list[Tensor]:
+def barrier(b: Builder, values: Sequence[Tensor], after: Sequence[Tensor]) -> list[Tensor]:
     """The same values behind one `optimization_barrier`."""
     order = sorted(range(len(values)), key=lambda i: str(values[i].value.type))
-    held = b.emit("optimization_barrier", ([values[i] for i in order],))
+    late = sorted(after, key=lambda t: str(t.value.type))
+    held = b.emit("optimization_barrier", ([values[i] for i in order], late))
     by_position = dict(zip(order, held, strict=True))
     return [by_position[i] for i in range(len(values))]
 
 
 class OptimizationBarrier(Card, op="optimization_barrier"):
-    def infer(self, inputs: list[Shape]) -> tuple[Shape, ...]:
+    def infer(self, inputs: list[Shape], after: list[Shape]) -> tuple[Shape, ...]:
+        if not after:
+            raise ShapeError("expected at least one tensor in 'after'")
         return tuple(inputs)
 
-    def evaluate(self, inputs: list[np.ndarray]) -> tuple[np.ndarray, ...]:
+    def evaluate(self, inputs: list[np.ndarray], after: list[np.ndarray]) -> tuple[np.ndarray, ...]:
         return tuple(inputs)
 
-    def decompose(self, b: Builder, inputs: list[Tensor]) -> tuple[Tensor, ...]:
-        return tuple(inputs)
+    def decompose(self, b: Builder, inputs: list[Tensor], after: list[Tensor]) -> tuple[Tensor, ...]:
+        """A choice whose condition always holds, which no compiler finds out, and which needs one element of each of `after`.
 
-    def build(self, b: Builder, inputs: Any) -> Any:
-        return like(inputs, b.emit("optimization_barrier", ([tensor_like(b, x, f32) for x in flat(inputs)],)))
+        The barriers of compilers are no help: XLA's CPU client drops its own before it joins equal ops, and IREE takes
+        what comes out of its own for a value that it may overwrite.
+        """
+        holds = None
+        for tensor in after:
+            one = _always(b, tensor)
+            holds = one if holds is None else b.minimum(holds, one)
+        return tuple(b.where(holds, x, rules.zeros(b, x.shape)) for x in inputs)
+
+    def build(self, b: Builder, inputs: Any, after: Any) -> Any:
+        tensors = [[tensor_like(b, x, f32) for x in flat(group)] for group in (inputs, after)]
+        return like(inputs, b.emit("optimization_barrier", tensors))
 
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any) -> tuple[Tensor | None, ...]:
         return tuple(tangents[0])
 
     def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any) -> Any:
-        return (list(cotangents),)
+        return list(cotangents), None
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim) -> tuple[Tensor, ...]:
         full = [rules.batch(b, x, own, size) for x, own in zip(operands[0], batched[0], strict=True)]
-        return tuple(b.emit("optimization_barrier", (full,)))
+        return tuple(b.emit("optimization_barrier", (full, operands[1])))
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
-        return Cost(0, moved_bytes((), ()))
+        return Cost(0, 0)
 
     def samples(self) -> Any:
-        yield sample([(2, 3), (2, 3), (4,)], dtypes=EVERY)
-        yield sample([("n", 3)], dtypes=("f32",))
+        yield sample([(2, 3), (2, 3), (4,)], [(2, 2)], dtypes=EVERY)
+        yield sample([("n", 3)], [("n",), ()], dtypes=("f32",))
+
+
+def _always(b: Builder, x: Tensor) -> Tensor:
+    """A scalar that is true, computed from an element of a tensor (from its size where it may have none)."""
+    if any(type(d) is not int or d == 0 for d in x.shape.dims):
+        x = b.sum(b.cast(x, f32)) if not x.dtype.is_inexact else b.sum(x)
+    else:
+        x = b.reshape(b.slice(x, (0,) * x.rank, (1,) * x.rank), ())
+    if x.dtype.is_complex:
+        x = b.real(x)
+    elif not x.dtype.is_float:
+        x = b.cast(x, f32)
+    return (b.abs(x) >= 0.0) | (x != x)

@@ -46,6 +46,7 @@ FAMILIES: dict[str, OpClass] = {
     "quant_compute": OpClass.BOUNDARY,
     "complex": OpClass.BOUNDARY,
     "fft": OpClass.BOUNDARY,
+    "checkpoint": OpClass.BOUNDARY,
     "control": OpClass.BOUNDARY,
     "function": OpClass.BOUNDARY,
     "custom": OpClass.BOUNDARY,

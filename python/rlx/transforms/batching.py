@@ -8,12 +8,13 @@ from typing import Any
 
 from rlx.ir import opview
 from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, as_results
+from rlx.ir.card import Card
 from rlx.ir.dim import Dim
 from rlx.ir.errors import Error
 from rlx.ir.location import within
 from rlx.ir.shape import shape_of
 from rlx.ops import rules
+from rlx.transforms import checked
 from rlx.transforms import scope as scopes
 from rlx.transforms.scope import Scope
 
@@ -68,8 +69,7 @@ class Batching:
             with b.located(within(op.location, "vmap")):
                 if card.has("vmap") or card.elementwise:
                     results = self._rule(card, op, operands, scope)
-                    if results[0] is not NotImplemented:
-                        self._check(op, results)
+                    if results is not NotImplemented:
                         self.mark(results)
                         return results
                 if card.composite:
@@ -81,25 +81,21 @@ class Batching:
             raise problem if problem.location else scopes.at_op(problem, op, "vmap") from None
         raise scopes.no_rule(op, "vmap")
 
-    def _rule(self, card: Card, op: Any, operands: list[Tensor], scope: Scope) -> Sequence[Tensor]:
+    def _rule(self, card: Card, op: Any, operands: list[Tensor], scope: Scope) -> Any:
+        """The results of an op on a batch, or NotImplemented."""
         b, attributes = self.builder, opview.attributes_of(op)
-        batched = [self.is_batched(t) for t in operands]
-        if not card.has("vmap"):
-            rank = max(shape_of(v).rank for v in op.operands)
-            level = [rules.aligned(b, t, own, rank) for t, own in zip(operands, batched, strict=True)]
-            return as_results(b.emit(card.name, scopes.grouped(op, level), **attributes))
-        if len(op.regions):
-            attributes["regions"] = [r and Body(self, r, scope) for r in map(opview.block_of, op.regions)]
-        groups = scopes.grouped(op, operands), scopes.grouped(op, batched)
-        return as_results(card.vmap(b, *groups, size=self.size, **attributes))
-
-    def _check(self, op: Any, results: Sequence[Tensor]) -> None:
-        """A rule gives what the op gives, with the batch in front."""
-        for result, old in zip(results, op.results, strict=True):
-            expected = shape_of(old)
-            expected = expected.with_dims((self.size, *expected.dims))
-            if result.shape != expected:
-                raise Error(f"the rule gives {result.shape}; expected {expected}")
+        flags = [self.is_batched(t) for t in operands]
+        with checked.rule(op, "vmap"):
+            if not card.has("vmap"):
+                rank = max(shape_of(v).rank for v in op.operands)
+                level = [rules.aligned(b, t, own, rank) for t, own in zip(operands, flags, strict=True)]
+                given = b.emit(card.name, scopes.grouped(op, level), **attributes)
+            else:
+                if len(op.regions):
+                    attributes["regions"] = [r and Body(self, r, scope) for r in map(opview.block_of, op.regions)]
+                groups = scopes.grouped(op, operands), scopes.grouped(op, flags)
+                given = card.vmap(b, *groups, size=self.size, **attributes)
+            return given if given is NotImplemented else checked.batched(b, op, given, self.size)
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,12 @@ from typing import Any
 
 from rlx.ir import opview
 from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, as_results
+from rlx.ir.card import Card
 from rlx.ir.errors import Error
 from rlx.ir.location import within
 from rlx.ir.shape import Shape
 from rlx.ops import rules
+from rlx.transforms import checked
 from rlx.transforms import scope as scopes
 from rlx.transforms.scope import Scope
 
@@ -92,7 +93,9 @@ class Forward:
         tangents = scopes.grouped(op, [self.tangent(t) for t in operands])
         primals, attributes = scopes.grouped(op, operands), opview.attributes_of(op)
         if card.has("jvp"):
-            return as_results(card.jvp(self.builder, primals, tangents, results, **attributes))
+            with checked.rule(op, "jvp"):
+                given = card.jvp(self.builder, primals, tangents, results, **attributes)
+                return checked.tangents(self.builder, op, given)
         return [linear_jvp(self.builder, card, primals, tangents, attributes)]
 
     def _from_vjp(self, card: Card, op: Any, operands: list[Tensor], results: list[Tensor]) -> Sequence[Tensor | None]:
@@ -104,13 +107,16 @@ class Forward:
         moving = [t.value in self.tangents for t in operands]
 
         def emit(*cotangents: Tensor) -> list[Tensor]:
-            given = scopes.flat(card.vjp(b, primals, results, cotangents, **attributes), primals)
-            found = [rules.resolved(b, g) if m else None for g, m in zip(given, moving, strict=True)]
-            return [rules.or_zeros(b, f, t.shape) for f, t, m in zip(found, operands, moving, strict=True) if m]
+            with checked.rule(op, "vjp"):
+                given = checked.cotangents(op, card.vjp(b, primals, results, cotangents, **attributes), primals)
+            chosen = [(i, t, g) for i, (t, g, m) in enumerate(zip(operands, given, moving, strict=True)) if m]
+            found = [rules.resolved(b, checked.cotangent(b, op, i, t.shape, g)) for i, t, g in chosen]
+            return [rules.or_zeros(b, f, t.shape) for f, (_, t, _) in zip(found, chosen, strict=True)]
 
         block = b.scratch(emit, [r.shape for r in results])
         tangents = [self.tangent(t) for t in operands if t.value in self.tangents]
-        return transposed(b, block, tangents)
+        with checked.rule(op, "vjp"):
+            return transposed(b, block, tangents)
 
     def _regions(self, card: Card, op: Any, operands: list[Tensor], scope: Scope) -> Sequence[Tensor]:
         tangents = scopes.grouped(op, [self.tangent(t) for t in operands])

@@ -8,11 +8,12 @@ from typing import Any
 
 from rlx.ir import opview
 from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, as_results
+from rlx.ir.card import Card
 from rlx.ir.errors import Error
 from rlx.ir.location import within
 from rlx.ir.shape import Shape
 from rlx.ops import rules
+from rlx.transforms import checked
 from rlx.transforms import scope as scopes
 from rlx.transforms.scope import Scope
 
@@ -84,6 +85,8 @@ class Reverse:
         read = [scope[v] for v in scopes.captures(op)] if len(op.regions) else []
         varied = any(t.value in self.varied for t in operands) or any(t.value in self.varied for t in read)
         if not varied or not any(map(scopes.has_tangent, op.results)):
+            if any(t.value in self._absent for t in (*operands, *read)):
+                raise checked.NotLinearError(f"rlx.{opview.name_of(op)} reads a tangent or cotangent")
             return given or scopes.copy(b, op, operands, scope)
         try:
             results, pull = self._rule(op, operands, read, scope, given)
@@ -127,7 +130,7 @@ class Reverse:
         """A copy of an op; one that reads what has no value gives what has none."""
         if not any(t.value in self._absent for t in operands):
             return scopes.copy(self.builder, op, operands, scope)
-        results = [self.builder.tensor(r) for r in op.results]
+        results = [checked.Absent(r) for r in op.results]
         self._absent |= {r.value for r in results}
         return results
 
@@ -150,17 +153,18 @@ class Reverse:
                 if all(c is None for c in own):
                     continue
                 try:
-                    for operand, term in zip(step.operands, step.pull(own), strict=True):
-                        self._add(operand, term)
+                    self._back(step, own)
                 except Error as problem:
                     raise problem if problem.location else scopes.at_op(problem, step.op, "vjp") from None
 
+    def _back(self, step: _Step, cotangents: list[Tensor | None]) -> None:
+        """Cotangents of the results of a step become terms of those of its operands, as far as they are wanted."""
+        for i, (operand, term) in enumerate(zip(step.operands, step.pull(cotangents), strict=True)):
+            if operand.value in self.varied:
+                self._add(operand, checked.cotangent(self.builder, step.op, i, operand.shape, term))
+
     def _add(self, tensor: Tensor, term: Any) -> None:
-        if tensor.value not in self.varied:
-            return
-        if callable(term):
-            term = term()
-        if term is not None:
+        if tensor.value in self.varied and term is not None:
             self._terms.setdefault(tensor.value, []).append(term)
 
     def cotangent(self, tensor: Tensor) -> Tensor | None:
@@ -176,8 +180,9 @@ class Reverse:
         self, card: Card, op: Any, operands: list[Tensor], results: Sequence[Tensor], cotangents: list[Tensor | None]
     ) -> Sequence[Any]:
         grouped = scopes.grouped(op, operands)
-        given = card.vjp(self.builder, grouped, results, cotangents, **opview.attributes_of(op))
-        return scopes.flat(given, grouped)
+        with checked.rule(op, "vjp"):
+            given = card.vjp(self.builder, grouped, results, cotangents, **opview.attributes_of(op))
+            return checked.cotangents(op, given, grouped)
 
     def _from_jvp(
         self, card: Card, op: Any, operands: list[Tensor], results: Sequence[Tensor], cotangents: list[Tensor | None]
@@ -190,11 +195,13 @@ class Reverse:
             by_position = dict(zip(moving, tangents, strict=True))
             groups = scopes.grouped(op, [by_position.get(i) for i in range(len(operands))])
             primals = scopes.grouped(op, operands)
-            found = as_results(card.jvp(b, primals, groups, results, **attributes))
+            with checked.rule(op, "jvp"):
+                found = checked.tangents(b, op, card.jvp(b, primals, groups, results, **attributes))
             return [rules.or_zeros(b, f, r.shape) for f, r in zip(found, results, strict=True)]
 
         block = b.scratch(emit, [operands[i].shape for i in moving])
-        found = dict(zip(moving, transposed(b, block, cotangents), strict=True))
+        with checked.rule(op, "jvp"):
+            found = dict(zip(moving, transposed(b, block, cotangents), strict=True))
         return [found.get(i) for i in range(len(operands))]
 
 
@@ -303,16 +310,24 @@ def transposed(b: Builder, block: Any, cotangents: Sequence[Tensor | None]) -> l
 
     What does not hang on the arguments is emitted; the rest has no value, unless an op with regions hangs on them: then
     they are zeros, at which the gradient of a linear function is what it is everywhere.
+
+    Raises:
+        Error: It is not linear in them.
     """
     engine = Reverse(b)
     scope = Scope(b)
-    arguments = [b.tensor(a) for a in block.arguments]
     if any(len(op.regions) for op in scopes.ops_of(block)):
-        arguments = [rules.zeros(b, a.shape) for a in arguments]
+        arguments = [rules.zeros(b, scopes.shape_of(a)) for a in block.arguments]
         scope.bind(block.arguments, arguments)
         engine.choose(arguments)
     else:
+        arguments = [checked.Absent(a) for a in block.arguments]
+        scope.bind(block.arguments, arguments)
         engine.choose(arguments, absent=True)
-    results = engine.run(block, scope)
-    engine.pull(results, cotangents)
+    try:
+        results = engine.run(block, scope)
+        engine.pull(results, cotangents)
+    except checked.NotLinearError as problem:
+        message = f"a rule that is transposed must be linear in tangents and cotangents: {problem.message}"
+        raise Error(message, hint="it may scale, add and move them; other functions of them have no adjoint") from None
     return [engine.cotangent(a) for a in arguments]

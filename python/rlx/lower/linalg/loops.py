@@ -333,24 +333,14 @@ class Loops:
 
     def materialised(self, value: Any, dims: Sequence[Dim]) -> Any:
         """The value, computed in memory before anything that follows: nothing is fused across this. For IREE only."""
-        return self.fenced([(value, dims)])[0]
-
-    def fenced(self, values: Sequence[tuple[Any, Sequence[Dim]]]) -> list[Any]:
-        """The same for several values, each with its dimensions: what follows any of them comes after all of them."""
-        plain = [value for value, _ in values]
         if not self.for_iree:
-            return plain
-        create = self.ir.Operation.create
-        fence = create("util.optimization_barrier", results=[v.type for v in plain], operands=plain)
-        return [self._tied(value, dims) for value, (_, dims) in zip(fence.results, values, strict=True)]
-
-    def _tied(self, value: Any, dims: Sequence[Dim]) -> Any:
-        """A value with its sizes, where the compiler cannot see them any more."""
-        sizes = [self.size(d) for d in dims if type(d) is not int]
-        if not sizes:
             return value
         create = self.ir.Operation.create
-        return create("flow.tensor.tie_shape", results=[value.type], operands=[value, *sizes]).result
+        fenced = create("util.optimization_barrier", results=[value.type], operands=[value]).result
+        sizes = [self.size(d) for d in dims if type(d) is not int]
+        if not sizes:
+            return fenced
+        return create("flow.tensor.tie_shape", results=[value.type], operands=[fenced, *sizes]).result
 
     def scalar_index(self, axis: int) -> Any:
         """Inside a loop body: the position along a loop."""

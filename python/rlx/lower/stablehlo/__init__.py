@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rlx.lower.stablehlo import (
-    checkpoint,
     complex,
     contraction,
     control,
@@ -24,7 +23,6 @@ from rlx.lower.stablehlo.function import claimed_ops, lower_module
 from rlx.lower.stablehlo.rules import lowers
 
 __all__ = [
-    "checkpoint",
     "claimed_ops",
     "complex",
     "contraction",
