@@ -208,7 +208,7 @@ def RLX_AttentionOp : RLX_Op<"attention", "attention"> {
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_RopeOp : RLX_Op<"rope", "attention"> {
+def RLX_RopeOp : RLX_Op<"rope", "rope"> {
   let summary = "Rotary position embedding";
   let description = [{
     Rotates the first `n_rot` lanes of every head; the others pass. `x [B, S, H·D]` or `[B, H, S, D]` with

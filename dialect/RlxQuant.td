@@ -27,7 +27,7 @@ def RLX_DequantizeOp : RLX_Op<"dequantize", "quant"> {
   let results = (outs RLX_F32Tensor:$result);
 }
 
-def RLX_FakeQuantizeOp : RLX_Op<"fake_quantize", "quant"> {
+def RLX_FakeQuantizeOp : RLX_Op<"fake_quantize", "fake_quant"> {
   let summary = "Rounded to the values that a few bits represent, as floats";
   let description = [{
     `result = clamp(round(x/scale), -qmax, qmax)·scale` with `qmax = 2^(bits-1) - 1` (127, 7, 1 for 8, 4, 2
@@ -45,7 +45,7 @@ def RLX_FakeQuantizeOp : RLX_Op<"fake_quantize", "quant"> {
   let results = (outs RLX_FloatTensor:$result, RLX_FloatTensor:$scale);
 }
 
-def RLX_FakeQuantizeLsqOp : RLX_Op<"fake_quantize_lsq", "quant"> {
+def RLX_FakeQuantizeLsqOp : RLX_Op<"fake_quantize_lsq", "fake_quant"> {
   let summary = "Fake quantisation with a learned step size";
   let description = [{
     `result = clamp(round(x/scale), -qmax, qmax)·scale`, `qmax = 2^(bits-1) - 1`; `scale` is a scalar, or with

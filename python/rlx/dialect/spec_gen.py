@@ -1791,7 +1791,7 @@ OPS = (
     ),
     OpSpec(
         'rope',
-        'attention',
+        'rope',
         'mir',
         'Rotary position embedding',
         "Rotates the first `n_rot` lanes of every head; the others pass. `x [B, S, H·D]` or `[B, H, S, D]` with\n`D = head_dim`; `cos` and `sin` are `[S, n_rot/2]` or `[B, S, n_rot/2]`. For the pair (a, b) of lanes that\n`style` names: `a' = a·cos - b·sin`, `b' = b·cos + a·sin` (Su et al., RoFormer, eq. 34). Computed in f32.",
@@ -1943,7 +1943,7 @@ OPS = (
     ),
     OpSpec(
         'fake_quantize',
-        'quant',
+        'fake_quant',
         'mir',
         'Rounded to the values that a few bits represent, as floats',
         "`result = clamp(round(x/scale), -qmax, qmax)·scale` with `qmax = 2^(bits-1) - 1` (127, 7, 1 for 8, 4, 2\nbits; at most 16). `scale` is a scalar, or one for each position of `axis`:\n`max|x|/qmax` (`per_batch`); `decay·state + (1 - decay)·max|x|/qmax` (`ema`); `state` (`fixed`). The second\nresult is the scale that was used: with `ema` the caller's next state.\n`state` is an operand with `ema` and `fixed` only. Where the scale is 0 the result is 0. `ste` says what the\ngradient of `x` is, at the scale that was used, which counts as a constant: there is no gradient of it or through it.\nf16 and bf16 are computed in f32, and `state` and `scale` are then f32; else they have the dtype of `x`.",
@@ -1968,7 +1968,7 @@ OPS = (
     ),
     OpSpec(
         'fake_quantize_lsq',
-        'quant',
+        'fake_quant',
         'mir',
         'Fake quantisation with a learned step size',
         '`result = clamp(round(x/scale), -qmax, qmax)·scale`, `qmax = 2^(bits-1) - 1`; `scale` is a scalar, or with\n`axis` of shape `[x.dim(axis)]`, and has a gradient of its own\n(Esser et al., Learned step size quantization, eq. 3). Its dtype, and a scale of 0, are as in `fake_quantize`.',

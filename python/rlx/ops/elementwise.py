@@ -1,4 +1,4 @@
-"""Elementwise ops of one and two tensors: casts, binary ops, comparisons, choice."""
+"""Elementwise ops: activations, casts, binary ops, comparisons, choice."""
 
 from __future__ import annotations
 
@@ -13,8 +13,65 @@ from rlx.ir.card import Card, Cost, Operand, sample
 from rlx.ir.dtype import DType, dtype, f32, f64, i64
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape, as_dtype
-from rlx.ops import rules
+from rlx.ops import activation, rules
 from rlx.ops.lift import broadcast, cast, common, constant_scalar, same_dtype, tensor_like
+
+
+class Activation(Card, op="activation"):
+    kinds = tuple(activation.ACTIVATIONS)
+
+    def infer(self, x: Shape, *, kind: str) -> Shape:
+        if x.dtype.is_integer and kind not in activation.INTEGER:
+            raise ShapeError(f"{kind} takes floats, not {x.dtype.name}", hint="cast to a float dtype first")
+        if x.dtype.is_complex:
+            if kind not in activation.COMPLEX:
+                raise ShapeError(f"{kind} is not defined for c64")
+            return x.with_dtype(f32) if kind == "abs" else x
+        return x
+
+    def evaluate(self, x: np.ndarray, *, kind: str) -> np.ndarray:
+        return activation.ACTIVATIONS[kind](x)
+
+    def build(self, b: Builder, kind: Any, x: Any) -> Tensor:
+        x = tensor_like(b, x, f32)
+        name = getattr(kind, "value", kind)
+        if (x.dtype.is_integer and name not in activation.INTEGER) or x.dtype.is_bool:
+            x = cast(b, x, f64 if x.dtype is i64 else f32)
+        return b.emit("activation", (x,), kind=name)
+
+    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Sequence[Tensor], *, kind: str) -> Tensor:
+        (x,), (dx,), (y,) = operands, tangents, results
+        if kind == "abs" and x.dtype.is_complex:
+            return b.real(dx * b.conjugate(activation.direction(b, x, y)))
+        return activation.through(b, kind, x, y, dx, adjoint=False)
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, kind: str) -> tuple[Tensor]:
+        (x,), (dy,), (y,) = operands, cotangents, results
+        if kind == "abs" and x.dtype.is_complex:
+            return (activation.direction(b, x, y) * b.cast(dy, "c64"),)
+        return (activation.through(b, kind, x, y, dy, adjoint=True),)
+
+    elementwise = True
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Any:
+        base = super().cost(operands, results, attributes)
+        factor = 1 if attributes["kind"] in activation.CHEAP else activation.TRANSCENDENTAL
+        return type(base)(base.flops * factor, base.bytes)
+
+    def samples(self) -> Any:
+        low = {"log": 0.01, "sqrt": 0.0, "rsqrt": 0.05}
+        for kind in self.kinds:
+            high = 1.4 if kind == "tan" else 4.0
+            dtypes = ["f32", "f16", "bf16", "f64"]
+            dtypes += ["i8", "i16", "i32", "i64", "u8", "u32"] if kind in activation.INTEGER else []
+            dtypes += ["c64"] if kind in activation.COMPLEX else []
+            bounds: Any = {"low": low.get(kind, -high), "high": high}
+            # IREE's f32 tanh is off by up to 4 units in the last place; everything else by 2 at most.
+            loose = 2.0 if kind == "tanh" else 1.0
+            yield sample(Operand((3, 5), **bounds), kind=kind, dtypes=dtypes, tolerance=loose)
+            yield sample(Operand(("n", 4), **bounds), kind=kind, dtypes=("f32",), tolerance=loose)
+        yield sample((0, 4), kind="gelu", dtypes=("f32",))
+        yield sample((), kind="silu", dtypes=("f32",))
 
 
 class Cast(Card, op="cast"):

@@ -43,6 +43,7 @@ FAMILIES: dict[str, OpClass] = {
     "padding": OpClass.DATA_MOVEMENT,
     "order": OpClass.DATA_MOVEMENT,
     "quant": OpClass.BOUNDARY,
+    "fake_quant": OpClass.BOUNDARY,
     "quant_compute": OpClass.BOUNDARY,
     "complex": OpClass.BOUNDARY,
     "fft": OpClass.BOUNDARY,
@@ -53,6 +54,7 @@ FAMILIES: dict[str, OpClass] = {
     "convolution_transpose": OpClass.COMPUTE,
     "pool": OpClass.REDUCTION,
     "image": OpClass.ELEMENTWISE,
+    "rope": OpClass.ELEMENTWISE,
     "random": OpClass.BOUNDARY,
     "loss": OpClass.REDUCTION,
     "linear_algebra": OpClass.COMPUTE,
@@ -66,7 +68,6 @@ FAMILIES: dict[str, OpClass] = {
 # Ops that are not like the rest of their family.
 OPS: dict[str, OpClass] = {
     "cast": OpClass.DATA_MOVEMENT,
-    "rope": OpClass.ELEMENTWISE,
     "fused_swiglu": OpClass.ELEMENTWISE,
     "fused_residual_layer_norm": OpClass.REDUCTION,
     "fused_residual_rms_norm": OpClass.REDUCTION,
