@@ -1,4 +1,4 @@
-"""An op of one's own, in one file outside the package: Swish, and a smooth maximum with a lowering of its own.
+"""An op of one's own, in one file outside the package: Swish, and a smooth maximum with a lowering and rules of its own.
 
     python examples/custom_op.py
     rlx-opt --load=examples/custom_op.py model.mlir --rlx-decompose
@@ -16,6 +16,7 @@ import numpy as np
 import rlx
 from rlx import mlir
 from rlx.lower import linalg
+from rlx.ops import rules
 
 
 class Swish(rlx.CustomOp, name="example.swish"):
@@ -35,7 +36,9 @@ class Swish(rlx.CustomOp, name="example.swish"):
 
 
 class SoftMaximum(rlx.CustomOp, name="example.soft_maximum"):
-    """log(exp(lhs) + exp(rhs)), elementwise. A primitive: it has no decomposition, but a lowering."""
+    """log(exp(lhs) + exp(rhs)), elementwise. A primitive: it has no decomposition, but a lowering, and rules for derivatives
+    and batches.
+    """
 
     dtypes = ("f32",)
 
@@ -46,6 +49,17 @@ class SoftMaximum(rlx.CustomOp, name="example.soft_maximum"):
 
     def evaluate(self, lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
         return np.logaddexp(lhs, rhs)
+
+    def vjp(self, b: Any, operands: Any, results: Any, cotangents: Any) -> Any:
+        """The slopes are the softmax of the two. Forward mode is this, transposed."""
+        (cotangent,) = cotangents
+        share = b.sigmoid(operands[0] - operands[1])
+        return cotangent * share, cotangent * (1.0 - share)
+
+    def vmap(self, b: Any, operands: Any, batched: Any, *, size: Any) -> Any:
+        """The op itself: it takes any shape, if both operands have it."""
+        lhs, rhs = (rules.batch(b, x, own, size) for x, own in zip(operands, batched, strict=True))
+        return b.custom(SoftMaximum, lhs, rhs)
 
 
 @linalg.lowers("example.soft_maximum")
@@ -70,6 +84,19 @@ def main() -> None:
     (expected,) = rlx.evaluate(g, inputs)
     (result,) = rlx.Session(rlx.Device.CPU).compile(g).run(inputs)
     print(f"largest difference to the evaluator: {np.abs(result - expected).max():.1e}")
+    # Swish is differentiated by its decomposition, the maximum by its rule; vjp takes the cotangent of the result.
+    pulled = rlx.vjp(g, ["x", "y"])
+    inputs["cotangent_result"] = np.ones((4, 3), np.float32)
+    _, by_x, by_y = rlx.Session(rlx.Device.CPU).compile(pulled).run(inputs)
+    slope = rlx.evaluate(rlx.grad(swish_alone(), "x"), {"x": inputs["x"]})[0]
+    print(f"largest difference to the chain rule: {np.abs(by_x - (1 - by_y) * slope).max():.1e}")
+
+
+def swish_alone() -> rlx.Graph:
+    """The sum of Swish."""
+    g = rlx.Graph("swish")
+    g.set_outputs([g.sum(g.custom(Swish, g.input("x", ("n", 3)), beta=2.0))])
+    return g
 
 
 if __name__ == "__main__":

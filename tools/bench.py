@@ -1,6 +1,6 @@
 """Measure RLX against other libraries and against its own promises.
 
-    python tools/bench.py [--only minilm|overhead|startup|compile|graph] [--json OUT]
+    python tools/bench.py [--only minilm|overhead|startup|compile|graph|training] [--json OUT]
 
 Prints one line a figure; the exit code is 1 if one is over its limit. docs/benchmarks.md says what is measured.
 """
@@ -100,12 +100,19 @@ def _graph(_: argparse.Namespace) -> Iterator[Figure]:
     return bench_graph.measure()
 
 
+def _training(arguments: argparse.Namespace) -> Iterator[Figure]:
+    from tools import bench_training
+
+    return bench_training.measure(arguments.rounds)
+
+
 SECTIONS: dict[str, Callable[[argparse.Namespace], Iterator[Figure]]] = {
     "minilm": _minilm,
     "overhead": _overhead,
     "startup": _startup,
     "compile": _compile,
     "graph": _graph,
+    "training": _training,
 }
 
 

@@ -87,9 +87,12 @@ class Grower:
         self.graph.set_outputs(leaves[-_MOST_OUTPUTS:])
         return self.made
 
+    def cases(self) -> dict[str, list[Case]]:
+        """The samples to draw from, by op."""
+        return _cases(self.symbolic)
+
     def _step(self) -> None:
-        by_op = _cases(self.symbolic)
-        case = _pick(self.choose, _pick(self.choose, list(by_op.values())))
+        case = _pick(self.choose, _pick(self.choose, list(self.cases().values())))
         renamed: dict[str, str] = dict(zip(case.symbols, _SYMBOLS, strict=False))
         shapes = [_renamed(shape, renamed) for shape in case.shapes()]
         given = [self._operand(o, s) for o, s in zip(case.operands, shapes, strict=True)]

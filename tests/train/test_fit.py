@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -13,6 +13,11 @@ import pytest
 import rlx
 from rlx.train import SGD, TrainStep, fit
 from tests.train import mlp
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
 
 
 @pytest.fixture
@@ -58,6 +63,30 @@ def test_logs_some_steps_and_stops_when_told(step: TrainStep) -> None:
     assert [e["step"] for e in history] == [4, 8, 10]
 
 
+def test_on_step_may_add_metrics(step: TrainStep, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def test(entry: dict[str, Any]) -> None:
+        if entry["step"] == 2:
+            entry |= {"test_loss": np.float32(0.125), "flows": np.zeros(3)}
+
+    history = fit(step, mlp.batches(3), on_step=test)
+    assert ["test_loss" in entry for entry in history] == [False, True, False]
+    *_, line = sys.stderr.getvalue().split("\r")  # type: ignore[attr-defined]
+    assert f"loss {history[-1]['loss']:.4g}, mae {history[-1]['mae']:.4g}, test_loss 0.125" in line
+    assert "flows" not in line and "predicted" not in line
+
+
+@pytest.mark.parametrize("columns", [20, 60])
+def test_the_line_never_wraps(step: TrainStep, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setenv("COLUMNS", str(columns))
+    fit(step, mlp.batches(3))
+    lines = sys.stderr.getvalue().rstrip("\n").split("\r")  # type: ignore[attr-defined]
+    assert all(len(line.removesuffix("\x1b[K")) < columns for line in lines)
+
+
 def test_writes_checkpoints(step: TrainStep, tmp_path: Path) -> None:
     path = tmp_path / "step.safetensors"
     there = []
@@ -77,10 +106,6 @@ def test_writes_checkpoints(step: TrainStep, tmp_path: Path) -> None:
 
 
 def test_shows_progress_on_terminals_only(step: TrainStep, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
     for stream, progress, shown in ((Terminal(), True, True), (Terminal(), False, False), (io.StringIO(), True, False)):
         monkeypatch.setattr(sys, "stderr", stream)
         (entry,) = fit(step, mlp.batches(1), progress=progress)
@@ -95,8 +120,27 @@ def test_shows_progress_on_terminals_only(step: TrainStep, monkeypatch: pytest.M
         ({"epochs": 1.5}, "epochs must be an integer"),
         ({"log_every": 0}, "log_every must be"),
         ({"checkpoint_every": 3}, "checkpoint_every needs a file"),
+        ({"on_step": 3}, "on_step must be a function"),
+        ({"checkpoint": 3}, "expected the path of a file, got 3"),
     ],
 )
 def test_bad_options_are_refused(step: TrainStep, options: Any, message: str) -> None:
     with pytest.raises(rlx.Error, match=message):
         fit(step, mlp.batches(1), **options)
+
+
+@pytest.mark.parametrize(
+    ("batches", "message"),
+    [
+        (3, "batches is int; expected batches"),
+        ({"x": np.zeros(2)}, "batches is dict; expected batches"),
+        (lambda: None, "the function of batches gives NoneType"),
+        ([3], "inputs must be a mapping of names to arrays"),
+        ([], "epoch 1 has no batch"),
+    ],
+)
+def test_what_are_no_batches(step: TrainStep, batches: Any, message: str) -> None:
+    with pytest.raises(rlx.Error, match=message):
+        fit(step, batches)
+    with pytest.raises(rlx.Error, match="step must be a TrainStep, got int"):
+        fit(cast(Any, 3), batches)

@@ -189,6 +189,22 @@ def symbolic() -> rlx.Graph:
     return g
 
 
+class Odd(rlx.train.Optimizer):
+    """An optimiser made of two functions."""
+
+    name = "odd"
+
+    def __init__(self, states: Any, update: Any):
+        super().__init__(0.1)
+        self._given = states, update
+
+    def states(self, param: rlx.Shape) -> Any:
+        return self._given[0](param)
+
+    def update(self, b: Any, gradient: Any, param: Any, states: Any, step: Any, learning_rate: Any) -> Any:
+        return self._given[1](param, states)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -207,6 +223,19 @@ def symbolic() -> rlx.Graph:
         (lambda: TrainStep(mlp.graph(), SGD(0.1), clip_norm=-1.0), "clip_norm must be positive"),
         (lambda: TrainStep(mlp.graph(), SGD(0.1), precision="f8"), "precision must be one of"),
         (lambda: TrainStep(mlp.graph(), SGD(0.1), loss_scale=0.0), "loss_scale must be between"),
+        (
+            lambda: TrainStep(symbolic(), SGD(0.1), bind={"n": cast(Any, 2.5)}),
+            "the size of n must be an integer, got 2.5",
+        ),
+        (lambda: TrainStep(symbolic(), SGD(0.1), bind=cast(Any, 3)), "bind must be a mapping of symbols to sizes"),
+        (lambda: TrainStep(mlp.graph(), SGD(cast(Any, np.zeros(3)))), "learning_rate must be a finite number"),
+        (lambda: TrainStep(mlp.graph(), Odd(lambda p: 3, lambda p, s: (p, s))), "odd: states must give a dictionary"),
+        (lambda: TrainStep(mlp.graph(), Odd(lambda p: {"v": p}, lambda p, s: p)), "odd: update gives Tensor; expected"),
+        (
+            lambda: TrainStep(mlp.graph(), Odd(lambda p: {"v": p}, lambda p, s: (p, {}))),
+            "odd: update gives the states none; expected v",
+        ),
+        (lambda: rlx.train.compile_training(mlp.graph(), ["w1"], target=cast(Any, 3)), "unknown target: 3"),
         (lambda: DynamicLossScale(factor=1.0), "factor must be greater than 1"),
     ],
 )

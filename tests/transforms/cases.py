@@ -53,6 +53,11 @@ def takes(case: Case) -> bool:
     return True
 
 
+def reversible(case: Case) -> bool:
+    """Whether it is known how far to go back: a while loop without a bound has forward mode only."""
+    return case.op != "while" or case.sample.attributes.get("max_iterations") is not None
+
+
 def graph_and_values(case: Case) -> tuple[Graph, dict[str, np.ndarray]]:
     """The op alone at its first sizes, and random values for it."""
     bindings = case.bindings()[0]

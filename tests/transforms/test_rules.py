@@ -11,7 +11,7 @@ from rlx.ir import registry
 from rlx.ir.graph import Graph
 from tests.conformance.cases import Case, op_names
 from tests.conformance.failures import Failures
-from tests.transforms.cases import graph_and_values, one_of_each, precision, smooth_cases
+from tests.transforms.cases import graph_and_values, one_of_each, precision, reversible, smooth_cases
 from tests.transforms.checks import check_jvp, check_second, check_vjp, check_vmap
 
 # By convention the gradient of these is another one than that of their values: rounding is straight-through.
@@ -40,11 +40,6 @@ def _run(op: str, cases: Callable[[str], Iterator[Case]], check: Callable[[Case,
     failures.check()
 
 
-def _reversible(case: Case) -> bool:
-    """Whether it is known how far to go back: a while loop without a bound has forward mode only."""
-    return case.op != "while" or case.sample.attributes.get("max_iterations") is not None
-
-
 @pytest.mark.parametrize("op", op_names())
 def test_jvp(op: str) -> None:
     def check(case: Case, graph: Graph, values: Any) -> None:
@@ -59,7 +54,7 @@ def test_jvp(op: str) -> None:
 @pytest.mark.parametrize("op", op_names())
 def test_vjp(op: str) -> None:
     def check(case: Case, graph: Graph, values: Any) -> None:
-        if _reversible(case):
+        if reversible(case):
             check_vjp(graph, values, tolerance=max(64 * precision(graph), 1e-12))
 
     _run(op, smooth_cases, check)
@@ -68,7 +63,7 @@ def test_vjp(op: str) -> None:
 @pytest.mark.parametrize("op", op_names())
 def test_second_order(op: str) -> None:
     def check(case: Case, graph: Graph, values: Any) -> None:
-        if precision(graph) < 1e-10 and not conventional(case) and _reversible(case):
+        if precision(graph) < 1e-10 and not conventional(case) and reversible(case):
             check_second(graph, values)
 
     _run(op, smooth_cases, check)

@@ -160,6 +160,6 @@ def backend_of(target: str) -> Backend:
         if target in found.target_names():
             return found
         known += found.target_names()
-    close = get_close_matches(target, known, n=1)
+    close = get_close_matches(str(target), known, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""
     raise CompileError(f"unknown target: {target!r}", hint=f"{hint}known: {', '.join(known)}")

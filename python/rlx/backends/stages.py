@@ -43,6 +43,14 @@ def graph_of(graph: Any, what: str, *, lowered: bool = True) -> Graph:
     return graph
 
 
+def _check_sizes(bind: Any) -> None:
+    if not isinstance(bind, Mapping):
+        raise Error(f"bind must be a mapping of symbols to sizes, got {bind!r}")
+    for name, size in bind.items():
+        if isinstance(size, bool) or not hasattr(size, "__index__"):
+            raise Error(f"bind: the size of {name} must be an integer, got {size!r}")
+
+
 def prepared(
     graph: Graph,
     bind: Mapping[str, int] | None = None,
@@ -64,6 +72,7 @@ def prepared(
     """
     steps = []
     if bind:
+        _check_sizes(bind)
         unknown = set(bind) - graph.symbols
         if unknown:
             known = ", ".join(sorted(graph.symbols)) or "none"

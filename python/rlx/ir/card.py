@@ -182,7 +182,8 @@ class Card:
             attributes: By name, all of them.
 
         Returns:
-            A tangent, or a tuple with one for each result; None is zero.
+            A tangent, or a tuple with one for each result; None is zero. (A user's op gives `(None,)`, so that a rule which
+            forgets to return is found out.)
         """
         raise NotImplementedError(f"rlx.{self.name} has no jvp")
 

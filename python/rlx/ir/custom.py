@@ -43,14 +43,15 @@ class CustomOp(Card):
     """Base of the cards of a user's ops. A subclass registers itself under `name`, which holds a dot.
 
     It has `infer`, and `evaluate` or `decompose`, as every card. An op without `decompose` runs on those back ends for which a
-    lowering is registered (`rlx.lower.linalg.lowers(name)`, `rlx.lower.stablehlo.lowers(name)`).
+    lowering is registered (`rlx.lower.linalg.lowers(name)`, `rlx.lower.stablehlo.lowers(name)`), and is differentiated and
+    batched by its rules `linear`, `elementwise`, `jvp`, `vjp` and `vmap` (see `rlx.ir.card.Card`).
 
     Attributes:
         dtypes: What its operands may hold.
         num_results: How many results it has.
 
     Raises:
-        Error: The name has no dot or is taken, or the signature of `infer` cannot be a record.
+        Error: The name has no dot or is taken, the signature of `infer` cannot be a record, or `linear` names no operands.
     """
 
     dtypes: ClassVar[tuple[str, ...]] = _ANY
@@ -67,6 +68,7 @@ class CustomOp(Card):
         if cls.evaluate is Card.evaluate and cls.decompose is Card.decompose:
             raise Error(f"{cls.__qualname__}: a custom op needs 'evaluate' or 'decompose'")
         cls.spec = _spec(cls, name)
+        _check_linear(cls)
         registry.register_custom(cls(), name)
 
     def samples(self) -> Iterable[Any]:
@@ -95,6 +97,18 @@ def _spec(cls: type[CustomOp], name: str) -> OpSpec:
         name, "custom", "mir", summary.rstrip("."), description.strip(), tuple(operands), tuple(attributes), results,
         traits=("Pure",), defined_at=home, custom=True,
     )  # fmt: skip
+
+
+def _check_linear(cls: type[CustomOp]) -> None:
+    names = [operand.name for operand in cls.spec.operands]
+    groups: Any = cls.linear
+    if not isinstance(groups, (tuple, list)) or not all(isinstance(group, str) for group in groups):
+        raise Error(f"{cls.__qualname__}: linear must be a tuple of names of operands, got {groups!r}")
+    for name in (name for group in groups for name in group.split()):
+        if name not in names:
+            raise Error(f"{cls.__qualname__}: linear names '{name}', which is no operand; they are {', '.join(names)}")
+    if groups and cls.num_results != 1:
+        raise Error(f"{cls.__qualname__}: linear is for ops with one result", hint="write a jvp")
 
 
 def _attribute(cls: type[CustomOp], parameter: inspect.Parameter) -> AttributeSpec:

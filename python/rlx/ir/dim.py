@@ -103,10 +103,13 @@ def _from_ast(node: ast.expr) -> Dim:
     raise Error(f"{ast.unparse(node)!r} is not allowed")
 
 
+LARGEST = 2**63 - 1  # what a type can say
+
+
 def dim(x: Any) -> Dim:
     """`x` as a dimension: an integer (NumPy's too), a `DimExpr`, or text for `parse`.
 
-    Raises `Error` for a negative constant and for any other type.
+    Raises `Error` for a negative constant, one that no type can hold, and any other type.
     """
     if isinstance(x, DimExpr):
         return x
@@ -121,6 +124,8 @@ def dim(x: Any) -> Dim:
         ) from None
     if isinstance(value, int) and value < 0:
         raise ShapeError(f"a dimension cannot be negative, but this one is {x!r}", hint="sizes are integers >= 0")
+    if isinstance(value, int) and value > LARGEST:
+        raise ShapeError(f"a dimension is at most {LARGEST}, but this one is {x!r}")
     return value
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,14 @@ def caller_location(scope: str = "") -> Any:
             found = mlir.ir.Location.name(scope, found, context=context)
         _locations[key] = found
     return found
+
+
+def raised_at(problem: Exception) -> str | None:
+    """The innermost place outside this package where an exception came from, as `see file:line` for a hint."""
+    for frame in reversed(traceback.extract_tb(problem.__traceback__)):
+        if not frame.filename.startswith(_PACKAGE):
+            return f"see {frame.filename}:{frame.lineno}"
+    return None
 
 
 def describe(location: Any) -> str | None:

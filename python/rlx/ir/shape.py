@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rlx import mlir
-from rlx.ir.dim import Dim, DimExpr, dim, product
+from rlx.ir.dim import LARGEST, Dim, DimExpr, dim, product
 from rlx.ir.dtype import DType, dtype, f32
 from rlx.ir.dtype import from_mlir as dtype_from_mlir
 from rlx.ir.errors import ShapeError
@@ -38,7 +38,7 @@ class Shape:
         else:
             if isinstance(dims, (int, str, DimExpr)):
                 dims = (dims,)
-            self.dims = tuple(d if type(d) is int and d >= 0 else dim(d) for d in dims)
+            self.dims = tuple(d if type(d) is int and 0 <= d <= LARGEST else dim(d) for d in dims)
             self.dtype = f32 if dtype is None else as_dtype(dtype)
         self._hash = hash(self.dims)
         self._type = None

@@ -11,7 +11,7 @@ import numpy as np
 from rlx import mlir
 from rlx.ir import opview
 from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, Cost, sample
+from rlx.ir.card import Card, Cost, moved_bytes, sample
 from rlx.ir.dim import Dim
 from rlx.ir.dtype import f32
 from rlx.ir.errors import ShapeError
@@ -97,15 +97,16 @@ class Checkpoint(Card, op="checkpoint"):
 
 @contextlib.contextmanager
 def _checkpointed(b: Builder) -> Iterator[None]:
-    holder, block = b.open_region(())
-    with b.at(mlir.ir.InsertionPoint(block)), b.recorded() as made:
-        yield
-        # Tensors of one type stand together: a group of values may change its type a few times only.
-        own = sorted((t for t in made if opview.home_of(t.value) == block), key=lambda t: str(t.value.type))
-        b.emit("yield", (own,))
-    region = Region(holder, block, RegionShapes((), tuple(t.shape for t in own)))
-    for tensor, result in zip(own, b.emit("checkpoint", (), regions=[region]), strict=True):
-        tensor.value = result.value
+    with b.scratchpad():  # an error inside leaves a region of which nothing becomes
+        holder, block = b.open_region(())
+        with b.at(mlir.ir.InsertionPoint(block)), b.recorded() as made:
+            yield
+            # Tensors of one type stand together: a group of values may change its type a few times only.
+            own = sorted((t for t in made if opview.home_of(t.value) == block), key=lambda t: str(t.value.type))
+            b.emit("yield", (own,))
+        region = Region(holder, block, RegionShapes((), tuple(t.shape for t in own)))
+        for tensor, result in zip(own, b.emit("checkpoint", (), regions=[region]), strict=True):
+            tensor.value = result.value
 
 
 def barrier(b: Builder, values: Sequence[Tensor], after: Sequence[Tensor]) -> list[Tensor]:
@@ -158,6 +159,30 @@ class OptimizationBarrier(Card, op="optimization_barrier"):
     def samples(self) -> Any:
         yield sample([(2, 3), (2, 3), (4,)], [(2, 2)], dtypes=EVERY)
         yield sample([("n", 3)], [("n",), ()], dtypes=("f32",))
+
+
+class Materialize(Card, op="materialize"):
+    def infer(self, x: Shape) -> Shape:
+        return x
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return x
+
+    def decompose(self, b: Builder, x: Tensor) -> Tensor:
+        return x
+
+    linear = ("x",)
+    elementwise = True
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any) -> Any:
+        return cotangents
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return Cost(0, moved_bytes(operands, results))
+
+    def samples(self) -> Any:
+        yield sample((2, 3), dtypes=EVERY)
+        yield sample(("n", 3), dtypes=("f32",))
 
 
 def _always(b: Builder, x: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from rlx.ir.card import Card
 from rlx.ir.dim import Dim
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape, shape_of
-from rlx.ops import rules
+from rlx.ops import by_type, rules
 from rlx.ops.rules import or_zeros
 
 # An op that takes so many operations for each element of its result is not repeated in the backward pass of a loop.
@@ -56,7 +56,7 @@ class IfRules(Card):
             results, moved = body.run([], [])
             return [*results, *_filled(b, moved, results, moving)]
 
-        made = b.emit("if", operands, regions=[b.region(lambda body=body: branch(body), ()) for body in regions])
+        made = by_type.if_(b, operands[0], [lambda body=body: branch(body) for body in regions])
         return made[: len(moving)], _spread(made[len(moving) :], moving)
 
     def pullback(self, b: Builder, operands: Any, wanted: Any, *, regions: Any) -> Any:
@@ -70,8 +70,8 @@ class IfRules(Card):
 
         def pull(cotangents: Sequence[Tensor | None]) -> list[Any]:
             """The branch again, backwards: what it needs of the forward pass is computed once more, in the one that ran."""
-            made = [b.region(lambda body=body: branch(body, cotangents), ()) for body in regions]
-            return [None, *_spread(b.emit("if", (condition,), regions=made), taken)]
+            made = by_type.if_(b, condition, [lambda body=body: branch(body, cotangents) for body in regions])
+            return [None, *_spread(made, taken)]
 
         return results, pull
 
@@ -101,13 +101,12 @@ class WhileRules(Card):
         moving = _fixed_point([t is not None for t in given], body.moving)
         moved = _filled(b, given, inits, moving)
 
-        def step(*carries: Tensor) -> list[Tensor]:
+        def step(carries: Sequence[Tensor]) -> list[Tensor]:
             results, after = body.run(carries[:count], _spread(carries[count:], moving))
             return [*results, *_filled(b, after, results, moving)]
 
-        shapes = [t.shape for t in (*inits, *moved)]
-        made = [b.region(lambda *c: condition.plain(c[:count]), shapes), b.region(step, shapes)]
-        results = b.emit("while", ([*inits, *moved],), max_iterations=max_iterations, regions=made)
+        holds = lambda carries: condition.plain(carries[:count])[0]  # noqa: E731
+        results = by_type.while_(b, [*inits, *moved], holds, step, max_iterations)
         return results[:count], _spread(results[count:], moving)
 
     def reversible(
@@ -174,30 +173,22 @@ class ScanRules(Card):
         carried = _fixed_point(moving[:num_carries], lambda c: body.moving([*c, *sliced])[:num_carries])
         stacked = body.moving([*carried, *sliced])[num_carries:]
         moved = _filled(b, given[:num_carries], inputs[:num_carries], carried)
-        parts = (inputs[:num_carries], moved, inputs[num_carries:], _chosen(given[num_carries:], sliced))
+        slices = _chosen(given[num_carries:], sliced)
 
-        def step(*tensors: Tensor) -> list[Tensor]:
-            carries, carry_tangents, xs, x_tangents = _parted(tensors, [len(p) for p in parts])
-            results, after = body.run(
-                [*carries, *xs], [*_spread(carry_tangents, carried), *_spread(x_tangents, sliced)]
+        def step(carries: Sequence[Tensor], xs: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+            own, own_tangents = carries[:num_carries], carries[num_carries:]
+            rows, row_tangents = _parted(xs, [len(sliced), len(slices)])
+            results, after = body.run([*own, *rows], [*_spread(own_tangents, carried), *_spread(row_tangents, sliced)])
+            following, stacks = results[:num_carries], results[num_carries:]
+            return (
+                [*following, *_filled(b, after[:num_carries], following, carried)],
+                [*stacks, *_filled(b, after[num_carries:], stacks, stacked)],
             )
-            return [
-                *results[:num_carries],
-                *_filled(b, after[:num_carries], results[:num_carries], carried),
-                *results[num_carries:],
-                *_filled(b, after[num_carries:], results[num_carries:], stacked),
-            ]
 
-        shapes = [*(t.shape for p in parts[:2] for t in p), *(_row(t.shape) for p in parts[2:] for t in p)]
-        results = b.emit(
-            "scan",
-            ([t for part in parts for t in part],),
-            num_carries=num_carries + len(moved),
-            regions=[b.region(step, shapes)],
-            **attributes,
-        )
-        last, last_moved, stacks, stacks_moved = _parted(results, [num_carries, len(moved), len(stacked), sum(stacked)])
-        return [*last, *stacks], [*_spread(last_moved, carried), *_spread(stacks_moved, stacked)]
+        entering, xs = [*inputs[:num_carries], *moved], [*inputs[num_carries:], *slices]
+        last, stacks = by_type.scan(b, entering, xs, step, **attributes)
+        moved_stacks = _spread(stacks[len(stacked) :], stacked)
+        return [*last[:num_carries], *stacks[: len(stacked)]], [*_spread(last[num_carries:], carried), *moved_stacks]
 
     def reversible(
         self,
@@ -229,19 +220,15 @@ class ScanRules(Card):
         sliced = flags[num_carries:]
         carried = _fixed_point(flags[:num_carries], lambda c: body.moving([*c, *sliced])[:num_carries])
         kept = _worth_keeping(body.block)
-        shapes = [*(t.shape for t in inputs[:num_carries]), *(_row(t.shape) for t in inputs[num_carries:])]
-        options: dict[str, Any] = {"length": length, "num_checkpoints": None}
+        options: dict[str, Any] = {"length": length}
 
-        def forward(*tensors: Tensor) -> list[Tensor]:
-            results, values = body.keeping(tensors, kept)
-            return [*results, *tensors[:num_carries], *values]
+        def forward(carries: Sequence[Tensor], xs: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+            results, values = body.keeping([*carries, *xs], kept)
+            return results[:num_carries], [*results[num_carries:], *carries, *values]
 
-        made = b.emit(
-            "scan", (inputs,), num_carries=num_carries, reverse=reverse, regions=[b.region(forward, shapes)], **options
-        )
+        ends, made = by_type.scan(b, inputs[:num_carries], inputs[num_carries:], forward, reverse=reverse, **options)
         count = len(made) - num_carries - len(kept)
-        results, before, values = _parted(made, [count, num_carries, len(kept)])
-        ends, stacks = results[:num_carries], results[num_carries:]
+        stacks, before, values = _parted(made, [count, num_carries, len(kept)])
         xs, outside = inputs[num_carries:], body.captures
 
         def pull(cotangents: Sequence[Tensor | None]) -> list[Any]:
@@ -250,27 +237,18 @@ class ScanRules(Card):
             sums = [rules.zeros(b, t.shape) for t in _chosen(outside, body.wanted)]
             rows = (before, xs, values, _chosen(cotangents[num_carries:], given))
 
-            def back(*tensors: Tensor) -> list[Tensor]:
-                after, so_far, carries, slices, known, own = _parted(
-                    tensors, [len(starts), len(sums), *(len(r) for r in rows)]
-                )
+            def back(entering: Sequence[Tensor], tensors: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+                after, so_far = entering[: len(starts)], entering[len(starts) :]
+                carries, slices, known, own = _parted(tensors, [len(r) for r in rows])
                 _, pull_step = body.vjp([*carries, *slices], [*carried, *sliced], dict(zip(kept, known, strict=True)))
                 arguments, captured = pull_step([*_spread(after, carried), *_spread(own, given)])
                 added = [rules.total(b, pair) for pair in zip(so_far, _chosen(captured, body.wanted), strict=True)]
                 ahead = _filled(b, arguments[:num_carries], carries, carried)
-                return [*ahead, *added, *_filled(b, arguments[num_carries:], slices, sliced)]  # type: ignore[list-item]
+                return [*ahead, *added], _filled(b, arguments[num_carries:], slices, sliced)  # type: ignore[list-item]
 
-            entering = [*starts, *sums]
-            rows_flat = [t for part in rows for t in part]
-            made = b.emit(
-                "scan",
-                ([*entering, *rows_flat],),
-                num_carries=len(entering),
-                reverse=not reverse,
-                regions=[b.region(back, [*(t.shape for t in entering), *(_row(t.shape) for t in rows_flat)])],
-                **options,
-            )
-            first, total, slices = _parted(made, [len(starts), len(sums), sum(sliced)])
+            xs_of_all = [t for part in rows for t in part]
+            last, slices = by_type.scan(b, [*starts, *sums], xs_of_all, back, reverse=not reverse, **options)
+            first, total = last[: len(starts)], last[len(starts) :]
             return [*_spread(first, carried), *_spread(slices, sliced), *_spread(total, body.wanted)]
 
         return [*ends, *stacks], pull

@@ -50,6 +50,9 @@ class CustomFn(CustomFnRules, op="custom_fn"):
         """`fwd(*args)`; `vjp(args, results, cotangents)` gives a cotangent of each argument; `jvp(args, tangents)` a tangent of
         each result. The three groups are tuples.
         """
+        for name, function in (("fwd", fwd), ("vjp", vjp), ("jvp", jvp)):
+            if not callable(function) and (name == "fwd" or function is not None):
+                raise ShapeError(f"{name} must be a function of tensors, got {function!r}")
         inputs = [tensor_like(b, value, f32) for value in args]
         shapes = [t.shape for t in inputs]
         forward = b.region(fwd, shapes)

@@ -10,7 +10,7 @@ from rlx.ir import opview, registry
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import as_results
 from rlx.ir.errors import Error
-from rlx.ir.location import describe, within
+from rlx.ir.location import describe, raised_at, within
 from rlx.ir.shape import shape_of
 
 
@@ -56,13 +56,18 @@ def replace(op: Any, values: Iterable[Any]) -> None:
         Error: A value has another type than the result that it stands for.
     """
     results, values = list(op.results), list(values)
-    if [v.type for v in values] != [r.type for r in results]:
-        expected = ", ".join(str(shape_of(r)) for r in results)
-        got = ", ".join(str(shape_of(v)) for v in values)
-        raise Error(f"'{op.name}' gives {expected}, its replacement {got}", location=describe(op.location))
+    _check_types(op, values)
     for result, value in zip(results, values, strict=True):
         result.replace_all_uses_with(value)
     op.erase()
+
+
+def _check_types(op: Any, values: list[Any]) -> None:
+    if [v.type for v in values] != [r.type for r in op.results]:
+        expected = ", ".join(str(shape_of(r)) for r in op.results)
+        got = ", ".join(str(shape_of(v)) for v in values)
+        message = f"'rlx.{opview.name_of(op)}' gives {expected}, its replacement {got}"
+        raise Error(message, location=describe(op.location))
 
 
 def replace_with(
@@ -83,14 +88,38 @@ def replace_with(
     """
     builder = builder_before(op, note, fusion_policy)
     operands = opview.operands_of(op, [builder.tensor(v) for v in op.operands])
+    results = instead_of(op, builder, lambda: function(builder, *operands, **extra))
+    replace(op, [r.value if isinstance(r, Tensor) else r for r in results])
+
+
+def instead_of(op: Any, builder: Builder, function: Callable[[], Any]) -> tuple[Any, ...]:
+    """What a function, such as a decomposition, emits to stand for an op: looked at, as it may be a user's.
+
+    Args:
+        op: An rlx op.
+        builder: Where it emits.
+        function: Gives a tensor, or a tuple of them.
+
+    Raises:
+        Error: It raised, or gave something else than the op gives; the location is that of the op.
+    """
+    name, place = f"'rlx.{opview.name_of(op)}'", describe(op.location)
     try:
-        results = as_results(function(builder, *operands, **extra))
+        results = as_results(function())
     except Error as problem:
         if problem.location is not None:
             raise
-        message = f"'{op.name}': {problem.message}"
-        raise type(problem)(message, location=describe(op.location), hint=problem.hint) from None
-    replace(op, [r.value if isinstance(r, Tensor) else r for r in results])
+        raise type(problem)(f"{name}: {problem.message}", location=place, hint=problem.hint) from None
+    except Exception as problem:
+        message = f"what stands for {name} raised {type(problem).__name__}: {problem}"
+        raise Error(message, location=place, hint=raised_at(problem)) from problem
+    for result in results:
+        if not isinstance(result, (Tensor, mlir.ir.Value)):
+            raise Error(f"what stands for {name} must be tensors, got {type(result).__name__}", location=place)
+        if isinstance(result, Tensor) and result.builder is not builder:
+            raise Error(f"what stands for {name} belongs to another graph", location=place)
+    _check_types(op, [r.value if isinstance(r, Tensor) else r for r in results])
+    return results
 
 
 def decompose(op: Any, *, fusion_policy: str = "direct") -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -25,11 +26,22 @@ def write(path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray]) -> No
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    with replacing(path, durable=True) as temporary:
+    with replacing(file_name(path), durable=True) as temporary:
         try:
             save_file(dict(tensors), temporary, metadata=_KIND)
         except SafetensorError as problem:
-            raise Error(f"cannot write {os.fspath(path)}: {problem}") from None
+            raise Error(f"cannot write {file_name(path)}: {problem}") from None
+
+
+def file_name(path: Any) -> str:
+    """A path as text.
+
+    Raises:
+        Error: It is none.
+    """
+    if not isinstance(path, (str, os.PathLike)):
+        raise Error(f"expected the path of a file, got {path!r}")
+    return os.fspath(path)
 
 
 def read(path: str | os.PathLike[str], expected: Mapping[str, Argument]) -> dict[str, np.ndarray]:
@@ -44,7 +56,7 @@ def read(path: str | os.PathLike[str], expected: Mapping[str, Argument]) -> dict
     """
     from safetensors import SafetensorError, safe_open
 
-    name = os.fspath(path)
+    name = file_name(path)
     if not os.path.isfile(name):
         raise Error(f"no such file: {name}")
     try:

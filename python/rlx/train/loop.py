@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from itertools import count
+from numbers import Real
 from typing import Any
 
 from rlx.ir.errors import Error
@@ -40,9 +42,9 @@ def fit(
         log_every: Of so many steps one is in the result; the last is in any case.
         checkpoint: Where `step.save` writes at the end, and in between.
         checkpoint_every: After how many steps it does.
-        progress: Show a line with the last loss, if standard error is a terminal.
-        on_step: Called after each step with what it gave: `{"step": 3, "loss": …, …}`. If it returns True, that was the
-            last.
+        progress: Show a line with the last loss and metrics, if standard error is a terminal.
+        on_step: Called after each step with what it gave: `{"step": 3, "loss": …, …}`. What it adds to that, such as a
+            loss of other data, is in the result and on the line. If it returns True, that was the last.
 
     Returns:
         `{"step": n, "loss": …, …}` with the metrics, for each step that is logged; steps are counted from 1.
@@ -54,6 +56,10 @@ def fit(
         if value is not None:
             check_count(name, value)
     check_count("log_every", log_every)
+    if not isinstance(step, TrainStep):
+        raise Error(f"step must be a TrainStep, got {type(step).__name__}")
+    if on_step is not None and not callable(on_step):
+        raise Error(f"on_step must be a function of what a step gives, got {on_step!r}")
     if checkpoint_every is not None and checkpoint is None:
         raise Error("checkpoint_every needs a file: checkpoint=path")
     history: list[Entry] = []
@@ -64,10 +70,11 @@ def fit(
             entry = {"step": number, **step(batch)}
             if number % log_every == 0:
                 history.append(entry)
-            line.show(entry)
             if checkpoint is not None and checkpoint_every is not None and number % checkpoint_every == 0:
                 step.save(checkpoint)
-            if on_step is not None and on_step(entry) is True:
+            last = on_step is not None and on_step(entry) is True
+            line.show(entry)
+            if last:
                 break
     finally:
         line.close()
@@ -85,7 +92,11 @@ def _numbered(batches: Batches, epochs: int | None, steps: int | None) -> Iterat
     number = 0
     for epoch in count(1):
         before = number
-        for batch in batches() if callable(batches) else batches:
+        given = batches() if callable(batches) else batches
+        if not isinstance(given, Iterable) or isinstance(given, Mapping):
+            what = "the function of batches gives" if callable(batches) else "batches is"
+            raise Error(f"{what} {type(given).__name__}; expected batches, each a mapping of names to arrays")
+        for batch in given:
             number += 1
             yield number, batch
             if number == steps:
@@ -116,12 +127,15 @@ class _Progress:
         self._on = wanted and sys.stderr is not None and sys.stderr.isatty()
         self._start = self._shown = time.monotonic()
         self._last: Entry | None = None
+        self._metrics: dict[str, Real] = {}
 
     def show(self, entry: Entry) -> None:
         """Tell of a step."""
         if not self._on:
             return
         self._last = entry
+        # Metrics that only some steps have stay on the line.
+        self._metrics |= {n: v for n, v in entry.items() if n != "step" and isinstance(v, Real)}
         if time.monotonic() - self._shown >= self._INTERVAL:
             self._write(entry)
 
@@ -135,12 +149,14 @@ class _Progress:
         self._shown = time.monotonic()
         done = entry["step"]
         rate = done / max(self._shown - self._start, 1e-9)
-        text = f"loss {entry['loss']:.4g}, {rate:.3g} steps/s"
+        text = f"{rate:.3g} steps/s"
         if self._total is None:
             text = f"{done}  {text}"
         else:
             bar = "#" * (self._WIDTH * done // self._total)
             left = (self._total - done) / rate
             text = f"[{bar:-<{self._WIDTH}}] {done}/{self._total}  {text}, {left:.0f} s left"
-        sys.stderr.write(f"\r{text}\x1b[K")
+        text += "  " + ", ".join(f"{name} {value:.4g}" for name, value in self._metrics.items())
+        # A line that wraps could not be written over.
+        sys.stderr.write(f"\r{text[: shutil.get_terminal_size().columns - 1]}\x1b[K")
         sys.stderr.flush()

@@ -125,8 +125,11 @@ class Adam(Optimizer):
         m = self.b1 * states["m"] + (1 - self.b1) * gradient
         v = self.b2 * states["v"] + (1 - self.b2) * (gradient * gradient)
         count = step + 1.0
-        unbiased = b.sqrt(v / _weight_of_past(b, self.b2, count))
-        direction = (m / _weight_of_past(b, self.b1, count)) / (unbiased + self.eps)
+        # The order of the last paragraph of section 2: scalars first, one division for each element.
+        squares = _weight_of_past(b, self.b2, count)
+        root = b.sqrt(squares) if isinstance(squares, Tensor) else squares
+        scale = root / _weight_of_past(b, self.b1, count)
+        direction = scale * (m / (b.sqrt(v) + self.eps * root))
         return param - learning_rate * self._decayed(direction, param), {"m": m, "v": v}
 
     def _decayed(self, direction: Tensor, param: Tensor) -> Tensor:

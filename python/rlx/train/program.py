@@ -157,7 +157,8 @@ class _Update:
     ):
         self.g, self.optimizer, self.trained, self.scale = graph, optimizer, trained, scale
         self.accumulate, self.clip_norm = accumulate, clip_norm
-        self.gradients = [graph.cast(t, wide(t.dtype)) for t in gradients]
+        # Fused with the update, a matrix product would have parameter and states among its operands, and pack them.
+        self.gradients = [graph.materialize(graph.cast(t, wide(t.dtype))) for t in gradients]
 
     def emit(self) -> None:
         g = self.g
@@ -212,18 +213,30 @@ class _Update:
         share = g.minimum(greatest / g.sqrt(squares), 1.0)
         self.gradients = [t * g.cast(share, t.dtype) for t in self.gradients]
 
+    def _checked(self, given: Any, states: Mapping[str, Tensor]) -> tuple[Any, Mapping[str, Any]]:
+        """What an optimiser's update gives: the new parameter, and the next value of each state."""
+        if not isinstance(given, tuple) or len(given) != 2 or not isinstance(given[1], Mapping):
+            expected = "expected the new parameter and a dictionary of the next states"
+            raise Error(f"{self.optimizer.name}: update gives {type(given).__name__}; {expected}")
+        if given[1].keys() != states.keys():
+            told = ", ".join(given[1]) or "none"
+            expected = ", ".join(states) or "none"
+            raise Error(f"{self.optimizer.name}: update gives the states {told}; expected {expected}")
+        return given
+
     def _update(self, argument: Argument, gradient: Tensor, step: Tensor, rate: Tensor, ready: Tensor | None) -> None:
         g, kind = self.g, gradient.dtype
         old = g.argument(argument.name)
         shape = Shape(argument.shape.dims, kind)
-        states = {
-            slot: g.state(f"{self.optimizer.name}_{slot}/{argument.name}", of)
-            for slot, of in self.optimizer.states(shape).items()
-        }
+        slots = self.optimizer.states(shape)
+        if not isinstance(slots, Mapping):
+            raise Error(f"{self.optimizer.name}: states must give a dictionary of shapes by name, got {slots!r}")
+        states = {slot: g.state(f"{self.optimizer.name}_{slot}/{argument.name}", of) for slot, of in slots.items()}
         with g.named(f"update/{argument.name}"):
-            new, following = self.optimizer.update(
+            given = self.optimizer.update(
                 g, gradient, g.cast(old, kind), states, g.cast(step, kind), g.cast(rate, kind)
             )
+            new, following = self._checked(given, states)
             pairs = [(old, g.cast(new, old.dtype)), *((states[slot], following[slot]) for slot in states)]
             for state, value in pairs:
                 g.update(state, value if ready is None else g.where(ready, value, state))

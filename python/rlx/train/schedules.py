@@ -149,9 +149,13 @@ def check_number(name: str, value: Any) -> float:
     Raises:
         Error: It is none.
     """
-    if isinstance(value, (bool, str)) or not hasattr(value, "__float__") or not math.isfinite(float(value)):
+    try:
+        number = math.nan if isinstance(value, (bool, str)) else float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
         raise Error(f"{name} must be a finite number, got {value!r}")
-    return float(value)
+    return number
 
 
 def check_share(name: str, value: Any) -> float:

@@ -185,7 +185,8 @@ def arguments_of(graph: Graph, names: Sequence[str], what: str) -> list[Argument
     known = {a.name: a for a in graph.arguments}
     chosen = list(names) or [a.name for a in graph.params if a.shape.dtype.is_inexact]
     if not chosen:
-        raise PassError(f"{what}: graph '{graph.name}' has no parameters", hint=f"name arguments: {', '.join(known)}")
+        hint = f"name arguments: {', '.join(known)}" if known else None
+        raise PassError(f"{what}: graph '{graph.name}' has no parameters", hint=hint)
     for i, name in enumerate(chosen):
         if name not in known:
             raise PassError(
@@ -211,10 +212,16 @@ def with_outputs(graph: Graph, chosen: Mapping[str, int]) -> Graph:
     return graph
 
 
-def float_outputs(graph: Graph) -> list[tuple[int, Output]]:
-    """The outputs that have derivatives, with their positions among the results."""
-    found = enumerate(graph.results)
-    return [(i, o) for i, o in found if o.updates is None and o.shape.dtype.is_inexact]
+def float_outputs(graph: Graph, what: str) -> list[tuple[int, Output]]:
+    """The outputs that have derivatives, with their positions among the results.
+
+    Raises:
+        PassError: There is none.
+    """
+    found = [(i, o) for i, o in enumerate(graph.results) if o.updates is None and o.shape.dtype.is_inexact]
+    if not found:
+        raise PassError(f"{what}: graph '{graph.name}' has no output of floats")
+    return found
 
 
 def place_of(graph: Graph, index: int) -> str | None:

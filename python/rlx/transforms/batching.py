@@ -73,7 +73,7 @@ class Batching:
                         self.mark(results)
                         return results
                 if card.composite:
-                    block = scopes.decomposition(b, op)
+                    block = scopes.decomposition(b, op, scope)
                     inner = Scope(b, scope)
                     inner.bind(block.arguments, operands)
                     return self.run(block, inner)

@@ -9,7 +9,7 @@ from typing import Any
 from rlx.ir import opview
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error
-from rlx.ir.location import describe
+from rlx.ir.location import describe, raised_at
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.transforms import scope as scopes
@@ -50,7 +50,7 @@ def rule(op: Any, what: str) -> Iterator[None]:
         raise scopes.at_op(problem, op, what) from problem.__cause__
     except Exception as problem:
         message = f"{what} of rlx.{opview.name_of(op)} raised {type(problem).__name__}: {problem}"
-        raise Error(message, location=describe(op.location)) from problem
+        raise Error(message, location=describe(op.location), hint=raised_at(problem)) from problem
 
 
 def tangents(b: Any, op: Any, given: Any) -> list[Tensor | None]:
@@ -90,10 +90,12 @@ def cotangents(op: Any, given: Any, operands: Sequence[Any]) -> list[Any]:
         counted = f"{_count(len(given), 'cotangent')} for {_count(len(names), 'operand')}"
         raise Error(f"it gives {counted} ({', '.join(names)})", hint="None is zero")
     for name, group, like in zip(names, given, operands, strict=True):
-        if isinstance(like, list) and group is not None:
-            if not isinstance(group, (tuple, list)) or len(group) != len(like):
-                came = _count(len(group), "cotangent") if isinstance(group, (tuple, list)) else type(group).__name__
-                raise Error(f"for '{name}' it gives {came}; expected a list of {len(like)}")
+        if not isinstance(like, list) or group is None:
+            continue
+        if not isinstance(group, (tuple, list)):
+            raise Error(f"for '{name}' it gives a {type(group).__name__}; expected a list of {len(like)}")
+        if len(group) != len(like):
+            raise Error(f"for '{name}' it gives {_count(len(group), 'cotangent')}; expected {len(like)}")
     return scopes.flat(given, operands)
 
 

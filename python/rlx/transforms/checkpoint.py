@@ -31,6 +31,9 @@ class Checkpoint(Transform, name="rlx-checkpoint"):
     memory_limit: int | None = option(None, "bytes that the values of the forward pass may take; none keeps nothing")
 
     def apply(self, graph: Graph) -> Graph:
+        limit = self.memory_limit
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):
+            raise PassError(f"{self.name}: memory-limit must be a number of bytes, got {limit!r}")
         derived = Derived.of(graph)
         scope = derived.scope()
         ops = list(ops_of(derived.block))

@@ -8,7 +8,7 @@ from typing import Any
 from rlx.ir.graph import Graph
 from rlx.ops import rules
 from rlx.passes.base import option
-from rlx.transforms.base import Derived, Transform, cleaned, names_of, outputs_of
+from rlx.transforms.base import Derived, Transform, cleaned, float_outputs, names_of, outputs_of
 from rlx.transforms.forward import Forward
 from rlx.transforms.nth_order_grad import one_argument
 
@@ -25,6 +25,7 @@ class DirectionalNthGrad(Transform, name="rlx-directional-nth-grad"):
 
     def apply(self, graph: Graph) -> Graph:
         name = one_argument(graph, self.wrt, self.order, self.name)
+        float_outputs(graph, self.name)
         for level in range(self.order):
             graph = cleaned(self._once(graph, name, f"dir_{level}"))
         derived = Derived.of(graph)

@@ -74,7 +74,7 @@ class Forward:
                     return results
                 if card.composite:
                     inner = Scope(b, scope)
-                    block = scopes.decomposition(b, op)
+                    block = scopes.decomposition(b, op, scope)
                     inner.bind(block.arguments, operands)
                     return self.run(block, inner)
                 if card.has("vjp"):

@@ -56,6 +56,8 @@ class Grad(Transform, name="rlx-grad"):
         if not names:
             raise PassError(f"{self.name}: graph '{graph.name}' has no outputs")
         chosen = names[0] if self.loss is None else self.loss
+        if not isinstance(chosen, str):
+            raise PassError(f"{self.name}: loss must be the name of an output, got {chosen!r}")
         if chosen not in names:
             raise PassError(f"{self.name}: the graph has no output '{chosen}'{suggestion(chosen, names)}")
         index = next(i for i, o in enumerate(graph.results) if o.updates is None and o.name == chosen)

@@ -40,13 +40,14 @@ def forward(graph: Graph, names: Sequence[str], what: str, prefix: str = "jacobi
     """Dense derivatives by forward mode: one direction for each element of an argument."""
     derived = Derived.of(graph)
     b, outputs = derived.graph, []
+    found = float_outputs(graph, what)
     with b.scratchpad():
         for argument in real_arguments(graph, names, what):
             moved = cleaned(Jvp(tangents=(argument.name,)).apply(graph))
             basis = identity(b, argument.shape)
             results = _batched(derived, moved, basis, argument.shape)
             first = len(graph.outputs)
-            for i, (_, output) in enumerate(float_outputs(graph)):
+            for i, (_, output) in enumerate(found):
                 tangents = results[first + i]
                 columns = b.transpose(tangents, (*range(1, tangents.rank), 0))
                 dense = b.reshape(columns, (*output.shape.dims, *argument.shape.dims))
@@ -60,7 +61,7 @@ def reverse(graph: Graph, names: Sequence[str], what: str) -> Graph:
     derived = Derived.of(graph)
     b, outputs = derived.graph, []
     with b.scratchpad():
-        for _, output in float_outputs(graph):
+        for _, output in float_outputs(graph, what):
             single = Derived.of(graph)
             results = single.graph_results()
             chosen = single.finish([(n, t) for n, t in outputs_of(graph, results) if n == output.name])

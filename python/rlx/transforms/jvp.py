@@ -8,7 +8,7 @@ from typing import Any
 from rlx.ir.graph import Graph
 from rlx.ops import rules
 from rlx.passes.base import option
-from rlx.transforms.base import Derived, Transform, arguments_of, names_of, outputs_of
+from rlx.transforms.base import Derived, Transform, arguments_of, float_outputs, names_of, outputs_of
 from rlx.transforms.forward import Forward
 
 
@@ -23,6 +23,7 @@ class Jvp(Transform, name="rlx-jvp"):
     tangents: tuple[str, ...] = option((), "the arguments that move; all parameters when empty")
 
     def apply(self, graph: Graph) -> Graph:
+        float_outputs(graph, self.name)
         derived = Derived.of(graph)
         engine = Forward(derived.graph)
         for argument in arguments_of(graph, self.tangents, self.name):
@@ -50,6 +51,6 @@ def jvp(graph: Any, tangents: Any = ()) -> Any:
         holds floats or complex numbers.
 
     Raises:
-        Error: An argument does not exist or holds no floats, or an op has no rule.
+        Error: An argument does not exist or holds no floats, no output does, or an op has no rule.
     """
     return Jvp(tangents=names_of(tangents, "tangents"))(graph)

@@ -102,7 +102,7 @@ class Reverse:
     ) -> tuple[Sequence[Tensor], Pull | None]:
         """Results of an op and its pull; no pull where the tape has it in steps already."""
         b, card = self.builder, opview.card_of(op)
-        block = scopes.reversible(b, op) if card.has("reversible") else None
+        block = scopes.reversible(b, op, scope) if card.has("reversible") else None
         if block is not None:
             return self._inside(block, operands, scope), None
         if card.has("pullback"):
@@ -117,7 +117,7 @@ class Reverse:
             return results, lambda cotangents: rule(card, op, operands, results, cotangents)
         if card.composite:
             with b.located(within(op.location, card.name)):
-                return self._inside(scopes.decomposition(b, op), operands, scope), None
+                return self._inside(scopes.decomposition(b, op, scope), operands, scope), None
         raise scopes.no_rule(op, "vjp")
 
     def _inside(self, block: Any, operands: list[Tensor], scope: Scope) -> list[Tensor]:
@@ -126,7 +126,7 @@ class Reverse:
         inner.bind(block.arguments, operands)
         return self.run(block, inner)
 
-    def _results(self, op: Any, operands: list[Tensor], scope: Scope) -> list[Tensor]:
+    def _results(self, op: Any, operands: list[Tensor], scope: Scope) -> Sequence[Tensor]:
         """A copy of an op; one that reads what has no value gives what has none."""
         if not any(t.value in self._absent for t in operands):
             return scopes.copy(self.builder, op, operands, scope)
@@ -149,7 +149,7 @@ class Reverse:
         while self._tape:
             step = self._tape.pop()
             with b.located(within(step.op.location, self.note)):
-                own = [self.cotangent(r) for r in step.results]
+                own = [self.taken(r) for r in step.results]
                 if all(c is None for c in own):
                     continue
                 try:
@@ -174,6 +174,12 @@ class Reverse:
             return None
         result = rules.joined(self.builder, terms)
         self._terms[tensor.value] = [result]
+        return result
+
+    def taken(self, tensor: Tensor) -> Tensor | None:
+        """The same, once: of a tensor that stands in two places (argument and capture, operand and result) it counts once."""
+        result = self.cotangent(tensor)
+        self._terms.pop(tensor.value, None)
         return result
 
     def _vjp(
@@ -289,7 +295,7 @@ class Body:
 
         def pull(cotangents: Sequence[Tensor | None]) -> tuple[list[Tensor | None], list[Tensor | None]]:
             engine.pull(results, cotangents)
-            return [engine.cotangent(a) for a in arguments], [engine.cotangent(c) for c in outside]
+            return [engine.taken(a) for a in arguments], [engine.taken(c) for c in outside]
 
         return results, pull
 

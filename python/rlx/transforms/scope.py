@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from rlx import mlir
 from rlx.ir import opview, registry
 from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, as_results
+from rlx.ir.card import Card
 from rlx.ir.errors import Error
 from rlx.ir.location import describe
 from rlx.ir.regions import use
 from rlx.ir.shape import shape_of
+from rlx.passes.rewrite import instead_of
 
 TERMINATORS = ("func.return", "rlx.yield")
 
@@ -104,27 +106,31 @@ def has_tangent(value: Any) -> bool:
     return shape_of(value).dtype.is_inexact
 
 
-def decomposition(b: Builder, op: Any) -> Any:
+def decomposition(b: Builder, op: Any, scope: Scope) -> Any:
     """The block of what a composite op decomposes into; its arguments stand for the op's operands."""
-    return _instead(b, op, opview.card_of(op).decompose)
+    return _instead(b, op, opview.card_of(op).decompose, scope)
 
 
-def reversible(b: Builder, op: Any) -> Any:
+def reversible(b: Builder, op: Any, scope: Scope) -> Any:
     """The same of what stands for an op in reverse mode; None where that is the op itself."""
     card = opview.card_of(op)
     if "num_checkpoints" in op.attributes or card.name == "while":
-        return _instead(b, op, card.reversible)
+        return _instead(b, op, card.reversible, scope)
     return None
 
 
-def _instead(b: Builder, op: Any, function: Callable[..., Any]) -> Any:
+def _instead(b: Builder, op: Any, function: Callable[..., Any], scope: Scope) -> Any:
     card = opview.card_of(op)
     values = opview.attributes_of(op)
     if card.spec.regions:
-        values["regions"] = tuple(opview.block_of(r) for r in op.regions)
+        # What its regions read is not to be seen from where the block stands: a copy reads what stands for it.
+        _, block = b.open_region(())
+        with b.at(mlir.ir.InsertionPoint(block)):
+            copy(b, op, [scope[v] for v in op.operands], scope)
+        values["regions"] = tuple(opview.block_of(r) for r in block.operations[0].operation.regions)
 
     def emit(*tensors: Tensor) -> list[Any]:
-        return list(as_results(function(b, *opview.operands_of(op, tensors), **values)))
+        return list(instead_of(op, b, lambda: function(b, *opview.operands_of(op, tensors), **values)))
 
     return b.scratch(emit, [shape_of(v) for v in op.operands])
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx.ir.builder import Tensor
-from rlx.ir.errors import PassError
 from rlx.ir.graph import Graph
 from rlx.ops import rules
 from rlx.passes.base import option
@@ -26,10 +25,9 @@ class Vjp(Transform, name="rlx-vjp"):
     wrt: tuple[str, ...] = option((), "the arguments to differentiate by; all parameters when empty")
 
     def apply(self, graph: Graph) -> Graph:
+        found = float_outputs(graph, self.name)
         derived = Derived.of(graph)
-        given = [(i, derived.input(f"cotangent_{output.name}", output.shape)) for i, output in float_outputs(graph)]
-        if not given:
-            raise PassError(f"{self.name}: graph '{graph.name}' has no output of floats")
+        given = [(i, derived.input(f"cotangent_{output.name}", output.shape)) for i, output in found]
         wrt = [derived.arguments[a.name] for a in arguments_of(graph, self.wrt, self.name)]
         with derived.graph.scratchpad():
             results, gradients = pulled_back(derived, wrt, dict(given))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from rlx.ir.errors import Error, PassError
 from rlx.ir.graph import Graph
 from rlx.ir.shape import Shape
 from rlx.passes.base import option
-from rlx.transforms.base import Derived, Transform, outputs_of
+from rlx.transforms.base import Derived, Transform, names_of, outputs_of
 from rlx.transforms.batching import Batching
 
 
@@ -32,7 +33,7 @@ class Vmap(Transform, name="rlx-vmap"):
 
     def apply(self, graph: Graph) -> Graph:
         axes = self._axes(graph)
-        size = dim(int(self.size) if self.size.isdigit() else self.size)
+        size = dim(int(self.size) if _is_integer(self.size) else self.size)
         shapes = {a.name: _with_axis(a.shape, axes[a.name], size) for a in graph.arguments if a.name in axes}
         derived = Derived.of(graph, shapes)
         b, engine, scope = derived.graph, Batching(derived.graph, size), derived.scope()
@@ -61,6 +62,8 @@ class Vmap(Transform, name="rlx-vmap"):
             name, axis = _entry(entry, self.name)
             if name not in known:
                 raise PassError(f"{self.name}: the graph has no argument '{name}'{suggestion(name, known)}")
+            if name in found:
+                raise PassError(f"{self.name}: argument '{name}' is named twice")
             found[name] = _axis(axis, known[name].shape.rank, f"{self.name}: argument '{name}'")
         return found
 
@@ -69,7 +72,7 @@ class Vmap(Transform, name="rlx-vmap"):
         entries = [(*_entry(e, self.name),) for e in self.out_axes if not _is_integer(e)]
         common = [int(e) for e in self.out_axes if _is_integer(e)]
         axis = common[0] if len(common) == 1 else 0
-        if len(common) > 1:
+        if len(common) != 1 and not (entries and not common):
             if entries or len(common) != len(outputs):
                 message = f"{self.name}: {len(common)} axes for {len(outputs)} outputs"
                 raise PassError(message, hint="give one axis for all, or one for each output")
@@ -96,7 +99,7 @@ def _entry(entry: str, what: str) -> tuple[str, int]:
 
 
 def _is_integer(text: str) -> bool:
-    return text.lstrip("-").isdigit()
+    return re.fullmatch(r"-?[0-9]+", text) is not None
 
 
 def _axis(axis: int, rank: int, what: str) -> int:
@@ -133,13 +136,15 @@ def vmap(graph: Any, batched: Any, size: Any, out_axes: Any = 0) -> Any:
     Raises:
         Error: An argument or axis does not exist, or an op has no rule.
     """
-    if isinstance(batched, str):
-        batched = (batched,)
-    entries = [f"{n}:{a}" for n, a in batched.items()] if isinstance(batched, Mapping) else [str(n) for n in batched]
-    if isinstance(out_axes, Mapping):
-        outs = [f"{n}:{a}" for n, a in out_axes.items()]
+    if isinstance(batched, Mapping):
+        entries = tuple(f"{n}:{a}" for n, a in batched.items())
     else:
-        outs = [str(a) for a in out_axes] if isinstance(out_axes, (tuple, list)) else [str(out_axes)]
-    if isinstance(size, bool) or (not isinstance(size, (int, str)) and not hasattr(size, "symbols")):
+        entries = tuple(f"{n}:0" for n in names_of(batched, "batched"))
+    axes = list(out_axes.values()) if isinstance(out_axes, Mapping) else out_axes
+    axes = axes if isinstance(axes, (tuple, list)) else [axes]
+    if any(isinstance(a, bool) or not hasattr(a, "__index__") for a in axes):
+        raise Error(f"out_axes must be an axis, or axes by name or in order, got {out_axes!r}")
+    outs = [f"{n}:{a}" for n, a in out_axes.items()] if isinstance(out_axes, Mapping) else [str(a) for a in axes]
+    if isinstance(size, bool) or not (isinstance(size, str) or hasattr(size, "__index__") or hasattr(size, "symbols")):
         raise Error(f"size must be an integer or the name of a symbol, got {size!r}")
-    return Vmap(batched=tuple(entries), size=str(size), out_axes=tuple(outs))(graph)
+    return Vmap(batched=entries, size=str(size), out_axes=tuple(outs))(graph)

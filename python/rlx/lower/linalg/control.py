@@ -30,7 +30,7 @@ def _initial(low: Loops, carries: Sequence[Lowered]) -> list[Any]:
     values, roots = [], []
     for carry in carries:
         root = _root(carry.value)
-        values.append(_copied(low, carry) if low.for_iree and root in roots else carry.value)
+        values.append(copied(low, carry) if low.for_iree and root in roots else carry.value)
         roots.append(root)
     return values
 
@@ -42,7 +42,7 @@ def _root(value: Any) -> Any:
     return value
 
 
-def _copied(low: Loops, x: Lowered) -> Any:
+def copied(low: Loops, x: Lowered) -> Any:
     """A copy that the compiler cannot see to be one: it does not know that the condition holds."""
     holds = low.constant(1, low.ir.IntegerType.get_signless(1))
     holds = low.ir.Operation.create("util.optimization_barrier", results=[holds.type], operands=[holds]).result

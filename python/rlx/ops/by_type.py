@@ -1,0 +1,101 @@
+"""Ops with regions whose values stand in order of their types, as a group of values may change its type a few times only.
+
+What rules put together (carries with their tangents, cotangents of all that a body reads) would do so more often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rlx.ir.builder import Builder, Tensor
+
+Tensors = Sequence[Tensor]
+
+
+def order_of(tensors: Tensors) -> list[int]:
+    """Positions of tensors such that those of one type stand together; otherwise as they are."""
+    return sorted(range(len(tensors)), key=lambda i: str(tensors[i].shape))
+
+
+def _ordered(values: Sequence[Any], order: Sequence[int]) -> list[Any]:
+    return [values[i] for i in order]
+
+
+def _restored(values: Sequence[Any], order: Sequence[int]) -> list[Any]:
+    by_position = dict(zip(order, values, strict=True))
+    return [by_position[i] for i in range(len(order))]
+
+
+def if_(b: Builder, condition: Tensor, branches: Sequence[Callable[[], Tensors]]) -> list[Tensor]:
+    """The results of one of two branches."""
+    order: list[int] = []
+
+    def branch(function: Callable[[], Tensors]) -> list[Tensor]:
+        results = function()
+        order[:] = order_of(results)
+        return _ordered(results, order)
+
+    made = [b.region(lambda function=function: branch(function), ()) for function in branches]
+    return _restored(b.emit("if", (condition,), regions=made), order)
+
+
+def while_(
+    b: Builder,
+    carries: Tensors,
+    condition: Callable[[Tensors], Tensor],
+    body: Callable[[Tensors], Tensors],
+    max_iterations: int | None,
+) -> list[Tensor]:
+    """The last carries of a loop."""
+    order = order_of(carries)
+    shapes = _ordered([c.shape for c in carries], order)
+    regions = [
+        b.region(lambda *own: condition(_restored(own, order)), shapes),
+        b.region(lambda *own: _ordered(body(_restored(own, order)), order), shapes),
+    ]
+    results = b.emit("while", (_ordered(carries, order),), max_iterations=max_iterations, regions=regions)
+    return _restored(results, order)
+
+
+def scan(
+    b: Builder,
+    carries: Tensors,
+    xs: Tensors,
+    body: Callable[[Tensors, Tensors], tuple[Tensors, Tensors]],
+    *,
+    length: Any,
+    reverse: bool,
+    num_checkpoints: int | None = None,
+) -> tuple[list[Tensor], list[Tensor]]:
+    """The last carries of a scan, and what it has stacked.
+
+    Args:
+        b: Where to emit.
+        carries: The first ones.
+        xs: What it goes over.
+        body: From carries and slices to the next carries and what is stacked.
+        length: As the op has it, a tuple of one.
+        reverse: Whether it begins with the last slice.
+        num_checkpoints: As the op has it.
+    """
+    count, order, order_of_xs = len(carries), order_of(carries), order_of(xs)
+    order_of_stacks: list[int] = []
+
+    def step(*tensors: Tensor) -> list[Tensor]:
+        following, stacked = body(_restored(tensors[:count], order), _restored(tensors[count:], order_of_xs))
+        order_of_stacks[:] = order_of(stacked)
+        return [*_ordered(following, order), *_ordered(stacked, order_of_stacks)]
+
+    first, rows = _ordered(carries, order), _ordered(xs, order_of_xs)
+    shapes = [*(c.shape for c in first), *(x.shape.with_dims(x.shape.dims[1:]) for x in rows)]
+    results = b.emit(
+        "scan",
+        ([*first, *rows],),
+        num_carries=count,
+        length=length,
+        reverse=reverse,
+        num_checkpoints=num_checkpoints,
+        regions=[b.region(step, shapes)],
+    )
+    return _restored(results[:count], order), _restored(results[count:], order_of_stacks)

@@ -1,0 +1,67 @@
+"""The examples that train, with fewer steps and, for the transformer, a smaller model."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from examples import char_transformer, digits_cnn
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("device", "method"), [("cpu", "ste"), ("xla", "lsq")])
+def test_digits_in_f32_and_in_few_bits(device: str, method: str, tmp_path: Path) -> None:
+    accuracy = digits_cnn.train(device, 200, tmp_path, method, bits=4)
+    assert accuracy["f32"] > 0.97
+    assert accuracy["rounded"] < accuracy["f32"] - 0.01
+    assert accuracy["trained"] > max(accuracy["f32"] - 0.02, accuracy["rounded"])
+    assert (tmp_path / "digits_cnn.png").read_bytes().startswith(PNG)
+
+
+@pytest.mark.slow
+def test_characters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"LAYERS": 1, "HEADS": 2, "EMBED": 64, "HIDDEN": 128}.items():
+        monkeypatch.setattr(char_transformer, name, value)
+    history, text = char_transformer.train("xla", 150, tmp_path, length=80)
+    assert history[0]["loss"] > 6 and history[-1]["validation_bits"] < 0.5 * history[0]["loss"]
+    assert text.startswith(char_transformer.PROMPT) and len(text) == 80 + len(char_transformer.PROMPT)
+    # Characters at random would seldom be letters and blanks.
+    assert np.mean([c.islower() or c in " \n" for c in text]) > 0.7
+    assert (tmp_path / "char_transformer.png").read_bytes().startswith(PNG)
+
+
+def test_the_parts_of_the_text_do_not_overlap() -> None:
+    training, validation = char_transformer.reference()
+    known = {p.strip() for p in bytes(training.tolist()).decode("ascii").split("\n\n")}
+    # The paragraph at the border is in both.
+    shared = [p for p in bytes(validation.tolist()).decode("ascii").split("\n\n")[1:] if p.strip() in known]
+    assert not [p for p in shared if len(p) > 30]
+
+
+@pytest.mark.parametrize("module", ["sklearn.datasets", "matplotlib.figure"])
+def test_what_is_missing_is_named_at_once(module: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.setattr("rlx.train.TrainStep", None)  # it is not reached
+    with pytest.raises(SystemExit, match=r"pip install 'rlx\[examples\]'"):
+        digits_cnn.train("cpu", 1, tmp_path)
+    if module == "matplotlib.figure":
+        with pytest.raises(SystemExit, match=r"pip install 'rlx\[examples\]'"):
+            char_transformer.train("cpu", 1, tmp_path, 1)
+
+
+@pytest.mark.parametrize("example", [digits_cnn, char_transformer])
+@pytest.mark.parametrize(
+    ("options", "message"), [(["--steps", "0"], "decay_steps must be an integer"), (["--device", "abacus"], "abacus")]
+)
+def test_bad_options_are_refused(
+    example: Any, options: list[str], message: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["example", "--output", str(tmp_path), *options])
+    with pytest.raises(SystemExit, match=message):
+        example.main()
