@@ -108,7 +108,9 @@ def _transposed(case: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("case", "order"), [(c, check) for c in _TRANSPOSED] + [(_TRANSPOSED[i], check_second) for i in (1, 3)], ids=str
+    ("case", "order"),
+    [(c, check) for c in _TRANSPOSED] + [(_TRANSPOSED[i], check_second) for i in (1, 3)],
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_conv_transpose(case: Any, order: Any) -> None:
     attributes = {**_attributes(case), "output_padding": case[4]}

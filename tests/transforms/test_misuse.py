@@ -49,7 +49,7 @@ def _without_arguments() -> rlx.Graph:
 
 @pytest.mark.parametrize("name", BY_NAMES)
 @pytest.mark.parametrize(
-    "names", ["nope", "", ["w", "nope"], ["w", "w"], 3, None, [3], [("w", 0)], b"w", object()], ids=repr
+    "names", ["nope", "", ["w", "nope"], ["w", "w"], 3, None, [3], [("w", 0)], b"w", object], ids=repr
 )
 def test_names(name: str, names: Any) -> None:
     with pytest.raises(rlx.Error, match=r"no argument '|is named twice|must be a list of names"):
