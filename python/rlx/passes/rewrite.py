@@ -144,17 +144,14 @@ def decompose_all(module: Any, names: Container[str], *, fusion_policy: str = "d
 
 def erase_dead(ops: Iterable[Any]) -> None:
     """Erase ops without uses, and what is without uses then; only pure rlx ops go."""
-    pending = list(ops)
-    # An erased op may not be asked anything again, so its object is remembered; one object stands for one op.
-    erased: dict[int, Any] = {}
+    # Several objects may stand for one op, and none of them may be asked anything once that is erased: each op is pending once.
+    pending = dict.fromkeys(ops)
     while pending:
-        op = pending.pop()
-        if id(op) in erased or not _is_dead(op):
-            continue
-        owners = [v.owner.operation for v in op.operands if isinstance(v, mlir.ir.OpResult)]
-        erased[id(op)] = op
-        op.erase()
-        pending.extend(owners)
+        op, _ = pending.popitem()
+        if _is_dead(op):
+            owners = [v.owner.operation for v in op.operands if isinstance(v, mlir.ir.OpResult)]
+            op.erase()
+            pending.update(dict.fromkeys(owners))
 
 
 def _is_dead(op: Any) -> bool:

@@ -76,12 +76,23 @@ def batch_matmul(low: Loops, lhs: Any, rhs: Any, dims: tuple[Dim, Dim, Dim], k: 
     if any(type(d) is not int for d in (*dims, k)):
         # Fused into the packing of an operand with dynamic sizes, whatever made that operand does not compile.
         lhs, rhs = low.materialised(lhs, (batch, m, k)), low.materialised(rhs, (batch, k, n))
-    elif getattr(lhs.owner, "name", "") == "tensor.expand_shape":
-        # Rows of a transposed tensor that are split into batches: where M is no whole number of tiles, IREE 3.13 packs the
-        # first rows of the next batch in place of the padding.
-        lhs = low.materialised(lhs, (batch, m, k))
+    elif m % _TILE:  # type: ignore[operator]
+        lhs = _apart(low, lhs, (batch, m, k))
     out = low.filled(dims, storage_type(accumulator(dtype)), 0)
     return rounded(low, low.linalg.batch_matmul(lhs, rhs, outs=[out]), dims, dtype)
+
+
+# Rows that IREE's CPU code packs together, at most.
+_TILE = 16
+
+
+def _apart(low: Loops, lhs: Any, dims: Sequence[Dim]) -> Any:
+    """Rows of a batched product, in memory before it if they are computed.
+
+    IREE (3.13) may compute the rows of all batches as one axis, and split that while it packs them: where M is no whole
+    number of tiles, the first rows of the next batch then stand in place of the padding.
+    """
+    return lhs if isinstance(lhs, low.ir.BlockArgument) else low.materialised(lhs, dims)
 
 
 def contraction_loop(
@@ -133,6 +144,7 @@ def _broadcast_matmul(low: Loops, lhs: Lowered, rhs: Lowered, result: Shape) -> 
         axes = tuple(i + offset for i in range(x.shape.rank - 2) if i not in stretched)
         return low.squeeze(x.value, x.shape.dims, stretched), (*axes, row, column)
 
+    lhs = Lowered(_apart(low, lhs.value, lhs.shape.dims), lhs.shape)
     inputs = [operand(lhs, m, k), operand(rhs, k, n)]
     return contraction_loop(low, inputs, result.dims, tuple(range(rank - 1)), rank, result.dtype)
 
