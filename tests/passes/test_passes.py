@@ -12,7 +12,7 @@ import pytest
 import rlx
 from rlx.ir import registry
 from rlx.passes import CheckNumerics
-from rlx.passes.rewrite import collect
+from rlx.passes.rewrite import collect, erase_dead
 from tests.conformance.cases import Case, cases, op_names
 
 # f32 first; an op that does not take it is tried in what it takes.
@@ -27,6 +27,18 @@ def samples(op: str) -> Iterator[Case]:
         if best is None or (case.dtype in _PREFERRED and best.dtype not in _PREFERRED):
             chosen[case.index] = case
     yield from chosen.values()
+
+
+def test_ops_that_read_dead_ops_twice_go_with_them() -> None:
+    g = rlx.Graph()
+    x = g.input("x", (3,))
+    y = x
+    for _ in range(200):
+        y = g.sin(y)
+        y = y * y
+    g.set_outputs([x])
+    erase_dead([y.value.owner.operation] * 2)
+    assert len(g.function.entry_block.operations) == 1
 
 
 def refuse_note(text: str) -> None:

@@ -357,6 +357,48 @@ def _summed(graph: rlx.Graph) -> rlx.Graph:
     return graph
 
 
+def test_one_tensor_in_several_places_counts_once_for_each() -> None:
+    """As two arguments, as argument and capture, and as a result that is an argument or a capture itself."""
+    values = {"x": _array(3), "w": _array(3)}
+
+    def both(g: Any, x: Any, w: Any) -> Any:
+        y, same, captured, twice = g.custom_fn(lambda a, b: (a * b * x * w, a, w, b), x, x)
+        return g.sum(y * same + captured * twice * x + same)
+
+    expected = jax.grad(lambda x, w: jnp.sum(x * x * x * w * x + w * x * x + x), (0, 1))(*values.values())
+    g = rlx.Graph()
+    g.set_outputs([both(g, g.input("x", (3,), "f64"), g.input("w", (3,), "f64"))])
+    for got, wanted in zip(rlx.evaluate(rlx.grad(g, ["x", "w"]), values), expected, strict=True):
+        _close(got, wanted)
+
+
+def test_a_loop_over_values_of_many_types() -> None:
+    """A group of values may change its type 15 times; carries with their tangents would do so more often."""
+    g = rlx.Graph()
+    sizes = range(1, 8)
+    carries = tuple(g.input(f"c{i}", (i,), "f64") for i in sizes)
+    weights = [g.input(f"w{i}", (i,), "f64") for i in sizes]
+    step = lambda c, _: (tuple(g.sin(a * w) for a, w in zip(c, weights, strict=True)), c[::-1])  # noqa: E731
+    last, stacked = g.scan(step, carries, None, length=3)
+    g.set_outputs([sum((g.sum(v) for v in (*last, *stacked)), g.constant(0.0, dtype="f64"))])
+    check_second(g, {a.name: _array(*a.shape.static) for a in g.arguments})
+
+
+def test_a_checkpointed_scan_that_passes_values_through() -> None:
+    """What its body yields is an outer tensor, seen from a loop around it."""
+    g = rlx.Graph()
+    x, w = g.input("x", (4,), "f64"), g.input("w", (), "f64")
+
+    def outer(carry: Any, row: Any) -> Any:
+        scaled = w * row
+        last, _ = g.scan(lambda c, _: (scaled, c), carry, None, length=2, num_checkpoints=1)
+        return last * carry, g.if_(row > 0.0, lambda: scaled, lambda: carry)
+
+    last, stacked = g.scan(outer, w, x)
+    g.set_outputs([last + g.sum(stacked)])
+    check_second(g, {"x": _array(4), "w": np.asarray(0.7)})
+
+
 def test_stop_gradient() -> None:
     g = rlx.Graph()
     x = g.input("x", (3,), "f64")
@@ -391,6 +433,23 @@ def test_checkpoints_change_no_gradient() -> None:
         for got, wanted in zip(rlx.evaluate(made, values), expected, strict=True):
             np.testing.assert_array_equal(got, wanted)
         check_second(graph, values)
+
+
+def _broken_checkpoint() -> tuple[rlx.Graph, dict[str, np.ndarray]]:
+    g = rlx.Graph()
+    x = g.input("x", (3,), "f64")
+    y = g.sin(x)
+    with pytest.raises(ZeroDivisionError), g.checkpoint():
+        g.scan(lambda c, _: (c * y, None), g.cos(y), None, length=2)
+        raise ZeroDivisionError
+    g.set_outputs([g.sum(y)])
+    return g, {"x": _array(3)}
+
+
+def test_an_error_inside_of_a_checkpoint_leaves_the_graph_as_it_was() -> None:
+    for _ in range(20):
+        g, values = _broken_checkpoint()
+        _close(rlx.evaluate(rlx.grad(g, "x"), values)[0], np.cos(values["x"]))
 
 
 def test_checkpoints_need_less_memory_at_once() -> None:

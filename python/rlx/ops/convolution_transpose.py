@@ -164,6 +164,7 @@ class ConvTranspose(Card, op="conv_transpose"):
         yield case((2, 4, 5), (4, 3, 4), (2,), (1, 1), (0,), (1,), groups=2, dtypes=("f32",))
         yield case((1, 4, 3), (4, 1, 3), (3,), (5, 0), (2,), (2,), groups=4, dtypes=("f32",))
         yield case((1, 2, 2, 3, 2), (2, 3, 2, 1, 2), (2, 2, 1), (0,) * 6, (0, 1, 0), (1, 1, 2), dtypes=("f32",))
+        yield case((2, 1, 2, 2), (1, 1, 1, 3), (2, 2), (0,) * 4, (0, 0), (1, 1), dtypes=("f32",))
         yield case((2, 2, 0), (2, 3, 3), (1,), (0, 0), (0,), (1,), dtypes=("f32",))
         yield case(("n", 2, "h", 4), (2, 2, 2, 3), (2, 1), (0, 0, 1, 1), (0, 0), (1, 1), dtypes=("f32",))
         yield case(("n", 2, "l"), (2, 3, 5), (2,), (2, 1), (1,), (1,), dtypes=("f32",))
@@ -250,6 +251,10 @@ def _axes(x: Sequence[Dim], w: Sequence[int], output_padding: Any, *, stride: An
 
 def _phases(b: Builder, x: Tensor, w: Tensor, axes: Sequence[_Axis], groups: int, chosen: tuple[_Run, ...]) -> Tensor:
     """`[N, O, phases…, positions…]`, of the runs that are chosen for the first axes and all those of the others."""
+    if chosen and not chosen[-1].taps[0]:  # nothing of the kernel meets these positions
+        phases = [*(len(run.taps) for run in chosen), *(a.stride for a in axes[len(chosen) :])]
+        dims = (x.shape.dims[0], w.shape.static[1] * groups, *phases, *(a.count for a in axes))
+        return b.expand(b.constant(0, dtype=x.dtype), dims)
     if len(chosen) == len(axes):
         return _one_convolution(b, x, w, axes, groups, chosen)
     parts = [_phases(b, x, w, axes, groups, (*chosen, run)) for run in axes[len(chosen)].runs()]
@@ -263,8 +268,6 @@ def _one_convolution(
     phases, counts = [len(r.taps) for r in runs], [a.count for a in axes]
     batch, out_channels = x.shape.dims[0], w.shape.static[1] * groups
     dims = (batch, out_channels, *phases, *counts)
-    if not all(r.taps[0] for r in runs):
-        return b.expand(b.constant(0, dtype=x.dtype), dims)
     padding: list[int] = []
     for i, (a, run) in enumerate(zip(axes, runs, strict=True)):
         x, edges = _cut(b, x, 2 + i, *a.edges(run))

@@ -28,6 +28,10 @@ _ARRANGED: dict[str, Callable[[Graph, int], Any]] = {
         g.transpose(g.reshape(g.input("x", (2, _BATCH * m, 64)), (2, _BATCH, m, 64)), (1, 2, 0, 3)),
         (_BATCH, m, _INNER),
     ),
+    "added up": lambda g, m: g.sum(g.input("x", (_BATCH, m, 3, _INNER)), 2),
+    "normalised": lambda g, m: g.layer_norm(
+        g.input("x", (_BATCH, m, _INNER)), g.constant(np.ones(_INNER, "f4")), g.constant(np.zeros(_INNER, "f4"))
+    ),
     "computed, then split": lambda g, m: g.reshape(g.tanh(g.input("x", (_BATCH * m, _INNER))), (_BATCH, m, _INNER)),
 }
 
@@ -42,10 +46,25 @@ def _graph(arranged: str, rows: int, columns: int, *, on_the_left: bool) -> Grap
     return graph
 
 
+def _stretched(rows: int, columns: int) -> Graph:
+    """Rows that are added up, of more batches than the other operand has."""
+    graph = Graph("main")
+    x = graph.sum(graph.input("x", (_BATCH, 3, rows, 5, 6)), 3)
+    graph.set_outputs([x @ graph.input("y", (_BATCH, 1, 6, columns))])
+    return graph
+
+
 @pytest.mark.parametrize("arranged", _ARRANGED)
 def test_products_of_arranged_batches(arranged: str) -> None:
     sizes = [(rows, columns) for rows in (3, 9, 30) for columns in (4, 33)]
-    graphs = [_graph(arranged, *pair, on_the_left=left) for pair in sizes for left in (True, False)]
+    _check([_graph(arranged, *pair, on_the_left=left) for pair in sizes for left in (True, False)])
+
+
+def test_products_of_stretched_batches() -> None:
+    _check([_stretched(rows, columns) for rows in (1, 3, 15) for columns in (1, 32)])
+
+
+def _check(graphs: list[Graph]) -> None:
     failures, rng = Failures(), np.random.default_rng(1)
     for graph, program in zip(graphs, compile_graphs(graphs), strict=True):
         label = ", ".join(str(a.shape) for a in graph.arguments)

@@ -22,31 +22,58 @@ def _scalar(low: Loops, value: Any) -> Any:
     return low.tensor.extract(value, [])
 
 
-def _initial(low: Loops, carries: Sequence[Lowered]) -> list[Any]:
-    """What a loop starts with: each value once, and copies for the other carries that start with it.
+def _initial(low: Loops, carries: Sequence[Lowered], stacks: int = 0) -> list[Any]:
+    """What the carries of a loop start with; it may stack rows as well.
 
-    Of one value for two carries, whose size is that of another argument, IREE (3.13) makes a program that does not run.
+    IREE (3.13) lays out values that live equally long in one buffer. A loop then passes that on several times, and its VM
+    may have moved the reference away before the last time (iree-org/iree#24753): such a program fails when it runs. So
+    several values get buffers of their own, in which nobody else has a part.
     """
-    values, roots = [], []
-    for carry in carries:
-        root = _root(carry.value)
-        values.append(copied(low, carry) if low.for_iree and root in roots else carry.value)
-        roots.append(root)
-    return values
+    if not _needs_buffers(low, len(carries) + stacks):
+        return [c.value for c in carries]
+    return [_owned(low, copied(low, c), c.shape) for c in carries]
 
 
-def _root(value: Any) -> Any:
-    """The value of which a value is a reshaped view."""
-    while getattr(value.owner, "name", "") in ("tensor.collapse_shape", "tensor.expand_shape", "tensor.cast"):
-        value = value.owner.operands[0]
-    return value
+def _stack(low: Loops, shape: Shape, values: int) -> Any:
+    """What a loop of so many values writes the rows of a stack into."""
+    element = storage_type(shape.dtype)
+    if not _needs_buffers(low, values):
+        return low.empty(shape.dims, element)
+    holds = _true(low)
+    zeros = low.map(
+        shape.dims, element, [], lambda: low.arith.select(holds, low.constant(0, element), low.constant(1, element))
+    )
+    return _owned(low, zeros, shape)
+
+
+def _needs_buffers(low: Loops, values: int) -> bool:
+    """Whether each value of a loop needs a buffer of its own."""
+    return low.for_iree and values > 1
+
+
+def _owned(low: Loops, value: Any, shape: Shape) -> Any:
+    """A value that nobody else has, in a buffer of its own: it is handed out of the program, and back in."""
+    ir = low.ir
+    view, encoding = ir.Type.parse("!hal.buffer_view"), ir.TypeAttr.get(value.type)
+    sizes = [low.size(d) for d in shape.dims if type(d) is not int]
+    create = ir.Operation.create
+    attributes = {"source_encoding": encoding}
+    exported = create("hal.tensor.export", results=[view], operands=[value, *sizes], attributes=attributes).result
+    fenced = create("util.optimization_barrier", results=[view], operands=[exported]).result
+    groups = ir.DenseI32ArrayAttr.get([1, len(sizes), 0, 0])
+    attributes = {"target_encoding": encoding, "operandSegmentSizes": groups}
+    return create("hal.tensor.import", results=[value.type], operands=[fenced, *sizes], attributes=attributes).result
+
+
+def _true(low: Loops) -> Any:
+    """A scalar that is true, which the compiler cannot see."""
+    holds = low.constant(1, low.ir.IntegerType.get_signless(1))
+    return low.ir.Operation.create("util.optimization_barrier", results=[holds.type], operands=[holds]).result
 
 
 def copied(low: Loops, x: Lowered) -> Any:
     """A copy that the compiler cannot see to be one: it does not know that the condition holds."""
-    holds = low.constant(1, low.ir.IntegerType.get_signless(1))
-    holds = low.ir.Operation.create("util.optimization_barrier", results=[holds.type], operands=[holds]).result
-    element = storage_type(x.shape.dtype)
+    holds, element = _true(low), storage_type(x.shape.dtype)
 
     def body(value: Any) -> Any:
         return low.arith.select(holds, value, low.constant(0, element))
@@ -103,7 +130,7 @@ def scan(
     num_checkpoints: int | None,
     regions: Sequence[Region],
 ) -> tuple[Any, ...]:
-    carries = _initial(low, inputs[:num_carries])
+    carries = _initial(low, inputs[:num_carries], len(results) - num_carries)
     # Else IREE (3.13) computes the slice that a step reads in that step: a matmul before the loop becomes many inside.
     xs = [Lowered(low.materialised(x.value, x.shape.dims), x.shape) for x in inputs[num_carries:]]
     rows = results[num_carries:]
@@ -212,7 +239,7 @@ class _Scan:
         low, scf = self.low, mlir.dialect("scf")
         chunks = (self.length + chunk - 1) // chunk
         shapes = [s.with_dims((chunks, chunk, *s.dims[1:])) for s in self.rows]
-        stacks = [low.empty(s.dims, storage_type(s.dtype)) for s in shapes]
+        stacks = [_stack(low, s, len(carries) + len(shapes)) for s in shapes]
         op = scf.ForOp(low.size(0), low.size(chunks), low.size(1), [*carries, *stacks])
         with low.ir.InsertionPoint(op.body):
             first = low.arith.muli(op.induction_variable, low.size(chunk))
@@ -236,7 +263,7 @@ class _Scan:
         """So many steps, from a given one on: carries, and stacks of `most` rows."""
         low, scf = self.low, mlir.dialect("scf")
         shapes = [s.with_dims((most, *s.dims[1:])) for s in self.rows]
-        stacks = [low.empty(s.dims, storage_type(s.dtype)) for s in shapes]
+        stacks = [_stack(low, s, len(carries) + len(shapes)) for s in shapes]
         op = scf.ForOp(low.size(0), count, low.size(1), [*carries, *stacks])
         with low.ir.InsertionPoint(op.body):
             step = self._place(low.arith.addi(first, op.induction_variable), self.length)
@@ -265,6 +292,8 @@ def _sizes(low: Loops, dims: Sequence[Dim]) -> tuple[list[Any], list[int]]:
 def _row(low: Loops, value: Any, shape: Shape, step: Any) -> Any:
     """`value[step]`."""
     rank, rest = shape.rank, shape.dims[1:]
+    if 0 in rest:  # IREE (3.13) takes a place in what holds nothing for one out of bounds
+        return low.empty(rest, storage_type(shape.dtype))
     dynamic, static = _sizes(low, rest)
     offsets = [low.ir.ShapedType.get_dynamic_size()] + [0] * (rank - 1)
     type_ = typed(rest, storage_type(shape.dtype))
@@ -274,6 +303,8 @@ def _row(low: Loops, value: Any, shape: Shape, step: Any) -> Any:
 def _with_row(low: Loops, row: Any, into: Any, shape: Shape, step: Any) -> Any:
     """`into` with `into[step] = row`."""
     rank = shape.rank
+    if 0 in shape.dims[1:]:
+        return into
     dynamic, static = _sizes(low, shape.dims[1:])
     offsets = [low.ir.ShapedType.get_dynamic_size()] + [0] * (rank - 1)
     return low.tensor.insert_slice(row, into, [step], dynamic, [], offsets, static, [1] * rank)

@@ -1,0 +1,155 @@
+"""Derivatives and batched graphs of every op, compiled: what IREE and XLA compute is what the evaluator computes.
+
+Most of the time goes into compiling, so that each kind of an op is there once, in f32, static: its rules are tried in
+every shape and dtype by the evaluator. What becomes other ops before it is differentiated is left to those ops on IREE,
+where it takes seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rlx
+from rlx.ir import registry
+from rlx.ir.evaluate import evaluate
+from rlx.ir.graph import Graph
+from tests.conformance import compiled, compiled_xla
+from tests.conformance.cases import Case, cases, op_names
+from tests.conformance.compiled import contiguous
+from tests.conformance.failures import Failures
+from tests.conformance.functions import noise_of
+from tests.conformance.judge import comparison_of
+from tests.conformance.tolerance import Comparison, flushed
+from tests.conformance.values import random_values
+from tests.transforms.cases import direction, floats, reversible, takes
+
+# As for random graphs: an error may pass through several ops, and noise is to find the places where a result jumps.
+_FACTOR, _AMPLITUDE = 4.0, 8.0
+_PART = 48
+SECOND_ORDER = (
+    "activation", "binary", "matmul", "conv", "softmax", "layer_norm", "attention", "reduce", "gather", "scatter_add",
+    "cumprod", "dense_solve", "sort", "scan", "while", "if",
+)  # fmt: skip
+
+
+@dataclass
+class Derived:
+    """A graph that a transform has made, and arrays for it.
+
+    Attributes:
+        case: What it was made of.
+        what: By which transform.
+        graph: The graph.
+        values: Its arguments.
+    """
+
+    case: Case
+    what: str
+    graph: Graph
+    values: dict[str, np.ndarray]
+
+    def __str__(self) -> str:
+        return f"{self.what} of {self.case}"
+
+
+def _chosen(op: str) -> Iterator[Case]:
+    """One case for each kind of an op, in f32 where it takes that."""
+    seen: set[Any] = set()
+    for case in cases(op):
+        attributes = case.sample.attributes
+        kinds = [attributes.get(a.name) for a in case.card.spec.attributes if a.kind == "enum"]
+        key = (*kinds, getattr(case.sample.build, "__name__", None))
+        if key not in seen:
+            seen.add(key)
+            wide = Case(op, case.index, case.sample, "f32")
+            yield wide if takes(wide) else case
+
+
+def _transformed(case: Case, transforms: Sequence[str]) -> Iterator[Derived]:
+    sizes = case.bindings()[0]
+    graph, values = case.graph(sizes), random_values(case, sizes).by_name()
+    names = floats(graph)
+    moves = names and any(o.shape.dtype.is_inexact for o in graph.outputs)
+    made: dict[str, Callable[[], Graph]] = {
+        "jvp": lambda: rlx.jvp(graph, names),
+        "vjp": lambda: rlx.vjp(graph, names),
+        "jvp of vjp": lambda: _second(graph, names),
+    }
+    for what in transforms:
+        if what == "vmap" and values:
+            batch = {name: np.stack([v, np.flip(v)]) for name, v in values.items()}
+            yield Derived(case, what, rlx.vmap(graph, list(values), 2), batch)
+        elif what != "vmap" and moves and (what == "jvp" or reversible(case)):
+            derived = made[what]()
+            rng = np.random.default_rng(0)
+            directions = {
+                a.name: direction(np.zeros(a.shape.static, a.shape.dtype.numpy), rng)
+                for a in derived.arguments
+                if a.name not in values
+            }
+            yield Derived(case, what, derived, {**values, **directions})
+
+
+def _second(graph: Graph, names: list[str]) -> Graph:
+    pulled = rlx.vjp(graph, names)
+    return rlx.jvp(pulled, floats(pulled))
+
+
+def _entries(ops: Sequence[str], transforms: Sequence[str]) -> Iterator[Derived]:
+    for op in ops:
+        for case in _chosen(op):
+            yield from _transformed(case, transforms)
+
+
+def _problems(entry: Derived, program: Any, implementation: str) -> list[str]:
+    if program.problem is not None:
+        return [program.problem]
+    arrays = [entry.values[a.name] for a in entry.graph.arguments]
+    results, expected = program.run(contiguous(arrays)), evaluate(entry.graph, entry.values)
+    comparison = Comparison(max(_FACTOR, comparison_of(entry.case, implementation).factor))
+    exactly = [comparison.mismatch(*pair) for pair in zip(results, expected, strict=True)]
+    if not any(exactly):
+        return []
+    noise = noise_of(program.function, arrays, {}, _AMPLITUDE)
+    alternatives = evaluate(entry.graph, {name: flushed(array) for name, array in entry.values.items()})
+    found = [comparison.mismatch(*told) for told in zip(results, expected, noise, alternatives, strict=True)]
+    return [f"output {i} {problem}" for i, problem in enumerate(found) if problem]
+
+
+def _check(entries: Iterator[Derived], implementation: str) -> None:
+    failures, module = Failures(), {"iree": compiled, "xla": compiled_xla}[implementation]
+    while part := list(islice(entries, _PART)):
+        programs = module.compile_graphs([entry.graph for entry in part])
+        for entry, program in zip(part, programs, strict=True):
+            with failures.of(entry):
+                for problem in _problems(entry, program, implementation):
+                    failures.add(entry, problem)
+    failures.check()
+
+
+def _has_rules(op: str) -> bool:
+    """Whether a rule of the op itself is used, for derivatives or for batches."""
+    card = registry.card(op)
+    rules = ("jvp", "vjp", "vmap", "pushforward", "pullback")
+    return card.spec.stage != "hir" and (not card.composite or any(map(card.has, rules)))
+
+
+@pytest.mark.parametrize("transform", ["jvp", "vjp", "vmap"])
+def test_iree(transform: str) -> None:
+    _check(_entries([op for op in op_names() if _has_rules(op)], [transform]), "iree")
+
+
+@pytest.mark.parametrize("transform", ["jvp", "vjp", "vmap"])
+def test_xla(transform: str) -> None:
+    _check(_entries(op_names(), [transform]), "xla")
+
+
+@pytest.mark.parametrize("implementation", ["iree", "xla"])
+def test_second_order(implementation: str) -> None:
+    _check(_entries(SECOND_ORDER, ["jvp of vjp"]), implementation)
