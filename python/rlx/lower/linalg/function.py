@@ -16,6 +16,7 @@ from rlx.lower.linalg.branches import to_branches
 from rlx.lower.linalg.complex_products import meets_complex_numbers
 from rlx.lower.linalg.loops import Loops, tensor_type
 from rlx.lower.linalg.rules import RULES, Lowered
+from rlx.lower.linalg.updates import overwritten, update_in_place
 
 PARAMETER_SCOPE = "model"
 
@@ -59,12 +60,16 @@ def lower_module(module: Any, *, for_iree: bool = False) -> Any:
             lowered.operation.attributes["sym_name"] = symbol["sym_name"]
         global_names: dict[str, Any] = {}
         states: dict[str, Argument] = {}
+        made = []
         for function in functions(module):
-            _lower_function(function, lowered, global_names if for_iree else None)
+            made.append(_lower_function(function, lowered, global_names if for_iree else None))
             states |= {a.name: a for a in read_arguments(function) if a.kind == "state"}
         if for_iree:
+            in_place = update_in_place(lowered, made)
+            for target in made:
+                to_branches(target)
             for state in states.values():
-                _declare_accessors(state, lowered)
+                _declare_accessors(state, lowered, symbol_of(state) in in_place)
         return lowered
 
 
@@ -131,8 +136,8 @@ def state_setter(name: str) -> str:
     return f"rlx.set.{name}"
 
 
-def _declare_accessors(state: Argument, into: Any) -> None:
-    """Functions by which the runtime reads and sets a state."""
+def _declare_accessors(state: Argument, into: Any, in_place: bool) -> None:
+    """Functions by which the runtime reads and sets a state: in its place, if that is what the program does."""
     ir, func = mlir.ir, mlir.dialect("func")
     type_ = tensor_type(state.shape)
     for name, inputs, results in ((state_getter(state.name), [], [type_]), (state_setter(state.name), [type_], [])):
@@ -141,7 +146,8 @@ def _declare_accessors(state: Argument, into: Any) -> None:
         environment = _Environment(into, block, {symbol_of(state): type_})
         with ir.InsertionPoint(block):
             if inputs:
-                environment.store(state, block.arguments[0])
+                value = block.arguments[0]
+                environment.store(state, overwritten(environment.load(state), value) if in_place else value)
                 func.ReturnOp([])
             else:
                 func.ReturnOp([environment.load(state)])
@@ -157,7 +163,7 @@ def _splat(argument: Argument, type_: Any) -> Any:
     return ir.DenseElementsAttr.get_splat(type_, ir.IntegerAttr.get(element, int(argument.init)))
 
 
-def _lower_function(function: Any, into: Any, globals_: dict[str, Any] | None) -> None:
+def _lower_function(function: Any, into: Any, globals_: dict[str, Any] | None) -> Any:
     ir = mlir.ir
     arguments, outputs = read_arguments(function), read_outputs(function)
     kept = [a for a in arguments if globals_ is None or a.kind == "input"]
@@ -176,8 +182,7 @@ def _lower_function(function: Any, into: Any, globals_: dict[str, Any] | None) -
         low.bind_symbols([(v, a.shape) for v, a in zip(loaded, arguments, strict=True)])
         returned = _lower_block(low, function.entry_block, loaded, values)
         _finish(environment, arguments, outputs, returned)
-    if globals_ is not None:
-        to_branches(target)
+    return target
 
 
 def _finish(environment: _Environment, arguments: list[Argument], outputs: list[Any], returned: list[Any]) -> None:

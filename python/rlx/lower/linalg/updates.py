@@ -1,0 +1,363 @@
+"""States that are computed from themselves element by element: IREE is told to write them where they are.
+
+By itself IREE computes a new state into a new buffer, and keeps that. Of an optimiser's step that is as much memory as
+the parameters and all their moments, which is written without having been read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rlx import mlir
+
+
+@dataclass(frozen=True)
+class _Store:
+    """A state that gets another value: the op that stores it, and the state's present value."""
+
+    op: Any
+    old: Any
+
+    @property
+    def new(self) -> Any:
+        return self.op.operands[0]
+
+
+def update_in_place(module: Any, functions: Sequence[Any]) -> frozenset[str]:
+    """Make one kernel of the loops that compute states of one size from each other, which overwrites the states.
+
+    The loops are elementwise, of a known size, and nothing else uses what they compute. A state that is needed by other
+    ops is overwritten behind the last of them. All other states are left alone, and so are those that might share their
+    memory with another one: that get a value in any other way, or whose value another state gets.
+
+    Args:
+        module: Holds the globals.
+        functions: Those of the module, of one block each; states are loaded from globals, and stored.
+
+    Returns:
+        The globals that are overwritten.
+    """
+    kernels, stored, leaked = [], set(), set()
+    for function in functions:
+        block = function.regions[0].blocks[0]
+        found, stores, leaks = _kernels([op.operation for op in block.operations])
+        kernels += found
+        stored |= stores
+        leaked |= leaks
+    while True:
+        covered = {store.op for kernel in kernels for store in kernel.stores}
+        shared = leaked | {_global(op) for op in stored - covered}
+        kept = [k for k in kernels if not shared & {_global(store.op) for store in k.stores}]
+        if len(kept) == len(kernels):
+            break
+        kernels = kept
+    for kernel in kernels:
+        kernel.emit()
+    overwritten = frozenset(_global(store.op) for kernel in kernels for store in kernel.stores)
+    _initialise(module, overwritten)
+    return overwritten
+
+
+def overwritten(old: Any, new: Any) -> Any:
+    """A tensor's elements in the memory of another one, which is lost."""
+
+    def copy(loaded: dict[Any, Any]) -> list[Any]:
+        identity = mlir.ir.AffineMap.get_identity(old.type.rank)
+        return _generic([(loaded[new], identity)], [loaded[old]], lambda block: [block.arguments[0]])
+
+    return _dispatch([old], [new], copy)[0]
+
+
+def _global(op: Any) -> str:
+    """The name of the global that an op loads or stores."""
+    return op.attributes["global"].value
+
+
+def _initialise(module: Any, names: frozenset[str]) -> None:
+    """Have globals filled when the program is loaded: those of equal initial values would share their memory."""
+    ir, create = mlir.ir, mlir.ir.Operation.create
+    for op in [op.operation for op in module.body.operations]:
+        if op.name != "util.global" or op.attributes["sym_name"].value not in names:
+            continue
+        value, name = op.attributes["initial_value"], op.attributes["sym_name"].value
+        del op.attributes["initial_value"]
+        signature = {"function_type": ir.TypeAttr.get(ir.FunctionType.get([], []))}
+        filler = create("util.initializer", attributes=signature, regions=1, ip=ir.InsertionPoint.after(op))
+        with ir.InsertionPoint(filler.regions[0].blocks.append()):
+            scalar = mlir.dialect("arith").constant(value.type.element_type, value.get_splat_value())
+            fenced = create("util.optimization_barrier", results=[scalar.type], operands=[scalar]).result
+            filled = create("flow.tensor.splat", results=[value.type], operands=[fenced]).result
+            create("util.global.store", operands=[filled], attributes={"global": ir.FlatSymbolRefAttr.get(name)})
+            create("util.return")
+
+
+def _kernels(ops: Sequence[Any]) -> tuple[list[_Kernel], set[Any], set[str]]:
+    """What could become kernels of a function, the ops that store states, and the states whose values others get."""
+    place = {op: i for i, op in enumerate(ops)}
+    loads = {_global(op): op.results[0] for op in ops if op.name == "util.global.load"}
+    storing = {op for op in ops if op.name == "util.global.store"}
+    leaked = {name for name, value in loads.items() if _last_use(value, place, set()) is None}
+    stores: dict[Any, _Store] = {}
+    for op in storing:
+        old, (new,) = loads.get(_global(op)), op.operands
+        if old is not None and old.type == new.type:
+            stores[new] = _Store(op, old)
+    kernels = []
+    for group in _groups(_loops(ops, stores)):
+        kernel = _Kernel(ops, place, group, [stores[op.results[0]] for op in group if op.results[0] in stores])
+        if kernel.last_use() is not None:
+            kernels.append(kernel)
+    return kernels, storing, leaked
+
+
+def _last_use(value: Any, place: dict[Any, int], own: set[Any]) -> int | None:
+    """The position of the last op outside of a kernel that reads a value, or what may lie in its memory.
+
+    None if the value may live on behind the end of the function, or is read by the kernel under another name.
+    """
+    last, names = -1, [value]
+    while names:
+        name = names.pop()
+        for use in name.uses:
+            op = use.owner.operation
+            if op in own and name == value:
+                continue
+            while op not in place:
+                op = op.parent.operation
+            if op in own or op.name in ("func.return", "util.global.store"):
+                return None
+            last = max(last, place[op])
+            if not op.name.startswith("linalg."):
+                names += op.results
+    return last
+
+
+def _loops(ops: Sequence[Any], stores: dict[Any, _Store]) -> list[Any]:
+    """The elementwise loops of which nothing but other such loops, and stores, use the results."""
+    found: dict[Any, None] = {}
+    for op in reversed(ops):
+        if not _is_elementwise(op):
+            continue
+        result = op.results[0]
+        stored = stores.get(result)
+        users = [use.owner.operation for use in result.uses]
+        if users and all(
+            (stored and user == stored.op) or (user in found and _reads_alike(user, result)) for user in users
+        ):
+            found[op] = None
+    return list(found)
+
+
+def _is_elementwise(op: Any) -> bool:
+    if op.name != "linalg.generic" or len(op.results) != 1:
+        return False
+    type_ = op.results[0].type
+    if not type_.rank or not type_.has_static_shape or 0 in type_.shape or not _is_plain(type_.element_type):
+        return False
+    iterators, maps = op.attributes["iterator_types"], [m.value for m in op.attributes["indexing_maps"]]
+    if any("parallel" not in str(i) for i in iterators) or maps[-1] != mlir.ir.AffineMap.get_identity(type_.rank):
+        return False
+    (*_, out), *_ = [list(b.arguments) for b in op.regions[0].blocks]
+    return not list(out.uses) and _is_closed(op.regions[0].blocks[0])
+
+
+def _is_plain(element: Any) -> bool:
+    """Whether an element type has whole bytes in memory."""
+    ir = mlir.ir
+    return isinstance(element, ir.FloatType) or (isinstance(element, ir.IntegerType) and element.width >= 8)
+
+
+def _is_closed(body: Any) -> bool:
+    """Whether a body reads nothing from outside but constants, and has no regions."""
+    inside = set(body.arguments)
+    for op in body.operations:
+        if len(op.operation.regions):
+            return False
+        for value in op.operation.operands:
+            if value not in inside and not _is_constant(value):
+                return False
+        inside.update(op.operation.results)
+    return True
+
+
+def _is_constant(value: Any) -> bool:
+    owner = value.owner
+    return not isinstance(owner, mlir.ir.Block) and owner.operation.name == "arith.constant"
+
+
+def _reads_alike(op: Any, value: Any) -> bool:
+    """Whether a loop reads a value only at the place that it computes."""
+    maps = [m.value for m in op.attributes["indexing_maps"]]
+    return all(maps[i] == maps[-1] for i, operand in enumerate(op.operands) if operand == value)
+
+
+def _groups(loops: Sequence[Any]) -> list[list[Any]]:
+    """Loops that use each other's results."""
+    group_of: dict[Any, list[Any]] = {op: [op] for op in loops}
+    for op in loops:
+        for use in op.results[0].uses:
+            mine, other = group_of[op], group_of.get(use.owner.operation)
+            if other is not None and other is not mine:
+                mine += other
+                group_of |= dict.fromkeys(other, mine)
+    return list({id(group): group for group in group_of.values()}.values())
+
+
+class _Kernel:
+    """Some loops, to become one kernel.
+
+    Args:
+        ops: Those of the block.
+        place: The position of each of them.
+        group: The loops.
+        stores: Of their results.
+    """
+
+    def __init__(self, ops: Sequence[Any], place: dict[Any, int], group: Sequence[Any], stores: Sequence[_Store]):
+        self.ops, self.place, self.stores = ops, place, stores
+        self.group = sorted(group, key=place.__getitem__)
+        self.states = [s.old for s in stores]
+        results = {op.results[0] for op in group}
+        self.reads: dict[tuple[Any, str], Any] = {}  # by value and map, with the map
+        for op in self.group:
+            maps = [m.value for m in op.attributes["indexing_maps"]]
+            for value, map_ in zip(list(op.operands)[:-1], maps, strict=False):
+                if value not in results:
+                    self.reads.setdefault((value, str(map_)), map_)
+
+    def last_use(self) -> int | None:
+        """The position of the last op that has to come before this; None if a state cannot be overwritten."""
+        own, last = set(self.group), -1
+        if len(set(self.states)) < len(self.states):
+            return None
+        for state in self.states:
+            used = _last_use(state, self.place, own)
+            if used is None or not all(_reads_alike(op, state) for op in own):
+                return None
+            last = max(last, used)
+        owners = [value.owner for value, _ in self.reads]
+        return max([last, *(self.place[o.operation] for o in owners if not isinstance(o, mlir.ir.Block))])
+
+    def emit(self) -> None:
+        """Put the kernel in place of the loops."""
+        last = self.last_use()
+        assert last is not None
+        with mlir.ir.InsertionPoint(self.ops[last + 1]), self.group[-1].location:
+            read = dict.fromkeys(value for value, _ in self.reads if value not in self.states)
+            computed = _dispatch(self.states, list(read), self._loop)
+            for store, new in zip(self.stores, computed, strict=True):
+                store.op.operands[0] = new
+        for op in reversed(self.group):
+            op.erase()
+
+    def _loop(self, loaded: dict[Any, Any]) -> list[Any]:
+        """All loops as one, over what the kernel has loaded."""
+        reads = {key: map_ for key, map_ in self.reads.items() if key[0] not in self.states}
+        identity = str(mlir.ir.AffineMap.get_identity(self.states[0].type.rank))
+
+        def body(block: Any) -> list[Any]:
+            scalars = dict(zip([*reads, *((s, identity) for s in self.states)], block.arguments, strict=True))
+            computed: dict[Any, Any] = {}
+            for loop in self.group:
+                computed[loop.results[0]] = _inlined(loop, scalars, computed)
+            return [computed[s.new] for s in self.stores]
+
+        return _generic([(loaded[v], m) for (v, _), m in reads.items()], [loaded[s] for s in self.states], body)
+
+
+def _dispatch(states: Sequence[Any], read: Sequence[Any], loop: Callable[[dict[Any, Any]], list[Any]]) -> list[Any]:
+    """A kernel that overwrites tensors.
+
+    Args:
+        states: What it overwrites.
+        read: What it reads besides.
+        loop: Computes the new values, of all these as the kernel loads them.
+
+    Returns:
+        The new values, in the memory of the old ones.
+    """
+    ir, create = mlir.ir, mlir.ir.Operation.create
+    operands, index = [*states, *read], ir.IndexType.get()
+    attributes = {
+        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, len(operands), 0, 0]),
+        "tied_operands": ir.ArrayAttr.get([ir.IntegerAttr.get(index, i) for i in range(len(states))]),
+    }
+    types = [s.type for s in states]
+    op = create("flow.dispatch.workgroups", results=types, operands=operands, attributes=attributes, regions=2)
+    access = ["readwrite"] * len(states) + ["readonly"] * len(read)
+    bound = [
+        ir.Type.parse(f"!iree_tensor_ext.dispatch.tensor<{kind}:{v.type}>")
+        for kind, v in zip(access, operands, strict=True)
+    ]
+    body = op.regions[0].blocks.append(*bound)
+    with ir.InsertionPoint(body):
+        loaded = {v: _access(b, v.type) for v, b in zip(operands, body.arguments, strict=True)}
+        for new, into in zip(loop(loaded), body.arguments, strict=False):
+            _access(into, new.type, new)
+        create("flow.return")
+    with ir.InsertionPoint(op.regions[1].blocks.append()):
+        counts = create("iree_tensor_ext.dispatch.workgroup_count_from_slice", results=[index] * 3)
+        create("flow.return", operands=counts.results)
+    return list(op.results)
+
+
+def _generic(inputs: Sequence[tuple[Any, Any]], outs: Sequence[Any], body: Callable[[Any], list[Any]]) -> list[Any]:
+    """An elementwise loop over tensors and their maps; `body` emits what it yields into a block."""
+    ir, linalg, rank = mlir.ir, mlir.dialect("linalg"), outs[0].type.rank
+    maps = [m for _, m in inputs] + [ir.AffineMap.get_identity(rank)] * len(outs)
+    parallel = [ir.Attribute.parse("#linalg.iterator_type<parallel>")] * rank
+    values = [v for v, _ in inputs]
+    maps = ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps])
+    op = linalg.GenericOp([o.type for o in outs], values, list(outs), maps, ir.ArrayAttr.get(parallel))
+    block = op.regions[0].blocks.append(*[v.type.element_type for v in (*values, *outs)])
+    with ir.InsertionPoint(block):
+        linalg.yield_(body(block))
+    return list(op.results)
+
+
+def _inlined(loop: Any, scalars: dict[tuple[Any, str], Any], computed: dict[Any, Any]) -> Any:
+    """What a loop computes for one element.
+
+    Args:
+        loop: The loop.
+        scalars: Elements of what is read, by value and map.
+        computed: Elements of results.
+    """
+    body = loop.regions[0].blocks[0]
+    values: dict[Any, Any] = {}
+    maps = [str(m.value) for m in loop.attributes["indexing_maps"]]
+    for argument, operand, map_ in zip(list(body.arguments)[:-1], loop.operands, maps, strict=False):
+        values[argument] = computed[operand] if operand in computed else scalars[operand, map_]
+    *ops, end = [op.operation for op in body.operations]
+    for op in ops:
+        copy = op.clone()
+        for i, operand in enumerate(op.operands):
+            if operand in values:
+                copy.operands[i] = values[operand]
+            else:  # a constant outside
+                constant = operand.owner.operation.clone()
+                constant.move_before(copy)
+                copy.operands[i] = constant.results[0]
+        values |= zip(op.results, copy.results, strict=True)
+    (result,) = end.operands
+    return values.get(result, result)
+
+
+def _access(bound: Any, type_: Any, value: Any = None) -> Any:
+    """Load what is bound to a kernel's argument, or store a value there."""
+    ir, create = mlir.ir, mlir.ir.Operation.create
+    parts = {
+        "static_offsets": [0] * type_.rank,
+        "static_sizes": list(type_.shape),
+        "static_strides": [1] * type_.rank,
+    }
+    attributes = {name: ir.DenseI64ArrayAttr.get(part) for name, part in parts.items()}
+    sizes = [1, 0, 0, 0, 0] if value is None else [1, 1, 0, 0, 0, 0]
+    attributes["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get(sizes)
+    if value is None:
+        load = create("iree_tensor_ext.dispatch.tensor.load", results=[type_], operands=[bound], attributes=attributes)
+        return load.results[0]
+    create("iree_tensor_ext.dispatch.tensor.store", operands=[value, bound], attributes=attributes)
+    return None
