@@ -99,16 +99,6 @@ def RLX_OptimizationBarrierOp : RLX_Op<"optimization_barrier", "checkpoint", [Pu
   let results = (outs Variadic<RLX_Tensor>:$results);
 }
 
-def RLX_MaterializeOp : RLX_Op<"materialize", "checkpoint", [Pure]> {
-  let summary = "The same value, in memory before anything is computed from it";
-  let description = [{
-    The result is `x`. A hint for compilers that fuse: nothing is fused across it. A gradient that an optimiser reads is one: fused with
-    the update, a product of matrices would have the parameter and the optimiser's states among its operands.
-  }];
-  let arguments = (ins RLX_Tensor:$x);
-  let results = (outs RLX_Tensor:$result);
-}
-
 def RLX_CustomOp : RLX_Op<"custom", "custom"> {
   let summary = "An op that a user has registered";
   let description = [{

@@ -5507,39 +5507,6 @@ def mamba_block(result, x, in_w, conv_w, conv_b, x_w, dt_w, dt_b, a_log, d, out_
   return MambaBlockOp(result=result, x=x, in_w=in_w, conv_w=conv_w, conv_b=conv_b, x_w=x_w, dt_w=dt_w, dt_b=dt_b, a_log=a_log, d=d, out_w=out_w, loc=loc, ip=ip).result
 
 @_ods_cext.register_operation(_Dialect)
-class MaterializeOp(_ods_ir.OpView):
-  r"""
-  The result is `x`. A hint for compilers that fuse: nothing is fused across it. A gradient that an optimiser reads is one: fused with
-  the update, a product of matrices would have the parameter and the optimiser's states among its operands.
-  """
-
-  OPERATION_NAME = "rlx.materialize"
-
-  _ODS_REGIONS = (0, True)
-
-  def __init__(self, result, x, *, loc=None, ip=None):
-    operands = []
-    attributes = {}
-    regions = None
-    operands.append(x)
-    _ods_context = _ods_get_default_loc_context(loc)
-    results = []
-    results.append(result)
-    _ods_successors = None
-    super().__init__(self.OPERATION_NAME, self._ODS_REGIONS, self._ODS_OPERAND_SEGMENTS, self._ODS_RESULT_SEGMENTS, attributes=attributes, results=results, operands=operands, successors=_ods_successors, regions=regions, loc=loc, ip=ip)
-
-  @builtins.property
-  def x(self) -> _ods_ir.Value[_ods_ir.RankedTensorType]:
-    return self.operation.operands[0]
-
-  @builtins.property
-  def result(self) -> _ods_ir.OpResult[_ods_ir.RankedTensorType]:
-    return self.operation.results[0]
-
-def materialize(result, x, *, loc=None, ip=None) -> _ods_ir.OpResult:
-  return MaterializeOp(result=result, x=x, loc=loc, ip=ip).result
-
-@_ods_cext.register_operation(_Dialect)
 class MatmulOp(_ods_ir.OpView):
   r"""
   `lhs […, M, K]`, `rhs […, K, N]`, result `[…, M, N]`; batch axes broadcast as in NumPy. Rank at least 2.

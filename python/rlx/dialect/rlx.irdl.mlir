@@ -674,12 +674,6 @@ irdl.dialect @rlx {
     irdl.operands(inputs_0: variadic %type_inputs_0, inputs_1: variadic %type_inputs_1, inputs_2: variadic %type_inputs_2, inputs_3: variadic %type_inputs_3, inputs_4: variadic %type_inputs_4, inputs_5: variadic %type_inputs_5, inputs_6: variadic %type_inputs_6, inputs_7: variadic %type_inputs_7, inputs_8: variadic %type_inputs_8, inputs_9: variadic %type_inputs_9, inputs_10: variadic %type_inputs_10, inputs_11: variadic %type_inputs_11, inputs_12: variadic %type_inputs_12, inputs_13: variadic %type_inputs_13, inputs_14: variadic %type_inputs_14, inputs_15: variadic %type_inputs_15, after_0: variadic %type_after_0, after_1: variadic %type_after_1, after_2: variadic %type_after_2, after_3: variadic %type_after_3, after_4: variadic %type_after_4, after_5: variadic %type_after_5, after_6: variadic %type_after_6, after_7: variadic %type_after_7, after_8: variadic %type_after_8, after_9: variadic %type_after_9, after_10: variadic %type_after_10, after_11: variadic %type_after_11, after_12: variadic %type_after_12, after_13: variadic %type_after_13, after_14: variadic %type_after_14, after_15: variadic %type_after_15)
     irdl.results(results_0: variadic %type_results_0, results_1: variadic %type_results_1, results_2: variadic %type_results_2, results_3: variadic %type_results_3, results_4: variadic %type_results_4, results_5: variadic %type_results_5, results_6: variadic %type_results_6, results_7: variadic %type_results_7, results_8: variadic %type_results_8, results_9: variadic %type_results_9, results_10: variadic %type_results_10, results_11: variadic %type_results_11, results_12: variadic %type_results_12, results_13: variadic %type_results_13, results_14: variadic %type_results_14, results_15: variadic %type_results_15)
   }
-  irdl.operation @materialize {
-    %type_x = irdl.any
-    %type_result = irdl.any
-    irdl.operands(x: %type_x)
-    irdl.results(result: %type_result)
-  }
   irdl.operation @custom {
     %type_inputs_0 = irdl.any
     %type_inputs_1 = irdl.any

@@ -1003,23 +1003,6 @@ OPS = (
         'dialect/RlxControl.td:92',
     ),
     OpSpec(
-        'materialize',
-        'checkpoint',
-        'mir',
-        'The same value, in memory before anything is computed from it',
-        "The result is `x`. A hint for compilers that fuse: nothing is fused across it. A gradient that an optimiser reads is one: fused with\nthe update, a product of matrices would have the parameter and the optimiser's states among its operands.",
-        (
-            ValueSpec('x', _DTYPES_7),
-        ),
-        (),
-        (
-            ValueSpec('result', _DTYPES_7),
-        ),
-        (),
-        ('Pure',),
-        'dialect/RlxControl.td:102',
-    ),
-    OpSpec(
         'custom',
         'custom',
         'mir',
@@ -1037,7 +1020,7 @@ OPS = (
         ),
         (),
         ('Pure',),
-        'dialect/RlxControl.td:112',
+        'dialect/RlxControl.td:102',
     ),
     OpSpec(
         'constant',

@@ -314,9 +314,6 @@ class OpMethods:
     def mamba_block(self, x: Any, in_w: Any, conv_w: Any, conv_b: Any, x_w: Any, dt_w: Any, dt_b: Any, a_log: Any, d: Any, out_w: Any, *, shape: Any = ...) -> Tensor:
         """Mamba layer: projection, causal convolution, selective scan, gate."""
 
-    def materialize(self, x: Any, *, shape: Any = ...) -> Tensor:
-        """The same value, in memory before anything is computed from it."""
-
     def matmul(self, lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
         """Matrix product with broadcast batch axes."""
 

@@ -313,9 +313,6 @@ def lt(lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
 def mamba_block(x: Any, in_w: Any, conv_w: Any, conv_b: Any, x_w: Any, dt_w: Any, dt_b: Any, a_log: Any, d: Any, out_w: Any, *, shape: Any = ...) -> Tensor:
     """Mamba layer: projection, causal convolution, selective scan, gate."""
 
-def materialize(x: Any, *, shape: Any = ...) -> Tensor:
-    """The same value, in memory before anything is computed from it."""
-
 def matmul(lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
     """Matrix product with broadcast batch axes."""
 

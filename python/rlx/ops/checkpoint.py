@@ -11,7 +11,7 @@ import numpy as np
 from rlx import mlir
 from rlx.ir import opview
 from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, Cost, moved_bytes, sample
+from rlx.ir.card import Card, Cost, sample
 from rlx.ir.dim import Dim
 from rlx.ir.dtype import f32
 from rlx.ir.errors import ShapeError
@@ -159,30 +159,6 @@ class OptimizationBarrier(Card, op="optimization_barrier"):
     def samples(self) -> Any:
         yield sample([(2, 3), (2, 3), (4,)], [(2, 2)], dtypes=EVERY)
         yield sample([("n", 3)], [("n",), ()], dtypes=("f32",))
-
-
-class Materialize(Card, op="materialize"):
-    def infer(self, x: Shape) -> Shape:
-        return x
-
-    def evaluate(self, x: np.ndarray) -> np.ndarray:
-        return x
-
-    def decompose(self, b: Builder, x: Tensor) -> Tensor:
-        return x
-
-    linear = ("x",)
-    elementwise = True
-
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any) -> Any:
-        return cotangents
-
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
-        return Cost(0, moved_bytes(operands, results))
-
-    def samples(self) -> Any:
-        yield sample((2, 3), dtypes=EVERY)
-        yield sample(("n", 3), dtypes=("f32",))
 
 
 def _always(b: Builder, x: Tensor) -> Tensor:

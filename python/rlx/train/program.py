@@ -157,7 +157,6 @@ class _Update:
     ):
         self.g, self.optimizer, self.trained, self.scale = graph, optimizer, trained, scale
         self.accumulate, self.clip_norm = accumulate, clip_norm
-        # Fused with the update, a matrix product would have parameter and states among its operands, and pack them.
         self.gradients = [graph.cast(t, wide(t.dtype)) for t in gradients]
 
     def emit(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from rlx.lower.linalg import (
-    checkpoint,
     complex,
     contraction,
     control,
@@ -23,7 +22,6 @@ from rlx.lower.linalg.function import claimed_ops, lower_module
 from rlx.lower.linalg.rules import lowers
 
 __all__ = [
-    "checkpoint",
     "claimed_ops",
     "complex",
     "contraction",

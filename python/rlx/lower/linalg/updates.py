@@ -115,22 +115,25 @@ def _kernels(ops: Sequence[Any]) -> tuple[list[_Kernel], set[Any], set[str]]:
 def _last_use(value: Any, place: dict[Any, int], own: set[Any]) -> int | None:
     """The position of the last op outside of a kernel that reads a value, or what may lie in its memory.
 
-    None if the value may live on behind the end of the function, or is read by the kernel under another name.
+    None if the value may live on under another name: stored, returned, carried by a loop or read by the kernel.
     """
     last, names = -1, [value]
     while names:
         name = names.pop()
         for use in name.uses:
-            op = use.owner.operation
-            if op in own and name == value:
-                continue
+            user = op = use.owner.operation
+            if op in own:
+                if name == value:
+                    continue
+                return None
             while op not in place:
                 op = op.parent.operation
-            if op in own or op.name in ("func.return", "util.global.store"):
-                return None
             last = max(last, place[op])
-            if not op.name.startswith("linalg."):
-                names += op.results
+            if user.name.startswith("linalg."):  # whose results are tensors of their own
+                continue
+            if len(user.regions) or not len(user.results):
+                return None
+            names += user.results
     return last
 
 

@@ -1,0 +1,257 @@
+"""States over several runs: what is overwritten where it is, what must not be, and what users see of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rlx
+from rlx.backends.iree.backend import legalise
+from rlx.ir.evaluate import evaluate_function
+from rlx.lower.linalg import lower_module
+from tests.conformance.random_graphs import seeded
+
+_STEPS = 4
+_PROGRAMS: dict[str, tuple[Callable[[Any, Any], Any], int]] = {}
+
+
+def program(kernels: int) -> Callable[[Callable[[Any, Any], Any]], None]:
+    """Add a program: of a graph and an input of [3, 3], it makes states, updates them, and gives the outputs.
+
+    Args:
+        kernels: How many kernels overwrite states in place.
+    """
+
+    def add(build: Callable[[Any, Any], Any]) -> None:
+        _PROGRAMS[build.__name__.strip("_")] = (build, kernels)
+
+    return add
+
+
+@program(1)
+def _three_states_of_one_initial_value(g: Any, x: Any) -> Any:
+    m, v, w = (g.state(name, (3, 3)) for name in "mvw")
+    first, second = m * 0.9 + x * 0.1, v * 0.99 + x * x * 0.01
+    for state, new in ((m, first), (v, second), (w, w - first / (g.sqrt(second) + 1e-3))):
+        g.update(state, new)
+    return g.sum(w * x)
+
+
+@program(1)
+def _read_by_other_ops(g: Any, x: Any) -> Any:
+    w = g.state("w", (3, 3), init=0.5)
+    y = g.tanh(x @ w)
+    g.update(w, w - g.transpose(y) @ x * 0.1)
+    return y @ g.transpose(w), g.softmax(w)
+
+
+@program(2)
+def _of_rows_columns_and_numbers(g: Any, x: Any) -> Any:
+    w, b, count = g.state("w", (3, 3)), g.state("b", (3,)), g.state("count", (), "i32")
+    g.update(count, count + 1)
+    g.update(w, w + b * g.reshape(x[:, 0], (3, 1)) + g.cast(count, "f32"))
+    g.update(b, b + g.sum(w, 0) + 1.0)
+    return g.mean(w)
+
+
+@program(2)
+def _whole_numbers(g: Any, x: Any) -> Any:
+    for name, kind in (("a", "i32"), ("b", "u8"), ("c", "bool")):
+        state = g.state(name, (3, 3), kind)
+        g.update(state, ~state if kind == "bool" else state * 3 + 1)
+    return x
+
+
+@program(1)
+def _in_a_loop(g: Any, x: Any) -> Any:
+    w = g.state("w", (3, 3))
+    last, _ = g.scan(lambda c, row: (g.sin(c + w + row), None), w * 2.0, x)
+    g.update(w, w + last * x)
+    return last
+
+
+@program(0)
+def _swapped(g: Any, x: Any) -> Any:
+    a, b = g.state("a", (3, 3), init=1.0), g.state("b", (3, 3), init=2.0)
+    g.update(a, b)
+    g.update(b, a)
+    return a * x + b
+
+
+@program(0)
+def _kept_in_another(g: Any, x: Any) -> Any:
+    a, before = g.state("a", (3, 3)), g.state("before", (3, 3))
+    g.update(a, a + x)
+    g.update(before, a)
+    return before * 1.0
+
+
+@program(0)
+def _kept_in_another_shape(g: Any, x: Any) -> Any:
+    a, before = g.state("a", (3, 3)), g.state("before", (9,))
+    g.update(a, a + x)
+    g.update(before, g.reshape(a, (9,)))
+    return before * 1.0
+
+
+@program(0)
+def _of_one_new_value(g: Any, x: Any) -> Any:
+    a, b = g.state("a", (3, 3)), g.state("b", (3, 3))
+    new = a * 0.5 + x
+    g.update(a, new)
+    g.update(b, new)
+    return a - b
+
+
+@program(0)
+def _from_the_input(g: Any, x: Any) -> Any:
+    a, b = g.state("a", (3, 3)), g.state("b", (3, 3))
+    g.update(a, x)
+    g.update(b, x)
+    return a + b
+
+
+@program(1)
+def _from_the_input_and_from_itself(g: Any, x: Any) -> Any:
+    a, b = g.state("a", (3, 3)), g.state("b", (3, 3))
+    g.update(a, x)
+    g.update(b, b * a + 1.0)
+    return a + b
+
+
+@program(0)
+def _old_value_is_a_result(g: Any, x: Any) -> Any:
+    w = g.state("w", (3, 3))
+    g.update(w, w + x)
+    return w
+
+
+@program(0)
+def _new_value_is_a_result(g: Any, x: Any) -> Any:
+    w = g.state("w", (3, 3))
+    new = w + x
+    g.update(w, new)
+    return new, g.sum(new)
+
+
+@program(1)
+def _read_at_other_places(g: Any, x: Any) -> Any:
+    w = g.state("w", (3, 3))
+    g.update(w, w + g.transpose(w) * x + 0.1)
+    return g.sum(w)
+
+
+@program(1)
+def _read_at_other_places_by_a_broadcast(g: Any, x: Any) -> Any:
+    w = g.state("w", (3, 1))
+    wide = g.state("wide", (3, 3))
+    g.update(wide, wide + w + x)
+    g.update(w, g.max(w + wide, 1, keep_dims=True))
+    return g.sum(wide)
+
+
+def _graph(name: str) -> rlx.Graph:
+    graph: Any = rlx.Graph(name)
+    outputs = _PROGRAMS[name][0](graph, graph.input("x", (3, 3)))
+    graph.set_outputs(list(outputs) if isinstance(outputs, tuple) else [outputs])
+    return graph
+
+
+def _kernels(graph: rlx.Graph) -> int:
+    work = graph.clone()
+    legalise(work.module)
+    text = lower_module(work.module, for_iree=True).operation.get_asm(print_generic_op_form=True)
+    (main,) = [part for part in text.split('"func.func"') if f'sym_name = "{graph.name}"' in part]
+    return main.count('"flow.dispatch.workgroups"')
+
+
+class _Reference:
+    """The same program by the evaluator."""
+
+    def __init__(self, graph: rlx.Graph):
+        self.graph = graph
+        self.states = {
+            a.name: np.full(a.shape.static, a.init, a.shape.dtype.numpy) for a in graph.arguments if a.kind == "state"
+        }
+
+    def run(self, values: dict[str, np.ndarray]) -> list[np.ndarray]:
+        arrays = [{**values, **self.states}[a.name] for a in self.graph.arguments]
+        given = evaluate_function(self.graph.function, arrays, {})
+        results = []
+        for value, output in zip(given, self.graph.results, strict=True):
+            if output.updates is None:
+                results.append(value)
+            else:
+                self.states[output.updates] = value
+        return results
+
+
+def _agree(compiled: Any, reference: _Reference, results: Any, expected: Any) -> None:
+    for got, wanted in zip(results, expected, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+    for name, wanted in reference.states.items():
+        got = compiled.state(name)
+        assert got.dtype == wanted.dtype
+        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("name", _PROGRAMS)
+def test_states_over_several_runs(name: str) -> None:
+    graph, rng = _graph(name), np.random.default_rng(0)
+    compiled, reference = rlx.Session().compile(graph), _Reference(graph)
+    for step in range(_STEPS):
+        values = {"x": rng.standard_normal((3, 3)).astype(np.float32)}
+        results, expected = compiled.run(values), reference.run(values)
+        _agree(compiled, reference, results, expected)
+        held = [np.array(r) for r in results], [compiled.state(n) for n in reference.states]
+        if step == 1:  # set one, by an array that is used for something else then
+            one = next(iter(reference.states))
+            array = np.ones_like(reference.states[one])
+            compiled.set_state(one, array)
+            reference.states[one] = array.copy()
+            array[...] = 0
+        after = compiled.run(values), reference.run(values)
+        _agree(compiled, reference, *after)
+        for before, array in zip(held[0], results, strict=True):  # what was given out stays as it was
+            np.testing.assert_array_equal(before, array)
+    compiled.reset_state()
+    reference = _Reference(graph)
+    _agree(compiled, reference, compiled.run(values), reference.run(values))
+
+
+@pytest.mark.parametrize("name", _PROGRAMS)
+def test_kernels(name: str) -> None:
+    assert _kernels(_graph(name)) == _PROGRAMS[name][1]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_updates(seed: int) -> None:
+    """States of two shapes, each of which may get a value that is made of all of them."""
+    choose, rng = seeded(seed), np.random.default_rng(seed)
+    graph: Any = rlx.Graph("random")
+    x = graph.input("x", (3, 3))
+    states = [graph.state(f"s{i}", (3,) if i % 3 == 2 else (3, 3), init=float(i % 2)) for i in range(5)]
+    known = [x, *states]
+    for _ in range(10):
+        a, b = (known[choose(len(known))] for _ in range(2))
+        known.append(
+            [
+                lambda a=a, b=b: graph.tanh(a + b),
+                lambda a=a, b=b: a * b * 0.5,
+                lambda a=a: graph.sin(a),
+                lambda a=a: graph.transpose(a) if a.rank == 2 else a,
+                lambda a=a, b=b: graph.tanh(a @ b),
+                lambda a=a: graph.sum(a, 0) if a.rank == 2 else a * 2.0,
+            ][choose(6)]()
+        )
+    for state in states:
+        fitting = [t for t in known if t.shape.dims == state.shape.dims]
+        graph.update(state, fitting[-1 - choose(min(3, len(fitting)))])
+    graph.set_outputs([next(t for t in reversed(known) if t.rank)])
+    compiled, reference = rlx.Session().compile(graph), _Reference(graph)
+    for _ in range(_STEPS):
+        values = {"x": rng.standard_normal((3, 3)).astype(np.float32)}
+        _agree(compiled, reference, compiled.run(values), reference.run(values))
