@@ -24,12 +24,20 @@ from rlx.ops.reduce import FLOATS
 def class_slope(b: Builder, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """`softmax(logits) - onehot(labels)`, in f32 for f16 and bf16; and where a label is a class, `[…, 1]`."""
     classes = logits.shape.dims[-1]
-    # i64 holds every label: cast to less, one that is out of range could come into it.
-    label = b.reshape(b.cast(labels, "i64"), (*labels.shape.dims, 1))
-    count = classes if type(classes) is int else b.cast(b.dim_size(classes), "i64")
+    labels = _signed(b, labels)
+    label = b.reshape(labels, (*labels.shape.dims, 1))
+    count = classes if type(classes) is int else cast(b, b.dim_size(classes), labels.dtype)
     weights = b.softmax(widened(b, logits), axis=-1)
-    own = b.iota((classes,), axis=0, dtype="i64") == label
+    own = b.iota((classes,), axis=0, dtype=labels.dtype) == label
     return weights - cast(b, own, weights.dtype), (label >= 0) & (label < count)
+
+
+def _signed(b: Builder, labels: Tensor) -> Tensor:
+    """Labels as i32, or i64 if that is what they are.
+
+    A label of 2**31 and more is out of range: no axis is that long. As i32 it is negative, and so out of range still.
+    """
+    return cast(b, labels, i64 if labels.dtype is i64 else i32)
 
 
 class SoftmaxCrossEntropyWithLogits(Card, op="softmax_cross_entropy_with_logits"):
@@ -57,11 +65,9 @@ class SoftmaxCrossEntropyWithLogits(Card, op="softmax_cross_entropy_with_logits"
         count = logits.shape.dims[-1]
         wide = widened(b, logits)
         shifted = wide - b.stop_gradient(b.max(wide, -1, keep_dims=True))  # the loss does not hang on it
-        # A label of 2**31 and more is out of range: no axis is that long. As i32 it is negative, and so out of range still.
-        kind = i64 if labels.dtype is i64 else i32
-        labels = cast(b, labels, kind)
-        classes = b.iota((count,), 0, kind)
-        own = b.where(b.reshape(labels, (*labels.shape, 1)) == classes, shifted, 0.0)
+        labels = _signed(b, labels)
+        kind = labels.dtype
+        own = b.where(b.reshape(labels, (*labels.shape, 1)) == b.iota((count,), 0, kind), shifted, 0.0)
         loss = b.log(b.sum(b.exp(shifted), -1)) - b.sum(own, -1)
         is_class = (labels >= 0) * (labels < cast(b, b.dim_size(count), kind))
         return cast(b, b.where(is_class, loss, 0.0), logits.dtype)
