@@ -9,7 +9,7 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
-from rlx.backends.iree.memory import configure_allocator
+from rlx.backends.iree.memory import configure_allocator, pools
 from rlx.ir.errors import ExecutionError
 
 LOCAL_DRIVERS = ("local-sync", "local-task")
@@ -140,7 +140,9 @@ def _open(uri: str, driver: str, threads: int) -> Any:
         _binding.parse_flags(*flags)
     try:
         opened = _create_driver(driver)
-        return opened.create_device_by_uri(uri) if "://" in uri else opened.create_default_device()
+        if "://" in uri:
+            return opened.create_device_by_uri(uri)
+        return opened.create_default_device(allocators=pools() if driver in LOCAL_DRIVERS else None)
     except Exception as error:
         raise ExecutionError(f"cannot open the device {uri!r}: {_reason(driver, error)}") from error
 

@@ -58,6 +58,7 @@ class Executable:
         check_parameters(parameters, parameter_types or {})
         self.driver = driver
         self.device = device(driver, threads)
+        self.trim()  # what programs that are gone have left
         self.lock = threading.Lock()
         self.functions: weakref.WeakSet[Function] = weakref.WeakSet()
         from iree.runtime import _binding
@@ -78,6 +79,10 @@ class Executable:
         except _FAILURES as error:
             raise _load_error(error, driver, parameters) from error
         _executables.add(self)
+
+    def trim(self) -> None:
+        """Free the buffers that the device's pool holds for programs that want some of their size."""
+        self.device.allocator.trim()
 
     @property
     def local(self) -> bool:
@@ -153,11 +158,14 @@ class Function:
         self._lock = executable.lock
         self._invoke: Callable[[Any, Any, Any], None] = executable.context.invoke
         self._new_list: Any = VmVariantList
+        # The next call will want buffers of other sizes.
+        self._trims = any(t.static_shape is None for t in (*arguments, *results))
         target, local = executable.device, executable.local
         self._passers = [transfer.Lender(target, local, argument) for argument in arguments]
         self._takers = [
             transfer.make_taker(target, local, index, result, copy_results) for index, result in enumerate(results)
         ]
+        self._last = _Trimmer(executable)  # attributes go in the order in which they came: this one after the context
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Run it.
@@ -177,6 +185,8 @@ class Function:
                 self._invoke(self._function, arguments, results)
                 outputs = [take(results, loans) for take in self._takers]
                 loans.settle()
+                if self._trims:
+                    self._executable.trim()
                 return outputs
         except _FAILURES as error:
             raise self._failure(error) from error
@@ -194,6 +204,17 @@ class Function:
 
     def _failure(self, error: Exception) -> ExecutionError:
         return ExecutionError(f"@{self.name} failed: {short_reason(error)}")
+
+
+class _Trimmer:
+    """Empties a device's pool when it goes itself."""
+
+    def __init__(self, executable: Executable) -> None:
+        self._trim, self._process = executable.device.allocator.trim, os.getpid()
+
+    def __del__(self) -> None:
+        if os.getpid() == self._process:  # in a forked one its lock may be held for ever
+            self._trim()
 
 
 class StagedFunction(Function):
