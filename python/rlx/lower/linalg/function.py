@@ -14,6 +14,7 @@ from rlx.ir.location import describe
 from rlx.ir.shape import Shape, shape_of
 from rlx.lower.linalg.branches import to_branches
 from rlx.lower.linalg.complex_products import meets_complex_numbers
+from rlx.lower.linalg.kept import is_kept
 from rlx.lower.linalg.loops import Loops, tensor_type
 from rlx.lower.linalg.rules import RULES, Lowered
 from rlx.lower.linalg.updates import overwritten, update_in_place
@@ -222,7 +223,7 @@ def _lower_op(low: Loops, op: Any, values: dict[Any, Any]) -> None:
         given["regions"] = tuple(partial(_lower_region, low, opview.block_of(region), values) for region in op.regions)
     results = RULES[opview.name_of(op)](low, shapes, *operands, **given)
     results = results if isinstance(results, tuple) else (results,)
-    if meets_complex_numbers(op):
+    if meets_complex_numbers(op) or is_kept(op):
         results = (low.materialised(results[0], shapes[0].dims),)
     values.update(zip(op.results, results, strict=True))
 
