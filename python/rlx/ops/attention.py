@@ -123,7 +123,7 @@ class Attention(Card, op="attention"):
         heads = Heads(q.shape, k.shape, v.shape, attributes["num_heads"], attributes["head_dim"])
         scores = scores_of(b, scaled_queries(b, heads, q, attributes["score_scale"]), split_keys(b, heads, k))
         weights = cast(b, attention_weights(b, heads, scores, mask, attributes), v.dtype)
-        result = _weighted_values(b, weights, split_heads(b, heads, v, heads.kv_heads, heads.value_dim))
+        result = weighted_values(b, weights, split_heads(b, heads, v, heads.kv_heads, heads.value_dim))
         return merge_heads(b, heads, result, heads.num_heads, heads.queries)
 
     def build(
@@ -170,10 +170,10 @@ class Attention(Card, op="attention"):
         if dmask is not None and attributes["mask_kind"] == "bias":
             moved = rules.total(b, (moved, cast(b, _grouped_mask(b, heads, dmask), weights.dtype)))
         moved = (
-            None if moved is None else _weighted_values(b, weights_slope(b, weights, moved), split_values(b, heads, v))
+            None if moved is None else weighted_values(b, weights_slope(b, weights, moved), split_values(b, heads, v))
         )
         result = rules.total(
-            b, (moved, None if dv is None else _weighted_values(b, weights, split_values(b, heads, dv)))
+            b, (moved, None if dv is None else weighted_values(b, weights, split_values(b, heads, dv)))
         )
         if result is None:  # of a mask that only hides keys
             return None
@@ -292,7 +292,7 @@ def scores_of(b: Builder, queries: Tensor, keys: Tensor) -> Tensor:
     return b.dot_general(queries, keys, (4,), (3,), (0, 1), (0, 1))
 
 
-def _weighted_values(b: Builder, weights: Tensor, values: Tensor) -> Tensor:
+def weighted_values(b: Builder, weights: Tensor, values: Tensor) -> Tensor:
     """`[B, Hkv, G, S, width]`."""
     return b.dot_general(weights, values, (4,), (2,), (0, 1), (0, 1))
 

@@ -17,9 +17,11 @@ from rlx.ops.attention import (
     scaled_queries,
     scores_of,
     softcap_slope,
+    split_heads,
     split_keys,
     split_queries,
     split_values,
+    weighted_values,
     weights_slope,
 )
 from rlx.ops.backward import check_cotangent
@@ -50,7 +52,7 @@ class AttentionBackward(Card, op="attention_backward"):
             result = b.dot_general(weights, cotangent, (2, 3), (2, 3), (0, 1), (0, 1))
             return cast(b, merge_heads(b, heads, result, heads.kv_heads, heads.keys), v.dtype)
         of_weights = b.dot_general(cotangent, split_values(b, heads, v), (4,), (3,), (0, 1), (0, 1))
-        slope = weights_slope(b, weights, of_weights)
+        slope = _weights_slope(b, heads, weights, of_weights, v, dy)
         if wrt == "mask":
             return cast(b, _sum_to_mask(b, heads, slope, mask.shape), mask.dtype)
         if attributes["softcap"] is not None:
@@ -112,6 +114,22 @@ class AttentionBackward(Card, op="attention_backward"):
         dims, past = ("batch", "seq", 8), ("batch", "past+seq", 8)
         symbolic: Any = {"num_heads": 2, "head_dim": 4, "mask_kind": "causal", "dtypes": ("f32",)}
         yield sample(dims, past, past, dims, None, wrt="query", **symbolic)
+
+
+def _weights_slope(b: Builder, heads: Heads, weights: Tensor, of_weights: Tensor, v: Tensor, dy: Tensor) -> Tensor:
+    """The cotangent of the scores, of that of the weights.
+
+    The sum of weights times their cotangents, over the keys, is that of results times their cotangents over a head's
+    width, which is shorter (T. Dao et al., 2022, appendix B). Results in the layout of the operands are those of the
+    forward pass; in other layouts and dtypes they would have to be computed again.
+    """
+    if not heads.packed or weights.dtype is not v.dtype:
+        return weights_slope(b, weights, of_weights)
+    values = split_heads(b, heads, v, heads.kv_heads, heads.value_dim)
+    y = merge_heads(b, heads, weighted_values(b, weights, values), heads.num_heads, heads.queries)
+    split = b.reshape(y * dy, (heads.batch, heads.queries, heads.num_heads, heads.value_dim))
+    along = b.transpose(b.sum(split, -1), (0, 2, 1))
+    return weights * (of_weights - b.reshape(along, (*weights.shape.dims[:-1], 1)))
 
 
 def _sum_to_mask(b: Builder, heads: Heads, slope: Tensor, mask: Shape) -> Tensor:
