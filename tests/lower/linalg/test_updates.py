@@ -58,6 +58,22 @@ def _of_rows_columns_and_numbers(g: Any, x: Any) -> Any:
 
 
 @program(2)
+def _each_reads_the_other(g: Any, x: Any) -> Any:
+    a, b = g.state("a", (3, 3), init=1.0), g.state("b", (3,), init=2.0)
+    g.update(a, g.tanh(a * b + x))
+    g.update(b, g.sin(b + g.sum(a, 0)))
+    return g.sum(a)
+
+
+@program(2)
+def _each_reads_the_other_turned_round(g: Any, x: Any) -> Any:
+    a, b = g.state("a", (3, 3), init=1.0), g.state("b", (3,), init=2.0)
+    g.update(b, g.sin(b * 0.5 + g.max(x, 0)))
+    g.update(a, g.tanh(a * b + x) - b)
+    return g.sum(a)
+
+
+@program(2)
 def _whole_numbers(g: Any, x: Any) -> Any:
     for name, kind in (("a", "i32"), ("b", "u8"), ("c", "bool")):
         state = g.state(name, (3, 3), kind)

@@ -55,9 +55,11 @@ def update_in_place(module: Any, functions: Sequence[Any]) -> frozenset[str]:
         kernels = kept
     for kernel in kernels:
         kernel.emit()
-    overwritten = frozenset(_global(store.op) for kernel in kernels for store in kernel.stores)
-    _initialise(module, overwritten)
-    return overwritten
+    for kernel in kernels:  # only now: one may have been put before a loop of another's
+        kernel.erase_loops()
+    written = frozenset(_global(store.op) for kernel in kernels for store in kernel.stores)
+    _initialise(module, written)
+    return written
 
 
 def overwritten(old: Any, new: Any) -> Any:
@@ -107,7 +109,7 @@ def _kernels(ops: Sequence[Any]) -> tuple[list[_Kernel], set[Any], set[str]]:
     kernels = []
     for group in _groups(_loops(ops, stores)):
         kernel = _Kernel(ops, place, group, [stores[op.results[0]] for op in group if op.results[0] in stores])
-        if kernel.last_use() is not None:
+        if kernel.behind is not None:
             kernels.append(kernel)
     return kernels, storing, leaked
 
@@ -216,6 +218,9 @@ class _Kernel:
         place: The position of each of them.
         group: The loops.
         stores: Of their results.
+
+    Attributes:
+        behind: The position of the last op that has to come before this; None if a state cannot be overwritten.
     """
 
     def __init__(self, ops: Sequence[Any], place: dict[Any, int], group: Sequence[Any], stores: Sequence[_Store]):
@@ -229,9 +234,9 @@ class _Kernel:
             for value, map_ in zip(list(op.operands)[:-1], maps, strict=False):
                 if value not in results:
                     self.reads.setdefault((value, str(map_)), map_)
+        self.behind = self._last_before()
 
-    def last_use(self) -> int | None:
-        """The position of the last op that has to come before this; None if a state cannot be overwritten."""
+    def _last_before(self) -> int | None:
         own, last = set(self.group), -1
         if len(set(self.states)) < len(self.states):
             return None
@@ -244,14 +249,16 @@ class _Kernel:
         return max([last, *(self.place[o.operation] for o in owners if not isinstance(o, mlir.ir.Block))])
 
     def emit(self) -> None:
-        """Put the kernel in place of the loops."""
-        last = self.last_use()
-        assert last is not None
-        with mlir.ir.InsertionPoint(self.ops[last + 1]), self.group[-1].location:
+        """Emit the kernel, and store what it computes."""
+        assert self.behind is not None
+        with mlir.ir.InsertionPoint(self.ops[self.behind + 1]), self.group[-1].location:
             read = dict.fromkeys(value for value, _ in self.reads if value not in self.states)
             computed = _dispatch(self.states, list(read), self._loop)
             for store, new in zip(self.stores, computed, strict=True):
                 store.op.operands[0] = new
+
+    def erase_loops(self) -> None:
+        """Erase the loops, whose results nothing uses any more."""
         for op in reversed(self.group):
             op.erase()
 
