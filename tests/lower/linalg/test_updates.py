@@ -259,7 +259,7 @@ def test_random_updates(seed: int) -> None:
                 lambda a=a, b=b: a * b * 0.5,
                 lambda a=a: graph.sin(a),
                 lambda a=a: graph.transpose(a) if a.rank == 2 else a,
-                lambda a=a, b=b: graph.tanh(a @ b),
+                lambda a=a, b=b: graph.tanh(a @ b) if a.rank and b.rank else a,
                 lambda a=a: graph.sum(a, 0) if a.rank == 2 else a * 2.0,
             ][choose(6)]()
         )
