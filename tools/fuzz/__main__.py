@@ -1,0 +1,36 @@
+"""The command line of the fuzzers; see `python -m tools.fuzz --help`."""
+
+from __future__ import annotations
+
+import argparse
+import pkgutil
+import sys
+from pathlib import Path
+
+from tools.fuzz import frame, kinds
+
+
+def main() -> int:
+    """Run one kind; exit code 1 if anything was found."""
+    names = sorted(m.name for m in pkgutil.iter_modules(kinds.__path__))
+    parser = argparse.ArgumentParser(prog="python -m tools.fuzz", description="Feed damaged inputs to RLX.")
+    parser.add_argument("kind", choices=names)
+    parser.add_argument("--count", type=int, default=1000, help="how many inputs (default: 1000)")
+    parser.add_argument("--seed", type=int, default=0, help="an input is what its seed and index make it")
+    parser.add_argument("--first", type=int, default=0, help="index of the first input")
+    parser.add_argument("--shard", type=int, default=1000, help="inputs for one child process (default: 1000)")
+    parser.add_argument("--seconds", type=float, default=None, help="time limit for one input")
+    parser.add_argument("--stop-after", type=float, default=None, help="seconds after which no input is begun")
+    parser.add_argument("--save", type=Path, default=Path("build/fuzz"), help="where found inputs are kept")
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.child:
+        return frame.child(given.kind, given.seed, given.first, given.count)
+    run = frame.Run(given.kind, given.seed, given.save, shard=given.shard, seconds=given.seconds)
+    run.go(given.first, given.count, given.stop_after)
+    print(run.report())
+    return 1 if run.findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
