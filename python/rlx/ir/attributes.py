@@ -46,7 +46,7 @@ def _number(value: Any) -> float:
 
 
 def _dim(value: Any) -> Dim:
-    found = dim(value)
+    found = dim(value, signed=True)  # of which ops a size may be negative is for `verify.infer` to say
     return _integer(found) if type(found) is int else found
 
 
@@ -191,7 +191,7 @@ def _dims_from_mlir(attribute: Any) -> tuple[Dim, ...]:
     for entry in attribute:
         if not isinstance(entry, (ir.IntegerAttr, ir.StringAttr)):
             raise ShapeError(f"a dimension is an integer or a string, not {entry}")
-        dims.append(dim(entry.value))
+        dims.append(dim(entry.value, signed=True))
     return tuple(dims)
 
 

@@ -96,6 +96,8 @@ class Card:
     """
 
     spec: ClassVar[OpSpec]
+    # Whether the dimensions among the attributes are numbers of any sign, not sizes.
+    signed_sizes: ClassVar[bool] = False
 
     def __init_subclass__(cls, op: str | None = None, **kwargs: Any):
         super().__init_subclass__(**kwargs)

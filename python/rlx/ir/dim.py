@@ -18,17 +18,22 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
-from rlx.ir.dim_expr import CALLS, Call, Dim, DimExpr, atom_dim, exact_divide, extremum
+from rlx.ir import polynomial
+from rlx.ir.dim_expr import CALLS, Call, Dim, DimExpr, atom_dim, exact_divide, extremum, from_terms
 from rlx.ir.errors import Error, ShapeError
+from rlx.ir.polynomial import Monomial
 
 __all__ = [
     "Bindings",
     "Dim",
     "DimExpr",
     "dim",
+    "divisors",
+    "estimate",
     "evaluate",
     "exact_divide",
     "is_multiple_of",
+    "linear",
     "maximum",
     "minimum",
     "parse",
@@ -106,10 +111,10 @@ def _from_ast(node: ast.expr) -> Dim:
 LARGEST = 2**63 - 1  # what a type can say
 
 
-def dim(x: Any) -> Dim:
+def dim(x: Any, *, signed: bool = False) -> Dim:
     """`x` as a dimension: an integer (NumPy's too), a `DimExpr`, or text for `parse`.
 
-    Raises `Error` for a negative constant, one that no type can hold, and any other type.
+    Raises `Error` for a negative constant, unless `signed`; for one that no type can hold, and any other type.
     """
     if isinstance(x, DimExpr):
         return x
@@ -122,9 +127,9 @@ def dim(x: Any) -> Dim:
             f"a dimension is an integer or a symbolic expression, not {x!r} of type {type(x).__name__}",
             hint="give an int, or text such as 'seq' or '2*seq'",
         ) from None
-    if isinstance(value, int) and value < 0:
+    if isinstance(value, int) and value < 0 and not signed:
         raise ShapeError(f"a dimension cannot be negative, but this one is {x!r}", hint="sizes are integers >= 0")
-    if isinstance(value, int) and value > LARGEST:
+    if isinstance(value, int) and abs(value) > LARGEST:
         raise ShapeError(f"a dimension is at most {LARGEST}, but this one is {x!r}")
     return value
 
@@ -155,12 +160,25 @@ def symbols(d: Dim) -> frozenset[str]:
     return d.symbols if isinstance(d, DimExpr) else frozenset()
 
 
+def divisors(d: Dim) -> tuple[DimExpr, ...]:
+    """What `d` divides by, innermost first, without constants: its value exists where none of these is 0."""
+    return d.divisors if isinstance(d, DimExpr) else ()
+
+
 def evaluate(d: Dim, bindings: Mapping[str, int]) -> int:
     """The value of `d` with every symbol replaced by its size; negative where the expression is.
 
     Raises `Error` that names a symbol without a size, a negative size, or a division by zero.
     """
     return d.evaluate(bindings) if isinstance(d, DimExpr) else d
+
+
+def estimate(d: Dim, size: int) -> int:
+    """The value of `d` with every symbol of one size, for costs; 0 where that divides by zero."""
+    try:
+        return evaluate(d, dict.fromkeys(symbols(d), size))
+    except Error:
+        return 0
 
 
 def substitute(d: Dim, mapping: Mapping[str, Dim]) -> Dim:
@@ -205,6 +223,19 @@ def _without_mod(d: Dim) -> Dim:
 # Finding sizes
 
 
+def linear(d: DimExpr, name: str) -> tuple[Dim, Dim] | None:
+    """`slope` and `rest` without the symbol `name` such that `d` is ``slope*name + rest``; None if there are none."""
+    slope: dict[Monomial, int] = {}
+    for monomial, coefficient in d.terms:
+        if name in monomial:
+            others = list(monomial)
+            others.remove(name)
+            slope[tuple(others)] = coefficient
+    factor = from_terms(polynomial.canonical(slope))
+    rest = d - factor * symbol(name)
+    return None if not slope or name in symbols(factor) | symbols(rest) else (factor, rest)
+
+
 def solve(d: Dim, value: int, bindings: Mapping[str, int]) -> dict[str, int] | None:
     """Sizes that make `d` equal to `value`, given `bindings`.
 
@@ -221,11 +252,11 @@ def solve(d: Dim, value: int, bindings: Mapping[str, int]) -> dict[str, int] | N
     if len(known.symbols) > 1:
         return None
     (name,) = known.symbols
-    coefficients = dict(known.terms)
-    constant = coefficients.pop((), 0)
-    slope = coefficients.pop((name,), 0)
-    if coefficients or not slope:
+    found = linear(known, name)
+    if found is None:
         return None
+    slope, constant = found
+    assert isinstance(slope, int) and isinstance(constant, int)  # no other symbol is left
     size, rest = divmod(value - constant, slope)
     if rest or size < 0:
         raise ShapeError(f"no size of symbol {name!r} makes dimension '{d}' equal to {value}")

@@ -77,6 +77,19 @@ class DimExpr:
         return frozenset(names)
 
     @cached_property
+    def divisors(self) -> tuple[DimExpr, ...]:
+        """The divisors of ``//`` and ``%`` at any depth that are no constants, innermost first."""
+        found: dict[DimExpr, None] = {}
+        for monomial, _ in self.terms:
+            for atom in monomial:
+                if isinstance(atom, Call):
+                    inner = [arg for arg in atom.args if isinstance(arg, DimExpr)]
+                    found |= dict.fromkeys(divisor for arg in inner for divisor in arg.divisors)
+                    if atom.kind not in CALLS and isinstance(atom.args[1], DimExpr):
+                        found[atom.args[1]] = None
+        return tuple(found)
+
+    @cached_property
     def bounds(self) -> Interval:
         """Least and greatest value over all sizes, as far as interval arithmetic tells; may be infinite."""
         total: Interval = (0, 0)
@@ -173,7 +186,8 @@ def _terms(d: Dim) -> Terms:
     return d.terms if isinstance(d, DimExpr) else polynomial.constant(d)
 
 
-def _from_terms(terms: Terms) -> Dim:
+def from_terms(terms: Terms) -> Dim:
+    """The dimension that is a canonical polynomial."""
     if not terms:
         return 0
     monomial, coefficient = terms[0]
@@ -190,15 +204,15 @@ def exact_divide(a: Dim, b: Dim) -> Dim | None:
     if isinstance(a, int) and isinstance(b, int):
         return None if b == 0 or a % b else a // b
     quotient = polynomial.exact_divide(_terms(a), _terms(b)) if b != 0 else None
-    return None if quotient is None else _from_terms(quotient)
+    return None if quotient is None else from_terms(quotient)
 
 
 def _add(a: Dim, b: Dim, sign: int) -> Dim:
-    return _from_terms(polynomial.add(_terms(a), _terms(b), sign))
+    return from_terms(polynomial.add(_terms(a), _terms(b), sign))
 
 
 def _multiply(a: Dim, b: Dim) -> Dim:
-    return _from_terms(polynomial.multiply(_terms(a), _terms(b)))
+    return from_terms(polynomial.multiply(_terms(a), _terms(b)))
 
 
 # Division
@@ -215,7 +229,7 @@ def _floordiv(a: Dim, b: Dim) -> Dim:
         return exact
     if _terms(b)[0][1] < 0:
         return _floordiv(-a, -b)
-    factor = _from_terms(polynomial.common_factor(_terms(a), _terms(b)))
+    factor = from_terms(polynomial.common_factor(_terms(a), _terms(b)))
     if factor != 1:
         return _floordiv(_divide(a, factor), _divide(b, factor))
     whole, rest = _split_multiples(a, b)
@@ -225,7 +239,7 @@ def _floordiv(a: Dim, b: Dim) -> Dim:
     if isinstance(b, int):
         scale = math.gcd(b, *(c for m, c in _terms(rest) if m))
         if scale > 1:  # (g*x + c)//(g*b) is (x + c//g)//b
-            rest = _from_terms(polynomial.canonical({m: c // scale for m, c in _terms(rest)}))
+            rest = from_terms(polynomial.canonical({m: c // scale for m, c in _terms(rest)}))
             return whole + _floordiv(rest, b // scale)
         if all(c < 0 for m, c in _terms(rest) if m):  # so that -(-x//b) is (x+b-1)//b
             return whole - _floordiv(b - 1 - rest, b)
@@ -261,13 +275,13 @@ def _mod(a: Dim, b: Dim) -> Dim:
     constant = _constant_quotient(a, b)
     if constant is not None:
         return a - constant * b
-    factor = _from_terms(polynomial.common_factor(_terms(a), _terms(b)))
+    factor = from_terms(polynomial.common_factor(_terms(a), _terms(b)))
     if factor != 1:
         return factor * _mod(_divide(a, factor), _divide(b, factor))
     if isinstance(b, int):
         scale = math.gcd(b, *(c for m, c in _terms(a) if m))
         if scale > 1:
-            rest = _from_terms(polynomial.canonical({m: c // scale for m, c in _terms(a)}))
+            rest = from_terms(polynomial.canonical({m: c // scale for m, c in _terms(a)}))
             return scale * _mod(rest, b // scale) + dict(_terms(a)).get((), 0) % scale
     return atom_dim(Call("%", (a, b)))
 
@@ -296,7 +310,7 @@ def _split_multiples(a: Dim, b: Dim) -> tuple[Dim, Dim]:
             whole[factor] = coefficient // divisor if coefficient > 0 else -(-coefficient // divisor)
         else:
             whole[factor] = (2 * coefficient + divisor) // (2 * divisor)
-    quotient = _from_terms(polynomial.canonical(whole))
+    quotient = from_terms(polynomial.canonical(whole))
     return quotient, a - quotient * b
 
 
@@ -308,7 +322,7 @@ def _residue(a: Dim, b: Dim) -> Dim:
     if not isinstance(b, int):
         return _split_multiples(a, b)[1]
     rest = {m: c % b - (b if m and 2 * (c % b) > b else 0) for m, c in _terms(a)}
-    return _from_terms(polynomial.canonical(rest))
+    return from_terms(polynomial.canonical(rest))
 
 
 def _constant_quotient(a: Dim, b: Dim) -> int | None:
@@ -415,4 +429,6 @@ def _substitute_atom(atom: Atom, mapping: Mapping[str, Dim]) -> Dim:
     args = [arg.substitute(mapping) if isinstance(arg, DimExpr) else arg for arg in atom.args]
     if atom.kind in CALLS:
         return extremum(atom.kind, args)
+    if args[1] == 0:
+        raise Error(f"dimension '{atom}' divides by '{atom.args[1]}', which is 0")
     return args[0] // args[1] if atom.kind == "//" else args[0] % args[1]

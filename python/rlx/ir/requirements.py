@@ -5,12 +5,12 @@ Inference refuses what is certainly wrong; what depends on a symbol is collected
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from rlx.ir import opview, registry
-from rlx.ir.dim import Dim, DimExpr, parse
+from rlx.ir.dim import Dim, DimExpr, divisors, parse
 from rlx.ir.errors import ShapeError
 from rlx.ir.graph import functions
 from rlx.ir.location import describe
@@ -76,15 +76,23 @@ def certain(d: Dim) -> bool:
     return low is not None and low >= 0
 
 
-def _of_op(op: Any) -> Iterable[tuple[Dim, str]]:
-    card = opview.card_of(op)
+def _of_op(op: Any) -> Iterator[tuple[Dim, str]]:
+    for expression, meaning in _direct(op):
+        for divisor in divisors(expression):  # first: the value of the expression does not exist without
+            yield divisor * divisor - 1, f"{op.name}: the size {expression} divides by {divisor}, which is 0"
+        yield expression, f"{op.name}: {meaning}"
+
+
+def _direct(op: Any) -> Iterator[tuple[Dim, str]]:
+    card, attributes = opview.card_of(op), opview.attributes_of(op)
     results = [shape_of(result) for result in op.results]
     operands = [shape_of(operand) for operand in op.operands]
-    if all(shape.is_static for shape in (*operands, *results)):
+    # Positions and lengths may be symbols where all shapes are static.
+    given = [d for entry in card.spec.attributes if entry.kind == "dims" for d in attributes[entry.name]]
+    if all(shape.is_static for shape in (*operands, *results)) and all(type(d) is int for d in given):
         return
     for shape in results:
         for d in shape.dims:
-            yield d, f"{op.name}: the size {d} of its result is negative"
+            yield d, f"the size {d} of its result is negative"
     shapes = opview.operands_of(op, operands)
-    for expression, meaning in card.requires(*shapes, **opview.attributes_of(op)):
-        yield expression, f"{op.name}: {meaning}"
+    yield from card.requires(*shapes, **attributes)

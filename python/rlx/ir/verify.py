@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rlx.dialect.spec import OpSpec
 from rlx.ir import attributes as attributes_module
 from rlx.ir import opview, registry
-from rlx.ir.card import as_results
+from rlx.ir.card import Card, as_results
 from rlx.ir.errors import Error, ShapeError
 from rlx.ir.shape import Shape, shape_of, shape_of_type
 
@@ -26,6 +26,23 @@ def check_dtypes(spec: OpSpec, operands: Sequence[Any]) -> None:
                 raise ShapeError(f"operand '{value.name}' is {shape.dtype.name}; expected one of {allowed}")
 
 
+def check_sizes(card: Card, attributes: Mapping[str, Any]) -> None:
+    """No size among the attributes is negative, unless the op takes any number for one.
+
+    Raises:
+        ShapeError: One is.
+    """
+    if card.signed_sizes:
+        return
+    for entry in card.spec.attributes:
+        for d in (attributes[entry.name] or ()) if entry.kind == "dims" else ():
+            if type(d) is int and d < 0:
+                raise ShapeError(
+                    f"attribute '{entry.name}': a dimension cannot be negative, but this one is {d}",
+                    hint="sizes are integers >= 0",
+                )
+
+
 # Types and attributes are uniqued, so an op with the same key has the same results.
 _inferred: dict[tuple[Any, ...], tuple[Shape, ...]] = {}
 
@@ -40,6 +57,7 @@ def infer(
     """
     card = registry.card(name)
     check_dtypes(card.spec, operands)
+    check_sizes(card, attributes)
     if card.spec.regions:
         attributes = attributes | {"regions": tuple(regions)}
     return as_results(card.infer(*operands, **attributes))

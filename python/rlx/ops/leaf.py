@@ -9,7 +9,7 @@ import numpy as np
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, sample
 from rlx.ir.dim import Dim
-from rlx.ir.dtype import DType, dtype
+from rlx.ir.dtype import DType, dtype, i32
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape, as_dtype
 from rlx.ops.lift import axis_of, check_axis
@@ -75,10 +75,18 @@ class Iota(Card, op="iota"):
 
 
 class DimSize(Card, op="dim_size"):
+    signed_sizes = True  # the difference of two sizes, say
+
     def infer(self, *, size: tuple[Dim, ...]) -> Shape:
         if len(size) != 1:
             raise ShapeError(f"size is a list of one dimension, got {len(size)}")
+        if type(size[0]) is int and not i32.min <= size[0] <= i32.max:
+            raise ShapeError(f"the size {size[0]} does not fit i32")
         return Shape((), "i32")
+
+    def requires(self, *, size: tuple[Dim, ...]) -> list[tuple[Dim, str]]:
+        limits = int(i32.min), int(i32.max)
+        return [(gap, f"the size {size[0]} does not fit i32") for gap in (size[0] - limits[0], limits[1] - size[0])]
 
     def evaluate(self, *, size: tuple[int, ...]) -> np.ndarray:
         return np.asarray(size[0], np.int32)

@@ -100,7 +100,7 @@ class _Binder:
             if entry.kind != "dims" or entry.name not in op.attributes:
                 continue
             before = attributes.from_mlir(entry, op.attributes[entry.name])
-            after = tuple(dim(substitute(d, self.values)) for d in before)
+            after = tuple(substitute(d, self.values) for d in before)
             self.seen |= Shape(before).symbols
             if after != before:
                 op.attributes[entry.name] = attributes.to_mlir(entry, after)

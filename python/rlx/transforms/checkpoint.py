@@ -9,6 +9,7 @@ from typing import Any
 
 from rlx.ir import opview
 from rlx.ir.builder import Tensor
+from rlx.ir.dim import estimate
 from rlx.ir.errors import PassError
 from rlx.ir.graph import Graph
 from rlx.ir.shape import shape_of
@@ -90,8 +91,7 @@ class Checkpoint(Transform, name="rlx-checkpoint"):
 
 def _bytes(value: Any) -> int:
     """Bytes of a value; symbols count as 64."""
-    size = shape_of(value).size_bytes
-    return size if type(size) is int else size.evaluate(dict.fromkeys(size.symbols, 64))  # type: ignore[union-attr]
+    return estimate(shape_of(value).size_bytes, 64)
 
 
 def _cuts(sizes: list[int], count: int) -> list[int]:

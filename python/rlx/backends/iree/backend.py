@@ -19,7 +19,7 @@ from rlx.backends.iree.devices import devices
 from rlx.backends.iree.executable import Executable, Function
 from rlx.backends.iree.targets import Target, target
 from rlx.ir import opview
-from rlx.ir.dim import DimExpr
+from rlx.ir.dim import estimate
 from rlx.ir.errors import UnsupportedError
 from rlx.ir.graph import Argument, Graph, functions
 from rlx.ir.location import describe
@@ -77,10 +77,7 @@ def estimated_flops(module: Any) -> int:
         for op in opview.operations(function.entry_block):
             if op.name in ("func.return", "rlx.yield"):
                 continue
-            flops = opview.own_cost_of(op).flops
-            if isinstance(flops, DimExpr):
-                flops = flops.evaluate(dict.fromkeys(flops.symbols, _TYPICAL_SIZE))
-            total += flops
+            total += estimate(opview.own_cost_of(op).flops, _TYPICAL_SIZE)
     return total
 
 

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from rlx import mlir
-from rlx.ir.dim import Dim, DimExpr, symbol
+from rlx.ir.dim import Dim, DimExpr, linear
 from rlx.ir.dtype import DType
 from rlx.ir.errors import Error
 from rlx.ir.shape import Shape
@@ -103,18 +103,18 @@ class Loops:
         self._sizes_end = self.arith.ConstantOp(self.index_type, 0).operation
 
     def _solve(self, value: Any, axis: int, d: DimExpr) -> bool:
-        """Solve `a·symbol + rest = size` for a single unknown symbol."""
+        """Solve `slope·symbol + rest = size` for a single unknown symbol.
+
+        The division is exact and by no zero: whoever calls the program has solved the same equation (`dim.Bindings`).
+        """
         unknown = [name for name in d.symbols if name not in self.symbols]
-        if len(unknown) != 1:
+        found = linear(d, unknown[0]) if len(unknown) == 1 else None
+        if found is None:
             return False
-        name = unknown[0]
-        linear = [(m, c) for m, c in d.terms if name in m]
-        if len(linear) != 1 or linear[0][0] != (name,) or any(not isinstance(a, str) for m, _ in d.terms for a in m):
-            return False
-        rest = d - linear[0][1] * symbol(name)
+        slope, rest = found
         self._mark_end()
         size = self.arith.subi(self.tensor.dim(value, self.size(axis)), self.size(rest))
-        self.symbols[name] = self.arith.divsi(size, self.size(linear[0][1]))
+        self.symbols[unknown[0]] = self.arith.divsi(size, self.size(slope))
         return True
 
     def size(self, d: Dim) -> Any:
@@ -155,8 +155,9 @@ class Loops:
         left, right = (self.size(a) if type(a) is int else self._expression(a) for a in call.args[:2])
         if call.kind == "//":
             result = self.arith.floordivsi(left, right)
-        elif call.kind == "%":
-            result = self.arith.remsi(left, right)
+        elif call.kind == "%":  # rounded down, as the quotient: `remsi` has the sign of the dividend
+            quotient = self.arith.floordivsi(left, right)
+            result = self.arith.subi(left, self.arith.muli(quotient, right))
         else:
             pick = self.arith.maxsi if call.kind == "max" else self.arith.minsi
             result = pick(left, right)
