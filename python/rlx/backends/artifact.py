@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import os
-import tempfile
 import zipfile
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from rlx.ir.dim import dim
 from rlx.ir.dtype import dtype
 from rlx.ir.errors import Error
+from rlx.ir.files import read_bytes, write_atomically
 from rlx.ir.graph import Argument, Graph, Output
 from rlx.ir.shape import Shape
 
@@ -136,69 +133,3 @@ class Artifact:
             Error: It cannot be read, or is damaged.
         """
         return cls.from_bytes(read_bytes(path), os.fspath(path))
-
-
-def read_bytes(path: str | os.PathLike[str]) -> bytes:
-    """The contents of a file.
-
-    Raises:
-        Error: It is missing or unreadable.
-    """
-    try:
-        return Path(path).read_bytes()
-    except FileNotFoundError:
-        raise Error(f"no such file: {os.fspath(path)}") from None
-    except OSError as problem:
-        raise Error(f"cannot read {os.fspath(path)}: {problem.strerror}") from None
-
-
-def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file, whole or not at all.
-
-    Raises:
-        Error: The directory cannot be written.
-    """
-    with replacing(path) as temporary:
-        Path(temporary).write_bytes(data)
-
-
-@contextlib.contextmanager
-def replacing(path: str | os.PathLike[str], *, durable: bool = False) -> Iterator[str]:
-    """The name of a file to write to, in the same folder, which takes the place of `path` at the end; not after an exception.
-
-    Args:
-        path: The file.
-        durable: Wait until it is on the disk, so that a loss of power leaves the old file or the new one.
-
-    Raises:
-        Error: The directory cannot be written.
-    """
-    target = Path(path)
-    temporary = None
-    try:
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        os.close(handle)
-        yield temporary
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
-        if durable:
-            _synchronise(temporary)
-        os.replace(temporary, target)
-        temporary = None
-        if durable and os.name != "nt":  # which opens no folders
-            _synchronise(target.parent)
-    except OSError as problem:
-        raise Error(f"cannot write {target}: {problem.strerror or problem}") from None
-    finally:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
-
-
-def _synchronise(path: str | os.PathLike[str]) -> None:
-    """Wait until a file, or a folder's list of files, is on the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

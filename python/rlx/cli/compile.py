@@ -150,7 +150,7 @@ def _text(graph: Graph, arguments: argparse.Namespace) -> str:
 
 
 def _write(path: str, data: bytes) -> None:
-    from rlx.backends.artifact import write_atomically
+    from rlx.ir.files import write_atomically
 
     if path != "-":
         write_atomically(path, data)

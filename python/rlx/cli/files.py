@@ -22,7 +22,8 @@ def read_program(path: str, function: str | None = None) -> Graph | Artifact:
     Raises:
         Error: It cannot be read, or is neither a module nor an intact artifact.
     """
-    from rlx.backends.artifact import Artifact, read_bytes
+    from rlx.backends.artifact import Artifact
+    from rlx.ir.files import read_bytes
 
     data = sys.stdin.buffer.read() if path == "-" else read_bytes(path)
     if data.startswith(_ZIP):

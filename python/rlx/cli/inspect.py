@@ -52,8 +52,8 @@ def _show_graph(graph: Graph, arguments: argparse.Namespace) -> None:
         print(report.stats() if arguments.stats else report)
         before = report
     if arguments.svg and report is not None:
-        from rlx.backends.artifact import write_atomically
         from rlx.cli.svg import drawing
+        from rlx.ir.files import write_atomically
 
         write_atomically(arguments.svg, drawing(report).encode())
 

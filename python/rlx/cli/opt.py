@@ -386,7 +386,7 @@ def write_output(path: str, data: bytes) -> None:
     if target.exists() and not target.is_file() and not target.is_dir():
         target.write_bytes(data)  # a device or a pipe
         return
-    from rlx.backends.artifact import write_atomically
+    from rlx.ir.files import write_atomically
 
     write_atomically(target, data)
 

@@ -56,7 +56,7 @@ def load_array(path: str, dtype: DType | None = None) -> np.ndarray:
     Raises:
         Error: It cannot be read, or holds no plain array.
     """
-    from rlx.backends.artifact import read_bytes
+    from rlx.ir.files import read_bytes
 
     try:
         array = np.load(io.BytesIO(read_bytes(path)), allow_pickle=False)
@@ -75,7 +75,7 @@ def save_array(path: str, array: np.ndarray) -> None:
     Raises:
         Error: The file cannot be written.
     """
-    from rlx.backends.artifact import write_atomically
+    from rlx.ir.files import write_atomically
 
     buffer = io.BytesIO()
     np.save(buffer, array, allow_pickle=False)

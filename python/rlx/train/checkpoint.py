@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
-from rlx.backends.artifact import replacing
 from rlx.ir.errors import Error
+from rlx.ir.files import file_name, replacing
 from rlx.ir.graph import Argument
 
 _KIND = {"format": "rlx.train", "version": "1"}
@@ -31,17 +30,6 @@ def write(path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray]) -> No
             save_file(dict(tensors), temporary, metadata=_KIND)
         except SafetensorError as problem:
             raise Error(f"cannot write {file_name(path)}: {problem}") from None
-
-
-def file_name(path: Any) -> str:
-    """A path as text.
-
-    Raises:
-        Error: It is none.
-    """
-    if not isinstance(path, (str, os.PathLike)):
-        raise Error(f"expected the path of a file, got {path!r}")
-    return os.fspath(path)
 
 
 def read(path: str | os.PathLike[str], expected: Mapping[str, Argument]) -> dict[str, np.ndarray]:
