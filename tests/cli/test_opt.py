@@ -168,8 +168,8 @@ def test_a_wrong_command_line_says_what_is_wrong(
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"\xff\xfe", "model.mlir:1:1: error: the input is neither UTF-8 text nor bytecode"),
-        (b"func.func @f() {\n  \xff\n}", "model.mlir:2:3: error: the input is neither"),
+        (b"\xff\xfe", "model.mlir:1:1: error: neither UTF-8 text nor bytecode"),
+        (b"func.func @f() {\n  \xff\n}", "model.mlir:2:3: error: neither UTF-8"),
         (b"ML\xefR garbage", "error: "),
         (b"func.func @f(", "model.mlir:1:13: error: "),
         (b"\x00\x01", "error: "),

@@ -1,4 +1,4 @@
-"""The files that commands read: MLIR text or a compiled artifact, told apart by what is in them."""
+"""The files that commands read: MLIR text, bytecode or a compiled artifact, told apart by what is in them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from rlx.backends.artifact import Artifact
     from rlx.ir.graph import Graph
 
-_ZIP, _BYTECODE = b"PK\x03\x04", b"ML\xefR"
+_ZIP = b"PK\x03\x04"
 
 
 def read_program(path: str, function: str | None = None) -> Graph | Artifact:
@@ -32,7 +32,7 @@ def read_program(path: str, function: str | None = None) -> Graph | Artifact:
 
 
 def read_graph(path: str, function: str | None = None) -> Graph:
-    """The graph that a file of MLIR text holds.
+    """The graph that a file of MLIR text or bytecode holds.
 
     Args:
         path: The file; `-` is standard input.
@@ -46,23 +46,16 @@ def read_graph(path: str, function: str | None = None) -> Graph:
 
     program = read_program(path, function)
     if not isinstance(program, Graph):
-        raise Error(f"{path} is compiled already; expected MLIR text")
+        raise Error(f"{path} is compiled already; expected MLIR text or bytecode")
     return program
 
 
 def _graph(data: bytes, path: str, function: str | None) -> Graph:
-    from rlx.ir.errors import Error, ParseError
-    from rlx.ir.text import parse_module
+    from rlx.ir.text import decoded, parse_module
 
     name = "<stdin>" if path == "-" else path
-    if data.startswith(_BYTECODE):
-        raise Error(f"{name} is MLIR bytecode; expected MLIR text or a compiled artifact")
-    try:
-        text = data.decode()
-    except UnicodeDecodeError as problem:
-        message = f"neither MLIR text nor a compiled artifact: byte {problem.start} is not UTF-8"
-        raise ParseError(message, location=f"{name}:1:1") from None
+    module = parse_module(decoded(data, name), name)
     import rlx
 
     graph_of = rlx.Graph.from_module  # through `rlx`, so that the op methods are there
-    return graph_of(parse_module(text, name), function)
+    return graph_of(module, function)

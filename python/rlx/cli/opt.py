@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlx.cli.common import Diagnostic, Place, from_error, from_mlir
+from rlx.cli.common import Diagnostic, from_error, from_mlir
 from rlx.cli.extensions import load
 from rlx.cli.opt_flags import PROGRAM, CommandLineError, Settings, help_text, parse, unknown
 from rlx.ir.errors import Error
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from rlx.passes.runner import Instrument
 
 # Only what --version and --help need is imported above: MLIR is loaded when there is something to do.
-_BYTECODE = b"ML\xefR"
 _MARKER = "// -----"
 _SEVERAL = "source must contain a single top-level operation"
 BROKEN_PIPE = 141  # what a shell reports of a program that died of SIGPIPE
@@ -194,19 +193,19 @@ class Run:
         except OSError as problem:
             raise Error(f"cannot open input file '{path}': {problem.strerror}") from None
 
-    def _parts(self, data: bytes) -> list[bytes | str]:
+    def _parts(self, data: bytes) -> list[str]:
         """The parts of the input. Lines before a part stay as empty ones, so that line numbers are right."""
-        if data.startswith(_BYTECODE):
-            return [data]
+        from rlx.ir.bytecode import is_bytecode
+        from rlx.ir.text import decoded
+
         try:
-            text = data.decode("utf-8")
-        except UnicodeDecodeError as problem:
-            line = data.count(b"\n", 0, problem.start) + 1
-            column = problem.start - data.rfind(b"\n", 0, problem.start)
-            self.show(
-                Diagnostic("error", "the input is neither UTF-8 text nor bytecode", Place(self.file, line, column))
-            )
+            text = decoded(data, self.file)
+        except Error as problem:
+            for diagnostic in from_error(problem, self.file):
+                self.show(diagnostic)
             return []
+        if is_bytecode(data):
+            return [text]
         self.sources[self.file] = text
         if "split-input-file" not in self.settings.values:
             return [text]
@@ -253,7 +252,7 @@ class Run:
 
     # --- one part ---------------------------------------------------------------------------------
 
-    def _process(self, part: bytes | str, pipeline: Pipeline, instruments: Sequence[Instrument]) -> str | bytes | None:
+    def _process(self, part: str, pipeline: Pipeline, instruments: Sequence[Instrument]) -> str | bytes | None:
         """Parse, transform and print one part; None when it failed."""
         self.found.clear()
         before = time.perf_counter()
@@ -266,7 +265,7 @@ class Run:
                 module = None
                 for diagnostic in from_error(problem, self.file):
                     self.report(diagnostic)
-        if self.verifying and isinstance(part, str):
+        if self.verifying:
             from rlx.cli.expected import unmet
 
             only_expected = self.settings.values["verify-diagnostics"] == "only-expected"
@@ -277,15 +276,18 @@ class Run:
         self._record("Output", before)
         return result
 
-    def _parse(self, part: bytes | str) -> Any:
+    def _parse(self, part: str) -> Any:
         from rlx import mlir
+        from rlx.ir import limits
 
         ir = mlir.ir
         with mlir.entered():
             try:
-                if isinstance(part, bytes):
-                    return ir.Module.parse(part)
+                limits.check(part, self.file)
                 return self._parse_text(part)
+            except Error as problem:
+                for diagnostic in from_error(problem, self.file):
+                    self.report(diagnostic)
             except ir.MLIRError as problem:
                 for diagnostic in problem.error_diagnostics:
                     self.report(from_mlir(diagnostic, self.file))

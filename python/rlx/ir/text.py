@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rlx import mlir
+from rlx.ir import bytecode, limits
 from rlx.ir.errors import Error, ParseError, VerificationError
 from rlx.ir.graph import Graph, find_function
 from rlx.ir.location import describe
@@ -36,8 +37,9 @@ def parse_module(text: str, name: str = "<text>") -> Any:
         name: What to call the text in messages, usually a file name.
 
     Raises:
-        ParseError: Syntax or verification error, with line and column.
+        ParseError: Syntax or verification error, or text beyond a limit (see `rlx.ir.limits`), with line and column.
     """
+    limits.check(text, name)
     ir = mlir.ir
     with mlir.entered() as context:
         try:
@@ -74,26 +76,44 @@ def is_path(text_or_path: str | os.PathLike[str]) -> bool:
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
-    """The text of a file.
+    """The module text that a file holds, as text or as bytecode.
 
     Raises:
         Error: It is missing, unreadable or not UTF-8.
     """
+    name = os.fspath(path)
     try:
-        return Path(path).read_text(encoding="utf-8")
+        data = Path(path).read_bytes()
     except FileNotFoundError:
-        raise Error(f"no such file: {path}") from None
-    except UnicodeDecodeError as problem:
-        raise ParseError(f"not MLIR text: byte {problem.start} is not UTF-8", location=f"{path}:1:1") from None
+        raise Error(f"no such file: {name}") from None
+    except ValueError:  # a NUL, or half of a character
+        raise Error(f"not the name of a file: {name!r}") from None
     except OSError as problem:
-        raise Error(f"cannot read {path}: {problem.strerror}") from None
+        raise Error(f"cannot read {name}: {problem.strerror}") from None
+    return decoded(data, name)
+
+
+def decoded(data: bytes, name: str) -> str:
+    """Module text from the content of a file, which is text or bytecode.
+
+    Raises:
+        ParseError: It is neither.
+    """
+    if bytecode.is_bytecode(data):
+        return bytecode.text_of(data, name)
+    try:
+        return data.decode()
+    except UnicodeDecodeError as problem:
+        line = data.count(b"\n", 0, problem.start) + 1
+        column = problem.start - data.rfind(b"\n", 0, problem.start)
+        raise ParseError("neither UTF-8 text nor bytecode", location=f"{name}:{line}:{column}") from None
 
 
 def parse(text_or_path: str | os.PathLike[str], *, entry: str | None = None) -> Graph:
     """The graph that MLIR text, or the file at a path, describes. Printing it gives equal text.
 
     Args:
-        text_or_path: Module text, or a path.
+        text_or_path: Module text, or the path of a file of text or bytecode.
         entry: Name of the function; None takes the first public one.
 
     Raises:

@@ -1,0 +1,190 @@
+"""What MLIR text may hold, checked before MLIR's parser sees it.
+
+That parser is recursive: brackets some thousands deep overflow the stack of the process, and so do long affine
+expressions and chains of aliases. Aliases that double each other are 2^n characters when they are printed, and numbers of
+many digits take quadratic time. `check` goes over the text once, without recursion, and refuses all of these. Whatever
+it lets pass may still be wrong, which is for MLIR to say.
+
+It reads tokens as MLIR's lexer does. Past the first token that does not fit, MLIR reads no further, so that it matters
+for valid beginnings only what is counted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import NoReturn
+
+from rlx.ir.errors import ParseError
+
+NESTING = 200  # brackets of all kinds around one place, aliases followed; MLIR overflows from about 3,000 on
+CHAIN = 1000  # operators of one affine expression
+DIGITS = 1000  # characters of one number
+BITS = 1024  # of an integer type
+DIMENSIONS = 10_000  # characters of `1x2x3x…`
+EXPANSION = 1 << 24  # characters that aliases may stand for in all, and as many times the text's own length as
+EXPANSION_FACTOR = 32  # debug locations do, which share their frames
+
+_STRING = r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"?'
+_COMMENT = r"//[^\n\r]*+"
+_IDENTIFIER = r"(?:\d++|[A-Za-z$._-][\w$.-]*+)"
+_SPECIAL = rf"(?:mod|floordiv|ceildiv)(?![\w$.])|[su]?i\d{{4}}|x[\dx]{{{DIMENSIONS}}}"
+_KINDS = rf"""
+    (?P<string> {_STRING} )
+  | (?P<comment> {_COMMENT} )
+  | (?P<arrow> -> )
+  | (?P<open> \{{-\# | [(\[{{<] )
+  | (?P<close> \#-\}} | [)\]}}>] )
+  | (?P<alias> [#!]{_IDENTIFIER} )
+  | (?P<word> [A-Za-z_][\w$.]*+ )
+  | (?P<number> 0x[0-9a-fA-F]++ | \d++ )
+  | (?P<operator> [-+*] )
+  | (?P<other> \S )
+"""
+_FLAGS = re.VERBOSE | re.ASCII
+_TOKEN = re.compile(rf"\s*+(?:{_KINDS})", _FLAGS)
+# Most of a text is of no interest here, and passed over without stopping at every token; whole small groups as well.
+_INTERESTING = re.compile(
+    rf"""
+  (?: \s++ | {_STRING} | {_COMMENT} | ->
+    | <[\dx?]{{0,99}}+(?:bf16|f16|f32|f64|i\d{{1,2}}+|index)?+>
+    | \((?:%\w{{1,40}}+(?:,[ ])?+){{0,9}}+\)
+    | [%@^]{_IDENTIFIER}
+    | [#!][A-Za-z_][\w$-]*+\.[\w$.-]*+
+    | (?!{_SPECIAL})[A-Za-z_][\w$.]*+
+    | \d{{1,{DIGITS}}}+(?!\d|x[0-9a-fA-F]{{{DIGITS}}})
+    | ,\s*+-(?=\d) | [,=:;?.@%^/|&]
+  )*+ (?:{_KINDS})""",
+    _FLAGS,
+)
+_CLOSES = {")": "(", "]": "[", "}": "{", ">": "<", "#-}": "{"}
+_OPERATORS = frozenset(("mod", "floordiv", "ceildiv"))
+_WIDE = re.compile(r"[su]?i(\d{4,})")
+_DIMENSIONS = re.compile(rf"x[x\d]{{{DIMENSIONS}}}")
+_EXPRESSION_ENDS = re.compile(rf'(?:[^,=:/"]|{_COMMENT}|/|{_STRING})*+[,=:]')
+
+
+def check(text: str, name: str = "<text>") -> None:
+    """Refuse text that MLIR's parser or printer would not survive.
+
+    Args:
+        text: MLIR text.
+        name: What to call it in messages.
+
+    Raises:
+        ParseError: With line and column, and the limit.
+    """
+    _Scan(text, name).run()
+
+
+class _Scan:
+    def __init__(self, text: str, name: str):
+        self.text, self.name = text, name
+        self.open: list[str] = []  # brackets around the place that is looked at
+        self.chain, self.operator = 0, 0  # operators of the expression so far, and where its last one ends
+        self.aliases: dict[str, tuple[int, int]] = {}  # the nesting and length that each adds to that of its name
+        self.defining: tuple[str, int, int] | None = None  # an alias, where its body starts, what was added before
+        self.deepest = 0  # in that body
+        self.added = 0  # characters that aliases stand for so far, beyond those of their names
+        self.budget = EXPANSION + EXPANSION_FACTOR * len(text)
+
+    def fail(self, offset: int, message: str, hint: str | None = None) -> NoReturn:
+        line = self.text.count("\n", 0, offset) + 1
+        before = self.text[self.text.rfind("\n", 0, offset) + 1 : offset]
+        column = len(before.encode("utf-8", "surrogatepass")) + 1  # MLIR counts bytes
+        raise ParseError(message, location=f"{self.name}:{line}:{column}", hint=hint)
+
+    def run(self) -> None:
+        self._characters()
+        steps: dict[str, Callable[[str, int], None]] = {
+            "open": self._enter,
+            "close": self._leave,
+            "alias": self._follow,
+            "word": self._word,
+            "number": self._number,
+            "operator": self._operator,
+        }
+        before, candidate, at = "", "", 0
+        while found := (_INTERESTING if self.open else _TOKEN).match(self.text, at):
+            at, kind = found.end(), str(found.lastgroup)
+            token = found[kind]
+            if kind == "comment":
+                continue
+            start = at - len(token)
+            if not self.open:
+                self._outside(token, kind, before, candidate, start)
+                before, candidate = token, token if kind == "alias" else ""
+            if step := steps.get(kind):
+                step(token, start)
+
+    def _outside(self, token: str, kind: str, before: str, candidate: str, offset: int) -> None:
+        """Outside of brackets stand aliases, `#name = body`: a body ends where something does not go on with it."""
+        if token == "=" and candidate:
+            self._define(offset)
+            self.defining, self.deepest = (candidate, offset + 1, self.added), 0
+        elif (
+            self.defining and kind not in ("open", "other", "arrow", "operator") and before not in ("=", ":", "->", "-")
+        ):
+            self._define(offset)
+
+    def _characters(self) -> None:
+        if (at := self.text.find("\0")) >= 0:
+            self.fail(at, "the text has a NUL character")
+        try:
+            self.text.encode()
+        except UnicodeEncodeError as problem:
+            self.fail(problem.start, f"the text has {self.text[problem.start]!r}, half of a character")
+
+    # --- nesting ----------------------------------------------------------------------------------
+
+    def _reach(self, nesting: int, offset: int) -> None:
+        if nesting > NESTING:
+            self.fail(offset, f"nested more than {NESTING} deep", "deeper text would overflow the parser's stack")
+        self.deepest = max(self.deepest, nesting)
+
+    def _enter(self, bracket: str, offset: int) -> None:
+        self._reach(len(self.open) + 1, offset)
+        self.open.append(bracket[0])
+
+    def _leave(self, bracket: str, offset: int) -> None:
+        opener = _CLOSES[bracket]
+        while self.open and self.open[-1] == "<" != opener:
+            self.open.pop()  # a `<` that compares
+        if self.open and self.open[-1] == opener:
+            self.open.pop()
+
+    # --- aliases ----------------------------------------------------------------------------------
+
+    def _define(self, end: int) -> None:
+        if self.defining is not None:
+            name, start, added = self.defining
+            self.aliases[name] = (self.deepest + 1, end - start + self.added - added)
+            self.defining = None
+
+    def _follow(self, name: str, offset: int) -> None:
+        nesting, length = self.aliases.get(name, (0, 0))
+        self._reach(len(self.open) + nesting, offset)
+        self.added += length
+        if self.added > self.budget:
+            self.fail(offset, f"aliases stand for more than {self.budget} characters", "use them less often")
+
+    # --- words and numbers ------------------------------------------------------------------------
+
+    def _word(self, word: str, offset: int) -> None:
+        if word in _OPERATORS:
+            self._operator(word, offset)
+        elif (wide := _WIDE.fullmatch(word)) and (len(wide[1]) > 9 or int(wide[1]) > BITS):
+            self.fail(offset, f"an integer type of more than {BITS} bits")
+        elif len(word) > DIMENSIONS and _DIMENSIONS.match(word):
+            self.fail(offset, f"dimensions of more than {DIMENSIONS} characters")
+
+    def _number(self, number: str, offset: int) -> None:
+        if len(number) > DIGITS:
+            self.fail(offset, f"a number of {len(number)} characters; at most {DIGITS} are allowed")
+
+    def _operator(self, token: str, offset: int) -> None:
+        if _EXPRESSION_ENDS.match(self.text, self.operator, offset):
+            self.chain = 0
+        self.chain, self.operator = self.chain + 1, offset + len(token)
+        if self.chain > CHAIN:
+            self.fail(offset, f"an expression of more than {CHAIN} operators")
