@@ -93,7 +93,7 @@ def RLX_TriangularOp : RLX_Op<"triangular", "padding"> {
 def RLX_GatherOp : RLX_Op<"gather", "index"> {
   let summary = "Slices of a table at given indices";
   let description = [{
-    NumPy's `take`: `result[a…, i…, b…] = table[a…, indices[i…], b…]` where `a…` are the axes before
+    NumPy's `take` with `mode="clip"`: `result[a…, i…, b…] = table[a…, indices[i…], b…]` where `a…` are the axes before
     `axis`. Negative indices do not count from the end: every index is clamped into `[0, dim)`.
     The gathered axis must not be empty unless the result is.
   }];

@@ -3954,7 +3954,7 @@ def gather_nd(result, x, indices, *, batch_dims=None, loc=None, ip=None) -> _ods
 @_ods_cext.register_operation(_Dialect)
 class GatherOp(_ods_ir.OpView):
   r"""
-  NumPy's `take`: `result[a…, i…, b…] = table[a…, indices[i…], b…]` where `a…` are the axes before
+  NumPy's `take` with `mode="clip"`: `result[a…, i…, b…] = table[a…, indices[i…], b…]` where `a…` are the axes before
   `axis`. Negative indices do not count from the end: every index is clamped into `[0, dim)`.
   The gathered axis must not be empty unless the result is.
   """

@@ -2703,7 +2703,7 @@ OPS = (
         'index',
         'mir',
         'Slices of a table at given indices',
-        "NumPy's `take`: `result[a…, i…, b…] = table[a…, indices[i…], b…]` where `a…` are the axes before\n`axis`. Negative indices do not count from the end: every index is clamped into `[0, dim)`.\nThe gathered axis must not be empty unless the result is.",
+        'NumPy\'s `take` with `mode="clip"`: `result[a…, i…, b…] = table[a…, indices[i…], b…]` where `a…` are the axes before\n`axis`. Negative indices do not count from the end: every index is clamped into `[0, dim)`.\nThe gathered axis must not be empty unless the result is.',
         (
             ValueSpec('table', _DTYPES_7),
             ValueSpec('indices', _DTYPES_6),

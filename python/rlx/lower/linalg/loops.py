@@ -343,6 +343,23 @@ class Loops:
             return fenced
         return create("flow.tensor.tie_shape", results=[value.type], operands=[fenced, *sizes]).result
 
+    def looked_up(self, value: Any, dims: Sequence[Dim]) -> Any:
+        """A tensor of which a kernel reads single elements at computed places.
+
+        Where it is a slice of one element of the innermost axis, IREE (3.13) makes no valid code of that: it is copied.
+        """
+        owner = getattr(value.owner, "operation", None)
+        while owner is not None and owner.name in (
+            "tensor.expand_shape",
+            "tensor.collapse_shape",
+            "tensor.extract_slice",
+        ):
+            source, result = owner.operands[0].type, owner.results[0].type
+            if owner.name == "tensor.extract_slice" and result.rank and result.shape[-1] == 1 != source.shape[-1]:
+                return self.materialised(value, dims)
+            owner = getattr(owner.operands[0].owner, "operation", None)
+        return value
+
     def scalar_index(self, axis: int) -> Any:
         """Inside a loop body: the position along a loop."""
         return self.linalg.IndexOp(axis).result

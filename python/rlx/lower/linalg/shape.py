@@ -89,11 +89,12 @@ def reverse(low: Loops, results: list[Shape], x: Lowered, *, axes: Any) -> Any:
     if 0 in dims or not axes:
         return x.value
     last = [low.size(d - 1) for d in dims]
+    source = low.looked_up(x.value, dims)
 
     def body(_: Any) -> Any:
         places = [low.scalar_index(i) for i in range(len(dims))]
         return low.tensor.extract(
-            x.value, [low.arith.subi(last[i], place) if i in axes else place for i, place in enumerate(places)]
+            source, [low.arith.subi(last[i], place) if i in axes else place for i, place in enumerate(places)]
         )
 
     out = (low.empty(dims, x.value.type.element_type), tuple(range(len(dims))))

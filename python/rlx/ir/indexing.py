@@ -1,0 +1,284 @@
+"""`x[index]` of tensors: NumPy's indexing, as far as the shape of the result is known without values."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rlx.ir.dim import Dim, DimExpr, maximum, product
+from rlx.ir.dtype import i32, i64
+from rlx.ir.errors import ShapeError
+from rlx.ir.operators import Operators
+
+if TYPE_CHECKING:
+    from rlx.ir.builder import Tensor
+
+
+def index_tensor(x: Tensor, index: tuple[Any, ...]) -> Tensor:
+    """`x[index]`: integers, slices, None, Ellipsis, any number of tensors of rank 0, and at most one array or tensor.
+
+    Args:
+        x: The tensor.
+        index: An array is of integers or booleans, given as a list or for NumPy. A tensor is of integers.
+
+    Raises:
+        ShapeError: An entry is none of these, or certainly outside of its axis.
+    """
+    g: Any = x.builder
+    x, entries = _without_masks(x, _filled([_entry(i) for i in index], x.rank))
+    arrays = [e for e in entries if _is_array(e) and e.ndim]
+    if len(arrays) > 1:
+        raise ShapeError(
+            "at most one axis may be indexed by an array", hint="use gather_nd or gather_batched, or reshape"
+        )
+    result: Any = _sliced(x, [e for e in entries if _axes_of(e)])
+    pieces: list[list[Dim]] = []  # the dimensions that each entry gives
+    axis = x.rank
+    for entry in reversed(entries):
+        if not _axes_of(entry):
+            pieces.insert(0, [1] if entry is None else [])
+            continue
+        axis -= 1
+        if _is_array(entry):
+            result, indices = _positions(g, result, axis, entry)
+            result = g.gather(result, indices, axis=axis)
+            pieces.insert(0, list(indices.shape.dims))
+        else:
+            pieces.insert(0, [result.shape.dims[axis]] if isinstance(entry, slice) else [])
+    target = [d for piece in pieces for d in piece]
+    if list(result.shape.dims) != target:
+        result = g.reshape(result, target)
+    return _moved_to_front(result, entries, pieces) if arrays else result
+
+
+def _is_array(entry: Any) -> bool:
+    return isinstance(entry, (Operators, np.ndarray))
+
+
+def _entry(value: Any) -> Any:
+    """One entry of an index: None, Ellipsis, a slice, an integer or size, a tensor, or an array of integers or booleans."""
+    if value is None or value is Ellipsis or isinstance(value, (slice, DimExpr)):
+        return value
+    if isinstance(value, Operators):
+        tensor: Any = value
+        if tensor.dtype.is_bool:
+            raise ShapeError(
+                "a tensor of booleans would give a shape that depends on values",
+                hint="choose with g.where, which keeps the shape",
+            )
+        if not tensor.dtype.is_integer:
+            raise ShapeError(f"a tensor that indexes is of integers, not {tensor.dtype}")
+        return value
+    try:
+        if not isinstance(value, (bool, np.bool_)):
+            return operator.index(value)
+    except TypeError:
+        pass
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError) as problem:
+        raise ShapeError(f"{value!r:.60} is no array: {problem}") from None
+    if not array.size and not isinstance(value, np.ndarray):
+        array = array.astype(np.int64)  # a list without elements has no dtype
+    if array.dtype.kind == "b" and not array.ndim:
+        raise ShapeError("a boolean is no index, only arrays of booleans are", hint="choose with g.where")
+    if array.dtype.kind not in "iub":
+        raise ShapeError(
+            f"an index is an integer, a slice, None, ..., or an array or tensor of integers, not {value!r:.60}"
+        )
+    return array
+
+
+def _filled(index: list[Any], rank: int) -> list[Any]:
+    """The index with a slice for each axis that it leaves out; an Ellipsis stays, before those that it stands for."""
+    consumed = sum(_axes_of(i) for i in index)
+    if consumed > rank:
+        raise ShapeError(f"{consumed} indices for a tensor of rank {rank}")
+    places = [n for n, i in enumerate(index) if i is Ellipsis]
+    if len(places) > 1:
+        raise ShapeError("an index holds at most one ellipsis")
+    position = places[0] if places else len(index)
+    fill = [slice(None)] * (rank - consumed)
+    return index[: position + len(places)] + fill + index[position + len(places) :]
+
+
+def _axes_of(entry: Any) -> int:
+    if entry is None or entry is Ellipsis:
+        return 0
+    return entry.ndim if _is_mask(entry) else 1
+
+
+def _is_mask(entry: Any) -> bool:
+    return isinstance(entry, np.ndarray) and entry.dtype.kind == "b"
+
+
+def _without_masks(x: Tensor, entries: list[Any]) -> tuple[Tensor, list[Any]]:
+    """An array of booleans as the positions where it is true, along the axes that it covers joined to one."""
+    kept, axis = [], 0
+    for entry in entries:
+        if not _is_mask(entry):
+            kept.append(entry)
+            axis += _axes_of(entry)
+            continue
+        covered = x.shape.dims[axis : axis + entry.ndim]
+        if covered != entry.shape:
+            raise ShapeError(
+                f"the array of booleans {list(entry.shape)} has to have the sizes of the axes from {axis} on, "
+                f"which are [{', '.join(map(str, covered))}]"
+            )
+        if entry.ndim > 1:
+            dims = x.shape.dims
+            x = x.builder.reshape(x, (*dims[:axis], product(covered), *dims[axis + entry.ndim :]))
+        kept.append(np.flatnonzero(entry))
+        axis += 1
+    return x, kept
+
+
+# --- slices and single positions ------------------------------------------------------------------
+
+
+def _sliced(x: Tensor, entries: Sequence[Any]) -> Tensor:
+    """The part of a tensor that slices and integers choose; an axis that an integer chooses from stays, of size 1."""
+    g: Any = x.builder
+    dims = x.shape.dims
+    starts: list[Dim] = [0] * x.rank
+    limits: list[Dim] = list(dims)
+    strides = [1] * x.rank
+    backwards: dict[int, int] = {}  # the axes that are run through from the end, and in which steps
+    for axis, (entry, size) in enumerate(zip(entries, dims, strict=True)):
+        if isinstance(entry, slice):
+            starts[axis], limits[axis], step = _slice_bounds(entry, size)
+            if step < 0:
+                backwards[axis] = -step
+            else:
+                strides[axis] = step
+        elif not _is_array(entry):
+            starts[axis] = _position(entry, size, axis)
+            limits[axis] = starts[axis] + 1
+    result = x
+    if tuple(starts) != (0,) * x.rank or tuple(limits) != dims or any(s != 1 for s in strides):
+        result = g.slice(result, starts, limits, strides)
+    if backwards:
+        result = g.reverse(result, tuple(backwards))
+        if any(step != 1 for step in backwards.values()):
+            steps = [backwards.get(i, 1) for i in range(x.rank)]
+            result = g.slice(result, (0,) * x.rank, result.shape.dims, steps)
+    return result
+
+
+def _position(entry: Dim, size: Dim, axis: int) -> Dim:
+    if type(entry) is not int:
+        return entry
+    if type(size) is int and not -size <= entry < size:
+        raise _outside(entry, size, axis)
+    return entry if entry >= 0 else size + entry
+
+
+def _outside(entry: int, size: int, axis: int) -> ShapeError:
+    return ShapeError(f"index {entry} is out of range for axis {axis} of size {size}")
+
+
+def _slice_bounds(entry: slice, size: Dim) -> tuple[Dim, Dim, int]:
+    """Where the range of a slice starts and ends, read forwards, and the step; a negative one begins at its end.
+
+    Bounds beyond an axis of known size are cut off, as in NumPy; in one of symbolic size they have to lie.
+
+    Raises:
+        ShapeError: The step is 0, or a bound is no number.
+    """
+    start, stop = (_bound(value) for value in (entry.start, entry.stop))
+    step = _bound(entry.step, "step")
+    step = 1 if step is None else step
+    if step == 0:
+        raise ShapeError("a slice step must not be 0")
+    if type(step) is not int:
+        raise ShapeError(f"a slice step is an integer, not {step}")
+    if type(size) is int and not isinstance(start, DimExpr) and not isinstance(stop, DimExpr):
+        start, stop, step = slice(start, stop, step).indices(size)
+        if step > 0:
+            return start, max(start, stop), step
+        return min(start, stop) + 1, start + 1, step
+
+    def place(value: Dim | None, default: Dim) -> Dim:
+        if value is None:
+            return default
+        return size + value if type(value) is int and value < 0 else value
+
+    if step > 0:
+        first, limit = place(start, 0), place(stop, size)
+    else:
+        first, limit = 0 if stop is None else place(stop, 0) + 1, place(start, size - 1) + 1
+    length = limit - first
+    return first, first if type(length) is int and length < 0 else limit, step
+
+
+def _bound(value: Any, what: str = "bound") -> Dim | None:
+    if value is None or isinstance(value, DimExpr):
+        return value
+    if isinstance(value, Operators):
+        raise ShapeError(
+            f"the {what} of a slice is a tensor, and sizes may not depend on values",
+            hint="take a fixed number of elements: x[start + g.iota((length,))]",
+        )
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise ShapeError(f"the {what} of a slice is an integer or a size, not {value!r:.60}") from None
+
+
+# --- arrays ---------------------------------------------------------------------------------------
+
+
+def _positions(g: Any, x: Any, axis: int, entry: Any) -> tuple[Any, Any]:
+    """What to gather from and at which positions: negative ones count from the end of the axis.
+
+    Constant ones lie in the axis: that is checked now, or, of a symbolic size, when it is known. Those of a tensor that lie
+    outside are clamped by the gather.
+    """
+    size = x.shape.dims[axis]
+    if isinstance(entry, Operators):
+        return x, _wrapped(g, entry, size)
+    if not entry.size:
+        return x, g.constant(entry.astype(np.int32))
+    low, high = int(entry.min()), int(entry.max())
+    if type(size) is int:
+        if low < -size or high >= size:
+            raise _outside(low if low < -size else high, size, axis)
+        return x, _constant(g, np.where(entry < 0, entry.astype(np.int64) + size, entry.astype(np.int64)))
+    if low >= 0:
+        return g.narrow(x, axis, 0, high + 1), _constant(g, entry)
+    if high < 0:
+        return g.narrow(x, axis, size + low, -low), _constant(g, entry.astype(np.int64) - low)
+    # All of the axis, by a length that fits it only if the positions do.
+    x = g.narrow(x, axis, 0, maximum(size, max(high + 1, -low)))
+    return x, _constant(g, entry) + _constant(g, (entry < 0).astype(np.int32)) * g.dim_size(size)
+
+
+def _constant(g: Any, indices: np.ndarray) -> Any:
+    narrow = not indices.size or (indices.min() >= i32.min and indices.max() <= i32.max)
+    return g.constant(indices.astype(np.int32 if narrow else np.int64))
+
+
+def _wrapped(g: Any, indices: Any, size: Dim) -> Any:
+    if not indices.dtype.is_signed:
+        return indices
+    wide = indices.dtype is i64 or (type(size) is int and size > i32.max)
+    indices = g.cast(indices, i64 if wide else i32)  # a narrower dtype may not hold the size
+    length = size if type(size) is int else g.cast(g.dim_size(size), indices.dtype)
+    return g.where(indices < 0, indices + length, indices)
+
+
+def _moved_to_front(result: Any, entries: list[Any], pieces: list[list[Dim]]) -> Any:
+    """NumPy's rule: axes of an array stand where it stood, but first if anything parts it from an integer."""
+    advanced = [n for n, e in enumerate(entries) if e is not None and e is not Ellipsis and not isinstance(e, slice)]
+    if advanced[-1] - advanced[0] + 1 == len(advanced):
+        return result
+    (place,) = (n for n in advanced if pieces[n] or (_is_array(entries[n]) and entries[n].ndim))
+    first = sum(map(len, pieces[:place]))
+    moved = range(first, first + len(pieces[place]))
+    if not first:
+        return result
+    return result.builder.transpose(result, (*moved, *(i for i in range(result.rank) if i not in moved)))
