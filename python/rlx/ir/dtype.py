@@ -260,19 +260,18 @@ def weak(value: bool | int | float | complex, other: DType) -> DType:
     scalars are Python floats and complex numbers by inheritance, and count as such.
 
     Raises:
-        Error: `value` is an int that does not fit the integer dtype, or it is no Python scalar.
+        Error: `value` is an int that does not fit the dtype, or it is no Python scalar.
     """
     if isinstance(value, bool):
         return other
     if isinstance(value, int):
         found = i32 if other.is_bool else other
-        # Beyond a narrow float's range an int becomes infinite, as a float does; beyond f64 it is no float.
-        low, high = (found.min, found.max) if found.is_integer else (f64.min, f64.max)
+        low, high = (f64.min, f64.max) if found.is_complex else (found.min, found.max)
         if not low <= value <= high:
             raise Error(
                 f"the integer {value} beside a tensor of dtype {other.name} has to be {found.name}, "
                 f"and lies outside {low} to {high}",
-                hint="cast the tensor to a wider dtype first" if found.is_integer else "write it as a float",
+                hint="cast the tensor to a wider dtype first",
             )
         return found
     if isinstance(value, float):
@@ -280,3 +279,81 @@ def weak(value: bool | int | float | complex, other: DType) -> DType:
     if isinstance(value, complex):
         return c64
     raise Error(f"expected a Python bool, int, float or complex, not {value!r} of type {type(value).__name__}")
+
+
+# Values
+
+
+def fitted(value: Any, kind: DType) -> np.ndarray:
+    """A number, or numbers in lists or an array, as an array of a dtype.
+
+    Floats round to nearest; infinities and NaN stay. Everything else keeps its value: an integer may be given as a float
+    and a truth value as 0 or 1, but only a complex dtype takes complex numbers.
+
+    Raises:
+        Error: A value does not fit the dtype, or is no number.
+    """
+    given = numbers(value)
+    if given.dtype.kind == "V" and given.dtype.names is None and given.dtype.itemsize <= 2:  # those of ml_dtypes
+        given = given.astype(np.float32)
+    integers = given.dtype.kind == "O" and all(isinstance(v, int) for v in given.flat)  # beyond 64 bits
+    if given.dtype.kind not in "biufc" and not integers:
+        raise Error(f"a constant holds numbers, not {value!r:.60}")
+    with np.errstate(all="ignore"):
+        fits = _fit(given, kind)
+        if not fits.all():
+            wrong = given[~fits].flat[0]
+            raise Error(f"{_shown(wrong)} does not fit {kind.name}", hint=_fitting_hint(wrong, kind))
+        return (given.astype(np.float64) if integers and kind.is_inexact else given).astype(kind.numpy)
+
+
+def numbers(value: Any) -> np.ndarray:
+    """A number, or numbers in lists or an array, as an array of NumPy's choice.
+
+    Raises:
+        Error: It is no array, such as lists of several lengths.
+    """
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError, OverflowError) as problem:
+        raise Error(f"{value!r:.60} is no array of numbers: {problem}") from None
+
+
+def _fit(given: np.ndarray, kind: DType) -> np.ndarray:
+    """Which values the dtype has, but for rounding."""
+    if kind.is_inexact:
+        if given.dtype.kind == "c" and not kind.is_complex:
+            return np.zeros(given.shape, bool)
+        parts = (np.real(given), np.imag(given)) if given.dtype.kind == "c" else (given,)
+        part = f32 if kind.is_complex else kind
+        return np.logical_and.reduce([_fit_float(p, part) for p in parts])
+    if given.dtype.kind == "c":
+        return np.zeros(given.shape, bool)
+    whole = given.astype(np.float64) if given.dtype.kind == "f" else given
+    if whole.dtype.kind == "f":  # float(i64.max) is one more than that
+        return (np.trunc(whole) == whole) & (whole >= float(kind.min)) & (whole < float(kind.max) + 1)
+    return np.asarray((whole >= kind.min) & (whole <= kind.max), bool)
+
+
+def _fit_float(given: np.ndarray, kind: DType) -> np.ndarray:
+    if given.dtype.kind == "O":
+        return np.array([abs(v) <= kind.max for v in given.flat], bool).reshape(given.shape)
+    rounded = given.astype(kind.numpy).astype(np.float64)
+    return np.isfinite(rounded) | ~np.isfinite(given)
+
+
+def _shown(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 40 else f"{text[:30]}… of {len(text)} digits"
+
+
+def _fitting_hint(value: Any, kind: DType) -> str:
+    if kind.is_integer and np.imag(value) == 0 and not np.isfinite(np.float64(np.real(value))):
+        return "an integer is finite"
+    if kind.is_bool:
+        return "a truth value is True, False, 1 or 0"
+    if np.imag(value) or isinstance(value, (complex, np.complexfloating)):
+        return "give dtype='c64'"
+    if kind.is_integer and np.trunc(np.float64(value)) != np.float64(value):
+        return "round it first, or give a float dtype"
+    return f"it holds {kind.min} to {kind.max}: use a wider dtype" if not kind.is_complex else "its parts are f32"

@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rlx import mlir
 from rlx.ir import registry
 from rlx.ir.builder import Builder, Tensor
+from rlx.ir.dtype import DType, fitted
 from rlx.ir.errors import Error, ShapeError, StageError
 from rlx.ir.location import caller_location, describe
 from rlx.ir.shape import Shape, ShapeLike, shape_of
@@ -132,8 +135,18 @@ class Graph(Builder):
             shape: Static sizes.
             dtype: Element type; f32 when absent.
             init: The value of every element before the first run.
+
+        Raises:
+            ShapeError: The dtype does not have the number `init`.
         """
-        return self.add_argument(Argument(name, "state", Shape(shape, dtype), init=float(init)))
+        held = Shape(shape, dtype)
+        try:
+            value = initial_value(init, held.dtype)
+        except Error as problem:
+            raise ShapeError(
+                f"state '{name}': {problem.message}", location=describe(self.location), hint=problem.hint
+            ) from None
+        return self.add_argument(Argument(name, "state", held, init=value))
 
     def update(self, state: Tensor, value: Tensor) -> None:
         """Set the value that a state has in the next run.
@@ -360,7 +373,7 @@ def sign_function(function: Any, arguments: Iterable[Argument], outputs: Iterabl
             entry = {"rlx.kind": text(a.kind), "rlx.name": text(a.name)}
             if a.donate:
                 entry["rlx.donate"] = ir.UnitAttr.get()
-            if a.init:
+            if repr(a.init) != "0.0":  # -0.0 is not what a state has by default
                 entry["rlx.init"] = ir.FloatAttr.get(ir.F64Type.get(), a.init)
             argument_attributes.append(ir.DictAttr.get(entry))
         result_attributes = [
@@ -379,6 +392,26 @@ def sign_function(function: Any, arguments: Iterable[Argument], outputs: Iterabl
         attributes["res_attrs"] = ir.ArrayAttr.get(result_attributes)
 
 
+def initial_value(init: Any, kind: DType) -> float:
+    """The number with which every element of a state starts.
+
+    Raises:
+        ShapeError: It is no number, NaN, or none that the dtype has.
+    """
+    if isinstance(init, np.ndarray) and not init.ndim:
+        init = init.item()
+    if not isinstance(init, (bool, int, float, np.bool_, np.integer, np.floating)):
+        hint = "an array is given by set_state, or when it is run"
+        raise ShapeError(f"init must be a number, got {type(init).__name__}", hint=hint)
+    fitted(init, kind)
+    if init != init:
+        raise ShapeError("init must be a number, got NaN")
+    value = float(init)
+    if kind.is_integer and int(value) != init:
+        raise ShapeError(f"init = {init} has more digits than a double", hint="give it by set_state")
+    return value
+
+
 def _attribute_dicts(function: Any, name: str, count: int) -> list[Any]:
     attributes = function.attributes
     return list(attributes[name]) if name in attributes else [{}] * count
@@ -393,8 +426,9 @@ def read_arguments(function: Any) -> list[Argument]:
         kind = entry["rlx.kind"].value if "rlx.kind" in entry else "input"
         if kind not in KINDS:
             raise Error(f"argument '{name}' has kind '{kind}'; expected one of {', '.join(KINDS)}")
-        init = entry["rlx.init"].value if "rlx.init" in entry else 0.0
-        result.append(Argument(name, kind, shape_of(value), "rlx.donate" in entry, init))
+        shape = shape_of(value)
+        init = initial_value(entry["rlx.init"].value, shape.dtype) if "rlx.init" in entry else 0.0
+        result.append(Argument(name, kind, shape, "rlx.donate" in entry, init))
     names = [a.name for a in result]
     if len(set(names)) != len(names):
         raise Error(f"two arguments of '{function.name.value}' have the same name: {', '.join(names)}")

@@ -9,7 +9,7 @@ import numpy as np
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, sample
 from rlx.ir.dim import Dim
-from rlx.ir.dtype import DType, dtype, i32
+from rlx.ir.dtype import DType, bool_, c64, dtype, f32, fitted, i32, numbers
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape, as_dtype
 from rlx.ops.lift import axis_of, check_axis
@@ -23,11 +23,12 @@ class Constant(Card, op="constant"):
         return value
 
     def build(self, b: Builder, value: Any, dtype: Any = None) -> Tensor:
-        array = np.asarray(value)
         if dtype is not None:
-            array = array.astype(as_dtype(dtype).numpy)
-        elif not isinstance(value, (np.ndarray, np.generic)):
-            array = array.astype(_default_dtype(array))
+            array = fitted(value, as_dtype(dtype))
+        elif isinstance(value, (np.ndarray, np.generic)):
+            array = np.asarray(value)
+        else:
+            array = fitted(value, _default_dtype(value))
         return b.emit("constant", (), value=array)
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
@@ -44,12 +45,9 @@ class Constant(Card, op="constant"):
         yield sample(value=special, dtypes=("f32",))
 
 
-def _default_dtype(array: np.ndarray) -> np.dtype:
-    """Python numbers without a dtype: f32, i32, bool, c64."""
-    kinds = {"f": np.float32, "i": np.int32, "u": np.int32, "b": np.bool_, "c": np.complex64}
-    if array.dtype.kind not in kinds:
-        raise ShapeError(f"a constant holds numbers, not {array.dtype}")
-    return np.dtype(kinds[array.dtype.kind])
+def _default_dtype(value: Any) -> DType:
+    """Python numbers without a dtype: f32, bool, c64, and i32, whatever their values."""
+    return {"f": f32, "b": bool_, "c": c64}.get(numbers(value).dtype.kind, i32)
 
 
 class Iota(Card, op="iota"):

@@ -9,7 +9,7 @@ import numpy as np
 
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.dim import Dim
-from rlx.ir.dtype import DType, dtype, promote, weak
+from rlx.ir.dtype import DType, dtype, fitted, promote, weak
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
 
@@ -17,8 +17,12 @@ Scalar = (bool, int, float, complex)
 
 
 def constant_scalar(b: Builder, value: Any, kind: DType) -> Tensor:
-    """A rank-0 constant."""
-    return b.emit("constant", (), value=np.asarray(value).astype(kind.numpy))
+    """A rank-0 constant.
+
+    Raises:
+        Error: The dtype does not have the value.
+    """
+    return b.emit("constant", (), value=fitted(value, kind))
 
 
 def tensor_like(b: Builder, value: Any, like: DType) -> Tensor:

@@ -10,7 +10,8 @@ import numpy as np
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, moved_bytes, sample
 from rlx.ir.dim import Dim, DimExpr, dim
-from rlx.ir.errors import ShapeError
+from rlx.ir.dtype import fitted
+from rlx.ir.errors import Error, ShapeError
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.elementwise import convert
@@ -100,14 +101,15 @@ def _needs(x: Shape, low: Sequence[Dim], high: Sequence[Dim], mode: str) -> Iter
 
 
 def _check_value(value: float, x: Shape) -> None:
-    """An integer or bool tensor is padded with a number of its dtype.
+    """A tensor is padded with a number of its dtype.
 
     Raises:
         ShapeError: It has no such number.
     """
-    kind = x.dtype
-    if not kind.is_inexact and not (kind.min <= value <= kind.max and value == int(value)):
-        raise ShapeError(f"value = {value} is not a number of {kind.name}", hint="cast the tensor first")
+    try:
+        fitted(value, x.dtype)
+    except Error as problem:
+        raise ShapeError(f"attribute 'value': {problem.message}", hint="cast the tensor first") from None
 
 
 class _Added:

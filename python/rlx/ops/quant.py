@@ -13,7 +13,7 @@ import numpy as np
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Operand, sample, wide
 from rlx.ir.dim import Dim
-from rlx.ir.dtype import DType, f32, i8, i32, u8
+from rlx.ir.dtype import DType, f32, fitted, i8, i32, u8
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape, as_dtype
 from rlx.ops.elementwise import convert
@@ -78,7 +78,7 @@ def lifted(b: Builder, value: Any, dims: tuple[Dim, ...], kind: DType, what: str
             raise ShapeError(f"'{what}' must be {'numbers' if kind.is_float else 'integers'}, got {value!r:.60}")
         if not kind.is_float and not np.all((array >= kind.min) & (array <= kind.max)):
             raise ShapeError(f"'{what}' = {value!r:.60} does not fit {kind.name}")
-        found = b.constant(array.astype(kind.numpy).reshape(() if array.size == 1 else array.shape))
+        found = b.constant(fitted(array, kind).reshape(() if array.size == 1 else array.shape))
     return b.expand(found, dims) if found.rank == 0 and dims else found
 
 

@@ -29,7 +29,7 @@ func.func @pad(%0: tensor<0xf32>) {
 
 // A value that the dtype has not.
 func.func @pad(%0: tensor<3xi32>) {
-  // expected-error @+1 {{'rlx.pad' op value = 0.5 is not a number of i32}}
+  // expected-error @+1 {{'rlx.pad' op attribute 'value': 0.5 does not fit i32}}
   "rlx.pad"(%0) {high = [0], low = [1], value = 0.5 : f64} : (tensor<3xi32>) -> tensor<4xi32>
   return
 }
