@@ -11,8 +11,10 @@ from functools import cache
 from importlib import metadata
 
 from rlx.backends.cache import DiskCache, fingerprint
-from rlx.backends.iree.process import WorkerDied, WorkerPool, compiler_library, default_pool
+from rlx.backends.iree.process import compiler_command, compiler_library, default_pool
 from rlx.backends.iree.targets import Target
+from rlx.backends.worker.pool import WorkerPool
+from rlx.backends.worker.process import WorkerDied
 from rlx.ir.errors import CompileError, Error
 
 DEFAULT_TIMEOUT_S = 600.0
@@ -158,7 +160,9 @@ def compile_module(
 
 def prewarm(target: Target, worker: WorkerPool | None = None) -> None:
     """Start a compiler process and let it get ready for ``target``, while the caller does something else."""
-    (worker or default_pool).prewarm(target.attempts[0], target.process_flags)
+    flags = target.attempts[0]
+    command = compiler_command(target.process_flags)
+    (worker or default_pool).prewarm(command, {"kind": "warm", "flags": flags}, affinity=flags)
 
 
 def cache_key(module: bytes, target: Target) -> str:
@@ -216,12 +220,9 @@ def _attempt(
 ) -> tuple[Attempt, str, bytes]:
     started = time.perf_counter()
     request = {"kind": "compile", "flags": flags, "name": name}
-    printed = ""
+    command = compiler_command(process_flags)
     try:
-        with pool.worker(flags, process_flags) as worker:
-            reply, vmfb = worker.request(request, module, timeout_s=timeout_s)
-            if reply["outcome"] != "ok":
-                printed = worker.printed()
+        reply = pool.request(command, request, module, timeout_s=timeout_s, affinity=flags)
     except WorkerDied as death:
         seconds = time.perf_counter() - started
         if death.timed_out:
@@ -229,10 +230,13 @@ def _attempt(
         repeatable = not death.killed_from_outside
         attempt = Attempt(flags, death.reason, seconds, printed=death.stderr, repeatable=repeatable)
         return attempt, "died", b""
-    diagnostics = tuple(part for severity, message in reply["diagnostics"] for part in _split(severity, message))
-    outcome = "ok" if reply["outcome"] == "ok" else "failed with diagnostics"
+    told = reply.header["diagnostics"]
+    diagnostics = tuple(part for severity, message in told for part in _split(severity, message))
+    outcome, printed = "failed with diagnostics", reply.printed
+    if reply.header["outcome"] == "ok":
+        outcome, printed = "ok", ""
     attempt = Attempt(flags, outcome, time.perf_counter() - started, diagnostics, printed)
-    return attempt, reply["outcome"], vmfb
+    return attempt, reply.header["outcome"], reply.body
 
 
 def _split(severity: str, message: str) -> Iterator[Diagnostic]:
@@ -265,6 +269,8 @@ def _telling_lines(printed: str) -> list[str]:
 def _hint(attempts: tuple[Attempt, ...]) -> str | None:
     if any("timed out" in attempt.outcome for attempt in attempts):
         return "give the compiler more time with RLX_COMPILE_TIMEOUT (seconds)"
+    if any(not attempt.repeatable for attempt in attempts):
+        return "somebody ended the compiler's process, perhaps the system for want of memory; compile again"
     if all(not attempt.diagnostics for attempt in attempts):
         return "the compiler gave no reason; an operation that IREE does not know has this effect"
     return None

@@ -1,33 +1,24 @@
-"""The compiler process: reads requests from standard input, compiles, replies on standard output.
+"""The compiler in its process: what `rlx.backends.worker` runs to compile with IREE.
 
-IREE's compiler can crash or hang, so it lives in a process of its own (see ``compiler.py``, its parent). This
-file is run as a script, imports nothing but the standard library, and binds the few functions of IREE's C API
-that it needs.
+IREE's compiler can crash or hang, so it lives in a process of its own. This file imports nothing but the standard
+library, and binds the few functions of IREE's C API that it needs.
 
-A frame is ``magic, header length, body length`` followed by a JSON header and raw bytes. Requests are
-``{"kind": "compile", "flags": [...], "name": "m.mlir"}`` with the module as body, ``{"kind": "warm", "flags":
-[...]}``, ``{"kind": "ping"}`` and, for tests, ``{"kind": "sleep", "seconds": 1}`` and ``{"kind": "abort"}``.
-The reply to a compile request has ``outcome`` (``"ok"``, ``"flags"``, ``"parse"`` or ``"compile"``),
-``diagnostics`` (pairs of severity and text), ``seconds`` and ``peak_mib``; its body is the compiled module.
+Requests are ``{"kind": "compile", "flags": [...], "name": "m.mlir"}`` with the module as body, and ``{"kind": "warm",
+"flags": [...]}``. The reply has ``outcome`` (``"ok"``, ``"flags"``, ``"parse"`` or ``"compile"``), ``diagnostics`` (pairs
+of severity and text) and ``seconds``; its body is the compiled module.
 """
 
 from __future__ import annotations
 
 import ctypes
-import json
 import os
-import queue
-import signal
-import struct
-import sys
-import threading
+import tempfile
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from ctypes import POINTER, byref, c_bool, c_char_p, c_int, c_size_t, c_uint64, c_void_p
-from typing import Any, BinaryIO
+from typing import Any
 
-MAGIC = b"RLXW"
-_FRAME = struct.Struct("<4sIQ")
 _SEVERITIES = ("note", "warning", "error", "remark")
 _PIPELINE_STANDARD = 0
 _MAX_SESSIONS = 4
@@ -59,41 +50,6 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
 
 class FlagError(Exception):
     """The compiler does not know a flag, or not its value."""
-
-
-def write_frame(stream: BinaryIO, header: dict[str, Any], body: bytes = b"") -> None:
-    """Write one frame to an unbuffered stream."""
-    text = json.dumps(header).encode()
-    for part in (_FRAME.pack(MAGIC, len(text), len(body)) + text, body):
-        rest = memoryview(part)
-        while rest:
-            rest = rest[stream.write(rest) :]
-
-
-def read_frame(stream: BinaryIO) -> tuple[dict[str, Any], bytes] | None:
-    """Read one frame; ``None`` at the end of the stream, also in the middle of a frame."""
-    prefix = _read_exactly(stream, _FRAME.size)
-    if prefix is None:
-        return None
-    magic, header_length, body_length = _FRAME.unpack(prefix)
-    if magic != MAGIC:
-        raise ValueError(f"not a frame: it starts with {magic!r}")
-    header = _read_exactly(stream, header_length)
-    body = _read_exactly(stream, body_length)
-    if header is None or body is None:
-        return None
-    return json.loads(header), bytes(body)
-
-
-def _read_exactly(stream: BinaryIO, length: int) -> bytearray | None:
-    buffer = bytearray(length)
-    rest = memoryview(buffer)
-    while rest:
-        count = stream.readinto(rest)  # type: ignore[attr-defined]
-        if not count:
-            return None
-        rest = rest[count:]
-    return buffer
 
 
 class Compiler:
@@ -131,7 +87,6 @@ class Compiler:
             "outcome": outcome,
             "diagnostics": diagnostics,
             "seconds": time.perf_counter() - started,
-            "peak_mib": _peak_mib(),
         }, output
 
     def _invoke(self, session: int, name: str, module: bytes, diagnostics: list[tuple[str, str]]) -> tuple[str, bytes]:
@@ -197,79 +152,25 @@ class Compiler:
             raise ValueError(message)
 
 
-def _peak_mib() -> int:
-    """The largest resident set of this process so far, in MiB; 0 where it is not known."""
-    try:
-        import resource
-    except ImportError:
-        return 0
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak // (1 << 20 if sys.platform == "darwin" else 1 << 10)
+def make(
+    library_path: str, linker: str, *process_flags: str
+) -> Callable[[dict[str, Any], bytes], tuple[dict[str, Any], bytes]]:
+    """What answers requests, with a compiler that is loaded now.
 
-
-def _private_streams() -> tuple[BinaryIO, BinaryIO]:
-    """The protocol's streams; afterwards whatever the compiler prints goes to standard error."""
-    requests, replies = os.dup(0), os.dup(1)
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.close(null)
-    os.dup2(2, 1)
-    return open(requests, "rb", buffering=0), open(replies, "wb", buffering=0)
-
-
-def _settle() -> None:
-    """Keep this process from outliving a crash: no interrupt from the terminal, no core file."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        import resource
-    except ImportError:
-        return
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def _leave(folder: str) -> None:
-    """End this process at once, and the linkers it started, in the middle of whatever it does."""
-    import shutil
-
-    shutil.rmtree(folder, ignore_errors=True)
-    if hasattr(os, "getpgrp") and os.getpgrp() == os.getpid():
-        os.killpg(0, signal.SIGKILL)
-    os._exit(0)
-
-
-def _read_requests(stream: BinaryIO, requests: queue.SimpleQueue[tuple[dict[str, Any], bytes]], folder: str) -> None:
-    """Runs in a thread, so that the parent's death is noticed while the compiler is busy or hangs."""
-    try:
-        while (frame := read_frame(stream)) is not None:
-            requests.put(frame)
-    finally:
-        _leave(folder)
-
-
-def _answer(compiler: Compiler, header: dict[str, Any], body: bytes) -> tuple[dict[str, Any], bytes]:
-    kind = header["kind"]
-    if kind == "compile":
-        return compiler.compile(tuple(header["flags"]), header["name"], body)
-    if kind == "warm":
-        return compiler.compile(tuple(header["flags"]), "warm.mlir", _WARM_MODULE)
-    if kind == "sleep":
-        time.sleep(header["seconds"])
-    elif kind == "abort":
-        os.abort()
-    return {"outcome": "ok", "pid": os.getpid()}, b""
-
-
-def main(library_path: str, folder: str, *process_flags: str) -> None:
-    """Answer requests until standard input closes; then remove ``folder``, which the parent made."""
-    _settle()
-    source, replies = _private_streams()
-    requests: queue.SimpleQueue[tuple[dict[str, Any], bytes]] = queue.SimpleQueue()
-    threading.Thread(target=_read_requests, args=(source, requests, folder), daemon=True).start()
+    Args:
+        library_path: The compiler's shared library.
+        linker: The linker, where the compiler must not use its name: it does so in a shell, and quotes nothing.
+        process_flags: As in ``Compiler``.
+    """
+    if linker:
+        link = os.path.join(tempfile.gettempdir(), "iree-lld")  # in this process's folder, which has a plain name
+        os.symlink(linker, link)
+        os.environ["IREE_LLVM_EMBEDDED_LINKER_PATH"] = link
     compiler = Compiler(library_path, process_flags)
-    while True:
-        header, body = requests.get()
-        write_frame(replies, *_answer(compiler, header, body))
 
+    def answer(header: dict[str, Any], body: bytes) -> tuple[dict[str, Any], bytes]:
+        if header["kind"] == "warm":
+            return compiler.compile(tuple(header["flags"]), "warm.mlir", _WARM_MODULE)
+        return compiler.compile(tuple(header["flags"]), header["name"], body)
 
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+    return answer

@@ -1,0 +1,111 @@
+"""The temporary folder of a worker process: private, and of a name that is harmless in a shell.
+
+IREE runs its linker through a shell and quotes nothing, so a temporary folder called ``$(…)`` would be run, and one with a
+space breaks every link.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import stat
+import tempfile
+import time
+from pathlib import Path
+from typing import IO
+
+from rlx.ir.errors import Error
+
+try:
+    import fcntl
+except ImportError:  # not POSIX
+    fcntl = None  # type: ignore[assignment]
+
+_PREFIX = "rlx-worker-"
+_HARMLESS = re.compile(r"[A-Za-z0-9/._+-]+")
+_FALLBACKS = ("/tmp", "/var/tmp")
+# A younger folder may belong to a process that is about to lock it.
+_ABANDONED_AFTER_S = 60.0
+
+
+def is_harmless(path: str | os.PathLike[str]) -> bool:
+    """Whether a shell takes a path for one word that means itself."""
+    return os.name != "posix" or _HARMLESS.fullmatch(os.fspath(path)) is not None
+
+
+def make_folder() -> Path:
+    """A new folder that only this user can enter, in the system's temporary folder where its name is harmless.
+
+    Raises:
+        Error: There is no such place.
+    """
+    problems = []
+    for parent in _parents():
+        try:
+            folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
+        except OSError as problem:
+            problems.append(f"{parent}: {problem.strerror}")
+            continue
+        _remove_abandoned(parent)
+        return folder
+    told = "; ".join(problems) or f"the name of {_wanted()!r} is not harmless in a shell, and the others are not private"
+    raise Error(f"there is no folder for temporary files: {told}", hint="set TMPDIR to a folder with a plain name")
+
+
+def own(folder: Path) -> IO[bytes]:
+    """The file for a worker's standard error: as long as a process has it open, nobody removes the folder."""
+    file = open(folder / "stderr", "w+b", buffering=0)  # noqa: SIM115
+    if fcntl is not None:
+        with contextlib.suppress(OSError):  # some network file systems have no locks
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    return file
+
+
+def _wanted() -> str:
+    try:
+        return tempfile.gettempdir()
+    except OSError:  # none of the usual places can be written to
+        return ""
+
+
+def _parents() -> list[str]:
+    """Where a worker's folder may lie, best first."""
+    wanted = _wanted()
+    chosen = [wanted] if wanted and is_harmless(wanted) else []
+    if os.name == "posix":
+        chosen += [place for place in _FALLBACKS if place != wanted and _nobody_else_renames(place)]
+    return chosen
+
+
+def _nobody_else_renames(parent: str) -> bool:
+    """Whether what this user makes in a folder stays what it is."""
+    try:
+        status = os.stat(parent)
+    except OSError:
+        return False
+    shared = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return status.st_uid in (0, os.geteuid()) and (not shared or bool(status.st_mode & stat.S_ISVTX))
+
+
+def _remove_abandoned(parent: str) -> None:
+    """Remove folders of workers that were killed together with their parents."""
+    if fcntl is None:
+        return
+    with contextlib.suppress(OSError):
+        for entry in os.scandir(parent):
+            if entry.name.startswith(_PREFIX):
+                with contextlib.suppress(OSError):
+                    _remove_if_abandoned(Path(entry.path))
+
+
+def _remove_if_abandoned(folder: Path) -> None:
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+        return
+    if time.time() - status.st_mtime < _ABANDONED_AFTER_S:
+        return
+    with open(folder / "stderr", "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # refused as long as the worker or its parent lives
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,271 @@
+"""One worker process as its parent sees it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from _thread import allocate_lock, start_new_thread
+from collections.abc import Mapping
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from rlx.backends.worker import serve
+from rlx.backends.worker.folder import make_folder, own
+from rlx.ir.errors import Error
+
+_STDERR_TAIL = 2000
+_POSIX = os.name == "posix"
+# A killed process ends at once, unless the system is busy writing for it.
+_REAP_S = 10.0
+
+
+@dataclass(frozen=True)
+class Command:
+    """What a worker process runs. Processes of equal commands stand in for each other.
+
+    Attributes:
+        handler: The path of a Python file with `make(*arguments)`; see ``serve.py``.
+        arguments: What `make` is called with.
+        path: What is added to `sys.path`: by default the handler finds nothing but the standard library.
+    """
+
+    handler: str
+    arguments: tuple[str, ...] = ()
+    path: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a worker answered.
+
+    Attributes:
+        header: The reply's header.
+        body: Its body.
+        printed: The last that the process printed to standard error since the request before.
+    """
+
+    header: Mapping[str, Any]
+    body: bytes
+    printed: str
+
+
+class WorkerDied(Exception):
+    """The process ended, or was ended, before it answered.
+
+    Attributes:
+        returncode: As of ``subprocess``: minus the signal's number where a signal ended the process.
+        timed_out: Whether the parent ended it because its time was over.
+        stderr: The last that it printed.
+    """
+
+    def __init__(self, returncode: int, timed_out: bool, stderr: str):
+        super().__init__(f"the worker process ended with status {returncode}")
+        self.returncode = returncode
+        self.timed_out = timed_out
+        self.stderr = stderr
+
+    @property
+    def reason(self) -> str:
+        """What happened, in words: ``crashed with signal 11 (SIGSEGV)``."""
+        if self.returncode >= 0:
+            return f"ended with exit status {self.returncode}"
+        number = -self.returncode
+        try:
+            name = signal.Signals(number).name
+        except ValueError:
+            return f"crashed with signal {number}"
+        verb = "was killed by" if self.killed_from_outside else "crashed with"
+        return f"{verb} signal {number} ({name})"
+
+    @property
+    def killed_from_outside(self) -> bool:
+        """Someone else (a user, the kernel for want of memory) ended it: the request need not be at fault."""
+        return not self.timed_out and -self.returncode in _FROM_OUTSIDE
+
+
+# What no compiler does to itself.
+_FROM_OUTSIDE = frozenset(
+    getattr(signal, name)
+    for name in ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT", "SIGXCPU", "SIGUSR1", "SIGUSR2", "SIGALRM")
+    if hasattr(signal, name)
+)
+
+
+class Worker:
+    """One process. Not thread-safe: whoever holds it uses it alone, and in a thread that no interrupt comes to.
+
+    Raises:
+        Error: It cannot be started.
+    """
+
+    def __init__(self, command: Command) -> None:
+        self.command = command
+        self.affinity: Any = None  # of the request before
+        self.peak_mib = 0
+        self._unread_replies = 0
+        self._timed_out = False
+        self._ending = False
+        folder = make_folder()
+        self._folder = os.fspath(folder)
+        try:
+            self._stderr = own(folder)
+            self._process = self._started()
+        except BaseException as problem:
+            if hasattr(self, "_stderr"):
+                self._stderr.close()
+            shutil.rmtree(folder, ignore_errors=True)
+            if isinstance(problem, OSError):
+                raise Error(f"cannot start the process {sys.executable!r}: {problem}") from problem
+            raise
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        command = self.command
+        settings = {
+            "folder": self._folder,
+            "handler": command.handler,
+            "arguments": command.arguments,
+            "path": command.path,
+        }
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", serve.__file__, json.dumps(settings)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            env={**os.environ, **dict.fromkeys(("TMPDIR", "TMP", "TEMP"), self._folder)},
+            bufsize=0,
+            start_new_session=_POSIX,  # so its linkers end with it, and a terminal's Ctrl-C spares it
+        )
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process runs and may be used again; reaps it where it does not run."""
+        return self._process.poll() is None and not self._ending
+
+    def post(self, header: Mapping[str, Any]) -> None:
+        """Send a request whose reply nobody waits for."""
+        with contextlib.suppress(OSError):  # a process that died is noticed by the next request
+            self._send(header, b"")
+            self._unread_replies += 1
+
+    def request(
+        self,
+        header: Mapping[str, Any],
+        body: bytes = b"",
+        *,
+        timeout_s: float | None = None,
+        signals: SimpleQueue[str] | None = None,
+    ) -> Reply:
+        """Send one request and wait for its reply.
+
+        Args:
+            header: The request's header.
+            body: Its body.
+            timeout_s: Seconds after which the process is ended.
+            signals: An item that is put here ends the process at once.
+
+        Raises:
+            WorkerDied: The process crashed, was killed, or took too long and was ended.
+        """
+        signals = signals or SimpleQueue()
+        watched = allocate_lock()
+        watched.acquire()
+        try:
+            start_new_thread(self._watch, (timeout_s, signals, watched))
+        except RuntimeError as problem:
+            raise Error(f"cannot start a thread: {problem}") from None
+        try:
+            reply = self._exchange(header, body)
+        except BaseException:
+            self.kill()  # the reply to this request must not be taken for that to the next one
+            raise
+        finally:
+            signals.put("answered")
+            watched.acquire()  # from here on nobody kills the process for this request's sake
+        if reply is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_REAP_S)  # it has an end of its own, which is to be told
+            self.kill()
+            raise WorkerDied(self._process.returncode or 0, self._timed_out, self._printed())
+        self.peak_mib = max(self.peak_mib, reply[0].get("peak_mib", 0))
+        return Reply(*reply, self._printed())
+
+    def kill(self) -> None:
+        """End the process and what it started, and reap it. May be called again."""
+        self._signal_group()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_REAP_S)
+
+    def close(self) -> None:
+        """Kill, and release the pipes and files."""
+        self.kill()
+        self._close_streams()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def forget(self) -> None:
+        """In a forked child: let go of the parent's process without touching it."""
+        self._process.returncode = 0
+        self._close_streams()
+
+    def _exchange(self, header: Mapping[str, Any], body: bytes) -> serve.Frame | None:
+        assert self._process.stdout is not None
+        if self._unread_replies == 0:
+            self._stderr.seek(0)
+            self._stderr.truncate()
+        try:
+            self._send(header, body)
+        except BrokenPipeError:
+            return None
+        self._unread_replies += 1
+        reply = None
+        while self._unread_replies:
+            reply = serve.read_frame(self._process.stdout)  # type: ignore[arg-type]
+            if reply is None:
+                return None
+            self._unread_replies -= 1
+        return reply
+
+    def _send(self, header: Mapping[str, Any], body: bytes) -> None:
+        assert self._process.stdin is not None
+        serve.write_frame(self._process.stdin, dict(header), body)  # type: ignore[arg-type]
+
+    def _watch(self, timeout_s: float | None, signals: SimpleQueue[str], watched: Any) -> None:
+        """In a thread of its own: end the process when its time is over, or nobody waits any more."""
+        try:
+            try:
+                if signals.get(timeout=timeout_s) == "answered":
+                    return
+            except Empty:
+                self._timed_out = True
+            self._signal_group()
+        finally:
+            watched.release()
+
+    def _signal_group(self) -> None:
+        self._ending = True
+        if not _POSIX:
+            self._process.kill()
+        elif self._process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    def _printed(self) -> str:
+        """The last that the process printed to standard error since the request before."""
+        self._stderr.seek(0)
+        return self._stderr.read().decode("utf-8", "replace")[-_STDERR_TAIL:].strip()
+
+    def _close_streams(self) -> None:
+        for stream in (self._process.stdin, self._process.stdout, self._stderr):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
