@@ -6,11 +6,15 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rlx.ir.assembly import Source
 
 _PLACE = re.compile(r'"((?:[^"\\]|\\.)*)":(\d+):(\d+)')
 _TEXT_PLACE = re.compile(r"^(.*?):(\d+)(?::(\d+))?$")
 _UNNAMED = "-"  # what the parser calls text without a file
+_CURRENT = "see current operation: "
 _WIDEST = 200  # a longer source line is shown around the caret only
 
 
@@ -89,11 +93,25 @@ def place_of(location: Any, file: str) -> Place:
     return Place(file if name == _UNNAMED else name, int(line), int(column))
 
 
-def from_mlir(diagnostic: Any, file: str) -> Diagnostic:
-    """A diagnostic of the bindings."""
+def from_mlir(diagnostic: Any, file: str, source: Source | None = None) -> Diagnostic:
+    """A diagnostic of the bindings.
+
+    Args:
+        diagnostic: Theirs.
+        file: The file that is being read.
+        source: The text that they were given, while it is being parsed.
+    """
     severity = str(diagnostic.severity).rsplit(".", 1)[-1].lower()
-    notes = tuple(from_mlir(note, file) for note in diagnostic.notes)
-    return Diagnostic(severity, diagnostic.message, place_of(diagnostic.location, file), notes)
+    notes = tuple(from_mlir(note, file, source) for note in diagnostic.notes)
+    place = place_of(diagnostic.location, file)
+    if source is not None and place.file == source.name:
+        place = Place(place.file, *source.place(place.line, place.column))
+    message = diagnostic.message
+    if message.startswith(_CURRENT):
+        from rlx.ir.assembly import write
+
+        message = _CURRENT + write(message.removeprefix(_CURRENT))
+    return Diagnostic(severity, message, place, notes)
 
 
 def from_error(problem: Any, file: str) -> list[Diagnostic]:

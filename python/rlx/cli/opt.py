@@ -19,13 +19,13 @@ from rlx.ir.errors import Error
 from rlx.version import __version__
 
 if TYPE_CHECKING:
+    from rlx.ir.assembly import Source
     from rlx.passes.instruments import Timing
     from rlx.passes.pipeline import Pipeline
     from rlx.passes.runner import Instrument
 
 # Only what --version and --help need is imported above: MLIR is loaded when there is something to do.
 _MARKER = "// -----"
-_SEVERAL = "source must contain a single top-level operation"
 BROKEN_PIPE = 141  # what a shell reports of a program that died of SIGPIPE
 INTERRUPTED = 130
 
@@ -175,6 +175,8 @@ class Run:
             stack.callback(handler.detach)
             for part in self._parts(data):
                 results.append(self._process(part, pipeline, instruments))
+                if results[-1] is None and not self.verifying and not self.failed:
+                    self.show(Diagnostic("error", "no output, for no reason that was given", Place(self.file)))
         if self.failed:
             self._show_timing()
             return 1
@@ -231,6 +233,7 @@ class Run:
                 after_change=settings.has("mlir-print-ir-after-change"),
                 after_failure=settings.has("mlir-print-ir-after-failure"),
                 debug_info=settings.has("mlir-print-debuginfo"),
+                generic=settings.has("mlir-print-op-generic"),
             )
         ]
         if "check-numerics" in settings.values:
@@ -278,51 +281,38 @@ class Run:
 
     def _parse(self, part: str) -> Any:
         from rlx import mlir
-        from rlx.ir import limits
+        from rlx.ir import assembly, limits
 
-        ir = mlir.ir
+        source = None
         with mlir.entered():
             try:
                 limits.check(part, self.file)
-                return self._parse_text(part)
+                source = assembly.read(part, self.file)
+                return self._parse_text(source)
+            except mlir.ir.MLIRError as problem:
+                for diagnostic in problem.error_diagnostics:
+                    self.report(from_mlir(diagnostic, self.file, source))
+                if not problem.error_diagnostics:
+                    self.report(Diagnostic("error", "not valid MLIR, and MLIR does not say why", Place(self.file)))
             except Error as problem:
                 for diagnostic in from_error(problem, self.file):
                     self.report(diagnostic)
-            except ir.MLIRError as problem:
-                for diagnostic in problem.error_diagnostics:
-                    self.report(from_mlir(diagnostic, self.file))
         return None
 
-    def _parse_text(self, text: str) -> Any:
+    def _parse_text(self, source: Source) -> Any:
         from rlx import mlir
+        from rlx.ir.text import parse_op
 
         ir = mlir.ir
-        try:
-            op = ir.Operation.parse(text, source_name=self.file)
-        except ir.MLIRError as problem:
-            found = problem.error_diagnostics
-            if len(found) == 1 and found[0].message.startswith(_SEVERAL):
-                return self._parse_several(text)
-            raise
-        if op.operation.name == "builtin.module":
-            return op
+        if source.blank:
+            return ir.Module.create()
+        op = parse_op(source)
+        if op.name == "builtin.module":
+            return op.opview
         module = ir.Module.create()
         module.body.append(op)
         module.operation.verify()
         return module
-
-    def _parse_several(self, text: str) -> Any:
-        """Ops without a module around them: one is put into the first line, where it moves nothing.
-
-        The parser would add it as well, but cannot be told the file's name then.
-        """
-        from rlx import mlir
-
-        first = text.split("\n", 1)[0].strip()
-        if not first or first.startswith("//"):
-            with contextlib.suppress(mlir.ir.MLIRError):
-                return mlir.ir.Operation.parse(f"module {{ {text}\n}}", source_name=self.file)
-        return mlir.ir.Module.parse(text)
 
     def _printed(self, module: Any) -> str | bytes:
         settings = self.settings
@@ -330,12 +320,15 @@ class Run:
             buffer = io.BytesIO()
             module.operation.write_bytecode(buffer)
             return buffer.getvalue()
+        from rlx.ir.text import print_op
+
         limit = settings.values.get("mlir-elide-elementsattrs-if-larger")
-        text = module.operation.get_asm(
-            enable_debug_info=settings.has("mlir-print-debuginfo"),
-            print_generic_op_form=settings.has("mlir-print-op-generic"),
-            large_elements_limit=None if limit is None else int(limit),
-            assume_verified=True,
+        text = print_op(
+            module,
+            debug_info=settings.has("mlir-print-debuginfo"),
+            generic=settings.has("mlir-print-op-generic"),
+            elements_limit=None if limit is None else int(limit),
+            verified=True,
         )
         return text.rstrip("\n") + "\n"
 
@@ -343,7 +336,10 @@ class Run:
 
     def _write(self, results: Sequence[str | bytes | None]) -> int:
         kept = [r for r in results if r is not None]
-        if kept and isinstance(kept[0], bytes):
+        if not kept:  # every part failed as its comments say: a file that is there stays as it is
+            self._show_timing()
+            return 0
+        if isinstance(kept[0], bytes):
             if len(results) > 1:
                 raise CommandLineError("--emit-bytecode writes one module, but the input has several")
             data = kept[0]
@@ -384,13 +380,9 @@ def write_output(path: str, data: bytes) -> None:
             binary.write(data)
         sys.stdout.flush()
         return
-    target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file() and not target.is_dir():
-        target.write_bytes(data)  # a device or a pipe
-        return
     from rlx.ir.files import write_atomically
 
-    write_atomically(target, data)
+    write_atomically(path, data)
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ FLAGS = (
     Flag("mlir-print-ir-after-failure", "", "print the IR after a pass that failed"),
     Flag("mlir-timing", "", "print how long every pass took"),
     Flag("mlir-print-debuginfo", "", "print locations"),
-    Flag("mlir-print-op-generic", "", "print all ops in the generic form"),
+    Flag("mlir-print-op-generic", "", "print all ops in MLIR's generic form, those of rlx in quotes"),
     Flag(
         "mlir-elide-elementsattrs-if-larger",
         "=N",

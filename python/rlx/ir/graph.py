@@ -314,7 +314,9 @@ class Graph(Builder):
         return self.function.name.value
 
     def __str__(self) -> str:
-        return str(self.module)
+        from rlx.ir.text import print_op
+
+        return print_op(self.module)
 
     def __repr__(self) -> str:
         arguments = ", ".join(f"{a.name}: {a.shape}" for a in self._arguments)

@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from rlx import mlir
-from rlx.ir import bytecode, limits
+from rlx.ir import assembly, bytecode, limits
 from rlx.ir.errors import Error, ParseError, VerificationError
 from rlx.ir.graph import Graph, find_function
 from rlx.ir.location import describe
+
+_SEVERAL = "source must contain a single top-level operation"
+_NONE = f"{_SEVERAL}, found: 0"
+_UNNAMED = "-"  # what MLIR calls text that it was given without a name
 
 
 def _diagnostics(problem: Any) -> tuple[str, str | None, list[str]]:
@@ -24,13 +28,52 @@ def _diagnostics(problem: Any) -> tuple[str, str | None, list[str]]:
     return first.message, describe(first.location), notes
 
 
-def _raise(kind: type[Error], problem: Any) -> None:
+def _raise(kind: type[Error], problem: Any, source: assembly.Source | None = None) -> NoReturn:
     message, place, notes = _diagnostics(problem)
+    if source is not None:
+        place = source.described(place)
     raise kind("\n  note: ".join([message, *notes]), location=place) from None
 
 
+def parse_op(source: assembly.Source) -> Any:
+    """The op that text holds, verified; several ops come in a module. Locations are where the user wrote them.
+
+    Raises:
+        ParseError: There is no op, or MLIR does not say what is wrong.
+        MLIRError: A syntax or verification error, with places in `source.text`.
+    """
+    ir = mlir.ir
+    context = mlir.context()
+    unnamed = None
+    try:
+        try:
+            op = ir.Operation.parse(source.text, source_name=source.name, context=context)
+        except ir.MLIRError as problem:
+            found = problem.error_diagnostics
+            if len(found) != 1 or not found[0].message.startswith(_SEVERAL):
+                raise
+            if found[0].message == _NONE:
+                raise ParseError("expected a module or functions; there is no op", location=source.begin) from None
+            op, unnamed = ir.Module.parse(source.text, context=context), _UNNAMED
+    except ir.MLIRError as problem:
+        if problem.error_diagnostics:
+            raise
+        _fail_silently(source)
+    if op is None:
+        _fail_silently(source)
+    source.relocate(op, unnamed)
+    return op.operation
+
+
+def _fail_silently(source: assembly.Source) -> NoReturn:
+    """MLIR's parser fails without a word where an rlx op stands that `assembly.read` did not take for one."""
+    place, name = source.bare_op() or (source.begin, None)
+    what = "MLIR cannot parse this, and does not say why" if name is None else f"'{name}' is not expected here"
+    raise ParseError(what, location=place)
+
+
 def parse_module(text: str, name: str = "<text>") -> Any:
-    """Text as a verified module.
+    """Text as a verified module; rlx ops are in the readable form or in the generic one.
 
     Args:
         text: MLIR text.
@@ -40,12 +83,13 @@ def parse_module(text: str, name: str = "<text>") -> Any:
         ParseError: Syntax or verification error, or text beyond a limit (see `rlx.ir.limits`), with line and column.
     """
     limits.check(text, name)
+    source = assembly.read(text, name)
     ir = mlir.ir
-    with mlir.entered() as context:
+    with mlir.entered():
         try:
-            op = ir.Operation.parse(text, source_name=name, context=context).operation
+            op = parse_op(source)
         except ir.MLIRError as problem:
-            _raise(ParseError, problem)
+            _raise(ParseError, problem, source)
         if op.name == "builtin.module":
             return op.opview
         if op.name != "func.func":
@@ -53,6 +97,32 @@ def parse_module(text: str, name: str = "<text>") -> Any:
         module = ir.Module.create(loc=op.location)
         ir.InsertionPoint(module.body).insert(op)
         return module
+
+
+def print_op(
+    op: Any,
+    *,
+    generic: bool = False,
+    debug_info: bool = False,
+    elements_limit: int | None = None,
+    verified: bool = False,
+) -> str:
+    """The text of a module, or of another op, with rlx ops in the readable form.
+
+    Args:
+        op: The op.
+        generic: All ops in MLIR's generic form instead.
+        debug_info: Print locations.
+        elements_limit: Leave out constants of more elements than this.
+        verified: It is known to be verified. Other invalid ops print in the generic form.
+    """
+    text = op.operation.get_asm(
+        enable_debug_info=debug_info,
+        print_generic_op_form=generic,
+        large_elements_limit=elements_limit,
+        assume_verified=verified,
+    )
+    return text if generic else assembly.write(text)
 
 
 def verify_module(module: Any) -> None:

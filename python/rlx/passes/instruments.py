@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection
 from typing import Any, TextIO
 
+from rlx.ir.text import print_op
 from rlx.passes.pipeline import Step
 from rlx.passes.runner import Instrument
 
@@ -25,6 +26,7 @@ class PrintIR(Instrument):
         after_failure: Print after a pass that failed.
         stream: Where to; standard error when absent.
         debug_info: Print locations too.
+        generic: Print all ops in the generic form.
     """
 
     def __init__(
@@ -38,12 +40,14 @@ class PrintIR(Instrument):
         after_failure: bool = False,
         stream: TextIO | None = None,
         debug_info: bool = False,
+        generic: bool = False,
     ):
         self._before, self._after = frozenset(before), frozenset(after)
         self._before_all, self._after_all = before_all, after_all
         self._after_change, self._after_failure = after_change, after_failure
         self._stream = stream
         self._debug_info = debug_info
+        self._generic = generic
         self._text = ""
 
     def before(self, step: Step, module: Any) -> None:
@@ -66,7 +70,7 @@ class PrintIR(Instrument):
             self._print(f"IR Dump After {step.title} Failed ({step.name})", module)
 
     def _asm(self, module: Any) -> str:
-        return module.operation.get_asm(enable_debug_info=self._debug_info)
+        return print_op(module, generic=self._generic, debug_info=self._debug_info)
 
     def _print(self, title: str, module: Any) -> None:
         stream = self._stream or sys.stderr

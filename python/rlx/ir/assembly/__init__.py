@@ -1,0 +1,12 @@
+"""The readable form of rlx ops, before MLIR's parser and after its printer.
+
+Ops of a dialect that is registered at run time have only MLIR's generic form, `"rlx.matmul"(%x, %w) : …`. `read` turns
+the readable form, `rlx.matmul(%x, %w) : …`, into the generic one, and `write` does the reverse; everything else in the
+text stays as it is. docs/assembly.md has the grammar.
+"""
+
+from rlx.ir.assembly.positions import Source
+from rlx.ir.assembly.printer import write
+from rlx.ir.assembly.reader import read
+
+__all__ = ["Source", "read", "write"]
