@@ -26,6 +26,7 @@ def _nested(levels: int) -> str:
 
 # Types as they are printed; what has comments, line breaks or function types inside is left to `balanced`.
 _TYPE = rf"!?[A-Za-z_][\w$.]*+(?:<{_nested(3)}>)?"
+_LIST = rf'\((?:[^"()/\n]++|{STRING})*+\)'
 TYPE = re.compile(rf"{_TYPE}(?![<.\w$])", re.ASCII)
 # An op after its name, as it is printed when it is not more than types, operands and simple attributes.
 PRINTED = re.compile(
@@ -33,7 +34,6 @@ PRINTED = re.compile(
     rf" : (?:{_LIST} -> (?:{_TYPE}|{_LIST})|(?P<type>{_TYPE}))(?=\n| loc\([^\n]*\n)",
     re.ASCII,
 )
-_LIST = rf'\((?:[^"()/\n]++|{STRING})*+\)'
 TYPES = re.compile(_LIST)
 TYPE_NAME = re.compile(r"!?[A-Za-z_][\w$.]*+", re.ASCII)
 

@@ -3,29 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from functools import cached_property
-from typing import NoReturn
 
 from rlx.dialect.spec import RUNS
-from rlx.ir.assembly.grammar import (
-    COMMENT,
-    PRINTED,
-    SPACE,
-    STRING,
-    TYPE,
-    TYPE_NAME,
-    TYPES,
-    Layout,
-    layout,
-    run_sizes,
-    runs,
-    segments,
-    split_types,
-)
+from rlx.ir.assembly.generic import Generic, Op, Types
+from rlx.ir.assembly.grammar import COMMENT, PRINTED, STRING, Layout, layout, run_sizes, runs, segments
 from rlx.ir.assembly.positions import Source
+from rlx.ir.assembly.scanner import CLOSING, Scanner, Span
 from rlx.ir.attributes import suggestion
-from rlx.ir.errors import ParseError
 from rlx.ir.grouping import OPERAND_SEGMENTS, RESULT_SEGMENTS
 from rlx.ir.registry import SPECS
 
@@ -36,44 +20,12 @@ _TOKEN = re.compile(
     re.ASCII,
 )
 _OPERANDS = re.compile(r"[ \t\r\n]*+\(((?:[%\w$.#,\[\] \t\r\n-]++|//[^\n]*+)*+)\)", re.ASCII)
+_OPENING = re.compile(r"[ \t\r\n]*+\((?:[%\w$.#,\[\] \t\r\n-]++|//[^\n]*+)*+", re.ASCII)
 _VALUE = r"%[\w$.-]++(?:#\d++)?"
 _BARE = re.compile(rf"[ \t\r\n]*+({_VALUE}(?:[ \t\r\n]*+,[ \t\r\n]*+{_VALUE})*+)", re.ASCII)
-_ATTRIBUTES = re.compile(rf'\{{(?:[^{{}}"/()<>\[\]]++|{STRING})*+\}}')
-_BRACKET = re.compile(rf"{STRING}|//[^\n]*+|->|[(){{}}\[\]<>]")
-_CLOSING = {"(": ")", "[": "]", "{": "}", "<": ">"}
 _ENTRY = re.compile(rf"{STRING}|//[^\n]*+|({OPERAND_SEGMENTS}|{RESULT_SEGMENTS})(?=[ \t\r\n]*+=)|[(){{}}\[\]<>]")
 _GROUP = re.compile(rf"({_VALUE})|([\[\],_])", re.ASCII)
 _KEYWORD = re.compile(r"([A-Za-z_]\w*+)[ \t\r\n]*+\{", re.ASCII)
-# What may follow an op in its line without standing in another column than the user wrote it.
-_QUIET = re.compile(r"[ \t]*+(?:loc\([^\n]*+|//[^\n]*+)?(?:\r?\n|\Z)")
-_OPENING = re.compile(r"[ \t\r\n]*+\((?:[%\w$.#,\[\] \t\r\n-]++|//[^\n]*+)*+", re.ASCII)
-_BREAK = re.compile(rf"{STRING}|(\r?\n|//[^\n]*+)")
-_COMMA = re.compile(rf"{STRING}|->|[,(){{}}\[\]<>]")
-_ALIAS = re.compile(rf"^[ \t]*+(![\w$.]++)[ \t]*+=[ \t]*+({TYPE.pattern})", re.MULTILINE | re.ASCII)
-
-
-@dataclass(slots=True)
-class _Types:
-    """The types of an op: of operands and of results, or a list."""
-
-    functional: bool
-    spans: list[tuple[int, int]]
-    end: int
-
-
-@dataclass(slots=True)
-class _Op:
-    """An op that is being read, and what its generic form has after its regions."""
-
-    name: str
-    start: int
-    form: Layout
-    count: int = 0  # of operands
-    end: int = 0  # of the operands
-    attributes: tuple[int, int] | None = None
-    types: _Types | None = None
-    added: str = ""  # attributes
-    region: int = 0  # how many of them are begun
 
 
 def read(text: str, name: str = "<text>") -> Source:
@@ -89,18 +41,14 @@ def read(text: str, name: str = "<text>") -> Source:
     return _Reader(text, name).read()
 
 
-class _Reader:
+class _Reader(Scanner):
     """One pass over the text. What is not an rlx op in the readable form is copied."""
 
     def __init__(self, text: str, name: str):
-        self.text = text
-        self.name = name
-        self.pieces: list[str] = []
-        self.origins: list[int] = []
-        self.copied = 0  # how much of the text has its place in the pieces
-        self.opened: list[str | _Op] = []
+        super().__init__(text, name)
+        self.out = Generic(self)
+        self.opened: list[str | Op] = []
         self.comment = (-1, -1)
-        self.moved = False
 
     def read(self) -> Source:
         text, position = self.text, 0
@@ -119,48 +67,9 @@ class _Reader:
                 follows = until >= 0 and not text[until:start].strip(" \t\r\n")
                 self.comment = (before if follows else start, end)
         for op in self.opened:
-            if isinstance(op, _Op):
-                self._fail(op.start, f"expected '}}' at the end of the region of 'rlx.{op.name}'")
-        self._copy(len(text))
-        return Source(text, self.name, self.pieces, self.origins, self.moved)
-
-    # --- pieces -----------------------------------------------------------------------------------
-
-    def _copy(self, end: int) -> None:
-        """Take over the text up to here as it stands."""
-        self.pieces.append(self.text[self.copied : end])
-        self.origins.append(self.copied)
-        self.copied = end
-
-    def _insert(self, text: str, place: int) -> None:
-        """Text that the user did not write; errors in it belong to a place."""
-        self.pieces.append(text)
-        self.origins.append(~place)
-
-    def _move(self, span: tuple[int, int]) -> None:
-        """Text that stands elsewhere, in one line."""
-        start, end = span
-        if "\n" in self.text[start:end] or "//" in self.text[start:end]:
-            for found in _BREAK.finditer(self.text, start, end):
-                if found[1]:
-                    self._move_line(start, found.start())
-                    self._insert(" ", found.start())
-                    start = found.end()
-        self._move_line(start, end)
-
-    def _move_line(self, start: int, end: int) -> None:
-        self.pieces.append(self.text[start:end])
-        self.origins.append(start)
-
-    def _space(self, position: int) -> int:
-        found = SPACE.match(self.text, position)
-        return position if found is None else found.end()
-
-    def _fail(self, place: int, message: str, hint: str | None = None) -> NoReturn:
-        line, column = Source(self.text, self.name, [self.text], [0], False).place_of(place)
-        raise ParseError(message, location=f"{self.name}:{line}:{column}", hint=hint)
-
-    # --- ops --------------------------------------------------------------------------------------
+            if isinstance(op, Op):
+                self.fail(op.start, f"expected '}}' at the end of the region of 'rlx.{op.name}'")
+        return self.out.source()
 
     def _op(self, start: int, end: int) -> int:
         """Read an op from its name on; returns where to read on."""
@@ -169,69 +78,38 @@ class _Reader:
         if not self._is_op(start, end, form):
             return end
         if form is None:
-            self._fail(start, f"there is no op 'rlx.{name}'{suggestion(name, SPECS)}")
+            self.fail(start, f"there is no op 'rlx.{name}'{suggestion(name, SPECS)}")
         printed = PRINTED.match(text, end) if form.plain else None
         if printed is not None and (form.results_count == 1 or printed["type"] is None):
-            return self._plain(f'"rlx.{name}"', start, end, printed)
-        op = _Op(name, start, form)
+            return self.out.plain(f'"rlx.{name}"', start, end, printed)
+        op = Op(name, start, form)
         operands, position, written = self._operands(op, end)
         op.end = position
-        after = self._space(position)
+        after = self.space(position)
         following = text[after : after + 1]
         if following in ("(", "["):  # regions, or successors, as in the generic form
-            self._head(op, end, operands, written)
-            return self._quiet(position)
+            self.out.head(op, end, operands, written)
+            return self.out.quiet(position)
         if following == "<":
-            self._fail(after, "rlx ops have attributes in {…}, and no properties")
+            self.fail(after, "rlx ops have attributes in {…}, and no properties")
         if following == "{":
-            position = self._dictionary(after)
+            position = self.dictionary(after)
             op.attributes = (after, position)
-            after = self._space(position)
+            after = self.space(position)
         if text.startswith(":", after):
-            op.types = self._types(op, self._space(after + 1))
+            op.types = self._types(op, self.space(after + 1))
             position = op.types.end
         elif op.count or not form.ends:
-            self._fail(position, f"expected ':' and the types of 'rlx.{name}'")
+            self.fail(position, f"expected ':' and the types of 'rlx.{name}'")
         if form.plain and op.types is not None and op.types.functional and written:
-            self._copy(start)
-            self._insert(f'"rlx.{name}"', start)
-            self.copied = end
-            return self._quiet(position)
+            self.out.copy(start)
+            self.out.insert(f'"rlx.{name}"', start)
+            self.out.copied = end
+            return self.out.quiet(position)
         groups = self._groups(op, operands)
         op.added = self._segments(op, groups)
-        self._head(op, end, operands, written, groups)
-        return self._quiet(self._regions(op, position) if form.regions else self._tail(op, position))
-
-    def _quiet(self, position: int) -> int:
-        """Note whether something follows that now stands in another column; returns the position."""
-        if not _QUIET.match(self.text, position):
-            self.moved = True
-        return position
-
-    def _plain(self, quoted: str, start: int, end: int, printed: re.Match[str]) -> int:
-        """Most ops there are: the name is put in quotes, and the type that all have is written for each."""
-        text, place = self.text, printed.start("type")
-        if place < 0:
-            self.pieces += text[self.copied : start], quoted
-            self.origins += self.copied, ~start
-            self.copied = end
-            return printed.end()
-        kind, count = printed["type"], printed["operands"].count("%")
-        if count:
-            self.pieces += (
-                text[self.copied : start],
-                quoted,
-                text[end:place],
-                "(",
-                kind,
-                f", {kind}" * (count - 1) + ") -> ",
-            )
-            self.origins += self.copied, ~start, end, ~place, place, ~place
-        else:
-            self.pieces += text[self.copied : start], quoted, text[end:place], "() -> "
-            self.origins += self.copied, ~start, end, ~place
-        self.copied = place
-        return printed.end()
+        self.out.head(op, end, operands, written, groups)
+        return self.out.quiet(self._regions(op, position) if form.regions else self.out.tail(op, position))
 
     def _is_op(self, start: int, end: int, form: Layout | None) -> bool:
         """Whether a name stands where an op does, and not an attribute."""
@@ -240,7 +118,7 @@ class _Reader:
             return False
         if text.startswith("= ", start - 2) and form is not None and start > 1:
             return True
-        after = text[(place := self._space(end)) : place + 1]
+        after = text[(place := self.space(end)) : place + 1]
         before = self._before(start)
         if after == "=" or before in (",", "<"):
             return False
@@ -258,14 +136,14 @@ class _Reader:
             place = self.comment[0]
             self.comment = (-1, -1)
 
-    def _operands(self, op: _Op, end: int) -> tuple[tuple[int, int], int, bool]:
+    def _operands(self, op: Op, end: int) -> tuple[Span, int, bool]:
         """Where the operands of an op stand, where they end, and whether there are parentheses around them."""
         text = self.text
         found = _OPERANDS.match(text, end)
         written = found is not None
         if found is None:
             if opening := _OPENING.match(text, end):
-                self._fail(opening.end(), f"expected operands of 'rlx.{op.name}', such as %x, and ')'")
+                self.fail(opening.end(), f"expected operands of 'rlx.{op.name}', such as %x, and ')'")
             found = _BARE.match(text, end)
         if found is None:
             return (end, end), end, False
@@ -273,95 +151,37 @@ class _Reader:
         op.count = (COMMENT.sub("", operands) if "//" in operands else operands).count("%")
         return found.span(1), found.end(), written
 
-    def _dictionary(self, start: int) -> int:
-        """The end of an attribute dictionary."""
-        found = _ATTRIBUTES.match(self.text, start)
-        return self._balanced(start) if found is None else found.end()
-
-    def _balanced(self, start: int) -> int:
-        """The end of what stands in brackets. Angle brackets count only in types: attributes hold `>=`, too."""
-        opened: list[int] = []
-        angles = self.text[start] == "<"
-        for found in _BRACKET.finditer(self.text, start):
-            bracket = found[0]
-            if bracket in "([{" or (angles and bracket == "<"):
-                opened.append(found.start())
-            elif bracket in ")]}" or (angles and bracket == ">"):
-                if _CLOSING[self.text[opened[-1]]] != bracket:
-                    break
-                opened.pop()
-                if not opened:
-                    return found.end()
-        self._fail(opened[-1], f"'{self.text[opened[-1]]}' is not closed")
-
-    # --- types ------------------------------------------------------------------------------------
-
-    def _types(self, op: _Op, start: int) -> _Types:
+    def _types(self, op: Op, start: int) -> Types:
         """The types after the colon."""
         text = self.text
         if text.startswith("(", start):
-            end = self._parentheses(start)
-            arrow = self._space(end)
+            end = self.parentheses(start)
+            arrow = self.space(end)
             if not text.startswith("->", arrow):
-                self._fail(arrow, f"expected '->' and the types of the results of 'rlx.{op.name}'")
-            results = self._space(arrow + 2)
-            stop = self._parentheses(results) if text.startswith("(", results) else self._type(results)
-            return _Types(True, [(start, end), (results, stop)], stop)
-        end = self._type(start)
+                self.fail(arrow, f"expected '->' and the types of the results of 'rlx.{op.name}'")
+            results = self.space(arrow + 2)
+            stop = self.parentheses(results) if text.startswith("(", results) else self.type(results)
+            return Types(True, [(start, end), (results, stop)], stop)
+        end = self.type(start)
         spans = [(start, end)]
-        while text.startswith(",", after := self._space(end)):
-            start = self._space(after + 1)
+        while text.startswith(",", after := self.space(end)):
+            start = self.space(after + 1)
             if not op.form.ends:
-                self._fail(start, "expected one type that all operands and the result have, or (…) -> …")
-            end = self._type(start)
+                self.fail(start, "expected one type that all operands and the result have, or (…) -> …")
+            end = self.type(start)
             spans.append((start, end))
         if not op.form.ends and op.form.results_count not in (None, 1):
-            self._fail(
-                start, f"'rlx.{op.name}' has {op.form.results_count} results: expected their types as (…) -> (…)"
-            )
-        return _Types(False, spans, end)
-
-    def _parentheses(self, start: int) -> int:
-        found = TYPES.match(self.text, start)
-        return self._balanced(start) if found is None else found.end()
-
-    def _type(self, start: int) -> int:
-        found = TYPE.match(self.text, start)
-        if found is not None:
-            return found.end()
-        name = TYPE_NAME.match(self.text, start)
-        if name is None:
-            self._fail(start, "expected a type")
-        return self._balanced(name.end()) if self.text.startswith("<", name.end()) else name.end()
-
-    def _list(self, span: tuple[int, int]) -> list[str]:
-        """The types of a list, each as it would be printed, so that equal ones are equal text."""
-        text = self.text[slice(*span)]
-        types = split_types(text)
-        if types is None:
-            types, start, depth = [], 0, 0
-            text = " ".join(COMMENT.sub(lambda m: "" if m[1] else m[0], text).split())
-            for found in _COMMA.finditer(text):
-                depth += (found[0] in "(<[{") - (found[0] in ")>]}")
-                if found[0] == "," and not depth:
-                    types.append(text[start : found.start()].strip())
-                    start = found.end()
-            types += [text[start:].strip()] if text[start:].strip() else []
-        return [self.aliases.get(t, t) for t in types] if "!" in text else types
-
-    @cached_property
-    def aliases(self) -> dict[str, str]:
-        """What the aliases of types stand for."""
-        return {found[1]: found[2] for found in _ALIAS.finditer(self.text)}
+            self.fail(start, f"'rlx.{op.name}' has {op.form.results_count} results: expected their types as (…) -> (…)")
+        return Types(False, spans, end)
 
     # --- segments ---------------------------------------------------------------------------------
 
-    def _groups(self, op: _Op, operands: tuple[int, int]) -> list[list[tuple[int, int]]] | None:
+    def _groups(self, op: Op, operands: Span) -> list[list[Span]] | None:
         """Where the operands of each group stand, when the text says how they are grouped and no attribute does."""
         values = op.form.operands
         if values is None or not op.form.brackets or OPERAND_SEGMENTS in self._declared(op):
             return None
-        groups: list[list[tuple[int, int]]] = [[]]
+        groups: list[list[Span]] = [[]]
         inside = False
         for found in _GROUP.finditer(self.text, *operands):
             token = found[0]
@@ -373,14 +193,14 @@ class _Reader:
                 groups[-1].append(found.span())
         if len(groups) != len(values):
             names = ", ".join(f"[{v.name}…]" if v.arity == "variadic" else v.name for v in values)
-            self._fail(
+            self.fail(
                 op.start,
                 f"'rlx.{op.name}' takes ({names}); got {len(groups)} of {len(values)}",
                 "_ stands for an absent one",
             )
         return groups
 
-    def _declared(self, op: _Op) -> set[str]:
+    def _declared(self, op: Op) -> set[str]:
         """Which segment sizes the attributes give."""
         if op.attributes is None or "SegmentSizes" not in self.text[slice(*op.attributes)]:
             return set()
@@ -391,7 +211,7 @@ class _Reader:
             depth += (found[0] in "({[") - (found[0] in ")}]")
         return names
 
-    def _segments(self, op: _Op, groups: list[list[tuple[int, int]]] | None) -> str:
+    def _segments(self, op: Op, groups: list[list[Span]] | None) -> str:
         """The attributes that say how operands and results are grouped, where the text does not give them."""
         form, declared, added = op.form, self._declared(op), []
         operands, results = self._type_lists(op)
@@ -400,13 +220,13 @@ class _Reader:
                 sizes = self._run_sizes(op, operands, op.count)
             else:
                 counts = [len(group) for group in groups]
-                sizes = ", ".join(map(str, segments(form.operands, counts, self._list(operands))))
+                sizes = ", ".join(map(str, segments(form.operands, counts, self.list(operands))))
             added.append(f"{OPERAND_SEGMENTS} = array<i32: {sizes}>")
         if form.results and RESULT_SEGMENTS not in declared:
             added.append(f"{RESULT_SEGMENTS} = array<i32: {self._run_sizes(op, results, 1)}>")
         return ", ".join(added)
 
-    def _run_sizes(self, op: _Op, span: tuple[int, int], count: int) -> str:
+    def _run_sizes(self, op: Op, span: Span, count: int) -> str:
         """The sizes of a variadic group whose types are a list.
 
         Args:
@@ -417,17 +237,17 @@ class _Reader:
         sizes = run_sizes(self.text[slice(*span)])
         alone = op.types is not None and not op.types.functional and len(op.types.spans) == 1
         if sizes is None or (alone and count != 1):
-            types = self._list(span)
+            types = self.list(span)
             flat = runs(types * count if alone else types)
             if len(flat) > RUNS:
-                self._fail(
+                self.fail(
                     span[0],
                     f"the types of 'rlx.{op.name}' change too often: at most {RUNS} runs of equal types are possible",
                 )
             sizes = ", ".join(map(str, flat))
         return sizes
 
-    def _type_lists(self, op: _Op) -> tuple[tuple[int, int], tuple[int, int]]:
+    def _type_lists(self, op: Op) -> tuple[Span, Span]:
         """Where the types of operands and results stand."""
         if op.types is None:
             return (op.end, op.end), (op.end, op.end)
@@ -439,79 +259,12 @@ class _Reader:
         inner = (results[0] + 1, results[1] - 1) if self.text.startswith("(", results[0]) else results
         return (start + 1, end - 1), inner
 
-    # --- what is written --------------------------------------------------------------------------
+    # --- regions ----------------------------------------------------------------------------------
 
-    def _head(
-        self,
-        op: _Op,
-        end: int,
-        operands: tuple[int, int],
-        written: bool,
-        grouped: list[list[tuple[int, int]]] | None = None,
-    ) -> None:
-        """The name in quotes, and the operands in parentheses."""
-        self._copy(op.start)
-        self._insert(f'"rlx.{op.name}"', op.start)
-        self.copied = end
-        if not written:
-            self._copy(operands[0])
-            self._insert("(", operands[0])
-            self._copy(operands[1])
-            self._insert(")", operands[1])
-        elif grouped is not None:
-            start, stop = operands
-            self._copy(start)
-            for i, span in enumerate(value for group in grouped for value in group):
-                self._insert(", " if i else "", span[0])
-                self._move(span)
-            self._skip(stop)
-
-    def _skip(self, end: int) -> None:
-        """Leave out the text up to here, but for line breaks."""
-        self._insert("\n" * self.text.count("\n", self.copied, end), self.copied)
-        self.copied = end
-
-    def _tail(self, op: _Op, position: int) -> int:
-        """Attributes and types, where they stand."""
-        if op.added and op.attributes is not None:
-            self._copy(op.attributes[0] + 1)
-            self._insert(op.added + self._separator(op), op.attributes[0])
-        elif op.added:
-            self._copy(op.end)
-            self._insert(f" {{{op.added}}}", op.start)
-        if op.types is None:
-            self._copy(position)
-            self._insert(" : () -> ()", position)
-        elif not op.types.functional:
-            first, last = op.types.spans[0], op.types.spans[-1]
-            self._copy(first[0])
-            self._insert("(", first[0])
-            if len(op.types.spans) == 1:
-                self._repeat(first, op.count - op.form.ends)
-            if not op.form.ends:
-                self._insert(") -> ", first[0])
-            elif op.count > 1 and first == last:
-                self._insert(", ", first[0])
-            self._copy(last[1])
-            if op.form.ends:
-                self._insert(") -> ()", last[1])
-        return position
-
-    def _separator(self, op: _Op) -> str:
-        """What stands between added attributes and those that are there."""
-        start, end = op.attributes or (0, 0)
-        return "" if self._space(start + 1) == end - 1 else ", "
-
-    def _repeat(self, span: tuple[int, int], count: int) -> None:
-        """A type, so many times."""
-        for i in range(count):
-            self._insert(", " if i else "", span[0])
-            self._move(span)
-
-    def _region(self, op: _Op, position: int) -> tuple[int, int, int] | None:
+    def _region(self, op: Op, position: int) -> tuple[int, int, int] | None:
         """Which region of an op begins here, where its keyword stands, and its brace."""
         names = op.form.regions
-        start = self._space(position)
+        start = self.space(position)
         if len(names) == 1:
             return (0, start, start) if self.text.startswith("{", start) else None
         found = _KEYWORD.match(self.text, start)
@@ -519,66 +272,38 @@ class _Reader:
             return None
         return names.index(found[1]), start, found.end() - 1
 
-    def _regions(self, op: _Op, position: int) -> int:
+    def _regions(self, op: Op, position: int) -> int:
         """The beginning of the first region: the generic form has regions between operands and attributes."""
-        self._copy(op.end)
+        self.out.copy(op.end)
         found = self._region(op, position)
         if found is None:
-            if self.text.startswith("{", start := self._space(position)):
-                self._fail(start, f"expected '{op.form.regions[0]} {{', the name of the region of 'rlx.{op.name}'")
-            self._insert(f" ({', '.join(['{}'] * len(op.form.regions))})", position)
-            return self._tail(op, position)
+            if self.text.startswith("{", start := self.space(position)):
+                self.fail(start, f"expected '{op.form.regions[0]} {{', the name of the region of 'rlx.{op.name}'")
+            self.out.insert(f" ({', '.join(['{}'] * len(op.form.regions))})", position)
+            return self.out.tail(op, position)
         index, keyword, brace = found
-        self._skip(position)
-        self._insert(" (" + "{}, " * index, keyword)
+        self.out.skip(position)
+        self.out.insert(" (" + "{}, " * index, keyword)
         self.opened.append(op)
-        return self._enter(op, index, keyword, brace)
-
-    def _enter(self, op: _Op, index: int, keyword: int, brace: int) -> int:
-        self._copy(keyword)
-        self.copied = brace
-        self._copy(brace + 1)
-        op.region = index + 1
-        return brace + 1
+        return self.out.enter(op, index, keyword, brace)
 
     def _closed(self, bracket: str, place: int) -> int:
         """Go on after a closing bracket."""
         top = self.opened[-1] if self.opened else ""
-        if not isinstance(top, _Op):
-            if top and _CLOSING[top] == bracket:
+        if not isinstance(top, Op):
+            if top and CLOSING[top] == bracket:
                 self.opened.pop()
             return place + 1
         if bracket != "}":
             return place + 1  # MLIR says what is wrong
-        self._copy(place + 1)
+        self.out.copy(place + 1)
         position = place + 1
         found = self._region(top, position) if top.region < len(top.form.regions) else None
         if found is not None:
             index, keyword, brace = found
-            self._insert(", " + "{}, " * (index - top.region), keyword)
-            position = self._enter(top, index, keyword, brace)
+            self.out.insert(", " + "{}, " * (index - top.region), keyword)
+            position = self.out.enter(top, index, keyword, brace)
         else:
             self.opened.pop()
-            self._end(top, place)
-        return self._quiet(position)
-
-    def _end(self, op: _Op, place: int) -> None:
-        """What the generic form has after the regions."""
-        self._insert(", {}" * (len(op.form.regions) - op.region) + ")", place)
-        if op.attributes is not None:
-            start, end = op.attributes
-            self._insert(f" {{{op.added}{self._separator(op) if op.added else ''}", start)
-            self._move((start + 1, end))
-        elif op.added:
-            self._insert(f" {{{op.added}}}", op.start)
-        assert op.types is not None
-        spans = op.types.spans
-        self._insert(" : ", spans[0][0])
-        if op.types.functional:
-            self._move(spans[0])
-        else:
-            self._insert("(", spans[0][0])
-            self._repeat(spans[0], op.count)
-            self._insert(")", spans[0][0])
-        self._insert(" -> ", spans[-1][0])
-        self._move(spans[-1])
+            self.out.end(top, place)
+        return self.out.quiet(position)
