@@ -1,21 +1,21 @@
 // RUN: rlx-opt %s | rlx-opt | filecheck %s
 
 // CHECK-LABEL: func.func @parts(
-// CHECK: "rlx.real"(%arg0) : (tensor<?x4xcomplex<f32>, #rlx.dims<["n"]>>) -> tensor<?x4xf32, #rlx.dims<["n"]>>
-// CHECK: "rlx.imag"(%arg0)
-// CHECK: "rlx.conjugate"(%arg0)
-// CHECK: "rlx.complex"(%0, %1) : (tensor<?x4xf32, #rlx.dims<["n"]>>, tensor<?x4xf32, #rlx.dims<["n"]>>) -> tensor<?x4xcomplex<f32>, #rlx.dims<["n"]>>
+// CHECK: rlx.real(%arg0) : (tensor<?x4xcomplex<f32>, #rlx.dims<["n"]>>) -> tensor<?x4xf32, #rlx.dims<["n"]>>
+// CHECK: rlx.imag(%arg0)
+// CHECK: rlx.conjugate(%arg0)
+// CHECK: rlx.complex(%0, %1) : (tensor<?x4xf32, #rlx.dims<["n"]>>, tensor<?x4xf32, #rlx.dims<["n"]>>) -> tensor<?x4xcomplex<f32>, #rlx.dims<["n"]>>
 func.func @parts(%arg0: tensor<?x4xcomplex<f32>, #rlx.dims<["n"]>>) -> tensor<?x4xcomplex<f32>, #rlx.dims<["n"]>> {
-  %0 = "rlx.real"(%arg0) : (tensor<?x4xcomplex<f32>, #rlx.dims<["n"]>>) -> tensor<?x4xf32, #rlx.dims<["n"]>>
-  %1 = "rlx.imag"(%arg0) : (tensor<?x4xcomplex<f32>, #rlx.dims<["n"]>>) -> tensor<?x4xf32, #rlx.dims<["n"]>>
-  %2 = "rlx.conjugate"(%arg0) : (tensor<?x4xcomplex<f32>, #rlx.dims<["n"]>>) -> tensor<?x4xcomplex<f32>, #rlx.dims<["n"]>>
-  %3 = "rlx.complex"(%0, %1) : (tensor<?x4xf32, #rlx.dims<["n"]>>, tensor<?x4xf32, #rlx.dims<["n"]>>) -> tensor<?x4xcomplex<f32>, #rlx.dims<["n"]>>
+  %0 = rlx.real(%arg0) : (tensor<?x4xcomplex<f32>, #rlx.dims<["n"]>>) -> tensor<?x4xf32, #rlx.dims<["n"]>>
+  %1 = rlx.imag(%arg0) : (tensor<?x4xcomplex<f32>, #rlx.dims<["n"]>>) -> tensor<?x4xf32, #rlx.dims<["n"]>>
+  %2 = rlx.conjugate(%arg0) : tensor<?x4xcomplex<f32>, #rlx.dims<["n"]>>
+  %3 = rlx.complex(%0, %1) : (tensor<?x4xf32, #rlx.dims<["n"]>>, tensor<?x4xf32, #rlx.dims<["n"]>>) -> tensor<?x4xcomplex<f32>, #rlx.dims<["n"]>>
   return %3 : tensor<?x4xcomplex<f32>, #rlx.dims<["n"]>>
 }
 
 // CHECK-LABEL: func.func @norm(
-// CHECK: "rlx.complex_norm_sq"(%arg0) : (tensor<3xcomplex<f32>>) -> tensor<3xf32>
+// CHECK: rlx.complex_norm_sq(%arg0) : (tensor<3xcomplex<f32>>) -> tensor<3xf32>
 func.func @norm(%arg0: tensor<3xcomplex<f32>>) -> tensor<3xf32> {
-  %0 = "rlx.complex_norm_sq"(%arg0) : (tensor<3xcomplex<f32>>) -> tensor<3xf32>
+  %0 = rlx.complex_norm_sq(%arg0) : (tensor<3xcomplex<f32>>) -> tensor<3xf32>
   return %0 : tensor<3xf32>
 }

@@ -3,7 +3,7 @@
 // An axis that is not there.
 func.func @cumprod(%0: tensor<4x5xf32>) {
   // expected-error @+1 {{'rlx.cumprod' op axis 2 is out of range for rank 2}}
-  "rlx.cumprod"(%0) {axis = 2 : i64} : (tensor<4x5xf32>) -> tensor<4x5xf32>
+  rlx.cumprod(%0) {axis = 2} : tensor<4x5xf32>
   return
 }
 
@@ -12,6 +12,6 @@ func.func @cumprod(%0: tensor<4x5xf32>) {
 // An order of complex numbers.
 func.func @cummax(%0: tensor<4xcomplex<f32>>) {
   // expected-error @+1 {{'rlx.cummax' op operand 'x' is c64; expected one of}}
-  "rlx.cummax"(%0) {axis = 0 : i64} : (tensor<4xcomplex<f32>>) -> tensor<4xcomplex<f32>>
+  rlx.cummax(%0) {axis = 0} : tensor<4xcomplex<f32>>
   return
 }

@@ -3,7 +3,7 @@
 // A bias of another size.
 func.func @fused_matmul_bias_act(%0: tensor<2x3xf32>, %1: tensor<3x4xf32>, %2: tensor<3xf32>) {
   // expected-error @+1 {{'rlx.fused_matmul_bias_act' op 'bias' must have shape [4] to go with f32[2, 3], got f32[3]}}
-  "rlx.fused_matmul_bias_act"(%0, %1, %2) : (tensor<2x3xf32>, tensor<3x4xf32>, tensor<3xf32>) -> tensor<2x4xf32>
+  rlx.fused_matmul_bias_act(%0, %1, %2) : (tensor<2x3xf32>, tensor<3x4xf32>, tensor<3xf32>) -> tensor<2x4xf32>
   return
 }
 
@@ -12,7 +12,7 @@ func.func @fused_matmul_bias_act(%0: tensor<2x3xf32>, %1: tensor<3x4xf32>, %2: t
 // An odd width.
 func.func @fused_swiglu(%0: tensor<2x5xf32>) {
   // expected-error @+1 {{'rlx.fused_swiglu' op the last axis of f32[2, 5] does not split into two halves}}
-  "rlx.fused_swiglu"(%0) {gate_first = false} : (tensor<2x5xf32>) -> tensor<2x2xf32>
+  rlx.fused_swiglu(%0) {gate_first = false} : (tensor<2x5xf32>) -> tensor<2x2xf32>
   return
 }
 
@@ -21,7 +21,7 @@ func.func @fused_swiglu(%0: tensor<2x5xf32>) {
 // A residual of another shape.
 func.func @fused_residual_layer_norm(%0: tensor<2x8xf32>, %1: tensor<3x8xf32>, %2: tensor<8xf32>, %3: tensor<8xf32>) {
   // expected-error @+1 {{'rlx.fused_residual_layer_norm' op x f32[2, 8] and residual f32[3, 8] must have one shape of rank 1 or more}}
-  "rlx.fused_residual_layer_norm"(%0, %1, %2, %3) {eps = 1.0e-5 : f64} : (tensor<2x8xf32>, tensor<3x8xf32>, tensor<8xf32>, tensor<8xf32>) -> tensor<2x8xf32>
+  rlx.fused_residual_layer_norm(%0, %1, %2, %3) {eps = 1.0e-5} : (tensor<2x8xf32>, tensor<3x8xf32>, tensor<8xf32>, tensor<8xf32>) -> tensor<2x8xf32>
   return
 }
 
@@ -30,6 +30,6 @@ func.func @fused_residual_layer_norm(%0: tensor<2x8xf32>, %1: tensor<3x8xf32>, %
 // A shift of another size.
 func.func @fused_residual_rms_norm(%0: tensor<2x8xf32>, %1: tensor<2x8xf32>, %2: tensor<8xf32>, %3: tensor<7xf32>) {
   // expected-error @+1 {{'rlx.fused_residual_rms_norm' op 'shift' must have shape [8] to go with f32[2, 8], got f32[7]}}
-  "rlx.fused_residual_rms_norm"(%0, %1, %2, %3) {eps = 1.0e-5 : f64} : (tensor<2x8xf32>, tensor<2x8xf32>, tensor<8xf32>, tensor<7xf32>) -> tensor<2x8xf32>
+  rlx.fused_residual_rms_norm(%0, %1, %2, %3) {eps = 1.0e-5} : (tensor<2x8xf32>, tensor<2x8xf32>, tensor<8xf32>, tensor<7xf32>) -> tensor<2x8xf32>
   return
 }

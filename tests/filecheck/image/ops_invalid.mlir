@@ -3,7 +3,7 @@
 // A size for another rank.
 func.func @f(%0: tensor<1x2x4x4xf32>) {
   // expected-error @+1 {{'rlx.resize' op size needs 2 entries for f32[1, 2, 4, 4], got 1}}
-  "rlx.resize"(%0) {mode = "nearest", size = [8]} : (tensor<1x2x4x4xf32>) -> tensor<1x2x8x8xf32>
+  rlx.resize(%0) {mode = "nearest", size = [8]} : (tensor<1x2x4x4xf32>) -> tensor<1x2x8x8xf32>
   return
 }
 
@@ -12,7 +12,7 @@ func.func @f(%0: tensor<1x2x4x4xf32>) {
 // Nothing is between nearest pixels.
 func.func @f(%0: tensor<1x2x4x4xf32>) {
   // expected-error @+1 {{'rlx.resize' op align_corners says how to interpolate, and nearest does not}}
-  "rlx.resize"(%0) {align_corners = true, mode = "nearest", size = [8, 8]} : (tensor<1x2x4x4xf32>) -> tensor<1x2x8x8xf32>
+  rlx.resize(%0) {align_corners = true, mode = "nearest", size = [8, 8]} : (tensor<1x2x4x4xf32>) -> tensor<1x2x8x8xf32>
   return
 }
 
@@ -21,7 +21,7 @@ func.func @f(%0: tensor<1x2x4x4xf32>) {
 // Nothing to resize.
 func.func @f(%0: tensor<1x2x0x4xf32>) {
   // expected-error @+1 {{'rlx.resize' op spatial axis 0 of f32[1, 2, 0, 4] is empty: there is nothing to resize to 8}}
-  "rlx.resize"(%0) {mode = "bilinear", size = [8, 8]} : (tensor<1x2x0x4xf32>) -> tensor<1x2x8x8xf32>
+  rlx.resize(%0) {mode = "bilinear", size = [8, 8]} : (tensor<1x2x0x4xf32>) -> tensor<1x2x8x8xf32>
   return
 }
 
@@ -30,7 +30,7 @@ func.func @f(%0: tensor<1x2x0x4xf32>) {
 // Pairs that do not split in two.
 func.func @f(%0: tensor<1x6x12xf32>) {
   // expected-error @+1 {{'rlx.axial_rope_2d' op head_dim = 6 is not a multiple of 4: pairs of lanes turn by column and by row}}
-  "rlx.axial_rope_2d"(%0) {end_x = 3 : i64, end_y = 2 : i64, head_dim = 6 : i64, num_heads = 2 : i64} : (tensor<1x6x12xf32>) -> tensor<1x6x12xf32>
+  rlx.axial_rope_2d(%0) {end_x = 3, end_y = 2, head_dim = 6, num_heads = 2} : tensor<1x6x12xf32>
   return
 }
 
@@ -39,6 +39,6 @@ func.func @f(%0: tensor<1x6x12xf32>) {
 // Another number of tokens.
 func.func @f(%0: tensor<1x5x16xf32>) {
   // expected-error @+1 {{'rlx.axial_rope_2d' op 2 heads of 8 for 1·2·3 tokens are [B, 6, 16], got f32[1, 5, 16]}}
-  "rlx.axial_rope_2d"(%0) {end_x = 3 : i64, end_y = 2 : i64, head_dim = 8 : i64, num_heads = 2 : i64} : (tensor<1x5x16xf32>) -> tensor<1x5x16xf32>
+  rlx.axial_rope_2d(%0) {end_x = 3, end_y = 2, head_dim = 8, num_heads = 2} : tensor<1x5x16xf32>
   return
 }

@@ -19,12 +19,12 @@
 // EXPR-LABEL: func.func @main(
 // EXPR-SAME: %arg0: tensor<?x?x8xf32, #rlx.dims<["batch", "2*batch+1"]>>
 func.func @main(%x: tensor<?x?x8xf32, #rlx.dims<["batch", "seq+1"]>> {rlx.name = "x"}) -> tensor<?x8xf32, #rlx.dims<["batch*seq+batch"]>> {
-  // CHECK: "rlx.reshape"(%arg0) {shape = [10, 8]} : (tensor<2x5x8xf32>) -> tensor<10x8xf32>
-  // PART: "rlx.reshape"(%arg0) {shape = ["5*batch", 8]}
-  %0 = "rlx.reshape"(%x) {shape = ["batch*seq+batch", 8]} : (tensor<?x?x8xf32, #rlx.dims<["batch", "seq+1"]>>) -> tensor<?x8xf32, #rlx.dims<["batch*seq+batch"]>>
-  // CHECK: "rlx.narrow"({{.*}}) {axis = 1 : i64, length = [3], start = [1]}
-  // PART: "rlx.narrow"({{.*}}) {axis = 1 : i64, length = [3], start = [1]}
-  %1 = "rlx.narrow"(%x) {axis = 1 : i64, length = ["seq-1"], start = [1]} : (tensor<?x?x8xf32, #rlx.dims<["batch", "seq+1"]>>) -> tensor<?x?x8xf32, #rlx.dims<["batch", "seq-1"]>>
+  // CHECK: rlx.reshape(%arg0) {shape = [10, 8]} : (tensor<2x5x8xf32>) -> tensor<10x8xf32>
+  // PART: rlx.reshape(%arg0) {shape = ["5*batch", 8]}
+  %0 = rlx.reshape(%x) {shape = ["batch*seq+batch", 8]} : (tensor<?x?x8xf32, #rlx.dims<["batch", "seq+1"]>>) -> tensor<?x8xf32, #rlx.dims<["batch*seq+batch"]>>
+  // CHECK: rlx.narrow({{.*}}) {axis = 1, length = [3], start = [1]}
+  // PART: rlx.narrow({{.*}}) {axis = 1, length = [3], start = [1]}
+  %1 = rlx.narrow(%x) {axis = 1, length = ["seq-1"], start = [1]} : (tensor<?x?x8xf32, #rlx.dims<["batch", "seq+1"]>>) -> tensor<?x?x8xf32, #rlx.dims<["batch", "seq-1"]>>
   return %0 : tensor<?x8xf32, #rlx.dims<["batch*seq+batch"]>>
 }
 

@@ -12,9 +12,9 @@
 // CHECK-LABEL: func.func @main(
 // CHECK-SAME: -> (tensor<3x4xf32> {rlx.name = "grad_w"})
 // CHECK: rlx.matmul
-// CHECK-NOT: "rlx.activation"
-// CHECK: %[[DY:.*]] = "rlx.activation_backward"
-// CHECK-NEXT: %[[DW:.*]] = "rlx.dot_general"(%arg0, %[[DY]])
+// CHECK-NOT: rlx.activation(
+// CHECK: %[[DY:.*]] = rlx.activation_backward(
+// CHECK-NEXT: %[[DW:.*]] = rlx.dot_general(%arg0, %[[DY]])
 // CHECK-NEXT: return %[[DW]]
 // LOSS-LABEL: func.func @main(
 // LOSS-SAME: {rlx.name = "loss"}, tensor<3x4xf32> {rlx.name = "grad_w"}, tensor<2x3xf32> {rlx.name = "grad_x"}, tensor<2x4xf32> {rlx.name = "y"}
@@ -24,8 +24,8 @@
 func.func @main(%x: tensor<2x3xf32> {rlx.name = "x", rlx.kind = "input"}, %w: tensor<3x4xf32> {rlx.name = "w", rlx.kind = "param"},
                 %u: tensor<4xf32> {rlx.name = "unused", rlx.kind = "param"})
     -> (tensor<f32> {rlx.name = "loss"}, tensor<2x4xf32> {rlx.name = "y"}) {
-  %0 = "rlx.matmul"(%x, %w) : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
-  %1 = "rlx.activation"(%0) {kind = "tanh"} : (tensor<2x4xf32>) -> tensor<2x4xf32>
-  %2 = "rlx.reduce"(%1) {kind = "sum", axes = array<i64: 0, 1>, keep_dims = false} : (tensor<2x4xf32>) -> tensor<f32>
+  %0 = rlx.matmul(%x, %w) : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
+  %1 = rlx.activation(%0) {kind = "tanh"} : tensor<2x4xf32>
+  %2 = rlx.reduce(%1) {kind = "sum", axes = array<i64: 0, 1>, keep_dims = false} : (tensor<2x4xf32>) -> tensor<f32>
   return %2, %1 : tensor<f32>, tensor<2x4xf32>
 }

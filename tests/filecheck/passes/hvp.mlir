@@ -12,8 +12,8 @@
 // NTH-SAME: -> (tensor<f32> {rlx.name = "grad3_s"})
 // SCALAR: error: rlx-nth-order-grad: 'x' must be a scalar of floats, got f32[3]
 func.func @main(%x: tensor<3xf32> {rlx.name = "x"}, %s: tensor<f32> {rlx.name = "s"}) -> (tensor<f32> {rlx.name = "loss"}) {
-  %0 = "rlx.binary"(%x, %s) {kind = "mul"} : (tensor<3xf32>, tensor<f32>) -> tensor<3xf32>
-  %1 = "rlx.activation"(%0) {kind = "sin"} : (tensor<3xf32>) -> tensor<3xf32>
-  %2 = "rlx.reduce"(%1) {kind = "sum", axes = array<i64: 0>, keep_dims = false} : (tensor<3xf32>) -> tensor<f32>
+  %0 = rlx.binary(%x, %s) {kind = "mul"} : (tensor<3xf32>, tensor<f32>) -> tensor<3xf32>
+  %1 = rlx.activation(%0) {kind = "sin"} : tensor<3xf32>
+  %2 = rlx.reduce(%1) {kind = "sum", axes = array<i64: 0>, keep_dims = false} : (tensor<3xf32>) -> tensor<f32>
   return %2 : tensor<f32>
 }

@@ -5,19 +5,19 @@
 
 // CHECK-LABEL: func.func @branch(
 // CHECK-SAME: %arg0: tensor<i1>, %arg1: tensor<2xf32>
-// CHECK: %[[NEG:.*]] = "rlx.activation"(%arg1) {kind = "neg"}
-// CHECK: "rlx.where"(%arg0, %[[NEG]], %arg1)
+// CHECK: %[[NEG:.*]] = rlx.activation(%arg1) {kind = "neg"}
+// CHECK: rlx.where(%arg0, %[[NEG]], %arg1)
 // SELECT-LABEL: func.func @branch(
 // SELECT: rlx.where
 // UNROLL-LABEL: func.func @branch(
 // UNROLL: rlx.if
 func.func @branch(%flag: tensor<i1>, %x: tensor<2xf32>) -> tensor<2xf32> {
-  %0 = "rlx.if"(%flag) ({
-    %1 = "rlx.activation"(%x) {kind = "neg"} : (tensor<2xf32>) -> tensor<2xf32>
-    "rlx.yield"(%1) {operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<2xf32>) -> ()
-  }, {
-    "rlx.yield"(%x) {operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<2xf32>) -> ()
-  }) {resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<i1>) -> tensor<2xf32>
+  %0 = rlx.if(%flag) : (tensor<i1>) -> tensor<2xf32> then {
+    %1 = rlx.activation(%x) {kind = "neg"} : tensor<2xf32>
+    rlx.yield %1 : tensor<2xf32>
+  } else {
+    rlx.yield %x : tensor<2xf32>
+  }
   return %0 : tensor<2xf32>
 }
 
@@ -25,23 +25,23 @@ func.func @branch(%flag: tensor<i1>, %x: tensor<2xf32>) -> tensor<2xf32> {
 
 // CHECK-LABEL: func.func @loop(
 // CHECK-SAME: %arg0: tensor<i32>
-// CHECK-COUNT-2: "rlx.compare"
-// CHECK: "rlx.binary"({{.*}}) {kind = "min"} : (tensor<i1>, tensor<i1>) -> tensor<i1>
-// CHECK: "rlx.where"
+// CHECK-COUNT-2: rlx.compare(
+// CHECK: rlx.binary({{.*}}) {kind = "min"} : tensor<i1>
+// CHECK: rlx.where(
 // CHECK-NOT: rlx.while
 // SELECT-LABEL: func.func @loop(
 // SELECT: rlx.while
 // STEPS: lower_control_flow.mlir:{{.*}}: error: rlx-lower-control-flow: 2 steps are more than max-steps = 1
 func.func @loop(%n: tensor<i32>) -> tensor<i32> {
-  %0 = "rlx.while"(%n) ({
+  %0 = rlx.while(%n) {max_iterations = 2} : tensor<i32> cond {
   ^bb0(%i: tensor<i32>):
-    %1 = "rlx.constant"() {value = dense<5> : tensor<i32>} : () -> tensor<i32>
-    %2 = "rlx.compare"(%i, %1) {kind = "lt"} : (tensor<i32>, tensor<i32>) -> tensor<i1>
-    "rlx.yield"(%2) {operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<i1>) -> ()
-  }, {
+    %1 = rlx.constant() {value = dense<5> : tensor<i32>} : tensor<i32>
+    %2 = rlx.compare(%i, %1) {kind = "lt"} : (tensor<i32>, tensor<i32>) -> tensor<i1>
+    rlx.yield %2 : tensor<i1>
+  } body {
   ^bb0(%i: tensor<i32>):
-    %1 = "rlx.binary"(%i, %i) {kind = "add"} : (tensor<i32>, tensor<i32>) -> tensor<i32>
-    "rlx.yield"(%1) {operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<i32>) -> ()
-  }) {max_iterations = 2 : i64, operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<i32>) -> tensor<i32>
+    %1 = rlx.binary(%i, %i) {kind = "add"} : tensor<i32>
+    rlx.yield %1 : tensor<i32>
+  }
   return %0 : tensor<i32>
 }

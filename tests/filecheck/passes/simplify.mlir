@@ -3,137 +3,137 @@
 // CHECK-LABEL: func.func @neutral(
 // CHECK-NEXT: return %arg0
 func.func @neutral(%x: tensor<?x4xf32, #rlx.dims<["n"]>>) -> tensor<?x4xf32, #rlx.dims<["n"]>> {
-  %zero = "rlx.constant"() {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>
-  %one = "rlx.constant"() {value = dense<1.0> : tensor<4xf32>} : () -> tensor<4xf32>
-  %0 = "rlx.binary"(%x, %zero) {kind = "add"} : (tensor<?x4xf32, #rlx.dims<["n"]>>, tensor<f32>) -> tensor<?x4xf32, #rlx.dims<["n"]>>
-  %1 = "rlx.binary"(%zero, %0) {kind = "add"} : (tensor<f32>, tensor<?x4xf32, #rlx.dims<["n"]>>) -> tensor<?x4xf32, #rlx.dims<["n"]>>
-  %2 = "rlx.binary"(%1, %zero) {kind = "sub"} : (tensor<?x4xf32, #rlx.dims<["n"]>>, tensor<f32>) -> tensor<?x4xf32, #rlx.dims<["n"]>>
-  %3 = "rlx.binary"(%one, %2) {kind = "mul"} : (tensor<4xf32>, tensor<?x4xf32, #rlx.dims<["n"]>>) -> tensor<?x4xf32, #rlx.dims<["n"]>>
-  %4 = "rlx.binary"(%3, %one) {kind = "div"} : (tensor<?x4xf32, #rlx.dims<["n"]>>, tensor<4xf32>) -> tensor<?x4xf32, #rlx.dims<["n"]>>
-  %5 = "rlx.binary"(%4, %one) {kind = "pow"} : (tensor<?x4xf32, #rlx.dims<["n"]>>, tensor<4xf32>) -> tensor<?x4xf32, #rlx.dims<["n"]>>
+  %zero = rlx.constant() {value = dense<0.0> : tensor<f32>} : tensor<f32>
+  %one = rlx.constant() {value = dense<1.0> : tensor<4xf32>} : tensor<4xf32>
+  %0 = rlx.binary(%x, %zero) {kind = "add"} : (tensor<?x4xf32, #rlx.dims<["n"]>>, tensor<f32>) -> tensor<?x4xf32, #rlx.dims<["n"]>>
+  %1 = rlx.binary(%zero, %0) {kind = "add"} : (tensor<f32>, tensor<?x4xf32, #rlx.dims<["n"]>>) -> tensor<?x4xf32, #rlx.dims<["n"]>>
+  %2 = rlx.binary(%1, %zero) {kind = "sub"} : (tensor<?x4xf32, #rlx.dims<["n"]>>, tensor<f32>) -> tensor<?x4xf32, #rlx.dims<["n"]>>
+  %3 = rlx.binary(%one, %2) {kind = "mul"} : (tensor<4xf32>, tensor<?x4xf32, #rlx.dims<["n"]>>) -> tensor<?x4xf32, #rlx.dims<["n"]>>
+  %4 = rlx.binary(%3, %one) {kind = "div"} : (tensor<?x4xf32, #rlx.dims<["n"]>>, tensor<4xf32>) -> tensor<?x4xf32, #rlx.dims<["n"]>>
+  %5 = rlx.binary(%4, %one) {kind = "pow"} : (tensor<?x4xf32, #rlx.dims<["n"]>>, tensor<4xf32>) -> tensor<?x4xf32, #rlx.dims<["n"]>>
   return %5 : tensor<?x4xf32, #rlx.dims<["n"]>>
 }
 
 // These have no neutral element on that side, or the constant makes the result wider.
 // CHECK-LABEL: func.func @not_neutral(
-// CHECK-COUNT-4: "rlx.binary"
+// CHECK-COUNT-4: rlx.binary(
 // CHECK: return
 func.func @not_neutral(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<2x4xf32>, tensor<4xf32>) {
-  %zero = "rlx.constant"() {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>
-  %one = "rlx.constant"() {value = dense<1.0> : tensor<f32>} : () -> tensor<f32>
-  %ones = "rlx.constant"() {value = dense<1.0> : tensor<2x4xf32>} : () -> tensor<2x4xf32>
-  %0 = "rlx.binary"(%zero, %x) {kind = "sub"} : (tensor<f32>, tensor<4xf32>) -> tensor<4xf32>
-  %1 = "rlx.binary"(%one, %x) {kind = "div"} : (tensor<f32>, tensor<4xf32>) -> tensor<4xf32>
-  %2 = "rlx.binary"(%x, %ones) {kind = "mul"} : (tensor<4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
-  %3 = "rlx.binary"(%x, %zero) {kind = "mul"} : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %zero = rlx.constant() {value = dense<0.0> : tensor<f32>} : tensor<f32>
+  %one = rlx.constant() {value = dense<1.0> : tensor<f32>} : tensor<f32>
+  %ones = rlx.constant() {value = dense<1.0> : tensor<2x4xf32>} : tensor<2x4xf32>
+  %0 = rlx.binary(%zero, %x) {kind = "sub"} : (tensor<f32>, tensor<4xf32>) -> tensor<4xf32>
+  %1 = rlx.binary(%one, %x) {kind = "div"} : (tensor<f32>, tensor<4xf32>) -> tensor<4xf32>
+  %2 = rlx.binary(%x, %ones) {kind = "mul"} : (tensor<4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
+  %3 = rlx.binary(%x, %zero) {kind = "mul"} : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
   return %0, %1, %2, %3 : tensor<4xf32>, tensor<4xf32>, tensor<2x4xf32>, tensor<4xf32>
 }
 
 // CHECK-LABEL: func.func @times_zero(
-// CHECK: %[[z:.*]] = "rlx.constant"() {value = dense<0> : tensor<i32>}
-// CHECK-NEXT: %[[e:.*]] = "rlx.expand"(%[[z]]) {shape = [4]}
+// CHECK: %[[z:.*]] = rlx.constant() {value = dense<0> : tensor<i32>}
+// CHECK-NEXT: %[[e:.*]] = rlx.expand(%[[z]]) {shape = [4]}
 // CHECK-NEXT: return %[[e]]
 func.func @times_zero(%x: tensor<4xi32>) -> tensor<4xi32> {
-  %zero = "rlx.constant"() {value = dense<0> : tensor<i32>} : () -> tensor<i32>
-  %0 = "rlx.binary"(%x, %zero) {kind = "mul"} : (tensor<4xi32>, tensor<i32>) -> tensor<4xi32>
+  %zero = rlx.constant() {value = dense<0> : tensor<i32>} : tensor<i32>
+  %0 = rlx.binary(%x, %zero) {kind = "mul"} : (tensor<4xi32>, tensor<i32>) -> tensor<4xi32>
   return %0 : tensor<4xi32>
 }
 
 // CHECK-LABEL: func.func @signs(
-// CHECK-NEXT: %[[d:.*]] = "rlx.binary"(%arg0, %arg1) {kind = "sub"}
-// CHECK-NEXT: %[[n:.*]] = "rlx.activation"(%arg0) {kind = "neg"}
+// CHECK-NEXT: %[[d:.*]] = rlx.binary(%arg0, %arg1) {kind = "sub"}
+// CHECK-NEXT: %[[n:.*]] = rlx.activation(%arg0) {kind = "neg"}
 // CHECK-NEXT: return %arg0, %[[d]], %[[n]]
 func.func @signs(%x: tensor<4xf32>, %y: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) {
-  %minus = "rlx.constant"() {value = dense<-1.0> : tensor<f32>} : () -> tensor<f32>
-  %0 = "rlx.activation"(%x) {kind = "neg"} : (tensor<4xf32>) -> tensor<4xf32>
-  %1 = "rlx.activation"(%0) {kind = "neg"} : (tensor<4xf32>) -> tensor<4xf32>
-  %2 = "rlx.activation"(%y) {kind = "neg"} : (tensor<4xf32>) -> tensor<4xf32>
-  %3 = "rlx.binary"(%x, %2) {kind = "add"} : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
-  %4 = "rlx.binary"(%x, %minus) {kind = "mul"} : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  %minus = rlx.constant() {value = dense<-1.0> : tensor<f32>} : tensor<f32>
+  %0 = rlx.activation(%x) {kind = "neg"} : tensor<4xf32>
+  %1 = rlx.activation(%0) {kind = "neg"} : tensor<4xf32>
+  %2 = rlx.activation(%y) {kind = "neg"} : tensor<4xf32>
+  %3 = rlx.binary(%x, %2) {kind = "add"} : tensor<4xf32>
+  %4 = rlx.binary(%x, %minus) {kind = "mul"} : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
   return %1, %3, %4 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>
 }
 
 // CHECK-LABEL: func.func @magnitudes(
-// CHECK-NEXT: %[[a:.*]] = "rlx.activation"(%arg0) {kind = "abs"}
-// CHECK-NEXT: %[[n:.*]] = "rlx.activation"(%arg1) {kind = "neg"}
-// CHECK-NEXT: %[[b:.*]] = "rlx.activation"(%[[n]]) {kind = "abs"}
+// CHECK-NEXT: %[[a:.*]] = rlx.activation(%arg0) {kind = "abs"}
+// CHECK-NEXT: %[[n:.*]] = rlx.activation(%arg1) {kind = "neg"}
+// CHECK-NEXT: %[[b:.*]] = rlx.activation(%[[n]]) {kind = "abs"}
 // CHECK-NEXT: return %[[a]], %[[b]]
 func.func @magnitudes(%x: tensor<4xi8>, %y: tensor<4xui8>) -> (tensor<4xi8>, tensor<4xui8>) {
-  %0 = "rlx.activation"(%x) {kind = "neg"} : (tensor<4xi8>) -> tensor<4xi8>
-  %1 = "rlx.activation"(%0) {kind = "abs"} : (tensor<4xi8>) -> tensor<4xi8>
-  %2 = "rlx.activation"(%y) {kind = "neg"} : (tensor<4xui8>) -> tensor<4xui8>
-  %3 = "rlx.activation"(%2) {kind = "abs"} : (tensor<4xui8>) -> tensor<4xui8>
+  %0 = rlx.activation(%x) {kind = "neg"} : tensor<4xi8>
+  %1 = rlx.activation(%0) {kind = "abs"} : tensor<4xi8>
+  %2 = rlx.activation(%y) {kind = "neg"} : tensor<4xui8>
+  %3 = rlx.activation(%2) {kind = "abs"} : tensor<4xui8>
   return %1, %3 : tensor<4xi8>, tensor<4xui8>
 }
 
 // i32 -> f32 loses digits, and f32 -> f64 does not. From f64 to an integer saturates, from i32 it wraps.
 // CHECK-LABEL: func.func @casts(
-// CHECK-NEXT: %[[a:.*]] = "rlx.cast"(%arg1) {dtype = f32}
-// CHECK-NEXT: %[[b:.*]] = "rlx.cast"(%[[a]]) {dtype = i32}
-// CHECK-NEXT: %[[c:.*]] = "rlx.cast"(%arg0) {dtype = bf16}
-// CHECK-NEXT: %[[d:.*]] = "rlx.cast"(%arg1) {dtype = f64}
-// CHECK-NEXT: %[[e:.*]] = "rlx.cast"(%[[d]]) {dtype = i8}
+// CHECK-NEXT: %[[a:.*]] = rlx.cast(%arg1) {dtype = f32}
+// CHECK-NEXT: %[[b:.*]] = rlx.cast(%[[a]]) {dtype = i32}
+// CHECK-NEXT: %[[c:.*]] = rlx.cast(%arg0) {dtype = bf16}
+// CHECK-NEXT: %[[d:.*]] = rlx.cast(%arg1) {dtype = f64}
+// CHECK-NEXT: %[[e:.*]] = rlx.cast(%[[d]]) {dtype = i8}
 // CHECK-NEXT: return %arg0, %[[b]], %[[c]], %[[e]]
 func.func @casts(%x: tensor<4xf32>, %i: tensor<4xi32>) -> (tensor<4xf32>, tensor<4xi32>, tensor<4xbf16>, tensor<4xi8>) {
-  %0 = "rlx.cast"(%x) {dtype = f64} : (tensor<4xf32>) -> tensor<4xf64>
-  %1 = "rlx.cast"(%0) {dtype = f32} : (tensor<4xf64>) -> tensor<4xf32>
-  %2 = "rlx.cast"(%i) {dtype = f32} : (tensor<4xi32>) -> tensor<4xf32>
-  %3 = "rlx.cast"(%2) {dtype = i32} : (tensor<4xf32>) -> tensor<4xi32>
-  %4 = "rlx.cast"(%0) {dtype = bf16} : (tensor<4xf64>) -> tensor<4xbf16>
-  %5 = "rlx.cast"(%i) {dtype = f64} : (tensor<4xi32>) -> tensor<4xf64>
-  %6 = "rlx.cast"(%5) {dtype = i8} : (tensor<4xf64>) -> tensor<4xi8>
+  %0 = rlx.cast(%x) {dtype = f64} : (tensor<4xf32>) -> tensor<4xf64>
+  %1 = rlx.cast(%0) {dtype = f32} : (tensor<4xf64>) -> tensor<4xf32>
+  %2 = rlx.cast(%i) {dtype = f32} : (tensor<4xi32>) -> tensor<4xf32>
+  %3 = rlx.cast(%2) {dtype = i32} : (tensor<4xf32>) -> tensor<4xi32>
+  %4 = rlx.cast(%0) {dtype = bf16} : (tensor<4xf64>) -> tensor<4xbf16>
+  %5 = rlx.cast(%i) {dtype = f64} : (tensor<4xi32>) -> tensor<4xf64>
+  %6 = rlx.cast(%5) {dtype = i8} : (tensor<4xf64>) -> tensor<4xi8>
   return %1, %3, %4, %6 : tensor<4xf32>, tensor<4xi32>, tensor<4xbf16>, tensor<4xi8>
 }
 
 // CHECK-LABEL: func.func @shapes(
-// CHECK-NEXT: %[[t:.*]] = "rlx.transpose"(%arg0) {perm = array<i64: 2, 0, 1>}
-// CHECK-NEXT: %[[r:.*]] = "rlx.reshape"(%arg0) {shape = [24]}
+// CHECK-NEXT: %[[t:.*]] = rlx.transpose(%arg0) {perm = array<i64: 2, 0, 1>}
+// CHECK-NEXT: %[[r:.*]] = rlx.reshape(%arg0) {shape = [24]}
 // CHECK-NEXT: return %arg0, %[[t]], %[[r]], %arg0
 func.func @shapes(%x: tensor<2x3x4xf32>) -> (tensor<2x3x4xf32>, tensor<4x2x3xf32>, tensor<24xf32>, tensor<2x3x4xf32>) {
-  %0 = "rlx.transpose"(%x) {perm = array<i64: 0, 2, 1>} : (tensor<2x3x4xf32>) -> tensor<2x4x3xf32>
-  %1 = "rlx.transpose"(%0) {perm = array<i64: 0, 2, 1>} : (tensor<2x4x3xf32>) -> tensor<2x3x4xf32>
-  %2 = "rlx.transpose"(%0) {perm = array<i64: 1, 0, 2>} : (tensor<2x4x3xf32>) -> tensor<4x2x3xf32>
-  %3 = "rlx.reshape"(%x) {shape = [6, 4]} : (tensor<2x3x4xf32>) -> tensor<6x4xf32>
-  %4 = "rlx.reshape"(%3) {shape = [24]} : (tensor<6x4xf32>) -> tensor<24xf32>
-  %5 = "rlx.reshape"(%3) {shape = [2, 3, 4]} : (tensor<6x4xf32>) -> tensor<2x3x4xf32>
-  %6 = "rlx.slice"(%5) {starts = [0, 0, 0], limits = [2, 3, 4], strides = array<i64: 1, 1, 1>} : (tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
-  %7 = "rlx.expand"(%6) {shape = [2, 3, 4]} : (tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  %0 = rlx.transpose(%x) {perm = array<i64: 0, 2, 1>} : (tensor<2x3x4xf32>) -> tensor<2x4x3xf32>
+  %1 = rlx.transpose(%0) {perm = array<i64: 0, 2, 1>} : (tensor<2x4x3xf32>) -> tensor<2x3x4xf32>
+  %2 = rlx.transpose(%0) {perm = array<i64: 1, 0, 2>} : (tensor<2x4x3xf32>) -> tensor<4x2x3xf32>
+  %3 = rlx.reshape(%x) {shape = [6, 4]} : (tensor<2x3x4xf32>) -> tensor<6x4xf32>
+  %4 = rlx.reshape(%3) {shape = [24]} : (tensor<6x4xf32>) -> tensor<24xf32>
+  %5 = rlx.reshape(%3) {shape = [2, 3, 4]} : (tensor<6x4xf32>) -> tensor<2x3x4xf32>
+  %6 = rlx.slice(%5) {starts = [0, 0, 0], limits = [2, 3, 4], strides = array<i64: 1, 1, 1>} : tensor<2x3x4xf32>
+  %7 = rlx.expand(%6) {shape = [2, 3, 4]} : tensor<2x3x4xf32>
   return %1, %2, %4, %7 : tensor<2x3x4xf32>, tensor<4x2x3xf32>, tensor<24xf32>, tensor<2x3x4xf32>
 }
 
 // CHECK-LABEL: func.func @ranges(
-// CHECK-NEXT: %[[n:.*]] = "rlx.narrow"(%arg0) {axis = 0 : i64, length = [2], start = [3]}
-// CHECK-NEXT: %[[m:.*]] = "rlx.narrow"(%arg0) {axis = 0 : i64, length = [3], start = [2]}
+// CHECK-NEXT: %[[n:.*]] = rlx.narrow(%arg0) {axis = 0, length = [2], start = [3]}
+// CHECK-NEXT: %[[m:.*]] = rlx.narrow(%arg0) {axis = 0, length = [3], start = [2]}
 // CHECK-NEXT: return %arg0, %[[n]], %[[m]]
 func.func @ranges(%x: tensor<6x2xf32>) -> (tensor<6x2xf32>, tensor<2x2xf32>, tensor<3x2xf32>) {
-  %0 = "rlx.narrow"(%x) {axis = 0 : i64, length = [2], start = [0]} : (tensor<6x2xf32>) -> tensor<2x2xf32>
-  %1 = "rlx.narrow"(%x) {axis = 0 : i64, length = [3], start = [2]} : (tensor<6x2xf32>) -> tensor<3x2xf32>
-  %2 = "rlx.narrow"(%x) {axis = 0 : i64, length = [1], start = [5]} : (tensor<6x2xf32>) -> tensor<1x2xf32>
-  %3 = "rlx.concat"(%0, %1) {axis = 0 : i64} : (tensor<2x2xf32>, tensor<3x2xf32>) -> tensor<5x2xf32>
-  %4 = "rlx.concat"(%3, %2) {axis = 0 : i64} : (tensor<5x2xf32>, tensor<1x2xf32>) -> tensor<6x2xf32>
-  %5 = "rlx.narrow"(%1) {axis = 0 : i64, length = [2], start = [1]} : (tensor<3x2xf32>) -> tensor<2x2xf32>
-  %6 = "rlx.concat"(%0, %1) {axis = 0 : i64} : (tensor<2x2xf32>, tensor<3x2xf32>) -> tensor<5x2xf32>
-  %7 = "rlx.narrow"(%6) {axis = 0 : i64, length = [3], start = [2]} : (tensor<5x2xf32>) -> tensor<3x2xf32>
+  %0 = rlx.narrow(%x) {axis = 0, length = [2], start = [0]} : (tensor<6x2xf32>) -> tensor<2x2xf32>
+  %1 = rlx.narrow(%x) {axis = 0, length = [3], start = [2]} : (tensor<6x2xf32>) -> tensor<3x2xf32>
+  %2 = rlx.narrow(%x) {axis = 0, length = [1], start = [5]} : (tensor<6x2xf32>) -> tensor<1x2xf32>
+  %3 = rlx.concat(%0, %1) {axis = 0} : (tensor<2x2xf32>, tensor<3x2xf32>) -> tensor<5x2xf32>
+  %4 = rlx.concat(%3, %2) {axis = 0} : (tensor<5x2xf32>, tensor<1x2xf32>) -> tensor<6x2xf32>
+  %5 = rlx.narrow(%1) {axis = 0, length = [2], start = [1]} : (tensor<3x2xf32>) -> tensor<2x2xf32>
+  %6 = rlx.concat(%0, %1) {axis = 0} : (tensor<2x2xf32>, tensor<3x2xf32>) -> tensor<5x2xf32>
+  %7 = rlx.narrow(%6) {axis = 0, length = [3], start = [2]} : (tensor<5x2xf32>) -> tensor<3x2xf32>
   return %4, %5, %7 : tensor<6x2xf32>, tensor<2x2xf32>, tensor<3x2xf32>
 }
 
 // CHECK-LABEL: func.func @choices(
-// CHECK-NEXT: %[[w:.*]] = "rlx.expand"(%arg1) {shape = [2, 3]}
+// CHECK-NEXT: %[[w:.*]] = rlx.expand(%arg1) {shape = [2, 3]}
 // CHECK-NEXT: return %arg0, %[[w]], %arg0
 func.func @choices(%x: tensor<2x3xf32>, %y: tensor<3xf32>, %c: tensor<2x3xi1>) -> (tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>) {
-  %true = "rlx.constant"() {value = dense<true> : tensor<i1>} : () -> tensor<i1>
-  %false = "rlx.constant"() {value = dense<false> : tensor<2x1xi1>} : () -> tensor<2x1xi1>
-  %0 = "rlx.where"(%true, %x, %y) : (tensor<i1>, tensor<2x3xf32>, tensor<3xf32>) -> tensor<2x3xf32>
-  %1 = "rlx.where"(%false, %x, %y) : (tensor<2x1xi1>, tensor<2x3xf32>, tensor<3xf32>) -> tensor<2x3xf32>
-  %2 = "rlx.where"(%c, %x, %x) : (tensor<2x3xi1>, tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+  %true = rlx.constant() {value = dense<true> : tensor<i1>} : tensor<i1>
+  %false = rlx.constant() {value = dense<false> : tensor<2x1xi1>} : tensor<2x1xi1>
+  %0 = rlx.where(%true, %x, %y) : (tensor<i1>, tensor<2x3xf32>, tensor<3xf32>) -> tensor<2x3xf32>
+  %1 = rlx.where(%false, %x, %y) : (tensor<2x1xi1>, tensor<2x3xf32>, tensor<3xf32>) -> tensor<2x3xf32>
+  %2 = rlx.where(%c, %x, %x) : (tensor<2x3xi1>, tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
   return %0, %1, %2 : tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>
 }
 
 // CHECK-LABEL: func.func @reductions(
-// CHECK-NEXT: %[[r:.*]] = "rlx.reshape"(%arg0) {shape = [3]}
+// CHECK-NEXT: %[[r:.*]] = rlx.reshape(%arg0) {shape = [3]}
 // CHECK-NEXT: return %[[r]], %arg0
 func.func @reductions(%x: tensor<1x3xf32>) -> (tensor<3xf32>, tensor<1x3xf32>) {
-  %0 = "rlx.reduce"(%x) {axes = array<i64: 0>, keep_dims = false, kind = "mean"} : (tensor<1x3xf32>) -> tensor<3xf32>
-  %1 = "rlx.reduce"(%x) {axes = array<i64: 0>, keep_dims = true, kind = "max"} : (tensor<1x3xf32>) -> tensor<1x3xf32>
+  %0 = rlx.reduce(%x) {axes = array<i64: 0>, keep_dims = false, kind = "mean"} : (tensor<1x3xf32>) -> tensor<3xf32>
+  %1 = rlx.reduce(%x) {axes = array<i64: 0>, keep_dims = true, kind = "max"} : tensor<1x3xf32>
   return %0, %1 : tensor<3xf32>, tensor<1x3xf32>
 }

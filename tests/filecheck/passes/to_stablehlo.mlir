@@ -17,7 +17,7 @@
 module {
   func.func @main(%x: tensor<?x4xf32, #rlx.dims<["batch"]>> {rlx.name = "x"}, %w: tensor<4x3xf32>, %b: tensor<3xf32>)
       -> tensor<?x3xf32, #rlx.dims<["batch"]>> {
-    %y = "rlx.fused_matmul_bias_act"(%x, %w, %b) {activation = "relu"}
+    %y = rlx.fused_matmul_bias_act(%x, %w, %b) {activation = "relu"}
         : (tensor<?x4xf32, #rlx.dims<["batch"]>>, tensor<4x3xf32>, tensor<3xf32>)
         -> tensor<?x3xf32, #rlx.dims<["batch"]>>
     return %y : tensor<?x3xf32, #rlx.dims<["batch"]>>

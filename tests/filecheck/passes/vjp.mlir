@@ -10,8 +10,8 @@
 // CHECK-SAME: {rlx.name = "y"}, tensor<2x6xf32> {rlx.name = "grad_x"}
 // CHECK-NOT: dense<0.0
 // CHECK-NOT: rlx.pad
-// CHECK: "rlx.concat"
-// CHECK: %[[G:.*]] = "rlx.concat"
+// CHECK: rlx.concat(
+// CHECK: %[[G:.*]] = rlx.concat(
 // CHECK-NEXT: return %{{.*}}, %[[G]]
 // JVP-LABEL: func.func @parts(
 // JVP-SAME: {rlx.kind = "input", rlx.name = "tangent_x"}
@@ -21,10 +21,10 @@
 // NTH-LABEL: func.func @parts(
 // NTH-SAME: {rlx.kind = "input", rlx.name = "dir_0"}, %{{.*}}: tensor<2x6xf32> {rlx.kind = "input", rlx.name = "dir_1"}) -> (tensor<2x2xf32> {rlx.name = "dir2_y"})
 func.func @parts(%x: tensor<2x6xf32> {rlx.name = "x"}) -> (tensor<2x2xf32> {rlx.name = "y"}) {
-  %0 = "rlx.narrow"(%x) {axis = 1 : i64, start = [0], length = [2]} : (tensor<2x6xf32>) -> tensor<2x2xf32>
-  %1 = "rlx.narrow"(%x) {axis = 1 : i64, start = [2], length = [2]} : (tensor<2x6xf32>) -> tensor<2x2xf32>
-  %2 = "rlx.narrow"(%x) {axis = 1 : i64, start = [4], length = [2]} : (tensor<2x6xf32>) -> tensor<2x2xf32>
-  %3 = "rlx.binary"(%0, %1) {kind = "mul"} : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
-  %4 = "rlx.binary"(%3, %2) {kind = "mul"} : (tensor<2x2xf32>, tensor<2x2xf32>) -> tensor<2x2xf32>
+  %0 = rlx.narrow(%x) {axis = 1, start = [0], length = [2]} : (tensor<2x6xf32>) -> tensor<2x2xf32>
+  %1 = rlx.narrow(%x) {axis = 1, start = [2], length = [2]} : (tensor<2x6xf32>) -> tensor<2x2xf32>
+  %2 = rlx.narrow(%x) {axis = 1, start = [4], length = [2]} : (tensor<2x6xf32>) -> tensor<2x2xf32>
+  %3 = rlx.binary(%0, %1) {kind = "mul"} : tensor<2x2xf32>
+  %4 = rlx.binary(%3, %2) {kind = "mul"} : tensor<2x2xf32>
   return %4 : tensor<2x2xf32>
 }

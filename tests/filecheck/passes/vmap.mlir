@@ -8,13 +8,13 @@
 
 // CHECK-LABEL: func.func @main(%{{.*}}: tensor<2x8x3xf32> {rlx.kind = "input", rlx.name = "x"}, %{{.*}}: tensor<3x4xf32>
 // CHECK-SAME: -> (tensor<8x2x4xf32> {rlx.name = "y"})
-// CHECK: "rlx.transpose"
-// CHECK: "rlx.matmul"({{.*}}) : (tensor<8x2x3xf32>, tensor<3x4xf32>) -> tensor<8x2x4xf32>
+// CHECK: rlx.transpose(
+// CHECK: rlx.matmul({{.*}}) : {{.*}}-> tensor<8x2x4xf32>
 // SYMBOL-LABEL: func.func @main(%{{.*}}: tensor<?x2x3xf32, #rlx.dims<["batch"]>>
 // SYMBOL-SAME: -> (tensor<2x?x4xf32, #rlx.dims<["batch"]>> {rlx.name = "y"})
 func.func @main(%x: tensor<2x3xf32> {rlx.name = "x"}, %w: tensor<3x4xf32> {rlx.name = "w", rlx.kind = "param"})
     -> (tensor<2x4xf32> {rlx.name = "y"}) {
-  %0 = "rlx.matmul"(%x, %w) : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
-  %1 = "rlx.activation"(%0) {kind = "tanh"} : (tensor<2x4xf32>) -> tensor<2x4xf32>
+  %0 = rlx.matmul(%x, %w) : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
+  %1 = rlx.activation(%0) {kind = "tanh"} : tensor<2x4xf32>
   return %1 : tensor<2x4xf32>
 }

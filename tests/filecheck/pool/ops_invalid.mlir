@@ -3,7 +3,7 @@
 // A list for another rank.
 func.func @f(%0: tensor<1x2x4x4xf32>) {
   // expected-error @+1 {{'rlx.pool' op kernel needs 2 entries for 2 spatial axes, got [2]}}
-  "rlx.pool"(%0) {kernel = array<i64: 2>, kind = "max", padding = array<i64: 0, 0, 0, 0>, stride = array<i64: 2, 2>} : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32>
+  rlx.pool(%0) {kernel = array<i64: 2>, kind = "max", padding = array<i64: 0, 0, 0, 0>, stride = array<i64: 2, 2>} : tensor<1x2x4x4xf32>
   return
 }
 
@@ -12,7 +12,7 @@ func.func @f(%0: tensor<1x2x4x4xf32>) {
 // A window that does not fit.
 func.func @f(%0: tensor<1x2x4x4xf32>) {
   // expected-error @+1 {{'rlx.pool' op a window of 7 does not fit spatial axis 1 of f32[1, 2, 4, 4] with padding 1 and 0}}
-  "rlx.pool"(%0) {kernel = array<i64: 2, 7>, kind = "max", padding = array<i64: 0, 0, 1, 0>, stride = array<i64: 1, 1>} : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32>
+  rlx.pool(%0) {kernel = array<i64: 2, 7>, kind = "max", padding = array<i64: 0, 0, 1, 0>, stride = array<i64: 1, 1>} : tensor<1x2x4x4xf32>
   return
 }
 
@@ -21,7 +21,7 @@ func.func @f(%0: tensor<1x2x4x4xf32>) {
 // A stride of nothing.
 func.func @f(%0: tensor<1x2x4x4xf32>) {
   // expected-error @+1 {{'rlx.pool' op stride must be positive, got [0, 1]}}
-  "rlx.pool"(%0) {kernel = array<i64: 2, 2>, kind = "max", padding = array<i64: 0, 0, 0, 0>, stride = array<i64: 0, 1>} : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32>
+  rlx.pool(%0) {kernel = array<i64: 2, 2>, kind = "max", padding = array<i64: 0, 0, 0, 0>, stride = array<i64: 0, 1>} : tensor<1x2x4x4xf32>
   return
 }
 
@@ -30,6 +30,6 @@ func.func @f(%0: tensor<1x2x4x4xf32>) {
 // Another result.
 func.func @f(%0: tensor<1x2x4x4xf32>) {
   // expected-error @+1 {{'rlx.pool' op result 0 is declared f32[1, 2, 4, 4], but inference gives f32[1, 2, 2, 2]}}
-  "rlx.pool"(%0) {kernel = array<i64: 2, 2>, kind = "max", padding = array<i64: 0, 0, 0, 0>, stride = array<i64: 2, 2>} : (tensor<1x2x4x4xf32>) -> tensor<1x2x4x4xf32>
+  rlx.pool(%0) {kernel = array<i64: 2, 2>, kind = "max", padding = array<i64: 0, 0, 0, 0>, stride = array<i64: 2, 2>} : tensor<1x2x4x4xf32>
   return
 }

@@ -5,7 +5,7 @@
 // CHECK: diagnostics.mlir:8:8: error: 'rlx.activation' op attribute 'kind': 'gelo' is not one of
 func.func @above(%x: tensor<4xf32>) {
   // expected-error @+1 {{'gelo' is not one of}}
-  %0 = "rlx.activation"(%x) {kind = "gelo"} : (tensor<4xf32>) -> tensor<4xf32>
+  %0 = rlx.activation(%x) {kind = "gelo"} : tensor<4xf32>
   return
 }
 
@@ -22,7 +22,7 @@ func.func @undeclared() -> tensor<4xf32> {
 
 func.func @with_note(%x: tensor<4xf32>) -> tensor<4xi32> {
   // expected-note @below {{prior use here}}
-  %0 = "rlx.activation"(%x) {kind = "gelu"} : (tensor<4xf32>) -> tensor<4xf32>
+  %0 = rlx.activation(%x) {kind = "gelu"} : tensor<4xf32>
   // expected-error-re @below {{expects different type than prior uses: {{.*}}xi32}}
   return %0 : tensor<4xi32>
 }
@@ -43,7 +43,7 @@ module {
 // -----
 
 func.func @above(%x: tensor<4xf32>) {
-  %0 = "rlx.activation"(%x) {kind = "geli"} : (tensor<4xf32>) -> tensor<4xf32>
+  %0 = rlx.activation(%x) {kind = "geli"} : tensor<4xf32>
   // expected-error @above {{'geli' is not one of}}
   return
 }

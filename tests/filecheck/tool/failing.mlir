@@ -8,7 +8,7 @@
 
 // CHECK: failing.mlir:[[LINE:[0-9]+]]:8: error: unexpected error: 'rlx.activation' op attribute 'kind': 'gelo' is not one of
 func.func @unexpected(%x: tensor<4xf32>) {
-  %0 = "rlx.activation"(%x) {kind = "gelo"} : (tensor<4xf32>) -> tensor<4xf32>
+  %0 = rlx.activation(%x) {kind = "gelo"} : tensor<4xf32>
   return
 }
 
@@ -18,7 +18,7 @@ func.func @another_message(%x: tensor<4xf32>) {
   // CHECK: error: unexpected error: 'rlx.activation' op attribute 'kind': 'geli'
   // CHECK: error: expected error "'tanh' is not" was not produced
   // expected-error @+1 {{'tanh' is not}}
-  %0 = "rlx.activation"(%x) {kind = "geli"} : (tensor<4xf32>) -> tensor<4xf32>
+  %0 = rlx.activation(%x) {kind = "geli"} : tensor<4xf32>
   return
 }
 

@@ -10,6 +10,6 @@
 func.func @mixed(%x: tensor<4xf32>, %i: i32) -> (tensor<4xf32>, i32) {
   %c0 = arith.constant 0 : i32
   %0 = arith.addi %i, %c0 : i32
-  %1 = "rlx.reshape"(%x) {shape = [4]} : (tensor<4xf32>) -> tensor<4xf32>
+  %1 = rlx.reshape(%x) {shape = [4]} : tensor<4xf32>
   return %1, %0 : tensor<4xf32>, i32
 }

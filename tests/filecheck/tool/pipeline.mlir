@@ -16,8 +16,8 @@ module attributes {rlx.stage = "hir"} {
   // ORDER-LABEL: func.func @twice(
   // ORDER-COUNT-2: rlx.matmul
   func.func @twice(%x: tensor<2x4xf32>, %w: tensor<4x3xf32>) -> (tensor<2x3xf32>, tensor<2x3xf32>) {
-    %0 = "rlx.linear"(%x, %w) {activation = "relu"} : (tensor<2x4xf32>, tensor<4x3xf32>) -> tensor<2x3xf32>
-    %1 = "rlx.linear"(%x, %w) {activation = "tanh"} : (tensor<2x4xf32>, tensor<4x3xf32>) -> tensor<2x3xf32>
+    %0 = rlx.linear(%x, %w) {activation = "relu"} : (tensor<2x4xf32>, tensor<4x3xf32>) -> tensor<2x3xf32>
+    %1 = rlx.linear(%x, %w) {activation = "tanh"} : (tensor<2x4xf32>, tensor<4x3xf32>) -> tensor<2x3xf32>
     return %0, %1 : tensor<2x3xf32>, tensor<2x3xf32>
   }
 }

@@ -28,7 +28,7 @@
 // TIME-NEXT: (100.0%)  Total
 
 func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
-  %0 = "rlx.activation"(%x) {kind = "neg"} : (tensor<4xf32>) -> tensor<4xf32>
-  %1 = "rlx.activation"(%0) {kind = "neg"} : (tensor<4xf32>) -> tensor<4xf32>
+  %0 = rlx.activation(%x) {kind = "neg"} : tensor<4xf32>
+  %1 = rlx.activation(%0) {kind = "neg"} : tensor<4xf32>
   return %1 : tensor<4xf32>
 }

@@ -3,7 +3,7 @@
 // A dynamic dimension without a name.
 func.func @unnamed(%x: tensor<?xf32>) {
   // expected-error @+1 {{tensor<?xf32> has 1 dynamic dimensions and names 0 of them (name each dynamic dimension, in order: #rlx.dims<["n0"]>)}}
-  "rlx.activation"(%x) {kind = "relu"} : (tensor<?xf32>) -> tensor<?xf32>
+  rlx.activation(%x) {kind = "relu"} : tensor<?xf32>
   return
 }
 
@@ -12,7 +12,7 @@ func.func @unnamed(%x: tensor<?xf32>) {
 // More names than dynamic dimensions.
 func.func @superfluous(%x: tensor<?x2xf32, #rlx.dims<["n", "m"]>>) {
   // expected-error @below {{has 1 dynamic dimensions and names 2 of them}}
-  "rlx.activation"(%x) {kind = "relu"} : (tensor<?x2xf32, #rlx.dims<["n", "m"]>>) -> tensor<?x2xf32, #rlx.dims<["n", "m"]>>
+  rlx.activation(%x) {kind = "relu"} : tensor<?x2xf32, #rlx.dims<["n", "m"]>>
   return
 }
 
@@ -21,7 +21,7 @@ func.func @superfluous(%x: tensor<?x2xf32, #rlx.dims<["n", "m"]>>) {
 // A name that is no expression in symbols.
 func.func @not_a_dimension(%x: tensor<?xf32, #rlx.dims<["n+"]>>) {
   // expected-error @below {{'n+' is not a dimension}}
-  "rlx.activation"(%x) {kind = "relu"} : (tensor<?xf32, #rlx.dims<["n+"]>>) -> tensor<?xf32, #rlx.dims<["n+"]>>
+  rlx.activation(%x) {kind = "relu"} : tensor<?xf32, #rlx.dims<["n+"]>>
   return
 }
 
@@ -30,7 +30,7 @@ func.func @not_a_dimension(%x: tensor<?xf32, #rlx.dims<["n+"]>>) {
 // A list that does not hold strings.
 func.func @numbers(%x: tensor<?xf32, #rlx.dims<[3]>>) {
   // expected-error @below {{#rlx.dims takes a list of strings}}
-  "rlx.activation"(%x) {kind = "relu"} : (tensor<?xf32, #rlx.dims<[3]>>) -> tensor<?xf32, #rlx.dims<[3]>>
+  rlx.activation(%x) {kind = "relu"} : tensor<?xf32, #rlx.dims<[3]>>
   return
 }
 
@@ -39,7 +39,7 @@ func.func @numbers(%x: tensor<?xf32, #rlx.dims<[3]>>) {
 // Two symbols are not the same size.
 func.func @mismatch(%x: tensor<?xf32, #rlx.dims<["n"]>>, %y: tensor<?xf32, #rlx.dims<["m"]>>) {
   // expected-error-re @below {{shapes [n] and [m] do not broadcast: {{.*}} at axis -1}}
-  "rlx.binary"(%x, %y) {kind = "add"} : (tensor<?xf32, #rlx.dims<["n"]>>, tensor<?xf32, #rlx.dims<["m"]>>) -> tensor<?xf32, #rlx.dims<["n"]>>
+  rlx.binary(%x, %y) {kind = "add"} : (tensor<?xf32, #rlx.dims<["n"]>>, tensor<?xf32, #rlx.dims<["m"]>>) -> tensor<?xf32, #rlx.dims<["n"]>>
   return
 }
 
@@ -48,7 +48,7 @@ func.func @mismatch(%x: tensor<?xf32, #rlx.dims<["n"]>>, %y: tensor<?xf32, #rlx.
 // An element type that is not one of the twelve.
 func.func @element(%x: tensor<2xi4>) {
   // expected-error @below {{MLIR type i4 is not an element type of RLX}}
-  "rlx.activation"(%x) {kind = "neg"} : (tensor<2xi4>) -> tensor<2xi4>
+  rlx.activation(%x) {kind = "neg"} : tensor<2xi4>
   return
 }
 
@@ -58,7 +58,7 @@ func.func @element(%x: tensor<2xi4>) {
 module attributes {rlx.stage = "mir"} {
   func.func @block(%x: tensor<2x3xf32>, %w: tensor<3x4xf32>) {
     // expected-error @below {{'rlx.linear' op is a block, which stands at stage hir only, but its module is at stage mir}}
-    "rlx.linear"(%x, %w) : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
+    rlx.linear(%x, %w) : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
     return
   }
 }
