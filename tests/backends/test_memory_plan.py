@@ -287,10 +287,10 @@ def test_regions_keep_what_they_read() -> None:
       %n = arith.constant 5 : index
       %zero = arith.constant 0 : index
       %one = arith.constant 1 : index
-      %e = "rlx.activation"(%x) {kind = "exp"} : (tensor<64xf32>) -> tensor<64xf32>
+      %e = rlx.activation(%x) {kind = "exp"} : tensor<64xf32>
       %r = scf.for %i = %zero to %n step %one iter_args(%c = %x) -> (tensor<64xf32>) {
-        %a = "rlx.binary"(%c, %e) {kind = "mul"} : (tensor<64xf32>, tensor<64xf32>) -> tensor<64xf32>
-        %b = "rlx.activation"(%a) {kind = "tanh"} : (tensor<64xf32>) -> tensor<64xf32>
+        %a = rlx.binary(%c, %e) {kind = "mul"} : tensor<64xf32>
+        %b = rlx.activation(%a) {kind = "tanh"} : tensor<64xf32>
         scf.yield %b : tensor<64xf32>
       }
       return %r : tensor<64xf32>

@@ -21,7 +21,7 @@ module attributes {rlx.stage = "mir"} {
   func.func @hello(
       %x: !x {rlx.kind = "input", rlx.name = "x"},
       %w: !w {rlx.kind = "param", rlx.name = "w"}) -> (!y {rlx.name = "y"}) {
-    %y = "rlx.matmul"(%x, %w) : (!x, !w) -> !y
+    %y = rlx.matmul(%x, %w) : (!x, !w) -> !y
     return %y : !y
   }
 }

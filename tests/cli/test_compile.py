@@ -17,7 +17,7 @@ SYMBOLIC = """\
 !t = tensor<?x4xf32, #rlx.dims<["n"]>>
 module {
   func.func @add(%a: !t {rlx.name = "a"}) -> !t {
-    %0 = "rlx.binary"(%a, %a) {kind = "add"} : (!t, !t) -> !t
+    %0 = rlx.binary(%a, %a) {kind = "add"} : !t
     return %0 : !t
   }
 }

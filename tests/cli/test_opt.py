@@ -16,7 +16,7 @@ from rlx.passes.base import load
 
 TEXT = """\
 func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
-  %0 = "rlx.activation"(%x) {kind = "relu"} : (tensor<4xf32>) -> tensor<4xf32>
+  %0 = rlx.activation(%x) {kind = "relu"} : tensor<4xf32>
   return %0 : tensor<4xf32>
 }
 """
@@ -204,7 +204,7 @@ def test_verification_can_be_left_out(capsys: pytest.CaptureFixture[str], file: 
     # Binding n to 0 leaves a gather from an empty table behind, which the verifier refuses.
     text = """\
 func.func @main(%t: tensor<?x4xf32, #rlx.dims<["n"]>>, %i: tensor<2xi32>) {
-  %0 = "rlx.gather"(%t, %i) {axis = 0 : i64} : (tensor<?x4xf32, #rlx.dims<["n"]>>, tensor<2xi32>) -> tensor<2x4xf32>
+  %0 = rlx.gather(%t, %i) {axis = 0} : (tensor<?x4xf32, #rlx.dims<["n"]>>, tensor<2xi32>) -> tensor<2x4xf32>
   return
 }
 """

@@ -157,7 +157,7 @@ def test_phases_with_as_many_taps_are_one_convolution(kernel: tuple[int, int], c
     x, w = np.zeros((1, 2, 3, 3), np.float32), np.zeros((2, 3, *kernel), np.float32)
     window = {"stride": (2, 2), "padding": (1,) * 4, "output_padding": (0, 0), "dilation": (1, 1), "groups": 1}
     graph, _ = decomposition(card("conv_transpose"), (x, w), window)
-    assert str(graph).count('"rlx.conv"') == convolutions
+    assert str(graph).count("rlx.conv(") == convolutions
 
 
 def test_as_users_write_it() -> None:

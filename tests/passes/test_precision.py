@@ -317,34 +317,34 @@ def test_an_attention_mask_keeps_its_dtype() -> None:
 
 _REGION = """
 func.func @main(%x: tensor<4x4xf32> {rlx.name = "x"}, %c: i1) -> tensor<4x4xf32> {
-  %y = "rlx.matmul"(%x, %x) : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %y = rlx.matmul(%x, %x) : tensor<4x4xf32>
   %r = scf.if %c -> (tensor<4x4xf32>) {
-    %a = "rlx.matmul"(%y, %x) : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
-    %b = "rlx.activation"(%a) {kind = "relu"} : (tensor<4x4xf32>) -> tensor<4x4xf32>
+    %a = rlx.matmul(%y, %x) : tensor<4x4xf32>
+    %b = rlx.activation(%a) {kind = "relu"} : tensor<4x4xf32>
     scf.yield %b : tensor<4x4xf32>
   } else {
     scf.yield %y : tensor<4x4xf32>
   }
-  %z = "rlx.matmul"(%r, %y) : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %z = rlx.matmul(%r, %y) : tensor<4x4xf32>
   return %z : tensor<4x4xf32>
 }
 """
 
 
 def test_regions_are_lowered_inside() -> None:
-    from rlx.ir.text import parse_module
+    from rlx.ir.text import parse_module, print_op
     from rlx.passes.runner import run_on_module
 
     module = parse_module(_REGION)
     run_on_module(module, "builtin.module(rlx-precision)")
-    text = str(module)
+    text = print_op(module)
     for line in (
         "%3 = scf.if %arg1 -> (tensor<4x4xf32>) {",
-        '%7 = "rlx.matmul"(%1, %0) : (tensor<4x4xf16>, tensor<4x4xf16>) -> tensor<4x4xf16>',
-        '%9 = "rlx.cast"(%8) {dtype = f32} : (tensor<4x4xf16>) -> tensor<4x4xf32>',
+        "%7 = rlx.matmul(%1, %0) : tensor<4x4xf16>",
+        "%9 = rlx.cast(%8) {dtype = f32} : (tensor<4x4xf16>) -> tensor<4x4xf32>",
         "scf.yield %9 : tensor<4x4xf32>",
         "scf.yield %2 : tensor<4x4xf32>",
-        '%5 = "rlx.matmul"(%4, %1) : (tensor<4x4xf16>, tensor<4x4xf16>) -> tensor<4x4xf16>',
+        "%5 = rlx.matmul(%4, %1) : tensor<4x4xf16>",
     ):
         assert line in text, text
     assert text.count("{dtype = f16}") == 2  # x, and the result of the branch

@@ -45,12 +45,12 @@ func.func @range(%x: tensor<4x4xf32> {rlx.name = "x"}, %keep: tensor<4xi1> {rlx.
   // CHECK: rlx.cast(%arg1) {dtype = f32}
   // ALWAYS: rlx.cast(%arg1) {dtype = bf16} : (tensor<4xi1>) -> tensor<4xbf16>
   %0 = rlx.cast(%keep) {dtype = f32} : (tensor<4xi1>) -> tensor<4xf32>
-  // CHECK: rlx.binary({{.*}}) {kind = "mul"} : tensor<4xf32>
-  // ALWAYS: rlx.binary({{.*}}) {kind = "mul"} : tensor<4xbf16>
+  // CHECK: rlx.binary({{.*}}) {kind = "mul"} : {{.*}}-> tensor<4xf32>
+  // ALWAYS: rlx.binary({{.*}}) {kind = "mul"} : {{.*}}-> tensor<4xbf16>
   %1 = rlx.binary(%0, %c) {kind = "mul"} : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
   // CHECK: rlx.matmul({{.*}}) : tensor<4x4xf16>
   %2 = rlx.matmul(%x, %x) : tensor<4x4xf32>
-  // CHECK: rlx.binary({{.*}}) {kind = "add"} : tensor<4x4xf32>
+  // CHECK: rlx.binary({{.*}}) {kind = "add"} : {{.*}}-> tensor<4x4xf32>
   %3 = rlx.binary(%2, %1) {kind = "add"} : (tensor<4x4xf32>, tensor<4xf32>) -> tensor<4x4xf32>
   return %3 : tensor<4x4xf32>
 }
