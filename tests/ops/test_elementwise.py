@@ -12,7 +12,7 @@ from scipy import special
 
 from rlx.dialect.spec_gen import ENUMS
 from rlx.ir.dtype import DTYPES, dtype
-from rlx.ir.errors import ShapeError
+from rlx.ir.errors import Error, ShapeError
 from rlx.ir.evaluate import evaluate
 from rlx.ir.graph import Graph
 from tests.ops.references import (
@@ -234,6 +234,37 @@ def test_where_takes_bits_as_they_are(name: str) -> None:
     words = f"V{a.dtype.itemsize}"
     assert np.array_equal(got.view(words), np.where(condition, a.view(words), b.view(words)))
     assert np.array_equal(run("where", np.array(True), a, b[:1]).view(words), a.view(words))
+
+
+@pytest.mark.parametrize(
+    ("on_true", "on_false", "expected"),
+    [
+        (1.0, 0.0, "f32"),
+        (1, 0, "i32"),
+        (True, False, "bool"),
+        (True, 2, "i32"),
+        (2, True, "i32"),
+        (1, 0.5, "f32"),
+        (0.5, False, "f32"),
+        (np.float64(1), 0.5, "f32"),
+        (1j, 2.0, "c64"),
+        (np.float64(1), np.ones(2), "f64"),
+        (np.int8(1), 0.5, "f32"),
+    ],
+)
+def test_where_of_numbers(on_true: Any, on_false: Any, expected: str) -> None:
+    graph = Graph("chosen")
+    chosen = graph.where(graph.input("condition", (2,), "bool"), on_true, on_false)
+    graph.set_outputs([chosen])
+    (got,) = evaluate(graph, {"condition": np.array([True, False])})
+    kind = dtype(expected).numpy
+    assert got.dtype == kind and got.tolist() == [kind.type(on_true), np.broadcast_to(on_false, 2).astype(kind)[1]]
+
+
+def test_where_of_a_number_that_fits_nothing() -> None:
+    graph = Graph("chosen")
+    with pytest.raises(Error, match="2147483648"):
+        graph.where(graph.input("condition", (2,), "bool"), 2**31, 0)
 
 
 # --- casts ------------------------------------------------------------------------------------------

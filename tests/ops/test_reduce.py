@@ -12,6 +12,8 @@ import pytest
 from scipy import special
 
 from rlx.ir.dtype import dtype
+from rlx.ir.evaluate import evaluate
+from rlx.ir.graph import Graph
 from tests.ops.references import FLOATS, INTEGERS, agree, in_jax, random, run, samples_of
 
 NAN, INF = np.nan, np.inf
@@ -54,6 +56,27 @@ def test_reduce_of_integers_wraps(kind: str, name: str) -> None:
         lambda v: getattr(jnp, kind)(v, axis=1, **({"dtype": v.dtype} if kind in ("sum", "prod") else {})), x
     )
     agree(got, reference, factor=0)
+
+
+_COUNTING = {"sum": np.sum, "prod": np.prod, "cumsum": np.cumsum, "cumprod": np.cumprod}
+
+
+@pytest.mark.parametrize("op", [*_COUNTING, "mean"])
+@pytest.mark.parametrize("name", (*INTEGERS, "bool"))
+def test_what_is_added_up_of_integers_and_bools(op: str, name: str) -> None:
+    """Bools count as 0 and 1 in i32, integers stay what they are; a mean is f32, but of i64 f64, as every quotient is."""
+    x = (np.arange(6) % 3 != 1) if name == "bool" else np.array([5, 7, 11, 13, 2, 1]).astype(dtype(name).numpy)
+    if name == "i64":
+        x[0] = 2**53 - 1  # more digits than f32 has
+    graph = Graph("added")
+    graph.set_outputs([getattr(graph, op)(graph.input("x", (6,), name), 0)])
+    (got,) = evaluate(graph, {"x": x})
+    if op == "mean":
+        assert got.dtype == (np.float64 if name == "i64" else np.float32)
+        np.testing.assert_allclose(got, np.mean(x.astype(np.float64)), rtol=1e-7 if name != "i64" else 1e-15)
+    else:
+        kind = np.dtype(np.int32) if name == "bool" else x.dtype
+        assert got.dtype == kind and np.array_equal(got, _COUNTING[op](x, axis=0, dtype=kind))
 
 
 @pytest.mark.parametrize("name", FLOATS)

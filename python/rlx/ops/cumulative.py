@@ -15,7 +15,7 @@ from rlx.ops import rules
 from rlx.ops.contraction import adjoint
 from rlx.ops.lift import axis_of, cast, check_axis
 from rlx.ops.norm import widened
-from rlx.ops.reduce import REAL, running
+from rlx.ops.reduce import REAL, counted, running
 
 
 class Cumprod(Card, op="cumprod"):
@@ -27,7 +27,7 @@ class Cumprod(Card, op="cumprod"):
         return running(np.multiply, x, axis, exclusive)
 
     def build(self, b: Builder, x: Tensor, axis: int, exclusive: bool = False) -> Tensor:
-        return b.emit("cumprod", (x,), axis=axis_of(axis, x.rank), exclusive=exclusive)
+        return b.emit("cumprod", (counted(b, x),), axis=axis_of(axis, x.rank), exclusive=exclusive)
 
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, axis: int, exclusive: bool) -> Tensor:
         """The product rule as a recurrence, `d ← x·d + before·t`: no division, so it holds where factors are zero."""

@@ -14,7 +14,7 @@ from rlx.ir.dtype import DType, dtype, f32, f64, i64
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape, as_dtype
 from rlx.ops import activation, rules
-from rlx.ops.lift import broadcast, cast, common, constant_scalar, same_dtype, tensor_like
+from rlx.ops.lift import Scalar, broadcast, cast, common, constant_scalar, same_dtype, tensor_like
 
 
 class Activation(Card, op="activation"):
@@ -315,6 +315,8 @@ class Where(Card, op="where"):
         return np.where(condition, on_true, on_false)
 
     def build(self, b: Builder, condition: Any, on_true: Any, on_false: Any) -> Tensor:
+        if isinstance(on_true, Scalar) and isinstance(on_false, Scalar):
+            on_true = tensor_like(b, on_true, dtype("bool"))  # the weakest there is: each number has its own dtype
         on_true, on_false = common(b, on_true, on_false)
         return b.emit("where", (tensor_like(b, condition, dtype("bool")), on_true, on_false))
 

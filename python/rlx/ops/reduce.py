@@ -10,7 +10,7 @@ import numpy as np
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
 from rlx.ir.dim import Dim, product
-from rlx.ir.dtype import f32
+from rlx.ir.dtype import f32, f64, i32, i64
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
 from rlx.ops.index import put_back
@@ -56,10 +56,10 @@ class Reduce(Card, op="reduce"):
 
     def build(self, b: Builder, kind: Any, x: Tensor, axes: Any = None, keep_dims: bool = False) -> Tensor:
         name = getattr(kind, "value", kind)
-        if x.dtype.is_bool and name in ("sum", "prod"):
-            x = b.cast(x, "i32")
-        elif name == "mean" and not x.dtype.is_inexact:
-            x = cast(b, x, f32)
+        if name in ("sum", "prod"):
+            x = counted(b, x)
+        if name == "mean" and not x.dtype.is_inexact:
+            x = cast(b, x, f64 if x.dtype is i64 else f32)
         return b.emit("reduce", (x,), kind=name, axes=axes_of(axes, x.rank), keep_dims=keep_dims)
 
     def jvp(
@@ -199,6 +199,11 @@ def _softmax_product(b: Builder, y: Tensor, d: Tensor, axis: int) -> Tensor:
     return b.cast(product_ - wide * b.sum(product_, axis, keep_dims=True), y.dtype)
 
 
+def counted(b: Builder, x: Tensor) -> Tensor:
+    """What sums and products are made of: bools count as 0 and 1, in i32."""
+    return cast(b, x, i32) if x.dtype.is_bool else x
+
+
 def running(function: np.ufunc, x: np.ndarray, axis: int, exclusive: bool) -> np.ndarray:
     """Running sums or products along an axis, in f64 (or c128) for floats; `exclusive` leaves out the element itself."""
     kind = x.dtype.kind
@@ -219,7 +224,7 @@ class Cumsum(Card, op="cumsum"):
         return running(np.add, x, axis, exclusive)
 
     def build(self, b: Builder, x: Tensor, axis: int, exclusive: bool = False) -> Tensor:
-        return b.emit("cumsum", (x,), axis=axis_of(axis, x.rank), exclusive=exclusive)
+        return b.emit("cumsum", (counted(b, x),), axis=axis_of(axis, x.rank), exclusive=exclusive)
 
     linear = ("x",)
 
