@@ -64,6 +64,13 @@ func.func @insert(%x: tensor<256x256xf32>, %row: tensor<1x256xf32>) -> tensor<25
   %y = tensor.insert_slice %row into %x[3, 0] [1, 256] [1, 1] : tensor<1x256xf32> into tensor<256x256xf32>
   return %y : tensor<256x256xf32>
 }
+func.func @insert_and_double(
+    %x: tensor<256x256xf32>, %row: tensor<1x256xf32>, %z: tensor<256x256xf32>
+  ) -> (tensor<256x256xf32>, tensor<256x256xf32>) {
+  %y = tensor.insert_slice %row into %x[3, 0] [1, 256] [1, 1] : tensor<1x256xf32> into tensor<256x256xf32>
+  %d = arith.addf %z, %z : tensor<256x256xf32>
+  return %y, %d : tensor<256x256xf32>, tensor<256x256xf32>
+}
 func.func @insert_small(%x: tensor<8x4xf32>, %row: tensor<1x4xf32>) -> tensor<8x4xf32> {
   %y = tensor.insert_slice %row into %x[3, 0] [1, 4] [1, 1] : tensor<1x4xf32> into tensor<8x4xf32>
   return %y : tensor<8x4xf32>

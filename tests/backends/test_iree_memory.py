@@ -46,6 +46,24 @@ def test_an_argument_is_never_changed(memory: Executable, name: str, access: str
         np.testing.assert_array_equal(x, before)
 
 
+@pytest.mark.parametrize("access", ["copy", "borrow", "donate"])
+@pytest.mark.parametrize("shift", [0, 1, 255])
+def test_a_donated_argument_may_overlap_another(memory: Executable, access: str, shift: int):
+    """The program writes into the donated one, and reads the other."""
+    for given in (["donate", access], [access, "donate"]):
+        first, last = (ArgumentType(F32, BIG, a) for a in given)  # type: ignore[arg-type]
+        function = memory.function("insert_and_double", [first, TensorType(F32, ROW), last])
+        for _ in range(4):
+            block = memory_module.empty_aligned((512, 256), F32)
+            block[...] = random(512, 256)
+            x, z, row = block[:256], block[shift : shift + 256], random(*ROW)
+            inserted, doubled = x.copy(), 2 * z
+            inserted[3] = row
+            y, d = function([x, row, z])
+            np.testing.assert_array_equal(y, inserted)
+            np.testing.assert_array_equal(d, doubled)
+
+
 def test_small_arguments_are_never_changed_nor_shared(memory: Executable):
     x, row = random(8, 4), random(1, 4)
     before = x.copy()

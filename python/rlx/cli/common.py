@@ -86,11 +86,13 @@ def place_of(location: Any, file: str) -> Place:
         location: A location, or its text.
         file: The file that is being read.
     """
+    from rlx.ir.location import unescaped
+
     found = _PLACE.search(str(location))
     if found is None:
         return Place(file)
     name, line, column = found.groups()
-    return Place(file if name == _UNNAMED else name, int(line), int(column))
+    return Place(file if name == _UNNAMED else unescaped(name), int(line), int(column))
 
 
 def from_mlir(diagnostic: Any, file: str, source: Source | None = None) -> Diagnostic:

@@ -59,7 +59,11 @@ class Tensor(Operators):
         return f"<Tensor {self.name}: {self.shape}>"
 
     def __iter__(self) -> Iterator[Tensor]:
-        raise Error(f"{self!r} cannot be iterated over while it is traced", hint="use indexing, or a scan")
+        raise Error(
+            f"{self!r} cannot be iterated over while it is traced",
+            location=describe(caller_location()),
+            hint="use indexing, or a scan",
+        )
 
     def __bool__(self) -> bool:
         raise Error(
@@ -98,6 +102,7 @@ class Builder(RegionBuilder, OpMethods):
     @contextlib.contextmanager
     def named(self, name: str) -> Iterator[None]:
         """Scope names and locations: ops built inside carry `name` in their location."""
+        attributes_module.check_name(name, "a scope's name")
         self._scopes.append(name)
         try:
             yield

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from rlx.ir.arrays import as_numbers
 from rlx.ir.errors import Error
 
 Kind = Literal["bool", "signed", "unsigned", "float", "complex"]
@@ -206,8 +207,8 @@ def from_mlir(text: str) -> DType:
 # Promotion
 
 
-def promote(a: DType, b: DType) -> DType:
-    """The dtype in which operands of dtypes `a` and `b` meet.
+def promote(a: Any, b: Any) -> DType:
+    """The dtype in which operands of dtypes `a` and `b` meet: anything that `dtype` accepts.
 
     ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====
     ..    bool  u8    i8    i16   u32   i32   i64   f16   bf16  f32   f64   c64
@@ -231,7 +232,8 @@ def promote(a: DType, b: DType) -> DType:
     with a signed integer narrower than i64 and a float narrower than f64: the two integers make an i64,
     which with a float is f64, while either integer with the float is f32.
     """
-    return _PROMOTIONS[a, b]
+    found = _PROMOTIONS.get((a, b)) if isinstance(a, DType) and isinstance(b, DType) else None
+    return found if found is not None else _PROMOTIONS[dtype(a), dtype(b)]
 
 
 def _promote(a: DType, b: DType) -> DType:
@@ -293,7 +295,7 @@ def fitted(value: Any, kind: DType) -> np.ndarray:
     Raises:
         Error: A value does not fit the dtype, or is no number.
     """
-    given = numbers(value)
+    given = as_numbers(value, "the value")
     if given.dtype.kind == "V" and given.dtype.names is None and given.dtype.itemsize <= 2:  # those of ml_dtypes
         given = given.astype(np.float32)
     integers = given.dtype.kind == "O" and all(isinstance(v, int) for v in given.flat)  # beyond 64 bits
@@ -305,18 +307,6 @@ def fitted(value: Any, kind: DType) -> np.ndarray:
             wrong = given[~fits].flat[0]
             raise Error(f"{_shown(wrong)} does not fit {kind.name}", hint=_fitting_hint(wrong, kind))
         return (given.astype(np.float64) if integers and kind.is_inexact else given).astype(kind.numpy)
-
-
-def numbers(value: Any) -> np.ndarray:
-    """A number, or numbers in lists or an array, as an array of NumPy's choice.
-
-    Raises:
-        Error: It is no array, such as lists of several lengths.
-    """
-    try:
-        return np.asarray(value)
-    except (TypeError, ValueError, OverflowError) as problem:
-        raise Error(f"{value!r:.60} is no array of numbers: {problem}") from None
 
 
 def _fit(given: np.ndarray, kind: DType) -> np.ndarray:

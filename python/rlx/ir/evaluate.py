@@ -10,6 +10,7 @@ import numpy as np
 
 from rlx import mlir
 from rlx.ir import opview, registry
+from rlx.ir.arrays import as_array
 from rlx.ir.card import Card, as_results
 from rlx.ir.dim import Bindings
 from rlx.ir.errors import Error, ShapeError
@@ -26,24 +27,15 @@ if TYPE_CHECKING:
 Observer = Callable[[Any, Sequence[np.ndarray], tuple[np.ndarray, ...]], Sequence[np.ndarray]]
 
 
-def as_array(value: Any, name: str) -> np.ndarray:
-    """Anything with `__array__` or `__dlpack__`, or a Python scalar, as an array without a copy.
+def argument_array(argument: Argument, value: Any) -> np.ndarray:
+    """What a user gives for an argument: see `as_array` for what that may be.
 
     Raises:
-        Error: The value is none of these.
+        Error: It is no array, or does not fit; the message names the argument.
     """
-    if isinstance(value, np.ndarray):
-        return value
-    if hasattr(value, "__array__"):
-        return np.asarray(value)
-    if hasattr(value, "__dlpack__"):
-        return np.from_dlpack(value)
-    if isinstance(value, (bool, int, float, complex, list, tuple)):
-        raise Error(
-            f"'{name}' must be an array, got {type(value).__name__}",
-            hint="wrap it in numpy.asarray with the dtype that you mean",
-        )
-    raise Error(f"'{name}' must be an array (or have __array__ or __dlpack__), got {type(value).__name__}")
+    array = as_array(value, f"{argument.kind} '{argument.name}'")
+    check_argument(argument, array)
+    return array
 
 
 def check_argument(argument: Argument, array: np.ndarray) -> None:
@@ -57,13 +49,22 @@ def check_argument(argument: Argument, array: np.ndarray) -> None:
     if array.dtype != expected.dtype.numpy:
         raise ShapeError(
             f"{what} must be {expected}, got {array.dtype}{list(array.shape)}",
-            hint=f"cast it with .astype(numpy.{expected.dtype.numpy})",
+            hint=_how_to_convert(array.dtype, expected.dtype.numpy),
         )
     fits = len(array.shape) == expected.rank and all(
         type(d) is not int or d == size for d, size in zip(expected.dims, array.shape, strict=True)
     )
     if not fits:
         raise ShapeError(f"{what} must be {expected}, got {array.dtype}{list(array.shape)}")
+
+
+def _how_to_convert(given: np.dtype, expected: np.dtype) -> str:
+    if not given.isnative:
+        return "convert it to native byte order: array.astype(array.dtype.newbyteorder('='))"
+    if given.kind in "OSUTMm" or given.names:
+        return f"make it an array of numbers, of dtype {expected}"
+    module = "ml_dtypes" if expected.kind == "V" else "numpy"
+    return f"cast it with .astype({module}.{expected})"
 
 
 def bind_symbols(pairs: Sequence[tuple[Argument, Sequence[int]]]) -> dict[str, int]:
@@ -90,6 +91,8 @@ def collect_arguments(graph: Graph | GraphModule, values: Mapping[str, Any]) -> 
     """
     from rlx.ir.attributes import suggestion
 
+    if not isinstance(values, Mapping):
+        raise Error(f"values must be a mapping of names to arrays, got {type(values).__name__}")
     names = {a.name for a in graph.arguments}
     for name in values:
         if name not in names:
@@ -97,13 +100,11 @@ def collect_arguments(graph: Graph | GraphModule, values: Mapping[str, Any]) -> 
     arrays: list[np.ndarray] = []
     for argument in graph.arguments:
         if argument.name in values:
-            array = as_array(values[argument.name], argument.name)
+            arrays.append(argument_array(argument, values[argument.name]))
         elif argument.kind == "state":
-            array = np.full(argument.shape.static, argument.init, argument.shape.dtype.numpy)
+            arrays.append(np.full(argument.shape.static, argument.init, argument.shape.dtype.numpy))
         else:
             raise Error(f"{argument.kind} '{argument.name}' ({argument.shape}) is missing")
-        check_argument(argument, array)
-        arrays.append(array)
     return arrays
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from rlx import mlir
 from rlx.ir import registry
+from rlx.ir.attributes import check_name
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.dtype import DType, fitted
 from rlx.ir.errors import Error, ShapeError, StageError
@@ -121,11 +122,11 @@ class Graph(Builder):
             dtype: Element type; f32 when absent.
             donate: The caller gives the buffer away, and its memory may be reused for results.
         """
-        return self.add_argument(Argument(name, "input", Shape(shape, dtype), donate))
+        return self.add_argument(Argument(name, "input", _argument_shape("input", name, shape, dtype), donate))
 
     def param(self, name: str, shape: ShapeLike, dtype: Any = None) -> Tensor:
         """A weight: bound once before the first run, by name."""
-        return self.add_argument(Argument(name, "param", Shape(shape, dtype)))
+        return self.add_argument(Argument(name, "param", _argument_shape("param", name, shape, dtype)))
 
     def state(self, name: str, shape: ShapeLike, dtype: Any = None, *, init: float = 0) -> Tensor:
         """A tensor that stays on the device between runs; `update` gives its next value.
@@ -137,16 +138,21 @@ class Graph(Builder):
             init: The value of every element before the first run.
 
         Raises:
-            ShapeError: The dtype does not have the number `init`.
+            ShapeError: A size is a symbol, or the dtype does not have the number `init`.
         """
-        held = Shape(shape, dtype)
-        try:
-            value = initial_value(init, held.dtype)
-        except Error as problem:
+        made = _argument_shape("state", name, shape, dtype)
+        location = describe(caller_location())
+        if not made.is_static:
             raise ShapeError(
-                f"state '{name}': {problem.message}", location=describe(self.location), hint=problem.hint
-            ) from None
-        return self.add_argument(Argument(name, "state", held, init=value))
+                f"state '{name}' must have sizes that are known, got {made}",
+                location=location,
+                hint="give the largest size that is needed, and the size in use as an input",
+            )
+        try:
+            value = initial_value(init, made.dtype)
+        except Error as problem:
+            raise ShapeError(f"state '{name}': {problem.message}", location=location, hint=problem.hint) from None
+        return self.add_argument(Argument(name, "state", made, init=value))
 
     def update(self, state: Tensor, value: Tensor) -> None:
         """Set the value that a state has in the next run.
@@ -154,9 +160,9 @@ class Graph(Builder):
         Raises:
             ShapeError: `state` is not a state of this graph, or shapes or dtypes differ.
         """
-        name = self.name_of(state.value)
-        argument = next((a for a in self._arguments if a.name == name and a.kind == "state"), None)
         location = describe(caller_location())
+        name = self.name_of(state.value) if isinstance(state, Tensor) else None
+        argument = next((a for a in self._arguments if a.name == name and a.kind == "state"), None)
         if argument is None or state.builder is not self:
             raise ShapeError(f"update: {state!r} is not a state of this graph", location=location)
         if self.check_operand(value, "value") and value.shape != argument.shape:
@@ -173,8 +179,7 @@ class Graph(Builder):
         Raises:
             Error: Its name is empty or taken.
         """
-        if not isinstance(argument.name, str) or not argument.name:
-            raise Error(f"an argument's name is a non-empty string, not {argument.name!r}")
+        check_name(argument.name, "an argument's name")
         if any(a.name == argument.name for a in self._arguments):
             raise Error(f"the graph has an argument '{argument.name}' already", location=describe(caller_location()))
         value = self.function.entry_block.add_argument(argument.shape.type, caller_location())
@@ -228,20 +233,30 @@ class Graph(Builder):
 
         Args:
             outputs: Tensors, or tensors by name. Unnamed outputs are called `output0`, `output1`, ….
+
+        Raises:
+            Error: One is no tensor of this graph, or its name is no name. The outputs stay as they were.
         """
         if isinstance(outputs, Tensor):
             outputs = [outputs]
+        if not isinstance(outputs, Iterable) or isinstance(outputs, str):
+            raise ShapeError(
+                f"set_outputs takes tensors, or tensors by name, got {type(outputs).__name__}",
+                location=describe(caller_location()),
+            )
         named = (
             list(outputs.items())
             if isinstance(outputs, Mapping)
             else [(f"output{i}", o) for i, o in enumerate(outputs)]
         )
         for name, output in named:
+            check_name(name, "an output's name")
             if not isinstance(output, Tensor) or output.builder is not self:
                 raise ShapeError(
                     f"set_outputs: output '{name}' must be a tensor of this graph, got {type(output).__name__}",
                     location=describe(caller_location()),
                 )
+            self.check_operand(output, name)
         updates = [(o, v) for o, v in self._returned() if o.updates]
         self._return([(Output(name, t.shape), t.value) for name, t in named] + updates)
 
@@ -324,9 +339,17 @@ class Graph(Builder):
         return f"<Graph {self.name}({arguments}) -> {outputs or 'nothing'}>"
 
 
+def _argument_shape(kind: str, name: Any, shape: Any, dtype: Any) -> Shape:
+    """The shape of a new argument; what is wrong with it names the argument and the caller's line."""
+    try:
+        return Shape(shape, dtype)
+    except Error as problem:
+        location = describe(caller_location())
+        raise type(problem)(f"{kind} '{name}': {problem.message}", location=location, hint=problem.hint) from None
+
+
 def _symbol(name: str) -> str:
-    if not isinstance(name, str) or not name:
-        raise Error(f"a graph's name is a non-empty string, not {name!r}")
+    check_name(name, "a graph's name")
     return re.sub(r"[^A-Za-z0-9_.$-]", "_", name)
 
 

@@ -12,6 +12,7 @@ from rlx import mlir
 
 _PACKAGE = str(Path(__file__).resolve().parents[1])
 _PLACE = re.compile(r'"([^"]*)":(\d+):(\d+)')
+_ESCAPE = re.compile(rb"\\([0-9A-F]{2}|\\)")
 _ours: dict[str, bool] = {}
 _locations: dict[tuple[str, int, str], Any] = {}
 
@@ -37,7 +38,8 @@ def caller_location(scope: str = "") -> Any:
     found = _locations.get(key)
     if found is None:
         context = mlir.context()
-        found = mlir.ir.Location.file(name, line, 0, context=context)
+        # A path that the locale cannot decode holds lone surrogates, which are no UTF-8.
+        found = mlir.ir.Location.file(name.encode(errors="backslashreplace").decode(), line, 0, context=context)
         if scope:
             found = mlir.ir.Location.name(scope, found, context=context)
         _locations[key] = found
@@ -58,12 +60,19 @@ def describe(location: Any) -> str | None:
     if not places:
         return None
     name, line, column = places[0]
+    name = unescaped(name)
     return f"{name}:{line}" if column == "0" else f"{name}:{line}:{column}"
+
+
+def unescaped(text: str) -> str:
+    """A string as it was before MLIR printed it, with a backslash and two hexadecimal digits for most bytes."""
+    data = _ESCAPE.sub(lambda m: b"\\" if m[1] == b"\\" else bytes.fromhex(m[1].decode()), text.encode())
+    return data.decode(errors="backslashreplace")
 
 
 def scope_of(location: Any) -> str:
     """The scope names of a location, outermost first, empty when there are none."""
-    return "/".join(re.findall(r'"([^"]*)"\(', str(location)))
+    return "/".join(map(unescaped, re.findall(r'"([^"]*)"\(', str(location))))
 
 
 def within(location: Any, note: str) -> Any:

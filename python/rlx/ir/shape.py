@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import Any
+
+import numpy as np
 
 from rlx import mlir
 from rlx.ir.dim import LARGEST, Dim, DimExpr, dim, product
@@ -36,8 +38,13 @@ class Shape:
             self.dims = dims.dims
             self.dtype = dims.dtype if dtype is None else as_dtype(dtype)
         else:
-            if isinstance(dims, (int, str, DimExpr)):
+            if isinstance(dims, (int, np.integer, str, DimExpr)):
                 dims = (dims,)
+            elif isinstance(dims, (bytes, bytearray, Mapping, Set)) or not isinstance(dims, Iterable):
+                raise ShapeError(
+                    f"a shape is a sequence of sizes, not {dims!r:.60} of type {type(dims).__name__}",
+                    hint='give ints and symbol names: (2, "seq", 64), or () for a scalar',
+                )
             self.dims = tuple(d if type(d) is int and 0 <= d <= LARGEST else dim(d) for d in dims)
             self.dtype = f32 if dtype is None else as_dtype(dtype)
         self._hash = hash(self.dims)

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from rlx.ir.arrays import as_array, as_numbers, is_written
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, sample
 from rlx.ir.dim import Dim
-from rlx.ir.dtype import DType, bool_, c64, dtype, f32, fitted, i32, numbers
+from rlx.ir.dtype import DType, bool_, c64, dtype, f32, fitted, i32
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape, as_dtype
 from rlx.ops.lift import axis_of, check_axis
@@ -25,10 +26,10 @@ class Constant(Card, op="constant"):
     def build(self, b: Builder, value: Any, dtype: Any = None) -> Tensor:
         if dtype is not None:
             array = fitted(value, as_dtype(dtype))
-        elif isinstance(value, (np.ndarray, np.generic)):
-            array = np.asarray(value)
-        else:
+        elif is_written(value):
             array = fitted(value, _default_dtype(value))
+        else:
+            array = as_array(value, "the value")
         return b.emit("constant", (), value=array)
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
@@ -47,7 +48,7 @@ class Constant(Card, op="constant"):
 
 def _default_dtype(value: Any) -> DType:
     """Python numbers without a dtype: f32, bool, c64, and i32, whatever their values."""
-    return {"f": f32, "b": bool_, "c": c64}.get(numbers(value).dtype.kind, i32)
+    return {"f": f32, "b": bool_, "c": c64}.get(as_numbers(value, "the value").dtype.kind, i32)
 
 
 class Iota(Card, op="iota"):

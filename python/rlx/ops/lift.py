@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from rlx.ir.arrays import as_array
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.dim import Dim
 from rlx.ir.dtype import DType, dtype, fitted, promote, weak
@@ -34,7 +35,7 @@ def tensor_like(b: Builder, value: Any, like: DType) -> Tensor:
     if isinstance(value, Scalar):
         return constant_scalar(b, value, weak(value, like))
     if isinstance(value, (np.ndarray, np.generic)):
-        return b.emit("constant", (), value=np.asarray(value))
+        return b.emit("constant", (), value=as_array(value, "an operand"))
     raise ShapeError(f"expected a tensor, an array or a number, got {type(value).__name__}")
 
 
@@ -63,9 +64,7 @@ def common(b: Builder, *values: Any) -> list[Tensor]:
     for value in values:
         if not isinstance(value, (Tensor, np.ndarray, np.generic, *Scalar)):
             raise ShapeError(f"expected a tensor, an array or a number, got {type(value).__name__}")
-    strong = [
-        v.dtype if isinstance(v, Tensor) else dtype(np.asarray(v).dtype) for v in values if not isinstance(v, Scalar)
-    ]
+    strong = [v.dtype if isinstance(v, Tensor) else dtype(v.dtype) for v in values if not isinstance(v, Scalar)]
     if not strong:
         raise ShapeError("at least one operand must be a tensor")
     kind = strong[0]

@@ -11,7 +11,7 @@ import numpy as np
 
 from rlx.ir.dim import DimExpr
 from rlx.ir.errors import Error, ShapeError
-from rlx.ir.evaluate import as_array, bind_symbols, check_argument
+from rlx.ir.evaluate import argument_array, bind_symbols
 from rlx.ir.graph import Argument, Graph
 from rlx.ir.shape import Shape
 from rlx.runtime.compiled import CompiledGraph, missing_input, unknown_input
@@ -98,8 +98,7 @@ class BucketedGraph:
             name = argument.name
             if not isinstance(inputs, Mapping) or name not in inputs:
                 raise missing_input(inputs, argument, self._inputs)
-            arrays[name] = as_array(inputs[name], name)
-            check_argument(argument, arrays[name])
+            arrays[name] = argument_array(argument, inputs[name])
         if len(inputs) != len(arrays):
             raise unknown_input(inputs, self._inputs, self._params)
         return arrays

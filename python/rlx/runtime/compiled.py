@@ -10,9 +10,10 @@ import numpy as np
 
 from rlx.backends.artifact import Artifact
 from rlx.backends.protocol import Program, backend_of
+from rlx.ir.arrays import as_array
 from rlx.ir.attributes import suggestion
 from rlx.ir.errors import Error
-from rlx.ir.evaluate import as_array, bind_symbols, check_argument
+from rlx.ir.evaluate import argument_array, bind_symbols, check_argument
 from rlx.ir.graph import Argument
 from rlx.ir.requirements import Requirement
 from rlx.runtime.weights import read_safetensors
@@ -67,8 +68,7 @@ class CompiledGraph:
         if name not in self._params:
             known = ", ".join(self._params) or "none"
             raise Error(f"there is no parameter '{name}'{suggestion(name, self._params)}; the program has {known}")
-        array = as_array(value, name)
-        check_argument(self._params[name], array)
+        array = argument_array(self._params[name], value)
         states = self._saved_states()
         self._weights[name] = array.copy()
         self._program = self._call = None
@@ -89,9 +89,7 @@ class CompiledGraph:
         for name, value in params.items():
             if name not in self._params:
                 raise Error(f"there is no parameter '{name}'{suggestion(str(name), self._params)}")
-            array = as_array(value, name)
-            check_argument(self._params[name], array)
-            arrays[name] = array
+            arrays[name] = argument_array(self._params[name], value)
         states = self._saved_states()
         self._weights |= arrays
         self._program = self._call = None
@@ -148,7 +146,7 @@ class CompiledGraph:
             except (KeyError, TypeError, IndexError):
                 raise missing_input(inputs, argument, self._inputs) from None
             if type(array) is not np.ndarray:
-                array = as_array(array, name)
+                array = as_array(array, f"input '{name}'")
             if array.dtype != dtype or array.shape != shape:
                 check_argument(argument, array)
             if not array.flags.c_contiguous:
@@ -189,9 +187,7 @@ class CompiledGraph:
             Error: There is no such state, or shape or dtype differ.
         """
         self._check_state(name)
-        array = as_array(value, name)
-        check_argument(self._states[name], array)
-        array = np.array(array, order="C")
+        array = np.array(argument_array(self._states[name], value), order="C")
         if self._program is None:
             self._restore = (self._restore or {}) | {name: array}
         else:

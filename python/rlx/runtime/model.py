@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from rlx.ir.arrays import as_array
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error
-from rlx.ir.evaluate import as_array
 from rlx.ir.graph import Graph
 from rlx.ir.shape import Shape
 from rlx.runtime.compiled import CompiledGraph
@@ -94,6 +94,9 @@ class Model:
             raise Error(f"model '{self.__name__}': {problem}") from None
         if any(isinstance(v, Tensor) for v in bound.values()):
             return self._function(*args, **kwargs)
+        absent = [n for n in self.tensors if n not in bound]
+        if absent:
+            raise Error(f"model '{self.__name__}' needs an array for {', '.join(absent)}")
         static = {n: v for n, v in bound.items() if n not in self.tensors}
         program = self.compiled(**static)
         self._set_params(program, self._key(static), bound)
@@ -103,7 +106,7 @@ class Model:
     def _set_params(self, program: CompiledGraph, key: Any, bound: Mapping[str, Any]) -> None:
         """Load weights that differ from those of the last call: an array may have been changed in place."""
         before = self._given.setdefault(key, {})
-        arrays = {n: as_array(bound[n], n) for n, a in self.tensors.items() if a.kind == "param"}
+        arrays = {n: as_array(bound[n], f"param '{n}'") for n, a in self.tensors.items() if a.kind == "param"}
         same = all(n in before and _equal(before[n], array) for n, array in arrays.items())
         if not same:
             program.set_params(arrays)

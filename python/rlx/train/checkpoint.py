@@ -10,6 +10,8 @@ import numpy as np
 from rlx.ir.errors import Error
 from rlx.ir.files import file_name, replacing
 from rlx.ir.graph import Argument
+from rlx.ir.packages import required
+from rlx.runtime.weights import read_tensors
 
 _KIND = {"format": "rlx.train", "version": "1"}
 # How many tensors that do not fit a message names.
@@ -22,13 +24,11 @@ def write(path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray]) -> No
     Raises:
         Error: It cannot be written.
     """
-    from safetensors import SafetensorError
-    from safetensors.numpy import save_file
-
+    safetensors = required("safetensors", "a checkpoint")
     with replacing(file_name(path), durable=True) as temporary:
         try:
-            save_file(dict(tensors), temporary, metadata=_KIND)
-        except SafetensorError as problem:
+            required("safetensors.numpy", "a checkpoint").save_file(dict(tensors), temporary, metadata=_KIND)
+        except safetensors.SafetensorError as problem:
             raise Error(f"cannot write {file_name(path)}: {problem}") from None
 
 
@@ -42,16 +42,8 @@ def read(path: str | os.PathLike[str], expected: Mapping[str, Argument]) -> dict
     Raises:
         Error: The file is missing or damaged, or does not fit; it names every tensor that does not.
     """
-    from safetensors import SafetensorError, safe_open
-
     name = file_name(path)
-    if not os.path.isfile(name):
-        raise Error(f"no such file: {name}")
-    try:
-        with safe_open(name, framework="numpy") as file:
-            found = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118  (it is no mapping)
-    except (SafetensorError, OSError, ValueError, TypeError) as problem:
-        raise Error(f"cannot read the checkpoint {name}: {problem}", hint="it may be truncated") from None
+    found = read_tensors(name, what="the checkpoint ")
     problems = [f"'{key}' ({a.shape}) is missing" for key, a in expected.items() if key not in found]
     problems += [f"'{key}' has no place here" for key in sorted(found.keys() - expected.keys())]
     for key, argument in expected.items():

@@ -10,7 +10,7 @@ import numpy as np
 
 from rlx.ir.attributes import suggestion
 from rlx.ir.errors import Error
-from rlx.ir.evaluate import as_array, check_argument
+from rlx.ir.evaluate import argument_array
 from rlx.ir.graph import Argument
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.device import Device
@@ -151,8 +151,7 @@ class TrainStep:
             if name not in self._params:
                 known = ", ".join(self._params)
                 raise Error(f"there is no parameter '{name}'{suggestion(str(name), self._params)}; there are {known}")
-            arrays[name] = as_array(value, name)
-            check_argument(self._params[name], arrays[name])
+            arrays[name] = argument_array(self._params[name], value)
         frozen = {n: a.copy() for n, a in arrays.items() if n not in self._trained}
         if frozen:
             self.compiled.set_params(frozen)

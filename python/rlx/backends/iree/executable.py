@@ -212,8 +212,8 @@ class _Trimmer:
     def __init__(self, executable: Executable) -> None:
         self._trim, self._process = executable.device.allocator.trim, os.getpid()
 
-    def __del__(self) -> None:
-        if os.getpid() == self._process:  # in a forked one its lock may be held for ever
+    def __del__(self, getpid: Callable[[], int] = os.getpid) -> None:  # at exit the module may have no names any more
+        if getpid() == self._process:  # in a forked one its lock may be held for ever
             self._trim()
 
 

@@ -25,6 +25,13 @@ class Loans:
         """Note that the program uses ``array``, which lies at ``start``, and whether it was donated."""
         self._ranges.append((start, start + array.nbytes, array if donated else None))
 
+    def clashes(self, start: int, nbytes: int, donated: bool) -> bool:
+        """Whether lending these bytes would let a program write, by one argument, to what it reads by another."""
+        return any(
+            start < stop and first < start + nbytes and (donated or owner is not None)
+            for first, stop, owner in self._ranges
+        )
+
     def watch(self, lender: Lender, original: np.ndarray, copy: np.ndarray) -> None:
         """Note that the program got ``copy``, the bytes of ``original``, to see whether it writes to it."""
         self._watched.append((lender, original, copy))
@@ -96,7 +103,7 @@ class Lender:
         if not self._lends or array.nbytes <= COPY_LIMIT or not array.flags.carray:
             return self._view(self._copy(array), array)
         start = address(array)
-        if start % ALIGNMENT:
+        if start % ALIGNMENT or loans.clashes(start, array.nbytes, self._donated):
             return self._view(self._copy(array), array)
         if self._trials:
             buffer = self._copy(array)

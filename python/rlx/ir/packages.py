@@ -1,0 +1,42 @@
+"""Packages that are imported where they are needed, and what to do when one is not there."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from rlx.ir.errors import Error
+
+# What installs a package, where that is not its own name.
+_INSTALLS = {
+    "iree.runtime": "iree-base-runtime",
+    "iree.compiler": "iree-base-compiler",
+    "jax": "'rlx[jax]'",
+    "jaxlib": "'rlx[jax]'",
+    "tokenizers": "'rlx[text]'",
+}
+
+
+def required(name: str, purpose: str) -> Any:
+    """A package, or a module of it.
+
+    Args:
+        name: What to import.
+        purpose: What needs it: how the message starts.
+
+    Raises:
+        Error: It cannot be imported; the hint says how to install it.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError as problem:
+        raise missing(name, purpose, problem) from None
+
+
+def missing(name: str, purpose: str, problem: object) -> Error:
+    """The error that a package cannot be imported."""
+    package = next((p for p in _INSTALLS if name == p or name.startswith(p + ".")), name.partition(".")[0])
+    return Error(
+        f"{purpose} needs the package '{package}', which cannot be imported: {problem}",
+        hint=f"pip install {_INSTALLS.get(package, package)}",
+    )
