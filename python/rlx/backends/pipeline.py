@@ -10,7 +10,7 @@ from typing import Any
 from rlx.backends import stages
 from rlx.backends.artifact import Artifact
 from rlx.backends.cache import DiskCache
-from rlx.backends.protocol import Backend, Target, backend_of
+from rlx.backends.protocol import Backend, Target, backend_of, target_of
 from rlx.backends.report import (
     DispatchReport,
     FusionReport,
@@ -52,7 +52,7 @@ class Pipeline:
 
     def __post_init__(self) -> None:
         stages.check_policy(self.policy)
-        self.backend.target(self.target, self.arch)
+        target_of(self.target, self.arch)
 
     @property
     def backend(self) -> Backend:

@@ -11,7 +11,8 @@ import numpy as np
 
 from rlx.backends.artifact import Artifact
 from rlx.backends.cache import DiskCache
-from rlx.ir.errors import CompileError
+from rlx.ir.checks import check_string
+from rlx.ir.errors import CompileError, Error
 from rlx.ir.graph import Graph
 
 
@@ -140,6 +141,20 @@ class Backend(Protocol):
         ...
 
 
+def target_of(name: str, arch: Any = None, flags: Any = ()) -> Any:
+    """A target from what a user says.
+
+    Raises:
+        CompileError: There is no such target or architecture, or a flag is wrong.
+        Error: The architecture is no string, or the flags are no strings.
+    """
+    if arch is not None:
+        check_string(arch, "arch")
+    if not isinstance(flags, (tuple, list)) or not all(isinstance(flag, str) for flag in flags):
+        raise Error(f"flags must be a tuple of strings, got {flags!r:.60}")
+    return backend_of(name).target(name, arch, tuple(flags))
+
+
 _MODULES = ("rlx.backends.iree.backend", "rlx.backends.xla.backend")
 
 
@@ -154,6 +169,7 @@ def backend_of(target: str) -> Backend:
     Raises:
         CompileError: There is no such target.
     """
+    check_string(target, "a target")
     known: list[str] = []
     for module in _MODULES:  # those behind the right one are not imported
         found: Backend = importlib.import_module(module)  # type: ignore[assignment]

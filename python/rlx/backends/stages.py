@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, SupportsIndex
 
+import numpy as np
+
+from rlx.ir.checks import check_string
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
 from rlx.passes import run
@@ -19,7 +22,7 @@ def check_policy(policy: str) -> None:
     Raises:
         Error: It is not.
     """
-    if policy not in POLICIES:
+    if not isinstance(policy, str) or policy not in POLICIES:
         raise Error(f"policy {policy!r} is not one of {', '.join(POLICIES)}")
 
 
@@ -47,7 +50,7 @@ def _check_sizes(bind: Any) -> None:
     if not isinstance(bind, Mapping):
         raise Error(f"bind must be a mapping of symbols to sizes, got {bind!r}")
     for name, size in bind.items():
-        if isinstance(size, bool) or not hasattr(size, "__index__"):
+        if isinstance(size, (bool, np.ndarray)) or isinstance(size, type) or not isinstance(size, SupportsIndex):
             raise Error(f"bind: the size of {name} must be an integer, got {size!r}")
 
 
@@ -71,12 +74,15 @@ def prepared(
         Error: A symbol is unknown, the pipeline is wrong, or a pass failed.
     """
     steps = []
-    if bind:
+    if bind is not None:
         _check_sizes(bind)
+    if passes is not None:
+        check_string(passes, "passes")
+    if bind:
         unknown = set(bind) - graph.symbols
         if unknown:
             known = ", ".join(sorted(graph.symbols)) or "none"
-            raise Error(f"bind: the graph has no symbol {', '.join(sorted(unknown))}; it has {known}")
+            raise Error(f"bind: the graph has no symbol {', '.join(sorted(map(str, unknown)))}; it has {known}")
         steps.append("rlx-bind{" + " ".join(f"{name}={int(size)}" for name, size in bind.items()) + "}")
     if passes:
         steps.append(passes)

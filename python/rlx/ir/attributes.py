@@ -15,9 +15,8 @@ from rlx.ir.arrays import as_numbers
 from rlx.ir.dim import Dim, DimExpr, dim
 from rlx.ir.dtype import DType, dtype
 from rlx.ir.dtype import from_mlir as dtype_from_mlir
-from rlx.ir.errors import Error, ShapeError
+from rlx.ir.errors import ShapeError
 from rlx.ir.grouping import segment_attributes
-from rlx.ir.location import caller_location, describe
 from rlx.ir.shape import as_dtype, element_type
 
 
@@ -25,26 +24,6 @@ def suggestion(name: str, known: Any) -> str:
     """` (did you mean 'x'?)` when a known name is close, else nothing."""
     close = get_close_matches(name, list(known), 1) if isinstance(name, str) else ()
     return f" (did you mean '{close[0]}'?)" if close else ""
-
-
-def check_name(name: Any, what: str) -> None:
-    """A name is text that MLIR and files can hold.
-
-    Raises:
-        Error: It is no string, empty, or has a NUL or half a character in it.
-    """
-    if not isinstance(name, str) or not name:
-        raise Error(f"{what} is a non-empty string, not {name!r:.60}", location=describe(caller_location()))
-    if "\0" in name or not _is_unicode(name):
-        raise Error(f"{what} is Unicode text without NUL, not {name!r:.60}", location=describe(caller_location()))
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 # --- checking Python values -----------------------------------------------------------------------

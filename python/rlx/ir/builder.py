@@ -12,6 +12,7 @@ from rlx import mlir
 from rlx.ir import attributes as attributes_module
 from rlx.ir import grouping, registry
 from rlx.ir.attributes import suggestion
+from rlx.ir.checks import check_name
 from rlx.ir.dtype import DType, dtype
 from rlx.ir.errors import Error, ShapeError
 from rlx.ir.location import caller_location, describe
@@ -102,7 +103,7 @@ class Builder(RegionBuilder, OpMethods):
     @contextlib.contextmanager
     def named(self, name: str) -> Iterator[None]:
         """Scope names and locations: ops built inside carry `name` in their location."""
-        attributes_module.check_name(name, "a scope's name")
+        check_name(name, "a scope's name")
         self._scopes.append(name)
         try:
             yield

@@ -91,6 +91,8 @@ def collect_arguments(graph: Graph | GraphModule, values: Mapping[str, Any]) -> 
     """
     from rlx.ir.attributes import suggestion
 
+    if not isinstance(graph, Graph) and not hasattr(graph, "into_graph"):
+        raise Error(f"expected a Graph or GraphModule, got {type(graph).__name__}")
     if not isinstance(values, Mapping):
         raise Error(f"values must be a mapping of names to arrays, got {type(values).__name__}")
     names = {a.name for a in graph.arguments}

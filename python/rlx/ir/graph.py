@@ -11,8 +11,8 @@ import numpy as np
 
 from rlx import mlir
 from rlx.ir import registry
-from rlx.ir.attributes import check_name
 from rlx.ir.builder import Builder, Tensor
+from rlx.ir.checks import check_name, check_string
 from rlx.ir.dtype import DType, fitted
 from rlx.ir.errors import Error, ShapeError, StageError
 from rlx.ir.location import caller_location, describe
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rlx.ir.graph_module import GraphModule
 
 KINDS = ("input", "param", "state")
+STAGES = ("hir", "mir", "lir")
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,9 @@ class Graph(Builder):
 
     def __init__(self, name: str = "main", *, stage: str = "mir"):
         ir = mlir.ir
+        check_string(stage, "stage")
+        if stage not in STAGES:
+            raise StageError(f"stage must be one of {', '.join(STAGES)}, got {stage!r:.60}")
         self.name = name
         with mlir.entered():
             self.module = ir.Module.create(loc=caller_location())
@@ -122,6 +126,8 @@ class Graph(Builder):
             dtype: Element type; f32 when absent.
             donate: The caller gives the buffer away, and its memory may be reused for results.
         """
+        if not isinstance(donate, bool):
+            raise Error(f"input '{name}': donate is True or False, not {donate!r:.60}")
         return self.add_argument(Argument(name, "input", _argument_shape("input", name, shape, dtype), donate))
 
     def param(self, name: str, shape: ShapeLike, dtype: Any = None) -> Tensor:
@@ -210,6 +216,7 @@ class Graph(Builder):
         Raises:
             Error: There is none of that name.
         """
+        check_string(name, "an argument's name")
         for i, argument in enumerate(self._arguments):
             if argument.name == name:
                 return Tensor(self, self.function.entry_block.arguments[i])
@@ -256,7 +263,10 @@ class Graph(Builder):
                     f"set_outputs: output '{name}' must be a tensor of this graph, got {type(output).__name__}",
                     location=describe(caller_location()),
                 )
-            self.check_operand(output, name)
+            try:
+                self.check_operand(output, name)
+            except ShapeError as problem:
+                raise self.problem_at(f"set_outputs: {problem.message}") from None
         updates = [(o, v) for o, v in self._returned() if o.updates]
         self._return([(Output(name, t.shape), t.value) for name, t in named] + updates)
 

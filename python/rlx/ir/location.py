@@ -8,9 +8,12 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from rlx import mlir
 
 _PACKAGE = str(Path(__file__).resolve().parents[1])
+_NUMPY = str(Path(np.__file__).parent)  # which calls back what is handed to it
 _PLACE = re.compile(r'"([^"]*)":(\d+):(\d+)')
 _ESCAPE = re.compile(rb"\\([0-9A-F]{2}|\\)")
 _ours: dict[str, bool] = {}
@@ -24,7 +27,7 @@ def caller() -> tuple[str, int]:
         name = frame.f_code.co_filename
         ours = _ours.get(name)
         if ours is None:
-            ours = _ours[name] = name.startswith((_PACKAGE, "<frozen", "<string>")) or "/contextlib.py" in name
+            ours = _ours[name] = name.startswith((_PACKAGE, _NUMPY, "<frozen", "<string>")) or "/contextlib.py" in name
         if not ours:
             return name, frame.f_lineno
         frame = frame.f_back

@@ -40,7 +40,7 @@ def run(
         PassError: The pipeline names an unknown pass or option, or a pass failed; the message names it.
         VerificationError: A pass gave an invalid module; the message names the pass.
     """
-    from rlx.ir.errors import VerificationError
+    from rlx.ir.errors import PassError, VerificationError
     from rlx.ir.graph import Graph
     from rlx.ir.text import verify_module
     from rlx.passes.pipeline import Pipeline
@@ -48,6 +48,8 @@ def run(
 
     steps = Pipeline.of(pipeline)
     source = getattr(graph, "module", graph)
+    if not hasattr(source, "operation"):
+        raise PassError(f"passes.run takes a Graph, a GraphModule or a module, got {type(graph).__name__}")
     module = clone_module(source)
     try:
         run_on_module(module, steps, verify_each=verify_each, instruments=instruments)

@@ -231,6 +231,8 @@ class Pipeline:
             return cls.parse(value)
         if isinstance(value, Pass):
             return cls([value])
+        if not isinstance(value, Iterable):
+            raise PassError(f"a pipeline is text, passes or pipelines, not {value!r:.60}")
         elements = [e for v in value for e in (cls.of(v).elements if not isinstance(v, Pass) else [v])]
         return cls(elements, ",".join(map(str, elements)))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -127,7 +127,7 @@ def _check(graph: Graph, buckets: Mapping[str, Sequence[int]]) -> None:
         if name not in graph.symbols:
             known = ", ".join(sorted(graph.symbols)) or "none"
             raise Error(f"buckets: the graph has no symbol '{name}'; it has {known}")
-        if isinstance(sizes, (str, bytes)) or not list(sizes):
+        if not isinstance(sizes, Iterable) or isinstance(sizes, (str, bytes)) or not list(sizes):
             raise Error(f"buckets: the sizes of '{name}' must be a list of integers, got {sizes!r}")
         for size in sizes:
             if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:

@@ -14,6 +14,7 @@ from rlx.ir.arrays import as_array
 from rlx.ir.attributes import suggestion
 from rlx.ir.errors import Error
 from rlx.ir.evaluate import argument_array, bind_symbols, check_argument
+from rlx.ir.files import file_name
 from rlx.ir.graph import Argument
 from rlx.ir.requirements import Requirement
 from rlx.runtime.weights import read_safetensors
@@ -65,7 +66,7 @@ class CompiledGraph:
         Raises:
             Error: There is no such parameter, or shape or dtype differ.
         """
-        if name not in self._params:
+        if not isinstance(name, str) or name not in self._params:
             known = ", ".join(self._params) or "none"
             raise Error(f"there is no parameter '{name}'{suggestion(name, self._params)}; the program has {known}")
         array = argument_array(self._params[name], value)
@@ -135,6 +136,8 @@ class CompiledGraph:
         """
         if inputs is None:
             inputs = {}
+        elif type(inputs) is not dict and not isinstance(inputs, Mapping):
+            raise Error(f"inputs must be a mapping of names to arrays, got {type(inputs).__name__}")
         call = self._call
         if call is None:
             self.load()
@@ -194,7 +197,7 @@ class CompiledGraph:
             self._program.write_state(name, array)
 
     def _check_state(self, name: str) -> None:
-        if name not in self._states:
+        if not isinstance(name, str) or name not in self._states:
             known = ", ".join(self._states) or "none"
             raise Error(f"there is no state '{name}'{suggestion(name, self._states)}; the program has {known}")
 
@@ -211,7 +214,7 @@ class CompiledGraph:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the program (without weights) to a file that `rlx.load` and `rlx run` read."""
-        self.artifact.save(path)
+        self.artifact.save(file_name(path))
 
     def __repr__(self) -> str:
         artifact = self.artifact
@@ -230,6 +233,6 @@ def missing_input(inputs: Any, argument: Argument, arguments: Sequence[Argument]
 def unknown_input(inputs: Mapping[str, Any], arguments: Sequence[Argument], params: Collection[str]) -> Error:
     """The error that more is given than the inputs there are."""
     names = [a.name for a in arguments]
-    unknown = next(name for name in inputs if name not in names)
+    unknown = next(name for name in inputs if not isinstance(name, str) or name not in names)
     kind = " (it is a parameter: use set_param)" if unknown in params else suggestion(str(unknown), names)
     return Error(f"there is no input '{unknown}'{kind}; the program takes {', '.join(names) or 'none'}")

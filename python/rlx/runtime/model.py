@@ -48,11 +48,16 @@ class Model:
     """
 
     def __init__(self, function: Callable[..., Any], session: Session | None = None):
+        if not callable(function) or not hasattr(function, "__name__"):
+            raise Error(f"rlx.model takes a function of tensors, got {function!r:.60}")
+        try:
+            self._signature = inspect.signature(function)
+        except (TypeError, ValueError) as problem:
+            raise Error(f"rlx.model takes a function of tensors: {problem}") from None
         functools.update_wrapper(self, function)
         self.__name__: str = function.__name__
         self._function = function
         self._session = session
-        self._signature = inspect.signature(function)
         self._annotations: dict[str, _Annotation] | None = None
         self._graphs: dict[Any, tuple[Graph, Any]] = {}
         self._compiled: dict[Any, CompiledGraph] = {}

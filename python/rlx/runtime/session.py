@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import TYPE_CHECKING, Any, overload
 
 from rlx.backends.artifact import Artifact
 from rlx.backends.cache import DiskCache
-from rlx.backends.protocol import backend_of
+from rlx.backends.protocol import backend_of, target_of
 from rlx.backends.stages import check_policy, graph_of
 from rlx.backends.stages import prepared as _prepared
 from rlx.ir.errors import Error
+from rlx.ir.files import file_name
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.device import Device
 
@@ -46,7 +48,7 @@ class Session:
         self.device = Device.of(device)
         self.threads = threads
         self.backend = backend_of(self.device.value)
-        self.target = self.backend.target(self.device.value, arch, flags)
+        self.target = target_of(self.device.value, arch, flags)
 
     @overload
     def compile(
@@ -112,6 +114,12 @@ class Session:
             Error: An option is not known, or a parameter does not fit.
         """
         check_policy(policy)
+        if timeout is not None and (
+            isinstance(timeout, bool) or not isinstance(timeout, Real) or not 0 < timeout < 1e9
+        ):
+            raise Error(f"timeout must be a positive number of seconds, got {timeout!r:.60}")
+        if buckets is not None and not isinstance(buckets, Mapping):
+            raise Error(f"buckets must be a mapping of symbols to sizes, got {buckets!r:.60}")
         source = _prepared(graph_of(graph, "compile"), bind, precision, passes, policy)
         if buckets:
             from rlx.runtime.bucketed import BucketedGraph
@@ -133,7 +141,7 @@ def _cache(cache: Any) -> DiskCache | None:
         return None
     if isinstance(cache, DiskCache):
         return cache
-    return DiskCache() if cache is True else DiskCache(cache)
+    return DiskCache() if cache is True else DiskCache(file_name(cache))
 
 
 def load(path: str | os.PathLike[str], *, params: Any = None, threads: int | None = None) -> CompiledGraph:
@@ -147,7 +155,7 @@ def load(path: str | os.PathLike[str], *, params: Any = None, threads: int | Non
     Raises:
         Error: The file is missing or damaged, or a parameter does not fit.
     """
-    compiled = CompiledGraph(Artifact.load(path), threads=threads)
+    compiled = CompiledGraph(Artifact.load(file_name(path)), threads=threads)
     if params is not None:
         compiled.set_params(params)
     return compiled

@@ -1,0 +1,38 @@
+"""Checks of what users hand over beside arrays: names, options."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlx.ir.errors import Error
+from rlx.ir.location import caller_location, describe
+
+
+def check_name(name: Any, what: str) -> None:
+    """A name is text that MLIR and files can hold.
+
+    Raises:
+        Error: It is no string, empty, or has a NUL or half a character in it.
+    """
+    if not isinstance(name, str) or not name:
+        raise Error(f"{what} is a non-empty string, not {name!r:.60}", location=describe(caller_location()))
+    if "\0" in name or not _is_unicode(name):
+        raise Error(f"{what} is Unicode text without NUL, not {name!r:.60}", location=describe(caller_location()))
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def check_string(value: Any, what: str) -> None:
+    """An option that is text.
+
+    Raises:
+        Error: It is something else.
+    """
+    if not isinstance(value, str):
+        raise Error(f"{what} must be a string, got {value!r:.60}")
