@@ -225,7 +225,7 @@ def test_running(session: Any, tmp_path: Path) -> None:
         (lambda g: g.set_outputs([_of_a_region(g)]), "made inside a region that has ended"),
         (lambda g: g.argument("x") + graph().argument("x"), "belongs to another graph"),
         (lambda g: 1 if g.argument("x") > 0 else 2, "Python cannot branch on it"),
-        (lambda g: [1 for _ in iter(g.argument("x"))], "cannot be iterated over"),
+        (lambda g: [1 for _ in g.argument("x")], "cannot be iterated over"),
         (lambda g: 0.0 in g.argument("x"), "cannot be iterated over"),
         (lambda g: sorted([g.argument("x"), g.argument("x")]), "Python cannot branch on it"),
         (lambda g: np.asarray(g.argument("x")), "has no value while it is traced"),

@@ -50,7 +50,7 @@ def _check_sizes(bind: Any) -> None:
     if not isinstance(bind, Mapping):
         raise Error(f"bind must be a mapping of symbols to sizes, got {bind!r}")
     for name, size in bind.items():
-        if isinstance(size, (bool, np.ndarray)) or isinstance(size, type) or not isinstance(size, SupportsIndex):
+        if isinstance(size, (bool, np.ndarray, type)) or not isinstance(size, SupportsIndex):
             raise Error(f"bind: the size of {name} must be an integer, got {size!r}")
 
 

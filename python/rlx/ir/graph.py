@@ -235,7 +235,7 @@ class Graph(Builder):
 
     # --- outputs ----------------------------------------------------------------------------------
 
-    def set_outputs(self, outputs: Sequence[Tensor] | Mapping[str, Tensor] | Tensor) -> None:
+    def set_outputs(self, outputs: Iterable[Tensor] | Mapping[str, Tensor] | Tensor) -> None:
         """Say what the graph computes.
 
         Args:
