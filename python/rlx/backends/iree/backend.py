@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,14 +14,15 @@ from rlx.backends.building import cached, timed
 from rlx.backends.cache import DiskCache
 from rlx.backends.iree import targets
 from rlx.backends.iree.abi import ArgumentType, TensorType
+from rlx.backends.iree.adaptation import adapt
 from rlx.backends.iree.compiler import compile_module, compiler_version, prewarm
-from rlx.backends.iree.devices import devices
+from rlx.backends.iree.devices import check_features, devices
 from rlx.backends.iree.executable import Executable, Function
 from rlx.backends.iree.targets import Target, target
 from rlx.ir import opview
 from rlx.ir.dim import estimate
-from rlx.ir.errors import UnsupportedError
-from rlx.ir.graph import Argument, Graph, functions
+from rlx.ir.errors import ExecutionError, UnsupportedError
+from rlx.ir.graph import Argument, Graph, functions, read_arguments
 from rlx.ir.location import describe
 from rlx.ir.requirements import requirements
 from rlx.ir.shape import Shape, shape_of
@@ -53,21 +54,31 @@ def legalised(graph: Graph, target: Target, *, policy: str = "direct") -> Graph:
 
 
 def check_dtypes(module: Any, target: Target) -> None:
-    """No tensor has a dtype that the target cannot compute with.
+    """No tensor has a dtype that the target cannot compute with, or no elements where it has none of those.
 
     Raises:
-        UnsupportedError: It lists every such op with its location.
+        UnsupportedError: It lists every argument and op of that kind, with its location.
     """
-    if not target.unsupported_dtypes:
+    if not target.unsupported_dtypes and target.takes_empty:
         return
-    missing = []
+    wrong = []
     for function in functions(module):
+        for a in read_arguments(function):
+            wrong += [f"  {a.kind} '{a.name}' is {what}" for what in _refused(a.shape, target)]
         for op in opview.operations(function.entry_block):
-            names = {shape_of(r).dtype.name for r in op.results} & target.unsupported_dtypes
-            missing += [f"  {describe(op.location) or '<unknown>'}: {op.name} gives {n}" for n in sorted(names)]
-    if missing:
-        message = f"target {target.name} ({target.arch}) does not support some dtypes:\n" + "\n".join(missing)
-        raise UnsupportedError(message, hint="cast to a dtype that it has")
+            found = dict.fromkeys(what for r in op.results for what in _refused(shape_of(r), target))
+            wrong += [f"  {describe(op.location) or '<unknown>'}: {op.name} gives {what}" for what in found]
+    if wrong:
+        message = f"target {target.name} ({target.arch}) does not support some dtypes or sizes:\n" + "\n".join(wrong)
+        raise UnsupportedError(
+            message, hint="cast to a dtype that it has, outside of the program; leave out empty tensors"
+        )
+
+
+def _refused(shape: Shape, target: Target) -> list[str]:
+    """What a target has against tensors of a shape."""
+    found = [shape.dtype.name] if shape.dtype.name in target.unsupported_dtypes else []
+    return found if target.takes_empty or 0 not in shape.dims else [*found, f"{shape}, which is empty"]
 
 
 def estimated_flops(module: Any) -> int:
@@ -129,6 +140,7 @@ def _compiled(
         flops, needed = estimated_flops(work.module), requirements(graph.module, work.module)
     with timed(phases, "lower"):
         lowered = lower_module(work.module, for_iree=True)
+        adapt(lowered, target)
         text, borrow = module_text(lowered), only_reads_arguments(lowered)
     with timed(phases, "iree"):
         compiled = compile_module(text, target, timeout_s=timeout_s, name=f"{graph.name_symbol}.mlir")
@@ -186,7 +198,15 @@ def only_reads_arguments(lowered: Any) -> bool:
 class Program:
     """A loaded artifact: its function, and its states."""
 
-    def __init__(self, artifact: Artifact, parameters: Mapping[str, np.ndarray], driver: str, threads: int | None):
+    def __init__(
+        self,
+        artifact: Artifact,
+        parameters: Mapping[str, np.ndarray],
+        driver: str,
+        threads: int | None,
+        *,
+        takes_empty: bool = True,
+    ):
         signature = artifact.signature
         params = signature.of_kind("param")
         self.executable = Executable(
@@ -198,12 +218,15 @@ class Program:
         )
         self.states = {a.name: a for a in signature.of_kind("state")}
         # A result may be the memory of a state, which the next run overwrites.
-        self.call: Function = self.executable.function(
+        function = self.executable.function(
             signature.name,
             [_argument_type(a, bool(artifact.info["borrow"])) for a in signature.of_kind("input")],
             [_tensor_type(o.shape) for o in signature.outputs],
             copy_results=bool(self.states),
         )
+        self.call: Callable[[Sequence[np.ndarray]], list[np.ndarray]] = function
+        if not takes_empty and any(not a.shape.is_static for a in signature.of_kind("input")):
+            self.call = _refusing_empty(function, [a.name for a in signature.of_kind("input")])
 
     def read_state(self, name: str) -> np.ndarray:
         """A copy of a state's present value."""
@@ -215,6 +238,18 @@ class Program:
         shape = self.states[name].shape
         type_ = ArgumentType(shape.dtype.numpy, shape.static)
         self.executable.function(state_setter(name), [type_], [])([value])
+
+
+def _refusing_empty(function: Function, names: Sequence[str]) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
+    """The function for a device that gives wrong results for no elements, or an error that says nothing."""
+
+    def call(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        for name, array in zip(names, arrays, strict=True):
+            if not array.size:
+                raise ExecutionError(f"input '{name}' is empty, {list(array.shape)}, which this device does not take")
+        return function(arrays)
+
+    return call
 
 
 def _sizes(shape: Shape) -> tuple[int | None, ...]:
@@ -244,7 +279,10 @@ def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int 
         ExecutionError: The device is not there, or a parameter is missing or does not fit.
     """
     target = targets.target(artifact.target, artifact.arch)
-    return Program(artifact, parameters, choose_driver(target, int(artifact.info["flops"]), threads), threads)
+    if target.device:
+        check_features(target.drivers[0])
+    driver = choose_driver(target, int(artifact.info["flops"]), threads)
+    return Program(artifact, parameters, driver, threads, takes_empty=target.takes_empty)
 
 
 __all__: Sequence[str] = [

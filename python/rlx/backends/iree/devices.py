@@ -94,6 +94,27 @@ def devices() -> list[DeviceInfo]:
     return found
 
 
+def check_features(driver: str) -> None:
+    """The device that a driver opens first stores and computes with bytes, which Vulkan leaves open.
+
+    Raises:
+        ExecutionError: It does not, or there is none.
+    """
+    try:
+        opened = _create_driver(driver)
+        entries = opened.query_available_devices()
+        told = opened.dump_device_info(entries[0]["device_id"]) if entries else None
+    except Exception as error:
+        raise ExecutionError(f"cannot open the device {driver!r}: {_reason(driver, error)}") from error
+    if told is None:
+        raise ExecutionError(f"cannot open the device {driver!r}: the driver finds no device")
+    lacking = [name for name in ("storageBuffer8BitAccess", "shaderInt8") if f"{name}=no" in told]
+    if lacking:
+        raise ExecutionError(
+            f"the device {entries[0].get('name', '')!r} lacks {' and '.join(lacking)}, which programs use"
+        )
+
+
 def usable_cpus() -> int:
     """The number of CPUs that this process may run on."""
     if hasattr(os, "sched_getaffinity"):

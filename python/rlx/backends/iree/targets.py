@@ -54,6 +54,9 @@ class Target:
         ladder: What each attempt adds, the best first; a module that fails at one rung is tried at the next.
         process_flags: Flags that only a whole compiler process can have; they go to every attempt.
         unsupported_dtypes: The dtypes (``"f64"``, ``"bf16"`` …) of which a tensor cannot be computed with.
+        device: What the module says of its device, where no flag says it: the attribute `hal.device.targets`.
+        fences_reductions: Whether nothing may be fused behind a reduction (see `adaptation.py`).
+        takes_empty: Whether tensors without elements run.
         notes: What a user should know about this target.
         cross: Whether the code is for some other CPU than this machine's.
         host_features: For code made for the host's CPU: a hash of what that CPU can do.
@@ -66,6 +69,9 @@ class Target:
     ladder: tuple[tuple[str, ...], ...]
     process_flags: tuple[str, ...] = (_KEEP_TRANSPOSES,)
     unsupported_dtypes: frozenset[str] = frozenset()
+    device: str = ""
+    fences_reductions: bool = False
+    takes_empty: bool = True
     notes: tuple[str, ...] = ()
     cross: bool = False
     host_features: str = ""
@@ -82,7 +88,8 @@ class Target:
 
     def fingerprint(self) -> str:
         """All that the compiled code depends on beside the module and the compiler's version."""
-        return "\n".join([self.name, self.arch, self.host_features, *self.process_flags, *map(" ".join, self.attempts)])
+        own = (self.name, self.arch, self.host_features, self.device, str(self.fences_reductions))
+        return "\n".join([*own, *self.process_flags, *map(" ".join, self.attempts)])
 
 
 @dataclass(frozen=True)
@@ -147,13 +154,22 @@ _VULKAN_ARCHS = ("turing", "ampere", "ada", "rdna2", "rdna3", "rdna4", "valhall4
 
 # A dtype is listed where IREE 3.13 fails on x + y, x @ y or softmax(x) of it, whichever the fusions around.
 _UNSUPPORTED = {
-    ("vulkan", "default"): {"f64", "i64", "f16", "bf16"},
+    ("vulkan", "default"): {"f64", "i64", "f16", "bf16", "i8", "u8", "i16"},
     ("vulkan", "valhall4"): {"f64", "i64", "bf16"},
     ("vulkan", "adreno"): {"f64", "i64", "bf16", "i8", "u8", "bool"},
     **{("vulkan", arch): {"f64", "bf16"} for arch in ("turing", "ampere", "ada", "rdna2", "rdna3", "rdna4")},
     ("metal", "default"): {"f64", "bf16"},
     ("vmvx", "default"): {"f16", "bf16", "c64"},
 }
+# The least that Vulkan's devices have, and storage of bytes, which bools are: emulated in words, the last of a tensor's are
+# lost. Its features are those that `devices.check_features` asks for.
+_VULKAN_DEVICE = (
+    '[#hal.device.target<"vulkan", [#hal.executable.target<"vulkan-spirv", "vulkan-spirv-fb", {iree_codegen.target_info = '
+    '#iree_gpu.target<arch = "vp_android_baseline_2022", features = "spirv:v1.3,cap:Shader", wgp = <'
+    "compute = fp32|int32|int8, storage = b32|b8, subgroup = none, subgroup_size_choices = [64], "
+    "max_workgroup_sizes = [128, 128, 64], max_thread_count_per_workgroup = 128, max_workgroup_memory_bytes = 16384, "
+    "max_workgroup_counts = [65535, 65535, 65535]>>}>]> : !hal.device]"
+)
 _ARCH_NOTES = {
     **{("rocm", arch): "a matmul of f16 has to accumulate in f32" for arch in ("gfx90a", "gfx942", "gfx950")},
     **{
@@ -215,6 +231,9 @@ _FAMILIES = {
             ("vulkan",),
             (*_COMMON, "--iree-hal-target-device=vulkan"),
             (("--iree-opt-level=O1",), _NO_OPTIMISATION),
+            device=_VULKAN_DEVICE,
+            fences_reductions=True,
+            takes_empty=False,
             notes=("a named arch is only right on that very device: others compute wrong results silently",),
         ),
         "default",
@@ -228,6 +247,7 @@ _FAMILIES = {
             ("metal",),
             (*_COMMON, "--iree-hal-target-device=metal", "--iree-metal-compile-to-metallib=false"),
             (("--iree-opt-level=O1",), _NO_OPTIMISATION),
+            fences_reductions=True,
             notes=("shaders are compiled when the program is loaded", "a matmul of i8 does not compile"),
         ),
         "default",
@@ -291,6 +311,7 @@ def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) 
         arch=chosen,
         flags=(*base.flags, *flags),
         ladder=ladder,
+        device=base.device if chosen == family.default_arch else "",
         unsupported_dtypes=frozenset(_UNSUPPORTED.get((name, chosen), ())),
         notes=_notes(base, wanted, chosen),
         cross=name == "cpu" and chosen != "host",
