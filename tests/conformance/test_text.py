@@ -10,8 +10,9 @@ import pytest
 
 import rlx
 from rlx import mlir
+from rlx.ir import assembly
 from rlx.ir.evaluate import evaluate
-from rlx.ir.text import parse_module, verify_module
+from rlx.ir.text import parse_module, print_op, verify_module
 from tests.conformance.cases import cases, op_names
 from tests.conformance.failures import Failures
 from tests.conformance.functions import merged
@@ -37,6 +38,8 @@ _FORMS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
         lambda m: m.operation.get_asm(print_generic_op_form=True, enable_debug_info=True),
         parse_module,
     ),
+    "readable": (print_op, parse_module),
+    "readable with debug info": (lambda m: print_op(m, debug_info=True), parse_module),
     "bytecode": (_bytecode, _read_bytecode),
 }
 
@@ -57,6 +60,23 @@ def test_round_trip(op: str) -> None:
                 m.operation.get_asm(enable_debug_info="debug" in form or form == "bytecode") for m in (module, again)
             ]
             failures.expect(form, debug[0] == debug[1], "prints otherwise when it is read again")
+    failures.check()
+
+
+@pytest.mark.parametrize("op", op_names())
+def test_the_readable_form_is_the_same_op(op: str) -> None:
+    """It has neither quotes nor sizes of segments, and MLIR reads from it what it printed."""
+    failures = Failures()
+    for case in cases(op):
+        with failures.of(case):
+            module = case.graph().module
+            for debug in (False, True):
+                generic = module.operation.get_asm(enable_debug_info=debug)
+                readable = assembly.write(generic)
+                failures.expect(case, f'"rlx.{op}"' not in readable, "is printed in quotes")
+                failures.expect(case, "SegmentSizes" not in readable, "is printed with sizes of segments")
+                again = parse_module(readable).operation.get_asm(enable_debug_info=debug)
+                failures.expect(case, again == generic, "is another op when it is read again")
     failures.check()
 
 

@@ -318,7 +318,17 @@ def test_an_integer_has_to_fit(d: DType, value: int):
 
 @pytest.mark.parametrize(
     ("value", "other"),
-    [(256, u8), (-1, u8), (-1, u32), (128, i8), (2**31, bool_), (2**63, i64), (10**39, f32), (10**5, f16), (10**400, c64)],
+    [
+        (256, u8),
+        (-1, u8),
+        (-1, u32),
+        (128, i8),
+        (2**31, bool_),
+        (2**63, i64),
+        (10**39, f32),
+        (10**5, f16),
+        (10**400, c64),
+    ],
 )
 def test_an_integer_that_does_not_fit(value: int, other: DType):
     with pytest.raises(Error, match="cast the tensor"):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlx.cli.common import Diagnostic, from_error, from_mlir
+from rlx.cli.common import Diagnostic, Place, from_error, from_mlir
 from rlx.cli.extensions import load
 from rlx.cli.opt_flags import PROGRAM, CommandLineError, Settings, help_text, parse, unknown
 from rlx.ir.errors import Error

@@ -50,7 +50,9 @@ def make_folder() -> Path:
             continue
         _remove_abandoned(parent)
         return folder
-    told = "; ".join(problems) or f"the name of {_wanted()!r} is not harmless in a shell, and the others are not private"
+    told = (
+        "; ".join(problems) or f"the name of {_wanted()!r} is not harmless in a shell, and the others are not private"
+    )
     raise Error(f"there is no folder for temporary files: {told}", hint="set TMPDIR to a folder with a plain name")
 
 

@@ -13,8 +13,8 @@ from rlx.ir.registry import SPECS
 
 # Quantifiers are possessive and alternatives begin differently, so that no text makes a pattern slow.
 STRING = r'"[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+"'
-_SPACE = r"(?:[ \t\r\n]++|//[^\n]*+)*+"
-SPACE = re.compile(_SPACE)
+SPACES = r"(?:[ \t\r\n]++|//[^\n]*+)*+"
+SPACE = re.compile(SPACES)
 COMMENT = re.compile(rf"{STRING}|(//[^\n]*+)")
 
 
@@ -37,6 +37,9 @@ PRINTED = re.compile(
 TYPES = re.compile(_LIST)
 TYPE_NAME = re.compile(r"!?[A-Za-z_][\w$.]*+", re.ASCII)
 
+# One type may stand for all, and so a line for many times its length; this bounds what comes of it.
+LONGEST = 1 << 16
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -49,6 +52,7 @@ class Layout:
         regions: Names of the regions; a single one goes without.
         ends: It has no results and ends a block: its types are those of its operands.
         results_count: How many results it has, where the record says.
+        most: How many operands it has at most, where the record says.
     """
 
     operands: tuple[ValueSpec, ...] | None
@@ -57,6 +61,7 @@ class Layout:
     regions: tuple[str, ...]
     ends: bool
     results_count: int | None
+    most: int | None
 
     @property
     def plain(self) -> bool:
@@ -78,6 +83,7 @@ def layout(name: str) -> Layout | None:
         regions=tuple(region.name.removesuffix("_region") for region in spec.regions),
         ends=not spec.results,
         results_count=None if open_results else len(spec.results),
+        most=None if any(v.arity == "variadic" for v in spec.operands) else len(spec.operands),
     )
 
 

@@ -32,7 +32,8 @@ _NUMBER = re.compile(
     rf"{STRING}|(?<![\w.])(-?\d+) : i64(?=[,}}\]])|(?<![\w.])(-?\d+\.\d+(?:e[+-]\d+)?) : f64(?=[,}}\]])", re.ASCII
 )
 _SEGMENTS = re.compile(
-    rf"(?:{STRING}|{_dictionary(3)}|(?:, )?(?P<name>{OPERAND_SEGMENTS}|{RESULT_SEGMENTS}) = array<i32: (?P<sizes>\d+(?:, \d+)*+)>)"
+    rf"{STRING}|{_dictionary(3)}"
+    rf"|(?:, )?(?P<name>{OPERAND_SEGMENTS}|{RESULT_SEGMENTS}) = array<i32: (?P<sizes>\d+(?:, \d+)*+)>"
 )
 
 

@@ -6,7 +6,7 @@ import re
 
 from rlx.dialect.spec import RUNS
 from rlx.ir.assembly.generic import Generic, Op, Types
-from rlx.ir.assembly.grammar import COMMENT, PRINTED, STRING, Layout, layout, run_sizes, runs, segments
+from rlx.ir.assembly.grammar import COMMENT, LONGEST, PRINTED, SPACES, STRING, Layout, layout, run_sizes, runs, segments
 from rlx.ir.assembly.positions import Source
 from rlx.ir.assembly.scanner import CLOSING, Scanner, Span
 from rlx.ir.attributes import suggestion
@@ -19,12 +19,13 @@ _TOKEN = re.compile(
     rf'[^"/r(){{}}\[\]]*(?:({STRING})|(//[^\n]*+)|(rlx\.(?<![\w.$#!@%^-]rlx\.)[\w$.]*+)|([(\[{{])|([)\]}}])|["/r])',
     re.ASCII,
 )
-_OPERANDS = re.compile(r"[ \t\r\n]*+\(((?:[%\w$.#,\[\] \t\r\n-]++|//[^\n]*+)*+)\)", re.ASCII)
-_OPENING = re.compile(r"[ \t\r\n]*+\((?:[%\w$.#,\[\] \t\r\n-]++|//[^\n]*+)*+", re.ASCII)
+_OPERANDS = re.compile(SPACES + r"\(((?:[%\w$.#,\[\] \t\r\n-]++|//[^\n]*+)*+)\)", re.ASCII)
+_OPENING = re.compile(SPACES + r"\((?:[%\w$.#,\[\] \t\r\n-]++|//[^\n]*+)*+", re.ASCII)
 _VALUE = r"%[\w$.-]++(?:#\d++)?"
-_BARE = re.compile(rf"[ \t\r\n]*+({_VALUE}(?:[ \t\r\n]*+,[ \t\r\n]*+{_VALUE})*+)", re.ASCII)
+_BARE = re.compile(rf"{SPACES}({_VALUE}(?:{SPACES},{SPACES}{_VALUE})*+)", re.ASCII)
 _ENTRY = re.compile(rf"{STRING}|//[^\n]*+|({OPERAND_SEGMENTS}|{RESULT_SEGMENTS})(?=[ \t\r\n]*+=)|[(){{}}\[\]<>]")
 _GROUP = re.compile(rf"({_VALUE})|([\[\],_])", re.ASCII)
+_RESOURCES = re.compile(rf'(?:[^"#]++|{STRING}|"|#(?!-\}}))*+#-\}}')  # after their opening brace
 _KEYWORD = re.compile(r"([A-Za-z_]\w*+)[ \t\r\n]*+\{", re.ASCII)
 
 
@@ -39,6 +40,11 @@ def read(text: str, name: str = "<text>") -> Source:
         ParseError: An rlx op is not written as docs/assembly.md says, with line and column.
     """
     return _Reader(text, name).read()
+
+
+def _is_one_type(form: Layout, printed: re.Match[str]) -> bool:
+    """Whether an op may have one type for operands and result."""
+    return form.results_count == 1 and form.most is not None and printed["operands"].count("%") <= form.most
 
 
 class _Reader(Scanner):
@@ -57,7 +63,10 @@ class _Reader(Scanner):
             if kind == 3:
                 position = self._op(found.start(3), position)
             elif kind == 4:
-                self.opened.append(found[4])
+                if text.startswith("{-#", position - 1) and (skipped := _RESOURCES.match(text, position)):
+                    position = skipped.end()
+                else:
+                    self.opened.append(found[4])
             elif kind == 5:
                 position = self._closed(found[5], position - 1)
             elif kind == 2:
@@ -80,7 +89,7 @@ class _Reader(Scanner):
         if form is None:
             self.fail(start, f"there is no op 'rlx.{name}'{suggestion(name, SPECS)}")
         printed = PRINTED.match(text, end) if form.plain else None
-        if printed is not None and (form.results_count == 1 or printed["type"] is None):
+        if printed is not None and (printed["type"] is None or _is_one_type(form, printed)):
             return self.out.plain(f'"rlx.{name}"', start, end, printed)
         op = Op(name, start, form)
         operands, position, written = self._operands(op, end)
@@ -149,6 +158,8 @@ class _Reader(Scanner):
             return (end, end), end, False
         operands = found[1]
         op.count = (COMMENT.sub("", operands) if "//" in operands else operands).count("%")
+        if op.form.most is not None and op.count > op.form.most:
+            self.fail(found.start(1), f"'rlx.{op.name}' takes at most {op.form.most} operands, got {op.count}")
         return found.span(1), found.end(), written
 
     def _types(self, op: Op, start: int) -> Types:
@@ -170,6 +181,8 @@ class _Reader(Scanner):
                 self.fail(start, "expected one type that all operands and the result have, or (…) -> …")
             end = self.type(start)
             spans.append((start, end))
+        if op.count * (end - start) > LONGEST:
+            self.fail(start, f"too long to stand for the types of {op.count} operands", "write them as (…) -> …")
         if not op.form.ends and op.form.results_count not in (None, 1):
             self.fail(start, f"'rlx.{op.name}' has {op.form.results_count} results: expected their types as (…) -> (…)")
         return Types(False, spans, end)
