@@ -7,14 +7,13 @@ import logging
 import os
 import subprocess
 import sys
-import tempfile
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
 from rlx.backends.cache import DiskCache, default_directory, fingerprint
+from rlx.backends.private import Folder
 
 KEY = fingerprint("a module")
 
@@ -148,7 +147,7 @@ def test_no_temporary_file_can_be_made(cache: DiskCache, monkeypatch: pytest.Mon
     def fail(*_: object, **__: object) -> None:
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
-    monkeypatch.setattr(tempfile, "mkstemp", fail)
+    monkeypatch.setattr(Folder, "create", fail)
     assert not cache.put(KEY, b"payload")
     assert cache.get(KEY) is None
 
@@ -179,7 +178,7 @@ def test_eviction_takes_what_was_not_used_for_longest(tmp_path: Path):
     keys = [fingerprint(str(number)) for number in range(8)]
     for age, key in enumerate(keys[:5]):
         cache.put(key, bytes(1000))
-        os.utime(cache._path(key), (1000 + age, 1000 + age))
+        os.utime(cache.directory / key[:2] / f"{key[2:]}.rlxc", (1000 + age, 1000 + age))
     assert len(cache) == 5
     assert cache.get(keys[0]) is not None  # used now: no longer the oldest
     for key in keys[5:]:
@@ -201,18 +200,6 @@ def test_an_entry_above_the_limit_is_not_kept(tmp_path: Path):
     cache = DiskCache(tmp_path, max_bytes=100)
     cache.put(KEY, bytes(1000))
     assert cache.size() == 0
-
-
-def test_files_left_by_killed_processes_are_removed(cache: DiskCache):
-    cache.put(KEY, b"payload")
-    stale, fresh = (entry_of(cache).parent / name for name in ("stale.tmp", "fresh.tmp"))
-    for path in (stale, fresh):
-        path.write_bytes(b"half of an entry")
-    old = time.time() - 7200
-    os.utime(stale, (old, old))
-    assert len(cache) == 1
-    assert not stale.exists()
-    assert fresh.exists()
 
 
 def test_default_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from rlx.backends.artifact import Artifact
+from rlx.backends.artifact import Artifact, Signature
 from rlx.backends.cache import DiskCache, fingerprint
 from rlx.ir.custom import sources
+from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
+
+_log = logging.getLogger("rlx")
 
 
 @cache
@@ -59,9 +63,21 @@ def cached(
     with timed(phases, "key"):
         key = fingerprint(package_fingerprint(), *own, *describe())
         stored = disk.get(key)
-    if stored is not None:
+        artifact = None if stored is None else _artifact(stored, graph)
+    if artifact is not None:
         phases["cached"] = 1.0
-        return Artifact.from_bytes(stored, "cache entry")
+        return artifact
     artifact = make()
     disk.put(key, artifact.to_bytes())
     return artifact
+
+
+def _artifact(stored: bytes, graph: Graph) -> Artifact | None:
+    """The artifact in a cache entry, unless it is none, or one of another graph."""
+    try:
+        artifact = Artifact.from_bytes(stored, "a cache entry")
+    except Error as problem:
+        _log.info("%s", problem.message)
+        return None
+    fits = artifact.signature.to_json() == Signature.of(graph).to_json()
+    return artifact if fits else None

@@ -1,9 +1,12 @@
 """A cache on disk for compiled artifacts. It may lose an entry at any time, and never gives a wrong one.
 
-An entry is one file: a header (magic, version, length, SHA-256 of the payload) and the payload. It is written
+An entry is one file: a header (magic, version, length, SHA-256 of key and payload) and the payload. It is written
 to a temporary file in the same folder and moved into place, so that a reader, or another process that writes
 the same entry, sees all of it or nothing. Whatever goes wrong with the disk turns into a miss and a message
 of the logger ``rlx``.
+
+What comes out of a cache is run. So the folder has to be this user's alone (`rlx.backends.private`); if it is not, there is no
+cache, and a message says so once.
 """
 
 from __future__ import annotations
@@ -12,35 +15,57 @@ import contextlib
 import hashlib
 import logging
 import os
+import re
+import secrets
+import stat
 import struct
 import tempfile
 import threading
-import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+from rlx.backends.private import Folder, private_folder
+from rlx.ir.errors import Error
+from rlx.ir.files import file_name, lock, remove_abandoned
 
 _log = logging.getLogger("rlx")
 
 DEFAULT_MAX_BYTES = 2 << 30
 _HEADER = struct.Struct("<4sIQ32s")
 _MAGIC = b"RLXC"
-_VERSION = 1
+_VERSION = 2
 _SUFFIX = ".rlxc"
 _TEMPORARY_SUFFIX = ".tmp"
-_ABANDONED_AFTER_S = 3600.0
+_LARGEST_ENTRY = 1 << 29  # reading it takes a second or so
+_CHUNK = 1 << 20
 _HEX = frozenset("0123456789abcdef")
+_SUBFOLDER = re.compile(r"[0-9a-f]{2}")
+
+# Folders of which something has been said: once for each, however many caches are made of it.
+_warned: set[Path] = set()
 
 
 def default_directory() -> Path:
-    """``RLX_CACHE_DIR``, else ``rlx`` in ``XDG_CACHE_HOME``, else ``~/.cache/rlx``."""
+    """``RLX_CACHE_DIR``, else ``rlx`` in ``XDG_CACHE_HOME``, else ``~/.cache/rlx``, else a folder for temporary files.
+
+    A variable that is empty is one that is not set, and so are a relative ``XDG_CACHE_HOME`` (as its specification wants
+    it) and a relative ``HOME``.
+
+    Raises:
+        Error: ``RLX_CACHE_DIR`` begins with ``~`` and the name of an unknown user.
+    """
     if chosen := os.environ.get("RLX_CACHE_DIR"):
-        return Path(chosen).expanduser()
-    if base := os.environ.get("XDG_CACHE_HOME"):
+        try:
+            return Path(chosen).expanduser()
+        except RuntimeError as problem:
+            raise Error(f"RLX_CACHE_DIR is {chosen!r}: {problem}") from None
+    if os.path.isabs(base := os.environ.get("XDG_CACHE_HOME", "")):
         return Path(base) / "rlx"
-    try:
-        home = Path.home()
-    except RuntimeError:  # no home directory at all, as in some containers
-        home = Path(tempfile.gettempdir()) / f"rlx-{os.getuid() if hasattr(os, 'getuid') else 'user'}"
-    return home / ".cache" / "rlx"
+    home = os.path.expanduser("~") if os.environ.get("HOME") != "" else ""
+    if not os.path.isabs(home):  # no home directory at all, as in some containers
+        home = os.path.join(tempfile.gettempdir(), f"rlx-{os.getuid() if hasattr(os, 'getuid') else 'user'}")
+    return Path(home) / ".cache" / "rlx"
 
 
 def fingerprint(*parts: str | bytes) -> str:
@@ -58,83 +83,98 @@ class DiskCache:
 
     Args:
         directory: Where entries lie; by default ``default_directory()``. It is made when the first entry is
-            put.
-        max_bytes: Beyond this size the entries that were not used for longest are removed.
+            put. It has to be this user's alone, and so has the way to it; otherwise nothing is kept or found.
+        max_bytes: Beyond this size the entries that were not used for longest are removed. A larger one, or one of more than
+            512 MiB, is not kept.
+
+    Raises:
+        Error: The directory is no path, or an empty one.
     """
 
     def __init__(self, directory: str | os.PathLike[str] | None = None, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
-        self.directory = Path(directory) if directory is not None else default_directory()
+        chosen = default_directory() if directory is None else Path(file_name(directory, "a folder for the cache"))
+        self.directory = chosen.absolute()
         self.max_bytes = max_bytes
+        self._largest = min(max_bytes, _LARGEST_ENTRY)
         self._lock = threading.Lock()
-        self._warned = False
         self._estimated_size: int | None = None
 
     def get(self, key: str) -> bytes | None:
         """The payload put under ``key``, or ``None``. An entry that is not intact is removed."""
-        path = self._path(key)
+        part, name = _place(key)
         try:
-            data = path.read_bytes()
+            with self._opened() as folder, folder.folder(part, create=False) as inner:
+                try:
+                    payload = self._read(inner, name, key)
+                except FileNotFoundError:
+                    return None
+                except OSError as problem:  # a link, a pipe, a folder …
+                    self._warn(f"cannot read a cache entry: {problem}")
+                    payload = None
+                if payload is None:
+                    _log.info("the cache entry %s is damaged and is removed", inner.path / name)
+                    with contextlib.suppress(OSError):
+                        inner.unlink(name)
+                return payload
         except FileNotFoundError:
             return None
-        except OSError as error:
-            self._warn(f"cannot read {path}: {error}")
+        except OSError as problem:
+            self._warn(f"cannot use the cache {self.directory}: {problem}")
             return None
-        payload = _unpack(data)
-        if payload is None:
-            _log.info("the cache entry %s is damaged and is removed", path)
-            with contextlib.suppress(OSError):
-                path.unlink()
-            return None
-        with contextlib.suppress(OSError):
-            os.utime(path)  # the time of last use, for eviction
-        return payload
 
     def put(self, key: str, payload: bytes) -> bool:
         """Keep ``payload`` under ``key``; returns whether that worked. The disk is no reason to raise."""
-        path = self._path(key)
-        try:
-            self._write(path, payload)
-        except OSError as error:
-            self._warn(f"cannot write to the cache {self.directory}: {error}")
+        part, name = _place(key)
+        if _HEADER.size + len(payload) > self._largest:
             return False
-        self._limit(_HEADER.size + len(payload))
+        try:
+            with self._opened(create=True) as folder, folder.folder(part, create=True) as inner:
+                _write(inner, name, key, payload)
+            self._limit(_HEADER.size + len(payload))
+        except OSError as problem:
+            self._warn(f"cannot write to the cache {self.directory}: {problem}")
+            return False
         return True
 
     def clear(self) -> None:
         """Remove all entries."""
-        with self._lock:
-            for path, _ in self._entries():
-                with contextlib.suppress(OSError):
-                    path.unlink()
+        with self._lock, contextlib.suppress(OSError):
+            for part, name, _ in self._entries():
+                self._remove(part, name)
             self._estimated_size = None
 
     def size(self) -> int:
         """The bytes that all entries take."""
-        return sum(status.st_size for _, status in self._entries())
+        return sum(status.st_size for _, _, status in self._entries())
 
     def __len__(self) -> int:
         return len(self._entries())
 
-    def _path(self, key: str) -> Path:
-        if len(key) < 3 or not _HEX.issuperset(key):
-            raise ValueError(f"a cache key is hexadecimal, not {key!r}")
-        return self.directory / key[:2] / (key[2:] + _SUFFIX)
+    def _opened(self, *, create: bool = False) -> Folder:
+        return private_folder(self.directory, lambda name: bool(_SUBFOLDER.fullmatch(name)), create=create)
 
-    def _write(self, path: Path, payload: bytes) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        header = _HEADER.pack(_MAGIC, _VERSION, len(payload), hashlib.sha256(payload).digest())
-        # No fsync: after a loss of power a damaged entry is a miss, and compiling again costs less than
-        # syncing always.
-        descriptor, temporary = tempfile.mkstemp(suffix=_TEMPORARY_SUFFIX, dir=path.parent)
-        try:
-            with open(descriptor, "wb") as file:
-                file.write(header)
-                file.write(payload)
-            os.replace(temporary, path)
-        except BaseException:
+    def _read(self, folder: Folder, name: str, key: str) -> bytes | None:
+        """The payload of an entry, or None. It is in memory only if it is what was put there."""
+        with open(folder.open(name), "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            header = file.read(_HEADER.size)
+            if len(header) < _HEADER.size:
+                return None
+            magic, version, length, digest = _HEADER.unpack(header)
+            if magic != _MAGIC or version != _VERSION or length != size - _HEADER.size or size > self._largest:
+                return None
+            hashed = hashlib.sha256(key.encode())
+            while chunk := file.read(_CHUNK):
+                hashed.update(chunk)
+            if hashed.digest() != digest:
+                return None
+            file.seek(_HEADER.size)
+            payload = file.read(length)
             with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
+                os.utime(
+                    file.fileno() if os.utime in os.supports_fd else folder.name(name)
+                )  # of last use, for eviction
+            return payload
 
     def _limit(self, added: int) -> None:
         """Evict down to ``max_bytes``. The folder is only listed if the size we know of is above that."""
@@ -143,41 +183,86 @@ class DiskCache:
                 self._estimated_size += added
                 if self._estimated_size <= self.max_bytes:
                     return
-            entries = sorted(self._entries(), key=lambda entry: entry[1].st_mtime_ns)
-            total = sum(status.st_size for _, status in entries)
-            for path, status in entries:
+            entries = sorted(self._entries(), key=lambda entry: entry[2].st_mtime_ns)
+            total = sum(status.st_size for _, _, status in entries)
+            for part, name, status in entries:
                 if total <= self.max_bytes:
                     break
-                with contextlib.suppress(OSError):
-                    path.unlink()
+                self._remove(part, name)
                 total -= status.st_size
             self._estimated_size = total
 
-    def _entries(self) -> list[tuple[Path, os.stat_result]]:
-        """All entries; on the way, removes temporary files that a process left when it was killed."""
+    def _entries(self) -> list[tuple[str, str, os.stat_result]]:
+        """All entries: folder, name, status. On the way, removes temporary files that a process left when it was killed."""
         found = []
-        abandoned = time.time() - _ABANDONED_AFTER_S
-        with contextlib.suppress(OSError):
-            for path in self.directory.glob("??/*"):
-                with contextlib.suppress(OSError):
-                    status = path.stat()
-                    if path.suffix == _SUFFIX:
-                        found.append((path, status))
-                    elif path.suffix == _TEMPORARY_SUFFIX and status.st_mtime < abandoned:
-                        path.unlink()
+        with contextlib.suppress(OSError), self._opened() as folder:
+            for part in filter(_SUBFOLDER.fullmatch, folder.names()):
+                with contextlib.suppress(OSError), folder.folder(part, create=False) as inner:
+                    _sweep(inner)
+                    found += [(part, name, status) for name, status in _files(inner)]
         return found
 
+    def _remove(self, part: str, name: str) -> None:
+        with contextlib.suppress(OSError), self._opened() as folder, folder.folder(part, create=False) as inner:
+            inner.unlink(name)
+
     def _warn(self, message: str) -> None:
-        if not self._warned:
-            self._warned = True
+        if self.directory not in _warned:
+            _warned.add(self.directory)
             _log.warning("%s; going on without the cache", message)
 
 
-def _unpack(data: bytes) -> bytes | None:
-    if len(data) < _HEADER.size:
-        return None
-    magic, version, length, digest = _HEADER.unpack_from(data)
-    payload = data[_HEADER.size :]
-    if magic != _MAGIC or version != _VERSION or length != len(payload):
-        return None
-    return payload if hashlib.sha256(payload).digest() == digest else None
+def _place(key: str) -> tuple[str, str]:
+    """The folder and the name of an entry."""
+    if len(key) < 3 or not _HEX.issuperset(key):
+        raise ValueError(f"a cache key is hexadecimal, not {key!r}")
+    return key[:2], key[2:] + _SUFFIX
+
+
+def _write(folder: Folder, name: str, key: str, payload: bytes) -> None:
+    _sweep(folder)
+    digest = hashlib.sha256(key.encode())
+    digest.update(payload)
+    header = _HEADER.pack(_MAGIC, _VERSION, len(payload), digest.digest())
+    temporary, handle = _claimed(folder)
+    # No fsync: after a loss of power a damaged entry is a miss, and compiling again costs less than
+    # syncing always.
+    with open(handle, "wb") as file:
+        try:
+            file.write(header)
+            file.write(payload)
+            file.flush()
+            if os.name == "nt":  # which moves no open file
+                file.close()
+            folder.replace(temporary, name)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                folder.unlink(temporary)
+            raise
+
+
+def _claimed(folder: Folder) -> tuple[str, int]:
+    """A new file, which nobody takes for an abandoned one as long as it is open."""
+    while True:
+        temporary = secrets.token_hex(8) + _TEMPORARY_SUFFIX
+        handle = folder.create(temporary)
+        lock(handle, wait=True)
+        if temporary in folder.names():
+            return temporary, handle
+        os.close(handle)  # swept away before it was locked
+
+
+def _sweep(folder: Folder) -> None:
+    """Remove the temporary files that processes left when they were killed: nobody holds their locks."""
+    for name in folder.names():
+        if name.endswith(_TEMPORARY_SUFFIX):
+            remove_abandoned(folder.name(name), dir_fd=folder.handle)
+
+
+def _files(folder: Folder) -> Iterator[tuple[str, Any]]:
+    for name in folder.names():
+        if name.endswith(_SUFFIX):
+            with contextlib.suppress(OSError):
+                status = os.stat(folder.name(name), dir_fd=folder.handle, follow_symlinks=False)
+                if stat.S_ISREG(status.st_mode):
+                    yield name, status

@@ -145,8 +145,10 @@ def compile_module(
     module = text.encode() if isinstance(text, str) else bytes(text)
     key = cache_key(module, target) if cache is not None else ""
     if cache is not None and (payload := cache.get(key)) is not None:
-        flags, _, vmfb = payload.partition(b"\0")
-        return CompiledModule(vmfb, tuple(flags.decode().split("\n")), time.perf_counter() - started, from_cache=True)
+        written, _, vmfb = payload.partition(b"\0")
+        for flags in target.attempts:
+            if "\n".join(flags).encode() == written:  # else it is no entry of this target
+                return CompiledModule(vmfb, flags, time.perf_counter() - started, from_cache=True)
     attempts: list[Attempt] = []
     for attempt, vmfb in _climb_down(module, target, timeout_s, worker or default_pool, name):
         attempts.append(attempt)
