@@ -29,7 +29,7 @@ def test_page_runs(page: str, capsys: pytest.CaptureFixture[str]) -> None:
         exec(compile("\n" * (line - 1) + source, str(ROOT / page), "exec"), namespace)
 
 
-@pytest.mark.parametrize("page", [*PAGES, "CONTRIBUTING.md", "docs/architecture.md"])
+@pytest.mark.parametrize("page", [*PAGES, "CONTRIBUTING.md", "docs/architecture.md", "docs/trust.md"])
 def test_links_lead_somewhere(page: str) -> None:
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", (ROOT / page).read_text()):
         assert ((ROOT / page).parent / target).exists(), f"{page}: {target}"

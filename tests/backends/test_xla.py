@@ -228,8 +228,12 @@ def test_mistakes() -> None:
         session(arch="sm_80")
     with pytest.raises(rlx.CompileError, match="expected an option of XLA's"):
         session(flags=("-O3",))
-    with pytest.raises(rlx.CompileError, match="No such compile option: 'xla_no_such_thing'"):
-        session(flags=("--xla_no_such_thing=1",)).compile(linear(), params={"w": W}, cache=False).run({"x": X})
+    for flag in ("--xla_no_such_thing=1", "--xla_dump_to=/tmp/dump"):
+        with pytest.raises(rlx.CompileError, match=r"programs carry no option .* of XLA's\n  hint: .*XLA_FLAGS"):
+            session(flags=(flag,))
+    for flag in ("--xla_cpu_prefer_vector_width=-1", "--xla_cpu_enable_fast_math=2", "--xla_cpu_max_isa=../x"):
+        with pytest.raises(rlx.CompileError, match=f"flag '{flag}': expected"):
+            session(flags=(flag,))
     with pytest.raises(rlx.Error, match="XLA uses one thread or one for each core, not 3"):
         session(threads=3).compile(linear(), params={"w": W}, cache=False).run({"x": X})
     with pytest.raises(rlx.CompileError, match="XLA: "):

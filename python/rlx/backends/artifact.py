@@ -1,23 +1,34 @@
-"""`Artifact`: a compiled program with all that is needed to load it elsewhere."""
+"""`Artifact`: a compiled program with all that is needed to load it elsewhere.
+
+A program is code. What is checked here is that a file is whole and makes sense; whether to trust it is the user's to know,
+who may say which file is meant by its SHA-256.
+"""
 
 from __future__ import annotations
 
-import io
+import hashlib
 import json
 import os
-import zipfile
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rlx.ir.dim import dim
-from rlx.ir.dtype import dtype
+from rlx.backends import fields
+from rlx.backends.container import packed, unpacked
+from rlx.backends.fields import boolean, listed, name, number, number_to_json, one_of, optional, record, row, text
+from rlx.ir.dim import Dim, dim
+from rlx.ir.dtype import DType, dtype
 from rlx.ir.errors import Error
 from rlx.ir.files import read_bytes, write_atomically
-from rlx.ir.graph import Argument, Graph, Output
+from rlx.ir.graph import KINDS, Argument, Graph, Output, initial_value
+from rlx.ir.requirements import Requirement
 from rlx.ir.shape import Shape
 
-FORMAT = 1
+FORMAT = 2
 _MANIFEST, _PROGRAM = "manifest.json", "program"
+_LONGEST_MANIFEST = 64 << 20
+_HIGHEST_RANK = 64  # of NumPy's arrays
 
 
 @dataclass(frozen=True)
@@ -40,27 +51,92 @@ class Signature:
         return {
             "name": self.name,
             "arguments": [
-                {"name": a.name, "kind": a.kind, "donate": a.donate, "init": a.init} | _shape_to_json(a.shape)
+                {"name": a.name, "kind": a.kind, "donate": a.donate, "init": number_to_json(a.init)}
+                | _shape_to_json(a.shape)
                 for a in self.arguments
             ],
             "outputs": [{"name": o.name} | _shape_to_json(o.shape) for o in self.outputs],
         }
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Signature:
-        arguments = [
-            Argument(a["name"], a["kind"], _shape_from_json(a), a["donate"], a["init"]) for a in data["arguments"]
-        ]
-        outputs = [Output(o["name"], _shape_from_json(o)) for o in data["outputs"]]
-        return cls(data["name"], tuple(arguments), tuple(outputs))
+    def from_json(cls, data: Any) -> Signature:
+        """What `to_json` gave.
+
+        Raises:
+            Error: It is something else, or no program has such a signature.
+        """
+        found = _SIGNATURE(data, "signature")
+        signature = cls(found["name"], tuple(found["arguments"]), tuple(found["outputs"]))
+        for entries in (signature.arguments, signature.outputs):
+            names = [entry.name for entry in entries]
+            if len(set(names)) != len(names):
+                raise Error(f"signature: two arguments or outputs have the same name: {', '.join(names)}")
+        return signature
 
 
 def _shape_to_json(shape: Shape) -> dict[str, Any]:
     return {"dims": [d if type(d) is int else str(d) for d in shape.dims], "dtype": shape.dtype.name}
 
 
-def _shape_from_json(data: dict[str, Any]) -> Shape:
-    return Shape((dim(d) for d in data["dims"]), dtype(data["dtype"]))
+def _dim(value: Any, what: str) -> Dim:
+    if type(value) is int or (type(value) is str and fields.text(value, what)):
+        found = dim(value)
+        if found == value or str(found) == value:
+            return found
+    raise fields.refused(what, "a size or an expression in symbols", value)
+
+
+def _dtype(value: Any, what: str) -> DType:
+    found = dtype(fields.name(value, what))
+    if found.name != value:
+        raise fields.refused(what, "the name of a dtype", value)
+    return found
+
+
+def _argument(value: Any, what: str) -> Argument:
+    found = _ARGUMENT(value, what)
+    argument = Argument(found["name"], found["kind"], _shape(found, what), found["donate"], found["init"])
+    if argument.donate and argument.kind != "input":
+        raise Error(f"{what}: a {argument.kind} is not donated")
+    if argument.kind == "state":
+        argument.shape.static  # noqa: B018  (raises)
+        initial_value(argument.init, argument.shape.dtype)
+    return argument
+
+
+def _output(value: Any, what: str) -> Output:
+    found = _OUTPUT(value, what)
+    return Output(found["name"], _shape(found, what))
+
+
+def _shape(found: Mapping[str, Any], what: str) -> Shape:
+    shape = Shape(found["dims"], found["dtype"])
+    if shape.is_static:
+        dim(shape.size_bytes)  # not more than there are
+    return shape
+
+
+_SHAPE = {"dims": listed(_dim, _HIGHEST_RANK), "dtype": _dtype}
+_ARGUMENT = record({"name": name, "kind": one_of(*KINDS), "donate": boolean, "init": number, **_SHAPE})
+_OUTPUT = record({"name": name, **_SHAPE})
+_SIGNATURE = record({"name": name, "arguments": listed(_argument), "outputs": listed(_output)})
+
+
+def requirement(value: Any, what: str) -> Requirement:
+    """The check of an entry of `info["requirements"]`."""
+    return Requirement.from_json(_REQUIREMENT(value, what))
+
+
+_REQUIREMENT = row(name, text, optional(text))
+
+
+def _unchanged(value: Any, what: str) -> Any:
+    return value  # it has its own check
+
+
+_CONTENT = record(
+    {"format": _unchanged, "target": name, "arch": name, "signature": _unchanged, "info": _unchanged, "sha256": name}
+)
 
 
 @dataclass(frozen=True)
@@ -72,7 +148,7 @@ class Artifact:
         arch: Its architecture.
         signature: What the program takes and gives.
         program: The code; for IREE's targets a VM module.
-        info: Facts for people and for choosing a driver: `flops`, `flags`, versions.
+        info: Facts for people and for loading: what there is, the back end's `info_fields` say.
     """
 
     target: str
@@ -82,7 +158,11 @@ class Artifact:
     info: dict[str, Any] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
-        """One file: a zip archive of a manifest and the program."""
+        """One file: a zip archive of a manifest and the program.
+
+        Raises:
+            Error: It has more than 2 GiB.
+        """
         manifest = {
             "format": FORMAT,
             "target": self.target,
@@ -90,46 +170,90 @@ class Artifact:
             "signature": self.signature.to_json(),
             "info": self.info,
         }
-        buffer = io.BytesIO()
-        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-            for name, data in (
-                (_MANIFEST, json.dumps(manifest, indent=1).encode()),
-                (_PROGRAM, self.program),
-            ):
-                # A fixed date: equal programs are equal files.
-                archive.writestr(zipfile.ZipInfo(name, (2026, 1, 1, 0, 0, 0)), data)
-        return buffer.getvalue()
+        manifest["sha256"] = _checksum(manifest, self.program)
+        return packed({_MANIFEST: json.dumps(manifest, indent=1, allow_nan=False).encode(), _PROGRAM: self.program})
+
+    @property
+    def sha256(self) -> str:
+        """The SHA-256 of the file that it makes, as `rlx compile` and `sha256sum` print it."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
 
     @classmethod
-    def from_bytes(cls, data: bytes, name: str = "artifact") -> Artifact:
+    def from_bytes(cls, data: bytes, name: str = "artifact", *, expected_sha256: str | None = None) -> Artifact:
         """Read what `to_bytes` wrote.
 
+        Args:
+            data: The file.
+            name: What to call it in messages.
+            expected_sha256: The SHA-256 that the file must have, in hexadecimal.
+
         Raises:
-            Error: The data is damaged, or of another format.
+            Error: The data is damaged, of another format, for an unknown target, or is not what was expected.
         """
+        if expected_sha256 is not None:
+            check_sha256(data, expected_sha256, name)
         try:
-            with zipfile.ZipFile(io.BytesIO(data)) as archive:
-                manifest = json.loads(archive.read(_MANIFEST))
-                program = archive.read(_PROGRAM)
-            if manifest["format"] != FORMAT:
-                raise Error(
-                    f"{name}: format {manifest['format']}, this version reads {FORMAT}",
-                    hint="compile it again",
-                )
-            signature = Signature.from_json(manifest["signature"])
-            return cls(manifest["target"], manifest["arch"], signature, program, manifest["info"])
-        except (zipfile.BadZipFile, KeyError, ValueError, EOFError, NotImplementedError) as problem:
-            raise Error(f"{name} is not a compiled RLX program, or is damaged: {problem}") from None
+            members = unpacked(data, (_MANIFEST, _PROGRAM))
+            manifest, program = fields.parsed(members[_MANIFEST], _LONGEST_MANIFEST), members[_PROGRAM]
+        except Error as problem:
+            raise Error(f"{name} is not a compiled RLX program, or is damaged: {problem.message}") from None
+        if isinstance(manifest, dict) and manifest.get("format") != FORMAT:
+            found = fields.shown(manifest.get("format"))
+            raise Error(f"{name}: format {found}, this version reads {FORMAT}", hint="compile it again")
+        try:
+            return cls._from_manifest(manifest, program)
+        except Error as problem:
+            raise Error(f"{name} is damaged: {problem.message}", hint=problem.hint) from None
+
+    @classmethod
+    def _from_manifest(cls, manifest: Any, program: bytes) -> Artifact:
+        from rlx.backends.protocol import backend_of
+
+        found = _CONTENT(manifest, "manifest")
+        if found["sha256"] != _checksum(manifest, program):
+            raise Error("its checksum is that of another program")
+        signature = Signature.from_json(found["signature"])
+        backend = backend_of(found["target"])
+        target = backend.target(found["target"], found["arch"])
+        if (target.name, target.arch) != (found["target"], found["arch"]):
+            raise Error(f"it is for {found['target']} ({found['arch']}), another name of {target.name} ({target.arch})")
+        record(backend.info_fields())(found["info"], "info")
+        return cls(target.name, target.arch, signature, program, found["info"])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the artifact to a file, whole or not at all."""
         write_atomically(path, self.to_bytes())
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Artifact:
+    def load(cls, path: str | os.PathLike[str], *, expected_sha256: str | None = None) -> Artifact:
         """Read an artifact from a file.
 
+        Args:
+            path: The file.
+            expected_sha256: The SHA-256 that it must have, in hexadecimal: nothing else of the file is looked at before.
+
         Raises:
-            Error: It cannot be read, or is damaged.
+            Error: It cannot be read, is damaged, or is not what was expected.
         """
-        return cls.from_bytes(read_bytes(path), os.fspath(path))
+        return cls.from_bytes(read_bytes(path), os.fspath(path), expected_sha256=expected_sha256)
+
+
+def _checksum(manifest: Mapping[str, Any], program: bytes) -> str:
+    """Over all of an artifact, so that one that was damaged by accident never gets to run."""
+    others = {key: value for key, value in manifest.items() if key != "sha256"}
+    digest = hashlib.sha256(json.dumps(others, sort_keys=True).encode() + b"\0")
+    digest.update(program)
+    return digest.hexdigest()
+
+
+def check_sha256(data: bytes, expected: str, name: str) -> None:
+    """Compare the SHA-256 of a file with what is expected.
+
+    Raises:
+        Error: It is another one, or the expected one is none.
+    """
+    if not isinstance(expected, str) or not re.fullmatch(r"[0-9a-fA-F]{64}", expected):
+        raise Error(f"a SHA-256 has 64 hexadecimal digits, got {expected!r}", hint=f"sha256sum {name} prints it")
+    found = hashlib.sha256(data).hexdigest()
+    if found != expected.lower():
+        raise Error(f"{name} is another file than expected: its SHA-256 is {found}, not {expected.lower()}")

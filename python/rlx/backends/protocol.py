@@ -11,6 +11,7 @@ import numpy as np
 
 from rlx.backends.artifact import Artifact
 from rlx.backends.cache import DiskCache
+from rlx.backends.fields import Check
 from rlx.ir.checks import check_string
 from rlx.ir.errors import CompileError, Error
 from rlx.ir.graph import Graph
@@ -122,6 +123,10 @@ class Backend(Protocol):
         Raises:
             CompileError: It cannot be expressed or compiled for the target.
         """
+        ...
+
+    def info_fields(self) -> Mapping[str, Check]:
+        """What stands in `Artifact.info`: the entries, each with its check. A file with others is refused."""
         ...
 
     def load(self, artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int | None = None) -> Program:

@@ -9,6 +9,7 @@ here the target is `xla`.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import sys
 import time
 from collections.abc import Sequence
@@ -73,6 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
         took = time.perf_counter() - started
         size = bytes_text(len(data))
         print(f"{arguments.output}: {graph.name} for {artifact.target} ({artifact.arch}), {size}, {took:.2f} s")
+        print(f"sha256: {hashlib.sha256(data).hexdigest()}")
     return 0
 
 

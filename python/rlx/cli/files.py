@@ -12,20 +12,23 @@ if TYPE_CHECKING:
 _ZIP = b"PK\x03\x04"
 
 
-def read_program(path: str, function: str | None = None) -> Graph | Artifact:
+def read_program(path: str, function: str | None = None, sha256: str | None = None) -> Graph | Artifact:
     """What a file holds.
 
     Args:
         path: The file; `-` is standard input.
         function: Name of the function of a module; None takes the first public one.
+        sha256: The SHA-256 that the file must have, in hexadecimal.
 
     Raises:
-        Error: It cannot be read, or is neither a module nor an intact artifact.
+        Error: It cannot be read, is another one than expected, or is neither a module nor an intact artifact.
     """
-    from rlx.backends.artifact import Artifact
+    from rlx.backends.artifact import Artifact, check_sha256
     from rlx.ir.files import read_bytes
 
     data = sys.stdin.buffer.read() if path == "-" else read_bytes(path)
+    if sha256 is not None:
+        check_sha256(data, sha256, path)
     if data.startswith(_ZIP):
         return Artifact.from_bytes(data, path)
     return _graph(data, path, function)

@@ -44,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write an output to a file; without NAME the outputs are taken in order",
     )
     parser.add_argument("--output-dir", metavar="DIR", help="write every output to DIR/NAME.npy")
+    parser.add_argument("--sha256", metavar="HEX", help="run the file only if this is its SHA-256 (see `rlx compile`)")
     parser.add_argument("--evaluate", action="store_true", help="use the NumPy evaluator instead of a compiler")
     add_compile_options(parser)
 
@@ -57,7 +58,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.repeat is not None and arguments.repeat < 1:
         raise Error(f"--repeat must be a positive number, got {arguments.repeat}")
-    program = read_program(arguments.file, arguments.function)
+    program = read_program(arguments.file, arguments.function, arguments.sha256)
     signature = program if isinstance(program, Graph) else program.signature
     declared, outputs = signature.arguments, signature.outputs
     if not isinstance(program, Graph):

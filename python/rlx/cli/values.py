@@ -60,7 +60,9 @@ def load_array(path: str, dtype: DType | None = None) -> np.ndarray:
 
     try:
         array = np.load(io.BytesIO(read_bytes(path)), allow_pickle=False)
-    except (ValueError, EOFError, OSError) as problem:
+    except Error:
+        raise
+    except Exception as problem:  # what NumPy raises for a damaged header has no common class
         raise Error(f"cannot read {path}: {problem}", hint="write it with numpy.save") from None
     if not isinstance(array, np.ndarray):
         raise Error(f"{path} holds several arrays; expected one, as numpy.save writes it")

@@ -11,7 +11,7 @@ from typing import Any
 
 from rlx.ir import opview, registry
 from rlx.ir.dim import Dim, DimExpr, divisors, parse
-from rlx.ir.errors import ShapeError
+from rlx.ir.errors import Error, ShapeError
 from rlx.ir.graph import functions
 from rlx.ir.location import describe
 from rlx.ir.shape import shape_of
@@ -46,8 +46,14 @@ class Requirement:
 
     @classmethod
     def from_json(cls, data: list[Any]) -> Requirement:
+        """What `to_json` gave.
+
+        Raises:
+            Error: The expression is none in symbols.
+        """
         expression = parse(data[0])
-        assert isinstance(expression, DimExpr)
+        if not isinstance(expression, DimExpr):
+            raise Error(f"{data[0]!r} has no symbols: nothing depends on it")
         return cls(expression, data[1], data[2])
 
 

@@ -7,13 +7,13 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error
+from rlx.ir.files import read_bytes
 from rlx.ir.graph import Graph
 from rlx.ir.shape import DimLike
 
@@ -24,6 +24,21 @@ _ACTIVATIONS = {
     "relu": "relu",
     "silu": "silu",
 }
+
+_LARGEST_JSON = 64 << 20
+
+
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """What a JSON file holds.
+
+    Raises:
+        Error: The file is missing or no JSON.
+    """
+    name = os.fspath(path)
+    try:
+        return json.loads(read_bytes(path, _LARGEST_JSON).decode())
+    except (ValueError, RecursionError) as problem:
+        raise Error(f"cannot read {name}: {problem}") from None
 
 
 @dataclass(frozen=True)
@@ -48,12 +63,7 @@ class BertConfig:
             Error: The file is missing, is not JSON, lacks a size, or describes another kind of model.
         """
         name = os.fspath(path)
-        try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise Error(f"no such file: {name}") from None
-        except (OSError, ValueError, RecursionError) as problem:
-            raise Error(f"cannot read {name}: {problem}") from None
+        data = read_json(path)
         if not isinstance(data, dict) or data.get("model_type") != "bert":
             kind = data.get("model_type") if isinstance(data, dict) else type(data).__name__
             raise Error(f"{name} describes a model of type {kind!r}; expected 'bert'")
@@ -197,6 +207,9 @@ def check_weights(config: BertConfig, weights: Mapping[str, np.ndarray], name: s
         Error: A tensor is missing, has another shape or dtype, or belongs to a layer that the configuration
             lacks.
     """
+    if config.num_hidden_layers > len(weights):  # which would take for ever to say in full
+        layers = f"num_hidden_layers is {config.num_hidden_layers}"
+        raise Error(f"{name} does not fit config.json: {layers}, and it has {len(weights)} tensors")
     problems = []
     for parameter in sentence_encoder(config, 1, 1).params:
         array, expected = weights.get(parameter.name), parameter.shape

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rlx.ir.errors import Error
-from rlx.models.bert import BertConfig, check_weights, sentence_encoder
+from rlx.models.bert import BertConfig, check_weights, read_json, sentence_encoder
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.session import Session
 from rlx.runtime.weights import read_safetensors
@@ -71,10 +70,8 @@ class SentenceEmbedder:
             Error: `texts` is not a list of strings, or one cannot be tokenised.
         """
         texts = _strings(texts)
-        try:
+        with _told(f"the tokenizer of {self.directory} failed"):
             return [encoding.ids for encoding in self.tokenizer.encode_batch(texts)]
-        except Exception as problem:  # tokenizers raises plain Exception
-            raise Error(f"the tokenizer of {self.directory} failed: {problem}") from None
 
     def program(self, batch: int, length: int) -> CompiledGraph:
         """The program for `[batch, length]`, compiled and loaded on first use."""
@@ -175,10 +172,10 @@ def _max_length(directory: Path, config: BertConfig, wanted: int | None) -> int:
     positions = config.max_position_embeddings
     path = directory / "sentence_bert_config.json"
     if wanted is None and path.is_file():
-        try:
-            wanted = json.loads(path.read_text(encoding="utf-8")).get("max_seq_length")
-        except (OSError, ValueError, AttributeError) as problem:
-            raise Error(f"cannot read {path}: {problem}") from None
+        data = read_json(path)
+        if not isinstance(data, dict):
+            raise Error(f"cannot read {path}: expected an object, got {type(data).__name__}")
+        wanted = data.get("max_seq_length")
     if wanted is None:
         return positions
     if type(wanted) is not int or not 1 <= wanted <= positions:
@@ -193,14 +190,23 @@ def _tokenizer(path: Path, config: BertConfig, longest: int) -> Any:
         raise Error("the package 'tokenizers' is not installed", hint="pip install 'rlx[text]'") from None
     if not path.is_file():
         raise Error(f"no such file: {path}")
-    try:
+    with _told(f"cannot read {path}"):
         tokenizer = Tokenizer.from_file(str(path))
-    except Exception as problem:  # tokenizers raises plain Exception
-        raise Error(f"cannot read {path}: {problem}") from None
+        greatest = max(tokenizer.get_vocab().values(), default=-1)
+        tokenizer.no_padding()
+        tokenizer.enable_truncation(longest)
     # A greater id would silently read another row of the embedding table.
-    greatest = max(tokenizer.get_vocab().values(), default=-1)
     if greatest >= config.vocab_size:
         raise Error(f"{path} has token ids up to {greatest}, but config.json says vocab_size {config.vocab_size}")
-    tokenizer.no_padding()
-    tokenizer.enable_truncation(longest)
     return tokenizer
+
+
+@contextmanager
+def _told(message: str) -> Iterator[None]:
+    """What tokenizers raises is plain, and a panic of its Rust code, for files that make no sense, is no `Exception`."""
+    try:
+        yield
+    except BaseException as problem:
+        if not isinstance(problem, Exception) and type(problem).__name__ != "PanicException":
+            raise
+        raise Error(f"{message}: {problem}") from None

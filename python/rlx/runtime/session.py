@@ -106,7 +106,8 @@ class Session:
                 boundary (inputs, parameters, states, outputs) stay in f32: `rlx-precision` with its default policy.
             passes: A pipeline to run first.
             policy: `"direct"` keeps fused ops, `"fusable"` decomposes blocks into primitives.
-            cache: False for none, a directory, or a `DiskCache`; True is the user's cache directory.
+            cache: False for none, a directory, or a `DiskCache`; True is the user's cache directory. A directory has to be
+                this user's alone, or nothing is kept there, which is said once by the logger `rlx`.
             timeout: Seconds that an attempt of the compiler may take.
 
         Raises:
@@ -144,18 +145,25 @@ def _cache(cache: Any) -> DiskCache | None:
     return DiskCache() if cache is True else DiskCache(file_name(cache))
 
 
-def load(path: str | os.PathLike[str], *, params: Any = None, threads: int | None = None) -> CompiledGraph:
-    """Load a compiled artifact.
+def load(
+    path: str | os.PathLike[str],
+    *,
+    params: Any = None,
+    threads: int | None = None,
+    expected_sha256: str | None = None,
+) -> CompiledGraph:
+    """Load a compiled artifact. It is code: load those that you trust, or say which file you mean by its SHA-256.
 
     Args:
         path: What `CompiledGraph.save` or `rlx compile` wrote.
         params: Weights, by name or as the path of a safetensors file.
         threads: Threads that the program may use on the CPU.
+        expected_sha256: The SHA-256 that the file must have, in hexadecimal, as `rlx compile` prints it.
 
     Raises:
-        Error: The file is missing or damaged, or a parameter does not fit.
+        Error: The file is missing or damaged, or is another one than expected, or a parameter does not fit.
     """
-    compiled = CompiledGraph(Artifact.load(file_name(path)), threads=threads)
+    compiled = CompiledGraph(Artifact.load(file_name(path), expected_sha256=expected_sha256), threads=threads)
     if params is not None:
         compiled.set_params(params)
     return compiled

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -9,9 +10,10 @@ import numpy as np
 
 from rlx import mlir
 from rlx.backends import stages
-from rlx.backends.artifact import Artifact, Signature
+from rlx.backends.artifact import Artifact, Signature, requirement
 from rlx.backends.building import cached, timed
-from rlx.backends.cache import DiskCache
+from rlx.backends.cache import DiskCache, fingerprint
+from rlx.backends.fields import Check, boolean, integer, listed, name
 from rlx.backends.iree import targets
 from rlx.backends.iree.abi import ArgumentType, TensorType
 from rlx.backends.iree.adaptation import adapt
@@ -88,7 +90,7 @@ def estimated_flops(module: Any) -> int:
         for op in opview.operations(function.entry_block):
             if op.name in ("func.return", "rlx.yield"):
                 continue
-            total += estimate(opview.own_cost_of(op).flops, _TYPICAL_SIZE)
+            total += max(0, estimate(opview.own_cost_of(op).flops, _TYPICAL_SIZE))  # a size may be n - 100
     return total
 
 
@@ -138,21 +140,56 @@ def _compiled(
         legalise(work.module, fusion_policy=fusion_policy)
         check_dtypes(work.module, target)
         flops, needed = estimated_flops(work.module), requirements(graph.module, work.module)
+    signature, needs = Signature.of(graph), [r.to_json() for r in needed]
     with timed(phases, "lower"):
         lowered = lower_module(work.module, for_iree=True)
         adapt(lowered, target)
-        text, borrow = module_text(lowered), only_reads_arguments(lowered)
+        borrow = only_reads_arguments(lowered)
+        _seal(lowered, signature, _described(signature, borrow, needs))
+        text = module_text(lowered)
     with timed(phases, "iree"):
         compiled = compile_module(text, target, timeout_s=timeout_s, name=f"{graph.name_symbol}.mlir")
     info = {
         "flops": flops,
         "borrow": borrow,
-        "requirements": [r.to_json() for r in needed],
+        "requirements": needs,
         "flags": list(compiled.flags_used),
         "rlx": __version__,
         "iree": compiler_version(),
     }
-    return Artifact(target.name, target.arch, Signature.of(graph), compiled.vmfb, info)
+    return Artifact(target.name, target.arch, signature, compiled.vmfb, info)
+
+
+_LARGEST_FLOPS = 10**300
+_DESCRIBED = "rlx.described"
+
+
+def info_fields() -> dict[str, Check]:
+    """What stands in an artifact's `info`. The flags are told to people; nothing is done with them."""
+    return {
+        "flops": integer(0, _LARGEST_FLOPS),
+        "borrow": boolean,
+        "requirements": listed(requirement),
+        "flags": listed(name),
+        "rlx": name,
+        "iree": name,
+    }
+
+
+def _described(signature: Signature, borrow: bool, needs: Sequence[Sequence[str | None]]) -> str:
+    """A hash of all on which the safety of a call depends, beside the program: what it reads and writes, and how far."""
+    # Not what users read: meanings and places of requirements.
+    expressions = sorted({str(need[0]) for need in needs})
+    return fingerprint(json.dumps([signature.to_json(), borrow, expressions], sort_keys=True))
+
+
+def _seal(lowered: Any, signature: Signature, described: str) -> None:
+    """Have the program itself say which description it goes with: one with another is refused when it is loaded."""
+    with mlir.entered():
+        for op in lowered.body.operations:
+            if op.operation.name == "func.func" and op.operation.attributes["sym_name"].value == signature.name:
+                note = {_DESCRIBED: mlir.ir.StringAttr.get(described)}
+                op.operation.attributes["iree.reflection"] = mlir.ir.DictAttr.get(note)
 
 
 def emit(kind: str, graph: Graph, target: Target) -> str | None:
@@ -216,11 +253,14 @@ class Program:
             parameter_types={a.name: _tensor_type(a.shape) for a in params},
             threads=threads,
         )
+        borrow, needs = artifact.info["borrow"], artifact.info["requirements"]
+        if self.executable.note(signature.name, _DESCRIBED) != _described(signature, borrow, needs):
+            raise ExecutionError("the program is another one than the artifact describes", hint="compile it again")
         self.states = {a.name: a for a in signature.of_kind("state")}
         # A result may be the memory of a state, which the next run overwrites.
         function = self.executable.function(
             signature.name,
-            [_argument_type(a, bool(artifact.info["borrow"])) for a in signature.of_kind("input")],
+            [_argument_type(a, borrow) for a in signature.of_kind("input")],
             [_tensor_type(o.shape) for o in signature.outputs],
             copy_results=bool(self.states),
         )
@@ -281,7 +321,7 @@ def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int 
     target = targets.target(artifact.target, artifact.arch)
     if target.device:
         check_features(target.drivers[0])
-    driver = choose_driver(target, int(artifact.info["flops"]), threads)
+    driver = choose_driver(target, artifact.info["flops"], threads)
     return Program(artifact, parameters, driver, threads, takes_empty=target.takes_empty)
 
 
@@ -291,6 +331,7 @@ __all__: Sequence[str] = [
     "compile_graph",
     "devices",
     "emit",
+    "info_fields",
     "legalise",
     "legalised",
     "load",

@@ -94,6 +94,11 @@ class Executable:
         """The names of the functions that can be called."""
         return [name for name in self.module.function_names if not name.startswith("__")]
 
+    def note(self, function: str, key: str) -> str | None:
+        """What `iree.reflection` said of a function when the module was compiled."""
+        found = self.module.lookup_function(function)
+        return None if found is None else dict(found.reflection).get(key)
+
     def function(
         self,
         name: str,

@@ -16,13 +16,15 @@ import numpy as np
 
 from rlx import mlir
 from rlx.backends import stages
-from rlx.backends.artifact import Artifact, Signature
+from rlx.backends.artifact import Artifact, Signature, requirement
 from rlx.backends.building import cached, timed
 from rlx.backends.cache import DiskCache
+from rlx.backends.fields import Check, listed, name, one_of, optional
 from rlx.backends.xla import client
 from rlx.backends.xla.client import Executable, Options
+from rlx.backends.xla.options import from_flag, option
 from rlx.backends.xla.portable import VERSION, to_portable
-from rlx.ir.errors import CompileError, Error
+from rlx.ir.errors import CompileError, Error, ExecutionError
 from rlx.ir.evaluate import bind_symbols
 from rlx.ir.graph import Graph
 from rlx.ir.requirements import requirements
@@ -70,19 +72,11 @@ def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) 
         extra_flags: Options of XLA's, `--xla_cpu_…=value`.
 
     Raises:
-        CompileError: There is no such architecture, or a flag is written otherwise.
+        CompileError: There is no such architecture, or a flag is written otherwise or none that programs carry.
     """
     if arch not in (None, _ARCHS[name]):
         raise CompileError(f"unknown architecture of {name}: {arch!r}", hint=f"known: {_ARCHS[name]}")
-    return Target(name, _ARCHS[name], tuple(_option(flag) for flag in extra_flags))
-
-
-def _option(flag: str) -> tuple[str, bool | int | str]:
-    name, equals, value = flag.removeprefix("--").partition("=")
-    if not name.startswith("xla_") or not equals:
-        raise CompileError(f"flag {flag!r}: expected an option of XLA's, such as --xla_cpu_use_fusion_emitters=false")
-    known: dict[str, bool] = {"true": True, "false": False}
-    return name, known.get(value.lower(), int(value) if value.isdecimal() else value)
+    return Target(name, _ARCHS[name], tuple(map(from_flag, extra_flags)))
 
 
 def legalised(graph: Graph, target: Target, *, policy: str = "direct") -> Graph:
@@ -133,6 +127,18 @@ def compile_graph(
         return Artifact(target.name, target.arch, Signature.of(graph), program, info)
 
     return cached(cache, graph, RULES, described, phases, make)
+
+
+def info_fields() -> dict[str, Check]:
+    """What stands in an artifact's `info`."""
+    return {
+        "form": one_of("rlx", "stablehlo"),
+        "updates": listed(optional(name)),
+        "options": listed(option, 100),
+        "requirements": listed(requirement),
+        "rlx": name,
+        "stablehlo": name,
+    }
 
 
 def portable(graph: Graph) -> bytes:
@@ -191,6 +197,41 @@ def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int 
     return Program(artifact, parameters, threads)
 
 
+_ANOTHER = "the program is another one than the artifact describes"
+
+
+def _described_graph(artifact: Artifact) -> Graph:
+    """The graph that is an artifact's program.
+
+    Raises:
+        Error: It is none, or has another signature than the artifact.
+    """
+    try:
+        text = artifact.program.decode()
+    except UnicodeDecodeError as problem:
+        raise ExecutionError(f"the program is not text: byte {problem.start} is not UTF-8") from None
+    graph = Graph.from_module(parse_module(text, "<artifact>"), artifact.signature.name)
+    found = Signature.of(graph).to_json(), [o.updates for o in graph.results]
+    if found != (artifact.signature.to_json(), artifact.info["updates"]):
+        raise ExecutionError(_ANOTHER, hint="compile it again")
+    return graph
+
+
+def _check_types(executable: Executable, signature: Signature, updates: Sequence[str | None]) -> None:
+    """A program takes and gives what the signature says, in order, and what is a state's next value fits it.
+
+    Raises:
+        ExecutionError: It does not.
+    """
+    states = {a.name: a.shape for a in signature.of_kind("state")}
+    outputs = iter([o.shape for o in signature.outputs])
+    results = [next(outputs, None) if state is None else states.get(state) for state in updates]
+    shapes = [a.shape for a in signature.arguments], results
+    wanted = tuple([None if s is None else (s.static, s.dtype.numpy) for s in side] for side in shapes)
+    if next(outputs, None) is not None or executable.types() != wanted:
+        raise ExecutionError(_ANOTHER, hint="compile it again")
+
+
 class Program:
     """A loaded artifact with its weights and states, all on the device."""
 
@@ -204,18 +245,19 @@ class Program:
         self._updates: list[str | None] = artifact.info["updates"]
         self._inputs = self.signature.of_kind("input")
         self._parameters = {a.name: parameters[a.name] for a in self.signature.of_kind("param")}
+        self._specialised = lru_cache(_KEPT_SIZES)(self._specialise)
+        self._graph: Graph | None = None
+        self._executable: Executable | None = None
+        if artifact.info["form"] == "rlx":
+            self._graph = _described_graph(artifact)
+        else:
+            self._executable = client.compiled(artifact.program, self._options)
+            _check_types(self._executable, self.signature, self._updates)
         # Copies: the client may use an array's own memory, and the caller may change that.
         values = {name: np.array(value, order="C") for name, value in self._parameters.items()}
         for state in self.signature.of_kind("state"):
             values[state.name] = np.full(state.shape.static, state.init, state.shape.dtype.numpy)
         self._on_device: dict[str, Any] = dict(zip(values, client.to_device(list(values.values())), strict=True))
-        self._specialised = lru_cache(_KEPT_SIZES)(self._specialise)
-        self._graph: Graph | None = None
-        self._executable: Executable | None = None
-        if artifact.info["form"] == "rlx":
-            self._graph = Graph.from_module(parse_module(artifact.program.decode(), "<artifact>"), self.signature.name)
-        else:
-            self._executable = client.compiled(artifact.program, self._options)
 
     def call(self, arrays: Sequence[np.ndarray], /) -> list[np.ndarray]:
         """Run it on arrays for the inputs, in order."""

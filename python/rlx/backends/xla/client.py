@@ -22,6 +22,7 @@ _STRICT: dict[str, bool] = {
 _KEPT_EXECUTABLES = 64
 
 Options = tuple[tuple[str, bool | int | str], ...]
+Type = tuple[tuple[int, ...], np.dtype]
 
 
 @cache
@@ -67,8 +68,20 @@ class Executable:
         devices = xla_client.DeviceList((client().devices()[0],))
         try:
             self._loaded = client().compile_and_load(program, devices, chosen)
-        except jax().errors.JaxRuntimeError as problem:
+        except (jax().errors.JaxRuntimeError, ValueError) as problem:
             raise CompileError(f"XLA: {problem}") from None
+
+    def types(self) -> tuple[list[Type], list[Type]]:
+        """Shapes and dtypes of what it takes and of what it gives."""
+        (module,) = self._loaded.hlo_modules()
+        xla_client = importlib.import_module("jaxlib.xla_client")
+        found = xla_client.XlaComputation(module.as_serialized_hlo_module_proto()).program_shape()
+        result = found.result_shape()
+        results = result.tuple_shapes() if result.is_tuple() else [result]
+        taken, given = (
+            [(s.dimensions(), s.numpy_dtype()) for s in side] for side in (found.parameter_shapes(), results)
+        )
+        return taken, given
 
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:
         """Run it: arrays on the device in, arrays on the device out.

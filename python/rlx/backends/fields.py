@@ -1,0 +1,183 @@
+"""Checks of what a JSON text of another's holds: each takes a value and what to call it, and gives it back or raises.
+
+A description of data is made of them: `record({"name": text, "sizes": listed(integer(0))})`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rlx.ir.errors import Error
+
+Check = Callable[[Any, str], Any]
+
+_LONGEST_LIST = 1 << 20
+_DEEPEST = 16
+_SHOWN = 60
+
+
+def parsed(data: bytes, limit: int) -> Any:
+    """What a JSON text holds: numbers that are finite, and no object with two entries of one name.
+
+    Raises:
+        Error: It is longer than `limit`, or is not JSON.
+    """
+    if len(data) > limit:
+        raise Error(f"{len(data)} bytes of JSON, expected at most {limit}")
+    try:
+        found = json.loads(data, parse_float=_finite, parse_constant=_no_number, object_pairs_hook=_no_repetition)
+    except RecursionError:
+        raise Error("JSON that is nested too deeply") from None
+    except ValueError as problem:
+        raise Error(f"not JSON: {problem}") from None
+    level = [[found]]
+    for _ in range(_DEEPEST):
+        level = [v for outer in level for v in (outer.values() if isinstance(outer, dict) else outer) if _holds(v)]
+        if not level:
+            return found
+    raise Error("JSON that is nested too deeply")
+
+
+def _holds(value: Any) -> bool:
+    return isinstance(value, (list, dict))
+
+
+def _finite(text: str) -> float:
+    found = float(text)
+    if not math.isfinite(found):
+        raise ValueError(f"{text} is not a number of 64 bits")
+    return found
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is not a number")
+
+
+def _no_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("an object has two entries of one name")
+    return found
+
+
+def refused(what: str, expected: str, value: Any) -> Error:
+    """The error that a value is not what it should be."""
+    return Error(f"{what}: expected {expected}, got {shown(value)}")
+
+
+def shown(value: Any) -> str:
+    """A value for a message, without most of it where it is long."""
+    if isinstance(value, (list, dict)) and value:  # which may be nested deeply
+        return f"a {type(value).__name__} of {len(value)}"
+    told = ascii(value)
+    return told if len(told) <= _SHOWN else told[:_SHOWN] + "…"
+
+
+def text(value: Any, what: str) -> str:
+    """Text that can be printed."""
+    if type(value) is not str or not _encodable(value):
+        raise refused(what, "text", value)
+    return value
+
+
+def name(value: Any, what: str) -> str:
+    """Text that is not empty."""
+    if not text(value, what):
+        raise refused(what, "a name", value)
+    return value
+
+
+def _encodable(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return False
+    return True
+
+
+def boolean(value: Any, what: str) -> bool:
+    """True or false."""
+    if type(value) is not bool:
+        raise refused(what, "true or false", value)
+    return value
+
+
+def integer(low: int, high: int) -> Check:
+    """An integer from `low` to `high`."""
+
+    def check(value: Any, what: str) -> int:
+        if type(value) is not int or not low <= value <= high:
+            raise refused(what, f"an integer from {low} to {high}", value)
+        return value
+
+    return check
+
+
+def number(value: Any, what: str) -> float:
+    """A number; an infinite one is written as text."""
+    if type(value) is str and value in ("inf", "-inf"):
+        return float(value)
+    if type(value) is float or (type(value) is int and abs(value) < 2**1023):
+        return float(value)
+    raise refused(what, 'a number, "inf" or "-inf"', value)
+
+
+def number_to_json(value: float) -> float | str:
+    """A number as `number` reads it."""
+    return value if math.isfinite(value) else str(float(value))
+
+
+def one_of(*values: str) -> Check:
+    """One of some texts."""
+
+    def check(value: Any, what: str) -> str:
+        if type(value) is not str or value not in values:
+            raise refused(what, " or ".join(values), value)
+        return value
+
+    return check
+
+
+def optional(check: Check) -> Check:
+    """Something, or null."""
+    return lambda value, what: None if value is None else check(value, what)
+
+
+def listed(check: Check, at_most: int = _LONGEST_LIST) -> Check:
+    """A list of which each element is something."""
+
+    def check_all(value: Any, what: str) -> list[Any]:
+        if type(value) is not list or len(value) > at_most:
+            raise refused(what, f"a list of at most {at_most}", value)
+        return [check(element, f"{what}[{i}]") for i, element in enumerate(value)]
+
+    return check_all
+
+
+def row(*checks: Check) -> Check:
+    """A list of as many elements as there are checks, each with its own."""
+
+    def check_all(value: Any, what: str) -> list[Any]:
+        if type(value) is not list or len(value) != len(checks):
+            raise refused(what, f"a list of {len(checks)}", value)
+        return [check(element, f"{what}[{i}]") for i, (check, element) in enumerate(zip(checks, value, strict=True))]
+
+    return check_all
+
+
+def record(checks: Mapping[str, Check]) -> Check:
+    """An object with these entries and no others."""
+
+    def check_all(value: Any, what: str) -> dict[str, Any]:
+        if type(value) is not dict:
+            raise refused(what, "an object", value)
+        for key in checks.keys() - value.keys():
+            raise Error(f"{what} has no {key!r}")
+        for key in value.keys() - checks.keys():
+            raise refused(what, f"no entries but {', '.join(checks)}", key)
+        return {key: check(value[key], f"{what}.{key}") for key, check in checks.items()}
+
+    return check_all

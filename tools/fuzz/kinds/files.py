@@ -1,0 +1,164 @@
+"""Other files that are read: weights, checkpoints, models of published weights, arrays, and entries of the cache.
+
+An input is a line that says which, and the file.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import random
+import shutil
+import struct
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tools.fuzz.documents import mutated, written
+from tools.fuzz.frame import Kind
+from tools.fuzz.mutators import damaged_bytes
+
+_MODEL = ("config.json", "tokenizer.json", "model.safetensors", "sentence_bert_config.json")
+_KEY = "ab" * 32
+
+
+class Files(Kind):
+    name = "files"
+
+    def prepare(self) -> None:
+        if hasattr(self, "files"):
+            return
+        from tests.models.tiny_bert import write_model
+
+        self.folder = Path(tempfile.mkdtemp(prefix="rlx-fuzz-files-"))
+        self.model = write_model(self.folder / "model")
+        (self.model / "sentence_bert_config.json").write_text('{"max_seq_length": 12, "do_lower_case": false}')
+        self.files = {name: (self.model / name).read_bytes() for name in _MODEL}
+        self.files |= {name: getattr(self, f"_{name}")() for name in ("weights", "checkpoint", "entry", "array")}
+
+    def make(self, rng: random.Random) -> bytes:
+        name = rng.choice(list(self.files))
+        data = self.files[name]
+        if name.endswith(".json") and rng.random() < 0.8:
+            data = written(mutated(json.loads(data), rng), rng)
+        elif (name.endswith("safetensors") or name in ("weights", "checkpoint")) and rng.random() < 0.8:
+            data = _damaged_tensors(data, rng)
+        else:
+            data = damaged_bytes(data, rng, list(self.files.values()))
+        if name == "entry" and rng.random() < 0.5:
+            data = _entry(data[48:])
+        return name.encode() + b"\n" + data
+
+    def attempt(self, data: bytes) -> Any:
+        name, _, content = data.partition(b"\n")
+        used = name.decode() if name in _names() else "weights"
+        path = (self.model if used in _MODEL else self.folder) / used
+        path.write_bytes(content)
+        try:
+            self._use(used, path, content)
+        finally:
+            if used in _MODEL:
+                path.write_bytes(self.files[used])
+
+    def _use(self, name: str, path: Path, content: bytes) -> None:
+        from rlx.runtime.weights import read_safetensors
+
+        if name in _MODEL:
+            from rlx.models.embedder import SentenceEmbedder
+
+            SentenceEmbedder(self.model, cache=False).tokenize(["the red cat eats", "", "x" * 1000])
+        elif name == "weights":
+            read_safetensors(path)
+            read_safetensors(path, ["w1", "b1"])
+        elif name == "checkpoint":
+            from rlx.train import checkpoint
+
+            checkpoint.read(path, self._expected)
+        elif name == "array":
+            from rlx.cli.values import load_array
+            from rlx.ir.dtype import dtype
+
+            load_array(str(path), dtype("bf16"))
+        else:
+            self._use_entry(content)
+
+    def _use_entry(self, content: bytes) -> None:
+        """An entry is a miss or what was put there, and the program is right either way."""
+        from rlx.backends.building import cached
+        from rlx.backends.cache import DiskCache
+
+        shutil.rmtree(self.folder / "cache", ignore_errors=True)
+        disk = DiskCache(self.folder / "cache")
+        disk.put(self._key, b"")
+        (self.folder / "cache" / self._key[:2] / f"{self._key[2:]}.rlxc").write_bytes(content)
+        artifact = cached(disk, self._graph, {}, tuple, {}, lambda: self._made)
+        assert artifact.signature.to_json() == self._made.signature.to_json()
+
+    # --- what is damaged --------------------------------------------------------------------------
+
+    def _weights(self) -> bytes:
+        import ml_dtypes
+
+        arrays = {"w1": np.ones((3, 4), np.float32), "b1": np.zeros(4, np.float16), "n": np.arange(3)}
+        return self._saved(arrays | {"h": np.ones((2,), ml_dtypes.bfloat16), "m": np.ones((1, 0), bool)})
+
+    def _checkpoint(self) -> bytes:
+        from rlx.ir.graph import Argument
+        from rlx.ir.shape import Shape
+
+        self._expected = {n: Argument(n, "state", Shape((3, "n"), "f32")) for n in ("w", "adam_m/w", "adam_v/w")}
+        return self._saved({name: np.ones((3, 4), np.float32) for name in self._expected})
+
+    def _saved(self, arrays: Any) -> bytes:
+        from safetensors.numpy import save
+
+        return save(arrays)
+
+    def _array(self) -> bytes:
+        np.save(self.folder / "array.npy", np.ones((2, 3), np.float32))
+        return (self.folder / "array.npy").read_bytes()
+
+    def _entry(self) -> bytes:
+        import rlx
+        from rlx.backends import building
+        from rlx.backends.artifact import Artifact, Signature
+        from rlx.backends.cache import fingerprint
+
+        g: Any = rlx.Graph("g")
+        g.set_outputs([g.input("x", (2,)) + 1])
+        info = {"form": "rlx", "updates": [None], "options": [], "requirements": [], "rlx": "0", "stablehlo": "0"}
+        self._graph, self._made = g, Artifact("xla", "cpu", Signature.of(g), b"program", info)
+        self._key = fingerprint(building.package_fingerprint(), *(building.sources(g.module, {}) or ()))
+        global _KEY
+        _KEY = self._key
+        return _entry(self._made.to_bytes())
+
+
+@functools.cache
+def _names() -> frozenset[bytes]:
+    return frozenset(name.encode() for name in (*_MODEL, "weights", "checkpoint", "entry", "array"))
+
+
+def _damaged_tensors(data: bytes, rng: random.Random) -> bytes:
+    """A safetensors file whose header is damaged where it means something, and mostly as long as it says."""
+    (size,) = struct.unpack("<Q", data[:8])
+    header = written(mutated(json.loads(data[8 : 8 + size]), rng), rng)
+    for dtype in ("F8_E4M3", "F8_E5M2", "F4", "C64", "U64", "BOOL"):
+        if rng.random() < 0.05:
+            header = header.replace(b"F32", dtype.encode(), 1)
+    said = rng.choice((len(header),) * 12 + (0, 1, len(header) + 1, 1 << 40, (1 << 64) - 1))
+    body = data[8 + size :]
+    return struct.pack("<Q", said) + header + (body if rng.random() < 0.8 else damaged_bytes(body, rng))
+
+
+def _entry(payload: bytes) -> bytes:
+    """A cache entry that is intact."""
+    import hashlib
+
+    digest = hashlib.sha256(_KEY.encode() + payload).digest()
+    return struct.pack("<4sIQ32s", b"RLXC", 2, len(payload), digest) + payload
+
+
+KIND = Files()
