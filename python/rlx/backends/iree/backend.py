@@ -284,9 +284,9 @@ def _refusing_empty(function: Function, names: Sequence[str]) -> Callable[[Seque
     """The function for a device that gives wrong results for no elements, or an error that says nothing."""
 
     def call(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        for name, array in zip(names, arrays, strict=True):
+        for given, array in zip(names, arrays, strict=True):
             if not array.size:
-                raise ExecutionError(f"input '{name}' is empty, {list(array.shape)}, which this device does not take")
+                raise ExecutionError(f"input '{given}' is empty, {list(array.shape)}, which this device does not take")
         return function(arrays)
 
     return call
