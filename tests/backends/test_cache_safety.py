@@ -206,6 +206,26 @@ def test_of_files_that_are_given_to_another_user(tmp_path: Path) -> None:
     assert not works(cache)
 
 
+def test_in_a_container_root_may_be_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All on the way belongs to a user without a number; in a folder where everybody may make things that could be anybody."""
+    real, stranger = os.fstat, 65534
+
+    def fstat(handle: int) -> os.stat_result:
+        found = real(handle)
+        return os.stat_result((*found[:4], stranger, *found[5:])) if found.st_ino in outside else found
+
+    (tmp_path / "home").mkdir()
+    (tmp_path / "shared" / "taken").mkdir(parents=True)
+    (tmp_path / "shared").chmod(0o1777)
+    ways = tmp_path / "home" / "cache", tmp_path / "shared" / "taken" / "cache"
+    assert all(works(DiskCache(way)) for way in ways)
+    outside = {path.stat().st_ino for path in (ways[0].parent, ways[1].parent, ways[1].parents[1])}
+    monkeypatch.setattr(os, "fstat", fstat)
+    for unmapped, expected in ((None, [False, False]), (stranger, [True, False])):
+        monkeypatch.setattr(private, "_unmapped_owner", lambda unmapped=unmapped: unmapped)
+        assert [works(DiskCache(way)) for way in ways] == expected
+
+
 def test_a_folder_that_is_replaced_after_it_was_checked(tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
     theirs.mkdir()
@@ -269,6 +289,15 @@ def test_variables_that_are_empty_are_not_set(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setenv("RLX_CACHE_DIR", "~no_such_user_at_all/x")
     with pytest.raises(rlx.Error, match="RLX_CACHE_DIR is '~no_such_user_at_all/x'"):
         DiskCache()
+
+
+def test_in_a_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert works(DiskCache(tmp_path / "cache"))
+    with pytest.raises(rlx.Error, match="relative to the present folder, which is gone"):
+        DiskCache("cache")
 
 
 # --- entries ------------------------------------------------------------------------------------------

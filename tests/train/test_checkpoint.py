@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 import rlx
-from rlx.train import SGD, Adam, DynamicLossScale, TrainStep, cosine
+from rlx.train import SGD, Adam, DynamicLossScale, TrainStep, checkpoint, cosine
 from tests.train import mlp
 
 
@@ -111,3 +113,46 @@ def test_a_file_is_whole_or_what_it_was(tmp_path: Path, monkeypatch: pytest.Monk
     assert path.read_bytes() != content and os.listdir(tmp_path) == [path.name]
     with pytest.raises(rlx.Error, match="cannot write"):
         step.save(tmp_path / "no" / "folder.safetensors")
+
+
+def test_every_dtype_is_kept_as_the_format_has_it(tmp_path: Path) -> None:
+    """As the package of the format reads it, to the bit, with shapes without axes or elements."""
+    rng = np.random.default_rng(0)
+    names = ("f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32", "bool", "c64")
+    tensors = {}
+    for i, name in enumerate(names):
+        for shape in ((), (3,), (0, 2), (2, 1 + i)):
+            values = rng.integers(0, 2, shape).astype(rlx.dtype(name).numpy)
+            tensors[f"{name}/{len(shape)}/é{shape}"] = values.T if len(shape) == 2 else values
+    checkpoint.write(tmp_path / "all.safetensors", tensors)
+    found = load_file(tmp_path / "all.safetensors")
+    assert found.keys() == tensors.keys()
+    for name, array in tensors.items():
+        assert (found[name].dtype, found[name].shape) == (array.dtype, array.shape), name
+        assert found[name].tobytes() == array.tobytes(), name
+
+
+STOPS_BEFORE_THE_END = """
+import os, sys
+import numpy as np
+from rlx.train import checkpoint
+def stop(_):
+    print("half", flush=True)
+    sys.stdin.readline()
+os.fsync = stop
+checkpoint.write(sys.argv[1], {"w": np.ones(1000, np.float32)})
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs locks")
+def test_what_a_killed_save_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "step.safetensors"
+    command = [sys.executable, "-c", STOPS_BEFORE_THE_END, str(path)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"half\n"
+        process.kill()
+        process.wait()
+    assert len(os.listdir(tmp_path)) == 1
+    checkpoint.write(path, {"w": np.zeros(3, np.float32)})
+    assert os.listdir(tmp_path) == [path.name]

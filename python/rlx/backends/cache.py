@@ -93,7 +93,12 @@ class DiskCache:
 
     def __init__(self, directory: str | os.PathLike[str] | None = None, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
         chosen = default_directory() if directory is None else Path(file_name(directory, "a folder for the cache"))
-        self.directory = chosen.absolute()
+        try:
+            self.directory = chosen.absolute()
+        except OSError as problem:
+            raise Error(
+                f"the cache folder {chosen} is relative to the present folder, which is gone: {problem}"
+            ) from None
         self.max_bytes = max_bytes
         self._largest = min(max_bytes, _LARGEST_ENTRY)
         self._lock = threading.Lock()

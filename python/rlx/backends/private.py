@@ -133,10 +133,10 @@ def _walked(path: Path, create: bool) -> int:
     here = os.open(path.anchor, _STEP)
     try:
         names, links, place = list(reversed(path.parts[1:])), 0, Path(path.anchor)
-        _check_step(os.fstat(here), place)
+        sticky = _check_step(os.fstat(here), place, False)
         while names:
             name = names.pop()
-            target = _link_target(name, here, place)
+            target = _link_target(name, here, place, sticky)
             if target is None:
                 following = _step(name, here, create)
             else:
@@ -148,7 +148,7 @@ def _walked(path: Path, create: bool) -> int:
                 name = target.anchor or "."
             os.close(here)
             here, place = following, place / name
-            _check_step(os.fstat(here), place)
+            sticky = _check_step(os.fstat(here), place, sticky)
         return here
     except BaseException:
         os.close(here)
@@ -166,7 +166,7 @@ def _step(name: str, here: int, create: bool) -> int:
     return os.open(name, _STEP | _AS_IT_IS, dir_fd=here)
 
 
-def _link_target(name: str, here: int, place: Path) -> Path | None:
+def _link_target(name: str, here: int, place: Path, sticky: bool) -> Path | None:
     """Where a symbolic link points to; None where there is none."""
     try:
         status = os.stat(name, dir_fd=here, follow_symlinks=False)
@@ -174,16 +174,43 @@ def _link_target(name: str, here: int, place: Path) -> Path | None:
         return None
     if not stat.S_ISLNK(status.st_mode):
         return None
-    if status.st_uid not in (0, os.geteuid()):
+    if not _trusted(status.st_uid, sticky):
         raise UnsafeFolder(f"the link {place / name} belongs to {_user(status.st_uid)}")
     return Path(os.readlink(name, dir_fd=here))
 
 
-def _check_step(status: os.stat_result, place: Path) -> None:
-    if status.st_uid not in (0, os.geteuid()):
+def _check_step(status: os.stat_result, place: Path, in_sticky: bool) -> bool:
+    """Whether a folder on the way, which only this user and root can change, is one in which everybody may make things.
+
+    Raises:
+        UnsafeFolder: Others can change it.
+    """
+    if not _trusted(status.st_uid, in_sticky):
         raise UnsafeFolder(f"{place} belongs to {_user(status.st_uid)}, who can replace what is in it")
-    if _writable_by_others(status) and not status.st_mode & stat.S_ISVTX:
+    sticky = bool(status.st_mode & stat.S_ISVTX)
+    if _writable_by_others(status) and not sticky:
         raise UnsafeFolder(f"{place} is writable by others, who can replace what is in it")
+    return sticky
+
+
+def _trusted(owner: int, in_sticky: bool) -> bool:
+    """Whether what belongs to a user is not changed by anybody but us and root.
+
+    In containers without privileges, root outside has no number inside: `/` and `/home` belong to "nobody". Such an owner is
+    taken for root, except where everybody may make things.
+    """
+    return owner in (0, os.geteuid()) or (not in_sticky and owner == _unmapped_owner())
+
+
+@cache
+def _unmapped_owner() -> int | None:
+    """The number that stands for all users who have none in this user namespace; None where there is no such."""
+    try:
+        number = int(Path("/proc/sys/kernel/overflowuid").read_text())
+        ranges = [list(map(int, line.split())) for line in Path("/proc/self/uid_map").read_text().splitlines()]
+    except (OSError, ValueError):
+        return None
+    return None if any(first <= number < first + count for first, _, count in ranges) else number
 
 
 def _own(handle: int, path: Path, ours: Callable[[str], bool]) -> Folder:

@@ -17,6 +17,7 @@ from rlx.ir.errors import Error
 
 # What a file may have that is read into memory at once.
 LARGEST = 4 << 30
+_LARGEST_STREAM = 1 << 30
 _CHUNK = 1 << 20
 _PARTIAL = ".rlx-partial"
 _LONGEST_PREFIX = 200  # bytes of a name that its temporary file repeats, so that it is not too long itself
@@ -58,8 +59,8 @@ def read_bytes(path: str | os.PathLike[str], limit: int = LARGEST) -> bytes:
             data = bytearray()  # a pipe, or a device that may have no end
             while chunk := file.read(_CHUNK):
                 data += chunk
-                if len(data) > limit:
-                    raise Error(f"cannot read {name}: it has more than {limit} bytes")
+                if len(data) > min(limit, _LARGEST_STREAM):
+                    raise Error(f"cannot read {name}: it has more than {min(limit, _LARGEST_STREAM)} bytes")
             return bytes(data)
     except FileNotFoundError:
         raise Error(f"no such file: {name}") from None

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
+import struct
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
+from rlx.ir.dtype import dtype
 from rlx.ir.errors import Error
 from rlx.ir.files import file_name, replacing
 from rlx.ir.graph import Argument
-from rlx.ir.packages import required
 from rlx.runtime.weights import read_tensors
 
 _KIND = {"format": "rlx.train", "version": "1"}
@@ -21,15 +24,25 @@ _NAMED = 10
 def write(path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray]) -> None:
     """Write tensors to a file that replaces one of the same name when it is complete and on the disk.
 
+    The package of the format would write to a temporary file of its own, which nobody removes if the process is killed.
+
     Raises:
         Error: It cannot be written.
     """
-    safetensors = required("safetensors", "a checkpoint")
-    with replacing(file_name(path), durable=True) as temporary:
-        try:
-            required("safetensors.numpy", "a checkpoint").save_file(dict(tensors), temporary, metadata=_KIND)
-        except safetensors.SafetensorError as problem:
-            raise Error(f"cannot write {file_name(path)}: {problem}") from None
+    # Larger elements first, so that all are aligned to their size.
+    ordered = sorted(tensors.items(), key=lambda item: (-item[1].itemsize, item[0]))
+    header: dict[str, Any] = {"__metadata__": _KIND}
+    end = 0
+    for name, array in ordered:
+        start, end = end, end + array.nbytes
+        kind = dtype(array.dtype).name.upper()
+        header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [start, end]}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with replacing(path, durable=True) as temporary, open(temporary, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for _, array in ordered:
+            file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
 
 
 def read(path: str | os.PathLike[str], expected: Mapping[str, Argument]) -> dict[str, np.ndarray]:
