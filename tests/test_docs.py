@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ("README.md", "docs/getting-started.md", "docs/extending.md", "docs/transforms.md", "docs/training.md")
+PAGES = (
+    "README.md",
+    "docs/getting-started.md",
+    "docs/conventions.md",
+    "docs/extending.md",
+    "docs/transforms.md",
+    "docs/training.md",
+)
 
 
 def blocks(text: str) -> list[tuple[int, str]]:

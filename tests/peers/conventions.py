@@ -1,0 +1,52 @@
+"""Where RLX means something else than PyTorch: docs/conventions.md in code."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import rlx
+from tests.peers.opinfo import Peer
+
+# Operators whose results for special numbers are others, and what they are.
+OTHER_SPECIAL_VALUES = {
+    **dict.fromkeys(("byte", "char", "short", "int", "long"), "casts saturate, and NaN becomes 0"),
+    "nn.functional.silu": "the limit at -inf instead of NaN",
+    **dict.fromkeys(("pow", "__rpow__"), "0 to the power of 0 is 1 for complex numbers too"),
+    "isreal": "x == x, which NaN is not",
+    "__rdiv__": "PyTorch multiplies with a reciprocal, which overflows",
+    "nn.functional.hardtanh": "floats beside integers make floats",
+}
+_REFUSALS = (
+    r"is not defined for c64",  # no order, and fewer functions
+    r"f64 would lose digits",  # complex numbers have parts of f32
+    r"rlx\.(pool|conv_transpose): operand '.' is [iu]\d+",  # pools and transposed convolutions are of floats
+    r"value = .* is not a number of bool",
+)
+
+
+def refuses(reason: str) -> bool:
+    """Whether RLX refuses something that PyTorch takes, and says so."""
+    return any(re.search(pattern, reason) for pattern in _REFUSALS)
+
+
+def is_one_op(graph: rlx.Graph) -> bool:
+    """Whether a graph is one op of RLX, beside constants and casts."""
+    names = [op.operation.name for op in graph.function.entry_block.operations]
+    return sum(name not in ("rlx.constant", "rlx.cast", "func.return") for name in names) <= 1
+
+
+def dtype_is_right(peer: Peer, ours: rlx.DType, theirs: rlx.DType | None) -> bool:
+    """Whether a result has PyTorch's dtype, or another one by convention."""
+    given = {rlx.dtype(array.dtype) for array in peer.arrays}
+    allowed: dict[Any, Any] = {
+        rlx.i64: given | {rlx.i32},  # positions and counts are i32; sums of integers have their dtype
+        rlx.f32: {rlx.f64} if rlx.i64 in given else set(),  # i64 beside floats
+        rlx.u8: {rlx.bool_},  # PyTorch's any and all of u8
+        None: {rlx.c64},  # there is one complex dtype
+    }
+    return ours is theirs or ours in allowed.get(theirs, ()) or peer.name.startswith(_FLOAT_BOUNDS)
+
+
+# What the table writes with floats beside integers, and so gives floats.
+_FLOAT_BOUNDS = ("nn.functional.hardtanh ",)

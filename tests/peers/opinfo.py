@@ -1,0 +1,281 @@
+"""PyTorch's own samples of its operators as graphs of RLX, with the results that PyTorch gives."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+import rlx
+from tests.conformance.values import special_values
+from tests.peers import elementwise, indexing, losses, networks, products, reductions, shapes
+from tests.peers.vocabulary import TABLE, Entry, Unsaid, rlx_dtype
+
+# Modules that fill the table.
+FAMILIES = (elementwise, reductions, shapes, indexing, products, networks, losses)
+# PyTorch's dtypes that RLX has and in which its operators compute.
+DTYPES = ("f32", "f64", "f16", "bf16", "i32", "i64", "i8", "u8", "i16", "bool", "c64")
+_TORCH = {
+    "f32": "float32", "f64": "float64", "f16": "float16", "bf16": "bfloat16", "i8": "int8", "i16": "int16",
+    "i32": "int32", "i64": "int64", "u8": "uint8", "bool": "bool", "c64": "complex64",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Result:
+    """What PyTorch gives.
+
+    Attributes:
+        values: Computed in f64 or c128 where the dtype is inexact.
+        dtype: The dtype that it has in PyTorch; None where RLX has no such dtype.
+    """
+
+    values: np.ndarray
+    dtype: rlx.DType | None
+
+
+@dataclass
+class Peer:
+    """One sample of one operator.
+
+    Attributes:
+        name: Operator, dtype and number.
+        entry: How RLX writes the operator.
+        graph: The operator in RLX.
+        arrays: What the graph takes.
+        expected: What PyTorch gives for each output of the graph.
+    """
+
+    name: str
+    entry: Entry
+    graph: rlx.Graph
+    arrays: list[np.ndarray]
+    expected: list[Result]
+
+    @property
+    def values(self) -> dict[str, np.ndarray]:
+        """What the graph takes, by name."""
+        return {f"x{i}": array for i, array in enumerate(self.arrays)}
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A sample that RLX has not: `said` tells apart what the table leaves out and what `rlx.Graph` refuses."""
+
+    name: str
+    reason: str
+    left_out: bool
+
+
+def name_of(info: Any) -> str:
+    """The name of an operator and of its variant."""
+    return f"{info.name}.{info.variant_test_name}" if info.variant_test_name else info.name
+
+
+@cache
+def operators() -> dict[str, Any]:
+    """PyTorch's descriptions of its operators by name."""
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    return {name_of(info): info for info in op_db}
+
+
+def pairs() -> list[tuple[str, str]]:
+    """All operators of the table in all dtypes that both sides have."""
+    import torch
+
+    infos = operators()
+    return [
+        (name, kind)
+        for name in sorted(TABLE)
+        for kind in DTYPES
+        if name in infos and getattr(torch, _TORCH[kind]) in infos[name].dtypes
+    ]
+
+
+def peers(name: str, kind: str, limit: int | None = None) -> Iterator[Peer | Refused]:
+    """The samples of an operator in a dtype, at most `limit` of them, from all over the list."""
+    for number, sample in samples(name, kind, limit):
+        yield from _peer(name, f"{name} {kind} #{number}", (sample.input, *sample.args), sample.kwargs)
+
+
+def special_peers(name: str, kind: str) -> Iterator[Peer | Refused]:
+    """An elementwise operator of one or two numbers on special ones in a dtype, each with each."""
+    import torch
+    from torch.testing._internal.opinfo.core import BinaryUfuncInfo, UnaryUfuncInfo
+
+    info = operators()[name]
+    values = as_tensor(special_values(rlx.dtype(kind)))
+    label = f"{name} {kind} special"
+    if isinstance(info, UnaryUfuncInfo):
+        yield from _peer(name, label, (values,), {})
+    elif isinstance(info, BinaryUfuncInfo):
+        pairs = [t.reshape(-1) for t in torch.meshgrid(values, values, indexing="ij")]
+        yield from _peer(name, label, tuple(pairs), {})
+
+
+def _peer(name: str, label: str, arguments: Any, kwargs: Any) -> Iterator[Peer | Refused]:
+    try:
+        expected = _torch_results(operators()[name].op, arguments, kwargs)
+    except _NoReference:
+        return
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            yield _graph(label, TABLE[name], arguments, kwargs, expected)
+    except Unsaid as reason:
+        yield Refused(label, str(reason), True)
+    except Exception as problem:
+        known = isinstance(problem, rlx.Error)
+        yield Refused(label, ("" if known else f"{type(problem).__name__}: ") + str(problem).split("\n")[0], False)
+
+
+def samples(name: str, kind: str, limit: int | None, *, differentiable: bool = False) -> list[tuple[int, Any]]:
+    """An operator's samples in a dtype with their numbers, at most `limit` of them, from all over the list."""
+    import torch
+
+    seed = sum(map(ord, name + kind))
+    torch.manual_seed(seed)
+    random.seed(seed)
+    np.random.seed(seed)
+    info = operators()[name]
+    with quiet():
+        numbered = list(
+            enumerate(info.sample_inputs("cpu", getattr(torch, _TORCH[kind]), requires_grad=differentiable))
+        )
+    if limit is None or len(numbered) <= limit:
+        return numbered
+    return [numbered[i * len(numbered) // limit] for i in range(limit)]
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """No warnings, of PyTorch's neither."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        yield
+
+
+class _NoReference(Exception):
+    """PyTorch has no result."""
+
+
+def mapped(value: Any, function: Any) -> Any:
+    """Nested arguments with a function of every tensor in them."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return function(value)
+    if isinstance(value, (list, tuple)):
+        made = [mapped(v, function) for v in value]
+        return type(value)(made) if type(value) in (list, tuple) else tuple(made)
+    if isinstance(value, dict):
+        return {k: mapped(v, function) for k, v in value.items()}
+    return value
+
+
+def widened(tensor: Any) -> Any:
+    """A tensor in f64 or c128, if it is inexact."""
+    import torch
+
+    wide = torch.complex128 if tensor.is_complex() else torch.float64 if tensor.is_floating_point() else tensor.dtype
+    return tensor.detach().clone().to(wide)
+
+
+def flattened(value: Any) -> list[Any]:
+    """All tensors of nested results, and numbers as tensors."""
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, (bool, int, float, complex)):
+        return [torch.tensor(value)]
+    if isinstance(value, (list, tuple)):
+        return [t for v in value for t in flattened(v)]
+    return [None]
+
+
+def _torch_results(function: Any, arguments: Any, kwargs: Any) -> list[Any]:
+    import torch
+
+    with quiet(), torch.no_grad():
+        try:
+            own = flattened(function(*mapped(arguments, lambda t: t.clone()), **mapped(kwargs, lambda t: t.clone())))
+        except Exception as problem:
+            raise _NoReference(str(problem)) from None
+        try:
+            wide = flattened(function(*mapped(arguments, widened), **mapped(kwargs, widened)))
+        except Exception:
+            wide = own
+    results = []
+    for narrow, exact in zip(own, wide, strict=True):
+        better = (
+            exact is not None
+            and exact.shape == narrow.shape
+            and (
+                exact.is_complex() if narrow.is_complex() else exact.is_floating_point() and narrow.is_floating_point()
+            )
+        )
+        results.append((narrow, exact if better else narrow))
+    return results
+
+
+def as_tensor(array: np.ndarray) -> Any:
+    """An array as a tensor."""
+    import torch
+
+    if rlx.dtype(array.dtype).name == "bf16":
+        return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
+    return torch.from_numpy(array.copy())
+
+
+def as_array(tensor: Any) -> np.ndarray:
+    """A tensor as an array; strides stay."""
+    import ml_dtypes
+    import torch
+
+    tensor = (tensor.detach() + 0 if tensor._is_zerotensor() else tensor.detach()).resolve_conj().resolve_neg()
+    if tensor.dtype is torch.bfloat16:
+        return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return tensor.numpy()
+
+
+def _result(narrow: Any, exact: Any) -> Result:
+    import torch
+
+    try:
+        kind = rlx_dtype(narrow.dtype)
+    except Unsaid:
+        kind = None
+    if exact.dtype in (torch.bfloat16, torch.float16, torch.float32):
+        exact = exact.to(torch.float64)
+    return Result(as_array(exact), kind)
+
+
+def _graph(label: str, entry: Entry, arguments: Any, kwargs: Any, expected: Any) -> Peer:
+    import torch
+
+    graph = rlx.Graph("peer")
+    arrays: list[np.ndarray] = []
+
+    def argument(tensor: Any) -> Any:
+        if tensor.layout is not torch.strided:
+            raise Unsaid("RLX has no sparse tensors")
+        array = as_array(tensor)
+        arrays.append(array)
+        return graph.input(f"x{len(arrays) - 1}", array.shape, rlx_dtype(tensor.dtype))
+
+    given, named = mapped(arguments, argument), mapped(kwargs, argument)
+    made = entry.function(graph, *given, **named)
+    outputs = list(made) if isinstance(made, (list, tuple)) else [made]
+    if len(outputs) != len(expected):
+        raise AssertionError(f"{len(outputs)} results, PyTorch has {len(expected)}")
+    kept = [(o, e) for o, e in zip(outputs, expected, strict=True) if o is not None and e[0] is not None]
+    graph.set_outputs([o for o, _ in kept])
+    return Peer(label, entry, graph, arrays, [_result(*e) for _, e in kept])

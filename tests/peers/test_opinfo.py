@@ -1,0 +1,136 @@
+"""PyTorch's own samples of its operators: what RLX gives is what PyTorch gives, but for what docs/conventions.md says.
+
+PyTorch belongs to no extra of the package; where it is installed, a sample of the samples runs, and all of them with
+`RLX_PEERS=all`.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator
+
+import pytest
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    pytest.importorskip(
+        "torch.testing._internal.common_methods_invocations", reason="PyTorch's test tools are not there"
+    )
+
+import rlx
+from rlx.ir.evaluate import evaluate
+from tests.conformance import compiled, compiled_xla
+from tests.conformance.compiled import contiguous
+from tests.conformance.failures import Failures
+from tests.peers import conventions
+from tests.peers.gradients import gradient_peers, gradient_problems
+from tests.peers.judging import problems
+from tests.peers.opinfo import DTYPES, FAMILIES, Peer, Refused, operators, pairs, peers, special_peers
+from tests.peers.unsaid import UNSAID
+from tests.peers.vocabulary import TABLE
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning", "ignore::FutureWarning")
+
+torch.set_num_threads(1)  # threads that wait for each other cost more than these small tensors
+
+EVERYTHING = os.environ.get("RLX_PEERS") == "all"
+_LIMIT = None if EVERYTHING else 1
+# One operator in so many is tried in a dtype, another in the next one.
+_STEP = 1 if EVERYTHING else 8
+_COMPILED_STEP = 1 if EVERYTHING else 60
+_PART = 40
+# How much less exact the functions of an implementation are: see tests/conformance/tolerance.py.
+_FACTORS = {"iree": 2.0, "xla": 3.5}
+
+
+def _chosen(kind: str, step: int) -> list[str]:
+    names = [name for name, other in pairs() if other == kind]
+    return names[DTYPES.index(kind) % step :: step]
+
+
+def _found(made: Iterator[Peer | Refused], failures: Failures) -> Iterator[Peer]:
+    """What can be tried; what RLX refuses has to be a convention."""
+    for peer in made:
+        if isinstance(peer, Peer):
+            yield peer
+        elif not peer.left_out:
+            failures.expect(peer.name, conventions.refuses(peer.reason), f"refused: {peer.reason}")
+
+
+def test_every_operator_is_in_the_table_or_has_a_reason() -> None:
+    assert FAMILIES and not set(TABLE) & set(UNSAID)
+    if torch.__version__.startswith("2.13."):
+        assert set(operators()) == set(TABLE) | set(UNSAID)
+
+
+@pytest.mark.parametrize("kind", DTYPES)
+def test_evaluated(kind: str) -> None:
+    failures = Failures()
+    for name in _chosen(kind, _STEP):
+        for peer in _found(peers(name, kind, _LIMIT), failures):
+            with failures.of(peer.name):
+                results = evaluate(peer.graph, peer.values)
+                for problem in problems(peer, results, peer.graph.function):
+                    failures.add(peer.name, problem)
+                for result, expected in zip(results, peer.expected, strict=True):
+                    right = conventions.dtype_is_right(peer, rlx.dtype(result.dtype), expected.dtype)
+                    failures.expect(peer.name, right, f"is {result.dtype}, PyTorch's is {expected.dtype}")
+    failures.check()
+
+
+@pytest.mark.parametrize("kind", DTYPES)
+def test_special_numbers(kind: str) -> None:
+    """NaN, infinities, both zeros, denormals and the extremes of integers, each with each, in what is one op in RLX."""
+    failures = Failures()
+    for name in _chosen(kind, 1 if EVERYTHING else 2):
+        for peer in _found(special_peers(name, kind), failures):
+            if conventions.is_one_op(peer.graph) and name not in conventions.OTHER_SPECIAL_VALUES:
+                with failures.of(peer.name):
+                    for problem in problems(peer, evaluate(peer.graph, peer.values), peer.graph.function):
+                        failures.add(peer.name, problem)
+    failures.check()
+
+
+def test_gradients() -> None:
+    failures = Failures()
+    for name in _chosen("f64", 1 if EVERYTHING else 6):
+        with failures.of(name):
+            for peer in _found(gradient_peers(name, _LIMIT), failures):
+                for problem in gradient_problems(peer, evaluate(peer.graph, peer.values)):
+                    failures.add(peer.name, problem)
+    failures.check()
+
+
+@pytest.mark.parametrize("kind", DTYPES)
+@pytest.mark.parametrize("implementation", ["xla", "iree"])
+def test_compiled(implementation: str, kind: str) -> None:
+    failures = Failures()
+    compile_graphs = {"iree": compiled.compile_graphs, "xla": compiled_xla.compile_graphs}[implementation]
+    for part in _parts(_peers_of(kind)):
+        for peer, program in zip(part, compile_graphs([p.graph for p in part]), strict=True):
+            if program.problem is not None:
+                failures.add(peer.name, program.problem)
+                continue
+            with failures.of(peer.name):
+                results = program.run(contiguous(peer.arrays))
+                for problem in problems(peer, results, program.function, _FACTORS[implementation]):
+                    failures.add(peer.name, problem)
+    failures.check()
+
+
+def _peers_of(kind: str) -> Iterator[Peer]:
+    for name in _chosen(kind, _COMPILED_STEP):
+        yield from (peer for peer in peers(name, kind, _LIMIT) if isinstance(peer, Peer))
+
+
+def _parts(made: Iterator[Peer]) -> Iterator[list[Peer]]:
+    part: list[Peer] = []
+    for peer in made:
+        part.append(peer)
+        if len(part) == _PART:
+            yield part
+            part = []
+    if part:
+        yield part
