@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from rlx.ir.errors import Error
+from rlx.ir.locks import holding, make_lock
 
 _PROVIDERS = ("torch_mlir", "mlir")
 
@@ -39,6 +40,9 @@ provider, ir = _import_provider()
 passmanager: Any = importlib.import_module(f"{provider}.passmanager")
 rewrite: Any = importlib.import_module(f"{provider}.rewrite")
 
+# Who works with the context holds this. MLIR itself runs under the interpreter's lock, but verifiers and passes in Python
+# let other threads in between, and the context has one list of handlers for diagnostics, and one set of switches.
+_lock = make_lock()
 _context: Any = None
 _on_context: list[Callable[[Any], None]] = []
 
@@ -60,19 +64,26 @@ def context() -> Any:
     There is one, so that modules, types and attributes mix freely. Contexts are single-threaded inside:
     Python verifiers run under the interpreter's lock.
     """
+    return _context if _context is not None else holding(_lock, _make_context)
+
+
+def _make_context() -> Any:
+    """The context, which others see when it is complete."""
     global _context
-    if _context is None:
-        importlib.import_module("rlx.ir.registry")  # whoever asks first: the context comes with the ops' verifiers
-        _context = ir.Context()
-        with _context, ir.Location.unknown():
-            irdl = (Path(__file__).parent / "dialect" / "rlx.irdl.mlir").read_text()
-            dialect("irdl").load_dialects(ir.Module.parse(irdl))
-            _read_complex_constants()
-            if (library := _stablehlo_library()) is not None:
-                library.register_dialect(_context)
-            for callback in _on_context:
-                callback(_context)
-    return _context
+    if _context is not None:
+        return _context
+    importlib.import_module("rlx.ir.registry")  # whoever asks first: the context comes with the ops' verifiers
+    made = ir.Context()
+    with made, ir.Location.unknown():
+        irdl = (Path(__file__).parent / "dialect" / "rlx.irdl.mlir").read_text()
+        dialect("irdl").load_dialects(ir.Module.parse(irdl))
+        _read_complex_constants()
+        if (library := _stablehlo_library()) is not None:
+            library.register_dialect(made)
+        for callback in _on_context:
+            callback(made)
+    _context = made
+    return made
 
 
 @cache
@@ -117,21 +128,22 @@ def on_context(callback: Callable[[Any], None]) -> None:
 
 @contextlib.contextmanager
 def entered() -> Iterator[Any]:
-    """The context and an unknown location, as the bindings' defaults."""
-    with context() as entered_context, ir.Location.unknown():
+    """The context and an unknown location, as the bindings' defaults. One thread at a time is inside."""
+    with _lock, context() as entered_context, ir.Location.unknown():
         yield entered_context
 
 
 @contextlib.contextmanager
 def unregistered_dialects_allowed() -> Iterator[None]:
-    """Ops of dialects that only a back end knows (`util`, `flow`) may be built and parsed inside."""
-    entered_context = context()
-    before = entered_context.allow_unregistered_dialects
-    entered_context.allow_unregistered_dialects = True
-    try:
-        yield
-    finally:
-        entered_context.allow_unregistered_dialects = before
+    """Ops of dialects that only a back end knows (`util`, `flow`) may be built and parsed inside, by one thread at a time."""
+    with _lock:
+        entered_context = context()
+        before = entered_context.allow_unregistered_dialects
+        entered_context.allow_unregistered_dialects = True
+        try:
+            yield
+        finally:
+            entered_context.allow_unregistered_dialects = before
 
 
 def provide_dialect(name: str, module: Any) -> None:

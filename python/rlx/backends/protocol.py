@@ -130,7 +130,7 @@ class Backend(Protocol):
         ...
 
     def load(self, artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int | None = None) -> Program:
-        """Load an artifact on its device.
+        """Load an artifact on its device. The parameters are C-contiguous, and nobody changes them afterwards.
 
         Raises:
             Error: The device is not there, or the artifact does not run on it.

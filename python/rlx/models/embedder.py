@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.errors import Error
+from rlx.ir.locks import holding, make_lock
 from rlx.models.bert import BertConfig, check_weights, read_json, sentence_encoder
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.session import Session
@@ -25,7 +26,7 @@ Progress = Callable[[str], AbstractContextManager[Any]]
 
 
 class SentenceEmbedder:
-    """A BERT sentence encoder compiled for one device.
+    """A BERT sentence encoder compiled for one device. Any thread may use it.
 
     Args:
         directory: Holds `config.json`, `tokenizer.json` and `model.safetensors`.
@@ -60,6 +61,7 @@ class SentenceEmbedder:
         self._cache = cache
         self._lengths = (*(n for n in LENGTHS if n < self.max_length), self.max_length)
         self._programs: dict[tuple[int, int], CompiledGraph] = {}
+        self._lock = make_lock()
         with self._progress("read the weights"):
             self.weights = _weights(self.directory / "model.safetensors", self.config)
 
@@ -75,13 +77,16 @@ class SentenceEmbedder:
 
     def program(self, batch: int, length: int) -> CompiledGraph:
         """The program for `[batch, length]`, compiled and loaded on first use."""
+        return self._programs.get((batch, length)) or holding(self._lock, self._make_program, batch, length)
+
+    def _make_program(self, batch: int, length: int) -> CompiledGraph:
         key = (batch, length)
         if key not in self._programs:
             with self._progress(f"compile for {batch} x {length} tokens"):
                 graph = sentence_encoder(self.config, batch, length)
                 compiled = self.session.compile(graph, cache=self._cache)
             with self._progress(f"load for {batch} x {length} tokens"):
-                compiled.set_params({a.name: self.weights[a.name] for a in graph.params})
+                compiled.set_params({a.name: self.weights[a.name] for a in graph.params}, copy=False)
                 compiled.load()
             self._programs[key] = compiled
         return self._programs[key]
@@ -165,6 +170,8 @@ def _weights(path: Path, config: BertConfig) -> dict[str, np.ndarray]:
         if array.dtype.name in ("float16", "bfloat16"):  # the same numbers in f32
             weights[name] = array.astype(np.float32)
     check_weights(config, weights, str(path))
+    for array in weights.values():
+        array.flags.writeable = False  # all programs use this one copy
     return weights
 
 

@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+# The packages to the left first, and whole: a thread that imports a part of one while another thread imports the package
+# would get it half-made.
+import rlx.blocks  # noqa: F401
+
 if TYPE_CHECKING:
     import builtins
     from collections.abc import Iterable

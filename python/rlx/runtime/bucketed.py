@@ -15,6 +15,7 @@ from rlx.ir.evaluate import argument_array, bind_symbols
 from rlx.ir.graph import Argument, Graph
 from rlx.ir.shape import Shape
 from rlx.runtime.compiled import CompiledGraph, missing_input, unknown_input
+from rlx.runtime.weights import keep, read_safetensors
 
 Sizes = tuple[int, ...]
 
@@ -54,15 +55,18 @@ class BucketedGraph:
         """Names of the outputs, in order."""
         return [o.name for o in self._outputs]
 
-    def set_param(self, name: str, value: Any) -> None:
+    def set_param(self, name: str, value: Any, *, copy: bool = True) -> None:
         """Give one weight to every program; see `CompiledGraph.set_param`."""
-        for program in self.programs.values():
-            program.set_param(name, value)
+        self.set_params({name: value}, copy=copy)
 
-    def set_params(self, params: Mapping[str, Any] | str | os.PathLike[str]) -> None:
-        """Give weights to every program; see `CompiledGraph.set_params`."""
+    def set_params(self, params: Mapping[str, Any] | str | os.PathLike[str], *, copy: bool = True) -> None:
+        """Give weights to every program, which share one copy; see `CompiledGraph.set_params`."""
+        if isinstance(params, (str, os.PathLike)):
+            params, copy = read_safetensors(params, sorted(self._params)), False
+        if copy and isinstance(params, Mapping):
+            params = {name: keep(as_array(value, name)) for name, value in params.items()}
         for program in self.programs.values():
-            program.set_params(params)
+            program.set_params(params, copy=False)
 
     def program_for(self, **sizes: int) -> CompiledGraph:
         """The program that runs for sizes of the bucketed symbols.

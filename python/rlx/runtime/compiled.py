@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,14 +17,31 @@ from rlx.ir.errors import Error
 from rlx.ir.evaluate import argument_array, bind_symbols, check_argument
 from rlx.ir.files import file_name
 from rlx.ir.graph import Argument
+from rlx.ir.locks import holding, make_lock
 from rlx.ir.requirements import Requirement
-from rlx.runtime.weights import read_safetensors
+from rlx.runtime.weights import keep, read_safetensors
+
+
+@dataclass(frozen=True)
+class _Content:
+    """All of a `CompiledGraph` that changes. It is replaced as a whole, so that an interrupt leaves the old or the new.
+
+    Attributes:
+        weights: Values of the parameters.
+        states: What the states get when the program is loaded, where that is not their first value.
+        program: The program, once it is loaded.
+    """
+
+    weights: Mapping[str, np.ndarray] = field(default_factory=dict)
+    states: Mapping[str, np.ndarray] = field(default_factory=dict)
+    program: Program | None = None
 
 
 class CompiledGraph:
     """A compiled program. Made by `Session.compile` and `rlx.load`.
 
-    Set its parameters, then run it: arrays in, arrays out. It may be called from several threads; runs are serialised.
+    Set its parameters, then run it: arrays in, arrays out. Any thread may call any method: runs, and whatever changes
+    parameters or states, come one after the other.
 
     Attributes:
         artifact: The program as it can be saved.
@@ -38,9 +56,8 @@ class CompiledGraph:
         self._inputs = signature.of_kind("input")
         self._params = {a.name: a for a in signature.of_kind("param")}
         self._states = {a.name: a for a in signature.of_kind("state")}
-        self._weights: dict[str, np.ndarray] = {}
-        self._program: Program | None = None
-        self._call: Any = None
+        self._lock = make_lock()
+        self._content = _Content()
         # What the check of a call reads, without attribute look-ups: name, dtype, static shape or None.
         self._checks = [
             (a.name, a.shape.dtype.numpy, a.shape.static if a.shape.is_static else None, a) for a in self._inputs
@@ -60,48 +77,54 @@ class CompiledGraph:
 
     # --- parameters -------------------------------------------------------------------------------
 
-    def set_param(self, name: str, value: Any) -> None:
-        """Give one weight. It is copied when the program is loaded, which the next run does.
+    def set_param(self, name: str, value: Any, *, copy: bool = True) -> None:
+        """Give one weight; the next run loads it.
+
+        Args:
+            name: The parameter's name.
+            value: Its value.
+            copy: False lends the array, which must not be changed as long as this program is there.
 
         Raises:
             Error: There is no such parameter, or shape or dtype differ.
         """
-        if not isinstance(name, str) or name not in self._params:
-            known = ", ".join(self._params) or "none"
-            raise Error(f"there is no parameter '{name}'{suggestion(name, self._params)}; the program has {known}")
-        array = argument_array(self._params[name], value)
-        states = self._saved_states()
-        self._weights[name] = array.copy()
-        self._program = self._call = None
-        self._restore = states
+        if not isinstance(name, str):
+            raise self._no_parameter(name)
+        self.set_params({name: value}, copy=copy)
 
-    def set_params(self, params: Mapping[str, Any] | str | os.PathLike[str]) -> None:
-        """Give several weights, by name or as the path of a safetensors file (whose other tensors are ignored).
+    def set_params(self, params: Mapping[str, Any] | str | os.PathLike[str], *, copy: bool = True) -> None:
+        """Give several weights; the next run loads them.
+
+        Args:
+            params: Arrays by name, or the path of a safetensors file (whose other tensors are ignored).
+            copy: False lends the arrays, which must not be changed as long as this program is there.
 
         Raises:
             Error: A parameter does not fit, a name is unknown (mapping), or the file is missing, damaged, lacks a
-                parameter or holds NaN.
+                parameter or holds NaN. Then none is set.
         """
         if isinstance(params, (str, os.PathLike)):
-            params = read_safetensors(params, list(self._params))
+            params, copy = read_safetensors(params, list(self._params)), False
         if not isinstance(params, Mapping):
             raise Error(f"params must be a mapping or a path, got {type(params).__name__}")
         arrays = {}
         for name, value in params.items():
             if name not in self._params:
-                raise Error(f"there is no parameter '{name}'{suggestion(str(name), self._params)}")
+                raise self._no_parameter(name)
             arrays[name] = argument_array(self._params[name], value)
-        states = self._saved_states()
-        self._weights |= arrays
-        self._program = self._call = None
-        self._restore = states
+        arrays = {name: keep(array, copy) for name, array in arrays.items()}
+        holding(self._lock, self._replace_weights, arrays)
 
-    _restore: dict[str, np.ndarray] | None = None
+    def _no_parameter(self, name: Any) -> Error:
+        known = ", ".join(self._params) or "none"
+        return Error(f"there is no parameter '{name}'{suggestion(str(name), self._params)}; the program has {known}")
 
-    def _saved_states(self) -> dict[str, np.ndarray]:
-        if self._program is None:
-            return self._restore or {}
-        return {name: self._program.read_state(name) for name in self._states}
+    def _replace_weights(self, arrays: Mapping[str, np.ndarray]) -> None:
+        before = self._content
+        states = before.states
+        if before.program is not None:
+            states = {name: before.program.read_state(name) for name in self._states}
+        self._content = _Content({**before.weights, **arrays}, states)
 
     def load(self) -> None:
         """Load the program and its weights on the device now, not at the first run.
@@ -110,15 +133,21 @@ class CompiledGraph:
             Error: A parameter has not been set.
             ExecutionError: The device is not there.
         """
-        missing = [name for name in self._params if name not in self._weights]
+        holding(self._lock, self._loaded)
+
+    def _loaded(self) -> Program:
+        content = self._content
+        if content.program is not None:
+            return content.program
+        missing = [name for name in self._params if name not in content.weights]
         if missing:
             described = ", ".join(f"'{n}' ({self._params[n].shape})" for n in missing[:10])
             raise Error(f"{len(missing)} parameters are not set: {described}", hint="call set_param or set_params")
-        self._program = backend_of(self.artifact.target).load(self.artifact, self._weights, self._threads)
-        for name, value in (self._restore or {}).items():
-            self._program.write_state(name, value)
-        self._restore = None
-        self._call = self._program.call
+        program = backend_of(self.artifact.target).load(self.artifact, content.weights, self._threads)
+        for name, value in content.states.items():
+            program.write_state(name, value)
+        self._content = _Content(content.weights, program=program)
+        return program
 
     # --- running ----------------------------------------------------------------------------------
 
@@ -138,10 +167,8 @@ class CompiledGraph:
             inputs = {}
         elif type(inputs) is not dict and not isinstance(inputs, Mapping):
             raise Error(f"inputs must be a mapping of names to arrays, got {type(inputs).__name__}")
-        call = self._call
-        if call is None:
+        if self._content.program is None:
             self.load()
-            call = self._call
         arrays = []
         for name, dtype, shape, argument in self._checks:
             try:
@@ -161,9 +188,12 @@ class CompiledGraph:
             sizes = bind_symbols([(a, array.shape) for a, array in zip(self._inputs, arrays, strict=True)])
             for requirement in self._requirements:
                 requirement.check(sizes)
-        return call(arrays)
+        return holding(self._lock, self._call, arrays)
 
     __call__ = run
+
+    def _call(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        return (self._content.program or self._loaded()).call(arrays)
 
     def run_named(self, inputs: Mapping[str, Any] | None = None) -> dict[str, np.ndarray]:
         """Run the program once; outputs by name."""
@@ -178,10 +208,10 @@ class CompiledGraph:
             Error: There is no such state.
         """
         self._check_state(name)
-        if self._program is None:
-            self.load()
-        assert self._program is not None
-        return self._program.read_state(name)
+        return holding(self._lock, self._read_state, name)
+
+    def _read_state(self, name: str) -> np.ndarray:
+        return self._loaded().read_state(name)
 
     def set_state(self, name: str, value: Any) -> None:
         """Give a state another value, which is copied to the device.
@@ -191,10 +221,14 @@ class CompiledGraph:
         """
         self._check_state(name)
         array = np.array(argument_array(self._states[name], value), order="C")
-        if self._program is None:
-            self._restore = (self._restore or {}) | {name: array}
+        holding(self._lock, self._write_state, name, array)
+
+    def _write_state(self, name: str, array: np.ndarray) -> None:
+        content = self._content
+        if content.program is None:
+            self._content = _Content(content.weights, {**content.states, name: array})
         else:
-            self._program.write_state(name, array)
+            content.program.write_state(name, array)
 
     def _check_state(self, name: str) -> None:
         if not isinstance(name, str) or name not in self._states:
@@ -203,12 +237,16 @@ class CompiledGraph:
 
     def reset_state(self) -> None:
         """Give every state its initial value again."""
-        self._restore = None
-        if self._program is None:
+        holding(self._lock, self._reset_state)
+
+    def _reset_state(self) -> None:
+        content = self._content
+        if content.program is None:
+            self._content = _Content(content.weights)
             return
         for name, argument in self._states.items():
             shape = argument.shape
-            self._program.write_state(name, np.full(shape.static, argument.init, shape.dtype.numpy))
+            content.program.write_state(name, np.full(shape.static, argument.init, shape.dtype.numpy))
 
     # --- keeping ----------------------------------------------------------------------------------
 

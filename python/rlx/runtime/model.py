@@ -14,9 +14,11 @@ from rlx.ir.arrays import as_array
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
+from rlx.ir.locks import holding, make_lock
 from rlx.ir.shape import Shape
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.session import Session
+from rlx.runtime.weights import keep
 
 
 @dataclass(frozen=True)
@@ -40,11 +42,21 @@ def Param(*dims: Any, dtype: Any = None) -> Any:
     return _Annotation(Shape(dims, dtype), "param")
 
 
+class _Variant:
+    """What there is of a model for one set of static arguments: all of it is made and used under the lock."""
+
+    def __init__(self) -> None:
+        self.lock = make_lock()
+        self.traced: tuple[Graph, Any] | None = None
+        self.program: CompiledGraph | None = None
+        self.given: dict[str, np.ndarray] = {}
+
+
 class Model:
     """A function of tensors, traced once for each set of static arguments. Made by `@rlx.model`.
 
     Arguments annotated with `rlx.Input` and `rlx.Param` are tensors; all others are static: plain Python values that
-    the trace may depend on. Called with tensors of a graph, the function is traced into that graph.
+    the trace may depend on. Called with tensors of a graph, the function is traced into that graph. Any thread may call it.
     """
 
     def __init__(self, function: Callable[..., Any], session: Session | None = None):
@@ -59,14 +71,12 @@ class Model:
         self._function = function
         self._session = session
         self._annotations: dict[str, _Annotation] | None = None
-        self._graphs: dict[Any, tuple[Graph, Any]] = {}
-        self._compiled: dict[Any, CompiledGraph] = {}
-        self._given: dict[Any, dict[str, np.ndarray]] = {}
+        self._variants: dict[Any, _Variant] = {}
 
     @property
     def graph(self) -> Graph:
         """The graph, with every static argument at its default."""
-        return self._trace({})[0]
+        return self._traced({})[0]
 
     @property
     def tensors(self) -> dict[str, _Annotation]:
@@ -76,21 +86,24 @@ class Model:
                 annotations = inspect.get_annotations(self._function, eval_str=True)
             except NameError as problem:
                 raise Error(f"model '{self.__name__}': an annotation cannot be evaluated: {problem}") from None
-            self._annotations = {n: a for n, a in annotations.items() if isinstance(a, _Annotation)}
-            if not self._annotations:
+            tensors = {n: a for n, a in annotations.items() if isinstance(a, _Annotation)}
+            if not tensors:
                 raise Error(
                     f"model '{self.__name__}' has no tensor argument",
                     hint="annotate them: x: rlx.Input('batch', 784), w: rlx.Param(784, 10)",
                 )
+            self._annotations = tensors
         return self._annotations
 
     def compiled(self, **static: Any) -> CompiledGraph:
         """The program for these static arguments, compiled on first use."""
-        key = self._key(static)
-        if key not in self._compiled:
-            graph, _ = self._trace(static)
-            self._compiled[key] = (self._session or Session()).compile(graph)
-        return self._compiled[key]
+        variant = self._variant(static)
+        return holding(variant.lock, self._compile, variant, static)
+
+    def _compile(self, variant: _Variant, static: Mapping[str, Any]) -> CompiledGraph:
+        if variant.program is None:
+            variant.program = (self._session or Session()).compile(self._trace(variant, static)[0])
+        return variant.program
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -103,19 +116,28 @@ class Model:
         if absent:
             raise Error(f"model '{self.__name__}' needs an array for {', '.join(absent)}")
         static = {n: v for n, v in bound.items() if n not in self.tensors}
-        program = self.compiled(**static)
-        self._set_params(program, self._key(static), bound)
-        inputs = {a.name: bound[a.name] for a in program.inputs}
-        return self._trace(static)[1](program.run(inputs))
+        variant = self._variant(static)
+        return holding(variant.lock, self._run, variant, static, bound)
 
-    def _set_params(self, program: CompiledGraph, key: Any, bound: Mapping[str, Any]) -> None:
+    def _run(self, variant: _Variant, static: Mapping[str, Any], bound: Mapping[str, Any]) -> Any:
+        program = self._compile(variant, static)
+        self._set_params(program, variant, bound)
+        inputs = {a.name: bound[a.name] for a in program.inputs}
+        return self._trace(variant, static)[1](program.run(inputs))
+
+    def _set_params(self, program: CompiledGraph, variant: _Variant, bound: Mapping[str, Any]) -> None:
         """Load weights that differ from those of the last call: an array may have been changed in place."""
-        before = self._given.setdefault(key, {})
+        before = variant.given
         arrays = {n: as_array(bound[n], f"param '{n}'") for n, a in self.tensors.items() if a.kind == "param"}
         same = all(n in before and _equal(before[n], array) for n, array in arrays.items())
         if not same:
-            program.set_params(arrays)
-            self._given[key] = {n: array.copy() for n, array in arrays.items()}
+            variant.given = {}  # what the program has is not known until both are set
+            given = {n: keep(array) for n, array in arrays.items()}
+            program.set_params(given, copy=False)
+            variant.given = given
+
+    def _variant(self, static: Mapping[str, Any]) -> _Variant:
+        return self._variants.setdefault(self._key(static), _Variant())
 
     def _key(self, static: Mapping[str, Any]) -> Any:
         key = tuple(sorted(static.items(), key=lambda item: item[0]))
@@ -130,9 +152,12 @@ class Model:
             ) from None
         return key
 
-    def _trace(self, static: Mapping[str, Any]) -> tuple[Graph, Any]:
-        key = self._key(static)
-        if key not in self._graphs:
+    def _traced(self, static: Mapping[str, Any]) -> tuple[Graph, Any]:
+        variant = self._variant(static)
+        return holding(variant.lock, self._trace, variant, static)
+
+    def _trace(self, variant: _Variant, static: Mapping[str, Any]) -> tuple[Graph, Any]:
+        if variant.traced is None:
             graph = Graph(self.__name__, stage="hir")
             tensors = {
                 name: (graph.input if a.kind == "input" else graph.param)(name, a.shape)
@@ -148,8 +173,8 @@ class Model:
                 raise Error(f"model '{self.__name__}' needs a value for {', '.join(missing)}")
             outputs, unpack = _outputs(self._function(*bound.args, **bound.kwargs), self.__name__)
             graph.set_outputs(outputs)
-            self._graphs[key] = (graph, unpack)
-        return self._graphs[key]
+            variant.traced = (graph, unpack)
+        return variant.traced
 
     def __repr__(self) -> str:
         return f"<rlx.model {self.__name__}{self._signature}>"

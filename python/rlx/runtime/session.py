@@ -97,7 +97,8 @@ class Session:
 
         Args:
             graph: A `Graph` or `GraphModule`, HIR or MIR.
-            params: Weights, by name or as the path of a safetensors file; they can also be set later.
+            params: Weights, by name or as the path of a safetensors file; arrays are copied. They can also be set later,
+                and be lent then: see `CompiledGraph.set_params`.
             bind: Sizes of symbols that are fixed now; the others stay dynamic. (XLA compiles again for each set of
                 sizes that comes.)
             buckets: Sizes of symbols for which programs are compiled now; a run takes the smallest that fits, and pads.
@@ -125,8 +126,11 @@ class Session:
         if buckets:
             from rlx.runtime.bucketed import BucketedGraph
 
-            options: dict[str, Any] = {"params": params, "policy": policy, "cache": cache, "timeout": timeout}
-            return BucketedGraph(source, buckets, lambda sizes: self.compile(source, bind=sizes, **options))
+            options: dict[str, Any] = {"policy": policy, "cache": cache, "timeout": timeout}
+            bucketed = BucketedGraph(source, buckets, lambda sizes: self.compile(source, bind=sizes, **options))
+            if params is not None:
+                bucketed.set_params(params)
+            return bucketed
         phases: dict[str, float] = {}
         artifact = self.backend.compile_graph(
             source, self.target, fusion_policy=policy, cache=_cache(cache), timeout_s=timeout, phases=phases
@@ -156,7 +160,7 @@ def load(
 
     Args:
         path: What `CompiledGraph.save` or `rlx compile` wrote.
-        params: Weights, by name or as the path of a safetensors file.
+        params: Weights, by name or as the path of a safetensors file; arrays are copied.
         threads: Threads that the program may use on the CPU.
         expected_sha256: The SHA-256 that the file must have, in hexadecimal, as `rlx compile` prints it.
 

@@ -1,7 +1,8 @@
-"""Reading weights from files."""
+"""Weights as programs keep them, and reading them from files."""
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -68,6 +69,28 @@ def _tensor(file: Any, key: str, path: str) -> np.ndarray:
         hint = "write it as F16, BF16 or F32"
         raise Error(f"tensor '{key}' of {path} is of dtype {stored}, which programs do not have", hint=hint)
     return file.get_tensor(key)
+
+
+def keep(array: np.ndarray, copy: bool = True) -> np.ndarray:
+    """An array, C-contiguous, that nobody else changes: the array itself where it is known to stay as it is.
+
+    Args:
+        array: A caller's array.
+        copy: False where the caller promises not to change it.
+    """
+    if copy and not _is_constant(array):
+        return np.array(array, order="C")
+    return np.ascontiguousarray(array).reshape(array.shape)
+
+
+def _is_constant(array: np.ndarray) -> bool:
+    """Whether no array can write to this one's memory: it belongs to `bytes`, or to a file that is mapped read-only."""
+    owner: object = array
+    while isinstance(owner, np.ndarray):
+        if owner.flags.writeable:
+            return False
+        owner = owner.base
+    return type(owner) is bytes or (type(owner) is mmap.mmap and memoryview(owner).readonly)
 
 
 def check_no_nan(array: np.ndarray, what: str) -> None:

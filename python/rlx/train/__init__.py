@@ -1,5 +1,6 @@
 """Training: optimisers, a compiled training step, checkpoints and a loop."""
 
+import rlx.blocks  # noqa: F401  (whole before its parts: see passes/__init__.py)
 from rlx.train.forces import force_energy_loss
 from rlx.train.layout import SharedWeightLayout, TrainingCompileResult, WeightSlot, compile_training
 from rlx.train.loop import fit

@@ -12,10 +12,11 @@ from rlx.ir.attributes import suggestion
 from rlx.ir.errors import Error
 from rlx.ir.evaluate import argument_array
 from rlx.ir.graph import Argument
+from rlx.ir.locks import holding, make_lock
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.device import Device
 from rlx.runtime.session import Session
-from rlx.runtime.weights import read_safetensors
+from rlx.runtime.weights import keep, read_safetensors
 from rlx.train import checkpoint
 from rlx.train.loss_scale import SCALE, DynamicLossScale
 from rlx.train.optimizers import Optimizer
@@ -26,7 +27,8 @@ class TrainStep:
     """Trains a graph: each call takes a batch and moves the parameters one step down the loss.
 
     Loss, gradients and update are one compiled program. The parameters and what the optimiser keeps are states of it: they
-    stay on the device, and a call copies nothing but the batch in and the loss and metrics out.
+    stay on the device, and a call copies nothing but the batch in and the loss and metrics out. Any thread may call any method:
+    they run one after the other, and a checkpoint is that of one step.
 
     Args:
         graph: A `Graph` or `GraphModule`, HIR or MIR, one of whose outputs is the loss, a scalar. The other outputs are
@@ -91,7 +93,8 @@ class TrainStep:
         self._results = made.results
         self._params = {a.name: a for a in made.graph.arguments if a.name in {*made.trained, *made.frozen}}
         self._frozen: dict[str, np.ndarray] = {}
-        self._unset = set(self._params)
+        self._unset = frozenset(self._params)
+        self._lock = make_lock()
         self.compiled: CompiledGraph = session.compile(made.graph, cache=cache, timeout=timeout)
         if params is not None:
             self.set_params(params)
@@ -109,10 +112,13 @@ class TrainStep:
         Raises:
             Error: A parameter is not set, or an input is missing, unknown, or of the wrong shape or dtype.
         """
+        values = holding(self._lock, self._run, batch)
+        return {n: v if v.ndim else v.item() for n, v in zip(self._results, values, strict=True)}
+
+    def _run(self, batch: Mapping[str, Any] | None) -> list[np.ndarray]:
         if self._unset:
             self._check_set()
-        values = self.compiled.run(batch)
-        return {n: v if v.ndim else v.item() for n, v in zip(self._results, values, strict=True)}
+        return self.compiled.run(batch)
 
     # --- parameters and states --------------------------------------------------------------------
 
@@ -133,17 +139,25 @@ class TrainStep:
         Raises:
             Error: One is not set.
         """
+        return holding(self._lock, self._read_params)
+
+    def _read_params(self) -> dict[str, np.ndarray]:
         self._check_set()
         return {n: self.compiled.state(n) if n in self._trained else self._frozen[n].copy() for n in self._params}
 
-    def set_params(self, params: Mapping[str, Any] | str | os.PathLike[str]) -> None:
+    def set_params(self, params: Mapping[str, Any] | str | os.PathLike[str], *, copy: bool = True) -> None:
         """Set parameters, by name or as the path of a safetensors file, which must have them all. The optimiser goes on.
+
+        Args:
+            params: Arrays by name, or the path.
+            copy: False lends the arrays of parameters that are not trained, which must not be changed as long as this is
+                there. The others are always copied.
 
         Raises:
             Error: A parameter does not fit or a name is unknown; then none is set.
         """
         if isinstance(params, (str, os.PathLike)):
-            params = read_safetensors(params, list(self._params))
+            params, copy = read_safetensors(params, list(self._params)), False
         if not isinstance(params, Mapping):
             raise Error(f"params must be a mapping or a path, got {type(params).__name__}")
         arrays = {}
@@ -152,10 +166,14 @@ class TrainStep:
                 known = ", ".join(self._params)
                 raise Error(f"there is no parameter '{name}'{suggestion(str(name), self._params)}; there are {known}")
             arrays[name] = argument_array(self._params[name], value)
-        frozen = {n: a.copy() for n, a in arrays.items() if n not in self._trained}
+        frozen = {n: keep(a, copy) for n, a in arrays.items() if n not in self._trained}
+        holding(self._lock, self._write, arrays, frozen)
+
+    def _write(self, arrays: Mapping[str, np.ndarray], frozen: Mapping[str, np.ndarray]) -> None:
+        self._unset |= arrays.keys()  # as long as some are old and some are new
         if frozen:
-            self.compiled.set_params(frozen)
-            self._frozen |= frozen
+            self.compiled.set_params(frozen, copy=False)
+            self._frozen = {**self._frozen, **frozen}
         for name, array in arrays.items():
             if name in self._trained:
                 self.compiled.set_state(name, array)
@@ -170,6 +188,9 @@ class TrainStep:
         Raises:
             Error: A parameter is not set.
         """
+        return holding(self._lock, self._read_states)
+
+    def _read_states(self) -> dict[str, np.ndarray]:
         self._check_set()
         return {a.name: self.compiled.state(a.name) for a in self.graph.states if a.name not in self._params}
 
@@ -189,7 +210,7 @@ class TrainStep:
         Raises:
             Error: A parameter is not set, or the file cannot be written.
         """
-        checkpoint.write(path, self.params() | self.state())
+        checkpoint.write(path, holding(self._lock, lambda: self._read_params() | self._read_states()))
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Go on from what `save` wrote, for the same graph and the same kind of optimiser.
@@ -202,10 +223,14 @@ class TrainStep:
         """
         arguments: dict[str, Argument] = self._params | {a.name: a for a in self.graph.states}
         tensors = checkpoint.read(path, arguments)
-        self.set_params({n: a for n, a in tensors.items() if n in self._params})
+        holding(self._lock, self._restore, tensors)
+
+    def _restore(self, tensors: Mapping[str, np.ndarray]) -> None:
+        self._unset = frozenset(self._params)  # an interrupt must not leave a mixture that goes on
         for name, array in tensors.items():
             if name not in self._params:
                 self.compiled.set_state(name, array)
+        self.set_params({n: a for n, a in tensors.items() if n in self._params}, copy=False)
 
     def __repr__(self) -> str:
         return f"<TrainStep {self.graph.name} of {len(self._trained)} parameters, {self.compiled!r}>"

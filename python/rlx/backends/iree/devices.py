@@ -5,12 +5,12 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-import threading
 from dataclasses import dataclass
 from typing import Any
 
 from rlx.backends.iree.memory import configure_allocator, pools
 from rlx.ir.errors import ExecutionError
+from rlx.ir.locks import holding, make_lock
 
 LOCAL_DRIVERS = ("local-sync", "local-task")
 
@@ -43,15 +43,9 @@ class DeviceInfo:
     reason: str = ""
 
 
-class _Devices:
-    """The devices of this process, each opened once."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.opened: dict[tuple[str, int], Any] = {}
-
-
-_shared = _Devices()
+# The devices of this process, each opened once.
+_lock = make_lock()
+_opened: dict[tuple[str, int], Any] = {}
 
 
 def device(uri: str, threads: int | None = None) -> Any:
@@ -66,11 +60,14 @@ def device(uri: str, threads: int | None = None) -> Any:
     """
     driver = uri.partition("://")[0]
     count = (threads or usable_cpus()) if driver == "local-task" else 0
-    with _shared.lock:
-        found = _shared.opened.get((uri, count))
-        if found is None:
-            found = _shared.opened[uri, count] = _open(uri, driver, count)
-        return found
+    found = _opened.get((uri, count))
+    return found if found is not None else holding(_lock, _open_once, uri, driver, count)
+
+
+def _open_once(uri: str, driver: str, threads: int) -> Any:
+    if (uri, threads) not in _opened:
+        _opened[uri, threads] = _open(uri, driver, threads)
+    return _opened[uri, threads]
 
 
 def devices() -> list[DeviceInfo]:
@@ -124,10 +121,9 @@ def usable_cpus() -> int:
 
 def abandon_devices() -> None:
     """In a forked child: forget all devices without closing them, which would wait for their threads."""
-    global _shared
-    for opened in _shared.opened.values():
+    for opened in _opened.values():
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(opened))
-    _shared = _Devices()
+    _opened.clear()
 
 
 def _probe(driver: str, entry: dict[str, Any]) -> DeviceInfo:

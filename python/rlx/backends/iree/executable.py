@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from rlx.backends.iree import transfer
 from rlx.backends.iree.abi import TensorType, agreed_types, compiled_types
 from rlx.backends.iree.devices import LOCAL_DRIVERS, abandon_devices, device, short_reason
 from rlx.ir.errors import ExecutionError
+from rlx.ir.locks import holding, make_lock
 
 # What IREE's bindings raise.
 _FAILURES = (ValueError, RuntimeError, IndexError, MemoryError, TypeError)
@@ -59,7 +60,7 @@ class Executable:
         self.driver = driver
         self.device = device(driver, threads)
         self.trim()  # what programs that are gone have left
-        self.lock = threading.Lock()
+        self.lock = make_lock()
         self.functions: weakref.WeakSet[Function] = weakref.WeakSet()
         from iree.runtime import _binding
 
@@ -180,21 +181,23 @@ class Function:
         """
         if len(arrays) != len(self._passers):
             raise self._count_error(arrays)
-        loans = transfer.Loans()
         try:
-            with self._lock:
-                arguments = self._new_list(len(arrays))
-                for pass_in, array in zip(self._passers, arrays, strict=True):
-                    arguments.push_ref(pass_in(array, loans))
-                results = self._new_list(len(self._takers))
-                self._invoke(self._function, arguments, results)
-                outputs = [take(results, loans) for take in self._takers]
-                loans.settle()
-                if self._trims:
-                    self._executable.trim()
-                return outputs
+            return holding(self._lock, self._run, arrays)
         except _FAILURES as error:
             raise self._failure(error) from error
+
+    def _run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        loans = transfer.Loans()
+        arguments = self._new_list(len(arrays))
+        for pass_in, array in zip(self._passers, arrays, strict=True):
+            arguments.push_ref(pass_in(array, loans))
+        results = self._new_list(len(self._takers))
+        self._invoke(self._function, arguments, results)
+        outputs = [take(results, loans) for take in self._takers]
+        loans.settle()
+        if self._trims:
+            self._executable.trim()
+        return outputs
 
     def refuse(self, reason: str) -> None:
         """From now on raise instead of running."""
@@ -215,11 +218,17 @@ class _Trimmer:
     """Empties a device's pool when it goes itself."""
 
     def __init__(self, executable: Executable) -> None:
-        self._trim, self._process = executable.device.allocator.trim, os.getpid()
+        # With the function that tells the process: Python may have taken modules apart when this goes.
+        self._at_end = executable.device.allocator.trim, os.getpid(), os.getpid
 
-    def __del__(self, getpid: Callable[[], int] = os.getpid) -> None:  # at exit the module may have no names any more
-        if getpid() == self._process:  # in a forked one its lock may be held for ever
-            self._trim()
+    _at_end: tuple[Callable[[], Any], int, Callable[[], int]] | None = None
+
+    def __del__(self) -> None:
+        if self._at_end is None:  # an interrupt came before
+            return
+        trim, process, this_process = self._at_end
+        if this_process() == process:  # in a forked one its lock may be held for ever
+            trim()
 
 
 class StagedFunction(Function):
@@ -236,19 +245,20 @@ class StagedFunction(Function):
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Run it; raises as ``Function`` does."""
-        staged = self._staged
-        if len(arrays) != len(staged):
+        if len(arrays) != len(self._staged):
             raise self._count_error(arrays)
-        loans = transfer.Loans() if self._lends else None
         try:
-            with self._lock:
-                for stage, array in zip(staged, arrays):  # noqa: B905  (compared above; it costs 0.1 µs)
-                    stage[...] = array
-                results = self._new_list(len(self._takers))
-                self._invoke(self._function, self._arguments, results)
-                return [take(results, loans) for take in self._takers]
+            return holding(self._lock, self._run, arrays)
         except _FAILURES as error:
             raise self._failure(error) from error
+
+    def _run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        loans = transfer.Loans() if self._lends else None
+        for stage, array in zip(self._staged, arrays):  # noqa: B905  (compared before; it costs 0.1 µs)
+            stage[...] = array
+        results = self._new_list(len(self._takers))
+        self._invoke(self._function, self._arguments, results)
+        return [take(results, loans) for take in self._takers]
 
 
 def check_parameters(parameters: Mapping[str, np.ndarray], types: Mapping[str, TensorType]) -> None:
@@ -281,22 +291,24 @@ def _load_error(error: Exception, driver: str, parameters: Mapping[str, np.ndarr
 
 
 _executables: weakref.WeakSet[Executable] = weakref.WeakSet()
-_instances: list[Any] = []
+_instance_lock = make_lock()
 
 
 def _instance() -> Any:
+    return holding(_instance_lock, _make_instance)
+
+
+@cache
+def _make_instance() -> Any:
     from iree.runtime import VmInstance
 
-    if not _instances:
-        _instances.append(VmInstance())
-    return _instances[0]
+    return VmInstance()
 
 
 def _after_fork_in_child() -> None:
     """A fork copies no threads: what was loaded on a device that has some would wait for ever."""
     abandon_devices()
     for executable in list(_executables):
-        executable.lock._at_fork_reinit()  # type: ignore[attr-defined]
         if executable.driver != "local-sync":
             for function in list(executable.functions):
                 function.refuse("it was loaded before this process was forked; load the module again here")

@@ -6,10 +6,11 @@ import ctypes
 import os
 import platform
 import sys
-import threading
 from typing import Any
 
 import numpy as np
+
+from rlx.ir.locks import holding, make_lock
 
 # Compiled code loads vectors with aligned instructions: memory lent to it at any other address is a
 # segmentation fault.
@@ -25,7 +26,7 @@ _configured = False
 
 # With so much memory in use, nothing is put into the pool; and it holds so many buffers.
 _POOLED, _POOLED_BUFFERS = "2gib", 64
-_lock = threading.Lock()
+_lock = make_lock()
 
 
 def configure_allocator() -> None:
@@ -35,11 +36,14 @@ def configure_allocator() -> None:
     page by page and unmapped again: an attention layer with 16 MB of scores takes 2.5 times as long. The
     price is a process that keeps its peak memory. ``RLX_NO_MALLOPT=1`` leaves the allocator alone.
     """
+    holding(_lock, _configure_once)
+
+
+def _configure_once() -> None:
     global _configured
-    with _lock:
-        if _configured:
-            return
-        _configured = True
+    if _configured:
+        return
+    _configured = True
     if _left_alone():
         return
     if sys.platform != "linux" or platform.libc_ver()[0] != "glibc":

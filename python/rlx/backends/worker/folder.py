@@ -14,14 +14,14 @@ import stat
 import tempfile
 import time
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from rlx.ir.errors import Error
 
 try:
     import fcntl
 except ImportError:  # not POSIX
-    fcntl = None  # type: ignore[assignment]
+    fcntl: Any = None
 
 _PREFIX = "rlx-worker-"
 _HARMLESS = re.compile(r"[A-Za-z0-9/._+-]+")

@@ -6,7 +6,6 @@ compiled for each set of sizes that comes.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -27,6 +26,7 @@ from rlx.backends.xla.portable import VERSION, to_portable
 from rlx.ir.errors import CompileError, Error, ExecutionError
 from rlx.ir.evaluate import bind_symbols
 from rlx.ir.graph import Graph
+from rlx.ir.locks import holding, make_lock
 from rlx.ir.requirements import requirements
 from rlx.ir.text import parse_module
 from rlx.lower.stablehlo import claimed_ops, lower_module
@@ -237,7 +237,7 @@ class Program:
 
     def __init__(self, artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int | None):
         self.signature = artifact.signature
-        self.lock = threading.Lock()
+        self.lock = make_lock()
         options: list[tuple[str, Any]] = [(name, value) for name, value in artifact.info["options"]]
         if threads == 1:
             options.append(("xla_cpu_multi_thread_eigen", False))
@@ -253,26 +253,31 @@ class Program:
         else:
             self._executable = client.compiled(artifact.program, self._options)
             _check_types(self._executable, self.signature, self._updates)
-        # Copies: the client may use an array's own memory, and the caller may change that.
-        values = {name: np.array(value, order="C") for name, value in self._parameters.items()}
+        # The client may use an array's own memory: nobody changes that of parameters.
+        values = dict(self._parameters)
         for state in self.signature.of_kind("state"):
             values[state.name] = np.full(state.shape.static, state.init, state.shape.dtype.numpy)
         self._on_device: dict[str, Any] = dict(zip(values, client.to_device(list(values.values())), strict=True))
 
     def call(self, arrays: Sequence[np.ndarray], /) -> list[np.ndarray]:
         """Run it on arrays for the inputs, in order."""
-        with self.lock:
-            executable = self._executable or self._specialised(self._sizes(arrays))
-            given = iter(client.to_device(arrays))
-            on_device = self._on_device
-            results = executable(
-                [next(given) if a.kind == "input" else on_device[a.name] for a in self.signature.arguments]
-            )
-            returned = [client.to_host(r) for r, state in zip(results, self._updates, strict=True) if state is None]
-            for value, state in zip(results, self._updates, strict=True):
-                if state is not None:
-                    on_device[state] = value.block_until_ready()
-            return returned
+        return holding(self.lock, self._run, arrays)
+
+    def _run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        executable = self._executable or self._specialised(self._sizes(arrays))
+        given = iter(client.to_device(arrays))
+        on_device = self._on_device
+        results = executable(
+            [next(given) if a.kind == "input" else on_device[a.name] for a in self.signature.arguments]
+        )
+        returned = [client.to_host(r) for r, state in zip(results, self._updates, strict=True) if state is None]
+        updated = {
+            state: value.block_until_ready()
+            for value, state in zip(results, self._updates, strict=True)
+            if state is not None
+        }
+        self._on_device = on_device | updated  # all at once: an interrupt leaves the states of one run
+        return returned
 
     def _sizes(self, arrays: Sequence[np.ndarray]) -> tuple[tuple[str, int], ...]:
         given = [(a, array.shape) for a, array in zip(self._inputs, arrays, strict=True)]
@@ -290,5 +295,7 @@ class Program:
 
     def write_state(self, name: str, value: np.ndarray) -> None:
         """Set a state."""
-        with self.lock:
-            (self._on_device[name],) = client.to_device([np.array(value, order="C")])
+        holding(self.lock, self._write_state, name, np.array(value, order="C"))
+
+    def _write_state(self, name: str, value: np.ndarray) -> None:
+        self._on_device = self._on_device | dict(zip([name], client.to_device([value]), strict=True))

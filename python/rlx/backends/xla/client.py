@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+import os
+import sys
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
 
 from rlx.ir.errors import CompileError, Error, ExecutionError
+from rlx.ir.locks import holding, make_lock
 
 # Results are those of the arithmetic that the program says: nothing is reordered, and no value of f16 or bf16 is kept
 # in more bits than it has. NaN goes through min and max.
@@ -24,14 +27,23 @@ _KEPT_EXECUTABLES = 64
 Options = tuple[tuple[str, bool | int | str], ...]
 Type = tuple[tuple[int, ...], np.dtype]
 
+# JAX's modules import each other in circles: a thread that meets them while another imports them gets them half-made.
+_lock = make_lock()
+# Whether there was a client, ours or a user's, when this process was forked: its threads did not come along.
+_lost = False
 
-@cache
+
 def jax() -> Any:
     """The package `jax`.
 
     Raises:
         Error: It is not installed.
     """
+    return _once(_import_jax)
+
+
+@cache
+def _import_jax() -> Any:
     try:
         found = importlib.import_module("jax")
         importlib.import_module("jax.extend.backend")
@@ -41,13 +53,31 @@ def jax() -> Any:
     return found
 
 
-@cache
 def client() -> Any:
-    """The CPU client, which JAX itself uses as well."""
+    """The CPU client, which JAX itself uses as well.
+
+    Raises:
+        ExecutionError: There is none, or it was made before this process was forked.
+    """
+    if _lost:
+        raise ExecutionError(
+            "XLA was started before this process was forked, and its threads are not here",
+            hint="start processes with multiprocessing's 'spawn' or 'forkserver', or use XLA in the children only",
+        )
+    return _once(_make_client)
+
+
+@cache
+def _make_client() -> Any:
     try:
         return jax().extend.backend.get_backend("cpu")
     except RuntimeError as problem:
         raise ExecutionError(f"XLA has no CPU client: {problem}") from None
+
+
+def _once(make: Callable[[], Any]) -> Any:
+    """What a function without arguments gives, which one thread makes while the others wait."""
+    return holding(_lock, make)
 
 
 class Executable:
@@ -89,6 +119,7 @@ class Executable:
         Raises:
             ExecutionError: It failed.
         """
+        client()  # which knows whether this process may run anything
         try:
             results = self._loaded.execute_sharded(list(arrays)).disassemble_into_single_device_arrays()
         except jax().errors.JaxRuntimeError as problem:
@@ -115,7 +146,19 @@ def to_host(array: Any) -> np.ndarray:
     Raises:
         ExecutionError: The computation of it failed.
     """
+    client()
     try:
         return np.array(array)
     except jax().errors.JaxRuntimeError as problem:
         raise ExecutionError(f"XLA: {problem}") from None
+
+
+def _after_fork_in_child() -> None:
+    global _lost
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    made = bool(getattr(bridge, "_backends", None)) or _make_client.cache_info().currsize > 0
+    _lost = _lost or made
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)

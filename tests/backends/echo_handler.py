@@ -1,0 +1,19 @@
+"""What a worker process of the tests runs: it answers with what it got, or does harm."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+
+def make(*arguments: str) -> Callable[[dict[str, Any], bytes], tuple[dict[str, Any], bytes]]:
+    def answer(header: dict[str, Any], body: bytes) -> tuple[dict[str, Any], bytes]:
+        if header["kind"] == "hang":
+            time.sleep(600)
+        if header["kind"] == "exit":
+            os._exit(3)
+        return {"arguments": arguments, "folder": os.environ["TMPDIR"]}, body
+
+    return answer

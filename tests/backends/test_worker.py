@@ -1,0 +1,268 @@
+"""Worker processes: requests, time limits, kills and interrupts, with a handler that compiles nothing."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlx.backends.worker import folder as folders
+from rlx.backends.worker import pool as pools
+from rlx.backends.worker import process as processes
+from rlx.backends.worker import shielded
+from rlx.backends.worker.pool import WorkerPool
+from rlx.backends.worker.process import Command, WorkerDied
+from rlx.ir.errors import Error
+from tests.backends import echo_handler
+from tests.interrupts import Interrupts
+
+ECHO = Command(str(echo_handler.__file__), ("a",))
+OTHER = Command(str(echo_handler.__file__), ("b",))
+posix_only = pytest.mark.skipif(os.name != "posix", reason="sends signals")
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The temporary folder that workers' folders are made in."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def pool(place: Path) -> Iterator[WorkerPool]:
+    made = WorkerPool(2)
+    yield made
+    made.close()
+
+
+def echo(pool: WorkerPool, command: Command = ECHO) -> None:
+    reply = pool.request(command, {"kind": "echo"}, b"body", timeout_s=60)
+    assert reply.body == b"body"
+    assert reply.header["arguments"] == list(command.arguments)
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def wait_until(condition: Any, seconds: float = 30) -> bool:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def test_processes_are_reused_and_make_room(pool: WorkerPool) -> None:
+    echo(pool)
+    (pid,) = pool.pids
+    echo(pool)
+    assert pool.pids == [pid]
+    for number in range(4):
+        echo(pool, Command(str(echo_handler.__file__), (str(number),)))
+    assert len(pool.pids) == 2
+
+
+def test_many_callers_share_the_processes(pool: WorkerPool) -> None:
+    with ThreadPoolExecutor(8) as executor:
+        list(executor.map(lambda i: echo(pool, ECHO if i % 2 else OTHER), range(24)))
+    assert len(pool.pids) <= 2
+
+
+def test_a_time_limit_and_an_end_of_its_own(pool: WorkerPool) -> None:
+    with pytest.raises(WorkerDied) as caught:
+        pool.request(ECHO, {"kind": "hang"}, timeout_s=0.2)
+    assert caught.value.timed_out
+    assert not caught.value.killed_from_outside
+    with pytest.raises(WorkerDied, match="status 3"):
+        pool.request(ECHO, {"kind": "exit"})
+    echo(pool)
+
+
+@posix_only
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+def test_a_kill_from_outside_is_told_from_a_crash(pool: WorkerPool, number: signal.Signals) -> None:
+    echo(pool)
+    (pid,) = pool.pids
+    threading.Timer(0.2, os.kill, (pid, number)).start()
+    with pytest.raises(WorkerDied) as caught:
+        pool.request(ECHO, {"kind": "hang"})
+    assert caught.value.killed_from_outside
+    assert caught.value.reason == f"was killed by signal {number.value} ({number.name})"
+    assert is_gone(pid)
+
+
+def test_a_handler_that_cannot_be_loaded(pool: WorkerPool, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.py"
+    broken.write_text("import no_such_module")
+    with pytest.raises(WorkerDied) as caught:
+        pool.request(Command(str(broken)), {"kind": "echo"})
+    assert "no_such_module" in caught.value.stderr
+
+
+# ---- interrupts
+
+
+def prepare_first(pool: WorkerPool) -> None:
+    pool.close()
+
+
+def prepare_warm(pool: WorkerPool) -> None:
+    echo(pool)
+
+
+def prepare_dead(pool: WorkerPool) -> None:
+    echo(pool)
+    for pid in pool.pids:
+        os.kill(pid, signal.SIGKILL)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+
+
+def prepare_others(pool: WorkerPool) -> None:
+    pool.prewarm(OTHER, {"kind": "ping"})
+    assert wait_until(lambda: pool.pids)
+    echo(pool)
+
+
+@posix_only
+@pytest.mark.parametrize("prepare", [prepare_first, prepare_warm, prepare_dead, prepare_others])
+def test_an_interrupt_at_any_step_loses_nothing(pool: WorkerPool, place: Path, prepare: Any) -> None:
+    interrupts = Interrupts([pools, processes, shielded, folders])
+
+    def work() -> None:
+        pool.prewarm(ECHO, {"kind": "ping"})
+        pool.request(ECHO, {"kind": "echo"}, timeout_s=60)
+        pool.pids  # noqa: B018
+
+    prepare(pool)
+    steps = interrupts.steps(work)
+    assert len(steps) > 20
+    for step in steps:
+        prepare(pool)
+        interrupts.at(step, work)
+        before = set(pool.pids)
+        echo(pool)
+        echo(pool, OTHER)  # with one lost place and one taken this would wait for ever
+        assert len(pool.pids) <= 2, step
+        assert wait_until(lambda before=before: all(is_gone(p) or p in pool.pids for p in before)), step
+    pids = pool.pids
+    pool.close()
+    assert all(map(is_gone, pids))
+    assert wait_until(lambda: not list(place.iterdir())), "a temporary folder is left"
+
+
+@posix_only
+def test_an_interrupt_while_others_work(pool: WorkerPool) -> None:
+    """One process hangs for somebody else, the other for the one who is interrupted at every step of waiting."""
+    interrupts = Interrupts([pools, processes, shielded])
+
+    def hang() -> None:
+        with pytest.raises(WorkerDied):
+            pool.request(OTHER, {"kind": "hang"})
+
+    busy = threading.Thread(target=hang)
+    busy.start()
+    assert wait_until(lambda: len(pool.pids) == 1)
+    for step in interrupts.steps(lambda: echo(pool)):
+        interrupts.at(step, lambda: echo(pool))
+        echo(pool)
+    pool.close()
+    busy.join(30)
+    assert not busy.is_alive()
+
+
+@posix_only
+def test_a_request_that_is_interrupted_ends_its_process(pool: WorkerPool) -> None:
+    echo(pool)
+    (pid,) = pool.pids
+    threading.Timer(0.2, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        pool.request(ECHO, {"kind": "hang"})
+    assert wait_until(lambda: is_gone(pid))
+    echo(pool)
+
+
+# ---- folders
+
+HOSTILE = [
+    "$(touch run)",
+    "`touch run`",
+    "a;touch run;",
+    "a b",
+    "a&b",
+    "a|b",
+    "a'b",
+    'a"b',
+    "a\nb",
+    "a*",
+    "~",
+    "ü",
+    "#",
+]
+
+
+@posix_only
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_folder_has_a_plain_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    hostile = tmp_path / name
+    hostile.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(hostile))
+    made = folders.make_folder()
+    assert folders.is_harmless(made)
+    assert made.stat().st_mode & 0o777 == 0o700
+    assert not list(hostile.iterdir())
+    made.rmdir()
+
+
+@posix_only
+def test_no_folder_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "open").mkdir(mode=0o777)
+    (tmp_path / "open").chmod(0o777)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "a b"))
+    for others in ((), (str(tmp_path / "missing"),), (str(tmp_path / "open"),)):
+        monkeypatch.setattr(folders, "_FALLBACKS", others)
+        with pytest.raises(Error, match="TMPDIR"):
+            folders.make_folder()
+        with pytest.raises(Error, match="TMPDIR"):
+            WorkerPool(1).request(ECHO, {"kind": "echo"})
+
+
+@posix_only
+def test_folders_of_killed_processes_are_removed(place: Path) -> None:
+    abandoned, young, alive, foreign = (place / f"rlx-worker-{name}" for name in ("abandoned", "young", "alive", "x"))
+    for made in (abandoned, young, alive):
+        made.mkdir()
+        (made / "stderr").touch()
+    foreign.touch()
+    for made in (abandoned, alive, foreign):
+        os.utime(made, (0, 0))
+    with folders.own(alive):
+        os.utime(alive, (0, 0))
+        folders.make_folder()
+    assert not abandoned.exists()
+    assert young.exists() and alive.exists() and foreign.exists()
+
+
+def test_a_pool_that_is_dropped_leaves_nothing(place: Path) -> None:
+    pool = WorkerPool(2)
+    echo(pool)
+    echo(pool, OTHER)
+    pids = pool.pids
+    del pool
+    gc.collect()
+    assert wait_until(lambda: all(map(is_gone, pids)))
+    assert not list(place.iterdir())

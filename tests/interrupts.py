@@ -1,0 +1,61 @@
+"""Interrupts at chosen steps of the calling thread: what Ctrl-C may do, without waiting for chance."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import Any
+
+Step = tuple[str, str, int]  # file, event, line
+
+
+class Interrupts:
+    """Runs a function and raises `KeyboardInterrupt` at one of the steps that it takes in some modules.
+
+    Args:
+        modules: Whose code is watched: each line, and each call and return.
+    """
+
+    def __init__(self, modules: Iterable[ModuleType]) -> None:
+        self._files = {str(Path(str(module.__file__)).resolve()) for module in modules}
+
+    def steps(self, function: Callable[[], Any]) -> list[Step]:
+        """The steps that a function takes, each once, in order."""
+        found: dict[Step, None] = {}
+        self._traced(function, lambda step: found.setdefault(step))
+        return list(found)
+
+    def at(self, step: Step, function: Callable[[], Any]) -> bool:
+        """Call a function and interrupt it when it comes to a step; whether it did, and the interrupt came out."""
+        hit = False
+
+        def visit(here: Step) -> None:
+            nonlocal hit
+            if here == step and not hit:
+                hit = True
+                raise KeyboardInterrupt
+
+        try:
+            self._traced(function, visit)
+        except KeyboardInterrupt:
+            return True
+        assert not hit, f"the interrupt at {step} was swallowed"
+        return False
+
+    def _traced(self, function: Callable[[], Any], visit: Callable[[Step], Any]) -> None:
+        def trace(frame: FrameType, event: str, _: Any) -> Any:
+            # What is raised in a `__del__` goes nowhere, by Python's own rules.
+            if frame.f_code.co_filename not in self._files or frame.f_code.co_name == "__del__":
+                return None
+            if event != "exception":
+                visit((frame.f_code.co_filename, event, frame.f_lineno))
+            return trace
+
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            function()
+        finally:
+            sys.settrace(before)
