@@ -80,7 +80,7 @@ def keep(array: np.ndarray, copy: bool = True) -> np.ndarray:
     """
     if copy and not _is_constant(array):
         return np.array(array, order="C")
-    return np.ascontiguousarray(array).reshape(array.shape)
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
 
 
 def _is_constant(array: np.ndarray) -> bool:
