@@ -126,6 +126,19 @@ def on_context(callback: Callable[[Any], None]) -> None:
     _on_context.append(callback)
 
 
+def walk(op: Any, visit: Callable[[Any], Any], order: Any = None) -> None:
+    """Call a function for an op and every op in it, as the bindings' `walk` does: regions first unless `order` says otherwise.
+
+    They make a `RuntimeError` of whatever the function raises, of an interrupt as well, which is still one afterwards.
+    """
+    try:
+        op.operation.walk(visit, order or ir.WalkOrder.POST_ORDER)
+    except RuntimeError as problem:
+        if "KeyboardInterrupt" in str(problem):
+            raise KeyboardInterrupt from None
+        raise
+
+
 @contextlib.contextmanager
 def entered() -> Iterator[Any]:
     """The context and an unknown location, as the bindings' defaults. One thread at a time is inside."""

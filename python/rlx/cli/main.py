@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from rlx.cli import INTERRUPTED, heed_interrupts, ignore_interrupts
 from rlx.version import __version__
 
 # Each is a module here, imported when it is called, with `add_arguments(parser)` and `run(arguments)`, which
@@ -21,7 +22,6 @@ COMMANDS = {
     "doctor": "check this installation",
 }
 BROKEN_PIPE = 141  # what a shell reports of a program that died of SIGPIPE
-INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,6 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Mistakes of the user go to standard error as one message, without a traceback unless `RLX_TRACEBACK=1`.
     """
     try:
+        heed_interrupts()
         return _run(sys.argv[1:] if argv is None else argv)
     except KeyboardInterrupt:
         if _wants_traceback():
@@ -46,6 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         print(f"rlx: error: {problem}", file=sys.stderr)
         return 1
+    finally:
+        ignore_interrupts()
 
 
 def _run(argv: Sequence[str]) -> int:

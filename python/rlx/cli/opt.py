@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rlx.cli import INTERRUPTED, heed_interrupts, ignore_interrupts
 from rlx.cli.common import Diagnostic, Place, from_error, from_mlir
 from rlx.cli.extensions import load
 from rlx.cli.opt_flags import PROGRAM, CommandLineError, Settings, help_text, parse, unknown
@@ -27,12 +28,12 @@ if TYPE_CHECKING:
 # Only what --version and --help need is imported above: MLIR is loaded when there is something to do.
 _MARKER = "// -----"
 BROKEN_PIPE = 141  # what a shell reports of a program that died of SIGPIPE
-INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code: 0, or 1 after an error."""
     try:
+        heed_interrupts()
         return _run(sys.argv[1:] if argv is None else argv)
     except CommandLineError as problem:
         for line in str(problem).split("\n"):
@@ -53,6 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{PROGRAM}: internal error: {type(problem).__name__}: {problem}", file=sys.stderr)
         print(f"{PROGRAM}: RLX_TRACEBACK=1 shows where", file=sys.stderr)
         return 1
+    finally:
+        ignore_interrupts()
 
 
 def _run(argv: Sequence[str]) -> int:

@@ -32,7 +32,7 @@ class Bind(Pass, name="rlx-bind"):
     def run(self, module: Any) -> None:
         values = {name: dim(size) for name, size in self.sizes.items()}
         binder = _Binder(values)
-        module.operation.walk(binder.visit, mlir.ir.WalkOrder.PRE_ORDER)
+        mlir.walk(module, binder.visit, mlir.ir.WalkOrder.PRE_ORDER)
         if binder.problem is not None:
             raise binder.problem
         for name in values:

@@ -134,7 +134,7 @@ def foreign_op(function: Any) -> str | None:
         found.append(name)
         return mlir.ir.WalkResult.INTERRUPT
 
-    function.operation.walk(visit, mlir.ir.WalkOrder.PRE_ORDER)
+    mlir.walk(function, visit, mlir.ir.WalkOrder.PRE_ORDER)
     return found[0] if found else None
 
 

@@ -45,7 +45,7 @@ def collect(module: Any, names: Container[str] | None = None) -> list[Any]:
             found.append(op)
         return advance
 
-    module.operation.walk(visit, mlir.ir.WalkOrder.POST_ORDER)
+    mlir.walk(module, visit)
     return found
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from rlx.ir.arrays import as_array
 from rlx.ir.dim import DimExpr
 from rlx.ir.errors import Error, ShapeError
 from rlx.ir.evaluate import argument_array, bind_symbols
@@ -57,6 +58,8 @@ class BucketedGraph:
 
     def set_param(self, name: str, value: Any, *, copy: bool = True) -> None:
         """Give one weight to every program; see `CompiledGraph.set_param`."""
+        if not isinstance(name, str):
+            raise Error(f"a parameter's name is a string, not {name!r}")
         self.set_params({name: value}, copy=copy)
 
     def set_params(self, params: Mapping[str, Any] | str | os.PathLike[str], *, copy: bool = True) -> None:
@@ -64,7 +67,7 @@ class BucketedGraph:
         if isinstance(params, (str, os.PathLike)):
             params, copy = read_safetensors(params, sorted(self._params)), False
         if copy and isinstance(params, Mapping):
-            params = {name: keep(as_array(value, name)) for name, value in params.items()}
+            params = {name: keep(as_array(value, f"param '{name}'")) for name, value in params.items()}
         for program in self.programs.values():
             program.set_params(params, copy=False)
 

@@ -228,7 +228,7 @@ def only_reads_arguments(lowered: Any) -> bool:
         found.append(op.name in _PARTIAL_WRITES)
         return mlir.ir.WalkResult.ADVANCE
 
-    lowered.operation.walk(visit)
+    mlir.walk(lowered, visit)
     return not any(found)
 
 

@@ -125,7 +125,7 @@ class Source:
                         argument.set_location(mended(argument.location))
             return mlir.ir.WalkResult.ADVANCE
 
-        op.operation.walk(visit)
+        mlir.walk(op, visit)
 
 
 def _bytes(text: str) -> bytes:

@@ -1,0 +1,73 @@
+"""Ctrl-C at any moment: exit code 130, nothing printed, and no file half-written."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from rlx.backends.artifact import Artifact
+from tests.cli.calling import HELLO
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="sends signals")
+COMPILE = ("rlx.cli.main", "compile", "--no-cache", "hello.mlir", "-o", "out")
+OPT = ("rlx.cli.opt", "--canonicalize", "--rlx-decompose", "hello.mlir", "-o", "out")
+
+
+def start(folder: Path, module: str, *arguments: str) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(folder / "tmp")}
+    return subprocess.Popen(
+        [sys.executable, "-X", "importtime", "-m", module, *arguments],
+        cwd=folder, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "hello.mlir").write_text(HELLO)
+    (tmp_path / "tmp").mkdir()
+    return tmp_path
+
+
+@pytest.mark.parametrize("command", [COMPILE, OPT], ids=["compile", "opt"])
+@pytest.mark.parametrize("seen", ["rlx.cli", "rlx.ir.errors", "rlx.ir.shape", "rlx.ops.norm"])
+def test_an_interrupt_while_modules_are_imported(folder: Path, command: tuple[str, ...], seen: str) -> None:
+    """The interpreter says which module it has imported; then the interrupt comes."""
+    (folder / "out").write_text("before")
+    process = start(folder, *command)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.split("|")[-1].strip() == seen:
+            break
+    else:
+        pytest.fail("it was not imported")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, (out, err)
+    assert out == ""
+    assert not [line for line in err.splitlines() if not line.startswith("import time:")]
+    assert (folder / "out").read_text() == "before"
+    assert sorted(path.name for path in folder.iterdir()) == ["hello.mlir", "out", "tmp"]
+
+
+def test_an_interrupt_while_the_compiler_works(folder: Path) -> None:
+    process = start(folder, *COMPILE)
+    end = time.monotonic() + 60
+    while not list((folder / "tmp").glob("rlx-worker-*/stderr")) and time.monotonic() < end:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    # It may have been ready before the signal came.
+    if process.returncode == 0:
+        Artifact.load(folder / "out")
+    else:
+        assert (process.returncode, out) == (130, "")
+        assert not (folder / "out").exists()
+    while list((folder / "tmp").iterdir()) and time.monotonic() < end:
+        time.sleep(0.02)
+    assert not list((folder / "tmp").iterdir()), "the compiler's folder is left"
