@@ -20,13 +20,13 @@ import secrets
 import stat
 import struct
 import tempfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from rlx.backends.private import Folder, private_folder
 from rlx.ir.errors import Error
+from rlx.ir.locks import make_lock
 from rlx.ir.files import file_name, lock, remove_abandoned
 
 _log = logging.getLogger("rlx")
@@ -101,7 +101,7 @@ class DiskCache:
             ) from None
         self.max_bytes = max_bytes
         self._largest = min(max_bytes, _LARGEST_ENTRY)
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._estimated_size: int | None = None
 
     def get(self, key: str) -> bytes | None:

@@ -37,7 +37,7 @@ def _fence_reductions(lowered: Any) -> None:
             found.append(op)
         return mlir.ir.WalkResult.ADVANCE
 
-    lowered.operation.walk(visit)
+    mlir.walk(lowered, visit)
     for op in found:
         for result in op.results:
             _fence(result, op)
