@@ -146,7 +146,7 @@ def _cache(cache: Any) -> DiskCache | None:
         return None
     if isinstance(cache, DiskCache):
         return cache
-    return DiskCache() if cache is True else DiskCache(file_name(cache))
+    return DiskCache() if cache is True else DiskCache(cache)
 
 
 def load(
