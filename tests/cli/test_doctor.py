@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,16 @@ def test_what_is_broken_is_named(command: Command, monkeypatch: pytest.MonkeyPat
     assert "ZeroDivisionError" in findings["native module"]["found"]
     assert "set RLX_CACHE_DIR" in findings["cache"]["found"]
     assert "BROKEN native module" in command("doctor").out
+
+
+@pytest.mark.skipif(os.name == "nt", reason="has no such permissions")
+def test_why_there_is_no_cache(command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared").chmod(0o777)
+    monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path / "shared"))
+    monkeypatch.setattr(doctor, "_CHECKS", {"cache": doctor._CHECKS["cache"]})
+    (finding,) = json.loads(command("doctor", "--json").out)
+    assert not finding["ok"] and f"{tmp_path / 'shared'} is writable by others" in finding["found"]
 
 
 def test_a_program_that_computes_something_else_is_found_out(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -141,6 +141,14 @@ class DiskCache:
             return False
         return True
 
+    def problem(self) -> str | None:
+        """Why nothing is kept in the folder, which is made if it is not there; None if all is well with it."""
+        try:
+            with self._opened(create=True):
+                return None
+        except OSError as problem:
+            return str(problem)
+
     def clear(self) -> None:
         """Remove all entries."""
         with self._lock, contextlib.suppress(OSError):

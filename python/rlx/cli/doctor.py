@@ -103,6 +103,8 @@ def _cache() -> str:
     from rlx.backends.cache import DiskCache, fingerprint
 
     cache = DiskCache()
+    if problem := cache.problem():
+        raise RuntimeError(f"no program is kept: {problem}; set RLX_CACHE_DIR to a directory that is yours alone")
     key = fingerprint("rlx doctor")
     if not cache.put(key, b"doctor") or cache.get(key) != b"doctor":
         raise RuntimeError(f"{cache.directory} cannot be written; set RLX_CACHE_DIR to a directory that can")

@@ -228,7 +228,7 @@ def _check_types(executable: Executable, signature: Signature, updates: Sequence
     results = [next(outputs, None) if state is None else states.get(state) for state in updates]
     shapes = [a.shape for a in signature.arguments], results
     wanted = tuple([None if s is None else (s.static, s.dtype.numpy) for s in side] for side in shapes)
-    if next(outputs, None) is not None or executable.types() != wanted:
+    if next(outputs, None) is not None or executable.types != wanted:
         raise ExecutionError(_ANOTHER, hint="compile it again")
 
 

@@ -6,7 +6,7 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -101,6 +101,7 @@ class Executable:
         except (jax().errors.JaxRuntimeError, ValueError) as problem:
             raise CompileError(f"XLA: {problem}") from None
 
+    @cached_property
     def types(self) -> tuple[list[Type], list[Type]]:
         """Shapes and dtypes of what it takes and of what it gives."""
         (module,) = self._loaded.hlo_modules()
