@@ -15,6 +15,7 @@ PAGES = (
     "docs/extending.md",
     "docs/transforms.md",
     "docs/training.md",
+    "docs/assembly.md",
 )
 
 
