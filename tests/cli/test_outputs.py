@@ -213,3 +213,18 @@ def test_a_pass_that_fails_leaves_the_file_as_it_was(
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"")))
     assert opt.main([str(file), "--rlx-simplify", "-o", str(file)]) == 0
     assert "rlx.matmul(%arg0, %arg1)" in file.read_text()
+
+
+@pytest.mark.parametrize("name", ["mödel.mlir", 'a "b".mlir', "a\\b.mlir", "a b:1:2.mlir"])
+def test_places_in_files_of_any_name(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / name
+    line = '  %0 = rlx.activation %x {kind = "exp"} : f %1 = rlx.activation %x {kind = "tanhh"} : f\n'
+    file.write_text("func.func @f(%x: f) {\n" + line + "  return\n}\n")
+    file.write_text(file.read_text().replace(": f", ": tensor<4xf32>"))
+    column = file.read_text().split("\n")[1].index("rlx.activation", 20) + 1
+    assert opt.main([str(file)]) == 1
+    shown = capsys.readouterr().err
+    assert shown.startswith(f"{file}:2:{column}: error: 'rlx.activation' op attribute 'kind'"), shown
+    with pytest.raises(rlx.ParseError) as caught:
+        rlx.parse(file)
+    assert (caught.value.location or "").endswith(f":2:{column}")

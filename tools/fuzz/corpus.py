@@ -76,6 +76,7 @@ def words() -> tuple[str, ...]:
 
     registry.load()
     found = dict.fromkeys(f'"rlx.{name}"' for name in registry.SPECS)
+    found |= dict.fromkeys(f"rlx.{name}" for name in registry.SPECS)
     for spec in registry.SPECS.values():
         for attribute in spec.attributes:
             found[attribute.name] = None

@@ -106,8 +106,8 @@ def from_mlir(diagnostic: Any, file: str, source: Source | None = None) -> Diagn
     severity = str(diagnostic.severity).rsplit(".", 1)[-1].lower()
     notes = tuple(from_mlir(note, file, source) for note in diagnostic.notes)
     place = place_of(diagnostic.location, file)
-    if source is not None and place.file == source.name:
-        place = Place(place.file, *source.place(place.line, place.column))
+    if source is not None and place.file in (source.name, source.printed_name):
+        place = Place(source.name, *source.place(place.line, place.column))
     message = diagnostic.message
     if message.startswith(_CURRENT):
         from rlx.ir.assembly import write

@@ -42,6 +42,12 @@ class Source:
         return len(self._pieces) > 1
 
     @cached_property
+    def printed_name(self) -> str:
+        """The name as MLIR prints it in locations, where some characters are escaped."""
+        found = _FILE.fullmatch(str(mlir.ir.Location.file(self.name, 1, 1, context=mlir.context())))
+        return self.name if found is None else found[1]
+
+    @cached_property
     def _starts(self) -> list[int]:
         return [0, *accumulate(map(len, self._pieces))][:-1]
 
@@ -68,9 +74,8 @@ class Source:
 
     def described(self, place: str | None) -> str | None:
         """A place in `text`, as `file:line:column`, as one in what the user wrote; places in other files stay."""
-        name, _, rest = (place or "").partition(f"{self.name}:")
-        line, _, column = rest.partition(":")
-        if name or not (line.isdecimal() and column.isdecimal()):
+        file, line, column = ((place or "").rsplit(":", 2) + ["", ""])[:3]
+        if file not in (self.name, self.printed_name) or not (line.isdecimal() and column.isdecimal()):
             return place
         return "{}:{}:{}".format(self.name, *self.place(int(line), int(column)))
 
@@ -105,7 +110,7 @@ class Source:
         if not self._moved and unnamed is None:
             return
         known: dict[str, Any] = {}
-        name = self.name if unnamed is None else unnamed
+        name = self.printed_name if unnamed is None else unnamed
 
         def mended(location: Any) -> Any:
             text = str(location)
