@@ -233,7 +233,7 @@ def _isclose(g: Any, x: Any, y: Any, rtol: float = 1e-5, atol: float = 1e-8, equ
     return near | (x == y) | ((x != x) & (y != y)) if equal_nan else near | (x == y)
 
 
-for _name, _to in {
+for _name, _target in {
     "bfloat16": "bf16",
     "bool": "bool",
     "byte": "u8",
@@ -246,7 +246,7 @@ for _name, _to in {
     "short": "i16",
     "cfloat": "c64",
 }.items():
-    says(_name)(lambda g, x, to=_to, **_: g.cast(x, to))
+    says(_name)(lambda g, x, to=_target, **_: g.cast(x, to))
 
 
 @says("to")

@@ -19,7 +19,7 @@ def as_dtype(values: np.ndarray, kind: rlx.DType) -> np.ndarray:
     """PyTorch's values, rounded once to the dtype that RLX has."""
     with np.errstate(all="ignore"):
         if values.dtype.kind == "c" and not kind.is_complex:
-            values = values.real
+            values = np.real(values)
         return np.asarray(values.astype(kind.numpy))
 
 
@@ -55,4 +55,6 @@ def _problem(peer: Peer, comparison: Comparison, got: np.ndarray, expected: Resu
         with np.errstate(all="ignore"):
             both = np.isfinite(got) & np.isfinite(wanted)
         got, wanted = np.where(both, got, 0).astype(got.dtype), np.where(both, wanted, 0).astype(got.dtype)
+    if peer.entry.mixes and noise is not None:
+        noise = noise + dtype(wanted.dtype).eps * np.max(np.abs(wanted), initial=0)
     return comparison.mismatch(got, wanted, noise, flushed(np.ascontiguousarray(wanted).reshape(wanted.shape)))

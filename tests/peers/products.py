@@ -252,9 +252,9 @@ for _name, _function, _inverse_ in (
     ("rfft", "rfft", False),
     ("irfft", "irfft", True),
 ):
-    says(f"fft.{_name}", differentiable=False)(_transform(_function, _inverse_))
-    says(f"fft.{_name}2", differentiable=False)(_many(_function, _inverse_, (-2, -1)))
-    says(f"fft.{_name}n", differentiable=False)(_many(_function, _inverse_, None))
+    says(f"fft.{_name}", differentiable=False, mixes=True)(_transform(_function, _inverse_))
+    says(f"fft.{_name}2", differentiable=False, mixes=True)(_many(_function, _inverse_, (-2, -1)))
+    says(f"fft.{_name}n", differentiable=False, mixes=True)(_many(_function, _inverse_, None))
 says("fft.fftshift")(lambda g, x, dim=None: g.fftshift(x, axes_list(x, dim)))
 says("fft.ifftshift")(lambda g, x, dim=None: g.ifftshift(x, axes_list(x, dim)))
 
@@ -262,12 +262,12 @@ says("fft.ifftshift")(lambda g, x, dim=None: g.ifftshift(x, axes_list(x, dim)))
 _OPPOSITE = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 
 
-@says("fft.hfft", differentiable=False)
+@says("fft.hfft", differentiable=False, mixes=True)
 def _hfft(g: Any, x: Any, n: Any = None, dim: int = -1, norm: Any = None) -> Any:
     return _transform("irfft", True)(g, _conj(g, _as_complex(g, x)), n, dim, _OPPOSITE[norm or "backward"])
 
 
-@says("fft.ihfft", differentiable=False)
+@says("fft.ihfft", differentiable=False, mixes=True)
 def _ihfft(g: Any, x: Any, n: Any = None, dim: int = -1, norm: Any = None) -> Any:
     return g.conjugate(_transform("rfft", False)(g, x, n, dim, _OPPOSITE[norm or "backward"]))
 

@@ -316,9 +316,9 @@ def _windows(g: Any, x: Any, dim: int, size: int, step: int) -> Any:
 
 @says("block_diag")
 def _block_diag(g: Any, *xs: Any) -> Any:
-    xs = [at_least(g, x, 2) for x in cast_all(g, *xs)]
-    width, at, rows = sum(sizes(x)[1] for x in xs), 0, []
-    for x in xs:
+    blocks = [at_least(g, x, 2) for x in cast_all(g, *xs)]
+    width, at, rows = sum(sizes(x)[1] for x in blocks), 0, []
+    for x in blocks:
         rows.append(g.pad(x, [(0, 0), (at, width - at - sizes(x)[1])]))
         at += sizes(x)[1]
     return g.concat(rows, axis=0) if len(rows) > 1 else rows[0]

@@ -29,12 +29,14 @@ class Entry:
         differentiable: Whether its derivative is compared as well.
         finite: Whether it is only the same on finite numbers: a composition that takes the difference of two of its parts.
         tolerance: Multiplies what rounding may do.
+        mixes: Whether every element hangs on all: then rounding the largest may move each, also where all cancel.
     """
 
     function: Expression
     differentiable: bool = True
     finite: bool = False
     tolerance: float = 1.0
+    mixes: bool = False
 
 
 TABLE: dict[str, Entry] = {}
