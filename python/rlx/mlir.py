@@ -78,6 +78,7 @@ def _make_context() -> Any:
         irdl = (Path(__file__).parent / "dialect" / "rlx.irdl.mlir").read_text()
         dialect("irdl").load_dialects(ir.Module.parse(irdl))
         _read_complex_constants()
+        _read_locations_as_attributes()
         if (library := _stablehlo_library()) is not None:
             library.register_dialect(made)
         for callback in _on_context:
@@ -117,6 +118,17 @@ def _read_complex_constants() -> None:
 
     native = importlib.import_module(f"{provider}._mlir_libs._mlir")
     native.register_type_caster(ir.Attribute.parse("dense<0.0> : tensor<1xf32>").typeid, replace=True)(cast)
+
+
+def _read_locations_as_attributes() -> None:
+    """The bindings raise when a location stands where an attribute does; have them return a plain attribute."""
+    native = importlib.import_module(f"{provider}._mlir_libs._mlir")
+    for kind in (ir.UnknownLoc, ir.FileLineColLoc, ir.NameLoc, ir.CallSiteLoc, ir.FusedLoc):
+
+        def cast(value: Any, kind: Any = kind) -> Any:
+            return kind(value) if isinstance(value, ir.Location) else value
+
+        native.register_type_caster(kind.static_typeid, replace=True)(cast)
 
 
 def on_context(callback: Callable[[Any], None]) -> None:

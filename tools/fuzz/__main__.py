@@ -14,7 +14,7 @@ def main() -> int:
     """Run one kind; exit code 1 if anything was found."""
     names = sorted(m.name for m in pkgutil.iter_modules(kinds.__path__))
     parser = argparse.ArgumentParser(prog="python -m tools.fuzz", description="Feed damaged inputs to RLX.")
-    parser.add_argument("kind", choices=names)
+    parser.add_argument("kind", help=f"one of {', '.join(names)}")
     parser.add_argument("--count", type=int, default=1000, help="how many inputs (default: 1000)")
     parser.add_argument("--seed", type=int, default=0, help="an input is what its seed and index make it")
     parser.add_argument("--first", type=int, default=0, help="index of the first input")
@@ -24,6 +24,8 @@ def main() -> int:
     parser.add_argument("--save", type=Path, default=Path("build/fuzz"), help="where found inputs are kept")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.kind not in names and "." not in given.kind:
+        parser.error(f"no kind '{given.kind}'; there are {', '.join(names)}")
     if given.child:
         return frame.child(given.kind, given.seed, given.first, given.count)
     run = frame.Run(given.kind, given.seed, given.save, shard=given.shard, seconds=given.seconds)

@@ -68,8 +68,8 @@ class Finding:
 
 
 def kind_of(name: str) -> Kind:
-    """The kind of a name."""
-    return importlib.import_module(f"tools.fuzz.kinds.{name}").KIND
+    """The kind of a name: of a file here, or of a module with dots, as tests have."""
+    return importlib.import_module(name if "." in name else f"tools.fuzz.kinds.{name}").KIND
 
 
 def random_of(name: str, seed: int, index: int) -> random.Random:
@@ -93,7 +93,8 @@ def outcome_of(kind: Kind, data: bytes) -> tuple[str, str, str]:
     except BaseException as problem:
         where = [f for f in traceback.extract_tb(problem.__traceback__) if "/rlx/" in f.filename]
         last = f"{Path(where[-1].filename).name}:{where[-1].name}" if where else "outside"
-        return "found", f"{type(problem).__name__} in {last}", traceback.format_exc()
+        told = f": {str(problem)[:60]}" if isinstance(problem, AssertionError) else ""
+        return "found", f"{type(problem).__name__} in {last}{told}", traceback.format_exc()
     return "accepted", "", ""
 
 
@@ -108,6 +109,7 @@ def child(name: str, seed: int, first: int, count: int) -> int:
     current = Path(os.environ["RLX_FUZZ_CURRENT"])
     kind = kind_of(name)
     kind.prepare()
+    outcome_of(Kind(), b"")  # imports what it needs before time is taken
     print(json.dumps("ready"), file=lines)
     for index in range(first, first + count):
         data = kind.make(random_of(name, seed, index))
@@ -206,9 +208,11 @@ class Run:
         self.counts[outcome] += 1
         if outcome == "found":
             self.save.mkdir(parents=True, exist_ok=True)
-            file = self.save / f"{self.name}-{self.seed}-{index}{self.kind.suffix}"
+            file = self.save / f"{self.kind.name}-{self.seed}-{index}{self.kind.suffix}"
             # The child may be at the next input already.
             file.write_bytes(self._again(index) if "crash" not in what and "hang" not in what else current.read_bytes())
+            if all(f.what != what for f in self.findings):
+                print(f"found: #{index} {what}: {file}", file=sys.stderr, flush=True)  # long runs tell at once
             self.findings.append(Finding(index, what, detail, file))
 
     def _again(self, index: int) -> bytes:

@@ -40,7 +40,7 @@ class Mutator:
     def text(self, rng: random.Random) -> str:
         """A text of the corpus with some damage."""
         parts = tokens(rng.choice(self.corpus))
-        for _ in range(rng.choice((1, 1, 1, 2, 2, 3, 5, 10))):
+        for _ in range(rng.choice((1, 1, 1, 1, 1, 2, 2, 3, 8))):
             if not parts:
                 break
             rng.choice(self._ways)(parts, rng)

@@ -21,9 +21,10 @@ from rlx.ir.dim import Dim, dim
 from rlx.ir.dtype import DType, dtype
 from rlx.ir.errors import Error
 from rlx.ir.files import read_bytes, write_atomically
-from rlx.ir.graph import KINDS, Argument, Graph, Output, initial_value
+from rlx.ir.graph import Graph
 from rlx.ir.requirements import Requirement
 from rlx.ir.shape import Shape
+from rlx.ir.signature import KINDS, Argument, Output, initial_value
 
 FORMAT = 2
 _MANIFEST, _PROGRAM = "manifest.json", "program"

@@ -197,10 +197,12 @@ class Run:
             return sys.stdin.buffer.read() if path in (None, "-") else Path(str(path)).read_bytes()
         except OSError as problem:
             raise Error(f"cannot open input file '{path}': {problem.strerror}") from None
+        except ValueError:  # a NUL, or half of a character
+            raise Error(f"not the name of a file: {str(path)!r}") from None
 
     def _parts(self, data: bytes) -> list[str]:
         """The parts of the input. Lines before a part stay as empty ones, so that line numbers are right."""
-        from rlx.ir.bytecode import is_bytecode
+        from rlx.ir.isolated import is_bytecode
         from rlx.ir.text import decoded
 
         try:
@@ -284,14 +286,16 @@ class Run:
 
     def _parse(self, part: str) -> Any:
         from rlx import mlir
-        from rlx.ir import assembly, limits
+        from rlx.ir import assembly, limits, signature
 
         source = None
         with mlir.entered():
             try:
                 limits.check(part, self.file)
                 source = assembly.read(part, self.file)
-                return self._parse_text(source)
+                module = self._parse_text(source)
+                signature.check(module)
+                return module
             except mlir.ir.MLIRError as problem:
                 for diagnostic in problem.error_diagnostics:
                     self.report(from_mlir(diagnostic, self.file, source))
@@ -374,6 +378,8 @@ def write_output(path: str, data: bytes) -> None:
     Raises:
         Error: The file cannot be written.
     """
+    from rlx.ir.files import write_atomically
+
     if path == "-":
         binary = getattr(sys.stdout, "buffer", None)
         if binary is None:
@@ -383,8 +389,6 @@ def write_output(path: str, data: bytes) -> None:
             binary.write(data)
         sys.stdout.flush()
         return
-    from rlx.ir.files import write_atomically
-
     write_atomically(path, data)
 
 

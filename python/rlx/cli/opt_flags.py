@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -132,7 +133,7 @@ def _enter(settings: Settings, flag: Flag, value: str | None) -> None:
         return
     if value is not None and (flag.value in ("", "[=0|1]")) and value not in ("0", "1", "true", "false"):
         _fail(f"--{flag.name} is 0 or 1, not '{value}'")
-    if flag.value in ("[=SEED]", "=N") and value is not None and not value.isdigit():
+    if flag.value in ("[=SEED]", "=N") and value is not None and not re.fullmatch("[0-9]{1,18}", value):
         _fail(f"--{flag.name} takes a number, not '{value}'")
     if flag.value == "[=only-expected]" and value not in (None, "all", "only-expected"):
         _fail(f"--{flag.name} is all or only-expected, not '{value}'")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
@@ -135,15 +136,27 @@ def _dims_to_mlir(value: tuple[Dim, ...]) -> Any:
     )
 
 
+_LARGE = 1 << 20  # bytes: a larger splat is not written out
+
+
+def _repeated(splat: Any, shape: tuple[int, ...]) -> Any:
+    """A splat in another shape."""
+    text, element = str(splat), splat.type.element_type
+    body = text[text.index("<") + 1 : text.rindex("> :")].strip("[]")
+    return mlir.ir.Attribute.parse(f"dense<{body}> : {mlir.ir.RankedTensorType.get(shape, element)}")
+
+
 def elements_to_mlir(array: np.ndarray) -> Any:
     """A dense attribute that holds an array of one of the twelve dtypes."""
     ir, context = mlir.ir, mlir.context()
     kind = dtype(array.dtype)
     element = element_type(kind)
-    array = np.ascontiguousarray(array).reshape(array.shape)
     with context, ir.Location.unknown():
+        if array.nbytes > _LARGE and not any(array.strides):
+            return _repeated(elements_to_mlir(array[(0,) * array.ndim].reshape(1)), array.shape)
         if array.size == 0:
             return ir.Attribute.parse(f"dense<> : {ir.RankedTensorType.get(array.shape, element)}")
+        array = np.ascontiguousarray(array).reshape(array.shape)
         stored = array.view(np.uint16) if kind.name == "bf16" else array
         return ir.DenseElementsAttr.get(stored, type=element, shape=array.shape)
 
@@ -197,13 +210,17 @@ def _dims_from_mlir(attribute: Any) -> tuple[Dim, ...]:
 
 
 def elements_from_mlir(attribute: Any) -> np.ndarray:
-    """The array that a dense attribute holds; a copy."""
+    """The array that a dense attribute holds: a copy, or a read-only view of one element of a large splat."""
     ir = mlir.ir
     type_ = attribute.type
     kind = dtype_from_mlir(str(type_.element_type))
     shape = tuple(type_.shape)
     if 0 in shape:
         return np.zeros(shape, kind.numpy)
+    if attribute.is_splat and math.prod(shape) * kind.itemsize > _LARGE:
+        with mlir.entered():
+            one = elements_from_mlir(_repeated(attribute, (1,)))
+        return np.broadcast_to(one[0], shape)  # its size is no reason to fill memory
     if kind.is_complex or kind.name == "bf16":
         return _printed_elements(attribute, kind, shape)
     if kind.is_bool and attribute.is_splat:

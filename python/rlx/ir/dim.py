@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import Any
 
 from rlx.ir import polynomial
-from rlx.ir.dim_expr import CALLS, Call, Dim, DimExpr, atom_dim, exact_divide, extremum, from_terms
+from rlx.ir.dim_expr import CALLS, LONGEST, Call, Dim, DimExpr, atom_dim, exact_divide, extremum, from_terms
 from rlx.ir.errors import Error, ShapeError
 from rlx.ir.polynomial import Monomial
 
@@ -67,6 +67,8 @@ def parse(text: str) -> Dim:
 
     Raises `Error` that quotes `text` for anything else.
     """
+    if len(text) > LONGEST:
+        raise Error(f"a dimension of {len(text)} characters: at most {LONGEST} are allowed")
     try:
         return _from_ast(ast.parse(text.strip(), mode="eval").body)
     except Error as error:

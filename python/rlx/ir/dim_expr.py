@@ -14,11 +14,13 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from rlx.ir import interval, polynomial
-from rlx.ir.errors import Error
+from rlx.ir.errors import Error, ShapeError
 from rlx.ir.interval import Interval
 from rlx.ir.polynomial import Monomial, Terms
 
 CALLS = ("max", "min")
+LONGEST = 4096  # characters of a dimension
+DEEPEST = 32  # operators `//`, `%`, `max` and `min` inside each other
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,10 @@ class Call:
         if self.kind in CALLS:
             return f"{self.kind}({','.join(map(str, self.args))})"
         return self.kind.join(_operand_text(arg) for arg in self.args)
+
+    @cached_property
+    def depth(self) -> int:
+        return 1 + max(arg.depth if isinstance(arg, DimExpr) else 0 for arg in self.args)
 
     def __str__(self) -> str:
         return self.text
@@ -63,6 +69,12 @@ class DimExpr:
                 body = _factor_text(monomial[0])  # -a//b would parse as (-a)//b
             pieces.append(("-" if coefficient < 0 else "+" if pieces else "") + body)
         return "".join(pieces)
+
+    @cached_property
+    def depth(self) -> int:
+        """How many ``//``, ``%``, ``max`` and ``min`` stand inside each other."""
+        calls = (atom for monomial, _ in self.terms for atom in monomial if isinstance(atom, Call))
+        return max((call.depth for call in calls), default=0)
 
     @cached_property
     def symbols(self) -> frozenset[str]:
@@ -191,12 +203,23 @@ def from_terms(terms: Terms) -> Dim:
     if not terms:
         return 0
     monomial, coefficient = terms[0]
-    return DimExpr(terms) if monomial else coefficient
+    return _checked(DimExpr(terms)) if monomial else coefficient
 
 
 def atom_dim(atom: Atom) -> DimExpr:
     """The dimension that is one symbol or one opaque term."""
-    return DimExpr((((atom,), 1),))
+    return _checked(DimExpr((((atom,), 1),)))
+
+
+def _checked(d: DimExpr) -> DimExpr:
+    """The dimension itself. Raises `ShapeError` if it is too large to compute with."""
+    if d.depth > DEEPEST or len(d.text) > LONGEST:
+        what = f"{len(d.text)} characters" if len(d.text) > LONGEST else f"{d.depth} nested operators"
+        raise ShapeError(
+            f"a size has {what}; at most {LONGEST} and {DEEPEST} are allowed",
+            hint="give a size that is so involved a symbol of its own",
+        )
+    return d
 
 
 def exact_divide(a: Dim, b: Dim) -> Dim | None:

@@ -31,15 +31,23 @@ def file_name(path: Any, what: str = "a file") -> str:
         what: What it should be the path of.
 
     Raises:
-        Error: It is none: of another type, empty, or with a null character.
+        Error: It is none: of another type, empty, with a null character or half of a character.
     """
     try:
         name = os.fspath(path)
     except TypeError:
         name = path
-    if not isinstance(name, str) or not name or "\0" in name:
+    if not isinstance(name, str) or not name or "\0" in name or not _can_be_encoded(name):
         raise Error(f"expected the path of {what}, got {path!r}")
     return name
+
+
+def _can_be_encoded(name: str) -> bool:
+    try:
+        os.fsencode(name)
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def read_bytes(path: str | os.PathLike[str], limit: int = LARGEST) -> bytes:

@@ -4,45 +4,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from rlx import mlir
 from rlx.ir import registry
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.checks import check_name, check_string
-from rlx.ir.dtype import DType, fitted
 from rlx.ir.errors import Error, ShapeError, StageError
 from rlx.ir.location import caller_location, describe
-from rlx.ir.shape import Shape, ShapeLike, shape_of
+from rlx.ir.shape import Shape, ShapeLike
+from rlx.ir.signature import (
+    STAGES,
+    Argument,
+    Output,
+    functions,
+    initial_value,
+    read_arguments,
+    read_outputs,
+    sign_function,
+    stage_of,
+)
 
 if TYPE_CHECKING:
     from rlx.ir.graph_module import GraphModule
-
-KINDS = ("input", "param", "state")
-STAGES = ("hir", "mir", "lir")
-
-
-@dataclass(frozen=True)
-class Argument:
-    """An argument of the graph's function: an input, a parameter (weight) or a state."""
-
-    name: str
-    kind: str
-    shape: Shape
-    donate: bool = False
-    init: float = 0.0
-
-
-@dataclass(frozen=True)
-class Output:
-    """A result of the graph's function; `updates` names the state that it is written back to."""
-
-    name: str
-    shape: Shape
-    updates: str | None = None
 
 
 class Graph(Builder):
@@ -86,10 +70,12 @@ class Graph(Builder):
             entry: Name of the function; None takes the first public one.
 
         Raises:
-            Error: There is no such function, or its arguments are not tensors.
+            Error: There is no such function, it has no body, or its arguments are not tensors.
         """
         self = cls.__new__(cls)
         function = find_function(module, entry)
+        if function.is_external:
+            raise Error(f"function '{function.name.value}' has no body", location=describe(function.location))
         self.module = module
         self.name = function.name.value
         self._adopt(function)
@@ -365,14 +351,7 @@ def _symbol(name: str) -> str:
 
 def module_stage(module: Any) -> str:
     """The stage that a module declares; without one, MIR."""
-    attributes = module.operation.attributes
-    return attributes["rlx.stage"].value if "rlx.stage" in attributes else "mir"
-
-
-def functions(module: Any) -> list[Any]:
-    """The functions of a module, in order."""
-    function_type = mlir.dialect("func").FuncOp
-    return [op for op in module.body.operations if isinstance(op, function_type)]
+    return stage_of(module.operation) or "mir"
 
 
 def find_function(module: Any, name: str | None = None) -> Any:
@@ -387,96 +366,10 @@ def find_function(module: Any, name: str | None = None) -> Any:
             return function
     names = ", ".join(f.name.value for f in candidates)
     wanted = f"function '{name}'" if name else "public function"
-    raise Error(f"the module has no {wanted}; it has {names or 'no functions'}")
+    place = describe(module.operation.location)
+    raise Error(f"the module has no {wanted}; it has {names or 'no functions'}", location=place)
 
 
 def _is_public(function: Any) -> bool:
     attributes = function.attributes
-    return "sym_visibility" not in attributes or attributes["sym_visibility"].value == "public"
-
-
-def sign_function(function: Any, arguments: Iterable[Argument], outputs: Iterable[Output]) -> None:
-    """Write names, kinds and types of arguments and results into a function's attributes."""
-    ir = mlir.ir
-    with mlir.entered():
-
-        def text(value: str) -> Any:
-            return ir.StringAttr.get(value)
-
-        argument_attributes = []
-        for a in arguments:
-            entry = {"rlx.kind": text(a.kind), "rlx.name": text(a.name)}
-            if a.donate:
-                entry["rlx.donate"] = ir.UnitAttr.get()
-            if repr(a.init) != "0.0":  # -0.0 is not what a state has by default
-                entry["rlx.init"] = ir.FloatAttr.get(ir.F64Type.get(), a.init)
-            argument_attributes.append(ir.DictAttr.get(entry))
-        result_attributes = [
-            ir.DictAttr.get(
-                {"rlx.name": text(o.name)} | ({} if o.updates is None else {"rlx.updates": text(o.updates)})
-            )
-            for o in outputs
-        ]
-        block = function.entry_block
-        inputs = [argument.type for argument in block.arguments]
-        operations = block.operations
-        results = [value.type for value in operations[len(operations) - 1].operands]
-        attributes = function.attributes
-        attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, results))
-        attributes["arg_attrs"] = ir.ArrayAttr.get(argument_attributes)
-        attributes["res_attrs"] = ir.ArrayAttr.get(result_attributes)
-
-
-def initial_value(init: Any, kind: DType) -> float:
-    """The number with which every element of a state starts.
-
-    Raises:
-        ShapeError: It is no number, NaN, or none that the dtype has.
-    """
-    if isinstance(init, np.ndarray) and not init.ndim:
-        init = init.item()
-    if not isinstance(init, (bool, int, float, np.bool_, np.integer, np.floating)):
-        hint = "an array is given by set_state, or when it is run"
-        raise ShapeError(f"init must be a number, got {type(init).__name__}", hint=hint)
-    fitted(init, kind)
-    if init != init:
-        raise ShapeError("init must be a number, got NaN")
-    value = float(init)
-    if kind.is_integer and int(value) != init:
-        raise ShapeError(f"init = {init} has more digits than a double", hint="give it by set_state")
-    return value
-
-
-def _attribute_dicts(function: Any, name: str, count: int) -> list[Any]:
-    attributes = function.attributes
-    return list(attributes[name]) if name in attributes else [{}] * count
-
-
-def read_arguments(function: Any) -> list[Argument]:
-    """What a function's attributes say about its arguments; unnamed ones are inputs `arg0`, `arg1`, …."""
-    values = list(function.arguments)
-    result = []
-    for i, (value, entry) in enumerate(zip(values, _attribute_dicts(function, "arg_attrs", len(values)), strict=True)):
-        name = entry["rlx.name"].value if "rlx.name" in entry else f"arg{i}"
-        kind = entry["rlx.kind"].value if "rlx.kind" in entry else "input"
-        if kind not in KINDS:
-            raise Error(f"argument '{name}' has kind '{kind}'; expected one of {', '.join(KINDS)}")
-        shape = shape_of(value)
-        init = initial_value(entry["rlx.init"].value, shape.dtype) if "rlx.init" in entry else 0.0
-        result.append(Argument(name, kind, shape, "rlx.donate" in entry, init))
-    names = [a.name for a in result]
-    if len(set(names)) != len(names):
-        raise Error(f"two arguments of '{function.name.value}' have the same name: {', '.join(names)}")
-    return result
-
-
-def read_outputs(function: Any) -> list[Output]:
-    """What a function's attributes say about its results; unnamed ones are `output0`, `output1`, …."""
-    operations = function.entry_block.operations
-    values = list(operations[len(operations) - 1].operands)
-    result = []
-    for i, (value, entry) in enumerate(zip(values, _attribute_dicts(function, "res_attrs", len(values)), strict=True)):
-        name = entry["rlx.name"].value if "rlx.name" in entry else f"output{i}"
-        updates = entry["rlx.updates"].value if "rlx.updates" in entry else None
-        result.append(Output(name, shape_of(value), updates))
-    return result
+    return "sym_visibility" not in attributes or str(attributes["sym_visibility"]) == '"public"'

@@ -15,13 +15,25 @@ ALL: Interval = (-math.inf, math.inf)
 
 def add(a: Interval, b: Interval) -> Interval:
     """Bounds of ``x + y``."""
-    return a[0] + b[0], a[1] + b[1]
+    return _sum(a[0], b[0]), _sum(a[1], b[1])
+
+
+def _sum(x: float, y: float) -> float:
+    return x if math.inf in (x, -x) else y if math.inf in (y, -y) else x + y
 
 
 def multiply(a: Interval, b: Interval) -> Interval:
     """Bounds of ``x * y``."""
-    ends = [x * y if x and y else 0 for x in a for y in b]  # an end of 0 is exact: 0 * inf is 0
+    ends = [_product(x, y) for x in a for y in b]
     return min(ends), max(ends)
+
+
+def _product(x: float, y: float) -> float:
+    if not x or not y:
+        return 0  # an end of 0 is exact: 0 * inf is 0
+    if math.inf in (x, -x, y, -y):  # not by multiplying: the other may be an integer that no float holds
+        return math.inf if (x > 0) == (y > 0) else -math.inf
+    return x * y
 
 
 def floordiv(a: Interval, b: Interval) -> Interval:

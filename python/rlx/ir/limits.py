@@ -57,6 +57,9 @@ _INTERESTING = re.compile(
   )*+ (?:{_KINDS})""",
     _FLAGS,
 )
+_HIGH_BYTES = re.compile(r"\\[89a-fA-F][0-9a-fA-F]")
+_STRING_OR_COMMENT = re.compile(rf"{_STRING}|{_COMMENT}")
+_ESCAPE = re.compile(rb"\\([0-9a-fA-F]{2}|.)", re.DOTALL)
 _CLOSES = {")": "(", "]": "[", "}": "{", ">": "<", "#-}": "{"}
 _OPERATORS = frozenset(("mod", "floordiv", "ceildiv"))
 _WIDE = re.compile(r"[su]?i(\d{4,})")
@@ -134,6 +137,10 @@ class _Scan:
             self.text.encode()
         except UnicodeEncodeError as problem:
             self.fail(problem.start, f"the text has {self.text[problem.start]!r}, half of a character")
+        if _HIGH_BYTES.search(self.text):  # an escape beyond ASCII: all strings have to be UTF-8
+            for found in _STRING_OR_COMMENT.finditer(self.text):
+                if not _is_utf8(found.group()):
+                    self.fail(found.start(), "a string that is not UTF-8")
 
     # --- nesting ----------------------------------------------------------------------------------
 
@@ -162,6 +169,8 @@ class _Scan:
             self.defining = None
 
     def _follow(self, name: str, offset: int) -> None:
+        if len(name) > 7 and name[1:].isdigit():  # %0#123: the parser makes room for that many results
+            self.fail(offset, f"an op has no result '{name[:20]}'")
         nesting, length = self.aliases.get(name, (0, 0))
         self._reach(len(self.open) + nesting, offset)
         self.added += length
@@ -188,3 +197,15 @@ class _Scan:
         self.chain, self.operator = self.chain + 1, offset + len(token)
         if self.chain > CHAIN:
             self.fail(offset, f"an expression of more than {CHAIN} operators")
+
+
+def _is_utf8(string: str) -> bool:
+    """Whether the bytes that a string of MLIR's stands for are UTF-8; true of a comment."""
+    if string.startswith("//"):
+        return True
+    raw = _ESCAPE.sub(lambda m: bytes([int(m[1], 16)]) if len(m[1]) == 2 else b"?", string.encode())
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

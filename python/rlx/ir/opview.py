@@ -16,6 +16,7 @@ from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape, shape_of
 
 CUSTOM = "rlx.custom"
+DEEPEST = 48  # ops with regions inside each other: a transform takes some ten calls for each
 
 
 @dataclass(frozen=True)

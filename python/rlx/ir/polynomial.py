@@ -11,8 +11,17 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from rlx.ir.errors import ShapeError
+
+# Sizes of real models have a few terms. Products of sums grow as powers, and would take all time and memory there is.
+TERMS = 128
+PRODUCTS = 4096  # terms times terms in one multiplication
+BITS = 1024  # of a coefficient
+
 Monomial = tuple[Any, ...]
 Terms = tuple[tuple[Monomial, int], ...]
+
+_HINT = "give a size that is so involved a symbol of its own"
 
 
 def _order(atom: Any) -> tuple[bool, str]:
@@ -20,12 +29,16 @@ def _order(atom: Any) -> tuple[bool, str]:
 
 
 def canonical(terms: Mapping[Monomial, int]) -> Terms:
-    """The polynomial with these coefficients.
+    """The polynomial with these coefficients. Raises `ShapeError` if it is too large to compute with.
 
     Terms are sorted by degree, then by atoms, so the constant is last. Multiplication respects this order, as
     long division needs.
     """
     kept = [term for term in terms.items() if term[1]]
+    if len(kept) > TERMS:
+        raise ShapeError(f"a size has {len(kept)} terms; at most {TERMS} are allowed", hint=_HINT)
+    if any(coefficient.bit_length() > BITS for _, coefficient in kept):
+        raise ShapeError(f"a size has a coefficient of more than {BITS} bits", hint=_HINT)
     kept.sort(key=lambda term: (-len(term[0]), [_order(atom) for atom in term[0]]))
     return tuple(kept)
 
@@ -45,6 +58,8 @@ def add(a: Terms, b: Terms, sign: int = 1) -> Terms:
 
 def multiply(a: Terms, b: Terms) -> Terms:
     """``a * b``, multiplied out."""
+    if len(a) * len(b) > PRODUCTS:
+        raise ShapeError(f"a size is a product of {len(a)} and {len(b)} terms; that is too many", hint=_HINT)
     total: dict[Monomial, int] = {}
     for left, left_coefficient in a:
         for right, right_coefficient in b:
@@ -64,7 +79,7 @@ def divide_monomial(a: Monomial, b: Monomial) -> Monomial | None:
 
 
 def exact_divide(a: Terms, b: Terms) -> Terms | None:
-    """The polynomial that times `b` is `a`, or None if there is none; `b` is not zero.
+    """The polynomial that times `b` is `a`, or None if there is none (or it is too large); `b` is not zero.
 
     Long division: if a quotient exists, the leading term of `b` divides the leading term of every remainder.
     """
@@ -74,7 +89,7 @@ def exact_divide(a: Terms, b: Terms) -> Terms | None:
     while remainder:
         monomial, coefficient = remainder[0]
         factor = divide_monomial(monomial, lead)
-        if factor is None or coefficient % lead_coefficient:
+        if factor is None or coefficient % lead_coefficient or len(quotient) >= TERMS:
             return None
         quotient[factor] = coefficient // lead_coefficient
         remainder = add(remainder, multiply(((factor, quotient[factor]),), b), -1)

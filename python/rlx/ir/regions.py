@@ -11,7 +11,7 @@ from rlx import mlir
 from rlx.ir.errors import ShapeError
 from rlx.ir.location import describe
 from rlx.ir.operators import Operators
-from rlx.ir.opview import RegionShapes, home_of, operations
+from rlx.ir.opview import DEEPEST, RegionShapes, home_of, operations
 from rlx.ir.shape import Shape
 
 # Of what a user's function of tensors raises: it is theirs to read, as it is.
@@ -98,8 +98,10 @@ class RegionBuilder:
             shapes: What the region takes.
 
         Raises:
-            ShapeError: The function gives something else than tensors.
+            ShapeError: The function gives something else than tensors, or regions are nested too deep.
         """
+        if len(self._points) > DEEPEST:
+            raise ShapeError(f"at most {DEEPEST} regions may be inside each other", location=describe(self.location))
         holder, block = self.open_region(shapes)
         with self.at(mlir.ir.InsertionPoint(block)):
             try:

@@ -15,6 +15,7 @@ from rlx.ir.errors import ShapeError
 
 DimLike = int | str | DimExpr
 ShapeLike = Iterable[DimLike]  # a Shape is one
+LARGEST_RANK = 64  # NumPy's
 
 
 class Shape:
@@ -47,6 +48,8 @@ class Shape:
                 )
             self.dims = tuple(d if type(d) is int and 0 <= d <= LARGEST else dim(d) for d in dims)
             self.dtype = f32 if dtype is None else as_dtype(dtype)
+        if len(self.dims) > LARGEST_RANK:
+            raise ShapeError(f"a tensor of rank {len(self.dims)}; at most {LARGEST_RANK} dimensions are allowed")
         self._hash = hash(self.dims)
         self._type = None
 

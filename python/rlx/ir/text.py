@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
 from typing import Any, NoReturn
 
 from rlx import mlir
-from rlx.ir import assembly, bytecode, limits
+from rlx.ir import assembly, isolated, limits, signature
 from rlx.ir.errors import Error, ParseError, VerificationError
+from rlx.ir.files import read_bytes
 from rlx.ir.graph import Graph, find_function
 from rlx.ir.location import describe
 
@@ -42,6 +42,7 @@ def parse_op(source: assembly.Source) -> Any:
         ParseError: There is no op, or MLIR does not say what is wrong.
         MLIRError: A syntax or verification error, with places in `source.text`.
     """
+    isolated.attempt(source.text, source.name)
     ir = mlir.ir
     context = mlir.context()
     unnamed = None
@@ -90,12 +91,17 @@ def parse_module(text: str, name: str = "<text>") -> Any:
             op = parse_op(source)
         except ir.MLIRError as problem:
             _raise(ParseError, problem, source)
-        if op.name == "builtin.module":
-            return op.opview
-        if op.name != "func.func":
+        if op.name not in ("builtin.module", "func.func"):
             raise ParseError(f"expected a module or functions, got '{op.name}'", location=describe(op.location))
-        module = ir.Module.create(loc=op.location)
-        ir.InsertionPoint(module.body).insert(op)
+        if op.name == "builtin.module":
+            module = op.opview
+        else:
+            module = ir.Module.create(loc=op.location)
+            ir.InsertionPoint(module.body).insert(op)
+        try:
+            signature.check(module)
+        except VerificationError as problem:
+            raise ParseError(problem.message, location=problem.location, hint=problem.hint) from None
         return module
 
 
@@ -136,11 +142,12 @@ def verify_module(module: Any) -> None:
             module.operation.verify()
         except mlir.ir.MLIRError as problem:
             _raise(VerificationError, problem)
+        signature.check(module)
 
 
 def is_path(text_or_path: str | os.PathLike[str]) -> bool:
     """Whether an argument names a file rather than being module text."""
-    if isinstance(text_or_path, os.PathLike):
+    if not isinstance(text_or_path, str):
         return True
     return "\n" not in text_or_path and not re.search(r"[{(]", text_or_path)
 
@@ -151,16 +158,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
     Raises:
         Error: It is missing, unreadable or not UTF-8.
     """
-    name = os.fspath(path)
-    try:
-        data = Path(path).read_bytes()
-    except FileNotFoundError:
-        raise Error(f"no such file: {name}") from None
-    except ValueError:  # a NUL, or half of a character
-        raise Error(f"not the name of a file: {name!r}") from None
-    except OSError as problem:
-        raise Error(f"cannot read {name}: {problem.strerror}") from None
-    return decoded(data, name)
+    return decoded(read_bytes(path), os.fspath(path))
 
 
 def decoded(data: bytes, name: str) -> str:
@@ -169,8 +167,8 @@ def decoded(data: bytes, name: str) -> str:
     Raises:
         ParseError: It is neither.
     """
-    if bytecode.is_bytecode(data):
-        return bytecode.text_of(data, name)
+    if isolated.is_bytecode(data):
+        return isolated.bytecode_text(data, name)
     try:
         return data.decode()
     except UnicodeDecodeError as problem:

@@ -11,6 +11,7 @@ from rlx.ir import opview, registry
 from rlx.ir.card import Card, as_results
 from rlx.ir.errors import Error, ShapeError
 from rlx.ir.shape import Shape, shape_of, shape_of_type
+from rlx.ir.signature import stage_of
 
 
 def check_dtypes(spec: OpSpec, operands: Sequence[Any]) -> None:
@@ -97,12 +98,26 @@ def check_stage(op: Any) -> None:
         return
     while op.parent is not None:
         op = op.parent.operation
-        stage = op.attributes["rlx.stage"].value if "rlx.stage" in op.attributes else "hir"
-        if stage != "hir":
+        stage = stage_of(op)
+        if stage not in (None, "hir"):
             raise ShapeError(
                 f"is a block, which stands at stage hir only, but its module is at stage {stage}",
                 hint='declare rlx.stage = "hir", build with stage="hir", or run rlx-lower-blocks',
             )
+
+
+def check_nesting(op: Any) -> None:
+    """Regions may not be nested so deep that a walk over them overflows the stack.
+
+    Raises:
+        ShapeError: They are.
+    """
+    depth = 0
+    while op is not None and registry.is_ours(op):
+        depth += 1
+        op = op.parent.operation if op.parent is not None else None
+    if depth > opview.DEEPEST:
+        raise ShapeError(f"stands in {depth - 1} regions; at most {opview.DEEPEST - 1} may be inside each other")
 
 
 def verify_op(op: Any) -> bool:
@@ -111,6 +126,7 @@ def verify_op(op: Any) -> bool:
         check_stage(op.operation)
         expected = infer_op(op.operation)
         if len(op.operation.regions):
+            check_nesting(op.operation)
             opview.card_of(op.operation).check_regions(op.operation)
         results = op.operation.results
         if len(results) != len(expected):

@@ -15,6 +15,8 @@ from rlx.ir.location import describe
 from rlx.passes.base import Pass, option
 from rlx.passes.rewrite import collect, replace_with
 
+_MOST_OPS = 1 << 17  # loops in loops multiply their steps
+
 
 @dataclass(frozen=True)
 class LowerControlFlow(Pass, name="rlx-lower-control-flow"):
@@ -56,6 +58,8 @@ class LowerControlFlow(Pass, name="rlx-lower-control-flow"):
             told = f"a scan of symbolic length {steps} cannot be unrolled; bind it"
         elif steps > self.max_steps:
             told = f"{steps} steps are more than max-steps = {self.max_steps}"
+        elif (made := steps * _size(op)) > _MOST_OPS:
+            told = f"{steps} steps would make {made} ops; at most {_MOST_OPS} are made of one loop"
         if told is not None:
             raise PassError(f"{self.name}: {told}", location=describe(op.location))
 
@@ -93,6 +97,11 @@ class LowerControlFlow(Pass, name="rlx-lower-control-flow"):
             return (*carries, *_empty(b, regions[0], num_carries))
         columns = zip(*(rows[::-1] if reverse else rows), strict=True)
         return (*carries, *(b.concat(list(column), 0) for column in columns))
+
+
+def _size(op: Any) -> int:
+    """How many ops are in the regions of an op."""
+    return sum(1 for region in op.regions for block in region.blocks for _ in opview.operations(block))
 
 
 def _select(b: Builder, condition: Tensor, *, regions: Sequence[Any]) -> tuple[Tensor, ...]:

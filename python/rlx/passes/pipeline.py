@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 
 MODULE = "builtin.module"
 _ANCHORS = (MODULE, "any")
+NESTING = 32  # op names inside each other: real ones are three deep
+LONGEST = 1 << 20  # characters of a pipeline
+_SHOWN = 400  # of a line in messages
+_FOREIGN = re.compile("[\0\ud800-\udfff]")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
 
 
@@ -60,6 +64,8 @@ def _fail(text: str, offset: int, message: str, hint: str | None = None) -> NoRe
     line = text[line_start:].split("\n")[0]
     column = offset - line_start
     place = f"pipeline:{text.count(chr(10), 0, offset) + 1}:{column + 1}"
+    shown = max(0, column - _SHOWN // 2)  # of a long line what is around the place
+    line, column = line[shown : shown + _SHOWN], column - shown
     raise PassError(f"{message}\n  {line}\n  {' ' * column}^", location=place, hint=hint) from None
 
 
@@ -70,6 +76,7 @@ class _Reader:
     def __init__(self, text: str):
         self.text = text
         self.at = 0
+        self.depth = 0
 
     def fail(self, message: str, offset: int | None = None) -> NoReturn:
         _fail(self.text, self.at if offset is None else offset, message)
@@ -91,6 +98,10 @@ class _Reader:
         return True
 
     def whole(self) -> tuple[Element, ...]:
+        if len(self.text) > LONGEST:
+            raise PassError(f"a pipeline of {len(self.text)} characters; at most {LONGEST} are allowed")
+        if found := _FOREIGN.search(self.text):
+            raise PassError(f"the pipeline has {found.group()!r} at column {found.start() + 1}")
         elements = self.elements() if self.peek() else ()
         if self.peek():
             self.fail(f"expected ',' or the end, got {self.next}")
@@ -111,9 +122,13 @@ class _Reader:
         self.at = match.end()
         name = match.group()
         if self.take("("):
+            self.depth += 1
+            if self.depth > NESTING:
+                self.fail(f"op names are nested more than {NESTING} deep")
             children = () if self.peek() == ")" else self.elements()
             if not self.take(")"):
                 self.fail(f"expected ',' or ')' in the list of '{name}', got {self.next}")
+            self.depth -= 1
             return Element(name, (), children, start)
         options = tuple(self.options(name)) if self.take("{") else ()
         return Element(name, options, None, start)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from rlx import mlir
+from rlx.ir import signature
 from rlx.ir.errors import Error, PassError, VerificationError
 from rlx.ir.location import describe
 from rlx.passes.pipeline import Pipeline, Step
@@ -105,7 +106,11 @@ def _verify(step: Step, module: Any) -> None:
     with mlir.entered():
         try:
             module.operation.verify()
+            signature.check(module)
         except mlir.ir.MLIRError as problem:
             first = problem.error_diagnostics[0]
             message = f"{step.name} gave an invalid module: {first.message}"
             raise VerificationError(message, location=describe(first.location)) from problem
+        except VerificationError as problem:
+            message = f"{step.name} gave an invalid module: {problem.message}"
+            raise VerificationError(message, location=problem.location, hint=problem.hint) from None

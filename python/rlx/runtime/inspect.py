@@ -14,9 +14,10 @@ from rlx.ir import opview, registry
 from rlx.ir.card import Cost
 from rlx.ir.dim import Dim
 from rlx.ir.errors import StageError
-from rlx.ir.graph import STAGES, Argument, Graph, Output
+from rlx.ir.graph import Graph
 from rlx.ir.location import describe, scope_of
 from rlx.ir.shape import Shape, shape_of
+from rlx.ir.signature import STAGES, Argument, Output
 
 _COMMENT_COLUMN = 64
 

@@ -22,7 +22,7 @@ class Bytecode(Kind):
         import rlx
 
         self.rlx = rlx
-        self.files = [_written(graph) for graph in corpus.graphs()[::3]]
+        self.files = [written(graph) for graph in corpus.graphs()[::3]]
         self.folder = Path(tempfile.mkdtemp(prefix="rlx-fuzz-bytecode-"))
 
     def make(self, rng: random.Random) -> bytes:
@@ -41,7 +41,8 @@ class Bytecode(Kind):
         return graph
 
 
-def _written(graph: Any) -> bytes:
+def written(graph: Any) -> bytes:
+    """A graph as bytecode."""
     buffer = io.BytesIO()
     graph.module.operation.write_bytecode(buffer)
     return buffer.getvalue()

@@ -1,0 +1,269 @@
+"""What the attributes of modules and functions say: stages, and the names and kinds of arguments and results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rlx import mlir
+from rlx.ir.attributes import suggestion
+from rlx.ir.dtype import DType, fitted
+from rlx.ir.errors import Error, ShapeError, VerificationError
+from rlx.ir.location import describe
+from rlx.ir.shape import Shape, shape_of_type
+
+KINDS = ("input", "param", "state")
+STAGES = ("hir", "mir", "lir")
+_OF_ARGUMENTS = ("rlx.name", "rlx.kind", "rlx.donate", "rlx.init")
+_OF_RESULTS = ("rlx.name", "rlx.updates")
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument of the graph's function: an input, a parameter (weight) or a state."""
+
+    name: str
+    kind: str
+    shape: Shape
+    donate: bool = False
+    init: float = 0.0
+
+
+@dataclass(frozen=True)
+class Output:
+    """A result of the graph's function; `updates` names the state that it is written back to."""
+
+    name: str
+    shape: Shape
+    updates: str | None = None
+
+
+def functions(module: Any) -> list[Any]:
+    """The functions of a module, in order."""
+    function_type = mlir.dialect("func").FuncOp
+    return [op for op in module.body.operations if isinstance(op, function_type)]
+
+
+def stage_of(op: Any) -> str | None:
+    """The stage that an op declares, None when it declares none.
+
+    Raises:
+        ShapeError: What it declares is no stage.
+    """
+    attributes = op.attributes
+    if "rlx.stage" not in attributes:
+        return None
+    stored = attributes["rlx.stage"]
+    if not isinstance(stored, mlir.ir.StringAttr) or stored.value not in STAGES:
+        raise ShapeError(f"'rlx.stage' is one of {', '.join(STAGES)}, not {stored}")
+    return stored.value
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def read_arguments(function: Any) -> list[Argument]:
+    """What a function's attributes say about its arguments; unnamed ones are inputs `arg0`, `arg1`, ….
+
+    Raises:
+        VerificationError: An attribute has no meaning, or an argument is no tensor.
+    """
+    places = _argument_places(function)
+    result = []
+    for i, (type_, entry) in enumerate(_entries(function, "arg_attrs")):
+        with _at(places[i], f"argument {i} of '{function.name.value}'"):
+            name, kind, donate, init = _argument(i, entry)
+            shape = shape_of_type(type_)
+            if kind == "state":
+                initial_value(init, shape.dtype)
+        result.append(Argument(name, kind, shape, donate, init))
+    return result
+
+
+def read_outputs(function: Any) -> list[Output]:
+    """What a function's attributes say about its results; unnamed ones are `output0`, `output1`, ….
+
+    Raises:
+        VerificationError: An attribute has no meaning, or a result is no tensor.
+    """
+    result = []
+    for i, (type_, entry) in enumerate(_entries(function, "res_attrs")):
+        with _at(function.location, f"result {i} of '{function.name.value}'"):
+            name, updates = _result(i, entry)
+            result.append(Output(name, shape_of_type(type_), updates))
+    return result
+
+
+def _entries(function: Any, name: str) -> list[tuple[Any, Any]]:
+    """The type and the attributes of each argument or each result."""
+    type_ = function.type
+    types = list(type_.inputs if name == "arg_attrs" else type_.results)
+    attributes = function.attributes
+    stored = list(attributes[name]) if name in attributes else [{}] * len(types)
+    return list(zip(types, stored, strict=True))
+
+
+def _argument_places(function: Any) -> list[Any]:
+    if function.is_external:
+        return [function.location] * len(function.type.inputs)
+    return [argument.location for argument in function.entry_block.arguments]
+
+
+def _argument(i: int, entry: Mapping[str, Any]) -> tuple[str, str, bool, float]:
+    """Name, kind, donation and initial value of an argument."""
+    _check_names(entry, _OF_ARGUMENTS)
+    name = _text(entry, "rlx.name", f"arg{i}")
+    kind = _text(entry, "rlx.kind", "input")
+    if kind not in KINDS:
+        raise ShapeError(f"'rlx.kind' is one of {', '.join(KINDS)}, not '{kind}'{suggestion(kind, KINDS)}")
+    if "rlx.donate" in entry and (not isinstance(entry["rlx.donate"], mlir.ir.UnitAttr) or kind != "input"):
+        raise ShapeError("'rlx.donate' stands without a value, at an input")
+    init = 0.0
+    if "rlx.init" in entry:
+        stored = entry["rlx.init"]
+        if kind != "state" or not isinstance(stored, mlir.ir.FloatAttr) or str(stored.type) != "f64":
+            raise ShapeError(f"'rlx.init' is a number such as 1.0 : f64, at a state; it is {stored} at {_a(kind)}")
+        init = stored.value
+    return name, kind, "rlx.donate" in entry, init
+
+
+def _result(i: int, entry: Mapping[str, Any]) -> tuple[str, str | None]:
+    """Name of a result, and the state that it updates."""
+    _check_names(entry, _OF_RESULTS)
+    return _text(entry, "rlx.name", f"output{i}"), _text(entry, "rlx.updates", "") or None
+
+
+def _text(entry: Mapping[str, Any], name: str, default: str) -> str:
+    if name not in entry:
+        return default
+    stored = entry[name]
+    if not isinstance(stored, mlir.ir.StringAttr) or not stored.value:
+        raise ShapeError(f"'{name}' is a string that is not empty; it is {stored}")
+    return stored.value
+
+
+def _check_names(entry: Any, known: Iterable[str]) -> None:
+    for named in entry:
+        name = getattr(named, "name", named)
+        if name.startswith("rlx.") and name not in known:
+            raise ShapeError(f"unknown attribute '{name}'{suggestion(name, known)}")
+
+
+def initial_value(init: Any, kind: DType) -> float:
+    """The number with which every element of a state starts.
+
+    Raises:
+        ShapeError: It is no number, NaN, or none that the dtype has.
+    """
+    if isinstance(init, np.ndarray) and not init.ndim:
+        init = init.item()
+    if not isinstance(init, (bool, int, float, np.bool_, np.integer, np.floating)):
+        hint = "an array is given by set_state, or when it is run"
+        raise ShapeError(f"init must be a number, got {type(init).__name__}", hint=hint)
+    fitted(init, kind)
+    if init != init:
+        raise ShapeError("init must be a number, got NaN")
+    value = float(init)
+    if kind.is_integer and int(value) != init:
+        raise ShapeError(f"init = {init} has more digits than a double", hint="give it by set_state")
+    return value
+
+
+def _a(kind: str) -> str:
+    return f"an {kind}" if kind == "input" else f"a {kind}"
+
+
+class _at:
+    """What goes wrong inside has a place and a subject."""
+
+    def __init__(self, location: Any, what: str):
+        self.location, self.what = location, what
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, problem: Any, trace: Any) -> None:
+        if isinstance(problem, Error):
+            place = problem.location or describe(self.location)
+            raise VerificationError(f"{self.what}: {problem.message}", location=place, hint=problem.hint) from None
+
+
+# --- checking -------------------------------------------------------------------------------------
+
+
+def check(module: Any) -> None:
+    """Check the attributes of ours that stand at a module and at its functions.
+
+    Raises:
+        VerificationError: One is of the wrong type or without meaning, or two arguments have the same name.
+    """
+    with _at(module.operation.location, "the module"):
+        stage_of(module.operation)
+    for function in functions(module):
+        _check_function(function)
+
+
+def _check_function(function: Any) -> None:
+    """The same of one function, whose arguments may be of any types: a lowering's are."""
+    name = function.name.value
+    states: dict[str, Any] = {}
+    taken: dict[str, int] = {}
+    for i, (type_, entry) in enumerate(_entries(function, "arg_attrs")):
+        with _at(_argument_places(function)[i], f"argument {i} of '{name}'"):
+            argument, kind, _, init = _argument(i, entry)
+            if argument in taken:
+                raise ShapeError(f"is called '{argument}', as argument {taken[argument]} is")
+            taken[argument] = i
+            if kind == "state":
+                states[argument] = type_
+                initial_value(init, shape_of_type(type_).dtype)
+    outputs: dict[str, int] = {}
+    updated: dict[str, int] = {}
+    for i, (type_, entry) in enumerate(_entries(function, "res_attrs")):
+        with _at(function.location, f"result {i} of '{name}'"):
+            output, updates = _result(i, entry)
+            names, key = (outputs, output) if updates is None else (updated, updates)
+            if key in names:
+                raise ShapeError(f"{'is called' if updates is None else 'updates'} '{key}', as result {names[key]}")
+            names[key] = i
+            if updates is not None and states.get(updates) != type_:
+                known = ", ".join(f"'{n}': {t}" for n, t in states.items())
+                raise ShapeError(f"updates '{updates}' with {type_}; the states are {known or 'none'}")
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+def sign_function(function: Any, arguments: Iterable[Argument], outputs: Iterable[Output]) -> None:
+    """Write names, kinds and types of arguments and results into a function's attributes."""
+    ir = mlir.ir
+    with mlir.entered():
+
+        def text(value: str) -> Any:
+            return ir.StringAttr.get(value)
+
+        argument_attributes = []
+        for a in arguments:
+            entry = {"rlx.kind": text(a.kind), "rlx.name": text(a.name)}
+            if a.donate:
+                entry["rlx.donate"] = ir.UnitAttr.get()
+            if repr(a.init) != "0.0":  # -0.0 is not what a state has by default
+                entry["rlx.init"] = ir.FloatAttr.get(ir.F64Type.get(), a.init)
+            argument_attributes.append(ir.DictAttr.get(entry))
+        result_attributes = [
+            ir.DictAttr.get(
+                {"rlx.name": text(o.name)} | ({} if o.updates is None else {"rlx.updates": text(o.updates)})
+            )
+            for o in outputs
+        ]
+        block = function.entry_block
+        inputs = [argument.type for argument in block.arguments]
+        operations = block.operations
+        results = [value.type for value in operations[len(operations) - 1].operands]
+        attributes = function.attributes
+        attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, results))
+        attributes["arg_attrs"] = ir.ArrayAttr.get(argument_attributes)
+        attributes["res_attrs"] = ir.ArrayAttr.get(result_attributes)
