@@ -15,11 +15,11 @@ BUILD_INPUTS := pyproject.toml CMakeLists.txt python/rlx/version.py $(wildcard c
 .DEFAULT_GOAL := help
 # Two set-ups at once would write into one environment.
 .NOTPARALLEL:
-.PHONY: help demo test bench dialect lint format docs clean
+.PHONY: help demo test test-all bench dialect lint format docs clean
 MAKEFLAGS += --no-print-directory
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(VENV)/.installed ## embed sentences with all-MiniLM-L6-v2 (fetches the model, 90 MB, once)
 	@echo "demo: model"
@@ -30,6 +30,9 @@ demo: $(VENV)/.installed ## embed sentences with all-MiniLM-L6-v2 (fetches the m
 # With worksteal a worker runs neighbouring tests, and so shares their fixtures, for as long as both are busy.
 test: $(VENV)/.installed ## run the tests; ARGS="…" goes to pytest
 	@$(BIN)/python -m pytest -n 2 --dist worksteal --durations 15 $(ARGS)
+
+test-all: $(VENV)/.installed ## run the tests, those that are sampled in full: compiled code for every CPU level
+	@$(BIN)/python -m pytest -n 2 --dist worksteal --durations 15 --full $(ARGS)
 
 bench: tools/bench.py $(VENV)/.installed-bench ## measure against the other libraries
 	@$(BIN)/python tools/bench.py $(ARGS)

@@ -12,7 +12,8 @@ import numpy as np
 
 from rlx import mlir
 from rlx.backends.iree.abi import ArgumentType, TensorType
-from rlx.backends.iree.backend import legalise
+from rlx.backends.iree.adaptation import adapt
+from rlx.backends.iree.backend import legalise, module_text
 from rlx.backends.iree.compiler import ModuleCompileError, compile_module
 from rlx.backends.iree.executable import Executable
 from rlx.backends.iree.memory import ALIGNMENT
@@ -22,15 +23,16 @@ from rlx.ir.graph import Graph, functions
 from rlx.ir.shape import Shape
 from rlx.lower.linalg import lower_module
 from tests.conformance.cases import Case
+from tests.conformance.elf import check_linked
 from tests.conformance.functions import merged
 
 TIMEOUT_S = 300.0
 
 
 @cache
-def cpu(rungs: int = 1) -> Target:
-    """The CPU, with so many rungs of the compiler's ladder: those below the first would hide its failures."""
-    found = target("cpu")
+def cpu(level: str = "host", rungs: int = 1) -> Target:
+    """A CPU, with so many rungs of the compiler's ladder: those below the first would hide its failures."""
+    found = target("cpu", level)
     return replace(found, ladder=found.ladder[:rungs])
 
 
@@ -44,7 +46,8 @@ class Program:
         function: Its legalised function.
         run: Runs the compiled function on arrays.
         again: Makes another `run`, which has not seen any arrays yet.
-        problem: Why there is none.
+        problem: Why it did not compile.
+        lacks: Why it was compiled, but cannot run here.
     """
 
     graph: Graph
@@ -53,30 +56,37 @@ class Program:
     run: Any = None
     again: Any = None
     problem: str | None = None
+    lacks: str | None = None
 
 
-def compile_graphs(graphs: Sequence[Graph], *, last_rungs: bool = False) -> list[Program]:
+def compile_graphs(graphs: Sequence[Graph], *, level: str | None = None, last_rungs: bool = False) -> list[Program]:
     """Legalise, lower and compile graphs as one module; where that fails, without those that are to blame.
 
     Args:
         graphs: The graphs, all of one stage.
+        level: The CPU to compile for, an architecture of the target `cpu`; by default the machine's own.
         last_rungs: Give graphs that fail at the compiler's first rung the others as well, as users do.
     """
     programs = [Program(graph) for graph in graphs]
-    _compile(programs, last_rungs)
+    _compile(programs, level or "host", last_rungs)
     return programs
 
 
-def _compile(programs: list[Program], last_rungs: bool) -> None:
+def _compile(programs: list[Program], level: str, last_rungs: bool) -> None:
     if not programs:
         return
     module = merged([p.graph for p in programs])
     _locate(module)
     try:
         legalise(module)
-        text = lower_module(module, for_iree=True).operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
-        target_ = cpu(3 if last_rungs and len(programs) == 1 else 1)
-        executable = Executable(compile_module(text, target_, timeout_s=TIMEOUT_S).vmfb)
+        target_ = cpu(level, 3 if last_rungs and len(programs) == 1 else 1)
+        lowered = lower_module(module, for_iree=True)
+        adapt(lowered, target_)
+        compiled = compile_module(module_text(lowered), target_, timeout_s=TIMEOUT_S)
+        check_linked(compiled.vmfb)
+        assert compiled.cpu is not None
+        lacks = compiled.cpu.lacks()
+        executable = Executable(compiled.vmfb) if lacks is None else None
     except Exception as problem:  # whatever it is, some graph is to blame
         if len(programs) == 1:
             programs[0].problem = _told(problem)
@@ -84,10 +94,12 @@ def _compile(programs: list[Program], last_rungs: bool) -> None:
         blamed = {int(i) for i in re.findall(r"\bf(\d+):\d+", _told(problem))} or set(range(len(programs) // 2))
         groups = [[p for i, p in enumerate(programs) if (i in blamed) == guilty] for guilty in (True, False)]
         for group in groups if all(groups) else [[p] for p in programs]:
-            _compile(group, last_rungs)
+            _compile(group, level, last_rungs)
         return
     for i, (program, function) in enumerate(zip(programs, functions(module), strict=True)):
-        program.module, program.function = module, function
+        program.module, program.function, program.lacks = module, function, lacks
+        if executable is None:
+            continue
         program.again = partial(executable.function, f"f{i}", *_signature(program.graph), copy_results=True)
         program.run = program.again()
 

@@ -12,11 +12,12 @@ from tests.conformance.compiled import Program
 TARGET = backend.target("xla")
 
 
-def compile_graphs(graphs: Sequence[Graph], *, last_rungs: bool = False) -> list[Program]:
+def compile_graphs(graphs: Sequence[Graph], *, level: str | None = None, last_rungs: bool = False) -> list[Program]:
     """Legalise, lower and compile graphs; those with symbols are compiled when they run.
 
     Args:
         graphs: The graphs.
+        level: Has no meaning for XLA, which compiles for the machine it runs on.
         last_rungs: Has no meaning for XLA.
     """
     return [_compiled(graph) for graph in graphs]

@@ -1,4 +1,7 @@
-"""Every op: what the CPU computes is what the evaluator computes, static and dynamic, on plain and special values."""
+"""Every op: what the CPU computes is what the evaluator computes, static and dynamic, on plain and special values.
+
+Each part of the cases is compiled for one of the CPU levels, or for all: see `levels`.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from tests.conformance.cases import Bindings, Case, cases, op_names
 from tests.conformance.compiled import Program, aligned, compile_graphs, contiguous, is_worth_compiling
 from tests.conformance.failures import Failures
 from tests.conformance.judge import judge
+from tests.conformance.levels import FOREIGN, LEVELS, skip_if_not_run
 from tests.conformance.values import random_values, value_sets
 
 # Cases in one compiled module: enough to share what compiling costs once, few enough to keep two processes busy. What
@@ -37,9 +41,30 @@ def _has_static_sibling(case: Case) -> bool:
     )
 
 
+@pytest.mark.parametrize("level", (*LEVELS, FOREIGN))
 @pytest.mark.parametrize(("op", "start", "stop"), PARTS, ids=[f"{op}-{start}" for op, start, _ in PARTS])
-def test_compiled(op: str, start: int, stop: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled(op: str, start: int, stop: int, level: str, monkeypatch: pytest.MonkeyPatch) -> None:
     failures = Failures()
+    chosen, programs = _programs(op, start, stop, level)
+    for (case, how, bindings), program in zip(chosen, programs, strict=True):
+        label = f"{case}, {how}"
+        if program.problem is not None:
+            failures.add(label, program.problem)
+            continue
+        with failures.of(label):
+            if program.lacks is not None:
+                continue
+            for sizes in bindings:
+                _check_results(case, program, sizes, label, failures)
+            _check_lent_arguments(case, program, bindings[0], label, failures, monkeypatch)
+    failures.check()
+    skip_if_not_run(level, programs)
+
+
+def _programs(
+    op: str, start: int, stop: int, level: str
+) -> tuple[list[tuple[Case, str, list[Bindings]]], list[Program]]:
+    """Cases of an op, whether their sizes are static and which they are, and the program of each."""
     chosen: list[tuple[Case, str, list[Bindings]]] = []
     for case in filter(is_worth_compiling, cases(op)[start:stop]):
         bindings: list[Bindings] = list(case.bindings())
@@ -48,17 +73,7 @@ def test_compiled(op: str, start: int, stop: int, monkeypatch: pytest.MonkeyPatc
         if case.symbols:
             chosen.append((case, "dynamic", bindings))
     graphs = [case.graph(bindings[0] if how == "static" else None) for case, how, bindings in chosen]
-    programs = compile_graphs(graphs)
-    for (case, how, bindings), program in zip(chosen, programs, strict=True):
-        label = f"{case}, {how}"
-        if program.problem is not None:
-            failures.add(label, program.problem)
-            continue
-        with failures.of(label):
-            for sizes in bindings:
-                _check_results(case, program, sizes, label, failures)
-            _check_lent_arguments(case, program, bindings[0], label, failures, monkeypatch)
-    failures.check()
+    return chosen, compile_graphs(graphs, level=level)
 
 
 def _check_results(case: Case, program: Program, bindings: Bindings, label: str, failures: Failures) -> None:

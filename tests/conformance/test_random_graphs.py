@@ -23,6 +23,7 @@ from tests.conformance import compiled, compiled_xla
 from tests.conformance.compiled import contiguous
 from tests.conformance.failures import Failures
 from tests.conformance.functions import decompose, evaluate_function, merged, noise_of, primitives
+from tests.conformance.levels import LEVELS, skip_if_not_run
 from tests.conformance.random_graphs import SIZES, Choose, Grower, RandomGraph, seeded
 from tests.conformance.tolerance import Comparison, flushed
 
@@ -58,19 +59,23 @@ def _problems(
     return [f"output {i} {problem}" for i, problem in enumerate(found) if problem]
 
 
-@pytest.mark.parametrize("implementation", [compiled, compiled_xla], ids=["iree", "xla"])
+@pytest.mark.parametrize(
+    ("implementation", "level"),
+    [*((compiled, level) for level in LEVELS), (compiled_xla, None)],
+    ids=[*(f"iree-{level}" for level in LEVELS), "xla"],
+)
 @pytest.mark.parametrize(
     ("batch", "symbolic"),
     [(b, False) for b in range(_BATCHES)] + [(b, True) for b in range(_SYMBOLIC_BATCHES)],
 )
-def test_compiled(batch: int, symbolic: bool, implementation: Any) -> None:
+def test_compiled(batch: int, symbolic: bool, implementation: Any, level: str | None) -> None:
     failures = Failures()
     seeds = [SEED * 100_000 + 1000 * symbolic + batch * _GRAPHS + i for i in range(_GRAPHS)]
     grown = []
     for seed in seeds:
         choose = seeded(seed)
         grown.append(Grower(choose, symbolic=symbolic).grow(_LEAST_OPS + choose(_MOST_OPS - _LEAST_OPS)))
-    programs = implementation.compile_graphs([m.graph for m in grown], last_rungs=True)
+    programs = implementation.compile_graphs([m.graph for m in grown], level=level, last_rungs=True)
     for seed, made, program in zip(seeds, grown, programs, strict=True):
         label = f"graph {seed}"
         if program.problem is not None:
@@ -79,17 +84,18 @@ def test_compiled(batch: int, symbolic: bool, implementation: Any) -> None:
         for sizes in SIZES if symbolic else ({},):
             with failures.of(label):
                 values = _values(made, sizes)
-                if _refuses(made.graph, values):
+                if program.lacks is not None or _refuses(made.graph, values):
                     continue
                 results = program.run(contiguous(list(values.values())))
                 for problem in _problems(made.graph, program.function, values, sizes, results):
-                    culprit = _first_wrong_op(made, values, sizes, implementation)
+                    culprit = _first_wrong_op(made, values, sizes, implementation, level)
                     failures.add(label, f"{sizes}: {problem}\n    first wrong: {culprit}\n{made.graph}")
     failures.check()
+    skip_if_not_run(level, programs)
 
 
 def _first_wrong_op(
-    made: RandomGraph, values: dict[str, np.ndarray], sizes: dict[str, int], implementation: Any
+    made: RandomGraph, values: dict[str, np.ndarray], sizes: dict[str, int], implementation: Any, level: str | None
 ) -> str:
     """The first op whose result is wrong when it is all that is returned."""
     count = len(made.graph.function.entry_block.operations) - 1
@@ -99,7 +105,7 @@ def _first_wrong_op(
         op = graph.function.entry_block.operations[i].operation
         graph.set_outputs([graph.tensor(v) for v in op.results])
         prefixes.append(graph)
-    programs = implementation.compile_graphs(prefixes, last_rungs=True)
+    programs = implementation.compile_graphs(prefixes, level=level, last_rungs=True)
     for i, (graph, program) in enumerate(zip(prefixes, programs, strict=True)):
         op = graph.function.entry_block.operations[i]
         if program.problem is not None:

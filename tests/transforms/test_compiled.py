@@ -24,6 +24,7 @@ from tests.conformance.compiled import contiguous
 from tests.conformance.failures import Failures
 from tests.conformance.functions import noise_of
 from tests.conformance.judge import comparison_of
+from tests.conformance.levels import LEVELS, skip_if_not_run
 from tests.conformance.tolerance import Comparison, flushed
 from tests.conformance.values import random_values
 from tests.transforms.cases import direction, floats, reversible, takes
@@ -107,8 +108,8 @@ def _entries(ops: Sequence[str], transforms: Sequence[str]) -> Iterator[Derived]
 
 
 def _problems(entry: Derived, program: Any, implementation: str) -> list[str]:
-    if program.problem is not None:
-        return [program.problem]
+    if program.problem is not None or program.lacks is not None:
+        return [program.problem] if program.problem else []
     arrays = [entry.values[a.name] for a in entry.graph.arguments]
     results, expected = program.run(contiguous(arrays)), evaluate(entry.graph, entry.values)
     comparison = Comparison(max(_FACTOR, comparison_of(entry.case, implementation).factor))
@@ -121,15 +122,18 @@ def _problems(entry: Derived, program: Any, implementation: str) -> list[str]:
     return [f"output {i} {problem}" for i, problem in enumerate(found) if problem]
 
 
-def _check(entries: Iterator[Derived], implementation: str) -> None:
+def _check(entries: Iterator[Derived], implementation: str, level: str | None = None) -> None:
     failures, module = Failures(), {"iree": compiled, "xla": compiled_xla}[implementation]
+    every: list[compiled.Program] = []
     while part := list(islice(entries, _PART)):
-        programs = module.compile_graphs([entry.graph for entry in part])
+        programs = module.compile_graphs([entry.graph for entry in part], level=level)
         for entry, program in zip(part, programs, strict=True):
             with failures.of(entry):
                 for problem in _problems(entry, program, implementation):
                     failures.add(entry, problem)
+        every += programs
     failures.check()
+    skip_if_not_run(level, every)
 
 
 def _ops() -> list[str]:
@@ -143,9 +147,10 @@ def _has_rules(op: str) -> bool:
     return card.spec.stage != "hir" and (not card.composite or any(map(card.has, rules)))
 
 
+@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("transform", ["jvp", "vjp", "vmap"])
-def test_iree(transform: str) -> None:
-    _check(_entries(_ops(), [transform]), "iree")
+def test_iree(transform: str, level: str) -> None:
+    _check(_entries(_ops(), [transform]), "iree", level)
 
 
 @pytest.mark.parametrize("transform", ["jvp", "vjp", "vmap"])
@@ -153,6 +158,6 @@ def test_xla(transform: str) -> None:
     _check(_entries(_ops(), [transform]), "xla")
 
 
-@pytest.mark.parametrize("implementation", ["iree", "xla"])
-def test_second_order(implementation: str) -> None:
-    _check(_entries(SECOND_ORDER, ["jvp of vjp"]), implementation)
+@pytest.mark.parametrize(("implementation", "level"), [*(("iree", level) for level in LEVELS), ("xla", None)])
+def test_second_order(implementation: str, level: str | None) -> None:
+    _check(_entries(SECOND_ORDER, ["jvp of vjp"]), implementation, level)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from rlx.backends.cache import DiskCache, fingerprint
 from rlx.ir.custom import sources
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
+from rlx.ir.requirements import requirements
 
 _log = logging.getLogger("rlx")
 
@@ -45,7 +47,8 @@ def cached(
     rules: Mapping[str, Any],
     describe: Callable[[], tuple[str, ...]],
     phases: dict[str, float],
-    make: Callable[[], Artifact],
+    make: Callable[[], tuple[Artifact, bool]],
+    legalised: Callable[[], Graph],
 ) -> Artifact:
     """An artifact from the cache, or made and put there.
 
@@ -55,20 +58,22 @@ def cached(
         rules: The lowering rules by op name: those of a user's ops are no code of this package.
         describe: All that the artifact depends on, beside this package's code.
         phases: Seconds by phase; `cached` is there where the artifact was.
-        make: Makes it.
+        make: Makes it, and says whether to keep it: what came out weaker by chance is made again the next time.
+        legalised: Gives what the graph is before it is lowered.
     """
     own = None if disk is None else sources(graph.module, rules)
     if disk is None or own is None:
-        return make()
+        return make()[0]
     with timed(phases, "key"):
         key = fingerprint(package_fingerprint(), *own, *describe())
         stored = disk.get(key)
         artifact = None if stored is None else _artifact(stored, graph)
     if artifact is not None:
         phases["cached"] = 1.0
-        return artifact
-    artifact = make()
-    disk.put(key, artifact.to_bytes())
+        return _placed(artifact, graph, legalised)
+    artifact, lasting = make()
+    if lasting:
+        disk.put(key, artifact.to_bytes())
     return artifact
 
 
@@ -81,3 +86,14 @@ def _artifact(stored: bytes, graph: Graph) -> Artifact | None:
         return None
     fits = artifact.signature.to_json() == Signature.of(graph).to_json()
     return artifact if fits else None
+
+
+def _placed(artifact: Artifact, graph: Graph, legalised: Callable[[], Graph]) -> Artifact:
+    """An artifact that tells of the lines of this graph; in the cache it has those of the graph that was compiled first."""
+    stored = {(expression, meaning) for expression, meaning, _ in artifact.info["requirements"]}
+    if not stored:
+        return artifact
+    found = requirements(graph.module)
+    if not stored <= {(str(r.expression), r.meaning) for r in found}:  # some are of ops that others decompose into
+        found = requirements(graph.module, legalised().module)
+    return replace(artifact, info=artifact.info | {"requirements": [r.to_json() for r in found]})

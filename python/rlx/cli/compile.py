@@ -30,7 +30,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--target", default="cpu", help="cpu, cuda, rocm, vulkan, metal, vmvx, xla or stablehlo (default: %(default)s)"
     )
-    parser.add_argument("--arch", help="the device's architecture, such as sm_80 or gfx1100")
+    parser.add_argument(
+        "--arch",
+        help="the device's architecture, such as sm_80 or gfx1100; for cpu host (this machine's CPU, the default), x86-64-v2, "
+        "x86-64-v3, x86-64-v4, aarch64 …: what other machines are to run needs one of these",
+    )
     parser.add_argument(
         "--emit",
         choices=("artifact", "vmfb", "linalg", "stablehlo", "mlir"),
@@ -75,7 +79,20 @@ def run(arguments: argparse.Namespace) -> int:
         size = bytes_text(len(data))
         print(f"{arguments.output}: {graph.name} for {artifact.target} ({artifact.arch}), {size}, {took:.2f} s")
         print(f"sha256: {hashlib.sha256(data).hexdigest()}")
+        if needs := _needs(artifact):
+            print(needs)
     return 0
+
+
+def _needs(artifact: Artifact) -> str | None:
+    """Where a program for a CPU runs."""
+    from rlx.backends.iree.cpu import Cpu
+
+    if (data := artifact.info.get("cpu")) is None:  # XLA compiles when a program is loaded
+        return None
+    cpu = Cpu.from_json(data)
+    travels = "; --arch=x86-64-v3 is for most others" if cpu.host and cpu.architecture == "x86_64" else ""
+    return f"  runs on CPUs that have {cpu}{travels}"
 
 
 def _artifact(graph: Graph, arguments: argparse.Namespace) -> Artifact:

@@ -92,6 +92,15 @@ def _iree() -> str:
     return ", ".join(f"{name} {version}" for name, version in versions.items())
 
 
+def _cpu() -> str:
+    from rlx.backends.iree.cpu import Cpu, host_cpu, machine
+    from rlx.backends.iree.devices import usable_cpus
+
+    features = host_cpu()
+    known = "of unknown features" if features is None else Cpu(machine(), "host", features)
+    return f"{known}, {usable_cpus()} usable"
+
+
 def _native() -> str:
     from rlx.native import native
     from rlx.tick import Tick
@@ -164,6 +173,7 @@ _CHECKS: dict[str, Callable[[], str]] = {
     "packages": _packages,
     "mlir bindings": _mlir,
     "iree": _iree,
+    "cpu": _cpu,
     "native module": _native,
     "cache": _cache,
     "devices": _devices,

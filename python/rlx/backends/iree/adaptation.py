@@ -1,6 +1,7 @@
 """What a lowered module needs for some targets beside the compiler's flags: IREE 3.13 gives wrong numbers without.
 
-Found on Vulkan (Mesa's lavapipe); the code for Metal has the same shape. Each is checked by `tests/backends/test_vulkan.py`.
+For CPUs see `emulation.py`. The rest was found on Vulkan (Mesa's lavapipe); the code for Metal has the same shape. Each is
+checked by `tests/backends/test_vulkan.py`.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from rlx import mlir
+from rlx.backends.iree.emulation import spell_out
 from rlx.backends.iree.targets import Target
 
 _REDUCING = ("linalg.matmul", "linalg.batch_matmul", "linalg.reduce")
@@ -15,6 +17,7 @@ _REDUCING = ("linalg.matmul", "linalg.batch_matmul", "linalg.reduce")
 
 def adapt(lowered: Any, target: Target) -> None:
     """Change a lowered module, in place, into what compiles rightly for a target."""
+    spell_out(lowered, target.emulated)
     if not (target.device or target.fences_reductions):
         return
     with mlir.entered(), mlir.unregistered_dialects_allowed():

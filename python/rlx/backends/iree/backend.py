@@ -13,11 +13,12 @@ from rlx.backends import stages
 from rlx.backends.artifact import Artifact, Signature, requirement
 from rlx.backends.building import cached, timed
 from rlx.backends.cache import DiskCache, fingerprint
-from rlx.backends.fields import Check, boolean, integer, listed, name
+from rlx.backends.fields import Check, boolean, integer, listed, name, optional
 from rlx.backends.iree import targets
 from rlx.backends.iree.abi import ArgumentType, TensorType
 from rlx.backends.iree.adaptation import adapt
 from rlx.backends.iree.compiler import compile_module, compiler_version, prewarm
+from rlx.backends.iree.cpu import Cpu
 from rlx.backends.iree.devices import check_features, devices
 from rlx.backends.iree.executable import Executable, Function
 from rlx.backends.iree.targets import Target, target
@@ -127,13 +128,20 @@ def compile_graph(
         return compiler_version(), target.fingerprint(), fusion_policy, str(graph.module), graph.name_symbol
 
     return cached(
-        cache, graph, RULES, described, phases, lambda: _compiled(graph, target, fusion_policy, timeout_s, phases)
+        cache,
+        graph,
+        RULES,
+        described,
+        phases,
+        make=lambda: _compiled(graph, target, fusion_policy, timeout_s, phases),
+        legalised=lambda: legalised(graph, target, policy=fusion_policy),
     )
 
 
 def _compiled(
     graph: Graph, target: Target, fusion_policy: str, timeout_s: float | None, phases: dict[str, float]
-) -> Artifact:
+) -> tuple[Artifact, bool]:
+    """The artifact, and whether compiling again would give no better one."""
     prewarm(target)  # the compiler's process gets ready while we lower
     with timed(phases, "passes"):
         work = graph.clone()
@@ -154,10 +162,12 @@ def _compiled(
         "borrow": borrow,
         "requirements": needs,
         "flags": list(compiled.flags_used),
+        "cpu": compiled.cpu and compiled.cpu.to_json(),
         "rlx": __version__,
         "iree": compiler_version(),
     }
-    return Artifact(target.name, target.arch, signature, compiled.vmfb, info)
+    artifact = Artifact(target.name, target.arch, signature, compiled.vmfb, info)
+    return artifact, not compiled.weakened_by_chance
 
 
 _LARGEST_FLOPS = 10**300
@@ -171,6 +181,7 @@ def info_fields() -> dict[str, Check]:
         "borrow": boolean,
         "requirements": listed(requirement),
         "flags": listed(name),
+        "cpu": optional(Cpu.from_json),
         "rlx": name,
         "iree": name,
     }
@@ -197,7 +208,9 @@ def emit(kind: str, graph: Graph, target: Target) -> str | None:
     if kind != "linalg":
         return None
     with mlir.unregistered_dialects_allowed():  # else MLIR prints its generic form
-        return str(lower_module(graph.module, for_iree=True))
+        lowered = lower_module(graph.module, for_iree=True)
+        adapt(lowered, target)
+        return str(lowered)
 
 
 def module_text(lowered: Any) -> str:
@@ -316,8 +329,11 @@ def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int 
     """Load an artifact on its device.
 
     Raises:
-        ExecutionError: The device is not there, or a parameter is missing or does not fit.
+        ExecutionError: The device is not there, this machine's CPU lacks what the code needs, or a parameter is missing or
+            does not fit.
     """
+    if (cpu := artifact.info["cpu"]) is not None:
+        Cpu.from_json(cpu).check(f"the program {artifact.signature.name}")
     target = targets.target(artifact.target, artifact.arch)
     if target.device:
         check_features(target.drivers[0])

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
 
-from rlx.backends.cache import DiskCache, fingerprint
+from rlx.backends.iree.cpu import Cpu
 from rlx.backends.iree.process import compiler_command, compiler_library, default_pool
 from rlx.backends.iree.targets import Target
 from rlx.backends.worker.pool import WorkerPool
@@ -18,9 +18,14 @@ from rlx.backends.worker.process import WorkerDied
 from rlx.ir.errors import CompileError, Error
 
 DEFAULT_TIMEOUT_S = 600.0
-_CACHE_FORMAT = "iree-vmfb-1"
 _LONGEST_DIAGNOSTIC = 600
 _LONGEST_NOTE = 300
+# What a compiler or a linker prints where the machine has nothing to spare.
+_BY_CHANCE = re.compile(
+    "no space left on device|cannot allocate memory|out of memory|bad_alloc|too many open files|"
+    "resource temporarily unavailable|disk quota exceeded|text file busy",
+    re.IGNORECASE,
+)
 _LOCATED = re.compile(r"(?P<location>[^\n]+?:\d+:\d+|loc\([^\n]*?\)): (?P<text>.*)", re.DOTALL)
 
 
@@ -55,6 +60,7 @@ class Attempt:
         diagnostics: What the compiler said.
         printed: The last that the compiler, or a linker that it ran, printed to standard error.
         repeatable: Whether the same module would meet the same end again.
+        cpu: What the compiler took the flags to mean, where they are for a CPU.
     """
 
     flags: tuple[str, ...]
@@ -63,6 +69,7 @@ class Attempt:
     diagnostics: tuple[Diagnostic, ...] = ()
     printed: str = ""
     repeatable: bool = True
+    cpu: Cpu | None = None
 
     @property
     def ok(self) -> bool:
@@ -78,15 +85,23 @@ class CompiledModule:
         vmfb: The compiled module, ready for ``Executable``.
         flags_used: The flags of the attempt that succeeded.
         seconds: The time spent, in all attempts.
-        attempts: All attempts, the successful one last. Empty if the module came out of a cache.
-        from_cache: Whether it came out of a cache.
+        attempts: All attempts, the successful one last.
     """
 
     vmfb: bytes
     flags_used: tuple[str, ...]
     seconds: float
-    attempts: tuple[Attempt, ...] = ()
-    from_cache: bool = False
+    attempts: tuple[Attempt, ...]
+
+    @property
+    def cpu(self) -> Cpu | None:
+        """The CPU that the code is for; None where it is for another device."""
+        return self.attempts[-1].cpu
+
+    @property
+    def weakened_by_chance(self) -> bool:
+        """Whether a better rung failed for a reason that may be gone the next time: time, memory, a signal."""
+        return any(not a.repeatable and a.flags != self.flags_used for a in self.attempts)
 
 
 class ModuleCompileError(CompileError):
@@ -118,7 +133,6 @@ def compile_module(
     *,
     timeout_s: float | None = None,
     worker: WorkerPool | None = None,
-    cache: DiskCache | None = None,
     name: str = "module.mlir",
 ) -> CompiledModule:
     """Compile MLIR text or bytecode for one target. May be called from several threads at once.
@@ -132,8 +146,6 @@ def compile_module(
         target: What to compile for.
         timeout_s: Seconds that each attempt may take; by default ``RLX_COMPILE_TIMEOUT`` or 600.
         worker: The processes to compile in; by default those that all callers share.
-        cache: Where to look first, and to keep the result. A result is not kept if a better rung failed by
-            chance.
         name: What diagnostics call the text where an operation has no location of its own.
 
     Raises:
@@ -143,19 +155,10 @@ def compile_module(
     started = time.perf_counter()
     timeout_s = default_timeout() if timeout_s is None else timeout_s
     module = text.encode() if isinstance(text, str) else bytes(text)
-    key = cache_key(module, target) if cache is not None else ""
-    if cache is not None and (payload := cache.get(key)) is not None:
-        written, _, vmfb = payload.partition(b"\0")
-        for flags in target.attempts:
-            if "\n".join(flags).encode() == written:  # else it is no entry of this target
-                return CompiledModule(vmfb, flags, time.perf_counter() - started, from_cache=True)
     attempts: list[Attempt] = []
     for attempt, vmfb in _climb_down(module, target, timeout_s, worker or default_pool, name):
         attempts.append(attempt)
         if attempt.ok:
-            by_chance = any(not a.repeatable and a.flags != attempt.flags for a in attempts)
-            if cache is not None and not by_chance:
-                cache.put(key, "\n".join(attempt.flags).encode() + b"\0" + vmfb)
             return CompiledModule(vmfb, attempt.flags, time.perf_counter() - started, tuple(attempts))
     raise ModuleCompileError(target, tuple(attempts))
 
@@ -165,11 +168,6 @@ def prewarm(target: Target, worker: WorkerPool | None = None) -> None:
     flags = target.attempts[0]
     command = compiler_command(target.process_flags)
     (worker or default_pool).prewarm(command, {"kind": "warm", "flags": flags}, affinity=flags)
-
-
-def cache_key(module: bytes, target: Target) -> str:
-    """The key of a compiled module: its bytes, all that the target says, and the compiler's version."""
-    return fingerprint(_CACHE_FORMAT, compiler_version(), target.fingerprint(), module)
 
 
 @cache
@@ -203,42 +201,51 @@ def _climb_down(
 ) -> Iterator[tuple[Attempt, bytes]]:
     """Yield attempts with what they gave, until one succeeds or no other can."""
     for flags in target.attempts:
-        attempt, outcome, vmfb = _attempt(module, flags, target.process_flags, timeout_s, pool, name)
+        attempt, outcome, vmfb = _attempt(module, flags, target, timeout_s, pool, name)
         yield attempt, vmfb
         if not attempt.repeatable and "was killed" in attempt.outcome:
-            attempt, outcome, vmfb = _attempt(module, flags, target.process_flags, timeout_s, pool, name)
+            attempt, outcome, vmfb = _attempt(module, flags, target, timeout_s, pool, name)
             yield attempt, vmfb
         if outcome in ("flags", "parse"):
             return
 
 
 def _attempt(
-    module: bytes,
-    flags: tuple[str, ...],
-    process_flags: tuple[str, ...],
-    timeout_s: float,
-    pool: WorkerPool,
-    name: str,
+    module: bytes, flags: tuple[str, ...], target: Target, timeout_s: float, pool: WorkerPool, name: str
 ) -> tuple[Attempt, str, bytes]:
     started = time.perf_counter()
     request = {"kind": "compile", "flags": flags, "name": name}
-    command = compiler_command(process_flags)
     try:
-        reply = pool.request(command, request, module, timeout_s=timeout_s, affinity=flags)
+        reply = pool.request(
+            compiler_command(target.process_flags), request, module, timeout_s=timeout_s, affinity=flags
+        )
     except WorkerDied as death:
         seconds = time.perf_counter() - started
         if death.timed_out:
             return Attempt(flags, f"timed out after {timeout_s:g} s", seconds, repeatable=False), "died", b""
-        repeatable = not death.killed_from_outside
+        repeatable = not death.killed_from_outside and not _BY_CHANCE.search(death.stderr)
         attempt = Attempt(flags, death.reason, seconds, printed=death.stderr, repeatable=repeatable)
         return attempt, "died", b""
     told = reply.header["diagnostics"]
     diagnostics = tuple(part for severity, message in told for part in _split(severity, message))
-    outcome, printed = "failed with diagnostics", reply.printed
-    if reply.header["outcome"] == "ok":
-        outcome, printed = "ok", ""
-    attempt = Attempt(flags, outcome, time.perf_counter() - started, diagnostics, printed)
+    ok = reply.header["outcome"] == "ok"
+    printed = "" if ok else reply.printed
+    attempt = Attempt(
+        flags,
+        "ok" if ok else "failed with diagnostics",
+        time.perf_counter() - started,
+        diagnostics,
+        printed,
+        repeatable=ok or not _BY_CHANCE.search("\n".join([printed, *map(str, diagnostics)])),
+        cpu=_cpu(reply.header["target"], flags, target),
+    )
     return attempt, reply.header["outcome"], reply.body
+
+
+def _cpu(ir: str, flags: tuple[str, ...], target: Target) -> Cpu | None:
+    """The CPU that code is for: the host's own only where no other flag says more of it."""
+    said = [flag for flag in flags if flag.startswith("--iree-llvmcpu-target-")]
+    return Cpu.of_ir(ir, target.host_features if len(said) == 1 else "")
 
 
 def _split(severity: str, message: str) -> Iterator[Diagnostic]:

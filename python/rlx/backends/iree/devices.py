@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from rlx.backends.iree.cpu import host_level, machine
 from rlx.backends.iree.memory import configure_allocator, pools
 from rlx.ir.errors import ExecutionError
 from rlx.ir.locks import holding, make_lock
@@ -129,9 +130,10 @@ def abandon_devices() -> None:
 def _probe(driver: str, entry: dict[str, Any]) -> DeviceInfo:
     path, name = entry.get("path"), entry.get("name", "")
     uri = f"{driver}://{path}" if path else driver
+    if driver in LOCAL_DRIVERS:
+        return DeviceInfo(driver, uri, f"CPU, {host_level() or machine()}", True)
     try:
-        if driver not in LOCAL_DRIVERS:
-            _create_driver(driver).create_device(entry)
+        _create_driver(driver).create_device(entry)
     except Exception as error:
         return DeviceInfo(driver, uri, name, False, _reason(driver, error))
     return DeviceInfo(driver, uri, name, True)

@@ -13,13 +13,10 @@ The reasons for the flags, measured with IREE 3.13 (ratios are of run time on on
 from __future__ import annotations
 
 import difflib
-import hashlib
-import os
-import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 
+from rlx.backends.iree.cpu import host_cpu, host_features, machine
 from rlx.ir.errors import CompileError
 
 _COMMON = (
@@ -60,6 +57,7 @@ class Target:
         notes: What a user should know about this target.
         cross: Whether the code is for some other CPU than this machine's.
         host_features: For code made for the host's CPU: a hash of what that CPU can do.
+        emulated: What the device may have no instructions for: keys of `emulation.EMULATED`.
     """
 
     name: str
@@ -75,6 +73,7 @@ class Target:
     notes: tuple[str, ...] = ()
     cross: bool = False
     host_features: str = ""
+    emulated: frozenset[str] = frozenset()
 
     @property
     def supports_f64(self) -> bool:
@@ -177,6 +176,9 @@ _ARCH_NOTES = {
         for arch in ("sm_70", "sm_72", "sm_75")
     },
 }
+
+# Instructions that x86-64 has from its third level on, by what stands in for them.
+_X86_FEATURES = {"f16": "f16c", "fma": "fma"}
 
 _FAMILIES = {
     "cpu": _Family(
@@ -316,29 +318,22 @@ def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) 
         notes=_notes(base, wanted, chosen),
         cross=name == "cpu" and chosen != "host",
         host_features=host_features() if name == "cpu" and chosen == "host" else "",
+        emulated=_emulated(chosen, extra_flags) if name == "cpu" else frozenset(),
     )
 
 
-@cache
-def host_features() -> str:
-    """A hash of what this machine's CPU can do: code for ``target-cpu=host`` is for equal hashes only."""
-    described = [platform.system(), platform.machine(), platform.processor()]
-    if os.path.exists("/proc/cpuinfo"):
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            first_cpu = file.read().split("\n\n", 1)[0]
-        # The feature list is `flags` on x86, `Features` on Arm and `isa` on RISC-V.
-        facts = {
-            "flags",
-            "Features",
-            "isa",
-            "vendor_id",
-            "cpu family",
-            "model",
-            "CPU implementer",
-            "CPU part",
-        }
-        described += [line for line in first_cpu.splitlines() if line.split(":")[0].strip() in facts]
-    return hashlib.sha256("\n".join(described).encode()).hexdigest()[:16]
+def _emulated(arch: str, extra_flags: Sequence[str]) -> frozenset[str]:
+    """What a CPU may have no instructions for; one that flags choose may have none, whatever it is."""
+    if any(flag.startswith("--iree-llvmcpu-target-") for flag in extra_flags):
+        return frozenset(_X86_FEATURES)
+    if arch == "host":
+        if machine() == "x86_64":
+            present = host_cpu() or frozenset()
+            return frozenset(name for name, feature in _X86_FEATURES.items() if feature not in present)
+        arch = machine()
+    if arch == "riscv64":
+        return frozenset({"f16"})
+    return frozenset(_X86_FEATURES) if arch in ("x86-64", "x86-64-v2") else frozenset()
 
 
 def _notes(base: Target, wanted: str, chosen: str) -> tuple[str, ...]:

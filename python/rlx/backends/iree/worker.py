@@ -5,7 +5,8 @@ library, and binds the few functions of IREE's C API that it needs.
 
 Requests are ``{"kind": "compile", "flags": [...], "name": "m.mlir"}`` with the module as body, and ``{"kind": "warm",
 "flags": [...]}``. The reply has ``outcome`` (``"ok"``, ``"flags"``, ``"parse"`` or ``"compile"``), ``diagnostics`` (pairs
-of severity and text) and ``seconds``; its body is the compiled module.
+of severity and text), ``seconds`` and ``target`` (IR in which the compiler says what it takes the flags to mean); its body
+is the compiled module.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 
 _SEVERITIES = ("note", "warning", "error", "remark")
 _PIPELINE_STANDARD = 0
+_PHASE_WITH_TARGETS = b"preprocessing"  # the first whose IR names the devices' targets
 _MAX_SESSIONS = 4
 _WARM_MODULE = b"func.func @warm(%a: tensor<4xf32>) -> tensor<4xf32> {\n  return %a : tensor<4xf32>\n}\n"
 
@@ -39,6 +41,8 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
     "InvocationEnableCallbackDiagnostics": (None, [c_void_p, c_int, _DIAGNOSTIC_CALLBACK, c_void_p]),
     "InvocationParseSource": (c_bool, [c_void_p, c_void_p]),
     "InvocationPipeline": (c_bool, [c_void_p, c_int]),
+    "InvocationSetCompileToPhase": (None, [c_void_p, c_char_p]),
+    "InvocationOutputIR": (c_void_p, [c_void_p, c_void_p]),
     "InvocationOutputVMBytecode": (c_void_p, [c_void_p, c_void_p]),
     "OutputOpenMembuffer": (c_void_p, [c_void_p]),
     "OutputMapMemory": (c_void_p, [c_void_p, POINTER(c_void_p), POINTER(c_uint64)]),
@@ -63,6 +67,7 @@ class Compiler:
     def __init__(self, library_path: str, process_flags: tuple[str, ...] = ()):
         self._library = ctypes.CDLL(library_path)
         self._sessions: OrderedDict[tuple[str, ...], int] = OrderedDict()
+        self._targets: dict[int, str] = {}
         for name, (result, arguments) in _SIGNATURES.items():
             function = getattr(self._library, "ireeCompiler" + name)
             function.restype, function.argtypes = result, arguments
@@ -76,20 +81,27 @@ class Compiler:
         """Compile MLIR text or bytecode; returns the reply's header and the compiled module."""
         diagnostics: list[tuple[str, str]] = []
         started = time.perf_counter()
+        target = ""
         try:
             session = self._session(flags)
         except FlagError as error:
             outcome, output = "flags", b""
             diagnostics.append(("error", str(error)))
         else:
+            target = self._targets[session]
             outcome, output = self._invoke(session, name, module, diagnostics)
         return {
             "outcome": outcome,
             "diagnostics": diagnostics,
             "seconds": time.perf_counter() - started,
+            "target": target,
         }, output
 
-    def _invoke(self, session: int, name: str, module: bytes, diagnostics: list[tuple[str, str]]) -> tuple[str, bytes]:
+    def _invoke(
+        self, session: int, name: str, module: bytes, diagnostics: list[tuple[str, str]], phase: bytes | None = None
+    ) -> tuple[str, bytes]:
+        """The outcome and the compiled module; with a phase, the IR at its end."""
+
         @_DIAGNOSTIC_CALLBACK
         def on_diagnostic(severity: int, text: int, length: int, _: Any) -> None:
             message = ctypes.string_at(text, length).decode("utf-8", "replace")
@@ -104,9 +116,11 @@ class Compiler:
             self._check("SourceWrapBuffer", session, name.encode(), buffer, len(buffer), is_text, byref(source))
             if not self._call("InvocationParseSource", invocation, source):
                 return "parse", b""
+            if phase is not None:
+                self._call("InvocationSetCompileToPhase", invocation, phase)
             if not self._call("InvocationPipeline", invocation, _PIPELINE_STANDARD):
                 return "compile", b""
-            return "ok", self._bytecode(invocation)
+            return "ok", self._output(invocation, "VMBytecode" if phase is None else "IR")
         except ValueError as error:
             diagnostics.append(("error", str(error)))
             return "compile", b""
@@ -115,11 +129,11 @@ class Compiler:
             if source:
                 self._call("SourceDestroy", source)
 
-    def _bytecode(self, invocation: int) -> bytes:
+    def _output(self, invocation: int, form: str) -> bytes:
         output, contents, size = c_void_p(), c_void_p(), c_uint64()
         self._check("OutputOpenMembuffer", byref(output))
         try:
-            self._check("InvocationOutputVMBytecode", invocation, output)
+            self._check("InvocationOutput" + form, invocation, output)
             self._check("OutputMapMemory", output, byref(contents), byref(size))
             return ctypes.string_at(contents, size.value)  # type: ignore[arg-type]
         finally:
@@ -138,7 +152,11 @@ class Compiler:
             raise FlagError(str(error)) from None
         self._sessions[flags] = session
         if len(self._sessions) > _MAX_SESSIONS:
-            self._call("SessionDestroy", self._sessions.popitem(last=False)[1])
+            _, oldest = self._sessions.popitem(last=False)
+            del self._targets[oldest]
+            self._call("SessionDestroy", oldest)
+        _, ir = self._invoke(session, "warm.mlir", _WARM_MODULE, [], _PHASE_WITH_TARGETS)
+        self._targets[session] = ir.decode("utf-8", "replace")
         return session
 
     def _call(self, name: str, *arguments: Any) -> Any:

@@ -111,7 +111,7 @@ def compile_graph(
     def described() -> tuple[str, ...]:
         return VERSION, repr(target), fusion_policy, str(graph.module), graph.name_symbol
 
-    def make() -> Artifact:
+    def make() -> tuple[Artifact, bool]:
         with timed(phases, "passes"):
             legal = legalised(graph, target, policy=fusion_policy)
         with timed(phases, "lower"):
@@ -124,9 +124,9 @@ def compile_graph(
             "rlx": __version__,
             "stablehlo": VERSION,
         }
-        return Artifact(target.name, target.arch, Signature.of(graph), program, info)
+        return Artifact(target.name, target.arch, Signature.of(graph), program, info), True
 
-    return cached(cache, graph, RULES, described, phases, make)
+    return cached(cache, graph, RULES, described, phases, make, lambda: legalised(graph, target, policy=fusion_policy))
 
 
 def info_fields() -> dict[str, Check]:

@@ -125,12 +125,11 @@ class Scalars:
             return value
         if target.is_float:
             if source.is_float:
-                if source.name == "f64" and self.outer.name == "f16":
+                if source.name == "f64" and self.outer.name in _NARROW:
                     return self._rounded_to_odd(value)
                 wider = target.itemsize > source.itemsize
                 return (self.arith.extf if wider else self.arith.truncf)(self.element, value)
-            signed = source.is_signed and not source.is_bool
-            return (self.arith.sitofp if signed else self.arith.uitofp)(self.element, value)
+            return self.from_integer(value, signed=source.is_signed and not source.is_bool)
         if source.is_float:
             return self._saturate(value, source)
         bits = 1 if source.is_bool else 8 * source.itemsize
@@ -141,8 +140,19 @@ class Scalars:
         signed = source.is_signed and not source.is_bool
         return (self.arith.extsi if signed else self.arith.extui)(self.element, value)
 
+    def from_integer(self, value: Any, *, signed: bool) -> Any:
+        """An integer as a computed float, rounded to it once.
+
+        Adding 0 changes no such number and costs nothing: LLVM drops it. It keeps MLIR from folding the conversion and a
+        `truncf` that follows, here or in an op that is fused with this one, into another conversion. From integers to bf16
+        most CPUs have none: LLVM then calls a function that is not there (`__truncsfbf2`). And one that rounds once in place
+        of twice gives other numbers.
+        """
+        converted = (self.arith.sitofp if signed else self.arith.uitofp)(self.element, value)
+        return self.arith.addf(converted, self.constant(0.0))
+
     def _rounded_to_odd(self, value: Any) -> Any:
-        """f64 to f32 such that rounding again to f16 gives the f16 that is nearest to the f64.
+        """f64 to f32 such that rounding again to f16 or bf16 gives the one that is nearest to the f64.
 
         An inexact f32 with an even last bit is replaced by its neighbour on the other side of the f64 (S. Boldo and
         G. Melquiond, "Emulation of a FMA and correctly rounded sums", 2008).

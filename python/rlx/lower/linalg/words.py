@@ -142,7 +142,7 @@ class Words:
 
     def to_float(self, a: Any) -> Any:
         """A signed integer as a float, rounded."""
-        return self.arith.sitofp(self.float, a)
+        return self.s.from_integer(a, signed=True)
 
     def to_integer(self, x: Any) -> Any:
         """A float of small size that is a whole number, as a signed integer."""

@@ -1,0 +1,218 @@
+"""What compiled code needs of a CPU, and what this machine's CPU has, in LLVM's names of features.
+
+IREE says what it resolved a CPU to. Code that meets an instruction which the CPU lacks ends the process (SIGILL), so what
+code needs is kept with it, and checked before it is loaded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from rlx.backends.fields import listed, name, record, text
+from rlx.ir.errors import ExecutionError
+
+
+def _table(words: str) -> dict[str, str]:
+    """`name=theirs` words as a dictionary; what both call the same is one name."""
+    return {name: theirs or name for name, _, theirs in (word.partition("=") for word in words.split())}
+
+
+# The levels of the x86-64 ABI: each has the features of those before.
+_LEVELS = {
+    "x86-64": "",
+    "x86-64-v2": "cx16 popcnt sahf sse3 sse4.1 sse4.2 ssse3",
+    "x86-64-v3": "avx avx2 bmi bmi2 f16c fma lzcnt movbe",
+    "x86-64-v4": "avx512bw avx512cd avx512dq avx512f avx512vl",
+}
+# What systems call LLVM's features, of those that compilers make use of unasked and the system tells about.
+_LINUX_X86 = _table(
+    "sse3=pni ssse3 sse4.1=sse4_1 sse4.2=sse4_2 sse4a popcnt cx16 sahf=lahf_lm avx avx2 fma fma4 xop tbm f16c bmi=bmi1 bmi2 "
+    "lzcnt=abm movbe adx aes vaes pclmul=pclmulqdq vpclmulqdq gfni sha=sha_ni avx512f avx512bw avx512cd avx512dq avx512vl "
+    "avx512ifma avx512vbmi avx512vbmi2=avx512_vbmi2 avx512vnni=avx512_vnni avx512bitalg=avx512_bitalg "
+    "avx512vpopcntdq=avx512_vpopcntdq avx512vp2intersect=avx512_vp2intersect avx512bf16=avx512_bf16 "
+    "avx512fp16=avx512_fp16 avxvnni=avx_vnni amx-tile=amx_tile amx-int8=amx_int8 amx-bf16=amx_bf16"
+)
+_LINUX_ARM = _table(
+    "neon=asimd fp-armv8=fp crc=crc32 lse=atomics rdm=asimdrdm rcpc=lrcpc dotprod=asimddp fullfp16=asimdhp "
+    "fp16fml=asimdfhm complxnum=fcma jsconv=jscvt aes sha2 sha3 bf16 i8mm sve sve2"
+)
+_APPLE_ARM = _table(
+    "lse=LSE rdm=RDM rcpc=LRCPC dotprod=DotProd fullfp16=FP16 fp16fml=FHM complxnum=FCMA jsconv=JSCVT aes=AES sha2=SHA256 "
+    "bf16=BF16 i8mm=I8MM"
+)
+_RECORD = record({"architecture": name, "name": name, "features": listed(name), "host": text})
+_MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """The CPU that code was made for.
+
+    Attributes:
+        architecture: `"x86_64"`, `"aarch64"` …
+        name: LLVM's name of the CPU, such as `"znver4"`; `"generic"` if it is none in particular.
+        features: The features that the code may use, in LLVM's names.
+        host: For code made for the compiling machine's own CPU: a hash of what that CPU can do.
+    """
+
+    architecture: str
+    name: str
+    features: frozenset[str]
+    host: str = ""
+
+    @classmethod
+    def of_ir(cls, ir: str, host: str = "") -> Cpu | None:
+        """What IREE's `#hal.executable.target` attribute says; None where code is for no CPU."""
+        target = re.search(r'#hal\.executable\.target<"llvm-cpu", "[^"]*", \{(?P<config>.*)', ir)
+        if target is None:
+            return None
+        found: dict[str, str] = dict(re.findall(r'(\w+) = "([^"]*)"', target["config"]))
+        features: set[str] = set()
+        for feature in found.get("cpu_features", "").split(","):  # of two that contradict each other, the last holds
+            (features.add if feature.startswith("+") else features.discard)(feature[1:])
+        architecture = found.get("target_triple", "").partition("-")[0]
+        return cls(_MACHINES.get(architecture, architecture), found.get("cpu") or "generic", frozenset(features), host)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "architecture": self.architecture,
+            "name": self.name,
+            "features": sorted(self.features),
+            "host": self.host,
+        }
+
+    @classmethod
+    def from_json(cls, data: Any, what: str = "cpu") -> Cpu:
+        """Read what `to_json` wrote.
+
+        Raises:
+            Error: The data is something else.
+        """
+        found = _RECORD(data, what)
+        return cls(**(found | {"features": frozenset(found["features"])}))
+
+    @property
+    def level(self) -> str:
+        """The highest level of the x86-64 ABI that it has; elsewhere the architecture."""
+        return level(self.features) if self.architecture == "x86_64" else self.architecture
+
+    def __str__(self) -> str:
+        known = _names(self.architecture)
+        more = sorted((self.features & known.keys()) - _features_of(self.level))
+        return f"{self.level} with {', '.join(more)}" if more else self.level
+
+    def lacks(self) -> str | None:
+        """Why this machine's CPU cannot run the code, as far as one can tell; None where it can."""
+        here = machine()
+        if self.architecture and here and self.architecture != here:
+            return f"this machine is {here}, not {self.architecture}"
+        present = host_cpu()
+        if present is None or (self.host and self.host == host_features()):
+            return None
+        missing = sorted((self.features & _names(here).keys()) - present)
+        return f"this machine's CPU lacks {', '.join(missing)}" if missing else None
+
+    def check(self, program: str) -> None:
+        """Raise if this machine's CPU cannot run the code.
+
+        Args:
+            program: What is to be loaded.
+
+        Raises:
+            ExecutionError: It names the features that are missing.
+        """
+        if (lacks := self.lacks()) is not None:
+            raise ExecutionError(
+                f"{program} is compiled for the CPU {self.name} ({self.level}), and {lacks}",
+                hint=f"compile it for this machine: `rlx compile --arch={_advice()}`, or rlx.Session(arch={_advice()!r})",
+            )
+
+
+def level(features: Iterable[str]) -> str:
+    """The highest level of the x86-64 ABI that a CPU with these features has."""
+    return [name for name in _LEVELS if _features_of(name) <= set(features)][-1]
+
+
+def host_level() -> str | None:
+    """The level of this machine's CPU; None where that is not known, or where there are none."""
+    present = host_cpu()
+    return level(present) if present is not None and machine() == "x86_64" else None
+
+
+@cache
+def host_cpu() -> frozenset[str] | None:
+    """The features of this machine's CPU that have a name in our tables; None where the system does not tell."""
+    names, told = _names(machine()), _told_by_system()
+    return frozenset(name for name, theirs in names.items() if theirs in told) if names and told else None
+
+
+@cache
+def host_features() -> str:
+    """A hash of what this machine's CPU can do: code for ``target-cpu=host`` is for equal hashes only."""
+    described = [platform.system(), platform.machine(), platform.processor()]
+    if os.path.exists("/proc/cpuinfo"):
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            first_cpu = file.read().split("\n\n", 1)[0]
+        # The feature list is `flags` on x86, `Features` on Arm and `isa` on RISC-V.
+        facts = {
+            "flags",
+            "Features",
+            "isa",
+            "vendor_id",
+            "cpu family",
+            "model",
+            "CPU implementer",
+            "CPU part",
+        }
+        described += [line for line in first_cpu.splitlines() if line.split(":")[0].strip() in facts]
+    return hashlib.sha256("\n".join(described).encode()).hexdigest()[:16]
+
+
+def _told_by_system() -> frozenset[str]:
+    """The system's own names of what the CPU has; empty where it does not tell."""
+    try:
+        if sys.platform == "darwin":
+            told = subprocess.run(["sysctl", "hw.optional.arm"], capture_output=True, text=True, timeout=10).stdout
+            return frozenset(re.findall(r"FEAT_(\w+): 1", told))
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            # The list is `flags` on x86 and `Features` on Arm, and each CPU has its own.
+            told = next((line for line in file if re.match(r"(flags|Features)\s*:", line)), "")
+    except (OSError, subprocess.SubprocessError):
+        return frozenset()
+    return frozenset(told.partition(":")[2].split())
+
+
+def _names(architecture: str) -> dict[str, str]:
+    """What this system calls LLVM's features, where that is known."""
+    if sys.platform == "darwin":
+        return _APPLE_ARM if architecture == "aarch64" else {}
+    return {"x86_64": _LINUX_X86, "aarch64": _LINUX_ARM}.get(architecture, {}) if os.name == "posix" else {}
+
+
+def machine() -> str:
+    """The architecture of this machine, as LLVM spells it; empty where it is not known."""
+    theirs = platform.machine().lower()
+    return _MACHINES.get(theirs, theirs)
+
+
+def _features_of(name: str) -> set[str]:
+    found: set[str] = set()
+    for each, features in _LEVELS.items():
+        found |= set(features.split())
+        if each == name:
+            return found
+    return set()
+
+
+def _advice() -> str:
+    """The architecture to compile for, if code is to run on machines like this one."""
+    return host_level() or (machine() if machine() in ("aarch64", "riscv64") else "host")

@@ -1,0 +1,143 @@
+"""Arithmetic that some CPUs have no instructions for, spelled out in what they have.
+
+Without instructions for f16, IREE calls a function of its own to round a number, which gives 0 for whatever is too small to
+be a normal f16, and LLVM has comparisons of converted f16 done on f16, with such a rounding after each. Without one for
+f64's fused multiply-add, IREE rounds the product. Our lowerings count on neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from rlx import mlir
+
+# The gap between neighbours at a half in f32 is that of the small f16, those below the smallest normal one.
+_HALF, _SMALLEST_NORMAL = 0.5, 2.0**-14
+_BITS_OF_HALF = 0x3F000000
+_SIGN, _INFINITY, _BITS_OF_SMALLEST_NORMAL = 0x8000, 0x7C00, 0x0400
+_FRACTIONS_APART = 23 - 10
+# From the exponent of an f16 to that of an f32; infinities and NaN are as far from there once more.
+_REBIASED = (127 - 15) << 23
+_UPPER_HALF_OF_FRACTION = -1 << 27
+_SMALLEST_SPLIT = 2.0**-900
+
+
+def spell_out(lowered: Any, instructions: Collection[str]) -> None:
+    """Replace what a CPU has no instructions for in a lowered module, in place.
+
+    Args:
+        lowered: A module of linalg, arith and math ops.
+        instructions: Keys of `EMULATED`.
+    """
+    if not instructions:
+        return
+    ir = mlir.ir
+    rules = {signature: rule for name in instructions for signature, rule in EMULATED[name].items()}
+    names = {name for name, *_ in rules}
+    found: list[tuple[Any, Callable[..., Any]]] = []
+
+    def visit(op: Any) -> Any:
+        if op.name in names and _is_free(op):
+            rule = rules.get((op.name, str(op.operands[0].type), str(op.results[0].type)))
+            if rule is not None:
+                found.append((op, rule))
+        return ir.WalkResult.ADVANCE
+
+    with mlir.entered(), mlir.unregistered_dialects_allowed():
+        lowered.operation.walk(visit)
+        for op, rule in found:
+            with op.location, ir.InsertionPoint(op):
+                op.results[0].replace_all_uses_with(rule(_Emitter(), *op.operands))
+            op.erase()
+
+
+def _is_free(op: Any) -> bool:
+    """Whether an op may become several: the bodies of linalg's named ops are what their names say."""
+    parent = op.parent.name
+    return parent == "linalg.generic" or not parent.startswith("linalg.")
+
+
+class _Emitter:
+    """Emits operations on scalars."""
+
+    def __init__(self) -> None:
+        self.arith, self.math, self.ir = mlir.dialect("arith"), mlir.dialect("math"), mlir.ir
+        self.f16, self.f32, self.f64 = self.ir.F16Type.get(), self.ir.F32Type.get(), self.ir.F64Type.get()
+        self.i16, self.i32, self.i64 = (self.ir.IntegerType.get_signless(n) for n in (16, 32, 64))
+
+    def number(self, type_: Any, value: float) -> Any:
+        return self.arith.constant(type_, self.ir.FloatAttr.get(type_, value))
+
+    def bits(self, type_: Any, value: int) -> Any:
+        return self.arith.constant(type_, self.ir.IntegerAttr.get(type_, value))
+
+    def below(self, a: Any, limit: float) -> Any:
+        """Whether a float's magnitude is below a limit; a NaN's is not."""
+        return self.arith.cmpf(self.arith.CmpFPredicate.OLT, self.math.absf(a), self.number(a.type, limit))
+
+    def less(self, a: Any, limit: int) -> Any:
+        """Whether an unsigned i32 is below a limit."""
+        return self.arith.cmpi(self.arith.CmpIPredicate.ult, a, self.bits(self.i32, limit))
+
+
+def _narrowed(e: _Emitter, x: Any) -> Any:
+    """The f16 nearest to an f32."""
+    arith = e.arith
+    rounded = arith.addf(e.math.absf(x), e.number(e.f32, _HALF))
+    magnitude = arith.subi(arith.bitcast(e.i32, rounded), e.bits(e.i32, _BITS_OF_HALF))
+    sign = arith.andi(arith.shrui(arith.bitcast(e.i32, x), e.bits(e.i32, 16)), e.bits(e.i32, _SIGN))
+    small = arith.bitcast(e.f16, arith.trunci(e.i16, arith.ori(magnitude, sign)))
+    return arith.select(e.below(x, _SMALLEST_NORMAL), small, arith.truncf(e.f16, x))
+
+
+def _widened(e: _Emitter, x: Any) -> Any:
+    """An f16 as an f32."""
+    arith = e.arith
+    bits = arith.extui(e.i32, arith.bitcast(e.i16, x))
+    sign = arith.shli(arith.andi(bits, e.bits(e.i32, _SIGN)), e.bits(e.i32, 16))
+    magnitude = arith.andi(bits, e.bits(e.i32, _SIGN - 1))
+    shifted = arith.shli(magnitude, e.bits(e.i32, _FRACTIONS_APART))
+    normal = arith.addi(shifted, e.bits(e.i32, _REBIASED))
+    special = arith.addi(normal, e.bits(e.i32, _REBIASED))
+    above_half = arith.bitcast(e.f32, arith.addi(magnitude, e.bits(e.i32, _BITS_OF_HALF)))
+    small = arith.bitcast(e.i32, arith.subf(above_half, e.number(e.f32, _HALF)))
+    wide = arith.select(e.less(magnitude, _INFINITY), normal, special)
+    wide = arith.select(e.less(magnitude, _BITS_OF_SMALLEST_NORMAL), small, wide)
+    return arith.bitcast(e.f32, arith.ori(wide, sign))
+
+
+def _multiplied_and_added(e: _Emitter, a: Any, b: Any, c: Any) -> Any:
+    """a·b + c in f64, as if rounded once: off by an ulp at most, and exact where c is the rounded product, negated.
+
+    T. J. Dekker's product of split factors and D. E. Knuth's sum, each with what it lost. Where parts of the factors or of
+    the product would be denormal, which may count as 0, or anything is infinite, the product is rounded.
+    """
+    add, sub, mul = e.arith.addf, e.arith.subf, e.arith.mulf
+    (a_high, a_low), (b_high, b_low) = _halves(e, a), _halves(e, b)
+    product = mul(a, b)
+    lost = add(add(sub(mul(a_high, b_high), product), mul(a_high, b_low)), mul(a_low, b_high))
+    lost = add(lost, mul(a_low, b_low))
+    total = add(product, c)
+    part = sub(total, product)
+    rest = add(sub(product, sub(total, part)), sub(c, part))
+    exact = add(total, add(rest, lost))
+    plain = e.arith.cmpf(e.arith.CmpFPredicate.UGE, e.math.absf(total), e.number(e.f64, float("inf")))
+    for value in (a, b, product):
+        plain = e.arith.ori(plain, e.below(value, _SMALLEST_SPLIT))
+    return e.arith.select(plain, total, exact)
+
+
+def _halves(e: _Emitter, x: Any) -> tuple[Any, Any]:
+    """An f64 as the sum of two whose fractions have half as many bits."""
+    arith = e.arith
+    bits = arith.andi(arith.bitcast(e.i64, x), e.bits(e.i64, _UPPER_HALF_OF_FRACTION))
+    high = arith.bitcast(e.f64, bits)
+    return high, arith.subf(x, high)
+
+
+# By kind of instruction: what takes the place of an op of a name that makes one type of another.
+EMULATED: dict[str, dict[tuple[str, str, str], Callable[..., Any]]] = {
+    "f16": {("arith.truncf", "f32", "f16"): _narrowed, ("arith.extf", "f16", "f32"): _widened},
+    "fma": {("math.fma", "f64", "f64"): _multiplied_and_added},
+}

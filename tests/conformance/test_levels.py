@@ -1,0 +1,217 @@
+"""CPU levels: what is sampled of them, that code for each is complete, and that numbers are the same at all of them."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rlx
+from rlx import mlir
+from rlx.backends.iree.backend import module_text
+from rlx.backends.iree.compiler import ModuleCompileError, compile_module
+from rlx.backends.iree.emulation import EMULATED, spell_out
+from rlx.backends.iree.executable import Executable
+from rlx.backends.iree.targets import target
+from rlx.ir.dtype import dtype
+from rlx.ir.evaluate import evaluate
+from rlx.native import native
+from tests.conformance.compiled import compile_graphs, cpu
+from tests.conformance.elf import shared_objects, undefined_symbols
+from tests.conformance.failures import Failures
+from tests.conformance.levels import FOREIGN, LEVELS, skip_if_not_run
+from tests.conftest import pytest_collection_modifyitems
+
+# By another name than the parameter of which only some are drawn.
+every_level = pytest.mark.parametrize("arch", LEVELS)
+
+
+# --- what is sampled --------------------------------------------------------------------------------
+
+
+def _collected(*arguments: str, full: bool = False) -> list[str]:
+    """Names of the tests that are left of 200 cases at all levels, and of one that knows no levels."""
+
+    def test(name: str, level: str | None) -> Any:
+        found = f"tests/test_a.py::test_it[{name}-{level}]"
+        return SimpleNamespace(nodeid=found, callspec=SimpleNamespace(params={"name": name, "level": level}))
+
+    items = [test(f"case{i}", level) for i in range(200) for level in (*LEVELS, FOREIGN)]
+    items += [test("xla", None), SimpleNamespace(nodeid="tests/test_a.py::test_plain")]
+    config = SimpleNamespace(getoption=lambda _: full, args=list(arguments))
+    pytest_collection_modifyitems(config, items)  # type: ignore[arg-type]
+    return [item.nodeid for item in items]
+
+
+def test_each_case_is_drawn_once() -> None:
+    found = _collected("tests")
+    assert found == _collected("tests")
+    assert len(found) == len(set(found)) == 202
+    assert {name.partition("-")[0] for name in found[:200]} == {f"tests/test_a.py::test_it[case{i}" for i in range(200)}
+    counts = [sum(name.endswith(f"-{level}]") for name in found) for level in (*LEVELS, FOREIGN)]
+    assert min(counts[:3]) > 40
+    assert 0 < counts[3] < 40
+
+
+def test_all_are_run_when_asked_for() -> None:
+    everything = 200 * 4 + 2
+    assert len(_collected("tests", full=True)) == everything
+    assert len(_collected("tests/test_a.py::test_it[case3-host]")) == everything
+
+
+# --- that code is complete --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arch", [*LEVELS, FOREIGN])
+def test_code_that_calls_what_is_not_there_does_not_compile(arch: str) -> None:
+    text = """
+    func.func @main(%x: tensor<4xf64>) -> tensor<4xf64> {
+      %y = math.sin %x : tensor<4xf64>
+      return %y : tensor<4xf64>
+    }"""
+    with pytest.raises(ModuleCompileError, match="undefined symbol: sin"):
+        compile_module(text, cpu(arch))
+
+
+def test_undefined_symbols_are_found() -> None:
+    code = Path(native().__file__ or "").read_bytes()
+    if next(shared_objects(code), None) != 0:
+        pytest.skip("this system's shared objects are of another format")
+    assert [name for name in undefined_symbols(code) if name.startswith("Py")]
+
+
+# --- that numbers are the same ----------------------------------------------------------------------
+
+
+def _special(kind: str) -> np.ndarray:
+    """Numbers next to and in the middle of two f16, bf16 or f32, of all sizes."""
+    rng = np.random.default_rng(0)
+    if kind == "bool":
+        return np.array([False, True] * 8)
+    exponents = rng.integers(-160 if kind == "f64" else -140, 130, 2048).astype(np.float64)
+    digits = rng.choice([8, 9, 11, 12, 24, 25], 2048)
+    halves = np.floor(rng.uniform(1, 2, 2048) * 2.0 ** (digits - 1)) * 2.0 ** (1 - digits)
+    nudged = halves + rng.choice([0, 2.0**-30, -(2.0**-30), 2.0**-51], 2048)
+    floats = nudged * 2.0**exponents * rng.choice([-1, 1], 2048)
+    floats[:6] = [0, -0.0, np.inf, -np.inf, np.nan, 65520]
+    with np.errstate(over="ignore"):
+        if kind.startswith("f") or kind == "bf16":
+            return floats.astype(dtype(kind).numpy)
+    limits = np.iinfo(kind.replace("i", "int").replace("u", "uint"))
+    whole = np.trunc(nudged * 2.0 ** rng.integers(0, limits.bits, 2048)) * rng.choice([-1, 1], 2048)
+    fitting = whole[(whole >= float(limits.min)) & (whole < float(limits.max))].astype(limits.dtype)
+    return np.concatenate([fitting, np.array([limits.min, limits.max, 0, 1], limits.dtype)])
+
+
+_INTEGERS = ("bool", "i8", "u8", "i16", "i32", "u32", "i64")
+# Conversions one after the other, as they meet in one loop when ops are fused.
+_CHAINS = [
+    *((kind, to) for kind in (*_INTEGERS, "f64", "f32") for to in ("bf16", "f16", "f32")),
+    *((kind, "f32", to) for kind in _INTEGERS for to in ("bf16", "f16")),
+    *((kind, "f64", to) for kind in ("i32", "i64") for to in ("bf16", "f16", "f32")),
+    *((kind, "c64", "bf16") for kind in ("i32", "f64")),
+    ("f16", "f32"), ("bf16", "f32"), ("f16", "bf16"), ("bf16", "f16"),
+]  # fmt: skip
+
+
+@every_level
+def test_conversions_round_alike(arch: str) -> None:
+    failures = Failures()
+    graphs, values = [], []
+    for kind, *steps in _CHAINS:
+        g: Any = rlx.Graph("chain")
+        array = _special(kind)
+        y = g.input("x", array.shape, kind)
+        for step in steps:
+            y = g.cast(y, step)
+        g.set_outputs([y])
+        graphs.append(g)
+        values.append(array)
+    programs = compile_graphs(graphs, level=arch)
+    for chain, graph, array, program in zip(_CHAINS, graphs, values, programs, strict=True):
+        label = " -> ".join(chain)
+        if program.problem is not None or program.lacks is not None:
+            failures.expect(label, program.problem is None, str(program.problem))
+            continue
+        (expected,) = evaluate(graph, {"x": array})
+        (got,) = program.run([array])
+        same = (got == expected) | (np.isnan(got) & np.isnan(expected))
+        if expected.dtype.name != "float16":  # where denormals may be 0
+            with np.errstate(all="ignore"):
+                same |= (np.abs(expected.astype(np.float64)) < 2.0**-126) & (np.abs(got.astype(np.float64)) < 2.0**-125)
+        wrong = np.flatnonzero(~same)[:3]
+        failures.expect(label, not wrong.size, f"{array[wrong]!r} gives {got[wrong]!r}, not {expected[wrong]!r}")
+    failures.check()
+    skip_if_not_run(arch, programs)
+
+
+@every_level
+def test_every_f16_is_kept(arch: str) -> None:
+    halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    g: Any = rlx.Graph("halves")
+    x = g.input("x", halves.shape, "f16")
+    g.set_outputs(
+        [g.cast(x, "f32"), g.neg(g.neg(x)), g.relu(x), g.cast(g.cast(x, "f32") * np.float32(1 + 2.0**-12), "f16")]
+    )
+    (program,) = compile_graphs([g], level=arch)
+    assert program.problem is None
+    skip_if_not_run(arch, [program])
+    for got, expected in zip(program.run([halves]), evaluate(g, {"x": halves}), strict=True):
+        np.testing.assert_array_equal(got, expected)
+
+
+def _applied(body: str, arch: str, emulated: Any, *arrays: np.ndarray) -> np.ndarray:
+    """An elementwise op on f64 in linalg, with what a CPU lacks spelled out."""
+    size = len(arrays[0])
+    kinds = ", ".join(["tensor<?xf64>".replace("?", str(size))] * len(arrays))
+    maps = ", ".join(["affine_map<(i) -> (i)>"] * (len(arrays) + 1))
+    names = [f"%a{i}" for i in range(len(arrays))]
+    text = f"""
+    func.func @main({", ".join(f"{n}: tensor<{size}xf64>" for n in names)}) -> tensor<{size}xf64> {{
+      %e = tensor.empty() : tensor<{size}xf64>
+      %r = linalg.generic {{indexing_maps = [{maps}], iterator_types = ["parallel"]}}
+          ins({", ".join(names)} : {kinds}) outs(%e : tensor<{size}xf64>) {{
+      ^bb0({", ".join(f"%x{i}: f64" for i in range(len(arrays)))}, %o: f64):
+        {body}
+        linalg.yield %y : f64
+      }} -> tensor<{size}xf64>
+      return %r : tensor<{size}xf64>
+    }}"""
+    with mlir.entered():
+        module = mlir.ir.Module.parse(text)
+    spell_out(module, emulated)
+    compiled = compile_module(module_text(module), target("cpu", arch))
+    if compiled.cpu is not None and (lacks := compiled.cpu.lacks()):
+        pytest.skip(lacks)
+    return Executable(compiled.vmfb).function("main")(list(arrays))[0]
+
+
+@pytest.mark.parametrize("arch", ["x86-64", "x86-64-v3"])
+def test_a_product_and_a_sum_are_rounded_once(arch: str) -> None:
+    rng = np.random.default_rng(0)
+    a, b = (rng.uniform(-1, 1, 600) * 2.0 ** rng.integers(-60, 60, 600) for _ in range(2))
+    c = np.where(
+        rng.random(600) < 0.5, -(a * b), rng.uniform(-1, 1, 600) * np.abs(a * b) * 2.0 ** rng.integers(-60, 60, 600)
+    )
+    limits = [np.inf, -np.inf, np.nan, 1e300, -1e300, 0.0, -0.0, 1e-300, 1.0]
+    grid = np.array([(x, y, z) for x in limits for y in limits for z in (0.0, 1.0, np.inf, -np.inf, np.nan)])
+    a, b, c = (np.concatenate([array, grid[:, i]]) for i, array in enumerate((a, b, c)))
+    got = _applied("%y = math.fma %x0, %x1, %x2 : f64", arch, EMULATED if arch == "x86-64" else (), a, b, c)
+    with np.errstate(all="ignore"):
+        plain = a * b + c
+    for x, y, z, result, near in zip(a, b, c, got, plain, strict=True):
+        if not np.isfinite(near):
+            overflows = np.isfinite(x) and np.isfinite(y) and abs(Fraction(x) * Fraction(y)) > 2**1023
+            assert overflows or result == near or (np.isnan(result) and np.isnan(near)), (x, y, z)
+            continue
+        exact = Fraction(x) * Fraction(y) + Fraction(z)
+        if arch == "x86-64" and min(abs(x), abs(y), abs(x * y)) < 2.0**-900:
+            assert result == near, (x, y, z)
+        elif arch == "x86-64-v3" or z == -(x * y):
+            assert result == float(exact), (x, y, z)
+        else:
+            assert abs(Fraction(result) - exact) <= Fraction(np.spacing(abs(near))) + Fraction(2) ** -1020, (x, y, z)
