@@ -6,6 +6,7 @@ import io
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -14,6 +15,9 @@ import rlx
 from rlx.cli import main as rlx_command
 from rlx.cli import opt
 from tests.cli.calling import HELLO, W, X
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 GOOD = HELLO
 SILENT = "func.func @f() {\n  rlx.yield = 3\n  return\n}\n"  # MLIR's parser fails without a word
@@ -159,6 +163,17 @@ def _checkpoint(file: Path, out: Path) -> int:
     return 0
 
 
+class Full(io.FileIO):
+    """A file on a disk that has no more space after some bytes."""
+
+    def __init__(self, path: str):
+        super().__init__(path, "wb")
+
+    def write(self, data: Buffer, /) -> int:
+        super().write(memoryview(data)[:3])
+        raise OSError(28, "No space left on device")
+
+
 WRITERS = [_opt, _opt_bytecode, _compile, _lower, _svg, _save, _artifact, _checkpoint]
 
 
@@ -188,7 +203,7 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(
         monkeypatch.setattr(os, "replace", full)
     elif disk == "full":
         monkeypatch.setattr(Path, "write_bytes", half)
-        monkeypatch.setattr("safetensors.numpy.save_file", full)
+        monkeypatch.setattr("rlx.train.checkpoint.open", lambda path, _: Full(path), raising=False)
     else:
         real = os.open
         refused = lambda path, flags, *rest, **more: (  # noqa: E731

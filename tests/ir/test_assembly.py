@@ -175,7 +175,7 @@ def test_what_follows_a_name_in_a_string_is_no_op_when_printing() -> None:
         ("  rlx.activatio(%x) : tensor<4xf32>", "2:3", "no op 'rlx.activatio'"),
         ('  %0 = rlx.activation %x {kind = "tanh"}', "2:41", "expected ':' and the types of 'rlx.activation'"),
         ("  %0 = rlx.activation(%x {} : tensor<4xf32>", "2:26", r"expected operands of 'rlx.activation'.* '\)'"),
-        ("  %0 = rlx.activation(%x) {kind = [1}", "2:35", r"'\[' is not closed"),
+        ("  %0 = rlx.activation(%x) : (tensor<4xf32>", "2:29", r"'\(' is not closed"),
         ("  %0 = rlx.activation(%x) : tensor<4xf32", "2:35", "'<' is not closed"),
         ("  %0 = rlx.activation(%x) : (tensor<4xf32>) tensor<4xf32>", "2:45", "expected '->'"),
         ("  %0 = rlx.activation(%x) : ?", "2:29", "expected a type"),

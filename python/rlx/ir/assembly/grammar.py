@@ -30,7 +30,7 @@ _LIST = rf'\((?:[^"()/\n]++|{STRING})*+\)'
 TYPE = re.compile(rf"{_TYPE}(?![<.\w$])", re.ASCII)
 # An op after its name, as it is printed when it is not more than types, operands and simple attributes.
 PRINTED = re.compile(
-    rf'\((?P<operands>[%\w$.#, -]*+)\)(?: \{{(?:[^{{}}"/()<>\[\]\n]++|{STRING})*+\}})?'
+    rf'\((?P<operands>[%\w$.#, -]*+)\)(?: \{{(?:[^{{}}"/\n]++|{STRING})*+\}})?'
     rf" : (?:{_LIST} -> (?:{_TYPE}|{_LIST})|(?P<type>{_TYPE}))(?=\n| loc\([^\n]*\n)",
     re.ASCII,
 )

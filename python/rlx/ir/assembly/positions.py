@@ -74,7 +74,7 @@ class Source:
 
     def described(self, place: str | None) -> str | None:
         """A place in `text`, as `file:line:column`, as one in what the user wrote; places in other files stay."""
-        file, line, column = ((place or "").rsplit(":", 2) + ["", ""])[:3]
+        file, line, column = [*(place or "").rsplit(":", 2), "", ""][:3]
         if file not in (self.name, self.printed_name) or not (line.isdecimal() and column.isdecimal()):
             return place
         return "{}:{}:{}".format(self.name, *self.place(int(line), int(column)))

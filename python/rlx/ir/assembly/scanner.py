@@ -12,7 +12,7 @@ from rlx.ir.errors import ParseError
 
 Span = tuple[int, int]
 
-_ATTRIBUTES = re.compile(rf'\{{(?:[^{{}}"/()<>\[\]]++|{STRING})*+\}}')
+_ATTRIBUTES = re.compile(rf'\{{(?:[^{{}}"/]++|{STRING})*+\}}')
 _BRACKET = re.compile(rf"{STRING}|//[^\n]*+|->|[(){{}}\[\]<>]")
 CLOSING = {"(": ")", "[": "]", "{": "}", "<": ">"}
 _COMMA = re.compile(rf"{STRING}|->|[,(){{}}\[\]<>]")
