@@ -318,7 +318,7 @@ batch-size+|a//0|a%(b-b)|~a|+a|max|a;b|(a|2x|lambda: a|...
 """
 
 
-@pytest.mark.parametrize("text", [*REFUSED.strip().replace("\n", "|").split("|"), "", " ", "\0", "(" * 500, "9" * 5000])
+@pytest.mark.parametrize("text", [*REFUSED.strip().replace("\n", "|").split("|"), "", " ", "\0", "(" * 500])
 def test_other_text_is_refused_and_quoted(text: str):
     with pytest.raises(Error) as caught:
         parse(text)
