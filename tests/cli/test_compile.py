@@ -11,7 +11,8 @@ import pytest
 
 import rlx
 from rlx.backends.artifact import Artifact
-from tests.cli.calling import HELLO, Command
+from rlx.backends.iree.cpu import machine
+from tests.cli.calling import HELLO, Command, W, X
 
 SYMBOLIC = """\
 !t = tensor<?x4xf32, #rlx.dims<["n"]>>
@@ -30,6 +31,20 @@ def test_the_artifact_runs(command: Command, hello: Path, tmp_path: Path) -> Non
     program = rlx.load(tmp_path / "hello.rlx", params={"w": np.eye(4, 2, dtype=np.float32)})
     (y,) = program.run({"x": np.array([[1, 2, 3, 4]], np.float32)})
     np.testing.assert_array_equal(y, [[1, 2]])
+
+
+def test_what_a_program_needs_of_a_cpu_is_told_and_checked(command: Command, hello: Path, tmp_path: Path) -> None:
+    for arch in ("x86-64", "x86-64-v3"):
+        out = command.output("compile", hello, f"--arch={arch}", "-o", tmp_path / f"{arch}.rlx")
+        assert out.splitlines()[-1] == f"needs: {arch}"
+    assert "\nneeds: " in command.output("compile", hello, "-o", tmp_path / "host.rlx")
+    assert "\nneeds: " not in command.output("compile", hello, "--target=cuda", "-o", tmp_path / "cuda.rlx")
+    foreign = "aarch64" if machine() == "x86_64" else "x86-64"
+    command.output("compile", hello, f"--arch={foreign}", "-o", tmp_path / "foreign.rlx")
+    refused = command("run", tmp_path / "foreign.rlx", f"--input={X}", f"--param={W}")
+    assert refused.code == 1
+    assert f"this machine is {machine()}, not" in refused.err
+    assert "--arch=" in refused.err
 
 
 @pytest.mark.parametrize(

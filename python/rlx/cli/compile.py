@@ -91,8 +91,8 @@ def _needs(artifact: Artifact) -> str | None:
     if (data := artifact.info.get("cpu")) is None:  # XLA compiles when a program is loaded
         return None
     cpu = Cpu.from_json(data)
-    travels = "; --arch=x86-64-v3 is for most others" if cpu.host and cpu.architecture == "x86_64" else ""
-    return f"  runs on CPUs that have {cpu}{travels}"
+    others = "; for most other CPUs there is --arch=x86-64-v3" if cpu.host and cpu.architecture == "x86_64" else ""
+    return f"needs: {cpu}{others}"
 
 
 def _artifact(graph: Graph, arguments: argparse.Namespace) -> Artifact:
