@@ -34,7 +34,7 @@ def RLX_ComplexNormSqBackwardOp : RLX_Op<"complex_norm_sq_backward", "backward">
 def RLX_RopeBackwardOp : RLX_Op<"rope_backward", "backward_attention"> {
   let summary = "Gradient of rope";
   let description = [{`rope` by the opposite angle; shapes and attributes are those of `rope`.}];
-  let arguments = (ins RLX_FloatTensor:$dy, RLX_FloatTensor:$cos, RLX_FloatTensor:$sin, I64Attr:$head_dim, I64Attr:$n_rot,
+  let arguments = (ins RLX_FloatTensor:$dy, RLX_FloatTensor:$cos, RLX_FloatTensor:$sin, RLX_Count:$head_dim, RLX_Amount:$n_rot,
                        DefaultValuedAttr<RLX_RopeStyle, "\"neox\"">:$style);
   let results = (outs RLX_FloatTensor:$result);
 }
@@ -46,14 +46,14 @@ def RLX_LayerNormBackwardInputOp : RLX_Op<"layer_norm_backward_input", "backward
     over `axis`.
   }];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$scale, RLX_FloatTensor:$dy, I64Attr:$axis,
-                       DefaultValuedAttr<F64Attr, "1e-5">:$eps);
+                       DefaultValuedAttr<RLX_NonNegative, "1e-5">:$eps);
   let results = (outs RLX_FloatTensor:$result);
 }
 
 def RLX_LayerNormBackwardGammaOp : RLX_Op<"layer_norm_backward_gamma", "backward_norm"> {
   let summary = "Gradient of layer_norm with respect to its scale";
   let description = [{`sum dy·x̂` over all axes but `axis`.}];
-  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$dy, I64Attr:$axis, DefaultValuedAttr<F64Attr, "1e-5">:$eps);
+  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$dy, I64Attr:$axis, DefaultValuedAttr<RLX_NonNegative, "1e-5">:$eps);
   let results = (outs RLX_FloatTensor:$result);
 }
 
@@ -63,7 +63,7 @@ def RLX_RmsNormBackwardInputOp : RLX_Op<"rms_norm_backward_input", "backward_nor
     `(w - x·mean(w·x)/(mean x^2 + eps))/sqrt(mean x^2 + eps)` with `w = dy·scale`, means over `axis`.
   }];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$scale, Optional<RLX_FloatTensor>:$bias, RLX_FloatTensor:$dy, I64Attr:$axis,
-                       DefaultValuedAttr<F64Attr, "1e-5">:$eps);
+                       DefaultValuedAttr<RLX_NonNegative, "1e-5">:$eps);
   let results = (outs RLX_FloatTensor:$result);
 }
 
@@ -71,7 +71,7 @@ def RLX_RmsNormBackwardGammaOp : RLX_Op<"rms_norm_backward_gamma", "backward_nor
   let summary = "Gradient of rms_norm with respect to its scale";
   let description = [{`sum dy·x/sqrt(mean x^2 + eps)` over all axes but `axis`.}];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$scale, Optional<RLX_FloatTensor>:$bias, RLX_FloatTensor:$dy, I64Attr:$axis,
-                       DefaultValuedAttr<F64Attr, "1e-5">:$eps);
+                       DefaultValuedAttr<RLX_NonNegative, "1e-5">:$eps);
   let results = (outs RLX_FloatTensor:$result);
 }
 
@@ -79,29 +79,29 @@ def RLX_RmsNormBackwardBetaOp : RLX_Op<"rms_norm_backward_beta", "backward_norm"
   let summary = "Gradient of rms_norm with respect to its bias";
   let description = [{`sum dy` over all axes but `axis`.}];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$scale, RLX_FloatTensor:$bias, RLX_FloatTensor:$dy, I64Attr:$axis,
-                       DefaultValuedAttr<F64Attr, "1e-5">:$eps);
+                       DefaultValuedAttr<RLX_NonNegative, "1e-5">:$eps);
   let results = (outs RLX_FloatTensor:$result);
 }
 
 def RLX_GroupNormBackwardInputOp : RLX_Op<"group_norm_backward_input", "backward_norm"> {
   let summary = "Gradient of group_norm with respect to its input";
   let description = [{As `layer_norm_backward_input`, with means over the channels and positions of a group.}];
-  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$scale, RLX_FloatTensor:$bias, RLX_FloatTensor:$dy, I64Attr:$num_groups,
-                       DefaultValuedAttr<F64Attr, "1e-5">:$eps);
+  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$scale, RLX_FloatTensor:$bias, RLX_FloatTensor:$dy, RLX_Count:$num_groups,
+                       DefaultValuedAttr<RLX_NonNegative, "1e-5">:$eps);
   let results = (outs RLX_FloatTensor:$result);
 }
 
 def RLX_GroupNormBackwardGammaOp : RLX_Op<"group_norm_backward_gamma", "backward_norm"> {
   let summary = "Gradient of group_norm with respect to its scale";
   let description = [{`sum dy·x̂` over all axes but the channels.}];
-  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$dy, I64Attr:$num_groups, DefaultValuedAttr<F64Attr, "1e-5">:$eps);
+  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$dy, RLX_Count:$num_groups, DefaultValuedAttr<RLX_NonNegative, "1e-5">:$eps);
   let results = (outs RLX_FloatTensor:$result);
 }
 
 def RLX_GroupNormBackwardBetaOp : RLX_Op<"group_norm_backward_beta", "backward_norm"> {
   let summary = "Gradient of group_norm with respect to its bias";
   let description = [{`sum dy` over all axes but the channels.}];
-  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$dy, I64Attr:$num_groups, DefaultValuedAttr<F64Attr, "1e-5">:$eps);
+  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$dy, RLX_Count:$num_groups, DefaultValuedAttr<RLX_NonNegative, "1e-5">:$eps);
   let results = (outs RLX_FloatTensor:$result);
 }
 
@@ -113,9 +113,9 @@ def RLX_AttentionBackwardOp : RLX_Op<"attention_backward", "backward_attention">
     included. Queries that see no key have no part in any gradient. Computed in f32 for f16 and bf16.
   }];
   let arguments = (ins RLX_FloatTensor:$q, RLX_FloatTensor:$k, RLX_FloatTensor:$v, RLX_FloatTensor:$dy, Optional<RLX_OrderedTensor>:$mask,
-                       I64Attr:$num_heads, I64Attr:$head_dim, RLX_AttentionInput:$wrt,
-                       DefaultValuedAttr<RLX_MaskKind, "\"none\"">:$mask_kind, OptionalAttr<I64Attr>:$window,
-                       OptionalAttr<F64Attr>:$score_scale, OptionalAttr<F64Attr>:$softcap);
+                       RLX_Count:$num_heads, RLX_Count:$head_dim, RLX_AttentionInput:$wrt,
+                       DefaultValuedAttr<RLX_MaskKind, "\"none\"">:$mask_kind, OptionalAttr<RLX_Amount>:$window,
+                       OptionalAttr<RLX_Finite>:$score_scale, OptionalAttr<RLX_Positive>:$softcap);
   let results = (outs RLX_FloatTensor:$result);
 }
 
@@ -143,8 +143,8 @@ def RLX_MaxPool2dBackwardOp : RLX_Op<"max_pool2d_backward", "backward_image"> {
     order; NaN counts as the largest, padding never. What a window of padding alone gets goes nowhere. Attributes are
     those of `pool`.
   }];
-  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$dy, DenseI64ArrayAttr:$kernel, DenseI64ArrayAttr:$stride,
-                       DenseI64ArrayAttr:$padding);
+  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$dy, RLX_Steps:$kernel, RLX_Steps:$stride,
+                       RLX_Amounts:$padding);
   let results = (outs RLX_FloatTensor:$result);
 }
 
@@ -154,8 +154,8 @@ def RLX_Conv2dBackwardInputOp : RLX_Op<"conv2d_backward_input", "backward_image"
     `dy [N, O, h, w]`, `w [O, C/groups, kH, kW]`; the result is an image `[N, C, H, W]` of which `size` gives
     `H` and `W`. The other attributes are those of `conv`.
   }];
-  let arguments = (ins RLX_FloatTensor:$dy, RLX_FloatTensor:$w, RLX_ShapeAttr:$size, DenseI64ArrayAttr:$stride, DenseI64ArrayAttr:$padding,
-                       DenseI64ArrayAttr:$dilation, DefaultValuedAttr<I64Attr, "1">:$groups);
+  let arguments = (ins RLX_FloatTensor:$dy, RLX_FloatTensor:$w, RLX_ShapeAttr:$size, RLX_Steps:$stride, RLX_Amounts:$padding,
+                       RLX_Steps:$dilation, DefaultValuedAttr<RLX_Count, "1">:$groups);
   let results = (outs RLX_FloatTensor:$result);
 }
 
@@ -165,8 +165,8 @@ def RLX_Conv2dBackwardWeightOp : RLX_Op<"conv2d_backward_weight", "backward_imag
     `x [N, C, H, W]`, `dy [N, O, h, w]`; the result is `[O, C/groups, kH, kW]`, of which `kernel` gives `kH` and
     `kW`. The other attributes are those of `conv`.
   }];
-  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$dy, DenseI64ArrayAttr:$kernel, DenseI64ArrayAttr:$stride, DenseI64ArrayAttr:$padding,
-                       DenseI64ArrayAttr:$dilation, DefaultValuedAttr<I64Attr, "1">:$groups);
+  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$dy, RLX_Steps:$kernel, RLX_Steps:$stride, RLX_Amounts:$padding,
+                       RLX_Steps:$dilation, DefaultValuedAttr<RLX_Count, "1">:$groups);
   let results = (outs RLX_FloatTensor:$result);
 }
 
@@ -180,7 +180,7 @@ def RLX_SoftmaxCrossEntropyBackwardOp : RLX_Op<"softmax_cross_entropy_backward",
 def RLX_FakeQuantizeBackwardOp : RLX_Op<"fake_quantize_backward", "backward_quant"> {
   let summary = "Gradient of fake_quantize with a scale of the tensor itself";
   let description = [{`dy` times the factor that `ste` names, with the scale `max|x|/qmax` of `x`.}];
-  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$dy, I64Attr:$bits, OptionalAttr<I64Attr>:$axis,
+  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$dy, RLX_Bits:$bits, OptionalAttr<I64Attr>:$axis,
                        DefaultValuedAttr<RLX_StraightThrough, "\"identity\"">:$ste);
   let results = (outs RLX_FloatTensor:$result);
 }
@@ -188,7 +188,7 @@ def RLX_FakeQuantizeBackwardOp : RLX_Op<"fake_quantize_backward", "backward_quan
 def RLX_FakeQuantizeLsqBackwardXOp : RLX_Op<"fake_quantize_lsq_backward_x", "backward_quant"> {
   let summary = "Gradient of fake_quantize_lsq with respect to x";
   let description = [{`dy` where `|x/scale| <= qmax`, else 0.}];
-  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$scale, RLX_FloatTensor:$dy, I64Attr:$bits, OptionalAttr<I64Attr>:$axis);
+  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$scale, RLX_FloatTensor:$dy, RLX_Bits:$bits, OptionalAttr<I64Attr>:$axis);
   let results = (outs RLX_FloatTensor:$result);
 }
 
@@ -198,7 +198,7 @@ def RLX_FakeQuantizeLsqBackwardScaleOp : RLX_Op<"fake_quantize_lsq_backward_scal
     `sum dy·psi(x/scale)` over all that share the scale, with `psi(z) = round(z) - z` where `|z| <= qmax`, else
     `sign(z)·qmax`.
   }];
-  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$scale, RLX_FloatTensor:$dy, I64Attr:$bits, OptionalAttr<I64Attr>:$axis);
+  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$scale, RLX_FloatTensor:$dy, RLX_Bits:$bits, OptionalAttr<I64Attr>:$axis);
   let results = (outs RLX_FloatTensor:$result);
 }
 

@@ -60,6 +60,29 @@ def RLX_DictAttr : Attr<CPred<"::llvm::isa<::mlir::DictionaryAttr>($_self)">, "d
 
 def RLX_DTypeAttr : TypeAttrBase<"::mlir::Type", "element type">;
 
+/// Between which numbers an attribute lies, each element where it is a list: `[` and `]` include an end, `(` and `)` do
+/// not. NaN lies nowhere. Our verifier reads this (`rlx.dialect.spec`); limits that depend on operands are the card's.
+class RLX_In<string interval_> : AttrConstraint<CPred<"true">, "in " # interval_> {
+  string interval = interval_;
+}
+
+class RLX_IntIn<string interval> : ConfinedAttr<I64Attr, [RLX_In<interval>]>;
+class RLX_FloatIn<string interval> : ConfinedAttr<F64Attr, [RLX_In<interval>]>;
+class RLX_IntsIn<string interval> : ConfinedAttr<DenseI64ArrayAttr, [RLX_In<interval>]>;
+
+def RLX_Count : RLX_IntIn<"[1, 2^31)">;           // how many there are: heads, groups
+def RLX_Amount : RLX_IntIn<"[0, 2^31)">;
+def RLX_Natural : RLX_IntIn<"[0, 2^63)">;
+def RLX_Bits : RLX_IntIn<"[2, 16]">;
+def RLX_ZeroPoint : RLX_IntIn<"[-128, 127]">;
+def RLX_Steps : RLX_IntsIn<"[1, 2^31)">;          // kernels, strides, dilations
+def RLX_Amounts : RLX_IntsIn<"[0, 2^31)">;        // padding
+// Floats that are numbers in f32, in which the ops compute that have them.
+def RLX_Finite : RLX_FloatIn<"[-3.4e38, 3.4e38]">;
+def RLX_NonNegative : RLX_FloatIn<"[0, 3.4e38]">; // what keeps a divisor from zero, a standard deviation
+def RLX_Positive : RLX_FloatIn<"(0, 3.4e38]">;
+def RLX_Fraction : RLX_FloatIn<"[0, 1]">;
+
 //===------------------------------------------------------------------------------------------===//
 // Operand and result constraints
 //===------------------------------------------------------------------------------------------===//

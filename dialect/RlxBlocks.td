@@ -48,7 +48,7 @@ def RLX_ResidualRmsNormOp : RLX_Block<"residual_rms_norm", "linear"> {
   let summary = "rms_norm(x + residual) along the last axis";
   let description = [{`x` and `residual […, E]`, `scale` and `bias [E]`.}];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$residual, RLX_FloatTensor:$scale,
-                       RLX_FloatTensor:$bias, DefaultValuedAttr<F64Attr, "1e-5">:$eps);
+                       RLX_FloatTensor:$bias, DefaultValuedAttr<RLX_NonNegative, "1e-5">:$eps);
   let results = (outs RLX_FloatTensor:$result);
 }
 
@@ -59,7 +59,7 @@ def RLX_DepthwiseConv1dCausalOp : RLX_Block<"depthwise_conv1d_causal", "sequence
     `result[b, s, c] = sum_k w[c, 0, 0, k]·concat(left_pad, x)[b, s + k, c]`, shape `[B, S, C]`.
   }];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$w, RLX_FloatTensor:$left_pad,
-                       I64Attr:$kernel_size);
+                       RLX_Count:$kernel_size);
   let results = (outs RLX_FloatTensor:$result);
 }
 
@@ -78,10 +78,10 @@ def RLX_LlamaDecoderBlockOp : RLX_Block<"llama_decoder_block", "transformer"> {
                        RLX_FloatTensor:$gate, RLX_FloatTensor:$up, RLX_FloatTensor:$down,
                        RLX_FloatTensor:$cos, RLX_FloatTensor:$sin,
                        Optional<RLX_OrderedTensor>:$mask,
-                       I64Attr:$num_heads, I64Attr:$head_dim, I64Attr:$num_kv_heads,
-                       DefaultValuedAttr<F64Attr, "1e-5">:$eps,
+                       RLX_Count:$num_heads, RLX_Count:$head_dim, RLX_Count:$num_kv_heads,
+                       DefaultValuedAttr<RLX_NonNegative, "1e-5">:$eps,
                        DefaultValuedAttr<RLX_MaskKind, "\"causal\"">:$mask_kind,
-                       OptionalAttr<I64Attr>:$window);
+                       OptionalAttr<RLX_Amount>:$window);
   let results = (outs RLX_FloatTensor:$result);
 }
 
@@ -103,9 +103,9 @@ def RLX_TransformerEncoderBlockOp : RLX_Block<"transformer_encoder_block", "tran
                        RLX_FloatTensor:$w_down, RLX_FloatTensor:$b_down,
                        RLX_FloatTensor:$ln2_scale, RLX_FloatTensor:$ln2_bias,
                        Optional<RLX_OrderedTensor>:$mask,
-                       I64Attr:$num_heads,
+                       RLX_Count:$num_heads,
                        DefaultValuedAttr<RLX_Activation, "\"gelu\"">:$activation,
-                       DefaultValuedAttr<F64Attr, "1e-12">:$eps,
+                       DefaultValuedAttr<RLX_NonNegative, "1e-12">:$eps,
                        DefaultValuedAttr<RLX_MaskKind, "\"none\"">:$mask_kind);
   let results = (outs RLX_FloatTensor:$result);
 }
@@ -133,8 +133,8 @@ def RLX_Qwen35MtpHeadOp : RLX_Block<"qwen35_mtp_head", "mtp"> {
                        RLX_FloatTensor:$o_w, RLX_FloatTensor:$post_norm_w, RLX_FloatTensor:$post_norm_b,
                        RLX_FloatTensor:$gate_w, RLX_FloatTensor:$up_w, RLX_FloatTensor:$down_w,
                        RLX_FloatTensor:$head_norm_w, RLX_FloatTensor:$head_norm_b, RLX_FloatTensor:$lm_head_w,
-                       I64Attr:$num_heads, I64Attr:$num_kv_heads, I64Attr:$head_dim, I64Attr:$n_rot,
-                       DefaultValuedAttr<F64Attr, "1e-6">:$eps);
+                       RLX_Count:$num_heads, RLX_Count:$num_kv_heads, RLX_Count:$head_dim, RLX_Amount:$n_rot,
+                       DefaultValuedAttr<RLX_NonNegative, "1e-6">:$eps);
   let results = (outs RLX_FloatTensor:$logits);
 }
 
@@ -170,7 +170,7 @@ def RLX_UnetResidualBlockOp : RLX_Block<"unet_residual_block", "image", [Pure, A
                        Optional<RLX_FloatTensor>:$embedding, Optional<RLX_FloatTensor>:$embedding_w,
                        Optional<RLX_FloatTensor>:$embedding_b,
                        Optional<RLX_FloatTensor>:$skip_w, Optional<RLX_FloatTensor>:$skip_b,
-                       I64Attr:$num_groups, DefaultValuedAttr<F64Attr, "1e-5">:$eps);
+                       RLX_Count:$num_groups, DefaultValuedAttr<RLX_NonNegative, "1e-5">:$eps);
   let results = (outs RLX_FloatTensor:$result);
 }
 

@@ -31,7 +31,7 @@ def RLX_WhileOp : RLX_Op<"while", "control"> {
     next ones, of the same types. Ends when the condition is false, or after
     `max_iterations` runs of the body. The results are the last carries. Both regions may read values from outside.
   }];
-  let arguments = (ins Variadic<RLX_Tensor>:$inits, OptionalAttr<I64Attr>:$max_iterations);
+  let arguments = (ins Variadic<RLX_Tensor>:$inits, OptionalAttr<RLX_Natural>:$max_iterations);
   let regions = (region SizedRegion<1>:$cond_region, SizedRegion<1>:$body_region);
   let results = (outs Variadic<RLX_Tensor>:$results);
 }
@@ -46,8 +46,8 @@ def RLX_ScanOp : RLX_Op<"scan", "control"> {
     dimension. The region may read values from outside. `num_checkpoints` is for the gradient: how many carries
     it keeps, to compute the others again (absent: all).
   }];
-  let arguments = (ins Variadic<RLX_Tensor>:$inputs, I64Attr:$num_carries, RLX_ShapeAttr:$length,
-                       DefaultValuedAttr<BoolAttr, "false">:$reverse, OptionalAttr<I64Attr>:$num_checkpoints);
+  let arguments = (ins Variadic<RLX_Tensor>:$inputs, RLX_Natural:$num_carries, RLX_ShapeAttr:$length,
+                       DefaultValuedAttr<BoolAttr, "false">:$reverse, OptionalAttr<RLX_Count>:$num_checkpoints);
   let regions = (region SizedRegion<1>:$body_region);
   let results = (outs Variadic<RLX_Tensor>:$results);
 }

@@ -27,7 +27,7 @@ def RLX_FusedResidualLayerNormOp : RLX_Op<"fused_residual_layer_norm", "fused"> 
   let description = [{`x` and `residual […, E]`; `bias`, `scale` and `shift [E]`.}];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$residual, Optional<RLX_FloatTensor>:$bias,
                        RLX_FloatTensor:$scale, RLX_FloatTensor:$shift,
-                       DefaultValuedAttr<F64Attr, "1e-5">:$eps);
+                       DefaultValuedAttr<RLX_NonNegative, "1e-5">:$eps);
   let results = (outs RLX_FloatTensor:$result);
 }
 
@@ -36,7 +36,7 @@ def RLX_FusedResidualRmsNormOp : RLX_Op<"fused_residual_rms_norm", "fused"> {
   let description = [{`x` and `residual […, E]`; `bias`, `scale` and `shift [E]`.}];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$residual, Optional<RLX_FloatTensor>:$bias,
                        RLX_FloatTensor:$scale, RLX_FloatTensor:$shift,
-                       DefaultValuedAttr<F64Attr, "1e-5">:$eps);
+                       DefaultValuedAttr<RLX_NonNegative, "1e-5">:$eps);
   let results = (outs RLX_FloatTensor:$result);
 }
 
@@ -52,7 +52,7 @@ def RLX_FusedAttentionBlockOp : RLX_Op<"fused_attention_block", "fused", [Pure, 
   let arguments = (ins RLX_FloatTensor:$hidden, RLX_FloatTensor:$qkv_w, RLX_FloatTensor:$out_w, RLX_OrderedTensor:$mask,
                        Optional<RLX_FloatTensor>:$qkv_b, Optional<RLX_FloatTensor>:$out_b,
                        Optional<RLX_FloatTensor>:$cos, Optional<RLX_FloatTensor>:$sin,
-                       I64Attr:$num_heads, I64Attr:$head_dim);
+                       RLX_Count:$num_heads, RLX_Count:$head_dim);
   let results = (outs RLX_FloatTensor:$result);
 }
 
@@ -70,8 +70,8 @@ def RLX_FusedTransformerLayerOp : RLX_Op<"fused_transformer_layer", "fused", [Pu
                        RLX_FloatTensor:$ln2_scale, RLX_FloatTensor:$ln2_shift, RLX_OrderedTensor:$mask,
                        Optional<RLX_FloatTensor>:$qkv_b, Optional<RLX_FloatTensor>:$out_b,
                        Optional<RLX_FloatTensor>:$up_b, Optional<RLX_FloatTensor>:$down_b,
-                       I64Attr:$num_heads, I64Attr:$head_dim,
-                       DefaultValuedAttr<F64Attr, "1e-12">:$eps1, DefaultValuedAttr<F64Attr, "1e-12">:$eps2,
+                       RLX_Count:$num_heads, RLX_Count:$head_dim,
+                       DefaultValuedAttr<RLX_NonNegative, "1e-12">:$eps1, DefaultValuedAttr<RLX_NonNegative, "1e-12">:$eps2,
                        DefaultValuedAttr<RLX_Activation, "\"gelu\"">:$activation);
   let results = (outs RLX_FloatTensor:$result);
 }

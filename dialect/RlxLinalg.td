@@ -44,7 +44,7 @@ def RLX_LoraMatmulOp : RLX_Op<"lora_matmul", "linear_algebra"> {
     `x […, K]`, `w [K, N]`, `a [K, R]`, `b [R, N]`, result `[…, N]` (Hu et al., LoRA, eq. 3).
   }];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$w, RLX_FloatTensor:$a, RLX_FloatTensor:$b,
-                       DefaultValuedAttr<F64Attr, "1.0">:$scale);
+                       DefaultValuedAttr<RLX_Finite, "1.0">:$scale);
   let results = (outs RLX_FloatTensor:$result);
 }
 
@@ -75,9 +75,9 @@ def RLX_ConvOp : RLX_Op<"conv", "convolution"> {
     `out = (in + before + after - dilation*(kernel - 1) - 1) // stride + 1`. `padding` lists
     before and after of each spatial axis in turn; zeros are padded. f16 and bf16 accumulate in f32; integers wrap.
   }];
-  let arguments = (ins RLX_RealTensor:$x, RLX_RealTensor:$w, DenseI64ArrayAttr:$stride,
-                       DenseI64ArrayAttr:$padding, DenseI64ArrayAttr:$dilation,
-                       DefaultValuedAttr<I64Attr, "1">:$groups);
+  let arguments = (ins RLX_RealTensor:$x, RLX_RealTensor:$w, RLX_Steps:$stride,
+                       RLX_Amounts:$padding, RLX_Steps:$dilation,
+                       DefaultValuedAttr<RLX_Count, "1">:$groups);
   let results = (outs RLX_RealTensor:$result);
 }
 
@@ -91,9 +91,9 @@ def RLX_ConvTransposeOp : RLX_Op<"conv_transpose", "convolution_transpose"> {
     axis in turn; `output_padding` adds positions at the end. Beyond the edges of `x` stand zeros, which count as
     in `conv`. f16 and bf16 accumulate in f32.
   }];
-  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$w, DenseI64ArrayAttr:$stride,
-                       DenseI64ArrayAttr:$padding, DenseI64ArrayAttr:$output_padding, DenseI64ArrayAttr:$dilation,
-                       DefaultValuedAttr<I64Attr, "1">:$groups);
+  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$w, RLX_Steps:$stride,
+                       RLX_Amounts:$padding, RLX_Amounts:$output_padding, RLX_Steps:$dilation,
+                       DefaultValuedAttr<RLX_Count, "1">:$groups);
   let results = (outs RLX_FloatTensor:$result);
 }
 
@@ -106,8 +106,8 @@ def RLX_PoolOp : RLX_Op<"pool", "pool"> {
     = false` not at all.
     NaN propagates; a window of padding alone gives -inf (max), and NaN as a mean that does not count padding.
   }];
-  let arguments = (ins RLX_FloatTensor:$x, RLX_Pooling:$kind, DenseI64ArrayAttr:$kernel,
-                       DenseI64ArrayAttr:$stride, DenseI64ArrayAttr:$padding,
+  let arguments = (ins RLX_FloatTensor:$x, RLX_Pooling:$kind, RLX_Steps:$kernel,
+                       RLX_Steps:$stride, RLX_Amounts:$padding,
                        DefaultValuedAttr<BoolAttr, "true">:$count_include_pad);
   let results = (outs RLX_FloatTensor:$result);
 }
@@ -134,7 +134,7 @@ def RLX_LayerNorm2dOp : RLX_Op<"layer_norm2d", "norm"> {
     Statistics in f32 for f16 and bf16.
   }];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$scale, RLX_FloatTensor:$bias,
-                       DefaultValuedAttr<F64Attr, "1e-5">:$eps);
+                       DefaultValuedAttr<RLX_NonNegative, "1e-5">:$eps);
   let results = (outs RLX_FloatTensor:$result);
 }
 
@@ -146,7 +146,7 @@ def RLX_BatchNormInferenceOp : RLX_Op<"batch_norm_inference", "norm"> {
   }];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$scale, RLX_FloatTensor:$bias,
                        RLX_FloatTensor:$mean, RLX_FloatTensor:$variance,
-                       DefaultValuedAttr<F64Attr, "1e-5">:$eps);
+                       DefaultValuedAttr<RLX_NonNegative, "1e-5">:$eps);
   let results = (outs RLX_FloatTensor:$result);
 }
 
@@ -157,7 +157,7 @@ def RLX_LayerNormOp : RLX_Op<"layer_norm", "norm"> {
     for f16 and bf16. `scale` and `bias` have shape `[x.dim(axis)]`.
   }];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$scale, RLX_FloatTensor:$bias,
-                       I64Attr:$axis, DefaultValuedAttr<F64Attr, "1e-5">:$eps);
+                       I64Attr:$axis, DefaultValuedAttr<RLX_NonNegative, "1e-5">:$eps);
   let results = (outs RLX_FloatTensor:$result);
 }
 
@@ -168,7 +168,7 @@ def RLX_RmsNormOp : RLX_Op<"rms_norm", "norm"> {
     have shape `[x.dim(axis)]`.
   }];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$scale, Optional<RLX_FloatTensor>:$bias,
-                       I64Attr:$axis, DefaultValuedAttr<F64Attr, "1e-5">:$eps);
+                       I64Attr:$axis, DefaultValuedAttr<RLX_NonNegative, "1e-5">:$eps);
   let results = (outs RLX_FloatTensor:$result);
 }
 
@@ -179,7 +179,7 @@ def RLX_GroupNormOp : RLX_Op<"group_norm", "norm"> {
     all spatial positions, then scaled and shifted by `scale [C]` and `bias [C]`. Statistics in f32 for f16 and bf16.
   }];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$scale, RLX_FloatTensor:$bias,
-                       I64Attr:$num_groups, DefaultValuedAttr<F64Attr, "1e-5">:$eps);
+                       RLX_Count:$num_groups, DefaultValuedAttr<RLX_NonNegative, "1e-5">:$eps);
   let results = (outs RLX_FloatTensor:$result);
 }
 
@@ -201,10 +201,10 @@ def RLX_AttentionOp : RLX_Op<"attention", "attention"> {
   }];
   let arguments = (ins RLX_FloatTensor:$q, RLX_FloatTensor:$k, RLX_FloatTensor:$v,
                        Optional<RLX_OrderedTensor>:$mask,
-                       I64Attr:$num_heads, I64Attr:$head_dim,
+                       RLX_Count:$num_heads, RLX_Count:$head_dim,
                        DefaultValuedAttr<RLX_MaskKind, "\"none\"">:$mask_kind,
-                       OptionalAttr<I64Attr>:$window, OptionalAttr<F64Attr>:$score_scale,
-                       OptionalAttr<F64Attr>:$softcap);
+                       OptionalAttr<RLX_Amount>:$window, OptionalAttr<RLX_Finite>:$score_scale,
+                       OptionalAttr<RLX_Positive>:$softcap);
   let results = (outs RLX_FloatTensor:$result);
 }
 
@@ -216,7 +216,7 @@ def RLX_RopeOp : RLX_Op<"rope", "rope"> {
     `style` names: `a' = a·cos - b·sin`, `b' = b·cos + a·sin` (Su et al., RoFormer, eq. 34). Computed in f32.
   }];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$cos, RLX_FloatTensor:$sin,
-                       I64Attr:$head_dim, I64Attr:$n_rot,
+                       RLX_Count:$head_dim, RLX_Amount:$n_rot,
                        DefaultValuedAttr<RLX_RopeStyle, "\"neox\"">:$style);
   let results = (outs RLX_FloatTensor:$result);
 }
@@ -231,8 +231,8 @@ def RLX_AxialRope2dOp : RLX_Op<"axial_rope_2d", "image"> {
     the row, pair `i` of each by `position·theta^(-4i/D)` radians (Heo et al., RoPE for vision transformers,
     axial form). Computed in f32.
   }];
-  let arguments = (ins RLX_FloatTensor:$x, I64Attr:$end_x, I64Attr:$end_y, I64Attr:$head_dim, I64Attr:$num_heads,
-                       DefaultValuedAttr<F64Attr, "10000.0">:$theta, DefaultValuedAttr<I64Attr, "1">:$repeat_factor);
+  let arguments = (ins RLX_FloatTensor:$x, RLX_Amount:$end_x, RLX_Amount:$end_y, RLX_Count:$head_dim, RLX_Count:$num_heads,
+                       DefaultValuedAttr<RLX_Positive, "10000.0">:$theta, DefaultValuedAttr<RLX_Amount, "1">:$repeat_factor);
   let results = (outs RLX_FloatTensor:$result);
 }
 

@@ -38,10 +38,10 @@ def RLX_FakeQuantizeOp : RLX_Op<"fake_quantize", "fake_quant"> {
     gradient of `x` is, at the scale that was used, which counts as a constant: there is no gradient of it or through it.
     f16 and bf16 are computed in f32, and `state` and `scale` are then f32; else they have the dtype of `x`.
   }];
-  let arguments = (ins RLX_FloatTensor:$x, Optional<RLX_FloatTensor>:$state, I64Attr:$bits, OptionalAttr<I64Attr>:$axis,
+  let arguments = (ins RLX_FloatTensor:$x, Optional<RLX_FloatTensor>:$state, RLX_Bits:$bits, OptionalAttr<I64Attr>:$axis,
                        DefaultValuedAttr<RLX_StraightThrough, "\"identity\"">:$ste,
                        DefaultValuedAttr<RLX_ScaleMode, "\"per_batch\"">:$scale_mode,
-                       DefaultValuedAttr<F64Attr, "0.99">:$decay);
+                       DefaultValuedAttr<RLX_Fraction, "0.99">:$decay);
   let results = (outs RLX_FloatTensor:$result, RLX_FloatTensor:$scale);
 }
 
@@ -52,7 +52,7 @@ def RLX_FakeQuantizeLsqOp : RLX_Op<"fake_quantize_lsq", "fake_quant"> {
     `axis` of shape `[x.dim(axis)]`, and has a gradient of its own
     (Esser et al., Learned step size quantization, eq. 3). Its dtype, and a scale of 0, are as in `fake_quantize`.
   }];
-  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$scale, I64Attr:$bits, OptionalAttr<I64Attr>:$axis);
+  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$scale, RLX_Bits:$bits, OptionalAttr<I64Attr>:$axis);
   let results = (outs RLX_FloatTensor:$result);
 }
 
@@ -64,8 +64,8 @@ def RLX_QMatmulOp : RLX_Op<"q_matmul", "quant_compute"> {
     rounding (half to even) in f32. i32 wraps; zero points lie in the range of i8.
   }];
   let arguments = (ins RLX_I8Tensor:$x, RLX_I8Tensor:$w, RLX_I32Tensor:$bias,
-                       DefaultValuedAttr<I64Attr, "0">:$x_zero_point, DefaultValuedAttr<I64Attr, "0">:$w_zero_point,
-                       DefaultValuedAttr<I64Attr, "0">:$out_zero_point, F64Attr:$multiplier);
+                       DefaultValuedAttr<RLX_ZeroPoint, "0">:$x_zero_point, DefaultValuedAttr<RLX_ZeroPoint, "0">:$w_zero_point,
+                       DefaultValuedAttr<RLX_ZeroPoint, "0">:$out_zero_point, RLX_Finite:$multiplier);
   let results = (outs RLX_I8Tensor:$result);
 }
 
@@ -75,11 +75,11 @@ def RLX_QConv2dOp : RLX_Op<"q_conv2d", "quant_compute"> {
     `x [N, C, H, W]`, `w [O, C/groups, kH, kW]` i8, `bias [O]` i32; as `conv` and `q_matmul`: accumulated in
     i32, padded with `x_zero_point`.
   }];
-  let arguments = (ins RLX_I8Tensor:$x, RLX_I8Tensor:$w, RLX_I32Tensor:$bias, DenseI64ArrayAttr:$stride,
-                       DenseI64ArrayAttr:$padding, DenseI64ArrayAttr:$dilation, DefaultValuedAttr<I64Attr,
+  let arguments = (ins RLX_I8Tensor:$x, RLX_I8Tensor:$w, RLX_I32Tensor:$bias, RLX_Steps:$stride,
+                       RLX_Amounts:$padding, RLX_Steps:$dilation, DefaultValuedAttr<RLX_Count,
                        "1">:$groups,
-                       DefaultValuedAttr<I64Attr, "0">:$x_zero_point, DefaultValuedAttr<I64Attr, "0">:$w_zero_point,
-                       DefaultValuedAttr<I64Attr, "0">:$out_zero_point, F64Attr:$multiplier);
+                       DefaultValuedAttr<RLX_ZeroPoint, "0">:$x_zero_point, DefaultValuedAttr<RLX_ZeroPoint, "0">:$w_zero_point,
+                       DefaultValuedAttr<RLX_ZeroPoint, "0">:$out_zero_point, RLX_Finite:$multiplier);
   let results = (outs RLX_I8Tensor:$result);
 }
 

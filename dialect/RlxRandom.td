@@ -25,8 +25,8 @@ def RLX_RngUniformOp : RLX_Op<"rng_uniform", "random"> {
     may give `high` itself, unless it is 1 and `low` is 0, in f32 and f64. `seed` is a scalar integer. Equal on
     every device, to the last bit.
   }];
-  let arguments = (ins RLX_IndexTensor:$seed, RLX_ShapeAttr:$shape, DefaultValuedAttr<F64Attr, "0.0">:$low,
-                       DefaultValuedAttr<F64Attr, "1.0">:$high, RLX_DTypeAttr:$dtype);
+  let arguments = (ins RLX_IndexTensor:$seed, RLX_ShapeAttr:$shape, DefaultValuedAttr<RLX_Finite, "0.0">:$low,
+                       DefaultValuedAttr<RLX_Finite, "1.0">:$high, RLX_DTypeAttr:$dtype);
   let results = (outs RLX_FloatTensor:$result);
 }
 
@@ -38,8 +38,8 @@ def RLX_RngNormalOp : RLX_Op<"rng_normal", "random"> {
     second over 2^32, without its lower 8 bits but for f64. `seed` is a scalar integer. Computed in f32 for f16 and
     bf16.
   }];
-  let arguments = (ins RLX_IndexTensor:$seed, RLX_ShapeAttr:$shape, DefaultValuedAttr<F64Attr, "0.0">:$mean,
-                       DefaultValuedAttr<F64Attr, "1.0">:$std, RLX_DTypeAttr:$dtype);
+  let arguments = (ins RLX_IndexTensor:$seed, RLX_ShapeAttr:$shape, DefaultValuedAttr<RLX_Finite, "0.0">:$mean,
+                       DefaultValuedAttr<RLX_NonNegative, "1.0">:$std, RLX_DTypeAttr:$dtype);
   let results = (outs RLX_FloatTensor:$result);
 }
 
@@ -55,8 +55,8 @@ def RLX_SampleOp : RLX_Op<"sample", "random"> {
     scalar integer. Probabilities are f32 (f64 for f64 logits), and sums of them rounded: devices may differ where
     `u` lies within some 1e-7 of a limit between two classes.
   }];
-  let arguments = (ins RLX_FloatTensor:$logits, RLX_IndexTensor:$seed, DefaultValuedAttr<F64Attr, "1.0">:$temperature,
-                       DefaultValuedAttr<I64Attr, "0">:$top_k, DefaultValuedAttr<F64Attr, "1.0">:$top_p);
+  let arguments = (ins RLX_FloatTensor:$logits, RLX_IndexTensor:$seed, DefaultValuedAttr<RLX_NonNegative, "1.0">:$temperature,
+                       DefaultValuedAttr<RLX_Natural, "0">:$top_k, DefaultValuedAttr<RLX_Fraction, "1.0">:$top_p);
   let results = (outs RLX_I32Tensor:$ids);
 }
 
@@ -96,7 +96,7 @@ def RLX_HuberLossOp : RLX_Op<"huber_loss", "loss"> {
     With `d = |prediction - target|`: `d^2/2` where `d <= delta`, else `delta·(d - delta/2)`; the mean or sum
     with `reduction` (Huber 1964).
   }];
-  let arguments = (ins RLX_FloatTensor:$prediction, RLX_FloatTensor:$target, DefaultValuedAttr<F64Attr, "1.0">:$delta,
+  let arguments = (ins RLX_FloatTensor:$prediction, RLX_FloatTensor:$target, DefaultValuedAttr<RLX_Positive, "1.0">:$delta,
                        DefaultValuedAttr<RLX_LossReduction, "\"mean\"">:$reduction);
   let results = (outs RLX_FloatTensor:$result);
 }

@@ -54,7 +54,7 @@ def RLX_TopkOp : RLX_Op<"topk", "reduce"> {
     `x […, N]` gives values `[…, k]` and i32 indices `[…, k]`, `0 <= k <= N`. Ties go to the lower index;
     NaN counts as the largest.
   }];
-  let arguments = (ins RLX_RealTensor:$x, I64Attr:$k);
+  let arguments = (ins RLX_RealTensor:$x, RLX_Natural:$k);
   let results = (outs RLX_RealTensor:$values, RLX_I32Tensor:$indices);
 }
 

@@ -36,7 +36,7 @@ def RLX_SliceOp : RLX_Op<"slice", "shape"> {
     Starts and limits may be symbolic.
   }];
   let arguments = (ins RLX_Tensor:$x, RLX_ShapeAttr:$starts, RLX_ShapeAttr:$limits,
-                       DenseI64ArrayAttr:$strides);
+                       RLX_Steps:$strides);
   let results = (outs RLX_Tensor:$result);
 }
 
@@ -127,7 +127,7 @@ def RLX_GatherNdOp : RLX_Op<"gather_nd", "scatter"> {
     its axis;
     negative ones do not count from the end.
   }];
-  let arguments = (ins RLX_Tensor:$x, RLX_IndexTensor:$indices, DefaultValuedAttr<I64Attr, "0">:$batch_dims);
+  let arguments = (ins RLX_Tensor:$x, RLX_IndexTensor:$indices, DefaultValuedAttr<RLX_Natural, "0">:$batch_dims);
   let results = (outs RLX_Tensor:$result);
 }
 

@@ -90,7 +90,11 @@ def _attribute(records: Records, definition: str, name: str) -> Record:
     elif records.is_a(record, "OptionalAttr"):
         default = "None"
         record = records[record["baseAttr"]["def"]]
-    entry: Record = {"name": name, "default": default, "enum": "", "cases": (), "says": record["summary"]}
+    entry: Record = {"name": name, "default": default, "enum": "", "cases": (), "says": record["summary"], "interval": ""}
+    if records.is_a(record, "ConfinedAttr"):
+        (constraint,) = (records[c["def"]] for c in record["attrConstraints"])
+        entry["interval"] = constraint["interval"]
+        record = records[record["baseAttr"]["def"]]
     if records.is_a(record, "RLX_Enum"):
         return entry | {"kind": "enum", "enum": record["className"], "cases": tuple(record["cases"])}
     return entry | {"kind": ATTRIBUTE_KINDS[record["!name"]]}
@@ -141,7 +145,8 @@ def _dtypes_name(dtypes: tuple[str, ...]) -> str:
 
 def _spec_attribute(attribute: Record) -> str:
     enum = f", {attribute['enum']!r}, _{attribute['enum'].upper()}" if attribute["enum"] else ""
-    return f"AttributeSpec({attribute['name']!r}, {attribute['kind']!r}, {attribute['default']}{enum})"
+    interval = f", interval={attribute['interval']!r}" if attribute["interval"] else ""
+    return f"AttributeSpec({attribute['name']!r}, {attribute['kind']!r}, {attribute['default']}{enum}{interval})"
 
 
 def _tuple(items: list[str], indent: str = "            ") -> str:
@@ -269,6 +274,8 @@ def outputs(records_path: Path, ops_python: Path) -> dict[str, str]:
     records = Records(records_path)
     ops = [_op(records, record) for record in records.ops()]
     bindings = "\n".join(line.rstrip() for line in ops_python.read_text().splitlines()).strip() + "\n"
+    for name in records["!instanceof"]["ConfinedAttr"]:  # MLIR's bindings make attributes of the kinds that they know
+        bindings = bindings.replace(f"'{name}'", f"'{records[name]['baseAttr']['def']}'")
     files = {
         "python/rlx/dialect/_rlx_ops_gen.py": bindings,
         "python/rlx/dialect/spec_gen.py": spec_source(ops),

@@ -357,7 +357,7 @@ _MISTAKES: list[tuple[Any, str]] = [
     (lambda g, x: g.fake_quantize(x, scale_mode="ema"), "needs a state"),
     (lambda g, x: g.fake_quantize(x, ste="none"), "ste"),
     (lambda g, x: g.emit("fake_quantize_lsq", (g.cast(x, "f16"), g.cast(g.constant(1.0), "f16")), bits=8), "be f32"),
-    (lambda g, x: g.q_matmul(*_bytes(g, x), g.constant([1, 2, 3]), float("inf")), "finite"),
+    (lambda g, x: g.q_matmul(*_bytes(g, x), g.constant([1, 2, 3]), float("inf")), "multiplier"),
     (lambda g, x: g.q_matmul(*_bytes(g, x), g.constant([1, 2, 3]), 1.0, w_zero_point=128), "w_zero_point"),
     (lambda g, x: g.q_matmul(*_bytes(g, x), g.constant([1, 2]), 1.0), "'bias'"),
     (lambda g, x: g.q_conv2d(*_bytes(g, x), g.constant([1, 2, 3]), 1.0), "must be"),

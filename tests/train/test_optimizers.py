@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import math
 from typing import Any, cast
 
 import numpy as np
@@ -173,7 +175,7 @@ def test_schedule_is_optax(name: str) -> None:
         (lambda: Adafactor(0.1, min_dim_size_to_factor=0), "min_dim_size_to_factor must be an integer"),
         (lambda: cosine(0.1, 5, warmup_steps=5), "warmup_steps"),
         (lambda: linear(0.1, 0.2, 0), "transition_steps"),
-        (lambda: exponential(0.1, 5, 0.0), "decay_rate must be positive"),
+        (lambda: exponential(0.1, 5, 0.0), "decay_rate must be greater than 0"),
     ],
 )
 def test_bad_options_are_refused(make: Any, message: str) -> None:
@@ -202,3 +204,32 @@ def test_all_finite(bad: float | None) -> None:
     g = rlx.Graph("finite")
     g.set_outputs([all_finite(g, [g.input(n, a.shape) for n, a in arrays.items()])])
     assert rlx.evaluate(g, arrays)[0] == (bad is None)
+
+
+@pytest.mark.parametrize("kind", [SGD, Adam, AdamW, Lion, Adafactor])
+def test_senseless_options_are_refused_by_name(kind: Any) -> None:
+    for name, present in inspect.signature(kind).parameters.items():
+        wrong: list[Any] = [math.nan, math.inf, -0.1, -1, "0.1", 1e300, 10**400, [0.1]]
+        if isinstance(present.default, bool):
+            wrong = [0, 1, None, "yes"]
+        elif isinstance(present.default, int):
+            wrong.remove(10**400)  # a count that is never reached
+        for value in wrong:
+            with pytest.raises(rlx.Error, match=name):
+                kind(**({"learning_rate": 0.1} | {name: value}))
+    with pytest.raises(rlx.Error, match="learning rate"):
+        learning_rate_at(rlx.Graph(), lambda b, step: -0.1, rlx.Graph().constant(0.0))
+
+
+def test_senseless_schedules_are_refused_by_name() -> None:
+    for wrong in (math.nan, math.inf, -0.1, "0.1", 1e300):
+        for build in (
+            lambda v: constant(value=v),
+            lambda v: linear(init_value=v, end_value=0.1, transition_steps=3),
+            lambda v: linear(init_value=0.1, end_value=v, transition_steps=3),
+            lambda v: cosine(peak_value=v, decay_steps=3),
+            lambda v: exponential(init_value=v, transition_steps=3, decay_rate=0.5),
+            lambda v: exponential(init_value=0.1, transition_steps=3, decay_rate=v),
+        ):
+            with pytest.raises(rlx.Error, match=r"value|decay_rate"):
+                build(wrong)

@@ -11,7 +11,6 @@ from rlx.blocks.linear import SwigluFfn
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Operand, sample
 from rlx.ir.dim import Dim
-from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
 from rlx.ops.attention import Attention
 from rlx.ops.index import Embedding, Gather, GatherBatched
@@ -30,9 +29,6 @@ class Qwen35MtpHead(Card, op="qwen35_mtp_head"):
     ) -> Shape:
         p = self._named(operands)
         same_dtype(*(shape for name, shape in vars(p).items() if name not in _INDICES))
-        for name, value in (("num_heads", num_heads), ("num_kv_heads", num_kv_heads), ("head_dim", head_dim)):
-            if value < 1:
-                raise ShapeError(f"{name} must be positive, got {value}")
         batch, length, width = sizes_of("h_pre_norm", p.h_pre_norm, "BSE")
         expect_dims("input_ids", p.input_ids, batch, length)
         expect_dims("last_token_idx", p.last_token_idx, batch, 1)

@@ -7,6 +7,7 @@ and the conformance harness read them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 Arity = Literal["single", "optional", "variadic"]
@@ -35,19 +36,45 @@ class ValueSpec:
     arity: Arity = "single"
 
 
+@cache
+def _ends(interval: str) -> tuple[float, float]:
+    low, high = (_number(end.strip()) for end in interval[1:-1].split(","))
+    return low, high
+
+
+def _number(text: str) -> float:
+    """`-5`, `0.5`, `3.4e38` or `2^31`; an integer stays one, as a float would not hold the largest."""
+    if "^" in text:
+        base, exponent = text.split("^")
+        return int(base) ** int(exponent)
+    return int(text) if text.lstrip("-").isdigit() else float(text)
+
+
 @dataclass(frozen=True, slots=True)
 class AttributeSpec:
-    """An attribute: its name, how it is stored, its default (`REQUIRED`, or None for optional ones)."""
+    """An attribute: its name, how it is stored, its default (`REQUIRED`, or None for optional ones).
+
+    `interval` is where a number has to lie, each one of a list: `"[0, 1)"` includes 0 and not 1, `""` is everywhere.
+    """
 
     name: str
     kind: AttributeKind
     default: Any = REQUIRED
     enum: str = ""
     cases: tuple[str, ...] = ()
+    interval: str = ""
 
     @property
     def required(self) -> bool:
         return self.default is REQUIRED
+
+    def admits(self, number: float) -> bool:
+        """Whether a number lies in the interval; NaN lies in none."""
+        if not self.interval:
+            return True
+        low, high = _ends(self.interval)
+        above = number >= low if self.interval[0] == "[" else number > low
+        return above and (number <= high if self.interval[-1] == "]" else number < high)
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,8 +121,8 @@ OPS = (
             ValueSpec('sin', _DTYPES_0),
         ),
         (
-            AttributeSpec('head_dim', 'i64', REQUIRED),
-            AttributeSpec('n_rot', 'i64', REQUIRED),
+            AttributeSpec('head_dim', 'i64', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('n_rot', 'i64', REQUIRED, interval='[0, 2^31)'),
             AttributeSpec('style', 'enum', 'neox', 'RopeStyle', _ROPESTYLE),
         ),
         (
@@ -145,7 +145,7 @@ OPS = (
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
-            AttributeSpec('eps', 'f64', 1e-05),
+            AttributeSpec('eps', 'f64', 1e-05, interval='[0, 3.4e38]'),
         ),
         (
             ValueSpec('result', _DTYPES_0),
@@ -166,7 +166,7 @@ OPS = (
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
-            AttributeSpec('eps', 'f64', 1e-05),
+            AttributeSpec('eps', 'f64', 1e-05, interval='[0, 3.4e38]'),
         ),
         (
             ValueSpec('result', _DTYPES_0),
@@ -189,7 +189,7 @@ OPS = (
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
-            AttributeSpec('eps', 'f64', 1e-05),
+            AttributeSpec('eps', 'f64', 1e-05, interval='[0, 3.4e38]'),
         ),
         (
             ValueSpec('result', _DTYPES_0),
@@ -212,7 +212,7 @@ OPS = (
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
-            AttributeSpec('eps', 'f64', 1e-05),
+            AttributeSpec('eps', 'f64', 1e-05, interval='[0, 3.4e38]'),
         ),
         (
             ValueSpec('result', _DTYPES_0),
@@ -235,7 +235,7 @@ OPS = (
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
-            AttributeSpec('eps', 'f64', 1e-05),
+            AttributeSpec('eps', 'f64', 1e-05, interval='[0, 3.4e38]'),
         ),
         (
             ValueSpec('result', _DTYPES_0),
@@ -257,8 +257,8 @@ OPS = (
             ValueSpec('dy', _DTYPES_0),
         ),
         (
-            AttributeSpec('num_groups', 'i64', REQUIRED),
-            AttributeSpec('eps', 'f64', 1e-05),
+            AttributeSpec('num_groups', 'i64', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('eps', 'f64', 1e-05, interval='[0, 3.4e38]'),
         ),
         (
             ValueSpec('result', _DTYPES_0),
@@ -278,8 +278,8 @@ OPS = (
             ValueSpec('dy', _DTYPES_0),
         ),
         (
-            AttributeSpec('num_groups', 'i64', REQUIRED),
-            AttributeSpec('eps', 'f64', 1e-05),
+            AttributeSpec('num_groups', 'i64', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('eps', 'f64', 1e-05, interval='[0, 3.4e38]'),
         ),
         (
             ValueSpec('result', _DTYPES_0),
@@ -299,8 +299,8 @@ OPS = (
             ValueSpec('dy', _DTYPES_0),
         ),
         (
-            AttributeSpec('num_groups', 'i64', REQUIRED),
-            AttributeSpec('eps', 'f64', 1e-05),
+            AttributeSpec('num_groups', 'i64', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('eps', 'f64', 1e-05, interval='[0, 3.4e38]'),
         ),
         (
             ValueSpec('result', _DTYPES_0),
@@ -323,13 +323,13 @@ OPS = (
             ValueSpec('mask', _DTYPES_3, 'optional'),
         ),
         (
-            AttributeSpec('num_heads', 'i64', REQUIRED),
-            AttributeSpec('head_dim', 'i64', REQUIRED),
+            AttributeSpec('num_heads', 'i64', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('head_dim', 'i64', REQUIRED, interval='[1, 2^31)'),
             AttributeSpec('wrt', 'enum', REQUIRED, 'AttentionInput', _ATTENTIONINPUT),
             AttributeSpec('mask_kind', 'enum', 'none', 'MaskKind', _MASKKIND),
-            AttributeSpec('window', 'i64', None),
-            AttributeSpec('score_scale', 'f64', None),
-            AttributeSpec('softcap', 'f64', None),
+            AttributeSpec('window', 'i64', None, interval='[0, 2^31)'),
+            AttributeSpec('score_scale', 'f64', None, interval='[-3.4e38, 3.4e38]'),
+            AttributeSpec('softcap', 'f64', None, interval='(0, 3.4e38]'),
         ),
         (
             ValueSpec('result', _DTYPES_0),
@@ -390,9 +390,9 @@ OPS = (
             ValueSpec('dy', _DTYPES_0),
         ),
         (
-            AttributeSpec('kernel', 'i64s', REQUIRED),
-            AttributeSpec('stride', 'i64s', REQUIRED),
-            AttributeSpec('padding', 'i64s', REQUIRED),
+            AttributeSpec('kernel', 'i64s', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('stride', 'i64s', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('padding', 'i64s', REQUIRED, interval='[0, 2^31)'),
         ),
         (
             ValueSpec('result', _DTYPES_0),
@@ -413,10 +413,10 @@ OPS = (
         ),
         (
             AttributeSpec('size', 'dims', REQUIRED),
-            AttributeSpec('stride', 'i64s', REQUIRED),
-            AttributeSpec('padding', 'i64s', REQUIRED),
-            AttributeSpec('dilation', 'i64s', REQUIRED),
-            AttributeSpec('groups', 'i64', 1),
+            AttributeSpec('stride', 'i64s', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('padding', 'i64s', REQUIRED, interval='[0, 2^31)'),
+            AttributeSpec('dilation', 'i64s', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('groups', 'i64', 1, interval='[1, 2^31)'),
         ),
         (
             ValueSpec('result', _DTYPES_0),
@@ -436,11 +436,11 @@ OPS = (
             ValueSpec('dy', _DTYPES_0),
         ),
         (
-            AttributeSpec('kernel', 'i64s', REQUIRED),
-            AttributeSpec('stride', 'i64s', REQUIRED),
-            AttributeSpec('padding', 'i64s', REQUIRED),
-            AttributeSpec('dilation', 'i64s', REQUIRED),
-            AttributeSpec('groups', 'i64', 1),
+            AttributeSpec('kernel', 'i64s', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('stride', 'i64s', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('padding', 'i64s', REQUIRED, interval='[0, 2^31)'),
+            AttributeSpec('dilation', 'i64s', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('groups', 'i64', 1, interval='[1, 2^31)'),
         ),
         (
             ValueSpec('result', _DTYPES_0),
@@ -479,7 +479,7 @@ OPS = (
             ValueSpec('dy', _DTYPES_0),
         ),
         (
-            AttributeSpec('bits', 'i64', REQUIRED),
+            AttributeSpec('bits', 'i64', REQUIRED, interval='[2, 16]'),
             AttributeSpec('axis', 'i64', None),
             AttributeSpec('ste', 'enum', 'identity', 'StraightThrough', _STRAIGHTTHROUGH),
         ),
@@ -502,7 +502,7 @@ OPS = (
             ValueSpec('dy', _DTYPES_0),
         ),
         (
-            AttributeSpec('bits', 'i64', REQUIRED),
+            AttributeSpec('bits', 'i64', REQUIRED, interval='[2, 16]'),
             AttributeSpec('axis', 'i64', None),
         ),
         (
@@ -524,7 +524,7 @@ OPS = (
             ValueSpec('dy', _DTYPES_0),
         ),
         (
-            AttributeSpec('bits', 'i64', REQUIRED),
+            AttributeSpec('bits', 'i64', REQUIRED, interval='[2, 16]'),
             AttributeSpec('axis', 'i64', None),
         ),
         (
@@ -629,7 +629,7 @@ OPS = (
             ValueSpec('bias', _DTYPES_0),
         ),
         (
-            AttributeSpec('eps', 'f64', 1e-05),
+            AttributeSpec('eps', 'f64', 1e-05, interval='[0, 3.4e38]'),
         ),
         (
             ValueSpec('result', _DTYPES_0),
@@ -650,7 +650,7 @@ OPS = (
             ValueSpec('left_pad', _DTYPES_0),
         ),
         (
-            AttributeSpec('kernel_size', 'i64', REQUIRED),
+            AttributeSpec('kernel_size', 'i64', REQUIRED, interval='[1, 2^31)'),
         ),
         (
             ValueSpec('result', _DTYPES_0),
@@ -683,12 +683,12 @@ OPS = (
             ValueSpec('mask', _DTYPES_3, 'optional'),
         ),
         (
-            AttributeSpec('num_heads', 'i64', REQUIRED),
-            AttributeSpec('head_dim', 'i64', REQUIRED),
-            AttributeSpec('num_kv_heads', 'i64', REQUIRED),
-            AttributeSpec('eps', 'f64', 1e-05),
+            AttributeSpec('num_heads', 'i64', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('head_dim', 'i64', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('num_kv_heads', 'i64', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('eps', 'f64', 1e-05, interval='[0, 3.4e38]'),
             AttributeSpec('mask_kind', 'enum', 'causal', 'MaskKind', _MASKKIND),
-            AttributeSpec('window', 'i64', None),
+            AttributeSpec('window', 'i64', None, interval='[0, 2^31)'),
         ),
         (
             ValueSpec('result', _DTYPES_0),
@@ -724,9 +724,9 @@ OPS = (
             ValueSpec('mask', _DTYPES_3, 'optional'),
         ),
         (
-            AttributeSpec('num_heads', 'i64', REQUIRED),
+            AttributeSpec('num_heads', 'i64', REQUIRED, interval='[1, 2^31)'),
             AttributeSpec('activation', 'enum', 'gelu', 'Activation', _ACTIVATION),
-            AttributeSpec('eps', 'f64', 1e-12),
+            AttributeSpec('eps', 'f64', 1e-12, interval='[0, 3.4e38]'),
             AttributeSpec('mask_kind', 'enum', 'none', 'MaskKind', _MASKKIND),
         ),
         (
@@ -774,11 +774,11 @@ OPS = (
             ValueSpec('lm_head_w', _DTYPES_0),
         ),
         (
-            AttributeSpec('num_heads', 'i64', REQUIRED),
-            AttributeSpec('num_kv_heads', 'i64', REQUIRED),
-            AttributeSpec('head_dim', 'i64', REQUIRED),
-            AttributeSpec('n_rot', 'i64', REQUIRED),
-            AttributeSpec('eps', 'f64', 1e-06),
+            AttributeSpec('num_heads', 'i64', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('num_kv_heads', 'i64', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('head_dim', 'i64', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('n_rot', 'i64', REQUIRED, interval='[0, 2^31)'),
+            AttributeSpec('eps', 'f64', 1e-06, interval='[0, 3.4e38]'),
         ),
         (
             ValueSpec('logits', _DTYPES_0),
@@ -836,8 +836,8 @@ OPS = (
             ValueSpec('skip_b', _DTYPES_0, 'optional'),
         ),
         (
-            AttributeSpec('num_groups', 'i64', REQUIRED),
-            AttributeSpec('eps', 'f64', 1e-05),
+            AttributeSpec('num_groups', 'i64', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('eps', 'f64', 1e-05, interval='[0, 3.4e38]'),
         ),
         (
             ValueSpec('result', _DTYPES_0),
@@ -891,7 +891,7 @@ OPS = (
             ValueSpec('inits', _DTYPES_7, 'variadic'),
         ),
         (
-            AttributeSpec('max_iterations', 'i64', None),
+            AttributeSpec('max_iterations', 'i64', None, interval='[0, 2^63)'),
         ),
         (
             ValueSpec('results', _DTYPES_7, 'variadic'),
@@ -913,10 +913,10 @@ OPS = (
             ValueSpec('inputs', _DTYPES_7, 'variadic'),
         ),
         (
-            AttributeSpec('num_carries', 'i64', REQUIRED),
+            AttributeSpec('num_carries', 'i64', REQUIRED, interval='[0, 2^63)'),
             AttributeSpec('length', 'dims', REQUIRED),
             AttributeSpec('reverse', 'bool', False),
-            AttributeSpec('num_checkpoints', 'i64', None),
+            AttributeSpec('num_checkpoints', 'i64', None, interval='[1, 2^31)'),
         ),
         (
             ValueSpec('results', _DTYPES_7, 'variadic'),
@@ -1348,7 +1348,7 @@ OPS = (
             ValueSpec('shift', _DTYPES_0),
         ),
         (
-            AttributeSpec('eps', 'f64', 1e-05),
+            AttributeSpec('eps', 'f64', 1e-05, interval='[0, 3.4e38]'),
         ),
         (
             ValueSpec('result', _DTYPES_0),
@@ -1371,7 +1371,7 @@ OPS = (
             ValueSpec('shift', _DTYPES_0),
         ),
         (
-            AttributeSpec('eps', 'f64', 1e-05),
+            AttributeSpec('eps', 'f64', 1e-05, interval='[0, 3.4e38]'),
         ),
         (
             ValueSpec('result', _DTYPES_0),
@@ -1397,8 +1397,8 @@ OPS = (
             ValueSpec('sin', _DTYPES_0, 'optional'),
         ),
         (
-            AttributeSpec('num_heads', 'i64', REQUIRED),
-            AttributeSpec('head_dim', 'i64', REQUIRED),
+            AttributeSpec('num_heads', 'i64', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('head_dim', 'i64', REQUIRED, interval='[1, 2^31)'),
         ),
         (
             ValueSpec('result', _DTYPES_0),
@@ -1430,10 +1430,10 @@ OPS = (
             ValueSpec('down_b', _DTYPES_0, 'optional'),
         ),
         (
-            AttributeSpec('num_heads', 'i64', REQUIRED),
-            AttributeSpec('head_dim', 'i64', REQUIRED),
-            AttributeSpec('eps1', 'f64', 1e-12),
-            AttributeSpec('eps2', 'f64', 1e-12),
+            AttributeSpec('num_heads', 'i64', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('head_dim', 'i64', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('eps1', 'f64', 1e-12, interval='[0, 3.4e38]'),
+            AttributeSpec('eps2', 'f64', 1e-12, interval='[0, 3.4e38]'),
             AttributeSpec('activation', 'enum', 'gelu', 'Activation', _ACTIVATION),
         ),
         (
@@ -1516,7 +1516,7 @@ OPS = (
             ValueSpec('b', _DTYPES_0),
         ),
         (
-            AttributeSpec('scale', 'f64', 1.0),
+            AttributeSpec('scale', 'f64', 1.0, interval='[-3.4e38, 3.4e38]'),
         ),
         (
             ValueSpec('result', _DTYPES_0),
@@ -1572,10 +1572,10 @@ OPS = (
             ValueSpec('w', _DTYPES_9),
         ),
         (
-            AttributeSpec('stride', 'i64s', REQUIRED),
-            AttributeSpec('padding', 'i64s', REQUIRED),
-            AttributeSpec('dilation', 'i64s', REQUIRED),
-            AttributeSpec('groups', 'i64', 1),
+            AttributeSpec('stride', 'i64s', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('padding', 'i64s', REQUIRED, interval='[0, 2^31)'),
+            AttributeSpec('dilation', 'i64s', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('groups', 'i64', 1, interval='[1, 2^31)'),
         ),
         (
             ValueSpec('result', _DTYPES_9),
@@ -1595,11 +1595,11 @@ OPS = (
             ValueSpec('w', _DTYPES_0),
         ),
         (
-            AttributeSpec('stride', 'i64s', REQUIRED),
-            AttributeSpec('padding', 'i64s', REQUIRED),
-            AttributeSpec('output_padding', 'i64s', REQUIRED),
-            AttributeSpec('dilation', 'i64s', REQUIRED),
-            AttributeSpec('groups', 'i64', 1),
+            AttributeSpec('stride', 'i64s', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('padding', 'i64s', REQUIRED, interval='[0, 2^31)'),
+            AttributeSpec('output_padding', 'i64s', REQUIRED, interval='[0, 2^31)'),
+            AttributeSpec('dilation', 'i64s', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('groups', 'i64', 1, interval='[1, 2^31)'),
         ),
         (
             ValueSpec('result', _DTYPES_0),
@@ -1619,9 +1619,9 @@ OPS = (
         ),
         (
             AttributeSpec('kind', 'enum', REQUIRED, 'Pooling', _POOLING),
-            AttributeSpec('kernel', 'i64s', REQUIRED),
-            AttributeSpec('stride', 'i64s', REQUIRED),
-            AttributeSpec('padding', 'i64s', REQUIRED),
+            AttributeSpec('kernel', 'i64s', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('stride', 'i64s', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('padding', 'i64s', REQUIRED, interval='[0, 2^31)'),
             AttributeSpec('count_include_pad', 'bool', True),
         ),
         (
@@ -1664,7 +1664,7 @@ OPS = (
             ValueSpec('bias', _DTYPES_0),
         ),
         (
-            AttributeSpec('eps', 'f64', 1e-05),
+            AttributeSpec('eps', 'f64', 1e-05, interval='[0, 3.4e38]'),
         ),
         (
             ValueSpec('result', _DTYPES_0),
@@ -1687,7 +1687,7 @@ OPS = (
             ValueSpec('variance', _DTYPES_0),
         ),
         (
-            AttributeSpec('eps', 'f64', 1e-05),
+            AttributeSpec('eps', 'f64', 1e-05, interval='[0, 3.4e38]'),
         ),
         (
             ValueSpec('result', _DTYPES_0),
@@ -1709,7 +1709,7 @@ OPS = (
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
-            AttributeSpec('eps', 'f64', 1e-05),
+            AttributeSpec('eps', 'f64', 1e-05, interval='[0, 3.4e38]'),
         ),
         (
             ValueSpec('result', _DTYPES_0),
@@ -1731,7 +1731,7 @@ OPS = (
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
-            AttributeSpec('eps', 'f64', 1e-05),
+            AttributeSpec('eps', 'f64', 1e-05, interval='[0, 3.4e38]'),
         ),
         (
             ValueSpec('result', _DTYPES_0),
@@ -1752,8 +1752,8 @@ OPS = (
             ValueSpec('bias', _DTYPES_0),
         ),
         (
-            AttributeSpec('num_groups', 'i64', REQUIRED),
-            AttributeSpec('eps', 'f64', 1e-05),
+            AttributeSpec('num_groups', 'i64', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('eps', 'f64', 1e-05, interval='[0, 3.4e38]'),
         ),
         (
             ValueSpec('result', _DTYPES_0),
@@ -1775,12 +1775,12 @@ OPS = (
             ValueSpec('mask', _DTYPES_3, 'optional'),
         ),
         (
-            AttributeSpec('num_heads', 'i64', REQUIRED),
-            AttributeSpec('head_dim', 'i64', REQUIRED),
+            AttributeSpec('num_heads', 'i64', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('head_dim', 'i64', REQUIRED, interval='[1, 2^31)'),
             AttributeSpec('mask_kind', 'enum', 'none', 'MaskKind', _MASKKIND),
-            AttributeSpec('window', 'i64', None),
-            AttributeSpec('score_scale', 'f64', None),
-            AttributeSpec('softcap', 'f64', None),
+            AttributeSpec('window', 'i64', None, interval='[0, 2^31)'),
+            AttributeSpec('score_scale', 'f64', None, interval='[-3.4e38, 3.4e38]'),
+            AttributeSpec('softcap', 'f64', None, interval='(0, 3.4e38]'),
         ),
         (
             ValueSpec('result', _DTYPES_0),
@@ -1801,8 +1801,8 @@ OPS = (
             ValueSpec('sin', _DTYPES_0),
         ),
         (
-            AttributeSpec('head_dim', 'i64', REQUIRED),
-            AttributeSpec('n_rot', 'i64', REQUIRED),
+            AttributeSpec('head_dim', 'i64', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('n_rot', 'i64', REQUIRED, interval='[0, 2^31)'),
             AttributeSpec('style', 'enum', 'neox', 'RopeStyle', _ROPESTYLE),
         ),
         (
@@ -1822,12 +1822,12 @@ OPS = (
             ValueSpec('x', _DTYPES_0),
         ),
         (
-            AttributeSpec('end_x', 'i64', REQUIRED),
-            AttributeSpec('end_y', 'i64', REQUIRED),
-            AttributeSpec('head_dim', 'i64', REQUIRED),
-            AttributeSpec('num_heads', 'i64', REQUIRED),
-            AttributeSpec('theta', 'f64', 10000.0),
-            AttributeSpec('repeat_factor', 'i64', 1),
+            AttributeSpec('end_x', 'i64', REQUIRED, interval='[0, 2^31)'),
+            AttributeSpec('end_y', 'i64', REQUIRED, interval='[0, 2^31)'),
+            AttributeSpec('head_dim', 'i64', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('num_heads', 'i64', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('theta', 'f64', 10000.0, interval='(0, 3.4e38]'),
+            AttributeSpec('repeat_factor', 'i64', 1, interval='[0, 2^31)'),
         ),
         (
             ValueSpec('result', _DTYPES_0),
@@ -1952,11 +1952,11 @@ OPS = (
             ValueSpec('state', _DTYPES_0, 'optional'),
         ),
         (
-            AttributeSpec('bits', 'i64', REQUIRED),
+            AttributeSpec('bits', 'i64', REQUIRED, interval='[2, 16]'),
             AttributeSpec('axis', 'i64', None),
             AttributeSpec('ste', 'enum', 'identity', 'StraightThrough', _STRAIGHTTHROUGH),
             AttributeSpec('scale_mode', 'enum', 'per_batch', 'ScaleMode', _SCALEMODE),
-            AttributeSpec('decay', 'f64', 0.99),
+            AttributeSpec('decay', 'f64', 0.99, interval='[0, 1]'),
         ),
         (
             ValueSpec('result', _DTYPES_0),
@@ -1977,7 +1977,7 @@ OPS = (
             ValueSpec('scale', _DTYPES_0),
         ),
         (
-            AttributeSpec('bits', 'i64', REQUIRED),
+            AttributeSpec('bits', 'i64', REQUIRED, interval='[2, 16]'),
             AttributeSpec('axis', 'i64', None),
         ),
         (
@@ -1999,10 +1999,10 @@ OPS = (
             ValueSpec('bias', _DTYPES_10),
         ),
         (
-            AttributeSpec('x_zero_point', 'i64', 0),
-            AttributeSpec('w_zero_point', 'i64', 0),
-            AttributeSpec('out_zero_point', 'i64', 0),
-            AttributeSpec('multiplier', 'f64', REQUIRED),
+            AttributeSpec('x_zero_point', 'i64', 0, interval='[-128, 127]'),
+            AttributeSpec('w_zero_point', 'i64', 0, interval='[-128, 127]'),
+            AttributeSpec('out_zero_point', 'i64', 0, interval='[-128, 127]'),
+            AttributeSpec('multiplier', 'f64', REQUIRED, interval='[-3.4e38, 3.4e38]'),
         ),
         (
             ValueSpec('result', _DTYPES_12),
@@ -2023,14 +2023,14 @@ OPS = (
             ValueSpec('bias', _DTYPES_10),
         ),
         (
-            AttributeSpec('stride', 'i64s', REQUIRED),
-            AttributeSpec('padding', 'i64s', REQUIRED),
-            AttributeSpec('dilation', 'i64s', REQUIRED),
-            AttributeSpec('groups', 'i64', 1),
-            AttributeSpec('x_zero_point', 'i64', 0),
-            AttributeSpec('w_zero_point', 'i64', 0),
-            AttributeSpec('out_zero_point', 'i64', 0),
-            AttributeSpec('multiplier', 'f64', REQUIRED),
+            AttributeSpec('stride', 'i64s', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('padding', 'i64s', REQUIRED, interval='[0, 2^31)'),
+            AttributeSpec('dilation', 'i64s', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('groups', 'i64', 1, interval='[1, 2^31)'),
+            AttributeSpec('x_zero_point', 'i64', 0, interval='[-128, 127]'),
+            AttributeSpec('w_zero_point', 'i64', 0, interval='[-128, 127]'),
+            AttributeSpec('out_zero_point', 'i64', 0, interval='[-128, 127]'),
+            AttributeSpec('multiplier', 'f64', REQUIRED, interval='[-3.4e38, 3.4e38]'),
         ),
         (
             ValueSpec('result', _DTYPES_12),
@@ -2069,8 +2069,8 @@ OPS = (
         ),
         (
             AttributeSpec('shape', 'dims', REQUIRED),
-            AttributeSpec('low', 'f64', 0.0),
-            AttributeSpec('high', 'f64', 1.0),
+            AttributeSpec('low', 'f64', 0.0, interval='[-3.4e38, 3.4e38]'),
+            AttributeSpec('high', 'f64', 1.0, interval='[-3.4e38, 3.4e38]'),
             AttributeSpec('dtype', 'dtype', REQUIRED),
         ),
         (
@@ -2091,8 +2091,8 @@ OPS = (
         ),
         (
             AttributeSpec('shape', 'dims', REQUIRED),
-            AttributeSpec('mean', 'f64', 0.0),
-            AttributeSpec('std', 'f64', 1.0),
+            AttributeSpec('mean', 'f64', 0.0, interval='[-3.4e38, 3.4e38]'),
+            AttributeSpec('std', 'f64', 1.0, interval='[0, 3.4e38]'),
             AttributeSpec('dtype', 'dtype', REQUIRED),
         ),
         (
@@ -2113,9 +2113,9 @@ OPS = (
             ValueSpec('seed', _DTYPES_6),
         ),
         (
-            AttributeSpec('temperature', 'f64', 1.0),
-            AttributeSpec('top_k', 'i64', 0),
-            AttributeSpec('top_p', 'f64', 1.0),
+            AttributeSpec('temperature', 'f64', 1.0, interval='[0, 3.4e38]'),
+            AttributeSpec('top_k', 'i64', 0, interval='[0, 2^63)'),
+            AttributeSpec('top_p', 'f64', 1.0, interval='[0, 1]'),
         ),
         (
             ValueSpec('ids', _DTYPES_10),
@@ -2193,7 +2193,7 @@ OPS = (
             ValueSpec('target', _DTYPES_0),
         ),
         (
-            AttributeSpec('delta', 'f64', 1.0),
+            AttributeSpec('delta', 'f64', 1.0, interval='(0, 3.4e38]'),
             AttributeSpec('reduction', 'enum', 'mean', 'LossReduction', _LOSSREDUCTION),
         ),
         (
@@ -2409,7 +2409,7 @@ OPS = (
             ValueSpec('x', _DTYPES_9),
         ),
         (
-            AttributeSpec('k', 'i64', REQUIRED),
+            AttributeSpec('k', 'i64', REQUIRED, interval='[0, 2^63)'),
         ),
         (
             ValueSpec('values', _DTYPES_9),
@@ -2589,7 +2589,7 @@ OPS = (
         (
             AttributeSpec('starts', 'dims', REQUIRED),
             AttributeSpec('limits', 'dims', REQUIRED),
-            AttributeSpec('strides', 'i64s', REQUIRED),
+            AttributeSpec('strides', 'i64s', REQUIRED, interval='[1, 2^31)'),
         ),
         (
             ValueSpec('result', _DTYPES_7),
@@ -2767,7 +2767,7 @@ OPS = (
             ValueSpec('indices', _DTYPES_6),
         ),
         (
-            AttributeSpec('batch_dims', 'i64', 0),
+            AttributeSpec('batch_dims', 'i64', 0, interval='[0, 2^63)'),
         ),
         (
             ValueSpec('result', _DTYPES_7),

@@ -98,9 +98,21 @@ def normalise(spec: AttributeSpec, value: Any) -> Any:
                 cases = ", ".join(spec.cases)
                 raise ShapeError(f"{value!r} is not one of {cases}{suggestion(value, spec.cases)}")
             return value
-        return _CHECKS[spec.kind](value)
+        return check_interval(spec, _CHECKS[spec.kind](value))
     except ShapeError as problem:
         raise ShapeError(f"attribute '{spec.name}': {problem.message}") from None
+
+
+def check_interval(spec: AttributeSpec, value: Any) -> Any:
+    """The canonical value of an attribute, if it lies where the record says.
+
+    Raises:
+        ShapeError: A number lies outside.
+    """
+    for number in (value if isinstance(value, tuple) else (value,)) if spec.interval else ():
+        if not spec.admits(number):
+            raise ShapeError(f"{number} is not in {spec.interval}")
+    return value
 
 
 def complete(spec: OpSpec, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -261,7 +273,10 @@ def from_mlir(spec: AttributeSpec, attribute: Any) -> Any:
     # The bindings also read what is stored in another way: an i64 as i32 or index, an f64 as f32.
     if value is None or (spec.kind not in ("dims", "elements", "dict") and to_mlir(spec, value) != attribute):
         raise ShapeError(f"attribute '{spec.name}' is of the wrong kind: {attribute}")
-    return value
+    try:
+        return check_interval(spec, value)
+    except ShapeError as problem:
+        raise ShapeError(f"attribute '{spec.name}': {problem.message}") from None
 
 
 def _value(spec: AttributeSpec, attribute: Any) -> Any:
@@ -286,7 +301,7 @@ def _value(spec: AttributeSpec, attribute: Any) -> Any:
     return normalise(spec, ir.StringAttr(attribute).value)
 
 
-_read: dict[tuple[str, Any], Any] = {}
+_read: dict[tuple[str, str, Any], Any] = {}
 
 
 def read(spec: OpSpec, op: Any, bindings: Mapping[str, int] | None = None) -> dict[str, Any]:
@@ -312,7 +327,7 @@ def read_from(spec: OpSpec, attributes: Any, bindings: Mapping[str, int] | None 
             if attribute.kind in ("elements", "dict"):
                 result[name] = from_mlir(attribute, stored)
                 continue
-            key = (attribute.kind + attribute.enum, stored)
+            key = (attribute.kind, attribute.enum + attribute.interval, stored)
             value = _read.get(key)
             if value is None:
                 value = _read[key] = from_mlir(attribute, stored)

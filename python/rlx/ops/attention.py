@@ -30,8 +30,6 @@ class Heads:
         same_dtype(q, k, v)
         if not q.rank == k.rank == v.rank or q.rank not in (3, 4):
             raise ShapeError(f"q, k and v are all [B, S, H·D] or all [B, H, S, D]; got {q}, {k}, {v}")
-        if num_heads < 1 or head_dim < 1:
-            raise ShapeError(f"num_heads = {num_heads} and head_dim = {head_dim} must be positive")
         self.packed = q.rank == 3
         self.num_heads, self.head_dim = num_heads, head_dim
         self.batch, self.queries, width = self._sizes(q, "q", num_heads, head_dim)
@@ -75,8 +73,6 @@ class Heads:
             raise ShapeError(f"mask_kind '{kind}' {wanted} mask operand")
         if (window is not None) != (kind == "sliding_window"):
             raise ShapeError(f"window is {'missing' if window is None else 'only'} for mask_kind 'sliding_window'")
-        if window is not None and window < 0:
-            raise ShapeError(f"window {window} is negative")
         if mask is None:
             return
         if kind == "bias" and not mask.dtype.is_float:

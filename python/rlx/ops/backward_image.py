@@ -180,9 +180,9 @@ def _weight(x: Shape, dy: Shape, kernel: tuple[int, ...], groups: int) -> Shape:
     """The shape of the kernel by which a result like `dy` was made from `x`."""
     same_dtype(x, dy)
     _check_image(x=x, dy=dy)
-    if len(kernel) != 2 or min(kernel) < 1:
-        raise ShapeError(f"kernel gives the height and width of the kernel, both positive; got {list(kernel)}")
+    if len(kernel) != 2:
+        raise ShapeError(f"kernel gives the height and width of the kernel; got {list(kernel)}")
     channels = x.dims[1]
-    if type(channels) is not int or groups < 1 or channels % groups:
+    if type(channels) is not int or channels % groups:
         raise ShapeError(f"the {channels} channels of {x} do not divide into {groups} groups")
     return x.with_dims((dy.dims[1], channels // groups, *kernel))

@@ -111,8 +111,6 @@ class While(WhileRules, op="while"):
             raise ShapeError(f"cond_region must yield one scalar bool, got {shown(condition.results)}")
         if body.results != tuple(inits):
             raise ShapeError(f"body_region must yield the carries {shown(inits)}, got {shown(body.results)}")
-        if max_iterations is not None and max_iterations < 0:
-            raise ShapeError(f"max_iterations must not be negative, got {max_iterations}")
         return tuple(inits)
 
     def evaluate(
@@ -168,12 +166,10 @@ class Scan(ScanRules, op="scan"):
         regions: Sequence[RegionShapes | None],
     ) -> tuple[Shape, ...]:
         body = present(regions[0], "body_region")
-        if not 0 <= num_carries <= len(inputs):
+        if num_carries > len(inputs):
             raise ShapeError(f"num_carries = {num_carries} does not fit {len(inputs)} inputs")
         if len(length) != 1:
             raise ShapeError(f"length must be a list of one dimension, got {list(length)}")
-        if num_checkpoints is not None and num_checkpoints < 1:
-            raise ShapeError(f"num_checkpoints must be positive, got {num_checkpoints}")
         carries, xs = inputs[:num_carries], inputs[num_carries:]
         for i, x in enumerate(xs):
             if not x.rank or x.dims[0] != length[0]:

@@ -30,8 +30,6 @@ class Conv(Card, op="conv"):
             raise ShapeError(f"x [N, C, spatial…] and w [O, C/groups, kernel…] have rank 3, 4 or 5; got {x} and {w}")
         count = x.rank - 2
         check_window(count, padding=padding, stride=stride, dilation=dilation)
-        if groups < 1:
-            raise ShapeError(f"groups must be positive, got {groups}")
         if not w.is_static:
             raise ShapeError(f"the kernel must have static sizes, got {w}")
         out_channels, in_channels = w.static[:2]
@@ -154,20 +152,15 @@ def check_window(count: int, *, padding: Any, **per_axis: Any) -> None:
 
     Args:
         count: The number of spatial axes.
-        padding: Has to have two entries for each of them, which are not negative.
-        per_axis: Each has to have one positive entry for each of them.
+        padding: Has to have two entries for each of them.
+        per_axis: Each has to have one entry for each of them.
 
     Raises:
-        ShapeError: One has another length, or an entry is out of range.
+        ShapeError: One has another length.
     """
     for name, values, wanted in (("padding", padding, 2 * count), *((n, v, count) for n, v in per_axis.items())):
         if len(values) != wanted:
             raise ShapeError(f"{name} needs {wanted} entries for {count} spatial axes, got {list(values)}")
-    for name, values in per_axis.items():
-        if min(values) < 1:
-            raise ShapeError(f"{name} must be positive, got {list(values)}")
-    if min(padding) < 0:
-        raise ShapeError(f"padding must not be negative, got {list(padding)}")
 
 
 def per_axis(value: Any, count: int, what: str) -> tuple[int, ...]:

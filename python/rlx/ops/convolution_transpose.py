@@ -29,13 +29,11 @@ class ConvTranspose(Card, op="conv_transpose"):
             raise ShapeError(f"x [N, C, spatial…] and w [C, O/groups, kernel…] have rank 3, 4 or 5; got {x} and {w}")
         count = x.rank - 2
         check_window(count, **window)
-        if len(output_padding) != count or min(output_padding) < 0:
-            raise ShapeError(f"output_padding needs {count} entries that are not negative, got {list(output_padding)}")
+        if len(output_padding) != count:
+            raise ShapeError(f"output_padding needs {count} entries, got {list(output_padding)}")
         if not w.is_static:
             raise ShapeError(f"the kernel must have static sizes, got {w}")
         in_channels, per_group = w.static[:2]
-        if groups < 1:
-            raise ShapeError(f"groups must be positive, got {groups}")
         if x.dims[1] != in_channels or in_channels % groups:
             raise ShapeError(f"{x} with {groups} groups needs w [C = {x.dims[1]} = k·{groups}, O/groups, …], got {w}")
         axes = _axes(x.dims, w.static, output_padding, **window)

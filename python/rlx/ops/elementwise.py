@@ -377,6 +377,20 @@ class StopGradient(Card, op="stop_gradient"):
         yield sample(("n",), dtypes=("f32",))
 
 
+def _check_limits(low: Any, high: Any) -> None:
+    """Limits that are numbers; of tensors nothing is known.
+
+    Raises:
+        ShapeError: One is NaN, or the lower one is greater.
+    """
+    known = {name: v for name, v in (("low", low), ("high", high)) if isinstance(v, (*Scalar, np.generic))}
+    for name, value in known.items():
+        if value != value:
+            raise ShapeError(f"{name} must be a number, got {value!r:.60}")
+    if len(known) == 2 and not isinstance(low, complex) and not isinstance(high, complex) and low > high:
+        raise ShapeError(f"low = {low!r:.60} is greater than high = {high!r:.60}")
+
+
 class Clamp(Card, op="clamp"):
     def infer(self, x: Shape, low: Shape, high: Shape) -> Shape:
         same_dtype(x, low, high)
@@ -394,6 +408,7 @@ class Clamp(Card, op="clamp"):
     def build(self, b: Builder, x: Any, low: Any = None, high: Any = None) -> Tensor:
         if low is None and high is None:
             raise ShapeError("expected low, high, or both")
+        _check_limits(low, high)
         if high is None:
             return b.maximum(x, low)
         if low is None:

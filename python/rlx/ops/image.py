@@ -299,12 +299,8 @@ class AxialRope2d(Card, op="axial_rope_2d"):
     ) -> Shape:
         if x.rank not in (3, 4):
             raise ShapeError(f"x must be [B, S, H·D] or [B, H, S, D], got {x}")
-        if min(end_x, end_y, repeat_factor) < 0 or min(head_dim, num_heads) < 1:
-            raise ShapeError("head_dim and num_heads must be positive; end_x, end_y and repeat_factor not negative")
         if head_dim % 4:
             raise ShapeError(f"head_dim = {head_dim} is not a multiple of 4: pairs of lanes turn by column and by row")
-        if not theta > 0:
-            raise ShapeError(f"theta must be positive, got {theta}")
         length = end_x * end_y * repeat_factor
         wanted = (length, num_heads * head_dim) if x.rank == 3 else (num_heads, length, head_dim)
         if x.dims[1:] != wanted:

@@ -104,7 +104,7 @@ def axes_of(axes: Any, rank: int, what: str = "axes") -> tuple[int, ...]:
     """
     if axes is None:
         return tuple(range(rank))
-    if isinstance(axes, (int, np.integer)):
+    if not isinstance(axes, Iterable):
         axes = (axes,)
     result = sorted(axis_of(a, rank, what) for a in axes)
     if len(set(result)) != len(result):

@@ -18,19 +18,6 @@ from rlx.ops.elementwise import convert
 from rlx.ops.norm import along
 
 
-def _check_requantisation(multiplier: float, **zero_points: int) -> None:
-    """A multiplier that f32 holds, zero points that i8 holds.
-
-    Raises:
-        ShapeError: One does not fit.
-    """
-    if not abs(multiplier) <= f32.max:
-        raise ShapeError(f"multiplier must be a finite number, got {multiplier}")
-    for name, value in zero_points.items():
-        if not i8.min <= value <= i8.max:
-            raise ShapeError(f"{name} = {value} is outside i8: {i8.min} to {i8.max}")
-
-
 def _check_bias(bias: Shape, size: Dim) -> None:
     if bias.dims != (size,):
         raise ShapeError(f"'bias' must have shape [{size}], got {bias}")
@@ -53,19 +40,7 @@ def _centred(b: Builder, x: Tensor, zero_point: int) -> Tensor:
 
 
 class QMatmul(Card, op="q_matmul"):
-    def infer(
-        self,
-        x: Shape,
-        w: Shape,
-        bias: Shape,
-        *,
-        x_zero_point: int,
-        w_zero_point: int,
-        out_zero_point: int,
-        multiplier: float,
-    ) -> Shape:
-        zeros = {"x_zero_point": x_zero_point, "w_zero_point": w_zero_point, "out_zero_point": out_zero_point}
-        _check_requantisation(multiplier, **zeros)
+    def infer(self, x: Shape, w: Shape, bias: Shape, **_: Any) -> Shape:
         if w.rank != 2:
             raise ShapeError(f"w must be [K, N], got {w}")
         _check_bias(bias, w.dims[1])
@@ -148,13 +123,8 @@ class QConv2d(Card, op="q_conv2d"):
         padding: Any,
         dilation: Any,
         groups: int,
-        x_zero_point: int,
-        w_zero_point: int,
-        out_zero_point: int,
-        multiplier: float,
+        **_: Any,
     ) -> Shape:
-        zeros = {"x_zero_point": x_zero_point, "w_zero_point": w_zero_point, "out_zero_point": out_zero_point}
-        _check_requantisation(multiplier, **zeros)
         if x.rank != 4 or w.rank != 4:
             raise ShapeError(f"x must be [N, C, H, W] and w [O, C/groups, kH, kW], got {x} and {w}")
         result = Conv().infer(x, w, stride=stride, padding=padding, dilation=dilation, groups=groups)

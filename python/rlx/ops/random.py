@@ -109,6 +109,17 @@ def seed_tensor(b: Builder, seed: Any) -> Tensor:
     return b.emit("constant", (), value=np.asarray(int(seed) % 2**64, np.uint64).astype(np.int64))
 
 
+def dims_of(shape: Any) -> tuple[Dim, ...]:
+    """The shape of random numbers as a user writes it: a tuple, because one number may be meant as the seed.
+
+    Raises:
+        ShapeError: It is one number, or no shape.
+    """
+    if isinstance(shape, (int, np.integer)):
+        raise ShapeError(f"shape is a tuple of sizes, got {shape}", hint=f"({shape},) is one axis; the seed is seed=")
+    return Shape(shape).dims
+
+
 def check_seed(seed: Shape) -> None:
     """A seed is a scalar.
 
@@ -128,7 +139,7 @@ class RandomBits(Card, op="random_bits"):
         return words(seed, math.prod(shape)).reshape(shape)
 
     def build(self, b: Builder, seed: Any, shape: Any) -> Tensor:
-        return b.emit("random_bits", (seed_tensor(b, seed),), shape=Shape(shape).dims)
+        return b.emit("random_bits", (seed_tensor(b, seed),), shape=dims_of(shape))
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, shape: tuple[Dim, ...]) -> Tensor:
         return b.scan(lambda _, seed: (None, b.random_bits(seed, shape)), None, operands[0])[1]
@@ -188,7 +199,7 @@ class RngUniform(_Numbers, op="rng_uniform"):
     def build(
         self, b: Builder, shape: Any, seed: Any = 0, low: float = 0.0, high: float = 1.0, dtype: Any = f32
     ) -> Tensor:
-        given: Any = {"shape": Shape(shape).dims, "low": low, "high": high, "dtype": as_dtype(dtype)}
+        given: Any = {"shape": dims_of(shape), "low": low, "high": high, "dtype": as_dtype(dtype)}
         return b.emit("rng_uniform", (seed_tensor(b, seed),), **given)
 
     def samples(self) -> Any:
@@ -262,7 +273,7 @@ class RngNormal(_Numbers, op="rng_normal"):
     def build(
         self, b: Builder, shape: Any, seed: Any = 0, mean: float = 0.0, std: float = 1.0, dtype: Any = f32
     ) -> Tensor:
-        given: Any = {"shape": Shape(shape).dims, "mean": mean, "std": std, "dtype": as_dtype(dtype)}
+        given: Any = {"shape": dims_of(shape), "mean": mean, "std": std, "dtype": as_dtype(dtype)}
         return b.emit("rng_normal", (seed_tensor(b, seed),), **given)
 
     def samples(self) -> Any:
@@ -295,12 +306,10 @@ class Sample(Card, op="sample"):
         count = logits.dims[-1]
         if count == 0:
             raise ShapeError(f"the last axis of {logits} is empty: there are no classes")
-        if not (temperature == 0 or _LEAST_TEMPERATURE <= temperature <= f32.max):
-            raise ShapeError(f"temperature must be 0, or positive and an f32, got {temperature}")
-        if top_k < 0 or (type(count) is int and top_k > count):
+        if 0 < temperature < _LEAST_TEMPERATURE:
+            raise ShapeError(f"temperature must be 0 or a normal f32, got {temperature}")
+        if type(count) is int and top_k > count:
             raise ShapeError(f"top_k = {top_k} does not fit {count} classes", hint="0 takes all classes")
-        if not 0 <= top_p <= 1:
-            raise ShapeError(f"top_p must be in [0, 1], got {top_p}")
         return Shape(logits.dims[:-1], "i32")
 
     def requires(self, logits: Shape, seed: Shape, *, top_k: int, **_: Any) -> list[tuple[Dim, str]]:

@@ -170,8 +170,6 @@ class Slice(_Movement, op="slice"):
             raise ShapeError(f"starts, limits and strides need {x.rank} entries each")
         for i in range(x.rank):
             check_range(starts[i], limits[i], x.dims[i], f"axis {i}")
-            if strides[i] < 1:
-                raise ShapeError(f"stride {strides[i]} of axis {i} is not positive")
         return x.with_dims((hi - lo + s - 1) // s for lo, hi, s in zip(starts, limits, strides, strict=True))
 
     def requires(self, x: Shape, *, starts: Any, limits: Any, strides: Any) -> Iterator[tuple[Dim, str]]:

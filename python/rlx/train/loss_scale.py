@@ -39,8 +39,7 @@ class DynamicLossScale:
     def __post_init__(self) -> None:
         check_scale("initial", self.initial)
         check_count("growth_interval", self.growth_interval)
-        if check_number("factor", self.factor) <= 1:
-            raise Error(f"factor must be greater than 1, got {self.factor!r}")
+        check_number("factor", self.factor, above=1)
 
     def update(self, g: Graph, finite: Tensor, boundary: Tensor | None) -> None:
         """Give the states of the scale their next values.

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.shape import Shape
-from rlx.train.schedules import Schedule, check_count, check_number, check_share
+from rlx.train.schedules import Schedule, check_count, check_flag, check_number, check_share
 
 Updated = tuple[Tensor, dict[str, Tensor]]
 
@@ -32,7 +32,7 @@ class Optimizer(ABC):
 
     def __post_init__(self) -> None:
         if not callable(self.learning_rate):
-            check_number("learning_rate", self.learning_rate)
+            check_number("learning_rate", self.learning_rate, least=0)
 
     @abstractmethod
     def states(self, param: Shape) -> dict[str, Shape]:
@@ -80,7 +80,8 @@ class SGD(Optimizer):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_share("momentum", self.momentum)
-        check_number("weight_decay", self.weight_decay)
+        check_flag("nesterov", self.nesterov)
+        check_number("weight_decay", self.weight_decay, least=0)
 
     def states(self, param: Shape) -> dict[str, Shape]:
         return {"trace": param} if self.momentum else {}
@@ -114,7 +115,7 @@ class Adam(Optimizer):
         super().__post_init__()
         check_share("b1", self.b1)
         check_share("b2", self.b2)
-        check_number("eps", self.eps)
+        check_number("eps", self.eps, least=0)
 
     def states(self, param: Shape) -> dict[str, Shape]:
         return {"m": param, "v": param}
@@ -145,7 +146,7 @@ class AdamW(Adam):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_number("weight_decay", self.weight_decay)
+        check_number("weight_decay", self.weight_decay, least=0)
 
     def _decayed(self, direction: Tensor, param: Tensor) -> Tensor:
         return direction + self.weight_decay * param if self.weight_decay else direction
@@ -167,7 +168,7 @@ class Lion(Optimizer):
         super().__post_init__()
         check_share("b1", self.b1)
         check_share("b2", self.b2)
-        check_number("weight_decay", self.weight_decay)
+        check_number("weight_decay", self.weight_decay, least=0)
 
     def states(self, param: Shape) -> dict[str, Shape]:
         return {"m": param}
@@ -213,12 +214,13 @@ class Adafactor(Optimizer):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_share("momentum", self.momentum)
-        check_number("decay_rate", self.decay_rate)
-        check_number("weight_decay", self.weight_decay)
-        check_number("eps", self.eps)
+        check_number("decay_rate", self.decay_rate, least=0)
+        check_number("weight_decay", self.weight_decay, least=0)
+        check_number("eps", self.eps, least=0)
+        check_flag("multiply_by_parameter_scale", self.multiply_by_parameter_scale)
         check_count("min_dim_size_to_factor", self.min_dim_size_to_factor)
         if self.clipping_threshold is not None:
-            check_number("clipping_threshold", self.clipping_threshold)
+            check_number("clipping_threshold", self.clipping_threshold, above=0)
 
     def states(self, param: Shape) -> dict[str, Shape]:
         axes = self._factored_axes(param)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rlx.ir.builder import Builder, Tensor
+from rlx.ir.dtype import f32
 from rlx.ir.errors import Error
 
 Schedule = Callable[[Any, Tensor], Any]
@@ -19,7 +20,7 @@ Schedule = Callable[[Any, Tensor], Any]
 
 def constant(value: float) -> Schedule:
     """The same learning rate at every step."""
-    check_number("value", value)
+    check_number("value", value, least=0)
     return lambda b, step: value
 
 
@@ -32,8 +33,8 @@ def linear(init_value: float, end_value: float, transition_steps: int, *, transi
         transition_steps: Over how many updates it changes.
         transition_begin: The update at which it begins to.
     """
-    check_number("init_value", init_value)
-    check_number("end_value", end_value)
+    check_number("init_value", init_value, least=0)
+    check_number("end_value", end_value, least=0)
     check_count("transition_steps", transition_steps)
     check_count("transition_begin", transition_begin, least=0)
 
@@ -61,7 +62,7 @@ def cosine(
         end_value: That from `decay_steps` on.
     """
     for name, value in (("peak_value", peak_value), ("init_value", init_value), ("end_value", end_value)):
-        check_number(name, value)
+        check_number(name, value, least=0)
     check_count("decay_steps", decay_steps)
     check_count("warmup_steps", warmup_steps, least=0)
     if warmup_steps >= decay_steps:
@@ -96,13 +97,12 @@ def exponential(
         staircase: Change it once every `transition_steps` only.
         end_value: It never passes this.
     """
-    check_number("init_value", init_value)
+    check_number("init_value", init_value, least=0)
     check_count("transition_steps", transition_steps)
     check_count("transition_begin", transition_begin, least=0)
-    if not check_number("decay_rate", decay_rate) > 0:
-        raise Error(f"decay_rate must be positive, got {decay_rate!r}")
+    check_number("decay_rate", decay_rate, above=0)
     if end_value is not None:
-        check_number("end_value", end_value)
+        check_number("end_value", end_value, least=0)
 
     def schedule(b: Builder, step: Tensor) -> Tensor:
         passed = b.maximum(step - transition_begin, 0.0)
@@ -134,7 +134,7 @@ def learning_rate_at(b: Builder, rate: float | Schedule, step: Tensor) -> Tensor
     """
     value = rate(b, step) if callable(rate) else rate
     if not isinstance(value, Tensor):
-        return b.constant(check_number("the learning rate", value), step.dtype)
+        return b.constant(check_number("the learning rate", value, least=0), step.dtype)
     if value.rank or not value.dtype.is_float:
         raise Error(f"a schedule must give a scalar of floats, got {value.shape}")
     return b.cast(value, step.dtype)
@@ -143,18 +143,22 @@ def learning_rate_at(b: Builder, rate: float | Schedule, step: Tensor) -> Tensor
 # --- checking -------------------------------------------------------------------------------------
 
 
-def check_number(name: str, value: Any) -> float:
-    """A finite number.
+def check_number(name: str, value: Any, *, least: float = -math.inf, above: float = -math.inf) -> float:
+    """A number that is finite in f32, at least `least`, and greater than `above`.
 
     Raises:
         Error: It is none.
     """
     try:
         number = math.nan if isinstance(value, (bool, str)) else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
-    if not math.isfinite(number):
+    if not abs(number) <= f32.max:
         raise Error(f"{name} must be a finite number, got {value!r}")
+    if number < least:
+        raise Error(f"{name} must not be less than {least}, got {value!r}")
+    if number <= above:
+        raise Error(f"{name} must be greater than {above}, got {value!r}")
     return number
 
 
@@ -167,6 +171,16 @@ def check_share(name: str, value: Any) -> float:
     if not 0 <= check_number(name, value) < 1:
         raise Error(f"{name} must be at least 0 and less than 1, got {value!r}")
     return float(value)
+
+
+def check_flag(name: str, value: Any) -> None:
+    """True or False.
+
+    Raises:
+        Error: It is something else.
+    """
+    if not isinstance(value, bool):
+        raise Error(f"{name} must be True or False, got {value!r}")
 
 
 def check_count(name: str, value: Any, least: int = 1) -> int:

@@ -37,17 +37,24 @@ class NthOrderGrad(Transform, name="rlx-nth-order-grad"):
         return with_outputs(made, {f"grad{self.order}_{name}": 0})
 
 
+GREATEST_ORDER = 32
+
+
 def one_argument(graph: Graph, wrt: tuple[str, ...], order: int, what: str) -> str:
     """The name of the argument to differentiate by.
 
     Raises:
-        PassError: It is not one, or the order is negative.
+        PassError: It is not one, or the order is negative or beyond what can be done.
     """
     found = arguments_of(graph, wrt, what)
     if len(found) != 1:
         raise PassError(f"{what}: expected one argument, got {', '.join(a.name for a in found)}")
     if isinstance(order, bool) or not isinstance(order, int) or order < 0:
         raise PassError(f"{what}: order must be a whole number that is not negative, got {order!r}")
+    if order > GREATEST_ORDER:
+        raise PassError(
+            f"{what}: order must be at most {GREATEST_ORDER}, got {order}: each one doubles the graph or worse"
+        )
     return found[0].name
 
 

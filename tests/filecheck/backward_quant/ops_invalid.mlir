@@ -11,7 +11,7 @@ func.func @f(%0: tensor<2x4xf32>, %1: tensor<4xf32>, %2: tensor<2x4xf32>) {
 
 // Too few bits.
 func.func @f(%0: tensor<2x4xf32>, %1: tensor<2x4xf32>) {
-  // expected-error @+1 {{'rlx.fake_quantize_backward' op bits must be 2 to 16, got 1}}
+  // expected-error @+1 {{'rlx.fake_quantize_backward' op attribute 'bits': 1 is not in [2, 16]}}
   rlx.fake_quantize_backward(%0, %1) {bits = 1, ste = "identity"} : tensor<2x4xf32>
   return
 }

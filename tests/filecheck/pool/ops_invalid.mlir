@@ -20,7 +20,7 @@ func.func @f(%0: tensor<1x2x4x4xf32>) {
 
 // A stride of nothing.
 func.func @f(%0: tensor<1x2x4x4xf32>) {
-  // expected-error @+1 {{'rlx.pool' op stride must be positive, got [0, 1]}}
+  // expected-error @+1 {{'rlx.pool' op attribute 'stride': 0 is not in [1, 2^31)}}
   rlx.pool(%0) {kernel = array<i64: 2, 2>, kind = "max", padding = array<i64: 0, 0, 0, 0>, stride = array<i64: 0, 1>} : tensor<1x2x4x4xf32>
   return
 }

@@ -56,7 +56,7 @@ func.func @slice(%0: tensor<4xf32>) {
 
 // A stride of 0.
 func.func @slice(%0: tensor<4xf32>) {
-  // expected-error @+1 {{'rlx.slice' op stride 0 of axis 0 is not positive}}
+  // expected-error @+1 {{'rlx.slice' op attribute 'strides': 0 is not in [1, 2^31)}}
   rlx.slice(%0) {limits = [4], starts = [0], strides = array<i64: 0>} : tensor<4xf32>
   return
 }
