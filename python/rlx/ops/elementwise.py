@@ -35,6 +35,10 @@ class Activation(Card, op="activation"):
     def build(self, b: Builder, kind: Any, x: Any) -> Tensor:
         x = tensor_like(b, x, f32)
         name = getattr(kind, "value", kind)
+        if x.dtype.is_bool and name == "neg":
+            raise ShapeError("neg is not defined for bool", hint="~x is the logical not; cast it to negate a number")
+        if not x.dtype.is_inexact and (name == "round" or (x.dtype.is_bool and name == "abs")):
+            return x  # as it is
         if (x.dtype.is_integer and name not in activation.INTEGER) or x.dtype.is_bool:
             x = cast(b, x, f64 if x.dtype is i64 else f32)
         return b.emit("activation", (x,), kind=name)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+import rlx
 from rlx.ir.card import as_results
 from rlx.ir.evaluate import evaluate
 from rlx.ir.graph import Graph
@@ -47,6 +48,25 @@ def _agree(got: np.ndarray, expected: np.ndarray) -> None:
 def test_functions(kind: str) -> None:
     for z in (_grid(_SPECIAL), _grid([s * size for size in _SIZES for s in (1.0, -1.0)])):
         _agree(*_both("activation", kind, z))
+
+
+@pytest.mark.parametrize("device", ["cpu", "xla"])
+def test_special_values_part_by_part(device: str) -> None:
+    """NaN and infinities as NumPy has them, which is as C99, annex G; signs too, but where it leaves them open."""
+    kinds = ("neg", "abs", "exp", "log", "sqrt", "sin", "cos", "tanh")
+    z = _grid([*_SPECIAL, 30.0, -300.0])
+    g = Graph()
+    x = g.input("x", z.shape, "c64")
+    g.set_outputs([g.activation(kind, x) for kind in kinds])
+    both = zip(kinds, rlx.Session(device).compile(g).run({"x": z}), evaluate(g, {"x": z}), strict=True)
+    for kind, got, expected in both:
+        is_open = np.isnan(expected) | (np.isinf(np.real(z)) & np.isinf(np.imag(z)))
+        for part in (np.real, np.imag):
+            a, b = part(got).astype(np.float64), part(expected).astype(np.float64)
+            same = np.isnan(a) == np.isnan(b)
+            same &= np.isnan(b) | np.isclose(np.abs(a), np.abs(b), rtol=1e-5, atol=1e-37)
+            same &= is_open | (np.signbit(a) == np.signbit(b))
+            assert same.all(), f"{kind} of {z[~same][:4]}: {got[~same][:4]} instead of {expected[~same][:4]}"
 
 
 @pytest.mark.parametrize("kind", ["add", "sub", "mul", "div"])

@@ -39,17 +39,59 @@ def divide(emit: Emitter, a: Lowered, b: Lowered) -> Lowered:
     return joined(emit, *(emit.select(by_zero, emit.div(part, size), found) for part, found in parts))
 
 
+# --- what follows has the infinities and NaN of C99, annex G ------------------------------------------
+
+
+def _is_infinite(emit: Emitter, x: Lowered) -> Lowered:
+    return emit.compare("eq", emit.elementwise("abs", x), math.inf)
+
+
+def _is_finite(emit: Emitter, x: Lowered) -> Lowered:
+    return emit.compare("lt", emit.elementwise("abs", x), math.inf)
+
+
+def _is_zero(emit: Emitter, x: Lowered) -> Lowered:
+    return emit.compare("eq", x, 0.0)
+
+
+def modulus(emit: Emitter, z: Lowered) -> Lowered:
+    """`|z|` in f32, which is infinite where one part is, whatever the other."""
+    x, y = parts_of(emit, z)
+    infinite = emit.either(_is_infinite(emit, x), _is_infinite(emit, y))
+    return emit.select(infinite, math.inf, emit.elementwise("abs", z, kind=f32))
+
+
+def log(emit: Emitter, z: Lowered) -> Lowered:
+    """`log |z| + i·arg z`."""
+    found = emit.elementwise("log", z)
+    real, imaginary = (emit.elementwise(name, found, kind=f32) for name in ("real", "imag"))
+    x, y = parts_of(emit, z)
+    infinite = emit.either(_is_infinite(emit, x), _is_infinite(emit, y))
+    return emit.elementwise("complex", emit.select(infinite, math.inf, real), imaginary, kind=c64)
+
+
 def exp(emit: Emitter, z: Lowered) -> Lowered:
-    """`exp(z)`, which is 0 at a real part of minus infinity, whatever the imaginary part."""
-    vanishes = emit.compare("eq", emit.elementwise("real", z, kind=f32), -math.inf)
-    return emit.select(vanishes, 0.0, emit.elementwise("exponential", z))
+    """`exp(x)·cos(y) + i·exp(x)·sin(y)`, which is 0 at a real part of minus infinity, whatever the imaginary part."""
+    x, y = parts_of(emit, z)
+    size, finite = emit.elementwise("exponential", x), _is_finite(emit, y)
+    real = emit.select(
+        finite, emit.mul(size, emit.elementwise("cosine", y)), emit.select(_is_infinite(emit, x), size, math.nan)
+    )
+    vanishing = emit.select(emit.compare("eq", x, -math.inf), size, math.nan)
+    imaginary = emit.select(finite, emit.mul(size, emit.elementwise("sine", y)), vanishing)
+    return joined(emit, real, emit.select(_is_zero(emit, y), y, imaginary))
 
 
 def sqrt(emit: Emitter, z: Lowered) -> Lowered:
     """The root whose imaginary part has the sign of that of z, be it that of a zero."""
     root = emit.elementwise("sqrt", z)
     real, imaginary = (emit.elementwise(name, root, kind=f32) for name in ("real", "imag"))
-    is_below = emit.compare("lt", emit.bitcast(emit.elementwise("imag", z, kind=f32), i32), 0)
+    x, y = (emit.elementwise(name, z, kind=f32) for name in ("real", "imag"))
+    steep, unknown = _is_infinite(emit, y), emit.compare("ne", y, y)
+    right = emit.either(steep, emit.both(unknown, emit.compare("eq", x, math.inf)))
+    up = emit.either(steep, emit.both(unknown, emit.compare("eq", x, -math.inf)))
+    real, imaginary = emit.select(right, math.inf, real), emit.select(up, math.inf, imaginary)
+    is_below = emit.both(emit.compare("lt", emit.bitcast(y, i32), 0), emit.compare("eq", y, y))
     size = emit.elementwise("abs", imaginary)
     return emit.elementwise("complex", real, emit.select(is_below, emit.neg(size), size), kind=c64)
 
@@ -64,20 +106,54 @@ def _hyperbolic(emit: Emitter, x: Lowered) -> Parts:
     return sinh, emit.mul(emit.add(exponential, inverse), 0.5)
 
 
+def _beside(emit: Emitter, zero: Lowered, other: Lowered) -> Lowered:
+    """A product, but where the first factor is 0 it is a zero, beside infinities and NaN too."""
+    usual = emit.either(_is_finite(emit, other), emit.compare("ne", zero, 0.0))
+    sign = emit.select(emit.compare("lt", other, 0.0), emit.like(other, -1.0), 1.0)
+    return emit.mul(zero, emit.select(usual, other, sign))
+
+
 def sin(emit: Emitter, z: Lowered) -> Lowered:
     """`sin(x)·cosh(y) + i·cos(x)·sinh(y)`."""
     x, y = parts_of(emit, z)
     sinh, cosh = _hyperbolic(emit, y)
     real, imaginary = emit.elementwise("sine", x), emit.elementwise("cosine", x)
-    return joined(emit, emit.mul(real, cosh), emit.mul(imaginary, sinh))
+    unknown = emit.both(_is_infinite(emit, y), emit.compare("ne", real, real))
+    imaginary = emit.select(unknown, math.inf, _beside(emit, sinh, imaginary))
+    return joined(emit, _beside(emit, real, cosh), imaginary)
 
 
 def cos(emit: Emitter, z: Lowered) -> Lowered:
     """`cos(x)·cosh(y) - i·sin(x)·sinh(y)`."""
     x, y = parts_of(emit, z)
     sinh, cosh = _hyperbolic(emit, y)
-    real, imaginary = emit.elementwise("cosine", x), emit.neg(emit.elementwise("sine", x))
-    return joined(emit, emit.mul(real, cosh), emit.mul(imaginary, sinh))
+    real, sine = emit.elementwise("cosine", x), emit.elementwise("sine", x)
+    unknown = emit.both(_is_infinite(emit, y), emit.compare("ne", real, real))
+    # Either factor of the imaginary part may be 0 beside an infinity or NaN.
+    imaginary = emit.select(_is_zero(emit, sinh), _beside(emit, sinh, sine), _beside(emit, sine, sinh))
+    return joined(emit, emit.select(unknown, math.inf, emit.mul(real, cosh)), emit.neg(imaginary))
+
+
+def tanh(emit: Emitter, z: Lowered) -> Lowered:
+    """With `t = tan y` and `s = sinh x`, `((1 + t²)·√(1 + s²)·s + i·t) / (1 + (1 + t²)·s²)` (W. Kahan, Branch cuts for
+    complex elementary functions, 1987), and from 20 on `±1 + 4i·sin(y)·cos(y)·exp(-2|x|)`.
+    """
+    x, y = parts_of(emit, z)
+    sine, cosine = emit.elementwise("sine", y), emit.elementwise("cosine", y)
+    s, _ = _hyperbolic(emit, x)
+    t, squared = emit.div(sine, cosine), emit.mul(s, s)
+    beta = emit.add(emit.mul(t, t), 1.0)
+    under = emit.add(emit.mul(beta, squared), 1.0)
+    rho = emit.elementwise("sqrt", emit.add(squared, 1.0))
+    real, imaginary = emit.div(emit.mul(emit.mul(beta, rho), s), under), emit.div(t, under)
+    size = emit.elementwise("abs", x)
+    far, infinite = emit.compare("gt", size, 20.0), _is_infinite(emit, x)
+    limit = emit.select(emit.compare("gt", x, 0.0), emit.like(x, 1.0), -1.0)
+    slight = emit.mul(emit.mul(emit.mul(sine, cosine), 4.0), emit.elementwise("exponential", emit.mul(size, -2.0)))
+    slight = emit.select(emit.both(infinite, emit.compare("ne", slight, slight)), 0.0, slight)
+    real = emit.select(far, emit.add(limit, emit.select(infinite, 0.0, emit.mul(slight, 0.0))), real)
+    imaginary = emit.select(far, slight, imaginary)
+    return joined(emit, emit.select(_is_zero(emit, x), x, real), emit.select(_is_zero(emit, y), y, imaginary))
 
 
 def power(emit: Emitter, z: Lowered, w: Lowered) -> Lowered:

@@ -142,7 +142,7 @@ def activation(emit: Emitter, results: list[Shape], x: Lowered, *, kind: str) ->
 
 def _absolute(emit: Emitter, x: Lowered) -> Lowered:
     if x.dtype.is_complex:
-        return emit.elementwise("abs", x, kind=f32)
+        return complex_math.modulus(emit, x)
     return emit.elementwise("abs", x) if x.dtype.is_signed else x
 
 
@@ -205,9 +205,11 @@ _FUNCTIONS: dict[str, Callable[[Emitter, Lowered], Lowered]] = {
 
 _COMPLEX_FUNCTIONS = {
     "exp": complex_math.exp,
+    "log": complex_math.log,
     "sqrt": complex_math.sqrt,
     "sin": complex_math.sin,
     "cos": complex_math.cos,
+    "tanh": complex_math.tanh,
 }
 
 __all__ = ["converted", "erf", "power"]
