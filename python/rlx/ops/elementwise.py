@@ -137,7 +137,8 @@ def _pow(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return _integer_pow(a, b)
     if a.dtype.kind == "c":
         return _complex_pow(a.astype(np.clongdouble), b.astype(np.clongdouble)).astype(a.dtype)
-    return np.power(a.astype(np.float64), b.astype(np.float64)).astype(a.dtype)
+    # Not `power`, which takes a root for the exponent 0.5: that has NaN for -inf, and -0 for -0.
+    return np.float_power(a.astype(np.float64), b.astype(np.float64)).astype(a.dtype)
 
 
 def _complex_pow(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -84,20 +85,25 @@ def same_type(op: Any, value: Any) -> Any:
 
 # --- arithmetic -----------------------------------------------------------------------------------
 
-# kind -> (neutral element, whether it is so on the left too)
-_NEUTRAL = {"add": (0, True), "sub": (0, False), "mul": (1, True), "div": (1, False), "pow": (1, False)}
+# kind -> (neutral element, whether it is so on the left too). Of floats, -0 + 0 is 0, and so is -0 - (-0).
+_NEUTRAL = {"add": (-0.0, True), "sub": (0.0, False), "mul": (1.0, True), "div": (1.0, False), "pow": (1.0, False)}
 
 
 @rule("binary")
 def neutral_element(op: Any) -> Any:
-    """`x + 0`, `x - 0`, `x·1`, `x / 1`, `x ** 1`."""
+    """`x + (-0)`, `x - 0`, `x·1`, `x / 1`, `x ** 1`; `x + 0` of integers."""
     lhs, rhs = op.operands
     neutral, both = _NEUTRAL.get(read(op, "kind"), (None, False))
     if neutral is None:
         return None
-    if splat(rhs) == neutral and same_type(op, lhs) is not None:
+    if _is(splat(rhs), neutral) and same_type(op, lhs) is not None:
         return lhs
-    return same_type(op, rhs) if both and splat(lhs) == neutral else None
+    return same_type(op, rhs) if both and _is(splat(lhs), neutral) else None
+
+
+def _is(value: Any, number: float) -> bool:
+    """Whether a splat is a number, with its sign where it is a float."""
+    return value == number and (not isinstance(value, float) or math.copysign(1, value) == math.copysign(1, number))
 
 
 @rule("binary")

@@ -71,9 +71,24 @@ def binary(emit: Emitter, results: list[Shape], lhs: Lowered, rhs: Lowered, *, k
         # XLA would multiply by the inverse of a scalar or a constant, which may round to a neighbour of the quotient:
         # where quotients are rounded to integers, that can be another integer. The barrier costs nothing: XLA drops it
         # before it fuses.
-        b = emit.one("optimization_barrier", [b], b.dims, b.dtype)
+        b = _kept(emit, b)
+    if kind in ("add", "sub", "mul") and a.dtype.is_inexact:
+        # XLA would drop `x + 0`, which is 0 for -0, and join the constants of `(x + 1) - 1` and `(x·2)·0.5`.
+        a, b = (_kept(emit, x) if _is_constant(x) else x for x in (a, b))
     found = power(emit, a, b) if kind == "pow" else emit.elementwise(_BINARIES[kind], a, b)
     return emit.convert(found, lhs.dtype)
+
+
+def _kept(emit: Emitter, x: Lowered) -> Lowered:
+    """The same, of which the simplifier knows nothing."""
+    return emit.one("optimization_barrier", [x], x.dims, x.dtype)
+
+
+def _is_constant(x: Lowered) -> bool:
+    owner = getattr(x.value.owner, "operation", None)
+    while owner is not None and owner.name in ("stablehlo.broadcast_in_dim", "stablehlo.reshape", "stablehlo.convert"):
+        owner = getattr(owner.operands[0].owner, "operation", None)
+    return owner is not None and owner.name == "stablehlo.constant"
 
 
 def power(emit: Emitter, a: Lowered, b: Lowered) -> Lowered:
