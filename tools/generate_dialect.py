@@ -90,7 +90,14 @@ def _attribute(records: Records, definition: str, name: str) -> Record:
     elif records.is_a(record, "OptionalAttr"):
         default = "None"
         record = records[record["baseAttr"]["def"]]
-    entry: Record = {"name": name, "default": default, "enum": "", "cases": (), "says": record["summary"], "interval": ""}
+    entry: Record = {
+        "name": name,
+        "default": default,
+        "enum": "",
+        "cases": (),
+        "says": record["summary"],
+        "interval": "",
+    }
     if records.is_a(record, "ConfinedAttr"):
         (constraint,) = (records[c["def"]] for c in record["attrConstraints"])
         entry["interval"] = constraint["interval"]

@@ -164,7 +164,7 @@ def test_refusals_say_what_was_expected() -> None:
         g.while_(lambda x: flag, lambda x: g.cast(x, "f16"), x)
     with pytest.raises(rlx.ShapeError, match="must return 1 carries, got 2"):
         g.while_(lambda x: flag, lambda x: (x, x), x)
-    with pytest.raises(rlx.ShapeError, match="'max_iterations': -. is not in"):
+    with pytest.raises(rlx.ShapeError, match=r"'max_iterations': -. is not in"):
         g.while_(lambda x: flag, lambda x: x, x, max_iterations=-1)
     with pytest.raises(rlx.ShapeError, match=r"cond is called with 1 arguments, but is cond\(x, y\)"):
         g.while_(lambda x, y: flag, lambda x: x, x)

@@ -4,9 +4,10 @@
 // CHECK-NEXT: return %arg0
 func.func @neutral(%x: tensor<?x4xf32, #rlx.dims<["n"]>>) -> tensor<?x4xf32, #rlx.dims<["n"]>> {
   %zero = rlx.constant() {value = dense<0.0> : tensor<f32>} : tensor<f32>
+  %minus = rlx.constant() {value = dense<-0.0> : tensor<f32>} : tensor<f32>
   %one = rlx.constant() {value = dense<1.0> : tensor<4xf32>} : tensor<4xf32>
-  %0 = rlx.binary(%x, %zero) {kind = "add"} : (tensor<?x4xf32, #rlx.dims<["n"]>>, tensor<f32>) -> tensor<?x4xf32, #rlx.dims<["n"]>>
-  %1 = rlx.binary(%zero, %0) {kind = "add"} : (tensor<f32>, tensor<?x4xf32, #rlx.dims<["n"]>>) -> tensor<?x4xf32, #rlx.dims<["n"]>>
+  %0 = rlx.binary(%x, %minus) {kind = "add"} : (tensor<?x4xf32, #rlx.dims<["n"]>>, tensor<f32>) -> tensor<?x4xf32, #rlx.dims<["n"]>>
+  %1 = rlx.binary(%minus, %0) {kind = "add"} : (tensor<f32>, tensor<?x4xf32, #rlx.dims<["n"]>>) -> tensor<?x4xf32, #rlx.dims<["n"]>>
   %2 = rlx.binary(%1, %zero) {kind = "sub"} : (tensor<?x4xf32, #rlx.dims<["n"]>>, tensor<f32>) -> tensor<?x4xf32, #rlx.dims<["n"]>>
   %3 = rlx.binary(%one, %2) {kind = "mul"} : (tensor<4xf32>, tensor<?x4xf32, #rlx.dims<["n"]>>) -> tensor<?x4xf32, #rlx.dims<["n"]>>
   %4 = rlx.binary(%3, %one) {kind = "div"} : (tensor<?x4xf32, #rlx.dims<["n"]>>, tensor<4xf32>) -> tensor<?x4xf32, #rlx.dims<["n"]>>
@@ -14,11 +15,11 @@ func.func @neutral(%x: tensor<?x4xf32, #rlx.dims<["n"]>>) -> tensor<?x4xf32, #rl
   return %5 : tensor<?x4xf32, #rlx.dims<["n"]>>
 }
 
-// These have no neutral element on that side, or the constant makes the result wider.
+// These have no neutral element on that side (-0 + 0 is 0), or the constant makes the result wider.
 // CHECK-LABEL: func.func @not_neutral(
-// CHECK-COUNT-4: rlx.binary(
+// CHECK-COUNT-5: rlx.binary(
 // CHECK: return
-func.func @not_neutral(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<2x4xf32>, tensor<4xf32>) {
+func.func @not_neutral(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tensor<2x4xf32>, tensor<4xf32>, tensor<4xf32>) {
   %zero = rlx.constant() {value = dense<0.0> : tensor<f32>} : tensor<f32>
   %one = rlx.constant() {value = dense<1.0> : tensor<f32>} : tensor<f32>
   %ones = rlx.constant() {value = dense<1.0> : tensor<2x4xf32>} : tensor<2x4xf32>
@@ -26,7 +27,8 @@ func.func @not_neutral(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>, tens
   %1 = rlx.binary(%one, %x) {kind = "div"} : (tensor<f32>, tensor<4xf32>) -> tensor<4xf32>
   %2 = rlx.binary(%x, %ones) {kind = "mul"} : (tensor<4xf32>, tensor<2x4xf32>) -> tensor<2x4xf32>
   %3 = rlx.binary(%x, %zero) {kind = "mul"} : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
-  return %0, %1, %2, %3 : tensor<4xf32>, tensor<4xf32>, tensor<2x4xf32>, tensor<4xf32>
+  %4 = rlx.binary(%x, %zero) {kind = "add"} : (tensor<4xf32>, tensor<f32>) -> tensor<4xf32>
+  return %0, %1, %2, %3, %4 : tensor<4xf32>, tensor<4xf32>, tensor<2x4xf32>, tensor<4xf32>, tensor<4xf32>
 }
 
 // CHECK-LABEL: func.func @times_zero(
