@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -269,6 +270,29 @@ def test_killed_while_compiling(pool: WorkerPool):
     assert module.flags_used == CPU.attempts[0], "it is not the module's fault"
     assert not module.weakened_by_chance
     assert not os.path.exists(f"/proc/{pid}")
+
+
+@posix_only
+def test_killed_again_and_again(pool: WorkerPool):
+    over = threading.Event()
+
+    def kill() -> None:
+        while not over.wait(0.01):
+            for pid in pool.pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        with pytest.raises(ModuleCompileError, match="hint: somebody ended the compiler's process") as caught:
+            compile_module(DOUBLE, CPU, worker=pool)
+    finally:
+        over.set()
+        killer.join()
+    assert "does not know" not in str(caught.value), "it is not the module's fault"
+    assert {a.outcome for a in caught.value.attempts} == {"was killed by signal 9 (SIGKILL)"}
+    assert is_right(compile_module(DOUBLE, CPU, worker=pool).vmfb)
 
 
 def test_closing_a_pool_at_work(pool: WorkerPool):

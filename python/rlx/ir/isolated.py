@@ -13,13 +13,13 @@ import re
 import selectors
 import subprocess
 import sys
-import threading
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from rlx.ir import reader
 from rlx.ir.errors import Error, ParseError
+from rlx.ir.locks import holding, make_lock
 
 _BYTECODE = b"ML\xefR"
 SECONDS = 20  # for one module; 100 MB of weights take 3
@@ -101,9 +101,8 @@ def attempt(text: str, name: str = "<text>") -> None:
     """
     if not is_foreign(text):
         return
-    with _lock:
-        # What earlier texts have left in its memory may end a process that has been used; a new one decides.
-        outcome = _ask(text) or _ask(text)
+    # What earlier texts have left in its memory may end a process that has been used; a new one decides.
+    outcome = holding(_lock, lambda: _ask(text) or _ask(text))
     if outcome != ".":
         told = f"takes more than {SECONDS} s for" if outcome == "late" else "crashes on"
         raise ParseError(
@@ -113,7 +112,7 @@ def attempt(text: str, name: str = "<text>") -> None:
         )
 
 
-_lock = threading.Lock()
+_lock = make_lock()
 _process: subprocess.Popen[bytes] | None = None
 _owner = 0  # the process that started it: a fork has no part in it
 

@@ -45,7 +45,7 @@ def spell_out(lowered: Any, instructions: Collection[str]) -> None:
         return ir.WalkResult.ADVANCE
 
     with mlir.entered(), mlir.unregistered_dialects_allowed():
-        lowered.operation.walk(visit)
+        mlir.walk(lowered, visit)
         for op, rule in found:
             with op.location, ir.InsertionPoint(op):
                 op.results[0].replace_all_uses_with(rule(_Emitter(), *op.operands))
