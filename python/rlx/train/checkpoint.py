@@ -42,7 +42,7 @@ def write(path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray]) -> No
     with replacing(path, durable=True) as temporary, open(temporary, "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         for _, array in ordered:
-            file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+            file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
 def read(path: str | os.PathLike[str], expected: Mapping[str, Argument]) -> dict[str, np.ndarray]:

@@ -6,9 +6,9 @@ An input is a line that says which, and the file.
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import random
-import shutil
 import struct
 import tempfile
 from pathlib import Path
@@ -21,7 +21,6 @@ from tools.fuzz.frame import Kind
 from tools.fuzz.mutators import damaged_bytes
 
 _MODEL = ("config.json", "tokenizer.json", "model.safetensors", "sentence_bert_config.json")
-_KEY = "ab" * 32
 
 
 class Files(Kind):
@@ -48,7 +47,7 @@ class Files(Kind):
         else:
             data = damaged_bytes(data, rng, list(self.files.values()))
         if name == "entry" and rng.random() < 0.5:
-            data = _entry(data[48:])
+            data = self._intact(data[48:])
         return name.encode() + b"\n" + data
 
     def attempt(self, data: bytes) -> Any:
@@ -86,15 +85,15 @@ class Files(Kind):
 
     def _use_entry(self, content: bytes) -> None:
         """An entry is a miss or what was put there, and the program is right either way."""
-        from rlx.backends.building import cached
-        from rlx.backends.cache import DiskCache
+        self._stored.write_bytes(content)
+        artifact = self._session.compile(self._graph, cache=self.folder / "cache").artifact
+        assert artifact == self._made
 
-        shutil.rmtree(self.folder / "cache", ignore_errors=True)
-        disk = DiskCache(self.folder / "cache")
-        disk.put(self._key, b"")
-        (self.folder / "cache" / self._key[:2] / f"{self._key[2:]}.rlxc").write_bytes(content)
-        artifact = cached(disk, self._graph, {}, tuple, {}, lambda: self._made)
-        assert artifact.signature.to_json() == self._made.signature.to_json()
+    def _intact(self, payload: bytes) -> bytes:
+        """An entry of that content whose hash is right."""
+        key = self._stored.parent.name + self._stored.stem
+        digest = hashlib.sha256(key.encode() + payload).digest()
+        return struct.pack("<4sIQ32s", b"RLXC", 2, len(payload), digest) + payload
 
     # --- what is damaged --------------------------------------------------------------------------
 
@@ -122,18 +121,13 @@ class Files(Kind):
 
     def _entry(self) -> bytes:
         import rlx
-        from rlx.backends import building
-        from rlx.backends.artifact import Artifact, Signature
-        from rlx.backends.cache import fingerprint
 
-        g: Any = rlx.Graph("g")
-        g.set_outputs([g.input("x", (2,)) + 1])
-        info = {"form": "rlx", "updates": [None], "options": [], "requirements": [], "rlx": "0", "stablehlo": "0"}
-        self._graph, self._made = g, Artifact("xla", "cpu", Signature.of(g), b"program", info)
-        self._key = fingerprint(building.package_fingerprint(), *(building.sources(g.module, {}) or ()))
-        global _KEY
-        _KEY = self._key
-        return _entry(self._made.to_bytes())
+        self._graph: Any = rlx.Graph("g")
+        self._graph.set_outputs([self._graph.input("x", (2,)) + 1])
+        self._session = rlx.Session("xla")
+        self._made = self._session.compile(self._graph, cache=self.folder / "cache").artifact
+        (self._stored,) = (self.folder / "cache").rglob("*.rlxc")
+        return self._stored.read_bytes()
 
 
 @functools.cache
@@ -151,14 +145,6 @@ def _damaged_tensors(data: bytes, rng: random.Random) -> bytes:
     said = rng.choice((len(header),) * 12 + (0, 1, len(header) + 1, 1 << 40, (1 << 64) - 1))
     body = data[8 + size :]
     return struct.pack("<Q", said) + header + (body if rng.random() < 0.8 else damaged_bytes(body, rng))
-
-
-def _entry(payload: bytes) -> bytes:
-    """A cache entry that is intact."""
-    import hashlib
-
-    digest = hashlib.sha256(_KEY.encode() + payload).digest()
-    return struct.pack("<4sIQ32s", b"RLXC", 2, len(payload), digest) + payload
 
 
 KIND = Files()
