@@ -1,8 +1,10 @@
-"""What the commands show of steps that take a while."""
+"""What the commands show: any text on any terminal, and steps that take a while."""
 
 from __future__ import annotations
 
+import codecs
 import contextlib
+import io
 import sys
 import threading
 import time
@@ -11,6 +13,8 @@ from typing import TextIO
 
 _SPINNER = "|/-\\"
 _FRAME_SECONDS = 0.1
+# What terminals without Unicode show instead; all else is shown by its number.
+_ASCII = {"…": "...", "–": "-", "—": "-", "×": "x", "µ": "u", "²": "^2", "≤": "<=", "≥": ">=", "→": "->", "·": "*"}
 
 
 class Steps:
@@ -59,3 +63,18 @@ class Steps:
     def _show(self, text: str) -> None:
         self.stream.write(text)
         self.stream.flush()
+
+
+def show_any_text() -> None:
+    """Write what the encoding of standard output and error lacks in ASCII, instead of failing."""
+    codecs.register_error("rlx.ascii", _in_ascii)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="rlx.ascii")
+
+
+def _in_ascii(problem: UnicodeError) -> tuple[str, int]:
+    assert isinstance(problem, UnicodeEncodeError)
+    missing = problem.object[problem.start : problem.end]
+    shown = (_ASCII.get(c) or c.encode("ascii", "backslashreplace").decode() for c in missing)
+    return "".join(shown), problem.end

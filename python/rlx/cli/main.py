@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from rlx.cli import INTERRUPTED, heed_interrupts, ignore_interrupts
+from rlx.cli.display import show_any_text
 from rlx.version import __version__
 
 # Each is a module here, imported when it is called, with `add_arguments(parser)` and `run(arguments)`, which
@@ -29,6 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Mistakes of the user go to standard error as one message, without a traceback unless `RLX_TRACEBACK=1`.
     """
+    show_any_text()
     try:
         heed_interrupts()
         return _run(sys.argv[1:] if argv is None else argv)
@@ -79,7 +81,8 @@ def _run(argv: Sequence[str]) -> int:
 
         load(arguments.load)
     code = module.run(arguments)
-    sys.stdout.flush()
+    if sys.stdout is not None:
+        sys.stdout.flush()
     return code
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from rlx.cli import INTERRUPTED, heed_interrupts, ignore_interrupts
 from rlx.cli.common import Diagnostic, Place, from_error, from_mlir
+from rlx.cli.display import show_any_text
 from rlx.cli.extensions import load
 from rlx.cli.opt_flags import PROGRAM, CommandLineError, Settings, help_text, parse, unknown
 from rlx.ir.errors import Error
@@ -32,6 +33,7 @@ BROKEN_PIPE = 141  # what a shell reports of a program that died of SIGPIPE
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code: 0, or 1 after an error."""
+    show_any_text()
     try:
         heed_interrupts()
         return _run(sys.argv[1:] if argv is None else argv)

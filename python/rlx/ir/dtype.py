@@ -10,6 +10,7 @@ import numpy as np
 
 from rlx.ir.arrays import as_numbers
 from rlx.ir.errors import Error
+from rlx.ir.packages import required
 
 Kind = Literal["bool", "signed", "unsigned", "float", "complex"]
 
@@ -36,9 +37,7 @@ class DType:
     def numpy(self) -> np.dtype[Any]:
         """The NumPy dtype; that of bf16 comes from ml_dtypes."""
         if self.name == "bf16":
-            import ml_dtypes
-
-            return np.dtype(ml_dtypes.bfloat16)
+            return np.dtype(required("ml_dtypes", "bf16").bfloat16)
         return np.dtype(self.numpy_name)
 
     @property
@@ -107,8 +106,7 @@ class DType:
 
 def _finfo(x: DType) -> Any:
     if x.name == "bf16":
-        import ml_dtypes
-
+        ml_dtypes = required("ml_dtypes", "bf16")
         return ml_dtypes.finfo(ml_dtypes.bfloat16)
     return np.finfo(x.numpy)
 

@@ -15,6 +15,7 @@ from rlx.ir.card import as_results
 from rlx.ir.dtype import DType, dtype, f32
 from rlx.ir.errors import PassError, ShapeError
 from rlx.ir.graph import functions
+from rlx.ir.packages import required
 from rlx.ir.shape import shape_of
 from rlx.passes.base import Pass, option
 from rlx.passes.precision_classes import MODERATING, OWN_DTYPE, RANGE_SENSITIVE, OpClass, class_of
@@ -308,7 +309,7 @@ def _holds(low: DType, array: np.ndarray) -> bool:
 
 
 def _smallest_normal(low: DType) -> float:
-    import ml_dtypes
+    ml_dtypes = required("ml_dtypes", "precision")
 
     return float(ml_dtypes.finfo(low.numpy).smallest_normal)
 

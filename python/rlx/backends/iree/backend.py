@@ -70,12 +70,25 @@ def check_dtypes(module: Any, target: Target) -> None:
             wrong += [f"  {a.kind} '{a.name}' is {what}" for what in _refused(a.shape, target)]
         for op in opview.operations(function.entry_block):
             found = dict.fromkeys(what for r in op.results for what in _refused(shape_of(r), target))
-            wrong += [f"  {describe(op.location) or '<unknown>'}: {op.name} gives {what}" for what in found]
+            place = describe(op.location) or "<unknown>"
+            wrong += [f"  {place}: {op.name} gives {what}" for what in found]
+            if opview.name_of(op) in target.given_kernels and not _is_given(op.operands[1]):
+                wrong.append(f"  {place}: {op.name} by what the program computes, as in gradients, is not right there")
     if wrong:
-        message = f"target {target.name} ({target.arch}) does not support some dtypes or sizes:\n" + "\n".join(wrong)
+        message = f"target {target.name} ({target.arch}) does not support some dtypes or ops:\n" + "\n".join(wrong)
         raise UnsupportedError(
             message, hint="cast to a dtype that it has, outside of the program; leave out empty tensors"
         )
+
+
+def _is_given(value: Any) -> bool:
+    """Whether a value is an argument or a constant, perhaps seen in another way."""
+    while not isinstance(value, mlir.ir.BlockArgument):
+        op = value.owner.operation
+        if opview.name_of(op) not in ("reshape", "transpose", "cast", "expand"):
+            return opview.name_of(op) == "constant"
+        value = op.operands[0]
+    return True
 
 
 def _refused(shape: Shape, target: Target) -> list[str]:

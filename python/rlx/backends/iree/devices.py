@@ -12,6 +12,7 @@ from rlx.backends.iree.cpu import host_level, machine
 from rlx.backends.iree.memory import configure_allocator, pools
 from rlx.ir.errors import ExecutionError
 from rlx.ir.locks import holding, make_lock
+from rlx.ir.packages import required
 
 LOCAL_DRIVERS = ("local-sync", "local-task")
 
@@ -146,6 +147,7 @@ def short_reason(error: BaseException) -> str:
 
 
 def _open(uri: str, driver: str, threads: int) -> Any:
+    required("iree.runtime", "running programs")
     configure_allocator()
     from iree.runtime import _binding
 

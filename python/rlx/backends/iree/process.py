@@ -26,7 +26,7 @@ def compiler_library() -> Path:
     name = _LIBRARIES.get(sys.platform, "libIREECompiler.so")
     try:
         spec = importlib.util.find_spec("iree.compiler")
-    except ModuleNotFoundError:
+    except (ImportError, ValueError):  # what is not there, or is blocked
         spec = None
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         path = Path(folder) / "_mlir_libs" / name
