@@ -38,8 +38,8 @@ torch.set_num_threads(1)  # threads that wait for each other cost more than thes
 EVERYTHING = os.environ.get("RLX_PEERS") == "all"
 _LIMIT = None if EVERYTHING else 1
 # One operator in so many is tried in a dtype, another in the next one.
-_STEP = 1 if EVERYTHING else 8
-_COMPILED_STEP = 1 if EVERYTHING else 60
+_STEP = 1 if EVERYTHING else 20
+_COMPILED_STEP = 1 if EVERYTHING else 120
 _PART = 40
 # How much less exact the functions of an implementation are: see tests/conformance/tolerance.py.
 _FACTORS = {"iree": 2.0, "xla": 3.5}
@@ -84,7 +84,7 @@ def test_evaluated(kind: str) -> None:
 def test_special_numbers(kind: str) -> None:
     """NaN, infinities, both zeros, denormals and the extremes of integers, each with each, in what is one op in RLX."""
     failures = Failures()
-    for name in _chosen(kind, 1 if EVERYTHING else 2):
+    for name in _chosen(kind, 1 if EVERYTHING else 4):
         for peer in _found(special_peers(name, kind), failures):
             if conventions.is_one_op(peer.graph) and name not in conventions.OTHER_SPECIAL_VALUES:
                 with failures.of(peer.name):
@@ -95,7 +95,7 @@ def test_special_numbers(kind: str) -> None:
 
 def test_gradients() -> None:
     failures = Failures()
-    for name in _chosen("f64", 1 if EVERYTHING else 6):
+    for name in _chosen("f64", 1 if EVERYTHING else 16):
         with failures.of(name):
             for peer in _found(gradient_peers(name, _LIMIT), failures):
                 for problem in gradient_problems(peer, evaluate(peer.graph, peer.values)):
