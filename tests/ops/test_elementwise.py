@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -202,6 +203,47 @@ def test_bool_arithmetic_is_logic() -> None:
         assert run("binary", a, b, kind=kind).tolist() == [False, False, False, True]
     with pytest.raises(ShapeError, match="not defined for bool"):
         run("binary", a, b, kind="sub")
+
+
+_LOGIC: dict[str, Callable[[Any, Any], Any]] = {"&": operator.and_, "|": operator.or_, "^": operator.xor}
+
+
+@pytest.mark.parametrize("symbol", _LOGIC)
+def test_logical_operators_are_numpys(symbol: str) -> None:
+    """Of bools on both sides, tensors or not; anything else has bits, which `min` and `max` of numbers have not."""
+    a, b = np.array([False, False, True, True]), np.array([False, True, False, True])
+    apply = _LOGIC[symbol]
+    graph = Graph("logic")
+    x, y = graph.input("x", (4,), "bool"), graph.input("y", (4,), "bool")
+    graph.set_outputs([apply(x, y), apply(x, b), apply(b, x), apply(x, True), apply(False, x), apply(x, np.True_)])
+    expected = [apply(a, b), apply(a, b), apply(b, a), apply(a, True), apply(False, a), apply(a, np.True_)]
+    for got, wanted in zip(evaluate(graph, {"x": a, "y": b}), expected, strict=True):
+        assert got.dtype == np.bool_ and np.array_equal(got, wanted)
+    number = graph.input("number", (4,), "i32")
+    for other in (2, 1.0, np.int8(2), np.array([1, 2, 3, 4]), number, "x", None):
+        for sides in ((x, other), (other, x), (number, other)):
+            with pytest.raises(Error, match="take"):
+                apply(*sides)
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        lambda x: x // 2,
+        lambda x: 2 // x,
+        lambda x: x % 2,
+        lambda x: 2 % x,
+        lambda x: divmod(x, 2),
+        lambda x: x << 1,
+        lambda x: x >> 1,
+        lambda x: 1 << x,
+        lambda x: np.ones(3, np.int32) % x,
+    ],
+)
+@pytest.mark.parametrize("name", ["i32", "f32", "bool"])
+def test_operators_that_there_are_not(written: Callable[[Any], Any], name: str) -> None:
+    with pytest.raises(Error, match="tensors have no //"):
+        written(Graph("none").input("x", (3,), name))
 
 
 @pytest.mark.parametrize(

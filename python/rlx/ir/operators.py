@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from rlx.ir.errors import ShapeError
 from rlx.ir.location import describe
 
@@ -64,6 +66,11 @@ class Operators:
 
     __ror__ = __or__
 
+    def __xor__(self: Any, other: Any) -> Any:
+        return self._logical("ne", other)
+
+    __rxor__ = __xor__
+
     def __invert__(self: Any) -> Any:
         if not self.dtype.is_bool:
             raise self.builder.problem_at(f"~ takes a bool tensor, not {self.dtype.name}")
@@ -71,8 +78,18 @@ class Operators:
 
     def _logical(self: Any, kind: str, other: Any) -> Any:
         if not self.dtype.is_bool:
-            raise self.builder.problem_at(f"& and | take bool tensors, not {self.dtype.name}")
-        return self.builder.binary(kind, self, other)
+            raise self.builder.problem_at(f"&, | and ^ take bool tensors, not {self.dtype.name}")
+        if not _is_bool(other):
+            raise self.builder.problem_at(f"&, | and ^ take bools on both sides, not {other!r}")
+        return self.builder.compare(kind, self, other) if kind == "ne" else self.builder.binary(kind, self, other)
+
+    def _has_none(self: Any, other: Any) -> Any:
+        raise self.builder.problem_at(
+            "tensors have no //, %, << or >>: divide with / and cast, which truncates, or multiply with a power of two"
+        )
+
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __divmod__ = __rdivmod__ = _has_none
+    __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _has_none
 
     def __neg__(self: Any) -> Any:
         return self.builder.neg(self)
@@ -126,3 +143,10 @@ class Operators:
     def astype(self: Any, dtype: Any) -> Any:
         """Conversion to another dtype."""
         return self.builder.cast(self, dtype)
+
+
+def _is_bool(value: Any) -> bool:
+    """Whether a tensor, an array or a number is of bools."""
+    if isinstance(value, Operators):
+        return value.dtype.is_bool  # type: ignore[attr-defined]
+    return isinstance(value, bool) or (isinstance(value, (np.ndarray, np.generic)) and value.dtype == np.bool_)
