@@ -63,7 +63,7 @@ def evaluate_function(
         return evaluate.evaluate_function(function, arrays, symbols)
 
     def observe(op: Any, operands: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> list[np.ndarray]:
-        if opview.name_of(op) in _SUMS:
+        if opview.name_of(op) in _SUMS and dtype(results[0].dtype).is_inexact:
             return [_rounded(r, noise, e) for r, e in zip(results, _errors_of_sum(op, operands, symbols), strict=True)]
         return [_rounded(r, noise, _error_of(op, operands, r)) for r in results]
 
