@@ -15,7 +15,6 @@ OTHER_SPECIAL_VALUES = {
     **dict.fromkeys(("pow", "__rpow__"), "0 to the power of 0 is 1 for complex numbers too"),
     "isreal": "x == x, which NaN is not",
     "__rdiv__": "PyTorch multiplies with a reciprocal, which overflows",
-    "nn.functional.hardtanh": "floats beside integers make floats",
 }
 _REFUSALS = (
     r"is not defined for c64",  # no order, and fewer functions
@@ -45,8 +44,4 @@ def dtype_is_right(peer: Peer, ours: rlx.DType, theirs: rlx.DType | None) -> boo
         rlx.u8: {rlx.bool_},  # PyTorch's any and all of u8
         None: {rlx.c64},  # there is one complex dtype
     }
-    return ours is theirs or ours in allowed.get(theirs, ()) or peer.name.startswith(_FLOAT_BOUNDS)
-
-
-# What the table writes with floats beside integers, and so gives floats.
-_FLOAT_BOUNDS = ("nn.functional.hardtanh ",)
+    return ours is theirs or ours in allowed.get(theirs, ())

@@ -19,7 +19,7 @@ def _layer(*names: str, **properties: Any) -> Any:
 
 _layer("relu6", differentiable=False)(lambda g, x, inplace=False: g.clamp(x, 0, 6))
 _layer("hardtanh", differentiable=False)(
-    lambda g, x, min_val=-1.0, max_val=1.0, inplace=False: g.clamp(x, min_val, max_val)
+    lambda g, x, min_val=-1.0, max_val=1.0, inplace=False: _hardtanh(g, x, min_val, max_val)
 )
 _layer("hardsigmoid", differentiable=False)(lambda g, x, inplace=False: g.clamp(x + 3.0, 0.0, 6.0) / 6.0)
 _layer("hardswish", differentiable=False)(lambda g, x, inplace=False: x * g.clamp(x + 3.0, 0.0, 6.0) / 6.0)
@@ -112,6 +112,11 @@ _layer(
     "feature_alpha_dropout.with_train",
     "feature_alpha_dropout.without_train",
 )(lambda g, x, p=0.5, training=True, **_: _dropout(g, x, p, training))
+
+
+def _hardtanh(g: Any, x: Any, low: Any, high: Any) -> Any:
+    needs(x.dtype.is_float, "floats beside integers make floats")
+    return g.clamp(x, low, high)
 
 
 def _softshrink(g: Any, x: Any, lambd: float) -> Any:
