@@ -54,7 +54,7 @@ def test_nothing_is_fused_behind_a_reduction(size: Any) -> None:
     assert "storage = b32|b8" in text
 
 
-def _programs() -> dict[str, tuple[Callable[[Any], Any], dict[str, Any]]]:
+def _programs() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
     x, flags = ("x", (5, 12)), ("m", (15,), "bool")
     ids = ("i", (7,), "i32")
     return {

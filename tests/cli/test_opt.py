@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -58,21 +57,14 @@ def test_a_program_fails_with_one_message_and_no_traceback() -> None:
     assert rest == [""]
 
 
-def test_the_version_is_quick() -> None:
-    best = 9.0
-    for _ in range(3):
-        before = time.perf_counter()
-        done = program("--version")
-        best = min(best, time.perf_counter() - before)
-    assert done.stdout.startswith("rlx-opt ")
-    assert best < 0.3
-    imported = program("--version", given="").stderr
-    assert imported == ""
-
-
-def test_the_version_loads_no_mlir() -> None:
-    code = "import sys, rlx.cli.opt as o; o.main(['--version']); assert 'rlx.mlir' not in sys.modules"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+def test_the_version_loads_nothing_that_takes_long() -> None:
+    code = (
+        "import sys, rlx.cli.opt as o; o.main(['--version'])\n"
+        "assert not {'rlx.mlir', 'numpy', 'jax'} & set(sys.modules), sorted(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("rlx-opt ") and not done.stderr
 
 
 @pytest.mark.skipif(os.name == "nt", reason="pipes close otherwise there")

@@ -165,7 +165,9 @@ def test_limits_of_clamp() -> None:
     ):
         with pytest.raises(rlx.ShapeError, match=r"test_attribute_values.py.*(must be a number|is greater than)"):
             g.clamp(x, low, high)
-    g.clamp(x, -math.inf, math.inf), g.clamp(x, 1, 1), g.clamp(x, g.constant(3.0), 1.0)
+    g.clamp(x, -math.inf, math.inf)
+    g.clamp(x, 1, 1)
+    g.clamp(x, g.constant(3.0), 1.0)
 
 
 def test_a_shape_of_random_numbers_is_no_seed() -> None:

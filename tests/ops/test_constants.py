@@ -74,7 +74,7 @@ def test_a_constant_is_what_was_written_or_an_error(kind: DType) -> None:
             found = evaluate(g, {})[0].reshape(-1)[-1]
             assert found.dtype == kind.numpy
             if kind.is_inexact:
-                wide = np.complex128 if kind.is_complex else np.float64
+                wide: Any = np.complex128 if kind.is_complex else np.float64
                 near = wide(value) if not isinstance(value, int) else wide(float(value))
                 eps = kind.eps
                 same = np.isclose(

@@ -249,7 +249,7 @@ def _of_a_region(g: rlx.Graph) -> Any:
 
 @pytest.mark.parametrize("call", [float, int, complex, len, range, reversed, math.sqrt, divmod, "{:.2f}".format])
 def test_tensors_are_no_numbers(call: Any) -> None:
-    x = graph().argument("x")
+    x: Any = graph().argument("x")
     with pytest.raises((TypeError, rlx.Error)):
         list(call(x)) if call is reversed else call(*([x, x] if call is divmod else [x]))
 

@@ -235,7 +235,7 @@ class Odd(rlx.train.Optimizer):
             lambda: TrainStep(mlp.graph(), Odd(lambda p: {"v": p}, lambda p, s: (p, {}))),
             "odd: update gives the states none; expected v",
         ),
-        (lambda: rlx.train.compile_training(mlp.graph(), ["w1"], target=cast(Any, 3)), "unknown target: 3"),
+        (lambda: rlx.train.compile_training(mlp.graph(), ["w1"], target=cast(Any, 3)), "must be a string, got 3"),
         (lambda: DynamicLossScale(factor=1.0), "factor must be greater than 1"),
     ],
 )

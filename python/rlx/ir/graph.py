@@ -237,7 +237,7 @@ class Graph(Builder):
                 f"set_outputs takes tensors, or tensors by name, got {type(outputs).__name__}",
                 location=describe(caller_location()),
             )
-        named = (
+        named: list[tuple[Any, Any]] = (
             list(outputs.items())
             if isinstance(outputs, Mapping)
             else [(f"output{i}", o) for i, o in enumerate(outputs)]

@@ -36,7 +36,8 @@ def _expression(draw: random.Random, depth: int) -> Dim:
 def _graph(build: Callable[[Any], list[Any]]) -> Any:
     """A graph whose inputs `a` and `b` are of the sizes `s` and `t`."""
     g: Any = rlx.Graph()
-    g.input("a", ("s",)), g.input("b", ("t",))
+    g.input("a", ("s",))
+    g.input("b", ("t",))
     g.set_outputs(build(g))
     return g
 
@@ -95,7 +96,8 @@ def test_sizes_that_have_to_be_solved_for(device: str) -> None:
     """By a coefficient, a negative one, and the size of another symbol; what does not divide exactly is refused."""
     for text, good, bad in (("3*s-4", 11, 12), ("20-4*s", 8, 7), ("t*s+t//2", 14, 12), ("(t+1)*s-s", 12, 11)):
         g: Any = rlx.Graph()
-        g.input("b", ("t",)), g.input("a", (text,))
+        g.input("b", ("t",))
+        g.input("a", (text,))
         g.set_outputs([g.iota(("s",))])
         run = rlx.Session(device).compile(g).run if device != "evaluate" else lambda v, g=g: rlx.evaluate(g, v)
         b = np.zeros(4, np.float32)
