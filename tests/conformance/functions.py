@@ -73,7 +73,7 @@ def evaluate_function(
 def _errors_of_sum(op: Any, operands: Sequence[np.ndarray], symbols: Bindings) -> list[np.ndarray]:
     """What adding up in some order leaves in each element, on average.
 
-    How many partial sums there are, and so how large they grow, hangs on the CPU: one after the other, n numbers of size a
+    How many partial sums there are, and so how large they grow, depends on the CPU: one after the other, n numbers of size a
     are off by 0.2·eps·a·n/√2. Narrow dtypes are computed in f32.
     """
     sums = evaluate.evaluate_op(op, [np.abs(o).astype(o.dtype) for o in operands], symbols)

@@ -1,4 +1,4 @@
-"""The CPUs that compiled tests are compiled for, so that what the tests find does not hang on the machine that runs them.
+"""The CPUs that compiled tests are compiled for, so that what the tests find does not depend on the machine that runs them.
 
 A test with a parameter `level` runs for all of them with `make test-all` (`pytest --full`). With `make test` each of its cases
 runs for one, drawn by its name, so that it is the same every time; a case that is named with its level is run as named:

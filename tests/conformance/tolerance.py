@@ -171,7 +171,7 @@ def _described(wrong: np.ndarray, got: np.ndarray, expected: np.ndarray) -> str 
 def spread(runs: Sequence[np.ndarray]) -> np.ndarray:
     """How far each element moves between noisy runs, in f64; NaN where it is finite in some and not in others.
 
-    For integers and bools 1 where the runs disagree: there the element hangs on a rounding.
+    For integers and bools 1 where the runs disagree: there the element depends on a rounding.
     """
     first = runs[0]
     kind = dtype(first.dtype)

@@ -180,7 +180,7 @@ def _embedding(g: Any, table: Any, indices: Any, max_norm: Any) -> Any:
 
 
 def _one_hot(g: Any, x: Any, num_classes: int) -> Any:
-    needs(num_classes > 0, "the size would hang on values")
+    needs(num_classes > 0, "the size would depend on values")
     return g.cast(g.reshape(x, (*sizes(x), 1)) == g.cast(g.iota((num_classes,)), x.dtype), "i64")
 
 
@@ -223,7 +223,7 @@ def _searchsorted(
 
 
 def _repeat_interleave(g: Any, x: Any, repeats: Any, dim: Any) -> Any:
-    needs(not is_tensor(repeats), "the size would hang on values")
+    needs(not is_tensor(repeats), "the size would depend on values")
     if dim is None:
         x, dim = flat(g, x), 0
     if x.rank == 0:

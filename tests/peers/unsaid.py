@@ -34,7 +34,7 @@ _REASONS = {
         nn.functional.fractional_max_pool2d nn.functional.fractional_max_pool3d nn.functional.rrelu normal
         normal.in_place normal.number_mean rand_like randint randint_like randn randn_like uniform
     """,
-    "the size of the result would hang on values": """
+    "the size of the result would depend on values": """
         _segment_reduce.lengths _segment_reduce.offsets argwhere bincount masked_select nonzero nonzero_static unique
         unique_consecutive
     """,

@@ -29,7 +29,7 @@ class Entry:
         differentiable: Whether its derivative is compared as well.
         finite: Whether it is only the same on finite numbers: a composition that takes the difference of two of its parts.
         tolerance: Multiplies what rounding may do.
-        mixes: Whether every element hangs on all: then rounding the largest may move each, also where all cancel.
+        mixes: Whether every element depends on all: then rounding the largest may move each, also where all cancel.
     """
 
     function: Expression

@@ -67,7 +67,7 @@ class Program:
         return self.random.choice([*fitting, *fitting[-2:]])
 
     def _of_shape(self, shape: tuple[int, ...]) -> Any:
-        """A tensor of a shape that may hang on any other."""
+        """A tensor of a shape that may depend on any other."""
         g, other = self.graph, self._any()
         base = self._any(shape)
         return self.random.choice(

@@ -36,7 +36,7 @@ def _run(op: str, cases: Callable[[str], Iterator[Case]], check: Callable[[Case,
         with failures.of(case):
             check(case, *graph_and_values(case))
     if not count:
-        pytest.skip("has no floats that hang on floats")
+        pytest.skip("has no floats that depend on floats")
     failures.check()
 
 

@@ -344,7 +344,7 @@ def _weights(b: Builder, scores: Tensor, bounded: bool) -> Tensor:
     """
     if not bounded:
         return b.softmax(scores, axis=-1)
-    # The weights do not hang on what all scores of a row are lowered by, and neither do their derivatives.
+    # The weights do not depend on what all scores of a row are lowered by, and neither do their derivatives.
     top = b.stop_gradient(b.max(scores, -1, keep_dims=True))
     weights = b.exp(scores - b.maximum(top, np.finfo(np.float32).min.item()))
     total = b.sum(weights, -1, keep_dims=True)

@@ -63,7 +63,7 @@ class Checkpoint(Card, op="checkpoint"):
 
         def pull(cotangents: Sequence[Tensor | None]) -> list[Tensor | None]:
             """The ops again, once the cotangents are there, and back over them."""
-            # Parameters and states live on anyway; what only hangs on them may be shared with the forward pass.
+            # Parameters and states live on anyway; what only depends on them may be shared with the forward pass.
             read = [i for i, t in enumerate(body.captures) if not b.is_weight(t.value)]
             held = list(body.captures)
             fenced = barrier(b, [held[i] for i in read], [c for c in cotangents if c is not None])

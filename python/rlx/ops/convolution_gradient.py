@@ -50,7 +50,7 @@ def input_gradient(
         dilation: Likewise.
         groups: Likewise.
     """
-    # As many positions at the end as no window reads; where that hangs on a symbol, as many as there can be.
+    # As many positions at the end as no window reads; where that depends on a symbol, as many as there can be.
     edges = zip(padding[::2], padding[1::2], strict=True)
     spans = [d * (k - 1) + 1 for d, k in zip(dilation, w.shape.static[2:], strict=True)]
     rests = [(d + sum(e) - span) % s for d, e, span, s in zip(size, edges, spans, stride, strict=True)]

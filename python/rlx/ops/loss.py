@@ -63,7 +63,7 @@ class SoftmaxCrossEntropyWithLogits(Card, op="softmax_cross_entropy_with_logits"
     def decompose(self, b: Builder, logits: Tensor, labels: Tensor) -> Tensor:
         count = logits.shape.dims[-1]
         wide = widened(b, logits)
-        shifted = wide - b.stop_gradient(b.max(wide, -1, keep_dims=True))  # the loss does not hang on it
+        shifted = wide - b.stop_gradient(b.max(wide, -1, keep_dims=True))  # the loss does not depend on it
         labels = _signed(b, labels)
         kind = labels.dtype
         own = b.where(b.reshape(labels, (*labels.shape, 1)) == b.iota((count,), 0, kind), shifted, 0.0)

@@ -292,7 +292,7 @@ _LEAST_TEMPERATURE = 2.0**-126  # the smallest normal f32: less is 0 to a compil
 
 
 class Sample(Card, op="sample"):
-    """The id hangs on comparisons of sums of f32 (f64 for f64 logits), which devices add up in different orders, and on
+    """The id depends on comparisons of sums of f32 (f64 for f64 logits), which devices add up in different orders, and on
     exponentials that are good to some units in the last place. Two devices give different ids where `u·total` lies within
     that rounding error, some 1e-7 of the total, of a cumulated probability, or `top_p·total` of one that decides what is
     kept. The chance is about 1e-7 for each class that is more likely than that: once in 200 000 draws from 50 classes, once

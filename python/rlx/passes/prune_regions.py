@@ -20,7 +20,7 @@ _PRUNED = ("checkpoint", "if", *_LOOPS)
 class PruneRegions(Pass, name="rlx-prune-regions"):
     """Take out of `if`, `while` and `scan` the results, carries and slices that nobody reads.
 
-    A carry that only its own next value hangs on is one of them.
+    A carry that only its own next value depends on is one of them.
     """
 
     def run(self, module: Any) -> None:
@@ -85,7 +85,7 @@ def _kept(values: Any, keep: Sequence[bool]) -> list[Any]:
 
 
 def _reached(block: Any, wanted: Sequence[Any]) -> list[bool]:
-    """Which arguments of a block the wanted values hang on."""
+    """Which arguments of a block the wanted values depend on."""
     live = set(wanted)
     for view in reversed(list(block.operations)[:-1]):
         op = view.operation

@@ -30,7 +30,7 @@ def force_energy_loss(
 
     Args:
         energy_graph: A `Graph` or `GraphModule`, HIR or MIR, with the energy among its outputs: a scalar, or one number for
-            each of the structures of a batch, each of which hangs on its own positions only.
+            each of the structures of a batch, each of which depends on its own positions only.
         positions: The input `x`.
         energy: The name of the output that is the energy; the first when absent.
         force_weight: Of the forces.

@@ -20,7 +20,7 @@ from rlx.transforms.scope import Scope
 
 
 class Batching:
-    """Copies blocks to where a builder stands; what hangs on a batched tensor is batched.
+    """Copies blocks to where a builder stands; what depends on a batched tensor is batched.
 
     Args:
         builder: Where to emit.

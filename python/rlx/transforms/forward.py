@@ -49,7 +49,7 @@ class Forward:
             scope: What stands for its arguments and for values from outside.
 
         Raises:
-            Error: An op that hangs on a tangent has no rule; the message names it and the user's line.
+            Error: An op that depends on a tangent has no rule; the message names it and the user's line.
         """
         for op in scopes.ops_of(block):
             operands = [scope[v] for v in op.operands]

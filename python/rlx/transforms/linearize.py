@@ -71,7 +71,7 @@ def _open_up(moved: Graph, count: int) -> None:
 
 
 def _split(source: Graph, moved: Graph) -> tuple[Graph, Graph, tuple[str, ...]]:
-    """The ops that hang on a tangent, and the others."""
+    """The ops that depend on a tangent, and the others."""
     primal = Derived.of(source)
     linear = Graph(f"{source.name_symbol}_linear")
     block = moved.function.entry_block
@@ -84,7 +84,7 @@ def _split(source: Graph, moved: Graph) -> tuple[Graph, Graph, tuple[str, ...]]:
     hanging, residuals = set(tangents), {}
 
     def inside(value: Any) -> Any:
-        """What stands for a value in the linear graph: a residual where it does not hang on a tangent."""
+        """What stands for a value in the linear graph: a residual where it does not depend on a tangent."""
         if value not in hanging and value not in residuals:
             outside = scope[value]
             name = f"residual_{len(residuals)}"

@@ -31,7 +31,7 @@ class _Step:
 
 
 class Reverse:
-    """Copies blocks to where a builder stands, remembers what hangs on chosen tensors, and goes back over it.
+    """Copies blocks to where a builder stands, remembers what depends on chosen tensors, and goes back over it.
 
     Args:
         builder: Where to emit.
@@ -41,7 +41,7 @@ class Reverse:
     def __init__(self, builder: Builder, note: str = "vjp"):
         self.builder = builder
         self.note = note
-        # Values (that are emitted) which hang on the chosen ones.
+        # Values (that are emitted) which depend on the chosen ones.
         self.varied: set[Any] = set()
         # Those of them that have no value, because a linear function is transposed.
         self._absent: set[Any] = set()
@@ -71,7 +71,7 @@ class Reverse:
             known: Results of its ops that are there already, and are not computed again.
 
         Raises:
-            Error: An op that hangs on a chosen tensor has no rule; the message names it and the user's line.
+            Error: An op that depends on a chosen tensor has no rule; the message names it and the user's line.
         """
         for op in scopes.ops_of(block):
             operands = [scope[v] for v in op.operands]
@@ -230,7 +230,7 @@ class Body:
         return [t.value in self.engine.varied for t in self.captures]
 
     def moving(self, given: Sequence[bool]) -> list[bool]:
-        """Which results may hang on these arguments, or on captures."""
+        """Which results may depend on these arguments, or on captures."""
         varied = self.engine.varied
         return scopes.depends(self.block, given, lambda v: self.scope[v].value in varied, floats=True)
 
@@ -314,7 +314,7 @@ def adjoint(
 def transposed(b: Builder, block: Any, cotangents: Sequence[Tensor | None]) -> list[Tensor | None]:
     """Cotangents of the arguments of a block that is linear in them, from those of what it yields.
 
-    What does not hang on the arguments is emitted; the rest has no value, unless an op with regions hangs on them: then
+    What does not depend on the arguments is emitted; the rest has no value, unless an op with regions depends on them: then
     they are zeros, at which the gradient of a linear function is what it is everywhere.
 
     Raises:

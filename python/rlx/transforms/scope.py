@@ -187,7 +187,7 @@ def ops_of(block: Any) -> Iterator[Any]:
 
 
 def depends(block: Any, given: Sequence[bool], of_outside: Callable[[Any], bool], *, floats: bool) -> list[bool]:
-    """Which values that a block yields hang on those of its arguments that are given.
+    """Which values that a block yields depend on those of its arguments that are given.
 
     Args:
         block: A block.

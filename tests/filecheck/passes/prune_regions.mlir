@@ -1,6 +1,6 @@
 // RUN: rlx-opt %s --rlx-prune-regions --canonicalize --check-numerics | filecheck %s
 
-// The second carry hangs on nothing but itself, the second stack is not read, and so the second slice is not either.
+// The second carry depends on nothing but itself, the second stack is not read, and so the second slice is not either.
 // CHECK-LABEL: func.func @main(
 // CHECK: %[[S:.*]]:2 = rlx.scan(%arg0, %arg1) {length = [4], num_carries = 1, reverse = false} :
 // CHECK-NEXT: ^bb0(%{{.*}}: tensor<2xf32>, %{{.*}}: tensor<2xf32>):
