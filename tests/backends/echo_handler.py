@@ -11,7 +11,7 @@ from typing import Any
 def make(*arguments: str) -> Callable[[dict[str, Any], bytes], tuple[dict[str, Any], bytes]]:
     def answer(header: dict[str, Any], body: bytes) -> tuple[dict[str, Any], bytes]:
         if header["kind"] == "hang":
-            time.sleep(600)
+            time.sleep(60)
         if header["kind"] == "exit":
             os._exit(3)
         return {"arguments": arguments, "folder": os.environ["TMPDIR"]}, body

@@ -94,7 +94,7 @@ def test_a_time_limit_and_an_end_of_its_own(pool: WorkerPool) -> None:
 
 
 @posix_only
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGUSR1])
 def test_a_kill_from_outside_is_told_from_a_crash(pool: WorkerPool, number: signal.Signals) -> None:
     echo(pool)
     (pid,) = pool.pids
