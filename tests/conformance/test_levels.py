@@ -23,7 +23,7 @@ from rlx.native import native
 from tests.conformance.compiled import compile_graphs, cpu
 from tests.conformance.elf import shared_objects, undefined_symbols
 from tests.conformance.failures import Failures
-from tests.conformance.levels import FOREIGN, LEVELS, skip_if_not_run
+from tests.conformance.levels import FOREIGN, LEVELS, SHARES, skip_if_not_run
 from tests.conftest import pytest_collection_modifyitems
 
 # By another name than the parameter of which only some are drawn.
@@ -34,14 +34,16 @@ every_level = pytest.mark.parametrize("arch", LEVELS)
 
 
 def _collected(*arguments: str, full: bool = False) -> list[str]:
-    """Names of the tests that are left of 200 cases at all levels, and of one that knows no levels."""
+    """Names of the tests that are left of 200 cases at all levels, of one that knows no levels, and of 100 with shares."""
 
-    def test(name: str, level: str | None) -> Any:
-        found = f"tests/test_a.py::test_it[{name}-{level}]"
-        return SimpleNamespace(nodeid=found, callspec=SimpleNamespace(params={"name": name, "level": level}))
+    def test(name: str, level: str | None, share: int | None = None) -> Any:
+        found = f"tests/test_a.py::test_it[{name}-share{share}-{level}]"
+        params = {"name": name, "level": level, "share": share}
+        return SimpleNamespace(nodeid=found, callspec=SimpleNamespace(params=params))
 
     items = [test(f"case{i}", level) for i in range(200) for level in (*LEVELS, FOREIGN)]
     items += [test("xla", None), SimpleNamespace(nodeid="tests/test_a.py::test_plain")]
+    items += [test(f"vjp{i:02d}", level, share) for i in range(100) for share in range(SHARES) for level in LEVELS]
     config = SimpleNamespace(getoption=lambda _: full, args=list(arguments))
     pytest_collection_modifyitems(config, items)  # type: ignore[arg-type]
     return [item.nodeid for item in items]
@@ -50,15 +52,18 @@ def _collected(*arguments: str, full: bool = False) -> list[str]:
 def test_each_case_is_drawn_once() -> None:
     found = _collected("tests")
     assert found == _collected("tests")
-    assert len(found) == len(set(found)) == 202
+    assert len(found) == len(set(found)) == 302
     assert {name.partition("-")[0] for name in found[:200]} == {f"tests/test_a.py::test_it[case{i}" for i in range(200)}
-    counts = [sum(name.endswith(f"-{level}]") for name in found) for level in (*LEVELS, FOREIGN)]
+    counts = [sum(name.endswith(f"-{level}]") for name in found[:200]) for level in (*LEVELS, FOREIGN)]
     assert min(counts[:3]) > 40
     assert 0 < counts[3] < 40
+    shares = [name.split("-")[:2] for name in found[202:]]
+    assert [name.partition("[")[2] for name, _ in shares] == [f"vjp{i:02d}" for i in range(100)]
+    assert {share for _, share in shares} == {f"share{i}" for i in range(SHARES)}
 
 
 def test_all_are_run_when_asked_for() -> None:
-    everything = 200 * 4 + 2
+    everything = 200 * 4 + 2 + 100 * SHARES * len(LEVELS)
     assert len(_collected("tests", full=True)) == everything
     assert len(_collected("tests/test_a.py::test_it[case3-host]")) == everything
 

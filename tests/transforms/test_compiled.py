@@ -24,7 +24,7 @@ from tests.conformance.compiled import contiguous
 from tests.conformance.failures import Failures
 from tests.conformance.functions import noise_of
 from tests.conformance.judge import comparison_of
-from tests.conformance.levels import LEVELS, skip_if_not_run
+from tests.conformance.levels import LEVELS, SHARES, skip_if_not_run
 from tests.conformance.tolerance import Comparison, flushed
 from tests.conformance.values import random_values
 from tests.transforms.cases import direction, floats, reversible, takes
@@ -71,7 +71,7 @@ def _chosen(op: str) -> Iterator[Case]:
             yield wide if takes(wide) else case
 
 
-def _transformed(case: Case, transforms: Sequence[str]) -> Iterator[Derived]:
+def _transformed(case: Case, what: str) -> Iterator[Derived]:
     sizes = case.bindings()[0]
     graph, values = case.graph(sizes), random_values(case, sizes).by_name()
     names = floats(graph)
@@ -81,19 +81,18 @@ def _transformed(case: Case, transforms: Sequence[str]) -> Iterator[Derived]:
         "vjp": lambda: rlx.vjp(graph, names),
         "jvp of vjp": lambda: _second(graph, names),
     }
-    for what in transforms:
-        if what == "vmap" and values:
-            batch = {name: np.stack([v, np.flip(v)]) for name, v in values.items()}
-            yield Derived(case, what, rlx.vmap(graph, list(values), 2), batch)
-        elif what != "vmap" and moves and (what == "jvp" or reversible(case)):
-            derived = made[what]()
-            rng = np.random.default_rng(0)
-            directions = {
-                a.name: direction(np.zeros(a.shape.static, a.shape.dtype.numpy), rng)
-                for a in derived.arguments
-                if a.name not in values
-            }
-            yield Derived(case, what, derived, {**values, **directions})
+    if what == "vmap" and values:
+        batch = {name: np.stack([v, np.flip(v)]) for name, v in values.items()}
+        yield Derived(case, what, rlx.vmap(graph, list(values), 2), batch)
+    elif what != "vmap" and moves and (what == "jvp" or reversible(case)):
+        derived = made[what]()
+        rng = np.random.default_rng(0)
+        directions = {
+            a.name: direction(np.zeros(a.shape.static, a.shape.dtype.numpy), rng)
+            for a in derived.arguments
+            if a.name not in values
+        }
+        yield Derived(case, what, derived, {**values, **directions})
 
 
 def _second(graph: Graph, names: list[str]) -> Graph:
@@ -101,10 +100,10 @@ def _second(graph: Graph, names: list[str]) -> Graph:
     return rlx.jvp(pulled, floats(pulled))
 
 
-def _entries(ops: Sequence[str], transforms: Sequence[str]) -> Iterator[Derived]:
-    for op in ops:
-        for case in _chosen(op):
-            yield from _transformed(case, transforms)
+def _entries(ops: Sequence[str], transform: str, share: int) -> Iterator[Derived]:
+    every = (case for op in ops for case in _chosen(op))
+    for case in islice(every, share, None, SHARES):
+        yield from _transformed(case, transform)
 
 
 def _problems(entry: Derived, program: Any, implementation: str) -> list[str]:
@@ -147,17 +146,23 @@ def _has_rules(op: str) -> bool:
     return card.spec.stage != "hir" and (not card.composite or any(map(card.has, rules)))
 
 
+one_share = pytest.mark.parametrize("share", range(SHARES), ids="share{}".format)
+
+
 @pytest.mark.parametrize("level", LEVELS)
+@one_share
 @pytest.mark.parametrize("transform", ["jvp", "vjp", "vmap"])
-def test_iree(transform: str, level: str) -> None:
-    _check(_entries(_ops(), [transform]), "iree", level)
+def test_iree(transform: str, share: int, level: str) -> None:
+    _check(_entries(_ops(), transform, share), "iree", level)
 
 
+@one_share
 @pytest.mark.parametrize("transform", ["jvp", "vjp", "vmap"])
-def test_xla(transform: str) -> None:
-    _check(_entries(_ops(), [transform]), "xla")
+def test_xla(transform: str, share: int) -> None:
+    _check(_entries(_ops(), transform, share), "xla")
 
 
+@one_share
 @pytest.mark.parametrize(("implementation", "level"), [*(("iree", level) for level in LEVELS), ("xla", None)])
-def test_second_order(implementation: str, level: str | None) -> None:
-    _check(_entries(SECOND_ORDER, ["jvp of vjp"]), implementation, level)
+def test_second_order(implementation: str, level: str | None, share: int) -> None:
+    _check(_entries(SECOND_ORDER, "jvp of vjp", share), implementation, level)
