@@ -268,6 +268,16 @@ program.load(); state()
     assert _in_a_fresh_process(code).split() == ["False", "False", "True"]
 
 
+def test_nothing_is_logged_to_standard_error() -> None:
+    code = """
+import numpy, rlx
+g = rlx.Graph("g"); g.set_outputs([g.input("x", (2,)) + 1])
+rlx.Session("xla").compile(g, cache=False).run({"x": numpy.ones(2, "f")})
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not done.stderr
+
+
 def test_without_jax_the_message_says_what_to_install() -> None:
     code = """
 import sys

@@ -53,6 +53,12 @@ def _import_jax() -> Any:
     return found
 
 
+def _xla_client() -> Any:
+    """The bindings of jaxlib. JAX comes first, which tells them not to log to standard error."""
+    jax()
+    return importlib.import_module("jaxlib.xla_client")
+
+
 def client() -> Any:
     """The CPU client, which JAX itself uses as well.
 
@@ -92,10 +98,9 @@ class Executable:
     """
 
     def __init__(self, program: bytes | str, options: Options = ()):
-        xla_client = importlib.import_module("jaxlib.xla_client")
+        devices = _xla_client().DeviceList((client().devices()[0],))
         chosen = jax().extend.backend.get_compile_options(num_replicas=1, num_partitions=1)
         chosen.env_option_overrides = list((_STRICT | dict(options)).items())
-        devices = xla_client.DeviceList((client().devices()[0],))
         try:
             self._loaded = client().compile_and_load(program, devices, chosen)
         except (jax().errors.JaxRuntimeError, ValueError) as problem:
@@ -105,8 +110,7 @@ class Executable:
     def types(self) -> tuple[list[Type], list[Type]]:
         """Shapes and dtypes of what it takes and of what it gives."""
         (module,) = self._loaded.hlo_modules()
-        xla_client = importlib.import_module("jaxlib.xla_client")
-        found = xla_client.XlaComputation(module.as_serialized_hlo_module_proto()).program_shape()
+        found = _xla_client().XlaComputation(module.as_serialized_hlo_module_proto()).program_shape()
         result = found.result_shape()
         results = result.tuple_shapes() if result.is_tuple() else [result]
         taken, given = (
