@@ -36,7 +36,20 @@ NUMBERS: list[Any] = [
         3.5e38,
         1e300,
     ),
-    *(1e-50, math.inf, -math.inf, math.nan, True, False, 1j, 2 + 0j, 1e39 + 0j, complex(0, math.inf), 10**400),
+    *(
+        1e-50,
+        math.inf,
+        -math.inf,
+        math.nan,
+        True,
+        False,
+        1j,
+        2 + 0j,
+        1e39 + 0j,
+        complex(0, math.inf),
+        10**400,
+        -(10**5000),
+    ),
     *(np.float16(7), np.int8(-3), np.uint32(2**32 - 1), np.float32(1.5), np.bool_(True)),
 ]
 
@@ -66,7 +79,7 @@ def test_a_constant_is_what_was_written_or_an_error(kind: DType) -> None:
         for written in (value, [0, value] if not isinstance(value, (complex, bool, np.generic)) else value):
             g: Any = rlx.Graph()
             if not _fits(value, kind):
-                with pytest.raises(rlx.Error, match=f"does not fit {kind.name}|rlx.constant") as caught:
+                with pytest.raises(rlx.Error, match=f"does not fit {kind.name}") as caught:
                     g.constant(written, dtype=kind)
                 assert "test_constants.py" in (caught.value.location or "")
                 continue

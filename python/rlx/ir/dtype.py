@@ -269,7 +269,7 @@ def weak(value: bool | int | float | complex, other: DType) -> DType:
         low, high = (f64.min, f64.max) if found.is_complex else (found.min, found.max)
         if not low <= value <= high:
             raise Error(
-                f"the integer {value} beside a tensor of dtype {other.name} has to be {found.name}, "
+                f"the integer {_shown(value)} beside a tensor of dtype {other.name} has to be {found.name}, "
                 f"and lies outside {low} to {high}",
                 hint="cast the tensor to a wider dtype first",
             )
@@ -293,6 +293,8 @@ def fitted(value: Any, kind: DType) -> np.ndarray:
     Raises:
         Error: A value does not fit the dtype, or is no number.
     """
+    if _fits_at_sight(value, kind):
+        return np.array(value).astype(kind.numpy)
     given = as_numbers(value, "the value")
     if given.dtype.kind == "V" and given.dtype.names is None and given.dtype.itemsize <= 2:  # those of ml_dtypes
         given = given.astype(np.float32)
@@ -305,6 +307,15 @@ def fitted(value: Any, kind: DType) -> np.ndarray:
             wrong = given[~fits].flat[0]
             raise Error(f"{_shown(wrong)} does not fit {kind.name}", hint=_fitting_hint(wrong, kind))
         return (given.astype(np.float64) if integers and kind.is_inexact else given).astype(kind.numpy)
+
+
+def _fits_at_sight(value: Any, kind: DType) -> bool:
+    """Whether this is one of Python's numbers within the range of the dtype, as most constants are."""
+    if type(value) is float:
+        return kind.kind == "float" and abs(value) <= kind.max
+    if type(value) is not int or kind.is_bool or kind.is_complex:
+        return False
+    return kind.min <= value <= kind.max and i64.min <= value <= i64.max  # beyond, NumPy has no integer for it
 
 
 def _fit(given: np.ndarray, kind: DType) -> np.ndarray:
@@ -331,17 +342,20 @@ def _fit_float(given: np.ndarray, kind: DType) -> np.ndarray:
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, int) and abs(value) >= 10**1000:  # Python prints no more than some thousand digits
+        return "an integer of more than 1000 digits"
     text = str(value)
     return text if len(text) <= 40 else f"{text[:30]}… of {len(text)} digits"
 
 
 def _fitting_hint(value: Any, kind: DType) -> str:
-    if kind.is_integer and np.imag(value) == 0 and not np.isfinite(np.float64(np.real(value))):
+    whole = isinstance(value, (int, np.integer, np.bool_))
+    if kind.is_integer and not whole and np.imag(value) == 0 and not np.isfinite(np.float64(np.real(value))):
         return "an integer is finite"
     if kind.is_bool:
         return "a truth value is True, False, 1 or 0"
     if np.imag(value) or isinstance(value, (complex, np.complexfloating)):
         return "give dtype='c64'"
-    if kind.is_integer and np.trunc(np.float64(value)) != np.float64(value):
+    if kind.is_integer and not whole and np.trunc(np.float64(value)) != np.float64(value):
         return "round it first, or give a float dtype"
     return f"it holds {kind.min} to {kind.max}: use a wider dtype" if not kind.is_complex else "its parts are f32"
