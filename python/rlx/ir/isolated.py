@@ -35,6 +35,9 @@ _NAMES = re.compile(
     """,
     re.VERBOSE | re.ASCII,
 )
+# A dot after another name than one of ours: where there is none, there is no other dialect. Found many times as fast.
+_STRANGE_DOT = re.compile(r"\.(?<!\brlx\.)(?<!\bfunc\.)(?<!\bbuiltin\.)(?!\d)", re.ASCII)
+_STRANGE_NAME = re.compile(r'"[A-Za-z_]\w*+\.(?<!"rlx\.)(?<!"func\.)(?<!"builtin\.)', re.ASCII)
 
 
 def is_bytecode(data: bytes) -> bool:
@@ -85,6 +88,8 @@ def _cannot_start(problem: OSError) -> Error:
 
 def is_foreign(text: str) -> bool:
     """Whether a text has ops, types or attributes of dialects other than rlx, func and builtin."""
+    if not _STRANGE_DOT.search(text) and not _STRANGE_NAME.search(text):
+        return False
     for found in _NAMES.finditer(text):
         dialect = found["generic"] or found["custom"]
         if dialect is not None and dialect not in _OURS:

@@ -29,6 +29,10 @@ _STRING = r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"?'
 _COMMENT = r"//[^\n\r]*+"
 _IDENTIFIER = r"(?:\d++|[A-Za-z$._-][\w$.-]*+)"
 _SPECIAL = rf"(?:mod|floordiv|ceildiv)(?![\w$.])|[su]?i\d{{4}}|x[\dx]{{{DIMENSIONS}}}"
+_WORD = rf"(?!{_SPECIAL})[A-Za-z_][\w$.]*+"
+_FLOAT = r"\d{1,99}+\.\d{0,99}+(?:[eE][-+]?\d{1,9}+)?+(?!\d)"
+_SHAPED = r"<[\dx?]{0,99}+(?:bf16|f16|f32|f64|i\d{1,2}+|index)?+>"
+_ENTRY = rf"{_WORD}[ ]=[ ](?:{_STRING}|{_FLOAT}|\d{{1,18}}+(?![\d.x])|{_WORD})"
 _KINDS = rf"""
     (?P<string> {_STRING} )
   | (?P<comment> {_COMMENT} )
@@ -47,11 +51,12 @@ _TOKEN = re.compile(rf"\s*+(?:{_KINDS})", _FLAGS)
 _INTERESTING = re.compile(
     rf"""
   (?: \s++ | {_STRING} | {_COMMENT} | ->
-    | <[\dx?]{{0,99}}+(?:bf16|f16|f32|f64|i\d{{1,2}}+|index)?+>
-    | \((?:%\w{{1,40}}+(?:,[ ])?+){{0,9}}+\)
+    | {_SHAPED} | <-?{_FLOAT}>
+    | \((?:(?:%\w{{1,40}}+|tensor{_SHAPED})(?:,[ ])?+){{0,9}}+\)
+    | \{{(?:{_ENTRY}(?:,[ ])?+){{0,9}}+\}}
     | [%@^]{_IDENTIFIER}
     | [#!][A-Za-z_][\w$-]*+\.[\w$.-]*+
-    | (?!{_SPECIAL})[A-Za-z_][\w$.]*+
+    | {_WORD} | {_FLOAT}
     | \d{{1,{DIGITS}}}+(?!\d|x[0-9a-fA-F]{{{DIGITS}}})
     | ,\s*+-(?=\d) | [,=:;?.@%^/|&]
   )*+ (?:{_KINDS})""",
