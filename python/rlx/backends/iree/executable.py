@@ -181,8 +181,8 @@ class Function:
         """
         if len(arrays) != len(self._passers):
             raise self._count_error(arrays)
-        try:
-            return holding(self._lock, self._run, arrays)
+        try:  # `holding` without the time of its call
+            with self._lock: return self._run(arrays)  # noqa: E701  # fmt: skip
         except _FAILURES as error:
             raise self._failure(error) from error
 
@@ -247,8 +247,8 @@ class StagedFunction(Function):
         """Run it; raises as ``Function`` does."""
         if len(arrays) != len(self._staged):
             raise self._count_error(arrays)
-        try:
-            return holding(self._lock, self._run, arrays)
+        try:  # `holding` without the time of its call
+            with self._lock: return self._run(arrays)  # noqa: E701  # fmt: skip
         except _FAILURES as error:
             raise self._failure(error) from error
 
