@@ -6,6 +6,7 @@ import concurrent.futures
 import io
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -107,11 +108,25 @@ def test_the_process_may_be_killed_and_is_shared_by_threads() -> None:
     good = CRASHING.replace("[4x", "[1, 0]")
     isolated.attempt(good)
     assert isolated._process is not None
+    isolated._process.kill()
+    isolated._process.wait()
+    isolated.attempt(good)
     os.kill(isolated._process.pid, signal.SIGKILL)
     texts = [good, good, CRASHING, good] * 2
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         found = [f.exception() for f in [pool.submit(isolated.attempt, text) for text in texts]]
     assert [type(problem) for problem in found] == [type(None), type(None), rlx.ParseError, type(None)] * 2
+
+
+def test_a_process_that_does_not_even_read_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    isolated.close()
+    monkeypatch.setattr(isolated, "_command", lambda *_: [sys.executable, "-c", "import time; time.sleep(600)"])
+    monkeypatch.setattr(isolated, "SECONDS", 0.1)
+    monkeypatch.setattr(isolated, "_START", 0.1)
+    longer_than_a_pipe = CRASHING + "// " + "x" * (1 << 20)
+    with pytest.raises(rlx.ParseError, match=r"takes more than 0\.1 s"):
+        isolated.attempt(longer_than_a_pipe)
+    assert isolated._process is None
 
 
 @pytest.mark.parametrize(
@@ -121,6 +136,9 @@ def test_the_process_may_be_killed_and_is_shared_by_threads() -> None:
         ("rlx.matmul(%a.b, @c.d) // linalg.fill", False),
         ("func.func @a.b() { return }", False),
         ("arith.constant 1 : i32", True),
+        ("x_rlx.constant", True),
+        ('"foo.1"()', True),
+        ('"rlx.1"() {a = 1.5, b = 2.e3}', False),
         ('"linalg.fill"() : () -> ()', True),
         ('"linalg.fill" <{}>', True),
         ("#linalg.iterator_type<parallel>", True),

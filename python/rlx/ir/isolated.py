@@ -10,9 +10,9 @@ import atexit
 import contextlib
 import os
 import re
-import selectors
 import subprocess
 import sys
+import threading
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -125,19 +125,26 @@ _owner = 0  # the process that started it: a fork has no part in it
 def _ask(text: str) -> str:
     """`.` when the process is done with a text, `late`, or nothing when it has ended."""
     process, seconds = _running()
-    data = text.encode()
-    answer = None
+    data, answer = text.encode(), b""
+    late = threading.Event()
+    limit = threading.Timer(seconds, _end_late, (process, late))
+    limit.daemon = True
     try:
-        with contextlib.suppress(BrokenPipeError):
+        limit.start()
+        with contextlib.suppress(OSError):  # it has ended
             process.stdin.write(len(data).to_bytes(8, "little") + data)
             process.stdin.flush()
-        with selectors.DefaultSelector() as selector:
-            selector.register(process.stdout, selectors.EVENT_READ)
-            answer = process.stdout.read(1) if selector.select(seconds) else None
+            answer = process.stdout.read(1)
     finally:
+        limit.cancel()
         if answer != b".":
             close()
-    return "late" if answer is None else answer.decode()
+    return "late" if not answer and late.is_set() else answer.decode()
+
+
+def _end_late(process: Any, late: threading.Event) -> None:
+    late.set()
+    process.kill()
 
 
 def _running() -> tuple[Any, float]:
@@ -145,6 +152,7 @@ def _running() -> tuple[Any, float]:
     global _process, _owner
     if _process is not None and _owner == os.getpid() and _process.poll() is None:
         return _process, SECONDS
+    close()  # what is left of one that has ended
     try:
         _process = subprocess.Popen(
             _command("texts"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
