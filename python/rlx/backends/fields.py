@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from rlx.ir.checks import is_unicode
 from rlx.ir.errors import Error
 
 Check = Callable[[Any, str], Any]
@@ -78,7 +79,7 @@ def shown(value: Any) -> str:
 
 def text(value: Any, what: str) -> str:
     """Text that can be printed."""
-    if type(value) is not str or not _encodable(value):
+    if type(value) is not str or not is_unicode(value):
         raise refused(what, "text", value)
     return value
 
@@ -88,14 +89,6 @@ def name(value: Any, what: str) -> str:
     if not text(value, what):
         raise refused(what, "a name", value)
     return value
-
-
-def _encodable(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair
-        return False
-    return True
 
 
 def boolean(value: Any, what: str) -> bool:

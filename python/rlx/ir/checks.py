@@ -16,11 +16,12 @@ def check_name(name: Any, what: str) -> None:
     """
     if not isinstance(name, str) or not name:
         raise Error(f"{what} is a non-empty string, not {name!r:.60}", location=describe(caller_location()))
-    if "\0" in name or not _is_unicode(name):
+    if "\0" in name or not is_unicode(name):
         raise Error(f"{what} is Unicode text without NUL, not {name!r:.60}", location=describe(caller_location()))
 
 
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
+    """Whether text can be written as UTF-8: it has no half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -200,14 +200,20 @@ def remove_abandoned(path: str | os.PathLike[str], dir_fd: int | None = None) ->
             os.close(handle)
 
 
-def lock(handle: int, *, wait: bool) -> bool:
-    """Lock an open file, until it is closed or its process ends; returns whether that worked."""
+def lock(handle: int, *, wait: bool, shared: bool = False) -> bool:
+    """Lock an open file, until all handles of it are closed; returns whether that worked.
+
+    Args:
+        handle: The file.
+        wait: Wait for others that have locked it.
+        shared: Let others lock it in the same way.
+    """
     try:
         import fcntl
     except ImportError:  # Windows
         return False
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
     except OSError:  # another's, or a file system without locks
         return False
     return True

@@ -14,14 +14,10 @@ import stat
 import tempfile
 import time
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from rlx.ir.errors import Error
-
-try:
-    import fcntl
-except ImportError:  # not POSIX
-    fcntl: Any = None
+from rlx.ir.files import lock
 
 _PREFIX = "rlx-worker-"
 _HARMLESS = re.compile(r"[A-Za-z0-9/._+-]+")
@@ -50,18 +46,16 @@ def make_folder() -> Path:
             continue
         _remove_abandoned(parent)
         return folder
-    told = (
-        "; ".join(problems) or f"the name of {_wanted()!r} is not harmless in a shell, and the others are not private"
+    reasons = "; ".join(problems) or (
+        f"the name of {_wanted()!r} is not harmless in a shell, and the others are not private"
     )
-    raise Error(f"there is no folder for temporary files: {told}", hint="set TMPDIR to a folder with a plain name")
+    raise Error(f"there is no folder for temporary files: {reasons}", hint="set TMPDIR to a folder with a plain name")
 
 
 def own(folder: Path) -> IO[bytes]:
     """The file for a worker's standard error: as long as a process has it open, nobody removes the folder."""
     file = open(folder / "stderr", "w+b", buffering=0)  # noqa: SIM115
-    if fcntl is not None:
-        with contextlib.suppress(OSError):  # some network file systems have no locks
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    lock(file.fileno(), wait=False, shared=True)
     return file
 
 
@@ -93,7 +87,7 @@ def _nobody_else_renames(parent: str) -> bool:
 
 def _remove_abandoned(parent: str) -> None:
     """Remove folders of workers that were killed together with their parents."""
-    if fcntl is None:
+    if os.name != "posix":
         return
     with contextlib.suppress(OSError):
         for entry in os.scandir(parent):
@@ -109,5 +103,5 @@ def _remove_if_abandoned(folder: Path) -> None:
     if time.time() - status.st_mtime < _ABANDONED_AFTER_S:
         return
     with open(folder / "stderr", "rb") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # refused as long as the worker or its parent lives
-        shutil.rmtree(folder, ignore_errors=True)
+        if lock(file.fileno(), wait=False):  # refused as long as the worker or its parent lives
+            shutil.rmtree(folder, ignore_errors=True)
