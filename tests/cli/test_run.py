@@ -147,7 +147,7 @@ def test_a_truncated_artifact(command: Command, hello_artifact: Path, tmp_path: 
 
 
 def _argument(name: str, shape: Any, kind: str) -> Any:
-    from rlx.ir.graph import Argument
+    from rlx.ir.signature import Argument
 
     return Argument(name, kind, shape)
 

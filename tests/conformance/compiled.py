@@ -19,8 +19,9 @@ from rlx.backends.iree.executable import Executable
 from rlx.backends.iree.memory import ALIGNMENT
 from rlx.backends.iree.targets import Target, target
 from rlx.ir.errors import Error
-from rlx.ir.graph import Graph, functions
+from rlx.ir.graph import Graph
 from rlx.ir.shape import Shape
+from rlx.ir.signature import functions
 from rlx.lower.linalg import lower_module
 from tests.conformance.cases import Case
 from tests.conformance.elf import check_linked

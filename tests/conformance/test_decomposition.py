@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rlx.ir import registry
-from rlx.ir.graph import Graph, functions
+from rlx.ir.graph import Graph
+from rlx.ir.signature import functions
 from rlx.ir.text import verify_module
 from tests.conformance.cases import Case, cases, op_names
 from tests.conformance.failures import Failures

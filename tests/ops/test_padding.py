@@ -11,7 +11,7 @@ import pytest
 import rlx
 from rlx.ir.dtype import DTYPES, dtype
 from rlx.ir.evaluate import evaluate
-from rlx.ir.graph import functions
+from rlx.ir.signature import functions
 from tests.ops.references import in_jax, run, samples_of
 
 NAMES = [d.name for d in DTYPES]

@@ -19,7 +19,8 @@ from rlx.cli.display import Steps
 
 if TYPE_CHECKING:
     from rlx.backends.artifact import Artifact
-    from rlx.ir.graph import Argument, Graph, Output
+    from rlx.ir.graph import Graph
+    from rlx.ir.signature import Argument, Output
 
 Arrays = dict[str, np.ndarray]
 

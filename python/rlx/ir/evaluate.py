@@ -14,10 +14,11 @@ from rlx.ir.arrays import as_array
 from rlx.ir.card import Card, as_results
 from rlx.ir.dim import Bindings
 from rlx.ir.errors import Error, ShapeError
-from rlx.ir.graph import Argument, Graph
+from rlx.ir.graph import Graph
 from rlx.ir.location import describe
 from rlx.ir.requirements import requirements
 from rlx.ir.shape import Shape, shape_of
+from rlx.ir.signature import Argument
 from rlx.ir.verify import infer
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from typing import Any
 from rlx.ir import opview, registry
 from rlx.ir.dim import Dim, DimExpr, divisors, parse
 from rlx.ir.errors import Error, ShapeError
-from rlx.ir.graph import functions
 from rlx.ir.location import describe
 from rlx.ir.shape import shape_of
+from rlx.ir.signature import functions
 
 
 @dataclass(frozen=True)

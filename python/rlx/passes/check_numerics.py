@@ -15,8 +15,9 @@ from rlx.ir.dim import DimExpr, evaluate
 from rlx.ir.dtype import DType
 from rlx.ir.errors import Error, PassError
 from rlx.ir.evaluate import bind_symbols, evaluate_function
-from rlx.ir.graph import Argument, Graph, functions
+from rlx.ir.graph import Graph
 from rlx.ir.shape import Shape, shape_of
+from rlx.ir.signature import Argument, functions
 from rlx.passes.pipeline import Step
 from rlx.passes.runner import Instrument, clone_module
 

@@ -14,9 +14,9 @@ from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import as_results
 from rlx.ir.dtype import DType, dtype, f32
 from rlx.ir.errors import PassError, ShapeError
-from rlx.ir.graph import functions
 from rlx.ir.packages import required
 from rlx.ir.shape import shape_of
+from rlx.ir.signature import functions
 from rlx.passes.base import Pass, option
 from rlx.passes.precision_classes import MODERATING, OWN_DTYPE, RANGE_SENSITIVE, OpClass, class_of
 from rlx.passes.rewrite import builder_before

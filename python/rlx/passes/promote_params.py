@@ -7,7 +7,7 @@ from typing import Any
 
 from rlx.ir.attributes import suggestion
 from rlx.ir.errors import PassError
-from rlx.ir.graph import functions, read_arguments, read_outputs, sign_function
+from rlx.ir.signature import functions, read_arguments, read_outputs, sign_function
 from rlx.passes.base import Pass, option
 
 

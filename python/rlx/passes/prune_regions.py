@@ -8,7 +8,7 @@ from typing import Any
 
 from rlx.ir import opview
 from rlx.ir.builder import Builder
-from rlx.ir.graph import functions
+from rlx.ir.signature import functions
 from rlx.passes.base import Pass
 from rlx.passes.rewrite import builder_before
 

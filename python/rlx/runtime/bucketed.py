@@ -13,8 +13,9 @@ from rlx.ir.arrays import as_array
 from rlx.ir.dim import DimExpr
 from rlx.ir.errors import Error, ShapeError
 from rlx.ir.evaluate import argument_array, bind_symbols
-from rlx.ir.graph import Argument, Graph
+from rlx.ir.graph import Graph
 from rlx.ir.shape import Shape
+from rlx.ir.signature import Argument
 from rlx.runtime.compiled import CompiledGraph, missing_input, unknown_input
 from rlx.runtime.weights import keep, read_safetensors
 

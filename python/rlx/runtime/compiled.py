@@ -16,9 +16,9 @@ from rlx.ir.attributes import suggestion
 from rlx.ir.errors import Error
 from rlx.ir.evaluate import argument_array, bind_symbols, check_argument
 from rlx.ir.files import file_name
-from rlx.ir.graph import Argument
 from rlx.ir.locks import holding, make_lock
 from rlx.ir.requirements import Requirement
+from rlx.ir.signature import Argument
 from rlx.runtime.weights import keep, read_safetensors
 
 

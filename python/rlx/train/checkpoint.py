@@ -13,7 +13,7 @@ import numpy as np
 from rlx.ir.dtype import dtype
 from rlx.ir.errors import Error
 from rlx.ir.files import file_name, replacing
-from rlx.ir.graph import Argument
+from rlx.ir.signature import Argument
 from rlx.runtime.weights import read_tensors
 
 _KIND = {"format": "rlx.train", "version": "1"}

@@ -10,8 +10,9 @@ from rlx.backends import stages
 from rlx.ir.builder import Tensor
 from rlx.ir.dtype import DType, f32, f64
 from rlx.ir.errors import Error
-from rlx.ir.graph import Argument, Graph, sign_function
+from rlx.ir.graph import Graph
 from rlx.ir.shape import Shape
+from rlx.ir.signature import Argument, sign_function
 from rlx.passes import run
 from rlx.train import loss_scale as scales
 from rlx.train.loss_scale import DynamicLossScale

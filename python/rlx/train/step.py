@@ -11,8 +11,8 @@ import numpy as np
 from rlx.ir.attributes import suggestion
 from rlx.ir.errors import Error
 from rlx.ir.evaluate import argument_array
-from rlx.ir.graph import Argument
 from rlx.ir.locks import holding, make_lock
+from rlx.ir.signature import Argument
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.device import Device
 from rlx.runtime.session import Session

@@ -13,10 +13,11 @@ from rlx.ir import opview
 from rlx.ir.attributes import suggestion
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error, PassError, StageError
-from rlx.ir.graph import Argument, Graph, Output, find_function, module_stage
+from rlx.ir.graph import Graph, find_function, module_stage
 from rlx.ir.graph_module import GraphModule
 from rlx.ir.location import describe
 from rlx.ir.shape import Shape
+from rlx.ir.signature import Argument, Output
 from rlx.passes.base import Pass
 from rlx.passes.lower_blocks import LowerBlocks
 from rlx.passes.runner import clone_module, run_on_module

@@ -25,10 +25,11 @@ from rlx.backends.iree.targets import Target, target
 from rlx.ir import opview
 from rlx.ir.dim import estimate
 from rlx.ir.errors import ExecutionError, UnsupportedError
-from rlx.ir.graph import Argument, Graph, functions, read_arguments
+from rlx.ir.graph import Graph
 from rlx.ir.location import describe
 from rlx.ir.requirements import requirements
 from rlx.ir.shape import Shape, shape_of
+from rlx.ir.signature import Argument, functions, read_arguments
 from rlx.lower.linalg import claimed_ops, lower_module
 from rlx.lower.linalg.function import state_getter, state_setter
 from rlx.lower.linalg.rules import RULES

@@ -9,9 +9,9 @@ from typing import Any
 from rlx import mlir
 from rlx.ir import opview
 from rlx.ir.errors import Error, UnsupportedError
-from rlx.ir.graph import Argument, functions, read_arguments, read_outputs
 from rlx.ir.location import describe
 from rlx.ir.shape import Shape, shape_of
+from rlx.ir.signature import Argument, functions, read_arguments, read_outputs
 from rlx.lower.linalg.branches import to_branches
 from rlx.lower.linalg.complex_products import meets_complex_numbers
 from rlx.lower.linalg.kept import is_kept

@@ -9,9 +9,9 @@ from typing import Any
 from rlx import mlir
 from rlx.ir import opview
 from rlx.ir.errors import UnsupportedError
-from rlx.ir.graph import functions, read_arguments
 from rlx.ir.location import describe
 from rlx.ir.shape import Shape, shape_of
+from rlx.ir.signature import functions, read_arguments
 from rlx.lower.stablehlo.emitter import Emitter, tensor_type
 from rlx.lower.stablehlo.rules import RULES, Lowered
 
