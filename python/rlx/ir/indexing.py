@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rlx.ir.arrays import as_array, as_numbers, is_written
 from rlx.ir.dim import Dim, DimExpr, maximum, product
 from rlx.ir.dtype import i32, i64
-from rlx.ir.errors import ShapeError
+from rlx.ir.errors import Error, ShapeError
 from rlx.ir.operators import Operators
 
 if TYPE_CHECKING:
@@ -72,15 +73,14 @@ def _entry(value: Any) -> Any:
         if not tensor.dtype.is_integer:
             raise ShapeError(f"a tensor that indexes is of integers, not {tensor.dtype}")
         return value
+    if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
+        value = _plain(value)  # also what holds one element: a masked array has an index, too
     try:
         if not isinstance(value, (bool, np.bool_)):
             return operator.index(value)
     except TypeError:
         pass
-    try:
-        array = np.asarray(value)
-    except (TypeError, ValueError) as problem:
-        raise ShapeError(f"{value!r:.60} is no array: {problem}") from None
+    array = _plain(value)
     if not array.size and not isinstance(value, np.ndarray):
         array = array.astype(np.int64)  # a list without elements has no dtype
     if array.dtype.kind == "b" and not array.ndim:
@@ -90,6 +90,18 @@ def _entry(value: Any) -> Any:
             f"an index is an integer, a slice, None, ..., or an array or tensor of integers, not {value!r:.60}"
         )
     return array
+
+
+def _plain(value: Any) -> np.ndarray:
+    """Anything that NumPy makes an array of, as one that is not masked."""
+    try:
+        if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
+            return as_array(value, "an array that indexes")
+        return as_numbers(value, f"{value!r:.60}") if is_written(value) else np.asarray(value)
+    except Error as problem:
+        raise ShapeError(problem.message, hint=problem.hint) from None
+    except (TypeError, ValueError) as problem:
+        raise ShapeError(f"{value!r:.60} is no array: {problem}") from None
 
 
 def _filled(index: list[Any], rank: int) -> list[Any]:
