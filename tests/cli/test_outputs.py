@@ -230,7 +230,7 @@ def test_a_pass_that_fails_leaves_the_file_as_it_was(
     assert "rlx.matmul(%arg0, %arg1)" in file.read_text()
 
 
-@pytest.mark.parametrize("name", ["mödel.mlir", 'a "b".mlir', "a\\b.mlir", "a b:1:2.mlir"])
+@pytest.mark.parametrize("name", ["mödel.mlir", 'a "b".mlir', "a\\b.mlir", "a b:1:2.mlir", "no text \udcff.mlir"])
 def test_places_in_files_of_any_name(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / name
     line = '  %0 = rlx.activation %x {kind = "exp"} : f %1 = rlx.activation %x {kind = "tanhh"} : f\n'
@@ -239,7 +239,8 @@ def test_places_in_files_of_any_name(name: str, tmp_path: Path, capsys: pytest.C
     column = file.read_text().split("\n")[1].index("rlx.activation", 20) + 1
     assert opt.main([str(file)]) == 1
     shown = capsys.readouterr().err
-    assert shown.startswith(f"{file}:2:{column}: error: 'rlx.activation' op attribute 'kind'"), shown
+    printed = str(file).encode(errors="backslashreplace").decode()
+    assert shown.startswith(f"{printed}:2:{column}: error: 'rlx.activation' op attribute 'kind'"), shown
     with pytest.raises(rlx.ParseError) as caught:
         rlx.parse(file)
     assert (caught.value.location or "").endswith(f":2:{column}")

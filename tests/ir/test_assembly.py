@@ -11,6 +11,8 @@ import pytest
 import rlx
 from rlx import mlir
 from rlx.ir import assembly, registry
+from rlx.ir.attributes import from_mlir
+from rlx.ir.registry import SPECS
 from rlx.ir.text import parse_module, print_op
 
 ARGUMENTS = "%x: tensor<4xf32>, %xs: tensor<5x4xf32>, %c: tensor<i1>, %b: tensor<4xi1>"
@@ -173,6 +175,8 @@ def test_what_follows_a_name_in_a_string_is_no_op_when_printing() -> None:
     [
         ("  %0 = rlx.activatio %x : tensor<4xf32>", "2:8", r"no op 'rlx.activatio' \(did you mean 'activation'\?\)"),
         ("  rlx.activatio(%x) : tensor<4xf32>", "2:3", "no op 'rlx.activatio'"),
+        ("  %0 = rlx.relu %x : tensor<4xf32>", "2:8", r"no op 'rlx.relu' \(write 'rlx.activation' with \{kind = \"relu\"\}\)"),
+        ("  %0 = rlx.sum %x : tensor<4xf32>", "2:8", r"no op 'rlx.sum' \(write 'rlx.reduce' with"),
         ('  %0 = rlx.activation %x {kind = "tanh"}', "2:41", "expected ':' and the types of 'rlx.activation'"),
         ("  %0 = rlx.activation(%x {} : tensor<4xf32>", "2:26", r"expected operands of 'rlx.activation'.* '\)'"),
         ("  %0 = rlx.activation(%x) : (tensor<4xf32>", "2:29", r"'\(' is not closed"),
@@ -204,6 +208,13 @@ def test_errors_are_where_the_user_wrote_them(body: str, place: str, message: st
     with pytest.raises(rlx.ParseError, match=message) as caught:
         parse_module(function(body), "f.mlir")
     assert caught.value.location == f"f.mlir:{place}", caught.value
+
+
+def test_a_wrong_attribute_is_told_what_was_expected() -> None:
+    for attribute in (a for spec in SPECS.values() for a in spec.attributes):
+        message = rf"'{attribute.name}' is of the wrong kind: unit; expected \w"
+        with mlir.entered(), pytest.raises(rlx.ShapeError, match=message):
+            from_mlir(attribute, mlir.ir.Attribute.parse("unit"))
 
 
 def test_locations_are_where_the_user_wrote_them() -> None:

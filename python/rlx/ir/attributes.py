@@ -23,7 +23,7 @@ from rlx.ir.shape import as_dtype, element_type
 
 def suggestion(name: str, known: Any) -> str:
     """` (did you mean 'x'?)` when a known name is close, else nothing."""
-    close = get_close_matches(name, list(known), 1) if isinstance(name, str) else ()
+    close = get_close_matches(name, [k for k in known if isinstance(k, str)], 1) if isinstance(name, str) else ()
     return f" (did you mean '{close[0]}'?)" if close else ""
 
 
@@ -209,16 +209,14 @@ def _to_mlir(kind: str, value: Any) -> Any:
 # --- from MLIR ------------------------------------------------------------------------------------
 
 
-def _dims_from_mlir(attribute: Any) -> tuple[Dim, ...]:
+def _dims_from_mlir(attribute: Any) -> tuple[Dim, ...] | None:
+    """The sizes that a list of integers and strings holds; None for anything else."""
     ir = mlir.ir
-    if not isinstance(attribute, ir.ArrayAttr):
-        raise ShapeError(f"expected a list of dimensions, got {attribute}")
-    dims = []
-    for entry in attribute:
-        if not isinstance(entry, (ir.IntegerAttr, ir.StringAttr)):
-            raise ShapeError(f"a dimension is an integer or a string, not {entry}")
-        dims.append(dim(entry.value, signed=True))
-    return tuple(dims)
+    if not isinstance(attribute, ir.ArrayAttr) or not all(
+        isinstance(entry, (ir.IntegerAttr, ir.StringAttr)) for entry in attribute
+    ):
+        return None
+    return tuple(dim(entry.value, signed=True) for entry in attribute)
 
 
 def elements_from_mlir(attribute: Any) -> np.ndarray:
@@ -260,6 +258,20 @@ def _float(text: str, part: np.dtype) -> Any:
     return part.type(text)
 
 
+# What an attribute of each kind is written as.
+_FORMS = {
+    "bool": "true or false",
+    "i64": "a whole number without a type, or of i64",
+    "f64": "a number with a point, such as 1.0, without a type, or of f64",
+    "i64s": "whole numbers, such as array<i64: 0, 1>",
+    "dims": 'a list of sizes, such as [2, "n"]',
+    "dtype": "a type of elements, such as f32",
+    "dict": "attributes by name, such as {size = 2}",
+    "elements": "elements, such as dense<1.0> : tensor<4xf32>",
+    "str": "a string",
+}
+
+
 def from_mlir(spec: AttributeSpec, attribute: Any) -> Any:
     """The canonical Python value of an MLIR attribute.
 
@@ -272,7 +284,8 @@ def from_mlir(spec: AttributeSpec, attribute: Any) -> Any:
         value = None
     # The bindings also read what is stored in another way: an i64 as i32 or index, an f64 as f32.
     if value is None or (spec.kind not in ("dims", "elements", "dict") and to_mlir(spec, value) != attribute):
-        raise ShapeError(f"attribute '{spec.name}' is of the wrong kind: {attribute}")
+        expected = f'a string, such as "{spec.cases[0]}"' if spec.kind == "enum" else _FORMS[spec.kind]
+        raise ShapeError(f"attribute '{spec.name}' is of the wrong kind: {attribute}; expected {expected}")
     try:
         return check_interval(spec, value)
     except ShapeError as problem:

@@ -39,12 +39,20 @@ def read(text: str, name: str = "<text>") -> Source:
     Raises:
         ParseError: An rlx op is not written as docs/assembly.md says, with line and column.
     """
-    return _Reader(text, name).read()
+    # A path that the locale cannot decode holds lone surrogates, which are no UTF-8.
+    return _Reader(text, name.encode(errors="backslashreplace").decode()).read()
 
 
 def _is_one_type(form: Layout, printed: re.Match[str]) -> bool:
     """Whether an op may have one type for operands and result."""
     return form.results_count == 1 and form.most is not None and printed["operands"].count("%") <= form.most
+
+
+def _instead(name: str) -> str:
+    """What may be meant by the name of no op: a kind of one, as `relu` is, which is a method of graphs; or one like it."""
+    ops = [op for op, spec in SPECS.items() if any(a.name == "kind" and name in a.cases for a in spec.attributes)]
+    written = " or ".join(f"'rlx.{op}'" for op in ops if not op.endswith("_backward"))
+    return f' (write {written} with {{kind = "{name}"}})' if written else suggestion(name, SPECS)
 
 
 class _Reader(Scanner):
@@ -87,7 +95,7 @@ class _Reader(Scanner):
         if not self._is_op(start, end, form):
             return end
         if form is None:
-            self.fail(start, f"there is no op 'rlx.{name}'{suggestion(name, SPECS)}")
+            self.fail(start, f"there is no op 'rlx.{name}'{_instead(name)}")
         printed = PRINTED.match(text, end) if form.plain else None
         if printed is not None and (printed["type"] is None or _is_one_type(form, printed)):
             return self.out.plain(f'"rlx.{name}"', start, end, printed)
