@@ -105,6 +105,11 @@ def test_missing_arguments_are_named_with_the_flag_to_add(command: Command, hell
         (["--input=x=1x4xf33=1"], "f33"),
         (["--input=x=4xi8=128"], "128 is out of range for i8 (-128 to 127)"),
         (["--input=x=4xi8=1.5"], "'1.5' is not an element of i8"),
+        (["--input=x=4xf32=1e39"], "1e+39 does not fit f32"),
+        (["--input=x=4xf16=1,2,3,-1e5"], "-100000.0 does not fit f16"),
+        ([f"--input=x={10**24}x4xf32=1"], "cannot make an array of"),
+        ([f"--input=x={10**12}x4xf32=1"], "cannot make an array of"),
+        ([f"--input=x={'9' * 5000}x4xf32=1"], "expected NAME="),
         (["--input=x=@nothing.npy"], "no such file: nothing.npy"),
         ([f"--input={X}", f"--input={X}"], "'x' is given twice"),
         (["--input=x=1x4xf64=1", f"--param={W}"], "input 'x' must be f32[1, 4], got float64[1, 4]"),
@@ -113,6 +118,11 @@ def test_missing_arguments_are_named_with_the_flag_to_add(command: Command, hell
         ([f"--input={W}"], "'w' is no input; give it with --param"),
         ([f"--param={X}"], "'x' is no param; give it with --input"),
         ([f"--input={X}", "--params=nothing.safetensors"], "no such file: nothing.safetensors"),
+        ([f"--input={X}", "--params=/"], "/ is no file"),
+        (
+            ["--evaluate", f"--input={X}", f"--param={W}", "--output-dir=/dev/null/x"],
+            "cannot make the folder /dev/null/x: ",
+        ),
         (["--device=toaster", f"--input={X}", f"--param={W}"], "'toaster'"),
         (["--repeat=0"], "--repeat must be a positive number"),
         (["--threads=0", f"--input={X}", f"--param={W}"], "threads must be a positive integer"),
@@ -131,6 +141,7 @@ def test_mistakes(command: Command, hello: Path, options: list[str], message: st
         (["--evaluate"], "is compiled; --evaluate needs MLIR text"),
         (["--bind=n=3"], "is compiled; --bind needs MLIR text"),
         (["--precision=f16"], "is compiled; --precision needs MLIR text"),
+        (["--threads=0"], "threads must be a positive integer, got 0"),
     ],
 )
 def test_an_artifact_is_for_one_device(

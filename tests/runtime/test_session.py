@@ -12,6 +12,7 @@ import pytest
 import rlx
 from rlx.backends.artifact import Artifact
 from rlx.backends.cache import DiskCache
+from rlx.runtime.compiled import CompiledGraph
 
 
 def test_unknown_devices_and_options(linear_graph: Any) -> None:
@@ -21,6 +22,10 @@ def test_unknown_devices_and_options(linear_graph: Any) -> None:
         rlx.Session("cuda", arch="sm_1")
     with pytest.raises(rlx.Error, match="threads must be a positive integer"):
         rlx.Session(threads=0)
+    artifact = rlx.Session().compile(linear_graph).artifact
+    for threads in (-1, True, "2"):
+        with pytest.raises(rlx.Error, match="threads must be a positive integer"):
+            CompiledGraph(artifact, threads=threads)
     with pytest.raises(rlx.Error, match="policy 'fast'"):
         rlx.Session().compile(linear_graph, policy="fast")
     with pytest.raises(rlx.Error, match="compile takes a Graph"):

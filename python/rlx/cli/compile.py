@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import sys
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -59,11 +58,11 @@ def add_compile_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    from rlx.cli.files import read_graph
+    from rlx.cli.files import read_graph, write_output
 
     graph = read_graph(arguments.file, arguments.function)
     if arguments.emit in ("linalg", "stablehlo", "mlir"):
-        _write(arguments.output, _text(graph, arguments).encode())
+        write_output(arguments.output, _text(graph, arguments).encode())
         return 0
     started = time.perf_counter()
     from rlx.backends.report.text import bytes_text
@@ -73,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
         artifact = _artifact(graph, arguments)
     container = arguments.emit == "artifact" and artifact.target != _PORTABLE
     data = artifact.to_bytes() if container else artifact.program
-    _write(arguments.output, data)
+    write_output(arguments.output, data)
     if arguments.output != "-":
         took = time.perf_counter() - started
         size = bytes_text(len(data))
@@ -166,13 +165,3 @@ def _text(graph: Graph, arguments: argparse.Namespace) -> str:
     if text is None:
         raise Error(f"--emit={arguments.emit}: target {target.name} is not given that", hint="see --help")
     return text
-
-
-def _write(path: str, data: bytes) -> None:
-    from rlx.ir.files import write_atomically
-
-    if path != "-":
-        write_atomically(path, data)
-        return
-    sys.stdout.flush()
-    sys.stdout.buffer.write(data)

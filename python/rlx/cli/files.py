@@ -1,9 +1,9 @@
-"""The files that commands read: MLIR text, bytecode or a compiled artifact, told apart by what is in them."""
+"""The files that commands read (MLIR text, bytecode or a compiled artifact) and those they write."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
     from rlx.backends.artifact import Artifact
@@ -62,3 +62,37 @@ def _graph(data: bytes, path: str, function: str | None) -> Graph:
 
     graph_of = rlx.Graph.from_module  # through `rlx`, so that the op methods are there
     return graph_of(module, function)
+
+
+def write_output(path: str, data: bytes) -> None:
+    """Write what a command makes: to standard output for `-`, to a file whole or not at all.
+
+    Raises:
+        Error: The file cannot be written, or standard output is closed.
+    """
+    from rlx.ir.files import write_atomically
+
+    if path != "-":
+        write_atomically(path, data)
+        return
+    output = standard_output()
+    binary = getattr(output, "buffer", None)
+    if binary is None:
+        output.write(data.decode())
+    else:
+        output.flush()
+        binary.write(data)
+    output.flush()
+
+
+def standard_output() -> TextIO:
+    """Where results go that have no file.
+
+    Raises:
+        Error: The program was started without one.
+    """
+    from rlx.ir.errors import Error
+
+    if sys.stdout is None:
+        raise Error("standard output is closed", hint="open it, or write to a file with -o")
+    return sys.stdout

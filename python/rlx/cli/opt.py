@@ -16,6 +16,7 @@ from rlx.cli import INTERRUPTED, heed_interrupts, ignore_interrupts
 from rlx.cli.common import Diagnostic, Place, from_error, from_mlir
 from rlx.cli.display import show_any_text
 from rlx.cli.extensions import load
+from rlx.cli.files import standard_output, write_output
 from rlx.cli.opt_flags import PROGRAM, CommandLineError, Settings, help_text, parse, unknown
 from rlx.ir.errors import Error
 from rlx.version import __version__
@@ -50,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as problem:
         if os.environ.get("RLX_TRACEBACK"):
             raise
-        if isinstance(problem, Error):
+        if isinstance(problem, (Error, OSError)):
             print(f"{PROGRAM}: error: {problem}", file=sys.stderr)
             return 1
         print(f"{PROGRAM}: internal error: {type(problem).__name__}: {problem}", file=sys.stderr)
@@ -75,8 +76,9 @@ def _run(argv: Sequence[str]) -> int:
 
 
 def _print(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    output = standard_output()
+    output.write(text)
+    output.flush()
 
 
 def passes_text() -> str:
@@ -372,26 +374,6 @@ class Run:
     def _show_timing(self) -> None:
         if self.timing is not None:
             sys.stderr.write(str(self.timing))
-
-
-def write_output(path: str, data: bytes) -> None:
-    """Write the result: to standard output for `-`, to a file whole or not at all.
-
-    Raises:
-        Error: The file cannot be written.
-    """
-    from rlx.ir.files import write_atomically
-
-    if path == "-":
-        binary = getattr(sys.stdout, "buffer", None)
-        if binary is None:
-            sys.stdout.write(data.decode())
-        else:
-            sys.stdout.flush()
-            binary.write(data)
-        sys.stdout.flush()
-        return
-    write_atomically(path, data)
 
 
 if __name__ == "__main__":

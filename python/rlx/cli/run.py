@@ -119,8 +119,13 @@ def _files(arguments: argparse.Namespace, outputs: Sequence[Output]) -> dict[str
 
 def _save(path: str, array: np.ndarray) -> None:
     from rlx.cli.values import save_array
+    from rlx.ir.errors import Error
 
-    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    folder = os.path.dirname(path) or "."
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as problem:
+        raise Error(f"cannot make the folder {folder}: {problem.strerror}") from None
     save_array(path, array)
 
 

@@ -94,20 +94,28 @@ def flag_for(argument: Argument) -> str:
 
 
 def _written(value: str, what: str) -> np.ndarray:
-    from rlx.ir.dtype import dtype
+    from rlx.ir.dtype import dtype, fitted
 
     type_, equals, elements = value.partition("=")
     match = _TYPE.fullmatch(type_)
     if match is None or not equals:
         raise Error(f"{what}: expected {_FORMS}")
     kind = dtype("bool" if match["dtype"] == "i1" else match["dtype"])
-    shape = tuple(int(size) for size in match["dims"].split("x")[:-1])
+    try:
+        shape = tuple(int(size) for size in match["dims"].split("x")[:-1])
+    except ValueError:  # Python reads no number of thousands of digits
+        raise Error(f"{what}: expected {_FORMS}") from None
     words = [word.strip() for word in elements.split(",")] if elements.strip() else []
     if len(words) not in (1, prod(shape)):
         raise Error(f"{what}: expected 1 or {prod(shape)} elements, got {len(words)}")
     values = [_element(word, kind, what) for word in words]
-    array = np.array(values, kind.numpy)
-    return np.full(shape, array[0]) if len(words) == 1 else array.reshape(shape)
+    try:
+        array = fitted(values, kind)
+        return np.full(shape, array[0]) if len(words) == 1 else array.reshape(shape)
+    except Error as problem:
+        raise Error(f"{what}: {problem.message}", hint=problem.hint) from None
+    except (ValueError, MemoryError) as problem:  # more than NumPy has numbers for, or than there is memory
+        raise Error(f"{what}: cannot make an array of {type_}: {problem}") from None
 
 
 def _element(word: str, kind: DType, what: str) -> Any:

@@ -37,6 +37,17 @@ class _Content:
     program: Program | None = None
 
 
+def checked_threads(threads: int | None) -> int | None:
+    """How many threads a program may use; None is one for each core.
+
+    Raises:
+        Error: It is no positive integer.
+    """
+    if threads is not None and (not isinstance(threads, int) or isinstance(threads, bool) or threads < 1):
+        raise Error(f"threads must be a positive integer, got {threads!r}")
+    return threads
+
+
 class CompiledGraph:
     """A compiled program. Made by `Session.compile` and `rlx.load`.
 
@@ -51,7 +62,7 @@ class CompiledGraph:
     def __init__(self, artifact: Artifact, *, threads: int | None = None, phases: dict[str, float] | None = None):
         self.artifact = artifact
         self.phases = phases or {}
-        self._threads = threads
+        self._threads = checked_threads(threads)
         signature = artifact.signature
         self._inputs = signature.of_kind("input")
         self._params = {a.name: a for a in signature.of_kind("param")}

@@ -14,7 +14,7 @@ from rlx.backends.stages import check_policy, graph_of
 from rlx.backends.stages import prepared as _prepared
 from rlx.ir.errors import Error
 from rlx.ir.files import file_name
-from rlx.runtime.compiled import CompiledGraph
+from rlx.runtime.compiled import CompiledGraph, checked_threads
 from rlx.runtime.device import Device
 
 if TYPE_CHECKING:
@@ -43,10 +43,8 @@ class Session:
         threads: int | None = None,
         flags: tuple[str, ...] = (),
     ):
-        if threads is not None and (not isinstance(threads, int) or threads < 1):
-            raise Error(f"threads must be a positive integer, got {threads!r}")
         self.device = Device.of(device)
-        self.threads = threads
+        self.threads = checked_threads(threads)
         self.backend = backend_of(self.device.value)
         self.target = target_of(self.device.value, arch, flags)
 

@@ -51,7 +51,7 @@ def read_tensors(
     required("ml_dtypes", "a file of weights")  # NumPy knows bf16 once it is imported
     name = os.fspath(path)
     if not os.path.isfile(name):
-        raise Error(f"no such file: {name}")
+        raise Error(f"{name} is no file" if os.path.exists(name) else f"no such file: {name}")
     try:
         with safetensors.safe_open(name, framework="numpy") as file:
             present = set(file.keys())
@@ -60,7 +60,10 @@ def read_tensors(
                 raise Error(f"{name} has no tensor {', '.join(repr(n) for n in missing[:10])}")
             return {n: _tensor(file, n, name) for n in (present if names is None else names)}
     except (safetensors.SafetensorError, OSError, ValueError, TypeError) as problem:
-        raise Error(f"cannot read {what}{name}: {problem}", hint="the file may be truncated; fetch it again") from None
+        raise Error(
+            f"cannot read {what}{name}: {problem}",
+            hint="expected a safetensors file; one that is truncated has to be fetched again",
+        ) from None
 
 
 def _tensor(file: Any, key: str, path: str) -> np.ndarray:
