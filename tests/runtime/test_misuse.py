@@ -254,6 +254,19 @@ def test_tensors_are_no_numbers(call: Any) -> None:
         list(call(x)) if call is reversed else call(*([x, x] if call is divmod else [x]))
 
 
+def test_names_and_builders_of_other_types_are_refused(tmp_path: Path) -> None:
+    program = rlx.Session().compile(graph(), params={"w": np.ones(3, np.float32)})
+    with pytest.raises(rlx.Error, match=r"input 'x' .* is missing"):
+        program.run({1: np.ones(4, np.float32)})  # type: ignore[dict-item]
+    with pytest.raises(rlx.Error, match="expected a function that builds 'a', got 5"):
+        rlx.Graph.define("a", 5)  # type: ignore[arg-type]
+    np.savez(tmp_path / "w.npz", w=np.ones(2))
+    weighted = rlx.Graph("weighted")
+    weighted.set_outputs([weighted.param("w", (2,)) + 1.0])
+    with pytest.raises(rlx.Error, match=r"(?s)cannot read .*w.npz.*expected a safetensors file"):
+        rlx.Session().compile(weighted, params=tmp_path / "w.npz")
+
+
 def test_promote_takes_what_dtype_takes() -> None:
     assert rlx.promote("f32", "i32") is rlx.f32
     assert rlx.promote(np.int8, "u8") is rlx.i16

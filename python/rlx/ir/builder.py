@@ -372,6 +372,11 @@ def _explained(b: Builder, card: Card, problem: Exception, given: dict[str, Any]
             return b.problem(card, f"operand '{operand.name}' must be a tensor, got {type(value).__name__}")
     trace = problem.__traceback__
     if isinstance(problem, TypeError) and trace is not None and trace.tb_next is None:
-        return b.problem(card, str(problem).split(".build() ")[-1])
+        said = str(problem).split(".build() ")[-1]
+        if (
+            "positional argument" in said and "were given" in said
+        ):  # Python's numbers count what the caller does not see
+            said = "got too many positional arguments"
+        return b.problem(card, f"{said}; it takes {', '.join(_parameters(card))}")
     others = ", ".join(f"{n} = {v!r:.60}" for n, v in given.items() if not isinstance(v, Tensor))
     return b.problem(card, f"does not take {others or 'these arguments'}: {problem}")

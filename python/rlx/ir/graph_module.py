@@ -95,8 +95,10 @@ class GraphModule:
             build: Called with the module; gives the outputs, or has set them.
 
         Raises:
-            Error: There are no outputs.
+            Error: There are no outputs, or `build` is no function.
         """
+        if not callable(build):
+            raise Error(f"define: expected a function that builds '{name}', got {build!r:.60}")
         module = cls.hir(name)
         outputs = build(module)
         if outputs is not None:
