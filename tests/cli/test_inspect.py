@@ -164,6 +164,26 @@ def test_what_depends_on_no_input_is_written_where_it_is_read() -> None:
     assert "exp(w & <b>)" in text
 
 
+def lines(svg: str) -> int:
+    """How many lines lead from box to box."""
+    return len(ElementTree.fromstring(svg).findall(f"{SVG}path"))
+
+
+def test_what_regions_read_leads_to_the_box_that_holds_them() -> None:
+    g = rlx.Graph("main")
+    x, flag, w = g.input("x", (4,)), g.input("flag", (), "bool"), g.param("w", (4,))
+    h = g.tanh(x)
+    g.set_outputs([g.if_(flag, lambda: g.if_(flag, lambda: h * w, lambda: h), lambda: h)])
+    svg = drawing(inspect_graph(g))
+    assert len(boxes(svg)) == 5 and lines(svg) == 4  # x → tanh → if, flag → if, if → output
+    assert "w" in "".join(ElementTree.fromstring(svg).itertext()).split()
+    with (g := rlx.Graph("main")).checkpoint():  # takes nothing, and reads all from outside
+        y = g.tanh(g.input("x", (4,)))
+    g.set_outputs([y])
+    svg = drawing(inspect_graph(g))
+    assert len(boxes(svg)) == 3 and lines(svg) == 2
+
+
 def test_graphs_without_inputs_and_without_ops() -> None:
     g = rlx.Graph("weights")
     g.set_outputs([g.exp(g.param("w", (4,)))])

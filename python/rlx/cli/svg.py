@@ -82,15 +82,15 @@ def _nodes(report: GraphReport) -> list[_Node]:
         nodes.append(node)
         made_by[argument.name] = node
     has_inputs = bool(nodes)
-    for op in report.ops:
-        if op.depth:
-            continue  # the box of the op that holds it stands for it
-        inline = [written[name] for name in op.operands if name in written]
-        if len(inline) == len(op.operands) and (has_inputs or not inline):
+    for op, inside in _with_regions(report.ops):
+        captured = dict.fromkeys(n for held in inside for n in held.operands if n in written or n in made_by)
+        read = (*op.operands, *(name for name in captured if name not in op.operands))
+        inline = [written[name] for name in read if name in written]
+        if len(inline) == len(read) and (has_inputs or not inline):
             written.update(dict.fromkeys(op.results, _expression(op, inline)))
             continue
         node = _Node(_op_lines(op, inline), _family(op), str(op).strip())
-        for name in dict.fromkeys(op.operands):
+        for name in dict.fromkeys(read):
             if name in made_by:
                 _connect(made_by[name], node)
         nodes.append(node)
@@ -102,6 +102,17 @@ def _nodes(report: GraphReport) -> list[_Node]:
             _connect(made_by[value], node)
         nodes.append(node)
     return nodes
+
+
+def _with_regions(ops: Iterable[OpReport]) -> Iterable[tuple[OpReport, list[OpReport]]]:
+    """Each op of the function, whose box stands for its regions as well, with the ops in these."""
+    found: list[tuple[OpReport, list[OpReport]]] = []
+    for op in ops:
+        if op.depth:
+            found[-1][1].append(op)
+        else:
+            found.append((op, []))
+    return found
 
 
 def _expression(op: OpReport, operands: Sequence[str]) -> str:
