@@ -23,6 +23,13 @@ def test_a_graph(command: Command, hello: Path) -> None:
     assert command.output("run", hello, f"--input={X}", f"--param={W}") == Y
 
 
+def test_arguments_without_a_name(command: Command, hello: Path) -> None:
+    hello.write_text(HELLO.replace(', rlx.name = "x"', ""))
+    message = command.error("run", hello, "--evaluate", f"--input={X}", f"--param={W}")
+    assert "there is no input 'x'; the program has arg0" in message and '{rlx.name = "x"}' in message
+    assert command.output("run", hello, "--evaluate", f"--input=arg0{X[1:]}", f"--param={W}") == Y
+
+
 def test_an_artifact(command: Command, hello_artifact: Path) -> None:
     assert command.output("run", hello_artifact, f"--input={X}", f"--param={W}") == Y
     assert command.output("run", hello_artifact, f"--input={X}", f"--param={W}", "--device=CPU") == Y

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -154,7 +155,13 @@ def _check(declared: Sequence[Argument], inputs: Arrays, params: Arrays) -> None
             if any(a.name == name for a in declared):
                 raise Error(f"'{name}' is no {kind}; give it with {other}")
             known = ", ".join(sorted(names)) or "none"
-            raise Error(f"there is no {kind} '{name}'{suggestion(name, names)}; the program has {known}")
+            unnamed = any(re.fullmatch(r"arg\d+", n) for n in names)
+            raise Error(
+                f"there is no {kind} '{name}'{suggestion(name, names)}; the program has {known}",
+                hint=f'MLIR forgets what %{name} is called: write %{name}: … {{rlx.name = "{name}"}}'
+                if unnamed
+                else None,
+            )
     missing = []
     for argument in declared:
         array = (inputs | params).get(argument.name)
