@@ -73,8 +73,8 @@ def shown(value: Any) -> str:
     """A value for a message, without most of it where it is long."""
     if isinstance(value, (list, dict)) and value:  # which may be nested deeply
         return f"a {type(value).__name__} of {len(value)}"
-    told = ascii(value)
-    return told if len(told) <= _SHOWN else told[:_SHOWN] + "…"
+    written = ascii(value)
+    return written if len(written) <= _SHOWN else written[:_SHOWN] + "…"
 
 
 def text(value: Any, what: str) -> str:

@@ -40,7 +40,7 @@ def as_array(value: Any, what: str) -> np.ndarray:
             raise
         raise Error(f"{what}: {problem.message}", location=problem.location, hint=problem.hint) from None
     except Exception as problem:  # whatever the object's own code raises
-        raise Error(f"{what}: the {_kind(value)} cannot be read as an array: {_told(problem)}") from problem
+        raise Error(f"{what}: the {_kind(value)} cannot be read as an array: {_in_one_line(problem)}") from problem
 
 
 def as_numbers(value: Any, what: str) -> np.ndarray:
@@ -56,7 +56,7 @@ def as_numbers(value: Any, what: str) -> np.ndarray:
     except Error:
         raise
     except Exception as problem:  # ragged lists, and what the entries' own code raises
-        raise Error(f"{what}: the {_kind(value)} is no array of numbers: {_told(problem)}") from problem
+        raise Error(f"{what}: the {_kind(value)} is no array of numbers: {_in_one_line(problem)}") from problem
 
 
 def is_written(value: Any) -> bool:
@@ -126,7 +126,7 @@ def _kind(value: Any) -> str:
     return kind.__qualname__ if home in ("builtins", "__main__") else f"{home}.{kind.__qualname__}"
 
 
-def _told(problem: Exception) -> str:
+def _in_one_line(problem: Exception) -> str:
     """What an exception says, in one line."""
     try:
         lines = str(problem).strip().splitlines()

@@ -109,9 +109,9 @@ def attempt(text: str, name: str = "<text>") -> None:
     # What earlier texts have left in its memory may end a process that has been used; a new one decides.
     outcome = holding(_lock, lambda: _ask(text) or _ask(text))
     if outcome != ".":
-        told = f"takes more than {SECONDS} s for" if outcome == "late" else "crashes on"
+        ending = f"takes more than {SECONDS} s for" if outcome == "late" else "crashes on"
         raise ParseError(
-            f"MLIR's parser {told} this text",
+            f"MLIR's parser {ending} this text",
             location=f"{name}:1:1",
             hint="some op of another dialect is written so badly that its own parser gives up",
         )

@@ -226,8 +226,7 @@ def _attempt(
         repeatable = not death.killed_from_outside and not _BY_CHANCE.search(death.stderr)
         attempt = Attempt(flags, death.reason, seconds, printed=death.stderr, repeatable=repeatable)
         return attempt, "died", b""
-    told = reply.header["diagnostics"]
-    diagnostics = tuple(part for severity, message in told for part in _split(severity, message))
+    diagnostics = tuple(part for severity, message in reply.header["diagnostics"] for part in _split(severity, message))
     ok = reply.header["outcome"] == "ok"
     printed = "" if ok else reply.printed
     attempt = Attempt(

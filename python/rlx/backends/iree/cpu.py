@@ -151,8 +151,8 @@ def host_level() -> str | None:
 @cache
 def host_cpu() -> frozenset[str] | None:
     """The features of this machine's CPU that have a name in our tables; None where the system does not tell."""
-    names, told = _names(machine()), _told_by_system()
-    return frozenset(name for name, theirs in names.items() if theirs in told) if names and told else None
+    names, reported = _names(machine()), _reported_by_system()
+    return frozenset(name for name, theirs in names.items() if theirs in reported) if names and reported else None
 
 
 @cache
@@ -177,18 +177,18 @@ def host_features() -> str:
     return hashlib.sha256("\n".join(described).encode()).hexdigest()[:16]
 
 
-def _told_by_system() -> frozenset[str]:
+def _reported_by_system() -> frozenset[str]:
     """The system's own names of what the CPU has; empty where it does not tell."""
     try:
         if sys.platform == "darwin":
-            told = subprocess.run(["sysctl", "hw.optional.arm"], capture_output=True, text=True, timeout=10).stdout
-            return frozenset(re.findall(r"FEAT_(\w+): 1", told))
+            output = subprocess.run(["sysctl", "hw.optional.arm"], capture_output=True, text=True, timeout=10).stdout
+            return frozenset(re.findall(r"FEAT_(\w+): 1", output))
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
             # The list is `flags` on x86 and `Features` on Arm, and each CPU has its own.
-            told = next((line for line in file if re.match(r"(flags|Features)\s*:", line)), "")
+            line = next((line for line in file if re.match(r"(flags|Features)\s*:", line)), "")
     except (OSError, subprocess.SubprocessError):
         return frozenset()
-    return frozenset(told.partition(":")[2].split())
+    return frozenset(line.partition(":")[2].split())
 
 
 def _names(architecture: str) -> dict[str, str]:

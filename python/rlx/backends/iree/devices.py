@@ -102,12 +102,12 @@ def check_features(driver: str) -> None:
     try:
         opened = _create_driver(driver)
         entries = opened.query_available_devices()
-        told = opened.dump_device_info(entries[0]["device_id"]) if entries else None
+        description = opened.dump_device_info(entries[0]["device_id"]) if entries else None
     except Exception as error:
         raise ExecutionError(f"cannot open the device {driver!r}: {_reason(driver, error)}") from error
-    if told is None:
+    if description is None:
         raise ExecutionError(f"cannot open the device {driver!r}: the driver finds no device")
-    lacking = [name for name in ("storageBuffer8BitAccess", "shaderInt8") if f"{name}=no" in told]
+    lacking = [name for name in ("storageBuffer8BitAccess", "shaderInt8") if f"{name}=no" in description]
     if lacking:
         raise ExecutionError(
             f"the device {entries[0].get('name', '')!r} lacks {' and '.join(lacking)}, which programs use"
