@@ -211,8 +211,9 @@ def _check_function(function: Any) -> None:
     name = function.name.value
     states: dict[str, Any] = {}
     taken: dict[str, int] = {}
+    places = _argument_places(function)
     for i, (type_, entry) in enumerate(_entries(function, "arg_attrs")):
-        with _at(_argument_places(function)[i], f"argument {i} of '{name}'"):
+        with _at(places[i], f"argument {i} of '{name}'"):
             argument, kind, _, init = _argument(i, entry)
             if argument in taken:
                 raise ShapeError(f"is called '{argument}', as argument {taken[argument]} is")
