@@ -290,13 +290,13 @@ class Run:
 
     def _parse(self, part: str) -> Any:
         from rlx import mlir
-        from rlx.ir import assembly, limits, signature
+        from rlx.ir import signature
+        from rlx.ir.text import checked_source
 
         source = None
         with mlir.entered():
             try:
-                limits.check(part, self.file)
-                source = assembly.read(part, self.file)
+                source = checked_source(part, self.file)
                 module = self._parse_text(source)
                 signature.check(module)
                 return module

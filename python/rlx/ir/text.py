@@ -35,14 +35,28 @@ def _raise(kind: type[Error], problem: Any, source: assembly.Source | None = Non
     raise kind("\n  note: ".join([message, *notes]), location=place) from None
 
 
+def checked_source(text: str, name: str) -> assembly.Source:
+    """Text for MLIR's parser, which it survives. This may take long, and needs no context: other threads go on.
+
+    Raises:
+        ParseError: It is beyond a limit, has an rlx op that cannot be read, or crashes the parser.
+    """
+    limits.check(text, name)
+    source = assembly.read(text, name)
+    isolated.attempt(source.text, name)
+    return source
+
+
 def parse_op(source: assembly.Source) -> Any:
     """The op that text holds, verified; several ops come in a module. Locations are where the user wrote them.
+
+    Args:
+        source: What `checked_source` gave.
 
     Raises:
         ParseError: There is no op, or MLIR does not say what is wrong.
         MLIRError: A syntax or verification error, with places in `source.text`.
     """
-    isolated.attempt(source.text, source.name)
     ir = mlir.ir
     context = mlir.context()
     unnamed = None
@@ -83,8 +97,7 @@ def parse_module(text: str, name: str = "<text>") -> Any:
     Raises:
         ParseError: Syntax or verification error, or text beyond a limit (see `rlx.ir.limits`), with line and column.
     """
-    limits.check(text, name)
-    source = assembly.read(text, name)
+    source = checked_source(text, name)
     ir = mlir.ir
     with mlir.entered():
         try:
