@@ -373,3 +373,10 @@ def test_every_op_has_a_layout() -> None:
             set(form.regions)
         ) == len(form.regions)
         assert all(re.fullmatch(r"[a-z]+", region) for region in form.regions)
+
+
+@pytest.mark.parametrize("part", ['"\\', "{-#", '{-#"', "rlx.add(", "%a, ", "{a = ", "// c\n", "rlx.yield %a {"])
+def test_a_long_text_that_ends_nowhere_is_read_once(part: str) -> None:
+    """Quotes and resources took a time with the square of the length: half an hour here."""
+    with contextlib.suppress(rlx.ParseError):
+        assembly.read(part * 300_000)

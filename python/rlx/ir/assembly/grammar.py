@@ -12,7 +12,8 @@ from rlx.ir.grouping import is_segmented
 from rlx.ir.registry import SPECS
 
 # Quantifiers are possessive and alternatives begin differently, so that no text makes a pattern slow.
-STRING = r'"[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+"'
+# A string without an end goes on to that of its line: else each quote in it would begin another one.
+STRING = r'"[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+"?+'
 SPACES = r"(?:[ \t\r\n]++|//[^\n]*+)*+"
 SPACE = re.compile(SPACES)
 COMMENT = re.compile(rf"{STRING}|(//[^\n]*+)")

@@ -63,6 +63,7 @@ class _Reader(Scanner):
         self.out = Generic(self)
         self.opened: list[str | Op] = []
         self.comment = (-1, -1)
+        self.has_resources = True
 
     def read(self) -> Source:
         text, position = self.text, 0
@@ -71,10 +72,11 @@ class _Reader(Scanner):
             if kind == 3:
                 position = self._op(found.start(3), position)
             elif kind == 4:
-                if text.startswith("{-#", position - 1) and (skipped := _RESOURCES.match(text, position)):
-                    position = skipped.end()
-                else:
+                end = self._end_of_resources(position)
+                if end is None:
                     self.opened.append(found[4])
+                else:
+                    position = end
             elif kind == 5:
                 position = self._closed(found[5], position - 1)
             elif kind == 2:
@@ -87,6 +89,14 @@ class _Reader(Scanner):
             if isinstance(op, Op):
                 self.fail(op.start, f"expected '}}' at the end of the region of 'rlx.{op.name}'")
         return self.out.source()
+
+    def _end_of_resources(self, position: int) -> int | None:
+        """The end of what stands in `{-# #-}`, after its opening brace; None where there is no such."""
+        if not self.has_resources or not self.text.startswith("-#", position):
+            return None
+        found = _RESOURCES.match(self.text, position)
+        self.has_resources = found is not None  # it was looked for up to the end of the text
+        return None if found is None else found.end()
 
     def _op(self, start: int, end: int) -> int:
         """Read an op from its name on; returns where to read on."""
