@@ -56,6 +56,32 @@ def test_an_interrupt_while_modules_are_imported(folder: Path, command: tuple[st
     assert sorted(path.name for path in folder.iterdir()) == ["hello.mlir", "out", "tmp"]
 
 
+_INTERRUPTING = """
+import os, signal, sys
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == os.environ["INTERRUPT_AT"] and "numpy" in sys.modules:
+            os.environ["INTERRUPT_AT"] = ""
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Finder())
+"""
+
+
+@pytest.mark.parametrize("command", [COMPILE, OPT], ids=["compile", "opt"])
+@pytest.mark.parametrize("name", ["datetime", "numpy._core._exceptions", "torch_mlir._mlir_libs._mlir"])
+def test_an_interrupt_in_the_c_code_of_a_module(folder: Path, command: tuple[str, ...], name: str) -> None:
+    """NumPy and others import Python modules from C, and crash if an exception comes out of these."""
+    (folder / "sitecustomize.py").write_text(_INTERRUPTING)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *sys.path]), "INTERRUPT_AT": name}
+    done = subprocess.run(
+        [sys.executable, "-m", *command], cwd=folder, env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", ""), done
+    assert not (folder / "out").exists()
+
+
 def test_an_interrupt_while_the_compiler_works(folder: Path) -> None:
     process = start(folder, *COMPILE)
     end = time.monotonic() + 60

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from rlx.cli import INTERRUPTED, heed_interrupts, ignore_interrupts
+from rlx.cli import heed_interrupts, ignore_interrupts, interrupted
 from rlx.cli.display import show_any_text
 from rlx.version import __version__
 
@@ -32,12 +32,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     show_any_text()
     try:
-        heed_interrupts()
         return _run(sys.argv[1:] if argv is None else argv)
     except KeyboardInterrupt:
         if _wants_traceback():
             raise
-        return INTERRUPTED
+        return interrupted()
     except BrokenPipeError:
         # The reader has gone, as `head` does; Python must not fail again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -76,6 +75,7 @@ def _run(argv: Sequence[str]) -> int:
         help="import a module that registers ops or passes",
     )
     arguments = chosen.parse_intermixed_args(argv[1:])
+    heed_interrupts()
     if arguments.load:
         from rlx.cli.extensions import load
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlx.cli import INTERRUPTED, heed_interrupts, ignore_interrupts
+from rlx.cli import heed_interrupts, ignore_interrupts, interrupted
 from rlx.cli.common import Diagnostic, Place, from_error, from_mlir
 from rlx.cli.display import show_any_text
 from rlx.cli.extensions import load
@@ -36,14 +36,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code: 0, or 1 after an error."""
     show_any_text()
     try:
-        heed_interrupts()
         return _run(sys.argv[1:] if argv is None else argv)
     except CommandLineError as problem:
         for line in str(problem).split("\n"):
             print(f"{PROGRAM}: {line}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return interrupted()
     except BrokenPipeError:
         # The reader has gone, as `head` does; Python must not fail again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -71,6 +70,7 @@ def _run(argv: Sequence[str]) -> int:
         load(settings.load)
         _print(passes_text())
     else:
+        heed_interrupts()
         return Run(settings).run()
     return 0
 
