@@ -23,7 +23,8 @@ def test_unknown_devices_and_options(linear_graph: Any) -> None:
     with pytest.raises(rlx.Error, match="threads must be a positive integer"):
         rlx.Session(threads=0)
     artifact = rlx.Session().compile(linear_graph).artifact
-    for threads in (-1, True, "2"):
+    wrong: list[Any] = [-1, True, "2"]
+    for threads in wrong:
         with pytest.raises(rlx.Error, match="threads must be a positive integer"):
             CompiledGraph(artifact, threads=threads)
     with pytest.raises(rlx.Error, match="policy 'fast'"):

@@ -163,5 +163,6 @@ def _text(graph: Graph, arguments: argparse.Namespace) -> str:
     legal = backend.legalised(_prepared(graph, arguments), target, policy=arguments.policy)
     text = str(legal) if arguments.emit == "mlir" else backend.emit(arguments.emit, legal, target)
     if text is None:
-        raise Error(f"--emit={arguments.emit}: target {target.name} is not given that", hint="see --help")
+        hint = "--emit=stablehlo goes with --target=stablehlo or xla, --emit=linalg with the others"
+        raise Error(f"--emit={arguments.emit}: target {target.name} is not given that", hint=hint)
     return text
