@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import io
 import os
 import signal
@@ -78,13 +79,21 @@ def test_a_reader_that_dies_or_hangs_is_an_error(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(isolated, "SECONDS", 0.1)
     monkeypatch.setattr(isolated, "_START", 0.1)
     isolated.close()
-    for program in ("kill -9 $$", "exec sleep 60"):
+    for program, told in (("kill -9 $$", "it ended"), ("exec sleep 60", "it took too long")):
         command = ["/bin/sh", "-c", program]
         monkeypatch.setattr(isolated, "_command", lambda *_, command=command: command)
         with pytest.raises(rlx.ParseError):
             isolated.bytecode_text(b"ML\xefR")
-        with pytest.raises(rlx.ParseError, match="MLIR's parser"):
+        with pytest.raises(rlx.Error, match=f"cannot start.*{told}"):
             isolated.attempt("linalg.fill")
+    monkeypatch.setattr(isolated, "_START", 60)
+    long = "linalg.fill" + " " * (1 << 20)  # more than a pipe holds: it is not read, or not at all
+    for program, told in (("kill -9 $$", "crashes on"), ("exec sleep 60", "takes more than 0.1 s")):
+        command = ["/bin/sh", "-c", f"head -c 8 > /dev/null; printf .; {program}"]
+        monkeypatch.setattr(isolated, "_command", lambda *_, command=command: command)
+        for text in ("linalg.fill", long):
+            with pytest.raises(rlx.ParseError, match=f"MLIR's parser {told}"):
+                isolated.attempt(text)
     monkeypatch.setattr(isolated, "_command", lambda *_: ["/no/such/program"])
     with pytest.raises(rlx.Error, match="cannot start"):
         isolated.bytecode_text(b"ML\xefR")
@@ -144,7 +153,61 @@ def test_a_process_that_does_not_even_read_is_ended(monkeypatch: pytest.MonkeyPa
         ("#linalg.iterator_type<parallel>", True),
         ("!llvm.ptr", True),
         ("tensor<2x!quant.uniform<i8:f32, 1.0>>", True),
+        ("tensor<2x!quant<uniform<i8:f32, 1.0>>>", True),
+        ("#linalg<iterator_type<parallel>>", True),
+        ('#rlx<dims> tensor<?xf32, #rlx.dims<["n"]>>', False),
+        ('"linalg.fill" // so\n ()', True),
+        (r'"linalg\2Efill"()', True),
+        (r'"a\22b" "c"(', False),
+        ("affine_map<(d0) -> (d0)>", True),
+        ('{rlx.x = "affine_map"} // affine_map', False),
+        ("%vector, @memref, %x.sparse, array<i64: 1>", False),
+        ("tensor<4xf32, sparse", True),
+        ('{-# dialect_resources: { builtin: { a: "0x00" } } #-}', True),
     ],
 )
 def test_text_of_other_dialects_is_found(text: str, expected: bool) -> None:
     assert isolated.is_foreign(text) == expected
+
+
+LEAST = "(-9223372036854775807 - 1)"
+RESOURCES = "{{-# dialect_resources: {{ builtin: {{ a: {} }} }} #-}}\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"#m = affine_map<(d0) -> ({LEAST} floordiv -1 + {LEAST} ceildiv -1)>\n",
+        f"func.func private @f(memref<4xf32, affine_map<(d0) -> ((d0 * {LEAST}) floordiv -1)>>)",
+        f"#s = affine_set<(d0) : ((d0 * {LEAST}) ceildiv -1 == 0)>\nfunc.func private @f() attributes {{x = #s}}",
+        f"func.func private @f() attributes {{x = affine_map<(d0) -> ((d0 * {LEAST}) ceildiv -1)>}}",
+        f"func.func private @f() loc(fused<affine_map<(d0) -> ((d0 * {LEAST}) floordiv -1)>>[unknown])",
+        f"func.func private @f(tensor<4xf32, affine_map<(d0) -> ((d0 * {LEAST}) floordiv -1)>>)",
+        f"func.func private @f(tensor<4xf32, #sparse_tensor<encoding<{{map=(d0) -> ((d0 * {LEAST}) floordiv -1 : dense)}}>>>)",
+        RESOURCES.format('"0x0000000000000000"') + "module {}",
+        RESOURCES.format('"0x0300000000000000"') + "module {}",
+        RESOURCES.format('"0x0000008000000000"') + "module {}",
+    ],
+)
+def test_builtin_text_that_ends_a_process_is_an_error(text: str) -> None:
+    with contextlib.suppress(rlx.Error):
+        rlx.parse(text + "\n")
+
+
+def test_an_interrupted_question_is_not_answered_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    good = CRASHING.replace("[4x", "[1, 0]")
+    isolated.attempt(good)
+    asked = isolated._process
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:  # twice: once while waiting, and once while cleaning up
+        patched.setattr(isolated, "_answer", interrupted)
+        patched.setattr(isolated, "_end", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            isolated.attempt(good)
+    assert isolated._process is None
+    isolated._end(asked)
+    with pytest.raises(rlx.ParseError, match="crashes on"):
+        isolated.attempt(CRASHING)

@@ -19,6 +19,7 @@ from rlx.ir.graph import Graph
 from rlx.ir.grouping import SEGMENTS
 from rlx.ir.location import describe, scope_of
 from rlx.ir.shape import shape_of
+from rlx.ir.signature import POLICIES, POLICY_ATTRIBUTE, policy_of
 
 # What builds HIR. `attention`, `rope` and `rms_norm` are tensor ops as well, and `.graph` has these.
 HIR_METHODS = (
@@ -52,9 +53,6 @@ TRANSFORMS = (
     "linearize",
 )
 _ALIASES = {"transformer_block": "llama_decoder_block"}
-# Module attribute of HIR: what `rlx-lower-blocks` makes of blocks, fused ops or primitives.
-POLICY_ATTRIBUTE = "rlx.fusion_policy"
-POLICIES = ("direct", "fusable")
 
 Outputs = Sequence[Tensor] | Mapping[str, Tensor] | Tensor
 
@@ -160,8 +158,7 @@ class GraphModule:
     @property
     def fusion_policy(self) -> str:
         """What blocks become when they are lowered: fused ops (`"direct"`) or primitives (`"fusable"`)."""
-        attributes = self._graph.module.operation.attributes
-        return attributes[POLICY_ATTRIBUTE].value if POLICY_ATTRIBUTE in attributes else "direct"
+        return policy_of(self._graph.module.operation) or "direct"
 
     def with_fusion_policy(self, policy: str) -> GraphModule:
         """Choose what blocks become; gives the module itself.

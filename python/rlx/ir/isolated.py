@@ -1,7 +1,8 @@
 """What may crash MLIR is read in a process of its own first: bytecode, and text in the formats of other dialects.
 
 The parsers of MLIR's own dialects are made for what people write. A `linalg.transpose` with a wrong permutation, for
-one, ends the process. Text of rlx, func and builtin ops alone is read at once.
+one, ends the process. Text of rlx, func and builtin ops alone is read at once, unless it has one of the things of
+builtin that RLX never writes itself: an affine map that divides the least i64 by -1 ends the process as well.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import atexit
 import contextlib
 import os
 import re
+import selectors
 import subprocess
 import sys
-import threading
+import time
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -23,21 +25,27 @@ from rlx.ir.locks import holding, make_lock
 
 _BYTECODE = b"ML\xefR"
 SECONDS = 20  # for one module; 100 MB of weights take 3
-_START = 60  # seconds more for the first: the process has to start, on a machine that may be busy
+_START = 60  # seconds for the process to start, on a machine that may be busy
+_CHUNK = 1 << 16
 _OURS = frozenset(("rlx", "func", "builtin"))
-# Names with a dialect in front: of ops in custom and generic form, of types and attributes.
+# Of builtin: what has arithmetic, sizes or layouts in its text, and binary resources after it.
+_RARE = "affine_map|affine_set|dense_resource|distinct|memref|opaque|sparse|strided|vector"
+_GAP = r"(?:\s++|//[^\n\r]*+)*+"
+# Names with a dialect in front: of ops in custom and generic form, of types and attributes in both of their forms. An
+# escape in an op's name may stand for anything.
 _NAMES = re.compile(
-    r"""
-    "(?P<generic>[A-Za-z_]\w*+)\.[^"\\\n]*+"\s*+[(<]
+    rf"""
+    "(?P<generic>[A-Za-z_]\w*+)\.[^"\\\n]*+"{_GAP}[(<]
+  | "(?P<escaped>[^"\\\n]*+\\.(?:[^"\\\n]|\\.)*+)"{_GAP}[(<]
   | "[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"?
   | //[^\n\r]*+
+  | [\#!](?P<short>[A-Za-z_]\w*+)<
   | (?<![%@^\w.$-])(?P<custom>[A-Za-z_]\w*+)\.[A-Za-z_]
+  | (?<![%@^\#!\w.$-])(?P<rare>{_RARE})(?![\w.$])
+  | (?P<resources>\{{-\#)
     """,
     re.VERBOSE | re.ASCII,
 )
-# A dot after another name than one of ours: where there is none, there is no other dialect. Found many times as fast.
-_STRANGE_DOT = re.compile(r"\.(?<!\brlx\.)(?<!\bfunc\.)(?<!\bbuiltin\.)(?!\d)", re.ASCII)
-_STRANGE_NAME = re.compile(r'"[A-Za-z_]\w*+\.(?<!"rlx\.)(?<!"func\.)(?<!"builtin\.)', re.ASCII)
 
 
 def is_bytecode(data: bytes) -> bool:
@@ -87,14 +95,8 @@ def _cannot_start(problem: OSError) -> Error:
 
 
 def is_foreign(text: str) -> bool:
-    """Whether a text has ops, types or attributes of dialects other than rlx, func and builtin."""
-    if not _STRANGE_DOT.search(text) and not _STRANGE_NAME.search(text):
-        return False
-    for found in _NAMES.finditer(text):
-        dialect = found["generic"] or found["custom"]
-        if dialect is not None and dialect not in _OURS:
-            return True
-    return False
+    """Whether a text has what MLIR may not survive: another dialect than rlx, func and builtin, or builtin's rare things."""
+    return any(found.lastgroup and found[found.lastgroup] not in _OURS for found in _NAMES.finditer(text))
 
 
 def attempt(text: str, name: str = "<text>") -> None:
@@ -118,49 +120,76 @@ def attempt(text: str, name: str = "<text>") -> None:
 
 
 _lock = make_lock()
-_process: subprocess.Popen[bytes] | None = None
+_process: subprocess.Popen[bytes] | None = None  # one that waits for a text
 _owner = 0  # the process that started it: a fork has no part in it
 
 
 def _ask(text: str) -> str:
     """`.` when the process is done with a text, `late`, or nothing when it has ended."""
-    process, seconds = _running()
-    data, answer = text.encode(), b""
-    late = threading.Event()
-    limit = threading.Timer(seconds, _end_late, (process, late))
-    limit.daemon = True
+    global _process
+    process = _taken()
+    answer = None
     try:
-        limit.start()
-        with contextlib.suppress(OSError):  # it has ended
-            process.stdin.write(len(data).to_bytes(8, "little") + data)
-            process.stdin.flush()
-            answer = process.stdout.read(1)
+        answer = _answer(process, text.encode(), SECONDS)
     finally:
-        limit.cancel()
-        if answer != b".":
-            close()
-    return "late" if not answer and late.is_set() else answer.decode()
+        # Only one that has answered may be asked again, wherever an interrupt came: it would answer this text then.
+        if answer == b".":
+            _process = process
+        else:
+            _end(process)
+    return "late" if answer is None else answer.decode()
 
 
-def _end_late(process: Any, late: threading.Event) -> None:
-    late.set()
-    process.kill()
-
-
-def _running() -> tuple[Any, float]:
-    """The process, and how long its next answer may take."""
+def _taken() -> Any:
+    """The process that waits, or a new one; the caller's until it is put back."""
     global _process, _owner
-    if _process is not None and _owner == os.getpid() and _process.poll() is None:
-        return _process, SECONDS
-    close()  # what is left of one that has ended
+    process, _process = _process, None
+    if process is not None and _owner == os.getpid():
+        if process.poll() is None:
+            return process
+        _end(process)
     try:
-        _process = subprocess.Popen(
-            _command("texts"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        process = subprocess.Popen(
+            _command("texts"), bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
     except OSError as problem:
         raise _cannot_start(problem) from None
     _owner = os.getpid()
-    return _process, SECONDS + _START
+    answer = None
+    try:
+        answer = _answer(process, b"", _START)  # what takes long is the import of MLIR, and no fault of the text
+    finally:
+        if answer != b".":
+            _end(process)
+    if answer != b".":
+        raise Error(f"cannot start a process that reads modules: it {'took too long' if answer is None else 'ended'}")
+    return process
+
+
+def _answer(process: Any, data: bytes, seconds: float) -> bytes | None:
+    """What a process answers to a text: nothing when it has ended, None when it takes longer than it may."""
+    waiting = memoryview(len(data).to_bytes(8, "little") + data)
+    until = time.monotonic() + seconds
+    os.set_blocking(process.stdin.fileno(), False)
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        selector.register(process.stdin, selectors.EVENT_WRITE)
+        while ready := selector.select(max(0.0, until - time.monotonic())):
+            if any(key.fileobj is process.stdout for key, _ in ready):
+                return process.stdout.read(1)
+            try:
+                waiting = waiting[process.stdin.write(waiting[:_CHUNK]) or 0 :]
+            except BrokenPipeError:
+                return b""
+            if not waiting:
+                selector.unregister(process.stdin)
+    return None
+
+
+def _end(process: Any) -> None:
+    process.kill()
+    with contextlib.suppress(OSError):
+        process.communicate()
 
 
 def close() -> None:
@@ -168,9 +197,7 @@ def close() -> None:
     global _process
     process, _process = _process, None
     if process is not None and _owner == os.getpid():
-        process.kill()
-        with contextlib.suppress(OSError):
-            process.communicate()
+        _end(process)
 
 
 atexit.register(close)

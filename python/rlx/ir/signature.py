@@ -1,4 +1,4 @@
-"""What the attributes of modules and functions say: stages, and the names and kinds of arguments and results."""
+"""What the attributes of modules and functions say: stages, policies, and the names and kinds of arguments and results."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ from rlx.ir.shape import Shape, shape_of_type
 
 KINDS = ("input", "param", "state")
 STAGES = ("hir", "mir", "lir")
+# Module attribute of HIR: what `rlx-lower-blocks` makes of blocks, fused ops or primitives.
+POLICY_ATTRIBUTE = "rlx.fusion_policy"
+POLICIES = ("direct", "fusable")
 _OF_ARGUMENTS = ("rlx.name", "rlx.kind", "rlx.donate", "rlx.init")
 _OF_RESULTS = ("rlx.name", "rlx.updates")
 
@@ -53,13 +56,38 @@ def stage_of(op: Any) -> str | None:
     Raises:
         ShapeError: What it declares is no stage.
     """
+    return _declared(op, "rlx.stage", STAGES)
+
+
+def policy_of(op: Any) -> str | None:
+    """What a module says that its blocks become, None when it says nothing.
+
+    Raises:
+        ShapeError: There is no such policy.
+    """
+    return _declared(op, POLICY_ATTRIBUTE, POLICIES)
+
+
+def _declared(op: Any, name: str, known: Iterable[str]) -> str | None:
     attributes = op.attributes
-    if "rlx.stage" not in attributes:
+    if name not in attributes:
         return None
-    stored = attributes["rlx.stage"]
-    if not isinstance(stored, mlir.ir.StringAttr) or stored.value not in STAGES:
-        raise ShapeError(f"'rlx.stage' is one of {', '.join(STAGES)}, not {stored}")
+    stored = _stored(attributes, name)
+    if not isinstance(stored, mlir.ir.StringAttr) or stored.value not in known:
+        raise ShapeError(f"'{name}' is one of {', '.join(known)}, not {stored}")
     return stored.value
+
+
+def _stored(entry: Mapping[str, Any], name: str) -> Any:
+    """An attribute that is there.
+
+    Raises:
+        ShapeError: The bindings have no class for it, as for array<f16: 1.0>.
+    """
+    try:
+        return entry[name]
+    except TypeError:
+        raise ShapeError(f"'{name}' is of a kind that nothing is stored in") from None
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -119,11 +147,11 @@ def _argument(i: int, entry: Mapping[str, Any]) -> tuple[str, str, bool, float]:
     kind = _text(entry, "rlx.kind", "input")
     if kind not in KINDS:
         raise ShapeError(f"'rlx.kind' is one of {', '.join(KINDS)}, not '{kind}'{suggestion(kind, KINDS)}")
-    if "rlx.donate" in entry and (not isinstance(entry["rlx.donate"], mlir.ir.UnitAttr) or kind != "input"):
+    if "rlx.donate" in entry and (not isinstance(_stored(entry, "rlx.donate"), mlir.ir.UnitAttr) or kind != "input"):
         raise ShapeError("'rlx.donate' stands without a value, at an input")
     init = 0.0
     if "rlx.init" in entry:
-        stored = entry["rlx.init"]
+        stored = _stored(entry, "rlx.init")
         if kind != "state" or not isinstance(stored, mlir.ir.FloatAttr) or str(stored.type) != "f64":
             raise ShapeError(f"'rlx.init' is a number such as 1.0 : f64, at a state; it is {stored} at {_a(kind)}")
         init = stored.value
@@ -139,7 +167,7 @@ def _result(i: int, entry: Mapping[str, Any]) -> tuple[str, str | None]:
 def _text(entry: Mapping[str, Any], name: str, default: str) -> str:
     if name not in entry:
         return default
-    stored = entry[name]
+    stored = _stored(entry, name)
     if not isinstance(stored, mlir.ir.StringAttr) or not stored.value:
         raise ShapeError(f"'{name}' is a string that is not empty; it is {stored}")
     return stored.value
@@ -202,6 +230,7 @@ def check(module: Any) -> None:
     """
     with _at(module.operation.location, "the module"):
         stage_of(module.operation)
+        policy_of(module.operation)
     for function in functions(module):
         _check_function(function)
 

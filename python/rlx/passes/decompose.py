@@ -10,7 +10,7 @@ from rlx.ir import registry
 from rlx.ir.attributes import suggestion
 from rlx.ir.errors import PassError
 from rlx.ir.graph import module_stage
-from rlx.ir.graph_module import POLICIES
+from rlx.ir.signature import POLICIES
 from rlx.passes.base import Pass, option
 from rlx.passes.rewrite import decompose_all, has_blocks, set_stage
 

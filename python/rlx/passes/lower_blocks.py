@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rlx.ir.graph_module import POLICIES, POLICY_ATTRIBUTE
+from rlx.ir.signature import POLICIES, POLICY_ATTRIBUTE, policy_of
 from rlx.passes.base import Pass, option
 from rlx.passes.rewrite import block_names, decompose_all, set_stage
 
@@ -24,7 +24,7 @@ class LowerBlocks(Pass, name="rlx-lower-blocks"):
 
     def run(self, module: Any) -> None:
         attributes = module.operation.attributes
-        declared = attributes[POLICY_ATTRIBUTE].value if POLICY_ATTRIBUTE in attributes else "direct"
+        declared = policy_of(module.operation) or "direct"
         decompose_all(module, block_names(), fusion_policy=self.policy or declared)
         if POLICY_ATTRIBUTE in attributes:
             del attributes[POLICY_ATTRIBUTE]
