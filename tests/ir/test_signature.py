@@ -96,6 +96,10 @@ def test_other_ways_in_check_it_too(text: str, tmp_path: Path, capsys: pytest.Ca
         ),
         ("module {\n  func.func @f(%a: tensor<*xf32>) {\n    return\n  }\n}\n", "expected a ranked tensor type"),
         ("module {\n  func.func @f()  {\n    return\n  }\n  func.func @f() {\n    return\n  }\n}\n", "redefinition"),
+        (
+            '"func.func"() <{function_type = () -> (), sym_name = ""}> ({\n  "func.return"() : () -> ()\n}) : () -> ()',
+            "empty name",
+        ),
         ("module {\n  func.func @f() attributes {sym_visibility = 3} {\n    return\n  }\n}\n", ""),
     ],
 )

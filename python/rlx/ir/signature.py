@@ -238,6 +238,9 @@ def check(module: Any) -> None:
 def _check_function(function: Any) -> None:
     """The same of one function, whose arguments may be of any types: a lowering's are."""
     name = function.name.value
+    with _at(function.location, "a function"):
+        if not name:
+            raise ShapeError("has an empty name")  # which is printed, but not read
     states: dict[str, Any] = {}
     taken: dict[str, int] = {}
     places = _argument_places(function)

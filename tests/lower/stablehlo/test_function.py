@@ -66,3 +66,23 @@ def test_the_module_is_not_changed() -> None:
     before = str(g)
     lower_module(g.module)
     assert str(g) == before
+
+
+@pytest.mark.parametrize(
+    ("op", "told"),
+    [
+        ('%0 = rlx.dim_size() {size = ["n"]} : tensor<i32>', "the size of n is a symbol"),
+        ('%0 = rlx.dim_size() {size = ["n * m"]} : tensor<i32>', "the size of m, n is a symbol"),
+    ],
+)
+def test_a_symbol_that_only_an_attribute_has_is_named(op: str, told: str) -> None:
+    graph = rlx.parse(f"func.func @main() -> tensor<i32> {{\n  {op}\n  return %0 : tensor<i32>\n}}\n")
+    with pytest.raises(rlx.UnsupportedError, match=told):
+        rlx.passes.run(graph, "rlx-to-stablehlo")
+
+
+def test_a_function_without_a_body_is_refused() -> None:
+    text = "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {\n  return %x : tensor<2xf32>\n}\n"
+    graph = rlx.parse(text + "func.func private @elsewhere(tensor<2xf32>)\n")
+    with pytest.raises(rlx.UnsupportedError, match="function 'elsewhere' has no body"):
+        rlx.passes.run(graph, "rlx-to-stablehlo")

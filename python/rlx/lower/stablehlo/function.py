@@ -8,6 +8,7 @@ from typing import Any
 
 from rlx import mlir
 from rlx.ir import opview
+from rlx.ir.dim import symbols as symbols_of
 from rlx.ir.errors import UnsupportedError
 from rlx.ir.location import describe
 from rlx.ir.shape import Shape, shape_of
@@ -44,20 +45,26 @@ def lower_module(module: Any) -> Any:
 
 
 def check_module(module: Any) -> None:
-    """Every rlx op of the module has a rule, and every size is static.
+    """Every function has a body, every rlx op of the module has a rule, and every size is static.
 
     Raises:
-        UnsupportedError: It lists every op that has none, with its location, or the symbols.
+        UnsupportedError: It names the function, lists every op that has none, with its location, or the symbols.
     """
     missing: list[str] = []
     symbols: set[str] = set()
     for function in functions(module):
+        if function.is_external:
+            raise UnsupportedError(
+                f"function '{function.name.value}' has no body", location=describe(function.location)
+            )
         for argument in function.arguments:
             symbols.update(shape_of(argument).symbols)
         for op in opview.operations(function.entry_block):
             name = opview.name_of(op)
             if name not in (*RULES, "func.return", "yield"):
                 missing.append(f"  {describe(op.location) or '<unknown>'}: rlx.{name}")
+            elif name in RULES:
+                symbols.update(_symbols_in_attributes(op))
             for result in op.results:
                 symbols.update(shape_of(result).symbols)
     if missing:
@@ -69,6 +76,13 @@ def check_module(module: Any) -> None:
             f"StableHLO is lowered to with static sizes, and the size of {names} is a symbol",
             hint=f'bind it: --bind={first}=128, bind={{"{first}": 128}}, or the pass rlx-bind{{{first}=128}}',
         )
+
+
+def _symbols_in_attributes(op: Any) -> set[str]:
+    """Symbols of sizes that an op has; of some, such as `dim_size`, they need be no result's."""
+    spec, given = opview.card_of(op).spec, opview.attributes_of(op)
+    sizes = [d for a in spec.attributes if a.kind == "dims" for d in given[a.name] or ()]
+    return set().union(*map(symbols_of, sizes))
 
 
 def _lower_function(function: Any, into: Any) -> None:
