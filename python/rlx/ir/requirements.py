@@ -14,7 +14,7 @@ from rlx.ir.dim import Dim, DimExpr, divisors, parse
 from rlx.ir.errors import Error, ShapeError
 from rlx.ir.location import describe
 from rlx.ir.shape import shape_of
-from rlx.ir.signature import functions
+from rlx.ir.signature import bodies
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def requirements(*modules: Any) -> tuple[Requirement, ...]:
     What a composite op needs is not told by what it decomposes into: a back end asks the module that it was given, too.
     """
     found: dict[tuple[DimExpr, str], Requirement] = {}
-    for function in (f for module in modules for f in functions(module)):
+    for function in (f for module in modules for f in bodies(module)):
         for operation in opview.operations(function.entry_block):
             if registry.is_ours(operation):
                 for expression, meaning in _of_op(operation):

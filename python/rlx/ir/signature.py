@@ -50,6 +50,11 @@ def functions(module: Any) -> list[Any]:
     return [op for op in module.body.operations if isinstance(op, function_type)]
 
 
+def bodies(module: Any) -> list[Any]:
+    """The functions of a module that compute something, in order: those that are only declared have no block."""
+    return [function for function in functions(module) if not function.is_external]
+
+
 def stage_of(op: Any) -> str | None:
     """The stage that an op declares, None when it declares none.
 

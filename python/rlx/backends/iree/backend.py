@@ -29,7 +29,7 @@ from rlx.ir.graph import Graph
 from rlx.ir.location import describe
 from rlx.ir.requirements import requirements
 from rlx.ir.shape import Shape, shape_of
-from rlx.ir.signature import Argument, functions, read_arguments
+from rlx.ir.signature import Argument, bodies, read_arguments
 from rlx.lower.linalg import claimed_ops, lower_module
 from rlx.lower.linalg.function import state_getter, state_setter
 from rlx.lower.linalg.rules import RULES
@@ -66,7 +66,7 @@ def check_dtypes(module: Any, target: Target) -> None:
     if not target.unsupported_dtypes and target.takes_empty:
         return
     wrong = []
-    for function in functions(module):
+    for function in bodies(module):
         for a in read_arguments(function):
             wrong += [f"  {a.kind} '{a.name}' is {what}" for what in _refused(a.shape, target)]
         for op in opview.operations(function.entry_block):
@@ -101,7 +101,7 @@ def _refused(shape: Shape, target: Target) -> list[str]:
 def estimated_flops(module: Any) -> int:
     """Operations of one run of every function, with a typical size for each symbol."""
     total = 0
-    for function in functions(module):
+    for function in bodies(module):
         for op in opview.operations(function.entry_block):
             if op.name in ("func.return", "rlx.yield"):
                 continue

@@ -11,7 +11,7 @@ from rlx.ir import opview
 from rlx.ir.errors import Error, UnsupportedError
 from rlx.ir.location import describe
 from rlx.ir.shape import Shape, shape_of
-from rlx.ir.signature import Argument, functions, read_arguments, read_outputs
+from rlx.ir.signature import Argument, bodies, read_arguments, read_outputs
 from rlx.lower.linalg.branches import to_branches
 from rlx.lower.linalg.complex_products import meets_complex_numbers
 from rlx.lower.linalg.kept import is_kept
@@ -34,7 +34,7 @@ def check_claimed(module: Any, claimed: Collection[str]) -> None:
         UnsupportedError: It lists every op that is not, with its location.
     """
     missing = []
-    for function in functions(module):
+    for function in bodies(module):
         for op in opview.operations(function.entry_block):
             if op.name not in ("func.return", "rlx.yield") and opview.name_of(op) not in claimed:
                 missing.append(f"  {describe(op.location) or '<unknown>'}: rlx.{opview.name_of(op)}")
@@ -62,7 +62,7 @@ def lower_module(module: Any, *, for_iree: bool = False) -> Any:
         global_names: dict[str, Any] = {}
         states: dict[str, Argument] = {}
         made = []
-        for function in functions(module):
+        for function in bodies(module):
             made.append(_lower_function(function, lowered, global_names if for_iree else None))
             states |= {a.name: a for a in read_arguments(function) if a.kind == "state"}
         if for_iree:
