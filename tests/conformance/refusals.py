@@ -96,6 +96,7 @@ def wrong_uses(case: Case, bindings: Bindings) -> Iterator[Use]:
     """Every way to go wrong that the record knows of, one at a time."""
     use = right_use(case, bindings)
     yield from _wrong_operands(case.card.spec, use)
+    yield from _changed_sizes(use)
     yield from _wrong_attributes(case.card.spec, use)
 
 
@@ -120,6 +121,21 @@ def _wrong_operands(spec: OpSpec, use: Use) -> Iterator[Use]:
                 yield with_operand(shape.with_dtype(kind), f"is {kind.name}", certain=False)
         for dims in ((), (7,), (7, 11), (5, 7, 11), (2, 3, 5, 7), (2, 3, 5, 7, 11), (0,), ("z",), ("z", 3)):
             yield with_operand(shape.with_dims(dims), f"has dimensions {dims}", certain=False)
+
+
+def _changed_sizes(use: Use) -> Iterator[Use]:
+    """Each size in turn is another one wherever it occurs: what an op divides by may be 0, and all operands fit still."""
+
+    def changed(entry: Any, old: Any, new: int) -> Any:
+        if isinstance(entry, list):
+            return [changed(e, old, new) for e in entry]
+        return entry if entry is None else entry.with_dims(tuple(new if d == old else d for d in entry.dims))
+
+    shapes = [s for entry in use.operands for s in (entry if isinstance(entry, list) else [entry]) if s is not None]
+    for old in dict.fromkeys(d for shape in shapes for d in shape.dims):
+        for new in (0, 1):
+            operands = tuple(changed(entry, old, new) for entry in use.operands)
+            yield replace(use, what=f"has sizes of {new} for {old}", operands=operands, certain=False)
 
 
 def _wrong_attributes(spec: OpSpec, use: Use) -> Iterator[Use]:

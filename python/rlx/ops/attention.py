@@ -30,6 +30,8 @@ class Heads:
         same_dtype(q, k, v)
         if not q.rank == k.rank == v.rank or q.rank not in (3, 4):
             raise ShapeError(f"q, k and v are all [B, S, H·D] or all [B, H, S, D]; got {q}, {k}, {v}")
+        if num_heads < 1 or head_dim < 1:
+            raise ShapeError(f"attention has heads, each of 1 element or more; got {num_heads} of {head_dim}")
         self.packed = q.rank == 3
         self.num_heads, self.head_dim = num_heads, head_dim
         self.batch, self.queries, width = self._sizes(q, "q", num_heads, head_dim)
