@@ -198,16 +198,16 @@ def test_an_interrupted_question_is_not_answered_to_the_next(monkeypatch: pytest
     good = CRASHING.replace("[4x", "[1, 0]")
     isolated.attempt(good)
     asked = isolated._process
+    assert asked is not None
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:  # twice: once while waiting, and once while cleaning up
         patched.setattr(isolated, "_answer", interrupted)
-        patched.setattr(isolated, "_end", interrupted)
+        patched.setattr(isolated, "close", interrupted)
         with pytest.raises(KeyboardInterrupt):
             isolated.attempt(good)
-    assert isolated._process is None
-    isolated._end(asked)
     with pytest.raises(rlx.ParseError, match="crashes on"):
         isolated.attempt(CRASHING)
+    assert asked.returncode is not None  # nor is the process left behind

@@ -26,6 +26,7 @@ from rlx.ir.locks import holding, make_lock
 _BYTECODE = b"ML\xefR"
 SECONDS = 20  # for one module; 100 MB of weights take 3
 _START = 60  # seconds for the process to start, on a machine that may be busy
+_REAP = 2  # for a process that was killed to end
 _CHUNK = 1 << 16
 _OURS = frozenset(("rlx", "func", "builtin"))
 # Of builtin: what has arithmetic, sizes or layouts in its text, and binary resources after it.
@@ -120,50 +121,50 @@ def attempt(text: str, name: str = "<text>") -> None:
 
 
 _lock = make_lock()
-_process: subprocess.Popen[bytes] | None = None  # one that waits for a text
+_process: subprocess.Popen[bytes] | None = None
 _owner = 0  # the process that started it: a fork has no part in it
+_owing = False  # an answer: whatever it is asked next, it would answer what it was asked before
 
 
 def _ask(text: str) -> str:
     """`.` when the process is done with a text, `late`, or nothing when it has ended."""
-    global _process
-    process = _taken()
-    answer = None
-    try:
-        answer = _answer(process, text.encode(), SECONDS)
-    finally:
-        # Only one that has answered may be asked again, wherever an interrupt came: it would answer this text then.
-        if answer == b".":
-            _process = process
-        else:
-            _end(process)
+    process = _running()
+    answer = _exchange(process, text.encode(), SECONDS)
     return "late" if answer is None else answer.decode()
 
 
-def _taken() -> Any:
-    """The process that waits, or a new one; the caller's until it is put back."""
+def _running() -> Any:
+    """The process, started if there is none that waits for a text."""
     global _process, _owner
-    process, _process = _process, None
-    if process is not None and _owner == os.getpid():
-        if process.poll() is None:
-            return process
-        _end(process)
+    if _process is not None and _owner == os.getpid() and not _owing and _process.poll() is None:
+        return _process
+    close()
     try:
-        process = subprocess.Popen(
+        _process = subprocess.Popen(
             _command("texts"), bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
     except OSError as problem:
         raise _cannot_start(problem) from None
     _owner = os.getpid()
-    answer = None
-    try:
-        answer = _answer(process, b"", _START)  # what takes long is the import of MLIR, and no fault of the text
-    finally:
-        if answer != b".":
-            _end(process)
+    process = _process
+    answer = _exchange(process, b"", _START)  # what takes long is the import of MLIR, and no fault of the text
     if answer != b".":
         raise Error(f"cannot start a process that reads modules: it {'took too long' if answer is None else 'ended'}")
     return process
+
+
+def _exchange(process: Any, data: bytes, seconds: float) -> bytes | None:
+    """The same as `_answer`; a process that has not answered ends now or, if an interrupt comes between, later."""
+    global _owing
+    answer = None
+    _owing = True
+    try:
+        answer = _answer(process, data, seconds)
+    finally:
+        if answer != b".":
+            close()
+    _owing = False
+    return answer
 
 
 def _answer(process: Any, data: bytes, seconds: float) -> bytes | None:
@@ -186,18 +187,18 @@ def _answer(process: Any, data: bytes, seconds: float) -> bytes | None:
     return None
 
 
-def _end(process: Any) -> None:
-    process.kill()
-    with contextlib.suppress(OSError):
-        process.communicate()
-
-
 def close() -> None:
     """End the process that reads texts; the next text starts another."""
     global _process
-    process, _process = _process, None
+    process = _process
     if process is not None and _owner == os.getpid():
-        _end(process)
+        process.kill()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):  # an interrupt may have left it with its lock held
+            process.wait(_REAP)
+    _process = None
 
 
 atexit.register(close)
