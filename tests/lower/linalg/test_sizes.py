@@ -125,3 +125,11 @@ def test_sizes_that_have_no_value_are_refused(device: str, build: Callable[[Any]
     run = rlx.Session(device).compile(g).run if device != "evaluate" else lambda v: rlx.evaluate(g, v)
     with pytest.raises(rlx.ShapeError, match=reason):
         run(_values(9, 0))
+
+
+@pytest.mark.parametrize("sizes", [(2**63 - 1, 5), (2**62, 1), (2**31, 2**31)])
+def test_more_than_can_be_addressed_is_refused(sizes: tuple[int, int]) -> None:
+    g = rlx.Graph()
+    g.set_outputs(g.rng_normal(sizes, g.input("seed", (), "i64")))
+    with pytest.raises(rlx.Error, match="has more than 9223372036854775807 bytes"):
+        rlx.Session("cpu").compile(g, cache=False)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from functools import partial
+from math import prod
 from typing import Any
 
 from rlx import mlir
 from rlx.ir import opview
-from rlx.ir.errors import Error, UnsupportedError
+from rlx.ir.dim import LARGEST
+from rlx.ir.errors import Error, ShapeError, UnsupportedError
 from rlx.ir.location import describe
 from rlx.ir.shape import Shape, shape_of
 from rlx.ir.signature import Argument, bodies, read_arguments, read_outputs
@@ -28,18 +30,26 @@ def claimed_ops() -> frozenset[str]:
 
 
 def check_claimed(module: Any, claimed: Collection[str]) -> None:
-    """Every rlx op of the module is claimed.
+    """Every rlx op of the module is claimed, and gives no more than can be addressed.
 
     Raises:
         UnsupportedError: It lists every op that is not, with its location.
+        ShapeError: A tensor has more bytes than an i64 counts.
     """
     missing = []
     for function in bodies(module):
         for op in opview.operations(function.entry_block):
             if op.name not in ("func.return", "rlx.yield") and opview.name_of(op) not in claimed:
                 missing.append(f"  {describe(op.location) or '<unknown>'}: rlx.{opview.name_of(op)}")
+            for result in op.results:
+                _check_size(shape_of(result), op.location)
     if missing:
         raise UnsupportedError(f"{len(missing)} ops have no lowering to linalg:\n" + "\n".join(missing))
+
+
+def _check_size(shape: Shape, location: Any) -> None:
+    if shape.is_static and prod(shape.static) * shape.dtype.itemsize > LARGEST:
+        raise ShapeError(f"{shape} has more than {LARGEST} bytes", location=describe(location))
 
 
 def lower_module(module: Any, *, for_iree: bool = False) -> Any:
