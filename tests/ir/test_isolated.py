@@ -129,9 +129,9 @@ def test_the_process_may_be_killed_and_is_shared_by_threads() -> None:
 
 def test_a_process_that_does_not_even_read_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     isolated.close()
-    monkeypatch.setattr(isolated, "_command", lambda *_: [sys.executable, "-c", "import time; time.sleep(600)"])
+    program = "import sys, time; sys.stdout.write('.'); sys.stdout.flush(); time.sleep(600)"
+    monkeypatch.setattr(isolated, "_command", lambda *_: [sys.executable, "-c", program])
     monkeypatch.setattr(isolated, "SECONDS", 0.1)
-    monkeypatch.setattr(isolated, "_START", 0.1)
     longer_than_a_pipe = CRASHING + "// " + "x" * (1 << 20)
     with pytest.raises(rlx.ParseError, match=r"takes more than 0\.1 s"):
         isolated.attempt(longer_than_a_pipe)

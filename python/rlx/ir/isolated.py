@@ -47,6 +47,12 @@ _NAMES = re.compile(
     """,
     re.VERBOSE | re.ASCII,
 )
+# Where nothing of this is, there is none of that: a name with a dot that is not one of ours, an escape, what stands above.
+# Found many times as fast.
+_STRANGE_DOT = re.compile(r"\.(?<!\brlx\.)(?<!\bfunc\.)(?<!\bbuiltin\.)(?!\d)", re.ASCII)
+_STRANGE = re.compile(
+    rf'"[A-Za-z_]\w*+\.(?<!"rlx\.)(?<!"func\.)(?<!"builtin\.)|\\|[#!][A-Za-z_]\w*+<|\{{-#|\b(?:{_RARE})\b', re.ASCII
+)
 
 
 def is_bytecode(data: bytes) -> bool:
@@ -97,6 +103,8 @@ def _cannot_start(problem: OSError) -> Error:
 
 def is_foreign(text: str) -> bool:
     """Whether a text has what MLIR may not survive: another dialect than rlx, func and builtin, or builtin's rare things."""
+    if not _STRANGE_DOT.search(text) and not _STRANGE.search(text):
+        return False
     return any(found.lastgroup and found[found.lastgroup] not in _OURS for found in _NAMES.finditer(text))
 
 
