@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -26,6 +25,7 @@ from rlx.backends.worker import pool as worker_pool
 from rlx.backends.worker.pool import WorkerPool
 from rlx.backends.worker.process import WorkerDied
 from rlx.ir.errors import CompileError, Error
+from tests.backends.processes import is_gone, wait_until
 
 CPU = target("cpu")
 COMPILER = compiler_command(CPU.process_flags)
@@ -74,24 +74,6 @@ def is_right(vmfb: bytes) -> bool:
 def post(pool: WorkerPool, **request: object) -> int:
     """Give the pool's process something to do before the next request; returns its id."""
     return pool.post(COMPILER, request)
-
-
-def is_gone(pid: int) -> bool:
-    """Whether a process ended; one that only waits to be reaped by whoever adopted it has ended as well."""
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
-
-
-def wait_until(condition: object, seconds: float = 10) -> bool:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():  # type: ignore[operator]
-            return True
-        time.sleep(0.02)
-    return False
 
 
 def run_script(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -7,7 +7,6 @@ import os
 import signal
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -23,6 +22,7 @@ from rlx.backends.worker.pool import WorkerPool
 from rlx.backends.worker.process import Command, WorkerDied
 from rlx.ir.errors import Error
 from tests.backends import echo_handler
+from tests.backends.processes import is_gone, wait_until
 from tests.interrupts import Interrupts
 
 ECHO = Command(str(echo_handler.__file__), ("a",))
@@ -48,23 +48,6 @@ def echo(pool: WorkerPool, command: Command = ECHO) -> None:
     reply = pool.request(command, {"kind": "echo"}, b"body", timeout_s=60)
     assert reply.body == b"body"
     assert reply.header["arguments"] == list(command.arguments)
-
-
-def is_gone(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
-
-
-def wait_until(condition: Any, seconds: float = 30) -> bool:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.01)
-    return False
 
 
 def test_processes_are_reused_and_make_room(pool: WorkerPool) -> None:

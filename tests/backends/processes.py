@@ -1,0 +1,25 @@
+"""Watching processes from outside."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process ended; one that only waits to be reaped by whoever adopted it has ended as well."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def wait_until(condition: Callable[[], object], seconds: float = 30) -> bool:
+    """Wait until a condition holds; whether it came to."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.01)
+    return False
