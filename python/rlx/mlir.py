@@ -12,9 +12,9 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial, reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from rlx.ir.errors import Error
 from rlx.ir.locks import holding, make_lock
@@ -121,14 +121,15 @@ def _read_complex_constants() -> None:
 
 
 def _read_locations_as_attributes() -> None:
-    """The bindings raise when a location stands where an attribute does; have them return a plain attribute."""
+    """The bindings raise when a location stands where an attribute does; have them return either as it is.
+
+    By a function of C: the bindings also convert a location while MLIR holds the lock of its errors. Python code would let
+    another thread have its turn there, which may wait for that lock, and both would wait for ever.
+    """
     native = importlib.import_module(f"{provider}._mlir_libs._mlir")
+    as_it_is = partial(cast(Any, reduce), None, ())  # with nothing to go over, `reduce` returns its third argument
     for kind in (ir.UnknownLoc, ir.FileLineColLoc, ir.NameLoc, ir.CallSiteLoc, ir.FusedLoc):
-
-        def cast(value: Any, kind: Any = kind) -> Any:
-            return kind(value) if isinstance(value, ir.Location) else value
-
-        native.register_type_caster(kind.static_typeid, replace=True)(cast)
+        native.register_type_caster(kind.static_typeid, replace=True)(as_it_is)
 
 
 def on_context(callback: Callable[[Any], None]) -> None:
