@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import importlib
 import io
+import sys
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +18,7 @@ import pytest
 import rlx
 from rlx import mlir
 from rlx.ir.graph import find_function
-from rlx.passes import CheckNumerics, Instrument, PrintIR, Timing, rewrite
+from rlx.passes import CheckNumerics, Instrument, PrintIR, Timing, base, rewrite
 from rlx.passes.base import Pass
 from rlx.passes.pipeline import Pipeline
 
@@ -271,3 +275,39 @@ def test_what_cannot_be_evaluated_is_noted() -> None:
     g.set_outputs([g.narrow(g.input("x", ("n",)), 0, 99, 1)])  # for larger sizes than are tried
     (note,) = checked(g, "cse")
     assert note.startswith("@f is not checked: it has no value")
+
+
+def test_a_pass_that_another_thread_imports_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the class and its decorator, which makes it take options, another thread looks for it."""
+    begun, looked = threading.Event(), threading.Event()
+    monkeypatch.setitem(sys.modules, "half_made_events", SimpleNamespace(begun=begun, looked=looked))
+    (tmp_path / "half_made.py").write_text(
+        "import dataclasses, half_made_events as t\n"
+        "from rlx.passes.base import Pass, option\n"
+        "def waiting(cls):\n"
+        "    t.begun.set()\n"
+        "    t.looked.wait(0.2)\n"
+        "    return dataclasses.dataclass(frozen=True)(cls)\n"
+        "@waiting\n"
+        "class HalfMade(Pass, name='rlx-half-made'):\n"
+        "    count: int = option(1, 'a number')\n"
+        "    def run(self, module): ...\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    made: list[Pass] = []
+
+    def look() -> None:
+        begun.wait(60)
+        found = base.find("rlx-half-made")
+        assert found is not None
+        made.append(found.from_options([("count", "3")]))
+        looked.set()
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        importlib.import_module("half_made")
+        thread.join(60)
+        assert [getattr(one, "count", None) for one in made] == [3]
+    finally:
+        base._passes.pop("rlx-half-made")

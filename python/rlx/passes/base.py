@@ -18,6 +18,7 @@ import dataclasses
 import importlib
 import pkgutil
 import re
+import sys
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -281,7 +282,11 @@ def find(name: str) -> type[Pass] | None:
         _module_of(name)
         if name not in _passes:
             load()
-    return _passes.get(name)
+    found = _passes.get(name)
+    if found is not None and found.__module__ in sys.modules:
+        # A class is registered before its decorators have run: where another thread imports its module, wait for the end.
+        importlib.import_module(found.__module__)
+    return found
 
 
 def infos() -> list[PassInfo]:
