@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -78,11 +79,15 @@ def _graph(name: str, sample: Sample, attributes: dict[str, Any]) -> tuple[Graph
     return g, values
 
 
-def _trials(attribute: AttributeSpec, present: Any) -> list[tuple[Any, Any]]:
-    """What is tried, and the attribute that has it."""
-    if attribute.kind != "i64s":
-        return [(v, v) for v in _TRIED[attribute.kind]]
-    return [(v, (v, *present[1:])) for v in _TRIED["i64s"]] if present else []
+def _trials(name: str, sample: Sample) -> Iterator[tuple[AttributeSpec, Any, Any, Any]]:
+    """Each number to try: for which attribute, what that has in the sample, the number, the attribute with it."""
+    for attribute in _numeric(name):
+        present = sample.attributes.get(attribute.name, attribute.default)
+        for tried in _TRIED[attribute.kind]:
+            if attribute.kind != "i64s":
+                yield attribute, present, tried, tried
+            elif present:
+                yield attribute, present, tried, (tried, *present[1:])
 
 
 def _numeric(name: str) -> list[AttributeSpec]:
@@ -96,46 +101,42 @@ _OPS = [name for name in registry.SPECS if name not in ("while", "scan") and _nu
 def test_numbers_are_refused_or_meant(name: str) -> None:
     sample = _sample(name)
     assert sample is not None
-    for attribute in _numeric(name):
-        present = sample.attributes.get(attribute.name, attribute.default)
-        for tried, value in _trials(attribute, present):
-            what = f"{attribute.name} = {value}"
-            try:
-                g, values = _graph(name, sample, sample.attributes | {attribute.name: value})
-            except rlx.Error as refusal:
-                if not attribute.interval or attribute.admits(tried):
-                    continue  # by the card, which compares it with shapes
-                assert f"'{attribute.name}': {tried} is not in" in str(refusal), f"{what}: {refusal}"
-                continue
-            axis = any(part in attribute.name for part in _AXES)
-            assert axis or tried == present or any(tried is v or tried == v for v in _MEANT[attribute.name]), what
-            for result in evaluate(g, values):
-                wide = np.asarray(result, np.complex128)
-                assert attribute.name == "value" or np.isfinite(wide).all(), what
+    for attribute, present, tried, value in _trials(name, sample):
+        what = f"{attribute.name} = {value}"
+        try:
+            g, values = _graph(name, sample, sample.attributes | {attribute.name: value})
+        except rlx.Error as refusal:
+            if not attribute.interval or attribute.admits(tried):
+                continue  # by the card, which compares it with shapes
+            assert f"'{attribute.name}': {tried} is not in" in str(refusal), f"{what}: {refusal}"
+            continue
+        axis = any(part in attribute.name for part in _AXES)
+        assert axis or tried == present or any(tried is v or tried == v for v in _MEANT[attribute.name]), what
+        for result in evaluate(g, values):
+            wide = np.asarray(result, np.complex128)
+            assert attribute.name == "value" or np.isfinite(wide).all(), what
 
 
 @pytest.mark.parametrize("name", _OPS)
 def test_text_is_held_to_the_same_intervals(name: str) -> None:
     sample = _sample(name)
     assert sample is not None
-    for attribute in _numeric(name):
-        present = sample.attributes.get(attribute.name, attribute.default)
-        for tried, value in _trials(attribute, present):
-            if attribute.admits(tried):
-                continue
-            good, _ = _graph(name, sample, sample.attributes | ({} if present is None else {attribute.name: present}))
-            op = next(o.operation for o in good.function.entry_block.operations if o.operation.name == f"rlx.{name}")
-            with rlx.mlir.entered():
-                ir = rlx.mlir.ir
-                if attribute.kind == "f64":
-                    stored = ir.FloatAttr.get(ir.F64Type.get(), value)
-                elif attribute.kind == "i64":
-                    stored = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
-                else:
-                    stored = ir.DenseI64ArrayAttr.get(list(value))
-                op.attributes[attribute.name] = stored
-            with pytest.raises(rlx.Error, match=f"attribute '{attribute.name}': .* is not in"):
-                rlx.parse(str(good))
+    for attribute, present, tried, value in _trials(name, sample):
+        if attribute.admits(tried):
+            continue
+        good, _ = _graph(name, sample, sample.attributes | ({} if present is None else {attribute.name: present}))
+        op = next(o.operation for o in good.function.entry_block.operations if o.operation.name == f"rlx.{name}")
+        with rlx.mlir.entered():
+            ir = rlx.mlir.ir
+            if attribute.kind == "f64":
+                stored = ir.FloatAttr.get(ir.F64Type.get(), value)
+            elif attribute.kind == "i64":
+                stored = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
+            else:
+                stored = ir.DenseI64ArrayAttr.get(list(value))
+            op.attributes[attribute.name] = stored
+        with pytest.raises(rlx.Error, match=f"attribute '{attribute.name}': .* is not in"):
+            rlx.parse(str(good))
 
 
 def test_loops() -> None:

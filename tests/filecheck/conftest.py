@@ -10,14 +10,10 @@ and `2>&1` joins standard error.
 
 from __future__ import annotations
 
-import contextlib
-import io
 import re
 import shlex
-import sys
 import tempfile
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -26,21 +22,13 @@ from filecheck.matcher import Matcher  # pyright: ignore[reportMissingImports]  
 from filecheck.options import parse_argv_options  # pyright: ignore[reportMissingImports]
 
 from rlx.cli import opt
+from tests.cli.standard_streams import Output, called
 
 _RUN = re.compile(r"//\s*RUN:\s*(.*?)(\\?)\s*$")
 
 
 class RunError(Exception):
     """A command of a RUN line failed; the text is what it printed."""
-
-
-@dataclass(frozen=True)
-class Output:
-    """What a command printed, and its exit code."""
-
-    code: int
-    text: bytes
-    errors: bytes = b""
 
 
 def run_lines(text: str) -> list[str]:
@@ -54,21 +42,6 @@ def run_lines(text: str) -> list[str]:
             lines.append(found[1])
         joining = bool(found[2])
     return lines
-
-
-def called(function: Callable[[], int], given: bytes) -> Output:
-    """Call a program's main function here, with standard streams of its own."""
-    out, errors = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
-    before = sys.stdin
-    sys.stdin = io.TextIOWrapper(io.BytesIO(given), encoding="utf-8")
-    try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
-            code = function()
-    finally:
-        sys.stdin = before
-    out.flush()
-    errors.flush()
-    return Output(code, out.buffer.getvalue(), errors.buffer.getvalue())  # type: ignore[attr-defined]
 
 
 def rlx_opt(arguments: list[str], given: bytes) -> Output:

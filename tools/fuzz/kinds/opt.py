@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import random
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -107,6 +104,7 @@ class Opt(Kind):
     def attempt(self, data: bytes) -> Any:
         from rlx.cli import opt
         from rlx.ir.errors import Error
+        from tests.cli.standard_streams import called
 
         case = json.loads(data)
         given = case["data"].encode("latin-1")
@@ -114,7 +112,8 @@ class Opt(Kind):
         source.write_bytes(given)
         target.write_bytes(b"as it was")
         arguments = [a.replace("=OUT", f"={target}").replace("=IN", f"={source}") for a in case["arguments"]]
-        code, printed, errors = _called(lambda: opt.main([*arguments, str(source)]))
+        done = called(lambda: opt.main([*arguments, str(source)]), b"")
+        code, printed, errors = done.code, done.text, done.errors.decode()
         assert code in (0, 1), f"exit code {code}"
         assert "internal error" not in errors and "Traceback" not in errors, errors[-3000:]
         if code:
@@ -126,20 +125,6 @@ class Opt(Kind):
         assert not overwritten or "-o=IN" in case["arguments"], "the input has changed"
         assert sorted(p.name for p in self.folder.iterdir()) == ["in.mlir", "out.mlir"], "files are left over"
         return printed
-
-
-def _called(function: Any) -> tuple[int, bytes, str]:
-    """The exit code of a program's main function and what it printed."""
-    out, errors = io.TextIOWrapper(io.BytesIO(), encoding="utf-8"), io.StringIO()
-    before = sys.stdin
-    sys.stdin = io.TextIOWrapper(io.BytesIO(b""))
-    try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
-            code = function()
-    finally:
-        sys.stdin = before
-    out.flush()
-    return code, out.buffer.getvalue(), errors.getvalue()  # type: ignore[attr-defined]
 
 
 KIND = Opt()
