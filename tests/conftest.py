@@ -32,6 +32,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.fixture(scope="session")
+def full(pytestconfig: pytest.Config) -> bool:
+    """Whether all is to be run of what is sampled otherwise."""
+    return bool(pytestconfig.getoption("--full"))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Of a test with the parameter `level`, each case runs at one of its levels; of one with `share`, one share of its cases.
 

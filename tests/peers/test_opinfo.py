@@ -1,14 +1,14 @@
 """PyTorch's own samples of its operators: what RLX gives is what PyTorch gives, but for what docs/conventions.md says.
 
 PyTorch belongs to no extra of the package; where it is installed, a sample of the samples runs, and all of them with
-`RLX_PEERS=all`.
+`make test-all` (`pytest --full`).
 """
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Iterator
+from itertools import islice
 
 import pytest
 
@@ -35,17 +35,21 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::Deprecat
 
 torch.set_num_threads(1)  # threads that wait for each other cost more than these small tensors
 
-EVERYTHING = os.environ.get("RLX_PEERS") == "all"
-_LIMIT = None if EVERYTHING else 1
-# One operator in so many is tried in a dtype, another in the next one.
-_STEP = 1 if EVERYTHING else 20
-_COMPILED_STEP = 1 if EVERYTHING else 120
+# Unless all is run, one operator in so many is tried in a dtype, another in the next one, and some dtypes are compiled.
+_STEP, _SPECIAL_STEP, _GRADIENT_STEP, _COMPILED_STEP = 20, 4, 16, 120
+_COMPILED = ("f32", "bf16", "i32", "c64")
 _PART = 40
 # How much less exact the functions of an implementation are: see tests/conformance/tolerance.py.
 _FACTORS = {"iree": 2.0, "xla": 3.5}
 
 
-def _chosen(kind: str, step: int) -> list[str]:
+def _limit(full: bool) -> int | None:
+    """How many samples of an operator are tried."""
+    return None if full else 1
+
+
+def _chosen(kind: str, step: int, full: bool) -> list[str]:
+    step = 1 if full else step
     names = [name for name, other in pairs() if other == kind]
     return names[DTYPES.index(kind) % step :: step]
 
@@ -66,10 +70,10 @@ def test_every_operator_is_in_the_table_or_has_a_reason() -> None:
 
 
 @pytest.mark.parametrize("kind", DTYPES)
-def test_evaluated(kind: str) -> None:
+def test_evaluated(kind: str, full: bool) -> None:
     failures = Failures()
-    for name in _chosen(kind, _STEP):
-        for peer in _found(peers(name, kind, _LIMIT), failures):
+    for name in _chosen(kind, _STEP, full):
+        for peer in _found(peers(name, kind, _limit(full)), failures):
             with failures.of(peer.name):
                 results = evaluate(peer.graph, peer.values)
                 for problem in problems(peer, results, peer.graph.function):
@@ -81,10 +85,10 @@ def test_evaluated(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", DTYPES)
-def test_special_numbers(kind: str) -> None:
+def test_special_numbers(kind: str, full: bool) -> None:
     """NaN, infinities, both zeros, denormals and the extremes of integers, each with each, in what is one op in RLX."""
     failures = Failures()
-    for name in _chosen(kind, 1 if EVERYTHING else 4):
+    for name in _chosen(kind, _SPECIAL_STEP, full):
         for peer in _found(special_peers(name, kind), failures):
             if conventions.is_one_op(peer.graph) and name not in conventions.OTHER_SPECIAL_VALUES:
                 with failures.of(peer.name):
@@ -93,22 +97,24 @@ def test_special_numbers(kind: str) -> None:
     failures.check()
 
 
-def test_gradients() -> None:
+def test_gradients(full: bool) -> None:
     failures = Failures()
-    for name in _chosen("f64", 1 if EVERYTHING else 16):
+    for name in _chosen("f64", _GRADIENT_STEP, full):
         with failures.of(name):
-            for peer in _found(gradient_peers(name, _LIMIT), failures):
+            for peer in _found(gradient_peers(name, _limit(full)), failures):
                 for problem in gradient_problems(peer, evaluate(peer.graph, peer.values)):
                     failures.add(peer.name, problem)
     failures.check()
 
 
-@pytest.mark.parametrize("kind", DTYPES if EVERYTHING else ("f32", "bf16", "i32", "c64"))
+@pytest.mark.parametrize("kind", DTYPES)
 @pytest.mark.parametrize("implementation", ["xla", "iree"])
-def test_compiled(implementation: str, kind: str) -> None:
+def test_compiled(implementation: str, kind: str, full: bool) -> None:
+    if not full and kind not in _COMPILED:
+        pytest.skip("compiled with --full")
     failures = Failures()
     compile_graphs = {"iree": compiled.compile_graphs, "xla": compiled_xla.compile_graphs}[implementation]
-    for part in _parts(_peers_of(kind)):
+    for part in _parts(_peers_of(kind, full)):
         for peer, program in zip(part, compile_graphs([p.graph for p in part]), strict=True):
             if program.problem is not None:
                 failures.add(peer.name, program.problem)
@@ -120,17 +126,11 @@ def test_compiled(implementation: str, kind: str) -> None:
     failures.check()
 
 
-def _peers_of(kind: str) -> Iterator[Peer]:
-    for name in _chosen(kind, _COMPILED_STEP):
-        yield from (peer for peer in peers(name, kind, _LIMIT) if isinstance(peer, Peer))
+def _peers_of(kind: str, full: bool) -> Iterator[Peer]:
+    for name in _chosen(kind, _COMPILED_STEP, full):
+        yield from (peer for peer in peers(name, kind, _limit(full)) if isinstance(peer, Peer))
 
 
 def _parts(made: Iterator[Peer]) -> Iterator[list[Peer]]:
-    part: list[Peer] = []
-    for peer in made:
-        part.append(peer)
-        if len(part) == _PART:
-            yield part
-            part = []
-    if part:
+    while part := list(islice(made, _PART)):
         yield part
