@@ -37,7 +37,7 @@ _HOMES = {
         "rlx.ir.errors",
     ),
     "GraphModule": "rlx.ir.graph_module",
-    **dict.fromkeys(("Pipeline", "CompileResult"), "rlx.backends.pipeline"),
+    **dict.fromkeys(("Pipeline", "CompileResult"), "rlx.runtime.pipeline"),
     "Device": "rlx.runtime.device",
     "CompiledGraph": "rlx.runtime.compiled",
     "BucketedGraph": "rlx.runtime.bucketed",

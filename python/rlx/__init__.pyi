@@ -5,8 +5,8 @@ from rlx import mlir as mlir
 from rlx import ops as ops
 from rlx import passes as passes
 from rlx import train as train
-from rlx.backends.pipeline import CompileResult as CompileResult
-from rlx.backends.pipeline import Pipeline as Pipeline
+from rlx.runtime.pipeline import CompileResult as CompileResult
+from rlx.runtime.pipeline import Pipeline as Pipeline
 from rlx.ir.builder import Tensor as Tensor
 from rlx.ir.custom import CustomOp as CustomOp
 from rlx.ir.dtype import DType as DType

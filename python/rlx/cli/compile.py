@@ -65,8 +65,8 @@ def run(arguments: argparse.Namespace) -> int:
         write_output(arguments.output, _text(graph, arguments).encode())
         return 0
     started = time.perf_counter()
-    from rlx.backends.report.text import bytes_text
     from rlx.cli.display import Steps
+    from rlx.report.text import bytes_text
 
     with Steps(only_terminal=True)(f"compile {graph.name} for {arguments.target}"):
         artifact = _artifact(graph, arguments)

@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    from rlx.backends.report.text import table
+    from rlx.report.text import table
 
     found = devices()
     if arguments.json:

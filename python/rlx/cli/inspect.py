@@ -59,7 +59,7 @@ def _show_graph(graph: Graph, arguments: argparse.Namespace) -> None:
 
 
 def _artifact_text(artifact: Artifact) -> str:
-    from rlx.backends.report.text import bytes_text
+    from rlx.report.text import bytes_text
 
     signature, info = artifact.signature, artifact.info
     size = bytes_text(len(artifact.program))

@@ -8,11 +8,11 @@ from math import prod
 from typing import Any
 
 from rlx.backends import stages
-from rlx.backends.pipeline import CompileResult, Pipeline
-from rlx.backends.report.memory import aligned
-from rlx.backends.report.text import bytes_text, table
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
+from rlx.report.memory import aligned
+from rlx.report.text import bytes_text, table
+from rlx.runtime.pipeline import CompileResult, Pipeline
 from rlx.transforms.base import arguments_of, names_of, tensor_graph
 from rlx.transforms.grad import grad_with_loss
 

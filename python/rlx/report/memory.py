@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rlx.backends.report.liveness import Live, Liveness, Storage
-from rlx.backends.report.text import bytes_text, label_of, place_of, short_place, table
 from rlx.ir import registry
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
 from rlx.ir.shape import Shape
+from rlx.report.liveness import Live, Liveness, Storage
+from rlx.report.text import bytes_text, label_of, place_of, short_place, table
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class MemoryPlan:
 
     def svg(self) -> str:
         """The arena as a drawing: steps from left to right, bytes from bottom to top."""
-        from rlx.backends.report.memory_svg import drawing
+        from rlx.report.memory_svg import drawing
 
         return drawing(self)
 

@@ -11,7 +11,8 @@ from rlx.backends import stages
 from rlx.backends.artifact import Artifact
 from rlx.backends.cache import DiskCache
 from rlx.backends.protocol import Backend, Target, backend_of, target_of
-from rlx.backends.report import (
+from rlx.ir.graph import Graph
+from rlx.report import (
     DispatchReport,
     FusionReport,
     MemoryPlan,
@@ -19,8 +20,7 @@ from rlx.backends.report import (
     analyse_fusion,
     plan_memory,
 )
-from rlx.backends.report.text import counts_text
-from rlx.ir.graph import Graph
+from rlx.report.text import counts_text
 
 # What a symbol without a size is taken to be in the memory plan.
 _TYPICAL_SIZE = 64

@@ -11,10 +11,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import rlx
-from rlx.backends.report import MemoryPlan, PlannedValue, plan_memory
-from rlx.backends.report.memory import aligned
 from rlx.ir import registry
 from rlx.ir.evaluate import evaluate_op
+from rlx.report import MemoryPlan, PlannedValue, plan_memory
+from rlx.report.memory import aligned
 from tests.passes.random_graphs import graphs, inputs
 
 # --- a plan, carried out --------------------------------------------------------------------------

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rlx.backends.report.dispatch import DispatchReport, analyse_dispatch
-from rlx.backends.report.fusion import FusionReport, MissReason, analyse_fusion
-from rlx.backends.report.memory import MemoryPlan, PlannedValue, plan_memory
+from rlx.report.dispatch import DispatchReport, analyse_dispatch
+from rlx.report.fusion import FusionReport, MissReason, analyse_fusion
+from rlx.report.memory import MemoryPlan, PlannedValue, plan_memory
 
 __all__ = [
     "DispatchReport",

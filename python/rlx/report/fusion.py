@@ -9,12 +9,12 @@ from enum import Enum
 from typing import Any
 
 from rlx import mlir
-from rlx.backends.report.text import counts_text, label_of, place_of, short_place
 from rlx.ir import opview, registry
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
 from rlx.ir.shape import Shape, shape_of
 from rlx.passes.rewrite import collect
+from rlx.report.text import counts_text, label_of, place_of, short_place
 
 
 class MissReason(Enum):

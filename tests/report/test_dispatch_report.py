@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.backends.report import DispatchReport, MissReason, analyse_dispatch, analyse_fusion
 from rlx.ir import registry
 from rlx.lower.linalg import claimed_ops
+from rlx.report import DispatchReport, MissReason, analyse_dispatch, analyse_fusion
 from tests.conformance.cases import cases, op_names
 
 # What a small target might claim.

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
-from rlx.backends.report.text import counts_text, place_of, short_place, table
 from rlx.ir import opview
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
 from rlx.ir.shape import shape_of
 from rlx.passes.decompose import Decompose
 from rlx.passes.rewrite import collect
+from rlx.report.text import counts_text, place_of, short_place, table
 
 PATHS = ("native", "decomposed", "unsupported")
 _SHOWN_PLACES = 3

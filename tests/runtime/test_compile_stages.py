@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.backends.pipeline import CompileResult, Pipeline
 from rlx.ir.shape import shape_of
 from rlx.passes.rewrite import collect
+from rlx.runtime.pipeline import CompileResult, Pipeline
 
 
 def module(batch: Any = 2) -> Any:

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from html import escape
 from typing import TYPE_CHECKING
 
-from rlx.backends.report.text import bytes_text, short_place
 from rlx.ir import registry
+from rlx.report.text import bytes_text, short_place
 
 if TYPE_CHECKING:
-    from rlx.backends.report.memory import MemoryPlan, PlannedValue
+    from rlx.report.memory import MemoryPlan, PlannedValue
 
 # Sizes in pixels.
 _LEFT, _TOP, _RIGHT = 84, 62, 72
