@@ -104,7 +104,14 @@ def signatures() -> dict[str, tuple[list[str], str, str]]:
 
 
 def methods() -> str:
-    lines = [BANNER, "from typing import Any", "", "from rlx.ir.builder import Tensor", "", "class OpMethods:"]
+    lines = [BANNER, "from typing import Any", "", "from rlx.ir.builder import Tensor"]
+    lines += [
+        "from rlx.ops.operators import Operators",
+        "",
+        "class TensorMethods(Operators): ...",
+        "",
+        "class OpMethods:",
+    ]
     for name, (parameters, result, summary) in signatures().items():
         lines += [f"    def {name}({', '.join(['self', *parameters])}) -> {result}:", f'        """{summary}."""', ""]
     return "\n".join(lines)

@@ -36,7 +36,7 @@ _HOMES = {
         ),
         "rlx.ir.errors",
     ),
-    "GraphModule": "rlx.ir.graph_module",
+    "GraphModule": "rlx.blocks.graph_module",
     **dict.fromkeys(("Pipeline", "CompileResult"), "rlx.runtime.pipeline"),
     "Device": "rlx.runtime.device",
     "CompiledGraph": "rlx.runtime.compiled",

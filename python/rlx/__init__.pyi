@@ -5,8 +5,7 @@ from rlx import mlir as mlir
 from rlx import ops as ops
 from rlx import passes as passes
 from rlx import train as train
-from rlx.runtime.pipeline import CompileResult as CompileResult
-from rlx.runtime.pipeline import Pipeline as Pipeline
+from rlx.blocks.graph_module import GraphModule as GraphModule
 from rlx.ir.builder import Tensor as Tensor
 from rlx.ir.custom import CustomOp as CustomOp
 from rlx.ir.dtype import DType as DType
@@ -35,7 +34,6 @@ from rlx.ir.errors import UnsupportedError as UnsupportedError
 from rlx.ir.errors import VerificationError as VerificationError
 from rlx.ir.evaluate import evaluate as evaluate
 from rlx.ir.graph import Graph as Graph
-from rlx.ir.graph_module import GraphModule as GraphModule
 from rlx.ir.shape import Shape as Shape
 from rlx.ir.text import parse as parse
 from rlx.runtime.bucketed import BucketedGraph as BucketedGraph
@@ -45,6 +43,8 @@ from rlx.runtime.model import Input as Input
 from rlx.runtime.model import Model as Model
 from rlx.runtime.model import Param as Param
 from rlx.runtime.model import model as model
+from rlx.runtime.pipeline import CompileResult as CompileResult
+from rlx.runtime.pipeline import Pipeline as Pipeline
 from rlx.runtime.session import Session as Session
 from rlx.runtime.session import load as load
 from rlx.tick import Tick as Tick

@@ -10,14 +10,13 @@ import numpy as np
 
 from rlx import mlir
 from rlx.ir import attributes as attributes_module
-from rlx.ir import grouping, registry
+from rlx.ir import grouping, opview, registry
 from rlx.ir.attributes import suggestion
 from rlx.ir.checks import check_name
 from rlx.ir.dtype import DType, dtype
 from rlx.ir.errors import Error, ShapeError
 from rlx.ir.location import caller_location, describe
-from rlx.ir.op_methods import OpMethods
-from rlx.ir.operators import Operators
+from rlx.ir.op_methods import OpMethods, TensorMethods
 from rlx.ir.regions import IN_BODY, Region, RegionBuilder
 from rlx.ir.shape import Shape, shape_of
 from rlx.ir.verify import infer
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from rlx.ir.card import Card
 
 
-class Tensor(Operators):
+class Tensor(TensorMethods):
     """A value in a graph. Operators and indexing emit ops; see `rlx.Graph` for all others."""
 
     __slots__ = ("builder", "value")
@@ -204,7 +203,7 @@ class Builder(RegionBuilder, OpMethods):
                 raise type(problem)(message, location=describe(location), hint=problem.hint) from None
             raise
         op = mlir.ir.Operation.create(
-            "rlx.custom" if spec.custom else f"rlx.{name}",
+            opview.CUSTOM if spec.custom else f"rlx.{name}",
             results=[shape.type for shape in results],
             operands=values,
             attributes=stored,

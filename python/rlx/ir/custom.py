@@ -36,7 +36,7 @@ _OF_DEFAULT: dict[type, AttributeKind] = {
     list: "i64s",
     DType: "dtype",
 }
-_ANY = registry.SPECS["where"].operands[1].dtypes
+_ANY = registry.SPECS["custom"].operands[0].dtypes
 
 
 class CustomOp(Card):

@@ -22,7 +22,7 @@ from rlx.ir.signature import Argument
 from rlx.ir.verify import infer
 
 if TYPE_CHECKING:
-    from rlx.ir.graph_module import GraphModule
+    from rlx.blocks.graph_module import GraphModule
 
 # What is made of the results of an op while a function is evaluated: tests round them at random.
 Observer = Callable[[Any, Sequence[np.ndarray], tuple[np.ndarray, ...]], Sequence[np.ndarray]]
@@ -163,7 +163,7 @@ def _evaluate_block(
     for op in block.operations:
         operation = op.operation
         operands = [environment[v] for v in operation.operands]
-        if operation.name in ("func.return", "rlx.yield"):
+        if operation.name in opview.TERMINATORS:
             return operands
         if not registry.is_ours(operation):
             raise Error(f"'{operation.name}' has no evaluator", location=describe(operation.location))

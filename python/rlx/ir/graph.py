@@ -26,7 +26,7 @@ from rlx.ir.signature import (
 )
 
 if TYPE_CHECKING:
-    from rlx.ir.graph_module import GraphModule
+    from rlx.blocks.graph_module import GraphModule
 
 
 class Graph(Builder):
@@ -88,7 +88,7 @@ class Graph(Builder):
     @classmethod
     def define(cls, name: str, build: Callable[[Any], Any]) -> GraphModule:
         """A module at HIR, built by a function: see `GraphModule.define`."""
-        from rlx.ir.graph_module import GraphModule
+        from rlx.blocks.graph_module import GraphModule
 
         return GraphModule.define(name, build)
 

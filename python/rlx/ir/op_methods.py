@@ -1,7 +1,13 @@
-"""The op methods of `Builder`: installed from the cards at run time, declared in the generated stub beside this file."""
+"""What the ops add to `Builder` and `Tensor`: installed at run time, declared in the generated stub beside this file."""
 
 from __future__ import annotations
 
 
 class OpMethods:
-    """Holds nothing itself; see `rlx.ops.surface.install`."""
+    """The methods of `Builder` that emit ops. Holds nothing itself; see `rlx.ops.surface.install`."""
+
+
+class TensorMethods:
+    """The operators and methods of `Tensor` that emit ops. Holds nothing itself; see `rlx.ops.operators`."""
+
+    __slots__ = ()

@@ -3,6 +3,9 @@
 from typing import Any
 
 from rlx.ir.builder import Tensor
+from rlx.ops.operators import Operators
+
+class TensorMethods(Operators): ...
 
 class OpMethods:
     def abs(self, x: Any, *, shape: Any = ...) -> Tensor:

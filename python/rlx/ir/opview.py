@@ -15,7 +15,10 @@ from rlx.ir.card import Card, Cost
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape, shape_of
 
+# The two ops that the IR itself knows: what stands for an op of a user's, and the end of a region.
 CUSTOM = "rlx.custom"
+YIELD = "rlx.yield"
+TERMINATORS = ("func.return", YIELD)
 DEEPEST = 48  # ops with regions inside each other: a transform takes some ten calls for each
 
 
@@ -102,8 +105,8 @@ def region_shapes(op: Any) -> tuple[RegionShapes | None, ...]:
             result.append(None)
             continue
         operations = block.operations
-        if not len(operations) or operations[len(operations) - 1].operation.name != "rlx.yield":
-            raise ShapeError(f"region {len(result)} must end in 'rlx.yield'")
+        if not len(operations) or operations[len(operations) - 1].operation.name != YIELD:
+            raise ShapeError(f"region {len(result)} must end in '{YIELD}'")
         taken = tuple(shape_of(a) for a in block.arguments)
         result.append(RegionShapes(taken, tuple(shape_of(v) for v in yielded(block))))
     return tuple(result)

@@ -10,7 +10,7 @@ from typing import Any
 from rlx import mlir
 from rlx.ir.errors import ShapeError
 from rlx.ir.location import describe
-from rlx.ir.operators import Operators
+from rlx.ir.op_methods import TensorMethods
 from rlx.ir.opview import DEEPEST, RegionShapes, home_of, operations
 from rlx.ir.shape import Shape
 
@@ -111,7 +111,7 @@ class RegionBuilder:
                 raise
             results = list(returned) if isinstance(returned, (list, tuple)) else [returned]
             for result in results:
-                if not isinstance(result, Operators):
+                if not isinstance(result, TensorMethods):
                     raise ShapeError(
                         f"the function of a region must return tensors, got {type(result).__name__}",
                         location=describe(self.location),

@@ -297,7 +297,7 @@ def _worth_keeping(block: Any) -> list[Any]:
     found = []
     for view in block.operations:
         op = view.operation
-        if op.name == "rlx.yield" or len(op.regions) or len(op.results) != 1:
+        if op.name == opview.YIELD or len(op.regions) or len(op.results) != 1:
             continue
         size = shape_of(op.results[0]).num_elements
         flops = opview.own_cost_of(op).flops

@@ -11,6 +11,7 @@ from rlx.ir import registry
 from rlx.ir.builder import Builder, method_of
 from rlx.ir.errors import Error
 from rlx.ir.location import describe
+from rlx.ops import operators
 
 # Kinds of enumerated ops that are methods of their own: op -> {method: kind}.
 _KINDS: dict[str, dict[str, str]] = {
@@ -89,7 +90,8 @@ def methods() -> dict[str, Callable[..., Any]]:
 
 
 def install() -> None:
-    """Put all methods of the ops that are registered by now on `Builder`."""
+    """Put all methods of the ops that are registered by now on `Builder`, and the operators on `Tensor`."""
     methods.cache_clear()
     for name, method in methods().items():
         setattr(Builder, name, method)
+    operators.install()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from rlx.blocks.graph_module import GraphModule
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
-from rlx.ir.graph_module import GraphModule
 from rlx.train.schedules import check_number
 from rlx.transforms.base import tensor_graph
 from rlx.transforms.grad import grad_with_loss

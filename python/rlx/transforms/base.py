@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from rlx import mlir
+from rlx.blocks.graph_module import GraphModule
 from rlx.ir import opview
 from rlx.ir.attributes import suggestion
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error, PassError, StageError
 from rlx.ir.graph import Graph, find_function, module_stage
-from rlx.ir.graph_module import GraphModule
 from rlx.ir.location import describe
 from rlx.ir.shape import Shape
 from rlx.ir.signature import Argument, Output

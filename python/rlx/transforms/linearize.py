@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from rlx.blocks.graph_module import GraphModule
 from rlx.ir import opview
 from rlx.ir.graph import Graph
-from rlx.ir.graph_module import GraphModule
 from rlx.ir.signature import Argument
 from rlx.passes.rewrite import decompose
 from rlx.transforms.base import Derived, arguments_of, cleaned, names_of, tensor_graph

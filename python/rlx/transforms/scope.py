@@ -15,8 +15,6 @@ from rlx.ir.regions import use
 from rlx.ir.shape import shape_of
 from rlx.passes.rewrite import instead_of
 
-TERMINATORS = ("func.return", "rlx.yield")
-
 
 class Scope:
     """What stands for the values of a block, and for those around it.
@@ -179,7 +177,7 @@ def ops_of(block: Any) -> Iterator[Any]:
     """
     for view in block.operations:
         op = view.operation
-        if op.name in TERMINATORS:
+        if op.name in opview.TERMINATORS:
             return
         if not registry.is_ours(op):
             raise Error(f"'{op.name}' is no rlx op: only those can be transformed", location=describe(op.location))

@@ -11,7 +11,7 @@ from math import prod
 from typing import Any
 
 from rlx import mlir
-from rlx.ir import registry
+from rlx.ir import opview, registry
 from rlx.ir.attributes import elements_from_mlir
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error, StageError
@@ -21,21 +21,12 @@ from rlx.ir.location import describe, scope_of
 from rlx.ir.shape import shape_of
 from rlx.ir.signature import POLICIES, POLICY_ATTRIBUTE, policy_of
 
-# What builds HIR. `attention`, `rope` and `rms_norm` are tensor ops as well, and `.graph` has these.
+# What builds HIR: blocks, and what is a tensor op as well, which `.graph` has.
 HIR_METHODS = (
-    "linear",
-    "linear_fused",
-    "shared_linear_pair",
-    "swiglu_ffn",
-    "residual_rms_norm",
+    *(name for name, spec in registry.SPECS.items() if spec.stage == "hir"),
     "attention",
-    "depthwise_conv1d_causal",
     "rope",
     "rms_norm",
-    "llama_decoder_block",
-    "transformer_encoder_block",
-    "mamba_block",
-    "qwen35_mtp_head",
 )
 # Functions of `rlx` that give another graph, as methods: `module.grad(["w"])`.
 TRANSFORMS = (
@@ -275,7 +266,7 @@ class _Listing:
             op = view.operation
             if op.name == "func.return":
                 continue
-            if op.name == "rlx.yield":
+            if op.name == opview.YIELD:
                 self.lines.append(f"{indent}yield({', '.join(self.names[v] for v in op.operands)})")
                 continue
             for result in op.results:

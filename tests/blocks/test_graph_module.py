@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.ir.graph_module import HIR_METHODS, GraphModule
+from rlx.blocks.graph_module import HIR_METHODS, GraphModule
 
 
 def two_layers(h: Any) -> Any:

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from rlx.ir.arrays import as_array, as_numbers, is_written
+from rlx.ir.builder import Tensor
 from rlx.ir.dim import Dim, DimExpr, maximum, product
 from rlx.ir.dtype import i32, i64
 from rlx.ir.errors import Error, ShapeError
-from rlx.ir.operators import Operators
-
-if TYPE_CHECKING:
-    from rlx.ir.builder import Tensor
 
 
 def index_tensor(x: Tensor, index: tuple[Any, ...]) -> Tensor:
@@ -56,14 +53,14 @@ def index_tensor(x: Tensor, index: tuple[Any, ...]) -> Tensor:
 
 
 def _is_array(entry: Any) -> bool:
-    return isinstance(entry, (Operators, np.ndarray))
+    return isinstance(entry, (Tensor, np.ndarray))
 
 
 def _entry(value: Any) -> Any:
     """One entry of an index: None, Ellipsis, a slice, an integer or size, a tensor, or an array of integers or booleans."""
     if value is None or value is Ellipsis or isinstance(value, (slice, DimExpr)):
         return value
-    if isinstance(value, Operators):
+    if isinstance(value, Tensor):
         tensor: Any = value
         if tensor.dtype.is_bool:
             raise ShapeError(
@@ -230,7 +227,7 @@ def _slice_bounds(entry: slice, size: Dim) -> tuple[Dim, Dim, int]:
 def _bound(value: Any, what: str = "bound") -> Dim | None:
     if value is None or isinstance(value, DimExpr):
         return value
-    if isinstance(value, Operators):
+    if isinstance(value, Tensor):
         raise ShapeError(
             f"the {what} of a slice is a tensor, and sizes may not depend on values",
             hint="take a fixed number of elements: x[start + g.iota((length,))]",
@@ -251,7 +248,7 @@ def _positions(g: Any, x: Any, axis: int, entry: Any) -> tuple[Any, Any]:
     outside are clamped by the gather.
     """
     size = x.shape.dims[axis]
-    if isinstance(entry, Operators):
+    if isinstance(entry, Tensor):
         return x, _wrapped(g, entry, size)
     if not entry.size:
         return x, g.constant(entry.astype(np.int32))

@@ -1,4 +1,4 @@
-"""Python operators and indexing of tensors."""
+"""Python operators and indexing of tensors, each one builder call."""
 
 from __future__ import annotations
 
@@ -6,12 +6,25 @@ from typing import Any
 
 import numpy as np
 
+from rlx.ir.builder import Tensor
 from rlx.ir.errors import ShapeError
 from rlx.ir.location import describe
+from rlx.ops.indexing import index_tensor
+
+_OF_EVERY_CLASS = frozenset(
+    {"__module__", "__qualname__", "__doc__", "__slots__", "__firstlineno__", "__static_attributes__"}
+)
+
+
+def install() -> None:
+    """Put the operators on `Tensor`."""
+    for name, member in vars(Operators).items():
+        if name not in _OF_EVERY_CLASS:
+            setattr(Tensor, name, member)
 
 
 class Operators:
-    """Mixed into `Tensor`: every operator is one builder call."""
+    """What `Tensor` has from here; no class of its own otherwise."""
 
     __slots__ = ()
     __hash__ = object.__hash__
@@ -119,8 +132,6 @@ class Operators:
         return self.builder.compare("ge", self, other)
 
     def __getitem__(self: Any, index: Any) -> Any:
-        from rlx.ir.indexing import index_tensor
-
         try:
             return index_tensor(self, index if isinstance(index, tuple) else (index,))
         except ShapeError as problem:
@@ -147,6 +158,6 @@ class Operators:
 
 def _is_bool(value: Any) -> bool:
     """Whether a tensor, an array or a number is of bools."""
-    if isinstance(value, Operators):
-        return value.dtype.is_bool  # type: ignore[attr-defined]
+    if isinstance(value, Tensor):
+        return value.dtype.is_bool
     return isinstance(value, bool) or (isinstance(value, (np.ndarray, np.generic)) and value.dtype == np.bool_)
