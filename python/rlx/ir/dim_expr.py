@@ -14,11 +14,11 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from rlx.ir import interval, polynomial
+from rlx.ir.dim_text import CALLS, operand_text, polynomial_text
 from rlx.ir.errors import Error, ShapeError
 from rlx.ir.interval import Interval
 from rlx.ir.polynomial import Monomial, Terms
 
-CALLS = ("max", "min")
 LONGEST = 4096  # characters of a dimension
 DEEPEST = 32  # operators `//`, `%`, `max` and `min` inside each other
 
@@ -34,7 +34,7 @@ class Call:
     def text(self) -> str:
         if self.kind in CALLS:
             return f"{self.kind}({','.join(map(str, self.args))})"
-        return self.kind.join(_operand_text(arg) for arg in self.args)
+        return self.kind.join(operand_text(arg) for arg in self.args)
 
     @cached_property
     def depth(self) -> int:
@@ -60,15 +60,7 @@ class DimExpr:
 
     @cached_property
     def text(self) -> str:
-        # Positive terms first: "5-seq" reads better than "-seq+5".
-        ordered = sorted(self.terms, key=lambda term: term[1] < 0)
-        pieces = []
-        for monomial, coefficient in ordered:
-            body = _monomial_text(monomial, abs(coefficient))
-            if coefficient < 0 and not pieces and len(monomial) == 1 and coefficient == -1:
-                body = _factor_text(monomial[0])  # -a//b would parse as (-a)//b
-            pieces.append(("-" if coefficient < 0 else "+" if pieces else "") + body)
-        return "".join(pieces)
+        return polynomial_text(self.terms)
 
     @cached_property
     def depth(self) -> int:
@@ -402,27 +394,6 @@ def _atom_bounds(atom: Atom) -> Interval:
         pick = max if atom.kind == "max" else min
         return pick(low for low, _ in bounds), pick(high for _, high in bounds)
     return interval.floordiv(*bounds) if atom.kind == "//" else interval.mod(*bounds)
-
-
-# Text
-
-
-def _factor_text(atom: Atom) -> str:
-    return str(atom) if isinstance(atom, str) or atom.kind in CALLS else f"({atom})"
-
-
-def _operand_text(d: Dim) -> str:
-    if isinstance(d, int):
-        return str(d) if d >= 0 else f"({d})"
-    (monomial, coefficient), *rest = d.terms
-    return _factor_text(monomial[0]) if not rest and len(monomial) == coefficient == 1 else f"({d})"
-
-
-def _monomial_text(monomial: Monomial, coefficient: int) -> str:
-    if len(monomial) == 1 and coefficient == 1:
-        return str(monomial[0])
-    factors = [] if coefficient == 1 else [str(coefficient)]
-    return "*".join(factors + [_factor_text(atom) for atom in monomial]) or str(coefficient)
 
 
 # Replacing symbols

@@ -40,8 +40,7 @@ def fit(
         epochs: How often to go through all batches; once, if `steps` is not given either.
         steps: After how many steps to stop, however many epochs that takes.
         log_every: Of so many steps one is in the result; the last is in any case.
-        checkpoint: Where `step.save` writes at the end, and in between.
-        checkpoint_every: After how many steps it does.
+        checkpoint: Where `step.save` writes at the end, and every `checkpoint_every` steps.
         progress: Show a line with the last loss and metrics, if standard error is a terminal.
         on_step: Called after each step with what it gave: `{"step": 3, "loss": …, …}`. What it adds to that, such as a
             loss of other data, is in the result and on the line. If it returns True, that was the last.
@@ -52,16 +51,13 @@ def fit(
     Raises:
         Error: An option is wrong, or an epoch has no batch; and what the step raises.
     """
-    for name, value in (("epochs", epochs), ("steps", steps), ("checkpoint_every", checkpoint_every)):
+    for name, value in {"epochs": epochs, "steps": steps, "checkpoint_every": checkpoint_every}.items():
         if value is not None:
             check_count(name, value)
     check_count("log_every", log_every)
-    if not isinstance(step, TrainStep):
-        raise Error(f"step must be a TrainStep, got {type(step).__name__}")
-    if on_step is not None and not callable(on_step):
-        raise Error(f"on_step must be a function of what a step gives, got {on_step!r}")
     if checkpoint_every is not None and checkpoint is None:
         raise Error("checkpoint_every needs a file: checkpoint=path")
+    _check(step, on_step)
     history: list[Entry] = []
     entry: Entry = {}
     line = _Progress(_total(batches, epochs, steps), progress)
@@ -72,9 +68,9 @@ def fit(
                 history.append(entry)
             if checkpoint is not None and checkpoint_every is not None and number % checkpoint_every == 0:
                 step.save(checkpoint)
-            last = on_step is not None and on_step(entry) is True
+            is_last = on_step is not None and on_step(entry) is True
             line.show(entry)
-            if last:
+            if is_last:
                 break
     finally:
         line.close()
@@ -83,6 +79,13 @@ def fit(
     if checkpoint is not None and (checkpoint_every is None or entry["step"] % checkpoint_every):
         step.save(checkpoint)
     return history
+
+
+def _check(step: Any, on_step: Any) -> None:
+    if not isinstance(step, TrainStep):
+        raise Error(f"step must be a TrainStep, got {type(step).__name__}")
+    if on_step is not None and not callable(on_step):
+        raise Error(f"on_step must be a function of what a step gives, got {on_step!r}")
 
 
 def _numbered(batches: Batches, epochs: int | None, steps: int | None) -> Iterator[tuple[int, Mapping[str, Any]]]:
