@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import cache, partial, reduce
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from rlx.ir.errors import Error
 from rlx.ir.locks import holding, make_lock
@@ -39,6 +39,13 @@ def _import_provider() -> tuple[str, Any]:
 provider, ir = _import_provider()
 passmanager: Any = importlib.import_module(f"{provider}.passmanager")
 rewrite: Any = importlib.import_module(f"{provider}.rewrite")
+
+if TYPE_CHECKING:
+    from rlx.mlir_types import Attribute, Block, FuncOp, Location, Module, Operation, Region, Type, Value
+else:
+    Attribute, Type, Location = ir.Attribute, ir.Type, ir.Location
+    Module, Operation, Region, Block, Value = ir.Module, ir.Operation, ir.Region, ir.Block, ir.Value
+    FuncOp = importlib.import_module(f"{provider}.dialects.func").FuncOp
 
 # Who works with the context holds this. MLIR itself runs under the interpreter's lock, but verifiers and passes in Python
 # let other threads in between, and the context has one list of handlers for diagnostics, and one set of switches.

@@ -317,7 +317,7 @@ def _value(spec: AttributeSpec, attribute: Any) -> Any:
 _read: dict[tuple[str, str, Any], Any] = {}
 
 
-def read(spec: OpSpec, op: Any, bindings: Mapping[str, int] | None = None) -> dict[str, Any]:
+def read(spec: OpSpec, op: mlir.Operation, bindings: Mapping[str, int] | None = None) -> dict[str, Any]:
     """All attributes of an MLIR op as canonical Python values; with `bindings`, dimensions as integers.
 
     Raises:
@@ -354,7 +354,7 @@ def read_from(spec: OpSpec, attributes: Any, bindings: Mapping[str, int] | None 
     return result
 
 
-def check_names(spec: OpSpec, op: Any) -> None:
+def check_names(spec: OpSpec, op: mlir.Operation) -> None:
     """Refuse attributes that the record does not have, unless they belong to another dialect.
 
     Raises:

@@ -89,7 +89,7 @@ class Builder(RegionBuilder, OpMethods):
         fusion_policy: What decompositions of blocks emit: `"direct"` for fused ops, `"fusable"` for primitives.
     """
 
-    def __init__(self, insertion_point: Any, location: Any = None, fusion_policy: str = "direct"):
+    def __init__(self, insertion_point: Any, location: mlir.Location | None = None, fusion_policy: str = "direct"):
         self._points = [insertion_point]
         self._location = location
         self._scopes: list[str] = []
@@ -119,7 +119,7 @@ class Builder(RegionBuilder, OpMethods):
             self._points.pop()
 
     @contextlib.contextmanager
-    def located(self, location: Any) -> Iterator[None]:
+    def located(self, location: mlir.Location) -> Iterator[None]:
         """Give all ops that are emitted inside one location."""
         before, self._location = self._location, location
         try:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from rlx import mlir
 from rlx.ir.dim import Dim
 from rlx.ir.shape import DimLike, Shape
 
@@ -119,7 +120,7 @@ class Card:
         """
         raise NotImplementedError(f"rlx.{self.name} has no inference")
 
-    def check_regions(self, op: Any) -> None:
+    def check_regions(self, op: mlir.Operation) -> None:
         """What has to hold of the ops inside the regions of an MLIR op, beyond what they take and yield.
 
         Raises:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
+from rlx import mlir
 from rlx.dialect.spec import REQUIRED, AttributeKind, AttributeSpec, OpSpec, ValueSpec
 from rlx.ir import opview, registry
 from rlx.ir.card import Card
@@ -125,7 +126,7 @@ def _attribute(cls: type[CustomOp], parameter: inspect.Parameter) -> AttributeSp
     return AttributeSpec(parameter.name, kind, REQUIRED if required else parameter.default)
 
 
-def sources(module: Any, rules: Mapping[str, Any]) -> list[str] | None:
+def sources(module: mlir.Module, rules: Mapping[str, Any]) -> list[str] | None:
     """The source of every custom op in a module, and of its lowering: what a program compiled from it depends on.
 
     Args:

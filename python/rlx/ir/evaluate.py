@@ -134,7 +134,7 @@ def evaluate(graph: Graph | GraphModule, values: Mapping[str, Any]) -> list[np.n
 
 
 def evaluate_function(
-    function: Any, arrays: Sequence[np.ndarray], symbols: Mapping[str, int], observe: Observer | None = None
+    function: mlir.FuncOp, arrays: Sequence[np.ndarray], symbols: Mapping[str, int], observe: Observer | None = None
 ) -> list[np.ndarray]:
     """Evaluate a function's body.
 
@@ -151,7 +151,7 @@ def evaluate_function(
 
 
 def _evaluate_block(
-    block: Any,
+    block: mlir.Block,
     arrays: Sequence[np.ndarray],
     outside: Mapping[Any, np.ndarray],
     symbols: Mapping[str, int],
@@ -179,7 +179,7 @@ def _evaluate_block(
 class EvaluatedRegion:
     """What an evaluator gets for a region: call it with arrays, it gives a list of what it yields."""
 
-    block: Any
+    block: mlir.Block
     environment: Mapping[Any, np.ndarray]
     symbols: Mapping[str, int]
     observe: Observer | None
@@ -195,14 +195,20 @@ class EvaluatedRegion:
 
 
 def regions_of(
-    op: Any, environment: Mapping[Any, np.ndarray], symbols: Mapping[str, int], observe: Observer | None = None
+    op: mlir.Operation,
+    environment: Mapping[Any, np.ndarray],
+    symbols: Mapping[str, int],
+    observe: Observer | None = None,
 ) -> list[EvaluatedRegion]:
     """What stands for the regions of an op, given the arrays of all values outside that they use."""
     return [EvaluatedRegion(opview.block_of(r), environment, symbols, observe) for r in op.regions]
 
 
 def evaluate_op(
-    op: Any, operands: Sequence[np.ndarray], symbols: Mapping[str, int], regions: Sequence[EvaluatedRegion] = ()
+    op: mlir.Operation,
+    operands: Sequence[np.ndarray],
+    symbols: Mapping[str, int],
+    regions: Sequence[EvaluatedRegion] = (),
 ) -> tuple[np.ndarray, ...]:
     """Evaluate one op, and hold its results to the shapes that inference promised.
 
@@ -237,7 +243,7 @@ def evaluate_op(
     return tuple(checked)
 
 
-def _check_sizes(op: Any, operands: Sequence[np.ndarray], values: Mapping[str, Any]) -> None:
+def _check_sizes(op: mlir.Operation, operands: Sequence[np.ndarray], values: Mapping[str, Any]) -> None:
     """What inference could not tell while sizes were symbols: that the kernel fits, that an axis is not empty."""
     shapes = [Shape(array.shape, shape_of(value).dtype) for array, value in zip(operands, op.operands, strict=True)]
     try:

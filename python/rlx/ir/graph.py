@@ -56,13 +56,13 @@ class Graph(Builder):
         self._adopt(function)
         super().__init__(ir.InsertionPoint(end.operation))
 
-    def _adopt(self, function: Any) -> None:
+    def _adopt(self, function: mlir.FuncOp) -> None:
         self.function = function
         self._arguments: list[Argument] = []
         self._outputs: list[Output] = []
 
     @classmethod
-    def from_module(cls, module: Any, entry: str | None = None) -> Graph:
+    def from_module(cls, module: mlir.Module, entry: str | None = None) -> Graph:
         """A graph over a module that exists: parsed text, or the result of a pass.
 
         Args:
@@ -349,12 +349,12 @@ def _symbol(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.$-]", "_", name)
 
 
-def module_stage(module: Any) -> str:
+def module_stage(module: mlir.Module) -> str:
     """The stage that a module declares; without one, MIR."""
     return stage_of(module.operation) or "mir"
 
 
-def find_function(module: Any, name: str | None = None) -> Any:
+def find_function(module: mlir.Module, name: str | None = None) -> Any:
     """A function by name; without a name, the first public one.
 
     Raises:
@@ -370,6 +370,6 @@ def find_function(module: Any, name: str | None = None) -> Any:
     raise Error(f"the module has no {wanted}; it has {names or 'no functions'}", location=place)
 
 
-def _is_public(function: Any) -> bool:
+def _is_public(function: mlir.FuncOp) -> bool:
     attributes = function.attributes
     return "sym_visibility" not in attributes or str(attributes["sym_visibility"]) == '"public"'

@@ -13,6 +13,7 @@ from functools import cache
 from itertools import groupby
 from typing import Any
 
+from rlx import mlir
 from rlx.dialect.spec import RUNS, OpSpec, ValueSpec
 from rlx.ir.errors import ShapeError
 
@@ -113,7 +114,7 @@ def segment_attributes(spec: OpSpec) -> set[str]:
     return {name for name, values in groups if is_segmented(values)}
 
 
-def grouped_operands(spec: Any, op: Any, items: Sequence[Any]) -> list[Any]:
+def grouped_operands(spec: Any, op: mlir.Operation, items: Sequence[Any]) -> list[Any]:
     """One item for each operand of an op, in the groups of its record.
 
     Raises:

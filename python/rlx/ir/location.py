@@ -57,7 +57,7 @@ def raised_at(problem: Exception) -> str | None:
     return None
 
 
-def describe(location: Any) -> str | None:
+def describe(location: mlir.Location) -> str | None:
     """`file:line` (or `file:line:col`) of a location, None when it has no place in a file."""
     places = _PLACE.findall(str(location))
     if not places:
@@ -73,11 +73,11 @@ def unescaped(text: str) -> str:
     return data.decode(errors="backslashreplace")
 
 
-def scope_of(location: Any) -> str:
+def scope_of(location: mlir.Location) -> str:
     """The scope names of a location, outermost first, empty when there are none."""
     return "/".join(map(unescaped, re.findall(r'"([^"]*)"\(', str(location))))
 
 
-def within(location: Any, note: str) -> Any:
+def within(location: mlir.Location, note: str) -> Any:
     """The same place, with a note of what made the op: a block, a pass."""
     return mlir.ir.Location.name(note, location, context=mlir.context())

@@ -30,7 +30,7 @@ class RegionShapes:
     results: tuple[Shape, ...]
 
 
-def name_of(op: Any) -> str:
+def name_of(op: mlir.Operation) -> str:
     """The name of an op without the `rlx.` prefix; of one that a user has registered, its own."""
     name = op.name
     if name == CUSTOM:
@@ -39,7 +39,7 @@ def name_of(op: Any) -> str:
     return name.removeprefix("rlx.")
 
 
-def card_of(op: Any) -> Card:
+def card_of(op: mlir.Operation) -> Card:
     """The card of an op.
 
     Raises:
@@ -48,7 +48,7 @@ def card_of(op: Any) -> Card:
     return registry.card(name_of(op))
 
 
-def attributes_of(op: Any, bindings: Mapping[str, int] | None = None) -> dict[str, Any]:
+def attributes_of(op: mlir.Operation, bindings: Mapping[str, int] | None = None) -> dict[str, Any]:
     """All attributes by name, as canonical Python values; with `bindings`, dimensions as integers.
 
     Raises:
@@ -64,7 +64,7 @@ def attributes_of(op: Any, bindings: Mapping[str, int] | None = None) -> dict[st
     return attributes.read_from(spec, found, bindings)
 
 
-def operands_of(op: Any, items: Sequence[Any]) -> list[Any]:
+def operands_of(op: mlir.Operation, items: Sequence[Any]) -> list[Any]:
     """One item for each operand, in the groups of the record.
 
     Raises:
@@ -76,7 +76,7 @@ def operands_of(op: Any, items: Sequence[Any]) -> list[Any]:
     return grouping.grouped_operands(spec, op, items)
 
 
-def block_of(region: Any) -> Any:
+def block_of(region: mlir.Region) -> Any:
     """The block of a region, None for an empty one."""
     return next(iter(region.blocks), None)
 
@@ -86,13 +86,13 @@ def home_of(value: Any) -> Any:
     return value.owner.operation.block if isinstance(value, mlir.ir.OpResult) else value.owner
 
 
-def yielded(block: Any) -> list[Any]:
+def yielded(block: mlir.Block) -> list[Any]:
     """What a block gives: the operands of its last op."""
     operations = block.operations
     return list(operations[len(operations) - 1].operation.operands)
 
 
-def region_shapes(op: Any) -> tuple[RegionShapes | None, ...]:
+def region_shapes(op: mlir.Operation) -> tuple[RegionShapes | None, ...]:
     """What each region takes and yields; None for an empty one.
 
     Raises:
@@ -112,7 +112,7 @@ def region_shapes(op: Any) -> tuple[RegionShapes | None, ...]:
     return tuple(result)
 
 
-def cost_of(op: Any) -> Cost:
+def cost_of(op: mlir.Operation) -> Cost:
     """Work of an op, with that of its regions as often as they run, as far as that is known: else once."""
     total, times = own_cost_of(op), card_of(op).runs(attributes_of(op))
     for region in op.regions:
@@ -122,13 +122,13 @@ def cost_of(op: Any) -> Cost:
     return total
 
 
-def own_cost_of(op: Any) -> Cost:
+def own_cost_of(op: mlir.Operation) -> Cost:
     """Work of an op without that of its regions."""
     operands = grouping.flat(operands_of(op, [shape_of(v) for v in op.operands]))
     return card_of(op).cost(operands, [shape_of(r) for r in op.results], attributes_of(op))
 
 
-def operations(block: Any) -> Iterator[Any]:
+def operations(block: mlir.Block) -> Iterator[Any]:
     """The ops of a block in order, each before those in its regions."""
     for view in block.operations:
         op = view.operation

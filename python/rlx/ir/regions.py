@@ -29,7 +29,7 @@ class Region:
     """
 
     holder: Any
-    block: Any
+    block: mlir.Block
     shapes: RegionShapes
 
 
@@ -48,7 +48,7 @@ def _isolate(holder: Any) -> None:
                 op.operands[i] = stand_in.result
 
 
-def use(op: Any, values: dict[Any, Any]) -> None:
+def use(op: mlir.Operation, values: dict[Any, Any]) -> None:
     """Replace operands of an op, and of those in its regions."""
     for i, operand in enumerate(op.operands):
         if operand in values:
@@ -63,7 +63,7 @@ class RegionBuilder:
     """What a `Builder` knows of regions."""
 
     _points: list[Any]
-    location: Any
+    location: mlir.Location
     at: Any
     emit: Any
     tensor: Any
@@ -180,7 +180,7 @@ class RegionBuilder:
                 self._retired.append(holder)
         del self._pending[mark:]
 
-    def inline(self, block: Any, arguments: Sequence[Any]) -> list[Any]:
+    def inline(self, block: mlir.Block, arguments: Sequence[Any]) -> list[Any]:
         """Emit copies of the ops of a region's block here, and give what it yields.
 
         Args:

@@ -82,7 +82,7 @@ def card(name: str) -> Card:
     return found
 
 
-def is_ours(op: Any) -> bool:
+def is_ours(op: mlir.Operation) -> bool:
     """Whether an MLIR op belongs to the rlx dialect."""
     return op.name.startswith("rlx.")
 

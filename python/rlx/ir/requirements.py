@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rlx import mlir
 from rlx.ir import opview, registry
 from rlx.ir.dim import Dim, DimExpr, divisors, parse
 from rlx.ir.errors import Error, ShapeError
@@ -82,14 +83,14 @@ def certain(d: Dim) -> bool:
     return low is not None and low >= 0
 
 
-def _of_op(op: Any) -> Iterator[tuple[Dim, str]]:
+def _of_op(op: mlir.Operation) -> Iterator[tuple[Dim, str]]:
     for expression, meaning in _direct(op):
         for divisor in divisors(expression):  # first: the value of the expression does not exist without
             yield divisor * divisor - 1, f"{op.name}: the size {expression} divides by {divisor}, which is 0"
         yield expression, f"{op.name}: {meaning}"
 
 
-def _direct(op: Any) -> Iterator[tuple[Dim, str]]:
+def _direct(op: mlir.Operation) -> Iterator[tuple[Dim, str]]:
     card, attributes = opview.card_of(op), opview.attributes_of(op)
     results = [shape_of(result) for result in op.results]
     operands = [shape_of(operand) for operand in op.operands]

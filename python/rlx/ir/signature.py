@@ -44,18 +44,18 @@ class Output:
     updates: str | None = None
 
 
-def functions(module: Any) -> list[Any]:
+def functions(module: mlir.Module) -> list[Any]:
     """The functions of a module, in order."""
     function_type = mlir.dialect("func").FuncOp
     return [op for op in module.body.operations if isinstance(op, function_type)]
 
 
-def bodies(module: Any) -> list[Any]:
+def bodies(module: mlir.Module) -> list[Any]:
     """The functions of a module that compute something, in order: those that are only declared have no block."""
     return [function for function in functions(module) if not function.is_external]
 
 
-def stage_of(op: Any) -> str | None:
+def stage_of(op: mlir.Operation) -> str | None:
     """The stage that an op declares, None when it declares none.
 
     Raises:
@@ -64,7 +64,7 @@ def stage_of(op: Any) -> str | None:
     return _declared(op, "rlx.stage", STAGES)
 
 
-def policy_of(op: Any) -> str | None:
+def policy_of(op: mlir.Operation) -> str | None:
     """What a module says that its blocks become, None when it says nothing.
 
     Raises:
@@ -73,7 +73,7 @@ def policy_of(op: Any) -> str | None:
     return _declared(op, POLICY_ATTRIBUTE, POLICIES)
 
 
-def _declared(op: Any, name: str, known: Iterable[str]) -> str | None:
+def _declared(op: mlir.Operation, name: str, known: Iterable[str]) -> str | None:
     attributes = op.attributes
     if name not in attributes:
         return None
@@ -83,7 +83,7 @@ def _declared(op: Any, name: str, known: Iterable[str]) -> str | None:
     return stored.value
 
 
-def _stored(entry: Mapping[str, Any], name: str) -> Any:
+def _stored(entry: Any, name: str) -> Any:
     """An attribute that is there.
 
     Raises:
@@ -98,7 +98,7 @@ def _stored(entry: Mapping[str, Any], name: str) -> Any:
 # --- reading --------------------------------------------------------------------------------------
 
 
-def read_arguments(function: Any) -> list[Argument]:
+def read_arguments(function: mlir.FuncOp) -> list[Argument]:
     """What a function's attributes say about its arguments; unnamed ones are inputs `arg0`, `arg1`, ….
 
     Raises:
@@ -116,7 +116,7 @@ def read_arguments(function: Any) -> list[Argument]:
     return result
 
 
-def read_outputs(function: Any) -> list[Output]:
+def read_outputs(function: mlir.FuncOp) -> list[Output]:
     """What a function's attributes say about its results; unnamed ones are `output0`, `output1`, ….
 
     Raises:
@@ -130,7 +130,7 @@ def read_outputs(function: Any) -> list[Output]:
     return result
 
 
-def _entries(function: Any, name: str) -> list[tuple[Any, Any]]:
+def _entries(function: mlir.FuncOp, name: str) -> list[tuple[Any, Any]]:
     """The type and the attributes of each argument or each result."""
     type_ = function.type
     types = list(type_.inputs if name == "arg_attrs" else type_.results)
@@ -139,7 +139,7 @@ def _entries(function: Any, name: str) -> list[tuple[Any, Any]]:
     return list(zip(types, stored, strict=True))
 
 
-def _argument_places(function: Any) -> list[Any]:
+def _argument_places(function: mlir.FuncOp) -> list[Any]:
     if function.is_external:
         return [function.location] * len(function.type.inputs)
     return [argument.location for argument in function.entry_block.arguments]
@@ -212,7 +212,7 @@ def _a(kind: str) -> str:
 class _at:
     """What goes wrong inside has a place and a subject."""
 
-    def __init__(self, location: Any, what: str):
+    def __init__(self, location: mlir.Location, what: str):
         self.location, self.what = location, what
 
     def __enter__(self) -> None:
@@ -227,7 +227,7 @@ class _at:
 # --- checking -------------------------------------------------------------------------------------
 
 
-def check(module: Any) -> None:
+def check(module: mlir.Module) -> None:
     """Check the attributes of ours that stand at a module and at its functions.
 
     Raises:
@@ -240,7 +240,7 @@ def check(module: Any) -> None:
         _check_function(function)
 
 
-def _check_function(function: Any) -> None:
+def _check_function(function: mlir.FuncOp) -> None:
     """The same of one function, whose arguments may be of any types: a lowering's are."""
     name = function.name.value
     with _at(function.location, "a function"):
@@ -275,7 +275,7 @@ def _check_function(function: Any) -> None:
 # --- writing --------------------------------------------------------------------------------------
 
 
-def sign_function(function: Any, arguments: Iterable[Argument], outputs: Iterable[Output]) -> None:
+def sign_function(function: mlir.FuncOp, arguments: Iterable[Argument], outputs: Iterable[Output]) -> None:
     """Write names, kinds and types of arguments and results into a function's attributes."""
     ir = mlir.ir
     with mlir.entered():

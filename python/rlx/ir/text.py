@@ -119,7 +119,7 @@ def parse_module(text: str, name: str = "<text>") -> Any:
 
 
 def print_op(
-    op: Any,
+    op: mlir.Operation,
     *,
     generic: bool = False,
     debug_info: bool = False,
@@ -144,7 +144,7 @@ def print_op(
     return text if generic else assembly.write(text)
 
 
-def verify_module(module: Any) -> None:
+def verify_module(module: mlir.Module) -> None:
     """Check a module.
 
     Raises:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rlx import mlir
 from rlx.dialect.spec import OpSpec
 from rlx.ir import attributes as attributes_module
 from rlx.ir import opview, registry
@@ -64,7 +65,7 @@ def infer(
     return as_results(card.infer(*operands, **attributes))
 
 
-def infer_op(op: Any) -> tuple[Shape, ...]:
+def infer_op(op: mlir.Operation) -> tuple[Shape, ...]:
     """Result shapes of an MLIR op.
 
     Raises:
@@ -85,15 +86,15 @@ def infer_op(op: Any) -> tuple[Shape, ...]:
     return found
 
 
-def check_stage(op: Any) -> None:
+def check_stage(op: mlir.Operation) -> None:
     """A block may not stand in a module that declares itself lowered.
 
     Raises:
         ShapeError: It does.
     """
-    spec = opview.card_of(op).spec
-    if spec.terminator and not registry.is_ours(op.parent.operation):
-        raise ShapeError(f"ends the regions of rlx ops, but stands in '{op.parent.operation.name}'")
+    spec, parent = opview.card_of(op).spec, op.parent
+    if spec.terminator and parent is not None and not registry.is_ours(parent.operation):
+        raise ShapeError(f"ends the regions of rlx ops, but stands in '{parent.operation.name}'")
     if spec.stage != "hir":
         return
     while op.parent is not None:
@@ -106,21 +107,21 @@ def check_stage(op: Any) -> None:
             )
 
 
-def check_nesting(op: Any) -> None:
+def check_nesting(op: mlir.Operation) -> None:
     """Regions may not be nested so deep that a walk over them overflows the stack.
 
     Raises:
         ShapeError: They are.
     """
-    depth = 0
-    while op is not None and registry.is_ours(op):
+    depth, around = 0, op
+    while around is not None and registry.is_ours(around):
         depth += 1
-        op = op.parent.operation if op.parent is not None else None
+        around = around.parent.operation if around.parent is not None else None
     if depth > opview.DEEPEST:
         raise ShapeError(f"stands in {depth - 1} regions; at most {opview.DEEPEST - 1} may be inside each other")
 
 
-def verify_op(op: Any) -> bool:
+def verify_op(op: mlir.Operation) -> bool:
     """Check one op; on failure emit an error at its location and return False."""
     try:
         check_stage(op.operation)

@@ -40,7 +40,8 @@ def fit(
         epochs: How often to go through all batches; once, if `steps` is not given either.
         steps: After how many steps to stop, however many epochs that takes.
         log_every: Of so many steps one is in the result; the last is in any case.
-        checkpoint: Where `step.save` writes at the end, and every `checkpoint_every` steps.
+        checkpoint: Where `step.save` writes at the end, and in between.
+        checkpoint_every: After how many steps it does.
         progress: Show a line with the last loss and metrics, if standard error is a terminal.
         on_step: Called after each step with what it gave: `{"step": 3, "loss": …, …}`. What it adds to that, such as a
             loss of other data, is in the result and on the line. If it returns True, that was the last.
@@ -51,13 +52,11 @@ def fit(
     Raises:
         Error: An option is wrong, or an epoch has no batch; and what the step raises.
     """
-    for name, value in {"epochs": epochs, "steps": steps, "checkpoint_every": checkpoint_every}.items():
-        if value is not None:
-            check_count(name, value)
+    _check_counts(epochs=epochs, steps=steps, checkpoint_every=checkpoint_every)
     check_count("log_every", log_every)
+    _check(step, on_step)
     if checkpoint_every is not None and checkpoint is None:
         raise Error("checkpoint_every needs a file: checkpoint=path")
-    _check(step, on_step)
     history: list[Entry] = []
     entry: Entry = {}
     line = _Progress(_total(batches, epochs, steps), progress)
@@ -68,9 +67,9 @@ def fit(
                 history.append(entry)
             if checkpoint is not None and checkpoint_every is not None and number % checkpoint_every == 0:
                 step.save(checkpoint)
-            is_last = on_step is not None and on_step(entry) is True
+            wants_end = on_step is not None and on_step(entry) is True
             line.show(entry)
-            if is_last:
+            if wants_end:
                 break
     finally:
         line.close()
@@ -79,6 +78,12 @@ def fit(
     if checkpoint is not None and (checkpoint_every is None or entry["step"] % checkpoint_every):
         step.save(checkpoint)
     return history
+
+
+def _check_counts(**counts: Any) -> None:
+    for name, value in counts.items():
+        if value is not None:
+            check_count(name, value)
 
 
 def _check(step: Any, on_step: Any) -> None:

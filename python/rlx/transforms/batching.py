@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rlx import mlir
 from rlx.ir import opview
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card
@@ -44,7 +45,7 @@ class Batching:
         """A tensor with the batch as its leading axis: repeated where it is not batched."""
         return rules.batch(self.builder, tensor, self.is_batched(tensor), self.size)
 
-    def run(self, block: Any, scope: Scope) -> list[Tensor]:
+    def run(self, block: mlir.Block, scope: Scope) -> list[Tensor]:
         """Emit the ops of a block; what it yields.
 
         Args:
@@ -59,7 +60,7 @@ class Batching:
             scope.bind(op.results, self._step(op, operands, scope))
         return [scope[v] for v in opview.yielded(block)]
 
-    def _step(self, op: Any, operands: list[Tensor], scope: Scope) -> Sequence[Tensor]:
+    def _step(self, op: mlir.Operation, operands: list[Tensor], scope: Scope) -> Sequence[Tensor]:
         b = self.builder
         outside = [scope[v] for v in scopes.captures(op)] if len(op.regions) else []
         if not any(map(self.is_batched, (*operands, *outside))):
@@ -81,7 +82,7 @@ class Batching:
             raise problem if problem.location else scopes.at_op(problem, op, "vmap") from None
         raise scopes.no_rule(op, "vmap")
 
-    def _rule(self, card: Card, op: Any, operands: list[Tensor], scope: Scope) -> Any:
+    def _rule(self, card: Card, op: mlir.Operation, operands: list[Tensor], scope: Scope) -> Any:
         """The results of an op on a batch, or NotImplemented."""
         b, attributes = self.builder, opview.attributes_of(op)
         flags = [self.is_batched(t) for t in operands]
@@ -103,7 +104,7 @@ class Body:
     """A region under batching, for the rules of ops with regions."""
 
     engine: Batching
-    block: Any
+    block: mlir.Block
     scope: Scope
 
     @property

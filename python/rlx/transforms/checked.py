@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rlx import mlir
 from rlx.ir import opview
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error
@@ -38,7 +39,7 @@ class Absent(Tensor):
 
 
 @contextlib.contextmanager
-def rule(op: Any, what: str) -> Iterator[None]:
+def rule(op: mlir.Operation, what: str) -> Iterator[None]:
     """Around the call of a rule: whatever it raises becomes an error that names the op, the rule and the user's line."""
     try:
         yield
@@ -53,7 +54,7 @@ def rule(op: Any, what: str) -> Iterator[None]:
         raise Error(message, location=describe(op.location), hint=raised_at(problem)) from problem
 
 
-def tangents(b: Any, op: Any, given: Any) -> list[Tensor | None]:
+def tangents(b: Any, op: mlir.Operation, given: Any) -> list[Tensor | None]:
     """What a jvp gives, one entry for each result.
 
     Raises:
@@ -71,7 +72,7 @@ def tangents(b: Any, op: Any, given: Any) -> list[Tensor | None]:
     return found
 
 
-def cotangents(op: Any, given: Any, operands: Sequence[Any]) -> list[Any]:
+def cotangents(op: mlir.Operation, given: Any, operands: Sequence[Any]) -> list[Any]:
     """What a vjp gives, one entry for each operand; the entries are looked at by `cotangent`.
 
     Args:
@@ -99,7 +100,7 @@ def cotangents(op: Any, given: Any, operands: Sequence[Any]) -> list[Any]:
     return scopes.flat(given, operands)
 
 
-def cotangent(b: Any, op: Any, index: int, shape: Shape, given: Any) -> Any:
+def cotangent(b: Any, op: mlir.Operation, index: int, shape: Shape, given: Any) -> Any:
     """A cotangent that a vjp gives: a function is called.
 
     Args:
@@ -127,7 +128,7 @@ def cotangent(b: Any, op: Any, index: int, shape: Shape, given: Any) -> Any:
         return given
 
 
-def batched(b: Any, op: Any, given: Any, size: Any) -> list[Tensor]:
+def batched(b: Any, op: mlir.Operation, given: Any, size: Any) -> list[Tensor]:
     """What a vmap gives, one entry for each result.
 
     Raises:
@@ -153,7 +154,7 @@ def _expect(b: Any, given: Any, shape: Shape, what: str) -> None:
         raise Error(f"{what} must be {shape}, got {given.shape}", hint=hint)
 
 
-def _operand(op: Any, index: int) -> str:
+def _operand(op: mlir.Operation, index: int) -> str:
     names: list[str] = []
     positions = list(range(len(op.operands)))
     for entry, group in zip(opview.card_of(op).spec.operands, opview.operands_of(op, positions), strict=True):

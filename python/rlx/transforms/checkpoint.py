@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rlx import mlir
 from rlx.ir import opview
 from rlx.ir.builder import Tensor
 from rlx.ir.dim import estimate
@@ -117,7 +118,7 @@ def _needed(ops: list[Any], sizes: list[int], cuts: list[int]) -> int:
     return sum(map(_bytes, crossing)) + largest
 
 
-def _operands(op: Any) -> list[Any]:
+def _operands(op: mlir.Operation) -> list[Any]:
     return [*op.operands, *(captures(op) if len(op.regions) else ())]
 
 

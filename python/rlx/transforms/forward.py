@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rlx import mlir
 from rlx.ir import opview
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card
@@ -41,7 +42,7 @@ class Forward:
         """The tangent of a tensor, None for zero."""
         return self.tangents.get(tensor.value)
 
-    def run(self, block: Any, scope: Scope) -> list[Tensor]:
+    def run(self, block: mlir.Block, scope: Scope) -> list[Tensor]:
         """Emit the ops of a block; what it yields.
 
         Args:
@@ -56,7 +57,7 @@ class Forward:
             scope.bind(op.results, self._step(op, operands, scope))
         return [scope[v] for v in opview.yielded(block)]
 
-    def _step(self, op: Any, operands: list[Tensor], scope: Scope) -> Sequence[Tensor]:
+    def _step(self, op: mlir.Operation, operands: list[Tensor], scope: Scope) -> Sequence[Tensor]:
         b = self.builder
         moving = any(t.value in self.tangents for t in operands) or (
             len(op.regions) and any(scope[v].value in self.tangents for v in scopes.captures(op))
@@ -89,7 +90,9 @@ class Forward:
         for result, tangent in zip(results, tangents, strict=True):
             self.seed(result, tangent)
 
-    def _rule(self, card: Card, op: Any, operands: list[Tensor], results: list[Tensor]) -> Sequence[Tensor | None]:
+    def _rule(
+        self, card: Card, op: mlir.Operation, operands: list[Tensor], results: list[Tensor]
+    ) -> Sequence[Tensor | None]:
         tangents = scopes.grouped(op, [self.tangent(t) for t in operands])
         primals, attributes = scopes.grouped(op, operands), opview.attributes_of(op)
         if card.has("jvp"):
@@ -98,7 +101,9 @@ class Forward:
                 return checked.tangents(self.builder, op, given)
         return [linear_jvp(self.builder, card, primals, tangents, attributes)]
 
-    def _from_vjp(self, card: Card, op: Any, operands: list[Tensor], results: list[Tensor]) -> Sequence[Tensor | None]:
+    def _from_vjp(
+        self, card: Card, op: mlir.Operation, operands: list[Tensor], results: list[Tensor]
+    ) -> Sequence[Tensor | None]:
         """The jvp is the adjoint of the vjp, which is linear in the cotangents: that is transposed in turn."""
         from rlx.transforms.reverse import transposed
 
@@ -118,7 +123,7 @@ class Forward:
         with checked.rule(op, "vjp"):
             return transposed(b, block, tangents)
 
-    def _regions(self, card: Card, op: Any, operands: list[Tensor], scope: Scope) -> Sequence[Tensor]:
+    def _regions(self, card: Card, op: mlir.Operation, operands: list[Tensor], scope: Scope) -> Sequence[Tensor]:
         tangents = scopes.grouped(op, [self.tangent(t) for t in operands])
         bodies = [block and Body(self, block, scope) for block in map(opview.block_of, op.regions)]
         results, moved = card.pushforward(
@@ -133,7 +138,7 @@ class Body:
     """A region in forward mode, for the rules of ops with regions."""
 
     engine: Forward
-    block: Any
+    block: mlir.Block
     scope: Scope
 
     def moving(self, given: Sequence[bool]) -> list[bool]:

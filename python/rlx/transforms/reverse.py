@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rlx import mlir
 from rlx.ir import opview
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card
@@ -24,7 +25,7 @@ Pull = Callable[[list[Tensor | None]], Sequence[Any]]
 class _Step:
     """An op on the tape: its results and operands (with what its regions read), and how cotangents go through it."""
 
-    op: Any
+    op: mlir.Operation
     results: Sequence[Tensor]
     operands: Sequence[Tensor]
     pull: Pull
@@ -62,7 +63,7 @@ class Reverse:
 
     # --- forward ----------------------------------------------------------------------------------
 
-    def run(self, block: Any, scope: Scope, known: Mapping[Any, Tensor] | None = None) -> list[Tensor]:
+    def run(self, block: mlir.Block, scope: Scope, known: Mapping[Any, Tensor] | None = None) -> list[Tensor]:
         """Emit the ops of a block; what it yields.
 
         Args:
@@ -80,7 +81,9 @@ class Reverse:
             scope.bind(op.results, results)
         return [scope[v] for v in opview.yielded(block)]
 
-    def _step(self, op: Any, operands: list[Tensor], scope: Scope, given: list[Tensor] | None) -> Sequence[Tensor]:
+    def _step(
+        self, op: mlir.Operation, operands: list[Tensor], scope: Scope, given: list[Tensor] | None
+    ) -> Sequence[Tensor]:
         b = self.builder
         read = [scope[v] for v in scopes.captures(op)] if len(op.regions) else []
         varied = any(t.value in self.varied for t in operands) or any(t.value in self.varied for t in read)
@@ -98,7 +101,7 @@ class Reverse:
         return results
 
     def _rule(
-        self, op: Any, operands: list[Tensor], read: list[Tensor], scope: Scope, given: list[Tensor] | None
+        self, op: mlir.Operation, operands: list[Tensor], read: list[Tensor], scope: Scope, given: list[Tensor] | None
     ) -> tuple[Sequence[Tensor], Pull | None]:
         """Results of an op and its pull; no pull where the tape has it in steps already."""
         b, card = self.builder, opview.card_of(op)
@@ -120,13 +123,13 @@ class Reverse:
                 return self._inside(scopes.decomposition(b, op, scope), operands, scope), None
         raise scopes.no_rule(op, "vjp")
 
-    def _inside(self, block: Any, operands: list[Tensor], scope: Scope) -> list[Tensor]:
+    def _inside(self, block: mlir.Block, operands: list[Tensor], scope: Scope) -> list[Tensor]:
         """Run a block in place of an op; what it yields."""
         inner = Scope(self.builder, scope)
         inner.bind(block.arguments, operands)
         return self.run(block, inner)
 
-    def _results(self, op: Any, operands: list[Tensor], scope: Scope) -> Sequence[Tensor]:
+    def _results(self, op: mlir.Operation, operands: list[Tensor], scope: Scope) -> Sequence[Tensor]:
         """A copy of an op; one that reads what has no value gives what has none."""
         if not any(t.value in self._absent for t in operands):
             return scopes.copy(self.builder, op, operands, scope)
@@ -183,7 +186,12 @@ class Reverse:
         return result
 
     def _vjp(
-        self, card: Card, op: Any, operands: list[Tensor], results: Sequence[Tensor], cotangents: list[Tensor | None]
+        self,
+        card: Card,
+        op: mlir.Operation,
+        operands: list[Tensor],
+        results: Sequence[Tensor],
+        cotangents: list[Tensor | None],
     ) -> Sequence[Any]:
         grouped = scopes.grouped(op, operands)
         with checked.rule(op, "vjp"):
@@ -191,7 +199,12 @@ class Reverse:
             return checked.cotangents(op, given, grouped)
 
     def _from_jvp(
-        self, card: Card, op: Any, operands: list[Tensor], results: Sequence[Tensor], cotangents: list[Tensor | None]
+        self,
+        card: Card,
+        op: mlir.Operation,
+        operands: list[Tensor],
+        results: Sequence[Tensor],
+        cotangents: list[Tensor | None],
     ) -> Sequence[Any]:
         """The vjp is the adjoint of the jvp, which is linear in the tangents: that is transposed."""
         b, attributes = self.builder, opview.attributes_of(op)
@@ -220,7 +233,7 @@ class Body:
     """
 
     engine: Reverse
-    block: Any
+    block: mlir.Block
     scope: Scope
     captures: Sequence[Tensor]
 
@@ -311,7 +324,7 @@ def adjoint(
     return transposed(b, b.scratch(lambda *t: function([*fixed, *t]), shapes), cotangents)
 
 
-def transposed(b: Builder, block: Any, cotangents: Sequence[Tensor | None]) -> list[Tensor | None]:
+def transposed(b: Builder, block: mlir.Block, cotangents: Sequence[Tensor | None]) -> list[Tensor | None]:
     """Cotangents of the arguments of a block that is linear in them, from those of what it yields.
 
     What does not depend on the arguments is emitted; the rest has no value, unless an op with regions depends on them: then

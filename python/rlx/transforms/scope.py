@@ -44,7 +44,7 @@ class Scope:
         return self._builder.tensor(value)
 
 
-def captures(op: Any) -> list[Any]:
+def captures(op: mlir.Operation) -> list[Any]:
     """The values from outside that the regions of an op read, each once, in order."""
     found: dict[Any, None] = {}
     inner: set[Any] = set()
@@ -54,14 +54,14 @@ def captures(op: Any) -> list[Any]:
     return list(found)
 
 
-def block_captures(block: Any) -> list[Any]:
+def block_captures(block: mlir.Block) -> list[Any]:
     """The values from outside that a block reads, each once, in order."""
     found: dict[Any, None] = {}
     _captures(block, set(), found)
     return list(found)
 
 
-def _captures(block: Any, inner: set[Any], found: dict[Any, None]) -> None:
+def _captures(block: mlir.Block, inner: set[Any], found: dict[Any, None]) -> None:
     inner.update(block.arguments)
     for view in block.operations:
         op = view.operation
@@ -74,7 +74,7 @@ def _captures(block: Any, inner: set[Any], found: dict[Any, None]) -> None:
         inner.update(op.results)
 
 
-def copy(b: Builder, op: Any, operands: Sequence[Tensor], scope: Scope) -> list[Tensor]:
+def copy(b: Builder, op: mlir.Operation, operands: Sequence[Tensor], scope: Scope) -> list[Tensor]:
     """A copy of an op at the builder's place, on other operands; its results."""
     new = op.clone(b.insertion_point)
     if len(op.regions):
@@ -85,14 +85,14 @@ def copy(b: Builder, op: Any, operands: Sequence[Tensor], scope: Scope) -> list[
     return [b.tensor(r) for r in new.results]
 
 
-def copied(b: Builder, block: Any, scope: Scope) -> list[Tensor]:
+def copied(b: Builder, block: mlir.Block, scope: Scope) -> list[Tensor]:
     """A copy of the ops of a block at the builder's place; what they yield."""
     for op in ops_of(block):
         scope.bind(op.results, copy(b, op, [scope[v] for v in op.operands], scope))
     return [scope[v] for v in opview.yielded(block)]
 
 
-def inlined(b: Builder, block: Any, arguments: Sequence[Tensor], around: Scope) -> list[Tensor]:
+def inlined(b: Builder, block: mlir.Block, arguments: Sequence[Tensor], around: Scope) -> list[Tensor]:
     """The same, with what stands for the arguments of the block."""
     scope = Scope(b, around)
     scope.bind(block.arguments, arguments)
@@ -104,12 +104,12 @@ def has_tangent(value: Any) -> bool:
     return shape_of(value).dtype.is_inexact
 
 
-def decomposition(b: Builder, op: Any, scope: Scope) -> Any:
+def decomposition(b: Builder, op: mlir.Operation, scope: Scope) -> Any:
     """The block of what a composite op decomposes into; its arguments stand for the op's operands."""
     return _instead(b, op, opview.card_of(op).decompose, scope)
 
 
-def reversible(b: Builder, op: Any, scope: Scope) -> Any:
+def reversible(b: Builder, op: mlir.Operation, scope: Scope) -> Any:
     """The same of what stands for an op in reverse mode; None where that is the op itself."""
     card = opview.card_of(op)
     if "num_checkpoints" in op.attributes or card.name == "while":
@@ -117,7 +117,7 @@ def reversible(b: Builder, op: Any, scope: Scope) -> Any:
     return None
 
 
-def _instead(b: Builder, op: Any, function: Callable[..., Any], scope: Scope) -> Any:
+def _instead(b: Builder, op: mlir.Operation, function: Callable[..., Any], scope: Scope) -> Any:
     card = opview.card_of(op)
     values = opview.attributes_of(op)
     if card.spec.regions:
@@ -133,20 +133,20 @@ def _instead(b: Builder, op: Any, function: Callable[..., Any], scope: Scope) ->
     return b.scratch(emit, [shape_of(v) for v in op.operands])
 
 
-def no_rule(op: Any, what: str) -> Error:
+def no_rule(op: mlir.Operation, what: str) -> Error:
     """The error that an op cannot be transformed."""
     name = opview.name_of(op)
     hint = f"give its card a rule, {what}, or a decomposition"
     return Error(f"rlx.{name} has no {what} rule", location=describe(op.location), hint=hint)
 
 
-def at_op(problem: Error, op: Any, what: str) -> Error:
+def at_op(problem: Error, op: mlir.Operation, what: str) -> Error:
     """An error of a rule, at the line of the op."""
     message = f"{what} of rlx.{opview.name_of(op)}: {problem.message}"
     return type(problem)(message, location=describe(op.location), hint=problem.hint)
 
 
-def grouped(op: Any, items: Sequence[Any]) -> list[Any]:
+def grouped(op: mlir.Operation, items: Sequence[Any]) -> list[Any]:
     """One item for each operand of an op, in the groups of its record."""
     return opview.operands_of(op, items)
 
@@ -169,7 +169,7 @@ def linear_groups(card: Card) -> Iterator[list[int]]:
         yield [names.index(name) for name in group.split()]
 
 
-def ops_of(block: Any) -> Iterator[Any]:
+def ops_of(block: mlir.Block) -> Iterator[Any]:
     """The ops of a block, without its last one.
 
     Raises:
@@ -184,7 +184,7 @@ def ops_of(block: Any) -> Iterator[Any]:
         yield op
 
 
-def depends(block: Any, given: Sequence[bool], of_outside: Callable[[Any], bool], *, floats: bool) -> list[bool]:
+def depends(block: mlir.Block, given: Sequence[bool], of_outside: Callable[[Any], bool], *, floats: bool) -> list[bool]:
     """Which values that a block yields depend on those of its arguments that are given.
 
     Args:

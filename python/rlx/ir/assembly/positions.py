@@ -100,7 +100,7 @@ class Source:
                 return "{}:{}:{}".format(self.name, *self.place(line, column)), found[0]
         return None
 
-    def relocate(self, op: Any, unnamed: str | None = None) -> None:
+    def relocate(self, op: mlir.Operation, unnamed: str | None = None) -> None:
         """Have the locations of ops and block arguments that the parser made say where the user wrote them.
 
         Args:
@@ -112,7 +112,7 @@ class Source:
         known: dict[str, Any] = {}
         name = self.printed_name if unnamed is None else unnamed
 
-        def mended(location: Any) -> Any:
+        def mended(location: mlir.Location) -> Any:
             text = str(location)
             if text not in known:
                 known[text] = location
