@@ -25,7 +25,6 @@ endif()
 
 set(root dialect/RlxDialect.td)
 set(records "${PROJECT_BINARY_DIR}/records.json")
-set(ops_python "${PROJECT_BINARY_DIR}/_rlx_ops_gen.py")
 set(generator tools/generate_dialect.py)
 set(include_dirs -I "${RLX_MLIR_INCLUDE}" -I dialect)
 file(GLOB definitions CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/dialect/*.td")
@@ -37,14 +36,7 @@ add_custom_command(OUTPUT "${records}"
   WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
   COMMENT "TableGen: records"
   VERBATIM)
-add_custom_command(OUTPUT "${ops_python}"
-  COMMAND "${RLX_MLIR_TBLGEN}" -gen-python-op-bindings -bind-dialect=rlx ${include_dirs} ${root} -o "${ops_python}"
-  DEPENDS ${definitions}
-  WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
-  COMMENT "TableGen: Python op classes"
-  VERBATIM)
-
-add_custom_target(rlx-dialect-records DEPENDS "${records}" "${ops_python}")
+add_custom_target(rlx-dialect-records DEPENDS "${records}")
 
 # Custom targets always run: a generated file may have been edited or removed since.
 foreach(target rlx-dialect rlx-dialect-check)
@@ -54,7 +46,7 @@ foreach(target rlx-dialect rlx-dialect-check)
   endif()
   add_custom_target(${target}
     COMMAND "${Python_EXECUTABLE}" ${generator}
-      --records "${records}" --ops-python "${ops_python}" --output-root . ${mode}
+      --records "${records}" --output-root . ${mode}
     WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
     COMMENT "${target}: ${generator}"
     VERBATIM)

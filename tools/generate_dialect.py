@@ -1,8 +1,7 @@
 """Generate what the package needs of the dialect from its TableGen records.
 
-Input: the records as JSON (`llvm-tblgen --dump-json`) and the op classes (`mlir-tblgen -gen-python-op-bindings`).
-Output, all committed: the op classes, the op table `spec_gen.py`, the IRDL that registers the
-dialect at run time, and the op reference. `make dialect` runs this through CMake.
+Input: the records as JSON (`llvm-tblgen --dump-json`). Output, all committed: the op table `spec_gen.py`, the IRDL that registers
+the dialect at run time, and the op reference. `make dialect` runs this through CMake.
 """
 
 from __future__ import annotations
@@ -276,15 +275,11 @@ def doc_pages(ops: list[Record]) -> dict[str, str]:
     return pages
 
 
-def outputs(records_path: Path, ops_python: Path) -> dict[str, str]:
+def outputs(records_path: Path) -> dict[str, str]:
     """Every generated file: path below the repository's root, and text."""
     records = Records(records_path)
     ops = [_op(records, record) for record in records.ops()]
-    bindings = "\n".join(line.rstrip() for line in ops_python.read_text().splitlines()).strip() + "\n"
-    for name in records["!instanceof"]["ConfinedAttr"]:  # MLIR's bindings make attributes of the kinds that they know
-        bindings = bindings.replace(f"'{name}'", f"'{records[name]['baseAttr']['def']}'")
     files = {
-        "python/rlx/dialect/_rlx_ops_gen.py": bindings,
         "python/rlx/dialect/spec_gen.py": spec_source(ops),
         "python/rlx/dialect/rlx.irdl.mlir": irdl_source(ops),
     }
@@ -294,12 +289,11 @@ def outputs(records_path: Path, ops_python: Path) -> dict[str, str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=Path, required=True, help="llvm-tblgen --dump-json")
-    parser.add_argument("--ops-python", type=Path, required=True, help="mlir-tblgen -gen-python-op-bindings")
     parser.add_argument("--output-root", type=Path, required=True, help="the repository's root")
     parser.add_argument("--check", action="store_true", help="write nothing; fail when a file is stale")
     arguments = parser.parse_args()
     stale = []
-    for name, text in outputs(arguments.records, arguments.ops_python).items():
+    for name, text in outputs(arguments.records).items():
         path = arguments.output_root / name
         if path.exists() and path.read_text() == text:
             continue

@@ -60,11 +60,6 @@ def dialect(name: str) -> Any:
     return importlib.import_module(f"{provider}.dialects.{name}")
 
 
-def ods_common() -> Any:
-    """The provider's support module for op classes that mlir-tblgen generates."""
-    return importlib.import_module(f"{provider}.dialects._ods_common")
-
-
 def context() -> Any:
     """The process-wide context, with the rlx dialect registered.
 
@@ -186,6 +181,13 @@ def provide_dialect(name: str, module: Any) -> None:
     70 µs each time: that was most of the time of verifiers and walks.
     """
     sys.modules[f"{provider}.dialects.{name}"] = module
+
+
+def op_class_register(dialect_name: str) -> Callable[[type], type]:
+    """A decorator: it enters a class that has an `OPERATION_NAME` as the class of those ops. Ask once for each dialect."""
+    native = importlib.import_module(f"{provider}._mlir_libs._mlir")
+    members = {"DIALECT_NAMESPACE": dialect_name}
+    return native.register_operation(native.register_dialect(type("_Dialect", (ir.Dialect,), members)))
 
 
 def attach_pure(op_name: str) -> None:

@@ -98,7 +98,7 @@ def _attach(_context: Any) -> None:
         if found.spec.terminator:
             mlir.attach_terminator(f"rlx.{name}")
         mlir.attach_verifier(f"rlx.{name}", verify_op)
-    mlir.provide_dialect("rlx", importlib.import_module("rlx.dialect._rlx_ops_gen"))
+    mlir.provide_dialect("rlx", importlib.import_module("rlx.ir.op_classes"))
 
 
 mlir.on_context(_attach)
