@@ -37,10 +37,8 @@ test-all: $(VENV)/.installed ## run the tests, those that are sampled in full: c
 bench: tools/bench.py $(VENV)/.installed-bench ## measure against the other libraries
 	@$(BIN)/python tools/bench.py $(ARGS)
 
-dialect: $(VENV)/.installed ## regenerate what comes from dialect/*.td (needs LLVM's TableGen)
-	@$(BIN)/cmake -S . -B build/dialect -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja \
-	  -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python >/dev/null
-	@$(BIN)/cmake --build build/dialect --target rlx-dialect
+dialect: $(VENV)/.installed ## regenerate what comes from dialect/*.td
+	@$(BIN)/python -m tools.generate_dialect
 
 docs: $(VENV)/.installed ## regenerate the tables in docs/ and the type stubs
 	@$(BIN)/python tools/generate_docs.py

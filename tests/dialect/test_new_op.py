@@ -1,0 +1,136 @@
+"""A new op is a record and a card: in a copy of the package, without TableGen, it is then an op like all others."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rlx.ir.errors import ParseError
+from tools import generate_dialect
+
+ROOT = Path(__file__).resolve().parents[2]
+
+RECORD = """
+def RLX_SoftsignOp : RLX_Op<"softsign", "elementwise"> {
+  let summary = "Softsign, with a sharpness";
+  let description = [{`sharpness·x / (1 + |sharpness·x|)`.}];
+  let arguments = (ins RLX_FloatTensor:$x, DefaultValuedAttr<RLX_Positive, "1.0">:$sharpness);
+  let results = (outs RLX_FloatTensor:$result);
+}
+"""
+CARD = """
+
+class Softsign(Card, op="softsign"):
+    def infer(self, x: Shape, *, sharpness: float) -> Shape:
+        return x
+
+    def decompose(self, b: Builder, x: Tensor, *, sharpness: float) -> Tensor:
+        scaled = x * sharpness
+        return scaled / (b.abs(scaled) + 1.0)
+
+    def samples(self) -> Any:
+        yield sample((3, 5), dtypes=("f32",))
+"""
+USE = """
+import sys
+import numpy as np
+import rlx
+
+assert rlx.__file__.startswith(sys.argv[1]), rlx.__file__
+g = rlx.Graph("f")
+x = g.input("x", (4,))
+g.set_outputs([g.softsign(x, sharpness=2.0)])
+values = {"x": np.array([-3, -0.5, 0, 8], np.float32)}
+expected = 2 * values["x"] / (1 + np.abs(2 * values["x"]))
+np.testing.assert_allclose(rlx.evaluate(g, values)[0], expected, rtol=1e-6)
+np.testing.assert_allclose(rlx.evaluate(rlx.passes.run(g, "rlx-decompose"), values)[0], expected, rtol=1e-6)
+assert "= rlx.softsign(%arg0) {sharpness = 2.000000e+00} : tensor<4xf32>" in str(g), g
+assert str(rlx.parse(str(g))) == str(g)
+op = next(o for o in g.module.body.operations[0].body.blocks[0].operations if o.operation.name == "rlx.softsign")
+assert type(op).__name__ == "SoftsignOp" and op.sharpness.value == 2.0
+try:
+    g.softsign(x, sharpness=-1.0)
+except rlx.Error as problem:
+    assert "sharpness" in str(problem)
+else:
+    raise AssertionError("a sharpness below zero was taken")
+"""
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The dialect in another folder."""
+    shutil.copytree(ROOT / "dialect", tmp_path / "dialect")
+    return tmp_path
+
+
+def add_record(root: Path, record: str) -> None:
+    path = root / "dialect/RlxElementwise.td"
+    head, end, tail = path.read_text(encoding="utf-8").rpartition("#endif")
+    path.write_text(head + record + end + tail, encoding="utf-8")
+
+
+def make_dialect(root: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tools.generate_dialect", "--root", str(root)]
+    return subprocess.run(command, cwd=ROOT, env=os.environ | {"PATH": ""}, capture_output=True, text=True)
+
+
+def test_a_record_and_a_card_make_an_op(copy: Path) -> None:
+    shutil.copytree(ROOT / "python", copy / "python", ignore=shutil.ignore_patterns("__pycache__"))
+    add_record(copy, RECORD)
+    with (copy / "python/rlx/ops/elementwise.py").open("a", encoding="utf-8") as file:
+        file.write(CARD)
+    made = make_dialect(copy)
+    assert made.returncode == 0, made.stderr
+    assert "## `rlx.softsign`" in (copy / "docs/reference/ops/elementwise.md").read_text(encoding="utf-8")
+    environment = os.environ | {"PYTHONPATH": str(copy / "python")}
+    command = [sys.executable, "-c", USE, str(copy)]
+    used = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True)
+    assert used.returncode == 0, used.stderr
+
+
+WRONG = {
+    "of the language": ("RLX_Positive", "RLX_Positiv", "there is no value 'RLX_Positiv'"),
+    "a name that is taken": ('"softsign"', '"clamp"', "there is an op 'rlx.clamp' already, at dialect/RlxElementwise.td:"),
+    "a name": ('"softsign"', '"soft sign"', "expected 'opName' to be letters, digits and '_', got 'soft sign'"),
+    "no name": (":$x,", ",", "of the arguments and regions, each needs a name that Python takes, got '$'"),
+    "a name twice": ("$sharpness", "$x", "two of the arguments and regions are called '$x'"),
+    "a default": ('"1.0"', '"one"', "the default of '$sharpness' is 'one'"),
+    "a default out of range": ('"1.0"', '"-1.0"', "the default of '$sharpness' is -1.0, which is not in (0, 3.4e38]"),
+    "no tensor": ("RLX_FloatTensor:$x", "AnyRegion:$x", "'$x' is a AnyRegion, which is neither a tensor nor an attribute"),
+    "an attribute of C++": ("DefaultValuedAttr<RLX_Positive, \"1.0\">", "RLX_DimsEncoding", "is a RLX_DimsEncoding, of which"),
+    "no dag of results": ("(outs", "(ins", "expected 'results' to be (outs …)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_mistake_in_a_record_is_named(copy: Path, name: str) -> None:
+    right, wrong, message = WRONG[name]
+    add_record(copy, RECORD.replace(right, wrong, 1))
+    with pytest.raises(ParseError) as caught:
+        generate_dialect.outputs(generate_dialect.read_dialect(copy))
+    assert message in str(caught.value)
+    assert (caught.value.location or "").startswith("dialect/RlxElementwise.td:")
+
+
+def test_of_a_wrong_record_nothing_is_made(copy: Path) -> None:
+    add_record(copy, RECORD.replace("RLX_FloatTensor", "RLX_FloatTenso", 1))
+    made = make_dialect(copy)
+    assert made.returncode == 1 and made.stderr.startswith("error: dialect/RlxElementwise.td:"), made.stderr
+    assert "did you mean 'RLX_FloatTensor'?" in made.stderr and "Traceback" not in made.stderr
+    assert [path.name for path in copy.iterdir()] == ["dialect"]
+
+
+def test_pages_of_families_that_are_gone_are_removed(tmp_path: Path) -> None:
+    page = tmp_path / generate_dialect.REFERENCE / "gone.md"
+    page.parent.mkdir(parents=True)
+    page.touch()
+    assert generate_dialect.update(tmp_path, {}, check=True) == [f"{generate_dialect.REFERENCE}/gone.md"]
+    assert page.exists()
+    generate_dialect.update(tmp_path, {}, check=False)
+    assert not page.exists()

@@ -1,0 +1,41 @@
+"""`docs/reference/ops/`: a page for each family of ops, and an index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tools.ods import BANNER
+from tools.ods.ops import DeclaredOp
+
+
+def pages(ops: Sequence[DeclaredOp]) -> dict[str, str]:
+    """The Markdown pages: file name and text."""
+    families: dict[str, list[DeclaredOp]] = {}
+    for op in ops:
+        families.setdefault(op.spec.family, []).append(op)
+    note = f"<!-- {BANNER} -->\n\n"
+    result = {
+        f"{family}.md": note + f"# {family}\n\n" + "\n".join(_section(op) for op in members)
+        for family, members in families.items()
+    }
+    index = [note + "# Op reference", "", "| op | stage | |", "|---|---|---|"]
+    for spec in sorted((op.spec for op in ops), key=lambda spec: spec.name):
+        link = f"[`{spec.name}`]({spec.family}.md#rlx{spec.name})"
+        index.append(f"| {link} | {spec.stage.upper()} | {spec.summary.replace('|', chr(92) + '|')} |")
+    return result | {"README.md": "\n".join([*index, ""])}
+
+
+def _section(op: DeclaredOp) -> str:
+    spec = op.spec
+    out = [f"## `rlx.{spec.name}`", "", f"*{spec.summary}*", "", spec.description, ""]
+    rows = [("operand", v.name, v.arity, " ".join(v.dtypes)) for v in spec.operands]
+    for a in spec.attributes:
+        default = "required" if a.required else f"default `{a.default!r}`"
+        rows.append(
+            ("attribute", a.name, default, " · ".join(f"`{c}`" for c in a.cases) or op.attribute_summaries[a.name])
+        )
+    rows += [("region", r.name, r.arity, "") for r in spec.regions]
+    rows += [("result", v.name, v.arity, " ".join(v.dtypes)) for v in spec.results]
+    out += ["| | name | | |", "|---|---|---|---|"]
+    out += [f"| {kind} | `{name}` | {how.replace('single', '')} | {what} |" for kind, name, how, what in rows]
+    return "\n".join([*out, "", f"Declared in `{spec.defined_at}`.", ""])
