@@ -8,21 +8,24 @@ include "RlxEnums.td"
 // Gradients that the transforms make are ordinary ops. These exist for programs that name them, and are composite:
 // their decomposition is their definition.
 
-def RLX_ReluBackwardOp : RLX_Op<"relu_backward", "backward"> {
+def RLX_ReluBackwardOp : RLX_Op<"relu_backward", "backward", [RLX_IsElementwise, RLX_IsCheap]> {
   let summary = "Gradient of relu";
   let description = [{`dy` where `x > 0`, else 0.}];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$dy);
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_ActivationBackwardOp : RLX_Op<"activation_backward", "backward"> {
+def RLX_ActivationBackwardOp : RLX_Op<"activation_backward", "backward", [
+      RLX_IsElementwise,
+      RLX_When<RLX_IsWideRange, "kind", ["exp", "log", "rsqrt", "tan"]>
+    ]> {
   let summary = "Gradient of an activation";
   let description = [{`dy·kind'(x)`; `round` is straight-through, and `relu'(0) = 0`, `abs'(0) = 0`.}];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$dy, RLX_Activation:$kind);
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_ComplexNormSqBackwardOp : RLX_Op<"complex_norm_sq_backward", "backward"> {
+def RLX_ComplexNormSqBackwardOp : RLX_Op<"complex_norm_sq_backward", "backward", [RLX_IsElementwise]> {
   let summary = "Gradient of complex_norm_sq";
   let description = [{
     `2·x·dy`: the gradient with respect to the real part plus i times that with respect to the imaginary part.
@@ -31,7 +34,7 @@ def RLX_ComplexNormSqBackwardOp : RLX_Op<"complex_norm_sq_backward", "backward">
   let results = (outs RLX_ComplexTensor:$result);
 }
 
-def RLX_RopeBackwardOp : RLX_Op<"rope_backward", "backward_attention"> {
+def RLX_RopeBackwardOp : RLX_Op<"rope_backward", "backward_attention", [RLX_IsLocal]> {
   let summary = "Gradient of rope";
   let description = [{`rope` by the opposite angle; shapes and attributes are those of `rope`.}];
   let arguments = (ins RLX_FloatTensor:$dy, RLX_FloatTensor:$cos, RLX_FloatTensor:$sin, RLX_Count:$head_dim, RLX_Amount:$n_rot,
@@ -39,7 +42,7 @@ def RLX_RopeBackwardOp : RLX_Op<"rope_backward", "backward_attention"> {
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_LayerNormBackwardInputOp : RLX_Op<"layer_norm_backward_input", "backward_norm"> {
+def RLX_LayerNormBackwardInputOp : RLX_Op<"layer_norm_backward_input", "backward_norm", [RLX_IsReduction]> {
   let summary = "Gradient of layer_norm with respect to its input";
   let description = [{
     `(w - mean w - x̂·mean(w·x̂))/sqrt(var x + eps)` with `w = dy·scale` and `x̂` the normalised input, means
@@ -50,14 +53,14 @@ def RLX_LayerNormBackwardInputOp : RLX_Op<"layer_norm_backward_input", "backward
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_LayerNormBackwardGammaOp : RLX_Op<"layer_norm_backward_gamma", "backward_norm"> {
+def RLX_LayerNormBackwardGammaOp : RLX_Op<"layer_norm_backward_gamma", "backward_norm", [RLX_IsReduction]> {
   let summary = "Gradient of layer_norm with respect to its scale";
   let description = [{`sum dy·x̂` over all axes but `axis`.}];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$dy, I64Attr:$axis, DefaultValuedAttr<RLX_NonNegative, "1e-5">:$eps);
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_RmsNormBackwardInputOp : RLX_Op<"rms_norm_backward_input", "backward_norm"> {
+def RLX_RmsNormBackwardInputOp : RLX_Op<"rms_norm_backward_input", "backward_norm", [RLX_IsReduction]> {
   let summary = "Gradient of rms_norm with respect to its input";
   let description = [{
     `(w - x·mean(w·x)/(mean x^2 + eps))/sqrt(mean x^2 + eps)` with `w = dy·scale`, means over `axis`.
@@ -67,7 +70,7 @@ def RLX_RmsNormBackwardInputOp : RLX_Op<"rms_norm_backward_input", "backward_nor
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_RmsNormBackwardGammaOp : RLX_Op<"rms_norm_backward_gamma", "backward_norm"> {
+def RLX_RmsNormBackwardGammaOp : RLX_Op<"rms_norm_backward_gamma", "backward_norm", [RLX_IsReduction]> {
   let summary = "Gradient of rms_norm with respect to its scale";
   let description = [{`sum dy·x/sqrt(mean x^2 + eps)` over all axes but `axis`.}];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$scale, Optional<RLX_FloatTensor>:$bias, RLX_FloatTensor:$dy, I64Attr:$axis,
@@ -75,7 +78,7 @@ def RLX_RmsNormBackwardGammaOp : RLX_Op<"rms_norm_backward_gamma", "backward_nor
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_RmsNormBackwardBetaOp : RLX_Op<"rms_norm_backward_beta", "backward_norm"> {
+def RLX_RmsNormBackwardBetaOp : RLX_Op<"rms_norm_backward_beta", "backward_norm", [RLX_IsReduction]> {
   let summary = "Gradient of rms_norm with respect to its bias";
   let description = [{`sum dy` over all axes but `axis`.}];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$scale, RLX_FloatTensor:$bias, RLX_FloatTensor:$dy, I64Attr:$axis,
@@ -83,7 +86,7 @@ def RLX_RmsNormBackwardBetaOp : RLX_Op<"rms_norm_backward_beta", "backward_norm"
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_GroupNormBackwardInputOp : RLX_Op<"group_norm_backward_input", "backward_norm"> {
+def RLX_GroupNormBackwardInputOp : RLX_Op<"group_norm_backward_input", "backward_norm", [RLX_IsReduction]> {
   let summary = "Gradient of group_norm with respect to its input";
   let description = [{As `layer_norm_backward_input`, with means over the channels and positions of a group.}];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$scale, RLX_FloatTensor:$bias, RLX_FloatTensor:$dy, RLX_Count:$num_groups,
@@ -91,21 +94,21 @@ def RLX_GroupNormBackwardInputOp : RLX_Op<"group_norm_backward_input", "backward
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_GroupNormBackwardGammaOp : RLX_Op<"group_norm_backward_gamma", "backward_norm"> {
+def RLX_GroupNormBackwardGammaOp : RLX_Op<"group_norm_backward_gamma", "backward_norm", [RLX_IsReduction]> {
   let summary = "Gradient of group_norm with respect to its scale";
   let description = [{`sum dy·x̂` over all axes but the channels.}];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$dy, RLX_Count:$num_groups, DefaultValuedAttr<RLX_NonNegative, "1e-5">:$eps);
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_GroupNormBackwardBetaOp : RLX_Op<"group_norm_backward_beta", "backward_norm"> {
+def RLX_GroupNormBackwardBetaOp : RLX_Op<"group_norm_backward_beta", "backward_norm", [RLX_IsReduction]> {
   let summary = "Gradient of group_norm with respect to its bias";
   let description = [{`sum dy` over all axes but the channels.}];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$dy, RLX_Count:$num_groups, DefaultValuedAttr<RLX_NonNegative, "1e-5">:$eps);
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_AttentionBackwardOp : RLX_Op<"attention_backward", "backward_attention"> {
+def RLX_AttentionBackwardOp : RLX_Op<"attention_backward", "backward_attention", [RLX_IsProduct]> {
   let summary = "Gradient of attention with respect to one of its inputs";
   let description = [{
     The vector-Jacobian product of `attention` with `dy`, for the operand that `wrt` names; `mask` is one where its
@@ -119,14 +122,14 @@ def RLX_AttentionBackwardOp : RLX_Op<"attention_backward", "backward_attention">
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_CumsumBackwardOp : RLX_Op<"cumsum_backward", "backward"> {
+def RLX_CumsumBackwardOp : RLX_Op<"cumsum_backward", "backward", [RLX_IsReduction]> {
   let summary = "Gradient of cumsum";
   let description = [{The running sum of `dy` from the end; with `exclusive`, without the element itself.}];
   let arguments = (ins RLX_NumberTensor:$dy, I64Attr:$axis, DefaultValuedAttr<BoolAttr, "false">:$exclusive);
   let results = (outs RLX_NumberTensor:$result);
 }
 
-def RLX_GatherBackwardOp : RLX_Op<"gather_backward", "backward"> {
+def RLX_GatherBackwardOp : RLX_Op<"gather_backward", "backward", [RLX_IsReduction]> {
   let summary = "Gradient of gather with respect to its table";
   let description = [{
     The slices of `dy` added up at their indices along `axis` of a table of zeros with `size` elements on that
@@ -136,7 +139,7 @@ def RLX_GatherBackwardOp : RLX_Op<"gather_backward", "backward"> {
   let results = (outs RLX_InexactTensor:$result);
 }
 
-def RLX_MaxPool2dBackwardOp : RLX_Op<"max_pool2d_backward", "backward_image"> {
+def RLX_MaxPool2dBackwardOp : RLX_Op<"max_pool2d_backward", "backward_image", [RLX_IsReduction]> {
   let summary = "Gradient of the maximum over windows of images";
   let description = [{
     Each element of `dy` goes to the first largest element of its window of `x [N, C, H, W]`, in row-major
@@ -148,7 +151,7 @@ def RLX_MaxPool2dBackwardOp : RLX_Op<"max_pool2d_backward", "backward_image"> {
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_Conv2dBackwardInputOp : RLX_Op<"conv2d_backward_input", "backward_image"> {
+def RLX_Conv2dBackwardInputOp : RLX_Op<"conv2d_backward_input", "backward_image", [RLX_IsProduct]> {
   let summary = "Gradient of conv with respect to its input";
   let description = [{
     `dy [N, O, h, w]`, `w [O, C/groups, kH, kW]`; the result is an image `[N, C, H, W]` of which `size` gives
@@ -159,7 +162,7 @@ def RLX_Conv2dBackwardInputOp : RLX_Op<"conv2d_backward_input", "backward_image"
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_Conv2dBackwardWeightOp : RLX_Op<"conv2d_backward_weight", "backward_image"> {
+def RLX_Conv2dBackwardWeightOp : RLX_Op<"conv2d_backward_weight", "backward_image", [RLX_IsProduct]> {
   let summary = "Gradient of conv with respect to its kernel";
   let description = [{
     `x [N, C, H, W]`, `dy [N, O, h, w]`; the result is `[O, C/groups, kH, kW]`, of which `kernel` gives `kH` and
@@ -170,7 +173,7 @@ def RLX_Conv2dBackwardWeightOp : RLX_Op<"conv2d_backward_weight", "backward_imag
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_SoftmaxCrossEntropyBackwardOp : RLX_Op<"softmax_cross_entropy_backward", "backward"> {
+def RLX_SoftmaxCrossEntropyBackwardOp : RLX_Op<"softmax_cross_entropy_backward", "backward", [RLX_IsReduction]> {
   let summary = "Gradient of softmax_cross_entropy_with_logits";
   let description = [{`(softmax(logits) - onehot(labels))·dloss`; 0 where the label is out of range.}];
   let arguments = (ins RLX_FloatTensor:$logits, RLX_IndexTensor:$labels, RLX_FloatTensor:$dloss);

@@ -8,9 +8,8 @@
 #ifndef RLX_BASE_TD
 #define RLX_BASE_TD
 
-include "mlir/IR/OpBase.td"
 include "mlir/IR/AttrTypeBase.td"
-include "mlir/Interfaces/SideEffectInterfaces.td"
+include "RlxTraits.td"
 
 def RLX_Dialect : Dialect {
   let name = "rlx";
@@ -115,16 +114,16 @@ def RLX_I32Tensor : RLX_TensorOf<["i32"], "tensor of 32-bit integers">;
 // Ops
 //===------------------------------------------------------------------------------------------===//
 
-/// A tensor op. `family` is the file of its card in `rlx.ops` or `rlx.blocks`; `stage` is the
+/// A tensor op, which is pure. `family` is the file of its card in `rlx.ops` or `rlx.blocks`; `stage` is the
 /// highest stage at which it may stand: HIR ops are gone after `rlx-lower-blocks`.
-class RLX_Op<string mnemonic, string family_, list<Trait> traits = [Pure]>
-    : Op<RLX_Dialect, mnemonic, traits> {
+class RLX_Op<string mnemonic, string family_, list<Trait> traits = []>
+    : Op<RLX_Dialect, mnemonic, !listconcat([Pure], traits)> {
   string family = family_;
   string stage = "mir";
 }
 
 /// A block of a model: one op that stands for a sub-graph.
-class RLX_Block<string mnemonic, string family_, list<Trait> traits = [Pure]>
+class RLX_Block<string mnemonic, string family_, list<Trait> traits = []>
     : RLX_Op<mnemonic, family_, traits> {
   let stage = "hir";
 }

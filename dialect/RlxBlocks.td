@@ -10,7 +10,7 @@
 
 include "RlxEnums.td"
 
-def RLX_LinearOp : RLX_Block<"linear", "linear"> {
+def RLX_LinearOp : RLX_Block<"linear", "linear", [RLX_IsProduct]> {
   let summary = "activation(x·w (+ bias))";
   let description = [{`x […, K]`, `w [K, N]`, `bias [N]`, result `[…, N]`.}];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$w, Optional<RLX_FloatTensor>:$bias,
@@ -18,7 +18,7 @@ def RLX_LinearOp : RLX_Block<"linear", "linear"> {
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_LinearFusedOp : RLX_Block<"linear_fused", "linear"> {
+def RLX_LinearFusedOp : RLX_Block<"linear_fused", "linear", [RLX_IsProduct]> {
   let summary = "activation(x·w + bias), always as one fused op";
   let description = [{
     `x […, K]`, `w [K, N]`, `bias [N]`, result `[…, N]`. Lowers to `fused_matmul_bias_act` under every fusion
@@ -29,14 +29,14 @@ def RLX_LinearFusedOp : RLX_Block<"linear_fused", "linear"> {
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_SharedLinearPairOp : RLX_Block<"shared_linear_pair", "linear"> {
+def RLX_SharedLinearPairOp : RLX_Block<"shared_linear_pair", "linear", [RLX_IsProduct]> {
   let summary = "x·w_first and x·w_second as one product";
   let description = [{`x […, K]`, `w_first [K, N]`, `w_second [K, P]`; results `[…, N]` and `[…, P]`.}];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$w_first, RLX_FloatTensor:$w_second);
   let results = (outs RLX_FloatTensor:$first, RLX_FloatTensor:$second);
 }
 
-def RLX_SwigluFfnOp : RLX_Block<"swiglu_ffn", "linear"> {
+def RLX_SwigluFfnOp : RLX_Block<"swiglu_ffn", "linear", [RLX_IsProduct]> {
   let summary = "((x·up)·silu(x·gate))·down";
   let description = [{`x […, E]`, `up` and `gate [E, F]`, `down [F, E]`; result `[…, E]`.}];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$up, RLX_FloatTensor:$gate,
@@ -44,7 +44,7 @@ def RLX_SwigluFfnOp : RLX_Block<"swiglu_ffn", "linear"> {
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_ResidualRmsNormOp : RLX_Block<"residual_rms_norm", "linear"> {
+def RLX_ResidualRmsNormOp : RLX_Block<"residual_rms_norm", "linear", [RLX_IsReduction, RLX_IsBounded]> {
   let summary = "rms_norm(x + residual) along the last axis";
   let description = [{`x` and `residual […, E]`, `scale` and `bias [E]`.}];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$residual, RLX_FloatTensor:$scale,
@@ -52,7 +52,7 @@ def RLX_ResidualRmsNormOp : RLX_Block<"residual_rms_norm", "linear"> {
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_DepthwiseConv1dCausalOp : RLX_Block<"depthwise_conv1d_causal", "sequence"> {
+def RLX_DepthwiseConv1dCausalOp : RLX_Block<"depthwise_conv1d_causal", "sequence", [RLX_IsProduct]> {
   let summary = "Causal convolution of every channel with its own kernel";
   let description = [{
     `x [B, S, C]`, `w [C, 1, 1, K]`, `left_pad [B, K-1, C]` (the inputs before the first);
@@ -63,7 +63,7 @@ def RLX_DepthwiseConv1dCausalOp : RLX_Block<"depthwise_conv1d_causal", "sequence
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_LlamaDecoderBlockOp : RLX_Block<"llama_decoder_block", "transformer"> {
+def RLX_LlamaDecoderBlockOp : RLX_Block<"llama_decoder_block", "transformer", [RLX_IsProduct]> {
   let summary = "Pre-norm decoder layer with rotary positions, grouped heads and SwiGLU";
   let description = [{
     `h = x + attention(rope(rms(x)·wq), rope(rms(x)·wk), rms(x)·wv)·wo`;
@@ -85,7 +85,7 @@ def RLX_LlamaDecoderBlockOp : RLX_Block<"llama_decoder_block", "transformer"> {
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_TransformerEncoderBlockOp : RLX_Block<"transformer_encoder_block", "transformer"> {
+def RLX_TransformerEncoderBlockOp : RLX_Block<"transformer_encoder_block", "transformer", [RLX_IsProduct]> {
   let summary = "Post-norm encoder layer (BERT)";
   let description = [{
     `h = ln1(x + attention(x·wq + bq, x·wk + bk, x·wv + bv)·wo + bo)`;
@@ -110,7 +110,7 @@ def RLX_TransformerEncoderBlockOp : RLX_Block<"transformer_encoder_block", "tran
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_Qwen35MtpHeadOp : RLX_Block<"qwen35_mtp_head", "mtp"> {
+def RLX_Qwen35MtpHeadOp : RLX_Block<"qwen35_mtp_head", "mtp", [RLX_IsProduct]> {
   let summary = "Multi-token prediction head of Qwen 3.5";
   let description = [{
     Embeds `input_ids [B, S]`, normalises both streams, joins them as `[token ; hidden]` on the last axis and
@@ -138,7 +138,7 @@ def RLX_Qwen35MtpHeadOp : RLX_Block<"qwen35_mtp_head", "mtp"> {
   let results = (outs RLX_FloatTensor:$logits);
 }
 
-def RLX_MambaBlockOp : RLX_Block<"mamba_block", "recurrent"> {
+def RLX_MambaBlockOp : RLX_Block<"mamba_block", "recurrent", [RLX_IsProduct]> {
   let summary = "Mamba layer: projection, causal convolution, selective scan, gate";
   let description = [{
     `[u, z] = x·in_w`; `u = silu(conv(u) + conv_b)`; `[r, b, c] = u·x_w`; `delta = log(1 + exp(r·dt_w + dt_b))`;
@@ -153,7 +153,7 @@ def RLX_MambaBlockOp : RLX_Block<"mamba_block", "recurrent"> {
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_UnetResidualBlockOp : RLX_Block<"unet_residual_block", "image", [Pure, AttrSizedOperandSegments]> {
+def RLX_UnetResidualBlockOp : RLX_Block<"unet_residual_block", "image", [RLX_IsProduct, AttrSizedOperandSegments]> {
   let summary = "Residual block of a U-Net";
   let description = [{
     `h = conv1(silu(group_norm(x))) (+ silu(embedding)·embedding_w + embedding_b at every pixel)`; `result =

@@ -5,7 +5,7 @@
 
 include "RlxEnums.td"
 
-def RLX_YieldOp : RLX_Op<"yield", "control", [Pure, Terminator]> {
+def RLX_YieldOp : RLX_Op<"yield", "control", [Terminator]> {
   let summary = "What a region gives";
   let description = [{The terminator of every region of an rlx op.}];
   let arguments = (ins Variadic<RLX_Tensor>:$values);
@@ -89,7 +89,7 @@ def RLX_CheckpointOp : RLX_Op<"checkpoint", "checkpoint"> {
   let results = (outs Variadic<RLX_Tensor>:$results);
 }
 
-def RLX_OptimizationBarrierOp : RLX_Op<"optimization_barrier", "checkpoint", [Pure, AttrSizedOperandSegments]> {
+def RLX_OptimizationBarrierOp : RLX_Op<"optimization_barrier", "checkpoint", [AttrSizedOperandSegments]> {
   let summary = "The same values, but not before others are there";
   let description = [{
     The results are the inputs. What is computed from them is not joined with what is computed from the inputs, and not computed

@@ -32,7 +32,12 @@ def RLX_DimSizeOp : RLX_Op<"dim_size", "leaf"> {
   let results = (outs RLX_I32Tensor:$result);
 }
 
-def RLX_ActivationOp : RLX_Op<"activation", "elementwise"> {
+def RLX_ActivationOp : RLX_Op<"activation", "elementwise", [
+      RLX_IsElementwise,
+      RLX_When<RLX_IsCheap, "kind", ["relu", "neg", "abs", "round", "sqrt", "rsqrt"]>,
+      RLX_When<RLX_IsBounded, "kind", ["sigmoid", "tanh", "sin", "cos", "atan"]>,
+      RLX_When<RLX_IsWideRange, "kind", ["exp", "log", "rsqrt", "tan"]>
+    ]> {
   let summary = "Elementwise function of one tensor";
   let description = [{
     `result = kind(x)`, same shape and dtype. All kinds take floats; `neg` and `abs` also take
@@ -43,7 +48,7 @@ def RLX_ActivationOp : RLX_Op<"activation", "elementwise"> {
   let results = (outs RLX_NumberTensor:$result);
 }
 
-def RLX_CastOp : RLX_Op<"cast", "elementwise"> {
+def RLX_CastOp : RLX_Op<"cast", "elementwise", [RLX_IsElementwise, RLX_IsCheap]> {
   let summary = "Conversion to another dtype";
   let description = [{
     `result = dtype(x)`. Float to integer truncates toward zero and saturates, NaN becomes 0;
@@ -54,7 +59,12 @@ def RLX_CastOp : RLX_Op<"cast", "elementwise"> {
   let results = (outs RLX_Tensor:$result);
 }
 
-def RLX_BinaryOp : RLX_Op<"binary", "elementwise"> {
+def RLX_BinaryOp : RLX_Op<"binary", "elementwise", [
+      RLX_IsElementwise,
+      RLX_When<RLX_IsCommutative, "kind", ["add", "mul", "max", "min"]>,
+      RLX_When<RLX_IsCheap, "kind", ["add", "sub", "mul", "div", "max", "min"]>,
+      RLX_When<RLX_IsWideRange, "kind", ["pow"]>
+    ]> {
   let summary = "Elementwise function of two tensors";
   let description = [{
     `result = kind(lhs, rhs)`. Operands have one dtype and broadcast as in NumPy. Integer arithmetic
@@ -67,7 +77,11 @@ def RLX_BinaryOp : RLX_Op<"binary", "elementwise"> {
   let results = (outs RLX_Tensor:$result);
 }
 
-def RLX_CompareOp : RLX_Op<"compare", "elementwise"> {
+def RLX_CompareOp : RLX_Op<"compare", "elementwise", [
+      RLX_IsElementwise,
+      RLX_IsCheap,
+      RLX_When<RLX_IsCommutative, "kind", ["eq", "ne"]>
+    ]> {
   let summary = "Elementwise comparison";
   let description = [{
     `result = kind(lhs, rhs)`, a bool tensor. Operands have one dtype and broadcast as in NumPy.
@@ -77,7 +91,7 @@ def RLX_CompareOp : RLX_Op<"compare", "elementwise"> {
   let results = (outs RLX_BoolTensor:$result);
 }
 
-def RLX_WhereOp : RLX_Op<"where", "elementwise"> {
+def RLX_WhereOp : RLX_Op<"where", "elementwise", [RLX_IsElementwise, RLX_IsCheap]> {
   let summary = "Elementwise choice";
   let description = [{
     `result = condition ? on_true : on_false`. All three broadcast as in NumPy; the branches have one dtype.
@@ -86,14 +100,14 @@ def RLX_WhereOp : RLX_Op<"where", "elementwise"> {
   let results = (outs RLX_Tensor:$result);
 }
 
-def RLX_StopGradientOp : RLX_Op<"stop_gradient", "elementwise"> {
+def RLX_StopGradientOp : RLX_Op<"stop_gradient", "elementwise", !listconcat(Views, [RLX_IsElementwise, RLX_IsCheap])> {
   let summary = "The value, with no derivative";
   let description = [{`result = x`; every derivative through it is zero.}];
   let arguments = (ins RLX_Tensor:$x);
   let results = (outs RLX_Tensor:$result);
 }
 
-def RLX_ClampOp : RLX_Op<"clamp", "elementwise"> {
+def RLX_ClampOp : RLX_Op<"clamp", "elementwise", [RLX_IsElementwise, RLX_IsCheap]> {
   let summary = "Values held between two bounds";
   let description = [{
     `result = minimum(maximum(x, low), high)`. All three have one dtype; `low` and `high` broadcast to the shape
@@ -108,35 +122,35 @@ def RLX_ClampOp : RLX_Op<"clamp", "elementwise"> {
 // Complex numbers
 //===------------------------------------------------------------------------------------------===//
 
-def RLX_ComplexOp : RLX_Op<"complex", "complex"> {
+def RLX_ComplexOp : RLX_Op<"complex", "complex", [RLX_IsElementwise, RLX_IsCheap]> {
   let summary = "Complex numbers from their parts";
   let description = [{`result = real + i·imag`; the parts are f32 and broadcast as in NumPy.}];
   let arguments = (ins RLX_F32Tensor:$real, RLX_F32Tensor:$imag);
   let results = (outs RLX_ComplexTensor:$result);
 }
 
-def RLX_RealOp : RLX_Op<"real", "complex"> {
+def RLX_RealOp : RLX_Op<"real", "complex", [RLX_IsElementwise, RLX_IsCheap]> {
   let summary = "Real part";
   let description = [{`result = Re x`, f32.}];
   let arguments = (ins RLX_ComplexTensor:$x);
   let results = (outs RLX_F32Tensor:$result);
 }
 
-def RLX_ImagOp : RLX_Op<"imag", "complex"> {
+def RLX_ImagOp : RLX_Op<"imag", "complex", [RLX_IsElementwise, RLX_IsCheap]> {
   let summary = "Imaginary part";
   let description = [{`result = Im x`, f32.}];
   let arguments = (ins RLX_ComplexTensor:$x);
   let results = (outs RLX_F32Tensor:$result);
 }
 
-def RLX_ConjugateOp : RLX_Op<"conjugate", "complex"> {
+def RLX_ConjugateOp : RLX_Op<"conjugate", "complex", [RLX_IsElementwise, RLX_IsCheap]> {
   let summary = "Complex conjugate";
   let description = [{`result = Re x - i·Im x`.}];
   let arguments = (ins RLX_ComplexTensor:$x);
   let results = (outs RLX_ComplexTensor:$result);
 }
 
-def RLX_ComplexNormSqOp : RLX_Op<"complex_norm_sq", "complex"> {
+def RLX_ComplexNormSqOp : RLX_Op<"complex_norm_sq", "complex", [RLX_IsElementwise, RLX_IsCheap]> {
   let summary = "Squared modulus";
   let description = [{`result = (Re x)^2 + (Im x)^2`, f32.}];
   let arguments = (ins RLX_ComplexTensor:$x);

@@ -5,7 +5,7 @@
 
 include "RlxEnums.td"
 
-def RLX_FusedMatmulBiasActOp : RLX_Op<"fused_matmul_bias_act", "fused"> {
+def RLX_FusedMatmulBiasActOp : RLX_Op<"fused_matmul_bias_act", "fused", [RLX_IsProduct]> {
   let summary = "activation(x·w + bias)";
   let description = [{`x […, M, K]`, `w [K, N]`, `bias [N]`; no `activation` is the identity.}];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$w, RLX_FloatTensor:$bias,
@@ -13,7 +13,7 @@ def RLX_FusedMatmulBiasActOp : RLX_Op<"fused_matmul_bias_act", "fused"> {
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_FusedSwigluOp : RLX_Op<"fused_swiglu", "fused"> {
+def RLX_FusedSwigluOp : RLX_Op<"fused_swiglu", "fused", [RLX_IsLocal]> {
   let summary = "up·silu(gate) of the two halves of the last axis";
   let description = [{
     `x […, 2N]` gives `[…, N]`. The first half is `up`, the second `gate`; `gate_first` swaps them.
@@ -22,7 +22,7 @@ def RLX_FusedSwigluOp : RLX_Op<"fused_swiglu", "fused"> {
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_FusedResidualLayerNormOp : RLX_Op<"fused_residual_layer_norm", "fused"> {
+def RLX_FusedResidualLayerNormOp : RLX_Op<"fused_residual_layer_norm", "fused", [RLX_IsReduction, RLX_IsBounded]> {
   let summary = "layer_norm(x + residual (+ bias)) along the last axis";
   let description = [{`x` and `residual […, E]`; `bias`, `scale` and `shift [E]`.}];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$residual, Optional<RLX_FloatTensor>:$bias,
@@ -31,7 +31,7 @@ def RLX_FusedResidualLayerNormOp : RLX_Op<"fused_residual_layer_norm", "fused"> 
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_FusedResidualRmsNormOp : RLX_Op<"fused_residual_rms_norm", "fused"> {
+def RLX_FusedResidualRmsNormOp : RLX_Op<"fused_residual_rms_norm", "fused", [RLX_IsReduction, RLX_IsBounded]> {
   let summary = "rms_norm(x + residual (+ bias)) along the last axis";
   let description = [{`x` and `residual […, E]`; `bias`, `scale` and `shift [E]`.}];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$residual, Optional<RLX_FloatTensor>:$bias,
@@ -40,7 +40,7 @@ def RLX_FusedResidualRmsNormOp : RLX_Op<"fused_residual_rms_norm", "fused"> {
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_FusedAttentionBlockOp : RLX_Op<"fused_attention_block", "fused", [Pure, AttrSizedOperandSegments]> {
+def RLX_FusedAttentionBlockOp : RLX_Op<"fused_attention_block", "fused", [RLX_IsProduct, AttrSizedOperandSegments]> {
   let summary = "Attention with its projections: q, k and v from one product, and the way out";
   let description = [{
     `qkv = hidden·qkv_w (+ qkv_b)`, split into thirds q, k, v; `rope` of q and k where `cos` and `sin` are
@@ -56,7 +56,10 @@ def RLX_FusedAttentionBlockOp : RLX_Op<"fused_attention_block", "fused", [Pure, 
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_FusedTransformerLayerOp : RLX_Op<"fused_transformer_layer", "fused", [Pure, AttrSizedOperandSegments]> {
+def RLX_FusedTransformerLayerOp : RLX_Op<"fused_transformer_layer", "fused", [
+      RLX_IsProduct,
+      AttrSizedOperandSegments
+    ]> {
   let summary = "A post-norm encoder layer (BERT) in one op";
   let description = [{
     `h = ln1(hidden + attention_block(hidden))`; `result = ln2(h + activation(h·up_w (+ up_b))·down_w (+

@@ -5,7 +5,7 @@
 
 include "RlxEnums.td"
 
-def RLX_MatmulOp : RLX_Op<"matmul", "contraction"> {
+def RLX_MatmulOp : RLX_Op<"matmul", "contraction", [RLX_IsProduct]> {
   let summary = "Matrix product with broadcast batch axes";
   let description = [{
     `lhs […, M, K]`, `rhs […, K, N]`, result `[…, M, N]`; batch axes broadcast as in NumPy. Rank at least 2.
@@ -15,7 +15,7 @@ def RLX_MatmulOp : RLX_Op<"matmul", "contraction"> {
   let results = (outs RLX_NumberTensor:$result);
 }
 
-def RLX_DotGeneralOp : RLX_Op<"dot_general", "contraction"> {
+def RLX_DotGeneralOp : RLX_Op<"dot_general", "contraction", [RLX_IsProduct]> {
   let summary = "Contraction over any axes with any batch axes";
   let description = [{
     The result's axes are the batch axes, then the free axes of `lhs`, then those of `rhs`. Batch and contracting
@@ -27,7 +27,7 @@ def RLX_DotGeneralOp : RLX_Op<"dot_general", "contraction"> {
   let results = (outs RLX_NumberTensor:$result);
 }
 
-def RLX_GroupedMatmulOp : RLX_Op<"grouped_matmul", "linear_algebra"> {
+def RLX_GroupedMatmulOp : RLX_Op<"grouped_matmul", "linear_algebra", [RLX_IsProduct]> {
   let summary = "Each row times the matrix of its own group (mixture of experts)";
   let description = [{
     `x [M, K]`, `w [E, K, N]`, `indices [M]` of integers, clamped into `[0, E)`: `result[m] =
@@ -38,7 +38,7 @@ def RLX_GroupedMatmulOp : RLX_Op<"grouped_matmul", "linear_algebra"> {
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_LoraMatmulOp : RLX_Op<"lora_matmul", "linear_algebra"> {
+def RLX_LoraMatmulOp : RLX_Op<"lora_matmul", "linear_algebra", [RLX_IsProduct]> {
   let summary = "x·w + scale·(x·a)·b";
   let description = [{
     `x […, K]`, `w [K, N]`, `a [K, R]`, `b [R, N]`, result `[…, N]` (Hu et al., LoRA, eq. 3).
@@ -68,7 +68,7 @@ def RLX_BatchedDenseSolveOp : RLX_Op<"batched_dense_solve", "linear_algebra"> {
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_ConvOp : RLX_Op<"conv", "convolution"> {
+def RLX_ConvOp : RLX_Op<"conv", "convolution", [RLX_IsProduct]> {
   let summary = "Convolution (cross-correlation) in one, two or three dimensions";
   let description = [{
     `x [N, C, spatial…]`, `w [O, C/groups, kernel…]`, result `[N, O, out…]` with
@@ -81,7 +81,7 @@ def RLX_ConvOp : RLX_Op<"conv", "convolution"> {
   let results = (outs RLX_RealTensor:$result);
 }
 
-def RLX_ConvTransposeOp : RLX_Op<"conv_transpose", "convolution_transpose"> {
+def RLX_ConvTransposeOp : RLX_Op<"conv_transpose", "convolution_transpose", [RLX_IsProduct]> {
   let summary = "Transposed convolution in one, two or three dimensions";
   let description = [{
     The transpose of `conv` as a linear map: `x [N, C, spatial…]`, `w [C, O/groups, kernel…]`, result `[N, O,
@@ -97,7 +97,7 @@ def RLX_ConvTransposeOp : RLX_Op<"conv_transpose", "convolution_transpose"> {
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_PoolOp : RLX_Op<"pool", "pool"> {
+def RLX_PoolOp : RLX_Op<"pool", "pool", [RLX_IsReduction]> {
   let summary = "Maximum or mean over windows in one, two or three dimensions";
   let description = [{
     `x [N, C, spatial…]`, result `[N, C, out…]` with `out = (in + before + after - kernel) // stride + 1`.
@@ -112,7 +112,7 @@ def RLX_PoolOp : RLX_Op<"pool", "pool"> {
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_ResizeOp : RLX_Op<"resize", "image"> {
+def RLX_ResizeOp : RLX_Op<"resize", "image", [RLX_IsLocal]> {
   let summary = "Spatial axes resampled to other sizes";
   let description = [{
     `x [N, C, spatial…]`, result `[N, C, size…]`. Output position `i` reads the input at `(i + 1/2)·in/out -
@@ -127,7 +127,7 @@ def RLX_ResizeOp : RLX_Op<"resize", "image"> {
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_LayerNorm2dOp : RLX_Op<"layer_norm2d", "norm"> {
+def RLX_LayerNorm2dOp : RLX_Op<"layer_norm2d", "norm", [RLX_IsReduction, RLX_IsBounded]> {
   let summary = "Layer normalisation over the channels of each pixel";
   let description = [{
     `x [N, C, H, W]`, normalised over `C` at every pixel, then scaled and shifted by `scale [C]` and `bias [C]`.
@@ -138,7 +138,7 @@ def RLX_LayerNorm2dOp : RLX_Op<"layer_norm2d", "norm"> {
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_BatchNormInferenceOp : RLX_Op<"batch_norm_inference", "norm"> {
+def RLX_BatchNormInferenceOp : RLX_Op<"batch_norm_inference", "norm", [RLX_IsReduction]> {
   let summary = "Normalisation of channels by given statistics";
   let description = [{
     `x [N, C, spatial…]`: `(x - mean) / sqrt(variance + eps) * scale + bias`, all four of shape `[C]`. Computed
@@ -150,7 +150,7 @@ def RLX_BatchNormInferenceOp : RLX_Op<"batch_norm_inference", "norm"> {
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_LayerNormOp : RLX_Op<"layer_norm", "norm"> {
+def RLX_LayerNormOp : RLX_Op<"layer_norm", "norm", [RLX_IsReduction, RLX_IsBounded]> {
   let summary = "Layer normalisation along one axis";
   let description = [{
     `(x - mean x) / sqrt(var x + eps) * scale + bias`, statistics over `axis` (population variance), in f32
@@ -161,7 +161,7 @@ def RLX_LayerNormOp : RLX_Op<"layer_norm", "norm"> {
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_RmsNormOp : RLX_Op<"rms_norm", "norm"> {
+def RLX_RmsNormOp : RLX_Op<"rms_norm", "norm", [RLX_IsReduction, RLX_IsBounded]> {
   let summary = "Root-mean-square normalisation along one axis";
   let description = [{
     `x / sqrt(mean x^2 + eps) * scale (+ bias)`, statistics in f32 for f16 and bf16. `scale` and `bias`
@@ -172,7 +172,7 @@ def RLX_RmsNormOp : RLX_Op<"rms_norm", "norm"> {
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_GroupNormOp : RLX_Op<"group_norm", "norm"> {
+def RLX_GroupNormOp : RLX_Op<"group_norm", "norm", [RLX_IsReduction, RLX_IsBounded]> {
   let summary = "Normalisation over groups of channels";
   let description = [{
     `x [N, C, spatial…]`; each of `num_groups` groups of `C/num_groups` channels is normalised over its channels and
@@ -183,7 +183,7 @@ def RLX_GroupNormOp : RLX_Op<"group_norm", "norm"> {
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_AttentionOp : RLX_Op<"attention", "attention"> {
+def RLX_AttentionOp : RLX_Op<"attention", "attention", [RLX_IsProduct]> {
   let summary = "Scaled dot-product attention";
   let description = [{
     `softmax(mask(softcap(q·kᵀ·score_scale)))·v` for each head, softmax in f32.
@@ -208,7 +208,7 @@ def RLX_AttentionOp : RLX_Op<"attention", "attention"> {
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_RopeOp : RLX_Op<"rope", "rope"> {
+def RLX_RopeOp : RLX_Op<"rope", "rope", [RLX_IsLocal]> {
   let summary = "Rotary position embedding";
   let description = [{
     Rotates the first `n_rot` lanes of every head; the others pass. `x [B, S, H·D]` or `[B, H, S, D]` with
@@ -221,7 +221,7 @@ def RLX_RopeOp : RLX_Op<"rope", "rope"> {
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_AxialRope2dOp : RLX_Op<"axial_rope_2d", "image"> {
+def RLX_AxialRope2dOp : RLX_Op<"axial_rope_2d", "image", [RLX_IsLocal]> {
   let summary = "Rotary embedding of two-dimensional positions";
   let description = [{
     `x [B, S, H·D]` or `[B, H, S, D]` with `D = head_dim`, `S = end_x·end_y·repeat_factor` tokens of an image of

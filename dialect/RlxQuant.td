@@ -56,7 +56,7 @@ def RLX_FakeQuantizeLsqOp : RLX_Op<"fake_quantize_lsq", "fake_quant"> {
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_QMatmulOp : RLX_Op<"q_matmul", "quant_compute"> {
+def RLX_QMatmulOp : RLX_Op<"q_matmul", "quant_compute", [RLX_IsProduct]> {
   let summary = "Product of 8-bit matrices, requantised";
   let description = [{
     `x […, M, K]`, `w [K, N]` i8, `bias [N]` i32: `acc = (x - x_zero_point)·(w - w_zero_point) + bias` in i32,
@@ -69,7 +69,7 @@ def RLX_QMatmulOp : RLX_Op<"q_matmul", "quant_compute"> {
   let results = (outs RLX_I8Tensor:$result);
 }
 
-def RLX_QConv2dOp : RLX_Op<"q_conv2d", "quant_compute"> {
+def RLX_QConv2dOp : RLX_Op<"q_conv2d", "quant_compute", [RLX_IsProduct]> {
   let summary = "Convolution of 8-bit images, requantised";
   let description = [{
     `x [N, C, H, W]`, `w [O, C/groups, kH, kW]` i8, `bias [O]` i32; as `conv` and `q_matmul`: accumulated in

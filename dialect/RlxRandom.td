@@ -60,7 +60,7 @@ def RLX_SampleOp : RLX_Op<"sample", "random"> {
   let results = (outs RLX_I32Tensor:$ids);
 }
 
-def RLX_SoftmaxCrossEntropyWithLogitsOp : RLX_Op<"softmax_cross_entropy_with_logits", "loss"> {
+def RLX_SoftmaxCrossEntropyWithLogitsOp : RLX_Op<"softmax_cross_entropy_with_logits", "loss", [RLX_IsReduction]> {
   let summary = "Cross entropy of softmax(logits) against integer labels";
   let description = [{
     `logits […, C]`, `labels […]` of integers; `result[…] = log(sum exp(logits)) - logits[label]`. A label
@@ -71,7 +71,7 @@ def RLX_SoftmaxCrossEntropyWithLogitsOp : RLX_Op<"softmax_cross_entropy_with_log
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_BinaryCrossEntropyWithLogitsOp : RLX_Op<"binary_cross_entropy_with_logits", "loss"> {
+def RLX_BinaryCrossEntropyWithLogitsOp : RLX_Op<"binary_cross_entropy_with_logits", "loss", [RLX_IsReduction]> {
   let summary = "Cross entropy of sigmoid(logits) against probabilities";
   let description = [{
     `max(x, 0) - x·t + log(1 + exp(-|x|))` of `logits` x and `targets` t of one shape; their mean or sum with
@@ -82,7 +82,7 @@ def RLX_BinaryCrossEntropyWithLogitsOp : RLX_Op<"binary_cross_entropy_with_logit
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_MseLossOp : RLX_Op<"mse_loss", "loss"> {
+def RLX_MseLossOp : RLX_Op<"mse_loss", "loss", [RLX_IsReduction]> {
   let summary = "Squared difference";
   let description = [{`(prediction - target)^2` of tensors of one shape; the mean or sum with `reduction`.}];
   let arguments = (ins RLX_FloatTensor:$prediction, RLX_FloatTensor:$target,
@@ -90,7 +90,7 @@ def RLX_MseLossOp : RLX_Op<"mse_loss", "loss"> {
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_HuberLossOp : RLX_Op<"huber_loss", "loss"> {
+def RLX_HuberLossOp : RLX_Op<"huber_loss", "loss", [RLX_IsReduction]> {
   let summary = "Squared difference that grows linearly where it is large";
   let description = [{
     With `d = |prediction - target|`: `d^2/2` where `d <= delta`, else `delta·(d - delta/2)`; the mean or sum

@@ -5,7 +5,7 @@
 
 include "RlxEnums.td"
 
-def RLX_SelectiveScanOp : RLX_Op<"selective_scan", "recurrent"> {
+def RLX_SelectiveScanOp : RLX_Op<"selective_scan", "recurrent", [RLX_IsReduction]> {
   let summary = "State-space recurrence with input-dependent coefficients (Mamba)";
   let description = [{
     `h_t = exp(delta_t·a)·h_{t-1} + delta_t·b_t·x_t`, `result_t = c_t·h_t`, `h_0 = 0` (Gu and Dao, Mamba, eq.
@@ -17,7 +17,7 @@ def RLX_SelectiveScanOp : RLX_Op<"selective_scan", "recurrent"> {
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_GatedDeltaNetOp : RLX_Op<"gated_delta_net", "recurrent"> {
+def RLX_GatedDeltaNetOp : RLX_Op<"gated_delta_net", "recurrent", [RLX_IsReduction]> {
   let summary = "Gated delta rule, from a zero state";
   let description = [{`gated_delta_net_carry` from a state of zeros, without the state at the end.}];
   let arguments = (ins RLX_FloatTensor:$q, RLX_FloatTensor:$k, RLX_FloatTensor:$v, RLX_FloatTensor:$g,
@@ -25,7 +25,7 @@ def RLX_GatedDeltaNetOp : RLX_Op<"gated_delta_net", "recurrent"> {
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_GatedDeltaNetCarryOp : RLX_Op<"gated_delta_net_carry", "recurrent"> {
+def RLX_GatedDeltaNetCarryOp : RLX_Op<"gated_delta_net_carry", "recurrent", [RLX_IsReduction]> {
   let summary = "Gated delta rule with a carried state";
   let description = [{
     For each step: `S = S·exp(g)`; `d = (v - Sᵀk)·beta`; `S = S + k⊗d`; `o = Sᵀq/sqrt(N)` (Yang et al., Gated
@@ -38,7 +38,7 @@ def RLX_GatedDeltaNetCarryOp : RLX_Op<"gated_delta_net_carry", "recurrent"> {
   let results = (outs RLX_FloatTensor:$result, RLX_FloatTensor:$next_state);
 }
 
-def RLX_LstmOp : RLX_Op<"lstm", "recurrent"> {
+def RLX_LstmOp : RLX_Op<"lstm", "recurrent", [RLX_IsProduct]> {
   let summary = "Long short-term memory over a sequence";
   let description = [{
     `[i, f, g, o] = x_t·w_input + h·w_hidden + bias`; `c = sigmoid(f)·c + sigmoid(i)·tanh(g)`; `h =
@@ -51,7 +51,7 @@ def RLX_LstmOp : RLX_Op<"lstm", "recurrent"> {
   let results = (outs RLX_FloatTensor:$result, RLX_FloatTensor:$last_h, RLX_FloatTensor:$last_c);
 }
 
-def RLX_GruOp : RLX_Op<"gru", "recurrent"> {
+def RLX_GruOp : RLX_Op<"gru", "recurrent", [RLX_IsProduct]> {
   let summary = "Gated recurrent unit over a sequence";
   let description = [{
     `[a_r, a_z, a_n] = x_t·w_input + bias_input`, `[b_r, b_z, b_n] = h·w_hidden + bias_hidden`; `r = sigmoid(a_r

@@ -5,7 +5,7 @@
 
 include "RlxEnums.td"
 
-def RLX_ReduceOp : RLX_Op<"reduce", "reduce"> {
+def RLX_ReduceOp : RLX_Op<"reduce", "reduce", [RLX_IsReduction]> {
   let summary = "Reduction over axes";
   let description = [{
     `axes` are sorted and distinct; with `keep_dims` they stay with size 1. Over no elements, `sum` is 0, `prod`
@@ -18,7 +18,7 @@ def RLX_ReduceOp : RLX_Op<"reduce", "reduce"> {
   let results = (outs RLX_Tensor:$result);
 }
 
-def RLX_SoftmaxOp : RLX_Op<"softmax", "reduce"> {
+def RLX_SoftmaxOp : RLX_Op<"softmax", "reduce", [RLX_IsReduction, RLX_IsBounded]> {
   let summary = "Normalised exponentials along an axis";
   let description = [{
     `exp(x - max x) / sum exp(x - max x)`; computed in f32 for f16 and bf16. A row that is -inf all over is NaN.
@@ -27,7 +27,7 @@ def RLX_SoftmaxOp : RLX_Op<"softmax", "reduce"> {
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_CumsumOp : RLX_Op<"cumsum", "reduce"> {
+def RLX_CumsumOp : RLX_Op<"cumsum", "reduce", [RLX_IsReduction]> {
   let summary = "Running sum along an axis";
   let description = [{
     `result[i] = x[0] + … + x[i]`; with `exclusive`, without `x[i]`. f16 and bf16 accumulate in f32.
@@ -37,7 +37,7 @@ def RLX_CumsumOp : RLX_Op<"cumsum", "reduce"> {
   let results = (outs RLX_NumberTensor:$result);
 }
 
-def RLX_ArgmaxOp : RLX_Op<"argmax", "reduce"> {
+def RLX_ArgmaxOp : RLX_Op<"argmax", "reduce", [RLX_MovesData]> {
   let summary = "Position of the largest element along an axis";
   let description = [{
     An i32 tensor without the axis (size 1 with `keep_dims`). Ties go to the lower index; the first NaN wins.
@@ -48,7 +48,7 @@ def RLX_ArgmaxOp : RLX_Op<"argmax", "reduce"> {
   let results = (outs RLX_I32Tensor:$result);
 }
 
-def RLX_TopkOp : RLX_Op<"topk", "reduce"> {
+def RLX_TopkOp : RLX_Op<"topk", "reduce", [RLX_MovesData]> {
   let summary = "The k largest elements of the last axis, largest first";
   let description = [{
     `x […, N]` gives values `[…, k]` and i32 indices `[…, k]`, `0 <= k <= N`. Ties go to the lower index;
@@ -58,7 +58,7 @@ def RLX_TopkOp : RLX_Op<"topk", "reduce"> {
   let results = (outs RLX_RealTensor:$values, RLX_I32Tensor:$indices);
 }
 
-def RLX_CumprodOp : RLX_Op<"cumprod", "cumulative"> {
+def RLX_CumprodOp : RLX_Op<"cumprod", "cumulative", [RLX_IsReduction]> {
   let summary = "Running product along an axis";
   let description = [{
     `result[i] = x[0] · … · x[i]`; with `exclusive`, without `x[i]`. f16 and bf16 accumulate in f32; integers wrap.
@@ -68,14 +68,14 @@ def RLX_CumprodOp : RLX_Op<"cumprod", "cumulative"> {
   let results = (outs RLX_NumberTensor:$result);
 }
 
-def RLX_CummaxOp : RLX_Op<"cummax", "cumulative"> {
+def RLX_CummaxOp : RLX_Op<"cummax", "cumulative", [RLX_MovesData]> {
   let summary = "Running maximum along an axis";
   let description = [{`result[i] = max(x[0], …, x[i])`; NaN propagates.}];
   let arguments = (ins RLX_RealTensor:$x, I64Attr:$axis);
   let results = (outs RLX_RealTensor:$result);
 }
 
-def RLX_ArgminOp : RLX_Op<"argmin", "reduce"> {
+def RLX_ArgminOp : RLX_Op<"argmin", "reduce", [RLX_MovesData]> {
   let summary = "Position of the smallest element along an axis";
   let description = [{
     An i32 tensor without the axis (size 1 with `keep_dims`). Ties go to the lower index; the first NaN wins.
@@ -86,7 +86,7 @@ def RLX_ArgminOp : RLX_Op<"argmin", "reduce"> {
   let results = (outs RLX_I32Tensor:$result);
 }
 
-def RLX_ArgsortOp : RLX_Op<"argsort", "order"> {
+def RLX_ArgsortOp : RLX_Op<"argsort", "order", [RLX_MovesData]> {
   let summary = "The positions that sort an axis";
   let description = [{
     An i32 tensor of the shape of `x`. The sort is stable, also with `descending`; NaN counts as the largest,
@@ -96,7 +96,7 @@ def RLX_ArgsortOp : RLX_Op<"argsort", "order"> {
   let results = (outs RLX_I32Tensor:$result);
 }
 
-def RLX_SortOp : RLX_Op<"sort", "order"> {
+def RLX_SortOp : RLX_Op<"sort", "order", [RLX_MovesData]> {
   let summary = "The elements of an axis in order";
   let description = [{The elements of `x` at `argsort(x)`: stable, NaN counts as the largest.}];
   let arguments = (ins RLX_OrderedTensor:$x, I64Attr:$axis, DefaultValuedAttr<BoolAttr, "false">:$descending);

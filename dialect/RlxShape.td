@@ -5,21 +5,21 @@
 
 include "RlxEnums.td"
 
-def RLX_ReshapeOp : RLX_Op<"reshape", "shape"> {
+def RLX_ReshapeOp : RLX_Op<"reshape", "shape", Views> {
   let summary = "The same elements in row-major order under another shape";
   let description = [{`shape` holds as many elements as `x`; its dimensions may be symbolic.}];
   let arguments = (ins RLX_Tensor:$x, RLX_ShapeAttr:$shape);
   let results = (outs RLX_Tensor:$result);
 }
 
-def RLX_TransposeOp : RLX_Op<"transpose", "shape"> {
+def RLX_TransposeOp : RLX_Op<"transpose", "shape", Rearrangements> {
   let summary = "Permuted axes";
   let description = [{`result.dim(i) = x.dim(perm[i])`.}];
   let arguments = (ins RLX_Tensor:$x, DenseI64ArrayAttr:$perm);
   let results = (outs RLX_Tensor:$result);
 }
 
-def RLX_NarrowOp : RLX_Op<"narrow", "shape"> {
+def RLX_NarrowOp : RLX_Op<"narrow", "shape", Rearrangements> {
   let summary = "A contiguous range of one axis";
   let description = [{
     `result = x[…, start : start + length, …]`. `start` and `length` are lists of one dimension each,
@@ -29,7 +29,7 @@ def RLX_NarrowOp : RLX_Op<"narrow", "shape"> {
   let results = (outs RLX_Tensor:$result);
 }
 
-def RLX_SliceOp : RLX_Op<"slice", "shape"> {
+def RLX_SliceOp : RLX_Op<"slice", "shape", Rearrangements> {
   let summary = "A strided box";
   let description = [{
     `result = x[starts[0]:limits[0]:strides[0], …]` with `0 <= start <= limit <= dim` and `stride >= 1`.
@@ -40,7 +40,7 @@ def RLX_SliceOp : RLX_Op<"slice", "shape"> {
   let results = (outs RLX_Tensor:$result);
 }
 
-def RLX_ConcatOp : RLX_Op<"concat", "shape"> {
+def RLX_ConcatOp : RLX_Op<"concat", "shape", [RLX_MovesData]> {
   let summary = "Two tensors joined along one axis";
   let description = [{
     Tensors of one dtype that agree on every other axis. More than two are joined by a chain, which lowers to
@@ -50,14 +50,14 @@ def RLX_ConcatOp : RLX_Op<"concat", "shape"> {
   let results = (outs RLX_Tensor:$result);
 }
 
-def RLX_ExpandOp : RLX_Op<"expand", "shape"> {
+def RLX_ExpandOp : RLX_Op<"expand", "shape", Rearrangements> {
   let summary = "Broadcast to a shape";
   let description = [{NumPy's `broadcast_to`: axes align at the right; size 1 and missing axes repeat.}];
   let arguments = (ins RLX_Tensor:$x, RLX_ShapeAttr:$shape);
   let results = (outs RLX_Tensor:$result);
 }
 
-def RLX_PadOp : RLX_Op<"pad", "padding"> {
+def RLX_PadOp : RLX_Op<"pad", "padding", [RLX_MovesData]> {
   let summary = "Elements added before and after every axis";
   let description = [{
     `low` and `high` list how many come before and after each axis; they are not negative and may be symbolic.
@@ -72,14 +72,14 @@ def RLX_PadOp : RLX_Op<"pad", "padding"> {
   let results = (outs RLX_Tensor:$result);
 }
 
-def RLX_ReverseOp : RLX_Op<"reverse", "shape"> {
+def RLX_ReverseOp : RLX_Op<"reverse", "shape", Rearrangements> {
   let summary = "The order of some axes reversed";
   let description = [{NumPy's `flip` along `axes`, which are sorted and distinct.}];
   let arguments = (ins RLX_Tensor:$x, DenseI64ArrayAttr:$axes);
   let results = (outs RLX_Tensor:$result);
 }
 
-def RLX_TriangularOp : RLX_Op<"triangular", "padding"> {
+def RLX_TriangularOp : RLX_Op<"triangular", "padding", [RLX_MovesData]> {
   let summary = "A triangle of each matrix, zero elsewhere";
   let description = [{
     `x […, M, N]`. The lower triangle keeps the elements with `column <= row + diagonal`, the upper one those
@@ -90,7 +90,7 @@ def RLX_TriangularOp : RLX_Op<"triangular", "padding"> {
   let results = (outs RLX_Tensor:$result);
 }
 
-def RLX_GatherOp : RLX_Op<"gather", "index"> {
+def RLX_GatherOp : RLX_Op<"gather", "index", [RLX_MovesData]> {
   let summary = "Slices of a table at given indices";
   let description = [{
     NumPy's `take` with `mode="clip"`: `result[a…, i…, b…] = table[a…, indices[i…], b…]` where `a…` are the axes before
@@ -101,7 +101,7 @@ def RLX_GatherOp : RLX_Op<"gather", "index"> {
   let results = (outs RLX_Tensor:$result);
 }
 
-def RLX_GatherBatchedOp : RLX_Op<"gather_batched", "index"> {
+def RLX_GatherBatchedOp : RLX_Op<"gather_batched", "index", [RLX_MovesData]> {
   let summary = "Slices of a batch of tables, each at its own indices";
   let description = [{
     The indices carry the `axis` leading batch axes of the table:
@@ -111,14 +111,14 @@ def RLX_GatherBatchedOp : RLX_Op<"gather_batched", "index"> {
   let results = (outs RLX_Tensor:$result);
 }
 
-def RLX_EmbeddingOp : RLX_Op<"embedding", "index"> {
+def RLX_EmbeddingOp : RLX_Op<"embedding", "index", [RLX_MovesData]> {
   let summary = "Rows of a table";
   let description = [{`table [V, E]`, `indices […]` of integers; `result […, E] = table[indices]`, clamped.}];
   let arguments = (ins RLX_Tensor:$table, RLX_IndexTensor:$indices);
   let results = (outs RLX_Tensor:$result);
 }
 
-def RLX_GatherNdOp : RLX_Op<"gather_nd", "scatter"> {
+def RLX_GatherNdOp : RLX_Op<"gather_nd", "scatter", [RLX_MovesData]> {
   let summary = "Slices of a tensor at tuples of indices";
   let description = [{
     The last axis of `indices […, K]` holds positions on the first `K` axes of `x` after `batch_dims` leading
@@ -131,7 +131,7 @@ def RLX_GatherNdOp : RLX_Op<"gather_nd", "scatter"> {
   let results = (outs RLX_Tensor:$result);
 }
 
-def RLX_ScatterNdOp : RLX_Op<"scatter_nd", "scatter"> {
+def RLX_ScatterNdOp : RLX_Op<"scatter_nd", "scatter", [RLX_IsReduction]> {
   let summary = "A tensor with slices combined into it at tuples of indices";
   let description = [{
     `indices [i…, K]`, `updates [i…, b…]` where `b…` are the axes of `x` after the first `K`. For each position
@@ -145,7 +145,7 @@ def RLX_ScatterNdOp : RLX_Op<"scatter_nd", "scatter"> {
   let results = (outs RLX_Tensor:$result);
 }
 
-def RLX_ScatterAddOp : RLX_Op<"scatter_add", "scatter"> {
+def RLX_ScatterAddOp : RLX_Op<"scatter_add", "scatter", [RLX_IsReduction]> {
   let summary = "Rows added up at given positions";
   let description = [{
     `updates [i…, b…]`, `indices [i…]`, result `[size, b…]`: zeros, to which every row of `updates` is added at

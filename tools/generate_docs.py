@@ -20,7 +20,7 @@ PAGE = "docs/op-coverage.md"
 DECLARED: dict[str, str] = {}
 # By which members of a card an op comes by a rule; jvp and vjp are each other's transposes.
 _DERIVATIVE = ("jvp", "vjp", "linear", "pushforward", "pullback")
-RULES = {"jvp": _DERIVATIVE, "vjp": _DERIVATIVE, "vmap": ("vmap", "elementwise")}
+RULES = {"jvp": _DERIVATIVE, "vjp": _DERIVATIVE, "vmap": ("vmap",)}
 # What the vocabulary's source lists and the dialect has not, with the reason.
 ABSENT = {
     "input, param": "arguments of the function, told apart by `rlx.kind`",
@@ -38,12 +38,16 @@ _INEXACT = {"f32", "f16", "bf16", "f64", "c64"}
 def entry(card: Card, column: str) -> str:
     """How an op comes by what a column is about; empty where it does not."""
     own = {"evaluator": card.has_evaluator} | {name: card.name in claimed() for name, claimed in _LOWERINGS.items()}
-    if own[column] if column in own else any(map(card.has, RULES[column])):
+    if own[column] if column in own else _has_rule(card, column):
         return "own" if column == "evaluator" else "rule"
     if column in RULES and not _varies(card, column):
         return "not needed"
     derived = card.composite
     return "by decomposition" if derived else ""
+
+
+def _has_rule(card: Card, column: str) -> bool:
+    return any(map(card.has, RULES[column])) or (column == "vmap" and card.spec.has_trait("elementwise"))
 
 
 def _listed() -> dict[str, Card]:

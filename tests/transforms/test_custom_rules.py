@@ -34,7 +34,7 @@ class Product(rlx.CustomOp, name="tests.product"):
 @pytest.fixture(autouse=True)
 def _no_rules_stay() -> Iterator[None]:
     yield
-    for name in ("jvp", "vjp", "vmap", "linear", "elementwise"):
+    for name in ("jvp", "vjp", "vmap", "linear"):
         if name in Product.__dict__:
             delattr(Product, name)
 
@@ -45,13 +45,13 @@ def _give(**given: Any) -> None:
         setattr(Product, name, rule)
 
 
-def _product() -> tuple[rlx.Graph, int]:
+def _product(op: type[rlx.CustomOp] = Product) -> tuple[rlx.Graph, int]:
     """A graph of one product, and the line where it is made."""
     import sys
 
     g = rlx.Graph("product")
     x, y = g.input("x", (3,), "f64"), g.input("y", (3,), "f64")
-    result, line = g.custom(Product, x, y), sys._getframe().f_lineno
+    result, line = g.custom(op, x, y), sys._getframe().f_lineno
     g.set_outputs([g.sum(g.sin(result))])
     return g, line
 
@@ -111,12 +111,19 @@ def test_rules_inside_loops() -> None:
     check_vmap(g, values, {"w": 0})
 
 
+class ElementwiseProduct(Product, name="tests.elementwise_product"):
+    """A product that says how it is batched."""
+
+    elementwise = True
+
+
 def test_elementwise_alone_gives_a_batch() -> None:
-    _give(elementwise=True)
-    g, line = _product()
+    g, line = _product(ElementwiseProduct)
     check_vmap(g, {"x": X, "y": Y}, {"x": 0, "y": 1})
     # One operand is batched, and this op takes no two shapes.
-    with pytest.raises(rlx.Error, match=rf"test_custom_rules.py:{line}: vmap of rlx.tests.product: .*one shape"):
+    with pytest.raises(
+        rlx.Error, match=rf"test_custom_rules.py:{line}: vmap of rlx.tests.elementwise_product: .*one shape"
+    ):
         rlx.vmap(g, {"x": 0}, 2)
 
 

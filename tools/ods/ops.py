@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rlx.dialect.spec import REQUIRED, Arity, AttributeKind, AttributeSpec, OpSpec, RegionSpec, ValueSpec
+from rlx.dialect.spec import REQUIRED, Arity, AttributeKind, AttributeSpec, OpSpec, RegionSpec, TraitSpec, ValueSpec
 from rlx.ir.errors import ParseError
 from tools.tablegen import Dag, Record, Records
 
@@ -30,10 +30,11 @@ _STAGES = ("hir", "mir", "lir")
 
 @dataclass(frozen=True)
 class DeclaredOp:
-    """An op, and what its record says about each attribute in a phrase."""
+    """An op, and what its record says about each attribute and each trait in a phrase."""
 
     spec: OpSpec
     attribute_summaries: dict[str, str]
+    trait_summaries: dict[str, str]
 
 
 def declared_ops(records: Records) -> list[DeclaredOp]:
@@ -69,6 +70,7 @@ class _Reader:
 
     def op(self) -> DeclaredOp:
         record = self._record
+        traits = [trait for trait in record["traits"] if trait.is_a("RLX_Trait")]
         operands, attributes, summaries = [], [], {}
         for argument, name in self._entries("arguments"):
             if argument.is_a("Attr"):
@@ -86,15 +88,16 @@ class _Reader:
             tuple(attributes),
             tuple(self._value(result, name) for result, name in self._entries("results")),
             tuple(self._region(region, name) for region, name in self._entries("regions")),
-            tuple(self._traits()),
+            tuple(TraitSpec(t["traitName"], t["attribute"], tuple(t["cases"])) for t in traits),
             self._place,
+            any(trait.name == "Terminator" for trait in record["traits"]),
         )
         if spec.stage not in _STAGES:
             raise self._refused(f"expected 'stage' to be one of {', '.join(_STAGES)}, got '{spec.stage}'")
         values = (*spec.operands, *spec.attributes, *spec.regions)
         self._check_names([v.name for v in values], "arguments and regions")
         self._check_names([v.name for v in spec.results], "results")
-        return DeclaredOp(spec, summaries)
+        return DeclaredOp(spec, summaries, {trait["traitName"]: trait["says"] for trait in traits})
 
     def _word(self, field: str) -> str:
         value = self._record[field]
@@ -175,12 +178,6 @@ class _Reader:
         if not region.is_a("Region"):
             raise self._refused(f"'${name}' is a {region.name}, not a region")
         return RegionSpec(name, "single" if region.is_a("SizedRegion") else "optional")
-
-    def _traits(self) -> Iterable[str]:
-        for trait in self._record["traits"]:
-            if trait.anonymous:
-                raise self._refused("a trait has no name", "write 'def RLX_Name : …;' for it, and RLX_Name here")
-            yield trait.name
 
 
 def _base(attribute: Record) -> Record:

@@ -6,7 +6,7 @@ import pprint
 from collections.abc import Sequence
 from typing import Any
 
-from rlx.dialect.spec import AttributeSpec, OpSpec, ValueSpec
+from rlx.dialect.spec import AttributeSpec, OpSpec, TraitSpec, ValueSpec
 from tools.ods import BANNER
 
 
@@ -24,11 +24,13 @@ def spec_source(ops: Sequence[OpSpec]) -> str:
             f"        {_tuple([_value(v, dtype_sets) for v in op.operands])},\n"
             f"        {_tuple([_attribute(a) for a in op.attributes])},\n"
             f"        {_tuple([_value(v, dtype_sets) for v in op.results])},\n"
-            f"        {_tuple(regions)},\n        {op.traits!r},\n        {op.defined_at!r},\n    ),\n"
+            f"        {_tuple(regions)},\n        {_tuple([_trait(t) for t in op.traits])},\n        {op.defined_at!r},\n"
+            + ("        terminator=True,\n" if op.terminator else "")
+            + "    ),\n"
         )
     return (
         f'"""{BANNER}"""\n\nfrom __future__ import annotations\n\n'
-        "from rlx.dialect.spec import REQUIRED, AttributeSpec, OpSpec, RegionSpec, ValueSpec\n\n"
+        "from rlx.dialect.spec import REQUIRED, AttributeSpec, OpSpec, RegionSpec, TraitSpec, ValueSpec\n\n"
         + "".join(f"{name} = {_literal(dtypes)}\n" for dtypes, name in dtype_sets.items())
         + "".join(f"_{name.upper()} = {_literal(cases)}\n" for name, cases in sorted(enums.items()))
         + "\nENUMS = {"
@@ -53,6 +55,11 @@ def _attribute(attribute: AttributeSpec) -> str:
     enum = f", {attribute.enum!r}, _{attribute.enum.upper()}" if attribute.enum else ""
     interval = f", interval={attribute.interval!r}" if attribute.interval else ""
     return f"AttributeSpec({attribute.name!r}, {attribute.kind!r}, {attribute.default!r}{enum}{interval})"
+
+
+def _trait(trait: TraitSpec) -> str:
+    condition = f", {trait.attribute!r}, {trait.cases!r}" if trait.attribute else ""
+    return f"TraitSpec({trait.name!r}{condition})"
 
 
 def _tuple(items: Sequence[str], indent: str = "            ") -> str:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING
 
+from rlx.report.palette import colour_of
+
 if TYPE_CHECKING:
     from rlx.runtime.inspect import GraphReport, OpReport
 
@@ -16,31 +18,13 @@ _COLUMN_GAP, _LAYER_GAP, _MARGIN = 18, 34, 24
 _SWEEPS = 8
 _LONGEST = 44
 
-_COLOURS = {
-    "input": "#cfe8ff",
-    "output": "#cfe8ff",
-    "contraction": "#ffd9a8",
-    "convolution": "#ffd9a8",
-    "linear": "#ffd9a8",
-    "fused": "#ffd9a8",
-    "attention": "#e5d0ff",
-    "transformer": "#e5d0ff",
-    "norm": "#cdeccd",
-    "reduce": "#cdeccd",
-    "elementwise": "#fff3b8",
-    "shape": "#e9ecef",
-    "leaf": "#e9ecef",
-    "index": "#e9ecef",
-}
-_OTHER = "#ffffff"
-
 
 @dataclass(eq=False)
 class _Node:
     """A box, or (without lines) a point that an edge over several layers passes through."""
 
     lines: tuple[str, ...] = ()
-    family: str = ""
+    name: str = ""
     title: str = ""
     above: list[_Node] = field(default_factory=list)
     below: list[_Node] = field(default_factory=list)
@@ -89,7 +73,7 @@ def _nodes(report: GraphReport) -> list[_Node]:
         if len(inline) == len(read) and (has_inputs or not inline):
             written.update(dict.fromkeys(op.results, _expression(op, inline)))
             continue
-        node = _Node(_op_lines(op, inline), _family(op), str(op).strip())
+        node = _Node(_op_lines(op, inline), op.name, str(op).strip())
         for name in dict.fromkeys(read):
             if name in made_by:
                 _connect(made_by[name], node)
@@ -131,14 +115,6 @@ def _op_lines(op: OpReport, inline: Sequence[str]) -> tuple[str, ...]:
     lines = [op.label, ", ".join(map(str, op.shapes))]
     lines += inline[:3] if len(inline) <= 3 else [*inline[:2], f"and {len(inline) - 2} more"]
     return tuple(_short(line) for line in lines if line)
-
-
-def _family(op: OpReport) -> str:
-    from rlx.ir import registry
-
-    if op.cost is None:
-        return ""
-    return type(registry.card(op.name)).__module__.rpartition(".")[2]
 
 
 def _connect(above: _Node, below: _Node) -> None:
@@ -275,9 +251,9 @@ def _edges(nodes: Iterable[_Node]) -> list[str]:
 
 
 def _box(node: _Node) -> list[str]:
-    left, rounding = node.x - node.width / 2, 10 if node.family in ("input", "output") else 3
+    left, rounding = node.x - node.width / 2, 10 if node.name in ("input", "output") else 3
     place = f'x="{left:.1f}" y="{node.y:.1f}" width="{node.width:.1f}" height="{node.height:.1f}"'
-    fill = _COLOURS.get(node.family, _OTHER)
+    fill = colour_of(node.name)
     lines = [f"<g><title>{escape(node.title)}</title>"]
     lines.append(f'<rect {place} rx="{rounding}" fill="{fill}" stroke="#495057"/>')
     for i, line in enumerate(node.lines):

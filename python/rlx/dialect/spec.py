@@ -6,12 +6,31 @@ and the conformance harness read them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
 Arity = Literal["single", "optional", "variadic"]
 AttributeKind = Literal["i64", "f64", "bool", "i64s", "str", "enum", "dims", "dtype", "elements", "dict"]
+
+# Declared, with what each says, in `dialect/RlxTraits.td`.
+TraitName = Literal[
+    "product",
+    "reduction",
+    "elementwise",
+    "local",
+    "moves_data",
+    "rearranges",
+    "view",
+    "commutative",
+    "cheap",
+    "bounded",
+    "wide_range",
+]
+
+# Of these, which say what an op does to numbers, the first that it has counts: the identity has two.
+_WORK: tuple[TraitName, ...] = ("product", "reduction", "moves_data", "elementwise", "local")
 
 # Of how many runs of values of equal type a variadic group may consist: IRDL declares each run as a group.
 RUNS = 16
@@ -86,6 +105,15 @@ class RegionSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class TraitSpec:
+    """A trait that an op has: always, or where the named attribute is one of `cases`."""
+
+    name: TraitName
+    attribute: str = ""
+    cases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class OpSpec:
     """One op of the dialect, without the `rlx.` prefix."""
 
@@ -98,14 +126,29 @@ class OpSpec:
     attributes: tuple[AttributeSpec, ...]
     results: tuple[ValueSpec, ...]
     regions: tuple[RegionSpec, ...] = ()
-    traits: tuple[str, ...] = ()
+    traits: tuple[TraitSpec, ...] = ()
     defined_at: str = ""
+    terminator: bool = False
     custom: bool = False  # registered by a user: an `rlx.custom` in the IR
 
-    @property
-    def pure(self) -> bool:
-        return "Pure" in self.traits
+    def has_trait(self, name: TraitName, attributes: Mapping[str, Any] | None = None) -> bool:
+        """Whether an op has a trait.
+
+        Args:
+            name: The trait.
+            attributes: Those of the op, of which a trait may depend on one; without them, whether it has the trait
+                whatever they are.
+        """
+        trait = self.trait(name)
+        if trait is None or not trait.attribute:
+            return trait is not None
+        return attributes is not None and attributes[trait.attribute] in trait.cases
 
     @property
-    def terminator(self) -> bool:
-        return "Terminator" in self.traits
+    def work(self) -> TraitName | None:
+        """What the op does to numbers: `product`, `reduction`, `moves_data`, `elementwise`, `local`, or None of these."""
+        return next((name for name in _WORK if self.trait(name)), None)
+
+    def trait(self, name: TraitName) -> TraitSpec | None:
+        """A trait that the op has, perhaps for some of its attributes only."""
+        return next((trait for trait in self.traits if trait.name == name), None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rlx.dialect.spec import REQUIRED, AttributeSpec, OpSpec, RegionSpec, ValueSpec
+from rlx.dialect.spec import REQUIRED, AttributeSpec, OpSpec, RegionSpec, TraitSpec, ValueSpec
 
 _DTYPES_0 = ('f32', 'f16', 'bf16', 'f64')
 _DTYPES_1 = ('c64',)
@@ -68,7 +68,10 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('elementwise'),
+            TraitSpec('cheap'),
+        ),
         'dialect/RlxBackward.td:11',
     ),
     OpSpec(
@@ -88,7 +91,10 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('elementwise'),
+            TraitSpec('wide_range', 'kind', ('exp', 'log', 'rsqrt', 'tan')),
+        ),
         'dialect/RlxBackward.td:18',
     ),
     OpSpec(
@@ -106,8 +112,10 @@ OPS = (
             ValueSpec('result', _DTYPES_1),
         ),
         (),
-        ('Pure',),
-        'dialect/RlxBackward.td:25',
+        (
+            TraitSpec('elementwise'),
+        ),
+        'dialect/RlxBackward.td:28',
     ),
     OpSpec(
         'rope_backward',
@@ -129,8 +137,10 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
-        'dialect/RlxBackward.td:34',
+        (
+            TraitSpec('local'),
+        ),
+        'dialect/RlxBackward.td:37',
     ),
     OpSpec(
         'layer_norm_backward_input',
@@ -151,8 +161,10 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
-        'dialect/RlxBackward.td:42',
+        (
+            TraitSpec('reduction'),
+        ),
+        'dialect/RlxBackward.td:45',
     ),
     OpSpec(
         'layer_norm_backward_gamma',
@@ -172,8 +184,10 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
-        'dialect/RlxBackward.td:53',
+        (
+            TraitSpec('reduction'),
+        ),
+        'dialect/RlxBackward.td:56',
     ),
     OpSpec(
         'rms_norm_backward_input',
@@ -195,8 +209,10 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
-        'dialect/RlxBackward.td:60',
+        (
+            TraitSpec('reduction'),
+        ),
+        'dialect/RlxBackward.td:63',
     ),
     OpSpec(
         'rms_norm_backward_gamma',
@@ -218,8 +234,10 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
-        'dialect/RlxBackward.td:70',
+        (
+            TraitSpec('reduction'),
+        ),
+        'dialect/RlxBackward.td:73',
     ),
     OpSpec(
         'rms_norm_backward_beta',
@@ -241,8 +259,10 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
-        'dialect/RlxBackward.td:78',
+        (
+            TraitSpec('reduction'),
+        ),
+        'dialect/RlxBackward.td:81',
     ),
     OpSpec(
         'group_norm_backward_input',
@@ -264,8 +284,10 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
-        'dialect/RlxBackward.td:86',
+        (
+            TraitSpec('reduction'),
+        ),
+        'dialect/RlxBackward.td:89',
     ),
     OpSpec(
         'group_norm_backward_gamma',
@@ -285,8 +307,10 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
-        'dialect/RlxBackward.td:94',
+        (
+            TraitSpec('reduction'),
+        ),
+        'dialect/RlxBackward.td:97',
     ),
     OpSpec(
         'group_norm_backward_beta',
@@ -306,8 +330,10 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
-        'dialect/RlxBackward.td:101',
+        (
+            TraitSpec('reduction'),
+        ),
+        'dialect/RlxBackward.td:104',
     ),
     OpSpec(
         'attention_backward',
@@ -335,8 +361,10 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
-        'dialect/RlxBackward.td:108',
+        (
+            TraitSpec('product'),
+        ),
+        'dialect/RlxBackward.td:111',
     ),
     OpSpec(
         'cumsum_backward',
@@ -355,8 +383,10 @@ OPS = (
             ValueSpec('result', _DTYPES_4),
         ),
         (),
-        ('Pure',),
-        'dialect/RlxBackward.td:122',
+        (
+            TraitSpec('reduction'),
+        ),
+        'dialect/RlxBackward.td:125',
     ),
     OpSpec(
         'gather_backward',
@@ -376,8 +406,10 @@ OPS = (
             ValueSpec('result', _DTYPES_5),
         ),
         (),
-        ('Pure',),
-        'dialect/RlxBackward.td:129',
+        (
+            TraitSpec('reduction'),
+        ),
+        'dialect/RlxBackward.td:132',
     ),
     OpSpec(
         'max_pool2d_backward',
@@ -398,8 +430,10 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
-        'dialect/RlxBackward.td:139',
+        (
+            TraitSpec('reduction'),
+        ),
+        'dialect/RlxBackward.td:142',
     ),
     OpSpec(
         'conv2d_backward_input',
@@ -422,8 +456,10 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
-        'dialect/RlxBackward.td:151',
+        (
+            TraitSpec('product'),
+        ),
+        'dialect/RlxBackward.td:154',
     ),
     OpSpec(
         'conv2d_backward_weight',
@@ -446,8 +482,10 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
-        'dialect/RlxBackward.td:162',
+        (
+            TraitSpec('product'),
+        ),
+        'dialect/RlxBackward.td:165',
     ),
     OpSpec(
         'softmax_cross_entropy_backward',
@@ -465,8 +503,10 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
-        'dialect/RlxBackward.td:173',
+        (
+            TraitSpec('reduction'),
+        ),
+        'dialect/RlxBackward.td:176',
     ),
     OpSpec(
         'fake_quantize_backward',
@@ -487,8 +527,8 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
-        'dialect/RlxBackward.td:180',
+        (),
+        'dialect/RlxBackward.td:183',
     ),
     OpSpec(
         'fake_quantize_lsq_backward_x',
@@ -509,8 +549,8 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
-        'dialect/RlxBackward.td:188',
+        (),
+        'dialect/RlxBackward.td:191',
     ),
     OpSpec(
         'fake_quantize_lsq_backward_scale',
@@ -531,8 +571,8 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
-        'dialect/RlxBackward.td:195',
+        (),
+        'dialect/RlxBackward.td:198',
     ),
     OpSpec(
         'linear',
@@ -552,7 +592,9 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('product'),
+        ),
         'dialect/RlxBlocks.td:13',
     ),
     OpSpec(
@@ -573,7 +615,9 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('product'),
+        ),
         'dialect/RlxBlocks.td:21',
     ),
     OpSpec(
@@ -593,7 +637,9 @@ OPS = (
             ValueSpec('second', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('product'),
+        ),
         'dialect/RlxBlocks.td:32',
     ),
     OpSpec(
@@ -613,7 +659,9 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('product'),
+        ),
         'dialect/RlxBlocks.td:39',
     ),
     OpSpec(
@@ -635,7 +683,10 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('reduction'),
+            TraitSpec('bounded'),
+        ),
         'dialect/RlxBlocks.td:47',
     ),
     OpSpec(
@@ -656,7 +707,9 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('product'),
+        ),
         'dialect/RlxBlocks.td:55',
     ),
     OpSpec(
@@ -694,7 +747,9 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('product'),
+        ),
         'dialect/RlxBlocks.td:66',
     ),
     OpSpec(
@@ -733,7 +788,9 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('product'),
+        ),
         'dialect/RlxBlocks.td:88',
     ),
     OpSpec(
@@ -784,7 +841,9 @@ OPS = (
             ValueSpec('logits', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('product'),
+        ),
         'dialect/RlxBlocks.td:113',
     ),
     OpSpec(
@@ -810,7 +869,9 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('product'),
+        ),
         'dialect/RlxBlocks.td:141',
     ),
     OpSpec(
@@ -843,7 +904,9 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure', 'AttrSizedOperandSegments'),
+        (
+            TraitSpec('product'),
+        ),
         'dialect/RlxBlocks.td:156',
     ),
     OpSpec(
@@ -858,8 +921,9 @@ OPS = (
         (),
         (),
         (),
-        ('Pure', 'Terminator'),
+        (),
         'dialect/RlxControl.td:8',
+        terminator=True,
     ),
     OpSpec(
         'if',
@@ -878,7 +942,7 @@ OPS = (
             RegionSpec('then_region', 'single'),
             RegionSpec('else_region', 'single'),
         ),
-        ('Pure',),
+        (),
         'dialect/RlxControl.td:15',
     ),
     OpSpec(
@@ -900,7 +964,7 @@ OPS = (
             RegionSpec('cond_region', 'single'),
             RegionSpec('body_region', 'single'),
         ),
-        ('Pure',),
+        (),
         'dialect/RlxControl.td:27',
     ),
     OpSpec(
@@ -924,7 +988,7 @@ OPS = (
         (
             RegionSpec('body_region', 'single'),
         ),
-        ('Pure',),
+        (),
         'dialect/RlxControl.td:39',
     ),
     OpSpec(
@@ -943,7 +1007,7 @@ OPS = (
         (
             RegionSpec('body_region', 'single'),
         ),
-        ('Pure',),
+        (),
         'dialect/RlxControl.td:55',
     ),
     OpSpec(
@@ -964,7 +1028,7 @@ OPS = (
             RegionSpec('vjp_region', 'optional'),
             RegionSpec('jvp_region', 'optional'),
         ),
-        ('Pure',),
+        (),
         'dialect/RlxControl.td:67',
     ),
     OpSpec(
@@ -981,7 +1045,7 @@ OPS = (
         (
             RegionSpec('body_region', 'single'),
         ),
-        ('Pure',),
+        (),
         'dialect/RlxControl.td:80',
     ),
     OpSpec(
@@ -999,7 +1063,7 @@ OPS = (
             ValueSpec('results', _DTYPES_7, 'variadic'),
         ),
         (),
-        ('Pure', 'AttrSizedOperandSegments'),
+        (),
         'dialect/RlxControl.td:92',
     ),
     OpSpec(
@@ -1019,7 +1083,7 @@ OPS = (
             ValueSpec('results', _DTYPES_7, 'variadic'),
         ),
         (),
-        ('Pure',),
+        (),
         'dialect/RlxControl.td:102',
     ),
     OpSpec(
@@ -1036,7 +1100,7 @@ OPS = (
             ValueSpec('result', _DTYPES_7),
         ),
         (),
-        ('Pure',),
+        (),
         'dialect/RlxElementwise.td:8',
     ),
     OpSpec(
@@ -1055,7 +1119,7 @@ OPS = (
             ValueSpec('result', _DTYPES_9),
         ),
         (),
-        ('Pure',),
+        (),
         'dialect/RlxElementwise.td:17',
     ),
     OpSpec(
@@ -1072,7 +1136,7 @@ OPS = (
             ValueSpec('result', _DTYPES_10),
         ),
         (),
-        ('Pure',),
+        (),
         'dialect/RlxElementwise.td:26',
     ),
     OpSpec(
@@ -1091,7 +1155,12 @@ OPS = (
             ValueSpec('result', _DTYPES_4),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('elementwise'),
+            TraitSpec('cheap', 'kind', ('relu', 'neg', 'abs', 'round', 'sqrt', 'rsqrt')),
+            TraitSpec('bounded', 'kind', ('sigmoid', 'tanh', 'sin', 'cos', 'atan')),
+            TraitSpec('wide_range', 'kind', ('exp', 'log', 'rsqrt', 'tan')),
+        ),
         'dialect/RlxElementwise.td:35',
     ),
     OpSpec(
@@ -1110,8 +1179,11 @@ OPS = (
             ValueSpec('result', _DTYPES_7),
         ),
         (),
-        ('Pure',),
-        'dialect/RlxElementwise.td:46',
+        (
+            TraitSpec('elementwise'),
+            TraitSpec('cheap'),
+        ),
+        'dialect/RlxElementwise.td:51',
     ),
     OpSpec(
         'binary',
@@ -1130,8 +1202,13 @@ OPS = (
             ValueSpec('result', _DTYPES_7),
         ),
         (),
-        ('Pure',),
-        'dialect/RlxElementwise.td:57',
+        (
+            TraitSpec('elementwise'),
+            TraitSpec('commutative', 'kind', ('add', 'mul', 'max', 'min')),
+            TraitSpec('cheap', 'kind', ('add', 'sub', 'mul', 'div', 'max', 'min')),
+            TraitSpec('wide_range', 'kind', ('pow',)),
+        ),
+        'dialect/RlxElementwise.td:62',
     ),
     OpSpec(
         'compare',
@@ -1150,8 +1227,12 @@ OPS = (
             ValueSpec('result', _DTYPES_8),
         ),
         (),
-        ('Pure',),
-        'dialect/RlxElementwise.td:70',
+        (
+            TraitSpec('elementwise'),
+            TraitSpec('cheap'),
+            TraitSpec('commutative', 'kind', ('eq', 'ne')),
+        ),
+        'dialect/RlxElementwise.td:80',
     ),
     OpSpec(
         'where',
@@ -1169,8 +1250,11 @@ OPS = (
             ValueSpec('result', _DTYPES_7),
         ),
         (),
-        ('Pure',),
-        'dialect/RlxElementwise.td:80',
+        (
+            TraitSpec('elementwise'),
+            TraitSpec('cheap'),
+        ),
+        'dialect/RlxElementwise.td:94',
     ),
     OpSpec(
         'stop_gradient',
@@ -1186,8 +1270,14 @@ OPS = (
             ValueSpec('result', _DTYPES_7),
         ),
         (),
-        ('Pure',),
-        'dialect/RlxElementwise.td:89',
+        (
+            TraitSpec('moves_data'),
+            TraitSpec('rearranges'),
+            TraitSpec('view'),
+            TraitSpec('elementwise'),
+            TraitSpec('cheap'),
+        ),
+        'dialect/RlxElementwise.td:103',
     ),
     OpSpec(
         'clamp',
@@ -1205,8 +1295,11 @@ OPS = (
             ValueSpec('result', _DTYPES_9),
         ),
         (),
-        ('Pure',),
-        'dialect/RlxElementwise.td:96',
+        (
+            TraitSpec('elementwise'),
+            TraitSpec('cheap'),
+        ),
+        'dialect/RlxElementwise.td:110',
     ),
     OpSpec(
         'complex',
@@ -1223,8 +1316,11 @@ OPS = (
             ValueSpec('result', _DTYPES_1),
         ),
         (),
-        ('Pure',),
-        'dialect/RlxElementwise.td:111',
+        (
+            TraitSpec('elementwise'),
+            TraitSpec('cheap'),
+        ),
+        'dialect/RlxElementwise.td:125',
     ),
     OpSpec(
         'real',
@@ -1240,8 +1336,11 @@ OPS = (
             ValueSpec('result', _DTYPES_2),
         ),
         (),
-        ('Pure',),
-        'dialect/RlxElementwise.td:118',
+        (
+            TraitSpec('elementwise'),
+            TraitSpec('cheap'),
+        ),
+        'dialect/RlxElementwise.td:132',
     ),
     OpSpec(
         'imag',
@@ -1257,8 +1356,11 @@ OPS = (
             ValueSpec('result', _DTYPES_2),
         ),
         (),
-        ('Pure',),
-        'dialect/RlxElementwise.td:125',
+        (
+            TraitSpec('elementwise'),
+            TraitSpec('cheap'),
+        ),
+        'dialect/RlxElementwise.td:139',
     ),
     OpSpec(
         'conjugate',
@@ -1274,8 +1376,11 @@ OPS = (
             ValueSpec('result', _DTYPES_1),
         ),
         (),
-        ('Pure',),
-        'dialect/RlxElementwise.td:132',
+        (
+            TraitSpec('elementwise'),
+            TraitSpec('cheap'),
+        ),
+        'dialect/RlxElementwise.td:146',
     ),
     OpSpec(
         'complex_norm_sq',
@@ -1291,8 +1396,11 @@ OPS = (
             ValueSpec('result', _DTYPES_2),
         ),
         (),
-        ('Pure',),
-        'dialect/RlxElementwise.td:139',
+        (
+            TraitSpec('elementwise'),
+            TraitSpec('cheap'),
+        ),
+        'dialect/RlxElementwise.td:153',
     ),
     OpSpec(
         'fused_matmul_bias_act',
@@ -1312,7 +1420,9 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('product'),
+        ),
         'dialect/RlxFused.td:8',
     ),
     OpSpec(
@@ -1331,7 +1441,9 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('local'),
+        ),
         'dialect/RlxFused.td:16',
     ),
     OpSpec(
@@ -1354,7 +1466,10 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('reduction'),
+            TraitSpec('bounded'),
+        ),
         'dialect/RlxFused.td:25',
     ),
     OpSpec(
@@ -1377,7 +1492,10 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('reduction'),
+            TraitSpec('bounded'),
+        ),
         'dialect/RlxFused.td:34',
     ),
     OpSpec(
@@ -1404,7 +1522,9 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure', 'AttrSizedOperandSegments'),
+        (
+            TraitSpec('product'),
+        ),
         'dialect/RlxFused.td:43',
     ),
     OpSpec(
@@ -1440,7 +1560,9 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure', 'AttrSizedOperandSegments'),
+        (
+            TraitSpec('product'),
+        ),
         'dialect/RlxFused.td:59',
     ),
     OpSpec(
@@ -1458,7 +1580,9 @@ OPS = (
             ValueSpec('result', _DTYPES_4),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('product'),
+        ),
         'dialect/RlxLinalg.td:8',
     ),
     OpSpec(
@@ -1481,7 +1605,9 @@ OPS = (
             ValueSpec('result', _DTYPES_4),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('product'),
+        ),
         'dialect/RlxLinalg.td:18',
     ),
     OpSpec(
@@ -1500,7 +1626,9 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('product'),
+        ),
         'dialect/RlxLinalg.td:30',
     ),
     OpSpec(
@@ -1522,7 +1650,9 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('product'),
+        ),
         'dialect/RlxLinalg.td:41',
     ),
     OpSpec(
@@ -1540,7 +1670,7 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (),
         'dialect/RlxLinalg.td:51',
     ),
     OpSpec(
@@ -1558,7 +1688,7 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (),
         'dialect/RlxLinalg.td:62',
     ),
     OpSpec(
@@ -1581,7 +1711,9 @@ OPS = (
             ValueSpec('result', _DTYPES_9),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('product'),
+        ),
         'dialect/RlxLinalg.td:71',
     ),
     OpSpec(
@@ -1605,7 +1737,9 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('product'),
+        ),
         'dialect/RlxLinalg.td:84',
     ),
     OpSpec(
@@ -1628,7 +1762,9 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('reduction'),
+        ),
         'dialect/RlxLinalg.td:100',
     ),
     OpSpec(
@@ -1649,7 +1785,9 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('local'),
+        ),
         'dialect/RlxLinalg.td:115',
     ),
     OpSpec(
@@ -1670,7 +1808,10 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('reduction'),
+            TraitSpec('bounded'),
+        ),
         'dialect/RlxLinalg.td:130',
     ),
     OpSpec(
@@ -1693,7 +1834,9 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('reduction'),
+        ),
         'dialect/RlxLinalg.td:141',
     ),
     OpSpec(
@@ -1715,7 +1858,10 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('reduction'),
+            TraitSpec('bounded'),
+        ),
         'dialect/RlxLinalg.td:153',
     ),
     OpSpec(
@@ -1737,7 +1883,10 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('reduction'),
+            TraitSpec('bounded'),
+        ),
         'dialect/RlxLinalg.td:164',
     ),
     OpSpec(
@@ -1759,7 +1908,10 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('reduction'),
+            TraitSpec('bounded'),
+        ),
         'dialect/RlxLinalg.td:175',
     ),
     OpSpec(
@@ -1786,7 +1938,9 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('product'),
+        ),
         'dialect/RlxLinalg.td:186',
     ),
     OpSpec(
@@ -1809,7 +1963,9 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('local'),
+        ),
         'dialect/RlxLinalg.td:211',
     ),
     OpSpec(
@@ -1833,7 +1989,9 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('local'),
+        ),
         'dialect/RlxLinalg.td:224',
     ),
     OpSpec(
@@ -1854,7 +2012,7 @@ OPS = (
             ValueSpec('result', _DTYPES_1),
         ),
         (),
-        ('Pure',),
+        (),
         'dialect/RlxLinalg.td:239',
     ),
     OpSpec(
@@ -1874,7 +2032,7 @@ OPS = (
             ValueSpec('result', _DTYPES_1),
         ),
         (),
-        ('Pure',),
+        (),
         'dialect/RlxLinalg.td:252',
     ),
     OpSpec(
@@ -1895,7 +2053,7 @@ OPS = (
             ValueSpec('result', _DTYPES_2),
         ),
         (),
-        ('Pure',),
+        (),
         'dialect/RlxLinalg.td:259',
     ),
     OpSpec(
@@ -1917,7 +2075,7 @@ OPS = (
             ValueSpec('result', _DTYPES_11),
         ),
         (),
-        ('Pure',),
+        (),
         'dialect/RlxQuant.td:8',
     ),
     OpSpec(
@@ -1938,7 +2096,7 @@ OPS = (
             ValueSpec('result', _DTYPES_2),
         ),
         (),
-        ('Pure',),
+        (),
         'dialect/RlxQuant.td:20',
     ),
     OpSpec(
@@ -1963,7 +2121,7 @@ OPS = (
             ValueSpec('scale', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (),
         'dialect/RlxQuant.td:30',
     ),
     OpSpec(
@@ -1984,7 +2142,7 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (),
         'dialect/RlxQuant.td:48',
     ),
     OpSpec(
@@ -2008,7 +2166,9 @@ OPS = (
             ValueSpec('result', _DTYPES_12),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('product'),
+        ),
         'dialect/RlxQuant.td:59',
     ),
     OpSpec(
@@ -2036,7 +2196,9 @@ OPS = (
             ValueSpec('result', _DTYPES_12),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('product'),
+        ),
         'dialect/RlxQuant.td:72',
     ),
     OpSpec(
@@ -2055,7 +2217,7 @@ OPS = (
             ValueSpec('result', _DTYPES_13),
         ),
         (),
-        ('Pure',),
+        (),
         'dialect/RlxRandom.td:8',
     ),
     OpSpec(
@@ -2077,7 +2239,7 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (),
         'dialect/RlxRandom.td:20',
     ),
     OpSpec(
@@ -2099,7 +2261,7 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (),
         'dialect/RlxRandom.td:33',
     ),
     OpSpec(
@@ -2121,7 +2283,7 @@ OPS = (
             ValueSpec('ids', _DTYPES_10),
         ),
         (),
-        ('Pure',),
+        (),
         'dialect/RlxRandom.td:46',
     ),
     OpSpec(
@@ -2139,7 +2301,9 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('reduction'),
+        ),
         'dialect/RlxRandom.td:63',
     ),
     OpSpec(
@@ -2159,7 +2323,9 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('reduction'),
+        ),
         'dialect/RlxRandom.td:74',
     ),
     OpSpec(
@@ -2179,7 +2345,9 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('reduction'),
+        ),
         'dialect/RlxRandom.td:85',
     ),
     OpSpec(
@@ -2200,7 +2368,9 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('reduction'),
+        ),
         'dialect/RlxRandom.td:93',
     ),
     OpSpec(
@@ -2221,7 +2391,9 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('reduction'),
+        ),
         'dialect/RlxRecurrent.td:8',
     ),
     OpSpec(
@@ -2242,7 +2414,9 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('reduction'),
+        ),
         'dialect/RlxRecurrent.td:20',
     ),
     OpSpec(
@@ -2265,7 +2439,9 @@ OPS = (
             ValueSpec('next_state', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('reduction'),
+        ),
         'dialect/RlxRecurrent.td:28',
     ),
     OpSpec(
@@ -2291,7 +2467,9 @@ OPS = (
             ValueSpec('last_c', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('product'),
+        ),
         'dialect/RlxRecurrent.td:41',
     ),
     OpSpec(
@@ -2316,7 +2494,9 @@ OPS = (
             ValueSpec('last_h', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('product'),
+        ),
         'dialect/RlxRecurrent.td:54',
     ),
     OpSpec(
@@ -2337,7 +2517,9 @@ OPS = (
             ValueSpec('result', _DTYPES_7),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('reduction'),
+        ),
         'dialect/RlxReduce.td:8',
     ),
     OpSpec(
@@ -2356,7 +2538,10 @@ OPS = (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('reduction'),
+            TraitSpec('bounded'),
+        ),
         'dialect/RlxReduce.td:21',
     ),
     OpSpec(
@@ -2376,7 +2561,9 @@ OPS = (
             ValueSpec('result', _DTYPES_4),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('reduction'),
+        ),
         'dialect/RlxReduce.td:30',
     ),
     OpSpec(
@@ -2396,7 +2583,9 @@ OPS = (
             ValueSpec('result', _DTYPES_10),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('moves_data'),
+        ),
         'dialect/RlxReduce.td:40',
     ),
     OpSpec(
@@ -2416,7 +2605,9 @@ OPS = (
             ValueSpec('indices', _DTYPES_10),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('moves_data'),
+        ),
         'dialect/RlxReduce.td:51',
     ),
     OpSpec(
@@ -2436,7 +2627,9 @@ OPS = (
             ValueSpec('result', _DTYPES_4),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('reduction'),
+        ),
         'dialect/RlxReduce.td:61',
     ),
     OpSpec(
@@ -2455,7 +2648,9 @@ OPS = (
             ValueSpec('result', _DTYPES_9),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('moves_data'),
+        ),
         'dialect/RlxReduce.td:71',
     ),
     OpSpec(
@@ -2475,7 +2670,9 @@ OPS = (
             ValueSpec('result', _DTYPES_10),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('moves_data'),
+        ),
         'dialect/RlxReduce.td:78',
     ),
     OpSpec(
@@ -2495,7 +2692,9 @@ OPS = (
             ValueSpec('result', _DTYPES_10),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('moves_data'),
+        ),
         'dialect/RlxReduce.td:89',
     ),
     OpSpec(
@@ -2515,7 +2714,9 @@ OPS = (
             ValueSpec('result', _DTYPES_3),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('moves_data'),
+        ),
         'dialect/RlxReduce.td:99',
     ),
     OpSpec(
@@ -2534,7 +2735,11 @@ OPS = (
             ValueSpec('result', _DTYPES_7),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('moves_data'),
+            TraitSpec('rearranges'),
+            TraitSpec('view'),
+        ),
         'dialect/RlxShape.td:8',
     ),
     OpSpec(
@@ -2553,7 +2758,10 @@ OPS = (
             ValueSpec('result', _DTYPES_7),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('moves_data'),
+            TraitSpec('rearranges'),
+        ),
         'dialect/RlxShape.td:15',
     ),
     OpSpec(
@@ -2574,7 +2782,10 @@ OPS = (
             ValueSpec('result', _DTYPES_7),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('moves_data'),
+            TraitSpec('rearranges'),
+        ),
         'dialect/RlxShape.td:22',
     ),
     OpSpec(
@@ -2595,7 +2806,10 @@ OPS = (
             ValueSpec('result', _DTYPES_7),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('moves_data'),
+            TraitSpec('rearranges'),
+        ),
         'dialect/RlxShape.td:32',
     ),
     OpSpec(
@@ -2615,7 +2829,9 @@ OPS = (
             ValueSpec('result', _DTYPES_7),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('moves_data'),
+        ),
         'dialect/RlxShape.td:43',
     ),
     OpSpec(
@@ -2634,7 +2850,10 @@ OPS = (
             ValueSpec('result', _DTYPES_7),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('moves_data'),
+            TraitSpec('rearranges'),
+        ),
         'dialect/RlxShape.td:53',
     ),
     OpSpec(
@@ -2656,7 +2875,9 @@ OPS = (
             ValueSpec('result', _DTYPES_7),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('moves_data'),
+        ),
         'dialect/RlxShape.td:60',
     ),
     OpSpec(
@@ -2675,7 +2896,10 @@ OPS = (
             ValueSpec('result', _DTYPES_7),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('moves_data'),
+            TraitSpec('rearranges'),
+        ),
         'dialect/RlxShape.td:75',
     ),
     OpSpec(
@@ -2695,7 +2919,9 @@ OPS = (
             ValueSpec('result', _DTYPES_7),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('moves_data'),
+        ),
         'dialect/RlxShape.td:82',
     ),
     OpSpec(
@@ -2715,7 +2941,9 @@ OPS = (
             ValueSpec('result', _DTYPES_7),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('moves_data'),
+        ),
         'dialect/RlxShape.td:93',
     ),
     OpSpec(
@@ -2735,7 +2963,9 @@ OPS = (
             ValueSpec('result', _DTYPES_7),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('moves_data'),
+        ),
         'dialect/RlxShape.td:104',
     ),
     OpSpec(
@@ -2753,7 +2983,9 @@ OPS = (
             ValueSpec('result', _DTYPES_7),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('moves_data'),
+        ),
         'dialect/RlxShape.td:114',
     ),
     OpSpec(
@@ -2773,7 +3005,9 @@ OPS = (
             ValueSpec('result', _DTYPES_7),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('moves_data'),
+        ),
         'dialect/RlxShape.td:121',
     ),
     OpSpec(
@@ -2794,7 +3028,9 @@ OPS = (
             ValueSpec('result', _DTYPES_7),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('reduction'),
+        ),
         'dialect/RlxShape.td:134',
     ),
     OpSpec(
@@ -2814,7 +3050,9 @@ OPS = (
             ValueSpec('result', _DTYPES_4),
         ),
         (),
-        ('Pure',),
+        (
+            TraitSpec('reduction'),
+        ),
         'dialect/RlxShape.td:148',
     ),
 )

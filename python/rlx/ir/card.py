@@ -171,8 +171,6 @@ class Card:
     # The operands in which the op is linear, each with the others held fixed; names in one string, "on_true on_false", are
     # a group in which it is linear jointly. The tangent of the result is then the op itself on tangents.
     linear: ClassVar[tuple[str, ...]] = ()
-    # Whether each element of the result depends on one element of each operand, broadcast as in NumPy.
-    elementwise: ClassVar[bool] = False
 
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Sequence[Any], **attributes: Any) -> Any:
         """Tangents of the results.

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from rlx import mlir
-from rlx.dialect.spec import REQUIRED, AttributeKind, AttributeSpec, OpSpec, ValueSpec
+from rlx.dialect.spec import REQUIRED, AttributeKind, AttributeSpec, OpSpec, TraitSpec, ValueSpec
 from rlx.ir import opview, registry
 from rlx.ir.card import Card
 from rlx.ir.dtype import DType
@@ -49,6 +49,7 @@ class CustomOp(Card):
 
     Attributes:
         dtypes: What its operands may hold.
+        elementwise: Whether each element of the result is a function of one element of each operand, broadcast as in NumPy.
         num_results: How many results it has.
 
     Raises:
@@ -56,6 +57,7 @@ class CustomOp(Card):
     """
 
     dtypes: ClassVar[tuple[str, ...]] = _ANY
+    elementwise: ClassVar[bool] = False
     num_results: ClassVar[int] = 1
 
     def __init_subclass__(cls, name: str | None = None, **kwargs: Any):
@@ -96,7 +98,7 @@ def _spec(cls: type[CustomOp], name: str) -> OpSpec:
     home = f"{cls.__module__}.{cls.__qualname__}"
     return OpSpec(
         name, "custom", "mir", summary.rstrip("."), description.strip(), tuple(operands), tuple(attributes), results,
-        traits=("Pure",), defined_at=home, custom=True,
+        traits=(TraitSpec("elementwise"),) if cls.elementwise else (), defined_at=home, custom=True,
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
+from rlx.dialect.spec import TraitName
 from rlx.ir import attributes, grouping, registry
 from rlx.ir.card import Card, Cost
 from rlx.ir.errors import ShapeError
@@ -46,6 +47,16 @@ def card_of(op: mlir.Operation) -> Card:
         Error: There is none.
     """
     return registry.card(name_of(op))
+
+
+def has_trait(op: mlir.Operation, name: TraitName) -> bool:
+    """Whether an op of any dialect has a trait of `dialect/RlxTraits.td`, with the attributes that it has."""
+    if not registry.is_ours(op):
+        return False
+    trait = card_of(op).spec.trait(name)
+    if trait is None or not trait.attribute:
+        return trait is not None
+    return op.attributes[trait.attribute].value in trait.cases
 
 
 def attributes_of(op: mlir.Operation, bindings: Mapping[str, int] | None = None) -> dict[str, Any]:

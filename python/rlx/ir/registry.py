@@ -93,8 +93,7 @@ def _attach(_context: Any) -> None:
     for name, found in load().items():
         if found.spec.custom:
             continue
-        if found.spec.pure:
-            mlir.attach_pure(f"rlx.{name}")
+        mlir.attach_pure(f"rlx.{name}")
         if found.spec.terminator:
             mlir.attach_terminator(f"rlx.{name}")
         mlir.attach_verifier(f"rlx.{name}", verify_op)

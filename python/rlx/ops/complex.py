@@ -56,7 +56,6 @@ class Complex(Card, op="complex"):
         return b.emit("complex", (as_part(b, real), as_part(b, imag)))
 
     linear = ("real imag",)
-    elementwise = True
 
     def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any) -> Any:
         (real, imag), (dy,) = operands, cotangents
@@ -85,7 +84,6 @@ class Real(Card, op="real"):
         return b.emit("real", (x,)) if x.dtype.is_complex else x
 
     linear = ("x",)
-    elementwise = True
 
     def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any) -> tuple[Tensor]:
         return (b.complex(cotangents[0], 0.0),)
@@ -108,7 +106,6 @@ class Imag(Card, op="imag"):
         return b.emit("expand", (constant_scalar(b, 0, x.dtype),), shape=x.shape.dims)
 
     linear = ("x",)
-    elementwise = True
 
     def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any) -> tuple[Tensor]:
         return (b.complex(0.0, cotangents[0]),)
@@ -132,7 +129,6 @@ class Conjugate(Card, op="conjugate"):
         return b.emit("conjugate", (x,)) if x.dtype.is_complex else x
 
     linear = ("x",)
-    elementwise = True
 
     def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any) -> tuple[Tensor]:
         return (b.conjugate(cotangents[0]),)
@@ -155,8 +151,6 @@ class ComplexNormSq(Card, op="complex_norm_sq"):
 
     def build(self, b: Builder, x: Any) -> Tensor:
         return b.emit("complex_norm_sq", (as_complex(b, x),))
-
-    elementwise = True
 
     def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any) -> tuple[Tensor]:
         return (b.emit("complex_norm_sq_backward", (operands[0], cotangents[0])),)

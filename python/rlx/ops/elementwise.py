@@ -55,11 +55,9 @@ class Activation(Card, op="activation"):
             return (activation.direction(b, x, y) * b.cast(dy, "c64"),)
         return (activation.through(b, kind, x, y, dy, adjoint=True),)
 
-    elementwise = True
-
     def cost(self, operands: Any, results: Any, attributes: Any) -> Any:
         base = super().cost(operands, results, attributes)
-        factor = 1 if attributes["kind"] in activation.CHEAP else activation.TRANSCENDENTAL
+        factor = 1 if self.spec.has_trait("cheap", attributes) else activation.TRANSCENDENTAL
         return type(base)(base.flops * factor, base.bytes)
 
     def samples(self) -> Any:
@@ -90,7 +88,6 @@ class Cast(Card, op="cast"):
         return cast(b, tensor_like(b, x, kind), kind)
 
     linear = ("x",)
-    elementwise = True
 
     def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, dtype: DType) -> tuple[Tensor]:
         return (cast(b, cotangents[0], operands[0].dtype),)
@@ -199,8 +196,6 @@ class Binary(Card, op="binary"):
             lhs, rhs = cast(b, lhs, kind_of), cast(b, rhs, kind_of)
         return b.emit("binary", (lhs, rhs), kind=name)
 
-    elementwise = True
-
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Sequence[Tensor], *, kind: str) -> Any:
         (lhs, rhs), (y,) = operands, results
         terms = [
@@ -300,8 +295,6 @@ class Compare(Card, op="compare"):
     def build(self, b: Builder, kind: Any, lhs: Any, rhs: Any) -> Tensor:
         return b.emit("compare", common(b, lhs, rhs), kind=getattr(kind, "value", kind))
 
-    elementwise = True
-
     def samples(self) -> Any:
         real = ["f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32", "bool"]
         for kind in self.kinds:
@@ -324,8 +317,6 @@ class Where(Card, op="where"):
             on_true = tensor_like(b, on_true, dtype("bool"))  # the weakest there is: each number has its own dtype
         on_true, on_false = common(b, on_true, on_false)
         return b.emit("where", (tensor_like(b, condition, dtype("bool")), on_true, on_false))
-
-    elementwise = True
 
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Sequence[Tensor]) -> Tensor:
         condition, _, _ = operands
@@ -364,8 +355,6 @@ class StopGradient(Card, op="stop_gradient"):
 
     def build(self, b: Builder, x: Any) -> Tensor:
         return b.emit("stop_gradient", (tensor_like(b, x, f32),))
-
-    elementwise = True
 
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any) -> None:
         return None

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rlx.ir import opview, registry
+from rlx.ir import opview
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, Operand, sample
 from rlx.ir.dtype import f32
@@ -20,8 +20,6 @@ from rlx.ops.control import expect_arguments, flat, present, shown, unpacked
 from rlx.ops.control_rules import CustomFnRules
 from rlx.ops.lift import tensor_like
 from rlx.ops.shape import EVERY
-
-_ELEMENTWISE = ("activation", "binary", "cast", "clamp", "compare", "constant", "where")
 
 
 class CustomFn(CustomFnRules, op="custom_fn"):
@@ -114,8 +112,8 @@ class ElementwiseRegion(Card, op="elementwise_region"):
         body = opview.block_of(op.regions[0])
         *inner, _ = opview.operations(body)
         for step in inner:
-            if not registry.is_ours(step) or opview.name_of(step) not in _ELEMENTWISE:
-                raise ShapeError(f"body_region holds '{step.name}'; expected one of {', '.join(_ELEMENTWISE)}")
+            if step.name != "rlx.constant" and not opview.has_trait(step, "elementwise"):
+                raise ShapeError(f"body_region holds '{step.name}'; expected elementwise ops and constants")
             if any(opview.home_of(v) != body for v in step.operands):
                 raise ShapeError("body_region reads a value from outside; make it an input")
 

@@ -18,7 +18,7 @@ from rlx.ir.packages import required
 from rlx.ir.shape import shape_of
 from rlx.ir.signature import functions
 from rlx.passes.base import Pass, option
-from rlx.passes.precision_classes import MODERATING, OWN_DTYPE, RANGE_SENSITIVE, OpClass, class_of
+from rlx.passes.precision_classes import OpClass, class_of
 from rlx.passes.rewrite import builder_before
 from rlx.passes.simplify_rules import lossless, producer
 
@@ -120,7 +120,7 @@ class _Lowering:
         op = op.operation
         if not registry.is_ours(op) or self._is_kept(op):
             return True
-        kind = class_of(opview.name_of(op))
+        kind = class_of(opview.card_of(op).spec)
         if kind in (OpClass.ELEMENTWISE, OpClass.DATA_MOVEMENT):
             return all(self._likes_wide[r] for r in op.results if _is_f32(r))
         return kind is not OpClass.COMPUTE
@@ -128,17 +128,17 @@ class _Lowering:
     def _is_kept(self, op: Any) -> bool:
         """Whether the op stays in f32 whatever its operands are."""
         names = {opview.name_of(op), _kind(op)}
-        kind = class_of(opview.name_of(op))
+        kind = class_of(opview.card_of(op).spec)
         if kind is OpClass.BOUNDARY or names & self.keep or len(op.regions) or opview.card_of(op).spec.terminator:
             return True
         if self.policy == "always":
             return False
-        return bool(names & RANGE_SENSITIVE) or (kind is OpClass.REDUCTION and self.policy == "mixed_conservative")
+        return opview.has_trait(op, "wide_range") or (kind is OpClass.REDUCTION and self.policy == "mixed_conservative")
 
     def _is_lowered(self, op: Any, numbers: list[_Number]) -> bool:
         if self._is_kept(op):
             return False
-        kind = class_of(opview.name_of(op))
+        kind = class_of(opview.card_of(op).spec)
         told = [n for n in numbers if n.array is None]  # a constant is there in every dtype
         if kind is OpClass.COMPUTE:
             return True
@@ -216,7 +216,8 @@ class _Lowering:
         if isinstance(value, list):
             return [self._operand(builder, op, name, v) for v in value]
         if _is_f32(value):
-            own = (opview.name_of(op), name) in OWN_DTYPE and not self.numbers[value].is_low
+            # A mask may be of any dtype, whatever that of the others is.
+            own = name == "mask" and not self.numbers[value].is_low
             value = self._wide(value, op) if own else self._low(value, op)
         return Tensor(builder, value)
 
@@ -270,7 +271,7 @@ class _Lowering:
     # --- what is known of numbers -----------------------------------------------------------------
 
     def _moderates(self, op: Any) -> bool:
-        return class_of(opview.name_of(op)) is OpClass.COMPUTE or bool({opview.name_of(op), _kind(op)} & MODERATING)
+        return class_of(opview.card_of(op).spec) is OpClass.COMPUTE or opview.has_trait(op, "bounded")
 
     def _counts(self, op: Any) -> bool:
         """Whether an op gives integers as f32 that the low dtype may round."""

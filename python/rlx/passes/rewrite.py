@@ -143,7 +143,7 @@ def decompose_all(module: Any, names: Container[str], *, fusion_policy: str = "d
 
 
 def erase_dead(ops: Iterable[Any]) -> None:
-    """Erase ops without uses, and what is without uses then; only pure rlx ops go."""
+    """Erase ops of ours without uses, and what is without uses then."""
     # Several objects may stand for one op, and none of them may be asked anything once that is erased: each op is pending once.
     pending = dict.fromkeys(ops)
     while pending:
@@ -157,8 +157,7 @@ def erase_dead(ops: Iterable[Any]) -> None:
 def _is_dead(op: Any) -> bool:
     if not registry.is_ours(op):
         return False
-    spec = opview.card_of(op).spec
-    if not spec.pure or spec.terminator:
+    if opview.card_of(op).spec.terminator:
         return False
     return all(next(iter(r.uses), None) is None for r in op.results)
 

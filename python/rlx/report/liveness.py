@@ -147,7 +147,7 @@ class Liveness:
         if name == "cast":
             names = (source.dtype.name, result.dtype.name)
             return (parent, 0) if names[0] == names[1] or names in _SAME_BITS else None
-        if name == "reshape" or (name == "expand" and bytes_of(source) == bytes_of(result)):
+        if opview.has_trait(op, "view") or (name == "expand" and bytes_of(source) == bytes_of(result)):
             return parent, 0
         first = _run_of(op, source, self.sizes) if name in ("narrow", "slice") else None
         return None if first is None else (parent, first * source.dtype.itemsize)

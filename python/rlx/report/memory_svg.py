@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from html import escape
 from typing import TYPE_CHECKING
 
-from rlx.ir import registry
+from rlx.report.palette import COLOURS, colour_of, group_of
 from rlx.report.text import bytes_text, short_place
 
 if TYPE_CHECKING:
@@ -18,16 +18,6 @@ _HEIGHT = 360
 _CHARACTER = 6.2
 _WIDEST, _NARROWEST = 1400, 560
 _LABEL_STEP = 13  # two slanted labels need this much
-
-# Families by colour; what is not named is white.
-_COLOURS = {
-    "inputs": ("#cfe8ff", ("input", "param", "state", "constant")),
-    "contractions": ("#ffd9a8", ("contraction", "convolution", "linear", "fused", "sequence")),
-    "attention": ("#e5d0ff", ("attention", "transformer")),
-    "reductions": ("#cdeccd", ("norm", "reduce")),
-    "elementwise": ("#fff3b8", ("elementwise",)),
-    "data": ("#e3e6ea", ("shape", "index", "leaf")),
-}
 
 
 def drawing(plan: MemoryPlan) -> str:
@@ -102,7 +92,7 @@ class _Drawing:
         dash = ' stroke-dasharray="3 2"' if value.relation == "in place" else ""
         yield (
             f'<g><title>{escape(self._told(value))}</title><rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" '
-            f'height="{max(height, 0.5):.1f}" fill="{_colour(value.op)}" fill-opacity="0.9" stroke="#667"{dash}/>'
+            f'height="{max(height, 0.5):.1f}" fill="{colour_of(value.op)}" fill-opacity="0.9" stroke="#667"{dash}/>'
         )
         label = f"{value.name} {value.label}"
         for text in (label, value.name):
@@ -144,9 +134,9 @@ class _Drawing:
             yield f'<text transform="translate({x:.1f} {y}) rotate(48)" font-size="10">{name}</text>'
 
     def _legend(self, y: int) -> Iterator[str]:
-        used = {_group(v.op) for v in self.shown}
+        used = {group_of(v.op) for v in self.shown}
         x = float(_LEFT)
-        for name, (colour, _) in _COLOURS.items():
+        for name, colour in COLOURS.items():
             if name in used:
                 yield f'<rect x="{x:.0f}" y="{y - 10}" width="12" height="12" fill="{colour}" stroke="#667"/>'
                 yield f'<text x="{x + 17:.0f}" y="{y}">{name}</text>'
@@ -166,12 +156,3 @@ def _tick(total: int) -> int:
     while total // unit > 8:
         unit *= 2
     return unit
-
-
-def _group(op: str) -> str:
-    family = registry.SPECS[op].family if op in registry.SPECS else op
-    return next((name for name, (_, families) in _COLOURS.items() if family in families), "")
-
-
-def _colour(op: str) -> str:
-    return _COLOURS[group][0] if (group := _group(op)) else "#fff"

@@ -68,7 +68,7 @@ class Batching:
         card = opview.card_of(op)
         try:
             with b.located(within(op.location, "vmap")):
-                if card.has("vmap") or card.elementwise:
+                if card.has("vmap") or self._broadcasts(card, operands):
                     results = self._rule(card, op, operands, scope)
                     if results is not NotImplemented:
                         self.mark(results)
@@ -81,6 +81,10 @@ class Batching:
         except Error as problem:
             raise problem if problem.location else scopes.at_op(problem, op, "vmap") from None
         raise scopes.no_rule(op, "vmap")
+
+    def _broadcasts(self, card: Card, operands: Sequence[Tensor]) -> bool:
+        """Whether an op may be emitted as it is. A composite one may want operands of one shape."""
+        return card.spec.has_trait("elementwise") and (not card.composite or all(map(self.is_batched, operands)))
 
     def _rule(self, card: Card, op: mlir.Operation, operands: list[Tensor], scope: Scope) -> Any:
         """The results of an op on a batch, or NotImplemented."""

@@ -86,7 +86,7 @@ def _is_given(value: Any) -> bool:
     """Whether a value is an argument or a constant, perhaps seen in another way."""
     while not isinstance(value, mlir.ir.BlockArgument):
         op = value.owner.operation
-        if opview.name_of(op) not in ("reshape", "transpose", "cast", "expand"):
+        if not opview.has_trait(op, "rearranges") and opview.name_of(op) != "cast":
             return opview.name_of(op) == "constant"
         value = op.operands[0]
     return True

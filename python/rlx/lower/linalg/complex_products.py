@@ -13,15 +13,10 @@ from rlx import mlir
 from rlx.ir import opview
 from rlx.ir.shape import shape_of
 
-_PRODUCTS = ("matmul", "dot_general", "conv")
-# Ops that the tiles go through.
-_FAMILIES = ("elementwise", "complex")
-_VIEWS = ("reshape", "transpose", "expand")
-
 
 def meets_complex_numbers(op: Any) -> bool:
     """Whether an op is a product of real numbers that are used, element by element, together with complex ones."""
-    if opview.name_of(op) not in _PRODUCTS or _is_complex(op.results[0]):
+    if not opview.has_trait(op, "product") or _is_complex(op.results[0]):
         return False
     users, seen = _elementwise_users(op), set()
     waiting = list(users)  # these, and whatever they are fused with
@@ -50,10 +45,8 @@ def _elementwise_users(op: Any) -> set[Any]:
 
 
 def _keeps_tiles(op: Any) -> bool:
-    if not op.name.startswith("rlx."):
-        return False
-    spec = opview.card_of(op).spec
-    return spec.family in _FAMILIES or spec.name in _VIEWS
+    """Whether the tiles go through an op."""
+    return opview.has_trait(op, "elementwise") or opview.has_trait(op, "rearranges")
 
 
 def _is_complex(value: Any) -> bool:

@@ -11,15 +11,10 @@ from typing import Any
 from rlx.ir import opview
 from rlx.ir.shape import shape_of
 
-_PRODUCTS = ("matmul", "dot_general")
-_VIEWS = ("reshape", "transpose")
-# An instruction or two; all others are a series of them.
-_CHEAP = ("abs", "neg", "relu", "round", "rsqrt", "sqrt")
-
 
 def is_kept(op: Any) -> bool:
-    """Whether an op is an activation that is dear to compute, and that several products read."""
-    if opview.name_of(op) != "activation" or opview.attributes_of(op)["kind"] in _CHEAP:
+    """Whether an op is an elementwise one that is expensive to compute, and that several products read."""
+    if not opview.has_trait(op, "elementwise") or opview.has_trait(op, "cheap"):
         return False
     return not shape_of(op.results[0]).dtype.is_complex and len(_products(op.results[0])) > 1
 
@@ -29,10 +24,8 @@ def _products(value: Any) -> set[Any]:
     found: set[Any] = set()
     for use in value.uses:
         user = use.owner.operation
-        if user.name.startswith("rlx."):
-            name = opview.name_of(user)
-            if name in _PRODUCTS:
-                found.add(user)
-            elif name in _VIEWS:
-                found |= _products(user.results[0])
+        if opview.has_trait(user, "product"):
+            found.add(user)
+        elif opview.has_trait(user, "rearranges"):
+            found |= _products(user.results[0])
     return found
