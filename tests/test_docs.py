@@ -14,6 +14,7 @@ PAGES = (
     "docs/conventions.md",
     "docs/extending.md",
     "docs/transforms.md",
+    "docs/weights.md",
     "docs/training.md",
     "docs/assembly.md",
 )

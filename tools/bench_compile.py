@@ -34,10 +34,10 @@ def measure(model: Path) -> Iterator[Figure]:
 def _compile(model: Path, cache: str) -> dict[str, float]:
     from rlx.models.bert import BertConfig, sentence_encoder
     from rlx.runtime.session import Session
-    from rlx.runtime.weights import read_safetensors
+    from rlx.weights import open as open_weights
 
     config, session = BertConfig.load(model / "config.json"), Session()
-    weights = read_safetensors(model / "model.safetensors")
+    weights = {name: weight.numpy() for name, weight in open_weights(model).items()}
     cpu_started, started = time.process_time(), time.perf_counter()
     graph = sentence_encoder(config, *_SHAPE)
     built = time.perf_counter()

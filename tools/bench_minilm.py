@@ -114,10 +114,10 @@ def _rlx(model: Path) -> Callable[[int, int], Encode]:
 
 def _other(peer: str, model: Path) -> Callable[[int, int], Encode]:
     from rlx.models.bert import BertConfig
-    from rlx.runtime.weights import read_safetensors
+    from rlx.weights import open as open_weights
 
     config = BertConfig.load(model / "config.json")
-    weights = read_safetensors(model / "model.safetensors")
+    weights = {name: weight.numpy() for name, weight in open_weights(model).items()}
     if peer == "jax":
         from tools.bench_jax import jax_sentence_encoder
 

@@ -58,7 +58,7 @@ _HOMES = {
     **dict.fromkeys(("linearize", "Linearized"), "rlx.transforms.linearize"),
     "Tick": "rlx.tick",
 }
-_MODULES = ("ops", "blocks", "passes", "train", "mlir")
+_MODULES = ("ops", "blocks", "weights", "passes", "train", "mlir")
 
 
 def public_names() -> dict[str, str]:

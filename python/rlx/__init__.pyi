@@ -5,6 +5,7 @@ from rlx import mlir as mlir
 from rlx import ops as ops
 from rlx import passes as passes
 from rlx import train as train
+from rlx import weights as weights
 from rlx.blocks.graph_module import GraphModule as GraphModule
 from rlx.ir.builder import Tensor as Tensor
 from rlx.ir.custom import CustomOp as CustomOp

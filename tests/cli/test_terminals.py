@@ -60,6 +60,7 @@ def test_ascii(environment: dict[str, str], tmp_path: Path) -> None:
     ],
 )
 def test_packages_that_are_not_there(absent: str, hint: str, tmp_path: Path) -> None:
+    (tmp_path / "w").write_text("weights")
     program = f"""
 import sys
 sys.modules[{absent!r}] = None

@@ -13,7 +13,7 @@ import rlx
 from rlx.backends.artifact import Artifact
 from rlx.backends.iree.memory import empty_aligned
 from rlx.runtime.compiled import CompiledGraph
-from rlx.runtime.weights import keep
+from rlx.weights.arrays import keep
 
 SIZES = (4, 1 << 16)  # below and above what IREE is given as a copy in any case
 

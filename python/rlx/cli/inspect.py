@@ -1,4 +1,4 @@
-"""Say what a graph, or a compiled program, takes and gives, and list its ops with cost and source line.
+"""Say what a graph, or a compiled program, takes and gives, and list its ops with cost and source line; or list weights.
 
 At stage mir blocks are replaced by tensor ops; lir is what the lowering for the CPU takes.
 """
@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rlx.backends.artifact import Artifact
     from rlx.ir.graph import Graph
+    from rlx.weights import Weights
+
+_WEIGHTS = (".safetensors", ".safetensors.index.json", ".npz", ".npy")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("file", metavar="FILE", help="MLIR text or a compiled artifact; - is standard input")
+    parser.add_argument("file", metavar="FILE", help="MLIR text, a compiled artifact or weights; - is standard input")
     parser.add_argument("--stage", choices=("hir", "mir", "lir", "all"), help="default: the stage that the graph is at")
     parser.add_argument("--function", metavar="NAME", help="the function to take (default: the first public one)")
     parser.add_argument("--policy", choices=("direct", "fusable"), default="direct", help="what blocks are lowered to")
@@ -29,6 +32,11 @@ def run(arguments: argparse.Namespace) -> int:
     from rlx.ir.errors import Error
     from rlx.ir.graph import Graph
 
+    if arguments.file.endswith(_WEIGHTS):
+        from rlx.weights import open as open_weights
+
+        print(_weights_text(open_weights(arguments.file)))
+        return 0
     program = read_program(arguments.file, arguments.function)
     if isinstance(program, Graph):
         _show_graph(program, arguments)
@@ -70,3 +78,15 @@ def _artifact_text(artifact: Artifact) -> str:
     for name, value in info.items():
         lines.append(f"  {name}: {' '.join(map(str, value)) if isinstance(value, list) else value}")
     return "\n".join(lines)
+
+
+def _weights_text(weights: Weights) -> str:
+    from rlx.report.text import bytes_text, table
+
+    rows = []
+    for weight in weights.values():
+        dtype = "?" if weight.dtype.kind == "V" and not weight.dtype.itemsize else weight.dtype.name
+        rows.append([weight.name, dtype, str(list(weight.shape)), bytes_text(weight.nbytes), weight.encoding.name])
+    total = bytes_text(sum(weight.nbytes for weight in weights.values()))
+    listing = table(rows, ["tensor", "dtype", "shape", "size", "encoding"], right=[3])
+    return "\n".join([f"{weights.origin}: {len(rows)} tensors, {total}", *listing])

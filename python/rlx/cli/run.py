@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="MLIR text or a compiled artifact; - is standard input")
     parser.add_argument("--input", action="append", default=[], metavar="NAME=VALUE", help="an input")
     parser.add_argument("--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter (weight)")
-    parser.add_argument("--params", metavar="FILE", help="a safetensors file that holds parameters")
+    parser.add_argument("--params", metavar="FILE", help="a file that holds parameters: safetensors, .npz or .npy")
     parser.add_argument("--device", help="cpu (default), cuda, rocm, vulkan, metal, vmvx or xla")
     parser.add_argument("--arch", help="the device's architecture, such as sm_80 or gfx1100")
     parser.add_argument(
@@ -66,8 +66,8 @@ def run(arguments: argparse.Namespace) -> int:
     if not isinstance(program, Graph):
         _check_target(program, arguments)
     files = _files(arguments, outputs)
-    inputs = named_arrays(arguments.input, "--input", declared)
-    params = named_arrays(arguments.param, "--param", declared)
+    inputs = named_arrays(arguments.input, "--input")
+    params = named_arrays(arguments.param, "--param")
     if arguments.params is not None:
         params = _from_file(arguments.params, declared, params) | params
     _check(declared, inputs, params)
@@ -131,9 +131,9 @@ def _save(path: str, array: np.ndarray) -> None:
 
 
 def _from_file(path: str, declared: Sequence[Argument], given: Mapping[str, np.ndarray]) -> Arrays:
-    from rlx.runtime.weights import read_safetensors
+    from rlx.weights import open as open_weights
 
-    return read_safetensors(path, [a.name for a in declared if a.kind == "param" and a.name not in given])
+    return open_weights(path).values_of(a for a in declared if a.kind == "param" and a.name not in given)
 
 
 def _check(declared: Sequence[Argument], inputs: Arrays, params: Arrays) -> None:

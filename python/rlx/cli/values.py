@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -20,18 +20,18 @@ _TYPE = re.compile(r"(?P<dims>(?:\d+x)*)(?P<dtype>[a-z_]+\d*)")
 _FORMS = "NAME=@FILE.npy, NAME=1x4xf32=0 (all elements) or NAME=1x4xf32=1,2,3,4"
 
 
-def named_arrays(texts: Iterable[str], option: str, arguments: Sequence[Argument]) -> dict[str, np.ndarray]:
+def named_arrays(texts: Iterable[str], option: str) -> dict[str, np.ndarray]:
     """Arrays by name, from what several uses of one option say.
 
     Args:
         texts: What was written after the option.
         option: Its name, for messages.
-        arguments: The program's arguments, whose dtypes tell what the bytes of a file are.
 
     Raises:
         Error: One is not written as expected, is given twice, or its file cannot be read.
     """
-    dtypes = {a.name: a.shape.dtype for a in arguments}
+    from rlx.weights.npy import read_file
+
     arrays: dict[str, np.ndarray] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -40,35 +40,10 @@ def named_arrays(texts: Iterable[str], option: str, arguments: Sequence[Argument
         if name in arrays:
             raise Error(f"{option}: '{name}' is given twice")
         if value.startswith("@"):
-            arrays[name] = load_array(value[1:], dtypes.get(name))
+            arrays[name] = read_file(value[1:]).numpy()
         else:
             arrays[name] = _written(value, f"{option}={text}")
     return arrays
-
-
-def load_array(path: str, dtype: DType | None = None) -> np.ndarray:
-    """The array in a `.npy` file.
-
-    Args:
-        path: The file.
-        dtype: What is expected: `.npy` has no name for bf16, so its elements come as two bytes.
-
-    Raises:
-        Error: It cannot be read, or holds no plain array.
-    """
-    from rlx.ir.files import read_bytes
-
-    try:
-        array = np.load(io.BytesIO(read_bytes(path)), allow_pickle=False)
-    except Error:
-        raise
-    except Exception as problem:  # what NumPy raises for a damaged header has no common class
-        raise Error(f"cannot read {path}: {problem}", hint="write it with numpy.save") from None
-    if not isinstance(array, np.ndarray):
-        raise Error(f"{path} holds several arrays; expected one, as numpy.save writes it")
-    if dtype is not None and dtype.name == "bf16" and array.dtype == np.dtype("V2"):
-        array = array.view(dtype.numpy)
-    return array
 
 
 def save_array(path: str, array: np.ndarray) -> None:

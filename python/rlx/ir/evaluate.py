@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -39,7 +39,16 @@ def argument_array(argument: Argument, value: Any) -> np.ndarray:
     return array
 
 
-def check_argument(argument: Argument, array: np.ndarray) -> None:
+class Described(Protocol):
+    """What has a shape and a dtype: an array, or a tensor that nobody has read yet."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> np.dtype: ...
+
+
+def check_argument(argument: Argument, array: Described) -> None:
     """The array fits an argument, up to symbols.
 
     Raises:

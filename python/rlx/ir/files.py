@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import secrets
@@ -18,6 +19,7 @@ from rlx.ir.errors import Error
 # What a file may have that is read into memory at once.
 LARGEST = 4 << 30
 _LARGEST_STREAM = 1 << 30
+_LARGEST_JSON = 64 << 20
 _CHUNK = 1 << 20
 _PARTIAL = ".rlx-partial"
 _LONGEST_PREFIX = 200  # bytes of a name that its temporary file repeats, so that it is not too long itself
@@ -76,6 +78,31 @@ def read_bytes(path: str | os.PathLike[str], limit: int = LARGEST) -> bytes:
         raise Error(f"cannot read {name}: {problem.strerror}") from None
     except MemoryError:
         raise Error(f"cannot read {name}: it does not fit into memory") from None
+
+
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """What a JSON file holds.
+
+    Raises:
+        Error: The file is missing, no JSON, or an object of it has a name twice.
+    """
+    try:
+        return json.loads(read_bytes(path, _LARGEST_JSON).decode(), object_pairs_hook=unique_names)
+    except (ValueError, RecursionError) as problem:
+        raise Error(f"cannot read {os.fspath(path)}: {problem}") from None
+
+
+def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON, for the reader's `object_pairs_hook`: of a name that stands twice, others may take another value.
+
+    Raises:
+        ValueError: A name stands twice.
+    """
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"'{next(name for name in names if names.count(name) > 1)}' stands twice")
+    return made
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:

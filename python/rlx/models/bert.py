@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import Any
 
-import numpy as np
-
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error
-from rlx.ir.files import read_bytes
+from rlx.ir.files import read_json
 from rlx.ir.graph import Graph
-from rlx.ir.shape import DimLike
+from rlx.ir.shape import DimLike, Shape
+from rlx.weights import Weight
 
 _ACTIVATIONS = {
     "gelu": "gelu",
@@ -24,21 +22,6 @@ _ACTIVATIONS = {
     "relu": "relu",
     "silu": "silu",
 }
-
-_LARGEST_JSON = 64 << 20
-
-
-def read_json(path: str | os.PathLike[str]) -> Any:
-    """What a JSON file holds.
-
-    Raises:
-        Error: The file is missing or no JSON.
-    """
-    name = os.fspath(path)
-    try:
-        return json.loads(read_bytes(path, _LARGEST_JSON).decode())
-    except (ValueError, RecursionError) as problem:
-        raise Error(f"cannot read {name}: {problem}") from None
 
 
 @dataclass(frozen=True)
@@ -195,13 +178,16 @@ def sentence_encoder(config: BertConfig, batch: DimLike, length: DimLike, name: 
     return g
 
 
-def check_weights(config: BertConfig, weights: Mapping[str, np.ndarray], name: str) -> None:
-    """The tensors of a checkpoint are those that `sentence_encoder` has as parameters.
+def check_weights(config: BertConfig, weights: Mapping[str, Weight], name: str) -> list[str]:
+    """The tensors of a checkpoint are those that `sentence_encoder` has as parameters, in f32, f16 or bf16.
 
     Args:
         config: Sizes.
         weights: Tensors by name; the encoder does not use all that checkpoints hold, such as the pooler's.
         name: What to call the checkpoint in messages.
+
+    Returns:
+        The names of the parameters.
 
     Raises:
         Error: A tensor is missing, has another shape or dtype, or belongs to a layer that the configuration
@@ -211,12 +197,13 @@ def check_weights(config: BertConfig, weights: Mapping[str, np.ndarray], name: s
         layers = f"num_hidden_layers is {config.num_hidden_layers}"
         raise Error(f"{name} does not fit config.json: {layers}, and it has {len(weights)} tensors")
     problems = []
-    for parameter in sentence_encoder(config, 1, 1).params:
-        array, expected = weights.get(parameter.name), parameter.shape
-        if array is None:
-            problems.append(f"'{parameter.name}' ({expected}) is missing")
-        elif array.shape != expected.static or array.dtype != expected.dtype.numpy:
-            problems.append(f"'{parameter.name}' is {array.dtype}{list(array.shape)}, expected {expected}")
+    parameters = sentence_encoder(config, 1, 1).params
+    for parameter in parameters:
+        weight = weights.get(parameter.name)
+        if weight is None:
+            problems.append(f"'{parameter.name}' ({parameter.shape}) is missing")
+        elif not _fits(weight, parameter.shape):
+            problems.append(f"'{parameter.name}' is {weight.dtype}{list(weight.shape)}, expected {parameter.shape}")
     beyond = f"encoder.layer.{config.num_hidden_layers}."
     if any(tensor.startswith(beyond) for tensor in weights):
         problems.append(f"there is a layer '{beyond[:-1]}', but num_hidden_layers is {config.num_hidden_layers}")
@@ -224,3 +211,9 @@ def check_weights(config: BertConfig, weights: Mapping[str, np.ndarray], name: s
         more = f"\n  and {len(problems) - 10} more" if len(problems) > 10 else ""
         listed = "\n  ".join(problems[:10])
         raise Error(f"{name} does not fit config.json:\n  {listed}{more}")
+    return [parameter.name for parameter in parameters]
+
+
+def _fits(weight: Weight, expected: Shape) -> bool:
+    kinds = (expected.dtype.numpy.name, "float16", "bfloat16")
+    return weight.shape == expected.static and weight.dtype.name in kinds

@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.errors import Error
+from rlx.ir.files import read_json
 from rlx.ir.locks import holding, make_lock
-from rlx.models.bert import BertConfig, check_weights, read_json, sentence_encoder
+from rlx.models.bert import BertConfig, check_weights, sentence_encoder
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.session import Session
-from rlx.runtime.weights import read_safetensors
+from rlx.weights import open as open_weights
+from rlx.weights.weight import finite
 
 # Programs are compiled for these lengths; a sentence is padded to the next one. Steps of about a quarter
 # bound the padding, and fixed sizes are much faster than dynamic ones in attention.
@@ -165,13 +167,12 @@ def _strings(texts: Iterable[str]) -> list[str]:
 
 
 def _weights(path: Path, config: BertConfig) -> dict[str, np.ndarray]:
-    weights = read_safetensors(path)
-    for name, array in weights.items():
-        if array.dtype.name in ("float16", "bfloat16"):  # the same numbers in f32
-            weights[name] = array.astype(np.float32)
-    check_weights(config, weights, str(path))
-    for array in weights.values():
-        array.flags.writeable = False  # all programs use this one copy
+    """The parameters of the encoder, read-only: all programs use this one copy. Those in f32 stay in the file."""
+    tensors = open_weights(path)
+    weights = {}
+    for name in check_weights(config, tensors, str(path)):
+        weights[name] = finite(tensors[name]).astype(np.float32, copy=False)  # halves have the same numbers in f32
+        weights[name].flags.writeable = False
     return weights
 
 

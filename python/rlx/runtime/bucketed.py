@@ -17,7 +17,8 @@ from rlx.ir.graph import Graph
 from rlx.ir.shape import Shape
 from rlx.ir.signature import Argument
 from rlx.runtime.compiled import CompiledGraph, missing_input, unknown_input
-from rlx.runtime.weights import keep, read_safetensors
+from rlx.weights import Weights, opened
+from rlx.weights.arrays import keep
 
 Sizes = tuple[int, ...]
 
@@ -41,7 +42,7 @@ class BucketedGraph:
         self.symbols = tuple(buckets)
         self._buckets = {name: sorted(set(sizes)) for name, sizes in buckets.items()}
         self._inputs = tuple(a for a in graph.arguments if a.kind == "input")
-        self._params = {a.name for a in graph.arguments if a.kind == "param"}
+        self._params = {a.name: a for a in graph.params}
         self._outputs = graph.outputs
         self.programs: dict[Sizes, CompiledGraph] = {
             sizes: compile(dict(zip(self.symbols, sizes, strict=True))) for sizes in product(*self._buckets.values())
@@ -65,9 +66,10 @@ class BucketedGraph:
 
     def set_params(self, params: Mapping[str, Any] | str | os.PathLike[str], *, copy: bool = True) -> None:
         """Give weights to every program, which share one copy; see `CompiledGraph.set_params`."""
-        if isinstance(params, (str, os.PathLike)):
-            params, copy = read_safetensors(params, sorted(self._params)), False
-        if copy and isinstance(params, Mapping):
+        params = opened(params)
+        if isinstance(params, Weights):
+            params = params.values_of(self._params.values())
+        elif copy:
             params = {name: keep(as_array(value, f"param '{name}'")) for name, value in params.items()}
         for program in self.programs.values():
             program.set_params(params, copy=False)

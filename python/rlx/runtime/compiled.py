@@ -19,7 +19,8 @@ from rlx.ir.files import file_name
 from rlx.ir.locks import holding, make_lock
 from rlx.ir.requirements import Requirement
 from rlx.ir.signature import Argument
-from rlx.runtime.weights import keep, read_safetensors
+from rlx.weights import Weights, opened
+from rlx.weights.arrays import keep
 
 
 @dataclass(frozen=True)
@@ -107,17 +108,17 @@ class CompiledGraph:
         """Give several weights; the next run loads them.
 
         Args:
-            params: Arrays by name, or the path of a safetensors file (whose other tensors are ignored).
+            params: Arrays by name, or weights that `rlx.weights.open` gave, or the path that it takes. Of those, tensors
+                that are no parameters are left alone, and the others are mapped: the file must not be written to.
             copy: False lends the arrays, which must not be changed as long as this program is there.
 
         Raises:
             Error: A parameter does not fit, a name is unknown (mapping), or the file is missing, damaged, lacks a
                 parameter or holds NaN. Then none is set.
         """
-        if isinstance(params, (str, os.PathLike)):
-            params, copy = read_safetensors(params, list(self._params)), False
-        if not isinstance(params, Mapping):
-            raise Error(f"params must be a mapping or a path, got {type(params).__name__}")
+        params = opened(params)
+        if isinstance(params, Weights):
+            params, copy = params.values_of(self._params.values()), False
         arrays = {}
         for name, value in params.items():
             if name not in self._params:

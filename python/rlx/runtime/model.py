@@ -18,7 +18,7 @@ from rlx.ir.locks import holding, make_lock
 from rlx.ir.shape import Shape
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.session import Session
-from rlx.runtime.weights import keep
+from rlx.weights.arrays import keep
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,12 @@ from rlx.ir.signature import Argument
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.device import Device
 from rlx.runtime.session import Session
-from rlx.runtime.weights import keep, read_safetensors
 from rlx.train import checkpoint
 from rlx.train.loss_scale import SCALE, DynamicLossScale
 from rlx.train.optimizers import Optimizer
 from rlx.train.program import STEP, training_graph
+from rlx.weights import Weights, opened
+from rlx.weights.arrays import keep
 
 
 class TrainStep:
@@ -156,10 +157,9 @@ class TrainStep:
         Raises:
             Error: A parameter does not fit or a name is unknown; then none is set.
         """
-        if isinstance(params, (str, os.PathLike)):
-            params, copy = read_safetensors(params, list(self._params)), False
-        if not isinstance(params, Mapping):
-            raise Error(f"params must be a mapping or a path, got {type(params).__name__}")
+        params = opened(params)
+        if isinstance(params, Weights):
+            params, copy = params.values_of(self._params.values()), False
         arrays = {}
         for name, value in params.items():
             if name not in self._params:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import io
 import json
 import random
 import struct
@@ -22,6 +23,8 @@ from tools.fuzz.mutators import damaged_bytes
 
 _MODEL = ("config.json", "tokenizer.json", "model.safetensors", "sentence_bert_config.json")
 
+_OTHERS = ("weights", "checkpoint", "entry", "array", "archive", "packed")
+
 
 class Files(Kind):
     name = "files"
@@ -35,7 +38,7 @@ class Files(Kind):
         self.model = write_model(self.folder / "model")
         (self.model / "sentence_bert_config.json").write_text('{"max_seq_length": 12, "do_lower_case": false}')
         self.files = {name: (self.model / name).read_bytes() for name in _MODEL}
-        self.files |= {name: getattr(self, f"_{name}")() for name in ("weights", "checkpoint", "entry", "array")}
+        self.files |= {name: getattr(self, f"_{name}")() for name in _OTHERS}
 
     def make(self, rng: random.Random) -> bytes:
         name = rng.choice(list(self.files))
@@ -62,24 +65,19 @@ class Files(Kind):
                 path.write_bytes(self.files[used])
 
     def _use(self, name: str, path: Path, content: bytes) -> None:
-        from rlx.runtime.weights import read_safetensors
+        from rlx.weights import open as open_weights
 
         if name in _MODEL:
             from rlx.models.embedder import SentenceEmbedder
 
             SentenceEmbedder(self.model, cache=False).tokenize(["the red cat eats", "", "x" * 1000])
-        elif name == "weights":
-            read_safetensors(path)
-            read_safetensors(path, ["w1", "b1"])
+        elif name in ("weights", "array", "archive", "packed"):
+            for weight in open_weights(path).values():
+                weight.numpy()
         elif name == "checkpoint":
             from rlx.train import checkpoint
 
             checkpoint.read(path, self._expected)
-        elif name == "array":
-            from rlx.cli.values import load_array
-            from rlx.ir.dtype import dtype
-
-            load_array(str(path), dtype("bf16"))
         else:
             self._use_entry(content)
 
@@ -119,6 +117,17 @@ class Files(Kind):
         np.save(self.folder / "array.npy", np.ones((2, 3), np.float32))
         return (self.folder / "array.npy").read_bytes()
 
+    def _archive(self) -> bytes:
+        return self._archived(np.savez)
+
+    def _packed(self) -> bytes:
+        return self._archived(np.savez_compressed)
+
+    def _archived(self, save: Any) -> bytes:
+        stream = io.BytesIO()
+        save(stream, w=np.ones((2, 3), np.float32), n=np.arange(3), b=np.zeros((), bool))
+        return stream.getvalue()
+
     def _entry(self) -> bytes:
         import rlx
 
@@ -132,7 +141,7 @@ class Files(Kind):
 
 @functools.cache
 def _names() -> frozenset[bytes]:
-    return frozenset(name.encode() for name in (*_MODEL, "weights", "checkpoint", "entry", "array"))
+    return frozenset(name.encode() for name in (*_MODEL, *_OTHERS))
 
 
 def _damaged_tensors(data: bytes, rng: random.Random) -> bytes:

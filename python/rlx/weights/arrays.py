@@ -1,0 +1,43 @@
+"""Arrays as programs keep them."""
+
+from __future__ import annotations
+
+import mmap
+
+import numpy as np
+
+from rlx.ir.errors import Error
+
+
+def keep(array: np.ndarray, copy: bool = True) -> np.ndarray:
+    """An array, C-contiguous, that nobody else changes: the array itself where it is known to stay as it is.
+
+    Args:
+        array: A caller's array.
+        copy: False where the caller promises not to change it.
+    """
+    if copy and not _is_constant(array):
+        return np.array(array, order="C")
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
+
+
+def _is_constant(array: np.ndarray) -> bool:
+    """Whether no array can write to this one's memory: it belongs to `bytes`, or to a file that is mapped read-only."""
+    owner: object = array
+    while isinstance(owner, np.ndarray):
+        if owner.flags.writeable:
+            return False
+        owner = owner.base
+    while isinstance(owner, memoryview):
+        owner = owner.obj
+    return type(owner) is bytes or (type(owner) is mmap.mmap and memoryview(owner).readonly)
+
+
+def check_no_nan(array: np.ndarray, what: str) -> None:
+    """Refuse NaN: every result would be NaN.
+
+    Raises:
+        Error: There is one; the message says how many.
+    """
+    if array.dtype.kind in "fcV" and bool(np.isnan(array).any()):
+        raise Error(f"{what} holds {int(np.isnan(array).sum())} NaN values")

@@ -1,0 +1,55 @@
+"""The formats of files of weights, and which of them a file has."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rlx.ir.errors import Error
+from rlx.ir.files import file_name
+from rlx.weights import npy, safetensors
+from rlx.weights.mapped import Content, content_of
+from rlx.weights.weight import Weights
+
+# By what a file starts with. One that starts with nothing of this is a safetensors file, whose first bytes are a number.
+_BY_BEGINNING: dict[bytes, Callable[[Content, str], Weights]] = {
+    b"PK\x03\x04": npy.read_archive,
+    b"\x93NUMPY": npy.read_array,
+}
+
+
+def open(path: str | os.PathLike[str]) -> Weights:
+    """The tensors of a file, none of which is read before it is used.
+
+    Args:
+        path: A safetensors file, the index of several (`model.safetensors.index.json`), a folder that has one of the two,
+            or NumPy's `.npz` or `.npy`. What a file holds decides, not its name.
+
+    Raises:
+        Error: It is missing, damaged or of another format.
+    """
+    name = file_name(path, "a file of weights")
+    if os.path.isdir(name):
+        single, index = (os.path.join(name, file) for file in (safetensors.NAME, safetensors.INDEX))
+        name = index if os.path.isfile(index) and not os.path.isfile(single) else single
+    if name.endswith(".json"):
+        return safetensors.read_index(name)
+    content = content_of(name)
+    for beginning, read in _BY_BEGINNING.items():
+        if content[: len(beginning)] == beginning:
+            return read(content, name)
+    return safetensors.read(name)
+
+
+def opened(params: Any) -> Mapping[str, Any]:
+    """What a user gives as parameters: the `Weights` that a path stands for, or what was given.
+
+    Raises:
+        Error: It is neither a path nor a mapping, or `open` raises it.
+    """
+    if isinstance(params, (str, os.PathLike)):
+        return open(params)
+    if not isinstance(params, Mapping):
+        raise Error(f"params must be a mapping or a path, got {type(params).__name__}")
+    return params

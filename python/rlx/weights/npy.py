@@ -1,0 +1,161 @@
+"""NumPy's formats: `.npy`, one array, and `.npz`, a zip archive of them. Pickled objects are never read.
+
+An array that is not compressed is mapped. Sources: numpy.lib.format, and the zip specification (APPNOTE 6.3.10, 4.3.7).
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.errors import Error
+from rlx.ir.packages import required
+from rlx.weights.encoding import Encoding, Plain, Unreadable
+from rlx.weights.mapped import Content, content_of, part
+from rlx.weights.weight import Weight, Weights
+
+_ENDING = ".npy"
+_LONGEST_HEADER = 10_000  # of an array, as NumPy has it
+_HEADERS: dict[Any, Callable[..., Any]] = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+_LOCAL_HEADER = 30  # bytes in front of a member's name
+_ENCRYPTED = 0x1
+_BEST_DEFLATION = 1032  # a byte of deflate stands for at most so many
+
+
+def read_file(path: str | os.PathLike[str]) -> Weight:
+    """The array of a `.npy` file, by the file's name without its ending.
+
+    Raises:
+        Error: It is missing or damaged, or holds no plain array.
+    """
+    name = os.fspath(path)
+    (weight,) = read_array(content_of(path), name).values()
+    return weight
+
+
+def read_array(content: Content, name: str) -> Weights:
+    """The one array of a `.npy` file; see `read_file`."""
+    key = os.path.basename(name).removesuffix(_ENDING)
+    weight = _checked(name, lambda: _weight(key, _Stored(content, 0, len(content)), name))
+    return Weights([weight], name)
+
+
+def read_archive(content: Content, name: str) -> Weights:
+    """The arrays of a `.npz` file.
+
+    Raises:
+        Error: It is damaged, holds something else, or claims to be larger than it can be.
+    """
+    return Weights(_checked(name, lambda: _members(content, name)), name)
+
+
+def _checked(name: str, read: Callable[[], Any]) -> Any:
+    try:
+        return read()
+    except Error as problem:
+        raise Error(f"cannot read {name}: {problem.message}", hint=problem.hint) from None
+    except Exception as problem:  # what NumPy and zipfile raise for a damaged file has no common class
+        raise Error(f"cannot read {name}: {problem}", hint="write it with numpy.save or numpy.savez") from None
+
+
+def _members(content: Content, name: str) -> list[Weight]:
+    with zipfile.ZipFile(io.BytesIO(content) if isinstance(content, bytes) else content) as archive:  # type: ignore[arg-type]
+        return [_member(entry, content, name) for entry in archive.infolist()]
+
+
+def _member(entry: zipfile.ZipInfo, content: Content, name: str) -> Weight:
+    key = entry.filename
+    if not key.endswith(_ENDING):
+        raise Error(f"it holds '{key}', which is no array", hint="expected an archive that numpy.savez wrote")
+    if entry.flag_bits & _ENCRYPTED or entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise Error(f"'{key}' is encrypted, or compressed by another method than deflate")
+    local = bytes(part(content, entry.header_offset, _LOCAL_HEADER))
+    if len(local) < _LOCAL_HEADER or not local.startswith(b"PK\x03\x04"):
+        raise Error(f"'{key}' has no header")
+    begin = entry.header_offset + _LOCAL_HEADER + sum(struct.unpack("<HH", local[26:30]))
+    if entry.compress_type == zipfile.ZIP_STORED:
+        data: _Stored | _Deflated = _Stored(content, begin, entry.file_size)
+    elif entry.file_size > entry.compress_size * _BEST_DEFLATION:
+        raise Error(f"'{key}' claims {entry.file_size} bytes, which do not fit into {entry.compress_size}")
+    else:
+        data = _Deflated(content, begin, entry)
+    return _weight(key.removesuffix(_ENDING), data, name)
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """Bytes of a file as they are."""
+
+    content: Content
+    begin: int
+    size: int
+
+    def head(self) -> bytes:
+        return bytes(part(self.content, self.begin, min(self.size, _LONGEST_HEADER + 12)))
+
+    def after(self, header: int) -> Any:
+        return part(self.content, self.begin + header, self.size - header)
+
+
+@dataclass(frozen=True)
+class _Deflated:
+    """A compressed member of an archive, which is decompressed each time that it is used."""
+
+    content: Content
+    begin: int
+    entry: zipfile.ZipInfo
+
+    @property
+    def size(self) -> int:
+        return self.entry.file_size
+
+    def head(self) -> bytes:
+        return self._decompressed(min(self.size, _LONGEST_HEADER + 12))
+
+    def after(self, header: int) -> Any:
+        data = self._decompressed(self.size)
+        if len(data) != self.size or zlib.crc32(data) != self.entry.CRC:
+            raise Error("is damaged: its checksum is another")
+        return memoryview(data)[header:]
+
+    def _decompressed(self, limit: int) -> bytes:
+        packed = part(self.content, self.begin, self.entry.compress_size)
+        try:
+            return zlib.decompressobj(-zlib.MAX_WBITS).decompress(packed, limit) if limit else b""
+        except (zlib.error, MemoryError) as problem:
+            raise Error(f"cannot be decompressed: {problem}") from None
+
+
+def _weight(key: str, data: _Stored | _Deflated, file: str) -> Weight:
+    """An array by its header."""
+    stream = io.BytesIO(data.head())
+    version = np.lib.format.read_magic(stream)
+    if version not in _HEADERS:
+        raise Error(f"'{key}' has a header of version {version}, as arrays of records have")
+    shape, fortran, kind = _HEADERS[version](stream, max_header_size=_LONGEST_HEADER)
+    header = stream.tell()
+    size = data.size - header
+    encoding = _encoding(kind, fortran)
+    if any(d < 0 for d in shape) or (isinstance(encoding, Plain) and encoding.nbytes(shape) != size):
+        raise Error(f"'{key}' is {kind}{list(shape)} by its header, and {size} bytes are there")
+    return Weight(key, shape, encoding, size, file, partial(data.after, header))
+
+
+def _encoding(kind: np.dtype, fortran: bool) -> Encoding:
+    if kind == np.dtype("V2"):  # the format has no name for bf16: NumPy writes two bytes
+        kind = np.dtype(required("ml_dtypes", "bf16").bfloat16)
+    if kind.kind not in "biufc" and kind.name != "bfloat16":
+        return Unreadable(str(kind), "write an array of numbers, with numpy.save")
+    return Plain(kind, "F" if fortran else "C")

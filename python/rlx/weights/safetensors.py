@@ -1,0 +1,120 @@
+"""The safetensors format: a header of JSON, then the bytes of all tensors without gaps.
+
+The format's own package checks a file (lengths, offsets, overlaps, truncation). Its tensors are copies, so that where they lie
+is read from the header, and the file is mapped here. Source: https://github.com/huggingface/safetensors#format
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.dtype import dtype
+from rlx.ir.errors import Error
+from rlx.ir.files import file_name, read_json, replacing, unique_names
+from rlx.ir.packages import required
+from rlx.weights.encoding import Encoding, Plain, Unreadable
+from rlx.weights.mapped import Content, content_of, part
+from rlx.weights.weight import Weight, Weights
+
+# What a model's folder calls its file of weights, and the index of several.
+NAME = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+
+# The dtypes of the format that NumPy has; there are packed ones of eight, six and four bits besides.
+_PLAIN = {
+    "BOOL": "bool",
+    **{f"{sign}{bits}": f"{kind}int{bits}" for sign, kind in (("I", ""), ("U", "u")) for bits in (8, 16, 32, 64)},
+    **{"F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64", "C64": "complex64"},
+}
+_WRITE_HINT = "write it as F16, BF16 or F32"
+
+
+def read(path: str | os.PathLike[str], what: str = "") -> Weights:
+    """The tensors of one file.
+
+    Args:
+        path: The file.
+        what: What kind of file it is, for messages: `"the checkpoint "`.
+
+    Raises:
+        Error: It is missing, truncated or damaged.
+    """
+    package = required("safetensors", "a file of weights")
+    required("ml_dtypes", "a file of weights")  # NumPy knows bf16 once it is imported
+    name = file_name(path)
+    content = content_of(name)
+    try:
+        with package.safe_open(name, framework="numpy"):
+            pass  # all is checked
+        (length,) = struct.unpack("<Q", content[:8])
+        header = json.loads(content[8 : 8 + length], object_pairs_hook=unique_names)
+        header.pop("__metadata__", None)
+        tensors = [_weight(key, entry, content, 8 + length, name) for key, entry in header.items()]
+    # The last ones only if the file is written to meanwhile.
+    except (package.SafetensorError, OSError, ValueError, TypeError, KeyError, AttributeError, struct.error) as problem:
+        raise Error(
+            f"cannot read {what}{name}: {problem}",
+            hint="expected a safetensors, .npz or .npy file; one that is truncated has to be fetched again",
+        ) from None
+    return Weights(tensors, name)
+
+
+def _weight(name: str, entry: Mapping[str, Any], content: Content, begin: int, file: str) -> Weight:
+    stored = entry["dtype"]
+    encoding: Encoding = Plain(np.dtype(_PLAIN[stored])) if stored in _PLAIN else Unreadable(stored, _WRITE_HINT)
+    start, end = entry["data_offsets"]
+    read_part = partial(part, content, begin + start, end - start)
+    return Weight(name, tuple(entry["shape"]), encoding, end - start, file, read_part)
+
+
+def read_index(path: str) -> Weights:
+    """The tensors of a model that is several files, by the index beside them.
+
+    Raises:
+        Error: The index is damaged, names a file that is not beside it, or one that is missing or lacks a tensor.
+    """
+    index = read_json(path)
+    places = index.get("weight_map") if isinstance(index, dict) else None
+    if not isinstance(places, dict) or not all(isinstance(file, str) for file in places.values()):
+        raise Error(f"cannot read {path}: expected the index of a safetensors model, with a 'weight_map'")
+    folder = os.path.dirname(path)
+    files = {}
+    for file in dict.fromkeys(places.values()):
+        if file != os.path.basename(file) or file in ("", ".", "..") or "\\" in file or ":" in file:
+            raise Error(f"{path} names {file!r}, which is no file beside it")
+        files[file] = read(os.path.join(folder, file))
+    for name, file in places.items():
+        if name not in files[file]:
+            raise Error(f"{path} says that tensor '{name}' is in {file}, which has none of that name")
+    return Weights((files[file][name] for name, file in places.items()), path)
+
+
+def write(path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> None:
+    """Write tensors to a file that replaces one of the same name when it is complete and on the disk.
+
+    The package of the format would write to a temporary file of its own, which nobody removes if the process is killed.
+
+    Raises:
+        Error: It cannot be written, or a dtype is none of the twelve.
+    """
+    # Larger elements first, so that all are aligned to their size.
+    ordered = sorted(tensors.items(), key=lambda item: (-item[1].itemsize, item[0]))
+    header: dict[str, Any] = {"__metadata__": dict(metadata)}
+    end = 0
+    for name, array in ordered:
+        start, end = end, end + array.nbytes
+        kind = dtype(array.dtype).name.upper()
+        header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [start, end]}
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with replacing(path, durable=True) as temporary, open(temporary, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for _, array in ordered:
+            file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)

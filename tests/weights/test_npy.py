@@ -1,0 +1,154 @@
+"""NumPy's files: values, damage, objects that are never unpickled, and archives that claim more than they hold."""
+
+from __future__ import annotations
+
+import io
+import random
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rlx
+from rlx.weights import open as open_weights
+from tools.fuzz.mutators import damaged_bytes
+
+ARRAYS = {
+    "f32": np.arange(24, dtype=np.float32).reshape(2, 3, 4),
+    "fortran": np.asfortranarray(np.arange(6, dtype=np.int64).reshape(2, 3)),
+    "bf16": np.array([1.5, -2], rlx.bf16.numpy),
+    "scalar": np.array(3, np.int32),
+    "empty": np.zeros((0, 5), np.float64),
+    "bool": np.array([True, False]),
+    "zeros": np.zeros(100_000, np.float32),
+}
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_archives(tmp_path: Path, save: Any) -> None:
+    save(tmp_path / "w.npz", **ARRAYS)
+    weights = open_weights(tmp_path / "w.npz")
+    assert list(weights) == list(ARRAYS)
+    for name, array in ARRAYS.items():
+        weight, found = weights[name], weights[name].numpy()
+        assert (weight.shape, weight.dtype, weight.nbytes) == (array.shape, array.dtype, array.nbytes)
+        np.testing.assert_array_equal(found, array, strict=True)
+        assert not found.flags.writeable
+        # What is not compressed stays in the file, if it lies there at an address for its dtype.
+        stored = weight.stored()
+        stays = save is np.savez and found.size and stored.ctypes.data % found.itemsize == 0
+        assert np.shares_memory(found, stored) == bool(stays)
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_arrays(tmp_path: Path, name: str) -> None:
+    np.save(tmp_path / "w.npy", ARRAYS[name])
+    weights = open_weights(tmp_path / "w.npy")
+    assert list(weights) == ["w"]
+    np.testing.assert_array_equal(weights["w"].numpy(), ARRAYS[name], strict=True)
+
+
+class Trap:
+    """Says so when it is unpickled."""
+
+    def __reduce__(self) -> Any:
+        return pytest.fail, ("it was unpickled",)
+
+
+@pytest.mark.parametrize(
+    "array", [np.array([Trap()], object), np.array(["text"]), np.zeros(2, [("a", "i4")]), np.array(["2020"], "M8[D]")]
+)
+def test_what_are_no_numbers_is_refused_when_it_is_used(tmp_path: Path, array: np.ndarray) -> None:
+    np.savez(tmp_path / "w.npz", allow_pickle=True, w=array, v=np.ones(1))
+    weights = open_weights(tmp_path / "w.npz")
+    assert weights["v"].numpy() == 1
+    with pytest.raises(rlx.Error, match=r"tensor 'w' of .*w\.npz is of dtype"):
+        weights["w"].numpy()
+
+
+def saved(array: np.ndarray) -> bytes:
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
+
+
+def archive(path: Path, *members: tuple[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> Path:
+    with zipfile.ZipFile(path, "w", method) as file:
+        for name, data in members:
+            file.writestr(name, data)
+    return path
+
+
+ONES = saved(np.ones((2, 2), np.float32))
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (ONES[:-1], r"'w' is float32\[2, 2\] by its header, and 15 bytes are there"),
+        (ONES.replace(b"(2, 2)", b"(-2, -2)", 1), "cannot read"),
+        (ONES.replace(b"(2, 2), }", b"(4611686018427387904, 9), }", 1).replace(b"       " * 2, b"", 1), "cannot read"),
+        (b"nonsense", "cannot read"),
+        (b"", "cannot read"),
+        (b"\x93NUMPY\x03\x00" + ONES[8:], "a header of version"),
+        (b"\x93NUMPY\x01\x00\xff\xff" + ONES[10:], "cannot read"),
+    ],
+)
+def test_a_member_that_is_damaged(tmp_path: Path, data: bytes, message: str, method: int) -> None:
+    with pytest.raises(rlx.Error, match=message):
+        open_weights(archive(tmp_path / "w.npz", ("w.npy", data), method=method))
+
+
+def test_an_archive_of_something_else(tmp_path: Path) -> None:
+    with pytest.raises(rlx.Error, match=r"holds 'manifest\.json', which is no array"):
+        open_weights(archive(tmp_path / "w.npz", ("manifest.json", b"{}")))
+    with pytest.warns(UserWarning, match="Duplicate name"):
+        twice = archive(tmp_path / "w.npz", ("w.npy", ONES), ("w.npy", ONES))
+    with pytest.raises(rlx.Error, match="has two tensors called 'w'"):
+        open_weights(twice)
+    with pytest.raises(rlx.Error, match="another method"):
+        open_weights(archive(tmp_path / "w.npz", ("w.npy", ONES), method=zipfile.ZIP_LZMA))
+    with pytest.raises(rlx.Error, match="expected a safetensors"):
+        open_weights(archive(tmp_path / "w.npz"))
+
+
+def test_a_checksum_that_is_wrong(tmp_path: Path) -> None:
+    path = archive(tmp_path / "w.npz", ("w.npy", saved(np.random.default_rng(0).standard_normal(500))))
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(rlx.Error, match="tensor 'w' of"):
+        open_weights(path)["w"].numpy()
+
+
+def test_a_bomb_makes_nothing_large(tmp_path: Path) -> None:
+    """Neither a header that claims a huge shape, nor an archive that claims more than deflate can stand for."""
+    size = 1 << 50
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "|u1", "fortran_order": False, "shape": (size,)})
+    with pytest.raises(rlx.Error, match="by its header"):
+        open_weights(archive(tmp_path / "w.npz", ("w.npy", header.getvalue())))
+    path = archive(tmp_path / "w.npz", ("w.npy", header.getvalue() + bytes(1000)))
+    data = bytearray(path.read_bytes())
+    entry = data.rindex(b"PK\x01\x02")
+    data[entry + 24 : entry + 28] = (0xFFFFFFF0).to_bytes(4, "little")  # its size, in the list of members
+    path.write_bytes(data)
+    with pytest.raises(rlx.Error, match="which do not fit into"):
+        open_weights(path)
+
+
+def test_damaged_files_are_refused_or_read(tmp_path: Path) -> None:
+    rng = random.Random(5)
+    for save in (np.savez, np.savez_compressed):
+        save(tmp_path / "w.npz", **{name: array for name, array in ARRAYS.items() if array.size < 100})
+        whole = (tmp_path / "w.npz").read_bytes()
+        for _ in range(150):
+            (tmp_path / "d.npz").write_bytes(damaged_bytes(whole, rng))
+            try:
+                for weight in open_weights(tmp_path / "d.npz").values():
+                    weight.numpy()
+            except rlx.Error as problem:
+                assert "d.npz" in str(problem)

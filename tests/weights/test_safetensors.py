@@ -1,0 +1,163 @@
+"""safetensors files: every dtype of the format, several files of one model, and files that are damaged."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+import rlx
+from rlx.weights import open as open_weights
+
+BITS = {
+    **dict.fromkeys(("BOOL", "U8", "I8"), 8),
+    **dict.fromkeys(("U16", "I16", "F16", "BF16"), 16),
+    **dict.fromkeys(("U32", "I32", "F32"), 32),
+    **dict.fromkeys(("U64", "I64", "F64", "C64"), 64),
+}
+PACKED = {"F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8, "F6_E2M3": 6, "F6_E3M2": 6, "F4": 4}
+
+
+def written(path: Path, header: Any, body: bytes, length: int | None = None) -> Path:
+    """A file of that header, as text or as what JSON makes of it; `length` is what it says of the header's."""
+    text = (header if isinstance(header, str) else json.dumps(header)).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text) if length is None else length) + text + body)
+    return path
+
+
+def entry(dtype: str = "F32", shape: Any = (2,), offsets: Any = (0, 8)) -> dict[str, Any]:
+    return {"dtype": dtype, "shape": shape, "data_offsets": offsets}
+
+
+@pytest.mark.parametrize("dtype", BITS)
+def test_every_dtype_that_numpy_has(dtype: str, tmp_path: Path) -> None:
+    bits = BITS[dtype]
+    weight = open_weights(written(tmp_path / "w", {"w": entry(dtype, (8,), (0, bits))}, bytes(bits)))["w"]
+    array = weight.numpy()
+    assert (weight.dtype, weight.shape, weight.nbytes) == (array.dtype, array.shape, array.nbytes)
+    assert array.itemsize * 8 == bits and not np.any(array.astype(np.complex64))
+
+
+@pytest.mark.parametrize("dtype", PACKED)
+def test_others_are_refused_when_they_are_used(dtype: str, tmp_path: Path) -> None:
+    bits = PACKED[dtype]
+    header = {"w": entry(dtype, (8,), (0, bits)), "v": entry("U8", (1,), (bits, bits + 1))}
+    weights = open_weights(written(tmp_path / "w", header, bytes(bits) + b"\7"))
+    assert weights["w"].shape == (8,) and weights["w"].encoding.name == dtype
+    assert weights["v"].numpy() == 7
+    with pytest.raises(rlx.Error, match=rf"tensor 'w' of .* is of dtype {dtype}"):
+        weights["w"].numpy()
+
+
+def test_values_are_those_of_the_package_and_stay_in_the_file(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    arrays = {f"w{i}": rng.standard_normal((i, 3, 2 + i)).astype(np.float32) for i in range(5)}
+    arrays |= {"odd": np.arange(5, dtype=np.uint8), "scalar": np.array(2.5), "half": np.ones(3, np.float16)}
+    save_file(arrays, tmp_path / "w.safetensors")
+    weights = open_weights(tmp_path / "w.safetensors")
+    assert set(weights) == set(arrays)
+    for name, array in arrays.items():
+        found = weights[name].numpy()
+        np.testing.assert_array_equal(found, array, strict=True)
+        assert not found.flags.writeable
+        assert not found.size or np.shares_memory(found, weights[name].stored()), name
+
+
+def test_what_lies_at_an_odd_address_is_aligned(tmp_path: Path) -> None:
+    body = b"\1" + np.array([1.5, 2.5], np.float32).tobytes()
+    header = {"byte": entry("U8", (1,), (0, 1)), "w": entry("F32", (2,), (1, 9))}
+    array = open_weights(written(tmp_path / "w", header, body))["w"].numpy()
+    assert array.flags.aligned and not array.flags.writeable and array.tolist() == [1.5, 2.5]
+
+
+HUGE = 1 << 62
+DAMAGED: dict[str, tuple[Any, bytes, int | None]] = {
+    "header too long": ({}, b"", 1 << 40),
+    "header of the greatest length": ({}, b"", (1 << 64) - 1),
+    "header cut off": ({"w": entry()}, bytes(8), 10),
+    "no object": ("[1]", b"", None),
+    "no JSON": ("{", b"", None),
+    "nested": ("[" * 100_000, b"", None),
+    "truncated": ({"w": entry()}, bytes(7), None),
+    "too much": ({"w": entry()}, bytes(9), None),
+    "overlap": ({"w": entry(), "v": entry("U8", (8,))}, bytes(8), None),
+    "gap": ({"w": entry(offsets=(8, 16))}, bytes(16), None),
+    "backwards": ({"w": entry(offsets=(8, 0))}, bytes(8), None),
+    "negative": ({"w": entry(offsets=(-8, 0))}, bytes(8), None),
+    "of another size": ({"w": entry("F64")}, bytes(8), None),
+    "huge shape": ({"w": entry(shape=(HUGE, 4), offsets=(0, 8))}, bytes(8), None),
+    "negative shape": ({"w": entry(shape=(-2, -1))}, bytes(8), None),
+    "unknown dtype": ({"w": entry("F33")}, bytes(8), None),
+    "twice": (f'{{"w": {json.dumps(entry())}, "w": {json.dumps(entry("U8", (8,)))}}}', bytes(8), None),
+    "half of a character": (f'{{"\\ud800": {json.dumps(entry())}}}', bytes(8), None),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_damaged_files_are_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(rlx.Error, match=r"cannot read .*w\.safetensors"):
+        open_weights(written(tmp_path / "w.safetensors", *DAMAGED[name]))
+
+
+@pytest.mark.parametrize("shape", [(HUGE, 0), (1,) * 100])
+def test_shapes_beyond_numpys_are_refused_when_they_are_used(shape: tuple[int, ...], tmp_path: Path) -> None:
+    size = 0 if 0 in shape else 4
+    weight = open_weights(written(tmp_path / "w", {"w": entry("F32", shape, (0, size))}, bytes(size)))["w"]
+    with pytest.raises(rlx.Error, match="cannot read tensor 'w' of"):
+        weight.numpy()
+
+
+def test_a_bool_is_0_or_1(tmp_path: Path) -> None:
+    weights = open_weights(written(tmp_path / "w", {"w": entry("BOOL", (2,), (0, 2))}, b"\1\2"))
+    with pytest.raises(rlx.Error, match=r"tensor 'w' of .* a bool is stored as 0 or 1"):
+        weights["w"].numpy()
+
+
+# --- several files --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sharded(tmp_path: Path) -> Path:
+    """A folder of two files and their index."""
+    save_file({"a": np.ones(2, np.float32), "unnamed": np.ones(1)}, tmp_path / "model-1.safetensors")
+    save_file({"b": np.zeros((2, 2), np.float16)}, tmp_path / "model-2.safetensors")
+    write_index(tmp_path, {"a": "model-1.safetensors", "b": "model-2.safetensors"})
+    return tmp_path
+
+
+def write_index(folder: Path, places: Any) -> None:
+    text = places if isinstance(places, str) else json.dumps({"metadata": {"total_size": 16}, "weight_map": places})
+    (folder / "model.safetensors.index.json").write_text(text)
+
+
+def test_several_files(sharded: Path) -> None:
+    for path in (sharded, sharded / "model.safetensors.index.json"):
+        weights = open_weights(path)
+        assert list(weights) == ["a", "b"]
+        assert weights["a"].numpy().tolist() == [1, 1] and weights["b"].shape == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("places", "message"),
+    [
+        ({"a": "../model-1.safetensors"}, "no file beside it"),
+        ({"a": "/etc/passwd"}, "no file beside it"),
+        ({"a": ""}, "no file beside it"),
+        ({"a": "model-3.safetensors"}, r"no such file: .*model-3\.safetensors"),
+        ({"b": "model-1.safetensors"}, "tensor 'b' is in model-1.safetensors, which has none of that name"),
+        ({"a": 1}, "expected the index"),
+        ([], "expected the index"),
+        ('{"weight_map": {"a": "model-1.safetensors", "a": "model-2.safetensors"}}', "'a' stands twice"),
+        ("[1", "cannot read"),
+    ],
+)
+def test_an_index_that_is_wrong(sharded: Path, places: Any, message: str) -> None:
+    write_index(sharded, places)
+    with pytest.raises(rlx.Error, match=message):
+        open_weights(sharded)

@@ -1,0 +1,164 @@
+"""`Weights` as programs take them, and the seam for other encodings."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+import rlx
+from rlx.ir.errors import Error
+from rlx.weights import Encoding, Weight, Weights
+from rlx.weights.arrays import keep
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+W = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
+
+
+@pytest.fixture(scope="module")
+def program() -> Any:
+    g: Any = rlx.Graph("g")
+    g.set_outputs([g.input("x", (2, 3)) @ g.param("w", (3, 2))])
+    return rlx.Session(threads=1).compile(g)
+
+
+@pytest.fixture(params=["w.safetensors", "w.npz"])
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    arrays = {"unused": np.array([np.nan]), "w": W, "strings" if request.param == "w.npz" else "bytes": np.arange(3)}
+    made = tmp_path / request.param
+    np.savez(made, **arrays) if made.suffix == ".npz" else save_file(arrays, made)  # type: ignore[arg-type]
+    return made
+
+
+def given(program: Any, params: Any) -> np.ndarray:
+    program.set_params(params)
+    return program.run({"x": X})[0]
+
+
+def test_a_program_takes_a_path_weights_or_some_of_them(program: Any, path: Path) -> None:
+    weights = rlx.weights.open(path)
+    for params in (path, str(path), weights, {"w": weights["w"]}, dict(Weights.of({"w": W})), Weights.of({"w": W})):
+        np.testing.assert_array_equal(given(program, params), X @ W)
+
+
+def test_only_the_graphs_tensors_are_read(program: Any) -> None:
+    read = []
+
+    def of(name: str, array: np.ndarray) -> Weight:
+        (weight,) = Weights.of({name: array}).values()
+        return Weight(name, weight.shape, weight.encoding, weight.nbytes, "w", lambda: read.append(name) or array.data)
+
+    given(program, Weights([of("v", X), of("w", W)], "w"))
+    assert read == ["w"]
+    read.clear()
+    with pytest.raises(Error, match=r"param 'w' must be f32\[3, 2\], got float32\[2, 3\]"):
+        program.set_params(Weights([of("w", X)], "w"))
+    assert not read, "it is checked before it is read"
+
+
+def test_what_a_program_misses_is_named(program: Any, path: Path) -> None:
+    with pytest.raises(Error, match="the mapping has no tensor 'w'"):
+        program.set_params(Weights.of({"v": W}))
+    with pytest.raises(Error, match="there is no parameter '"):
+        program.set_params(dict(rlx.weights.open(path)))
+    with pytest.raises(Error, match=r"tensor 'w'.*holds 1 NaN"):
+        program.set_params(Weights.of({"w": np.where(W > 5, np.nan, W).astype(np.float32)}))
+    with pytest.raises(Error, match="params must be a mapping or a path, got int"):
+        program.set_params(5)
+
+
+def test_a_mapping(path: Path) -> None:
+    weights = rlx.weights.open(path)
+    assert "w" in weights and "none" not in weights and 5 not in weights and weights.get("none") is None
+    with pytest.raises(KeyError):
+        weights["none"]
+    with pytest.raises(Error, match=rf"^{path} has no tensor 'none'$"):
+        weights["none"]
+    assert repr(weights) == f"<Weights of {path}: 3 tensors>"
+    assert repr(weights["w"]).startswith("Weight(name='w', shape=(3, 2), encoding=Plain(")
+
+
+def test_weights_do_not_change(path: Path) -> None:
+    weight = rlx.weights.open(path)["w"]
+    with pytest.raises(ValueError, match="read-only"):
+        weight.numpy()[0] = 1
+    np.asarray(weight).shape  # noqa: B018
+    np.array(weight)[0] = 1
+    np.testing.assert_array_equal(weight, W)
+    mine = W.copy()
+    weights = Weights.of({"w": mine})
+    mine[...] = 0
+    np.testing.assert_array_equal(weights["w"], W)
+
+
+def test_a_file_that_takes_the_place_of_another_changes_nothing(program: Any, path: Path, tmp_path: Path) -> None:
+    """As `TrainStep.save` writes, and as tools that are careful do."""
+    array = rlx.weights.open(path)["w"].numpy()
+    program.set_params(path)
+    os.replace(path, tmp_path / "old")
+    path.write_bytes(bytes(10))
+    np.testing.assert_array_equal(array, W)
+    np.testing.assert_array_equal(program.run({"x": X})[0], X @ W)
+    if path.suffix == ".safetensors":
+        assert keep(array) is array, "it is constant: there is no need for a copy"
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"\x93NUMPY", b"GGUF", b"\0" * 100])
+def test_files_that_are_none(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "w").write_bytes(content)
+    with pytest.raises(Error, match=f"cannot read {tmp_path / 'w'}"):
+        rlx.weights.open(tmp_path / "w")
+    with pytest.raises(Error, match=rf"no such file: {tmp_path}/model\.safetensors"):
+        rlx.weights.open(tmp_path)
+
+
+@pytest.mark.parametrize("path", [None, 5, "", "a\0b"])
+def test_what_is_no_path(path: Any) -> None:
+    with pytest.raises(Error, match="expected the path of a file of weights"):
+        rlx.weights.open(path)
+
+
+# --- another encoding -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Nibbles(Encoding):
+    """Two numbers from -8 to 7 a byte, the low one first, times a scale."""
+
+    scale: float
+
+    @property
+    def name(self) -> str:
+        return "nibbles"
+
+    @property
+    def dtype(self) -> np.dtype:
+        return np.dtype(np.float32)
+
+    def nbytes(self, shape: tuple[int, ...]) -> int:
+        count = int(np.prod(shape))
+        if count % 2:
+            raise Error(f"{count} numbers are no pairs")
+        return count // 2
+
+    def values(self, stored: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        pairs = np.stack([stored & 15, stored >> 4], -1).astype(np.float32)
+        return ((pairs - 8) * np.float32(self.scale)).reshape(shape)
+
+
+def test_packed_weights_are_taken_as_plain_ones(program: Any) -> None:
+    encoding, data = Nibbles(0.5), bytes([0x98, 0xBA, 0xDC])
+    weight = Weight("w", (3, 2), encoding, encoding.nbytes((3, 2)), "packed", lambda: data)
+    expected = np.array([[0, 0.5], [1, 1.5], [2, 2.5]], np.float32)
+    assert weight.stored().tobytes() == data and weight.encoding is encoding
+    np.testing.assert_array_equal(weight.numpy(), expected, strict=True)
+    np.testing.assert_array_equal(given(program, Weights([weight], "packed")), X @ expected)
+    short = dataclasses.replace(weight, read=lambda: data[:2])
+    with pytest.raises(Error, match="tensor 'w' of packed has 2 bytes, and 3 are expected"):
+        short.numpy()
