@@ -15,6 +15,7 @@ PAGES = (
     "docs/extending.md",
     "docs/transforms.md",
     "docs/weights.md",
+    "docs/importers.md",
     "docs/training.md",
     "docs/assembly.md",
 )

@@ -36,6 +36,7 @@ _HOMES = {
         ),
         "rlx.ir.errors",
     ),
+    "from_stablehlo": "rlx.importers.stablehlo",
     "GraphModule": "rlx.blocks.graph_module",
     **dict.fromkeys(("Pipeline", "CompileResult"), "rlx.runtime.pipeline"),
     "Device": "rlx.runtime.device",
@@ -58,7 +59,7 @@ _HOMES = {
     **dict.fromkeys(("linearize", "Linearized"), "rlx.transforms.linearize"),
     "Tick": "rlx.tick",
 }
-_MODULES = ("ops", "blocks", "weights", "passes", "train", "mlir")
+_MODULES = ("ops", "blocks", "weights", "importers", "passes", "train", "mlir")
 
 
 def public_names() -> dict[str, str]:

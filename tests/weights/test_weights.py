@@ -124,6 +124,36 @@ def test_what_is_no_path(path: Any) -> None:
         rlx.weights.open(path)
 
 
+# --- graphs that carry their weights --------------------------------------------------------------
+
+
+def test_a_graph_carries_values_of_its_parameters(path: Path) -> None:
+    g: Any = rlx.Graph("g")
+    w = g.param("w", (3, 2), value=rlx.weights.open(path)["w"])
+    g.set_outputs([g.sum(g.input("x", ("n", 3)) @ w + g.param("b", (2,)))])
+    b = np.ones(2, np.float32)
+    expected = (X @ W + 1).sum()
+    given = {"x": X, "b": b}
+    for graph in (g, g.clone(), rlx.passes.run(g, "builtin.module(rlx-bind{n=2},canonicalize)")):
+        assert list(graph.weights) == ["w"]
+        np.testing.assert_array_equal(rlx.evaluate(graph, given), [expected])
+    np.testing.assert_array_equal(rlx.evaluate(g, given | {"w": W * 0}), [4])
+    compiled = rlx.Session(threads=1).compile(g, bind={"n": 2}, params={"b": b})
+    np.testing.assert_array_equal(compiled.run({"x": X})[0], expected)
+    assert "w" not in rlx.vmap(g, batched={"w": 0}, size=2).weights
+    step = rlx.train.TrainStep(g, rlx.train.SGD(0.5), params={"b": b}, bind={"n": 2}, threads=1)
+    assert step({"x": X})["loss"] == expected
+    np.testing.assert_array_equal(step.params()["w"], W - 0.5 * X.sum(0)[:, None])
+    with pytest.raises(TypeError):
+        g.weights["b"] = b
+
+
+@pytest.mark.parametrize("value", [W.T, W.astype(np.float64), W.tolist(), 5])
+def test_a_value_that_does_not_fit(value: Any) -> None:
+    with pytest.raises(rlx.ShapeError, match=r"test_weights\.py:\d+: param 'w' is f32\[3, 2\], its value "):
+        rlx.Graph("g").param("w", (3, 2), value=value)
+
+
 # --- another encoding -----------------------------------------------------------------------------
 
 

@@ -1,7 +1,8 @@
-"""The files that commands read (MLIR text, bytecode or a compiled artifact) and those they write."""
+"""The files that commands read (MLIR text or bytecode, of rlx or StableHLO, or a compiled artifact) and those they write."""
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import TYPE_CHECKING, TextIO
 
@@ -59,7 +60,12 @@ def _graph(data: bytes, path: str, function: str | None) -> Graph:
     name = "<stdin>" if path == "-" else path
     module = parse_module(decoded(data, name), name)
     import rlx
+    from rlx.importers import stablehlo
 
+    if stablehlo.is_stablehlo(module):
+        return stablehlo.from_module(
+            module, function, largest_literal=math.inf
+        )  # a command has no place for its weights
     graph_of = rlx.Graph.from_module  # through `rlx`, so that the op methods are there
     return graph_of(module, function)
 

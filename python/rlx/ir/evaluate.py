@@ -94,7 +94,9 @@ def bind_symbols(pairs: Sequence[tuple[Argument, Sequence[int]]]) -> dict[str, i
 
 
 def collect_arguments(graph: Graph | GraphModule, values: Mapping[str, Any]) -> list[np.ndarray]:
-    """The arrays of all arguments in order; states that are not given have their initial value.
+    """The arrays of all arguments in order.
+
+    Parameters that are not given have the values that came with the graph, and states their initial ones.
 
     Raises:
         Error: One is missing, unknown, or does not fit.
@@ -109,6 +111,7 @@ def collect_arguments(graph: Graph | GraphModule, values: Mapping[str, Any]) -> 
     for name in values:
         if name not in names:
             raise Error(f"the graph has no argument '{name}'{suggestion(name, names)}")
+    values = {**graph.weights, **values}
     arrays: list[np.ndarray] = []
     for argument in graph.arguments:
         if argument.name in values:
@@ -125,7 +128,8 @@ def evaluate(graph: Graph | GraphModule, values: Mapping[str, Any]) -> list[np.n
 
     Args:
         graph: HIR, MIR or LIR, bare or in a module.
-        values: Arrays of all inputs and parameters by name, and of states where they differ from their initial value.
+        values: Arrays of all inputs and parameters by name, and of states where they differ from their initial value; of
+            parameters that came with their values (`graph.weights`), where they differ.
 
     Returns:
         The outputs, in order.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from rlx import mlir
@@ -60,6 +61,7 @@ class Graph(Builder):
         self.function = function
         self._arguments: list[Argument] = []
         self._outputs: list[Output] = []
+        self._weights: dict[str, Any] = {}
 
     @classmethod
     def from_module(cls, module: mlir.Module, entry: str | None = None) -> Graph:
@@ -116,9 +118,39 @@ class Graph(Builder):
             raise Error(f"input '{name}': donate is True or False, not {donate!r:.60}")
         return self.add_argument(Argument(name, "input", _argument_shape("input", name, shape, dtype), donate))
 
-    def param(self, name: str, shape: ShapeLike, dtype: Any = None) -> Tensor:
-        """A weight: bound once before the first run, by name."""
-        return self.add_argument(Argument(name, "param", _argument_shape("param", name, shape, dtype)))
+    def param(self, name: str, shape: ShapeLike, dtype: Any = None, *, value: Any = None) -> Tensor:
+        """A weight: bound once before the first run, by name.
+
+        Args:
+            name: Unique among the graph's arguments.
+            shape: Sizes or symbol names.
+            dtype: Element type; f32 when absent.
+            value: What it holds, where that is known: an array, which must not be changed, or a `Weight` of a file. It is
+                what the parameter has where nothing else is given: see `weights`.
+
+        Raises:
+            ShapeError: The value is of another shape or dtype.
+        """
+        argument = Argument(name, "param", _argument_shape("param", name, shape, dtype))
+        if value is not None and not _fits(argument, value):
+            given = f"{getattr(value, 'dtype', type(value).__name__)}{list(getattr(value, 'shape', ()))}"
+            raise ShapeError(
+                f"param '{name}' is {argument.shape}, its value {given}", location=describe(caller_location())
+            )
+        tensor = self.add_argument(argument)
+        if value is not None:
+            self._weights[name] = value
+        return tensor
+
+    @property
+    def weights(self) -> Mapping[str, Any]:
+        """The values of parameters that came with the graph, by name; `rlx.evaluate` and `Session.compile` use them."""
+        return MappingProxyType(self._weights)
+
+    def take_weights(self, source: Graph) -> None:
+        """Take over the values of the parameters of a graph that this one was made from, of those that are the same here."""
+        values = source.weights
+        self._weights |= {a.name: values[a.name] for a in self.params if a.name in values and _fits(a, values[a.name])}
 
     def state(self, name: str, shape: ShapeLike, dtype: Any = None, *, init: float = 0) -> Tensor:
         """A tensor that stays on the device between runs; `update` gives its next value.
@@ -318,7 +350,9 @@ class Graph(Builder):
     def clone(self) -> Graph:
         """An independent copy."""
         with mlir.entered():
-            return Graph.from_module(self.module.operation.clone().opview, self.name_symbol)
+            copy = Graph.from_module(self.module.operation.clone().opview, self.name_symbol)
+        copy.take_weights(self)
+        return copy
 
     @property
     def name_symbol(self) -> str:
@@ -342,6 +376,14 @@ def _argument_shape(kind: str, name: Any, shape: Any, dtype: Any) -> Shape:
     except Error as problem:
         location = describe(caller_location())
         raise type(problem)(f"{kind} '{name}': {problem.message}", location=location, hint=problem.hint) from None
+
+
+def _fits(argument: Argument, value: Any) -> bool:
+    """Whether an array, or what has a shape and a dtype as one, may be an argument's value."""
+    dims, sizes = argument.shape.dims, tuple(getattr(value, "shape", ()))
+    if getattr(value, "dtype", None) != argument.shape.dtype.numpy or len(dims) != len(sizes):
+        return False
+    return all(type(d) is not int or d == size for d, size in zip(dims, sizes, strict=True))
 
 
 def _symbol(name: str) -> str:

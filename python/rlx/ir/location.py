@@ -78,6 +78,12 @@ def scope_of(location: mlir.Location) -> str:
     return "/".join(map(unescaped, re.findall(r'"([^"]*)"\(', str(location))))
 
 
+def name_of(location: mlir.Location) -> str:
+    """The name that a location gives to a value, empty when it gives none."""
+    named = re.fullmatch(r'loc\("([^"]*)"(?:\(.*\))?\)', str(location), re.DOTALL)
+    return unescaped(named[1]) if named else ""
+
+
 def within(location: mlir.Location, note: str) -> Any:
     """The same place, with a note of what made the op: a block, a pass."""
     return mlir.ir.Location.name(note, location, context=mlir.context())

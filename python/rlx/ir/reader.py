@@ -22,6 +22,8 @@ import os
 import sys
 from typing import Any
 
+_PORTABLE = b"StableHLO_v"  # the producer that bytecode names, after four bytes and its version
+
 
 def _limit(seconds: int | None) -> None:
     """Bound time and memory: a few bytes may ask for any number of gigabytes."""
@@ -65,7 +67,11 @@ class Reader:
     def convert(self, data: bytes) -> int:
         """Bytecode to text on standard output; the exit code."""
         try:
-            module = self.ir.Module.parse(data, context=self.context())
+            context = self.context()
+            if data[5:].startswith(_PORTABLE) and self._stablehlo is not None:
+                module = self._stablehlo.deserialize_portable_artifact(context, data)
+            else:
+                module = self.ir.Module.parse(data, context=context)
             text = module.operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
             sys.stdout.buffer.write(text.encode())
             sys.stdout.buffer.flush()

@@ -61,7 +61,10 @@ def run(
         verify_module(source)  # no pass is to blame for what came in
         raise
     entry = graph.name_symbol if hasattr(graph, "name_symbol") else None
-    return Graph.from_module(module, entry)
+    result = Graph.from_module(module, entry)
+    if isinstance(graph := getattr(graph, "_graph", graph), Graph):
+        result.take_weights(graph)
+    return result
 
 
 def list() -> builtins.list[PassInfo]:

@@ -14,6 +14,7 @@ from rlx.backends.stages import check_policy, graph_of
 from rlx.backends.stages import prepared as _prepared
 from rlx.ir.errors import Error
 from rlx.ir.files import file_name
+from rlx.ir.graph import Graph
 from rlx.runtime.compiled import CompiledGraph, checked_threads
 from rlx.runtime.device import Device
 
@@ -95,8 +96,8 @@ class Session:
 
         Args:
             graph: A `Graph` or `GraphModule`, HIR or MIR.
-            params: Weights, by name or as the path of a safetensors file; arrays are copied. They can also be set later,
-                and be lent then: see `CompiledGraph.set_params`.
+            params: Weights, by name or as the path of a file; arrays are copied. They can also be set later, and be lent
+                then: see `CompiledGraph.set_params`. Those that came with the graph (`graph.weights`) need not be given.
             bind: Sizes of symbols that are fixed now; the others stay dynamic. (XLA compiles again for each set of
                 sizes that comes.)
             buckets: Sizes of symbols for which programs are compiled now; a run takes the smallest that fits, and pads.
@@ -126,17 +127,22 @@ class Session:
 
             options: dict[str, Any] = {"policy": policy, "cache": cache, "timeout": timeout}
             bucketed = BucketedGraph(source, buckets, lambda sizes: self.compile(source, bind=sizes, **options))
-            if params is not None:
-                bucketed.set_params(params)
+            _set_params(bucketed, source, params)
             return bucketed
         phases: dict[str, float] = {}
         artifact = self.backend.compile_graph(
             source, self.target, fusion_policy=policy, cache=_cache(cache), timeout_s=timeout, phases=phases
         )
         compiled = CompiledGraph(artifact, threads=self.threads, phases=phases)
-        if params is not None:
-            compiled.set_params(params)
+        _set_params(compiled, source, params)
         return compiled
+
+
+def _set_params(program: CompiledGraph | BucketedGraph, source: Graph, params: Any) -> None:
+    """Give a program the values that came with its graph, and then those of the user."""
+    for given in (source.weights or None, params):
+        if given is not None:
+            program.set_params(given)
 
 
 def _cache(cache: Any) -> DiskCache | None:
@@ -158,7 +164,7 @@ def load(
 
     Args:
         path: What `CompiledGraph.save` or `rlx compile` wrote.
-        params: Weights, by name or as the path of a safetensors file; arrays are copied.
+        params: Weights, by name or as the path of a file; arrays are copied.
         threads: Threads that the program may use on the CPU.
         expected_sha256: The SHA-256 that the file must have, in hexadecimal, as `rlx compile` prints it.
 

@@ -46,7 +46,8 @@ class TrainStep:
             it is `DynamicLossScale()` for f16, and no scale for other dtypes.
         accumulate: The parameters are updated at each call of this number, by the mean of the gradients of these calls.
         clip_norm: The gradients, taken together as one vector, are shortened to at most this length.
-        params: Values of the parameters, by name or as the path of a safetensors file; they can be set later.
+        params: Values of the parameters, by name or as the path of a file, where they did not come with the graph
+            (`graph.weights`); they can be set later.
         bind: Sizes of symbols that are fixed now.
         cache: As in `Session.compile`.
         timeout: As in `Session.compile`.
@@ -97,6 +98,8 @@ class TrainStep:
         self._unset = frozenset(self._params)
         self._lock = make_lock()
         self.compiled: CompiledGraph = session.compile(made.graph, cache=cache, timeout=timeout)
+        if graph.weights:
+            self.set_params({n: value for n, value in graph.weights.items() if n in self._params})
         if params is not None:
             self.set_params(params)
 
@@ -147,10 +150,10 @@ class TrainStep:
         return {n: self.compiled.state(n) if n in self._trained else self._frozen[n].copy() for n in self._params}
 
     def set_params(self, params: Mapping[str, Any] | str | os.PathLike[str], *, copy: bool = True) -> None:
-        """Set parameters, by name or as the path of a safetensors file, which must have them all. The optimiser goes on.
+        """Set parameters, by name or as the path of a file, which must have them all. The optimiser goes on.
 
         Args:
-            params: Arrays by name, or the path.
+            params: Arrays by name, or what `rlx.weights.open` gives, or the path that it takes.
             copy: False lends the arrays of parameters that are not trained, which must not be changed as long as this is
                 there. The others are always copied.
 

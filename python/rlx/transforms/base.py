@@ -86,7 +86,9 @@ def cleaned(graph: Graph) -> Graph:
     """A graph without what nobody needs, over a module of its own."""
     module = clone_module(graph.module)
     run_on_module(module, _CLEAN_UP, verify_each=False)
-    return Graph.from_module(module, graph.name_symbol)
+    result = Graph.from_module(module, graph.name_symbol)
+    result.take_weights(graph)
+    return result
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,7 @@ class Derived:
         for a in source.arguments:
             shape = a.shape if shapes is None else shapes.get(a.name, a.shape)
             tensors[a.name] = graph.add_argument(Argument(a.name, a.kind, shape, a.donate, a.init))
+        graph.take_weights(source)
         return cls(source, graph, tensors)
 
     @property

@@ -1,0 +1,36 @@
+"""Products of tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlx import mlir
+from rlx.importers.stablehlo.rules import imports
+from rlx.ir.builder import Tensor
+from rlx.ir.dtype import promote
+from rlx.ir.shape import Shape
+
+
+@imports("dot_general")
+def dot_general(g: Any, a: Tensor, b: Tensor, *, dot_dimension_numbers: Any, results: list[Shape]) -> Tensor:
+    numbers = mlir.stablehlo().DotDimensionNumbers(dot_dimension_numbers)
+    return _product(
+        g,
+        (a, b),
+        (numbers.lhs_contracting_dimensions, numbers.rhs_contracting_dimensions),
+        (numbers.lhs_batching_dimensions, numbers.rhs_batching_dimensions),
+        results[0],
+    )
+
+
+@imports("dot")
+def dot(g: Any, a: Tensor, b: Tensor, *, results: list[Shape]) -> Tensor:
+    return _product(g, (a, b), ([a.shape.rank - 1], [0]), ([], []), results[0])
+
+
+def _product(g: Any, factors: Any, contracting: Any, batch: Any, result: Shape) -> Tensor:
+    """The product in the wider one of the factors' and the result's dtype: i8·i8 may give i32, and bf16·bf16 f32."""
+    wide = promote(promote(factors[0].dtype, factors[1].dtype), result.dtype)
+    a, b = (x if x.dtype is wide else g.cast(x, wide) for x in factors)
+    product = g.dot_general(a, b, *map(list, contracting), *map(list, batch))
+    return product if wide is result.dtype else g.cast(product, result.dtype)

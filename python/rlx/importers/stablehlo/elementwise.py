@@ -1,0 +1,93 @@
+"""Elementwise ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rlx.importers.stablehlo.rules import imports
+from rlx.ir.builder import Tensor
+from rlx.ir.errors import UnsupportedError
+from rlx.ir.shape import Shape
+
+# Those that have a method of their own: the op's name, the method's.
+_METHODS = {
+    "abs": "abs",
+    "add": "add",
+    "cosine": "cos",
+    "divide": "div",
+    "exponential": "exp",
+    "imag": "imag",
+    "log": "log",
+    "logistic": "sigmoid",
+    "maximum": "maximum",
+    "minimum": "minimum",
+    "multiply": "mul",
+    "negate": "neg",
+    "power": "pow",
+    "real": "real",
+    "round_nearest_even": "round",
+    "rsqrt": "rsqrt",
+    "select": "where",
+    "sine": "sin",
+    "sqrt": "sqrt",
+    "subtract": "sub",
+    "tan": "tan",
+    "tanh": "tanh",
+}
+
+
+def _method(name: str) -> Callable[..., Tensor]:
+    return lambda g, *operands: getattr(g, name)(*operands)
+
+
+for _op, _name in _METHODS.items():
+    imports(_op)(_method(_name))
+
+
+@imports("convert")
+def convert(g: Any, x: Tensor, *, results: list[Shape]) -> Tensor:
+    return g.cast(x, results[0].dtype)
+
+
+@imports("compare")
+def compare(g: Any, a: Tensor, b: Tensor, *, comparison_direction: str, compare_type: str = "NOTYPE") -> Tensor:
+    if compare_type == "TOTALORDER":  # -NaN, -0 and 0 have places of their own in it
+        raise UnsupportedError("in total order cannot be imported")
+    return g.compare(comparison_direction.lower(), a, b)
+
+
+@imports("clamp")
+def clamp(g: Any, low: Tensor, x: Tensor, high: Tensor) -> Tensor:
+    return g.minimum(g.maximum(x, low), high)
+
+
+@imports("and")
+def and_(g: Any, a: Tensor, b: Tensor) -> Tensor:
+    return g.minimum(*_bools(a, b))
+
+
+@imports("or")
+def or_(g: Any, a: Tensor, b: Tensor) -> Tensor:
+    return g.maximum(*_bools(a, b))
+
+
+@imports("xor")
+def xor(g: Any, a: Tensor, b: Tensor) -> Tensor:
+    return g.ne(*_bools(a, b))
+
+
+@imports("not")
+def not_(g: Any, x: Tensor) -> Tensor:
+    return g.eq(*_bools(x), False)
+
+
+@imports("is_finite")
+def is_finite(g: Any, x: Tensor) -> Tensor:
+    return g.lt(g.abs(x), float("inf"))
+
+
+def _bools(*tensors: Tensor) -> tuple[Tensor, ...]:
+    if not all(t.dtype.is_bool for t in tensors):
+        raise UnsupportedError(f"of the bits of {tensors[0].dtype} cannot be imported")
+    return tensors

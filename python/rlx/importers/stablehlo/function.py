@@ -1,0 +1,224 @@
+"""A StableHLO module as a graph: its function, with all that it calls in the place of the calls."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rlx import mlir
+from rlx.importers.stablehlo.rules import imports
+from rlx.importers.table import LARGEST_LITERAL, MOST_OPS
+from rlx.ir.attributes import elements_from_mlir
+from rlx.ir.builder import Tensor
+from rlx.ir.errors import Error, ParseError, UnsupportedError
+from rlx.ir.graph import Graph, find_function
+from rlx.ir.location import describe, name_of
+from rlx.ir.shape import Shape, shape_of, shape_of_type
+from rlx.ir.signature import functions
+from rlx.ir.text import decoded, is_path, parse_module, read_text
+
+_PREFIX = "stablehlo."
+_CALLS = ("func.call", "stablehlo.composite")
+_DEEPEST = 64  # functions that call each other
+_UNKNOWN_DIALECT = re.compile(r"Dialect `(?P<dialect>\w+)' not found for custom op '(?P<op>[\w.]+)'")
+# What says how exactly, or on which machine, but not what is computed.
+_IRRELEVANT = ("precision_config", "algorithm", "result_accuracy", "indices_are_sorted")
+
+
+def from_stablehlo(source: str | bytes | os.PathLike[str], *, entry: str | None = None) -> Graph:
+    """The graph of a StableHLO module, whose sizes are static.
+
+    Args:
+        source: Text, the bytes of text, bytecode or a portable artifact, or the path of a file of these.
+        entry: Name of the function; None takes the first public one.
+
+    Returns:
+        Inputs are called as the module's locations say, else `arg0`, `arg1`, …; outputs `out0`, `out1`, …. Constants of more
+        than 1024 elements are parameters, whose values are in `weights`. Ops have the locations that the module gives them.
+
+    Raises:
+        ParseError: It is no module, or beyond a limit of `rlx.ir.limits`.
+        UnsupportedError: Ops cannot be imported: it lists all of them with counts and places. Or one is written in a way
+            that is not imported.
+        Error: The file cannot be read, a size is dynamic, a dtype is none of the twelve, or functions call themselves.
+    """
+    if isinstance(source, (bytes, bytearray)):
+        text, name = decoded(bytes(source), "<bytes>"), "<bytes>"
+    elif not isinstance(source, (str, os.PathLike)):
+        raise Error(f"expected StableHLO as text, as bytes or as a path, got {type(source).__name__}")
+    elif is_path(source):
+        text, name = read_text(source), os.fspath(source)
+    else:
+        text, name = str(source), "<text>"
+    try:
+        module = parse_module(text, name)
+    except ParseError as problem:
+        if not (foreign := _UNKNOWN_DIALECT.search(problem.message)):
+            raise
+        hint = "a portable artifact has none of it: jax.export.export(jax.jit(f))(…).mlir_module_serialized"
+        message = f"'{foreign['op']}' is of the dialect '{foreign['dialect']}', not of StableHLO"
+        raise UnsupportedError(message, location=problem.location, hint=hint) from None
+    return from_module(module, entry)
+
+
+def is_stablehlo(module: Any) -> bool:
+    """Whether a module computes with StableHLO ops, and has none of rlx."""
+    dialects = {name.partition(".")[0] for f in functions(module) for name, _ in _nodes(f)}
+    return bool(dialects) and "stablehlo" in dialects and "rlx" not in dialects
+
+
+def from_module(module: Any, entry: str | None = None, largest_literal: float = LARGEST_LITERAL) -> Graph:
+    """The same of a module that has been parsed and verified.
+
+    Args:
+        module: The module.
+        entry: Name of the function; None takes the first public one.
+        largest_literal: Elements of a constant that does not become a parameter.
+    """
+    mlir.stablehlo()
+    return _Import(module, largest_literal).graph_of(find_function(module, entry))
+
+
+def _nodes(function: Any) -> Iterator[tuple[str, Any]]:
+    """Name and op of all that a function holds but its end; what stands in regions is their op's business."""
+    for block in function.body.blocks:
+        for op in block.operations:
+            if op.operation.name != "func.return":
+                yield op.operation.name, op.operation
+
+
+class _Import:
+    def __init__(self, module: Any, largest_literal: float):
+        self.largest_literal = largest_literal
+        self.functions = {f.name.value: f for f in functions(module)}
+        self.count = 0
+
+    def graph_of(self, function: Any) -> Graph:
+        self._check(function)
+        g = Graph(function.name.value)
+        block = function.entry_block
+        with mlir.entered():
+            names = _names(block.arguments)
+            inputs = [g.input(n, _shape(a, a.location)) for n, a in zip(names, block.arguments, strict=True)]
+            results = self._inlined(g, function, inputs, ())
+            g.set_outputs({f"out{i}": result for i, result in enumerate(results)})
+            g.function.operation.location = function.location
+        return g
+
+    def _check(self, function: Any) -> None:
+        """All ops of all functions that are reached have a rule."""
+        waiting, reached = [function], {function.name.value}
+        nodes = []
+        while waiting:
+            current = waiting.pop()
+            if current.is_external or len(list(current.body.blocks)) != 1:
+                what = "no body" if current.is_external else "branches between blocks"
+                raise Error(f"function '{current.name.value}' has {what}", location=describe(current.location))
+            for name, op in _nodes(current):
+                callee = _callee(op)
+                if callee is None:
+                    nodes.append((name.removeprefix(_PREFIX), describe(op.location)))
+                elif callee not in reached and callee in self.functions:
+                    reached.add(callee)
+                    waiting.append(self.functions[callee])
+        imports.check(nodes)
+
+    def _inlined(self, g: Graph, function: Any, arguments: Sequence[Tensor], calls: tuple[str, ...]) -> list[Tensor]:
+        """What a function returns for arguments.
+
+        Args:
+            g: The graph that its ops go into.
+            function: The function.
+            arguments: What stands for its arguments.
+            calls: The functions that are being called.
+        """
+        name, place = function.name.value, describe(function.location)
+        if name in calls or len(calls) > _DEEPEST:
+            what = "calls itself" if name in calls else f"is called by more than {_DEEPEST} others"
+            raise Error(f"function '{name}' {what}", location=place)
+        values = dict(zip(function.entry_block.arguments, arguments, strict=True))
+        for op in function.entry_block.operations:
+            operation = op.operation
+            operands = [values[v] for v in operation.operands]
+            if operation.name == "func.return":
+                return operands
+            self.count += 1
+            if self.count > MOST_OPS:
+                raise Error(f"the module stands for more than {MOST_OPS} ops", location=describe(operation.location))
+            callee = _callee(operation)
+            if callee is not None:
+                results = self._inlined(g, self._function(callee, operation), operands, (*calls, name))
+            else:
+                results = self._built(g, operation, operands)
+            values.update(zip(operation.results, results, strict=True))
+        raise Error(f"function '{name}' does not return", location=place)
+
+    def _function(self, name: str, call: Any) -> Any:
+        if name not in self.functions:
+            raise Error(f"there is no function '{name}'", location=describe(call.location))
+        return self.functions[name]
+
+    def _built(self, g: Graph, op: Any, operands: Sequence[Tensor]) -> list[Tensor]:
+        place = describe(op.location)
+        shapes = [_shape(r, op.location) for r in op.results]
+        name = op.name.removeprefix(_PREFIX)
+        attributes = {n: _value(a) for n, a in _inherent(op)}
+        takes = imports.rules[name].attributes
+        more = {"results": shapes, "regions": list(op.regions), "largest_literal": self.largest_literal}
+        attributes |= {n: v for n, v in more.items() if n in takes}
+        with g.located(op.location):
+            built = imports.build(g, name, operands, attributes, _IRRELEVANT, place)
+        if [t.shape for t in built] != shapes:
+            gives = ", ".join(str(t.shape) for t in built)
+            raise Error(f"{name} gives {gives}, not {', '.join(map(str, shapes))}", location=place)
+        return built
+
+
+def _callee(op: Any) -> str | None:
+    """The name of the function that an op calls, None of one that calls none."""
+    if op.name not in _CALLS:
+        return None
+    return op.attributes["callee" if op.name == "func.call" else "decomposition"].value
+
+
+def _shape(value: Any, location: Any) -> Shape:
+    try:
+        shape = shape_of(value)
+    except Error as problem:
+        hint = "export it with static sizes" if "?" in str(value.type) else None
+        raise Error(
+            f"{value.type} cannot be imported: {problem.message}", location=describe(location), hint=hint
+        ) from None
+    return shape
+
+
+def _names(arguments: Any) -> list[str]:
+    """What the locations call the arguments, if that is a name for each."""
+    names = [name_of(a.location) for a in arguments]
+    named = all(re.fullmatch(r"[^\s\0]{1,200}", n) for n in names) and len(set(names)) == len(names)
+    return names if named else [f"arg{i}" for i in range(len(names))]
+
+
+def _inherent(op: Any) -> Iterator[tuple[str, Any]]:
+    """The attributes of an op's own; those of other dialects (`mhlo.…`, `jax.…`) are notes of tools."""
+    for name in op.attributes:
+        key = getattr(name, "name", name)
+        if "." not in key:
+            yield key, op.attributes[key]
+
+
+def _value(attribute: Any) -> Any:
+    """An attribute as a Python value; what is none stays as it is."""
+    ir = mlir.ir
+    if isinstance(attribute, (ir.IntegerAttr, ir.BoolAttr, ir.FloatAttr, ir.StringAttr)):
+        return attribute.value
+    if isinstance(attribute, (ir.DenseI64ArrayAttr, ir.DenseBoolArrayAttr)):
+        return tuple(attribute)
+    if isinstance(attribute, ir.DenseElementsAttr):
+        shape_of_type(attribute.type)  # of a dtype that is ours
+        return elements_from_mlir(attribute)
+    if enum := re.fullmatch(r"#stablehlo<\w+ (\w+)>", str(attribute)):
+        return enum[1]
+    return attribute

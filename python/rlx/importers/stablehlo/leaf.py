@@ -1,0 +1,27 @@
+"""Constants, positions, and ops that compute nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlx.importers.stablehlo.rules import imports
+from rlx.importers.table import constant as literal_or_weight
+from rlx.ir.builder import Tensor
+from rlx.ir.shape import Shape
+
+
+@imports("constant")
+def constant(g: Any, *, value: np.ndarray, largest_literal: float) -> Tensor:
+    return literal_or_weight(g, value, largest_literal)
+
+
+@imports("iota")
+def iota(g: Any, *, iota_dimension: int, results: list[Shape]) -> Tensor:
+    return g.iota(results[0].dims, iota_dimension, results[0].dtype)
+
+
+@imports("optimization_barrier")
+def optimization_barrier(g: Any, *xs: Tensor) -> tuple[Tensor, ...]:
+    return xs  # it holds compilers back, and has no bearing on the numbers

@@ -1,0 +1,66 @@
+"""Reductions whose region is one op."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlx.importers.stablehlo.rules import imports
+from rlx.ir import opview
+from rlx.ir.builder import Tensor
+from rlx.ir.errors import UnsupportedError
+
+# What a region's op makes of all elements, and of two tensors.
+_KINDS = {
+    "stablehlo.add": ("sum", "add"),
+    "stablehlo.multiply": ("prod", "mul"),
+    "stablehlo.maximum": ("max", "maximum"),
+    "stablehlo.minimum": ("min", "minimum"),
+}
+_OF_BOOLS = {"stablehlo.or": "stablehlo.maximum", "stablehlo.and": "stablehlo.minimum"}
+
+
+@imports("reduce")
+def reduce(g: Any, *operands: Tensor, dimensions: tuple[int, ...], regions: Any) -> Tensor:
+    if len(operands) != 2:
+        raise UnsupportedError("of several tensors at once cannot be imported")
+    x, start = operands
+    kind, join = _KINDS[_joining_op(regions[0], x)]
+    total = _reduced(g, kind, x, dimensions) if dimensions else x
+    return total if _is_neutral(start, kind) else getattr(g, join)(total, start)
+
+
+def _joining_op(region: Any, x: Tensor) -> str:
+    """The name of the only op of a region, which joins its two arguments."""
+    first, *others = opview.block_of(region).operations
+    name = first.operation.name
+    name = _OF_BOOLS.get(name, name) if x.dtype.is_bool else name
+    arguments = set(opview.block_of(region).arguments)
+    if len(others) != 1 or name not in _KINDS or set(first.operation.operands) != arguments:
+        known = ", ".join(n.removeprefix("stablehlo.") for n in _KINDS)
+        raise UnsupportedError(f"by another function than one of {known} cannot be imported")
+    return name
+
+
+def _reduced(g: Any, kind: str, x: Tensor, axes: tuple[int, ...]) -> Tensor:
+    if not x.dtype.is_bool:
+        return g.reduce(kind, x, axes=list(axes))
+    if kind not in ("max", "min"):
+        raise UnsupportedError(f"to the {kind} of bools cannot be imported")
+    return g.cast(g.reduce(kind, g.cast(x, "u8"), axes=list(axes)), "bool")
+
+
+def _is_neutral(start: Tensor, kind: str) -> bool:
+    """Whether a value is a constant that a reduction starts from without it."""
+    op = getattr(start.value.owner, "operation", None)
+    if op is None or op.name != "rlx.constant":
+        return False
+    value = opview.attributes_of(op)["value"].item()
+    if kind in ("sum", "prod"):
+        # -0 is the neutral one of a sum, and 0 gives the sum of nothing but -0 another sign, as rlx has it.
+        return value == (kind == "prod")
+    limits = start.dtype
+    if limits.is_float:
+        return value == (-np.inf if kind == "max" else np.inf)
+    return value == (limits.min if kind == "max" else limits.max)

@@ -1,0 +1,146 @@
+"""What all importers share: the table of rules, the list of what has none, limits, and constants that become weights."""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Tensor
+from rlx.ir.errors import Error, UnsupportedError
+from rlx.ir.graph import Graph
+
+# Ops of a model, functions that are called several times counted as often: a text of a kilobyte may stand for any number.
+MOST_OPS = 100_000
+# Elements of a constant that stays one. A larger one becomes a parameter with its value: compilers pack and share those.
+LARGEST_LITERAL = 1024
+_LISTED = 50
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How one kind of op is built.
+
+    Attributes:
+        build: Takes the graph, the op's operands, and by keyword those attributes that its signature names.
+        attributes: The names of these.
+        required: Those without a default.
+    """
+
+    build: Callable[..., Any]
+    attributes: frozenset[str]
+    required: frozenset[str]
+
+    @classmethod
+    def of(cls, build: Callable[..., Any]) -> Rule:
+        """A rule by its function's signature."""
+        named = [p for p in inspect.signature(build).parameters.values() if p.kind is p.KEYWORD_ONLY]
+        required = frozenset(p.name for p in named if p.default is p.empty)
+        return cls(build, frozenset(p.name for p in named), required)
+
+
+class Table:
+    """The rules of a format. An instance is the decorator that registers them: `@imports("add", "sub")`.
+
+    A rule is `rule(g, *operands, **attributes)`: it emits rlx ops into the graph `g` and gives a tensor, or a sequence of
+    them for an op of several results. An attribute of the op that the rule does not name is an error, so that none is
+    overlooked; the importer says which ones have no bearing on the numbers.
+
+    Args:
+        what: What the format is called, for messages.
+    """
+
+    def __init__(self, what: str):
+        self.what = what
+        self.rules: dict[str, Rule] = {}
+
+    def __call__(self, *ops: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        def register(build: Callable[..., Any]) -> Callable[..., Any]:
+            for op in ops:
+                assert op not in self.rules, op
+                self.rules[op] = Rule.of(build)
+            return build
+
+        return register
+
+    def check(self, nodes: Iterable[tuple[str, str | None]]) -> None:
+        """Every op has a rule.
+
+        Args:
+            nodes: The name and the place of each op.
+
+        Raises:
+            UnsupportedError: It lists all kinds of ops that have none, how often each comes, and where it comes first.
+        """
+        counts: Counter[str] = Counter()
+        first: dict[str, str] = {}
+        for name, place in nodes:
+            if name not in self.rules:
+                counts[name] += 1
+                first.setdefault(name, place or "<unknown>")
+        if not counts:
+            return
+        lines = [f"  {first[name]}: {name}, {count} in all" for name, count in counts.most_common(_LISTED)]
+        if len(counts) > _LISTED:
+            lines.append(f"  and {len(counts) - _LISTED} more kinds")
+        kinds = f"{counts.total()} of {len(counts)} kinds" if len(counts) > 1 else f"{counts.total()} of one kind"
+        raise UnsupportedError(f"ops that cannot be imported from {self.what}, {kinds}:\n" + "\n".join(lines))
+
+    def build(
+        self,
+        g: Graph,
+        op: str,
+        operands: Sequence[Tensor],
+        attributes: Mapping[str, Any],
+        irrelevant: Collection[str] = (),
+        place: str | None = None,
+    ) -> list[Tensor]:
+        """What stands for an op's results.
+
+        Args:
+            g: The graph.
+            op: The name of the op, which has a rule.
+            operands: Tensors of the graph.
+            attributes: The op's attributes by name, as Python values.
+            irrelevant: Attributes that a rule need not name.
+            place: Where the op stands, for messages.
+
+        Raises:
+            Error: The rule does not take the op as it is written; it names the op and its place.
+        """
+        rule = self.rules[op]
+        try:
+            unknown = [name for name in attributes if name not in rule.attributes and name not in irrelevant]
+            missing = rule.required - attributes.keys()
+            if unknown or missing:
+                what = f"with '{unknown[0]}'" if unknown else f"without '{min(missing)}'"
+                raise UnsupportedError(f"{what} cannot be imported")
+            built = rule.build(g, *operands, **{n: v for n, v in attributes.items() if n in rule.attributes})
+        except Error as problem:
+            message = problem.message if problem.message.startswith(op) else f"{op} {problem.message}"
+            raise type(problem)(message, location=place or problem.location, hint=problem.hint) from None
+        except (TypeError, ValueError) as problem:  # what the signature of a rule does not allow
+            raise UnsupportedError(
+                f"{op} is written in a way that is not imported: {problem}", location=place
+            ) from None
+        return [built] if isinstance(built, Tensor) else list(built)
+
+
+def constant(g: Graph, array: np.ndarray, largest_literal: float = LARGEST_LITERAL) -> Tensor:
+    """A constant of a model: a literal if it is small or one number everywhere, else a parameter `constant0`, ….
+
+    Args:
+        g: The graph; gets a parameter with its value.
+        array: The elements.
+        largest_literal: Elements that a literal may have.
+    """
+    if array.size <= largest_literal or not any(array.strides):
+        return g.constant(array)
+    taken = {a.name for a in g.arguments}
+    name = next(n for n in map("constant{}".format, range(len(taken) + 1)) if n not in taken)
+    array.flags.writeable = False
+    return g.param(name, array.shape, array.dtype, value=array)

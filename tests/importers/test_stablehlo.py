@@ -1,0 +1,262 @@
+"""`rlx.from_stablehlo`: what the lowering writes, what JAX writes, and texts that cannot be imported."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rlx
+from rlx.backends.stages import legalised
+from rlx.backends.xla.portable import to_portable
+from rlx.importers.stablehlo import imports
+from rlx.importers.table import LARGEST_LITERAL
+from rlx.ir.text import print_op
+from rlx.lower.stablehlo import claimed_ops, lower_module
+
+RANDOM = np.random.default_rng(3)
+
+
+def exported(graph: rlx.Graph) -> Any:
+    """A graph as a StableHLO module."""
+    return lower_module(legalised(graph, claimed_ops()).module)
+
+
+def values(graph: rlx.Graph, *arrays: np.ndarray) -> list[np.ndarray]:
+    return rlx.evaluate(graph, {a.name: array for a, array in zip(graph.inputs, arrays, strict=True)})
+
+
+# --- what the lowering writes -----------------------------------------------------------------------
+
+# Of each, that the lowering writes as one op of StableHLO, so that the values are the same to the bit.
+UNARY = ("abs", "exp", "neg", "sin", "cos", "tanh", "tan", "round", "relu", "sqrt", "log")
+BINARY = ("add", "sub", "mul", "div", "maximum", "minimum")
+
+
+def step(g: Any, a: Any, b: Any, rng: random.Random) -> Any:
+    """One more tensor, or None where a and b do not fit."""
+    kind = rng.randrange(13)
+    same = a.shape == b.shape
+    if kind < 2 and a.dtype.is_float:
+        return getattr(g, rng.choice(UNARY))(a)
+    if kind < 5 and same and a.dtype.is_float:
+        return getattr(g, rng.choice(BINARY))(a, b)
+    if kind < 5 and same and a.dtype.is_integer:
+        return getattr(g, rng.choice(("add", "sub", "mul", "maximum", "minimum")))(a, b)
+    if kind == 5 and same and not a.dtype.is_bool:
+        return g.where(g.compare(rng.choice(("lt", "ge", "eq", "ne")), a, b), a, b)
+    if kind == 6 and a.dtype.is_float and a.rank == b.rank == 2 and a.dtype is b.dtype:
+        return g.dot_general(a, b, [1], [1]) if a.shape[1] == b.shape[1] else None
+    if kind == 7:
+        return g.transpose(a, rng.sample(range(a.rank), a.rank))
+    if kind == 8:
+        return g.reshape(a, (-1, 1) if rng.random() < 0.5 else (1, *a.shape))
+    if kind == 9 and a.rank < 4:
+        return g.expand(a, (rng.randint(1, 3), *a.shape))
+    if kind == 10 and a.rank and not a.dtype.is_bool:
+        return getattr(g, rng.choice(("sum", "max", "min")))(a, rng.randrange(a.rank))
+    if kind == 11 and same and a.rank:
+        return g.concat([a, b], rng.randrange(a.rank))
+    if kind == 12:
+        return g.cast(a, "bool" if a.dtype.is_integer else "f32" if a.dtype.is_bool else "f64")
+    return None
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_random_graphs_come_back(seed: int) -> None:
+    rng = random.Random(seed)
+    g: Any = rlx.Graph("random")
+    tensors = [g.input("x", (3, 4)), g.input("y", (3, 4)), g.input("i", (3, 4), "i32")]
+    tensors.append(g.constant(RANDOM.standard_normal((3, 4)).astype(np.float32)))
+    while len(tensors) < 25:
+        made = step(g, rng.choice(tensors[-8:]), rng.choice(tensors), rng)
+        if made is not None and made.rank < 5 and np.prod(made.shape.static) < 500:
+            tensors.append(made)
+    g.set_outputs(tensors[-6:])
+    arrays: list[Any] = [RANDOM.standard_normal((3, 4)).astype(np.float32) for _ in range(2)]
+    arrays.append(RANDOM.integers(-4, 9, (3, 4)).astype(np.int32))
+    module = exported(g)
+    texts: list[Any] = [print_op(module), print_op(module, generic=True), to_portable(module)]
+    expected = values(g, *arrays)
+    for source in texts:
+        back = rlx.from_stablehlo(source)
+        back.verify()
+        for found, wanted in zip(values(back, *arrays), expected, strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6, strict=True)
+
+
+# --- what JAX writes --------------------------------------------------------------------------------
+
+
+def _mlp(jax: Any, x: Any, w: Any) -> Any:
+    return jax.nn.relu(x @ w + 1) @ w.T, jax.nn.log_softmax(x, -1)
+
+
+def _attention(jax: Any, x: Any, w: Any) -> Any:
+    q = jax.numpy.stack([x @ w, x @ w * 2]).transpose(1, 0, 2)
+    scores = jax.numpy.einsum("qhd,khd->hqk", q, q) / np.sqrt(q.shape[-1])
+    scores = jax.numpy.where(jax.numpy.tril(jax.numpy.ones(scores.shape[-2:], bool)), scores, -np.inf)
+    return jax.numpy.einsum("hqk,khd->qhd", jax.nn.softmax(scores, -1), q)
+
+
+def _norm(jax: Any, x: Any, w: Any) -> Any:
+    centred = x - x.mean(-1, keepdims=True)
+    return centred * jax.lax.rsqrt((centred**2).mean(-1, keepdims=True) + 1e-5), jax.nn.gelu(x, approximate=True)
+
+
+def _mixed(jax: Any, x: Any, w: Any) -> Any:
+    wide = jax.lax.dot(x.astype("bfloat16"), w.astype("bfloat16"), preferred_element_type="float32")
+    counts = jax.lax.dot((x > 0).astype("int8"), (w > 0).astype("int8"), preferred_element_type="int32")
+    some = (x > 0) & ~(x > 1) | (x < -1) ^ (x == 0)
+    return (
+        wide,
+        counts,
+        some,
+        some.any(0),
+        some.all(),
+        jax.numpy.isfinite(1 / x),
+        x[::2, 1:],
+        x[:, ::-1].argsort is None,
+    )
+
+
+def _functions(jax: Any, x: Any, w: Any) -> Any:
+    inner = jax.jit(lambda v: jax.numpy.clip(v, -1, 1) * 2)
+    return inner(inner(x)) + jax.jit(inner)(x), jax.numpy.arange(12.0).reshape(3, 4) * x.max(), x.prod(1), abs(x).min()
+
+
+@pytest.mark.parametrize("function", [_mlp, _attention, _norm, _mixed, _functions])
+def test_functions_of_jax(function: Any) -> None:
+    jax = pytest.importorskip("jax")
+    arrays = [RANDOM.standard_normal(shape).astype(np.float32) for shape in ((3, 4), (4, 5))]
+    jitted = jax.jit(lambda x, w: function(jax, x, w), keep_unused=True)
+    lowered = jitted.lower(*arrays)
+    expected = [np.asarray(e) for e in jax.tree.leaves(jitted(*arrays))]
+    for debug in (False, True):
+        g = rlx.from_stablehlo(lowered.as_text(debug_info=debug))
+        assert [a.name for a in g.inputs] == (["x", "w"] if debug else ["arg0", "arg1"])
+        assert [o.name for o in g.outputs] == [f"out{i}" for i in range(len(expected))]
+        for found, wanted in zip(values(g, *arrays), expected, strict=True):
+            np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=1e-6, strict=True)
+
+
+def test_a_function_with_large_constants_carries_them(tmp_path: Path) -> None:
+    """They are parameters with values: for the evaluator and for a compiled program, in copies and transforms as well."""
+    jax = pytest.importorskip("jax")
+    w = RANDOM.standard_normal((40, 50)).astype(np.float32)
+    assert w.size > LARGEST_LITERAL
+    x = RANDOM.standard_normal((2, 40)).astype(np.float32)
+    (tmp_path / "f.mlir").write_text(jax.jit(lambda x: (x @ w).sum()).lower(x).as_text())
+    g = rlx.from_stablehlo(tmp_path / "f.mlir")
+    assert [a.name for a in g.params] == list(g.weights) == ["constant0"]
+    np.testing.assert_array_equal(g.weights["constant0"], w)
+    for graph in (g, g.clone(), rlx.passes.run(g, "builtin.module(canonicalize)")):
+        np.testing.assert_allclose(values(graph, x), [(x @ w).sum()], rtol=1e-4)
+    np.testing.assert_allclose(rlx.Session(threads=1).compile(g).run({"arg0": x}), [(x @ w).sum()], rtol=1e-4)
+    np.testing.assert_array_equal(rlx.evaluate(g, {"arg0": x, "constant0": w * 0}), [0])
+    np.testing.assert_allclose(values(rlx.grad(g, ["arg0"]), x)[0], np.tile(w.sum(1), (2, 1)), rtol=1e-4)
+
+
+def test_ops_are_where_the_file_says() -> None:
+    text = """func.func @f(%x: tensor<2xf32> loc("in")) -> tensor<2xf32> {
+      %0 = stablehlo.tanh %x : tensor<2xf32>
+      %1 = stablehlo.negate %0 : tensor<2xf32> loc("model.py":7:3)
+      return %1 : tensor<2xf32> }"""
+    g = rlx.from_stablehlo(text)
+    assert repr(g) == "<Graph f(in: f32[2]) -> out0: f32[2]>"
+    assert [str(op.location) for op in g.function.entry_block.operations][:2] == [
+        'loc("<text>":2:12)',
+        'loc("model.py":7:3)',
+    ]
+
+
+# --- what cannot be imported ------------------------------------------------------------------------
+
+
+def test_all_ops_that_have_no_rule_are_listed() -> None:
+    body = """
+      %0 = stablehlo.cbrt %x : tensor<2xf32>
+      %1 = stablehlo.cbrt %0 : tensor<2xf32>
+      %2 = "stablehlo.sort"(%1) ({ ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+        %c = stablehlo.compare LT, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
+        stablehlo.return %c : tensor<i1> }) {dimension = 0 : i64, is_stable = true} : (tensor<2xf32>) -> tensor<2xf32>
+      %3 = func.call @inner(%2) : (tensor<2xf32>) -> tensor<2xf32>
+      return %3 : tensor<2xf32>"""
+    inner = "%0 = stablehlo.floor %x : tensor<2xf32>\n return %0 : tensor<2xf32>"
+    with pytest.raises(rlx.UnsupportedError) as caught:
+        rlx.from_stablehlo(function(body) + function(inner, "private @inner"))
+    assert str(caught.value) == (
+        "ops that cannot be imported from StableHLO, 4 of 3 kinds:\n"
+        "  <text>:2:12: cbrt, 2 in all\n  <text>:4:12: sort, 1 in all\n  <text>:9:68: floor, 1 in all"
+    )
+
+
+def function(body: str, name: str = "@f", shape: str = "tensor<2xf32>") -> str:
+    return f"func.func {name}(%x: {shape}) -> {shape} {{{body} }}\n"
+
+
+CHAIN = "".join(
+    function(f"%0 = func.call @g{i + 1}(%x) : (tensor<2xf32>) -> tensor<2xf32>\n" * 1
+             + f"%1 = func.call @g{i + 1}(%0) : (tensor<2xf32>) -> tensor<2xf32>\n return %1 : tensor<2xf32>",
+             f"{'' if i == 0 else 'private '}@g{i}")
+    for i in range(40)
+) + function("%0 = stablehlo.tanh %x : tensor<2xf32> return %0 : tensor<2xf32>", "private @g40")  # fmt: skip
+REGION = """%z = stablehlo.constant dense<0.0> : tensor<f32>
+  %0 = "stablehlo.reduce"(%x, %z) ({{ ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    %c = stablehlo.{} %a, {} : tensor<f32>
+    stablehlo.return %c : tensor<f32> }}) {{dimensions = array<i64: 0>}} : (tensor<2xf32>, tensor<f32>) -> tensor<f32>
+  %1 = stablehlo.broadcast_in_dim %0, dims = [] : (tensor<f32>) -> tensor<2xf32>
+  return %1 : tensor<2xf32>"""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (CHAIN, r"<text>:\d+:\d+: the module stands for more than 100000 ops"),
+        (function("%0 = func.call @f(%x) : (tensor<2xf32>) -> tensor<2xf32> return %0 : tensor<2xf32>"),
+         "function 'f' calls itself"),
+        ("func.func private @g(tensor<2xf32>) -> tensor<2xf32>\n"
+         + function("%0 = func.call @g(%x) : (tensor<2xf32>) -> tensor<2xf32> return %0 : tensor<2xf32>"),
+         "function 'g' has no body"),
+        (function("cf.br ^bb1\n ^bb1: return %x : tensor<2xf32>"), "branches between blocks"),
+        (function("return %x : tensor<?xf32>", shape="tensor<?xf32>"), "(?s)tensor<.xf32> cannot be imported.*static sizes"),
+        (function("return %x : tensor<2xf8E4M3FN>", shape="tensor<2xf8E4M3FN>"), "cannot be imported: .*f8E4M3FN"),
+        (function("return %x : !stablehlo.token", shape="!stablehlo.token"), "cannot be imported: expected a ranked"),
+        (function("return %x : memref<2xf32>", shape="memref<2xf32>"), "cannot be imported: expected a ranked"),
+        (function('%0 = chlo.erf %x : tensor<2xf32> -> tensor<2xf32> return %0 : tensor<2xf32>'),
+         "(?s)<text>:1:.*'chlo.erf' is of the dialect 'chlo', not of StableHLO.*portable artifact"),
+        (function(REGION.format("subtract", "%b")), "reduce by another function than one of add"),
+        (function(REGION.format("add", "%a")), "reduce by another function than one of add"),
+        (function("%0 = stablehlo.compare LT, %x, %x, TOTALORDER : (tensor<2xf32>, tensor<2xf32>) -> tensor<2xi1>\n"
+                  "return %x : tensor<2xf32>"), "<text>:1:.*: compare in total order"),
+        (function("%0 = stablehlo.and %x, %x : tensor<2xi32> return %0 : tensor<2xi32>", shape="tensor<2xi32>"),
+         "and of the bits of i32 cannot be imported"),
+        ("module {}", "has no public function"),
+        ("what", "no such file"),
+        (b"ML\xefR\rStableHLO_v1.4.0\0damaged", "bytecode"),
+        (b"\xff\xfe", "neither UTF-8 text nor bytecode"),
+        (5, "expected StableHLO as text"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(text: Any, message: str) -> None:
+    with pytest.raises(rlx.Error, match=message):
+        rlx.from_stablehlo(text)
+
+
+def test_an_attribute_that_a_rule_does_not_know_is_no_detail() -> None:
+    g: Any = rlx.Graph("g")
+    with pytest.raises(rlx.UnsupportedError, match=r"f\.mlir:3: tanh with 'flavour' cannot be imported"):
+        imports.build(g, "tanh", [g.input("x", (2,))], {"flavour": 1}, place="f.mlir:3")
+    with pytest.raises(rlx.UnsupportedError, match="slice without 'limit_indices' cannot be imported"):
+        imports.build(g, "slice", [g.argument("x")], {"start_indices": (0,), "strides": (1,)})
+
+
+def test_the_page_lists_all_rules() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "importers.md").read_text()
+    rows = re.findall(r"^\| (?:elementwise|shape|contraction|reduction|other) \|([^|;]*)", page, re.MULTILINE)
+    listed = {name for row in rows for name in re.findall(r"`(\w+)`", row.partition(" by ")[0])}
+    assert listed == set(imports.rules)

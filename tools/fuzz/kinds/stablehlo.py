@@ -1,0 +1,66 @@
+"""StableHLO texts: damaged, and imported."""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+from typing import Any
+
+from tools.fuzz import corpus
+from tools.fuzz.frame import Kind
+from tools.fuzz.kinds.texts import use
+from tools.fuzz.mutators import Mutator
+
+
+class StableHlo(Kind):
+    name = "stablehlo"
+    suffix = ".mlir"
+
+    def prepare(self) -> None:
+        import rlx
+
+        self.rlx = rlx
+        self.mutator = Mutator(texts(), corpus.words())
+
+    def make(self, rng: random.Random) -> bytes:
+        return self.mutator.text(rng).encode("utf-8", "surrogatepass")
+
+    def attempt(self, data: bytes) -> Any:
+        text = data.decode("utf-8", "surrogatepass")
+        graph = self.rlx.from_stablehlo(text if "\n" in text else text + "\n")
+        graph.verify()
+        use(graph)
+        assert str(self.rlx.parse(str(graph))) == str(graph)
+        return graph
+
+
+@cache
+def texts() -> tuple[str, ...]:
+    """Graphs of one op that the importer knows, lowered, and a few calls."""
+    import rlx
+    from rlx.backends.stages import legalised
+    from rlx.ir.text import print_op
+    from rlx.lower.stablehlo import claimed_ops, lower_module
+
+    made = {}
+    for graph in corpus.graphs()[::3]:
+        try:
+            text = print_op(lower_module(legalised(graph, claimed_ops()).module))  # type: ignore[arg-type]
+            rlx.from_stablehlo(text)
+        except rlx.Error:
+            continue
+        if len(text) < 6000:
+            made[text] = None
+    calls = """func.func @f(%x: tensor<2xf32>) -> tensor<2xf32> {
+  %0 = func.call @g(%x) : (tensor<2xf32>) -> tensor<2xf32>
+  return %0 : tensor<2xf32>
+}
+func.func private @g(%x: tensor<2xf32>) -> tensor<2xf32> {
+  %0 = stablehlo.tanh %x : tensor<2xf32> loc("g")
+  return %0 : tensor<2xf32>
+}
+"""
+    return (*made, calls)
+
+
+KIND = StableHlo()
