@@ -205,6 +205,10 @@ CHAIN = "".join(
              f"{'' if i == 0 else 'private '}@g{i}")
     for i in range(40)
 ) + function("%0 = stablehlo.tanh %x : tensor<2xf32> return %0 : tensor<2xf32>", "private @g40")  # fmt: skip
+DEEP = "".join(
+    function(f"%0 = func.call @f{i + 1}(%x) : (tensor<2xf32>) -> tensor<2xf32>\n return %0 : tensor<2xf32>", f"@f{i}")
+    for i in range(70)
+) + function("return %x : tensor<2xf32>", "@f70")  # fmt: skip
 REGION = """%z = stablehlo.constant dense<0.0> : tensor<f32>
   %0 = "stablehlo.reduce"(%x, %z) ({{ ^bb0(%a: tensor<f32>, %b: tensor<f32>):
     %c = stablehlo.{} %a, {} : tensor<f32>
@@ -216,12 +220,13 @@ REGION = """%z = stablehlo.constant dense<0.0> : tensor<f32>
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (CHAIN, r"<text>:\d+:\d+: the module stands for more than 100000 ops"),
+        (CHAIN, r"<text>:\d+:\d+: function 'g\d+' stands for more than 100000 ops"),
         (function("%0 = func.call @f(%x) : (tensor<2xf32>) -> tensor<2xf32> return %0 : tensor<2xf32>"),
          "function 'f' calls itself"),
         ("func.func private @g(tensor<2xf32>) -> tensor<2xf32>\n"
          + function("%0 = func.call @g(%x) : (tensor<2xf32>) -> tensor<2xf32> return %0 : tensor<2xf32>"),
          "function 'g' has no body"),
+        (DEEP, "more than 64 deep"),
         (function("cf.br ^bb1\n ^bb1: return %x : tensor<2xf32>"), "branches between blocks"),
         (function("return %x : tensor<?xf32>", shape="tensor<?xf32>"), "(?s)tensor<.xf32> cannot be imported.*static sizes"),
         (function("return %x : tensor<2xf8E4M3FN>", shape="tensor<2xf8E4M3FN>"), "cannot be imported: .*f8E4M3FN"),

@@ -24,7 +24,7 @@ _PORTABLE = "stablehlo"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("file", metavar="FILE", help="MLIR text; - is standard input")
+    parser.add_argument("file", metavar="FILE", help="MLIR text, of rlx or StableHLO ops; - is standard input")
     parser.add_argument("-o", "--output", required=True, metavar="OUT", help="the file to write; - is standard output")
     parser.add_argument(
         "--target", default="cpu", help="cpu, cuda, rocm, vulkan, metal, vmvx, xla or stablehlo (default: %(default)s)"

@@ -28,7 +28,9 @@ Arrays = dict[str, np.ndarray]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    parser.add_argument("file", metavar="FILE", help="MLIR text or a compiled artifact; - is standard input")
+    parser.add_argument(
+        "file", metavar="FILE", help="MLIR text, of rlx or StableHLO ops, or a compiled artifact; - is standard input"
+    )
     parser.add_argument("--input", action="append", default=[], metavar="NAME=VALUE", help="an input")
     parser.add_argument("--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter (weight)")
     parser.add_argument("--params", metavar="FILE", help="a file that holds parameters: safetensors, .npz or .npy")

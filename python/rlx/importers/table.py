@@ -121,7 +121,7 @@ class Table:
                 raise UnsupportedError(f"{what} cannot be imported")
             built = rule.build(g, *operands, **{n: v for n, v in attributes.items() if n in rule.attributes})
         except Error as problem:
-            message = problem.message if problem.message.startswith(op) else f"{op} {problem.message}"
+            message = f"{op}{': ' if problem.message.startswith('rlx.') else ' '}{problem.message}"
             raise type(problem)(message, location=place or problem.location, hint=problem.hint) from None
         except (TypeError, ValueError) as problem:  # what the signature of a rule does not allow
             raise UnsupportedError(

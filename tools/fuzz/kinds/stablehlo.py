@@ -1,4 +1,4 @@
-"""StableHLO texts: damaged, and imported."""
+"""StableHLO, as text and as portable artifacts: damaged, and imported."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from tools.fuzz import corpus
 from tools.fuzz.frame import Kind
 from tools.fuzz.kinds.texts import use
-from tools.fuzz.mutators import Mutator
+from tools.fuzz.mutators import Mutator, damaged_bytes
 
 
 class StableHlo(Kind):
@@ -23,11 +23,16 @@ class StableHlo(Kind):
         self.mutator = Mutator(texts(), corpus.words())
 
     def make(self, rng: random.Random) -> bytes:
+        if rng.random() < 0.02:  # each is read by a process of its own
+            return damaged_bytes(artifact(), rng)
         return self.mutator.text(rng).encode("utf-8", "surrogatepass")
 
     def attempt(self, data: bytes) -> Any:
-        text = data.decode("utf-8", "surrogatepass")
-        graph = self.rlx.from_stablehlo(text if "\n" in text else text + "\n")
+        if data.startswith(b"ML"):
+            graph = self.rlx.from_stablehlo(data)
+        else:
+            text = data.decode("utf-8", "surrogatepass")
+            graph = self.rlx.from_stablehlo(text if "\n" in text else text + "\n")
         graph.verify()
         use(graph)
         assert str(self.rlx.parse(str(graph))) == str(graph)
@@ -61,6 +66,19 @@ func.func private @g(%x: tensor<2xf32>) -> tensor<2xf32> {
 }
 """
     return (*made, calls)
+
+
+@cache
+def artifact() -> bytes:
+    """A portable artifact."""
+    import rlx
+    from rlx.backends.xla.portable import to_portable
+    from rlx.lower.stablehlo import lower_module
+
+    g: Any = rlx.Graph("artifact")
+    x = g.input("x", (2, 3))
+    g.set_outputs([g.sum(g.tanh(x) @ g.input("w", (3, 2)), 0) + 1.0])
+    return to_portable(lower_module(g.module))
 
 
 KIND = StableHlo()

@@ -66,7 +66,7 @@ def from_stablehlo(source: str | bytes | os.PathLike[str], *, entry: str | None 
 def is_stablehlo(module: Any) -> bool:
     """Whether a module computes with StableHLO ops, and has none of rlx."""
     dialects = {name.partition(".")[0] for f in functions(module) for name, _ in _nodes(f)}
-    return bool(dialects) and "stablehlo" in dialects and "rlx" not in dialects
+    return "stablehlo" in dialects and "rlx" not in dialects
 
 
 def from_module(module: Any, entry: str | None = None, largest_literal: float = LARGEST_LITERAL) -> Graph:
@@ -85,7 +85,7 @@ def _nodes(function: Any) -> Iterator[tuple[str, Any]]:
     """Name and op of all that a function holds but its end; what stands in regions is their op's business."""
     for block in function.body.blocks:
         for op in block.operations:
-            if op.operation.name != "func.return":
+            if op.operation.name != "func.return":  # the verifier has seen to it that there is one, at the end
                 yield op.operation.name, op.operation
 
 
@@ -93,72 +93,72 @@ class _Import:
     def __init__(self, module: Any, largest_literal: float):
         self.largest_literal = largest_literal
         self.functions = {f.name.value: f for f in functions(module)}
-        self.count = 0
+        self.nodes: list[tuple[str, str | None]] = []  # of all functions that are reached, names without prefix
+        self.sizes: dict[str, tuple[int, int]] = {}  # how many ops a function stands for, and how deep it calls others
 
     def graph_of(self, function: Any) -> Graph:
-        self._check(function)
+        self._measure(function, ())
+        imports.check(self.nodes)
         g = Graph(function.name.value)
         block = function.entry_block
         with mlir.entered():
             names = _names(block.arguments)
             inputs = [g.input(n, _shape(a, a.location)) for n, a in zip(names, block.arguments, strict=True)]
-            results = self._inlined(g, function, inputs, ())
+            results = self._inlined(g, function, inputs)
             g.set_outputs({f"out{i}": result for i, result in enumerate(results)})
             g.function.operation.location = function.location
         return g
 
-    def _check(self, function: Any) -> None:
-        """All ops of all functions that are reached have a rule."""
-        waiting, reached = [function], {function.name.value}
-        nodes = []
-        while waiting:
-            current = waiting.pop()
-            if current.is_external or len(list(current.body.blocks)) != 1:
-                what = "no body" if current.is_external else "branches between blocks"
-                raise Error(f"function '{current.name.value}' has {what}", location=describe(current.location))
-            for name, op in _nodes(current):
-                callee = _callee(op)
-                if callee is None:
-                    nodes.append((name.removeprefix(_PREFIX), describe(op.location)))
-                elif callee not in reached and callee in self.functions:
-                    reached.add(callee)
-                    waiting.append(self.functions[callee])
-        imports.check(nodes)
-
-    def _inlined(self, g: Graph, function: Any, arguments: Sequence[Tensor], calls: tuple[str, ...]) -> list[Tensor]:
-        """What a function returns for arguments.
+    def _measure(self, function: Any, calls: tuple[str, ...]) -> tuple[int, int]:
+        """How many ops a function stands for, and how deep it calls others: nothing is built before that is known.
 
         Args:
-            g: The graph that its ops go into.
             function: The function.
-            arguments: What stands for its arguments.
             calls: The functions that are being called.
         """
         name, place = function.name.value, describe(function.location)
-        if name in calls or len(calls) > _DEEPEST:
-            what = "calls itself" if name in calls else f"is called by more than {_DEEPEST} others"
-            raise Error(f"function '{name}' {what}", location=place)
-        values = dict(zip(function.entry_block.arguments, arguments, strict=True))
-        for op in function.entry_block.operations:
-            operation = op.operation
-            operands = [values[v] for v in operation.operands]
-            if operation.name == "func.return":
-                return operands
-            self.count += 1
-            if self.count > MOST_OPS:
-                raise Error(f"the module stands for more than {MOST_OPS} ops", location=describe(operation.location))
-            callee = _callee(operation)
-            if callee is not None:
-                results = self._inlined(g, self._function(callee, operation), operands, (*calls, name))
-            else:
-                results = self._built(g, operation, operands)
-            values.update(zip(operation.results, results, strict=True))
-        raise Error(f"function '{name}' does not return", location=place)
+        if name in calls:
+            raise Error(f"function '{name}' calls itself", location=place)
+        if name in self.sizes:
+            return self.sizes[name]
+        if function.is_external or len(list(function.body.blocks)) != 1:
+            what = "no body" if function.is_external else "branches between blocks"
+            raise Error(f"function '{name}' has {what}", location=place)
+        size, depth = 0, 0
+        for node, op in _nodes(function):
+            callee = _callee(op)
+            if callee is None:
+                self.nodes.append((node.removeprefix(_PREFIX), describe(op.location)))
+                size += 1
+                continue
+            more, deeper = self._measure(self._function(callee, op), (*calls, name))
+            size, depth = size + more, max(depth, deeper + 1)
+            if max(depth, len(calls)) > _DEEPEST:
+                raise Error(f"functions call each other more than {_DEEPEST} deep", location=describe(op.location))
+        if size > MOST_OPS:
+            raise Error(f"function '{name}' stands for more than {MOST_OPS} ops", location=place)
+        self.sizes[name] = (size, depth)
+        return size, depth
 
     def _function(self, name: str, call: Any) -> Any:
         if name not in self.functions:
             raise Error(f"there is no function '{name}'", location=describe(call.location))
         return self.functions[name]
+
+    def _inlined(self, g: Graph, function: Any, arguments: Sequence[Tensor]) -> list[Tensor]:
+        """What a function returns for arguments; its ops go into the graph."""
+        values = dict(zip(function.entry_block.arguments, arguments, strict=True))
+        *body, end = function.entry_block.operations
+        for op in body:
+            operation = op.operation
+            operands = [values[v] for v in operation.operands]
+            callee = _callee(operation)
+            if callee is None:
+                results = self._built(g, operation, operands)
+            else:
+                results = self._inlined(g, self._function(callee, operation), operands)
+            values.update(zip(operation.results, results, strict=True))
+        return [values[v] for v in end.operation.operands]
 
     def _built(self, g: Graph, op: Any, operands: Sequence[Tensor]) -> list[Tensor]:
         place = describe(op.location)
