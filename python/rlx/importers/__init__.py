@@ -5,5 +5,6 @@ A format is a table of rules (`table.py`), one for each kind of its ops: `@impor
 
 from __future__ import annotations
 
-# The package to the left first, and whole: see passes/__init__.py.
+# The packages to the left first, and whole: see passes/__init__.py.
+import rlx.blocks
 import rlx.weights  # noqa: F401
