@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from rlx import mlir
@@ -63,13 +63,13 @@ def from_stablehlo(source: str | bytes | os.PathLike[str], *, entry: str | None 
     return from_module(module, entry)
 
 
-def is_stablehlo(module: Any) -> bool:
+def is_stablehlo(module: mlir.Module) -> bool:
     """Whether a module computes with StableHLO ops, and has none of rlx."""
     dialects = {name.partition(".")[0] for f in functions(module) for name, _ in _nodes(f)}
     return "stablehlo" in dialects and "rlx" not in dialects
 
 
-def from_module(module: Any, entry: str | None = None, largest_literal: float = LARGEST_LITERAL) -> Graph:
+def from_module(module: mlir.Module, entry: str | None = None, largest_literal: float = LARGEST_LITERAL) -> Graph:
     """The same of a module that has been parsed and verified.
 
     Args:
@@ -81,22 +81,22 @@ def from_module(module: Any, entry: str | None = None, largest_literal: float = 
     return _Import(module, largest_literal).graph_of(find_function(module, entry))
 
 
-def _nodes(function: Any) -> Iterator[tuple[str, Any]]:
+def _nodes(function: mlir.FuncOp) -> Iterator[tuple[str, mlir.Operation]]:
     """Name and op of all that a function holds but its end; what stands in regions is their op's business."""
-    for block in function.body.blocks:
+    for block in function.regions[0].blocks:
         for op in block.operations:
             if op.operation.name != "func.return":  # the verifier has seen to it that there is one, at the end
                 yield op.operation.name, op.operation
 
 
 class _Import:
-    def __init__(self, module: Any, largest_literal: float):
+    def __init__(self, module: mlir.Module, largest_literal: float):
         self.largest_literal = largest_literal
         self.functions = {f.name.value: f for f in functions(module)}
         self.nodes: list[tuple[str, str | None]] = []  # of all functions that are reached, names without prefix
         self.sizes: dict[str, tuple[int, int]] = {}  # how many ops a function stands for, and how deep it calls others
 
-    def graph_of(self, function: Any) -> Graph:
+    def graph_of(self, function: mlir.FuncOp) -> Graph:
         self._measure(function, ())
         imports.check(self.nodes)
         g = Graph(function.name.value)
@@ -106,10 +106,9 @@ class _Import:
             inputs = [g.input(n, _shape(a, a.location)) for n, a in zip(names, block.arguments, strict=True)]
             results = self._inlined(g, function, inputs)
             g.set_outputs({f"out{i}": result for i, result in enumerate(results)})
-            g.function.operation.location = function.location
         return g
 
-    def _measure(self, function: Any, calls: tuple[str, ...]) -> tuple[int, int]:
+    def _measure(self, function: mlir.FuncOp, calls: tuple[str, ...]) -> tuple[int, int]:
         """How many ops a function stands for, and how deep it calls others: nothing is built before that is known.
 
         Args:
@@ -121,7 +120,7 @@ class _Import:
             raise Error(f"function '{name}' calls itself", location=place)
         if name in self.sizes:
             return self.sizes[name]
-        if function.is_external or len(list(function.body.blocks)) != 1:
+        if function.is_external or len(list(function.regions[0].blocks)) != 1:
             what = "no body" if function.is_external else "branches between blocks"
             raise Error(f"function '{name}' has {what}", location=place)
         size, depth = 0, 0
@@ -140,12 +139,12 @@ class _Import:
         self.sizes[name] = (size, depth)
         return size, depth
 
-    def _function(self, name: str, call: Any) -> Any:
+    def _function(self, name: str, call: mlir.Operation) -> mlir.FuncOp:
         if name not in self.functions:
             raise Error(f"there is no function '{name}'", location=describe(call.location))
         return self.functions[name]
 
-    def _inlined(self, g: Graph, function: Any, arguments: Sequence[Tensor]) -> list[Tensor]:
+    def _inlined(self, g: Graph, function: mlir.FuncOp, arguments: Sequence[Tensor]) -> list[Tensor]:
         """What a function returns for arguments; its ops go into the graph."""
         values = dict(zip(function.entry_block.arguments, arguments, strict=True))
         *body, end = function.entry_block.operations
@@ -160,7 +159,7 @@ class _Import:
             values.update(zip(operation.results, results, strict=True))
         return [values[v] for v in end.operation.operands]
 
-    def _built(self, g: Graph, op: Any, operands: Sequence[Tensor]) -> list[Tensor]:
+    def _built(self, g: Graph, op: mlir.Operation, operands: Sequence[Tensor]) -> list[Tensor]:
         place = describe(op.location)
         shapes = [_shape(r, op.location) for r in op.results]
         name = op.name.removeprefix(_PREFIX)
@@ -176,14 +175,14 @@ class _Import:
         return built
 
 
-def _callee(op: Any) -> str | None:
+def _callee(op: mlir.Operation) -> str | None:
     """The name of the function that an op calls, None of one that calls none."""
     if op.name not in _CALLS:
         return None
     return op.attributes["callee" if op.name == "func.call" else "decomposition"].value
 
 
-def _shape(value: Any, location: Any) -> Shape:
+def _shape(value: mlir.Value, location: mlir.Location) -> Shape:
     try:
         shape = shape_of(value)
     except Error as problem:
@@ -194,14 +193,14 @@ def _shape(value: Any, location: Any) -> Shape:
     return shape
 
 
-def _names(arguments: Any) -> list[str]:
+def _names(arguments: Iterable[mlir.Value]) -> list[str]:
     """What the locations call the arguments, if that is a name for each."""
     names = [name_of(a.location) for a in arguments]
     named = all(re.fullmatch(r"[^\s\0]{1,200}", n) for n in names) and len(set(names)) == len(names)
     return names if named else [f"arg{i}" for i in range(len(names))]
 
 
-def _inherent(op: Any) -> Iterator[tuple[str, Any]]:
+def _inherent(op: mlir.Operation) -> Iterator[tuple[str, Any]]:
     """The attributes of an op's own; those of other dialects (`mhlo.…`, `jax.…`) are notes of tools."""
     for name in op.attributes:
         key = getattr(name, "name", name)
