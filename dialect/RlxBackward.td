@@ -5,8 +5,8 @@
 
 include "RlxEnums.td"
 
-// Gradients that the transforms make are ordinary ops. These exist for programs that name them, and are composite:
-// their decomposition is their definition.
+// Each is a name for one cotangent that the vjp of its forward op gives, which is also what it decomposes into: see the
+// table in ops/backward.py. Operands and attributes are called as those of the forward op, the cotangent dy or dloss.
 
 def RLX_ReluBackwardOp : RLX_Op<"relu_backward", "backward", [RLX_IsElementwise, RLX_IsCheap]> {
   let summary = "Gradient of relu";
@@ -34,7 +34,7 @@ def RLX_ComplexNormSqBackwardOp : RLX_Op<"complex_norm_sq_backward", "backward",
   let results = (outs RLX_ComplexTensor:$result);
 }
 
-def RLX_RopeBackwardOp : RLX_Op<"rope_backward", "backward_attention", [RLX_IsLocal]> {
+def RLX_RopeBackwardOp : RLX_Op<"rope_backward", "backward", [RLX_IsLocal]> {
   let summary = "Gradient of rope";
   let description = [{`rope` by the opposite angle; shapes and attributes are those of `rope`.}];
   let arguments = (ins RLX_FloatTensor:$dy, RLX_FloatTensor:$cos, RLX_FloatTensor:$sin, RLX_Count:$head_dim, RLX_Amount:$n_rot,
@@ -42,7 +42,7 @@ def RLX_RopeBackwardOp : RLX_Op<"rope_backward", "backward_attention", [RLX_IsLo
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_LayerNormBackwardInputOp : RLX_Op<"layer_norm_backward_input", "backward_norm", [RLX_IsReduction]> {
+def RLX_LayerNormBackwardInputOp : RLX_Op<"layer_norm_backward_input", "backward", [RLX_IsReduction]> {
   let summary = "Gradient of layer_norm with respect to its input";
   let description = [{
     `(w - mean w - x̂·mean(w·x̂))/sqrt(var x + eps)` with `w = dy·scale` and `x̂` the normalised input, means
@@ -53,14 +53,14 @@ def RLX_LayerNormBackwardInputOp : RLX_Op<"layer_norm_backward_input", "backward
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_LayerNormBackwardGammaOp : RLX_Op<"layer_norm_backward_gamma", "backward_norm", [RLX_IsReduction]> {
+def RLX_LayerNormBackwardGammaOp : RLX_Op<"layer_norm_backward_gamma", "backward", [RLX_IsReduction]> {
   let summary = "Gradient of layer_norm with respect to its scale";
   let description = [{`sum dy·x̂` over all axes but `axis`.}];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$dy, I64Attr:$axis, DefaultValuedAttr<RLX_NonNegative, "1e-5">:$eps);
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_RmsNormBackwardInputOp : RLX_Op<"rms_norm_backward_input", "backward_norm", [RLX_IsReduction]> {
+def RLX_RmsNormBackwardInputOp : RLX_Op<"rms_norm_backward_input", "backward", [RLX_IsReduction]> {
   let summary = "Gradient of rms_norm with respect to its input";
   let description = [{
     `(w - x·mean(w·x)/(mean x^2 + eps))/sqrt(mean x^2 + eps)` with `w = dy·scale`, means over `axis`.
@@ -70,7 +70,7 @@ def RLX_RmsNormBackwardInputOp : RLX_Op<"rms_norm_backward_input", "backward_nor
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_RmsNormBackwardGammaOp : RLX_Op<"rms_norm_backward_gamma", "backward_norm", [RLX_IsReduction]> {
+def RLX_RmsNormBackwardGammaOp : RLX_Op<"rms_norm_backward_gamma", "backward", [RLX_IsReduction]> {
   let summary = "Gradient of rms_norm with respect to its scale";
   let description = [{`sum dy·x/sqrt(mean x^2 + eps)` over all axes but `axis`.}];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$scale, Optional<RLX_FloatTensor>:$bias, RLX_FloatTensor:$dy, I64Attr:$axis,
@@ -78,7 +78,7 @@ def RLX_RmsNormBackwardGammaOp : RLX_Op<"rms_norm_backward_gamma", "backward_nor
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_RmsNormBackwardBetaOp : RLX_Op<"rms_norm_backward_beta", "backward_norm", [RLX_IsReduction]> {
+def RLX_RmsNormBackwardBetaOp : RLX_Op<"rms_norm_backward_beta", "backward", [RLX_IsReduction]> {
   let summary = "Gradient of rms_norm with respect to its bias";
   let description = [{`sum dy` over all axes but `axis`.}];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$scale, RLX_FloatTensor:$bias, RLX_FloatTensor:$dy, I64Attr:$axis,
@@ -86,7 +86,7 @@ def RLX_RmsNormBackwardBetaOp : RLX_Op<"rms_norm_backward_beta", "backward_norm"
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_GroupNormBackwardInputOp : RLX_Op<"group_norm_backward_input", "backward_norm", [RLX_IsReduction]> {
+def RLX_GroupNormBackwardInputOp : RLX_Op<"group_norm_backward_input", "backward", [RLX_IsReduction]> {
   let summary = "Gradient of group_norm with respect to its input";
   let description = [{As `layer_norm_backward_input`, with means over the channels and positions of a group.}];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$scale, RLX_FloatTensor:$bias, RLX_FloatTensor:$dy, RLX_Count:$num_groups,
@@ -94,21 +94,21 @@ def RLX_GroupNormBackwardInputOp : RLX_Op<"group_norm_backward_input", "backward
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_GroupNormBackwardGammaOp : RLX_Op<"group_norm_backward_gamma", "backward_norm", [RLX_IsReduction]> {
+def RLX_GroupNormBackwardGammaOp : RLX_Op<"group_norm_backward_gamma", "backward", [RLX_IsReduction]> {
   let summary = "Gradient of group_norm with respect to its scale";
   let description = [{`sum dy·x̂` over all axes but the channels.}];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$dy, RLX_Count:$num_groups, DefaultValuedAttr<RLX_NonNegative, "1e-5">:$eps);
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_GroupNormBackwardBetaOp : RLX_Op<"group_norm_backward_beta", "backward_norm", [RLX_IsReduction]> {
+def RLX_GroupNormBackwardBetaOp : RLX_Op<"group_norm_backward_beta", "backward", [RLX_IsReduction]> {
   let summary = "Gradient of group_norm with respect to its bias";
   let description = [{`sum dy` over all axes but the channels.}];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$dy, RLX_Count:$num_groups, DefaultValuedAttr<RLX_NonNegative, "1e-5">:$eps);
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_AttentionBackwardOp : RLX_Op<"attention_backward", "backward_attention", [RLX_IsProduct]> {
+def RLX_AttentionBackwardOp : RLX_Op<"attention_backward", "backward", [RLX_IsProduct]> {
   let summary = "Gradient of attention with respect to one of its inputs";
   let description = [{
     The vector-Jacobian product of `attention` with `dy`, for the operand that `wrt` names; `mask` is one where its
@@ -139,7 +139,7 @@ def RLX_GatherBackwardOp : RLX_Op<"gather_backward", "backward", [RLX_IsReductio
   let results = (outs RLX_InexactTensor:$result);
 }
 
-def RLX_MaxPool2dBackwardOp : RLX_Op<"max_pool2d_backward", "backward_image", [RLX_IsReduction]> {
+def RLX_MaxPool2dBackwardOp : RLX_Op<"max_pool2d_backward", "backward", [RLX_IsReduction]> {
   let summary = "Gradient of the maximum over windows of images";
   let description = [{
     Each element of `dy` goes to the first largest element of its window of `x [N, C, H, W]`, in row-major
@@ -151,7 +151,7 @@ def RLX_MaxPool2dBackwardOp : RLX_Op<"max_pool2d_backward", "backward_image", [R
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_Conv2dBackwardInputOp : RLX_Op<"conv2d_backward_input", "backward_image", [RLX_IsProduct]> {
+def RLX_Conv2dBackwardInputOp : RLX_Op<"conv2d_backward_input", "backward", [RLX_IsProduct]> {
   let summary = "Gradient of conv with respect to its input";
   let description = [{
     `dy [N, O, h, w]`, `w [O, C/groups, kH, kW]`; the result is an image `[N, C, H, W]` of which `size` gives
@@ -162,7 +162,7 @@ def RLX_Conv2dBackwardInputOp : RLX_Op<"conv2d_backward_input", "backward_image"
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_Conv2dBackwardWeightOp : RLX_Op<"conv2d_backward_weight", "backward_image", [RLX_IsProduct]> {
+def RLX_Conv2dBackwardWeightOp : RLX_Op<"conv2d_backward_weight", "backward", [RLX_IsProduct]> {
   let summary = "Gradient of conv with respect to its kernel";
   let description = [{
     `x [N, C, H, W]`, `dy [N, O, h, w]`; the result is `[O, C/groups, kH, kW]`, of which `kernel` gives `kH` and
@@ -180,7 +180,7 @@ def RLX_SoftmaxCrossEntropyBackwardOp : RLX_Op<"softmax_cross_entropy_backward",
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_FakeQuantizeBackwardOp : RLX_Op<"fake_quantize_backward", "backward_quant"> {
+def RLX_FakeQuantizeBackwardOp : RLX_Op<"fake_quantize_backward", "backward"> {
   let summary = "Gradient of fake_quantize with a scale of the tensor itself";
   let description = [{`dy` times the factor that `ste` names, with the scale `max|x|/qmax` of `x`.}];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$dy, RLX_Bits:$bits, OptionalAttr<I64Attr>:$axis,
@@ -188,14 +188,14 @@ def RLX_FakeQuantizeBackwardOp : RLX_Op<"fake_quantize_backward", "backward_quan
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_FakeQuantizeLsqBackwardXOp : RLX_Op<"fake_quantize_lsq_backward_x", "backward_quant"> {
+def RLX_FakeQuantizeLsqBackwardXOp : RLX_Op<"fake_quantize_lsq_backward_x", "backward"> {
   let summary = "Gradient of fake_quantize_lsq with respect to x";
   let description = [{`dy` where `|x/scale| <= qmax`, else 0.}];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$scale, RLX_FloatTensor:$dy, RLX_Bits:$bits, OptionalAttr<I64Attr>:$axis);
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_FakeQuantizeLsqBackwardScaleOp : RLX_Op<"fake_quantize_lsq_backward_scale", "backward_quant"> {
+def RLX_FakeQuantizeLsqBackwardScaleOp : RLX_Op<"fake_quantize_lsq_backward_scale", "backward"> {
   let summary = "Gradient of fake_quantize_lsq with respect to its scale";
   let description = [{
     `sum dy·psi(x/scale)` over all that share the scale, with `psi(z) = round(z) - z` where `|z| <= qmax`, else

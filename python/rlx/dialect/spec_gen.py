@@ -119,7 +119,7 @@ OPS = (
     ),
     OpSpec(
         'rope_backward',
-        'backward_attention',
+        'backward',
         'mir',
         'Gradient of rope',
         '`rope` by the opposite angle; shapes and attributes are those of `rope`.',
@@ -144,7 +144,7 @@ OPS = (
     ),
     OpSpec(
         'layer_norm_backward_input',
-        'backward_norm',
+        'backward',
         'mir',
         'Gradient of layer_norm with respect to its input',
         '`(w - mean w - x̂·mean(w·x̂))/sqrt(var x + eps)` with `w = dy·scale` and `x̂` the normalised input, means\nover `axis`.',
@@ -168,7 +168,7 @@ OPS = (
     ),
     OpSpec(
         'layer_norm_backward_gamma',
-        'backward_norm',
+        'backward',
         'mir',
         'Gradient of layer_norm with respect to its scale',
         '`sum dy·x̂` over all axes but `axis`.',
@@ -191,7 +191,7 @@ OPS = (
     ),
     OpSpec(
         'rms_norm_backward_input',
-        'backward_norm',
+        'backward',
         'mir',
         'Gradient of rms_norm with respect to its input',
         '`(w - x·mean(w·x)/(mean x^2 + eps))/sqrt(mean x^2 + eps)` with `w = dy·scale`, means over `axis`.',
@@ -216,7 +216,7 @@ OPS = (
     ),
     OpSpec(
         'rms_norm_backward_gamma',
-        'backward_norm',
+        'backward',
         'mir',
         'Gradient of rms_norm with respect to its scale',
         '`sum dy·x/sqrt(mean x^2 + eps)` over all axes but `axis`.',
@@ -241,7 +241,7 @@ OPS = (
     ),
     OpSpec(
         'rms_norm_backward_beta',
-        'backward_norm',
+        'backward',
         'mir',
         'Gradient of rms_norm with respect to its bias',
         '`sum dy` over all axes but `axis`.',
@@ -266,7 +266,7 @@ OPS = (
     ),
     OpSpec(
         'group_norm_backward_input',
-        'backward_norm',
+        'backward',
         'mir',
         'Gradient of group_norm with respect to its input',
         'As `layer_norm_backward_input`, with means over the channels and positions of a group.',
@@ -291,7 +291,7 @@ OPS = (
     ),
     OpSpec(
         'group_norm_backward_gamma',
-        'backward_norm',
+        'backward',
         'mir',
         'Gradient of group_norm with respect to its scale',
         '`sum dy·x̂` over all axes but the channels.',
@@ -314,7 +314,7 @@ OPS = (
     ),
     OpSpec(
         'group_norm_backward_beta',
-        'backward_norm',
+        'backward',
         'mir',
         'Gradient of group_norm with respect to its bias',
         '`sum dy` over all axes but the channels.',
@@ -337,7 +337,7 @@ OPS = (
     ),
     OpSpec(
         'attention_backward',
-        'backward_attention',
+        'backward',
         'mir',
         'Gradient of attention with respect to one of its inputs',
         'The vector-Jacobian product of `attention` with `dy`, for the operand that `wrt` names; `mask` is one where its\nkind is `bias`. Operands and attributes are those of `attention`; scale, softcap, masks and grouped heads\nincluded. Queries that see no key have no part in any gradient. Computed in f32 for f16 and bf16.',
@@ -413,7 +413,7 @@ OPS = (
     ),
     OpSpec(
         'max_pool2d_backward',
-        'backward_image',
+        'backward',
         'mir',
         'Gradient of the maximum over windows of images',
         'Each element of `dy` goes to the first largest element of its window of `x [N, C, H, W]`, in row-major\norder; NaN counts as the largest, padding never. What a window of padding alone gets goes nowhere. Attributes are\nthose of `pool`.',
@@ -437,7 +437,7 @@ OPS = (
     ),
     OpSpec(
         'conv2d_backward_input',
-        'backward_image',
+        'backward',
         'mir',
         'Gradient of conv with respect to its input',
         '`dy [N, O, h, w]`, `w [O, C/groups, kH, kW]`; the result is an image `[N, C, H, W]` of which `size` gives\n`H` and `W`. The other attributes are those of `conv`.',
@@ -463,7 +463,7 @@ OPS = (
     ),
     OpSpec(
         'conv2d_backward_weight',
-        'backward_image',
+        'backward',
         'mir',
         'Gradient of conv with respect to its kernel',
         '`x [N, C, H, W]`, `dy [N, O, h, w]`; the result is `[O, C/groups, kH, kW]`, of which `kernel` gives `kH` and\n`kW`. The other attributes are those of `conv`.',
@@ -510,7 +510,7 @@ OPS = (
     ),
     OpSpec(
         'fake_quantize_backward',
-        'backward_quant',
+        'backward',
         'mir',
         'Gradient of fake_quantize with a scale of the tensor itself',
         '`dy` times the factor that `ste` names, with the scale `max|x|/qmax` of `x`.',
@@ -532,7 +532,7 @@ OPS = (
     ),
     OpSpec(
         'fake_quantize_lsq_backward_x',
-        'backward_quant',
+        'backward',
         'mir',
         'Gradient of fake_quantize_lsq with respect to x',
         '`dy` where `|x/scale| <= qmax`, else 0.',
@@ -554,7 +554,7 @@ OPS = (
     ),
     OpSpec(
         'fake_quantize_lsq_backward_scale',
-        'backward_quant',
+        'backward',
         'mir',
         'Gradient of fake_quantize_lsq with respect to its scale',
         '`sum dy·psi(x/scale)` over all that share the scale, with `psi(z) = round(z) - z` where `|z| <= qmax`, else\n`sign(z)·qmax`.',

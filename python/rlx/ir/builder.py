@@ -243,6 +243,15 @@ class Builder(RegionBuilder, OpMethods):
 
     def emit_bound(self, card: Card, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Emit an op from call arguments: operands, then attributes in the order of the record, or each by name."""
+        operands, attributes = self.bound(card, args, kwargs)
+        return self.emit(card.name, operands, **attributes)
+
+    def bound(self, card: Card, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """The operands and attributes that call arguments give, as they were written.
+
+        Raises:
+            ShapeError: There are too many, or an operand is missing or given twice.
+        """
         spec = card.spec
         names = [operand.name for operand in spec.operands]
         every = [*names, *(attribute.name for attribute in spec.attributes)]
@@ -263,7 +272,7 @@ class Builder(RegionBuilder, OpMethods):
                 count = _count_problem(spec, sum(name in given for name in names))
                 raise self.problem(card, f"operand '{operand.name}' is missing{count}{suggestion(extra, names)}")
             operands.append(given.get(operand.name))
-        return self.emit(spec.name, operands, **kwargs)
+        return operands, kwargs
 
     def problem_at(self, message: str) -> ShapeError:
         """An error at the caller's line."""

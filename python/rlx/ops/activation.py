@@ -7,6 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from rlx.ir.builder import Builder, Tensor
+from rlx.ops.lift import cast
+from rlx.ops.norm import widened
 from rlx.ops.slopes import slope
 
 # Flops of one element, counting a transcendental function as ten: what a polynomial of that accuracy costs.
@@ -70,18 +72,26 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 INTEGER = ("neg", "abs", "relu")
 COMPLEX = ("neg", "abs", "exp", "log", "sqrt", "sin", "cos", "tanh")
+# Those through which a tangent or cotangent goes as it is, or with the other sign.
+UNIT = ("neg", "round")
 
 
 def through(b: Builder, kind: str, x: Tensor, y: Tensor, d: Tensor, *, adjoint: bool) -> Tensor:
-    """A tangent or cotangent through an activation. The gradient of relu at 0 is 0, that of rounding the identity's."""
+    """A tangent or cotangent through an activation, rounded once. The gradient of relu at 0 is 0, that of rounding the
+    identity's.
+    """
     if kind == "neg":
         return -d
     if kind == "round":
         return d
-    if not x.dtype.is_complex:
-        return b.emit("activation_backward", (x, d), kind=kind)
-    found = slope(b, kind, x, y)
-    return d * (b.conjugate(found) if adjoint else found)
+    if kind == "relu":
+        return b.where(x > 0.0, d, 0.0)
+    if x.dtype.is_complex:
+        factor = slope(b, kind, x, y)
+        return d * (b.conjugate(factor) if adjoint else factor)
+    wide = widened(b, x)
+    # Where x is wide already, the activation is the forward op again: the two are joined.
+    return cast(b, widened(b, d) * slope(b, kind, wide, b.activation(kind, wide)), x.dtype)
 
 
 def direction(b: Builder, x: Tensor, size: Tensor) -> Tensor:

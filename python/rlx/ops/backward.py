@@ -1,99 +1,102 @@
-"""Gradients of elementwise ops, of running sums, of lookups and of the cross entropy.
+"""Gradients as ops: a `*_backward` op is a name for one cotangent that the `vjp` of its forward card gives.
 
-The other gradients are in `backward_norm`, `backward_attention`, `backward_image` and `backward_quant`. All of them are
-composite: the decomposition is the definition. f16 and bf16 are computed in f32 and rounded once.
+One line in the table at the end makes the card of such an op; everything follows from the forward card. Reverse mode writes
+a gradient by its name where there is one (`cotangents`): that keeps gradients short, an op computes in its own precision, and
+a target may have a kernel for it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from typing import Any
 
 from rlx.ir import registry
 from rlx.ir.builder import Builder, Tensor
-from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
+from rlx.ir.card import Card
 from rlx.ir.dim import Dim
-from rlx.ir.dtype import i32
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
 from rlx.ops import rules
-from rlx.ops.index import clamped
-from rlx.ops.lift import axis_of, cast, same_dtype, tensor_like
-from rlx.ops.loss import class_slope
-from rlx.ops.norm import widened
-from rlx.ops.reduce import FLOATS
-from rlx.ops.slopes import second_derivative, slope
+from rlx.ops.activation import UNIT
+from rlx.ops.attention import Attention
+from rlx.ops.backward_card import Backward, ShapeOf, Sizes, build_like
+from rlx.ops.complex import ComplexNormSq
+from rlx.ops.convolution import Conv, per_axis
+from rlx.ops.elementwise import Activation
+from rlx.ops.fake_quant import FakeQuantize, FakeQuantizeLsq
+from rlx.ops.index import Gather
+from rlx.ops.lift import cast
+from rlx.ops.loss import SoftmaxCrossEntropyWithLogits
+from rlx.ops.norm import GroupNorm, LayerNorm, RmsNorm, widened
+from rlx.ops.pool import Pool
+from rlx.ops.pool_gradient import taken_from_winners
+from rlx.ops.reduce import Cumsum
+from rlx.ops.rope import Rope
+from rlx.ops.slopes import second_derivative
 
-_NUMBERS = (*FLOATS, "i8", "i16", "i32", "i64", "u8", "u32", "c64")
+# --- reverse mode ---------------------------------------------------------------------------------------
+
+# The gradients by which cotangents are written, by forward op and operand.
+_NAMES: dict[str, dict[str, Backward]] = {}
 
 
-def check_cotangent(dy: Shape, result: Any, name: str = "dy") -> None:
-    """A cotangent has the shape and dtype of the result that it belongs to.
+def cotangents(
+    b: Builder, card: Card, operands: Any, results: Sequence[Any], given: Sequence[Any], **attributes: Any
+) -> Any:
+    """What `card.vjp` gives, by the ops that are names for it."""
+    names = _NAMES.get(card.name)
+    if names is None or given[0] is None or any(d is not None for d in given[1:]):
+        return card.vjp(b, operands, results, given, **attributes)
+    rule = cache(lambda: card.vjp(b, operands, results, given, **attributes))
 
-    Raises:
-        ShapeError: It has not.
+    def of_rule(i: int) -> Any:
+        entry = rule()[i]
+        return entry() if callable(entry) else entry
+
+    entries: list[Callable[[], Any]] = []
+    for i, entry in enumerate(card.spec.operands):
+        name = names.get(entry.name)
+        if name is not None and name.stands_for(entry.name, operands, attributes):
+            entries.append(partial(name.emitted, b, entry.name, operands, given[0], attributes))
+        else:
+            entries.append(partial(of_rule, i))
+    return entries
+
+
+# --- gradients with derivatives of their own ------------------------------------------------------------
+
+
+class _OfLinear(Backward):
+    """The gradient with respect to an operand `x` in which the forward op is linear: linear itself, with adjoints that are
+    the forward op and its gradients again, for `<g, f*(dy)> = <f(g), dy>`.
     """
-    if dy.dims != result.dims or dy.dtype is not result.dtype:
-        raise ShapeError(f"'{name}' must be {result}, as the result of the forward op, got {dy}")
+
+    def vjp(self, b: Builder, operands: Any, results: Any, given: Any, **attributes: Any) -> Any:
+        own, shared, wrt = self._named(operands), self.shared(attributes), self.wrt_of(attributes)
+        dy = own.pop(self.cotangent)
+        names = self.forward_names
+        moved = [given[0] if n == wrt else own[n] for n in names]
+        pulled = dict(zip(names, cotangents(b, self.forward, moved, (), [dy], **shared), strict=True))
+        pulled[self.cotangent] = lambda: b.emit(self.forward.name, moved, **shared)
+        return [pulled[o.name] if o.name in self.linear else None for o in self.spec.operands]
 
 
-class ReluBackward(Card, op="relu_backward"):
-    def infer(self, x: Shape, dy: Shape) -> Shape:
-        check_cotangent(dy, x)
-        return x
-
-    def decompose(self, b: Builder, x: Tensor, dy: Tensor) -> Tensor:
-        return b.where(x > 0.0, dy, 0.0)
-
-    def samples(self) -> Any:
-        yield sample((3, 5), (3, 5), dtypes=FLOATS)
-        yield sample(("n", 4), ("n", 4), dtypes=("f32",))
-
-
-# --- activations ------------------------------------------------------------------------------------
-
-
-class ActivationBackward(Card, op="activation_backward"):
-    def infer(self, x: Shape, dy: Shape, *, kind: str) -> Shape:
-        check_cotangent(dy, registry.card("activation").infer(x, kind=kind))
-        return x
-
-    def decompose(self, b: Builder, x: Tensor, dy: Tensor, *, kind: str) -> Tensor:
-        if kind == "relu":
-            return b.where(x > 0.0, dy, 0.0)
-        if kind == "neg":
-            return -dy
-        if kind == "round":
-            return dy
-        wide = widened(b, x)
-        # The forward op is there already where this stands in a gradient: the two are joined.
-        return cast(b, widened(b, dy) * slope(b, kind, wide, b.activation(kind, wide)), x.dtype)
-
-    def build(self, b: Builder, x: Tensor, dy: Tensor, kind: Any) -> Tensor:
-        return b.emit("activation_backward", (x, dy), kind=getattr(kind, "value", kind))
+class _OfActivation(Backward):
+    """Second derivatives are written out: those of some formulas for the first are wrong where they choose a branch."""
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, kind: str) -> Tensor:
         full = [rules.batch(b, x, own, size) for x, own in zip(operands, batched, strict=True)]
-        return b.emit("activation_backward", full, kind=kind)
+        return b.emit(self.name, full, kind=kind)
 
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, kind: str) -> Tensor | None:
-        (x, dy), (moved, d) = operands, tangents
-        along = None if d is None else b.emit("activation_backward", (x, d), kind=kind)
-        return rules.total(b, [along, None if moved is None else _bent(b, kind, x, dy, moved)])
+        (x, dy), (dx, d) = operands, tangents
+        along = None if d is None else b.emit(self.name, (x, d), kind=kind)
+        return rules.total(b, [along, None if dx is None else _bent(b, kind, x, dy, dx)])
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, kind: str) -> Any:
-        (x, dy), (d,) = operands, cotangents
-        return lambda: _bent(b, kind, x, dy, d), lambda: b.emit("activation_backward", (x, d), kind=kind)
-
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
-        forward = registry.card("activation").cost(operands[:1], results, attributes)
-        return Cost(2 * forward.flops + results[0].num_elements, moved_bytes(operands, results))
-
-    def samples(self) -> Any:
-        low = {"log": 0.05, "sqrt": 0.05, "rsqrt": 0.05, "tan": -1.4}
-        for kind in registry.card("activation").spec.attributes[0].cases:
-            x = Operand((3, 5), low=low.get(kind, -4.0), high=1.4 if kind == "tan" else 4.0)
-            yield sample(x, (3, 5), kind=kind, dtypes=FLOATS)
-        yield sample(("n", 4), ("n", 4), kind="tanh", dtypes=("f32",))
+    def vjp(self, b: Builder, operands: Any, results: Any, given: Any, *, kind: str) -> Any:
+        (x, dy), (d,) = operands, given
+        return lambda: _bent(b, kind, x, dy, d), lambda: b.emit(self.name, (x, d), kind=kind)
 
 
 def _bent(b: Builder, kind: str, x: Tensor, dy: Tensor, d: Tensor) -> Tensor | None:
@@ -102,112 +105,153 @@ def _bent(b: Builder, kind: str, x: Tensor, dy: Tensor, d: Tensor) -> Tensor | N
     return None if second is None else cast(b, widened(b, d) * widened(b, dy) * second, x.dtype)
 
 
-class ComplexNormSqBackward(Card, op="complex_norm_sq_backward"):
-    def infer(self, x: Shape, dy: Shape) -> Shape:
-        check_cotangent(dy, registry.card("complex_norm_sq").infer(x))
-        return x
-
-    def decompose(self, b: Builder, x: Tensor, dy: Tensor) -> Tensor:
-        double = dy * 2.0
-        return b.complex(b.real(x) * double, b.imag(x) * double)
-
-    def samples(self) -> Any:
-        yield sample((3, 4), Operand((3, 4), "f32"))
-        yield sample(("n",), Operand(("n",), "f32"))
-
-
-# --- sums and lookups -------------------------------------------------------------------------------
-
-
-class CumsumBackward(Card, op="cumsum_backward"):
-    def infer(self, dy: Shape, *, axis: int, exclusive: bool) -> Shape:
-        result = registry.card("cumsum").infer(dy, axis=axis, exclusive=exclusive)
-        assert isinstance(result, Shape)
-        return result
-
-    def decompose(self, b: Builder, dy: Tensor, *, axis: int, exclusive: bool) -> Tensor:
-        total = b.cumsum(b.reverse(dy, axes=(axis,)), axis=axis, exclusive=exclusive)
-        return b.reverse(total, axes=(axis,))
+class _OfMaximum(Backward):
+    """Linear in the cotangent, and a step function of `x`; its adjoint takes what it has put, instead of scattering."""
 
     linear = ("dy",)
 
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int, exclusive: bool) -> Any:
-        return (b.emit("cumsum", cotangents, axis=axis, exclusive=exclusive),)
-
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, exclusive: bool) -> Tensor:
-        return b.emit("cumsum_backward", operands, axis=axis + 1, exclusive=exclusive)
-
-    def build(self, b: Builder, dy: Tensor, axis: int, exclusive: bool = False) -> Tensor:
-        return b.emit("cumsum_backward", (dy,), axis=axis_of(axis, dy.rank), exclusive=exclusive)
-
-    def samples(self) -> Any:
-        yield sample((3, 5), axis=1, dtypes=_NUMBERS)
-        yield sample((5, 3), axis=0, exclusive=True, dtypes=("f32",))
-        yield sample((2, "n"), axis=1, exclusive=True, dtypes=("f32",))
+    def vjp(self, b: Builder, operands: Any, results: Any, given: Any, **window: Any) -> Any:
+        (x, dy), (g,) = operands, given
+        return None, lambda: taken_from_winners(b, x, g, dy.shape, **window)
 
 
-class GatherBackward(Card, op="gather_backward"):
-    def infer(self, dy: Shape, indices: Shape, *, axis: int, size: tuple[Dim, ...]) -> Shape:
-        table = _table(dy, indices, axis, size)
-        check_cotangent(dy, registry.card("gather").infer(table, indices, axis=axis))
-        return table
-
-    def requires(self, dy: Shape, indices: Shape, *, axis: int, size: tuple[Dim, ...]) -> Any:
-        return registry.card("gather").requires(_table(dy, indices, axis, size), indices, axis=axis)
-
-    def decompose(self, b: Builder, dy: Tensor, indices: Tensor, *, axis: int, size: tuple[Dim, ...]) -> Tensor:
-        """The axes of the indices come first, as `scatter_add` wants them, and the gathered axis goes where it was."""
-        last = axis + indices.rank
-        updates = b.transpose(dy, (*range(axis, last), *range(axis), *range(last, dy.rank)))
-        table = b.scatter_add(updates, clamped(b, indices, size[0]), size=size[0])
-        return b.transpose(table, (*range(1, axis + 1), 0, *range(axis + 1, table.rank)))
-
-    linear = ("dy",)
-
-    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int, size: tuple[Dim, ...]) -> Any:
-        return b.emit("gather", (cotangents[0], operands[1]), axis=axis), None
-
-    def build(self, b: Builder, dy: Tensor, indices: Any, axis: int = 0, *, size: Any) -> Tensor:
-        positions = tensor_like(b, indices, i32)
-        sizes = tuple(size) if isinstance(size, (list, tuple)) else (size,)
-        rank = dy.rank - positions.rank + 1
-        return b.emit("gather_backward", (dy, positions), axis=axis_of(axis, rank), size=sizes)
-
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
-        return Cost(operands[0].num_elements, moved_bytes(operands, results))
-
-    def samples(self) -> Any:
-        wide: Any = {"low": -3, "high": 9}  # out of range on both sides, and repeated
-        yield sample((4, 3), Operand((4,), "i32", **wide), axis=0, size=(5,), dtypes=(*FLOATS, "c64"))
-        yield sample((2, 4, 2, 3), Operand((4, 2), "u8", **wide), axis=1, size=(300,), dtypes=("f32",))
-        yield sample((2,), Operand((), "i64", **wide), axis=1, size=(5,), dtypes=("f32",))
-        yield sample(("m", 3), Operand(("m",), "i32", **wide), axis=0, size=("n",), dtypes=("f32",))
+class _OfAttention(Backward):
+    def refusal(self, wrt: str, attributes: Mapping[str, Any]) -> str | None:
+        kind = attributes["mask_kind"]
+        if wrt != "mask" or kind == "bias":
+            return None
+        return f"wrt 'mask' needs mask_kind 'bias': one of kind '{kind}' has no gradient"
 
 
-def _table(dy: Shape, indices: Shape, axis: int, size: tuple[Dim, ...]) -> Shape:
-    """The shape of the table from which a result like `dy` was gathered."""
+# --- the table ------------------------------------------------------------------------------------------
+
+
+def _gradient(
+    op: str,
+    forward: type[Card],
+    wrt: str | Mapping[str, str],
+    *,
+    card: type[Backward] | None = None,
+    written: bool = True,
+    rank: int | None = None,
+    unless: Mapping[str, Sequence[Any]] | None = None,
+    absent: Mapping[str, ShapeOf] | None = None,
+    sizes: Mapping[str, Sizes] | None = None,
+    **fixed: Any,
+) -> None:
+    """Make the card of a gradient.
+
+    Args:
+        op: Its name.
+        forward: The card of the forward op.
+        wrt: As in `Backward`.
+        card: A class for it that has more than what follows from the forward op.
+        written: Whether reverse mode writes gradients by it.
+        rank: As in `Backward`.
+        unless: As in `Backward`.
+        absent: As in `Backward`.
+        sizes: As in `Backward`.
+        fixed: As in `Backward`.
+    """
+    spec, known = registry.SPECS[op], forward.spec.operands
+    operands = {o.name for o in spec.operands}
+    members: dict[str, Any] = {
+        "__module__": __name__,  # the file of the family
+        "forward": registry.card(forward.spec.name),
+        "wrt": wrt,
+        "rank": rank,
+        "fixed": fixed,
+        "unless": unless or {},
+        "absent": absent or {},
+        "sizes": sizes or {},
+    }
+    moving = [o.name for o in known if o.name in operands and _INEXACT & set(o.dtypes)]
+    if card is None and all(name in forward.linear for name in (wrt, *moving)):
+        card = _OfLinear
+        constant = {o.name for o in known} - {*moving}
+        members["linear"] = tuple(o.name for o in spec.operands if o.name not in constant)
+    if forward.build is not Card.build:
+        members["build"] = build_like(forward, spec)
+    name = "".join(part.capitalize() for part in op.split("_"))
+    type(name, (card or Backward,), members, op=op)
+    if written:
+        for operand in [wrt] if isinstance(wrt, str) else wrt.values():
+            _NAMES.setdefault(forward.spec.name, {})[operand] = registry.card(op)  # type: ignore[assignment]
+
+
+_INEXACT = {"f32", "c64"}
+
+
+def _like(name: str) -> ShapeOf:
+    return lambda given, _: given[name]
+
+
+def _along(given: Mapping[str, Shape], attributes: Mapping[str, Any]) -> Shape:
+    """The scale or bias of a normalisation, which varies along one axis."""
+    x, axis = given["x"], attributes.get("axis", 1)
+    return x.with_dims(x.dims[axis : axis + 1])
+
+
+def _table(given: Mapping[str, Shape], attributes: Mapping[str, Any]) -> Shape:
+    """What `dy` is gathered from."""
+    dy, indices, axis, size = given["dy"], given["indices"], attributes["axis"], attributes["size"]
+    rank = dy.rank - indices.rank + 1
     if len(size) != 1:
         raise ShapeError(f"size is a list of one dimension, got {list(size)}")
-    if not 0 <= axis <= dy.rank - indices.rank:
+    if not -rank <= axis < rank:
         raise ShapeError(f"axis {axis} of the table leaves no room in {dy} for the axes of the indices {indices}")
-    return dy.with_dims((*dy.dims[:axis], size[0], *dy.dims[axis + indices.rank :]))
+    before = axis % rank
+    return dy.with_dims((*dy.dims[:before], size[0], *dy.dims[before + indices.rank :]))
 
 
-class SoftmaxCrossEntropyBackward(Card, op="softmax_cross_entropy_backward"):
-    def infer(self, logits: Shape, labels: Shape, dloss: Shape) -> Shape:
-        same_dtype(logits, dloss)
-        check_cotangent(dloss, registry.card("softmax_cross_entropy_with_logits").infer(logits, labels), "dloss")
-        return logits
+def _image(given: Mapping[str, Shape], attributes: Mapping[str, Any]) -> Shape:
+    """What a convolution with `w` makes `dy` of."""
+    dy, w, size = given["dy"], given["w"], attributes["size"]
+    if len(size) != 2:
+        raise ShapeError(f"size gives height and width, got {list(size)}")
+    return dy.with_dims((dy.dims[0], w.dims[1] * attributes["groups"], *size))
 
-    def decompose(self, b: Builder, logits: Tensor, labels: Tensor, dloss: Tensor) -> Tensor:
-        slope, is_class = class_slope(b, logits, labels)
-        dlogits = slope * b.reshape(widened(b, dloss), (*labels.shape.dims, 1))
-        return cast(b, b.where(is_class, dlogits, 0.0), logits.dtype)
 
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
-        return Cost(17 * operands[0].num_elements, moved_bytes(operands, results))
+def _kernel(given: Mapping[str, Shape], attributes: Mapping[str, Any]) -> Shape:
+    """What makes `dy` of `x`."""
+    x, dy, kernel, groups = given["x"], given["dy"], attributes["kernel"], attributes["groups"]
+    if len(kernel) != 2:
+        raise ShapeError(f"kernel gives the height and width of the kernel; got {list(kernel)}")
+    channels = x.dims[1]
+    if type(channels) is not int or channels % groups:
+        raise ShapeError(f"the {channels} channels of {x} do not divide into {groups} groups")
+    return x.with_dims((dy.dims[1], channels // groups, *kernel))
 
-    def samples(self) -> Any:
-        yield sample((3, 5), Operand((3,), "i32", low=-1, high=7), (3,), dtypes=FLOATS)
-        yield sample((2, 3, 5), Operand((2, 3), "u8", low=0, high=5), (2, 3), dtypes=("f32",))
-        yield sample(("n", "classes"), Operand(("n",), "i64", low=-1, high=4), ("n",), dtypes=("f32",))
+
+def _as_sizes(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, (list, tuple)) else (value,)
+
+
+_SIZE = Sizes(_as_sizes, lambda shapes, _: shapes["x"].dims[2:])
+_ROWS = Sizes(_as_sizes, lambda shapes, attributes: (shapes["table"].dims[attributes["axis"]],))
+_KERNEL = Sizes(lambda value: per_axis(value, 2, "kernel"), lambda shapes, _: shapes["w"].static[2:])
+_ATTENTION = {"query": "q", "key": "k", "value": "v", "mask": "mask"}
+_WEIGHTS: Mapping[str, ShapeOf] = {"scale": _along, "bias": _along}
+
+_gradient("activation_backward", Activation, "x", card=_OfActivation, unless={"kind": UNIT})
+_gradient("relu_backward", Activation, "x", kind="relu", written=False)
+_gradient("complex_norm_sq_backward", ComplexNormSq, "x")
+_gradient("cumsum_backward", Cumsum, "x", absent={"x": _like("dy")})
+_gradient("gather_backward", Gather, "table", absent={"table": _table}, sizes={"size": _ROWS})
+_gradient("softmax_cross_entropy_backward", SoftmaxCrossEntropyWithLogits, "logits")
+_gradient("rope_backward", Rope, "x", absent={"x": _like("dy")})
+_gradient("attention_backward", Attention, _ATTENTION, card=_OfAttention)
+_gradient("layer_norm_backward_input", LayerNorm, "x", absent={"bias": _like("scale")})
+_gradient("layer_norm_backward_gamma", LayerNorm, "scale", absent=_WEIGHTS)
+_gradient("rms_norm_backward_input", RmsNorm, "x")
+_gradient("rms_norm_backward_gamma", RmsNorm, "scale")
+_gradient("rms_norm_backward_beta", RmsNorm, "bias", written=False)
+_gradient("group_norm_backward_input", GroupNorm, "x")
+_gradient("group_norm_backward_gamma", GroupNorm, "scale", absent=_WEIGHTS)
+_gradient("group_norm_backward_beta", GroupNorm, "bias", absent=_WEIGHTS, written=False)
+_gradient("max_pool2d_backward", Pool, "x", card=_OfMaximum, rank=4, kind="max")
+_gradient("conv2d_backward_input", Conv, "x", rank=4, absent={"x": _image}, sizes={"size": _SIZE}, written=False)
+_gradient("conv2d_backward_weight", Conv, "w", rank=4, absent={"w": _kernel}, sizes={"kernel": _KERNEL})
+_gradient("fake_quantize_backward", FakeQuantize, "x", scale_mode="per_batch", unless={"ste": ("identity",)})
+_gradient("fake_quantize_lsq_backward_x", FakeQuantizeLsq, "x")
+_gradient("fake_quantize_lsq_backward_scale", FakeQuantizeLsq, "scale")

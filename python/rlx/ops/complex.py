@@ -153,7 +153,8 @@ class ComplexNormSq(Card, op="complex_norm_sq"):
         return b.emit("complex_norm_sq", (as_complex(b, x),))
 
     def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any) -> tuple[Tensor]:
-        return (b.emit("complex_norm_sq_backward", (operands[0], cotangents[0])),)
+        (x,), double = operands, cotangents[0] * 2.0
+        return (b.complex(b.real(x) * double, b.imag(x) * double),)
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         return Cost(3 * results[0].num_elements, moved_bytes(operands, results))

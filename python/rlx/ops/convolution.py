@@ -13,7 +13,7 @@ from rlx.ir.dim import Dim, product
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
 from rlx.ops import rules
-from rlx.ops.convolution_gradient import apart, input_gradient, one_by_one, weight_gradient
+from rlx.ops.convolution_gradient import apart, input_gradient, one_by_one, weight_gradient, weight_product
 from rlx.ops.lift import common, same_dtype
 from rlx.ops.reduce import FLOATS
 
@@ -80,9 +80,10 @@ class Conv(Card, op="conv"):
 
     def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, **geometry: Any) -> Any:
         (x, w), (dy,) = operands, cotangents
+        of_weight = weight_product if x.rank == 4 else weight_gradient  # that of images is what the op stands for
         return (
             lambda: input_gradient(b, dy, w, x.shape.dims[2:], **geometry),
-            lambda: weight_gradient(b, x, dy, w.shape.static[2:], **geometry),
+            lambda: of_weight(b, x, dy, w.shape.static[2:], **geometry),
         )
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, groups: int, **window: Any) -> Tensor:
@@ -132,9 +133,9 @@ class Conv(Card, op="conv"):
         yield sample((2, 2, 3, 5), (3, 2, 2, 2), **{**plain, "stride": (2, 2)}, dtypes=("f32",))
         yield sample((2, 2, 4, 5), (2, 1, 2, 2), **{**plain, "stride": (3, 2)}, groups=2, dtypes=("f32",))
         edges = (1, 0, 2, 1)
-        yield sample(
-            ("n", 4, "h", 5), (6, 2, 3, 2), stride=(2, 1), padding=edges, dilation=(1, 2), groups=2, dtypes=("f32",)
-        )
+        for batch in ("h", "n"):  # the first for gradients: from their operands, h can be read as the batch only
+            strided: Any = {"stride": (2, 1), "padding": edges, "dilation": (1, 2), "groups": 2}
+            yield sample((batch, 4, "h", 5), (6, 2, 3, 2), **strided, dtypes=("f32",))
         yield sample(
             ("n", 2, "d", 3, 4),
             (4, 1, 2, 2, 3),

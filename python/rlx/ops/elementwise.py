@@ -47,7 +47,9 @@ class Activation(Card, op="activation"):
         (x,), (dx,), (y,) = operands, tangents, results
         if kind == "abs" and x.dtype.is_complex:
             return b.real(dx * b.conjugate(activation.direction(b, x, y)))
-        return activation.through(b, kind, x, y, dx, adjoint=False)
+        if x.dtype.is_complex or kind in activation.UNIT:
+            return activation.through(b, kind, x, y, dx, adjoint=False)
+        return b.emit("activation_backward", (x, dx), kind=kind)
 
     def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, kind: str) -> tuple[Tensor]:
         (x,), (dy,), (y,) = operands, cotangents, results

@@ -132,7 +132,7 @@ class FakeQuantize(Card, op="fake_quantize"):
         decay: float,
     ) -> tuple[Tensor | None, None]:
         (x, _), (dx, _) = operands, tangents
-        return _through(b, x, dx, results[1], bits=bits, axis=axis, ste=ste, scale_mode=scale_mode), None
+        return _through(b, x, dx, results, bits=bits, axis=axis, ste=ste, scale_mode=scale_mode), None
 
     def vjp(
         self,
@@ -148,7 +148,7 @@ class FakeQuantize(Card, op="fake_quantize"):
         decay: float,
     ) -> tuple[Tensor | None, None]:
         x, dy = operands[0], cotangents[0]
-        return _through(b, x, dy, results[1], bits=bits, axis=axis, ste=ste, scale_mode=scale_mode), None
+        return _through(b, x, dy, results, bits=bits, axis=axis, ste=ste, scale_mode=scale_mode), None
 
     def vmap(
         self,
@@ -189,19 +189,24 @@ class FakeQuantize(Card, op="fake_quantize"):
             (2, 3, 4), Operand((3,), "f32", low=0.1, high=0.3), bits=4, axis=1, scale_mode="ema", dtypes=("f32",)
         )
         yield sample(("n", 4), None, bits=2, axis=0, ste="hard_tanh", dtypes=("f32",))
+        for ste in ("clipped_identity", "tanh"):
+            yield sample((2, 3, 4), None, bits=4, axis=1, ste=ste, dtypes=("f32",))
         yield sample((0, 4), None, bits=8, dtypes=("f32",))
 
 
 def _through(
-    b: Builder, x: Tensor, d: Tensor | None, scale: Tensor, *, bits: int, axis: int | None, ste: str, scale_mode: str
+    b: Builder, x: Tensor, d: Tensor | None, results: Any, *, bits: int, axis: int | None, ste: str, scale_mode: str
 ) -> Tensor | None:
     """A tangent or cotangent through `fake_quantize`, whose derivative is diagonal."""
     if d is None or ste == "identity":
         return d
+    wide_x = widened(b, x)
     if scale_mode == "per_batch":
-        return b.fake_quantize_backward(x, d, bits=bits, axis=axis, ste=ste)
-    limit = spread(b, scale, axis, x.rank) * float(largest_step(bits))
-    return cast(b, straight_through(b, ste, widened(b, d), widened(b, x), limit), x.dtype)
+        # qmax·(max|x|/qmax) without the two roundings, which could leave the largest element outside.
+        limit = b.max(b.abs(wide_x), [i for i in range(x.rank) if i != axis], keep_dims=True)
+    else:
+        limit = spread(b, results[1], axis, x.rank) * float(largest_step(bits))
+    return cast(b, straight_through(b, ste, widened(b, d), wide_x, limit), x.dtype)
 
 
 class FakeQuantizeLsq(Card, op="fake_quantize_lsq"):
@@ -233,10 +238,16 @@ class FakeQuantizeLsq(Card, op="fake_quantize_lsq"):
 
     def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, bits: int, axis: int | None) -> Any:
         (x, scale), (dy,) = operands, cotangents
-        return (
-            lambda: b.fake_quantize_lsq_backward_x(x, scale, dy, bits=bits, axis=axis),
-            lambda: b.fake_quantize_lsq_backward_scale(x, scale, dy, bits=bits, axis=axis),
-        )
+        most = float(largest_step(bits))
+
+        def of_x() -> Tensor:
+            return b.where(b.abs(steps_of(b, x, scale, axis)) <= most, dy, 0.0)
+
+        def of_scale() -> Tensor:
+            slope = scale_slope(b, steps_of(b, x, scale, axis), most)
+            return b.sum(slope * widened(b, dy), [i for i in range(x.rank) if i != axis])
+
+        return of_x, of_scale
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, bits: int, axis: int | None) -> Tensor:
         (x, scale), (own, scale_own) = operands, batched

@@ -82,8 +82,12 @@ class Gather(_Lookup, op="gather"):
     linear = ("table",)
 
     def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int) -> Any:
+        # The axes of the indices come first, as `scatter_add` wants them, and the gathered axis goes where it was.
         (table, indices), (dy,) = operands, cotangents
-        return b.emit("gather_backward", (dy, indices), axis=axis, size=(table.shape.dims[axis],)), None
+        size, last = table.shape.dims[axis], axis + indices.rank
+        updates = b.transpose(dy, (*range(axis, last), *range(axis), *range(last, dy.rank)))
+        rows = b.scatter_add(updates, clamped(b, indices, size), size=size)
+        return b.transpose(rows, (*range(1, axis + 1), 0, *range(axis + 1, table.rank))), None
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int) -> Tensor:
         table, indices = operands

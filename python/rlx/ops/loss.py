@@ -81,7 +81,10 @@ class SoftmaxCrossEntropyWithLogits(Card, op="softmax_cross_entropy_with_logits"
         return cast(b, loss, logits.dtype)
 
     def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any) -> Any:
-        return b.softmax_cross_entropy_backward(*operands, *cotangents), None
+        (logits, labels), (dloss,) = operands, cotangents
+        slope, is_class = class_slope(b, logits, labels)
+        dlogits = slope * b.reshape(widened(b, dloss), (*labels.shape.dims, 1))
+        return cast(b, b.where(is_class, dlogits, 0.0), logits.dtype), None
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim) -> Any:
         logits, labels = operands

@@ -1,7 +1,9 @@
 """Normalisations. They are composite: the decomposition is the definition, evaluated in wide precision.
 
-Their gradients are the ops of `backward_norm`, which compute the statistics as the decompositions here do: what they have in
-common is one op again once they are decomposed.
+Their gradients compute the statistics as the decompositions do: what they have in common is one op again once both are
+decomposed. With `x̂` the normalised input, `r` one over its deviation and `w = dy·scale`, the gradient of the input is
+`r·(w - mean w - x̂·mean(w·x̂))` where the mean was taken off (Ioffe and Szegedy, Batch normalization, section 3), and
+`r·(w - x̂·mean(w·x̂))` where it was not.
 """
 
 from __future__ import annotations
@@ -90,6 +92,11 @@ def _mean(x: np.ndarray, axes: Any) -> np.ndarray:
     return total / (x.size / total.size if total.size else 1.0)
 
 
+def _scaled(b: Builder, d: Tensor, scale: Tensor, axis: int) -> Tensor:
+    """The cotangent of `normal`, of that of `normal·scale + bias`, in f32 for f16 and bf16."""
+    return widened(b, d) * along(b, widened(b, scale), axis, d.rank)
+
+
 def _weighted_tangent(
     b: Builder, normal: Tensor, moved: Tensor | None, scale: Tensor, weights: Any, axis: int, x: Shape
 ) -> Tensor | None:
@@ -151,11 +158,16 @@ class LayerNorm(_Norm, op="layer_norm"):
 
     def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int, eps: float) -> Any:
         (x, scale, _), (dy,) = operands, cotangents
-        return (
-            lambda: b.layer_norm_backward_input(x, scale, dy, axis=axis, eps=eps),
-            lambda: b.layer_norm_backward_gamma(x, dy, axis=axis, eps=eps),
-            lambda: sum_to_weight(b, dy, axis),
-        )
+
+        def of_x() -> Tensor:
+            normal, inverse = standardised(b, widened(b, x), axis, eps)
+            return cast(b, standardised_slope(b, normal, inverse, _scaled(b, dy, scale, axis), axis), x.dtype)
+
+        def of_scale() -> Tensor:
+            normal, _ = standardised(b, widened(b, x), axis, eps)
+            return cast(b, sum_to_weight(b, normal * widened(b, dy), axis), x.dtype)
+
+        return of_x, of_scale, lambda: sum_to_weight(b, dy, axis)
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, eps: float) -> Any:
         if any(batched[1:]):
@@ -203,12 +215,17 @@ class RmsNorm(_Norm, op="rms_norm"):
         return _weighted_tangent(b, normal, moved, scale, weights, axis, x.shape)
 
     def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int, eps: float) -> Any:
-        (x, scale, bias), (dy,) = operands, cotangents
-        return (
-            lambda: b.rms_norm_backward_input(x, scale, bias, dy, axis=axis, eps=eps),
-            lambda: b.rms_norm_backward_gamma(x, scale, bias, dy, axis=axis, eps=eps),
-            lambda: sum_to_weight(b, dy, axis),
-        )
+        (x, scale, _), (dy,) = operands, cotangents
+
+        def of_x() -> Tensor:
+            normal, inverse = over_rms(b, widened(b, x), axis, eps)
+            return cast(b, over_rms_slope(b, normal, inverse, _scaled(b, dy, scale, axis), axis), x.dtype)
+
+        def of_scale() -> Tensor:
+            normal, _ = over_rms(b, widened(b, x), axis, eps)
+            return cast(b, sum_to_weight(b, normal * widened(b, dy), axis), x.dtype)
+
+        return of_x, of_scale, lambda: sum_to_weight(b, dy, axis)
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, eps: float) -> Any:
         if any(batched[1:]):
@@ -263,12 +280,20 @@ class GroupNorm(_Norm, op="group_norm"):
         return _weighted_tangent(b, b.reshape(normal, x.shape.dims), moved, scale, weights, 1, x.shape)
 
     def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, num_groups: int, eps: float) -> Any:
-        (x, scale, bias), (dy,) = operands, cotangents
-        return (
-            lambda: b.group_norm_backward_input(x, scale, bias, dy, num_groups=num_groups, eps=eps),
-            lambda: b.group_norm_backward_gamma(x, dy, num_groups=num_groups, eps=eps),
-            lambda: sum_to_weight(b, dy, 1),
-        )
+        (x, scale, _), (dy,) = operands, cotangents
+
+        def of_x() -> Tensor:
+            grouped, d = in_groups(b, widened(b, x), num_groups), in_groups(b, _scaled(b, dy, scale, 1), num_groups)
+            axes = range(2, grouped.rank)
+            slope = standardised_slope(b, *standardised(b, grouped, axes, eps), d, axes)
+            return cast(b, b.reshape(slope, x.shape.dims), x.dtype)
+
+        def of_scale() -> Tensor:
+            grouped = in_groups(b, widened(b, x), num_groups)
+            normal, _ = standardised(b, grouped, range(2, grouped.rank), eps)
+            return cast(b, sum_to_weight(b, b.reshape(normal, x.shape.dims) * widened(b, dy), 1), x.dtype)
+
+        return of_x, of_scale, lambda: sum_to_weight(b, dy, 1)
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, num_groups: int, eps: float) -> Any:
         (x, *weights), (_, *own) = operands, batched

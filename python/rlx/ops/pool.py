@@ -129,6 +129,9 @@ class Pool(Card, op="pool"):
                 (1, 2, 4, 3, 5), kind=kind, kernel=(2, 1, 3), stride=(2, 2, 2), padding=(0,) * 6, dtypes=("f32",)
             )
             yield sample((2, 1, 14, 13), kind=kind, kernel=(12, 13), stride=(1, 1), padding=(0,) * 4, dtypes=("f32",))
+        # Windows apart from each other, and some of padding alone.
+        gaps: Any = {"kernel": (1, 2), "stride": (3, 2), "padding": (0, 2, 1, 2)}
+        yield sample((1, 2, 4, 3), kind="max", **gaps, dtypes=("f32",))
         # The last window holds nothing but padding.
         apart: Any = {"kernel": (2,), "stride": (2,), "padding": (0, 3), "dtypes": ("f32",)}
         yield sample((2, 1, 3), kind="max", **apart)
@@ -139,13 +142,11 @@ class Pool(Card, op="pool"):
 
 
 def _max_gradient(b: Builder, x: Tensor, dy: Tensor, *, kernel: Any, stride: Any, padding: Any) -> Tensor:
-    """The cotangent of `x`: as `max_pool2d_backward`, whose own gradient is in closed form, for one and two spatial axes."""
-    if x.rank == 5:
+    """The cotangent of `x`; of one spatial axis as `max_pool2d_backward`, whose own gradient is in closed form."""
+    if x.rank != 3:
         return collected_by_winners(b, x, dy, kernel=kernel, stride=stride, padding=padding)
-    if x.rank == 4:
-        return b.emit("max_pool2d_backward", (x, dy), kernel=kernel, stride=stride, padding=padding)
     window: Any = {"kernel": (1, *kernel), "stride": (1, *stride), "padding": (0, 0, *padding)}
-    return without_row(b, _max_gradient(b, with_row(b, x), with_row(b, dy), **window))
+    return without_row(b, b.emit("max_pool2d_backward", (with_row(b, x), with_row(b, dy)), **window))
 
 
 def pooled(sizes: Any, kernel: Any, stride: Any, padding: Any) -> tuple[Dim, ...]:

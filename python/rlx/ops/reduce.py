@@ -229,7 +229,8 @@ class Cumsum(Card, op="cumsum"):
     linear = ("x",)
 
     def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int, exclusive: bool) -> Any:
-        return (b.emit("cumsum_backward", cotangents, axis=axis, exclusive=exclusive),)
+        from_end = b.cumsum(b.reverse(cotangents[0], axes=(axis,)), axis=axis, exclusive=exclusive)
+        return (b.reverse(from_end, axes=(axis,)),)
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, exclusive: bool) -> Tensor:
         return b.emit("cumsum", operands, axis=axis + 1, exclusive=exclusive)

@@ -107,7 +107,7 @@ class Rope(Card, op="rope"):
             return cast(b, of_heads, table.dtype)
 
         return (
-            lambda: b.rope_backward(dy, cos, sin, **attributes),
+            lambda: b.rope(dy, cos, -sin, **attributes),
             lambda: of_table(cos, False),
             lambda: of_table(sin, True),
         )

@@ -13,7 +13,7 @@ from rlx.ir.card import Card
 from rlx.ir.errors import Error
 from rlx.ir.location import within
 from rlx.ir.shape import Shape
-from rlx.ops import rules
+from rlx.ops import backward, rules
 from rlx.transforms import checked
 from rlx.transforms import scope as scopes
 from rlx.transforms.scope import Scope
@@ -195,7 +195,7 @@ class Reverse:
     ) -> Sequence[Any]:
         grouped = scopes.grouped(op, operands)
         with checked.rule(op, "vjp"):
-            given = card.vjp(self.builder, grouped, results, cotangents, **opview.attributes_of(op))
+            given = backward.cotangents(self.builder, card, grouped, results, cotangents, **opview.attributes_of(op))
             return checked.cotangents(op, given, grouped)
 
     def _from_jvp(
