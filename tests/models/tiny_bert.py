@@ -8,6 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from rlx.ir.graph import Graph
+from rlx.models.bert import BertConfig, sentence_encoder
+
 CONFIG: dict[str, Any] = {
     "model_type": "bert",
     "vocab_size": 40,
@@ -23,6 +26,12 @@ CONFIG: dict[str, Any] = {
 }
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]")
 WORDS = ["the", "a", "man", "woman", "cat", "dog", "eats", "drinks", "sleeps", "red", "big", "food", "water"]
+
+
+def encoder(batch: Any = 2, length: Any = 8) -> Graph:
+    """The model as a graph of blocks."""
+    fields = {name: value for name, value in CONFIG.items() if name in BertConfig.__dataclass_fields__}
+    return sentence_encoder(BertConfig(**fields), batch, length)
 
 
 def write_model(directory: Path, seed: int = 0) -> Path:

@@ -13,12 +13,58 @@ import rlx
 from rlx.ir import registry
 from rlx.ir.dtype import dtype
 from rlx.ir.errors import ShapeError
+from rlx.ir.listing import inspect_graph
 from rlx.ir.shape import Shape
+from rlx.ops import rules
+from rlx.ops.backward_card import Backward
+from tests.conformance.cases import cases
+from tests.conformance.values import random_values
 from tests.ops.formulas import cross_entropy
 from tests.ops.gradients import check_rounded_once, check_twice, check_with_differences, check_with_jax, vjp
 from tests.ops.references import ACTIVATIONS_IN_JAX, FLOATS, INTEGERS, agree, in_jax, random, run, samples_of
 
 NARROW = ("f32", "f16", "bf16")
+
+# --- one rule -----------------------------------------------------------------------------------------
+
+GRADIENTS = [name for name, card in registry.load().items() if isinstance(card, Backward)]
+
+
+def test_every_backward_op_is_a_gradient() -> None:
+    assert sorted(GRADIENTS) == sorted(name for name in registry.SPECS if "_backward" in name)
+
+
+@pytest.mark.parametrize("op", GRADIENTS)
+def test_a_gradient_is_what_the_rule_of_its_forward_op_gives(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rule stands once: another one in the forward card is another gradient."""
+    card: Any = registry.card(op)
+    case = next(case for case in cases(op) if case.sample.attributes.get("ste") != "identity")
+    bindings = case.bindings()[0]
+    values = random_values(case, bindings).by_name()
+    before = rlx.evaluate(case.graph(bindings), values)
+    rule = type(card.forward).vjp
+
+    def negated(self: Any, b: Any, *args: Any, **attributes: Any) -> Any:
+        def of(entry: Any) -> Any:
+            return None if entry is None else lambda: -rules.resolved(b, entry)  # type: ignore[operator]
+
+        return [of(entry) for entry in rule(self, b, *args, **attributes)]
+
+    monkeypatch.setattr(type(card.forward), "vjp", negated)
+    after = rlx.evaluate(case.graph(bindings), values)
+    assert all(np.any(a) and np.array_equal(-a, b) for a, b in zip(before, after, strict=True))
+
+
+@pytest.mark.parametrize("op", GRADIENTS)
+def test_work_of_a_gradient(op: str) -> None:
+    """It is known for every sample, also without optional operands; that of moving elements is none."""
+    card: Any = registry.card(op)
+    for case in cases(op):
+        graph = case.graph(case.bindings()[0])
+        (made,) = inspect_graph(graph).ops
+        is_empty = any(0 in argument.shape.dims for argument in graph.arguments)
+        assert made.cost is not None and (made.cost.flops > 0 or is_empty or card.forward.name == "gather")
+
 
 # --- activations ------------------------------------------------------------------------------------
 

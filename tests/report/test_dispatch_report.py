@@ -11,7 +11,8 @@ import pytest
 import rlx
 from rlx.ir import registry
 from rlx.lower.linalg import claimed_ops
-from rlx.report import DispatchReport, MissReason, analyse_dispatch, analyse_fusion
+from rlx.report.dispatch import DispatchReport, analyse_dispatch
+from rlx.report.fusion import MissReason, analyse_fusion
 from tests.conformance.cases import cases, op_names
 
 # What a small target might claim.

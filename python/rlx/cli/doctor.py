@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     from rlx.cli.display import Steps
+    from rlx.report.text import table
 
     findings = []
     with Steps(only_terminal=True)("check"):
@@ -40,10 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps([asdict(f) for f in findings], indent=1))
     else:
-        width = max(len(f.what) for f in findings)
-        for finding in findings:
-            text = finding.found.replace("\n", "\n" + " " * (width + 9))
-            print(f"{'ok    ' if finding.ok else 'BROKEN'} {finding.what:{width}}  {text}")
+        print("\n".join(table([("ok" if f.ok else "BROKEN", f.what, f.found) for f in findings])))
     return 0 if all(f.ok for f in findings) else 1
 
 

@@ -6,11 +6,15 @@ At stage mir blocks are replaced by tensor ops; lir is what the lowering for the
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from rlx.report.text import wrapped
 
 if TYPE_CHECKING:
     from rlx.backends.artifact import Artifact
     from rlx.ir.graph import Graph
+    from rlx.ir.listing import GraphReport
     from rlx.weights import Weights
 
 _WEIGHTS = (".safetensors", ".safetensors.index.json", ".npz", ".npy")
@@ -24,6 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--policy", choices=("direct", "fusable"), default="direct", help="what blocks are lowered to")
     parser.add_argument("--stats", action="store_true", help="one line for each stage: the number of each kind of op")
     parser.add_argument("--svg", metavar="OUT.svg", help="draw the graph (the last stage that is shown) into a file")
+    parser.add_argument("--html", metavar="OUT.html", help="the same and the listing, as a page for a browser")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -41,14 +46,16 @@ def run(arguments: argparse.Namespace) -> int:
     if isinstance(program, Graph):
         _show_graph(program, arguments)
         return 0
-    if arguments.stage or arguments.svg:
-        raise Error(f"{arguments.file} is compiled; --stage and --svg need MLIR text")
+    if arguments.stage or arguments.svg or arguments.html:
+        raise Error(f"{arguments.file} is compiled; --stage, --svg and --html need MLIR text")
     print(_artifact_text(program))
     return 0
 
 
 def _show_graph(graph: Graph, arguments: argparse.Namespace) -> None:
-    from rlx.runtime.inspect import STAGES, at_stage, inspect_diff, inspect_graph
+    from rlx.ir.listing import inspect_diff, inspect_graph
+    from rlx.ir.signature import STAGES
+    from rlx.runtime.inspect import at_stage
 
     wanted = arguments.stage or graph.stage
     stages = STAGES[STAGES.index(graph.stage) :] if wanted == "all" else [wanted]
@@ -59,11 +66,22 @@ def _show_graph(graph: Graph, arguments: argparse.Namespace) -> None:
             print(("" if arguments.stats else "\n") + inspect_diff(before, report))
         print(report.stats() if arguments.stats else report)
         before = report
-    if arguments.svg and report is not None:
-        from rlx.cli.svg import drawing
-        from rlx.ir.files import write_atomically
+    if report is not None:
+        _draw(report, arguments)
+
+
+def _draw(report: GraphReport, arguments: argparse.Namespace) -> None:
+    """Write the files that are asked for."""
+    from rlx.ir.files import write_atomically
+
+    if arguments.svg:
+        from rlx.report.graph_svg import drawing
 
         write_atomically(arguments.svg, drawing(report).encode())
+    if arguments.html:
+        from rlx.report.html import page
+
+        write_atomically(arguments.html, page(report).encode())
 
 
 def _artifact_text(artifact: Artifact) -> str:
@@ -75,9 +93,18 @@ def _artifact_text(artifact: Artifact) -> str:
     for a in signature.arguments:
         lines.append(f"    {a.kind} {a.name}: {a.shape}{', donated' if a.donate else ''}")
     lines += [f"    output {o.name}: {o.shape}" for o in signature.outputs]
+    return "\n".join([*lines, *_facts(info, "  ")])
+
+
+def _facts(info: Mapping[str, Any], indent: str) -> Iterator[str]:
+    """Each entry on a line of its own, or more; what it holds itself is indented."""
     for name, value in info.items():
-        lines.append(f"  {name}: {' '.join(map(str, value)) if isinstance(value, list) else value}")
-    return "\n".join(lines)
+        if isinstance(value, Mapping):
+            yield f"{indent}{name}:"
+            yield from _facts(value, indent + "  ")
+        else:
+            text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
+            yield wrapped(f"{indent}{name}: {text}".rstrip(), indent=indent + "    ")
 
 
 def _weights_text(weights: Weights) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from rlx.cli import heed_interrupts, ignore_interrupts, interrupted
 from rlx.cli.display import show_any_text
+from rlx.report.text import table
 from rlx.version import __version__
 
 # Each is a module here, imported when it is called, with `add_arguments(parser)` and `run(arguments)`, which
@@ -87,8 +88,7 @@ def _run(argv: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    width = max(map(len, COMMANDS))
-    commands = "\n".join(f"  {name:{width}}  {summary}" for name, summary in COMMANDS.items())
+    commands = "\n".join(table(list(COMMANDS.items()), indent="  "))
     parser = argparse.ArgumentParser(
         prog="rlx",
         usage="rlx [-h] [--version] COMMAND …",

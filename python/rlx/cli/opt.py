@@ -19,6 +19,7 @@ from rlx.cli.extensions import load
 from rlx.cli.files import standard_output, write_output
 from rlx.cli.opt_flags import PROGRAM, CommandLineError, Settings, help_text, parse, unknown
 from rlx.ir.errors import Error
+from rlx.report.text import table
 from rlx.version import __version__
 
 if TYPE_CHECKING:
@@ -88,8 +89,7 @@ def passes_text() -> str:
 
     ours = "\n".join(re.sub(r"^(\S+)", r"  --\1", str(info)) for info in infos())
     names = native.names()
-    width = max(map(len, names)) + 4
-    theirs = "\n".join(f"  {'--' + name:{width}}{'- ' if text else ''}{text}".rstrip() for name, text in names.items())
+    theirs = "\n".join(table([(f"--{name}", text and f"- {text}") for name, text in names.items()], indent="  "))
     return f"Passes of RLX:\n{ours}\n\nPasses of MLIR:\n{theirs}\n"
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import NoReturn
 
+from rlx.report.text import table
+
 PROGRAM = "rlx-opt"
 
 
@@ -153,8 +155,7 @@ def unknown(name: str, passes: Sequence[str]) -> CommandLineError:
 
 def help_text() -> str:
     """What `--help` prints."""
-    width = max(len(f.usage) for f in FLAGS)
-    options = "\n".join(f"  {f.usage:{width}}  {f.help}" for f in FLAGS)
+    options = "\n".join(table([(f.usage, f.help) for f in FLAGS], indent="  "))
     return f"""\
 usage: {PROGRAM} [FILE|-] [-o OUT] [--pass-pipeline=TEXT | --PASS[=OPTIONS] …] [flags]
 

@@ -6,7 +6,7 @@ into other ops. What is missing is derived: an op without `evaluate` is evaluate
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -157,6 +157,10 @@ class Card:
         for result in results:
             flops = flops + result.num_elements
         return Cost(flops, moved_bytes(operands, results))
+
+    def label(self, attributes: Mapping[str, Any]) -> str:
+        """What readers call the op: its name, or what an enumerated op does, `add` for a `binary` whose kind is `add`."""
+        return str(attributes.get("kind", self.name))
 
     def runs(self, attributes: dict[str, Any]) -> Dim:
         """How often the op runs each of its regions; 1 where that is not known."""

@@ -14,6 +14,7 @@ from rlx.dialect.spec import TraitName
 from rlx.ir import attributes, grouping, registry
 from rlx.ir.card import Card, Cost
 from rlx.ir.errors import ShapeError
+from rlx.ir.location import describe
 from rlx.ir.shape import Shape, shape_of
 
 # The two ops that the IR itself knows: what stands for an op of a user's, and the end of a region.
@@ -38,6 +39,18 @@ def name_of(op: mlir.Operation) -> str:
         stored = op.attributes
         return stored["name"].value if "name" in stored else "custom"
     return name.removeprefix("rlx.")
+
+
+def label_of(op: mlir.Operation) -> str:
+    """What readers call an op, of ours or of another dialect: see `Card.label`."""
+    if not registry.is_ours(op):
+        return op.name.rpartition(".")[2]
+    return card_of(op).label({"kind": op.attributes["kind"].value} if "kind" in op.attributes else {})
+
+
+def place_of(op: mlir.Operation) -> str:
+    """The user's `file:line` of an op, empty when it has none."""
+    return describe(op.location) or ""
 
 
 def card_of(op: mlir.Operation) -> Card:

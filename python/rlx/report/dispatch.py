@@ -11,10 +11,11 @@ from rlx import mlir
 from rlx.ir import opview
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
+from rlx.ir.opview import place_of
 from rlx.ir.shape import shape_of
 from rlx.passes.decompose import Decompose
 from rlx.passes.rewrite import collect
-from rlx.report.text import counts_text, place_of, short_place, table
+from rlx.report.text import counts_text, short_place, table
 
 PATHS = ("native", "decomposed", "unsupported")
 _SHOWN_PLACES = 3
@@ -78,8 +79,8 @@ class DispatchReport:
             else:
                 note = counts_text(row.into) if row.path == "decomposed" else ""
             rows.append((row.name, str(row.count), row.path, note))
-        lines = table(rows, ("op", "count", "path", "into"), right=(1,)) if rows else []
-        return "\n".join([self.summary(), *(f"  {line}" for line in lines)]) + "\n"
+        lines = table(rows, ("op", "count", "path", "into"), right=(1,), indent="  ") if rows else []
+        return "\n".join([self.summary(), *lines]) + "\n"
 
 
 def analyse_dispatch(

@@ -12,9 +12,10 @@ from rlx import mlir
 from rlx.ir import opview, registry
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
+from rlx.ir.opview import label_of, place_of
 from rlx.ir.shape import Shape, shape_of
 from rlx.passes.rewrite import collect
-from rlx.report.text import counts_text, label_of, place_of, short_place
+from rlx.report.text import counts_text, short_place
 
 
 class MissReason(Enum):

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from html import escape
-from typing import TYPE_CHECKING
 
-from rlx.report.palette import COLOURS, colour_of, group_of
+from rlx.plan import MemoryPlan, PlannedValue
+from rlx.report import palette
 from rlx.report.text import bytes_text, short_place
-
-if TYPE_CHECKING:
-    from rlx.report.memory import MemoryPlan, PlannedValue
 
 # Sizes in pixels.
 _LEFT, _TOP, _RIGHT = 84, 62, 72
 _HEIGHT = 360
-_CHARACTER = 6.2
 _WIDEST, _NARROWEST = 1400, 560
 _LABEL_STEP = 13  # two slanted labels need this much
+_IN_USE = "bytes in use"
 
 
 def drawing(plan: MemoryPlan) -> str:
@@ -29,10 +26,13 @@ class _Drawing:
     def __init__(self, plan: MemoryPlan):
         self.plan = plan
         self.count = len(plan.steps)
-        self.width = min(max(_NARROWEST, 26 * self.count), _WIDEST)
-        self.cell = self.width / self.count
         self.top_bytes = max(plan.arena_size, 1)
         self.shown = [v for v in plan.values if v.offset is not None and v.relation != "view"]
+        self.ops = {v.op for v in self.shown}
+        # The legend is one row below the drawing.
+        least = max(_NARROWEST, palette.legend_width(self.ops) + 2 * palette.entry_width(_IN_USE) - _LEFT)
+        self.width = max(least, min(26 * self.count, _WIDEST))
+        self.cell = self.width / self.count
         views = {v.name: v.base for v in plan.values if v.relation == "view"}
         self.written_over: dict[str, int] = {}
         for v in self.shown:
@@ -43,7 +43,7 @@ class _Drawing:
                 self.written_over[base] = v.start
         self.every = max(1, -(-_LABEL_STEP // max(1, int(self.cell))))
         longest = max(map(len, plan.steps))
-        self.bottom = int(0.75 * longest * _CHARACTER) + 70
+        self.bottom = int(0.75 * longest * palette.CHARACTER) + 70
 
     def x(self, step: float) -> float:
         return _LEFT + step * self.cell
@@ -55,12 +55,12 @@ class _Drawing:
         width, height = _LEFT + self.width + _RIGHT, _TOP + _HEIGHT + self.bottom
         yield (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" width="{width:.0f}" '
-            f'height="{height}" font-family="Helvetica, Arial, sans-serif" font-size="11" fill="#222">'
+            f'height="{height}" {palette.FONT} fill="{palette.INK}">'
         )
-        yield f"<title>{escape(self.plan.summary())}</title>"
-        yield f'<rect width="{width:.0f}" height="{height}" fill="#fff"/>'
+        yield f"<title>Memory of @{escape(self.plan.name)}: {escape(self._figures())}</title>"
+        yield f'<rect width="{width:.0f}" height="{height}" fill="{palette.PAPER}"/>'
         yield f'<text x="{_LEFT}" y="22" font-size="14" font-weight="bold">Memory of @{escape(self.plan.name)}</text>'
-        yield f'<text x="{_LEFT}" y="40" fill="#555">{escape(self._figures())}</text>'
+        yield f'<text x="{_LEFT}" y="40" fill="{palette.MUTED}">{escape(self._figures())}</text>'
         yield from self._grid()
         for value in self.shown:
             yield from self._rectangle(value)
@@ -90,18 +90,17 @@ class _Drawing:
         until = self.written_over.get(value.name, value.end + 1)
         width, height = (until - value.start) * self.cell, self.y(value.offset) - y
         dash = ' stroke-dasharray="3 2"' if value.relation == "in place" else ""
-        yield (
-            f'<g><title>{escape(self._told(value))}</title><rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" '
-            f'height="{max(height, 0.5):.1f}" fill="{colour_of(value.op)}" fill-opacity="0.9" stroke="#667"{dash}/>'
-        )
+        place = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{max(height, 0.5):.1f}"'
+        colours = f'fill="{palette.colour_of(value.op)}" fill-opacity="0.9" stroke="{palette.OUTLINE}"'
+        yield f"<g><title>{escape(self._title(value))}</title><rect {place} {colours}{dash}/>"
         label = f"{value.name} {value.label}"
         for text in (label, value.name):
-            if len(text) * _CHARACTER + 6 < width and height > 13:
+            if len(text) * palette.CHARACTER + 6 < width and height > 13:
                 yield f'<text x="{x + 4:.1f}" y="{y + height / 2 + 4:.1f}">{escape(text)}</text>'
                 break
         yield "</g>"
 
-    def _told(self, value: PlannedValue) -> str:
+    def _title(self, value: PlannedValue) -> str:
         assert value.offset is not None
         lines = [f"{value.name} = {value.label}: {value.shape}"]
         lines.append(f"bytes {value.offset} to {value.offset + value.size} ({bytes_text(value.size)})")
@@ -122,8 +121,8 @@ class _Drawing:
         for step, used in enumerate(self.plan.live_bytes()):
             points += [f"{self.x(step):.1f},{self.y(used):.1f}", f"{self.x(step + 1):.1f},{self.y(used):.1f}"]
         return (
-            f'<polyline points="{" ".join(points)}" fill="none" stroke="#b3202c" stroke-width="1.5">'
-            "<title>bytes in use</title></polyline>"
+            f'<polyline points="{" ".join(points)}" fill="none" stroke="{palette.ACCENT}" stroke-width="1.5">'
+            f"<title>{_IN_USE}</title></polyline>"
         )
 
     def _step_labels(self) -> Iterator[str]:
@@ -134,19 +133,16 @@ class _Drawing:
             yield f'<text transform="translate({x:.1f} {y}) rotate(48)" font-size="10">{name}</text>'
 
     def _legend(self, y: int) -> Iterator[str]:
-        used = {group_of(v.op) for v in self.shown}
         x = float(_LEFT)
-        for name, colour in COLOURS.items():
-            if name in used:
-                yield f'<rect x="{x:.0f}" y="{y - 10}" width="12" height="12" fill="{colour}" stroke="#667"/>'
-                yield f'<text x="{x + 17:.0f}" y="{y}">{name}</text>'
-                x += 34 + len(name) * _CHARACTER
-        yield f'<line x1="{x:.0f}" y1="{y - 4}" x2="{x + 18:.0f}" y2="{y - 4}" stroke="#b3202c" stroke-width="1.5"/>'
-        yield f'<text x="{x + 23:.0f}" y="{y}">bytes in use</text>'
+        yield from palette.legend(self.ops, x, y)
+        x += palette.legend_width(self.ops)
+        line = f'x1="{x:.0f}" y1="{y - 4}" x2="{x + 14:.0f}" y2="{y - 4}"'
+        yield f'<line {line} stroke="{palette.ACCENT}" stroke-width="1.5"/>'
+        yield f'<text x="{x + 17:.0f}" y="{y}">{_IN_USE}</text>'
         if any(v.relation == "in place" for v in self.shown):
-            x += 40 + len("bytes in use") * _CHARACTER
+            x += palette.entry_width(_IN_USE)
             box = f'x="{x:.0f}" y="{y - 10}" width="12" height="12"'
-            yield f'<rect {box} fill="none" stroke="#667" stroke-dasharray="3 2"/>'
+            yield f'<rect {box} fill="none" stroke="{palette.OUTLINE}" stroke-dasharray="3 2"/>'
             yield f'<text x="{x + 17:.0f}" y="{y}">in place</text>'
 
 

@@ -1,36 +1,85 @@
-"""The colours of ops in drawings, by what they do to numbers."""
+"""The colours of ops in drawings: one for each group of families of the dialect."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
 from rlx.ir import registry
+from rlx.ops.backward_card import Backward
 
-COLOURS = {
-    "inputs": "#cfe8ff",
-    "products": "#ffd9a8",
-    "reductions": "#cdeccd",
-    "elementwise": "#fff3b8",
-    "data": "#e3e6ea",
-}
-OTHER = "#ffffff"
-# What is not an op, and ops without operands.
-_INPUTS = ("input", "param", "state", "output", "constant")
-_BY_WORK = {
-    "product": "products",
-    "reduction": "reductions",
-    "moves_data": "data",
-    "elementwise": "elementwise",
-    "local": "elementwise",
-}
+# Lines and text.
+PAPER, INK, MUTED, FAINT, OUTLINE, ACCENT = "#ffffff", "#212529", "#495057", "#868e96", "#5c677d", "#b3202c"
+CHARACTER = 6.7  # pixels of a character of 11 pixels
+FONT = 'font-family="ui-monospace, DejaVu Sans Mono, monospace" font-size="11"'
 
 
-def group_of(name: str) -> str:
-    """The group of an op or of a kind of argument: a key of `COLOURS`, or nothing."""
-    if name in _INPUTS:
-        return "inputs"
-    spec = registry.SPECS.get(name)
-    return _BY_WORK.get(spec.work, "") if spec is not None and spec.work else ""
+@dataclass(frozen=True)
+class Group:
+    """Ops of one colour.
+
+    Attributes:
+        name: In the legend.
+        colour: Of their boxes.
+        families: Of the dialect; or kinds of arguments.
+    """
+
+    name: str
+    colour: str
+    families: tuple[str, ...]
 
 
-def colour_of(name: str) -> str:
-    """The colour of an op or of a kind of argument."""
-    return COLOURS.get(group_of(name), OTHER)
+GROUPS = (
+    Group("inputs and outputs", "#cfe8ff", ("input", "param", "state", "output")),
+    Group(
+        "products",
+        "#ffd9a8",
+        ("contraction", "convolution", "convolution_transpose", "linear", "fused", "sequence", "quant_compute"),
+    ),
+    Group("attention", "#e5d0ff", ("attention", "rope", "transformer")),
+    Group("reductions", "#cdeccd", ("reduce", "norm", "loss", "pool", "cumulative", "order")),
+    Group("elementwise", "#fff3b8", ("elementwise", "complex", "quant", "fake_quant", "random")),
+    Group("data", "#e3e6ea", ("leaf", "shape", "index", "padding", "scatter", "image")),
+    Group("recurrences and transforms", "#c4ebe6", ("recurrent", "mtp", "fft", "linear_algebra")),
+    Group("control", "#f6cfd3", ("control", "function", "checkpoint", "custom")),
+)
+_OF_FAMILY = {family: group for group in GROUPS for family in group.families}
+
+
+def group_of(op: str) -> Group | None:
+    """The group of an op by its name without prefix, or of a kind of argument; None for ops of other dialects.
+
+    A gradient has that of its forward op.
+    """
+    if op not in registry.load():
+        return _OF_FAMILY.get(op)
+    card = registry.card(op)
+    spec = card.forward.spec if isinstance(card, Backward) else card.spec
+    return _OF_FAMILY["custom" if spec.custom else spec.family]
+
+
+def colour_of(op: str) -> str:
+    """The colour of an op's box."""
+    group = group_of(op)
+    return PAPER if group is None else group.colour
+
+
+def legend(ops: Collection[str], x: float, y: float) -> Iterator[str]:
+    """What the colours of some ops mean, in one row that begins at `x`, with its text on the line `y`."""
+    used = {group_of(op) for op in ops}
+    for group in GROUPS:
+        if group in used:
+            yield f'<rect x="{x:.0f}" y="{y - 10:.0f}" width="12" height="12" fill="{group.colour}" stroke="{OUTLINE}"/>'
+            yield f'<text x="{x + 17:.0f}" y="{y:.0f}">{group.name}</text>'
+            x += entry_width(group.name)
+
+
+def legend_width(ops: Collection[str]) -> float:
+    """The pixels that the legend of some ops takes."""
+    used = {group_of(op) for op in ops}
+    return sum(entry_width(group.name) for group in GROUPS if group in used)
+
+
+def entry_width(name: str) -> float:
+    """The pixels that one entry takes."""
+    return 34 + len(name) * CHARACTER

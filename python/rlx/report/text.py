@@ -1,24 +1,40 @@
-"""What reports are printed with: tables, sizes, places."""
+"""What reports and commands print with: tables, sizes, places."""
 
 from __future__ import annotations
 
 import os
+import textwrap
 from collections import Counter
 from collections.abc import Collection, Sequence
-from typing import Any
-
-from rlx.ir.location import describe
+from itertools import zip_longest
 
 
-def table(rows: Sequence[Sequence[str]], header: Sequence[str], *, right: Collection[int] = ()) -> list[str]:
-    """Rows under a header as lines with aligned columns; the columns in `right` are aligned to the right."""
-    lines = [list(header), *map(list, rows)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
-    aligned = []
-    for line in lines:
-        cells = [c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(line, widths, strict=True))]
-        aligned.append("  ".join(cells).rstrip())
-    return aligned
+def table(
+    rows: Sequence[Sequence[str]],
+    header: Sequence[str] | None = None,
+    *,
+    right: Collection[int] = (),
+    indent: str = "",
+) -> list[str]:
+    """Rows as lines with aligned columns.
+
+    Args:
+        rows: Cells, which may have several lines.
+        header: What stands above the columns, if anything.
+        right: Columns that are aligned to the right.
+        indent: What stands before each line.
+    """
+    every = [list(row) for row in ([header] if header else []) + list(rows)]
+    cells = [[cell.splitlines() or [""] for cell in row] for row in every]
+    widths = [max(len(line) for cell in column for line in cell) for column in zip(*cells, strict=True)]
+    lines = []
+    for row in cells:
+        for parts in zip_longest(*row, fillvalue=""):
+            padded = [
+                p.rjust(w) if i in right else p.ljust(w) for i, (p, w) in enumerate(zip(parts, widths, strict=True))
+            ]
+            lines.append(indent + "  ".join(padded).rstrip())
+    return lines
 
 
 def bytes_text(count: int) -> str:
@@ -34,16 +50,13 @@ def counts_text(counts: Counter[str]) -> str:
     return ", ".join(f"{count} {name}" for name, count in counts.most_common()) or "none"
 
 
-def label_of(op: Any) -> str:
-    """The name of an op, or what an enumerated op does: `add` for a `binary` whose kind is `add`."""
-    return op.attributes["kind"].value if "kind" in op.attributes else op.name.rpartition(".")[2]
-
-
-def place_of(op: Any) -> str:
-    """The user's `file:line` of an op, empty when it has none."""
-    return describe(op.location) or ""
-
-
 def short_place(place: str) -> str:
     """A place with the last part of its path only, for tables."""
     return os.path.basename(place)
+
+
+def wrapped(text: str, *, indent: str, width: int = 100) -> str:
+    """Words on lines of at most `width` characters, the second and later ones behind `indent`."""
+    return "\n".join(
+        textwrap.wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    )

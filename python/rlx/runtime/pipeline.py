@@ -12,14 +12,9 @@ from rlx.backends.artifact import Artifact
 from rlx.backends.cache import DiskCache
 from rlx.backends.protocol import Backend, Target, backend_of, target_of
 from rlx.ir.graph import Graph
-from rlx.report import (
-    DispatchReport,
-    FusionReport,
-    MemoryPlan,
-    analyse_dispatch,
-    analyse_fusion,
-    plan_memory,
-)
+from rlx.report.dispatch import DispatchReport, analyse_dispatch
+from rlx.report.fusion import FusionReport, analyse_fusion
+from rlx.report.memory import MemoryReport, analyse_memory
 from rlx.report.text import counts_text
 
 # What a symbol without a size is taken to be in the memory plan.
@@ -102,13 +97,13 @@ class CompileResult:
         return analyse_fusion(self.hir, self.mir)
 
     @cached_property
-    def memory(self) -> MemoryPlan:
+    def memory(self) -> MemoryReport:
         """The memory plan of the LIR, with 64 for each symbol that has no size.
 
         What is computed from weights alone is not in it: the compiler has it computed when the program is loaded.
         """
         sizes = dict.fromkeys(self.dynamic_symbols, _TYPICAL_SIZE)
-        return plan_memory(self.lir, sizes=sizes, hoist_weights=True)
+        return analyse_memory(self.lir, sizes=sizes, hoist_weights=True)
 
     @cached_property
     def dispatch(self) -> DispatchReport:

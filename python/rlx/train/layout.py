@@ -10,7 +10,7 @@ from typing import Any
 from rlx.backends import stages
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
-from rlx.report.memory import aligned
+from rlx.plan import aligned
 from rlx.report.text import bytes_text, table
 from rlx.runtime.pipeline import CompileResult, Pipeline
 from rlx.transforms.base import arguments_of, names_of, tensor_graph
@@ -74,8 +74,8 @@ class SharedWeightLayout:
 
     def __str__(self) -> str:
         rows = [(s.name, str(s.forward_id), str(s.offset), str(s.size)) for s in self.slots]
-        lines = table(rows, ("weight", "argument", "offset", "bytes"), right=(1, 2, 3))
-        return "\n".join([f"weights: {bytes_text(self.arena_size)} ({self.arena_size} B)", *(f"  {x}" for x in lines)])
+        lines = table(rows, ("weight", "argument", "offset", "bytes"), right=(1, 2, 3), indent="  ")
+        return "\n".join([f"weights: {bytes_text(self.arena_size)} ({self.arena_size} B)", *lines])
 
 
 @dataclass(frozen=True)

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
-from typing import TYPE_CHECKING
 
-from rlx.report.palette import colour_of
-
-if TYPE_CHECKING:
-    from rlx.runtime.inspect import GraphReport, OpReport
+from rlx.ir.listing import GraphReport, OpReport
+from rlx.report import palette
 
 # Sizes in pixels.
-_CHARACTER, _LINE, _PADDING = 6.7, 15, 8
+_LINE, _PADDING = 15, 8
 _COLUMN_GAP, _LAYER_GAP, _MARGIN = 18, 34, 24
 _SWEEPS = 8
 _LONGEST = 44
@@ -24,7 +21,7 @@ class _Node:
     """A box, or (without lines) a point that an edge over several layers passes through."""
 
     lines: tuple[str, ...] = ()
-    name: str = ""
+    op: str = ""
     title: str = ""
     above: list[_Node] = field(default_factory=list)
     below: list[_Node] = field(default_factory=list)
@@ -35,7 +32,7 @@ class _Node:
 
     @property
     def width(self) -> float:
-        return max(map(len, self.lines)) * _CHARACTER + 2 * _PADDING if self.lines else 6.0
+        return max(map(len, self.lines)) * palette.CHARACTER + 2 * _PADDING if self.lines else 6.0
 
     @property
     def height(self) -> float:
@@ -216,16 +213,22 @@ def _align(layer: Sequence[_Node], downwards: bool) -> None:
 
 
 def _document(report: GraphReport, nodes: Sequence[_Node]) -> str:
+    """The drawing below its heading, above what the colours mean."""
     heading = f"@{report.name} [{report.stage}]"
-    width = max([n.x + n.width / 2 for n in nodes] + [len(heading) * _CHARACTER]) + _MARGIN
-    height = max([n.y + n.height for n in nodes], default=2.0 * _MARGIN) + _MARGIN
+    ops = {node.op for node in nodes if node.lines}
+    least = max(len(heading) * palette.CHARACTER, palette.legend_width(ops)) + 2 * _MARGIN
+    taken = max((n.x + n.width / 2 + _MARGIN for n in nodes), default=least)
+    width = max(taken, least)
+    for node in nodes:
+        node.x += (width - taken) / 2
+    height = max([n.y + n.height for n in nodes], default=2.0 * _MARGIN) + 2 * _MARGIN
     size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
-    font = 'font-family="ui-monospace, DejaVu Sans Mono, monospace" font-size="11"'
-    lines = [f'<svg xmlns="http://www.w3.org/2000/svg" {size} {font}>']
-    lines.append(f'<rect width="{width:.0f}" height="{height:.0f}" fill="#ffffff"/>')
+    lines = [f'<svg xmlns="http://www.w3.org/2000/svg" {size} {palette.FONT} fill="{palette.INK}">']
+    lines.append(f'<rect width="{width:.0f}" height="{height:.0f}" fill="{palette.PAPER}"/>')
     lines.append(f'<text x="{_MARGIN}" y="{_MARGIN}" font-weight="bold">{escape(heading)}</text>')
     lines += _edges(nodes)
     lines += [text for node in nodes if node.lines for text in _box(node)]
+    lines += palette.legend(ops, _MARGIN, height - _MARGIN / 2)
     return "\n".join([*lines, "</svg>", ""])
 
 
@@ -246,18 +249,17 @@ def _edges(nodes: Iterable[_Node]) -> list[str]:
                 above, below = below, below.below[0]
             x, y = below.x, below.y
             path += f" V{y:.1f} M{x - 3:.1f},{y - 5:.1f} L{x:.1f},{y:.1f} L{x + 3:.1f},{y - 5:.1f}"
-            paths.append(f'<path d="{path}" fill="none" stroke="#6c757d"/>')
+            paths.append(f'<path d="{path}" fill="none" stroke="{palette.FAINT}"/>')
     return paths
 
 
 def _box(node: _Node) -> list[str]:
-    left, rounding = node.x - node.width / 2, 10 if node.name in ("input", "output") else 3
+    left, rounding = node.x - node.width / 2, 10 if node.op in ("input", "output") else 3
     place = f'x="{left:.1f}" y="{node.y:.1f}" width="{node.width:.1f}" height="{node.height:.1f}"'
-    fill = colour_of(node.name)
     lines = [f"<g><title>{escape(node.title)}</title>"]
-    lines.append(f'<rect {place} rx="{rounding}" fill="{fill}" stroke="#495057"/>')
+    lines.append(f'<rect {place} rx="{rounding}" fill="{palette.colour_of(node.op)}" stroke="{palette.OUTLINE}"/>')
     for i, line in enumerate(node.lines):
-        style = 'font-weight="bold"' if i == 0 else 'fill="#343a40"' if i == 1 else 'fill="#868e96"'
+        style = 'font-weight="bold"' if i == 0 else f'fill="{palette.MUTED if i == 1 else palette.FAINT}"'
         y = node.y + (i + 1) * _LINE - 1
         lines.append(f'<text x="{node.x:.1f}" y="{y:.1f}" text-anchor="middle" {style}>{escape(line)}</text>')
     return [*lines, "</g>"]

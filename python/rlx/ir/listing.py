@@ -1,0 +1,179 @@
+"""Graphs listed for readers: what they take and give, their ops, and what these cost. It is not MLIR."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from rlx.ir import opview, registry
+from rlx.ir.card import Cost
+from rlx.ir.dim import Dim
+from rlx.ir.graph import Graph
+from rlx.ir.location import describe, scope_of
+from rlx.ir.shape import Shape, shape_of
+from rlx.ir.signature import Argument, Output
+
+_COMMENT_COLUMN = 64
+
+
+@dataclass(frozen=True)
+class OpReport:
+    """One op.
+
+    Attributes:
+        name: Without the prefix of the dialect.
+        label: What readers call it: `add` for a `binary` whose kind is `add`.
+        operands: Names of the values it takes: those of arguments, else `%3`.
+        results: Names of the values it gives.
+        shapes: Shapes of its results.
+        attributes: Those that differ from their defaults.
+        cost: Its work; None for an op that has no card, such as the end of a region.
+        location: The user's `file:line`, if known.
+        scope: The names that the builder was in, outermost first, joined by `/`.
+        depth: How many regions it is nested in.
+    """
+
+    name: str
+    label: str
+    operands: tuple[str, ...]
+    results: tuple[str, ...]
+    shapes: tuple[Shape, ...]
+    attributes: dict[str, Any]
+    cost: Cost | None
+    location: str | None
+    scope: str
+    depth: int
+
+    def __str__(self) -> str:
+        given = {k: v for k, v in self.attributes.items() if k != "kind"}
+        options = ", ".join(f"{name}={_shown(value)}" for name, value in given.items())
+        separator = "; " if self.operands and options else ""
+        call = f"{self.label}({', '.join(self.operands)}{separator}{options})"
+        text = f"{', '.join(self.results)} = {call}" if self.results else call
+        if self.shapes:
+            text += f" : {', '.join(map(str, self.shapes))}"
+        notes = [f"{_count(self.cost.flops)} flops"] if self.cost is not None else []
+        notes += [note for note in (self.location, self.scope and f"in {self.scope}") if note]
+        indented = "  " * (self.depth + 1) + text
+        return f"{indented:{_COMMENT_COLUMN}} // {', '.join(notes)}" if notes else indented
+
+
+@dataclass(frozen=True)
+class GraphReport:
+    """A graph.
+
+    Attributes:
+        name: Of its function.
+        stage: `"hir"`, `"mir"` or `"lir"`.
+        arguments: Inputs, parameters and states, in order.
+        outputs: What it gives, in order.
+        returned: Names of the values that are the outputs.
+        ops: All ops, nested ones behind the op that holds them.
+    """
+
+    name: str
+    stage: str
+    arguments: tuple[Argument, ...]
+    outputs: tuple[Output, ...]
+    returned: tuple[str, ...]
+    ops: tuple[OpReport, ...]
+
+    @property
+    def histogram(self) -> Counter[str]:
+        """How often each op occurs."""
+        return Counter(op.label for op in self.ops)
+
+    @property
+    def cost(self) -> Cost:
+        """Work of one run: the sum over the ops of the function; an op with regions counts them itself."""
+        costs = [op.cost for op in self.ops if op.cost is not None and op.depth == 0]
+        zero: Dim = 0
+        return Cost(sum((c.flops for c in costs), zero), sum((c.bytes for c in costs), zero))
+
+    def stats(self) -> str:
+        """One line: name, stage, number of ops, histogram."""
+        counts = ", ".join(f"{count} {name}" for name, count in self.histogram.most_common())
+        return f"@{self.name} [{self.stage}]: {len(self.ops)} ops: {counts or 'none'}"
+
+    def __str__(self) -> str:
+        return "\n".join([self.stats(), *self._signature(), *map(str, self.ops)])
+
+    def _signature(self) -> Iterator[str]:
+        for kind in ("input", "state", "param"):
+            chosen = [a for a in self.arguments if a.kind == kind]
+            size = sum((a.shape.size_bytes for a in chosen), 0)
+            if kind == "param" and chosen:
+                yield f"  {len(chosen)} params, {_count(size)} bytes"
+            for a in chosen:
+                yield f"    {kind} {a.name}: {a.shape}{', donated' if a.donate else ''}"
+        for output, value in zip(self.outputs, self.returned, strict=True):
+            yield f"    output {output.name}: {output.shape} = {value}"
+        cost = self.cost
+        yield f"  {_count(cost.flops)} flops, {_count(cost.bytes)} bytes read and written by the ops"
+
+
+def inspect_graph(graph: Graph) -> GraphReport:
+    """A report on a graph, which is not changed."""
+    function = graph.function
+    names = dict(zip(function.entry_block.arguments, (a.name for a in graph.arguments), strict=True))
+    *body, end = _walk(function.entry_block, 0)
+    numbers = count()
+    ops = tuple(_report(op, depth, names, numbers) for op, depth in body)
+    returned = tuple(
+        names[value] for value, result in zip(end[0].operands, graph.results, strict=True) if result.updates is None
+    )
+    return GraphReport(graph.name, graph.stage, graph.arguments, graph.outputs, returned, ops)
+
+
+def inspect_diff(before: GraphReport, after: GraphReport) -> str:
+    """One line: which ops became fewer or more from one stage to another."""
+    old, new = before.histogram, after.histogram
+    parts = [f"-{n} {name}" for name, n in (old - new).items()] + [f"+{n} {name}" for name, n in (new - old).items()]
+    return f"{before.stage} to {after.stage}: {', '.join(parts) or 'the same ops'}"
+
+
+def _walk(block: Any, depth: int) -> Iterator[tuple[Any, int]]:
+    for op in block.operations:
+        operation = op.operation
+        yield operation, depth
+        for region in operation.regions:
+            for inner in region.blocks:
+                yield from _walk(inner, depth + 1)
+
+
+def _report(op: Any, depth: int, names: dict[Any, str], numbers: Iterator[int]) -> OpReport:
+    """A report on one op; its results, and the arguments of its regions, get names."""
+    for result in op.results:
+        names[result] = f"%{next(numbers)}"
+    for region in op.regions:
+        for block in region.blocks:
+            names.update({a: f"%arg{next(numbers)}" for a in block.arguments})
+    operands = tuple(names[value] for value in op.operands)
+    results = tuple(names[result] for result in op.results)
+    location, scope = describe(op.location), scope_of(op.location)
+    if not registry.is_ours(op) or opview.name_of(op) not in registry.load():
+        return OpReport(op.name, op.name, operands, results, (), {}, None, location, scope, depth)
+    card = opview.card_of(op)
+    values = opview.attributes_of(op)
+    given = tuple(shape_of(r) for r in op.results)
+    defaults = {a.name: a.default for a in card.spec.attributes}
+    changed = {k: v for k, v in values.items() if isinstance(v, np.ndarray) or v != defaults[k]}
+    cost = None if card.spec.terminator else opview.cost_of(op)
+    return OpReport(card.name, card.label(values), operands, results, given, changed, cost, location, scope, depth)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return str(value.reshape(-1)[0]) if value.size == 1 else f"{value.dtype}{list(value.shape)}"
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(str, value))}]"
+    return str(value)
+
+
+def _count(value: Dim) -> str:
+    return f"{value:,}" if type(value) is int else str(value)

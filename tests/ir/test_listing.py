@@ -1,0 +1,42 @@
+"""Graphs listed for readers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import rlx
+from rlx.ir.listing import inspect_graph
+
+
+def test_an_op_names_the_users_line_scope_and_attributes() -> None:
+    g = rlx.Graph("main")
+    x = g.input("x", (2, 3))
+    with g.named("outer"), g.named("inner"):
+        y = g.softmax(x, axis=0)
+    g.set_outputs([y + 1.0])
+    softmax, constant, add = inspect_graph(g).ops
+    assert (softmax.name, softmax.scope, softmax.attributes["axis"]) == ("softmax", "outer/inner", 0)
+    assert softmax.location is not None
+    assert softmax.location.startswith(f"{__file__}:")
+    assert constant.attributes["value"] == np.float32(1)
+    assert (add.label, add.operands, add.results) == ("add", (*softmax.results, *constant.results), ("%2",))
+
+
+def test_cost_is_the_sum_over_the_ops() -> None:
+    g = rlx.Graph("main")
+    x, w = g.input("x", ("n", 4)), g.param("w", (4, 2))
+    g.set_outputs([g.matmul(g.relu(x), w)])
+    report = inspect_graph(g)
+    assert str(report.cost.flops) == str(sum(op.cost.flops for op in report.ops if op.cost))
+    assert report.cost.flops.evaluate({"n": 3}) >= 2 * 3 * 4 * 2  # type: ignore[union-attr]
+    assert "n" in str(report)
+
+
+def test_states_and_their_updates() -> None:
+    g = rlx.Graph("counter")
+    count = g.state("count", (2,), init=3)
+    g.set_outputs({"y": count * 2.0})
+    g.update(count, count + 1.0)
+    text = str(inspect_graph(g))
+    assert "    state count: f32[2]" in text
+    assert [line for line in text.splitlines() if "output" in line] == ["    output y: f32[2] = %1"]
