@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def samples_of(card: Backward) -> Iterator[Sample]:
-    """The samples of the forward op that differ in more than sizes, each with a cotangent."""
+    """The samples of the forward op that differ in more than kinds and sizes, and one of each kind, with a cotangent."""
     enums = [a for a in card.spec.attributes if a.kind == "enum"]
     wrt_of: dict[Any, str | None] = {}
     seen: set[Any] = set()
@@ -33,17 +33,18 @@ def samples_of(card: Backward) -> Iterator[Sample]:
             continue
         wrt_of[group] = made.attributes.get("wrt")
         kind = ("kind", *(made.attributes.get(a.name, a.default) for a in enums))
-        if not {kind, _features(made)} <= seen:
+        if not {kind, _features(card, made)} <= seen:
             # A kind that has to be named is tried in all dtypes, others together.
             first = ("in all dtypes", kind if any(a.required for a in enums) else None)
             yield made if first not in seen else replace(made, dtypes=(made.dtypes or ())[:1])
-            seen |= {kind, _features(made), first}
+            seen |= {kind, _features(card, made), first}
 
 
-def _features(made: Sample) -> Any:
-    """What a sample has, beside its sizes and the values of its attributes."""
+def _features(card: Backward, made: Sample) -> Any:
+    """What a sample has, beside its kind and sizes of 2 and more."""
     axes = [None if o is None else tuple(min(d, 2) if type(d) is int else "n" for d in o.dims) for o in made.operands]  # type: ignore[union-attr]
-    return (*axes, frozenset(made.attributes))
+    plain = [a.name for a in card.spec.attributes if a.kind != "enum" and a.name not in card.sizes]
+    return (*axes, *((name, made.attributes[name]) for name in plain if name in made.attributes))
 
 
 def _sample(card: Backward, forward: Sample, attributes: Mapping[str, Any], wrt: str | None) -> Sample | None:

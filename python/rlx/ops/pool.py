@@ -129,6 +129,7 @@ class Pool(Card, op="pool"):
                 (1, 2, 4, 3, 5), kind=kind, kernel=(2, 1, 3), stride=(2, 2, 2), padding=(0,) * 6, dtypes=("f32",)
             )
             yield sample((2, 1, 14, 13), kind=kind, kernel=(12, 13), stride=(1, 1), padding=(0,) * 4, dtypes=("f32",))
+        yield sample((1, 2, 4, 7), kind="max", kernel=(2, 3), stride=(2, 3), padding=(0,) * 4, dtypes=("f32",))
         # Windows apart from each other, and some of padding alone.
         gaps: Any = {"kernel": (1, 2), "stride": (3, 2), "padding": (0, 2, 1, 2)}
         yield sample((1, 2, 4, 3), kind="max", **gaps, dtypes=("f32",))
