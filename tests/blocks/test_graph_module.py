@@ -160,24 +160,22 @@ def test_every_block_can_be_built_and_lowered() -> None:
 
 def test_inspect_shows_what_there_is() -> None:
     shown = rlx.Graph.define("mlp", two_layers).inspect()
-    lines = shown.split("\n")
-    assert lines[0] == "mlp at stage hir: 4 ops (linear 2, constant 1, binary 1)"
-    assert lines[1:5] == [
-        "  input  x   f32[batch, 4]",
-        "  param  w1  f32[4, 8]",
-        "  param  b1  f32[8]",
-        "  param  w2  f32[8, 2]",
-    ]
-    assert lines[5].startswith('  %0 = linear(x, w1, b1) {activation="relu"}: f32[batch, 8]  # ')
-    assert lines[5].endswith(" first") and "test_graph_module.py:" in lines[5]
-    assert lines[7].startswith("  %2 = constant() {value=2.0}: f32[]")
-    assert lines[9] == "  output output0 = %3: f32[batch, 2]"
+    assert shown.startswith(
+        "@mlp [hir]: 4 ops: 2 linear, 1 constant, 1 mul\n"
+        "    input x: f32[batch, 4]\n"
+        "  3 params, 224 bytes\n"
+        "    param w1: f32[4, 8]\n"
+    )
+    assert "    output output0: f32[batch, 2] = %3\n" in shown
+    first = next(line for line in shown.splitlines() if line.startswith("  %0 = "))
+    assert first.startswith("  %0 = linear(x, w1, b1; activation=relu) : f32[batch, 8]")
+    assert first.endswith(" in first") and "test_graph_module.py:" in first
 
 
 def test_inspect_cuts_what_is_long() -> None:
     module = GraphModule.mir("m")
     module.set_outputs([module.constant(np.arange(100.0, dtype=np.float32))])
-    assert "{value=<100 elements>}" in module.inspect()
+    assert "constant(value=float32[100])" in module.inspect()
 
 
 def test_unknown_methods_are_attribute_errors() -> None:

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from math import prod
 from typing import Any
 
 from rlx import mlir
-from rlx.ir import opview, registry
-from rlx.ir.attributes import elements_from_mlir
+from rlx.ir import registry
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error, StageError
 from rlx.ir.graph import Graph
-from rlx.ir.grouping import SEGMENTS
-from rlx.ir.location import describe, scope_of
-from rlx.ir.shape import shape_of
+from rlx.ir.listing import inspect_graph
 from rlx.ir.signature import POLICIES, POLICY_ATTRIBUTE, policy_of
 
 # What builds HIR: blocks, and what is a tensor op as well, which `.graph` has.
@@ -223,81 +218,10 @@ class GraphModule:
 
     def inspect(self) -> str:
         """Text for readers: stage, histogram of ops, arguments, ops with their places, outputs."""
-        return inspect_graph(self._graph)
+        return str(inspect_graph(self._graph)) + "\n"
 
     def __str__(self) -> str:
         return str(self._graph)
 
     def __repr__(self) -> str:
         return f"<GraphModule {self.stage} {self._graph!r}>"
-
-
-def inspect_graph(graph: Graph) -> str:
-    """A graph as text for readers, one line for each op; not MLIR."""
-    block = graph.function.entry_block
-    listing = _Listing({v: a.name for v, a in zip(block.arguments, graph.arguments, strict=True)})
-    listing.add(block, "  ")
-    ops = ", ".join(f"{name} {count}" for name, count in listing.counts.most_common()) or "none"
-    width = max((len(a.name) for a in graph.arguments), default=0)
-    lines = [f"{graph.name} at stage {graph.stage}: {listing.counts.total()} ops ({ops})"]
-    lines += [f"  {a.kind:5}  {a.name:{width}}  {a.shape}" for a in graph.arguments]
-    lines += listing.lines
-    returned = block.operations[len(block.operations) - 1].operation.operands
-    for output, value in zip(graph.results, returned, strict=True):
-        what = f"update {output.updates}" if output.updates else f"output {output.name}"
-        lines.append(f"  {what} = {listing.names[value]}: {output.shape}")
-    return "\n".join(lines) + "\n"
-
-
-class _Listing:
-    """The ops of a block and what is inside them, as lines, with values numbered in order."""
-
-    def __init__(self, names: dict[Any, str]):
-        self.names = names
-        self.counts: Counter[str] = Counter()
-        self.lines: list[str] = []
-        self._arguments = len(names)
-
-    def name(self, value: Any) -> None:
-        self.names[value] = f"%{len(self.names) - self._arguments}"
-
-    def add(self, block: Any, indent: str) -> None:
-        for view in block.operations:
-            op = view.operation
-            if op.name == "func.return":
-                continue
-            if op.name == opview.YIELD:
-                self.lines.append(f"{indent}yield({', '.join(self.names[v] for v in op.operands)})")
-                continue
-            for result in op.results:
-                self.name(result)
-            self.counts[op.name.removeprefix("rlx.")] += 1
-            self.lines.append(indent + _describe(op, self.names))
-            for region in op.regions:
-                for inner in region:
-                    for argument in inner.arguments:
-                        self.name(argument)
-                    self.add(inner, indent + "    ")
-
-
-def _describe(op: Any, names: dict[Any, str]) -> str:
-    operands = ", ".join(names[v] for v in op.operands)
-    attributes = op.attributes
-    shown = [f"{name}={_brief(attributes[name])}" for name in attributes if name not in SEGMENTS]
-    settings = f" {{{', '.join(shown)}}}" if shown else ""
-    results = ", ".join(names[r] for r in op.results)
-    types = ", ".join(str(shape_of(r)) for r in op.results)
-    place = " ".join(p for p in (describe(op.location) or "", scope_of(op.location)) if p)
-    head = f"{results} = " if results else ""
-    return f"{head}{op.name.removeprefix('rlx.')}({operands}){settings}: {types}" + (f"  # {place}" if place else "")
-
-
-def _brief(attribute: Any) -> str:
-    """An attribute without its type; long ones are cut, and large arrays not printed at all."""
-    if isinstance(attribute, mlir.ir.DenseElementsAttr):
-        size = prod(attribute.type.shape)
-        return str(elements_from_mlir(attribute).tolist()) if size <= 8 else f"<{size} elements>"
-    if isinstance(attribute, mlir.ir.DenseI64ArrayAttr):
-        return str(list(attribute))
-    text = str(attribute).split(" : ")[0]
-    return text if len(text) <= 40 else text[:39] + "…"

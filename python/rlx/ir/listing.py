@@ -73,6 +73,7 @@ class GraphReport:
         arguments: Inputs, parameters and states, in order.
         outputs: What it gives, in order.
         returned: Names of the values that are the outputs.
+        updates: Names of the values that states become, by state.
         ops: All ops, nested ones behind the op that holds them.
     """
 
@@ -81,6 +82,7 @@ class GraphReport:
     arguments: tuple[Argument, ...]
     outputs: tuple[Output, ...]
     returned: tuple[str, ...]
+    updates: dict[str, str]
     ops: tuple[OpReport, ...]
 
     @property
@@ -113,6 +115,7 @@ class GraphReport:
                 yield f"    {kind} {a.name}: {a.shape}{', donated' if a.donate else ''}"
         for output, value in zip(self.outputs, self.returned, strict=True):
             yield f"    output {output.name}: {output.shape} = {value}"
+        yield from (f"    update {state} = {value}" for state, value in self.updates.items())
         cost = self.cost
         yield f"  {_count(cost.flops)} flops, {_count(cost.bytes)} bytes read and written by the ops"
 
@@ -124,10 +127,10 @@ def inspect_graph(graph: Graph) -> GraphReport:
     *body, end = _walk(function.entry_block, 0)
     numbers = count()
     ops = tuple(_report(op, depth, names, numbers) for op, depth in body)
-    returned = tuple(
-        names[value] for value, result in zip(end[0].operands, graph.results, strict=True) if result.updates is None
-    )
-    return GraphReport(graph.name, graph.stage, graph.arguments, graph.outputs, returned, ops)
+    given = list(zip(graph.results, (names[value] for value in end[0].operands), strict=True))
+    returned = tuple(value for result, value in given if result.updates is None)
+    updates = {result.updates: value for result, value in given if result.updates is not None}
+    return GraphReport(graph.name, graph.stage, graph.arguments, graph.outputs, returned, updates, ops)
 
 
 def inspect_diff(before: GraphReport, after: GraphReport) -> str:
