@@ -20,7 +20,7 @@ def test_a_sound_installation(command: Command) -> None:
     assert all(line.startswith("ok ") for line in lines), call.out
     assert call.code == 0
     for what, line in zip(("compile and run", "xla"), lines[-2:], strict=True):
-        assert line.startswith(f"ok     {what} ")
+        assert line.startswith(f"ok  {what} ")
         assert "off the evaluator" in line
 
 
@@ -40,7 +40,7 @@ def test_what_is_broken_is_named(command: Command, monkeypatch: pytest.MonkeyPat
     }
     assert "ZeroDivisionError" in findings["native module"]["found"]
     assert "set RLX_CACHE_DIR" in findings["cache"]["found"]
-    assert "BROKEN native module" in command("doctor").out
+    assert "BROKEN  native module" in command("doctor").out
 
 
 @pytest.mark.skipif(os.name == "nt", reason="has no such permissions")

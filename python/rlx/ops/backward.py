@@ -73,10 +73,10 @@ class _OfLinear(Backward):
     """
 
     def vjp(self, b: Builder, operands: Any, results: Any, given: Any, **attributes: Any) -> Any:
-        own, shared, wrt = self._named(operands), self.shared(attributes), self.wrt_of(attributes)
-        dy = own.pop(self.cotangent)
+        primals, shared, wrt = self._named(operands), self.shared(attributes), self.wrt_of(attributes)
+        dy = primals.pop(self.cotangent)
         names = self.forward_names
-        moved = [given[0] if n == wrt else own[n] for n in names]
+        moved = [given[0] if n == wrt else primals[n] for n in names]
         pulled = dict(zip(names, cotangents(b, self.forward, moved, (), [dy], **shared), strict=True))
         pulled[self.cotangent] = lambda: b.emit(self.forward.name, moved, **shared)
         return [pulled[o.name] if o.name in self.linear else None for o in self.spec.operands]
@@ -86,7 +86,7 @@ class _OfActivation(Backward):
     """Second derivatives are written out: those of some formulas for the first are wrong where they choose a branch."""
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, kind: str) -> Tensor:
-        full = [rules.batch(b, x, own, size) for x, own in zip(operands, batched, strict=True)]
+        full = [rules.batch(b, x, is_batched, size) for x, is_batched in zip(operands, batched, strict=True)]
         return b.emit(self.name, full, kind=kind)
 
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, kind: str) -> Tensor | None:

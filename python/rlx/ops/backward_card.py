@@ -174,20 +174,19 @@ class Backward(Card):
                 call[entry.name] = recorder.taken(given[entry.name])
             elif shape is not None:
                 call[entry.name] = _Absent(recorder, entry.name, shape)
-        shared = {a.name for a in self.forward.spec.attributes}
-        call |= {**self.fixed, **{n: v for n, v in attributes.items() if n in shared}}
+        call |= {**self.fixed, **{name: value for name, value in attributes.items() if name in self._shared}}
         self.forward.build(recorder, **call)
         if recorder.made is not None:
-            made, shared_values = recorder.made
-            given |= {o.name: t for o, t in zip(self.forward.spec.operands, made, strict=True) if o.name in given}
-            attributes |= {n: v for n, v in shared_values.items() if n in {a.name for a in self.spec.attributes}}
+            made, made_attributes = recorder.made
+            given |= {name: t for name, t in zip(self.forward_names, made, strict=True) if name in given}
+            attributes |= {name: value for name, value in made_attributes.items() if name in self._shared}
         return b.emit(self.name, [recorder.given_back(t) for t in given.values()], **attributes)
 
     # --- in reverse mode ------------------------------------------------------------------------------
 
     def stands_for(self, wrt: str, operands: Sequence[Any], attributes: Mapping[str, Any]) -> bool:
         """Whether this is the gradient of such a forward op with respect to an operand of it."""
-        given = {o.name: t for o, t in zip(self.forward.spec.operands, operands, strict=True) if t is not None}
+        given = {name: t for name, t in zip(self.forward_names, operands, strict=True) if t is not None}
         for entry in self.spec.operands:
             if entry.name in given and given[entry.name].dtype.name not in entry.dtypes:
                 return False
@@ -200,13 +199,13 @@ class Backward(Card):
 
     def emitted(self, b: Builder, wrt: str, operands: Sequence[Any], dy: Tensor, attributes: Mapping[str, Any]) -> Any:
         """The gradient of such a forward op."""
-        given = {o.name: t for o, t in zip(self.forward.spec.operands, operands, strict=True)} | {self.cotangent: dy}
+        given = dict(zip(self.forward_names, operands, strict=True)) | {self.cotangent: dy}
         shapes = {n: t.shape for n, t in given.items() if t is not None}
-        own: dict[str, Any] = {name: sizes.of(shapes, attributes) for name, sizes in self.sizes.items()}
+        extra: dict[str, Any] = {name: sizes.of(shapes, attributes) for name, sizes in self.sizes.items()}
         if not isinstance(self.wrt, str):
-            own["wrt"] = next(case for case, name in self.wrt.items() if name == wrt)
-        shared = {a.name: attributes[a.name] for a in self.spec.attributes if a.name not in own}
-        return b.emit(self.name, [given[o.name] for o in self.spec.operands], **own, **shared)
+            extra["wrt"] = next(case for case, name in self.wrt.items() if name == wrt)
+        shared = {a.name: attributes[a.name] for a in self.spec.attributes if a.name not in extra}
+        return b.emit(self.name, [given[name] for name in self.names], **extra, **shared)
 
     def samples(self) -> Iterator[Sample]:
         """Those of the forward op, each with a cotangent."""

@@ -54,14 +54,14 @@ def _sample(card: Backward, forward: Sample, attributes: Mapping[str, Any], wrt:
         return None
     allowed: list[str] = []
     cotangent: Operand | None = None
-    own: dict[str, Any] = {} if wrt is None else {"wrt": wrt}
+    extra: dict[str, Any] = {} if wrt is None else {"wrt": wrt}
     for kind in dict.fromkeys((*(forward.dtypes or ()), *card.spec.operands[0].dtypes)):
         shapes: dict[str, Any] = {n: o and Shape(o.dims, o.dtype or kind) for n, o in operands.items()}  # type: ignore[union-attr]
         try:
             dy = as_results(card.forward.infer(*shapes.values(), **attributes))[0]
-            own |= {name: sizes.of(shapes, attributes) for name, sizes in card.sizes.items()}
+            extra |= {name: sizes.of(shapes, attributes) for name, sizes in card.sizes.items()}
             given = [(shapes | {card.cotangent: dy})[o.name] for o in card.spec.operands]
-            card.infer(*given, **{a.name: (attributes | own).get(a.name) for a in card.spec.attributes})  # type: ignore[operator]
+            card.infer(*given, **{a.name: (attributes | extra).get(a.name) for a in card.spec.attributes})  # type: ignore[operator]
         except ShapeError:
             continue
         if all(s is None or s.dtype.name in o.dtypes for s, o in zip(given, card.spec.operands, strict=True)):
@@ -74,7 +74,9 @@ def _sample(card: Backward, forward: Sample, attributes: Mapping[str, Any], wrt:
     operands[card.cotangent] = cotangent
     if not _can_be_bound(operands[o.name] for o in card.spec.operands):
         return None
-    return Sample(tuple(operands[o.name] for o in card.spec.operands), shared | own, tuple(allowed), forward.tolerance)
+    return Sample(
+        tuple(operands[o.name] for o in card.spec.operands), shared | extra, tuple(allowed), forward.tolerance
+    )
 
 
 def _can_be_bound(operands: Iterable[Any]) -> bool:

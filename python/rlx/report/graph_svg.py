@@ -87,13 +87,13 @@ def _nodes(report: GraphReport) -> list[_Node]:
 
 def _with_regions(ops: Iterable[OpReport]) -> Iterable[tuple[OpReport, list[OpReport]]]:
     """Each op of the function, whose box stands for its regions as well, with the ops in these."""
-    found: list[tuple[OpReport, list[OpReport]]] = []
+    outer: list[tuple[OpReport, list[OpReport]]] = []
     for op in ops:
         if op.depth:
-            found[-1][1].append(op)
+            outer[-1][1].append(op)
         else:
-            found.append((op, []))
-    return found
+            outer.append((op, []))
+    return outer
 
 
 def _expression(op: OpReport, operands: Sequence[str]) -> str:
