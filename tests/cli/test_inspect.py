@@ -5,8 +5,10 @@ from __future__ import annotations
 from html import escape
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+import rlx
 from rlx.ir.listing import inspect_diff, inspect_graph
 from rlx.runtime.inspect import at_stage
 from tests.cli.calling import Command

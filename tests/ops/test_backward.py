@@ -61,6 +61,7 @@ def test_work_of_a_gradient(op: str) -> None:
     card: Any = registry.card(op)
     for case in cases(op):
         graph = case.graph(case.bindings()[0])
+        made: Any
         (made,) = inspect_graph(graph).ops
         is_empty = any(0 in argument.shape.dims for argument in graph.arguments)
         assert made.cost is not None and (made.cost.flops > 0 or is_empty or card.forward.name == "gather")

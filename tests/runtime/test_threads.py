@@ -151,9 +151,10 @@ def test_an_interrupt_at_any_step_of_a_run_leaves_a_program_that_runs(artifact: 
     from rlx.backends.iree import executable, transfer
     from rlx.backends.xla import backend as xla
     from rlx.backends.xla import client
-    from rlx.runtime import compiled, weights
+    from rlx.runtime import compiled
+    from rlx.weights import arrays
 
-    interrupts = Interrupts([compiled, weights, locks, executable, transfer, xla, client])
+    interrupts = Interrupts([compiled, arrays, locks, executable, transfer, xla, client])
 
     def work(program: CompiledGraph) -> None:
         program.set_param("w", ONES * 2)
