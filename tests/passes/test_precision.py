@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 
 import rlx
-from rlx.ir import registry
+from rlx.ir import registry, views
 from rlx.ir.shape import shape_of
+from rlx.passes.pattern import producer
 from rlx.passes.precision import POLICIES
 from rlx.passes.precision_classes import OpClass, class_of
 from rlx.passes.rewrite import collect
-from rlx.passes.simplify_rules import producer
 from tests.conformance.cases import cases, op_names
 from tests.passes.random_graphs import graphs
 
@@ -48,7 +48,7 @@ def check_casts(before: Any, after: Any) -> None:
     assert sum(n - 1 for n in pairs.values()) <= own
     back = 0
     for op in casts(after):
-        inner = producer(op.operands[0], "cast")
+        inner = producer(op.operands[0], views.Cast)
         back += inner is not None and inner.operands[0].type == op.results[0].type
     assert back <= own
 

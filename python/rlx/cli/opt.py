@@ -24,7 +24,7 @@ from rlx.version import __version__
 
 if TYPE_CHECKING:
     from rlx.ir.assembly import Source
-    from rlx.passes.instruments import Timing
+    from rlx.passes.instruments import Statistics, Timing
     from rlx.passes.pipeline import Pipeline
     from rlx.passes.runner import Instrument
 
@@ -127,11 +127,12 @@ class Run:
     """One call: reads the input, runs the pipeline on its parts, writes the results when all went well."""
 
     def __init__(self, settings: Settings):
-        from rlx.passes.instruments import Timing
+        from rlx.passes.instruments import Statistics, Timing
 
         self.settings = settings
         self.file = settings.file
         self.timing: Timing | None = Timing() if settings.has("mlir-timing") else None
+        self.statistics: Statistics | None = Statistics() if settings.has("mlir-pass-statistics") else None
         self.found: list[Diagnostic] = []
         self.failed = False
         self.sources: dict[str, str] = {}
@@ -185,7 +186,7 @@ class Run:
                 if results[-1] is None and not self.verifying and not self.failed:
                     self.show(Diagnostic("error", "no output, for no reason that was given", Place(self.file)))
         if self.failed:
-            self._show_timing()
+            self._show_figures()
             return 1
         return self._write(results)
 
@@ -249,6 +250,8 @@ class Run:
             seed = int(settings.values["check-numerics"] or 0)
             note = lambda text: print(f"{PROGRAM}: note: check-numerics: {text}", file=sys.stderr)  # noqa: E731
             result.append(CheckNumerics(seed, note))
+        if self.statistics is not None:
+            result.append(self.statistics)
         if self.timing is not None:
             result.append(self.timing)  # innermost: the others' time is not that of a pass
         return result
@@ -348,7 +351,7 @@ class Run:
     def _write(self, results: Sequence[str | bytes | None]) -> int:
         kept = [r for r in results if r is not None]
         if not kept:  # every part failed as its comments say: a file that is there stays as it is
-            self._show_timing()
+            self._show_figures()
             return 0
         if isinstance(kept[0], bytes):
             if len(results) > 1:
@@ -364,16 +367,17 @@ class Run:
                 self.show(diagnostic)
             return 1
         self._record("Output", before)
-        self._show_timing()
+        self._show_figures()
         return 0
 
     def _record(self, what: str, since: float) -> None:
         if self.timing is not None:
             self.timing.record(what, time.perf_counter() - since)
 
-    def _show_timing(self) -> None:
-        if self.timing is not None:
-            sys.stderr.write(str(self.timing))
+    def _show_figures(self) -> None:
+        for figures in (self.statistics, self.timing):
+            if figures is not None:
+                sys.stderr.write(str(figures))
 
 
 if __name__ == "__main__":

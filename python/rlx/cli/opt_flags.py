@@ -53,6 +53,7 @@ FLAGS = (
     Flag("mlir-print-ir-after-change", "", "print the IR after passes that changed it"),
     Flag("mlir-print-ir-after-failure", "", "print the IR after a pass that failed"),
     Flag("mlir-timing", "", "print how long every pass took"),
+    Flag("mlir-pass-statistics", "", "print how often each rewrite pattern was applied"),
     Flag("mlir-print-debuginfo", "", "print locations"),
     Flag("mlir-print-op-generic", "", "print all ops in MLIR's generic form, those of rlx in quotes"),
     Flag(

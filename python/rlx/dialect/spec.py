@@ -151,4 +151,7 @@ class OpSpec:
 
     def trait(self, name: TraitName) -> TraitSpec | None:
         """A trait that the op has, perhaps for some of its attributes only."""
-        return next((trait for trait in self.traits if trait.name == name), None)
+        for trait in self.traits:
+            if trait.name == name:
+                return trait
+        return None

@@ -335,23 +335,30 @@ def read_from(spec: OpSpec, attributes: Any, bindings: Mapping[str, int] | None 
     result = {}
     for attribute in spec.attributes:
         name = attribute.name
-        if name in attributes:
-            stored = attributes[name]
-            if attribute.kind in ("elements", "dict"):
-                result[name] = from_mlir(attribute, stored)
-                continue
-            key = (attribute.kind, attribute.enum + attribute.interval, stored)
-            value = _read.get(key)
-            if value is None:
-                value = _read[key] = from_mlir(attribute, stored)
-            result[name] = value
-        elif attribute.required:
-            raise ShapeError(f"attribute '{name}' is missing")
-        else:
-            result[name] = attribute.default
+        result[name] = read_one(attribute, attributes)
         if bindings is not None and attribute.kind == "dims":
             result[name] = tuple(d.evaluate(bindings) if isinstance(d, DimExpr) else d for d in result[name])
     return result
+
+
+def read_one(attribute: AttributeSpec, attributes: Any) -> Any:
+    """The canonical Python value of one of the MLIR attributes of an op, its default where it is absent.
+
+    Raises:
+        ShapeError: It is missing or of the wrong kind.
+    """
+    if attribute.name not in attributes:
+        if attribute.required:
+            raise ShapeError(f"attribute '{attribute.name}' is missing")
+        return attribute.default
+    stored = attributes[attribute.name]
+    if attribute.kind in ("elements", "dict"):
+        return from_mlir(attribute, stored)
+    key = (attribute.kind, attribute.enum + attribute.interval, stored)
+    value = _read.get(key)
+    if value is None:
+        value = _read[key] = from_mlir(attribute, stored)
+    return value
 
 
 def check_names(spec: OpSpec, op: mlir.Operation) -> None:

@@ -144,6 +144,10 @@ class RegionBuilder:
         self._pending.append(holder)
         return holder, block
 
+    def record(self, made: list[Any]) -> None:
+        """Add all tensors that ops give from now on to a list."""
+        self._record = made
+
     @contextlib.contextmanager
     def recorded(self) -> Iterator[list[Any]]:
         """A list of all tensors that ops give inside."""

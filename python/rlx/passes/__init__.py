@@ -78,7 +78,7 @@ _HOMES = {
     **dict.fromkeys(("Pass", "PassInfo", "option"), "rlx.passes.base"),
     "Pipeline": "rlx.passes.pipeline",
     **dict.fromkeys(("Instrument", "run_on_module"), "rlx.passes.runner"),
-    **dict.fromkeys(("PrintIR", "Timing"), "rlx.passes.instruments"),
+    **dict.fromkeys(("PrintIR", "Statistics", "Timing"), "rlx.passes.instruments"),
     "CheckNumerics": "rlx.passes.check_numerics",
 }
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 from collections.abc import Collection
 from typing import Any, TextIO
 
 from rlx.ir.text import print_op
+from rlx.passes.pattern import RewriteCounts, counted
 from rlx.passes.pipeline import Step
 from rlx.passes.runner import Instrument
 
@@ -76,6 +78,36 @@ class PrintIR(Instrument):
         stream = self._stream or sys.stderr
         stream.write(f"// -----// {title} //----- //\n{self._asm(module)}\n\n")
         stream.flush()
+
+
+class Statistics(Instrument):
+    """How often each pattern was applied in each pass; `str()` is a table. It may watch many runs."""
+
+    def __init__(self) -> None:
+        self.counts: dict[Step, RewriteCounts] = {}
+        self._inside = contextlib.ExitStack()
+        self._now = RewriteCounts()
+
+    def before(self, step: Step, module: Any) -> None:
+        self._now = self._inside.enter_context(counted())
+
+    def after(self, step: Step, module: Any) -> None:
+        self._leave(step)
+
+    def failed(self, step: Step, module: Any) -> None:
+        self._leave(step)
+
+    def _leave(self, step: Step) -> None:
+        self._inside.close()
+        if self._now.visits:
+            self.counts[step] = self._now
+
+    def __str__(self) -> str:
+        lines = ["===-- Rewrites by pattern --==="]
+        for step, counts in self.counts.items():
+            lines.append(f"{step.title} ({step.name}): {counts.rewrites.total()} rewrites, {counts.erased} dead ops")
+            lines += [f"  {count:6d} {name}" for name, count in counts.rewrites.most_common()]
+        return "\n".join([*lines, ""])
 
 
 class Timing(Instrument):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rlx import mlir
-from rlx.ir import attributes, opview, registry
+from rlx.ir import attributes, opview, registry, views
 from rlx.ir.attributes import suggestion
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import as_results
@@ -18,9 +18,10 @@ from rlx.ir.packages import required
 from rlx.ir.shape import shape_of
 from rlx.ir.signature import functions
 from rlx.passes.base import Pass, option
+from rlx.passes.pattern import producer
 from rlx.passes.precision_classes import OpClass, class_of
 from rlx.passes.rewrite import builder_before
-from rlx.passes.simplify_rules import lossless, producer
+from rlx.passes.simplify_rules import lossless
 
 POLICIES = ("mixed_conservative", "mixed", "always")
 
@@ -262,8 +263,8 @@ class _Lowering:
 
     def _exact_source(self, value: Any) -> Any:
         """What a value was cast from, where the low dtype holds that as exactly as f32 does: bool, small integers."""
-        op = producer(value, "cast")
-        return op.operands[0] if op is not None and self._is_exact(shape_of(op.operands[0]).dtype) else value
+        op = producer(value, views.Cast)
+        return op.x if op is not None and self._is_exact(shape_of(op.x).dtype) else value
 
     def _is_exact(self, source: DType) -> bool:
         return not source.is_inexact and lossless(source, self.low)

@@ -13,6 +13,8 @@ from rlx.ir.errors import Error
 from rlx.ir.location import describe, raised_at, within
 from rlx.ir.shape import shape_of
 
+TERMINATORS = frozenset(f"rlx.{name}" for name, spec in registry.SPECS.items() if spec.terminator)
+
 
 def builder_before(op: Any, note: str, fusion_policy: str = "direct") -> Builder:
     """A builder in front of an op, with the op's location.
@@ -36,10 +38,10 @@ def collect(module: Any, names: Container[str] | None = None) -> list[Any]:
     """
     found: list[Any] = []
     advance = mlir.ir.WalkResult.ADVANCE
-    terminators = {f"rlx.{name}" for name, spec in registry.SPECS.items() if spec.terminator}
 
     def visit(op: Any) -> Any:
-        if not registry.is_ours(op) or op.name in terminators:
+        name = op.name
+        if not name.startswith("rlx.") or name in TERMINATORS:
             return advance
         if names is None or opview.name_of(op) in names:
             found.append(op)
@@ -56,13 +58,18 @@ def replace(op: Any, values: Iterable[Any]) -> None:
         Error: A value has another type than the result that it stands for.
     """
     results, values = list(op.results), list(values)
-    _check_types(op, values)
+    check_types(op, values)
     for result, value in zip(results, values, strict=True):
         result.replace_all_uses_with(value)
     op.erase()
 
 
-def _check_types(op: Any, values: list[Any]) -> None:
+def check_types(op: Any, values: list[Any]) -> None:
+    """Values that are to stand for the results of an op have their types.
+
+    Raises:
+        Error: They have not.
+    """
     if [v.type for v in values] != [r.type for r in op.results]:
         expected = ", ".join(str(shape_of(r)) for r in op.results)
         got = ", ".join(str(shape_of(v)) for v in values)
@@ -118,7 +125,7 @@ def instead_of(op: Any, builder: Builder, function: Callable[[], Any]) -> tuple[
             raise Error(f"what stands for {name} must be tensors, got {type(result).__name__}", location=place)
         if isinstance(result, Tensor) and result.builder is not builder:
             raise Error(f"what stands for {name} belongs to another graph", location=place)
-    _check_types(op, [r.value if isinstance(r, Tensor) else r for r in results])
+    check_types(op, [r.value if isinstance(r, Tensor) else r for r in results])
     return results
 
 
@@ -148,18 +155,18 @@ def erase_dead(ops: Iterable[Any]) -> None:
     pending = dict.fromkeys(ops)
     while pending:
         op, _ = pending.popitem()
-        if _is_dead(op):
+        if registry.is_ours(op) and op.name not in TERMINATORS and is_unread(op):
             owners = [v.owner.operation for v in op.operands if isinstance(v, mlir.ir.OpResult)]
             op.erase()
             pending.update(dict.fromkeys(owners))
 
 
-def _is_dead(op: Any) -> bool:
-    if not registry.is_ours(op):
-        return False
-    if opview.card_of(op).spec.terminator:
-        return False
-    return all(next(iter(r.uses), None) is None for r in op.results)
+def is_unread(op: Any) -> bool:
+    """Whether nobody reads what an op gives; no op of ours has side effects."""
+    for result in op.results:
+        for _ in result.uses:
+            return False
+    return True
 
 
 def set_stage(module: Any, stage: str) -> None:

@@ -1,104 +1,59 @@
-"""The rules of `rlx-simplify`: each takes an op and gives a value that may stand for its result, or None."""
+"""The patterns of `rlx-simplify`."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 from rlx import mlir
-from rlx.dialect.spec import AttributeSpec
-from rlx.ir import attributes, registry
+from rlx.ir import opview, views
 from rlx.ir.dtype import DType
-from rlx.ir.shape import Shape, shape_of
+from rlx.ir.shape import shape_of
 from rlx.ops.lift import broadcast
-from rlx.passes.rewrite import builder_before
+from rlx.passes.pattern import Rewriter, pattern, producer
 
-Rule = Callable[[Any], Any]
-RULES: dict[str, list[Rule]] = {}
-
-
-def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Register a rule for ops of these names."""
-
-    def register(function: Rule) -> Rule:
-        for name in names:
-            RULES.setdefault(name, []).append(function)
-        return function
-
-    return register
-
-
-# --- looking at ops -------------------------------------------------------------------------------
-
-
-@cache
-def _attribute(op: str, name: str) -> AttributeSpec:
-    return next(a for a in registry.card(op).spec.attributes if a.name == name)
-
-
-def read(op: Any, name: str) -> Any:
-    """One attribute of an op, as Python has it."""
-    entry, stored = _attribute(op.name, name), op.attributes
-    return attributes.from_mlir(entry, stored[name]) if name in stored else entry.default
-
-
-def producer(value: Any, name: str) -> Any:
-    """The op that gives a value, when it is of that name."""
-    if isinstance(value, mlir.ir.OpResult):
-        op = value.owner.operation
-        if op.name == f"rlx.{name}":
-            return op
-    return None
-
-
-def emit(op: Any, name: str, values: list[Any], **values_of: Any) -> Any:
-    """A new op in front of another; its result."""
-    b = builder_before(op, "rlx-simplify")
-    return b.emit(name, [b.tensor(v) for v in values], **values_of).value
-
-
-_SAME_EVERYWHERE = ("rlx.expand", "rlx.reshape", "rlx.transpose", "rlx.narrow", "rlx.slice")
+# --- looking at values ----------------------------------------------------------------------------
 
 
 def splat(value: Any) -> Any:
     """The number that every element of a value is; None when that is not known, or it is complex."""
     while isinstance(value, mlir.ir.OpResult):
         op = value.owner.operation
-        if op.name in _SAME_EVERYWHERE:
-            value = op.operands[0]
-            continue
-        if op.name != "rlx.constant":
+        if op.name == "rlx.constant":
+            elements = op.attributes["value"]
+            known = isinstance(elements, mlir.ir.DenseElementsAttr) and elements.is_splat
+            return getattr(elements.get_splat_value(), "value", None) if known else None
+        if not opview.has_trait(op, "rearranges"):
             return None
-        elements = op.attributes["value"]
-        if not isinstance(elements, mlir.ir.DenseElementsAttr) or not elements.is_splat:
-            return None
-        return getattr(elements.get_splat_value(), "value", None)
+        value = op.operands[0]
     return None
 
 
-def same_type(op: Any, value: Any) -> Any:
-    """The value, when it has the type of the op's result."""
-    return value if value.type == op.results[0].type else None
+def _if_alike(value: Any, result: Any) -> Any:
+    """A value, when it has the type of the result that it is to stand for."""
+    return value if value.type == result.type else None
+
+
+def _expanded(rewriter: Rewriter, value: Any, result: Any) -> Any:
+    """A value, repeated to the shape of the result that it is to stand for."""
+    return value if value.type == result.type else rewriter.emit("expand", [value], shape=shape_of(result).dims)
 
 
 # --- arithmetic -----------------------------------------------------------------------------------
 
-# kind -> (neutral element, whether it is so on the left too). Of floats, -0 + 0 is 0, and so is -0 - (-0).
-_NEUTRAL = {"add": (-0.0, True), "sub": (0.0, False), "mul": (1.0, True), "div": (1.0, False), "pow": (1.0, False)}
+# The neutral element on the right. Of floats, -0 + 0 is 0, and so is -0 - (-0).
+_NEUTRAL = {"add": -0.0, "sub": 0.0, "mul": 1.0, "div": 1.0, "pow": 1.0}
 
 
-@rule("binary")
-def neutral_element(op: Any) -> Any:
+@pattern
+def neutral_element(op: views.Binary, rewriter: Rewriter) -> Any:
     """`x + (-0)`, `x - 0`, `x·1`, `x / 1`, `x ** 1`; `x + 0` of integers."""
-    lhs, rhs = op.operands
-    neutral, both = _NEUTRAL.get(read(op, "kind"), (None, False))
+    neutral = _NEUTRAL.get(op.kind)
     if neutral is None:
         return None
-    if _is(splat(rhs), neutral) and same_type(op, lhs) is not None:
-        return lhs
-    return same_type(op, rhs) if both and _is(splat(lhs), neutral) else None
+    if _is(splat(op.rhs), neutral) and _if_alike(op.lhs, op.result) is not None:
+        return op.lhs
+    return _if_alike(op.rhs, op.result) if _is(splat(op.lhs), neutral) and op.has_trait("commutative") else None
 
 
 def _is(value: Any, number: float) -> bool:
@@ -106,77 +61,65 @@ def _is(value: Any, number: float) -> bool:
     return value == number and (not isinstance(value, float) or math.copysign(1, value) == math.copysign(1, number))
 
 
-@rule("binary")
-def extremum_of_itself(op: Any) -> Any:
+@pattern
+def extremum_of_itself(op: views.Binary, rewriter: Rewriter) -> Any:
     """max(x, x), min(x, x)."""
-    lhs, rhs = op.operands
-    return lhs if lhs == rhs and read(op, "kind") in ("max", "min") else None
+    return op.lhs if op.kind in ("max", "min") and op.lhs == op.rhs else None
 
 
-@rule("binary")
-def times_zero(op: Any) -> Any:
+@pattern
+def times_zero(op: views.Binary, rewriter: Rewriter) -> Any:
     """x·0 for integers and bool; a float may be NaN or infinite."""
-    if read(op, "kind") != "mul":
+    if op.kind != "mul" or shape_of(op.result).dtype.is_inexact:
         return None
-    result = shape_of(op.results[0])
-    if result.dtype.is_inexact:
-        return None
-    for value in op.operands:
-        if splat(value) == 0:
-            return value if value.type == result.type else emit(op, "expand", [value], shape=result.dims)
-    return None
+    zero = next((value for value in op.operands if splat(value) == 0), None)
+    return None if zero is None else _expanded(rewriter, zero, op.result)
 
 
-@rule("binary")
-def sign(op: Any) -> Any:
+@pattern
+def sign(op: views.Binary, rewriter: Rewriter) -> Any:
     """`x + (-y)`, `x - (-y)`, `x·(-1)`."""
-    kind = read(op, "kind")
-    lhs, rhs = op.operands
-    if kind in ("add", "sub"):
-        other = negated(rhs)
+    if op.kind in ("add", "sub"):
+        other = _negated(op.rhs)
         if other is not None:
-            return emit(op, "binary", [lhs, other], kind="sub" if kind == "add" else "add")
-        other = negated(lhs) if kind == "add" else None
-        return None if other is None else emit(op, "binary", [rhs, other], kind="sub")
-    if kind == "mul":
-        for value, factor in ((lhs, rhs), (rhs, lhs)):
-            if splat(factor) == -1 and same_type(op, value) is not None:
-                return emit(op, "activation", [value], kind="neg")
+            return rewriter.emit("binary", [op.lhs, other], kind="sub" if op.kind == "add" else "add")
+        other = _negated(op.lhs) if op.kind == "add" else None
+        return None if other is None else rewriter.emit("binary", [op.rhs, other], kind="sub")
+    if op.kind == "mul":
+        for value, factor in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
+            if splat(factor) == -1 and _if_alike(value, op.result) is not None:
+                return rewriter.emit("activation", [value], kind="neg")
     return None
 
 
-def negated(value: Any) -> Any:
+def _negated(value: Any) -> Any:
     """What a value is the negative of."""
-    op = producer(value, "activation")
-    return op.operands[0] if op is not None and read(op, "kind") == "neg" else None
+    op = producer(value, views.Activation)
+    return op.x if op is not None and op.kind == "neg" else None
 
 
-@rule("activation")
-def activation_twice(op: Any) -> Any:
+@pattern
+def activation_twice(op: views.Activation, rewriter: Rewriter) -> Any:
     """-(-x); abs, relu and round a second time; abs(-x)."""
-    inner = producer(op.operands[0], "activation")
+    inner = producer(op.x, views.Activation)
     if inner is None:
         return None
-    kind, before = read(op, "kind"), read(inner, "kind")
-    if kind == before == "neg":
-        return inner.operands[0]
-    if kind == before and kind in ("abs", "relu", "round"):
-        return op.operands[0]
-    if kind == "abs" and before == "neg" and shape_of(inner.operands[0]).dtype.is_signed:
-        return emit(op, "activation", [inner.operands[0]], kind="abs")
+    if op.kind == inner.kind == "neg":
+        return inner.x
+    if op.kind == inner.kind and op.kind in ("abs", "relu", "round"):
+        return op.x
+    if op.kind == "abs" and inner.kind == "neg" and shape_of(inner.x).dtype.is_signed:
+        return rewriter.emit("activation", [inner.x], kind="abs")
     return None
 
 
-@rule("where")
-def known_condition(op: Any) -> Any:
+@pattern
+def known_condition(op: views.Where, rewriter: Rewriter) -> Any:
     """A choice with a constant condition, or two equal branches."""
-    condition, on_true, on_false = op.operands
-    known = splat(condition)
-    if known is None and on_true != on_false:
+    known = splat(op.condition)
+    if known is None and op.on_true != op.on_false:
         return None
-    value = on_false if known is False else on_true
-    result = shape_of(op.results[0])
-    return value if value.type == result.type else emit(op, "expand", [value], shape=result.dims)
+    return _expanded(rewriter, op.on_false if known is False else op.on_true, op.result)
 
 
 # --- casts ----------------------------------------------------------------------------------------
@@ -196,100 +139,89 @@ def lossless(a: DType, b: DType) -> bool:
     return b.name in _FLOAT_INTO.get(a.name, ())
 
 
-@rule("cast")
-def cast_chain(op: Any) -> Any:
+@pattern
+def cast_chain(op: views.Cast, rewriter: Rewriter) -> Any:
     """A cast to the same dtype, and one whose input was cast without loss."""
-    x, to = op.operands[0], shape_of(op.results[0]).dtype
-    middle = shape_of(x).dtype
+    middle, to = shape_of(op.x).dtype, op.dtype
     if middle is to:
-        return x
-    inner = producer(x, "cast")
+        return op.x
+    inner = producer(op.x, views.Cast)
     if inner is None:
         return None
-    source = shape_of(inner.operands[0]).dtype
+    source = shape_of(inner.x).dtype
     if not lossless(source, middle):
         return None
     # Floats saturate on their way to an integer, integers wrap.
     if source.is_integer and middle.is_inexact and to.is_integer and not lossless(source, to):
         return None
-    return inner.operands[0] if source is to else emit(op, "cast", [inner.operands[0]], dtype=to)
+    return inner.x if source is to else rewriter.emit("cast", [inner.x], dtype=to)
 
 
 # --- shapes ---------------------------------------------------------------------------------------
 
 
-@rule("reshape", "expand")
-def shape_chain(op: Any) -> Any:
+@pattern
+def shape_chain(op: views.Reshape | views.Expand, rewriter: Rewriter) -> Any:
     """A reshape or expand to the shape that there is, and two in a row."""
-    x = op.operands[0]
-    if same_type(op, x) is not None:
-        return x
-    name = op.name[4:]
-    inner = producer(x, name)
-    return None if inner is None else emit(op, name, [inner.operands[0]], shape=shape_of(op.results[0]).dims)
+    if _if_alike(op.x, op.result) is not None:
+        return op.x
+    inner = producer(op.x, type(op))
+    return None if inner is None else rewriter.emit(op.spec.name, [inner.x], shape=shape_of(op.result).dims)
 
 
-@rule("binary", "compare", "where")
-def expanded_operand(op: Any) -> Any:
+@pattern
+def expanded_operand(op: views.Binary | views.Compare | views.Where, rewriter: Rewriter) -> Any:
     """An operand that is repeated to the shape which the result has without that: these ops broadcast by themselves."""
-    result = shape_of(op.results[0])
-    values = list(op.operands)
+    values = op.operands
     for i, value in enumerate(values):
-        inner = producer(value, "expand")
+        inner = producer(value, views.Expand)
         if inner is None:
             continue
-        changed = [*values[:i], inner.operands[0], *values[i + 1 :]]
-        if broadcast(*(shape_of(v).dims for v in changed)) == result.dims:
-            kept = {"kind": read(op, "kind")} if op.name != "rlx.where" else {}
-            return emit(op, op.name[4:], changed, **kept)
+        changed = [*values[:i], inner.x, *values[i + 1 :]]
+        if broadcast(*(shape_of(v).dims for v in changed)) == shape_of(op.result).dims:
+            return rewriter.emit(op.spec.name, changed, **op.attributes)
     return None
 
 
-@rule("transpose")
-def transpose_chain(op: Any) -> Any:
+@pattern
+def transpose_chain(op: views.Transpose, rewriter: Rewriter) -> Any:
     """A transpose that moves nothing, and two in a row."""
-    x, perm = op.operands[0], read(op, "perm")
-    if perm == tuple(range(len(perm))):
-        return x
-    inner = producer(x, "transpose")
-    if inner is None:
-        return None
-    first = read(inner, "perm")
-    return emit(op, "transpose", [inner.operands[0]], perm=tuple(first[p] for p in perm))
+    if op.perm == tuple(range(len(op.perm))):
+        return op.x
+    inner = producer(op.x, views.Transpose)
+    return inner and rewriter.emit("transpose", [inner.x], perm=tuple(inner.perm[p] for p in op.perm))
 
 
-@rule("narrow", "slice")
-def whole(op: Any) -> Any:
+@pattern
+def whole(op: views.Narrow | views.Slice, rewriter: Rewriter) -> Any:
     """A narrow or slice of everything: one that keeps the shape starts at 0."""
-    if op.name == "rlx.slice" and any(s != 1 for s in read(op, "strides")):
+    if isinstance(op, views.Slice) and any(s != 1 for s in op.strides):
         return None
-    return same_type(op, op.operands[0])
+    return _if_alike(op.x, op.result)
 
 
-@rule("narrow")
-def narrow_of_narrow(op: Any) -> Any:
+@pattern
+def narrow_of_narrow(op: views.Narrow, rewriter: Rewriter) -> Any:
     """Two ranges of one axis."""
-    inner = producer(op.operands[0], "narrow")
-    if inner is None or read(op, "axis") != read(inner, "axis"):
+    inner = producer(op.x, views.Narrow)
+    if inner is None or op.axis != inner.axis:
         return None
-    start = read(op, "start")[0] + read(inner, "start")[0]
-    keep = {"axis": read(op, "axis"), "length": read(op, "length")}
-    return emit(op, "narrow", [inner.operands[0]], start=(start,), **keep)
+    start = op.start[0] + inner.start[0]
+    return rewriter.emit("narrow", [inner.x], axis=op.axis, start=(start,), length=op.length)
 
 
-@rule("narrow")
-def narrow_of_concat(op: Any) -> Any:
+@pattern
+def narrow_of_concat(op: views.Narrow, rewriter: Rewriter) -> Any:
     """A range inside one of the parts."""
-    inner, axis = producer(op.operands[0], "concat"), read(op, "axis")
-    if inner is None or read(inner, "axis") != axis:
+    inner, axis = producer(op.x, views.Concat), op.axis
+    if inner is None or inner.axis != axis:
         return None
-    lhs, rhs = inner.operands
-    start, length = read(op, "start")[0], read(op, "length")[0]
-    border = shape_of(lhs).dims[axis]
+    (start,), (length,) = op.start, op.length
+    border = shape_of(inner.lhs).dims[axis]
     if _at_most(start + length, border):
-        return emit(op, "narrow", [lhs], axis=axis, start=(start,), length=(length,))
+        return rewriter.emit("narrow", [inner.lhs], axis=axis, start=(start,), length=(length,))
     if _at_most(border, start):
-        return emit(op, "narrow", [rhs], axis=axis, start=(start - border,), length=(length,))
+        return rewriter.emit("narrow", [inner.rhs], axis=axis, start=(start - border,), length=(length,))
     return None
 
 
@@ -299,37 +231,32 @@ def _at_most(a: Any, b: Any) -> bool:
     return type(gap) is int and gap >= 0
 
 
-@rule("concat")
-def concat_of_neighbours(op: Any) -> Any:
+@pattern
+def concat_of_neighbours(op: views.Concat, rewriter: Rewriter) -> Any:
     """Neighbouring ranges of one tensor, joined again; an empty part."""
-    axis = read(op, "axis")
-    lhs, rhs = op.operands
-    for part, other in ((lhs, rhs), (rhs, lhs)):
+    axis = op.axis
+    for part, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
         if shape_of(part).dims[axis] == 0:
-            return same_type(op, other)
-    base, start, length = _range(lhs, axis)
-    other, next_start, next_length = _range(rhs, axis)
+            return _if_alike(other, op.result)
+    base, start, length = _range(op.lhs, axis)
+    other, next_start, next_length = _range(op.rhs, axis)
     if base != other or start + length != next_start:
         return None
-    return emit(op, "narrow", [base], axis=axis, start=(start,), length=(length + next_length,))
+    return rewriter.emit("narrow", [base], axis=axis, start=(start,), length=(length + next_length,))
 
 
 def _range(value: Any, axis: int) -> tuple[Any, Any, Any]:
     """A value as a range of an axis of another: that one, start and length."""
-    op = producer(value, "narrow")
-    if op is None or read(op, "axis") != axis:
+    op = producer(value, views.Narrow)
+    if op is None or op.axis != axis:
         return value, 0, shape_of(value).dims[axis]
-    return op.operands[0], read(op, "start")[0], read(op, "length")[0]
+    return op.x, op.start[0], op.length[0]
 
 
-@rule("reduce")
-def reduce_of_ones(op: Any) -> Any:
+@pattern
+def reduce_of_ones(op: views.Reduce, rewriter: Rewriter) -> Any:
     """A reduction over axes of size 1 only moves the shape."""
-    x, result = shape_of(op.operands[0]), shape_of(op.results[0])
-    if x.dtype is not result.dtype or any(x.dims[a] != 1 for a in read(op, "axes")):
+    x, result = shape_of(op.x), shape_of(op.result)
+    if x.dtype is not result.dtype or any(x.dims[a] != 1 for a in op.axes):
         return None
-    return _reshaped(op, op.operands[0], x, result)
-
-
-def _reshaped(op: Any, value: Any, x: Shape, result: Shape) -> Any:
-    return value if x.dims == result.dims else emit(op, "reshape", [value], shape=result.dims)
+    return op.x if x.dims == result.dims else rewriter.emit("reshape", [op.x], shape=result.dims)

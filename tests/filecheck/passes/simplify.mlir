@@ -139,3 +139,7 @@ func.func @reductions(%x: tensor<1x3xf32>) -> (tensor<3xf32>, tensor<1x3xf32>) {
   %1 = rlx.reduce(%x) {axes = array<i64: 0>, keep_dims = true, kind = "max"} : tensor<1x3xf32>
   return %0, %1 : tensor<3xf32>, tensor<1x3xf32>
 }
+
+// RUN: rlx-opt %s --rlx-simplify --mlir-pass-statistics -o /dev/null 2>&1 | filecheck %s --check-prefix=COUNTS
+// COUNTS: Simplify (rlx-simplify): {{[0-9]+}} rewrites, {{[0-9]+}} dead ops
+// COUNTS: {{[0-9]+}} neutral_element

@@ -1,0 +1,399 @@
+"""Rewrite patterns, and the driver that applies them until none matches.
+
+A pattern is a function for one op, which its annotation names. It gives what stands for the op's result, or None where it
+does not match:
+
+    @pattern
+    def transposed_twice(op: views.Transpose, rewriter: Rewriter) -> Any:
+        '''Two transposes in a row.'''
+        inner = producer(op.x, views.Transpose)
+        if inner is None:
+            return None
+        return rewriter.emit("transpose", [inner.x], perm=tuple(inner.perm[p] for p in op.perm))
+
+A pass applies its patterns with `rewrite(module, patterns, note)`. What it emits is in front of the op, with its location;
+an op that nobody reads any more is erased.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import types
+import typing
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, overload
+
+from rlx import mlir
+from rlx.ir import opview, registry
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import as_results
+from rlx.ir.errors import Error, PassError
+from rlx.ir.location import describe, raised_at
+from rlx.ir.views import View
+from rlx.passes.rewrite import TERMINATORS, builder_before, check_types, collect, is_unread
+
+# Rewrites for each op that was there at first, before the driver gives up: an honest pattern needs a few.
+_LIMIT_PER_OP, _LIMIT = 32, 1000
+
+ViewT = TypeVar("ViewT", bound=View)
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A rewrite of one op.
+
+    Attributes:
+        name: Of the function.
+        roots: The classes of `rlx.ir.views` that it takes; `View` is every op.
+        function: Called with a view and a `Rewriter`; gives a value for each result of the op, or None.
+    """
+
+    name: str
+    roots: tuple[type[View], ...]
+    function: Callable[[Any, Rewriter], Any]
+
+    @property
+    def place(self) -> str:
+        """Where it is defined."""
+        code = self.function.__code__
+        return f"{code.co_filename}:{code.co_firstlineno}"
+
+
+def pattern(function: Callable[[Any, Rewriter], Any]) -> Pattern:
+    """Make a pattern of a function whose first parameter is annotated with a view, or several joined by `|`.
+
+    Raises:
+        Error: It is annotated with something else.
+    """
+    code = function.__code__
+    hint = typing.get_type_hints(function).get(code.co_varnames[0]) if code.co_argcount == 2 else None
+    roots: tuple[Any, ...] = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    if not all(isinstance(root, type) and issubclass(root, View) for root in roots):
+        message = f"pattern '{function.__name__}' must take (op: views.SomeOp, rewriter: Rewriter)"
+        raise Error(message, location=f"{code.co_filename}:{code.co_firstlineno}")
+    return Pattern(function.__name__, roots, function)
+
+
+def patterns_in(module: types.ModuleType) -> tuple[Pattern, ...]:
+    """The patterns that a module defines, in that order."""
+    return tuple(value for value in vars(module).values() if isinstance(value, Pattern))
+
+
+@dataclass
+class RewriteCounts:
+    """What a driver did.
+
+    Attributes:
+        rewrites: How often each pattern was applied, by name.
+        erased: How many ops went because nobody read them.
+        visits: How often a pattern was tried on an op.
+    """
+
+    rewrites: Counter[str] = field(default_factory=Counter)
+    erased: int = 0
+    visits: int = 0
+
+
+_counting: ContextVar[tuple[RewriteCounts, ...]] = ContextVar("counting", default=())
+
+
+@contextlib.contextmanager
+def counted() -> Iterator[RewriteCounts]:
+    """Counts of all that is rewritten inside."""
+    counts = RewriteCounts()
+    token = _counting.set((*_counting.get(), counts))
+    try:
+        yield counts
+    finally:
+        _counting.reset(token)
+
+
+# --- what a pattern uses ----------------------------------------------------------------------------
+
+
+@overload
+def producer(value: Any, view: type[ViewT]) -> ViewT | None: ...
+@overload
+def producer(value: Any, view: None = None) -> View | None: ...
+def producer(value: Any, view: type[View] | None = None) -> View | None:
+    """The op that gives a value, where it is one of ours, and of this class."""
+    if not isinstance(value, mlir.ir.OpResult):
+        return None
+    op = value.owner.operation
+    if view is None or not hasattr(view, "spec"):
+        return View(op) if registry.is_ours(op) else None
+    return view(op) if op.name == f"rlx.{view.spec.name}" else None
+
+
+def has_one_use(value: Any) -> bool:
+    """Whether a value is read in one place only."""
+    uses = iter(value.uses)
+    return next(uses, None) is not None and next(uses, None) is None
+
+
+def _has_several_uses(value: Any) -> bool:
+    uses = iter(value.uses)
+    return next(uses, None) is not None and next(uses, None) is not None
+
+
+class Rewriter:
+    """Emits ops in front of the op that a pattern has matched."""
+
+    def __init__(self, op: Any, note: str):
+        self._op, self._note = op, note
+        self._builder: Builder | None = None
+        self.made: list[Tensor] = []
+
+    @property
+    def new_ops(self) -> list[Any]:
+        """What has been emitted."""
+        return list(dict.fromkeys(t.value.owner.operation for t in self.made))
+
+    @property
+    def builder(self) -> Builder:
+        """A builder at that place, for functions of tensors."""
+        if self._builder is None:
+            self._builder = builder_before(self._op, self._note)
+            self._builder.record(self.made)
+        return self._builder
+
+    def emit(self, name: str, operands: Sequence[Any], **attributes: Any) -> Any:
+        """A new op: its result, or a tuple of them.
+
+        Args:
+            name: Without the prefix.
+            operands: MLIR values, in the groups of the op's record.
+            attributes: As cards take them.
+        """
+        results = self.builder.emit(name, [self.tensors(v) for v in operands], **attributes)
+        return tuple(t.value for t in results) if isinstance(results, tuple) else results.value
+
+    def tensors(self, value: Any) -> Any:
+        """A value as a tensor of the builder; of None it is None, of a list a list."""
+        if isinstance(value, (list, tuple)):
+            return [self.tensors(v) for v in value]
+        return value if value is None else self.builder.tensor(value)
+
+
+# --- the driver ---------------------------------------------------------------------------------------
+
+
+def rewrite(scope: Any, patterns: Iterable[Pattern], note: str) -> RewriteCounts:
+    """Apply patterns to the ops of a module, those in regions too, until none matches; erase what nobody reads.
+
+    Ops are looked at in program order, and again when something next to them has changed: one that reads a changed value, or
+    that gives one to an op that went. The order, and so the result, is the same each time.
+
+    Args:
+        scope: A module or function.
+        patterns: Those of one op are tried in this order.
+        note: What the locations of new ops say, such as the name of the pass.
+
+    Raises:
+        Error: A pattern raised, or gave something else than the op does; the message names the pattern, and the location is
+            the op's.
+        PassError: The patterns do not come to an end.
+    """
+    driver = _Driver(scope, patterns, note)
+    try:
+        driver.run()
+    finally:
+        for counts in _counting.get():
+            counts.rewrites += driver.counts.rewrites
+            counts.erased += driver.counts.erased
+            counts.visits += driver.counts.visits
+    return driver.counts
+
+
+class _Worklist:
+    """Ops to look at, each once, in an order. One without results is never in.
+
+    An op is known by its first result: the hash that MLIR gives an op depends on its operands. It is taken out before it is
+    erased, because its object may not be asked anything then, and another op may get its address.
+    """
+
+    def __init__(self, ops: Iterable[Any]):
+        self._entries: dict[Any, list[Any]] = {}
+        self._order: deque[list[Any]] = deque()
+        for op in ops:
+            if len(results := op.results):
+                key = results[0]
+                entry = self._entries[key] = [op, key]
+                self._order.append(entry)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def pop(self) -> Any:
+        """The first op, None when there is none left."""
+        while self._order:
+            entry = self._order.popleft()
+            if entry:
+                op, key = entry
+                del self._entries[key]
+                return op
+        return None
+
+    def add(self, op: Any, *, first: bool = False) -> None:
+        """Put an op that is not in at the end, or at the front."""
+        results = op.results
+        if len(results) and (key := results[0]) not in self._entries:
+            entry = self._entries[key] = [op, key]
+            (self._order.appendleft if first else self._order.append)(entry)
+
+    def discard(self, op: Any) -> None:
+        """Take an op out, where it is in."""
+        results = op.results
+        entry = self._entries.pop(results[0], None) if len(results) else None
+        if entry is not None:
+            entry.clear()
+
+
+class _Driver:
+    def __init__(self, scope: Any, patterns: Iterable[Pattern], note: str):
+        self.note = note
+        self.counts = RewriteCounts()
+        self.by_op: dict[str, list[tuple[Pattern, type[View]]]] = {}
+        self.everywhere: list[tuple[Pattern, type[View]]] = []
+        for entry in patterns:
+            for root in entry.roots:
+                self._enter(entry, root)
+        self.pending = _Worklist(collect(scope))
+        self.done = 0
+        self.limit = _LIMIT_PER_OP * len(self.pending) + _LIMIT
+
+    def _enter(self, entry: Pattern, root: type[View]) -> None:
+        if hasattr(root, "spec"):
+            self.by_op.setdefault(f"rlx.{root.spec.name}", [*self.everywhere]).append((entry, root))
+            return
+        self.everywhere.append((entry, root))
+        for others in self.by_op.values():
+            others.append((entry, root))
+
+    def run(self) -> None:
+        pending, by_op, everywhere = self.pending, self.by_op, self.everywhere
+        while (op := pending.pop()) is not None:
+            if is_unread(op):
+                self.counts.erased += self._erase(op)
+            elif patterns := by_op.get(op.name, everywhere):
+                self._visit(op, patterns)
+
+    def _visit(self, op: Any, patterns: Sequence[tuple[Pattern, type[View]]]) -> None:
+        rewriter, view = Rewriter(op, self.note), patterns[0][1](op)
+        for entry, root in patterns:
+            if type(view) is not root:
+                view = root(op)
+            self.counts.visits += 1
+            given = _applied(entry, view, rewriter)
+            if given is not None:
+                self._replace(entry, op, _values(entry, view, given), rewriter.new_ops)
+                return
+            if rewriter.made:
+                self._clear(rewriter.new_ops)
+                rewriter.made.clear()
+
+    def _replace(self, entry: Pattern, op: Any, values: Sequence[Any], new: Sequence[Any]) -> None:
+        self.counts.rewrites[entry.name] += 1
+        self.done += 1
+        if self.done > self.limit:
+            raise self._endless(entry, op)
+        for result, value in zip(op.results, values, strict=True):
+            self._enqueue([use.owner.operation for use in result.uses])
+            result.replace_all_uses_with(value)
+        for made in reversed(new):  # before those that read them
+            self.pending.add(made, first=True)
+        self.counts.erased += self._erase(op) - 1
+
+    def _enqueue(self, ops: Iterable[Any]) -> None:
+        for op in ops:
+            name = op.name
+            if name.startswith("rlx.") and name not in TERMINATORS:
+                self.pending.add(op)
+
+    def _erase(self, op: Any) -> int:
+        """Erase an op without uses, and what nobody reads then; how many ops. Others are read in one place only now."""
+        dead, count = [op], 0
+        while dead:
+            op = dead.pop()
+            values = self._read_by(op)
+            self.pending.discard(op)
+            op.erase()
+            count += 1
+            for value in values:
+                # What is read in several places still looks as before to every pattern.
+                if not _has_several_uses(value):
+                    maker = value.owner.operation
+                    if is_unread(maker) and maker.name.startswith("rlx."):
+                        dead.append(maker)
+                    else:
+                        self._enqueue([maker])
+        return count
+
+    def _read_by(self, op: Any) -> list[Any]:
+        """What other ops give and an op reads, each once, and only one for each of these ops."""
+        values = [v for v in op.operands if isinstance(v, mlir.ir.OpResult)]
+        if len(op.regions):
+            inside = [i for region in op.regions for block in region.blocks for i in opview.operations(block)]
+            gone = {inner.results[0] for inner in inside if len(inner.results)}
+            values += [v for i in inside for v in i.operands if isinstance(v, mlir.ir.OpResult)]
+            values = [v for v in values if v.owner.operation.results[0] not in gone]
+            for inner in inside:
+                self.pending.discard(inner)
+        return values if len(values) < 2 else list({v.owner.operation.results[0]: v for v in values}.values())
+
+    def _clear(self, new: Sequence[Any]) -> None:
+        """Erase what a pattern has emitted that did not match after all."""
+        for op in reversed(new):
+            if is_unread(op):
+                op.erase()
+
+    def _endless(self, entry: Pattern, op: Any) -> PassError:
+        applied = ", ".join(f"{name} {count} times" for name, count in self.counts.rewrites.most_common(3))
+        return PassError(
+            f"pattern '{entry.name}' does not come to an end: after {self.limit} rewrites it matches still ({applied})",
+            location=describe(op.location),
+            hint=f"see {entry.place}: what a pattern gives must not match it, or another that undoes it",
+        )
+
+
+def _applied(entry: Pattern, op: View, rewriter: Rewriter) -> Any:
+    """What a pattern gives for an op; whatever goes wrong carries its name."""
+    try:
+        return entry.function(op, rewriter)
+    except Error as problem:
+        message = f"pattern '{entry.name}': {problem.message}"
+        place = problem.location or describe(op.operation.location)
+        raise type(problem)(message, location=place, hint=problem.hint) from problem.__cause__
+    except Exception as problem:
+        raise _wrong(entry, op, f"raised {type(problem).__name__}: {problem}", raised_at(problem)) from problem
+
+
+def _values(entry: Pattern, op: View, given: Any) -> list[Any]:
+    """The values that stand for the results of an op.
+
+    Raises:
+        PassError: A pattern gave something else.
+    """
+    values = [v.value if isinstance(v, Tensor) else v for v in as_results(given)]
+    results = list(op.operation.results)
+    for value in values:
+        if not isinstance(value, mlir.ir.Value):
+            raise _wrong(entry, op, f"must give values, got {type(value).__name__}")
+        if value not in results:
+            continue
+        raise _wrong(entry, op, "gives the result that it is to replace; it gives None where it does not match")
+    if len(values) != len(results):
+        raise _wrong(entry, op, f"must give {len(results)} values for 'rlx.{op.spec.name}', got {len(values)}")
+    try:
+        check_types(op.operation, values)
+    except Error as problem:
+        raise _wrong(entry, op, f"gives another type: {problem.message}") from None
+    return values
+
+
+def _wrong(entry: Pattern, op: View, what: str, hint: str | None = None) -> PassError:
+    message = f"pattern '{entry.name}' {what}"
+    return PassError(message, location=describe(op.operation.location), hint=hint or f"see {entry.place}")
