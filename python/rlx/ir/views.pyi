@@ -460,6 +460,7 @@ class CustomFn(View):
 class Checkpoint(View):
     """Ops whose values the backward pass computes again instead of keeping them."""
 
+
 class OptimizationBarrier(View):
     """The same values, but not before others are there."""
 
