@@ -37,11 +37,11 @@ def primitives() -> frozenset[str]:
     return frozenset(name for name, card in registry.load().items() if not card.composite)
 
 
-def decompose(module: Any, keep: Collection[str], fusion_policy: str = "direct") -> None:
+def decompose(module: Any, keep: Collection[str]) -> None:
     """Replace all ops but those in `keep` by their decompositions, again and again, in place."""
     names = {name for name, card in registry.load().items() if card.composite and name not in keep}
     with mlir.entered():
-        decompose_all(module, names, fusion_policy=fusion_policy)
+        decompose_all(module, names)
 
 
 class Noise:

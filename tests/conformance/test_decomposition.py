@@ -1,11 +1,10 @@
-"""Every composite op: its decomposition, down to primitives and under both fusion policies, means what it means."""
+"""Every composite op: its decomposition, down to primitives, means what it means."""
 
 from __future__ import annotations
 
 import pytest
 
 from rlx.ir import registry
-from rlx.ir.graph import Graph
 from rlx.ir.signature import functions
 from rlx.ir.text import verify_module
 from tests.conformance.cases import Case, cases, op_names
@@ -17,30 +16,21 @@ from tests.conformance.values import value_sets
 COMPOSITES = [name for name in op_names() if registry.card(name).composite]
 
 
-@pytest.mark.parametrize("policy", ["direct", "fusable"])
 @pytest.mark.parametrize("op", COMPOSITES)
-def test_decomposition(op: str, policy: str) -> None:
+def test_decomposition(op: str) -> None:
     failures = Failures()
     for case in cases(op):
         with failures.of(case):
-            _check(case, policy, failures)
+            _check(case, failures)
     failures.check()
 
 
-def _decomposed_text(graph: Graph, policy: str) -> str:
-    module = merged([graph])
-    decompose(module, primitives(), policy)
-    return str(module)
-
-
-def _check(case: Case, policy: str, failures: Failures) -> None:
+def _check(case: Case, failures: Failures) -> None:
     """Decomposed while symbolic, evaluated at every size."""
     graph = case.graph()
     module = merged([graph])
-    decompose(module, primitives(), policy)
+    decompose(module, primitives())
     verify_module(module)
-    if policy == "fusable" and str(module) == _decomposed_text(graph, "direct"):
-        return  # the other test has it
     function = functions(module)[0]
     declared = [str(t) for t in function.type.results]
     failures.expect(case, declared == [str(o.shape.type) for o in graph.outputs], f"the result becomes {declared}")

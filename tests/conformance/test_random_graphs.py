@@ -140,7 +140,7 @@ def test_text_clean_up_and_decomposition(grown: tuple[RandomGraph, bool]) -> Non
         mlir.passmanager.PassManager.parse("builtin.module(canonicalize,cse)").run(clean.module.operation)
     clean.verify()
     module = merged([graph])
-    decompose(module, primitives(), "fusable")
+    decompose(module, primitives())
     verify_module(module)
     function = functions(module)[0]
     for sizes in SIZES if symbolic else ({},):

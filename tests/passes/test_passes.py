@@ -48,7 +48,7 @@ def refuse_note(text: str) -> None:
 
 @pytest.mark.parametrize("op", op_names())
 def test_an_op_keeps_its_meaning_in_every_pass(op: str) -> None:
-    pipeline = "rlx-lower-blocks{policy=fusable},rlx-decompose,rlx-simplify,rlx-constant-fold,canonicalize,cse"
+    pipeline = "rlx-lower-blocks,rlx-fuse,rlx-decompose,rlx-simplify,rlx-constant-fold,canonicalize,cse"
     for case in samples(op):
         graph = case.graph()
         check = CheckNumerics(case.index, refuse_note)
@@ -58,28 +58,25 @@ def test_an_op_keeps_its_meaning_in_every_pass(op: str) -> None:
         assert result.stage == "mir"
 
 
-def test_both_policies_of_blocks_have_the_same_value() -> None:
+def test_fused_blocks_have_the_value_of_primitives() -> None:
     for op in (name for name, spec in registry.SPECS.items() if spec.stage == "hir"):
         graph = next(samples(op)).graph()
-        direct, fusable = (
-            rlx.passes.run(graph, f"rlx-lower-blocks{{policy={policy}}}") for policy in ("direct", "fusable")
-        )
+        direct, fusable = (rlx.passes.run(graph, p) for p in ("rlx-lower-blocks,rlx-fuse", "rlx-lower-blocks"))
         random = np.random.default_rng(0)
         values = {a.name: random.uniform(-1, 1, a.shape.static).astype(a.shape.dtype.numpy) for a in graph.arguments}
         for a, b in zip(rlx.evaluate(direct, values), rlx.evaluate(fusable, values), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
-def test_the_policy_of_a_module_counts_unless_the_pass_is_told() -> None:
+def test_a_module_may_declare_that_it_is_not_fused() -> None:
     module = rlx.GraphModule.hir("m")
     x, w, bias = module.input("x", (2, 3)), module.param("w", (3, 4)), module.param("b", (4,))
     module.set_outputs([module.linear(x, w, bias)])
-    module.with_fusion_policy("fusable")
-    told = rlx.passes.run(module, "rlx-lower-blocks{policy=direct}")
-    untold = rlx.passes.run(module, "rlx-lower-blocks")
-    assert [o.name for o in collect(told.module)] == ["rlx.fused_matmul_bias_act"]
-    assert [o.name for o in collect(untold.module)] == ["rlx.matmul", "rlx.binary"]
-    assert "fusion_policy" not in str(untold)
+    fused = rlx.passes.run(module, "rlx-lower-blocks,rlx-fuse")
+    left = rlx.passes.run(module.with_fusion_policy("fusable"), "rlx-lower-blocks,rlx-fuse")
+    assert [o.name for o in collect(fused.module)] == ["rlx.fused_matmul_bias_act"]
+    assert [o.name for o in collect(left.module)] == ["rlx.matmul", "rlx.binary"]
+    assert "fusion_policy" not in str(rlx.Pipeline().compile(module).lir)
 
 
 def test_decomposed_ops_carry_the_users_line_and_what_made_them() -> None:
@@ -167,3 +164,21 @@ def test_passes_are_linear_in_the_number_of_ops(text: str) -> None:
     run(_layers(40))  # the caches of what is inferred are full from here on
     small, large = (_calls(run, _layers(count)) for count in (40, 160))
     assert large < 5 * small
+
+
+class Endless(rlx.CustomOp, name="tests.endless"):
+    """An op that decomposes into itself."""
+
+    def infer(self, x: rlx.Shape) -> rlx.Shape:
+        return x
+
+    def decompose(self, b: Any, x: Any) -> Any:
+        return b.custom(Endless, x)
+
+
+def test_an_op_that_decomposes_into_itself_is_an_error() -> None:
+    g: Any = rlx.Graph("endless")
+    g.set_outputs([g.custom(Endless, g.input("x", (2,)))])
+    with pytest.raises(rlx.Error, match=r"'rlx[.]tests[.]endless' decomposes into itself") as caught:
+        rlx.passes.run(g, "rlx-decompose")
+    assert "test_passes.py" in (caught.value.location or "")

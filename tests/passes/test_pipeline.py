@@ -27,9 +27,8 @@ from rlx.passes.pipeline import Pipeline
             "rlx-lower-blocks canonicalize cse",
         ),
         (
-            "rlx-decompose{ except=softmax,attention   policy=direct },canonicalize{max-iterations=5 top-down}",
-            "builtin.module(rlx-decompose{except=softmax,attention policy=direct},"
-            "canonicalize{max-iterations=5 top-down})",
+            "rlx-decompose{ except=softmax,attention   ops=gelu },canonicalize{max-iterations=5 top-down}",
+            "builtin.module(rlx-decompose{except=softmax,attention ops=gelu},canonicalize{max-iterations=5 top-down})",
             "rlx-decompose canonicalize",
         ),
         ('rlx-bind{seq="2 * n"}', 'builtin.module(rlx-bind{seq="2 * n"})', "rlx-bind"),
@@ -49,9 +48,9 @@ def test_text_is_parsed_and_printed(text: str, printed: str, names: str) -> None
 
 
 def test_a_pipeline_is_made_of_text_and_passes() -> None:
-    pipeline = Pipeline.of([LowerBlocks("fusable"), "func.func(canonicalize),cse", ConstantFold(max_elements=9)])
+    pipeline = Pipeline.of([LowerBlocks(), "func.func(canonicalize),cse", ConstantFold(max_elements=9)])
     assert str(pipeline) == (
-        "builtin.module(rlx-lower-blocks{policy=fusable},func.func(canonicalize),cse,rlx-constant-fold{max-elements=9})"
+        "builtin.module(rlx-lower-blocks,func.func(canonicalize),cse,rlx-constant-fold{max-elements=9})"
     )
     assert Pipeline.of(pipeline) is pipeline
     assert Pipeline.of(LowerBlocks()).steps[0].ours == LowerBlocks()
@@ -65,7 +64,7 @@ def test_a_pipeline_is_made_of_text_and_passes() -> None:
         ("zzzzzz", 1, "'zzzzzz' is not a pass"),
         ("rlx-bind{seq=}", 10, "option 'seq' takes a size, not ''"),
         ("rlx-simplify{x=1}", 14, "rlx-simplify has no option 'x'; it takes none"),
-        ("rlx-decompose{ops=a policy=direkt}", 21, "did you mean 'direct'?"),
+        ("rlx-precision{to=f16 policy=mixd}", 22, "did you mean 'mixed'?"),
         ("canonicalize{max-iterations=}", 14, "'max-iterations' takes an integer, not ''"),
         ("canonicalize{top-down=up}", 14, "'top-down' takes true or false, not 'up'"),
         ("cse,,cse", 5, "expected the name of a pass or an op, got ','"),

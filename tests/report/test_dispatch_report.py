@@ -206,12 +206,12 @@ def test_counts_and_text() -> None:
     x, w, b = hir.input("x", (4, 8)), hir.param("w", (8, 8)), hir.param("b", (8,))
     y = hir.linear(hir.linear(x, w, b, activation="relu"), w, b)
     hir.set_outputs(y)
-    direct = rlx.passes.run(hir, "builtin.module(rlx-lower-blocks{policy=direct})")
+    direct = rlx.passes.run(hir, "builtin.module(rlx-lower-blocks,rlx-fuse)")
     report = analyse_fusion(hir, direct)
     assert report.before == {"linear": 2} and report.after == report.fused == {"fused_matmul_bias_act": 2}
     report.assert_clean()
     assert str(report).startswith("fusion: 2 ops became 2; fused: 2 fused_matmul_bias_act; missed: 0\n")
-    fusable = analyse_fusion(hir, rlx.passes.run(hir, "builtin.module(rlx-lower-blocks{policy=fusable})"))
+    fusable = analyse_fusion(hir, rlx.passes.run(hir, "builtin.module(rlx-lower-blocks)"))
     assert not fusable.fused and len(fusable.missed) == 2
     with pytest.raises(rlx.Error, match="2 patterns stayed unfused"):
         fusable.assert_clean()

@@ -10,14 +10,13 @@ import numpy as np
 from rlx.ir.checks import check_string
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
+from rlx.ir.signature import POLICIES
 from rlx.passes import run
 from rlx.passes.rewrite import set_stage
 
-POLICIES = ("direct", "fusable")
-
 
 def check_policy(policy: str) -> None:
-    """The policy is one of those that blocks are lowered by.
+    """The policy is one of those that there are.
 
     Raises:
         Error: It is not.
@@ -68,7 +67,7 @@ def prepared(
         bind: Sizes of symbols.
         precision: `"f16"` or `"bf16"`, or the dtype; None and f32 leave the graph as it is.
         passes: A pipeline.
-        policy: What blocks become, when precision needs to see inside them.
+        policy: Whether ops are fused before precision is lowered, which needs to see inside blocks.
 
     Raises:
         Error: A symbol is unknown, the pipeline is wrong, or a pass failed.
@@ -88,7 +87,7 @@ def prepared(
         steps.append(passes)
     name = precision_name(precision)
     if name != "f32":
-        steps.append(f"{_lower_blocks(policy)},rlx-precision{{to={name}}}")
+        steps.append(f"{policy_passes(policy)},rlx-precision{{to={name}}}")
     for step in steps:
         graph = run(graph, step if step.startswith("builtin.module(") else f"builtin.module({step})")
     return graph
@@ -100,13 +99,13 @@ def precision_name(precision: Any) -> str:
 
 
 def lowered_blocks(graph: Graph, policy: str = "direct") -> Graph:
-    """A graph at MIR: blocks replaced by tensor ops."""
-    return run(graph, f"builtin.module({_lower_blocks(policy)})")
+    """A graph at MIR: blocks replaced by tensor ops, and these fused unless the policy, or the module, says otherwise."""
+    return run(graph, f"builtin.module({policy_passes(policy)})")
 
 
-def _lower_blocks(policy: str) -> str:
-    """The pass as text. `direct` is what it does by itself, unless the module declares another policy."""
-    return "rlx-lower-blocks" if policy == "direct" else f"rlx-lower-blocks{{policy={policy}}}"
+def policy_passes(policy: str) -> str:
+    """What takes a module to MIR: `direct` makes fused ops, `fusable` leaves primitives."""
+    return "rlx-lower-blocks,rlx-fuse" if policy == "direct" else "rlx-lower-blocks"
 
 
 def legalise(module: Any, claimed: Collection[str], *, policy: str = "direct") -> None:
@@ -115,12 +114,12 @@ def legalise(module: Any, claimed: Collection[str], *, policy: str = "direct") -
     Args:
         module: A module of rlx ops.
         claimed: Names of the ops that a target lowers, without prefix.
-        policy: What blocks become.
+        policy: `"direct"` for fused ops, `"fusable"` for primitives.
     """
     from rlx.passes.pipeline import Pipeline
 
     keep = ",".join(sorted(claimed))
-    steps = f"{_lower_blocks(policy)},rlx-decompose{{except={keep}}},canonicalize,cse"
+    steps = f"{policy_passes(policy)},rlx-decompose{{except={keep}}},canonicalize,cse"
     Pipeline.parse(f"builtin.module({steps})").run(module)
 
 

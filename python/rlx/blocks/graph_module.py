@@ -134,7 +134,7 @@ class GraphModule:
         if self.stage != "hir":
             return self
         # To the right of this module, hence by name.
-        lowered = importlib.import_module("rlx.passes").run(self._graph, "builtin.module(rlx-lower-blocks)")
+        lowered = importlib.import_module("rlx.passes").run(self._graph, "builtin.module(rlx-lower-blocks,rlx-fuse)")
         return GraphModule(lowered)
 
     def into_graph(self) -> Graph:
@@ -143,7 +143,7 @@ class GraphModule:
 
     @property
     def fusion_policy(self) -> str:
-        """What blocks become when they are lowered: fused ops (`"direct"`) or primitives (`"fusable"`)."""
+        """Whether ops are fused once blocks are lowered (`"direct"`), or stay primitives (`"fusable"`)."""
         return policy_of(self._graph.module.operation) or "direct"
 
     def with_fusion_policy(self, policy: str) -> GraphModule:

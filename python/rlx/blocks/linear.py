@@ -27,8 +27,6 @@ class Linear(Card, op="linear"):
         return linear_shape(x, w, bias)
 
     def decompose(self, b: Builder, x: Tensor, w: Tensor, bias: Tensor | None, *, activation: str | None) -> Tensor:
-        if bias is not None and b.fusion_policy == "direct":
-            return b.fused_matmul_bias_act(x, w, bias, activation=activation)
         result = b.matmul(x, w)
         if bias is not None:
             result = result + bias
@@ -75,8 +73,6 @@ class SwigluFfn(Card, op="swiglu_ffn"):
         return linear_shape(hidden, down)
 
     def decompose(self, b: Builder, x: Tensor, up: Tensor, gate: Tensor, down: Tensor) -> Tensor:
-        if b.fusion_policy == "direct":
-            return b.matmul(b.fused_swiglu(b.matmul(x, b.concat([up, gate], 1))), down)
         return b.matmul(b.matmul(x, up) * b.silu(b.matmul(x, gate)), down)
 
     def samples(self) -> Any:
@@ -93,8 +89,6 @@ class ResidualRmsNorm(Card, op="residual_rms_norm"):
         return x
 
     def decompose(self, b: Builder, x: Tensor, residual: Tensor, scale: Tensor, bias: Tensor, *, eps: float) -> Tensor:
-        if b.fusion_policy == "direct":
-            return b.fused_residual_rms_norm(x, residual, None, scale, bias, eps=eps)
         return b.rms_norm(x + residual, scale, bias, eps=eps)
 
     def samples(self) -> Any:

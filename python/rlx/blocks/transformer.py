@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from rlx.blocks.linear import linear_shape
@@ -182,11 +181,11 @@ class TransformerEncoderBlock(Card, op="transformer_encoder_block"):
         eps: float,
         mask_kind: str,
     ) -> Tensor:
-        q, k, v = _projections(b, x, (wq, wk, wv), (bq, bk, bv))
+        q, k, v = (b.linear(x, w, bias) for w, bias in ((wq, bq), (wk, bk), (wv, bv)))
         attended = b.attention(q, k, v, mask, **_attention(q.shape, num_heads, mask_kind))
-        h = _post_norm(b, x, b.linear(attended, wo, bo), ln1_scale, ln1_bias, eps)
+        h = b.layer_norm(b.linear(attended, wo, bo) + x, ln1_scale, ln1_bias, eps=eps)
         wide = b.linear(h, w_up, b_up, activation=activation)
-        return _post_norm(b, h, b.linear(wide, w_down, b_down), ln2_scale, ln2_bias, eps)
+        return b.layer_norm(b.linear(wide, w_down, b_down) + h, ln2_scale, ln2_bias, eps=eps)
 
     def samples(self) -> Any:
         def case(x: Any, mask: Any = None, **attributes: Any) -> Any:
@@ -213,24 +212,3 @@ def _attention(q: Shape, num_heads: int, mask_kind: str) -> dict[str, Any]:
         "head_dim": width // num_heads,
         "mask_kind": mask_kind,
     }
-
-
-def _projections(b: Builder, x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> list[Tensor]:
-    """Several linear layers on one input; under the direct policy as one product with the weights side by side, which
-    a back end joins once when it loads them.
-    """
-    if b.fusion_policy != "direct":
-        return [b.linear(x, w, bias) for w, bias in zip(weights, biases, strict=True)]
-    joined = b.linear(x, b.concat(weights, 1), b.concat(biases, 0))
-    parts, start = [], 0
-    for weight in weights:
-        width = weight.shape.dims[1]
-        parts.append(b.narrow(joined, -1, start, width))
-        start += width
-    return parts
-
-
-def _post_norm(b: Builder, x: Tensor, update: Tensor, scale: Tensor, bias: Tensor, eps: float) -> Tensor:
-    if b.fusion_policy == "direct":
-        return b.fused_residual_layer_norm(update, x, None, scale, bias, eps=eps)
-    return b.layer_norm(update + x, scale, bias, eps=eps)

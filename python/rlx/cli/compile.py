@@ -50,7 +50,9 @@ def add_compile_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--function", metavar="NAME", help="the function to take (default: the first public one)")
     parser.add_argument("--bind", action="append", default=[], metavar="SYMBOL=SIZE", help="fix the size of a symbol")
     parser.add_argument("--flag", action="append", default=[], metavar="FLAG", help="one more flag for the compiler")
-    parser.add_argument("--policy", choices=("direct", "fusable"), default="direct", help="what blocks are lowered to")
+    parser.add_argument(
+        "--policy", choices=("direct", "fusable"), default="direct", help="fuse ops, or leave primitives"
+    )
     parser.add_argument("--precision", choices=("f32", "f16", "bf16"), help="compute in this dtype")
     parser.add_argument("--passes", metavar="PIPELINE", help="a pipeline to run first, as rlx-opt takes it")
     parser.add_argument("--no-cache", action="store_true", help="compile even if the program is in the cache")

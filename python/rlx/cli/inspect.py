@@ -25,7 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="MLIR text, a compiled artifact or weights; - is standard input")
     parser.add_argument("--stage", choices=("hir", "mir", "lir", "all"), help="default: the stage that the graph is at")
     parser.add_argument("--function", metavar="NAME", help="the function to take (default: the first public one)")
-    parser.add_argument("--policy", choices=("direct", "fusable"), default="direct", help="what blocks are lowered to")
+    parser.add_argument(
+        "--policy", choices=("direct", "fusable"), default="direct", help="fuse ops, or leave primitives"
+    )
     parser.add_argument("--stats", action="store_true", help="one line for each stage: the number of each kind of op")
     parser.add_argument("--svg", metavar="OUT.svg", help="draw the graph (the last stage that is shown) into a file")
     parser.add_argument("--html", metavar="OUT.html", help="the same and the listing, as a page for a browser")

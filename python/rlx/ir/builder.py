@@ -86,15 +86,12 @@ class Builder(RegionBuilder, OpMethods):
     Args:
         insertion_point: Where ops go.
         location: One location for all ops; None records the caller's file and line.
-        fusion_policy: What decompositions of blocks emit: `"direct"` for fused ops, `"fusable"` for primitives.
     """
 
-    def __init__(self, insertion_point: Any, location: mlir.Location | None = None, fusion_policy: str = "direct"):
+    def __init__(self, insertion_point: Any, location: mlir.Location | None = None):
         self._points = [insertion_point]
         self._location = location
         self._scopes: list[str] = []
-        # What a block decomposes into: fused ops ("direct") or primitives ("fusable").
-        self.fusion_policy = fusion_policy
         RegionBuilder.__init__(self)
 
     # --- where and whence -------------------------------------------------------------------------

@@ -1,13 +1,13 @@
 """`Pass`: a transform of a module, registered by the name that stands in pipelines and on the command line.
 
-A pass is one file named after it (`rlx-lower-blocks` is `lower_blocks.py`) with one frozen dataclass, whose
+A pass is one file named after it (`rlx-constant-fold` is `constant_fold.py`) with one frozen dataclass, whose
 fields are the options:
 
     @dataclass(frozen=True)
-    class LowerBlocks(Pass, name="rlx-lower-blocks"):
-        '''Replace blocks by tensor ops.'''
+    class ConstantFold(Pass, name="rlx-constant-fold"):
+        '''Evaluate ops whose operands are all constants.'''
 
-        policy: str = option("direct", "what blocks become", choices=("direct", "fusable"))
+        max_elements: int = option(65536, "the largest operand or result that is evaluated")
 
         def run(self, module): ...
 """

@@ -10,7 +10,6 @@ from rlx.ir import registry
 from rlx.ir.attributes import suggestion
 from rlx.ir.errors import PassError
 from rlx.ir.graph import module_stage
-from rlx.ir.signature import POLICIES
 from rlx.passes.base import Pass, option
 from rlx.passes.rewrite import decompose_all, has_blocks, set_stage
 
@@ -25,11 +24,10 @@ class Decompose(Pass, name="rlx-decompose"):
 
     ops: tuple[str, ...] = option((), "the ops to decompose; all composite ones when empty")
     except_: tuple[str, ...] = option((), "ops to keep, such as those that a target claims")
-    policy: str = option("direct", "what blocks become: fused ops or primitives", choices=POLICIES)
 
     def run(self, module: Any) -> None:
         names = self.targets()
-        decompose_all(module, names, fusion_policy=self.policy)
+        decompose_all(module, names)
         if module_stage(module) == "hir" and not has_blocks(module):
             set_stage(module, "mir")
 

@@ -134,6 +134,14 @@ def has_one_use(value: Any) -> bool:
     return next(uses, None) is not None and next(uses, None) is None
 
 
+def feeder(op: View, value: Any, view: type[ViewT]) -> ViewT | None:
+    """The op of this class that gives a value, where only `op` reads it, and from the same block: the two may become one."""
+    inner = producer(value, view)
+    if inner is None or inner.operation.block != op.operation.block or not has_one_use(value):
+        return None
+    return inner
+
+
 def _has_several_uses(value: Any) -> bool:
     uses = iter(value.uses)
     return next(uses, None) is not None and next(uses, None) is not None
@@ -146,6 +154,11 @@ class Rewriter:
         self._op, self._note = op, note
         self._builder: Builder | None = None
         self.made: list[Tensor] = []
+        self.replaced: list[tuple[View, Any]] = []
+
+    def replace(self, other: View, values: Any) -> None:
+        """Replace another op, one that comes later, together with the one that is matched."""
+        self.replaced.append((other, values))
 
     @property
     def new_ops(self) -> list[Any]:
@@ -289,23 +302,26 @@ class _Driver:
             self.counts.visits += 1
             given = _applied(entry, view, rewriter)
             if given is not None:
-                self._replace(entry, op, _values(entry, view, given), rewriter.new_ops)
+                together = [(view, given), *rewriter.replaced]
+                self._replace(entry, op, [(v.operation, _values(entry, v, g)) for v, g in together], rewriter.new_ops)
                 return
-            if rewriter.made:
+            if rewriter.made or rewriter.replaced:
                 self._clear(rewriter.new_ops)
-                rewriter.made.clear()
+                rewriter = Rewriter(op, self.note)
 
-    def _replace(self, entry: Pattern, op: Any, values: Sequence[Any], new: Sequence[Any]) -> None:
+    def _replace(self, entry: Pattern, op: Any, together: Sequence[tuple[Any, list[Any]]], new: Sequence[Any]) -> None:
         self.counts.rewrites[entry.name] += 1
         self.done += 1
         if self.done > self.limit:
             raise self._endless(entry, op)
-        for result, value in zip(op.results, values, strict=True):
-            self._enqueue([use.owner.operation for use in result.uses])
-            result.replace_all_uses_with(value)
+        for old, values in together:
+            for result, value in zip(old.results, values, strict=True):
+                self._enqueue([use.owner.operation for use in result.uses])
+                result.replace_all_uses_with(value)
         for made in reversed(new):  # before those that read them
             self.pending.add(made, first=True)
-        self.counts.erased += self._erase(op) - 1
+        for old, _ in together:
+            self.counts.erased += self._erase(old) - 1
 
     def _enqueue(self, ops: Iterable[Any]) -> None:
         for op in ops:

@@ -12,19 +12,21 @@ from rlx.ir.card import as_results
 from rlx.ir.errors import Error
 from rlx.ir.location import describe, raised_at, within
 from rlx.ir.shape import shape_of
+from rlx.ir.signature import POLICY_ATTRIBUTE
 
+# Levels of ops that decompose into other composite ops: a handful is usual.
+_DEEPEST = 16
 TERMINATORS = frozenset(f"rlx.{name}" for name, spec in registry.SPECS.items() if spec.terminator)
 
 
-def builder_before(op: Any, note: str, fusion_policy: str = "direct") -> Builder:
+def builder_before(op: Any, note: str) -> Builder:
     """A builder in front of an op, with the op's location.
 
     Args:
         op: New ops go before it.
         note: What makes them: the name of a block or a pass, added to the location.
-        fusion_policy: What decompositions of blocks emit.
     """
-    return Builder(mlir.ir.InsertionPoint(op), within(op.location, note), fusion_policy)
+    return Builder(mlir.ir.InsertionPoint(op), within(op.location, note))
 
 
 def collect(module: Any, names: Container[str] | None = None) -> list[Any]:
@@ -77,9 +79,7 @@ def check_types(op: Any, values: list[Any]) -> None:
         raise Error(message, location=describe(op.location))
 
 
-def replace_with(
-    op: Any, function: Callable[..., Any], note: str, *, fusion_policy: str = "direct", **extra: Any
-) -> None:
+def replace_with(op: Any, function: Callable[..., Any], note: str, **extra: Any) -> None:
     """Replace an op by what a function of tensors emits before it.
 
     Args:
@@ -87,13 +87,12 @@ def replace_with(
         function: Called with a builder and the operands as the op's record groups them (None for an absent
             optional one, a list for a variadic one); gives a tensor, or a tuple of them.
         note: What does it, for the locations of the new ops.
-        fusion_policy: What decompositions of blocks emit.
         extra: Keyword arguments of the function.
 
     Raises:
         Error: The function raised, or gave other types; the location is that of the op.
     """
-    builder = builder_before(op, note, fusion_policy)
+    builder = builder_before(op, note)
     operands = opview.operands_of(op, [builder.tensor(v) for v in op.operands])
     results = instead_of(op, builder, lambda: function(builder, *operands, **extra))
     replace(op, [r.value if isinstance(r, Tensor) else r for r in results])
@@ -129,23 +128,31 @@ def instead_of(op: Any, builder: Builder, function: Callable[[], Any]) -> tuple[
     return results
 
 
-def decompose(op: Any, *, fusion_policy: str = "direct") -> None:
+def decompose(op: Any) -> None:
     """Replace a composite op by its card's decomposition."""
     card = opview.card_of(op)
     values = opview.attributes_of(op)
     if card.spec.regions:
         values["regions"] = tuple(opview.block_of(region) for region in op.regions)
-    replace_with(op, card.decompose, card.name, fusion_policy=fusion_policy, **values)
+    replace_with(op, card.decompose, card.name, **values)
 
 
-def decompose_all(module: Any, names: Container[str], *, fusion_policy: str = "direct") -> int:
-    """Decompose every op of the given names, and what that emits, until none is left; how many there were."""
+def decompose_all(module: Any, names: Container[str]) -> int:
+    """Decompose every op of the given names, and what that emits, until none is left; how many there were.
+
+    Raises:
+        Error: A decomposition failed, or leads to its own op again.
+    """
     count = 0
-    # One round for each level of ops that decompose into such ops: a handful.
+    level = 0
     while found := collect(module, names):
+        if level == _DEEPEST:
+            name, place = opview.name_of(found[0]), describe(found[0].location)
+            raise Error(f"'rlx.{name}' decomposes into itself", location=place)
         for op in found:
-            decompose(op, fusion_policy=fusion_policy)
+            decompose(op)
         count += len(found)
+        level += 1
     return count
 
 
@@ -170,9 +177,12 @@ def is_unread(op: Any) -> bool:
 
 
 def set_stage(module: Any, stage: str) -> None:
-    """Declare a module's stage: `"hir"`, `"mir"` or `"lir"`."""
+    """Declare a module's stage: `"hir"`, `"mir"` or `"lir"`, at which nothing is left for a fusion policy to choose."""
     with mlir.entered():
-        module.operation.attributes["rlx.stage"] = mlir.ir.StringAttr.get(stage)
+        attributes = module.operation.attributes
+        attributes["rlx.stage"] = mlir.ir.StringAttr.get(stage)
+        if stage == "lir" and POLICY_ATTRIBUTE in attributes:
+            del attributes[POLICY_ATTRIBUTE]
 
 
 def replace_body(module: Any, other: Any) -> None:
@@ -184,8 +194,9 @@ def replace_body(module: Any, other: Any) -> None:
         op.operation.detach_from_parent()
         end.insert(op)
     attributes = module.operation.attributes
-    if "rlx.stage" in attributes:
-        del attributes["rlx.stage"]
+    for name in ("rlx.stage", POLICY_ATTRIBUTE):
+        if name in attributes:
+            del attributes[name]
 
 
 def has_blocks(module: Any) -> bool:

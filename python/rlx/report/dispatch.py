@@ -156,7 +156,7 @@ def _decomposed(op: Any, claimed: frozenset[str], unsupported: frozenset[str]) -
 
 
 def _alone(op: Any) -> Any:
-    """A module with a copy of one op only, whose operands are arguments; the policy for blocks is `direct`."""
+    """A module with a copy of one op only, whose operands are arguments."""
     ir = mlir.ir
     with mlir.entered():
         module = ir.Module.create(loc=op.location)

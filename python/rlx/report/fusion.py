@@ -111,7 +111,7 @@ def _counts(graph: Graph) -> Counter[str]:
 
 # --- patterns -------------------------------------------------------------------------------------
 
-_RUN_FUSE = "lower blocks with the policy 'direct', or run a fusion pass"
+_RUN_FUSE = "run rlx-fuse, or compile with the policy 'direct'"
 
 
 def _misses(graph: Graph) -> Iterator[Miss]:
@@ -169,7 +169,7 @@ def _bias(product: Any) -> Iterator[Miss]:
     then = _only_user(adds[0])
     pattern = "matmul + bias"
     if then is not None and _is(then, "activation"):
-        if label_of(then) in _epilogues():
+        if _is_epilogue(then):
             pattern += f" + {label_of(then)}"
         else:
             hint = "the activation stays an op of its own"
@@ -184,7 +184,7 @@ def _epilogue(product: Any) -> Iterator[Miss]:
     then = _only_user(product)
     if has_one or then is None or not _is(then, "activation"):
         return
-    known = label_of(then) in _epilogues()
+    known = _is_epilogue(then)
     reason = MissReason.NOT_FUSED if known else MissReason.UNSUPPORTED_EPILOGUE_ACTIVATION
     hint = "give activation= to the linear layer" if known else "the activation stays an op of its own"
     yield Miss(f"fused matmul + {label_of(then)}", reason, "", hint, place_of(then))
@@ -224,7 +224,7 @@ def _swiglu(multiply: Any) -> Iterator[Miss]:
             hint = "use the result of the SwiGLU in place of its parts"
             yield Miss("SwiGLU", MissReason.MULTI_CONSUMER, "a product is read elsewhere too", hint, place)
         else:
-            yield Miss("SwiGLU", MissReason.NOT_FUSED, "", "build it as swiglu_ffn, or run a fusion pass", place)
+            yield Miss("SwiGLU", MissReason.NOT_FUSED, "", _RUN_FUSE, place)
         return
 
 
@@ -264,7 +264,6 @@ def _bias_of(add: Any, product: Any, width: Any) -> Shape | None:
     return shape if fits else None
 
 
-def _epilogues() -> tuple[str, ...]:
-    """The activations that the fused product takes."""
-    spec = registry.SPECS["fused_matmul_bias_act"]
-    return next(a.cases for a in spec.attributes if a.name == "activation")
+def _is_epilogue(activation: Any) -> bool:
+    """Whether a product fuses with an activation behind it: see `rlx-fuse-matmul-bias-act`."""
+    return not opview.has_trait(activation, "wide_range")

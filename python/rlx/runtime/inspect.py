@@ -13,7 +13,7 @@ def at_stage(graph: Graph, stage: str, fusion_policy: str = "direct") -> Graph:
     Args:
         graph: It is not changed.
         stage: `"hir"`, `"mir"` or `"lir"`.
-        fusion_policy: What blocks are lowered to.
+        fusion_policy: `"direct"` fuses ops, `"fusable"` leaves primitives.
 
     Raises:
         StageError: The graph has passed that stage.

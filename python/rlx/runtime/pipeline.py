@@ -28,7 +28,7 @@ class Pipeline:
     Args:
         target: `"cpu"`, `"cuda"`, `"rocm"`, `"vulkan"`, `"metal"`, `"vmvx"`, `"xla"` or `"stablehlo"`.
         arch: Its architecture, such as `"sm_80"`; None takes the default one.
-        policy: What blocks become: fused ops (`"direct"`, unless the module declares otherwise) or primitives
+        policy: Whether ops are fused at MIR (`"direct"`, unless the module declares otherwise), or stay primitives
             (`"fusable"`).
         passes: A pipeline of passes to run first, as text.
         bind: Sizes of symbols that are fixed; the others stay symbolic.
@@ -66,7 +66,7 @@ class Pipeline:
         given = stages.graph_of(graph, "Pipeline.compile", lowered=False).clone()
         prepared = stages.prepared(given, self.bind, self.precision, self.passes, self.policy)
         mir = stages.lowered_blocks(prepared, self.policy)
-        lir = stages.legalised(mir, self.backend.claimed_ops(), policy=self.policy)
+        lir = stages.legalised(mir, self.backend.claimed_ops(), policy="fusable")  # what is to be fused is so by now
         return CompileResult(self, given, mir, lir)
 
 

@@ -105,7 +105,7 @@ class Session:
             precision: `"f16"` or `"bf16"`: compute in that dtype; reductions, what would leave its range, and the
                 boundary (inputs, parameters, states, outputs) stay in f32: `rlx-precision` with its default policy.
             passes: A pipeline to run first.
-            policy: `"direct"` keeps fused ops, `"fusable"` decomposes blocks into primitives.
+            policy: `"direct"` fuses ops (`rlx-fuse`) unless the module declares otherwise, `"fusable"` leaves primitives.
             cache: False for none, a directory, or a `DiskCache`; True is the user's cache directory. A directory has to be
                 this user's alone, or nothing is kept there, which is said once by the logger `rlx`.
             timeout: Seconds that an attempt of the compiler may take.

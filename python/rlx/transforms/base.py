@@ -47,7 +47,7 @@ class Transform(Pass):
 
     def run(self, module: Any) -> None:
         if module_stage(module) == "hir":
-            LowerBlocks(policy="fusable").run(module)
+            LowerBlocks().run(module)
         found = tensor_graph(Graph.from_module(module))
         made = cleaned(self.apply(found))
         old = find_function(module, found.name_symbol)
@@ -78,7 +78,7 @@ def tensor_graph(graph: Any) -> Graph:
     if found.stage == "lir":
         raise StageError(f"graph '{found.name}' is at stage lir", hint="transform it before it is lowered for a target")
     if found.stage == "hir":
-        return importlib.import_module("rlx.passes").run(found, "builtin.module(rlx-lower-blocks{policy=fusable})")
+        return importlib.import_module("rlx.passes").run(found, "builtin.module(rlx-lower-blocks)")
     return found
 
 
@@ -114,7 +114,6 @@ class Derived:
             shapes: New shapes of some arguments.
         """
         graph = Graph(source.name_symbol)
-        graph.fusion_policy = "fusable"
         tensors = {}
         for a in source.arguments:
             shape = a.shape if shapes is None else shapes.get(a.name, a.shape)

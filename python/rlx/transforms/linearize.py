@@ -68,7 +68,7 @@ def _open_up(moved: Graph, count: int) -> None:
         if not mixed:
             return
         for op in mixed:
-            decompose(op, fusion_policy="fusable")
+            decompose(op)
 
 
 def _split(source: Graph, moved: Graph) -> tuple[Graph, Graph, tuple[str, ...]]:

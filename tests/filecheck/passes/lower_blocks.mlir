@@ -1,22 +1,14 @@
-// RUN: rlx-opt %s --rlx-lower-blocks | filecheck %s
-// RUN: rlx-opt %s --rlx-lower-blocks="policy=fusable" --check-numerics | filecheck %s --check-prefix=FUSABLE
+// RUN: rlx-opt %s --rlx-lower-blocks --check-numerics | filecheck %s
 // RUN: rlx-opt %s --rlx-lower-blocks --mlir-print-debuginfo | filecheck %s --check-prefix=LOC
-// RUN: not rlx-opt %s --rlx-lower-blocks=policy=fused 2>&1 | filecheck %s --check-prefix=OPTION
-
-// OPTION: pipeline:1:18: error: option 'policy' is one of direct, fusable, not 'fused'
 
 // CHECK: module attributes {rlx.stage = "mir"}
-// FUSABLE: module attributes {rlx.stage = "mir"}
 module attributes {rlx.stage = "hir"} {
   // CHECK-LABEL: func.func @linear(
-  // CHECK-NEXT: %[[y:.*]] = rlx.fused_matmul_bias_act(%arg0, %arg1, %arg2) {activation = "relu"}
-  // CHECK-NEXT: return %[[y]]
-  // FUSABLE-LABEL: func.func @linear(
-  // FUSABLE-NEXT: %[[p:.*]] = rlx.matmul(%arg0, %arg1)
-  // FUSABLE-NEXT: %[[s:.*]] = rlx.binary(%[[p]], %arg2) {kind = "add"}
-  // FUSABLE-NEXT: %[[a:.*]] = rlx.activation(%[[s]]) {kind = "relu"}
-  // FUSABLE-NEXT: return %[[a]]
-  // LOC: rlx.fused_matmul_bias_act({{.*}} loc(#[[made:.*]])
+  // CHECK-NEXT: %[[p:.*]] = rlx.matmul(%arg0, %arg1)
+  // CHECK-NEXT: %[[s:.*]] = rlx.binary(%[[p]], %arg2) {kind = "add"}
+  // CHECK-NEXT: %[[a:.*]] = rlx.activation(%[[s]]) {kind = "relu"}
+  // CHECK-NEXT: return %[[a]]
+  // LOC: rlx.matmul({{.*}} loc(#[[made:.*]])
   // LOC: #[[user:.*]] = loc("model.py":7:3)
   // LOC: #[[made]] = loc("linear"(#[[user]]))
   func.func @linear(%x: tensor<?x4xf32, #rlx.dims<["batch"]>>, %w: tensor<4x3xf32>, %b: tensor<3xf32>) -> tensor<?x3xf32, #rlx.dims<["batch"]>> {
@@ -26,16 +18,12 @@ module attributes {rlx.stage = "hir"} {
 
   // A block out of blocks: both levels are gone.
   // CHECK-LABEL: func.func @encoder(
-  // CHECK-NOT: rlx.linear
+  // CHECK-NOT: fused
   // CHECK: rlx.attention(
-  // CHECK: rlx.fused_residual_layer_norm(
-  // CHECK: rlx.fused_matmul_bias_act{{.*}} {activation = "gelu"}
-  // CHECK: rlx.fused_residual_layer_norm(
-  // FUSABLE-LABEL: func.func @encoder(
-  // FUSABLE-NOT: fused
-  // FUSABLE: rlx.layer_norm(
-  // FUSABLE-NOT: fused
-  // FUSABLE: return
+  // CHECK-NOT: fused
+  // CHECK: rlx.layer_norm(
+  // CHECK-NOT: fused
+  // CHECK: return
   func.func @encoder(%x: tensor<1x2x4xf32>, %w: tensor<4x4xf32>, %b: tensor<4xf32>, %up: tensor<4x6xf32>, %bup: tensor<6xf32>, %down: tensor<6x4xf32>) -> tensor<1x2x4xf32> {
     %0 = rlx.transformer_encoder_block(%x, %w, %b, %w, %b, %w, %b, %w, %b, %b, %b, %up, %bup, %down, %b, %b, %b) {num_heads = 2} : (tensor<1x2x4xf32>, tensor<4x4xf32>, tensor<4xf32>, tensor<4x4xf32>, tensor<4xf32>, tensor<4x4xf32>, tensor<4xf32>, tensor<4x4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4x6xf32>, tensor<6xf32>, tensor<6x4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf32>) -> tensor<1x2x4xf32>
     return %0 : tensor<1x2x4xf32>

@@ -1,10 +1,10 @@
-// RUN: rlx-opt %s --pass-pipeline="builtin.module(rlx-lower-blocks{policy=fusable},func.func(canonicalize{max-iterations=3},cse))" | filecheck %s
-// RUN: rlx-opt %s --rlx-lower-blocks=policy=fusable --canonicalize="max-iterations=3" --cse | filecheck %s
-// RUN: rlx-opt %s -rlx-lower-blocks=policy=fusable -canonicalize -cse --dump-pass-pipeline 2>&1 | filecheck %s --check-prefix=DUMP
-// RUN: rlx-opt %s --cse --rlx-lower-blocks=policy=fusable | filecheck %s --check-prefix=ORDER
+// RUN: rlx-opt %s --pass-pipeline="builtin.module(rlx-lower-blocks,func.func(canonicalize{max-iterations=3},cse))" | filecheck %s
+// RUN: rlx-opt %s --rlx-lower-blocks --canonicalize="max-iterations=3" --cse | filecheck %s
+// RUN: rlx-opt %s -rlx-lower-blocks -canonicalize="max-iterations=3" -cse --dump-pass-pipeline 2>&1 | filecheck %s --check-prefix=DUMP
+// RUN: rlx-opt %s --cse --rlx-lower-blocks | filecheck %s --check-prefix=ORDER
 // RUN: rlx-opt %s --tosa-infer-shapes --dump-pass-pipeline 2>&1 | filecheck %s --check-prefix=NESTED
 
-// DUMP: builtin.module(rlx-lower-blocks{policy=fusable},canonicalize,cse)
+// DUMP: builtin.module(rlx-lower-blocks,canonicalize{max-iterations=3},cse)
 // NESTED: builtin.module(func.func(tosa-infer-shapes))
 
 module attributes {rlx.stage = "hir"} {

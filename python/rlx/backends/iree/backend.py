@@ -128,7 +128,7 @@ def compile_graph(
     Args:
         graph: HIR or MIR.
         target: What to compile for.
-        fusion_policy: What blocks decompose into.
+        fusion_policy: `"direct"` fuses ops, `"fusable"` leaves primitives.
         cache: Where compiled programs are kept.
         timeout_s: Seconds that an attempt of the compiler may take.
         phases: Filled with the seconds that each phase took.

@@ -98,7 +98,7 @@ def compile_graph(
     Args:
         graph: HIR or MIR.
         target: What for.
-        fusion_policy: What blocks decompose into.
+        fusion_policy: `"direct"` fuses ops, `"fusable"` leaves primitives.
         cache: Where artifacts are kept.
         timeout_s: Has no meaning here: XLA compiles when the program is loaded.
         phases: Filled with the seconds that each phase took.

@@ -1,0 +1,47 @@
+"""`rlx-fuse`: all fusions, in their order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rlx.ir.attributes import suggestion
+from rlx.ir.errors import PassError
+from rlx.ir.signature import policy_of
+from rlx.passes.base import Pass, option
+from rlx.passes.fuse_matmul_bias_act import FuseMatmulBiasAct
+from rlx.passes.fuse_residual_ln import FuseResidualLn
+from rlx.passes.fuse_residual_rms_norm import FuseResidualRmsNorm
+from rlx.passes.fuse_shared_input_matmul import FuseSharedInputMatmul
+from rlx.passes.fuse_swiglu_dual_matmul import FuseSwigluDualMatmul
+from rlx.passes.fusion import Fusion
+from rlx.passes.pattern import rewrite
+
+# Those of one group look for different ops, and run at once; a later group looks for what an earlier one makes.
+GROUPS: tuple[tuple[type[Fusion], ...], ...] = (
+    (FuseMatmulBiasAct, FuseResidualLn, FuseResidualRmsNorm, FuseSwigluDualMatmul),
+    (FuseSharedInputMatmul,),
+)
+
+
+@dataclass(frozen=True)
+class Fuse(Pass, name="rlx-fuse"):
+    """Make fused ops where their patterns are: every `rlx-fuse-*`.
+
+    A module that declares the policy `fusable` (`GraphModule.with_fusion_policy`) stays as it is.
+    """
+
+    only: tuple[str, ...] = option((), "the fused ops to make, such as those that a target claims; all when empty")
+
+    def run(self, module: Any) -> None:
+        made = {fusion.makes for group in GROUPS for fusion in group}
+        for name in self.only:
+            if name not in made:
+                raise PassError(f"{self.name}: no fusion makes '{name}'{suggestion(name, made)}")
+        if policy_of(module.operation) == "fusable":
+            return
+        for group in GROUPS:
+            wanted = [fusion for fusion in group if not self.only or fusion.makes in self.only]
+            patterns = [pattern for fusion in wanted for pattern in fusion.patterns]
+            if patterns:
+                rewrite(module, patterns, self.name)

@@ -1,0 +1,42 @@
+"""`Fusion`: a pass that makes one fused op out of others, and what fusions ask of values."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from rlx import mlir
+from rlx.ir.shape import shape_of
+from rlx.passes.base import Pass
+from rlx.passes.pattern import Pattern, rewrite
+
+
+class Fusion(Pass):
+    """A pass of patterns, one of those that `rlx-fuse` runs.
+
+    Attributes:
+        makes: The op that it makes, without prefix.
+        patterns: How.
+    """
+
+    makes: ClassVar[str]
+    patterns: ClassVar[tuple[Pattern, ...]]
+
+    def run(self, module: Any) -> None:
+        rewrite(module, self.patterns, self.name)
+
+
+def is_vector(value: Any, size: Any) -> bool:
+    """Whether a value is a vector of so many elements, as a bias or a scale is."""
+    return shape_of(value).dims == (size,)
+
+
+def is_parameter(value: Any) -> bool:
+    """Whether a value is a parameter of the function: back ends compute what depends on these alone once, when they load."""
+    if not isinstance(value, mlir.ir.BlockArgument):
+        return False
+    owner = value.owner.owner
+    attributes = owner.operation.attributes
+    if "arg_attrs" not in attributes:
+        return False
+    kind = attributes["arg_attrs"][value.arg_number]
+    return "rlx.kind" in kind and kind["rlx.kind"].value == "param"
