@@ -135,7 +135,7 @@ def functions() -> str:
 
 
 def _value_type(value: ValueSpec) -> str:
-    return {"single": "Any", "optional": "Any | None", "variadic": "list[Any]"}[value.arity]
+    return {"single": "mlir.Value", "optional": "mlir.Value | None", "variadic": "list[mlir.Value]"}[value.arity]
 
 
 def _attribute_type(attribute: AttributeSpec) -> str:
@@ -150,16 +150,17 @@ def op_views() -> str:
         "",
         "import numpy as np",
         "",
+        "from rlx import mlir",
         "from rlx.dialect.spec import OpSpec, TraitName",
         "from rlx.ir.dim import Dim",
         "from rlx.ir.dtype import DType",
         "",
         "class View:",
-        "    operation: Any",
+        "    operation: mlir.Operation",
         "    spec: ClassVar[OpSpec]",
-        "    operands: list[Any]",
+        "    operands: list[mlir.Value]",
         "    attributes: dict[str, Any]",
-        "    def __init__(self, operation: Any) -> None: ...",
+        "    def __init__(self, operation: mlir.Operation) -> None: ...",
         "    def has_trait(self, name: TraitName) -> bool: ...",
         "",
         "def class_name(op: str) -> str: ...",
@@ -170,7 +171,7 @@ def op_views() -> str:
         members = {called[o.name]: _value_type(o) for o in spec.operands}
         members |= {called[a.name]: _attribute_type(a) for a in spec.attributes}
         if all(r.arity == "single" for r in spec.results):
-            members |= {called[r.name]: "Any" for r in spec.results}
+            members |= {called[r.name]: "mlir.Value" for r in spec.results}
         lines += ["", f"class {views.class_name(name)}(View):", f'    """{spec.summary}."""', ""]
         lines += [f"    {member}: {kind}" for member, kind in members.items()]
     return "\n".join([*lines, ""])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from rlx import mlir
 from rlx.dialect.spec import AttributeSpec, OpSpec, TraitName
 from rlx.ir import attributes, opview, registry
 
@@ -21,11 +22,11 @@ class View:
 
     spec: ClassVar[OpSpec]
 
-    def __init__(self, operation: Any):
+    def __init__(self, operation: mlir.Operation):
         self.operation = operation
 
     @property
-    def operands(self) -> list[Any]:
+    def operands(self) -> list[mlir.Value]:
         """All operands, flat."""
         return list(self.operation.operands)
 

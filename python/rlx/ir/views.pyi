@@ -4,16 +4,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from rlx import mlir
 from rlx.dialect.spec import OpSpec, TraitName
 from rlx.ir.dim import Dim
 from rlx.ir.dtype import DType
 
 class View:
-    operation: Any
+    operation: mlir.Operation
     spec: ClassVar[OpSpec]
-    operands: list[Any]
+    operands: list[mlir.Value]
     attributes: dict[str, Any]
-    def __init__(self, operation: Any) -> None: ...
+    def __init__(self, operation: mlir.Operation) -> None: ...
     def has_trait(self, name: TraitName) -> bool: ...
 
 def class_name(op: str) -> str: ...
@@ -22,125 +23,125 @@ def member_names(spec: OpSpec) -> dict[str, str]: ...
 class ReluBackward(View):
     """Gradient of relu."""
 
-    x: Any
-    dy: Any
-    result: Any
+    x: mlir.Value
+    dy: mlir.Value
+    result: mlir.Value
 
 class ActivationBackward(View):
     """Gradient of an activation."""
 
-    x: Any
-    dy: Any
+    x: mlir.Value
+    dy: mlir.Value
     kind: str
-    result: Any
+    result: mlir.Value
 
 class ComplexNormSqBackward(View):
     """Gradient of complex_norm_sq."""
 
-    x: Any
-    dy: Any
-    result: Any
+    x: mlir.Value
+    dy: mlir.Value
+    result: mlir.Value
 
 class RopeBackward(View):
     """Gradient of rope."""
 
-    dy: Any
-    cos: Any
-    sin: Any
+    dy: mlir.Value
+    cos: mlir.Value
+    sin: mlir.Value
     head_dim: int
     n_rot: int
     style: str
-    result: Any
+    result: mlir.Value
 
 class LayerNormBackwardInput(View):
     """Gradient of layer_norm with respect to its input."""
 
-    x: Any
-    scale: Any
-    dy: Any
+    x: mlir.Value
+    scale: mlir.Value
+    dy: mlir.Value
     axis: int
     eps: float
-    result: Any
+    result: mlir.Value
 
 class LayerNormBackwardGamma(View):
     """Gradient of layer_norm with respect to its scale."""
 
-    x: Any
-    dy: Any
+    x: mlir.Value
+    dy: mlir.Value
     axis: int
     eps: float
-    result: Any
+    result: mlir.Value
 
 class RmsNormBackwardInput(View):
     """Gradient of rms_norm with respect to its input."""
 
-    x: Any
-    scale: Any
-    bias: Any | None
-    dy: Any
+    x: mlir.Value
+    scale: mlir.Value
+    bias: mlir.Value | None
+    dy: mlir.Value
     axis: int
     eps: float
-    result: Any
+    result: mlir.Value
 
 class RmsNormBackwardGamma(View):
     """Gradient of rms_norm with respect to its scale."""
 
-    x: Any
-    scale: Any
-    bias: Any | None
-    dy: Any
+    x: mlir.Value
+    scale: mlir.Value
+    bias: mlir.Value | None
+    dy: mlir.Value
     axis: int
     eps: float
-    result: Any
+    result: mlir.Value
 
 class RmsNormBackwardBeta(View):
     """Gradient of rms_norm with respect to its bias."""
 
-    x: Any
-    scale: Any
-    bias: Any
-    dy: Any
+    x: mlir.Value
+    scale: mlir.Value
+    bias: mlir.Value
+    dy: mlir.Value
     axis: int
     eps: float
-    result: Any
+    result: mlir.Value
 
 class GroupNormBackwardInput(View):
     """Gradient of group_norm with respect to its input."""
 
-    x: Any
-    scale: Any
-    bias: Any
-    dy: Any
+    x: mlir.Value
+    scale: mlir.Value
+    bias: mlir.Value
+    dy: mlir.Value
     num_groups: int
     eps: float
-    result: Any
+    result: mlir.Value
 
 class GroupNormBackwardGamma(View):
     """Gradient of group_norm with respect to its scale."""
 
-    x: Any
-    dy: Any
+    x: mlir.Value
+    dy: mlir.Value
     num_groups: int
     eps: float
-    result: Any
+    result: mlir.Value
 
 class GroupNormBackwardBeta(View):
     """Gradient of group_norm with respect to its bias."""
 
-    x: Any
-    dy: Any
+    x: mlir.Value
+    dy: mlir.Value
     num_groups: int
     eps: float
-    result: Any
+    result: mlir.Value
 
 class AttentionBackward(View):
     """Gradient of attention with respect to one of its inputs."""
 
-    q: Any
-    k: Any
-    v: Any
-    dy: Any
-    mask: Any | None
+    q: mlir.Value
+    k: mlir.Value
+    v: mlir.Value
+    dy: mlir.Value
+    mask: mlir.Value | None
     num_heads: int
     head_dim: int
     wrt: str
@@ -148,300 +149,300 @@ class AttentionBackward(View):
     window: int | None
     score_scale: float | None
     softcap: float | None
-    result: Any
+    result: mlir.Value
 
 class CumsumBackward(View):
     """Gradient of cumsum."""
 
-    dy: Any
+    dy: mlir.Value
     axis: int
     exclusive: bool
-    result: Any
+    result: mlir.Value
 
 class GatherBackward(View):
     """Gradient of gather with respect to its table."""
 
-    dy: Any
-    indices: Any
+    dy: mlir.Value
+    indices: mlir.Value
     axis: int
     size: tuple[Dim, ...]
-    result: Any
+    result: mlir.Value
 
 class MaxPool2dBackward(View):
     """Gradient of the maximum over windows of images."""
 
-    x: Any
-    dy: Any
+    x: mlir.Value
+    dy: mlir.Value
     kernel: tuple[int, ...]
     stride: tuple[int, ...]
     padding: tuple[int, ...]
-    result: Any
+    result: mlir.Value
 
 class Conv2dBackwardInput(View):
     """Gradient of conv with respect to its input."""
 
-    dy: Any
-    w: Any
+    dy: mlir.Value
+    w: mlir.Value
     size: tuple[Dim, ...]
     stride: tuple[int, ...]
     padding: tuple[int, ...]
     dilation: tuple[int, ...]
     groups: int
-    result: Any
+    result: mlir.Value
 
 class Conv2dBackwardWeight(View):
     """Gradient of conv with respect to its kernel."""
 
-    x: Any
-    dy: Any
+    x: mlir.Value
+    dy: mlir.Value
     kernel: tuple[int, ...]
     stride: tuple[int, ...]
     padding: tuple[int, ...]
     dilation: tuple[int, ...]
     groups: int
-    result: Any
+    result: mlir.Value
 
 class SoftmaxCrossEntropyBackward(View):
     """Gradient of softmax_cross_entropy_with_logits."""
 
-    logits: Any
-    labels: Any
-    dloss: Any
-    result: Any
+    logits: mlir.Value
+    labels: mlir.Value
+    dloss: mlir.Value
+    result: mlir.Value
 
 class FakeQuantizeBackward(View):
     """Gradient of fake_quantize with a scale of the tensor itself."""
 
-    x: Any
-    dy: Any
+    x: mlir.Value
+    dy: mlir.Value
     bits: int
     axis: int | None
     ste: str
-    result: Any
+    result: mlir.Value
 
 class FakeQuantizeLsqBackwardX(View):
     """Gradient of fake_quantize_lsq with respect to x."""
 
-    x: Any
-    scale: Any
-    dy: Any
+    x: mlir.Value
+    scale: mlir.Value
+    dy: mlir.Value
     bits: int
     axis: int | None
-    result: Any
+    result: mlir.Value
 
 class FakeQuantizeLsqBackwardScale(View):
     """Gradient of fake_quantize_lsq with respect to its scale."""
 
-    x: Any
-    scale: Any
-    dy: Any
+    x: mlir.Value
+    scale: mlir.Value
+    dy: mlir.Value
     bits: int
     axis: int | None
-    result: Any
+    result: mlir.Value
 
 class Linear(View):
     """activation(x·w (+ bias))."""
 
-    x: Any
-    w: Any
-    bias: Any | None
+    x: mlir.Value
+    w: mlir.Value
+    bias: mlir.Value | None
     activation: str | None
-    result: Any
+    result: mlir.Value
 
 class LinearFused(View):
     """activation(x·w + bias), always as one fused op."""
 
-    x: Any
-    w: Any
-    bias: Any
+    x: mlir.Value
+    w: mlir.Value
+    bias: mlir.Value
     activation: str | None
-    result: Any
+    result: mlir.Value
 
 class SharedLinearPair(View):
     """x·w_first and x·w_second as one product."""
 
-    x: Any
-    w_first: Any
-    w_second: Any
-    first: Any
-    second: Any
+    x: mlir.Value
+    w_first: mlir.Value
+    w_second: mlir.Value
+    first: mlir.Value
+    second: mlir.Value
 
 class SwigluFfn(View):
     """((x·up)·silu(x·gate))·down."""
 
-    x: Any
-    up: Any
-    gate: Any
-    down: Any
-    result: Any
+    x: mlir.Value
+    up: mlir.Value
+    gate: mlir.Value
+    down: mlir.Value
+    result: mlir.Value
 
 class ResidualRmsNorm(View):
     """rms_norm(x + residual) along the last axis."""
 
-    x: Any
-    residual: Any
-    scale: Any
-    bias: Any
+    x: mlir.Value
+    residual: mlir.Value
+    scale: mlir.Value
+    bias: mlir.Value
     eps: float
-    result: Any
+    result: mlir.Value
 
 class DepthwiseConv1dCausal(View):
     """Causal convolution of every channel with its own kernel."""
 
-    x: Any
-    w: Any
-    left_pad: Any
+    x: mlir.Value
+    w: mlir.Value
+    left_pad: mlir.Value
     kernel_size: int
-    result: Any
+    result: mlir.Value
 
 class LlamaDecoderBlock(View):
     """Pre-norm decoder layer with rotary positions, grouped heads and SwiGLU."""
 
-    x: Any
-    ln1_scale: Any
-    ln1_bias: Any
-    wq: Any
-    wk: Any
-    wv: Any
-    wo: Any
-    ln2_scale: Any
-    ln2_bias: Any
-    gate: Any
-    up: Any
-    down: Any
-    cos: Any
-    sin: Any
-    mask: Any | None
+    x: mlir.Value
+    ln1_scale: mlir.Value
+    ln1_bias: mlir.Value
+    wq: mlir.Value
+    wk: mlir.Value
+    wv: mlir.Value
+    wo: mlir.Value
+    ln2_scale: mlir.Value
+    ln2_bias: mlir.Value
+    gate: mlir.Value
+    up: mlir.Value
+    down: mlir.Value
+    cos: mlir.Value
+    sin: mlir.Value
+    mask: mlir.Value | None
     num_heads: int
     head_dim: int
     num_kv_heads: int
     eps: float
     mask_kind: str
     window: int | None
-    result: Any
+    result: mlir.Value
 
 class TransformerEncoderBlock(View):
     """Post-norm encoder layer (BERT)."""
 
-    x: Any
-    wq: Any
-    bq: Any
-    wk: Any
-    bk: Any
-    wv: Any
-    bv: Any
-    wo: Any
-    bo: Any
-    ln1_scale: Any
-    ln1_bias: Any
-    w_up: Any
-    b_up: Any
-    w_down: Any
-    b_down: Any
-    ln2_scale: Any
-    ln2_bias: Any
-    mask: Any | None
+    x: mlir.Value
+    wq: mlir.Value
+    bq: mlir.Value
+    wk: mlir.Value
+    bk: mlir.Value
+    wv: mlir.Value
+    bv: mlir.Value
+    wo: mlir.Value
+    bo: mlir.Value
+    ln1_scale: mlir.Value
+    ln1_bias: mlir.Value
+    w_up: mlir.Value
+    b_up: mlir.Value
+    w_down: mlir.Value
+    b_down: mlir.Value
+    ln2_scale: mlir.Value
+    ln2_bias: mlir.Value
+    mask: mlir.Value | None
     num_heads: int
     activation: str
     eps: float
     mask_kind: str
-    result: Any
+    result: mlir.Value
 
 class Qwen35MtpHead(View):
     """Multi-token prediction head of Qwen 3.5."""
 
-    h_pre_norm: Any
-    input_ids: Any
-    cos: Any
-    sin: Any
-    last_token_idx: Any
-    embed_w: Any
-    hnorm_w: Any
-    hnorm_b: Any
-    enorm_w: Any
-    enorm_b: Any
-    eh_w: Any
-    attn_norm_w: Any
-    attn_norm_b: Any
-    q_gate_w: Any
-    k_w: Any
-    v_w: Any
-    q_norm_w: Any
-    q_norm_b: Any
-    k_norm_w: Any
-    k_norm_b: Any
-    o_w: Any
-    post_norm_w: Any
-    post_norm_b: Any
-    gate_w: Any
-    up_w: Any
-    down_w: Any
-    head_norm_w: Any
-    head_norm_b: Any
-    lm_head_w: Any
+    h_pre_norm: mlir.Value
+    input_ids: mlir.Value
+    cos: mlir.Value
+    sin: mlir.Value
+    last_token_idx: mlir.Value
+    embed_w: mlir.Value
+    hnorm_w: mlir.Value
+    hnorm_b: mlir.Value
+    enorm_w: mlir.Value
+    enorm_b: mlir.Value
+    eh_w: mlir.Value
+    attn_norm_w: mlir.Value
+    attn_norm_b: mlir.Value
+    q_gate_w: mlir.Value
+    k_w: mlir.Value
+    v_w: mlir.Value
+    q_norm_w: mlir.Value
+    q_norm_b: mlir.Value
+    k_norm_w: mlir.Value
+    k_norm_b: mlir.Value
+    o_w: mlir.Value
+    post_norm_w: mlir.Value
+    post_norm_b: mlir.Value
+    gate_w: mlir.Value
+    up_w: mlir.Value
+    down_w: mlir.Value
+    head_norm_w: mlir.Value
+    head_norm_b: mlir.Value
+    lm_head_w: mlir.Value
     num_heads: int
     num_kv_heads: int
     head_dim: int
     n_rot: int
     eps: float
-    logits: Any
+    logits: mlir.Value
 
 class MambaBlock(View):
     """Mamba layer: projection, causal convolution, selective scan, gate."""
 
-    x: Any
-    in_w: Any
-    conv_w: Any
-    conv_b: Any
-    x_w: Any
-    dt_w: Any
-    dt_b: Any
-    a_log: Any
-    d: Any
-    out_w: Any
-    result: Any
+    x: mlir.Value
+    in_w: mlir.Value
+    conv_w: mlir.Value
+    conv_b: mlir.Value
+    x_w: mlir.Value
+    dt_w: mlir.Value
+    dt_b: mlir.Value
+    a_log: mlir.Value
+    d: mlir.Value
+    out_w: mlir.Value
+    result: mlir.Value
 
 class UnetResidualBlock(View):
     """Residual block of a U-Net."""
 
-    x: Any
-    norm1_scale: Any
-    norm1_bias: Any
-    conv1_w: Any
-    conv1_b: Any
-    norm2_scale: Any
-    norm2_bias: Any
-    conv2_w: Any
-    conv2_b: Any
-    embedding: Any | None
-    embedding_w: Any | None
-    embedding_b: Any | None
-    skip_w: Any | None
-    skip_b: Any | None
+    x: mlir.Value
+    norm1_scale: mlir.Value
+    norm1_bias: mlir.Value
+    conv1_w: mlir.Value
+    conv1_b: mlir.Value
+    norm2_scale: mlir.Value
+    norm2_bias: mlir.Value
+    conv2_w: mlir.Value
+    conv2_b: mlir.Value
+    embedding: mlir.Value | None
+    embedding_w: mlir.Value | None
+    embedding_b: mlir.Value | None
+    skip_w: mlir.Value | None
+    skip_b: mlir.Value | None
     num_groups: int
     eps: float
-    result: Any
+    result: mlir.Value
 
 class Yield(View):
     """What a region gives."""
 
-    values: list[Any]
+    values: list[mlir.Value]
 
 class If(View):
     """One of two regions, chosen by a scalar."""
 
-    condition: Any
+    condition: mlir.Value
 
 class While(View):
     """A loop that runs while a condition holds."""
 
-    inits: list[Any]
+    inits: list[mlir.Value]
     max_iterations: int | None
 
 class Scan(View):
     """A loop over the leading axis of tensors, with carries."""
 
-    inputs: list[Any]
+    inputs: list[mlir.Value]
     num_carries: int
     length: tuple[Dim, ...]
     reverse: bool
@@ -450,12 +451,12 @@ class Scan(View):
 class ElementwiseRegion(View):
     """A chain of elementwise ops as one."""
 
-    inputs: list[Any]
+    inputs: list[mlir.Value]
 
 class CustomFn(View):
     """A function with derivative rules of its own."""
 
-    inputs: list[Any]
+    inputs: list[mlir.Value]
 
 class Checkpoint(View):
     """Ops whose values the backward pass computes again instead of keeping them."""
@@ -464,13 +465,13 @@ class Checkpoint(View):
 class OptimizationBarrier(View):
     """The same values, but not before others are there."""
 
-    inputs: list[Any]
-    after: list[Any]
+    inputs: list[mlir.Value]
+    after: list[mlir.Value]
 
 class Custom(View):
     """An op that a user has registered."""
 
-    inputs: list[Any]
+    inputs: list[mlir.Value]
     name: str
     attributes_: dict[str, Any]
 
@@ -478,7 +479,7 @@ class Constant(View):
     """A tensor known at compile time."""
 
     value: np.ndarray
-    result: Any
+    result: mlir.Value
 
 class Iota(View):
     """Positions along one axis."""
@@ -486,440 +487,440 @@ class Iota(View):
     shape: tuple[Dim, ...]
     axis: int
     dtype: DType
-    result: Any
+    result: mlir.Value
 
 class DimSize(View):
     """The size of a dimension, as a scalar."""
 
     size: tuple[Dim, ...]
-    result: Any
+    result: mlir.Value
 
 class Activation(View):
     """Elementwise function of one tensor."""
 
-    x: Any
+    x: mlir.Value
     kind: str
-    result: Any
+    result: mlir.Value
 
 class Cast(View):
     """Conversion to another dtype."""
 
-    x: Any
+    x: mlir.Value
     dtype: DType
-    result: Any
+    result: mlir.Value
 
 class Binary(View):
     """Elementwise function of two tensors."""
 
-    lhs: Any
-    rhs: Any
+    lhs: mlir.Value
+    rhs: mlir.Value
     kind: str
-    result: Any
+    result: mlir.Value
 
 class Compare(View):
     """Elementwise comparison."""
 
-    lhs: Any
-    rhs: Any
+    lhs: mlir.Value
+    rhs: mlir.Value
     kind: str
-    result: Any
+    result: mlir.Value
 
 class Where(View):
     """Elementwise choice."""
 
-    condition: Any
-    on_true: Any
-    on_false: Any
-    result: Any
+    condition: mlir.Value
+    on_true: mlir.Value
+    on_false: mlir.Value
+    result: mlir.Value
 
 class StopGradient(View):
     """The value, with no derivative."""
 
-    x: Any
-    result: Any
+    x: mlir.Value
+    result: mlir.Value
 
 class Clamp(View):
     """Values held between two bounds."""
 
-    x: Any
-    low: Any
-    high: Any
-    result: Any
+    x: mlir.Value
+    low: mlir.Value
+    high: mlir.Value
+    result: mlir.Value
 
 class Complex(View):
     """Complex numbers from their parts."""
 
-    real: Any
-    imag: Any
-    result: Any
+    real: mlir.Value
+    imag: mlir.Value
+    result: mlir.Value
 
 class Real(View):
     """Real part."""
 
-    x: Any
-    result: Any
+    x: mlir.Value
+    result: mlir.Value
 
 class Imag(View):
     """Imaginary part."""
 
-    x: Any
-    result: Any
+    x: mlir.Value
+    result: mlir.Value
 
 class Conjugate(View):
     """Complex conjugate."""
 
-    x: Any
-    result: Any
+    x: mlir.Value
+    result: mlir.Value
 
 class ComplexNormSq(View):
     """Squared modulus."""
 
-    x: Any
-    result: Any
+    x: mlir.Value
+    result: mlir.Value
 
 class FusedMatmulBiasAct(View):
     """activation(x·w + bias)."""
 
-    x: Any
-    w: Any
-    bias: Any
+    x: mlir.Value
+    w: mlir.Value
+    bias: mlir.Value
     activation: str | None
-    result: Any
+    result: mlir.Value
 
 class FusedSwiglu(View):
     """up·silu(gate) of the two halves of the last axis."""
 
-    x: Any
+    x: mlir.Value
     gate_first: bool
-    result: Any
+    result: mlir.Value
 
 class FusedResidualLayerNorm(View):
     """layer_norm(x + residual (+ bias)) along the last axis."""
 
-    x: Any
-    residual: Any
-    bias: Any | None
-    scale: Any
-    shift: Any
+    x: mlir.Value
+    residual: mlir.Value
+    bias: mlir.Value | None
+    scale: mlir.Value
+    shift: mlir.Value
     eps: float
-    result: Any
+    result: mlir.Value
 
 class FusedResidualRmsNorm(View):
     """rms_norm(x + residual (+ bias)) along the last axis."""
 
-    x: Any
-    residual: Any
-    bias: Any | None
-    scale: Any
-    shift: Any
+    x: mlir.Value
+    residual: mlir.Value
+    bias: mlir.Value | None
+    scale: mlir.Value
+    shift: mlir.Value
     eps: float
-    result: Any
+    result: mlir.Value
 
 class FusedAttentionBlock(View):
     """Attention with its projections: q, k and v from one product, and the way out."""
 
-    hidden: Any
-    qkv_w: Any
-    out_w: Any
-    mask: Any
-    qkv_b: Any | None
-    out_b: Any | None
-    cos: Any | None
-    sin: Any | None
+    hidden: mlir.Value
+    qkv_w: mlir.Value
+    out_w: mlir.Value
+    mask: mlir.Value
+    qkv_b: mlir.Value | None
+    out_b: mlir.Value | None
+    cos: mlir.Value | None
+    sin: mlir.Value | None
     num_heads: int
     head_dim: int
-    result: Any
+    result: mlir.Value
 
 class FusedTransformerLayer(View):
     """A post-norm encoder layer (BERT) in one op."""
 
-    hidden: Any
-    qkv_w: Any
-    out_w: Any
-    ln1_scale: Any
-    ln1_shift: Any
-    up_w: Any
-    down_w: Any
-    ln2_scale: Any
-    ln2_shift: Any
-    mask: Any
-    qkv_b: Any | None
-    out_b: Any | None
-    up_b: Any | None
-    down_b: Any | None
+    hidden: mlir.Value
+    qkv_w: mlir.Value
+    out_w: mlir.Value
+    ln1_scale: mlir.Value
+    ln1_shift: mlir.Value
+    up_w: mlir.Value
+    down_w: mlir.Value
+    ln2_scale: mlir.Value
+    ln2_shift: mlir.Value
+    mask: mlir.Value
+    qkv_b: mlir.Value | None
+    out_b: mlir.Value | None
+    up_b: mlir.Value | None
+    down_b: mlir.Value | None
     num_heads: int
     head_dim: int
     eps1: float
     eps2: float
     activation: str
-    result: Any
+    result: mlir.Value
 
 class Matmul(View):
     """Matrix product with broadcast batch axes."""
 
-    lhs: Any
-    rhs: Any
-    result: Any
+    lhs: mlir.Value
+    rhs: mlir.Value
+    result: mlir.Value
 
 class DotGeneral(View):
     """Contraction over any axes with any batch axes."""
 
-    lhs: Any
-    rhs: Any
+    lhs: mlir.Value
+    rhs: mlir.Value
     lhs_contracting: tuple[int, ...]
     rhs_contracting: tuple[int, ...]
     lhs_batch: tuple[int, ...]
     rhs_batch: tuple[int, ...]
-    result: Any
+    result: mlir.Value
 
 class GroupedMatmul(View):
     """Each row times the matrix of its own group (mixture of experts)."""
 
-    x: Any
-    w: Any
-    indices: Any
-    result: Any
+    x: mlir.Value
+    w: mlir.Value
+    indices: mlir.Value
+    result: mlir.Value
 
 class LoraMatmul(View):
     """x·w + scale·(x·a)·b."""
 
-    x: Any
-    w: Any
-    a: Any
-    b: Any
+    x: mlir.Value
+    w: mlir.Value
+    a: mlir.Value
+    b: mlir.Value
     scale: float
-    result: Any
+    result: mlir.Value
 
 class DenseSolve(View):
     """The solution of a system of linear equations."""
 
-    a: Any
-    b: Any
-    result: Any
+    a: mlir.Value
+    b: mlir.Value
+    result: mlir.Value
 
 class BatchedDenseSolve(View):
     """The solutions of a batch of systems of linear equations."""
 
-    a: Any
-    b: Any
-    result: Any
+    a: mlir.Value
+    b: mlir.Value
+    result: mlir.Value
 
 class Conv(View):
     """Convolution (cross-correlation) in one, two or three dimensions."""
 
-    x: Any
-    w: Any
+    x: mlir.Value
+    w: mlir.Value
     stride: tuple[int, ...]
     padding: tuple[int, ...]
     dilation: tuple[int, ...]
     groups: int
-    result: Any
+    result: mlir.Value
 
 class ConvTranspose(View):
     """Transposed convolution in one, two or three dimensions."""
 
-    x: Any
-    w: Any
+    x: mlir.Value
+    w: mlir.Value
     stride: tuple[int, ...]
     padding: tuple[int, ...]
     output_padding: tuple[int, ...]
     dilation: tuple[int, ...]
     groups: int
-    result: Any
+    result: mlir.Value
 
 class Pool(View):
     """Maximum or mean over windows in one, two or three dimensions."""
 
-    x: Any
+    x: mlir.Value
     kind: str
     kernel: tuple[int, ...]
     stride: tuple[int, ...]
     padding: tuple[int, ...]
     count_include_pad: bool
-    result: Any
+    result: mlir.Value
 
 class Resize(View):
     """Spatial axes resampled to other sizes."""
 
-    x: Any
+    x: mlir.Value
     size: tuple[Dim, ...]
     mode: str
     align_corners: bool
-    result: Any
+    result: mlir.Value
 
 class LayerNorm2d(View):
     """Layer normalisation over the channels of each pixel."""
 
-    x: Any
-    scale: Any
-    bias: Any
+    x: mlir.Value
+    scale: mlir.Value
+    bias: mlir.Value
     eps: float
-    result: Any
+    result: mlir.Value
 
 class BatchNormInference(View):
     """Normalisation of channels by given statistics."""
 
-    x: Any
-    scale: Any
-    bias: Any
-    mean: Any
-    variance: Any
+    x: mlir.Value
+    scale: mlir.Value
+    bias: mlir.Value
+    mean: mlir.Value
+    variance: mlir.Value
     eps: float
-    result: Any
+    result: mlir.Value
 
 class LayerNorm(View):
     """Layer normalisation along one axis."""
 
-    x: Any
-    scale: Any
-    bias: Any
+    x: mlir.Value
+    scale: mlir.Value
+    bias: mlir.Value
     axis: int
     eps: float
-    result: Any
+    result: mlir.Value
 
 class RmsNorm(View):
     """Root-mean-square normalisation along one axis."""
 
-    x: Any
-    scale: Any
-    bias: Any | None
+    x: mlir.Value
+    scale: mlir.Value
+    bias: mlir.Value | None
     axis: int
     eps: float
-    result: Any
+    result: mlir.Value
 
 class GroupNorm(View):
     """Normalisation over groups of channels."""
 
-    x: Any
-    scale: Any
-    bias: Any
+    x: mlir.Value
+    scale: mlir.Value
+    bias: mlir.Value
     num_groups: int
     eps: float
-    result: Any
+    result: mlir.Value
 
 class Attention(View):
     """Scaled dot-product attention."""
 
-    q: Any
-    k: Any
-    v: Any
-    mask: Any | None
+    q: mlir.Value
+    k: mlir.Value
+    v: mlir.Value
+    mask: mlir.Value | None
     num_heads: int
     head_dim: int
     mask_kind: str
     window: int | None
     score_scale: float | None
     softcap: float | None
-    result: Any
+    result: mlir.Value
 
 class Rope(View):
     """Rotary position embedding."""
 
-    x: Any
-    cos: Any
-    sin: Any
+    x: mlir.Value
+    cos: mlir.Value
+    sin: mlir.Value
     head_dim: int
     n_rot: int
     style: str
-    result: Any
+    result: mlir.Value
 
 class AxialRope2d(View):
     """Rotary embedding of two-dimensional positions."""
 
-    x: Any
+    x: mlir.Value
     end_x: int
     end_y: int
     head_dim: int
     num_heads: int
     theta: float
     repeat_factor: int
-    result: Any
+    result: mlir.Value
 
 class Fft(View):
     """Discrete Fourier transform along an axis."""
 
-    x: Any
+    x: mlir.Value
     axis: int
     inverse: bool
     norm: str
-    result: Any
+    result: mlir.Value
 
 class Rfft(View):
     """Discrete Fourier transform of real numbers."""
 
-    x: Any
+    x: mlir.Value
     axis: int
     norm: str
-    result: Any
+    result: mlir.Value
 
 class Irfft(View):
     """Inverse of the Fourier transform of real numbers."""
 
-    x: Any
+    x: mlir.Value
     axis: int
     length: tuple[Dim, ...]
     norm: str
-    result: Any
+    result: mlir.Value
 
 class Quantize(View):
     """8-bit integers from floats."""
 
-    x: Any
-    scale: Any
-    zero_point: Any
+    x: mlir.Value
+    scale: mlir.Value
+    zero_point: mlir.Value
     axis: int | None
     dtype: DType
-    result: Any
+    result: mlir.Value
 
 class Dequantize(View):
     """Floats from 8-bit integers."""
 
-    x: Any
-    scale: Any
-    zero_point: Any
+    x: mlir.Value
+    scale: mlir.Value
+    zero_point: mlir.Value
     axis: int | None
-    result: Any
+    result: mlir.Value
 
 class FakeQuantize(View):
     """Rounded to the values that a few bits represent, as floats."""
 
-    x: Any
-    state: Any | None
+    x: mlir.Value
+    state: mlir.Value | None
     bits: int
     axis: int | None
     ste: str
     scale_mode: str
     decay: float
-    result: Any
-    scale: Any
+    result: mlir.Value
+    scale: mlir.Value
 
 class FakeQuantizeLsq(View):
     """Fake quantisation with a learned step size."""
 
-    x: Any
-    scale: Any
+    x: mlir.Value
+    scale: mlir.Value
     bits: int
     axis: int | None
-    result: Any
+    result: mlir.Value
 
 class QMatmul(View):
     """Product of 8-bit matrices, requantised."""
 
-    x: Any
-    w: Any
-    bias: Any
+    x: mlir.Value
+    w: mlir.Value
+    bias: mlir.Value
     x_zero_point: int
     w_zero_point: int
     out_zero_point: int
     multiplier: float
-    result: Any
+    result: mlir.Value
 
 class QConv2d(View):
     """Convolution of 8-bit images, requantised."""
 
-    x: Any
-    w: Any
-    bias: Any
+    x: mlir.Value
+    w: mlir.Value
+    bias: mlir.Value
     stride: tuple[int, ...]
     padding: tuple[int, ...]
     dilation: tuple[int, ...]
@@ -928,331 +929,331 @@ class QConv2d(View):
     w_zero_point: int
     out_zero_point: int
     multiplier: float
-    result: Any
+    result: mlir.Value
 
 class RandomBits(View):
     """Random 32-bit words of a counter-based generator."""
 
-    seed: Any
+    seed: mlir.Value
     shape: tuple[Dim, ...]
-    result: Any
+    result: mlir.Value
 
 class RngUniform(View):
     """Random numbers, equally likely in a range."""
 
-    seed: Any
+    seed: mlir.Value
     shape: tuple[Dim, ...]
     low: float
     high: float
     dtype: DType
-    result: Any
+    result: mlir.Value
 
 class RngNormal(View):
     """Random numbers of a normal distribution."""
 
-    seed: Any
+    seed: mlir.Value
     shape: tuple[Dim, ...]
     mean: float
     std: float
     dtype: DType
-    result: Any
+    result: mlir.Value
 
 class Sample(View):
     """A class drawn for each row of logits."""
 
-    logits: Any
-    seed: Any
+    logits: mlir.Value
+    seed: mlir.Value
     temperature: float
     top_k: int
     top_p: float
-    ids: Any
+    ids: mlir.Value
 
 class SoftmaxCrossEntropyWithLogits(View):
     """Cross entropy of softmax(logits) against integer labels."""
 
-    logits: Any
-    labels: Any
-    result: Any
+    logits: mlir.Value
+    labels: mlir.Value
+    result: mlir.Value
 
 class BinaryCrossEntropyWithLogits(View):
     """Cross entropy of sigmoid(logits) against probabilities."""
 
-    logits: Any
-    targets: Any
+    logits: mlir.Value
+    targets: mlir.Value
     reduction: str
-    result: Any
+    result: mlir.Value
 
 class MseLoss(View):
     """Squared difference."""
 
-    prediction: Any
-    target: Any
+    prediction: mlir.Value
+    target: mlir.Value
     reduction: str
-    result: Any
+    result: mlir.Value
 
 class HuberLoss(View):
     """Squared difference that grows linearly where it is large."""
 
-    prediction: Any
-    target: Any
+    prediction: mlir.Value
+    target: mlir.Value
     delta: float
     reduction: str
-    result: Any
+    result: mlir.Value
 
 class SelectiveScan(View):
     """State-space recurrence with input-dependent coefficients (Mamba)."""
 
-    x: Any
-    delta: Any
-    a: Any
-    b: Any
-    c: Any
-    result: Any
+    x: mlir.Value
+    delta: mlir.Value
+    a: mlir.Value
+    b: mlir.Value
+    c: mlir.Value
+    result: mlir.Value
 
 class GatedDeltaNet(View):
     """Gated delta rule, from a zero state."""
 
-    q: Any
-    k: Any
-    v: Any
-    g: Any
-    beta: Any
-    result: Any
+    q: mlir.Value
+    k: mlir.Value
+    v: mlir.Value
+    g: mlir.Value
+    beta: mlir.Value
+    result: mlir.Value
 
 class GatedDeltaNetCarry(View):
     """Gated delta rule with a carried state."""
 
-    q: Any
-    k: Any
-    v: Any
-    g: Any
-    beta: Any
-    state: Any
-    result: Any
-    next_state: Any
+    q: mlir.Value
+    k: mlir.Value
+    v: mlir.Value
+    g: mlir.Value
+    beta: mlir.Value
+    state: mlir.Value
+    result: mlir.Value
+    next_state: mlir.Value
 
 class Lstm(View):
     """Long short-term memory over a sequence."""
 
-    x: Any
-    h: Any
-    c: Any
-    w_input: Any
-    w_hidden: Any
-    bias: Any
+    x: mlir.Value
+    h: mlir.Value
+    c: mlir.Value
+    w_input: mlir.Value
+    w_hidden: mlir.Value
+    bias: mlir.Value
     reverse: bool
-    result: Any
-    last_h: Any
-    last_c: Any
+    result: mlir.Value
+    last_h: mlir.Value
+    last_c: mlir.Value
 
 class Gru(View):
     """Gated recurrent unit over a sequence."""
 
-    x: Any
-    h: Any
-    w_input: Any
-    w_hidden: Any
-    bias_input: Any
-    bias_hidden: Any
+    x: mlir.Value
+    h: mlir.Value
+    w_input: mlir.Value
+    w_hidden: mlir.Value
+    bias_input: mlir.Value
+    bias_hidden: mlir.Value
     reverse: bool
-    result: Any
-    last_h: Any
+    result: mlir.Value
+    last_h: mlir.Value
 
 class Reduce(View):
     """Reduction over axes."""
 
-    x: Any
+    x: mlir.Value
     kind: str
     axes: tuple[int, ...]
     keep_dims: bool
-    result: Any
+    result: mlir.Value
 
 class Softmax(View):
     """Normalised exponentials along an axis."""
 
-    x: Any
+    x: mlir.Value
     axis: int
-    result: Any
+    result: mlir.Value
 
 class Cumsum(View):
     """Running sum along an axis."""
 
-    x: Any
+    x: mlir.Value
     axis: int
     exclusive: bool
-    result: Any
+    result: mlir.Value
 
 class Argmax(View):
     """Position of the largest element along an axis."""
 
-    x: Any
+    x: mlir.Value
     axis: int
     keep_dims: bool
-    result: Any
+    result: mlir.Value
 
 class Topk(View):
     """The k largest elements of the last axis, largest first."""
 
-    x: Any
+    x: mlir.Value
     k: int
-    values: Any
-    indices: Any
+    values: mlir.Value
+    indices: mlir.Value
 
 class Cumprod(View):
     """Running product along an axis."""
 
-    x: Any
+    x: mlir.Value
     axis: int
     exclusive: bool
-    result: Any
+    result: mlir.Value
 
 class Cummax(View):
     """Running maximum along an axis."""
 
-    x: Any
+    x: mlir.Value
     axis: int
-    result: Any
+    result: mlir.Value
 
 class Argmin(View):
     """Position of the smallest element along an axis."""
 
-    x: Any
+    x: mlir.Value
     axis: int
     keep_dims: bool
-    result: Any
+    result: mlir.Value
 
 class Argsort(View):
     """The positions that sort an axis."""
 
-    x: Any
+    x: mlir.Value
     axis: int
     descending: bool
-    result: Any
+    result: mlir.Value
 
 class Sort(View):
     """The elements of an axis in order."""
 
-    x: Any
+    x: mlir.Value
     axis: int
     descending: bool
-    result: Any
+    result: mlir.Value
 
 class Reshape(View):
     """The same elements in row-major order under another shape."""
 
-    x: Any
+    x: mlir.Value
     shape: tuple[Dim, ...]
-    result: Any
+    result: mlir.Value
 
 class Transpose(View):
     """Permuted axes."""
 
-    x: Any
+    x: mlir.Value
     perm: tuple[int, ...]
-    result: Any
+    result: mlir.Value
 
 class Narrow(View):
     """A contiguous range of one axis."""
 
-    x: Any
+    x: mlir.Value
     axis: int
     start: tuple[Dim, ...]
     length: tuple[Dim, ...]
-    result: Any
+    result: mlir.Value
 
 class Slice(View):
     """A strided box."""
 
-    x: Any
+    x: mlir.Value
     starts: tuple[Dim, ...]
     limits: tuple[Dim, ...]
     strides: tuple[int, ...]
-    result: Any
+    result: mlir.Value
 
 class Concat(View):
     """Two tensors joined along one axis."""
 
-    lhs: Any
-    rhs: Any
+    lhs: mlir.Value
+    rhs: mlir.Value
     axis: int
-    result: Any
+    result: mlir.Value
 
 class Expand(View):
     """Broadcast to a shape."""
 
-    x: Any
+    x: mlir.Value
     shape: tuple[Dim, ...]
-    result: Any
+    result: mlir.Value
 
 class Pad(View):
     """Elements added before and after every axis."""
 
-    x: Any
+    x: mlir.Value
     low: tuple[Dim, ...]
     high: tuple[Dim, ...]
     mode: str
     value: float
-    result: Any
+    result: mlir.Value
 
 class Reverse(View):
     """The order of some axes reversed."""
 
-    x: Any
+    x: mlir.Value
     axes: tuple[int, ...]
-    result: Any
+    result: mlir.Value
 
 class Triangular(View):
     """A triangle of each matrix, zero elsewhere."""
 
-    x: Any
+    x: mlir.Value
     upper: bool
     diagonal: int
-    result: Any
+    result: mlir.Value
 
 class Gather(View):
     """Slices of a table at given indices."""
 
-    table: Any
-    indices: Any
+    table: mlir.Value
+    indices: mlir.Value
     axis: int
-    result: Any
+    result: mlir.Value
 
 class GatherBatched(View):
     """Slices of a batch of tables, each at its own indices."""
 
-    table: Any
-    indices: Any
+    table: mlir.Value
+    indices: mlir.Value
     axis: int
-    result: Any
+    result: mlir.Value
 
 class Embedding(View):
     """Rows of a table."""
 
-    table: Any
-    indices: Any
-    result: Any
+    table: mlir.Value
+    indices: mlir.Value
+    result: mlir.Value
 
 class GatherNd(View):
     """Slices of a tensor at tuples of indices."""
 
-    x: Any
-    indices: Any
+    x: mlir.Value
+    indices: mlir.Value
     batch_dims: int
-    result: Any
+    result: mlir.Value
 
 class ScatterNd(View):
     """A tensor with slices combined into it at tuples of indices."""
 
-    x: Any
-    indices: Any
-    updates: Any
+    x: mlir.Value
+    indices: mlir.Value
+    updates: mlir.Value
     reduction: str
-    result: Any
+    result: mlir.Value
 
 class ScatterAdd(View):
     """Rows added up at given positions."""
 
-    updates: Any
-    indices: Any
+    updates: mlir.Value
+    indices: mlir.Value
     size: tuple[Dim, ...]
-    result: Any
+    result: mlir.Value

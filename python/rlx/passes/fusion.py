@@ -25,12 +25,12 @@ class Fusion(Pass):
         rewrite(module, self.patterns, self.name)
 
 
-def is_vector(value: Any, size: Any) -> bool:
+def is_vector(value: mlir.Value, size: Any) -> bool:
     """Whether a value is a vector of so many elements, as a bias or a scale is."""
     return shape_of(value).dims == (size,)
 
 
-def is_parameter(value: Any) -> bool:
+def is_parameter(value: mlir.Value) -> bool:
     """Whether a value is a parameter of the function: back ends compute what depends on these alone once, when they load."""
     if not isinstance(value, mlir.ir.BlockArgument):
         return False

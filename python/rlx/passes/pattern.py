@@ -115,10 +115,10 @@ def counted() -> Iterator[RewriteCounts]:
 
 
 @overload
-def producer(value: Any, view: type[ViewT]) -> ViewT | None: ...
+def producer(value: mlir.Value, view: type[ViewT]) -> ViewT | None: ...
 @overload
-def producer(value: Any, view: None = None) -> View | None: ...
-def producer(value: Any, view: type[View] | None = None) -> View | None:
+def producer(value: mlir.Value, view: None = None) -> View | None: ...
+def producer(value: mlir.Value, view: type[View] | None = None) -> View | None:
     """The op that gives a value, where it is one of ours, and of this class."""
     if not isinstance(value, mlir.ir.OpResult):
         return None
@@ -128,13 +128,13 @@ def producer(value: Any, view: type[View] | None = None) -> View | None:
     return view(op) if op.name == f"rlx.{view.spec.name}" else None
 
 
-def has_one_use(value: Any) -> bool:
+def has_one_use(value: mlir.Value) -> bool:
     """Whether a value is read in one place only."""
     uses = iter(value.uses)
     return next(uses, None) is not None and next(uses, None) is None
 
 
-def feeder(op: View, value: Any, view: type[ViewT]) -> ViewT | None:
+def feeder(op: View, value: mlir.Value, view: type[ViewT]) -> ViewT | None:
     """The op of this class that gives a value, where only `op` reads it, and from the same block: the two may become one."""
     inner = producer(value, view)
     if inner is None or inner.operation.block != op.operation.block or not has_one_use(value):
@@ -142,7 +142,7 @@ def feeder(op: View, value: Any, view: type[ViewT]) -> ViewT | None:
     return inner
 
 
-def _has_several_uses(value: Any) -> bool:
+def _has_several_uses(value: mlir.Value) -> bool:
     uses = iter(value.uses)
     return next(uses, None) is not None and next(uses, None) is not None
 
@@ -150,7 +150,7 @@ def _has_several_uses(value: Any) -> bool:
 class Rewriter:
     """Emits ops in front of the op that a pattern has matched."""
 
-    def __init__(self, op: Any, note: str):
+    def __init__(self, op: mlir.Operation, note: str):
         self._op, self._note = op, note
         self._builder: Builder | None = None
         self.made: list[Tensor] = []
@@ -161,7 +161,7 @@ class Rewriter:
         self.replaced.append((other, values))
 
     @property
-    def new_ops(self) -> list[Any]:
+    def new_ops(self) -> list[mlir.Operation]:
         """What has been emitted."""
         return list(dict.fromkeys(t.value.owner.operation for t in self.made))
 
@@ -228,7 +228,7 @@ class _Worklist:
     erased, because its object may not be asked anything then, and another op may get its address.
     """
 
-    def __init__(self, ops: Iterable[Any]):
+    def __init__(self, ops: Iterable[mlir.Operation]):
         self._entries: dict[Any, list[Any]] = {}
         self._order: deque[list[Any]] = deque()
         for op in ops:
@@ -250,14 +250,14 @@ class _Worklist:
                 return op
         return None
 
-    def add(self, op: Any, *, first: bool = False) -> None:
+    def add(self, op: mlir.Operation, *, first: bool = False) -> None:
         """Put an op that is not in at the end, or at the front."""
         results = op.results
         if len(results) and (key := results[0]) not in self._entries:
             entry = self._entries[key] = [op, key]
             (self._order.appendleft if first else self._order.append)(entry)
 
-    def discard(self, op: Any) -> None:
+    def discard(self, op: mlir.Operation) -> None:
         """Take an op out, where it is in."""
         results = op.results
         entry = self._entries.pop(results[0], None) if len(results) else None
@@ -294,7 +294,7 @@ class _Driver:
             elif patterns := by_op.get(op.name, everywhere):
                 self._visit(op, patterns)
 
-    def _visit(self, op: Any, patterns: Sequence[tuple[Pattern, type[View]]]) -> None:
+    def _visit(self, op: mlir.Operation, patterns: Sequence[tuple[Pattern, type[View]]]) -> None:
         rewriter, view = Rewriter(op, self.note), patterns[0][1](op)
         for entry, root in patterns:
             if type(view) is not root:
@@ -309,7 +309,13 @@ class _Driver:
                 self._clear(rewriter.new_ops)
                 rewriter = Rewriter(op, self.note)
 
-    def _replace(self, entry: Pattern, op: Any, together: Sequence[tuple[Any, list[Any]]], new: Sequence[Any]) -> None:
+    def _replace(
+        self,
+        entry: Pattern,
+        op: mlir.Operation,
+        together: Sequence[tuple[mlir.Operation, list[mlir.Value]]],
+        new: Sequence[mlir.Operation],
+    ) -> None:
         self.counts.rewrites[entry.name] += 1
         self.done += 1
         if self.done > self.limit:
@@ -323,13 +329,13 @@ class _Driver:
         for old, _ in together:
             self.counts.erased += self._erase(old) - 1
 
-    def _enqueue(self, ops: Iterable[Any]) -> None:
+    def _enqueue(self, ops: Iterable[mlir.Operation]) -> None:
         for op in ops:
             name = op.name
             if name.startswith("rlx.") and name not in TERMINATORS:
                 self.pending.add(op)
 
-    def _erase(self, op: Any) -> int:
+    def _erase(self, op: mlir.Operation) -> int:
         """Erase an op without uses, and what nobody reads then; how many ops. Others are read in one place only now."""
         dead, count = [op], 0
         while dead:
@@ -348,7 +354,7 @@ class _Driver:
                         self._enqueue([maker])
         return count
 
-    def _read_by(self, op: Any) -> list[Any]:
+    def _read_by(self, op: mlir.Operation) -> list[mlir.Value]:
         """What other ops give and an op reads, each once, and only one for each of these ops."""
         values = [v for v in op.operands if isinstance(v, mlir.ir.OpResult)]
         if len(op.regions):
@@ -360,13 +366,13 @@ class _Driver:
                 self.pending.discard(inner)
         return values if len(values) < 2 else list({v.owner.operation.results[0]: v for v in values}.values())
 
-    def _clear(self, new: Sequence[Any]) -> None:
+    def _clear(self, new: Sequence[mlir.Operation]) -> None:
         """Erase what a pattern has emitted that did not match after all."""
         for op in reversed(new):
             if is_unread(op):
                 op.erase()
 
-    def _endless(self, entry: Pattern, op: Any) -> PassError:
+    def _endless(self, entry: Pattern, op: mlir.Operation) -> PassError:
         applied = ", ".join(f"{name} {count} times" for name, count in self.counts.rewrites.most_common(3))
         return PassError(
             f"pattern '{entry.name}' does not come to an end: after {self.limit} rewrites it matches still ({applied})",
@@ -387,7 +393,7 @@ def _applied(entry: Pattern, op: View, rewriter: Rewriter) -> Any:
         raise _wrong(entry, op, f"raised {type(problem).__name__}: {problem}", raised_at(problem)) from problem
 
 
-def _values(entry: Pattern, op: View, given: Any) -> list[Any]:
+def _values(entry: Pattern, op: View, given: Any) -> list[mlir.Value]:
     """The values that stand for the results of an op.
 
     Raises:

@@ -15,7 +15,7 @@ from rlx.passes.pattern import Rewriter, pattern, producer
 # --- looking at values ----------------------------------------------------------------------------
 
 
-def splat(value: Any) -> Any:
+def splat(value: mlir.Value) -> Any:
     """The number that every element of a value is; None when that is not known, or it is complex."""
     while isinstance(value, mlir.ir.OpResult):
         op = value.owner.operation
@@ -29,12 +29,12 @@ def splat(value: Any) -> Any:
     return None
 
 
-def _if_alike(value: Any, result: Any) -> Any:
+def _if_alike(value: mlir.Value, result: mlir.Value) -> Any:
     """A value, when it has the type of the result that it is to stand for."""
     return value if value.type == result.type else None
 
 
-def _expanded(rewriter: Rewriter, value: Any, result: Any) -> Any:
+def _expanded(rewriter: Rewriter, value: Any, result: mlir.Value) -> Any:
     """A value, repeated to the shape of the result that it is to stand for."""
     return value if value.type == result.type else rewriter.emit("expand", [value], shape=shape_of(result).dims)
 
@@ -56,7 +56,7 @@ def neutral_element(op: views.Binary, rewriter: Rewriter) -> Any:
     return _if_alike(op.rhs, op.result) if _is(splat(op.lhs), neutral) and op.has_trait("commutative") else None
 
 
-def _is(value: Any, number: float) -> bool:
+def _is(value: mlir.Value, number: float) -> bool:
     """Whether a splat is a number, with its sign where it is a float."""
     return value == number and (not isinstance(value, float) or math.copysign(1, value) == math.copysign(1, number))
 
@@ -92,7 +92,7 @@ def sign(op: views.Binary, rewriter: Rewriter) -> Any:
     return None
 
 
-def _negated(value: Any) -> Any:
+def _negated(value: mlir.Value) -> Any:
     """What a value is the negative of."""
     op = producer(value, views.Activation)
     return op.x if op is not None and op.kind == "neg" else None
@@ -245,7 +245,7 @@ def concat_of_neighbours(op: views.Concat, rewriter: Rewriter) -> Any:
     return rewriter.emit("narrow", [base], axis=axis, start=(start,), length=(length + next_length,))
 
 
-def _range(value: Any, axis: int) -> tuple[Any, Any, Any]:
+def _range(value: mlir.Value, axis: int) -> tuple[Any, Any, Any]:
     """A value as a range of an axis of another: that one, start and length."""
     op = producer(value, views.Narrow)
     if op is None or op.axis != axis:
