@@ -104,6 +104,8 @@ class Pass:
     name: ClassVar[str] = ""
     # False for a pass that gives another function on purpose (a gradient): its results are not compared.
     preserves_results: ClassVar[bool] = True
+    # False for a pass that checks or marks a module and leaves its ops as they are: nothing has to be verified after it.
+    edits_ops: ClassVar[bool] = True
 
     def __init_subclass__(cls, name: str | None = None, **kwargs: Any):
         super().__init_subclass__(**kwargs)
@@ -127,6 +129,11 @@ class Pass:
             Error: The pass cannot do its work; the module may be half edited then.
         """
         raise NotImplementedError(f"{self.name} does nothing")
+
+    @classmethod
+    def lowered_ops(cls) -> frozenset[str] | None:
+        """Names of the ops for which a lowering to other dialects has rules, without prefix; None for all other passes."""
+        return None
 
     @classmethod
     def summary(cls) -> str:

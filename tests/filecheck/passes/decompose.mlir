@@ -1,10 +1,13 @@
 // RUN: rlx-opt %s --rlx-decompose --check-numerics | filecheck %s
 // RUN: rlx-opt %s --rlx-decompose="ops=fused_swiglu" | filecheck %s --check-prefix=ONLY
 // RUN: rlx-opt %s --rlx-decompose="except=softmax,rlx.matmul" | filecheck %s --check-prefix=EXCEPT
+// RUN: rlx-opt %s --rlx-decompose="for=rlx-to-linalg except=softmax" | filecheck %s --check-prefix=EXCEPT
+// RUN: not rlx-opt %s --rlx-decompose="for=cse" 2>&1 | filecheck %s --check-prefix=LOWERING
 // RUN: not rlx-opt %s --rlx-decompose="ops=sofmax" 2>&1 | filecheck %s --check-prefix=UNKNOWN
 // RUN: not rlx-opt %s --rlx-decompose="ops=matmul" 2>&1 | filecheck %s --check-prefix=PRIMITIVE
 
 // UNKNOWN: error: rlx-decompose: there is no op 'sofmax' (did you mean 'softmax'?)
+// LOWERING: error: rlx-decompose: 'cse' is not a pass
 // PRIMITIVE: error: rlx-decompose: matmul is a primitive: it has no decomposition
 
 // CHECK-LABEL: func.func @swiglu(

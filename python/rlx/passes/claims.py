@@ -1,0 +1,47 @@
+"""What a target claims, as options of passes say it: the ops of a lowering, and more by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rlx.ir import registry
+from rlx.ir.attributes import suggestion
+from rlx.ir.errors import PassError
+from rlx.passes.base import find, load
+
+
+def claimed(lowering: str | None, more: Iterable[str] = ()) -> frozenset[str]:
+    """Names of the ops that a target takes, without prefix.
+
+    Args:
+        lowering: The pass that lowers them, such as `rlx-to-linalg`.
+        more: Other ops.
+
+    Raises:
+        PassError: There is no such pass, it lowers nothing, or there is no such op.
+    """
+    return known_ops(more) | (_lowered_by(lowering) if lowering else frozenset())
+
+
+def known_ops(names: Iterable[str]) -> frozenset[str]:
+    """Names of ops without prefix, all of which exist.
+
+    Raises:
+        PassError: One does not.
+    """
+    cards = registry.load()
+    stripped = [name.removeprefix("rlx.") for name in names]
+    for name in stripped:
+        if name not in cards:
+            raise PassError(f"there is no op '{name}'{suggestion(name, cards)}")
+    return frozenset(stripped)
+
+
+def _lowered_by(name: str) -> frozenset[str]:
+    lowering = find(name)
+    ops = None if lowering is None else lowering.lowered_ops()
+    if ops is None:
+        what = "is not a pass" if lowering is None else "is not a lowering"
+        known = [n for n, cls in load().items() if cls.lowered_ops() is not None]
+        raise PassError(f"'{name}' {what}{suggestion(name, known)}", hint=f"lowerings: {', '.join(sorted(known))}")
+    return ops
