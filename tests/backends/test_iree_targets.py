@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rlx.backends.iree.compiler import compile_module
-from rlx.backends.iree.targets import Target, archs, host_features, names, target
+from rlx.backends.iree.targets import Target, archs, device_names, host_features, target
 from rlx.ir.errors import CompileError, Error
 
 ADD = """
@@ -32,7 +32,7 @@ def test_cpu_is_tuned_for_this_machine():
     assert cpu.drivers[0] == "local-sync"
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", device_names())
 def test_every_target_has_a_ladder_and_drivers(name: str):
     chosen = target(name)
     assert chosen.name == name
@@ -42,7 +42,7 @@ def test_every_target_has_a_ladder_and_drivers(name: str):
     assert chosen.arch == archs(name)[0]
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", device_names())
 def test_every_default_target_compiles(name: str):
     module = compile_module(add("f32"), target(name))
     assert len(module.attempts) == 1
@@ -86,7 +86,7 @@ def test_extra_flags_come_last_and_are_checked():
 
 
 def test_fingerprints_tell_targets_apart():
-    every = [target(name, arch) for name in names() for arch in archs(name)]
+    every = [target(name, arch) for name in device_names() for arch in archs(name)]
     every.append(target("cpu", extra_flags=["--iree-opt-level=O1"]))
     assert len({chosen.fingerprint() for chosen in every}) == len(every)
     assert host_features() in target("cpu").fingerprint()

@@ -6,31 +6,62 @@ import inspect
 
 import pytest
 
+import rlx
 from rlx.backends.iree import backend as iree
-from rlx.backends.protocol import Backend, backends
+from rlx.backends.protocol import Compiler, Runtime
+from rlx.backends.registry import Registered, backend_of, backends, device_names, runtime_of, target_names
 from rlx.backends.xla import backend as xla
 
-CHECKED: list[Backend] = [iree, xla]  # by the type checker
+COMPILERS: list[Compiler] = [iree, xla]  # by the type checker
+RUNTIMES: list[Runtime] = [iree, xla]
+BACKENDS = list(backends())
+
+
+def ids(backend: Registered) -> str:
+    return backend.name
 
 
 def test_these_are_all() -> None:
-    assert backends() == CHECKED
+    assert [backend.compiler for backend in BACKENDS] == COMPILERS
+    assert [backend.runtime for backend in BACKENDS] == RUNTIMES
 
 
-@pytest.mark.parametrize("backend", CHECKED, ids=["iree", "xla"])
-def test_functions_take_what_the_protocol_says(backend: Backend) -> None:
-    functions = [name for name, value in vars(Backend).items() if inspect.isfunction(value) and name[0] != "_"]
-    assert len(functions) >= 8
+@pytest.mark.parametrize("backend", BACKENDS, ids=ids)
+@pytest.mark.parametrize("protocol", [Compiler, Runtime])
+def test_functions_take_what_the_protocol_says(backend: Registered, protocol: type) -> None:
+    functions = [name for name, value in vars(protocol).items() if inspect.isfunction(value) and name[0] != "_"]
+    assert len(functions) >= 3
     for name in functions:
-        declared = list(inspect.signature(getattr(Backend, name)).parameters)[1:]
-        assert list(inspect.signature(getattr(backend, name)).parameters)[: len(declared)] == declared, name
+        declared = list(inspect.signature(getattr(protocol, name)).parameters)[1:]
+        assert list(inspect.signature(getattr(backend.compiler, name)).parameters)[: len(declared)] == declared, name
 
 
 def test_every_target_name_is_of_one_back_end() -> None:
-    names = [name for backend in CHECKED for name in backend.target_names()]
+    names = target_names()
     assert len(set(names)) == len(names)
-    for backend in CHECKED:
-        for name in backend.target_names():
-            target = backend.target(name)
-            assert target.name in backend.target_names()
+    for backend in BACKENDS:
+        assert set(backend.devices) <= set(backend.targets)
+        for name in backend.targets:
+            target = backend.compiler.target(name)
+            assert target.name in backend.targets
             assert target.arch
+            assert backend_of(name) is backend
+
+
+def test_devices_are_those_of_the_back_ends() -> None:
+    assert [device.value for device in rlx.Device] == device_names()
+    for name in device_names():
+        assert runtime_of(name) is backend_of(name).runtime
+        assert rlx.Device.of(name) is rlx.Device(name) is getattr(rlx.Device, name.upper())
+
+
+def test_what_nothing_runs() -> None:
+    message = "nothing here runs programs for target 'stablehlo', which is a kind of file"
+    with pytest.raises(rlx.Error, match=message) as caught:
+        rlx.Session("stablehlo")
+    assert "rlx compile --target=stablehlo" in str(caught.value)
+    g = rlx.Graph()
+    g.set_outputs([g.input("x", (2,)) + 1])
+    artifact = rlx.Pipeline("stablehlo").compile(g).artifact()
+    with pytest.raises(rlx.Error, match=message):
+        rlx.CompiledGraph(artifact).run({"x": [1, 2]})

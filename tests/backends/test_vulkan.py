@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.backends.iree import backend, targets
+from rlx.backends.compilation import Compilation
+from rlx.backends.iree import targets
 from rlx.backends.iree.adaptation import adapt
 from rlx.backends.iree.devices import devices
 from rlx.lower.linalg import lower_module
@@ -21,7 +22,7 @@ HAS_DEVICE = any(d.driver == "vulkan" and d.available for d in devices())
 def legal(build: Callable[[Any], Any]) -> Any:
     g = rlx.Graph("g")
     g.set_outputs(build(g))
-    return backend.legalised(g, TARGET)
+    return Compilation(g, TARGET).lir
 
 
 @pytest.mark.parametrize("dtype", ["f64", "i64", "f16", "bf16", "i8", "u8", "i16"])
@@ -47,7 +48,7 @@ def test_nothing_is_fused_behind_a_reduction(size: Any) -> None:
     g = rlx.Graph("g")
     x = g.input("x", (5, size))
     g.set_outputs([x - g.mean(x, 0), x / g.max(x, 1, keep_dims=True)])
-    lowered = lower_module(backend.legalised(g, TARGET).module, for_iree=True)
+    lowered = lower_module(Compilation(g, TARGET).lir.module, for_iree=True)
     adapt(lowered, TARGET)
     text = lowered.operation.get_asm(print_generic_op_form=True)
     assert text.count("util.optimization_barrier") == 2

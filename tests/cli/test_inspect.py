@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import rlx
+from rlx.backends.compilation import Compilation
+from rlx.backends.registry import target_of
 from rlx.ir.listing import inspect_diff, inspect_graph
-from rlx.runtime.inspect import at_stage
 from tests.cli.calling import Command
 from tests.models.tiny_bert import encoder
 from tests.report.test_graph_svg import boxes
@@ -70,7 +71,8 @@ def test_stages(command: Command, encoder_file: Path) -> None:
 def test_inspecting_does_not_change_the_graph() -> None:
     graph = encoder()
     before = str(graph)
-    reports = [inspect_graph(at_stage(graph, stage)) for stage in ("hir", "mir", "lir")]
+    compilation = Compilation(graph, target_of("cpu"))
+    reports = [inspect_graph(compilation.at(stage)) for stage in ("hir", "mir", "lir")]
     assert str(graph) == before
     assert inspect_diff(reports[0], reports[0]) == "hir to hir: the same ops"
 

@@ -88,7 +88,7 @@ def test_a_reader_that_goes_away_is_no_error_message() -> None:
     [pytest.param(">/dev/full", "No space left", marks=pytest.mark.skipif(sys.platform != "linux", reason="no such device")),
      (">&-", "standard output is closed")],
 )  # fmt: skip
-@pytest.mark.parametrize("call", ["rlx.cli.opt", "rlx.cli.opt --help", "rlx.cli.main compile - --emit=mlir -o -"])
+@pytest.mark.parametrize("call", ["rlx.cli.opt", "rlx.cli.opt --help", "rlx.cli.main compile - --emit=lir -o -"])
 def test_a_result_that_cannot_be_written_is_an_error_of_the_user(call: str, output: str, said: str) -> None:
     text = "func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {\n  return %x : tensor<4xf32>\n}\n"
     command = ["sh", "-c", f"'{sys.executable}' -m {call} {output}"]
@@ -110,7 +110,7 @@ def test_list_passes_lists_ours_and_mlirs(capsys: pytest.CaptureFixture[str]) ->
     assert code == 0
     for name in (*load(), "canonicalize", "cse"):
         assert f"  --{name} " in out
-    assert "    except=<a list (a string, …)>: ops to keep" in out
+    assert "    except=<a list (a string, …)>: ops to keep, beside those" in out
 
 
 def test_output_goes_to_a_file(capsys: pytest.CaptureFixture[str], file: Path) -> None:

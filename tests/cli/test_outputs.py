@@ -73,7 +73,7 @@ def test_no_command_takes_what_cannot_be_read(
     file.write_bytes(_encoded(text))
     out.write_bytes(b"as it was")
     flags = {
-        "compile": ["-o", str(out), "--emit=mlir"],
+        "compile": ["-o", str(out), "--emit=lir"],
         "inspect": ["--svg", str(out)],
         "run": ["--evaluate", f"--save={out}"],
     }[command]
@@ -128,7 +128,7 @@ def _opt_bytecode(file: Path, out: Path) -> int:
 
 
 def _compile(file: Path, out: Path) -> int:
-    return rlx_command.main(["compile", str(file), "--emit=mlir", "-o", str(out)])
+    return rlx_command.main(["compile", str(file), "--emit=lir", "-o", str(out)])
 
 
 def _lower(file: Path, out: Path) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rlx.backends.compilation import Compilation
 from rlx.backends.xla import backend
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
@@ -26,10 +27,9 @@ def compile_graphs(graphs: Sequence[Graph], *, level: str | None = None, last_ru
 def _compiled(graph: Graph) -> Program:
     program = Program(graph)
     try:
-        legal = backend.legalised(graph, TARGET)
-        program.module, program.function = legal.module, legal.function
-        artifact = backend.compile_graph(graph, TARGET)
-        program.run = backend.load(artifact, {}).call
+        compilation = Compilation(graph, TARGET)
+        program.module, program.function = compilation.lir.module, compilation.lir.function
+        program.run = backend.load(compilation.artifact(), {}).call
     except Exception as problem:
         kind = "" if isinstance(problem, Error) else f"{type(problem).__name__}: "
         program.problem = f"{kind}{problem}"[:600]

@@ -11,19 +11,20 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.backends.stages import legalised
+from rlx.backends.compilation import Compilation
+from rlx.backends.registry import target_of
 from rlx.backends.xla.portable import to_portable
 from rlx.importers.stablehlo import imports
 from rlx.importers.table import LARGEST_LITERAL
 from rlx.ir.text import print_op
-from rlx.lower.stablehlo import claimed_ops, lower_module
+from rlx.lower.stablehlo import lower_module
 
 RANDOM = np.random.default_rng(3)
 
 
 def exported(graph: rlx.Graph) -> Any:
     """A graph as a StableHLO module."""
-    return lower_module(legalised(graph, claimed_ops()).module)
+    return lower_module(Compilation(graph, target_of("stablehlo")).lir.module)
 
 
 def values(graph: rlx.Graph, *arrays: np.ndarray) -> list[np.ndarray]:

@@ -142,10 +142,7 @@ def encoder(batch: Any = 2) -> Any:
 
 
 def test_a_transformer_layer() -> None:
-    from rlx.backends.stages import legalised
-    from rlx.lower.linalg import claimed_ops
-
-    g = legalised(encoder(), claimed_ops())
+    g = rlx.Pipeline().compile(encoder()).lir
     plan = plan_memory(g)
     check_plan(g, plan)
     assert plan.arena_size <= 1.15 * plan.peak_live_bytes

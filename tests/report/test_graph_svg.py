@@ -7,11 +7,12 @@ import xml.etree.ElementTree as ElementTree
 import pytest
 
 import rlx
+from rlx.backends.compilation import Compilation
+from rlx.backends.registry import target_of
 from rlx.ir import registry
 from rlx.ir.listing import inspect_graph
 from rlx.report import palette
 from rlx.report.graph_svg import drawing
-from rlx.runtime.inspect import at_stage
 from tests.models.tiny_bert import encoder
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -44,7 +45,7 @@ def boxes(svg: str) -> dict[str, tuple[float, float, float, float]]:
 
 @pytest.mark.parametrize("stage", ["hir", "mir", "lir"])
 def test_boxes_do_not_overlap_and_lie_inside(stage: str) -> None:
-    svg = drawing(inspect_graph(at_stage(encoder(), stage)))
+    svg = drawing(inspect_graph(Compilation(encoder(), target_of("cpu")).at(stage)))
     root = ElementTree.fromstring(svg)
     width, height = float(root.attrib["width"]), float(root.attrib["height"])
     found = list(boxes(svg).values())

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import rlx
+from rlx.backends import compilation
 from rlx.backends.iree import backend, compiler
 from rlx.backends.worker.process import Reply, WorkerDied
 
@@ -87,6 +88,39 @@ def test_the_key_depends_on_the_compilers_version(monkeypatch: pytest.MonkeyPatc
     rlx.Session().compile(graph(), cache=tmp_path)
     monkeypatch.setattr(backend, "compiler_version", lambda: "4.0")
     assert "cached" not in rlx.Session().compile(graph(), cache=tmp_path).phases
+
+
+def block() -> Any:
+    def build(m: Any) -> Any:
+        return {"y": m.linear(m.input("x", (2, 8)), m.param("w", (8, 8)), m.param("b", (8,)), activation="relu")}
+
+    return rlx.GraphModule.define("block", build).as_hir
+
+
+def test_what_is_in_the_cache_is_found_without_a_pass(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    rlx.Session("xla").compile(block(), cache=tmp_path)
+
+    def refuse(*_: Any) -> Any:
+        raise AssertionError("a pass ran")
+
+    monkeypatch.setattr(compilation, "run", refuse)
+    assert "cached" in rlx.Session("xla").compile(block(), cache=tmp_path).phases
+    with pytest.raises(AssertionError, match="a pass ran"):
+        rlx.Session("xla").compile(block(), cache=tmp_path, precision="f16")
+
+
+def test_the_key_depends_on_the_options(tmp_path: Path) -> None:
+    options: list[dict[str, Any]] = [
+        {},
+        {"policy": "fusable"},
+        {"precision": "bf16"},
+        {"precision": "f16"},
+        {"passes": "rlx-lower-blocks,rlx-decompose{ops=fused_matmul_bias_act}"},
+    ]
+    for session in (rlx.Session("xla"), rlx.Session("xla", flags=("--xla_backend_optimization_level=0",))):
+        for given in options:
+            assert "cached" not in session.compile(block(), cache=tmp_path, **given).phases, given
+            assert "cached" in session.compile(block(), cache=tmp_path, **given).phases, given
 
 
 # --- places -------------------------------------------------------------------------------------------

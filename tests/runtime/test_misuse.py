@@ -191,7 +191,7 @@ def test_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> Any:
         raise NotCompiled("the options were taken")
 
-    monkeypatch.setattr(backend, "compile_graph", refuse)
+    monkeypatch.setattr(backend, "compile_program", refuse)
     _check(_compiling())
 
 

@@ -16,7 +16,7 @@ import rlx
 from rlx import mlir
 from rlx.backends.artifact import Artifact
 from rlx.backends.cache import DiskCache
-from rlx.backends.protocol import backend_of
+from rlx.backends.registry import runtime_of
 from rlx.ir import locks
 from rlx.runtime.compiled import CompiledGraph
 from tests.interrupts import Interrupts
@@ -78,7 +78,7 @@ def artifact(request: pytest.FixtureRequest) -> Artifact:
 
 
 def test_the_first_run_loads_once(artifact: Artifact, monkeypatch: pytest.MonkeyPatch) -> None:
-    backend = backend_of(artifact.target)
+    backend = runtime_of(artifact.target)
     load, second, loads = backend.load, threading.Event(), []
 
     def slow_load(*arguments: Any) -> Any:

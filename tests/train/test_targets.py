@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 import rlx
-from rlx.backends.iree import backend
+from rlx.backends.compilation import Compilation
+from rlx.backends.registry import target_of
 from rlx.train.program import training_graph
 
 
@@ -19,5 +20,5 @@ def test_compiles(name: str) -> None:
     loss = g.softmax_cross_entropy_with_logits(h @ g.param("w2", (6, 4)), labels)
     g.set_outputs({"loss": g.mean(loss)})
     step = training_graph(g, rlx.train.AdamW(rlx.train.cosine(0.1, 10)), accumulate=2, clip_norm=1.0)
-    artifact = backend.compile_graph(step.graph, backend.target(name))
+    artifact = Compilation(step.graph, target_of(name)).artifact()
     assert artifact.program and artifact.target == name

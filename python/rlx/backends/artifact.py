@@ -129,6 +129,8 @@ def requirement(value: Any, what: str) -> Requirement:
 
 
 _REQUIREMENT = row(name, text, optional(text))
+# What stands in the `info` of every artifact, beside what the back end says.
+_COMMON_INFO = {"requirements": listed(requirement), "rlx": name}
 
 
 def _unchanged(value: Any, what: str) -> Any:
@@ -149,7 +151,8 @@ class Artifact:
         arch: Its architecture.
         signature: What the program takes and gives.
         program: The code; for IREE's targets a VM module.
-        info: Facts for people and for loading: what there is, the back end's `info_fields` say.
+        info: Facts for people and for loading: what there is, the back end's `info_fields` say. `requirements` are what has
+            to hold of the sizes of symbols, `rlx` is the version that compiled it.
     """
 
     target: str
@@ -208,17 +211,17 @@ class Artifact:
 
     @classmethod
     def _from_manifest(cls, manifest: Any, program: bytes) -> Artifact:
-        from rlx.backends.protocol import backend_of
+        from rlx.backends.registry import backend_of
 
         found = _CONTENT(manifest, "manifest")
         if found["sha256"] != _checksum(manifest, program):
             raise Error("its checksum is that of another program")
         signature = Signature.from_json(found["signature"])
-        backend = backend_of(found["target"])
-        target = backend.target(found["target"], found["arch"])
+        compiler = backend_of(found["target"]).compiler
+        target = compiler.target(found["target"], found["arch"])
         if (target.name, target.arch) != (found["target"], found["arch"]):
             raise Error(f"it is for {found['target']} ({found['arch']}), another name of {target.name} ({target.arch})")
-        record(backend.info_fields())(found["info"], "info")
+        record({**compiler.info_fields(), **_COMMON_INFO})(found["info"], "info")
         return cls(target.name, target.arch, signature, program, found["info"])
 
     def save(self, path: str | os.PathLike[str]) -> None:

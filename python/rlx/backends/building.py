@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from rlx.backends.artifact import Artifact, Signature
 from rlx.backends.cache import DiskCache, fingerprint
-from rlx.ir.custom import sources
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
 from rlx.ir.requirements import requirements
@@ -21,10 +20,13 @@ _log = logging.getLogger("rlx")
 
 
 @cache
-def package_fingerprint() -> str:
-    """A hash of this package's own code: a cached program is good for equal code only."""
-    root = Path(__file__).parents[1]
-    sources = sorted(root.rglob("*.py")) + sorted(root.rglob("*.mlir"))
+def code_fingerprint(module: str) -> str:
+    """A hash of all code of the package that a module is in: a cached program is good for equal code only."""
+    package = sys.modules[module.partition(".")[0]]
+    folders = [Path(folder) for folder in getattr(package, "__path__", ())]
+    sources = [path for folder in folders for kind in ("*.py", "*.mlir") for path in sorted(folder.rglob(kind))]
+    if not folders and package.__file__ is not None:
+        sources = [Path(package.__file__)]
     return fingerprint(*(path.read_bytes() for path in sources))
 
 
@@ -41,44 +43,11 @@ class timed:
         self.table[self.name] = self.table.get(self.name, 0.0) + time.perf_counter() - self.started
 
 
-def cached(
-    disk: DiskCache | None,
-    graph: Graph,
-    rules: Mapping[str, Any],
-    describe: Callable[[], tuple[str, ...]],
-    phases: dict[str, float],
-    make: Callable[[], tuple[Artifact, bool]],
-    legalised: Callable[[], Graph],
-) -> Artifact:
-    """An artifact from the cache, or made and put there.
-
-    Args:
-        disk: The cache, or None.
-        graph: What is compiled.
-        rules: The lowering rules by op name: those of a user's ops are no code of this package.
-        describe: All that the artifact depends on, beside this package's code.
-        phases: Seconds by phase; `cached` is there where the artifact was.
-        make: Makes it, and says whether to keep it: what came out weaker by chance is made again the next time.
-        legalised: Gives what the graph is before it is lowered.
-    """
-    own = None if disk is None else sources(graph.module, rules)
-    if disk is None or own is None:
-        return make()[0]
-    with timed(phases, "key"):
-        key = fingerprint(package_fingerprint(), *own, *describe())
-        stored = disk.get(key)
-        artifact = None if stored is None else _artifact(stored, graph)
-    if artifact is not None:
-        phases["cached"] = 1.0
-        return _placed(artifact, graph, legalised)
-    artifact, lasting = make()
-    if lasting:
-        disk.put(key, artifact.to_bytes())
-    return artifact
-
-
-def _artifact(stored: bytes, graph: Graph) -> Artifact | None:
-    """The artifact in a cache entry, unless it is none, or one of another graph."""
+def cached(disk: DiskCache, key: str, graph: Graph) -> Artifact | None:
+    """The artifact of a cache entry, unless there is none, or one of another graph."""
+    stored = disk.get(key)
+    if stored is None:
+        return None
     try:
         artifact = Artifact.from_bytes(stored, "a cache entry")
     except Error as problem:
@@ -88,12 +57,12 @@ def _artifact(stored: bytes, graph: Graph) -> Artifact | None:
     return artifact if fits else None
 
 
-def _placed(artifact: Artifact, graph: Graph, legalised: Callable[[], Graph]) -> Artifact:
+def placed(artifact: Artifact, graph: Graph, lir: Callable[[], Graph]) -> Artifact:
     """An artifact that tells of the lines of this graph; in the cache it has those of the graph that was compiled first."""
     stored = {(expression, meaning) for expression, meaning, _ in artifact.info["requirements"]}
     if not stored:
         return artifact
-    found = requirements(graph.module)
-    if not stored <= {(str(r.expression), r.meaning) for r in found}:  # some are of ops that others decompose into
-        found = requirements(graph.module, legalised().module)
-    return replace(artifact, info=artifact.info | {"requirements": [r.to_json() for r in found]})
+    needs = requirements(graph.module)
+    if not stored <= {(str(r.expression), r.meaning) for r in needs}:  # some are of ops that others decompose into
+        needs = requirements(graph.module, lir().module)
+    return replace(artifact, info=artifact.info | {"requirements": [r.to_json() for r in needs]})

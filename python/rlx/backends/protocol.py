@@ -1,20 +1,22 @@
-"""What every back end is: a module with these functions. `backend_of` finds the one for a target."""
+"""What a back end is: a module, or an object, with the functions of `Compiler`, and of `Runtime` if it runs programs here.
+
+`registry.py` finds the back end of a target. `docs/backends.md` shows a whole one.
+"""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Collection, Mapping, Sequence
-from difflib import get_close_matches
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
-from rlx.backends.artifact import Artifact
-from rlx.backends.cache import DiskCache
-from rlx.backends.fields import Check
-from rlx.ir.checks import check_string
-from rlx.ir.errors import CompileError, Error
-from rlx.ir.graph import Graph
+    from rlx.backends.artifact import Artifact
+    from rlx.backends.compilation import Compilation
+    from rlx.backends.fields import Check
+
+# --- compiling ------------------------------------------------------------------------------------
 
 
 class Target(Protocol):
@@ -31,9 +33,90 @@ class Target(Protocol):
         ...
 
     @property
+    def rules(self) -> Mapping[str, Any]:
+        """What the target lowers each op by, by op name: these are the ops that it claims. Others are decomposed."""
+        ...
+
+    @property
     def unsupported_dtypes(self) -> frozenset[str]:
         """The dtypes of which a tensor cannot be computed with."""
         ...
+
+    @property
+    def pipeline(self) -> str:
+        """The passes that take a module at HIR or MIR to the target's LIR, as text: see `stages.to_lir`."""
+        ...
+
+    def fingerprint(self) -> str:
+        """All of the target that programs depend on beside its name, its architecture and its pipeline, such as flags."""
+        ...
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What a back end makes of a graph.
+
+    Attributes:
+        program: The code, in whatever form the back end loads, or users take elsewhere.
+        info: What is known of it, as JSON takes it: see `Compiler.info_fields`.
+        lasting: Whether compiling again would give no better program: only then it is kept in the cache.
+    """
+
+    program: bytes
+    info: Mapping[str, Any] = field(default_factory=dict)
+    lasting: bool = True
+
+
+@runtime_checkable
+class Compiler(Protocol):
+    """A way from graphs to programs."""
+
+    def target_names(self) -> Collection[str]:
+        """The names that `target` takes, aliases among them."""
+        ...
+
+    def target(self, name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) -> Target:
+        """The target of a name, for one architecture or the default one.
+
+        Raises:
+            CompileError: There is no such architecture, or a flag is wrong.
+        """
+        ...
+
+    def version(self) -> str:
+        """The version of what compiles, on which programs depend.
+
+        Raises:
+            CompileError: It is not installed.
+        """
+        ...
+
+    def compile_program(self, compilation: Compilation, timeout_s: float | None = None) -> Compiled:
+        """Compile a graph, the `lir` of the compilation, for its target. Nothing of it is changed.
+
+        Args:
+            compilation: What is compiled; its `phases` may get the seconds of more phases.
+            timeout_s: Seconds that an attempt of a compiler may take.
+
+        Raises:
+            CompileError: It cannot be expressed or compiled for the target.
+        """
+        ...
+
+    def info_fields(self) -> Mapping[str, Check]:
+        """The entries of `Compiled.info`, each with its check. A file with others is refused."""
+        ...
+
+    def emit(self, kind: str, compilation: Compilation) -> str | None:
+        """What a compiler is given, in a form for people to read; None if the target has no form of that name."""
+        ...
+
+    def notes(self, artifact: Artifact) -> Sequence[str]:
+        """What somebody who takes a program elsewhere should know of it, a line each."""
+        ...
+
+
+# --- running --------------------------------------------------------------------------------------
 
 
 class Program(Protocol):
@@ -52,81 +135,31 @@ class Program(Protocol):
         ...
 
 
-class DeviceInfo(Protocol):
-    """One device, or one driver that has none."""
+@dataclass(frozen=True)
+class DeviceInfo:
+    """One device, or one driver that has none.
 
-    @property
-    def driver(self) -> str:
-        """What runs programs on it."""
-        ...
+    Attributes:
+        driver: What runs programs on it: `"local-sync"`, `"cuda"` …
+        uri: What tells it from others of the same driver, such as `"cuda://0"`.
+        name: The device's own name.
+        available: Whether it can be used.
+        reason: Why not.
+    """
 
-    @property
-    def uri(self) -> str:
-        """What tells it from others of the same driver."""
-        ...
-
-    @property
-    def name(self) -> str:
-        """The device's own name."""
-        ...
-
-    @property
-    def available(self) -> bool:
-        """Whether it can be used."""
-        ...
-
-    @property
-    def reason(self) -> str:
-        """Why not."""
-        ...
+    driver: str
+    uri: str
+    name: str
+    available: bool
+    reason: str = ""
 
 
-class Backend(Protocol):
-    """A way from graphs to running programs."""
+@runtime_checkable
+class Runtime(Protocol):
+    """What runs the programs of a compiler, in this process or out of it."""
 
-    def target_names(self) -> Collection[str]:
-        """The names that `target` takes, aliases among them."""
-        ...
-
-    def target(self, name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) -> Target:
-        """The target of a name, for one architecture or the default one.
-
-        Raises:
-            CompileError: There is no such architecture, or a flag is wrong.
-        """
-        ...
-
-    def claimed_ops(self) -> frozenset[str]:
-        """Names of the ops that it lowers; the others are decomposed."""
-        ...
-
-    def legalised(self, graph: Graph, target: Any, *, policy: str = "direct") -> Graph:
-        """A graph at LIR: of ops that the back end lowers, of dtypes that the target has.
-
-        Raises:
-            UnsupportedError: A dtype is not there.
-        """
-        ...
-
-    def compile_graph(
-        self,
-        graph: Graph,
-        target: Any,
-        *,
-        fusion_policy: str = "direct",
-        cache: DiskCache | None = None,
-        timeout_s: float | None = None,
-        phases: dict[str, float] | None = None,
-    ) -> Artifact:
-        """Compile a graph, which is not changed.
-
-        Raises:
-            CompileError: It cannot be expressed or compiled for the target.
-        """
-        ...
-
-    def info_fields(self) -> Mapping[str, Check]:
-        """What stands in `Artifact.info`: the entries, each with its check. A file with others is refused."""
+    def device_names(self) -> Collection[str]:
+        """The targets whose programs run here, if there is such a device: names of devices for `Session`."""
         ...
 
     def load(self, artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int | None = None) -> Program:
@@ -137,50 +170,6 @@ class Backend(Protocol):
         """
         ...
 
-    def emit(self, kind: str, graph: Graph, target: Any) -> str | None:
-        """A legalised graph in a form for people to read, or None if the back end has no form of that name."""
-        ...
-
     def devices(self) -> Sequence[DeviceInfo]:
         """The devices that it finds, and why it finds none. Never raises."""
         ...
-
-
-def target_of(name: str, arch: Any = None, flags: Any = ()) -> Any:
-    """A target from what a user says.
-
-    Raises:
-        CompileError: There is no such target or architecture, or a flag is wrong.
-        Error: The architecture is no string, or the flags are no strings.
-    """
-    if arch is not None:
-        check_string(arch, "arch")
-    if not isinstance(flags, (tuple, list)) or not all(isinstance(flag, str) for flag in flags):
-        raise Error(f"flags must be a tuple of strings, got {flags!r:.60}")
-    return backend_of(name).target(name, arch, tuple(flags))
-
-
-_MODULES = ("rlx.backends.iree.backend", "rlx.backends.xla.backend")
-
-
-def backends() -> list[Backend]:
-    """All back ends."""
-    return [importlib.import_module(name) for name in _MODULES]  # type: ignore[misc]
-
-
-def backend_of(target: str) -> Backend:
-    """The back end that compiles for a target and runs its programs.
-
-    Raises:
-        CompileError: There is no such target.
-    """
-    check_string(target, "a target")
-    known: list[str] = []
-    for module in _MODULES:  # those behind the right one are not imported
-        found: Backend = importlib.import_module(module)  # type: ignore[assignment]
-        if target in found.target_names():
-            return found
-        known += found.target_names()
-    close = get_close_matches(str(target), known, n=1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    raise CompileError(f"unknown target: {target!r}", hint=f"{hint}known: {', '.join(known)}")

@@ -1,8 +1,8 @@
-"""The way from a graph as given to what a back end lowers: shared by all that compile or report."""
+"""The steps from a graph as given to what a target lowers, as passes in text: shared by all that compile or report."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -12,7 +12,12 @@ from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
 from rlx.ir.signature import POLICIES
 from rlx.passes import run
-from rlx.passes.rewrite import set_stage
+from rlx.passes.check_lir import CheckLir
+from rlx.passes.decompose import Decompose
+from rlx.passes.lower_blocks import LowerBlocks
+from rlx.passes.pipeline import Element, Pipeline
+
+PRECISIONS = ("f32", "f16", "bf16")
 
 
 def check_policy(policy: str) -> None:
@@ -53,79 +58,75 @@ def _check_sizes(bind: Any) -> None:
             raise Error(f"bind: the size of {name} must be an integer, got {size!r}")
 
 
-def prepared(
-    graph: Graph,
-    bind: Mapping[str, int] | None = None,
-    precision: Any = None,
-    passes: str | None = None,
-    policy: str = "direct",
-) -> Graph:
-    """A graph after what its user asks for, in this order: sizes bound, passes run, precision lowered.
+def prepared(graph: Graph, bind: Mapping[str, int] | None = None, passes: str | None = None) -> Graph:
+    """A graph after what its user asks for first: sizes bound, then passes run.
 
     Args:
         graph: HIR or MIR; it is not changed.
         bind: Sizes of symbols.
-        precision: `"f16"` or `"bf16"`, or the dtype; None and f32 leave the graph as it is.
         passes: A pipeline.
-        policy: Whether ops are fused before precision is lowered, which needs to see inside blocks.
 
     Raises:
         Error: A symbol is unknown, the pipeline is wrong, or a pass failed.
     """
-    steps = []
+    check_options(bind, passes)
+    if bind and (unknown := set(bind) - graph.symbols):
+        known = ", ".join(sorted(graph.symbols)) or "none"
+        raise Error(f"bind: the graph has no symbol {', '.join(sorted(map(str, unknown)))}; it has {known}")
+    for step in preparing(bind, passes):
+        graph = run(graph, step)
+    return graph
+
+
+def check_options(bind: Any = None, passes: Any = None, precision: Any = None) -> None:
+    """What a user gives to prepare a graph is sizes by symbol, text, and a dtype to compute in.
+
+    Raises:
+        Error: It is something else.
+    """
     if bind is not None:
         _check_sizes(bind)
     if passes is not None:
         check_string(passes, "passes")
-    if bind:
-        unknown = set(bind) - graph.symbols
-        if unknown:
-            known = ", ".join(sorted(graph.symbols)) or "none"
-            raise Error(f"bind: the graph has no symbol {', '.join(sorted(map(str, unknown)))}; it has {known}")
-        steps.append("rlx-bind{" + " ".join(f"{name}={int(size)}" for name, size in bind.items()) + "}")
-    if passes:
-        steps.append(passes)
-    name = precision_name(precision)
-    if name != "f32":
-        steps.append(f"{policy_passes(policy)},rlx-precision{{to={name}}}")
-    for step in steps:
-        graph = run(graph, step if step.startswith("builtin.module(") else f"builtin.module({step})")
-    return graph
+    precision_name(precision)
+
+
+def preparing(bind: Mapping[str, int] | None, passes: str | None) -> list[str]:
+    """The pipelines that `prepared` runs."""
+    sizes = " ".join(f"{name}={int(size)}" for name, size in (bind or {}).items())
+    return [*([f"rlx-bind{{{sizes}}}"] if sizes else []), *([passes] if passes else [])]
 
 
 def precision_name(precision: Any) -> str:
-    """The name of the dtype to compute in; f32 when it is not given."""
-    return "f32" if precision is None else str(getattr(precision, "name", precision))
+    """The name of the dtype to compute in; f32 when it is not given.
 
-
-def lowered_blocks(graph: Graph, policy: str = "direct") -> Graph:
-    """A graph at MIR: blocks replaced by tensor ops, and these fused unless the policy, or the module, says otherwise."""
-    return run(graph, f"builtin.module({policy_passes(policy)})")
+    Raises:
+        Error: Nothing is computed in that.
+    """
+    name = "f32" if precision is None else str(getattr(precision, "name", precision))
+    if name not in PRECISIONS:
+        raise Error(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r:.60}")
+    return name
 
 
 def policy_passes(policy: str) -> str:
-    """What takes a module to MIR: `direct` makes fused ops, `fusable` leaves primitives."""
+    """What takes a module to MIR: `direct` makes fused ops, unless the module says otherwise; `fusable` leaves primitives."""
     return "rlx-lower-blocks,rlx-fuse" if policy == "direct" else "rlx-lower-blocks"
 
 
-def legalise(module: Any, claimed: Collection[str], *, policy: str = "direct") -> None:
-    """Make a module consist of claimed ops, as far as decompositions lead there, in place.
+def to_mir(policy: str, precision: Any) -> str:
+    """The pipeline from HIR to MIR: blocks lowered, ops fused, then the dtype to compute in."""
+    lower, name = policy_passes(policy), precision_name(precision)
+    return lower if name == "f32" else f"{lower},rlx-precision{{to={name}}}"
+
+
+def to_lir(legal: CheckLir) -> str:
+    """The pipeline of a target, from HIR or MIR to LIR: what it does not take is decomposed, what is left is checked.
 
     Args:
-        module: A module of rlx ops.
-        claimed: Names of the ops that a target lowers, without prefix.
-        policy: `"direct"` for fused ops, `"fusable"` for primitives.
+        legal: What the target takes.
     """
-    from rlx.passes.pipeline import Pipeline
-
-    keep = ",".join(sorted(claimed))
-    steps = f"{policy_passes(policy)},rlx-decompose{{except={keep}}},canonicalize,cse"
-    Pipeline.parse(f"builtin.module({steps})").run(module)
+    return str(Pipeline([LowerBlocks(), Decompose(legal.for_, except_=legal.ops), *_CLEAN_UP, legal]))
 
 
-def legalised(graph: Graph, claimed: Collection[str], *, policy: str = "direct") -> Graph:
-    """A graph at LIR for a target that claims these ops; see `legalise`."""
-    lowered = graph.clone()
-    legalise(lowered.module, claimed, policy=policy)
-    set_stage(lowered.module, "lir")
-    return lowered
+_CLEAN_UP = (Element("canonicalize"), Element("cse"))

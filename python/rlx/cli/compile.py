@@ -14,21 +14,29 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rlx.cli.names import TARGET_HELP, TARGETS
+
 if TYPE_CHECKING:
-    from rlx.backends.artifact import Artifact
+    from rlx.backends.compilation import Compilation
     from rlx.ir.graph import Graph
     from rlx.runtime.compiled import CompiledGraph
 
-_PORTABLE = "stablehlo"
+# What compiles to code; all other kinds of `--emit` are text.
+_CODE = ("artifact", "program")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("file", metavar="FILE", help="MLIR text, of rlx or StableHLO ops; - is standard input")
-    parser.add_argument("-o", "--output", required=True, metavar="OUT", help="the file to write; - is standard output")
-    parser.add_argument(
-        "--target", default="cpu", help="cpu, cuda, rocm, vulkan, metal, vmvx, xla or stablehlo (default: %(default)s)"
+    result = parser.add_mutually_exclusive_group(required=True)
+    result.add_argument("-o", "--output", metavar="OUT", help="the file to write; - is standard output")
+    result.add_argument(
+        "--dump-pipeline",
+        action="store_true",
+        help="compile nothing, and print the passes that --emit=lir runs, as rlx-opt takes them: "
+        '--pass-pipeline="$(rlx compile FILE --dump-pipeline)"',
     )
+    parser.add_argument("--target", default="cpu", choices=TARGETS, metavar="NAME", help=TARGET_HELP)
     parser.add_argument(
         "--arch",
         help="the device's architecture, such as sm_80 or gfx1100; for cpu host (this machine's CPU, the default), x86-64-v2, "
@@ -36,11 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--emit",
-        choices=("artifact", "vmfb", "linalg", "stablehlo", "mlir"),
+        metavar="KIND",
         default="artifact",
-        help="artifact: for `rlx run`, or, for target stablehlo, the portable artifact (default); vmfb: IREE's module "
-        "alone; linalg: what IREE is given, as text; stablehlo: what XLA is given, as text; mlir: the rlx ops that are "
-        "lowered to that",
+        help="artifact: for `rlx run`, or, for a target that is a kind of file, that file (default); program: the code alone, "
+        "for IREE's targets a module of its VM; lir: the rlx ops that the target takes, as text; linalg, stablehlo: what IREE "
+        "or XLA is given, as text",
     )
     add_compile_options(parser)
 
@@ -60,66 +68,69 @@ def add_compile_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    from rlx.cli.files import read_graph, write_output
+    from rlx.cli.files import read_graph, standard_output, write_output
 
-    graph = read_graph(arguments.file, arguments.function)
-    if arguments.emit in ("linalg", "stablehlo", "mlir"):
-        write_output(arguments.output, _text(graph, arguments).encode())
-        return 0
     started = time.perf_counter()
+    compilation = compilation_of(read_graph(arguments.file, arguments.function), arguments.target, arguments)
+    if arguments.dump_pipeline:
+        standard_output().write(compilation.pipeline_text + "\n")
+    elif arguments.emit in _CODE:
+        _write_code(compilation, arguments, started)
+    else:
+        write_output(arguments.output, _text(compilation, arguments.emit).encode())
+    return 0
+
+
+def compilation_of(graph: Graph, target: str, arguments: argparse.Namespace) -> Compilation:
+    """A graph on its way to a target as the options say."""
+    from rlx.backends.compilation import Compilation
+    from rlx.backends.registry import target_of
+
+    return Compilation(
+        graph,
+        target_of(target, arguments.arch, tuple(arguments.flag)),
+        policy=arguments.policy,
+        passes=arguments.passes,
+        bind=bindings(arguments.bind),
+        precision=arguments.precision,
+    )
+
+
+def _write_code(compilation: Compilation, arguments: argparse.Namespace, started: float) -> None:
+    """Compile, write the program, and say what it is."""
+    from rlx.backends.cache import DiskCache
+    from rlx.backends.registry import device_names
     from rlx.cli.display import Steps
+    from rlx.cli.files import write_output
     from rlx.report.text import bytes_text
 
-    with Steps(only_terminal=True)(f"compile {graph.name} for {arguments.target}"):
-        artifact = _artifact(graph, arguments)
-    container = arguments.emit == "artifact" and artifact.target != _PORTABLE
+    target = compilation.target
+    with Steps(only_terminal=True)(f"compile {compilation.given.name} for {target.name}"):
+        artifact = compilation.artifact(cache=None if arguments.no_cache else DiskCache())
+    container = arguments.emit == "artifact" and target.name in device_names()
     data = artifact.to_bytes() if container else artifact.program
     write_output(arguments.output, data)
     if arguments.output != "-":
         took = time.perf_counter() - started
         size = bytes_text(len(data))
-        print(f"{arguments.output}: {graph.name} for {artifact.target} ({artifact.arch}), {size}, {took:.2f} s")
+        name = compilation.given.name
+        print(f"{arguments.output}: {name} for {target.name} ({target.arch}), {size}, {took:.2f} s")
         print(f"sha256: {hashlib.sha256(data).hexdigest()}")
-        if needs := _needs(artifact):
-            print(needs)
-    return 0
+        for note in compilation.compiler.notes(artifact):
+            print(note)
 
 
-def _needs(artifact: Artifact) -> str | None:
-    """Where a program for a CPU runs."""
-    from rlx.backends.iree.cpu import Cpu
-
-    if (data := artifact.info.get("cpu")) is None:  # XLA compiles when a program is loaded
-        return None
-    cpu = Cpu.from_json(data)
-    others = "; for most other CPUs there is --arch=x86-64-v3" if cpu.host and cpu.architecture == "x86_64" else ""
-    return f"needs: {cpu}{others}"
-
-
-def _artifact(graph: Graph, arguments: argparse.Namespace) -> Artifact:
-    """The graph compiled for the target that the options say."""
-    from rlx.backends.cache import DiskCache
-    from rlx.backends.protocol import backend_of
+def _text(compilation: Compilation, kind: str) -> str:
+    """The module at one of its last steps, for people to read."""
     from rlx.ir.errors import Error
 
-    backend = backend_of(arguments.target)
-    target = backend.target(arguments.target, arguments.arch, tuple(arguments.flag))
-    if arguments.emit == "vmfb" and target.name in ("xla", _PORTABLE):
-        raise Error(f"--emit=vmfb: target {target.name} gives no module of IREE's", hint="leave --emit out")
-    prepared = _prepared(graph, arguments)
-    if target.name == _PORTABLE and prepared.symbols:
-        names = sorted(prepared.symbols)
-        flags = " ".join(f"--bind={name}=128" for name in names)
-        raise Error(f"a portable artifact has static sizes, and {', '.join(names)} has none", hint=f"add {flags}")
-    cache = None if arguments.no_cache else DiskCache()
-    return backend.compile_graph(prepared, target, fusion_policy=arguments.policy, cache=cache)
-
-
-def _prepared(graph: Graph, arguments: argparse.Namespace) -> Graph:
-    from rlx.backends.stages import prepared
-
-    sizes = bindings(arguments.bind)
-    return prepared(graph, sizes, arguments.precision, arguments.passes, arguments.policy)
+    text = str(compilation.lir) if kind == "lir" else compilation.compiler.emit(kind, compilation)
+    if text is None:
+        raise Error(
+            f"--emit={kind}: target {compilation.target.name} has no such form",
+            hint=f"every target has {', '.join(_CODE)} and lir; linalg is for IREE's targets, stablehlo for XLA's",
+        )
+    return text
 
 
 def compiled(graph: Graph, device: str, arguments: argparse.Namespace, threads: int | None = None) -> CompiledGraph:
@@ -153,18 +164,3 @@ def bindings(texts: Sequence[str]) -> dict[str, int]:
             raise Error(f"--bind: '{name}' is bound twice")
         sizes[name] = int(size)
     return sizes
-
-
-def _text(graph: Graph, arguments: argparse.Namespace) -> str:
-    """The module before its last steps, for people to read."""
-    from rlx.backends.protocol import backend_of
-    from rlx.ir.errors import Error
-
-    backend = backend_of(arguments.target)
-    target = backend.target(arguments.target, arguments.arch, tuple(arguments.flag))
-    legal = backend.legalised(_prepared(graph, arguments), target, policy=arguments.policy)
-    text = str(legal) if arguments.emit == "mlir" else backend.emit(arguments.emit, legal, target)
-    if text is None:
-        hint = "--emit=stablehlo goes with --target=stablehlo or xla, --emit=linalg with the others"
-        raise Error(f"--emit={arguments.emit}: target {target.name} is not given that", hint=hint)
-    return text

@@ -7,7 +7,10 @@ import json
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rlx.backends.protocol import DeviceInfo
+    from rlx.backends.registry import Registered
 
 _FIELDS = ("driver", "uri", "name", "available", "reason")
 
@@ -40,6 +43,17 @@ def run(arguments: argparse.Namespace) -> int:
 
 def devices() -> list[DeviceInfo]:
     """The devices of all back ends."""
-    from rlx.backends.protocol import backends
+    from rlx.backends.registry import backends
 
-    return [device for backend in backends() for device in backend.devices()]
+    return [device for backend in backends() for device in _devices_of(backend)]
+
+
+def _devices_of(backend: Registered) -> Sequence[DeviceInfo]:
+    from rlx.backends.protocol import DeviceInfo
+
+    if backend.runtime is None:
+        return ()
+    try:
+        return backend.runtime.devices()
+    except Exception as problem:  # it may be somebody else's code
+        return [DeviceInfo(backend.name, backend.name, "", False, f"{backend}: {type(problem).__name__}: {problem}")]

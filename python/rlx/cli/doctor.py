@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib import metadata
 
 
@@ -36,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     findings = []
     with Steps(only_terminal=True)("check"):
-        for what, check in _CHECKS.items():
+        for what, check in (_CHECKS | _checks_of_others()).items():
             findings.append(_checked(what, check))
     if arguments.json:
         print(json.dumps([asdict(f) for f in findings], indent=1))
@@ -118,6 +119,14 @@ def _cache() -> str:
     return f"{cache.directory}, {len(cache)} programs, {cache.size() / 1e6:.1f} MB"
 
 
+def _back_ends() -> str:
+    from rlx.backends.registry import backends, problems
+
+    if left_out := problems():
+        raise RuntimeError("\n".join(map(str, left_out)))
+    return "; ".join(f"{b.name} of {b.origin}: {', '.join(b.targets)}" for b in backends())
+
+
 def _devices() -> str:
     from rlx.cli.devices import devices
 
@@ -165,6 +174,23 @@ def _xla() -> str:
     return _compile_and_run("xla")
 
 
+def _checks_of_others() -> dict[str, Callable[[], str]]:
+    """A check for each device of other packages."""
+    from rlx.backends.registry import backends
+
+    others = [backend for backend in backends() if backend.origin != "rlx"]
+    return {f"device {name}": partial(_try, name) for backend in others for name in backend.devices}
+
+
+def _try(device: str) -> str:
+    from rlx.ir.errors import UnsupportedError
+
+    try:
+        return _compile_and_run(device)
+    except UnsupportedError as problem:  # it need not have every op
+        return f"not tried: {problem.message}"
+
+
 _CHECKS: dict[str, Callable[[], str]] = {
     "python": _python,
     "rlx": _rlx,
@@ -174,6 +200,7 @@ _CHECKS: dict[str, Callable[[], str]] = {
     "cpu": _cpu,
     "native module": _native,
     "cache": _cache,
+    "back ends": _back_ends,
     "devices": _devices,
     "compile and run": lambda: _compile_and_run("cpu"),
     "xla": _xla,

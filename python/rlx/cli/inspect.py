@@ -1,6 +1,6 @@
 """Say what a graph, or a compiled program, takes and gives, and list its ops with cost and source line; or list weights.
 
-At stage mir blocks are replaced by tensor ops; lir is what the lowering for the CPU takes.
+At stage mir blocks are replaced by tensor ops; lir is what the target takes.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import argparse
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from rlx.cli.names import TARGET_HELP, TARGETS
 from rlx.report.text import wrapped
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="MLIR text, a compiled artifact or weights; - is standard input")
     parser.add_argument("--stage", choices=("hir", "mir", "lir", "all"), help="default: the stage that the graph is at")
     parser.add_argument("--function", metavar="NAME", help="the function to take (default: the first public one)")
+    parser.add_argument("--target", default="cpu", choices=TARGETS, metavar="NAME", help=TARGET_HELP)
+    parser.add_argument("--arch", help="the target's architecture, such as sm_80")
     parser.add_argument(
         "--policy", choices=("direct", "fusable"), default="direct", help="fuse ops, or leave primitives"
     )
@@ -55,15 +58,17 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _show_graph(graph: Graph, arguments: argparse.Namespace) -> None:
+    from rlx.backends.compilation import Compilation
+    from rlx.backends.registry import target_of
     from rlx.ir.listing import inspect_diff, inspect_graph
     from rlx.ir.signature import STAGES
-    from rlx.runtime.inspect import at_stage
 
+    compilation = Compilation(graph, target_of(arguments.target, arguments.arch), policy=arguments.policy)
     wanted = arguments.stage or graph.stage
     stages = STAGES[STAGES.index(graph.stage) :] if wanted == "all" else [wanted]
     before, report = None, None
     for stage in stages:
-        report = inspect_graph(at_stage(graph, stage, arguments.policy))
+        report = inspect_graph(compilation.at(stage))
         if before is not None:
             print(("" if arguments.stats else "\n") + inspect_diff(before, report))
         print(report.stats() if arguments.stats else report)

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rlx.cli.compile import add_compile_options, bindings, compiled
+from rlx.cli.compile import add_compile_options, compilation_of, compiled
 from rlx.cli.display import Steps
+from rlx.cli.names import DEVICES
 
 if TYPE_CHECKING:
     from rlx.backends.artifact import Artifact
@@ -34,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--input", action="append", default=[], metavar="NAME=VALUE", help="an input")
     parser.add_argument("--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter (weight)")
     parser.add_argument("--params", metavar="FILE", help="a file that holds parameters: safetensors, .npz or .npy")
-    parser.add_argument("--device", help="cpu (default), cuda, rocm, vulkan, metal, vmvx or xla")
+    parser.add_argument("--device", choices=DEVICES, metavar="NAME", help="%(choices)s (default: cpu)")
     parser.add_argument("--arch", help="the device's architecture, such as sm_80 or gfx1100")
     parser.add_argument(
         "--threads", type=int, metavar="N", help="threads to use on the CPU (default: one for each core)"
@@ -187,11 +188,9 @@ def _graph_call(
         program.set_params(params)
         program.load()
         return lambda: program.run(inputs)
-    from rlx.backends.stages import prepared
     from rlx.ir.evaluate import evaluate
 
-    sizes = bindings(arguments.bind)
-    source = prepared(graph, sizes, arguments.precision, arguments.passes, arguments.policy)
+    source = compilation_of(graph, arguments.device or "cpu", arguments).mir
     return lambda: evaluate(source, inputs | params)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from rlx.ir.errors import Error
-from rlx.ir.location import caller_location, describe
 
 
 def check_name(name: Any, what: str) -> None:
@@ -15,9 +14,16 @@ def check_name(name: Any, what: str) -> None:
         Error: It is no string, empty, or has a NUL or half a character in it.
     """
     if not isinstance(name, str) or not name:
-        raise Error(f"{what} is a non-empty string, not {name!r:.60}", location=describe(caller_location()))
+        raise Error(f"{what} is a non-empty string, not {name!r:.60}", location=_place())
     if "\0" in name or not is_unicode(name):
-        raise Error(f"{what} is Unicode text without NUL, not {name!r:.60}", location=describe(caller_location()))
+        raise Error(f"{what} is Unicode text without NUL, not {name!r:.60}", location=_place())
+
+
+def _place() -> str | None:
+    """The user's line."""
+    from rlx.ir.location import caller_location, describe  # imports MLIR
+
+    return describe(caller_location())
 
 
 def is_unicode(text: str) -> bool:

@@ -23,7 +23,7 @@ class Decompose(Pass, name="rlx-decompose"):
 
     for_: str | None = option(None, "the pass that comes next: the ops that it lowers are kept")
     ops: tuple[str, ...] = option((), "the ops to decompose; all composite ones when empty")
-    except_: tuple[str, ...] = option((), "more ops to keep")
+    except_: tuple[str, ...] = option((), "ops to keep, beside those")
 
     def run(self, module: Any) -> None:
         names = self.targets()

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from rlx.backends.artifact import Artifact
-from rlx.backends.protocol import Program, backend_of
+from rlx.backends.protocol import Program
+from rlx.backends.registry import runtime_of
 from rlx.ir.arrays import as_array
 from rlx.ir.attributes import suggestion
 from rlx.ir.errors import Error
@@ -155,7 +156,7 @@ class CompiledGraph:
         if missing:
             described = ", ".join(f"'{n}' ({self._params[n].shape})" for n in missing[:10])
             raise Error(f"{len(missing)} parameters are not set: {described}", hint="call set_param or set_params")
-        program = backend_of(self.artifact.target).load(self.artifact, content.weights, self._threads)
+        program = runtime_of(self.artifact.target).load(self.artifact, content.weights, self._threads)
         for name, value in content.states.items():
             program.write_state(name, value)
         self._content = _Content(content.weights, program=program)

@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import Any
 
 from rlx.backends import stages
-from rlx.backends.artifact import Artifact
-from rlx.backends.cache import DiskCache
-from rlx.backends.protocol import Backend, Target, backend_of, target_of
+from rlx.backends.compilation import Compilation
+from rlx.backends.registry import target_of
+from rlx.ir.errors import UnsupportedError
 from rlx.ir.graph import Graph
 from rlx.report.dispatch import DispatchReport, analyse_dispatch
 from rlx.report.fusion import FusionReport, analyse_fusion
@@ -26,7 +26,7 @@ class Pipeline:
     """All that happens to a graph before it is compiled for a target, without compiling it.
 
     Args:
-        target: `"cpu"`, `"cuda"`, `"rocm"`, `"vulkan"`, `"metal"`, `"vmvx"`, `"xla"` or `"stablehlo"`.
+        target: The name of a target, such as `"cpu"`, `"cuda"` or `"stablehlo"`; `docs/targets.md` lists them.
         arch: Its architecture, such as `"sm_80"`; None takes the default one.
         policy: Whether ops are fused at MIR (`"direct"`, unless the module declares otherwise), or stay primitives
             (`"fusable"`).
@@ -49,13 +49,8 @@ class Pipeline:
         stages.check_policy(self.policy)
         target_of(self.target, self.arch)
 
-    @property
-    def backend(self) -> Backend:
-        """What compiles for the target."""
-        return backend_of(self.target)
-
     def compile(self, graph: Any) -> CompileResult:
-        """Take a graph through all stages. It is not changed.
+        """Take a graph to MIR; LIR, reports and the artifact are made when they are asked for. The graph is not changed.
 
         Args:
             graph: A `Graph` or `GraphModule`, HIR or MIR.
@@ -63,33 +58,37 @@ class Pipeline:
         Raises:
             Error: An option does not fit the graph, or a pass failed.
         """
-        given = stages.graph_of(graph, "Pipeline.compile", lowered=False).clone()
-        prepared = stages.prepared(given, self.bind, self.precision, self.passes, self.policy)
-        mir = stages.lowered_blocks(prepared, self.policy)
-        lir = stages.legalised(mir, self.backend.claimed_ops(), policy="fusable")  # what is to be fused is so by now
-        return CompileResult(self, given, mir, lir)
+        result = CompileResult(self, stages.graph_of(graph, "Pipeline.compile", lowered=False).clone())
+        _ = result.mir
+        return result
 
 
-@dataclass(frozen=True)
-class CompileResult:
+class CompileResult(Compilation):
     """A graph at every stage on its way to a target, and reports on it. `str()` is a summary.
+
+    `mir` has sizes bound, passes run, precision lowered, and blocks replaced by tensor ops. `lir` is what the target lowers,
+    with all else decomposed; it raises an `UnsupportedError` where the target cannot take the graph.
 
     Attributes:
         pipeline: The options.
         hir: The graph as given.
-        mir: Sizes bound, passes run, precision lowered, blocks replaced by tensor ops.
-        lir: What the target lowers: ops that it does not claim are decomposed.
     """
 
-    pipeline: Pipeline
-    hir: Graph
-    mir: Graph
-    lir: Graph
+    def __init__(self, pipeline: Pipeline, graph: Graph):
+        super().__init__(
+            graph,
+            target_of(pipeline.target, pipeline.arch),
+            policy=pipeline.policy,
+            passes=pipeline.passes,
+            bind=pipeline.bind,
+            precision=pipeline.precision,
+        )
+        self.pipeline = pipeline
 
     @property
-    def target(self) -> Target:
-        """What the graph is for."""
-        return self.pipeline.backend.target(self.pipeline.target, self.pipeline.arch)
+    def hir(self) -> Graph:
+        """The graph as given."""
+        return self.given
 
     @cached_property
     def fusion(self) -> FusionReport:
@@ -110,8 +109,7 @@ class CompileResult:
         """Which way each op of the MIR goes on the target."""
         target = self.target
         named = f"{target.name} ({target.arch})"
-        claimed = self.pipeline.backend.claimed_ops()
-        return analyse_dispatch(self.mir, claimed, target=named, unsupported_dtypes=target.unsupported_dtypes)
+        return analyse_dispatch(self.mir, target.rules, target=named, unsupported_dtypes=target.unsupported_dtypes)
 
     @property
     def dynamic_symbols(self) -> tuple[str, ...]:
@@ -131,24 +129,6 @@ class CompileResult:
         """
         return replace(self.pipeline, bind={**(self.pipeline.bind or {}), **bind}).compile(self.hir)
 
-    def artifact(self, *, cache: DiskCache | None = None, timeout: float | None = None) -> Artifact:
-        """Compile the MIR for the target. The first call does the work.
-
-        Args:
-            cache: Where compiled programs are kept.
-            timeout: Seconds that an attempt of the compiler may take.
-
-        Raises:
-            CompileError: It cannot be expressed or compiled for the target.
-        """
-        found = self.__dict__.get("_artifact")
-        if found is None:
-            found = self.pipeline.backend.compile_graph(
-                self.mir, self.target, fusion_policy=self.pipeline.policy, cache=cache, timeout_s=timeout
-            )
-            self.__dict__["_artifact"] = found
-        return found
-
     def __str__(self) -> str:
         pipeline, target = self.pipeline, self.target
         options = [f"policy {pipeline.policy}", f"precision {stages.precision_name(pipeline.precision)}"]
@@ -159,6 +139,10 @@ class CompileResult:
         lines = [f"@{self.hir.name_symbol} for {target.name} ({target.arch}), {', '.join(options)}"]
         lines.append(f"  given ({self.hir.stage}): {counts_text(self.fusion.before)}")
         lines.append(f"  mir: {counts_text(self.fusion.after)}")
-        lines.append(f"  lir: {counts_text(analyse_fusion(self.hir, self.lir).after)}")
-        lines += [f"  {report.summary()}" for report in (self.fusion, self.memory, self.dispatch)]
-        return "\n".join(lines) + "\n"
+        try:
+            lines.append(f"  lir: {counts_text(analyse_fusion(self.hir, self.lir).after)}")
+            reports = (self.fusion, self.memory, self.dispatch)
+        except UnsupportedError as problem:
+            lines.append("  lir: " + problem.message.replace("\n", "\n  "))
+            reports = (self.fusion, self.dispatch)
+        return "\n".join([*lines, *(f"  {report.summary()}" for report in reports)]) + "\n"

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, overload
 
 from rlx.backends.artifact import Artifact
 from rlx.backends.cache import DiskCache
-from rlx.backends.protocol import backend_of, target_of
-from rlx.backends.stages import check_policy, graph_of
-from rlx.backends.stages import prepared as _prepared
+from rlx.backends.compilation import Compilation
+from rlx.backends.registry import target_of
+from rlx.backends.stages import graph_of
 from rlx.ir.errors import Error
 from rlx.ir.files import file_name
 from rlx.ir.graph import Graph
@@ -46,7 +46,6 @@ class Session:
     ):
         self.device = Device.of(device)
         self.threads = checked_threads(threads)
-        self.backend = backend_of(self.device.value)
         self.target = target_of(self.device.value, arch, flags)
 
     @overload
@@ -114,27 +113,26 @@ class Session:
             CompileError: It cannot be expressed or compiled for the device.
             Error: An option is not known, or a parameter does not fit.
         """
-        check_policy(policy)
         if timeout is not None and (
             isinstance(timeout, bool) or not isinstance(timeout, Real) or not 0 < timeout < 1e9
         ):
             raise Error(f"timeout must be a positive number of seconds, got {timeout!r:.60}")
         if buckets is not None and not isinstance(buckets, Mapping):
             raise Error(f"buckets must be a mapping of symbols to sizes, got {buckets!r:.60}")
-        source = _prepared(graph_of(graph, "compile"), bind, precision, passes, policy)
+        compilation = Compilation(
+            graph_of(graph, "compile"), self.target, policy=policy, passes=passes, bind=bind, precision=precision
+        )
         if buckets:
             from rlx.runtime.bucketed import BucketedGraph
 
-            options: dict[str, Any] = {"policy": policy, "cache": cache, "timeout": timeout}
+            source = compilation.prepared
+            options: dict[str, Any] = {"precision": precision, "policy": policy, "cache": cache, "timeout": timeout}
             bucketed = BucketedGraph(source, buckets, lambda sizes: self.compile(source, bind=sizes, **options))
             _set_params(bucketed, source, params)
             return bucketed
-        phases: dict[str, float] = {}
-        artifact = self.backend.compile_graph(
-            source, self.target, fusion_policy=policy, cache=_cache(cache), timeout_s=timeout, phases=phases
-        )
-        compiled = CompiledGraph(artifact, threads=self.threads, phases=phases)
-        _set_params(compiled, source, params)
+        artifact = compilation.artifact(cache=_cache(cache), timeout=timeout)
+        compiled = CompiledGraph(artifact, threads=self.threads, phases=compilation.phases)
+        _set_params(compiled, compilation.prepared, params)
         return compiled
 
 

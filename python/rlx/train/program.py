@@ -22,7 +22,6 @@ from rlx.transforms.base import arguments_of, names_of, tensor_graph
 from rlx.transforms.grad import grad_with_loss
 
 STEP, ACCUMULATED = "train/step", "train/accumulated"
-PRECISIONS = ("f32", "f16", "bf16")
 
 
 @dataclass(frozen=True)
@@ -68,8 +67,6 @@ def training_graph(
     if clip_norm is not None and check_number("clip_norm", clip_norm) <= 0:
         raise Error(f"clip_norm must be positive, got {clip_norm!r}")
     name = stages.precision_name(precision)
-    if name not in PRECISIONS:
-        raise Error(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r}")
     scale = scales.chosen(loss_scale, name)
 
     source = stages.prepared(tensor_graph(graph), bind)

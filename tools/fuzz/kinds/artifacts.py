@@ -60,7 +60,8 @@ class Artifacts(Kind):
 def artifacts() -> list[Any]:
     """Programs with inputs, parameters, states, symbols and requirements, for both back ends."""
     import rlx
-    from rlx.backends.protocol import backend_of
+    from rlx.backends.compilation import Compilation
+    from rlx.backends.registry import target_of
 
     fixed: Any = rlx.Graph("fixed")
     x, w = fixed.input("x", (2, 3)), fixed.param("w", (3, 4))
@@ -74,8 +75,7 @@ def artifacts() -> list[Any]:
     sized.set_outputs([sized.concat([a, b], 0), sized.narrow(a, 0, 1, 1)])
     found = []
     for name in ("cpu", "xla"):
-        backend = backend_of(name)
-        found += [backend.compile_graph(graph, backend.target(name)) for graph in (fixed, sized)]
+        found += [Compilation(graph, target_of(name)).artifact() for graph in (fixed, sized)]
     return found
 
 

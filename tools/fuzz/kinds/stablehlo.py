@@ -43,14 +43,15 @@ class StableHlo(Kind):
 def texts() -> tuple[str, ...]:
     """Graphs of one op that the importer knows, lowered, and a few calls."""
     import rlx
-    from rlx.backends.stages import legalised
+    from rlx.backends.compilation import Compilation
+    from rlx.backends.registry import target_of
     from rlx.ir.text import print_op
-    from rlx.lower.stablehlo import claimed_ops, lower_module
+    from rlx.lower.stablehlo import lower_module
 
     made = {}
     for graph in corpus.graphs()[::3]:
         try:
-            text = print_op(lower_module(legalised(graph, claimed_ops()).module))  # type: ignore[arg-type]
+            text = print_op(lower_module(Compilation(graph, target_of("stablehlo")).lir.module))  # type: ignore[arg-type]
             rlx.from_stablehlo(text)
         except rlx.Error:
             continue

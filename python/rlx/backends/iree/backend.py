@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from rlx import mlir
-from rlx.backends import stages
-from rlx.backends.artifact import Artifact, Signature, requirement
-from rlx.backends.building import cached, timed
-from rlx.backends.cache import DiskCache, fingerprint
+from rlx.backends.artifact import Artifact, Signature
+from rlx.backends.building import timed
+from rlx.backends.cache import fingerprint
+from rlx.backends.compilation import Compilation
 from rlx.backends.fields import Check, boolean, integer, listed, name, optional
 from rlx.backends.iree import targets
 from rlx.backends.iree.abi import ArgumentType, TensorType
@@ -21,81 +21,21 @@ from rlx.backends.iree.compiler import compile_module, compiler_version, prewarm
 from rlx.backends.iree.cpu import Cpu
 from rlx.backends.iree.devices import check_features, devices
 from rlx.backends.iree.executable import Executable, Function
-from rlx.backends.iree.targets import Target, target
+from rlx.backends.iree.targets import Target, device_names, target, target_names
+from rlx.backends.protocol import Compiled
 from rlx.ir import opview
 from rlx.ir.dim import estimate
-from rlx.ir.errors import ExecutionError, UnsupportedError
+from rlx.ir.errors import ExecutionError
 from rlx.ir.graph import Graph
-from rlx.ir.location import describe
-from rlx.ir.requirements import requirements
-from rlx.ir.shape import Shape, shape_of
-from rlx.ir.signature import Argument, bodies, read_arguments
-from rlx.lower.linalg import claimed_ops, lower_module
+from rlx.ir.shape import Shape
+from rlx.ir.signature import Argument, bodies
+from rlx.lower.linalg import lower_module
 from rlx.lower.linalg.function import state_getter, state_setter
-from rlx.lower.linalg.rules import RULES
-from rlx.version import __version__
 
 # Below this many operations the threads of local-task cost more than they save (about 15 µs a call).
 PARALLEL_FLOPS = 20_000_000
 # What a symbol is taken to be where work has to be guessed.
 _TYPICAL_SIZE = 64
-
-
-def legalise(module: Any, *, fusion_policy: str = "direct") -> None:
-    """Make a module of rlx ops consist of what the linalg lowering claims, in place."""
-    stages.legalise(module, claimed_ops(), policy=fusion_policy)
-
-
-def legalised(graph: Graph, target: Target, *, policy: str = "direct") -> Graph:
-    """A graph of ops that are lowered, of dtypes that the target has.
-
-    Raises:
-        UnsupportedError: It lists every op with another dtype.
-    """
-    legal = stages.legalised(graph, claimed_ops(), policy=policy)
-    check_dtypes(legal.module, target)
-    return legal
-
-
-def check_dtypes(module: Any, target: Target) -> None:
-    """No tensor has a dtype that the target cannot compute with, or no elements where it has none of those.
-
-    Raises:
-        UnsupportedError: It lists every argument and op of that kind, with its location.
-    """
-    if not target.unsupported_dtypes and target.takes_empty:
-        return
-    wrong = []
-    for function in bodies(module):
-        for a in read_arguments(function):
-            wrong += [f"  {a.kind} '{a.name}' is {what}" for what in _refused(a.shape, target)]
-        for op in opview.operations(function.entry_block):
-            found = dict.fromkeys(what for r in op.results for what in _refused(shape_of(r), target))
-            place = describe(op.location) or "<unknown>"
-            wrong += [f"  {place}: {op.name} gives {what}" for what in found]
-            if opview.name_of(op) in target.given_kernels and not _is_given(op.operands[1]):
-                wrong.append(f"  {place}: {op.name} by what the program computes, as in gradients, is not right there")
-    if wrong:
-        message = f"target {target.name} ({target.arch}) does not support some dtypes or ops:\n" + "\n".join(wrong)
-        raise UnsupportedError(
-            message, hint="cast to a dtype that it has, outside of the program; leave out empty tensors"
-        )
-
-
-def _is_given(value: Any) -> bool:
-    """Whether a value is an argument or a constant, perhaps seen in another way."""
-    while not isinstance(value, mlir.ir.BlockArgument):
-        op = value.owner.operation
-        if not opview.has_trait(op, "rearranges") and opview.name_of(op) != "cast":
-            return opview.name_of(op) == "constant"
-        value = op.operands[0]
-    return True
-
-
-def _refused(shape: Shape, target: Target) -> list[str]:
-    """What a target has against tensors of a shape."""
-    found = [shape.dtype.name] if shape.dtype.name in target.unsupported_dtypes else []
-    return found if target.takes_empty or 0 not in shape.dims else [*found, f"{shape}, which is empty"]
 
 
 def estimated_flops(module: Any) -> int:
@@ -109,79 +49,48 @@ def estimated_flops(module: Any) -> int:
     return total
 
 
-def target_names() -> tuple[str, ...]:
-    """The names that `target` takes, aliases among them."""
-    return targets.names_and_aliases()
+def version() -> str:
+    """The version of IREE's compiler."""
+    return compiler_version()
 
 
-def compile_graph(
-    graph: Graph,
-    target: Target,
-    *,
-    fusion_policy: str = "direct",
-    cache: DiskCache | None = None,
-    timeout_s: float | None = None,
-    phases: dict[str, float] | None = None,
-) -> Artifact:
-    """Compile a graph. The graph is not changed.
+def compile_program(compilation: Compilation, timeout_s: float | None = None) -> Compiled:
+    """Compile a graph through linalg.
 
     Args:
-        graph: HIR or MIR.
-        target: What to compile for.
-        fusion_policy: `"direct"` fuses ops, `"fusable"` leaves primitives.
-        cache: Where compiled programs are kept.
+        compilation: What to compile.
         timeout_s: Seconds that an attempt of the compiler may take.
-        phases: Filled with the seconds that each phase took.
 
     Raises:
         CompileError: The module cannot be expressed or compiled for the target.
     """
-    phases = {} if phases is None else phases
-
-    def described() -> tuple[str, ...]:
-        return compiler_version(), target.fingerprint(), fusion_policy, str(graph.module), graph.name_symbol
-
-    return cached(
-        cache,
-        graph,
-        RULES,
-        described,
-        phases,
-        make=lambda: _compiled(graph, target, fusion_policy, timeout_s, phases),
-        legalised=lambda: legalised(graph, target, policy=fusion_policy),
-    )
-
-
-def _compiled(
-    graph: Graph, target: Target, fusion_policy: str, timeout_s: float | None, phases: dict[str, float]
-) -> tuple[Artifact, bool]:
-    """The artifact, and whether compiling again would give no better one."""
+    target, phases = compilation.target, compilation.phases
+    assert isinstance(target, Target)
     prewarm(target)  # the compiler's process gets ready while we lower
-    with timed(phases, "passes"):
-        work = graph.clone()
-        legalise(work.module, fusion_policy=fusion_policy)
-        check_dtypes(work.module, target)
-        flops, needed = estimated_flops(work.module), requirements(graph.module, work.module)
-    signature, needs = Signature.of(graph), [r.to_json() for r in needed]
+    lir = compilation.lir
+    needs = [r.to_json() for r in compilation.requirements]
     with timed(phases, "lower"):
-        lowered = lower_module(work.module, for_iree=True)
-        adapt(lowered, target)
+        lowered = _lowered(lir, target)
         borrow = only_reads_arguments(lowered)
-        _seal(lowered, signature, _described(signature, borrow, needs))
+        _seal(lowered, compilation.signature, _described(compilation.signature, borrow, needs))
         text = module_text(lowered)
     with timed(phases, "iree"):
-        compiled = compile_module(text, target, timeout_s=timeout_s, name=f"{graph.name_symbol}.mlir")
+        compiled = compile_module(text, target, timeout_s=timeout_s, name=f"{lir.name_symbol}.mlir")
     info = {
-        "flops": flops,
+        "flops": estimated_flops(lir.module),
         "borrow": borrow,
-        "requirements": needs,
         "flags": list(compiled.flags_used),
         "cpu": compiled.cpu and compiled.cpu.to_json(),
-        "rlx": __version__,
         "iree": compiler_version(),
     }
-    artifact = Artifact(target.name, target.arch, signature, compiled.vmfb, info)
-    return artifact, not compiled.weakened_by_chance
+    return Compiled(compiled.vmfb, info, lasting=not compiled.weakened_by_chance)
+
+
+def _lowered(lir: Graph, target: Target) -> Any:
+    """What IREE is given."""
+    lowered = lower_module(lir.module, for_iree=True)
+    adapt(lowered, target)
+    return lowered
 
 
 _LARGEST_FLOPS = 10**300
@@ -193,10 +102,8 @@ def info_fields() -> dict[str, Check]:
     return {
         "flops": integer(0, _LARGEST_FLOPS),
         "borrow": boolean,
-        "requirements": listed(requirement),
         "flags": listed(name),
         "cpu": optional(Cpu.from_json),
-        "rlx": name,
         "iree": name,
     }
 
@@ -217,14 +124,23 @@ def _seal(lowered: Any, signature: Signature, described: str) -> None:
                 op.operation.attributes["iree.reflection"] = mlir.ir.DictAttr.get(note)
 
 
-def emit(kind: str, graph: Graph, target: Target) -> str | None:
-    """A legalised graph as the linalg that IREE is given."""
+def emit(kind: str, compilation: Compilation) -> str | None:
+    """The linalg that IREE is given."""
     if kind != "linalg":
         return None
+    target = compilation.target
+    assert isinstance(target, Target)
     with mlir.unregistered_dialects_allowed():  # else MLIR prints its generic form
-        lowered = lower_module(graph.module, for_iree=True)
-        adapt(lowered, target)
-        return str(lowered)
+        return str(_lowered(compilation.lir, target))
+
+
+def notes(artifact: Artifact) -> list[str]:
+    """Where a program for a CPU runs."""
+    if (data := artifact.info["cpu"]) is None:
+        return []
+    cpu = Cpu.from_json(data)
+    others = "; for most other CPUs there is --arch=x86-64-v3" if cpu.host and cpu.architecture == "x86_64" else ""
+    return [f"needs: {cpu}{others}"]
 
 
 def module_text(lowered: Any) -> str:
@@ -357,15 +273,15 @@ def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int 
 
 __all__: Sequence[str] = [
     "Program",
-    "claimed_ops",
-    "compile_graph",
+    "compile_program",
+    "device_names",
     "devices",
     "emit",
     "info_fields",
-    "legalise",
-    "legalised",
     "load",
     "module_text",
+    "notes",
     "target",
     "target_names",
+    "version",
 ]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-from dataclasses import dataclass
 from typing import Any
 
 from rlx.backends.iree.cpu import host_level, machine
 from rlx.backends.iree.memory import configure_allocator, pools
+from rlx.backends.protocol import DeviceInfo
 from rlx.ir.errors import ExecutionError
 from rlx.ir.locks import holding, make_lock
 from rlx.ir.packages import required
@@ -24,25 +24,6 @@ _WHAT_IS_MISSING = {
     "hip": "ROCm's HIP runtime (libamdhip64.so)",
     "vulkan": "a Vulkan loader (libvulkan.so.1) and a driver for it",
 }
-
-
-@dataclass(frozen=True)
-class DeviceInfo:
-    """One device, or one driver that has none.
-
-    Attributes:
-        driver: ``"local-sync"``, ``"cuda"`` …
-        uri: What ``device`` takes to open this very device, such as ``"cuda://0"``.
-        name: The device's own name.
-        available: Whether it can be opened.
-        reason: Why not.
-    """
-
-    driver: str
-    uri: str
-    name: str
-    available: bool
-    reason: str = ""
 
 
 # The devices of this process, each opened once.

@@ -15,6 +15,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
 
 from rlx.backends.iree.cpu import host_cpu, host_features, machine
 from rlx.ir.errors import CompileError
@@ -54,7 +56,7 @@ class Target:
         device: What the module says of its device, where no flag says it: the attribute `hal.device.targets`.
         fences_reductions: Whether nothing may be fused behind a reduction (see `adaptation.py`).
         takes_empty: Whether tensors without elements run.
-        given_kernels: Names of the ops whose second operand has to be an argument, or a constant, or another view of it.
+        computed_kernels: Whether the kernel of a convolution may be more than a view of an argument or of a constant.
         notes: What a user should know about this target.
         cross: Whether the code is for some other CPU than this machine's.
         host_features: For code made for the host's CPU: a hash of what that CPU can do.
@@ -71,7 +73,7 @@ class Target:
     device: str = ""
     fences_reductions: bool = False
     takes_empty: bool = True
-    given_kernels: frozenset[str] = frozenset()
+    computed_kernels: bool = True
     notes: tuple[str, ...] = ()
     cross: bool = False
     host_features: str = ""
@@ -87,10 +89,39 @@ class Target:
         """The complete flags of each attempt to compile, the best first."""
         return tuple(self.flags + rung for rung in self.ladder)
 
+    @property
+    def rules(self) -> Mapping[str, Any]:
+        """The rules of the lowering to linalg, by op name."""
+        from rlx.lower.linalg.rules import RULES
+
+        return RULES
+
+    @property
+    def pipeline(self) -> str:
+        """The passes from HIR or MIR to what is lowered to linalg."""
+        return _pipeline(self)
+
     def fingerprint(self) -> str:
         """All that the compiled code depends on beside the module and the compiler's version."""
         own = (self.name, self.arch, self.host_features, self.device, str(self.fences_reductions))
         return "\n".join([*own, *self.process_flags, *map(" ".join, self.attempts)])
+
+
+@cache
+def _pipeline(target: Target) -> str:
+    from rlx.backends.stages import to_lir
+    from rlx.passes.check_lir import CheckLir
+
+    return to_lir(
+        CheckLir(
+            "rlx-to-linalg",
+            unsupported_dtypes=tuple(sorted(target.unsupported_dtypes)),
+            empty=target.takes_empty,
+            computed_kernels=target.computed_kernels,
+            target=target.name,
+            arch=target.arch,
+        )
+    )
 
 
 @dataclass(frozen=True)
@@ -238,9 +269,7 @@ _FAMILIES = {
             device=_VULKAN_DEVICE,
             fences_reductions=True,
             takes_empty=False,
-            given_kernels=frozenset(
-                {"conv"}
-            ),  # training a CNN gives NaN from the second step on, for a reason not known
+            computed_kernels=False,  # training a CNN gives NaN from the second step on, for a reason not known
             notes=("a named arch is only right on that very device: others compute wrong results silently",),
         ),
         "default",
@@ -274,14 +303,14 @@ _FAMILIES = {
 _TARGET_ALIASES = {"hip": "rocm", "amdgpu": "rocm", "nvidia": "cuda", "llvm-cpu": "cpu", "local": "cpu"}
 
 
-def names() -> tuple[str, ...]:
-    """The names that ``target`` takes."""
-    return tuple(_FAMILIES)
-
-
-def names_and_aliases() -> tuple[str, ...]:
-    """All the names that ``target`` takes."""
+def target_names() -> tuple[str, ...]:
+    """The names that ``target`` takes, aliases among them."""
     return (*_FAMILIES, *_TARGET_ALIASES)
+
+
+def device_names() -> tuple[str, ...]:
+    """The names of the targets: IREE's runtime has a driver for each."""
+    return tuple(_FAMILIES)
 
 
 def archs(name: str) -> tuple[str, ...]:

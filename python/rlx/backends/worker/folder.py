@@ -1,7 +1,7 @@
 """The temporary folder of a worker process: private, and of a name that is harmless in a shell.
 
-IREE runs its linker through a shell and quotes nothing, so a temporary folder called ``$(…)`` would be run, and one with a
-space breaks every link.
+A compiler may run its linker through a shell and quote nothing: then a temporary folder called ``$(…)`` would be run, and one
+with a space would break every link.
 """
 
 from __future__ import annotations

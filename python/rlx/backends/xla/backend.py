@@ -7,7 +7,6 @@ compiled for each set of sizes that comes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -15,118 +14,57 @@ import numpy as np
 
 from rlx import mlir
 from rlx.backends import stages
-from rlx.backends.artifact import Artifact, Signature, requirement
-from rlx.backends.building import cached, timed
-from rlx.backends.cache import DiskCache
+from rlx.backends.artifact import Artifact, Signature
+from rlx.backends.building import timed
+from rlx.backends.compilation import Compilation
 from rlx.backends.fields import Check, listed, name, one_of, optional
+from rlx.backends.protocol import Compiled, DeviceInfo
 from rlx.backends.xla import client
-from rlx.backends.xla.client import Executable, Options
-from rlx.backends.xla.options import from_flag, option
+from rlx.backends.xla.client import Executable
+from rlx.backends.xla.options import Options, option
 from rlx.backends.xla.portable import VERSION, to_portable
-from rlx.ir.errors import CompileError, Error, ExecutionError
+from rlx.backends.xla.targets import PORTABLE, Target, device_names, target, target_names
+from rlx.ir.errors import Error, ExecutionError
 from rlx.ir.evaluate import bind_symbols
 from rlx.ir.graph import Graph
 from rlx.ir.locks import holding, make_lock
-from rlx.ir.requirements import requirements
 from rlx.ir.text import parse_module
-from rlx.lower.stablehlo import claimed_ops, lower_module
-from rlx.lower.stablehlo.rules import RULES
-from rlx.version import __version__
+from rlx.lower.stablehlo import lower_module
 
 # Sets of sizes for which a program stays compiled.
 _KEPT_SIZES = 32
 _ENTRY = "main"
 
 
-@dataclass(frozen=True)
-class Target:
-    """XLA, or a portable artifact for whoever reads it: the same code.
-
-    Attributes:
-        name: `"xla"`, whose programs run here, or `"stablehlo"`, which is a kind of file.
-        arch: `"cpu"`, or `"portable"` for `stablehlo`.
-        options: XLA's options beside those that every program has.
-        unsupported_dtypes: None.
-    """
-
-    name: str
-    arch: str
-    options: Options = ()
-    unsupported_dtypes: frozenset[str] = frozenset()
+def version() -> str:
+    """The version of StableHLO that artifacts are written for."""
+    return VERSION
 
 
-_ARCHS = {"xla": "cpu", "stablehlo": "portable"}
-
-
-def target_names() -> tuple[str, ...]:
-    """The names that `target` takes."""
-    return tuple(_ARCHS)
-
-
-def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) -> Target:
-    """The target of a name.
+def compile_program(compilation: Compilation, timeout_s: float | None = None) -> Compiled:
+    """Lower a graph.
 
     Args:
-        name: `"xla"` or `"stablehlo"`.
-        arch: None, or the only one there is.
-        extra_flags: Options of XLA's, `--xla_cpu_…=value`.
-
-    Raises:
-        CompileError: There is no such architecture, or a flag is written otherwise or none that programs carry.
-    """
-    if arch not in (None, _ARCHS[name]):
-        raise CompileError(f"unknown architecture of {name}: {arch!r}", hint=f"known: {_ARCHS[name]}")
-    return Target(name, _ARCHS[name], tuple(map(from_flag, extra_flags)))
-
-
-def legalised(graph: Graph, target: Target, *, policy: str = "direct") -> Graph:
-    """A graph of ops that are lowered."""
-    return stages.legalised(graph, claimed_ops(), policy=policy)
-
-
-def compile_graph(
-    graph: Graph,
-    target: Target,
-    *,
-    fusion_policy: str = "direct",
-    cache: DiskCache | None = None,
-    timeout_s: float | None = None,
-    phases: dict[str, float] | None = None,
-) -> Artifact:
-    """Lower a graph, which is not changed.
-
-    Args:
-        graph: HIR or MIR.
-        target: What for.
-        fusion_policy: `"direct"` fuses ops, `"fusable"` leaves primitives.
-        cache: Where artifacts are kept.
+        compilation: What to compile.
         timeout_s: Has no meaning here: XLA compiles when the program is loaded.
-        phases: Filled with the seconds that each phase took.
 
     Raises:
         CompileError: An op has neither a lowering nor a decomposition.
+        Error: A portable artifact is wanted of a graph with symbols.
     """
-    phases = {} if phases is None else phases
-
-    def described() -> tuple[str, ...]:
-        return VERSION, repr(target), fusion_policy, str(graph.module), graph.name_symbol
-
-    def make() -> tuple[Artifact, bool]:
-        with timed(phases, "passes"):
-            legal = legalised(graph, target, policy=fusion_policy)
-        with timed(phases, "lower"):
-            program = str(legal.module).encode() if legal.symbols else portable(legal)
-        info = {
-            "form": "rlx" if legal.symbols else "stablehlo",
-            "updates": [o.updates for o in graph.results],
-            "options": [list(option) for option in target.options],
-            "requirements": [r.to_json() for r in requirements(graph.module, legal.module)],
-            "rlx": __version__,
-            "stablehlo": VERSION,
-        }
-        return Artifact(target.name, target.arch, Signature.of(graph), program, info), True
-
-    return cached(cache, graph, RULES, described, phases, make, lambda: legalised(graph, target, policy=fusion_policy))
+    target, lir = compilation.target, compilation.lir
+    assert isinstance(target, Target)
+    with timed(compilation.phases, "lower"):
+        # Without a device there is nobody who would specialise the graph: lowering it says which sizes are missing.
+        symbolic = bool(lir.symbols) and target.name != PORTABLE
+        program = str(lir.module).encode() if symbolic else portable(lir)
+    info = {
+        "form": "rlx" if symbolic else "stablehlo",
+        "updates": [o.updates for o in lir.results],
+        "options": [list(option) for option in target.options],
+        "stablehlo": VERSION,
+    }
+    return Compiled(program, info)
 
 
 def info_fields() -> dict[str, Check]:
@@ -135,8 +73,6 @@ def info_fields() -> dict[str, Check]:
         "form": one_of("rlx", "stablehlo"),
         "updates": listed(optional(name)),
         "options": listed(option, 100),
-        "requirements": listed(requirement),
-        "rlx": name,
         "stablehlo": name,
     }
 
@@ -159,30 +95,24 @@ def _lowered(graph: Graph) -> Any:
     return lower_module(alone)
 
 
-def emit(kind: str, graph: Graph, target: Target) -> str | None:
-    """A legalised graph as StableHLO text."""
-    return str(_lowered(graph)) if kind == "stablehlo" else None
+def emit(kind: str, compilation: Compilation) -> str | None:
+    """What XLA is given, as StableHLO text."""
+    return str(_lowered(compilation.lir)) if kind == "stablehlo" else None
 
 
-@dataclass(frozen=True)
-class Device:
-    """XLA's CPU client, or why there is none."""
-
-    driver: str
-    uri: str
-    name: str
-    available: bool
-    reason: str = ""
+def notes(artifact: Artifact) -> list[str]:
+    """Nothing: XLA compiles a program for the machine that loads it."""
+    return []
 
 
-def devices() -> list[Device]:
+def devices() -> list[DeviceInfo]:
     """The CPU that JAX finds. Never raises."""
     try:
         found = client.client()
     except Error as problem:
-        return [Device("xla", "xla", "", False, problem.message)]
+        return [DeviceInfo("xla", "xla", "", False, problem.message)]
     version = client.jax().lib.__version__
-    return [Device("xla", "xla", f"{found.devices()[0].device_kind}, jaxlib {version}", True)]
+    return [DeviceInfo("xla", "xla", f"{found.devices()[0].device_kind}, jaxlib {version}", True)]
 
 
 def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int | None = None) -> Program:
@@ -299,3 +229,19 @@ class Program:
 
     def _write_state(self, name: str, value: np.ndarray) -> None:
         self._on_device = self._on_device | dict(zip([name], client.to_device([value]), strict=True))
+
+
+__all__: Sequence[str] = [
+    "Program",
+    "compile_program",
+    "device_names",
+    "devices",
+    "emit",
+    "info_fields",
+    "load",
+    "notes",
+    "portable",
+    "target",
+    "target_names",
+    "version",
+]

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from rlx.backends.xla.options import Options
 from rlx.ir.errors import CompileError, Error, ExecutionError
 from rlx.ir.locks import holding, make_lock
 
@@ -24,7 +25,6 @@ _STRICT: dict[str, bool] = {
 # Compiled programs that are kept: loading one again, with other weights, does not compile it again.
 _KEPT_EXECUTABLES = 64
 
-Options = tuple[tuple[str, bool | int | str], ...]
 Type = tuple[tuple[int, ...], np.dtype]
 
 # JAX's modules import each other in circles: a thread that meets them while another imports them gets them half-made.

@@ -14,6 +14,9 @@ from typing import Any
 from rlx.backends.fields import Check, boolean, integer, one_of, refused, row, text
 from rlx.ir.errors import CompileError, Error
 
+# By name.
+Options = tuple[tuple[str, bool | int | str], ...]
+
 
 def _vector_width(value: Any, what: str) -> int:
     if type(value) is not int or value not in (128, 256, 512):

@@ -1,0 +1,203 @@
+"""The back ends: the two that come with RLX, and those that other packages register as entry points of `rlx.backends`.
+
+A package's metadata says `toy = "toy_backend"` under that group: a module, or `module:object`, with the functions of
+`protocol.Compiler`. It is loaded when a name is asked for that RLX itself does not have. One that cannot be loaded, or whose
+names are taken, is left out: it breaks nothing but itself, and `rlx doctor` says why.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import cache, cached_property, partial
+from importlib import metadata
+from typing import Any
+
+from rlx.backends.protocol import Compiler, Runtime, Target
+from rlx.ir.checks import check_string
+from rlx.ir.errors import CompileError, Error
+
+GROUP = "rlx.backends"
+# Packages with a module `backend`, and a light one, `targets`, which has the names.
+_BUILT_IN = {"iree": "rlx.backends.iree", "xla": "rlx.backends.xla"}
+_log = logging.getLogger("rlx")
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A back end.
+
+    Attributes:
+        name: Its name.
+        origin: What it comes with: `rlx`, or the name and version of a package.
+        targets: The names of its targets, aliases among them.
+        devices: The names of the devices that its programs run on.
+    """
+
+    name: str
+    origin: str
+    targets: tuple[str, ...]
+    devices: tuple[str, ...]
+    _load: Callable[[], Compiler] = field(repr=False, compare=False)
+
+    @cached_property
+    def compiler(self) -> Compiler:
+        """It, imported."""
+        return self._load()
+
+    @property
+    def runtime(self) -> Runtime | None:
+        """What runs its programs; None where it only compiles."""
+        return self.compiler if isinstance(self.compiler, Runtime) else None
+
+    def __str__(self) -> str:
+        return f"back end '{self.name}' of {self.origin}"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a back end of another package is left out."""
+
+    backend: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.backend} is left out: {self.message}"
+
+
+# --- finding --------------------------------------------------------------------------------------
+
+
+def backend_of(target: str) -> Registered:
+    """The back end that compiles for a target.
+
+    Raises:
+        CompileError: There is no such target.
+    """
+    check_string(target, "a target")
+    for backend in backends():  # those behind the right one are not looked for
+        if target in backend.targets:
+            return backend
+    known = target_names()
+    close = get_close_matches(target, known, n=1)
+    hints = [f"did you mean {close[0]!r}?"] if close else []
+    hints += [f"known: {', '.join(known)}", *map(str, problems())]
+    raise CompileError(f"unknown target: {target!r}", hint="; ".join(hints).replace("?; ", "? "))
+
+
+def target_of(name: str, arch: Any = None, flags: Any = ()) -> Target:
+    """A target from what a user says.
+
+    Raises:
+        CompileError: There is no such target or architecture, or a flag is wrong.
+        Error: The architecture is no string, or the flags are no strings.
+    """
+    if arch is not None:
+        check_string(arch, "arch")
+    if not isinstance(flags, (tuple, list)) or not all(isinstance(flag, str) for flag in flags):
+        raise Error(f"flags must be a tuple of strings, got {flags!r:.60}")
+    return backend_of(name).compiler.target(name, arch, tuple(flags))
+
+
+def runtime_of(target: str) -> Runtime:
+    """What runs the programs of a target.
+
+    Raises:
+        CompileError: There is no such target.
+        Error: Nothing here runs its programs.
+    """
+    backend = backend_of(target)
+    if backend.runtime is None or target not in backend.devices:
+        raise Error(
+            f"nothing here runs programs for target '{target}', which is a kind of file",
+            hint=f"`rlx compile --target={target}` writes one; devices: {', '.join(device_names())}",
+        )
+    return backend.runtime
+
+
+def target_names() -> list[str]:
+    """The names of all targets, aliases among them."""
+    return [name for backend in backends() for name in backend.targets]
+
+
+def device_names() -> list[str]:
+    """The names of all devices."""
+    return [name for backend in backends() for name in backend.devices]
+
+
+def backends() -> Iterator[Registered]:
+    """All back ends, those that come with RLX first; those of other packages are imported when they are reached."""
+    yield from map(_built_in, _BUILT_IN)
+    yield from _installed()[0]
+
+
+def problems() -> tuple[Problem, ...]:
+    """The back ends that are left out, and why."""
+    return _installed()[1]
+
+
+# --- loading --------------------------------------------------------------------------------------
+
+
+@cache
+def _built_in(name: str) -> Registered:
+    package = _BUILT_IN[name]
+    targets: Any = importlib.import_module(f"{package}.targets")
+    load: Any = partial(importlib.import_module, f"{package}.backend")
+    return Registered(name, "rlx", targets.target_names(), targets.device_names(), load)
+
+
+@cache
+def _installed() -> tuple[tuple[Registered, ...], tuple[Problem, ...]]:
+    """The back ends of other packages."""
+    loaded: list[Registered] = []
+    refused: list[Problem] = []
+    for entry in sorted(metadata.entry_points(group=GROUP), key=lambda entry: (entry.name, entry.value)):
+        origin = "an unnamed package" if entry.dist is None else f"{entry.dist.name} {entry.dist.version}"
+        try:
+            loaded.append(_checked(entry.name, origin, entry.load()))
+        except Exception as problem:  # it is somebody else's code
+            reason = problem.message if isinstance(problem, Error) else f"{type(problem).__name__}: {problem}"
+            refused.append(Problem(f"back end '{entry.name}' of {origin}", reason))
+    clashes = [_clash(backend, loaded) for backend in loaded]
+    refused += [Problem(str(backend), clash) for backend, clash in zip(loaded, clashes, strict=True) if clash]
+    for problem in refused:
+        _log.warning("%s", problem)
+    return tuple(b for b, clash in zip(loaded, clashes, strict=True) if not clash), tuple(refused)
+
+
+def _checked(name: str, origin: str, compiler: Any) -> Registered:
+    """A back end that has all that the protocol says.
+
+    Raises:
+        Error: It lacks something.
+    """
+    runs = hasattr(compiler, "load")
+    for protocol in (Compiler, Runtime) if runs else (Compiler,):
+        functions = [name for name, value in vars(protocol).items() if inspect.isfunction(value) and name[0] != "_"]
+        lacking = [name for name in functions if not callable(getattr(compiler, name, None))]
+        if lacking:
+            raise Error(f"it has no {', '.join(lacking)}, which every {protocol.__name__} has")
+    targets, devices = tuple(compiler.target_names()), tuple(compiler.device_names()) if runs else ()
+    for target in (*targets, *devices):
+        check_string(target, "the name of a target")
+        if not target or target != target.lower():
+            raise Error(f"the name of a target is in lower case, not {target!r}")
+    if others := set(devices) - set(targets):
+        raise Error(f"{', '.join(sorted(others))} is among its devices, and no target")
+    return Registered(name, origin, targets, devices, lambda: compiler)
+
+
+def _clash(backend: Registered, loaded: list[Registered]) -> str:
+    """Which other back end has a name of this one; empty if none has."""
+    for other in (*map(_built_in, _BUILT_IN), *loaded):
+        if other is not backend:
+            if other.name == backend.name:
+                return f"{other} has the same name"
+            if shared := sorted(set(backend.targets) & set(other.targets)):
+                return f"{other} has a target '{shared[0]}', too"
+    return ""

@@ -1,0 +1,145 @@
+"""A target's pipeline is text: `rlx-opt` makes of a module the LIR that `rlx compile` compiles, to the byte."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rlx
+from rlx.backends.compilation import Compilation
+from rlx.backends.registry import backends, target_names, target_of
+from rlx.cli import main as rlx_command
+from rlx.cli import opt
+from rlx.passes.check_lir import CheckLir
+from rlx.passes.claims import claimed
+from rlx.passes.pipeline import Pipeline
+
+TARGETS = list(dict.fromkeys(target_of(name).name for name in target_names()))
+
+
+def encoder() -> Any:
+    """A block, whose policy matters."""
+
+    def build(m: Any) -> Any:
+        row, square = (8,), (8, 8)
+        shapes = [square, row] * 4 + [row, row, (8, 16), (16,), (16, 8), row, row, row]
+        weights = [m.param(f"w{i}", shape) for i, shape in enumerate(shapes)]
+        return {"y": m.transformer_encoder_block(m.input("x", (2, 3, 8)), *weights, num_heads=2)}
+
+    return rlx.GraphModule.define("encoder", build)
+
+
+def gated() -> Any:
+    def build(m: Any) -> Any:
+        h = m.linear(m.input("x", ("n", 8)), m.param("w", (8, 8)), m.param("b", (8,)), activation="relu")
+        return {"y": m.rms_norm(h, m.param("scale", (8,)))}
+
+    return rlx.GraphModule.define("gated", build).with_fusion_policy("fusable")
+
+
+def counter() -> Any:
+    """States, regions, and several dtypes."""
+    g: Any = rlx.Graph("counter")
+    x, count = g.input("x", (4,)), g.state("count", (4,), "i32")
+    g.update(count, count + 1)
+    g.set_outputs([g.while_(lambda v: g.max(v) > 0.1, lambda v: v * 0.5, x), g.softmax(g.cast(count, "f32"))])
+    return g
+
+
+def gradient() -> Any:
+    g: Any = rlx.Graph("gradient")
+    image, kernel = g.input("image", (1, 2, 6, 6)), g.param("kernel", (3, 2, 3, 3))
+    g.set_outputs({"loss": g.mean(g.relu(g.conv(image, kernel, padding=1)) ** 2.0)})
+    return rlx.grad(g)
+
+
+MODELS: dict[str, Callable[[], Any]] = {f.__name__: f for f in (encoder, gated, counter, gradient)}
+OPTIONS = {
+    "plain": [],
+    "policy": ["--policy=fusable"],
+    "precision": ["--precision=bf16"],
+    "passes": ["--passes=builtin.module(rlx-simplify,func.func(canonicalize),rlx-decompose{ops=softmax,rms_norm})"],
+    "all": ["--policy=fusable", "--precision=f16", "--passes=rlx-simplify"],
+}
+
+
+def called(command: Callable[[list[str]], int], *words: str) -> tuple[int, str]:
+    """The exit code of a command and what it wrote to standard output."""
+    with pytest.MonkeyPatch.context() as patch:
+        output = io.TextIOWrapper(io.BytesIO())
+        patch.setattr("sys.stdout", output)
+        patch.setattr("sys.stderr", io.StringIO())
+        code = command(list(words))
+        output.flush()
+        return code, output.buffer.getvalue().decode()  # type: ignore[attr-defined]
+
+
+def same_lir(file: Path, *options: str) -> bool:
+    """Whether both commands make the same; both must refuse a graph that the target cannot take."""
+    code, text = called(rlx_command.main, "compile", str(file), *options, "--dump-pipeline")
+    assert code == 0
+    compiled = called(rlx_command.main, "compile", str(file), *options, "--emit=lir", "-o", "-")
+    assert called(opt.main, str(file), f"--pass-pipeline={text}") == compiled
+    assert compiled[0] or 'rlx.stage = "lir"' in compiled[1]
+    return compiled[0] == 0
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("options", OPTIONS)
+def test_rlx_opt_makes_what_is_compiled(target: str, options: str, tmp_path: Path) -> None:
+    taken = 0
+    for name in MODELS if options == "plain" else ("encoder", "counter"):
+        (tmp_path / f"{name}.mlir").write_text(str(MODELS[name]()))
+        taken += same_lir(tmp_path / f"{name}.mlir", f"--target={target}", *OPTIONS[options])
+    assert taken or (options in ("precision", "all") and target_of(target).unsupported_dtypes)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_sizes_are_bound(target: str, tmp_path: Path) -> None:
+    (tmp_path / "gated.mlir").write_text(str(gated()))
+    assert same_lir(tmp_path / "gated.mlir", f"--target={target}", "--bind=n=5")
+
+
+@pytest.mark.parametrize(
+    ("target", "arch"),
+    [("cpu", "x86-64"), ("cpu", "aarch64"), ("cuda", "sm_86"), ("rocm", "gfx942"), ("vulkan", "ampere")],
+)
+def test_architectures_have_pipelines_of_their_own(target: str, arch: str, tmp_path: Path) -> None:
+    (tmp_path / "counter.mlir").write_text(str(counter()))
+    assert same_lir(tmp_path / "counter.mlir", f"--target={target}", f"--arch={arch}")
+    assert f"target={target} arch={arch}" in target_of(target, arch).pipeline
+
+
+def test_the_library_uses_the_same() -> None:
+    options: dict[str, Any] = {"policy": "fusable", "precision": "bf16", "bind": {"n": 3}, "passes": "rlx-simplify"}
+    graph = gated().as_hir
+    for name in TARGETS:
+        result = rlx.Pipeline(name, **options).compile(graph)
+        compilation = Compilation(graph, target_of(name), **options)
+        try:
+            expected = str(rlx.passes.run(graph, compilation.pipeline_text))
+        except rlx.UnsupportedError:
+            assert name in ("vulkan", "metal", "vmvx")  # which have no bf16
+            continue
+        assert str(compilation.lir) == str(result.lir) == expected
+        assert compilation.lir is compilation.lir and result.lir.stage == "lir"
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_pipeline_checks_what_the_target_claims(target: str) -> None:
+    chosen = target_of(target)
+    pipeline = Pipeline.parse(chosen.pipeline)
+    assert str(pipeline) == chosen.pipeline
+    last = pipeline.steps[-1].ours
+    assert isinstance(last, CheckLir)
+    assert claimed(last.for_, last.ops) == set(chosen.rules)
+    assert set(last.unsupported_dtypes) == chosen.unsupported_dtypes
+
+
+def test_these_are_all_targets() -> None:
+    assert {name for backend in backends() for name in backend.devices} <= set(TARGETS)
+    assert len(TARGETS) == 8
