@@ -23,6 +23,10 @@ def test_coverage_page_is_current_and_has_no_undeclared_hole() -> None:
     assert (ROOT / generate_docs.PAGE).read_text() == generate_docs.page(), "run `make docs`"
 
 
+def test_the_page_of_targets_is_current() -> None:
+    assert (ROOT / generate_docs.TARGETS_PAGE).read_text() == generate_docs.targets_page(), "run `make docs`"
+
+
 @pytest.mark.parametrize("name", generate_stubs.outputs())
 def test_stubs_are_current(name: str) -> None:
     assert (ROOT / name).read_text() == generate_stubs.outputs()[name], "run `make docs`"

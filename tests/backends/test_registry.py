@@ -1,0 +1,182 @@
+"""Back ends of other packages: each test has processes of its own, in which packages with entry points are installed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rlx
+
+ROOT = Path(__file__).resolve().parents[2]
+TOY = ROOT / "examples" / "toy_backend.py"
+MODEL = """\
+func.func @f(
+    %x: tensor<2x4xf32> {rlx.name = "x"}, %w: tensor<4x3xf32> {rlx.kind = "param", rlx.name = "w"}) -> tensor<2x3xf32> {
+  %0 = rlx.matmul(%x, %w) : (tensor<2x4xf32>, tensor<4x3xf32>) -> tensor<2x3xf32>
+  %1 = rlx.softmax(%0) {axis = 1} : tensor<2x3xf32>
+  return %1 : tensor<2x3xf32>
+}
+"""
+
+
+def install(folder: Path, package: str, module: str, source: str, entry: str | None = None) -> None:
+    """What an installer leaves in a folder of `sys.path`: a module, and the metadata of a package with one entry point."""
+    (folder / f"{module}.py").write_text(source)
+    info = folder / f"{package.replace('-', '_')}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[rlx.backends]\n{entry or module} = {module}\n")
+
+
+def python(folder: Path, code: str) -> str:
+    """What a process prints in which the packages of a folder are installed."""
+    path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = os.environ | {"PYTHONPATH": path, "RLX_CACHE_DIR": str(folder / "cache")}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, env=environment, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def test_the_example_is_short_and_in_the_docs() -> None:
+    assert len(TOY.read_text().splitlines()) < 150
+    page = (ROOT / "docs" / "backends.md").read_text()
+    assert f"```python\n{TOY.read_text()}```" in page
+
+
+_SESSION = """
+import json, pickle
+import numpy as np, rlx
+g = rlx.Graph("g")
+x, total = g.input("x", (2, 4)), g.state("total", (2, 4))
+g.update(total, total + x)
+h = g.layer_norm(x, g.param("scale", (4,)), g.param("bias", (4,)))
+g.set_outputs({"y": g.concat([h, total], 1), "z": g.where(x > 0, g.tanh(x), x)})
+rng = np.random.default_rng(0)
+arrays = {a.name: rng.normal(size=a.shape.static).astype("f4") for a in g.inputs + g.params}
+expected = rlx.evaluate(g, {**arrays, "total": np.zeros((2, 4), "f4")})
+for attempt in range(2):
+    program = rlx.Session("toy").compile(g, params={n: arrays[n] for n in ("scale", "bias")})
+    for got, wanted in zip(program.run({"x": arrays["x"]}), expected):
+        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
+    assert ("cached" in program.phases) == bool(attempt)
+np.testing.assert_array_equal(program.state("total"), arrays["x"])
+device = rlx.Device.of("TOY")
+assert device is rlx.Device("toy") is rlx.Session("toy").device is pickle.loads(pickle.dumps(device))
+assert (device.value, device.name, repr(device)) == ("toy", "TOY", "<Device.TOY: 'toy'>")
+result = rlx.Pipeline("toy").compile(g)
+assert result.dispatch.compile_ready and result.memory.arena_size and result.artifact().target == "toy"
+for build, message in (
+    (lambda g: g.cumsum(g.input("x", (4,)), 0), "no lowering for target toy"),
+    (lambda g: g.input("x", (4,), "i32") + 1, "target toy does not support some dtypes"),
+    (lambda g: g.gelu(g.input("x", (4,))), "toy has no gelu"),
+):
+    g = rlx.Graph("g")
+    g.set_outputs([build(g)])
+    try:
+        rlx.Session("toy").compile(g)
+    except rlx.UnsupportedError as problem:
+        assert message in str(problem), problem
+    else:
+        raise AssertionError(message)
+print("done")
+"""
+
+_COMMANDS = """
+from rlx.cli import opt
+from rlx.cli.main import main
+arguments = ["--input=x=2x4xf32=1", "--param=w=4x3xf32=0"]
+def call(*words):
+    assert main([str(word) for word in words]) == 0, words
+call("compile", "m.mlir", "--target=toy", "-o", "m.rlx")
+call("run", "m.rlx", *arguments)
+call("run", "m.mlir", "--device=toy", *arguments)
+call("inspect", "m.rlx")
+call("inspect", "m.mlir", "--target=toy", "--stage=lir", "--stats")
+call("compile", "m.mlir", "--target=toy", "--emit=json", "-o", "m.json")
+call("compile", "m.mlir", "--target=toy", "--emit=lir", "-o", "lir.mlir")
+import contextlib, io
+with contextlib.redirect_stdout(io.StringIO()) as text:
+    call("compile", "m.mlir", "--target=toy", "--dump-pipeline")
+assert opt.main(["m.mlir", "--pass-pipeline=" + text.getvalue(), "-o", "opt.mlir"]) == 0
+assert open("opt.mlir").read() == open("lir.mlir").read()
+call("devices")
+from rlx.cli import doctor
+doctor._CHECKS = {"back ends": doctor._CHECKS["back ends"]}  # and those of other packages
+call("doctor", "--json")
+try:
+    main(["compile", "--help"])
+except SystemExit:
+    pass
+"""
+
+
+def test_the_example(tmp_path: Path) -> None:
+    install(tmp_path, "toy-backend", "toy_backend", TOY.read_text(), "toy")
+    (tmp_path / "m.mlir").write_text(MODEL)
+    out = python(tmp_path, _SESSION + _COMMANDS)
+    assert out.startswith("done\n")
+    assert "m.rlx: f for toy (numpy), " in out and "\n6 steps\n" in out
+    assert out.count("[[0.33333334 0.33333334 0.33333334]") == 2
+    assert "@f compiled for toy (numpy)" in out
+    assert "@f [lir]: 6 ops: " in out
+    assert any(line.split()[:3] == ["toy", "toy", "yes"] for line in out.splitlines())
+    assert "toy of toy-backend 1.0: toy" in out
+    assert '"what": "device toy",\n  "ok": true,\n  "found": "compiled in ' in out
+    assert "stablehlo, toy (default: cpu)" in " ".join(out.split())
+
+
+_BROKEN = """
+import logging, sys
+import rlx
+assert rlx.Session("cpu").target.name == "cpu"
+assert not {"absent", "half", "usurper", "twin_a"} & sys.modules.keys()  # nothing was looked for
+for name in ("twin", "half", "nothing"):
+    try:
+        rlx.Session(name)
+    except rlx.Error as problem:
+        print(problem)
+    else:
+        raise AssertionError(name)
+from rlx.cli.main import main
+from rlx.cli import doctor
+doctor._CHECKS = {"back ends": doctor._CHECKS["back ends"]}
+assert main(["doctor", "--json"]) == 1
+assert main(["devices"]) == 0
+print("usable:", rlx.Session("good").target.name)
+"""
+
+
+def test_what_is_broken_or_clashes_is_left_out(tmp_path: Path) -> None:
+    toy = TOY.read_text()
+    install(tmp_path, "absent-backend", "absent", "import no_such_module\n")
+    install(tmp_path, "half-backend", "half", "def target_names():\n    return ('half',)\n")
+    install(tmp_path, "usurper", "usurper", toy.replace('return ("toy",)', 'return ("cpu",)'))
+    for name in ("twin_a", "twin_b"):
+        install(tmp_path, name, name, toy.replace('return ("toy",)', 'return ("twin",)'))
+    good = toy.replace('"toy"', '"good"') + "\n\ndef devices():\n    raise OSError('the cable is out')\n"
+    install(tmp_path, "good-backend", "good", good)
+    out = python(tmp_path, _BROKEN)
+    assert "unknown device 'twin'; known: cpu, cuda, rocm, vulkan, metal, vmvx, xla, good" in out
+    for line in (
+        "back end 'absent' of absent-backend 1.0 is left out: ModuleNotFoundError: No module named 'no_such_module'",
+        "back end 'half' of half-backend 1.0 is left out: it has no target, ",
+        "back end 'usurper' of usurper 1.0 is left out: back end 'iree' of rlx has a target 'cpu', too",
+        "back end 'twin_a' of twin_a 1.0 is left out: back end 'twin_b' of twin_b 1.0 has a target 'twin', too",
+        "back end 'twin_b' of twin_b 1.0 is left out: back end 'twin_a' of twin_a 1.0 has a target 'twin', too",
+    ):
+        assert line in out
+    assert '"what": "back ends",\n  "ok": false' in out
+    assert "back end 'good' of good-backend 1.0: OSError: the cable is out" in out
+    assert "usable: good" in out
+
+
+@pytest.mark.parametrize("name", ["stablehlo", "StableHLO"])
+def test_a_kind_of_file_is_no_device(name: str) -> None:
+    with pytest.raises(rlx.Error, match="which is a kind of file"):
+        rlx.Session(name)
