@@ -10,10 +10,9 @@ import pytest
 
 import rlx
 from rlx.backends.compilation import Compilation
-from rlx.backends.iree import targets
-from rlx.backends.iree.adaptation import adapt
+from rlx.backends.iree import backend, targets
 from rlx.backends.iree.devices import devices
-from rlx.lower.linalg import lower_module
+from rlx.backends.iree.pipeline import lower
 
 TARGET = targets.target("vulkan")
 HAS_DEVICE = any(d.driver == "vulkan" and d.available for d in devices())
@@ -48,9 +47,9 @@ def test_nothing_is_fused_behind_a_reduction(size: Any) -> None:
     g = rlx.Graph("g")
     x = g.input("x", (5, size))
     g.set_outputs([x - g.mean(x, 0), x / g.max(x, 1, keep_dims=True)])
-    lowered = lower_module(Compilation(g, TARGET).lir.module, for_iree=True)
-    adapt(lowered, TARGET)
-    text = lowered.operation.get_asm(print_generic_op_form=True)
+    lowered = Compilation(g, TARGET).lir.module
+    lower(lowered, TARGET)
+    text = backend.module_text(lowered)
     assert text.count("util.optimization_barrier") == 2
     assert "storage = b32|b8" in text
 

@@ -12,18 +12,17 @@ import numpy as np
 
 from rlx import mlir
 from rlx.backends.iree.abi import ArgumentType, TensorType
-from rlx.backends.iree.adaptation import adapt
 from rlx.backends.iree.backend import module_text
 from rlx.backends.iree.compiler import ModuleCompileError, compile_module
 from rlx.backends.iree.executable import Executable
 from rlx.backends.iree.memory import ALIGNMENT
+from rlx.backends.iree.pipeline import lower
 from rlx.backends.iree.targets import Target, target
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
 from rlx.ir.shape import Shape
 from rlx.ir.signature import functions
-from rlx.lower.linalg import lower_module
-from rlx.passes.runner import run_on_module
+from rlx.passes.runner import clone_module, run_on_module
 from tests.conformance.cases import Case
 from tests.conformance.elf import check_linked
 from tests.conformance.functions import merged
@@ -82,8 +81,8 @@ def _compile(programs: list[Program], level: str, last_rungs: bool) -> None:
     try:
         target_ = cpu(level, 3 if last_rungs and len(programs) == 1 else 1)
         run_on_module(module, target_.pipeline)
-        lowered = lower_module(module, for_iree=True)
-        adapt(lowered, target_)
+        lowered = clone_module(module)
+        lower(lowered, target_)
         compiled = compile_module(module_text(lowered), target_, timeout_s=TIMEOUT_S)
         check_linked(compiled.vmfb)
         assert compiled.cpu is not None

@@ -14,12 +14,13 @@ import rlx
 from rlx import mlir
 from rlx.backends.iree.backend import module_text
 from rlx.backends.iree.compiler import ModuleCompileError, compile_module
-from rlx.backends.iree.emulation import EMULATED, spell_out
 from rlx.backends.iree.executable import Executable
+from rlx.backends.iree.passes.emulate import EMULATED, Emulate
 from rlx.backends.iree.targets import target
 from rlx.ir.dtype import dtype
 from rlx.ir.evaluate import evaluate
 from rlx.native import native
+from rlx.passes.runner import run_on_module
 from tests.conformance.compiled import compile_graphs, cpu
 from tests.conformance.elf import shared_objects, undefined_symbols
 from tests.conformance.failures import Failures
@@ -188,7 +189,7 @@ def _applied(body: str, arch: str, emulated: Any, *arrays: np.ndarray) -> np.nda
     }}"""
     with mlir.entered():
         module = mlir.ir.Module.parse(text)
-    spell_out(module, emulated)
+    run_on_module(module, str(Emulate(tuple(emulated))))
     compiled = compile_module(module_text(module), target("cpu", arch))
     if compiled.cpu is not None and (lacks := compiled.cpu.lacks()):
         pytest.skip(lacks)

@@ -108,11 +108,10 @@ def read_arguments(function: mlir.FuncOp) -> list[Argument]:
     result = []
     for i, (type_, entry) in enumerate(_entries(function, "arg_attrs")):
         with _at(places[i], f"argument {i} of '{function.name.value}'"):
-            name, kind, donate, init = _argument(i, entry)
-            shape = shape_of_type(type_)
-            if kind == "state":
-                initial_value(init, shape.dtype)
-        result.append(Argument(name, kind, shape, donate, init))
+            declared, shape = _argument(i, entry), shape_of_type(type_)
+            if declared.kind == "state":
+                initial_value(declared.init, shape.dtype)
+        result.append(Argument(declared.name, declared.kind, shape, declared.donate, declared.init))
     return result
 
 
@@ -130,6 +129,26 @@ def read_outputs(function: mlir.FuncOp) -> list[Output]:
     return result
 
 
+@dataclass(frozen=True)
+class Declared:
+    """What the attributes of an argument say, whatever its type is: see `Argument`."""
+
+    name: str
+    kind: str
+    donate: bool
+    init: float
+
+
+def declared_arguments(function: mlir.FuncOp) -> list[Declared]:
+    """What a function's attributes say about its arguments, which may be of any types: a lowering's are."""
+    return [_argument(i, entry) for i, (_, entry) in enumerate(_entries(function, "arg_attrs"))]
+
+
+def declared_updates(function: mlir.FuncOp) -> list[str | None]:
+    """The states that a function's results update, None for other results; they may be of any types."""
+    return [_result(i, entry)[1] for i, (_, entry) in enumerate(_entries(function, "res_attrs"))]
+
+
 def _entries(function: mlir.FuncOp, name: str) -> list[tuple[Any, Any]]:
     """The type and the attributes of each argument or each result."""
     type_ = function.type
@@ -145,8 +164,7 @@ def _argument_places(function: mlir.FuncOp) -> list[Any]:
     return [argument.location for argument in function.entry_block.arguments]
 
 
-def _argument(i: int, entry: Mapping[str, Any]) -> tuple[str, str, bool, float]:
-    """Name, kind, donation and initial value of an argument."""
+def _argument(i: int, entry: Mapping[str, Any]) -> Declared:
     _check_names(entry, _OF_ARGUMENTS)
     name = _text(entry, "rlx.name", f"arg{i}")
     kind = _text(entry, "rlx.kind", "input")
@@ -160,7 +178,7 @@ def _argument(i: int, entry: Mapping[str, Any]) -> tuple[str, str, bool, float]:
         if kind != "state" or not isinstance(stored, mlir.ir.FloatAttr) or str(stored.type) != "f64":
             raise ShapeError(f"'rlx.init' is a number such as 1.0 : f64, at a state; it is {stored} at {_a(kind)}")
         init = stored.value
-    return name, kind, "rlx.donate" in entry, init
+    return Declared(name, kind, "rlx.donate" in entry, init)
 
 
 def _result(i: int, entry: Mapping[str, Any]) -> tuple[str, str | None]:
@@ -251,13 +269,14 @@ def _check_function(function: mlir.FuncOp) -> None:
     places = _argument_places(function)
     for i, (type_, entry) in enumerate(_entries(function, "arg_attrs")):
         with _at(places[i], f"argument {i} of '{name}'"):
-            argument, kind, _, init = _argument(i, entry)
+            declared = _argument(i, entry)
+            argument = declared.name
             if argument in taken:
                 raise ShapeError(f"is called '{argument}', as argument {taken[argument]} is")
             taken[argument] = i
-            if kind == "state":
+            if declared.kind == "state":
                 states[argument] = type_
-                initial_value(init, shape_of_type(type_).dtype)
+                initial_value(declared.init, shape_of_type(type_).dtype)
     outputs: dict[str, int] = {}
     updated: dict[str, int] = {}
     for i, (type_, entry) in enumerate(_entries(function, "res_attrs")):
@@ -279,29 +298,32 @@ def sign_function(function: mlir.FuncOp, arguments: Iterable[Argument], outputs:
     """Write names, kinds and types of arguments and results into a function's attributes."""
     ir = mlir.ir
     with mlir.entered():
-
-        def text(value: str) -> Any:
-            return ir.StringAttr.get(value)
-
-        argument_attributes = []
-        for a in arguments:
-            entry = {"rlx.kind": text(a.kind), "rlx.name": text(a.name)}
-            if a.donate:
-                entry["rlx.donate"] = ir.UnitAttr.get()
-            if repr(a.init) != "0.0":  # -0.0 is not what a state has by default
-                entry["rlx.init"] = ir.FloatAttr.get(ir.F64Type.get(), a.init)
-            argument_attributes.append(ir.DictAttr.get(entry))
-        result_attributes = [
-            ir.DictAttr.get(
-                {"rlx.name": text(o.name)} | ({} if o.updates is None else {"rlx.updates": text(o.updates)})
-            )
-            for o in outputs
-        ]
         block = function.entry_block
         inputs = [argument.type for argument in block.arguments]
         operations = block.operations
         results = [value.type for value in operations[len(operations) - 1].operands]
-        attributes = function.attributes
-        attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, results))
-        attributes["arg_attrs"] = ir.ArrayAttr.get(argument_attributes)
-        attributes["res_attrs"] = ir.ArrayAttr.get(result_attributes)
+        function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, results))
+        declare(function, arguments, outputs)
+
+
+def declare(function: Any, arguments: Iterable[Argument], outputs: Iterable[Output]) -> None:
+    """Write names and kinds of arguments and results, whatever types they have there, into a function's attributes."""
+    ir = mlir.ir
+
+    def text(value: str) -> Any:
+        return ir.StringAttr.get(value)
+
+    argument_attributes = []
+    for a in arguments:
+        entry = {"rlx.kind": text(a.kind), "rlx.name": text(a.name)}
+        if a.donate:
+            entry["rlx.donate"] = ir.UnitAttr.get()
+        if repr(a.init) != "0.0":  # -0.0 is not what a state has by default
+            entry["rlx.init"] = ir.FloatAttr.get(ir.F64Type.get(), a.init)
+        argument_attributes.append(ir.DictAttr.get(entry))
+    result_attributes = [
+        ir.DictAttr.get({"rlx.name": text(o.name)} | ({} if o.updates is None else {"rlx.updates": text(o.updates)}))
+        for o in outputs
+    ]
+    function.attributes["arg_attrs"] = ir.ArrayAttr.get(argument_attributes)
+    function.attributes["res_attrs"] = ir.ArrayAttr.get(result_attributes)

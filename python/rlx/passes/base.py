@@ -29,9 +29,14 @@ from rlx.ir.attributes import suggestion
 from rlx.ir.dim import Dim, dim
 from rlx.ir.errors import Error, PassError
 
-# Where passes live: every file directly in these packages may hold one, named after it.
-PASS_PACKAGES = ("rlx.passes", "rlx.transforms", "rlx.lower")
 PREFIX = "rlx-"
+# Where passes live, and what their names start with: every file directly in these packages may hold one, named after the rest.
+PASS_PACKAGES = {
+    "rlx.passes": PREFIX,
+    "rlx.transforms": PREFIX,
+    "rlx.lower": PREFIX,
+    "rlx.backends.iree.passes": f"{PREFIX}iree-",
+}
 
 _passes: dict[str, type[Pass]] = {}
 
@@ -263,8 +268,10 @@ class PassInfo:
 
 def _module_of(name: str) -> None:
     """Import the file that a pass name points to, where there is one."""
-    file = name.removeprefix(PREFIX).replace("-", "_")
-    for package in PASS_PACKAGES:
+    for package, prefix in PASS_PACKAGES.items():
+        if not name.startswith(prefix):
+            continue
+        file = name.removeprefix(prefix).replace("-", "_")
         try:
             importlib.import_module(f"{package}.{file}")
         except ModuleNotFoundError as problem:

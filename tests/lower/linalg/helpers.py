@@ -11,15 +11,16 @@ import numpy as np
 
 from rlx import mlir
 from rlx.backends.iree.abi import TensorType
+from rlx.backends.iree.backend import module_text
 from rlx.backends.iree.compiler import compile_module
 from rlx.backends.iree.executable import Executable
+from rlx.backends.iree.pipeline import lower
 from rlx.backends.iree.targets import Target, target
 from rlx.ir.card import as_results
 from rlx.ir.dtype import dtype
 from rlx.ir.evaluate import evaluate
 from rlx.ir.graph import Graph
 from rlx.ir.shape import Shape
-from rlx.lower.linalg import lower_module
 
 
 @dataclass
@@ -59,11 +60,12 @@ def case(op: str, *arrays: Any, dims: Any = None, **attributes: Any) -> Case:
     return Case(op, [np.asarray(a) for a in arrays], attributes, dims)
 
 
-def run(cases: Sequence[Case], *, for_iree: bool = False) -> list[tuple[np.ndarray, ...]]:
+def run(cases: Sequence[Case]) -> list[tuple[np.ndarray, ...]]:
     """Compile all cases at once, and run each: its results."""
     graphs = [c.graph() for c in cases]
-    text = lower_module(_merged(graphs), for_iree=for_iree).operation.get_asm(print_generic_op_form=True)
-    executable = Executable(compile_module(text, _cpu(), timeout_s=300).vmfb)
+    module = _merged(graphs)
+    lower(module, _cpu())
+    executable = Executable(compile_module(module_text(module), _cpu(), timeout_s=300).vmfb)
     results = []
     for i, (graph, one) in enumerate(zip(graphs, cases, strict=True)):
         arguments = [_tensor_type(a.shape) for a in graph.arguments]

@@ -165,5 +165,5 @@ def test_ops_that_carry_complex_numbers_agree_with_their_evaluators():
         case("narrow", x, axis=1, start=(5,), length=(7,)),
         case("expand", array(3, 1), shape=(2, 3, 4)),
     ]
-    for one, result in zip(cases, run(cases, for_iree=True), strict=True):
+    for one, result in zip(cases, run(cases), strict=True):
         assert_agrees(one, result, 4e-6)

@@ -25,20 +25,18 @@ def _scatter(
     return case("scatter_nd", x.astype(dtype), indices.astype(index_dtype), updates.astype(dtype), dims=dims, **given)
 
 
-def _check(cases: list[Case], for_iree: bool) -> None:
-    for one, result in zip(cases, run(cases, for_iree=for_iree), strict=True):
+def _check(cases: list[Case]) -> None:
+    for one, result in zip(cases, run(cases), strict=True):
         assert_agrees(one, result)
 
 
-@pytest.mark.parametrize("for_iree", [True, False])
-def test_every_reduction(for_iree: bool) -> None:
+def test_every_reduction() -> None:
     cases = [_scatter((7, 5), (30,), 1, reduction=reduction) for reduction in _REDUCTIONS]
     cases += [_scatter((7, 3), (12,), 1, dtype, reduction="add") for dtype in (np.float16, np.uint32, np.bool_)]
-    _check(cases, for_iree)
+    _check(cases)
 
 
-@pytest.mark.parametrize("for_iree", [True, False])
-def test_tuples_and_sizes(for_iree: bool) -> None:
+def test_tuples_and_sizes() -> None:
     cases = [_scatter((4, 5, 6), (3, 9), count, reduction="add") for count in (0, 2)]
     cases += [_scatter((4, 5, 6), (60,), count, reduction="set") for count in (1, 3)]
     cases += [_scatter((6,), (20,), 1, index_dtype=kind, reduction="set") for kind in (np.int8, np.uint32)]
@@ -48,22 +46,21 @@ def test_tuples_and_sizes(for_iree: bool) -> None:
         # An empty table takes no updates, whatever its size was declared.
         cases += [_scatter((n, 3), (8,), 1, reduction=reduction, dims=symbolic) for n in (0, 1, 5)]
         cases += [_scatter((5, 3), (0,), 1, reduction=reduction, dims=symbolic)]
-    _check(cases, for_iree)
+    _check(cases)
 
 
-@pytest.mark.parametrize("for_iree", [True, False])
-def test_what_is_dropped_changes_nothing(for_iree: bool) -> None:
+def test_what_is_dropped_changes_nothing() -> None:
     outside, updates = np.array([[-1], [3], [2**31 - 1], [-(2**31)]], np.int32), np.full((4, 2), np.nan, np.float32)
     x = np.array([[np.inf, -0.0], [np.nan, 0.0], [-np.inf, 1.0]], np.float32)
     cases = [case("scatter_nd", x, outside, updates, reduction=reduction) for reduction in _REDUCTIONS]
     z = np.array([[complex(np.inf, -0.0), complex(-0.0, np.nan)]], np.complex64)
     cases += [case("scatter_nd", z, outside[:1], z, reduction=reduction) for reduction in _REDUCTIONS[:3]]
-    for one, (result,) in zip(cases, run(cases, for_iree=for_iree), strict=True):
+    for one, (result,) in zip(cases, run(cases), strict=True):
         assert result.tobytes() == one.arrays[0].tobytes(), str(one)
 
 
 def test_many_updates() -> None:
-    _check([_scatter((50000, 8), (10000,), 1, reduction=reduction) for reduction in ("set", "add")], for_iree=True)
+    _check([_scatter((50000, 8), (10000,), 1, reduction=reduction) for reduction in ("set", "add")])
 
 
 @pytest.mark.parametrize("dims", [(5, 3), ("n", 3)])

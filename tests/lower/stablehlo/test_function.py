@@ -85,7 +85,7 @@ def test_a_symbol_that_only_an_attribute_has_is_named(op: str, told: str) -> Non
 def test_a_function_without_a_body_is_left_out() -> None:
     text = "func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> {\n  return %x : tensor<2xf32>\n}\n"
     graph = rlx.parse(text + "func.func private @elsewhere(tensor<2xf32>)\n")
-    for pipeline in ("rlx-to-stablehlo", "rlx-to-linalg", "rlx-to-linalg{for-iree=true}"):
+    for pipeline in ("rlx-to-stablehlo", "rlx-to-linalg"):
         lowered = str(rlx.passes.run(graph.module, pipeline))
         assert "@main" in lowered
         assert "@elsewhere" not in lowered

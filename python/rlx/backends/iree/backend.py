@@ -16,11 +16,12 @@ from rlx.backends.compilation import Compilation
 from rlx.backends.fields import Check, boolean, integer, listed, name, optional
 from rlx.backends.iree import targets
 from rlx.backends.iree.abi import ArgumentType, TensorType
-from rlx.backends.iree.adaptation import adapt
 from rlx.backends.iree.compiler import compile_module, compiler_version, prewarm
 from rlx.backends.iree.cpu import Cpu
 from rlx.backends.iree.devices import check_features, devices
 from rlx.backends.iree.executable import Executable, Function
+from rlx.backends.iree.names import state_getter, state_setter
+from rlx.backends.iree.pipeline import lower
 from rlx.backends.iree.targets import Target, device_names, target, target_names
 from rlx.backends.protocol import Compiled
 from rlx.ir import opview
@@ -29,8 +30,6 @@ from rlx.ir.errors import ExecutionError
 from rlx.ir.graph import Graph
 from rlx.ir.shape import Shape
 from rlx.ir.signature import Argument, bodies
-from rlx.lower.linalg import lower_module
-from rlx.lower.linalg.function import state_getter, state_setter
 
 # Below this many operations the threads of local-task cost more than they save (about 15 µs a call).
 PARALLEL_FLOPS = 20_000_000
@@ -88,8 +87,8 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
 
 def _lowered(lir: Graph, target: Target) -> Any:
     """What IREE is given."""
-    lowered = lower_module(lir.module, for_iree=True)
-    adapt(lowered, target)
+    lowered = lir.clone().module
+    lower(lowered, target)
     return lowered
 
 

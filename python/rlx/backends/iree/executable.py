@@ -20,6 +20,7 @@ import numpy as np
 from rlx.backends.iree import transfer
 from rlx.backends.iree.abi import TensorType, agreed_types, compiled_types
 from rlx.backends.iree.devices import LOCAL_DRIVERS, abandon_devices, device, short_reason
+from rlx.backends.iree.names import PARAMETER_SCOPE
 from rlx.ir.errors import ExecutionError
 from rlx.ir.locks import holding, make_lock
 
@@ -52,7 +53,7 @@ class Executable:
         driver: str = "local-sync",
         parameters: Mapping[str, np.ndarray] | None = None,
         parameter_types: Mapping[str, TensorType] | None = None,
-        scope: str = "model",
+        scope: str = PARAMETER_SCOPE,
         threads: int | None = None,
     ) -> None:
         parameters = parameters or {}

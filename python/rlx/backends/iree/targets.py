@@ -54,13 +54,13 @@ class Target:
         process_flags: Flags that only a whole compiler process can have; they go to every attempt.
         unsupported_dtypes: The dtypes (``"f64"``, ``"bf16"`` …) of which a tensor cannot be computed with.
         device: What the module says of its device, where no flag says it: the attribute `hal.device.targets`.
-        fences_reductions: Whether nothing may be fused behind a reduction (see `adaptation.py`).
+        fences_reductions: Whether nothing may be fused behind a reduction (see `passes/fence_reductions.py`).
         takes_empty: Whether tensors without elements run.
         computed_kernels: Whether the kernel of a convolution may be more than a view of an argument or of a constant.
         notes: What a user should know about this target.
         cross: Whether the code is for some other CPU than this machine's.
         host_features: For code made for the host's CPU: a hash of what that CPU can do.
-        emulated: What the device may have no instructions for: keys of `emulation.EMULATED`.
+        emulated: What the device may have no instructions for: keys of `EMULATED` in `passes/emulate.py`.
     """
 
     name: str

@@ -18,8 +18,8 @@ from rlx.lower.linalg import (
     shape,
     sorting,
 )
-from rlx.lower.linalg.function import claimed_ops, lower_module
-from rlx.lower.linalg.rules import lowers
+from rlx.lower.linalg.function import lower_module
+from rlx.lower.linalg.rules import claimed_ops, lowers
 
 __all__ = [
     "claimed_ops",

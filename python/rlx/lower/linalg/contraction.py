@@ -31,7 +31,7 @@ def rounded(low: Loops, value: Any, dims: Sequence[Dim], dtype: DType) -> Any:
 
 
 def is_empty(*dims: Dim) -> bool:
-    """Whether there is nothing to add up; a contraction of size 0 crashes IREE's compiler (3.13) with SIGFPE."""
+    """Whether there is nothing to add up: tiling divides by the sizes of a contraction."""
     return 0 in dims
 
 
@@ -72,27 +72,8 @@ def batch_matmul(low: Loops, lhs: Any, rhs: Any, dims: tuple[Dim, Dim, Dim], k: 
     """`[B, M, K]·[B, K, N]`."""
     if is_empty(*dims, k):
         return low.filled(dims, storage_type(dtype), 0)
-    batch, m, n = dims
-    if any(type(d) is not int for d in (*dims, k)):
-        # Fused into the packing of an operand with dynamic sizes, whatever made that operand does not compile.
-        lhs, rhs = low.materialised(lhs, (batch, m, k)), low.materialised(rhs, (batch, k, n))
-    elif m % _TILE:  # type: ignore[operator]
-        lhs = _apart(low, lhs, (batch, m, k))
     out = low.filled(dims, storage_type(accumulator(dtype)), 0)
     return rounded(low, low.linalg.batch_matmul(lhs, rhs, outs=[out]), dims, dtype)
-
-
-# Rows that IREE's CPU code packs together, at most.
-_TILE = 16
-
-
-def _apart(low: Loops, lhs: Any, dims: Sequence[Dim]) -> Any:
-    """Rows of a batched product, in memory before it if they are computed.
-
-    IREE (3.13) may compute the rows of all batches as one axis, and split that while it packs them: where M is no whole
-    number of tiles, the first rows of the next batch then stand in place of the padding.
-    """
-    return lhs if isinstance(lhs, low.ir.BlockArgument) else low.materialised(lhs, dims)
 
 
 def contraction_loop(
@@ -123,8 +104,7 @@ def _of_parts(low: Loops, result: Shape, lhs: Lowered, rhs: Lowered, product: Ca
         return Lowered(low.map(x.shape.dims, real, [x], of), x.shape.with_dtype(f32))
 
     def term(left: Callable[[Any], Any], right: Callable[[Any], Any]) -> Lowered:
-        value = low.materialised(product(part(lhs, left), part(rhs, right)), result.dims)
-        return Lowered(value, result.with_dtype(f32))
+        return Lowered(product(part(lhs, left), part(rhs, right)), result.with_dtype(f32))
 
     re, im = dialect.re, dialect.im
     terms = [term(re, re), term(im, im), term(re, im), term(im, re)]
@@ -144,7 +124,6 @@ def _broadcast_matmul(low: Loops, lhs: Lowered, rhs: Lowered, result: Shape) -> 
         axes = tuple(i + offset for i in range(x.shape.rank - 2) if i not in stretched)
         return low.squeeze(x.value, x.shape.dims, stretched), (*axes, row, column)
 
-    lhs = Lowered(_apart(low, lhs.value, lhs.shape.dims), lhs.shape)
     inputs = [operand(lhs, m, k), operand(rhs, k, n)]
     return contraction_loop(low, inputs, result.dims, tuple(range(rank - 1)), rank, result.dtype)
 

@@ -11,83 +11,21 @@ from rlx import mlir
 from rlx.ir.dim import Dim
 from rlx.ir.shape import Shape
 from rlx.lower.linalg.loops import Loops, product_of, storage_type, tensor_type, typed
-from rlx.lower.linalg.rules import Lowered, lowers
+from rlx.lower.linalg.rules import Lowered, Region, lowers
 from rlx.lower.linalg.shape import extract
 
-# Emits a region's ops for given arguments, and gives what it yields.
-Region = Callable[..., list[Any]]
 
-
-def _scalar(low: Loops, value: Any) -> Any:
-    return low.tensor.extract(value, [])
-
-
-def _initial(low: Loops, carries: Sequence[Lowered], stacks: int = 0) -> list[Any]:
-    """What the carries of a loop start with; it may stack rows as well.
-
-    IREE (3.13) lays out values that live equally long in one buffer. A loop then passes that on several times, and its VM
-    may have moved the reference away before the last time (iree-org/iree#24753): such a program fails when it runs. So
-    several values get buffers of their own, in which nobody else has a part.
-    """
-    if not _needs_buffers(low, len(carries) + stacks):
-        return [c.value for c in carries]
-    return [_owned(low, copied(low, c), c.shape) for c in carries]
-
-
-def _stack(low: Loops, shape: Shape, values: int) -> Any:
-    """What a loop of so many values writes the rows of a stack into."""
-    element = storage_type(shape.dtype)
-    if not _needs_buffers(low, values):
-        return low.empty(shape.dims, element)
-    holds = _true(low)
-    zeros = low.map(
-        shape.dims, element, [], lambda: low.arith.select(holds, low.constant(0, element), low.constant(1, element))
-    )
-    return _owned(low, zeros, shape)
-
-
-def _needs_buffers(low: Loops, values: int) -> bool:
-    """Whether each value of a loop needs a buffer of its own."""
-    return low.for_iree and values > 1
-
-
-def _owned(low: Loops, value: Any, shape: Shape) -> Any:
-    """A value that nobody else has, in a buffer of its own: it is handed out of the program, and back in."""
-    ir = low.ir
-    view, encoding = ir.Type.parse("!hal.buffer_view"), ir.TypeAttr.get(value.type)
-    sizes = [low.size(d) for d in shape.dims if type(d) is not int]
-    create = ir.Operation.create
-    attributes = {"source_encoding": encoding}
-    exported = create("hal.tensor.export", results=[view], operands=[value, *sizes], attributes=attributes).result
-    fenced = create("util.optimization_barrier", results=[view], operands=[exported]).result
-    groups = ir.DenseI32ArrayAttr.get([1, len(sizes), 0, 0])
-    attributes = {"target_encoding": encoding, "operandSegmentSizes": groups}
-    return create("hal.tensor.import", results=[value.type], operands=[fenced, *sizes], attributes=attributes).result
-
-
-def _true(low: Loops) -> Any:
-    """A scalar that is true, which the compiler cannot see."""
-    holds = low.constant(1, low.ir.IntegerType.get_signless(1))
-    return low.ir.Operation.create("util.optimization_barrier", results=[holds.type], operands=[holds]).result
-
-
-def copied(low: Loops, x: Lowered) -> Any:
-    """A copy that the compiler cannot see to be one: it does not know that the condition holds."""
-    holds, element = _true(low), storage_type(x.shape.dtype)
-
-    def body(value: Any) -> Any:
-        return low.arith.select(holds, value, low.constant(0, element))
-
-    return low.map(x.shape.dims, element, [x], body)
+def _values(lowered: Sequence[Lowered]) -> list[Any]:
+    return [one.value for one in lowered]
 
 
 @lowers("if")
 def if_(low: Loops, results: list[Shape], condition: Lowered, *, regions: Sequence[Region]) -> tuple[Any, ...]:
     scf = mlir.dialect("scf")
-    op = scf.IfOp(_scalar(low, condition.value), [tensor_type(s) for s in results], has_else=True)
+    op = scf.IfOp(low.tensor.extract(condition.value, []), [tensor_type(s) for s in results], has_else=True)
     for block, region in zip((op.then_block, op.else_block), regions, strict=True):
         with low.ir.InsertionPoint(block):
-            scf.YieldOp(region())
+            scf.YieldOp(_values(region()))
     return tuple(op.results)
 
 
@@ -97,7 +35,7 @@ def while_(
 ) -> tuple[Any, ...]:
     scf = mlir.dialect("scf")
     bounded = [] if max_iterations is None else [low.size(0)]
-    values = [*_initial(low, inits), *bounded]
+    values = [*_values(inits), *bounded]
     types = [v.type for v in values]
     locations = [low.ir.Location.unknown()] * len(values)
     op = scf.WhileOp(types, values)
@@ -106,14 +44,14 @@ def while_(
     count = len(inits)
     with low.ir.InsertionPoint(before):
         carries = list(before.arguments)
-        holds = _scalar(low, regions[0](*carries[:count])[0])
+        holds = low.tensor.extract(regions[0](*carries[:count])[0].value, [])
         if max_iterations is not None:
             again = low.arith.cmpi(low.arith.CmpIPredicate.slt, carries[count], low.size(max_iterations))
             holds = low.arith.andi(holds, again)
         scf.ConditionOp(holds, carries)
     with low.ir.InsertionPoint(after):
         carries = list(after.arguments)
-        following = regions[1](*carries[:count])
+        following = _values(regions[1](*carries[:count]))
         scf.YieldOp([*following, *(low.arith.addi(c, low.size(1)) for c in carries[count:])])
     return tuple(op.results)[:count]
 
@@ -130,16 +68,17 @@ def scan(
     num_checkpoints: int | None,
     regions: Sequence[Region],
 ) -> tuple[Any, ...]:
-    carries = _initial(low, inputs[:num_carries], len(results) - num_carries)
-    # Else IREE (3.13) computes the slice that a step reads in that step: a matmul before the loop becomes many inside.
-    xs = [Lowered(low.materialised(x.value, x.shape.dims), x.shape) for x in inputs[num_carries:]]
-    rows = results[num_carries:]
+    carries, xs, rows = _values(inputs[:num_carries]), inputs[num_carries:], results[num_carries:]
     packing = _Packing.of(low, rows)
+
+    def body(*arguments: Any) -> list[Any]:
+        return _values(regions[0](*arguments))
+
     if packing is None:
-        return tuple(_Scan(low, xs, rows, length[0], reverse, regions[0]).run(carries))
+        return tuple(_Scan(low, xs, rows, length[0], reverse, body).run(carries))
 
     def packed(*arguments: Any) -> list[Any]:
-        yielded = regions[0](*arguments)
+        yielded = body(*arguments)
         return [*yielded[:num_carries], packing.joined(yielded[num_carries:])]
 
     *after, stack = _Scan(low, xs, [packing.shape], length[0], reverse, packed).run(carries)
@@ -192,8 +131,8 @@ class _Packing:
 def _chunk(length: Dim, stacks: int) -> int | None:
     """How many steps an inner loop makes; None where one loop does.
 
-    IREE (3.13) copies all that a loop stacks in every step. Two nested loops copy a short stack in every step of the
-    inner one, and the whole in those of the outer one. Where there are several, what it makes of that does not run.
+    A compiler that does not write a row into a stack in place copies all that the loop stacks in every step. Two nested loops
+    copy a short stack in every step of the inner one, and the whole in those of the outer one. Several stacks stay one loop's.
     """
     if stacks != 1:
         return None
@@ -223,7 +162,7 @@ class _Scan:
     rows: list[Shape]
     length: Dim
     reverse: bool
-    body: Region
+    body: Callable[..., list[Any]]
 
     def run(self, carries: Sequence[Any]) -> list[Any]:
         """Carries and stacks after it."""
@@ -239,7 +178,7 @@ class _Scan:
         low, scf = self.low, mlir.dialect("scf")
         chunks = (self.length + chunk - 1) // chunk
         shapes = [s.with_dims((chunks, chunk, *s.dims[1:])) for s in self.rows]
-        stacks = [_stack(low, s, len(carries) + len(shapes)) for s in shapes]
+        stacks = [low.empty(s.dims, storage_type(s.dtype)) for s in shapes]
         op = scf.ForOp(low.size(0), low.size(chunks), low.size(1), [*carries, *stacks])
         with low.ir.InsertionPoint(op.body):
             first = low.arith.muli(op.induction_variable, low.size(chunk))
@@ -263,7 +202,7 @@ class _Scan:
         """So many steps, from a given one on: carries, and stacks of `most` rows."""
         low, scf = self.low, mlir.dialect("scf")
         shapes = [s.with_dims((most, *s.dims[1:])) for s in self.rows]
-        stacks = [_stack(low, s, len(carries) + len(shapes)) for s in shapes]
+        stacks = [low.empty(s.dims, storage_type(s.dtype)) for s in shapes]
         op = scf.ForOp(low.size(0), count, low.size(1), [*carries, *stacks])
         with low.ir.InsertionPoint(op.body):
             step = self._place(low.arith.addi(first, op.induction_variable), self.length)
@@ -292,7 +231,7 @@ def _sizes(low: Loops, dims: Sequence[Dim]) -> tuple[list[Any], list[int]]:
 def _row(low: Loops, value: Any, shape: Shape, step: Any) -> Any:
     """`value[step]`."""
     rank, rest = shape.rank, shape.dims[1:]
-    if 0 in rest:  # IREE (3.13) takes a place in what holds nothing for one out of bounds
+    if 0 in rest:  # no place in what holds nothing is inside its bounds
         return low.empty(rest, storage_type(shape.dtype))
     dynamic, static = _sizes(low, rest)
     offsets = [low.ir.ShapedType.get_dynamic_size()] + [0] * (rank - 1)

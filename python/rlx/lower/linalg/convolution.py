@@ -1,7 +1,7 @@
 """Convolutions, as matmuls over windows, or by taps where every kernel has one channel.
 
-linalg's named convolutions are not used: with IREE 3.13 on one x86-64 core (AVX-512) they are rarely faster and often much
-slower. In ms, f32, PyTorch with oneDNN beside it:
+linalg's named convolutions are not used: on one x86-64 core (AVX-512), compiled as the target `cpu` is, they are rarely faster
+and often much slower. In ms, f32, PyTorch with oneDNN beside it:
 
 =========================================  =========  =========  =======  =======
 x, w                                       named op   as matmul  by taps  PyTorch
@@ -90,7 +90,8 @@ def read_sizes(source: Sequence[Dim], target: Sequence[Dim], spans: Sequence[int
 def read_by_one(low: Loops, x: Any, source: Sequence[Dim], result: Sequence[Dim], spans: Sequence[int]) -> Any:
     """A padded image `[N, C, source…]` cut off accordingly.
 
-    A loop over one position goes away, and with it what says that the others read part of the image: IREE refuses the rest.
+    Code generators drop a loop over one position, and with it what says that the others read part of the image: the indexing
+    map that is left would need an image of just the size that is read.
     """
     dims = (*source[:2], *read_sizes(source[2:], result[2:], spans))
     return x if dims == tuple(source) else extract(low, x, (0,) * len(dims), dims, (1,) * len(dims))

@@ -1,4 +1,4 @@
-"""Gathers, with every index clamped into range: IREE would read through it."""
+"""Gathers, with every index clamped into range: compiled code would read whatever lies there."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ def _gather(low: Loops, result: Shape, table: Lowered, indices: Lowered, axis: i
     element = storage_type(result.dtype)
     if result.num_elements == 0:
         return low.empty(result.dims, element)
-    source = low.looked_up(table.value, table.shape.dims)
     first = axis - batch
     index_axes = tuple(range(first, first + indices.shape.rank))
     after = tuple(range(first + indices.shape.rank, rank))
@@ -45,7 +44,7 @@ def _gather(low: Loops, result: Shape, table: Lowered, indices: Lowered, axis: i
     def body(index: Any, _: Any) -> Any:
         chosen = clamped(low, index, indices.shape.dtype, table.shape.dims[axis])
         leading = [low.scalar_index(i) for i in range(axis)]
-        return low.tensor.extract(source, [*leading, chosen, *(low.scalar_index(i) for i in after)])
+        return low.tensor.extract(table.value, [*leading, chosen, *(low.scalar_index(i) for i in after)])
 
     out = (low.empty(result.dims, element), tuple(range(rank)))
     return low.generic([(indices.value, index_axes)], [out], [PARALLEL] * rank, body)
@@ -59,15 +58,13 @@ def gather_nd(low: Loops, results: list[Shape], x: Lowered, indices: Lowered, *,
     if result.num_elements == 0:
         return low.empty(result.dims, storage_type(result.dtype))
 
-    source = low.looked_up(x.value, x.shape.dims)
-
     def body(_: Any) -> Any:
         loops = [low.scalar_index(i) for i in range(result.rank)]
         chosen = []
         for k in range(count):
             index = low.tensor.extract(indices.value, [*loops[:places], low.size(k)])
             chosen.append(clamped(low, index, indices.shape.dtype, x.shape.dims[batch_dims + k]))
-        return low.tensor.extract(source, [*loops[:batch_dims], *chosen, *loops[places:]])
+        return low.tensor.extract(x.value, [*loops[:batch_dims], *chosen, *loops[places:]])
 
     out = (low.empty(result.dims, storage_type(result.dtype)), tuple(range(result.rank)))
     return low.generic([], [out], [PARALLEL] * result.rank, body)

@@ -63,11 +63,9 @@ class Loops:
 
     Args:
         entry: The function's entry block; sizes and constants that are used all over go to its start.
-        for_iree: Ops of IREE's `util` dialect may be used.
     """
 
-    def __init__(self, entry: Any, for_iree: bool = False):
-        self.for_iree = for_iree
+    def __init__(self, entry: Any):
         self.ir = mlir.ir
         self.arith = mlir.dialect("arith")
         self.linalg = mlir.dialect("linalg")
@@ -305,7 +303,9 @@ class Loops:
             return value
         element, unknown = value.type.element_type, self.ir.ShapedType.get_dynamic_size()
         first = tuple(before) or (0,) * len(dims)
-        if isinstance(element, self.ir.ComplexType):  # its padding crashes IREE's compiler (3.13)
+        if isinstance(
+            element, self.ir.ComplexType
+        ):  # code generators that vectorise a `tensor.pad` know no complex numbers
             return self.inserted(value, dims, self.filled(target, element, fill), first)
         after = [t - d - b for t, d, b in zip(target, dims, first, strict=True)]
         dynamic = [self.size(a) for a in after if type(a) is not int]
@@ -331,34 +331,6 @@ class Loops:
             return value
         out = self.empty([dims[p] for p in perm], value.type.element_type)
         return self.linalg.transpose(value, outs=[out], permutation=list(perm)).results[0]
-
-    def materialised(self, value: Any, dims: Sequence[Dim]) -> Any:
-        """The value, computed in memory before anything that follows: nothing is fused across this. For IREE only."""
-        if not self.for_iree:
-            return value
-        create = self.ir.Operation.create
-        fenced = create("util.optimization_barrier", results=[value.type], operands=[value]).result
-        sizes = [self.size(d) for d in dims if type(d) is not int]
-        if not sizes:
-            return fenced
-        return create("flow.tensor.tie_shape", results=[value.type], operands=[fenced, *sizes]).result
-
-    def looked_up(self, value: Any, dims: Sequence[Dim]) -> Any:
-        """A tensor of which a kernel reads single elements at computed places.
-
-        Where it is a slice of one element of the innermost axis, IREE (3.13) makes no valid code of that: it is copied.
-        """
-        owner = getattr(value.owner, "operation", None)
-        while owner is not None and owner.name in (
-            "tensor.expand_shape",
-            "tensor.collapse_shape",
-            "tensor.extract_slice",
-        ):
-            source, result = owner.operands[0].type, owner.results[0].type
-            if owner.name == "tensor.extract_slice" and result.rank and result.shape[-1] == 1 != source.shape[-1]:
-                return self.materialised(value, dims)
-            owner = getattr(owner.operands[0].owner, "operation", None)
-        return value
 
     def scalar_index(self, axis: int) -> Any:
         """Inside a loop body: the position along a loop."""

@@ -38,9 +38,8 @@ def reduce(low: Loops, results: list[Shape], x: Lowered, *, kind: str, axes: Any
     dims = [d for i, d in enumerate(x.shape.dims) if i not in axes]
     several = [i for i in axes if x.shape.dims[i] != 1]
     if len(several) > 1 and COMBINE[kind] == "add":
-        # The last axis is summed by itself: rounding errors grow with the length of a sum. And IREE's CPU code generator (3.13)
-        # takes a sum of products for a contraction, and makes no valid code of one over several axes of which a factor
-        # lacks some.
+        # The last axis is summed by itself: rounding errors grow with the length of a sum. And where a product is fused into
+        # the sum, tiling takes the two for a contraction, which it expects to have every summed axis in both factors.
         rows = _combined(low, x, kind, (several[-1],))
         rest = Shape((d for i, d in enumerate(x.shape.dims) if i != several[-1]), wide)
         left = tuple(i - (i > several[-1]) for i in axes if i != several[-1])

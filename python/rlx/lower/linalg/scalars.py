@@ -14,8 +14,8 @@ _NARROW = ("f16", "bf16")
 class Scalars:
     """Emits arith, math and complex ops on scalars of one dtype.
 
-    f16 and bf16 are computed in f32 (`enter` and `leave`): IREE's CPU code has no f16 library functions, and one
-    operation on f32 rounds to the same f16.
+    f16 and bf16 are computed in f32 (`enter` and `leave`): CPUs have no f16 library functions, and one operation on f32
+    rounds to the same f16.
     """
 
     def __init__(self, low: Loops, dtype: DType):

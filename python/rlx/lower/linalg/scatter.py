@@ -1,4 +1,4 @@
-"""Scatters. Positions out of range are found here and their updates made to change nothing: IREE would write there."""
+"""Scatters: loops over the updates. Positions out of range are found here and their updates made to change nothing."""
 
 from __future__ import annotations
 
@@ -120,7 +120,8 @@ class _Scatter:
         rows = low.generic([(targets, (0,)), (rows, (0, 1))], [out], [PARALLEL] * 2, masked)
         if wide is not dtype:
             shape = Shape((self.positions, self.width), dtype)
-            # IREE (3.13) computes a table that is made of nothing once, and lets two scatters write into it; fills it copies.
+            # A fill stays a fill, which compilers make again for each scatter: they may let several write into one table that
+            # is computed from nothing.
             fill = low.fill_of(table)
             if fill is not None:
                 table = low.linalg.fill(s.enter(fill), outs=[low.empty(shape.dims, element)])
@@ -148,25 +149,10 @@ class _Scatter:
             # A product with 1 + 0i would make NaN of infinities.
             return s.select(s.compare("eq", update, s.constant(1)), own, found)
 
-        return self._by_iree(table, safe, rows, combine) if low.for_iree else self._by_loop(table, safe, rows, combine)
+        return self._row_by_row(table, safe, rows, combine)
 
-    def _by_iree(self, table: Any, targets: Any, rows: Any, combine: Any) -> Any:
-        ir, create = self.low.ir, self.low.ir.Operation.create
-        attributes = {"dimension_map": ir.DenseI64ArrayAttr.get([0]), "unique_indices": ir.BoolAttr.get(False)}
-        op = create(
-            "iree_linalg_ext.scatter",
-            results=[table.type],
-            operands=[rows, targets, table],
-            attributes=attributes,
-            regions=1,
-        )
-        element = table.type.element_type
-        block = op.regions[0].blocks.append(element, element, arg_locs=[ir.Location.unknown()] * 2)
-        with ir.InsertionPoint(block):
-            create("iree_linalg_ext.yield", operands=[combine(*block.arguments)])
-        return op.results[0]
-
-    def _by_loop(self, table: Any, targets: Any, rows: Any, combine: Any) -> Any:
+    def _row_by_row(self, table: Any, targets: Any, rows: Any, combine: Any) -> Any:
+        """A loop over the updates; `combine` takes a scalar of an update and one of the table."""
         low, width, element = self.low, self.width, table.type.element_type
         loop = mlir.dialect("scf").ForOp(low.size(0), low.size(self.number), low.size(1), [table])
         with low.ir.InsertionPoint(loop.body):

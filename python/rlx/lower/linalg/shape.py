@@ -54,9 +54,7 @@ def narrow(low: Loops, results: list[Shape], x: Lowered, *, axis: int, start: An
 
 @lowers("slice")
 def slice_(low: Loops, results: list[Shape], x: Lowered, *, starts: Any, limits: Any, strides: Any) -> Any:
-    found = extract(low, x.value, starts, results[0].dims, strides)
-    # Where a kernel looks up single elements of a strided slice, IREE (3.13) makes no valid code of it.
-    return found if all(s == 1 for s in strides) else low.materialised(found, results[0].dims)
+    return extract(low, x.value, starts, results[0].dims, strides)
 
 
 @lowers("concat")
@@ -89,12 +87,11 @@ def reverse(low: Loops, results: list[Shape], x: Lowered, *, axes: Any) -> Any:
     if 0 in dims or not axes:
         return x.value
     last = [low.size(d - 1) for d in dims]
-    source = low.looked_up(x.value, dims)
 
     def body(_: Any) -> Any:
         places = [low.scalar_index(i) for i in range(len(dims))]
         return low.tensor.extract(
-            source, [low.arith.subi(last[i], place) if i in axes else place for i, place in enumerate(places)]
+            x.value, [low.arith.subi(last[i], place) if i in axes else place for i, place in enumerate(places)]
         )
 
     out = (low.empty(dims, x.value.type.element_type), tuple(range(len(dims))))

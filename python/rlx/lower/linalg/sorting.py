@@ -14,8 +14,8 @@ from rlx.lower.linalg.order import Largest, key_dtype, lowest, order_key
 from rlx.lower.linalg.rules import Lowered, lowers
 from rlx.lower.linalg.shape import extract
 
-# Every element of a block is compared with all others, which is vector code. A power of two; with 64 IREE's compiler
-# (3.13) fails for Metal.
+# Every element of a block is compared with all others, which is vector code. A power of two; 64 is more than the memory of a
+# group of threads holds on some GPUs.
 _BLOCK = 32
 
 

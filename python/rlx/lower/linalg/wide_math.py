@@ -1,10 +1,10 @@
 """Elementary functions of f32 and f64 scalars that a code generator has not, or not exactly enough.
 
-IREE's own exp, log and sqrt are good to one unit in the last place in both formats, its f32 tanh and erf to four; they
-stay. Its f64 tanh and erf do not compile for a CPU.
+What compilers expand `math.exp`, `log` and `sqrt` into is good to one unit in the last place in both formats, their f32 `tanh`
+and `erf` to four; they stay. `tanh` and `erf` of f64 are calls of a library, which freestanding code has not.
 
-No function here makes up for a CPU that is set to flush denormals, as IREE's runtime sets it (both formats, operands and
-results): there sin 1e-40 is 0 and log 1e-40 is minus infinity.
+No function here makes up for a CPU that is set to flush denormals (both formats, operands and results): there sin 1e-40 is 0
+and log 1e-40 is minus infinity.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ class Words:
     def mul_wide(self, a: Any, b: Any) -> tuple[Any, Any]:
         """Low and high word of an unsigned product, from products of half words.
 
-        IREE (3.13) cannot unroll `arith.mului_extended` on vectors of two axes, and not every GPU has wider words.
+        `arith.mului_extended` is not unrolled on vectors of two axes everywhere, and not every GPU has wider words.
         """
         half = self.format.width // 2
         mask = self.constant((1 << half) - 1)

@@ -19,8 +19,8 @@ from rlx.lower.stablehlo import (
     scatter,
     shape,
 )
-from rlx.lower.stablehlo.function import claimed_ops, lower_module
-from rlx.lower.stablehlo.rules import lowers
+from rlx.lower.stablehlo.function import lower_module
+from rlx.lower.stablehlo.rules import claimed_ops, lowers
 
 __all__ = [
     "claimed_ops",

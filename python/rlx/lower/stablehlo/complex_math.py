@@ -23,7 +23,7 @@ def joined(emit: Emitter, real: Lowered, imaginary: Lowered) -> Lowered:
 
 
 def divide(emit: Emitter, a: Lowered, b: Lowered) -> Lowered:
-    """a/b by R. L. Smith's method, in f64, where only the result can overflow. a/0 divides both parts by 0."""
+    """a/b by R. L. Smith's method, in f64, where nothing but the result can overflow; a/0 divides both parts by 0."""
     (ar, ai), (br, bi) = parts_of(emit, a), parts_of(emit, b)
     size, height = emit.elementwise("abs", br), emit.elementwise("abs", bi)
     is_wide = emit.compare("ge", size, height)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rlx.ir.dtype import i32
 from rlx.ir.shape import Shape
 from rlx.lower.stablehlo.emitter import Emitter
-from rlx.lower.stablehlo.rules import Lowered, lowers
-
-# Emits a region's ops for given arguments, and gives what it yields.
-Region = Callable[..., list[Lowered]]
+from rlx.lower.stablehlo.rules import Lowered, Region, lowers
 
 
 @lowers("if")

@@ -1,4 +1,4 @@
-"""Loops and choices over tensors as branches between the blocks of a function: how IREE gets them.
+"""`rlx-iree-branches`: loops and choices over tensors become branches between the blocks of a function.
 
 What IREE (3.13) makes of `scf` ops outside of its kernels is wrong in places: where carries share a buffer, it takes the
 offset that a later step has for that of the first, and it does not know the sizes of what a choice inside a loop gives.
@@ -8,20 +8,32 @@ It does the same well for blocks with arguments.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
+from rlx.ir.signature import bodies
+from rlx.passes.base import Pass
 
 
-def to_branches(function: Any) -> None:
-    """Replace the `scf` ops of a function, but for those inside of other ops' regions, in place."""
+@dataclass(frozen=True)
+class Branches(Pass, name="rlx-iree-branches"):
+    """Make branches between blocks of the loops and choices of functions, for IREE; those inside of other ops stay."""
+
+    def run(self, module: Any) -> None:
+        for function in bodies(module):
+            _to_branches(function)
+
+
+def _to_branches(function: Any) -> None:
     blocks, index = function.regions[0].blocks, 0
     while index < len(blocks):  # every replacement adds blocks behind this one
-        found = next((op.operation for op in blocks[index].operations if op.operation.name in _REPLACED), None)
-        if found is None:
+        structured = (op.operation for op in blocks[index].operations if op.operation.name in _REPLACED)
+        first = next(structured, None)
+        if first is None:
             index += 1
         else:
-            _replace(found, blocks, index)
+            _replace(first, blocks, index)
 
 
 def _replace(op: Any, blocks: Any, index: int) -> None:

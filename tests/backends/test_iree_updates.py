@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import rlx
+from rlx.backends.iree.backend import module_text
+from rlx.backends.iree.pipeline import lower
 from rlx.backends.iree.targets import target
 from rlx.ir.evaluate import evaluate_function
-from rlx.lower.linalg import lower_module
 from rlx.passes.runner import run_on_module
 from tests.conformance.random_graphs import seeded
 
@@ -180,7 +181,8 @@ def _graph(name: str) -> rlx.Graph:
 def _kernels(graph: rlx.Graph) -> int:
     work = graph.clone()
     run_on_module(work.module, target("cpu").pipeline)
-    text = lower_module(work.module, for_iree=True).operation.get_asm(print_generic_op_form=True)
+    lower(work.module, target("cpu"))
+    text = module_text(work.module)
     (main,) = [part for part in text.split('"func.func"') if f'sym_name = "{graph.name}"' in part]
     return main.count('"flow.dispatch.workgroups"')
 

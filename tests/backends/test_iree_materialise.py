@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import rlx
+from rlx.backends.iree.backend import module_text
+from rlx.backends.iree.pipeline import lower
 from rlx.backends.iree.targets import target
-from rlx.lower.linalg import lower_module
 from rlx.passes.runner import run_on_module
 from tests.ops.references import agree
 
@@ -25,7 +26,8 @@ def _graph(kind: str, products: int) -> rlx.Graph:
 def _fences(graph: rlx.Graph) -> int:
     work = graph.clone()
     run_on_module(work.module, target("cpu").pipeline)
-    text = lower_module(work.module, for_iree=True).operation.get_asm(print_generic_op_form=True)
+    lower(work.module, target("cpu"))
+    text = module_text(work.module)
     return text.count('"util.optimization_barrier"')
 
 

@@ -1,4 +1,4 @@
-"""Arithmetic that some CPUs have no instructions for, spelled out in what they have.
+"""`rlx-iree-emulate`: arithmetic that some CPUs have no instructions for, spelled out in what they have.
 
 Without instructions for f16, IREE calls a function of its own to round a number, which gives 0 for whatever is too small to
 be a normal f16, and LLVM has comparisons of converted f16 done on f16, with such a rounding after each. Without one for
@@ -7,10 +7,14 @@ f64's fused multiply-add, IREE rounds the product. Our lowerings count on neithe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
+from rlx.backends.iree.passes.base import every
+from rlx.ir.errors import PassError
+from rlx.passes.base import Pass, option
 
 # The gap between neighbours at a half in f32 is that of the small f16, those below the smallest normal one.
 _HALF, _SMALLEST_NORMAL = 0.5, 2.0**-14
@@ -23,33 +27,24 @@ _UPPER_HALF_OF_FRACTION = -1 << 27
 _SMALLEST_SPLIT = 2.0**-900
 
 
-def spell_out(lowered: Any, instructions: Collection[str]) -> None:
-    """Replace what a CPU has no instructions for in a lowered module, in place.
+@dataclass(frozen=True)
+class Emulate(Pass, name="rlx-iree-emulate"):
+    """Spell out arithmetic on scalars that a CPU has no instructions for, for IREE."""
 
-    Args:
-        lowered: A module of linalg, arith and math ops.
-        instructions: Keys of `EMULATED`.
-    """
-    if not instructions:
-        return
-    ir = mlir.ir
-    rules = {signature: rule for name in instructions for signature, rule in EMULATED[name].items()}
-    names = {name for name, *_ in rules}
-    found: list[tuple[Any, Callable[..., Any]]] = []
+    instructions: tuple[str, ...] = option((), "what the CPU lacks: f16, fma")
 
-    def visit(op: Any) -> Any:
-        if op.name in names and _is_free(op):
+    def run(self, module: Any) -> None:
+        unknown = sorted({*self.instructions} - {*EMULATED})
+        if unknown:
+            raise PassError(f"instructions are some of {', '.join(EMULATED)}, not {', '.join(unknown)}")
+        rules = {signature: rule for name in self.instructions for signature, rule in EMULATED[name].items()}
+        names = {name for name, *_ in rules}
+        for op in every(module, lambda op: op.name in names and _is_free(op)):
             rule = rules.get((op.name, str(op.operands[0].type), str(op.results[0].type)))
             if rule is not None:
-                found.append((op, rule))
-        return ir.WalkResult.ADVANCE
-
-    with mlir.entered(), mlir.unregistered_dialects_allowed():
-        mlir.walk(lowered, visit)
-        for op, rule in found:
-            with op.location, ir.InsertionPoint(op):
-                op.results[0].replace_all_uses_with(rule(_Emitter(), *op.operands))
-            op.erase()
+                with op.location, mlir.ir.InsertionPoint(op):
+                    op.results[0].replace_all_uses_with(rule(_Emitter(), *op.operands))
+                op.erase()
 
 
 def _is_free(op: Any) -> bool:

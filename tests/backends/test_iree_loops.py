@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import rlx
+from rlx.backends.iree.backend import module_text
+from rlx.backends.iree.pipeline import lower
 from rlx.backends.iree.targets import target
-from rlx.lower.linalg import lower_module
 from rlx.passes.runner import run_on_module
 from tests.ops.references import agree, random
 
@@ -144,7 +145,8 @@ def test_matmuls_stay_before_the_loop() -> None:
     x, w = g.input("x", ("steps", 4, 4)), g.input("w", (4, 4))
     g.set_outputs(_both_ways(g, g.matmul(x, w), w, None))
     run_on_module(g.module, target("cpu").pipeline)
-    text = lower_module(g.module, for_iree=True).operation.get_asm(print_generic_op_form=True)
+    lower(g.module, target("cpu"))
+    text = module_text(g.module)
     assert "cf.cond_br" in text and "scf." not in text and text.count("flow.tensor.tie_shape") == 2
 
 

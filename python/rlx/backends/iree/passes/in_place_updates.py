@@ -1,4 +1,4 @@
-"""States that are computed from themselves element by element: IREE is told to write them where they are.
+"""`rlx-iree-in-place-updates`: states that are computed from themselves element by element are written where they are.
 
 By itself IREE computes a new state into a new buffer, and keeps that. Of an optimiser's step that is as much memory as
 the parameters and all their moments, which is written without having been read.
@@ -6,11 +6,39 @@ the parameters and all their moments, which is written without having been read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
+from rlx.backends.iree.names import GETTER, SETTER, symbol_of
+from rlx.backends.iree.passes.base import IreePass, create, elementwise, hidden
+from rlx.backends.iree.passes.workgroups import overwriting, overwritten
+from rlx.ir.signature import bodies
+
+
+@dataclass(frozen=True)
+class InPlaceUpdates(IreePass, name="rlx-iree-in-place-updates"):
+    """Make one kernel of the loops that compute states of one size from each other, which overwrites the states, for IREE.
+
+    The loops are elementwise, of a known size, and nothing else uses what they compute. A state that is needed by other
+    ops is overwritten behind the last of them. All other states are left alone, and so are those that might share their
+    memory with another one: that get a value in any other way, or whose value another state gets.
+    """
+
+    def apply(self, module: Any) -> None:
+        functions = bodies(module)
+        kernels = _kept([f for f in functions if not f.name.value.startswith((GETTER, SETTER))])
+        for kernel in kernels:
+            kernel.emit()
+        for kernel in kernels:  # only now: one may have been put before a loop of another's
+            kernel.erase_loops()
+        written = frozenset(_global(store.op) for kernel in kernels for store in kernel.stores)
+        _initialise(module, written)
+        for setter in functions:
+            name = setter.name.value
+            if name.startswith(SETTER) and symbol_of("state", name.removeprefix(SETTER)) in written:
+                _set_in_place(setter)
 
 
 @dataclass(frozen=True)
@@ -25,25 +53,12 @@ class _Store:
         return self.op.operands[0]
 
 
-def update_in_place(module: Any, functions: Sequence[Any]) -> frozenset[str]:
-    """Make one kernel of the loops that compute states of one size from each other, which overwrites the states.
-
-    The loops are elementwise, of a known size, and nothing else uses what they compute. A state that is needed by other
-    ops is overwritten behind the last of them. All other states are left alone, and so are those that might share their
-    memory with another one: that get a value in any other way, or whose value another state gets.
-
-    Args:
-        module: Holds the globals.
-        functions: Those of the module, of one block each; states are loaded from globals, and stored.
-
-    Returns:
-        The globals that are overwritten.
-    """
+def _kept(functions: Sequence[Any]) -> list[_Kernel]:
+    """The kernels to make of functions, of one block each, that load states from globals and store them."""
     kernels, stored, leaked = [], set(), set()
     for function in functions:
-        block = function.regions[0].blocks[0]
-        found, stores, leaks = _kernels([op.operation for op in block.operations])
-        kernels += found
+        made, stores, leaks = _kernels([op.operation for op in function.entry_block.operations])
+        kernels += made
         stored |= stores
         leaked |= leaks
     while True:
@@ -51,25 +66,17 @@ def update_in_place(module: Any, functions: Sequence[Any]) -> frozenset[str]:
         shared = leaked | {_global(op) for op in stored - covered}
         kept = [k for k in kernels if not shared & {_global(store.op) for store in k.stores}]
         if len(kept) == len(kernels):
-            break
+            return kept
         kernels = kept
-    for kernel in kernels:
-        kernel.emit()
-    for kernel in kernels:  # only now: one may have been put before a loop of another's
-        kernel.erase_loops()
-    written = frozenset(_global(store.op) for kernel in kernels for store in kernel.stores)
-    _initialise(module, written)
-    return written
 
 
-def overwritten(old: Any, new: Any) -> Any:
-    """A tensor's elements in the memory of another one, which is lost."""
-
-    def copy(loaded: dict[Any, Any]) -> list[Any]:
-        identity = mlir.ir.AffineMap.get_identity(old.type.rank)
-        return _generic([(loaded[new], identity)], [loaded[old]], lambda block: [block.arguments[0]])
-
-    return _dispatch([old], [new], copy)[0]
+def _set_in_place(setter: Any) -> None:
+    """Have a function that sets a state write into its memory."""
+    (store,) = [op.operation for op in setter.entry_block.operations if op.operation.name == "util.global.store"]
+    (value,) = store.operands
+    with mlir.ir.InsertionPoint(store):
+        old = create("util.global.load", [value.type], attributes={"global": store.attributes["global"]}).result
+        store.operands[0] = overwritten(old, value)
 
 
 def _global(op: Any) -> str:
@@ -79,7 +86,7 @@ def _global(op: Any) -> str:
 
 def _initialise(module: Any, names: frozenset[str]) -> None:
     """Have globals filled when the program is loaded: those of equal initial values would share their memory."""
-    ir, create = mlir.ir, mlir.ir.Operation.create
+    ir = mlir.ir
     for op in [op.operation for op in module.body.operations]:
         if op.name != "util.global" or op.attributes["sym_name"].value not in names:
             continue
@@ -89,8 +96,8 @@ def _initialise(module: Any, names: frozenset[str]) -> None:
         filler = create("util.initializer", attributes=signature, regions=1, ip=ir.InsertionPoint.after(op))
         with ir.InsertionPoint(filler.regions[0].blocks.append()):
             scalar = mlir.dialect("arith").constant(value.type.element_type, value.get_splat_value())
-            fenced = create("util.optimization_barrier", results=[scalar.type], operands=[scalar]).result
-            filled = create("flow.tensor.splat", results=[value.type], operands=[fenced]).result
+            fenced = hidden(scalar)
+            filled = create("flow.tensor.splat", [value.type], [fenced]).result
             create("util.global.store", operands=[filled], attributes={"global": ir.FlatSymbolRefAttr.get(name)})
             create("util.return")
 
@@ -253,7 +260,7 @@ class _Kernel:
         assert self.behind is not None
         with mlir.ir.InsertionPoint(self.ops[self.behind + 1]), self.group[-1].location:
             read = dict.fromkeys(value for value, _ in self.reads if value not in self.states)
-            computed = _dispatch(self.states, list(read), self._loop)
+            computed = overwriting(self.states, list(read), self._loop)
             for store, new in zip(self.stores, computed, strict=True):
                 store.op.operands[0] = new
 
@@ -274,57 +281,7 @@ class _Kernel:
                 computed[loop.results[0]] = _inlined(loop, scalars, computed)
             return [computed[s.new] for s in self.stores]
 
-        return _generic([(loaded[v], m) for (v, _), m in reads.items()], [loaded[s] for s in self.states], body)
-
-
-def _dispatch(states: Sequence[Any], read: Sequence[Any], loop: Callable[[dict[Any, Any]], list[Any]]) -> list[Any]:
-    """A kernel that overwrites tensors.
-
-    Args:
-        states: What it overwrites.
-        read: What it reads besides.
-        loop: Computes the new values, of all these as the kernel loads them.
-
-    Returns:
-        The new values, in the memory of the old ones.
-    """
-    ir, create = mlir.ir, mlir.ir.Operation.create
-    operands, index = [*states, *read], ir.IndexType.get()
-    attributes = {
-        "operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, len(operands), 0, 0]),
-        "tied_operands": ir.ArrayAttr.get([ir.IntegerAttr.get(index, i) for i in range(len(states))]),
-    }
-    types = [s.type for s in states]
-    op = create("flow.dispatch.workgroups", results=types, operands=operands, attributes=attributes, regions=2)
-    access = ["readwrite"] * len(states) + ["readonly"] * len(read)
-    bound = [
-        ir.Type.parse(f"!iree_tensor_ext.dispatch.tensor<{kind}:{v.type}>")
-        for kind, v in zip(access, operands, strict=True)
-    ]
-    body = op.regions[0].blocks.append(*bound)
-    with ir.InsertionPoint(body):
-        loaded = {v: _access(b, v.type) for v, b in zip(operands, body.arguments, strict=True)}
-        for new, into in zip(loop(loaded), body.arguments, strict=False):
-            _access(into, new.type, new)
-        create("flow.return")
-    with ir.InsertionPoint(op.regions[1].blocks.append()):
-        counts = create("iree_tensor_ext.dispatch.workgroup_count_from_slice", results=[index] * 3)
-        create("flow.return", operands=counts.results)
-    return list(op.results)
-
-
-def _generic(inputs: Sequence[tuple[Any, Any]], outs: Sequence[Any], body: Callable[[Any], list[Any]]) -> list[Any]:
-    """An elementwise loop over tensors and their maps; `body` emits what it yields into a block."""
-    ir, linalg, rank = mlir.ir, mlir.dialect("linalg"), outs[0].type.rank
-    maps = [m for _, m in inputs] + [ir.AffineMap.get_identity(rank)] * len(outs)
-    parallel = [ir.Attribute.parse("#linalg.iterator_type<parallel>")] * rank
-    values = [v for v, _ in inputs]
-    maps = ir.ArrayAttr.get([ir.AffineMapAttr.get(m) for m in maps])
-    op = linalg.GenericOp([o.type for o in outs], values, list(outs), maps, ir.ArrayAttr.get(parallel))
-    block = op.regions[0].blocks.append(*[v.type.element_type for v in (*values, *outs)])
-    with ir.InsertionPoint(block):
-        linalg.yield_(body(block))
-    return list(op.results)
+        return elementwise([(loaded[v], m) for (v, _), m in reads.items()], [loaded[s] for s in self.states], body)
 
 
 def _inlined(loop: Any, scalars: dict[tuple[Any, str], Any], computed: dict[Any, Any]) -> Any:
@@ -353,21 +310,3 @@ def _inlined(loop: Any, scalars: dict[tuple[Any, str], Any], computed: dict[Any,
         values |= zip(op.results, copy.results, strict=True)
     (result,) = end.operands
     return values.get(result, result)
-
-
-def _access(bound: Any, type_: Any, value: Any = None) -> Any:
-    """Load what is bound to a kernel's argument, or store a value there."""
-    ir, create = mlir.ir, mlir.ir.Operation.create
-    parts = {
-        "static_offsets": [0] * type_.rank,
-        "static_sizes": list(type_.shape),
-        "static_strides": [1] * type_.rank,
-    }
-    attributes = {name: ir.DenseI64ArrayAttr.get(part) for name, part in parts.items()}
-    sizes = [1, 0, 0, 0, 0] if value is None else [1, 1, 0, 0, 0, 0]
-    attributes["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get(sizes)
-    if value is None:
-        load = create("iree_tensor_ext.dispatch.tensor.load", results=[type_], operands=[bound], attributes=attributes)
-        return load.results[0]
-    create("iree_tensor_ext.dispatch.tensor.store", operands=[value, bound], attributes=attributes)
-    return None

@@ -1,0 +1,32 @@
+"""`rlx-iree-fence-reductions`: the result of every reduction is in memory before anything reads it.
+
+In the kernel of a reduction and of what is fused behind it, on Vulkan (Mesa's lavapipe) the threads that read the result do not
+wait for the one that writes it: `x - mean(x)` is wrong now and then. The code for Metal has the same shape.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rlx.backends.iree.passes.base import IreePass, every, keep_in_memory
+
+_REDUCING = ("linalg.matmul", "linalg.batch_matmul", "linalg.reduce")
+
+
+@dataclass(frozen=True)
+class FenceReductions(IreePass, name="rlx-iree-fence-reductions"):
+    """Compute the result of every reduction in memory before anything reads it, for IREE on some GPUs."""
+
+    def apply(self, module: Any) -> None:
+        for op in every(module, _reduces):
+            for result in op.results:
+                keep_in_memory(result)
+
+
+def _reduces(op: Any) -> bool:
+    if not op.name.startswith("linalg."):
+        return False
+    if "iterator_types" in op.attributes:
+        return "reduction" in str(op.attributes["iterator_types"])
+    return op.name in _REDUCING or "conv" in op.name or "pooling" in op.name

@@ -1,0 +1,131 @@
+"""`rlx-iree-globals`: parameters and states become globals of the module.
+
+As arguments, weights are packed for products in every call; as globals they are packed once, when the program is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from rlx import mlir
+from rlx.backends.iree.names import PARAMETER_SCOPE, state_getter, state_setter, symbol_of
+from rlx.backends.iree.passes.base import IreePass, create
+from rlx.ir.errors import Error
+from rlx.ir.signature import Declared, bodies, declared_arguments, declared_updates
+
+
+@dataclass(frozen=True)
+class Globals(IreePass, name="rlx-iree-globals"):
+    """Make globals of parameters and states, for IREE.
+
+    Functions load them at their start, and store the new values of states at their end; two functions for each state give
+    and set its value from outside.
+    """
+
+    def apply(self, module: Any) -> None:
+        made = _Globals(module)
+        for function in bodies(module):
+            _rewrite(function, made)
+        made.declare_accessors()
+
+
+class _Globals:
+    """The globals of a module."""
+
+    def __init__(self, module: Any):
+        self.module = module
+        self.types: dict[str, Any] = {}
+        self.states: dict[str, Any] = {}  # their types, by the names that users know
+
+    def load(self, declared: Declared, type_: Any) -> Any:
+        """Load a parameter or state, which is declared by that."""
+        name = symbol_of(declared.kind, declared.name)
+        known = self.types.get(name)
+        if known is None:
+            self._declare(name, declared, type_)
+        elif known != type_:
+            raise Error(f"{declared.kind} '{declared.name}' has two shapes: {known} and {type_}")
+        return _load(name, type_)
+
+    def _declare(self, name: str, declared: Declared, type_: Any) -> None:
+        ir = mlir.ir
+        self.types[name] = type_
+        attributes = {
+            "sym_name": ir.StringAttr.get(name),
+            "sym_visibility": ir.StringAttr.get("private"),
+            "type": ir.TypeAttr.get(type_),
+        }
+        if declared.kind == "param":
+            key = f'#flow.parameter.named<"{PARAMETER_SCOPE}"::"{declared.name}">'
+            attributes["initial_value"] = ir.Attribute.parse(f"{key} : {type_}")
+        else:
+            self.states[declared.name] = type_
+            attributes["is_mutable"] = ir.UnitAttr.get()
+            attributes["initial_value"] = _splat(declared.init, type_)
+        create("util.global", attributes=attributes, ip=ir.InsertionPoint.at_block_begin(self.module.body))
+
+    def declare_accessors(self) -> None:
+        """Functions by which the runtime reads and sets states."""
+        ir, func = mlir.ir, mlir.dialect("func")
+        end = ir.InsertionPoint(self.module.body)
+        for name, type_ in self.states.items():
+            symbol = symbol_of("state", name)
+            getter = func.FuncOp(state_getter(name), ir.FunctionType.get([], [type_]), ip=end)
+            with ir.InsertionPoint(getter.add_entry_block()):
+                func.ReturnOp([_load(symbol, type_)])
+            setter = func.FuncOp(state_setter(name), ir.FunctionType.get([type_], []), ip=end)
+            with ir.InsertionPoint(setter.add_entry_block()):
+                _store(symbol, setter.entry_block.arguments[0])
+                func.ReturnOp([])
+
+
+def _load(name: str, type_: Any) -> Any:
+    return create("util.global.load", [type_], attributes={"global": mlir.ir.FlatSymbolRefAttr.get(name)}).result
+
+
+def _store(name: str, value: Any) -> None:
+    create("util.global.store", operands=[value], attributes={"global": mlir.ir.FlatSymbolRefAttr.get(name)})
+
+
+def _splat(value: float, type_: Any) -> Any:
+    ir = mlir.ir
+    element = type_.element_type
+    if isinstance(element, ir.FloatType):
+        return ir.DenseElementsAttr.get_splat(type_, ir.FloatAttr.get(element, value))
+    if isinstance(element, ir.ComplexType):
+        return ir.Attribute.parse(f"dense<({value:e}, 0.0)> : {type_}")
+    return ir.DenseElementsAttr.get_splat(type_, ir.IntegerAttr.get(element, int(value)))
+
+
+def _rewrite(function: Any, made: _Globals) -> None:
+    """Have a function take inputs only, and return what updates no state."""
+    ir, block = mlir.ir, function.entry_block
+    arguments, updates = declared_arguments(function), declared_updates(function)
+    with ir.InsertionPoint.at_block_begin(block):
+        for argument, declared in zip(block.arguments, arguments, strict=True):
+            if declared.kind != "input":
+                argument.replace_all_uses_with(made.load(declared, argument.type))
+    end = block.operations[len(block.operations) - 1].operation
+    returned = list(end.operands)
+    with end.location, ir.InsertionPoint(end):
+        for value, state in zip(returned, updates, strict=True):
+            if state is not None:
+                _store(symbol_of("state", state), value)
+        mlir.dialect("func").ReturnOp(_without(returned, [u is not None for u in updates]))
+    end.erase()
+    stored = [a.kind != "input" for a in arguments]
+    for i in reversed(range(len(stored))):
+        if stored[i]:
+            block.erase_argument(i)
+    results = _without(list(function.type.results), [u is not None for u in updates])
+    type_ = ir.FunctionType.get([a.type for a in block.arguments], results)
+    function.attributes["function_type"] = ir.TypeAttr.get(type_)
+    for name in ("arg_attrs", "res_attrs"):  # what they say now stands in the globals
+        if name in function.attributes:
+            del function.attributes[name]
+
+
+def _without(values: Iterable[Any], left_out: Iterable[bool]) -> list[Any]:
+    return [value for value, out in zip(values, left_out, strict=True) if not out]

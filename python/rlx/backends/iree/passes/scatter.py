@@ -1,0 +1,139 @@
+"""`rlx-iree-scatter`: loops that put rows into a table become one op.
+
+IREE runs a loop outside of its kernels, with a call of a kernel or two for each step; its own scatter is one kernel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rlx import mlir
+from rlx.backends.iree.passes.base import IreePass, create, every, maker_of
+from rlx.backends.iree.passes.sizes import size_of
+
+_BODY = [
+    "tensor.extract",
+    "arith.index_cast",
+    "tensor.extract_slice",
+    "tensor.extract_slice",
+    "tensor.empty",
+    "linalg.generic",
+    "tensor.insert_slice",
+    "scf.yield",
+]
+
+
+@dataclass(frozen=True)
+class Scatter(IreePass, name="rlx-iree-scatter"):
+    """Make one op of every loop that combines rows with those of a table at listed places, for IREE."""
+
+    def apply(self, module: Any) -> None:
+        for op in every(module, lambda op: op.name == "scf.for"):
+            loop = _matched(op)
+            if loop is not None:
+                loop.replace()
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """A loop that is a scatter.
+
+    Attributes:
+        op: The `scf.for`.
+        rows: What is put into the table, a row in each step.
+        places: The row of the table for each of them, `[number, 1]`.
+        combine: The elementwise loop that takes a row of both kinds.
+    """
+
+    op: Any
+    rows: Any
+    places: Any
+    combine: Any
+
+    def replace(self) -> None:
+        ir, (table,) = mlir.ir, list(self.op.operands)[3:]
+        attributes = {"dimension_map": ir.DenseI64ArrayAttr.get([0]), "unique_indices": ir.BoolAttr.get(False)}
+        with self.op.location, ir.InsertionPoint(self.op):
+            operands = [self.rows, self.places, table]
+            op = create("iree_linalg_ext.scatter", [table.type], operands, attributes, regions=1)
+        element = table.type.element_type
+        block = op.regions[0].blocks.append(element, element, arg_locs=[self.op.location] * 2)
+        body = self.combine.regions[0].blocks[0]
+        values: dict[Any, Any] = dict(zip(body.arguments, block.arguments, strict=False))
+        *inner, end = [o.operation for o in body.operations]
+        with ir.InsertionPoint(block):
+            for one in inner:
+                copy = one.clone()
+                for i, operand in enumerate(one.operands):
+                    copy.operands[i] = values.get(operand, operand)
+                values |= zip(one.results, copy.results, strict=True)
+            with end.location:
+                create("iree_linalg_ext.yield", operands=[values.get(v, v) for v in end.operands])
+        self.op.results[0].replace_all_uses_with(op.results[0])
+        self.op.erase()
+
+
+def _matched(op: Any) -> _Loop | None:
+    """A loop over all rows of a matrix, one after the other, each of which changes one row of another matrix."""
+    body = op.regions[0].blocks[0]
+    ops = [o.operation for o in body.operations]
+    if [o.name for o in ops] != _BODY or len(op.results) != 1 or op.results[0].type.rank != 2:
+        return None
+    place, at, row, own, out, combine, put, end = ops
+    (first, last, step, _), (number, table) = op.operands, body.arguments
+    rows, places = row.operands[0], place.operands[0]
+    whole = _number(first) == 0 and _number(step) == 1
+    whole = whole and all(v.type.rank == 2 and _is(size_of(v, 0), last) for v in (rows, places))
+    reads = [rows.owner, places.owner]
+    linked = (
+        body not in reads
+        and list(place.operands)[1] == number
+        and _number(place.operands[2]) == 0
+        and places.type.shape[1] == 1
+        and at.operands[0] == place.results[0]
+        and _is_row(row.opview, rows, number, rows)
+        and own.operands[0] == table
+        and _is_row(own.opview, table, at.results[0], rows)
+        and list(combine.operands) == [row.results[0], own.results[0], out.results[0]]
+        and put.opview.source == combine.results[0]
+        and put.opview.dest == table
+        and _is_row(put.opview, table, at.results[0], rows)
+        and list(end.operands) == [put.results[0]]
+    )
+    return _Loop(op, rows, places, combine) if whole and linked and _is_elementwise(combine) else None
+
+
+def _number(value: Any) -> int | None:
+    """A constant's value."""
+    maker = maker_of(value)
+    return maker.attributes["value"].value if maker is not None and maker.name == "arith.constant" else None
+
+
+def _is(size: Any, value: Any) -> bool:
+    """Whether a size is that of an index value."""
+    return size == _number(value) if isinstance(size, int) else size == value
+
+
+def _is_row(op: Any, matrix: Any, place: Any, rows: Any) -> bool:
+    """Whether a slice is the row at a place, as wide as `rows`. One that is not known to be narrower is the whole row."""
+    unknown = mlir.ir.ShapedType.get_dynamic_size()
+    width, sizes = size_of(rows, 1), list(op.static_sizes)
+    wide = sizes == [1, width] if isinstance(width, int) else sizes == [1, unknown] and list(op.sizes) == [width]
+    return (
+        wide
+        and matrix.type.shape[1] == sizes[1]
+        and list(op.static_offsets) == [unknown, 0]
+        and list(op.offsets) == [place]
+        and list(op.static_strides) == [1, 1]
+    )
+
+
+def _is_elementwise(op: Any) -> bool:
+    """Whether a loop over one axis reads its two operands, and not its result, where it writes."""
+    maps = [m.value for m in op.attributes["indexing_maps"]]
+    body = op.regions[0].blocks[0]
+    parallel = [str(i) for i in op.attributes["iterator_types"]] == ["#linalg.iterator_type<parallel>"]
+    identity = mlir.ir.AffineMap.get_identity(1)
+    indexed = any(o.operation.name == "linalg.index" for o in body.operations)
+    return parallel and not indexed and maps == [identity] * 3 and not list(body.arguments[2].uses)

@@ -1,0 +1,20 @@
+"""`rlx-iree-set-device`: what the module says of its device, where no flag of the compiler says it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rlx import mlir
+from rlx.backends.iree.passes.base import IreePass
+from rlx.passes.base import option
+
+
+@dataclass(frozen=True)
+class SetDevice(IreePass, name="rlx-iree-set-device"):
+    """Say in the module which devices it is for, for IREE."""
+
+    targets: str = option("", "the attribute `hal.device.targets`")
+
+    def apply(self, module: Any) -> None:
+        module.operation.attributes["hal.device.targets"] = mlir.ir.Attribute.parse(self.targets)

@@ -1,0 +1,146 @@
+"""What lowerings share: a table of rules by op, and the walk over a module that calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from rlx import mlir
+from rlx.ir import opview
+from rlx.ir.dtype import DType
+from rlx.ir.errors import UnsupportedError
+from rlx.ir.location import describe
+from rlx.ir.shape import Shape, shape_of
+from rlx.ir.signature import bodies
+
+_ENDS = ("func.return", "rlx.yield")
+
+Rule = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A lowered value with the shape that it has in rlx."""
+
+    value: Any
+    shape: Shape
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """The sizes, which are static."""
+        return self.shape.static
+
+    @property
+    def rank(self) -> int:
+        return self.shape.rank
+
+    @property
+    def dtype(self) -> DType:
+        return self.shape.dtype
+
+
+# Emits a region's ops for given arguments, and gives what it yields.
+Region = Callable[..., list[Lowered]]
+
+
+class Table:
+    """The rules of a lowering, by op name: one for each primitive op, and for composites that are better lowered whole.
+
+    Args:
+        dialect: What the rules emit, for messages.
+    """
+
+    def __init__(self, dialect: str):
+        self.dialect = dialect
+        self.rules: dict[str, Rule] = {}
+
+    def lowers(self, op: str) -> Callable[[Rule], Rule]:
+        """Register `rule(build, results, *operands, **attributes)` for an op.
+
+        `build` emits ops, `results` are the result shapes; operands are `Lowered`, None, or lists of them. An op with
+        regions has one more keyword argument, `regions`: for each region a function that takes what stands for its
+        arguments, `Lowered` or bare values, emits its ops at the insertion point, and returns a list of what it yields;
+        None for an empty region. The rule returns an MLIR value or a `Lowered`, or a tuple of them.
+        """
+
+        def register(rule: Rule) -> Rule:
+            assert op not in self.rules or "." in op, op  # the file of a user's op may be run twice
+            self.rules[op] = rule
+            return rule
+
+        return register
+
+    def claimed(self) -> frozenset[str]:
+        """Names of the ops that have a rule here; all others must be decomposed first."""
+        return frozenset(self.rules)
+
+    def check(self, module: Any) -> None:
+        """Every rlx op of a module has a rule.
+
+        Raises:
+            UnsupportedError: It lists every op that has none, with its location.
+        """
+        missing = []
+        for function in bodies(module):
+            for op in opview.operations(function.entry_block):
+                if op.name not in _ENDS and opview.name_of(op) not in self.rules:
+                    missing.append(f"  {describe(op.location) or '<unknown>'}: rlx.{opview.name_of(op)}")
+        if missing:
+            message = f"{len(missing)} ops have no lowering to {self.dialect}:\n" + "\n".join(missing)
+            raise UnsupportedError(message)
+
+    def lower_block(
+        self, build: Any, block: Any, arguments: Sequence[Any], values: dict[Any, Lowered] | None = None
+    ) -> list[Lowered]:
+        """Emit a block's ops at the insertion point, and give what it returns or yields.
+
+        Args:
+            build: What the rules build with.
+            block: A block of rlx ops.
+            arguments: What stands for its arguments.
+            values: Lowered values by their rlx values, of the blocks around this one; those of the block are added.
+        """
+        values = {} if values is None else values
+        values.update(_paired(block.arguments, arguments))
+        *body, end = block.operations
+        for op in body:
+            with op.location:
+                self._lower_op(build, op.operation, values)
+        return [values[v] for v in end.operation.operands]
+
+    def _lower_op(self, build: Any, op: Any, values: dict[Any, Lowered]) -> None:
+        operands = opview.operands_of(op, [values[v] for v in op.operands])
+        given = opview.attributes_of(op)
+        if len(op.regions):
+            blocks = map(opview.block_of, op.regions)
+            given["regions"] = tuple(block and partial(self._lower_region, build, block, values) for block in blocks)
+        results = self.rules[opview.name_of(op)](build, [shape_of(r) for r in op.results], *operands, **given)
+        values.update(_paired(op.results, results if isinstance(results, tuple) else (results,)))
+
+    def _lower_region(self, build: Any, block: Any, values: dict[Any, Lowered], *arguments: Any) -> list[Lowered]:
+        # A rule may lower a region more than once; each time its values are new.
+        return self.lower_block(build, block, arguments, dict(values))
+
+
+def _paired(values: Sequence[Any], lowered: Sequence[Any]) -> dict[Any, Lowered]:
+    """What stands for each of some rlx values."""
+    paired = {}
+    for value, one in zip(values, lowered, strict=True):
+        shape = shape_of(value)
+        if not isinstance(one, Lowered):
+            one = Lowered(one, shape)
+        assert one.shape == shape, f"{one.shape} stands for {shape}"
+        paired[value] = one
+    return paired
+
+
+def empty_module(module: Any) -> Any:
+    """A module without ops, of the name and the place of another one."""
+    ir = mlir.ir
+    made = ir.Module.create(loc=module.operation.location)
+    symbol = module.operation.attributes
+    if "sym_name" in symbol:
+        made.operation.attributes["sym_name"] = symbol["sym_name"]
+    return made
