@@ -209,3 +209,16 @@ def attach_verifier(op_name: str, verify: Callable[[Any], bool]) -> None:
             return verify(op)
 
     Trait.attach(op_name)
+
+
+def execution_engine(module: Any) -> Any:
+    """MLIR's compiler in memory for a module of the LLVM dialect: `raw_lookup` gives addresses of functions.
+
+    Raises:
+        Error: The bindings have none.
+    """
+    try:
+        engines = importlib.import_module(f"{provider}.execution_engine")
+    except ImportError as problem:
+        raise Error(f"the MLIR bindings `{provider}` cannot execute", hint="pip install torch-mlir") from problem
+    return engines.ExecutionEngine(module)

@@ -1,0 +1,32 @@
+"""`rlx-copies-to-loops`: copies between memory references, which LLVM gets as calls of a library, as loops."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rlx import mlir
+from rlx.passes.base import Pass
+
+
+@dataclass(frozen=True)
+class CopiesToLoops(Pass, name="rlx-copies-to-loops"):
+    """Make `linalg.copy` of `memref.copy`, so that copies of parts need no library.
+
+    Run it after one-shot-bufferize, before convert-linalg-to-loops.
+    """
+
+    def run(self, module: Any) -> None:
+        copies: list[Any] = []
+
+        def visit(op: Any) -> Any:
+            if op.name == "memref.copy":
+                copies.append(op)
+            return mlir.ir.WalkResult.ADVANCE
+
+        mlir.walk(module, visit)
+        for op in copies:
+            source, target = op.operands
+            with op.location, mlir.ir.InsertionPoint(op):
+                mlir.dialect("linalg").copy(source, outs=[target])
+            op.erase()
