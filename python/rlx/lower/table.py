@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from rlx import mlir
-from rlx.ir import opview
+from rlx.ir import opview, registry
 from rlx.ir.dtype import DType
 from rlx.ir.errors import UnsupportedError
 from rlx.ir.location import describe
@@ -85,8 +85,10 @@ class Table:
         missing = []
         for function in bodies(module):
             for op in opview.operations(function.entry_block):
-                if op.name not in _ENDS and opview.name_of(op) not in self.rules:
-                    missing.append(f"  {describe(op.location) or '<unknown>'}: rlx.{opview.name_of(op)}")
+                name = opview.name_of(op)
+                if op.name not in _ENDS and name not in self.rules:
+                    shown = f"rlx.{name}" if registry.is_ours(op) else op.name
+                    missing.append(f"  {describe(op.location) or '<unknown>'}: {shown}")
         if missing:
             message = f"{len(missing)} ops have no lowering to {self.dialect}:\n" + "\n".join(missing)
             raise UnsupportedError(message)
