@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import Any
 
 from rlx import mlir
 from rlx.backends.iree.passes.sizes import dynamic_sizes
 from rlx.ir.errors import PassError
 from rlx.passes.base import Pass
+
+for _name in ("util", "flow", "hal", "iree_linalg_ext", "iree_tensor_ext"):
+    mlir.provide_dialect(_name, ModuleType(_name))  # without classes for its ops, which there are none of
 
 
 class IreePass(Pass):
