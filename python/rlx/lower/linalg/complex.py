@@ -6,7 +6,8 @@ from typing import Any
 
 from rlx import mlir
 from rlx.ir.shape import Shape
-from rlx.lower.linalg.loops import Loops, storage_type
+from rlx.lower.libm.scalars import storage_type
+from rlx.lower.linalg.loops import Loops
 from rlx.lower.linalg.rules import Lowered, lowers
 
 

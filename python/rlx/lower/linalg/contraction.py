@@ -10,9 +10,9 @@ from rlx import mlir
 from rlx.ir.dim import Dim
 from rlx.ir.dtype import DType, f32
 from rlx.ir.shape import Shape
-from rlx.lower.linalg.loops import PARALLEL, REDUCTION, Loops, product_of, storage_type
+from rlx.lower.libm.scalars import Scalars, storage_type
+from rlx.lower.linalg.loops import PARALLEL, REDUCTION, Loops, product_of
 from rlx.lower.linalg.rules import Lowered, lowers
-from rlx.lower.linalg.scalars import Scalars
 from rlx.ops.contraction import free_axes
 
 
@@ -86,7 +86,7 @@ def contraction_loop(
 ) -> Any:
     """A contraction as a generic loop nest: the loops in `axes` are kept, the others summed."""
     wide = accumulator(dtype)
-    s = Scalars(low, dtype)
+    s = Scalars(dtype)
 
     def body(a: Any, b: Any, total: Any) -> Any:
         return s.add(total, s.mul(s.enter(a), s.enter(b)))
@@ -108,7 +108,7 @@ def _of_parts(low: Loops, result: Shape, lhs: Lowered, rhs: Lowered, product: Ca
 
     re, im = dialect.re, dialect.im
     terms = [term(re, re), term(im, im), term(re, im), term(im, re)]
-    s = Scalars(low, f32)
+    s = Scalars(f32)
     body = lambda a, b, c, d: dialect.create_(element, s.sub(a, b), s.add(c, d))  # noqa: E731
     return low.map(result.dims, element, terms, body)
 

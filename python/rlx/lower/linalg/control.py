@@ -10,7 +10,8 @@ from typing import Any
 from rlx import mlir
 from rlx.ir.dim import Dim
 from rlx.ir.shape import Shape
-from rlx.lower.linalg.loops import Loops, product_of, storage_type, tensor_type, typed
+from rlx.lower.libm.scalars import storage_type
+from rlx.lower.linalg.loops import Loops, product_of, tensor_type, typed
 from rlx.lower.linalg.rules import Lowered, Region, lowers
 from rlx.lower.linalg.shape import extract
 

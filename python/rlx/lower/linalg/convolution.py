@@ -30,10 +30,10 @@ from typing import Any
 from rlx.ir.dim import Dim
 from rlx.ir.dtype import DType
 from rlx.ir.shape import Shape
+from rlx.lower.libm.scalars import Scalars, storage_type
 from rlx.lower.linalg.contraction import batch_matmul, contraction_loop, matmul_2d
-from rlx.lower.linalg.loops import PARALLEL, Loops, product_of, storage_type
+from rlx.lower.linalg.loops import PARALLEL, Loops, product_of
 from rlx.lower.linalg.rules import Lowered, lowers
-from rlx.lower.linalg.scalars import Scalars
 from rlx.lower.linalg.shape import extract
 
 # More positions of a kernel than this are not written out one by one.
@@ -99,7 +99,7 @@ def read_by_one(low: Loops, x: Any, source: Sequence[Dim], result: Sequence[Dim]
 
 def _by_taps(low: Loops, c: _Convolution, x: Any, w: Any) -> Any:
     """One elementwise loop nest over as many shifted views of x as the kernel has positions, for `inner` 1."""
-    s = Scalars(low, c.dtype)
+    s = Scalars(c.dtype)
     ones = (1,) * len(c.kernel)
     spatial = tuple(range(3, 3 + len(c.kernel)))  # after the loops over batch, groups and outer
     channels = c.groups * c.outer

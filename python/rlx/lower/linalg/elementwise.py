@@ -10,10 +10,10 @@ import numpy as np
 from rlx.ir.attributes import elements_to_mlir
 from rlx.ir.dtype import DType, f32, f64
 from rlx.ir.shape import Shape
-from rlx.lower.linalg import complex_math, wide_math
-from rlx.lower.linalg.loops import PARALLEL, Loops, storage_type, tensor_type
+from rlx.lower.libm import complex_functions, functions
+from rlx.lower.libm.scalars import Scalars, storage_type
+from rlx.lower.linalg.loops import PARALLEL, Loops, tensor_type
 from rlx.lower.linalg.rules import Lowered, lowers
-from rlx.lower.linalg.scalars import Scalars
 
 
 @lowers("constant")
@@ -28,7 +28,7 @@ def constant(low: Loops, results: list[Shape], *, value: np.ndarray) -> Any:
 @lowers("iota")
 def iota(low: Loops, results: list[Shape], *, shape: Any, axis: int, dtype: DType) -> Any:
     rank = len(shape)
-    scalars = Scalars(low, dtype)
+    scalars = Scalars(dtype)
     i64 = low.ir.IntegerType.get_signless(64)
 
     def body(_: Any) -> Any:
@@ -52,14 +52,14 @@ def dim_size(low: Loops, results: list[Shape], *, size: Any) -> Any:
 def cast(low: Loops, results: list[Shape], x: Lowered, *, dtype: DType) -> Any:
     if storage_type(dtype) == storage_type(x.shape.dtype):
         return x.value
-    scalars = Scalars(low, dtype)
+    scalars = Scalars(dtype)
     body = lambda value: scalars.convert(value, x.shape.dtype)  # noqa: E731
     return low.map(results[0].dims, storage_type(dtype), [x], body)
 
 
 @lowers("binary")
 def binary(low: Loops, results: list[Shape], lhs: Lowered, rhs: Lowered, *, kind: str) -> Any:
-    s = Scalars(low, lhs.shape.dtype)
+    s = Scalars(lhs.shape.dtype)
 
     def body(a: Any, b: Any) -> Any:
         a, b = s.enter(a), s.enter(b)
@@ -71,9 +71,9 @@ def binary(low: Loops, results: list[Shape], lhs: Lowered, rhs: Lowered, *, kind
 def power(s: Scalars, a: Any, b: Any) -> Any:
     """`a**b` on computed scalars."""
     if s.dtype.is_complex:
-        return complex_math.power(s, a, b)
+        return complex_functions.power(s, a, b)
     if s.dtype.is_float:
-        return wide_math.power(s, a, b)
+        return functions.power(s, a, b)
     return _integer_power(s, a, b)
 
 
@@ -97,7 +97,7 @@ def _integer_power(s: Scalars, a: Any, b: Any) -> Any:
 
 @lowers("compare")
 def compare(low: Loops, results: list[Shape], lhs: Lowered, rhs: Lowered, *, kind: str) -> Any:
-    s = Scalars(low, lhs.shape.dtype)
+    s = Scalars(lhs.shape.dtype)
     element = storage_type(results[0].dtype)
     return low.map(results[0].dims, element, [lhs, rhs], lambda a, b: s.compare(kind, s.enter(a), s.enter(b)))
 
@@ -110,9 +110,9 @@ def where(low: Loops, results: list[Shape], condition: Lowered, on_true: Lowered
 
 @lowers("activation")
 def activation(low: Loops, results: list[Shape], x: Lowered, *, kind: str) -> Any:
-    s = Scalars(low, x.shape.dtype)
+    s = Scalars(x.shape.dtype)
     if x.shape.dtype.is_complex:
-        body = lambda value: complex_math.activation(s, kind, value)  # noqa: E731
+        body = lambda value: complex_functions.activation(s, kind, value)  # noqa: E731
     else:
         body = lambda value: s.leave(activate(s, kind, s.enter(value)))  # noqa: E731
     return low.map(results[0].dims, storage_type(results[0].dtype), [x], body)
@@ -122,8 +122,8 @@ def activate(s: Scalars, kind: str, x: Any) -> Any:
     """An activation on a computed real scalar."""
     if kind in _STRUCTURAL:
         return _STRUCTURAL[kind](s, x)
-    if kind in wide_math.FUNCTIONS:
-        return wide_math.FUNCTIONS[kind](s, x)
+    if kind in functions.FUNCTIONS:
+        return functions.FUNCTIONS[kind](s, x)
     if kind in _COMPOSED:
         return _COMPOSED[kind](s, x)
     return getattr(s.math, kind)(x)
@@ -156,7 +156,7 @@ def _silu(s: Scalars, x: Any) -> Any:
 
 
 def _gelu(s: Scalars, x: Any) -> Any:
-    inner = s.add(s.constant(1.0), wide_math.erf(s, s.mul(x, s.constant(math.sqrt(0.5)))))
+    inner = s.add(s.constant(1.0), functions.erf(s, s.mul(x, s.constant(math.sqrt(0.5)))))
     return _zero_at_minus_infinity(s, x, s.mul(s.mul(s.constant(0.5), x), inner))
 
 

@@ -8,20 +8,12 @@ from typing import Any
 
 from rlx import mlir
 from rlx.ir.dim import Dim, DimExpr, linear
-from rlx.ir.dtype import DType
 from rlx.ir.errors import Error
 from rlx.ir.shape import Shape
+from rlx.lower.libm.scalars import constant, storage_type
 from rlx.lower.linalg.rules import Lowered
 
 PARALLEL, REDUCTION = "parallel", "reduction"
-
-_STORAGE = {"u8": "i8", "u32": "i32", "bool": "i1"}
-
-
-@cache
-def storage_type(dtype: DType) -> Any:
-    """The element type in which a dtype is stored: signless for unsigned integers."""
-    return mlir.ir.Type.parse(_STORAGE.get(dtype.name, dtype.mlir), context=mlir.context())
 
 
 @cache
@@ -167,18 +159,7 @@ class Loops:
 
     def constant(self, value: Any, element: Any) -> Any:
         """A scalar constant of an MLIR element type."""
-        if isinstance(element, self.ir.FloatType):
-            return self.arith.constant(element, self.ir.FloatAttr.get(element, float(value)))
-        if isinstance(element, self.ir.ComplexType):
-            part = element.element_type
-            parts = [self.ir.FloatAttr.get(part, p) for p in (complex(value).real, complex(value).imag)]
-            return mlir.dialect("complex").constant(element, self.ir.ArrayAttr.get(parts))
-        width = element.width if isinstance(element, self.ir.IntegerType) else 64
-        value = int(value)
-        if width < 64 or value > (1 << 63) - 1:
-            value &= (1 << width) - 1
-            value -= (1 << width) if value >> (width - 1) else 0
-        return self.arith.constant(element, self.ir.IntegerAttr.get(element, value))
+        return constant(value, element)
 
     def empty(self, dims: Sequence[Dim], element: Any) -> Any:
         """A tensor whose contents do not matter."""

@@ -13,10 +13,10 @@ from typing import Any
 from rlx.ir.dim import Dim, maximum
 from rlx.ir.dtype import DType, i32, i64
 from rlx.ir.shape import Shape
-from rlx.lower.linalg.loops import PARALLEL, REDUCTION, Loops, product_of, storage_type
+from rlx.lower.libm.scalars import Scalars, storage_type
+from rlx.lower.libm.words import Words
+from rlx.lower.linalg.loops import PARALLEL, REDUCTION, Loops, product_of
 from rlx.lower.linalg.rules import Lowered, lowers
-from rlx.lower.linalg.scalars import Scalars
-from rlx.lower.linalg.words import Words
 
 # Rows up to this size are ranked by comparing all pairs; so are rows of which a larger part is wanted.
 _RANKED_SIZE = 64
@@ -37,7 +37,7 @@ def order_key(low: Loops, value: Any, dtype: DType) -> Any:
     """A stored scalar as a signed integer: larger for larger numbers, equal for both zeros, the largest for every NaN."""
     arith, integer = low.arith, storage_type(key_dtype(dtype))
     if dtype.is_float:
-        s = Scalars(low, dtype)
+        s = Scalars(dtype)
         return _float_key(s, s.enter(value))
     if dtype.itemsize < key_dtype(dtype).itemsize:
         return (arith.extsi if dtype.is_signed else arith.extui)(integer, value)

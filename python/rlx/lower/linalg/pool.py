@@ -25,12 +25,12 @@ from typing import Any
 from rlx.ir.dim import Dim
 from rlx.ir.dtype import i64
 from rlx.ir.shape import Shape
+from rlx.lower.libm.scalars import Scalars, storage_type
 from rlx.lower.linalg.contraction import accumulator, rounded
 from rlx.lower.linalg.convolution import read_by_one
-from rlx.lower.linalg.loops import PARALLEL, REDUCTION, Loops, storage_type
+from rlx.lower.linalg.loops import PARALLEL, REDUCTION, Loops
 from rlx.lower.linalg.reduce import neutral
 from rlx.lower.linalg.rules import Lowered, lowers
-from rlx.lower.linalg.scalars import Scalars
 
 
 @lowers("pool")
@@ -61,7 +61,7 @@ def pool(
 
 def _joined(low: Loops, x: Any, kind: str, dtype: Any, dims: Sequence[Dim], kernel: Any, stride: Any) -> Any:
     """The maximum or the sum of every window, in the dtype that `dtype` accumulates in."""
-    s = Scalars(low, dtype)
+    s = Scalars(dtype)
     join = s.max if kind == "max" else s.add
     rank, count = len(dims), len(kernel)
     positions = [((2 + i, step), (rank + i, 1)) for i, step in enumerate(stride)]
@@ -77,7 +77,7 @@ def _joined(low: Loops, x: Any, kind: str, dtype: Any, dims: Sequence[Dim], kern
 
 def _divided(low: Loops, total: Any, dtype: Any, dims: Sequence[Dim], counts: Any) -> Any:
     """Sums over one number, or over an i64 for every position."""
-    s, axes = Scalars(low, dtype), tuple(range(len(dims)))
+    s, axes = Scalars(dtype), tuple(range(len(dims)))
     known = isinstance(counts, int)
 
     def body(value: Any, *others: Any) -> Any:

@@ -8,7 +8,8 @@ from typing import Any
 from rlx.ir.dim import Dim
 from rlx.ir.dtype import DType, u32
 from rlx.ir.shape import Shape
-from rlx.lower.linalg.loops import PARALLEL, Loops, product_of, storage_type
+from rlx.lower.libm.scalars import storage_type
+from rlx.lower.linalg.loops import PARALLEL, Loops, product_of
 from rlx.lower.linalg.rules import Lowered, lowers
 from rlx.lower.linalg.shape import extract
 from rlx.ops.random import philox

@@ -8,10 +8,10 @@ import numpy as np
 
 from rlx.ir.dtype import DType, i64
 from rlx.ir.shape import Shape
+from rlx.lower.libm.scalars import Scalars, storage_type
 from rlx.lower.linalg.contraction import accumulator, rounded
-from rlx.lower.linalg.loops import PARALLEL, REDUCTION, Loops, product_of, storage_type
+from rlx.lower.linalg.loops import PARALLEL, REDUCTION, Loops, product_of
 from rlx.lower.linalg.rules import Lowered, lowers
-from rlx.lower.linalg.scalars import Scalars
 
 # The method of `Scalars` that joins two numbers.
 COMBINE = {"sum": "add", "mean": "add", "max": "max", "min": "min", "prod": "mul"}
@@ -55,7 +55,7 @@ def _combined(low: Loops, x: Lowered, kind: str, axes: Any) -> Any:
     """A reduction over axes in one loop, in the dtype that sums accumulate in."""
     dtype = x.shape.dtype
     kept = [i for i in range(x.shape.rank) if i not in axes]
-    s = Scalars(low, dtype)
+    s = Scalars(dtype)
 
     def body(value: Any, total: Any) -> Any:
         return getattr(s, COMBINE[kind])(total, s.enter(value))
@@ -66,7 +66,7 @@ def _combined(low: Loops, x: Lowered, kind: str, axes: Any) -> Any:
 
 
 def _divided(low: Loops, total: Any, dims: Any, dtype: DType, count: Any) -> Any:
-    s = Scalars(low, dtype)
+    s = Scalars(dtype)
     integer = low.ir.IntegerType.get_signless(64)
     size = s.constant(count) if type(count) is int else s.convert(low.arith.index_cast(integer, low.size(count)), i64)
     return low.map(dims, storage_type(dtype), [Lowered(total, Shape(dims, dtype))], lambda v: s.div(v, size))

@@ -8,11 +8,11 @@ from typing import Any
 from rlx.ir.dim import Dim
 from rlx.ir.dtype import DType
 from rlx.ir.shape import Shape
+from rlx.lower.libm.scalars import Scalars, storage_type
 from rlx.lower.linalg.contraction import accumulator, rounded
-from rlx.lower.linalg.loops import PARALLEL, REDUCTION, Loops, product_of, storage_type
+from rlx.lower.linalg.loops import PARALLEL, REDUCTION, Loops, product_of
 from rlx.lower.linalg.reduce import COMBINE, neutral
 from rlx.lower.linalg.rules import Lowered, lowers
-from rlx.lower.linalg.scalars import Scalars
 from rlx.lower.linalg.shape import extract
 
 # Within a block every result is combined by itself: vector code, for as much work as the block has elements.
@@ -71,7 +71,7 @@ class _Scan:
         wide = accumulator(dtype)
         blocks = _Scan(low, self.kind, exclusive=True)
         offsets = blocks.of(self._totals(value, split, dtype), (before, count, after), wide, levels - 1)
-        combine = self._combine(Scalars(low, wide))
+        combine = self._combine(Scalars(wide))
         out = (low.empty(split, storage_type(wide)), (0, 1, 2, 3))
         inputs = [(self._direct(value, split, dtype), (0, 1, 2, 3)), (offsets, (0, 1, 3))]
         running = low.generic(inputs, [out], [PARALLEL] * 4, lambda own, offset, _: combine(offset, own))
@@ -82,7 +82,7 @@ class _Scan:
 
     def _direct(self, value: Any, dims: tuple[Dim, ...], dtype: DType) -> Any:
         """Along the third of four axes, each result by itself."""
-        low, s = self.low, Scalars(self.low, dtype)
+        low, s = self.low, Scalars(dtype)
         combine, start = self._combine(s), neutral(self.kind, dtype)
         predicate = low.arith.CmpIPredicate.ult if self.exclusive else low.arith.CmpIPredicate.ule
 
@@ -95,7 +95,7 @@ class _Scan:
 
     def _totals(self, value: Any, dims: tuple[Dim, ...], dtype: DType) -> Any:
         """Over the third of four axes."""
-        low, s = self.low, Scalars(self.low, dtype)
+        low, s = self.low, Scalars(dtype)
         combine, element = self._combine(s), storage_type(accumulator(dtype))
         out = (low.filled((dims[0], dims[1], dims[3]), element, neutral(self.kind, dtype)), (0, 1, 3))
         iterators = [PARALLEL, PARALLEL, REDUCTION, PARALLEL]

@@ -8,11 +8,11 @@ from rlx import mlir
 from rlx.ir.dim import Dim, minimum
 from rlx.ir.dtype import DType, i32
 from rlx.ir.shape import Shape
+from rlx.lower.libm.scalars import Scalars, storage_type
 from rlx.lower.linalg.contraction import accumulator, rounded
-from rlx.lower.linalg.loops import PARALLEL, Loops, product_of, storage_type, typed
+from rlx.lower.linalg.loops import PARALLEL, Loops, product_of, typed
 from rlx.lower.linalg.reduce import neutral
 from rlx.lower.linalg.rules import Lowered, lowers
-from rlx.lower.linalg.scalars import Scalars
 from rlx.lower.linalg.shape import extract
 
 _COMBINE = {"add": "add", "mul": "mul", "max": "max", "min": "min"}
@@ -108,7 +108,7 @@ class _Scatter:
     def all(self, table: Any, targets: Any, rows: Any, reduction: str) -> Any:
         """Rows combined with all their updates, in the dtype that contractions accumulate in."""
         low, dtype, wide = self.low, self.dtype, accumulator(self.dtype)
-        s, element = Scalars(low, dtype), storage_type(wide)
+        s, element = Scalars(dtype), storage_type(wide)
         start = neutral(_REDUCTIONS[reduction], dtype)
         if reduction == "add" and dtype.is_inexact:
             start = complex(-0.0, -0.0) if dtype.is_complex else -0.0  # -0 + 0 is 0
@@ -140,7 +140,7 @@ class _Scatter:
         safe = low.generic(
             [(targets, (0,))], [out], [PARALLEL] * 2, lambda t, _: low.arith.maxsi(t, low.constant(0, stored))
         )
-        s = Scalars(low, self.dtype)
+        s = Scalars(self.dtype)
 
         def combine(update: Any, own: Any) -> Any:
             found = getattr(s, _COMBINE[reduction])(own, update)

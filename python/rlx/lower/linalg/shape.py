@@ -7,7 +7,8 @@ from typing import Any
 
 from rlx.ir.dim import Dim
 from rlx.ir.shape import Shape
-from rlx.lower.linalg.loops import PARALLEL, Loops, storage_type, typed
+from rlx.lower.libm.scalars import storage_type
+from rlx.lower.linalg.loops import PARALLEL, Loops, typed
 from rlx.lower.linalg.rules import Lowered, lowers
 
 

@@ -9,7 +9,8 @@ from rlx import mlir
 from rlx.ir.dim import Dim
 from rlx.ir.dtype import DType, i32
 from rlx.ir.shape import Shape
-from rlx.lower.linalg.loops import PARALLEL, Loops, product_of, storage_type
+from rlx.lower.libm.scalars import storage_type
+from rlx.lower.linalg.loops import PARALLEL, Loops, product_of
 from rlx.lower.linalg.order import Largest, key_dtype, lowest, order_key
 from rlx.lower.linalg.rules import Lowered, lowers
 from rlx.lower.linalg.shape import extract

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rlx.lower.coefficients import ERF_P, ERF_Q, ERFC_P, ERFC_Q
+from rlx.lower.libm.coefficients import ERF_P, ERF_Q, ERFC_P, ERFC_Q
 from rlx.lower.stablehlo.emitter import Emitter
 from rlx.lower.stablehlo.rules import Lowered
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from rlx.lower.linalg.scalars import Scalars
+from rlx import mlir
+from rlx.lower.libm.scalars import Scalars, constant
 
 
 @dataclass(frozen=True)
@@ -34,11 +35,11 @@ class Words:
         self.s = s
         self.arith = s.arith
         self.format = _FORMATS[s.dtype.name]
-        self.integer = s.low.ir.IntegerType.get_signless(self.format.width)
+        self.integer = mlir.ir.IntegerType.get_signless(self.format.width)
         self.float = s.element
 
     def constant(self, value: int) -> Any:
-        return self.s.low.constant(value & ((1 << self.format.width) - 1), self.integer)
+        return constant(value & ((1 << self.format.width) - 1), self.integer)
 
     def of(self, x: Any) -> Any:
         """The bits of a float."""

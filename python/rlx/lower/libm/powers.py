@@ -12,9 +12,9 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
-from rlx.lower.linalg.scalars import Scalars
-from rlx.lower.linalg.series import economised, horner
-from rlx.lower.linalg.words import Words
+from rlx.lower.libm.scalars import Scalars, constant
+from rlx.lower.libm.series import economised, horner
+from rlx.lower.libm.words import Words
 
 _Pair = tuple[Any, Any]
 
@@ -40,7 +40,7 @@ def power(s: Scalars, a: Any, b: Any) -> Any:
     odd = s.arith.andi(whole, s.compare("ne", s.math.roundeven(half), half))
     result = w.with_sign_flipped(result, s.select(odd, w.sign(a), w.constant(0)))
     negative = s.arith.andi(s.compare("lt", a, zero), s.compare("lt", size, infinity))
-    undefined = s.arith.andi(negative, s.arith.xori(whole, s.low.constant(1, whole.type)))
+    undefined = s.arith.andi(negative, s.arith.xori(whole, constant(1, whole.type)))
     undefined = either(undefined, either(s.is_nan(a), s.is_nan(b)))
     result = s.select(undefined, nan, result)
     return s.select(either(s.compare("eq", b, zero), s.compare("eq", a, one)), one, result)

@@ -13,12 +13,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from rlx.lower.coefficients import ERF_P, ERF_Q, ERFC_P, ERFC_Q
-from rlx.lower.linalg import trigonometry
-from rlx.lower.linalg.powers import power
-from rlx.lower.linalg.scalars import Scalars
-from rlx.lower.linalg.series import horner
-from rlx.lower.linalg.words import Words
+from rlx.lower.libm import trigonometry
+from rlx.lower.libm.coefficients import ERF_P, ERF_Q, ERFC_P, ERFC_Q
+from rlx.lower.libm.powers import power
+from rlx.lower.libm.scalars import Scalars
+from rlx.lower.libm.series import horner
+from rlx.lower.libm.words import Words
 
 # W. J. Cody and W. Waite, "Software Manual for the Elementary Functions", 1980, chapter 13.
 _TANH_P = (-0.16134119023996228053e4, -0.99225929672236083313e2, -0.96437492777225469787e0)

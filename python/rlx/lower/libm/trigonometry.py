@@ -13,9 +13,9 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
-from rlx.lower.linalg.scalars import Scalars
-from rlx.lower.linalg.series import economised, horner
-from rlx.lower.linalg.words import Words
+from rlx.lower.libm.scalars import Scalars
+from rlx.lower.libm.series import economised, horner
+from rlx.lower.libm.words import Words
 
 _TOLERANCE = {"f32": 2.0**-28, "f64": 2.0**-58}
 

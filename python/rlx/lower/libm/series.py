@@ -7,7 +7,7 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
-from rlx.lower.linalg.scalars import Scalars
+from rlx.lower.libm.scalars import Scalars
 
 _Polynomial = list[Fraction]
 

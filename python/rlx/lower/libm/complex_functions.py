@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 from rlx.ir.dtype import f32
-from rlx.lower.linalg import trigonometry
-from rlx.lower.linalg.powers import exp_pair, ln2_pair, log_pair
-from rlx.lower.linalg.scalars import Scalars
+from rlx.lower.libm import trigonometry
+from rlx.lower.libm.powers import exp_pair, ln2_pair, log_pair
+from rlx.lower.libm.scalars import Scalars, constant
 
 _Parts = tuple[Any, Any]
 
@@ -118,7 +118,7 @@ def _special_powers(r: Scalars, a: _Parts, b: _Parts, general: _Parts) -> _Parts
 
 
 def _real(s: Scalars) -> Scalars:
-    return Scalars(s.low, f32)
+    return Scalars(f32)
 
 
 def _split(s: Scalars, z: Any) -> _Parts:
@@ -145,7 +145,7 @@ def _is_finite(r: Scalars, x: Any) -> Any:
 
 
 def _not(r: Scalars, condition: Any) -> Any:
-    return r.arith.xori(condition, r.low.constant(1, condition.type))
+    return r.arith.xori(condition, constant(1, condition.type))
 
 
 def _sum_error(r: Scalars, a: Any, b: Any, total: Any) -> Any:

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from rlx.lower.linalg.series import economised
+from rlx.lower.libm.series import economised
 from tests.lower.linalg.helpers import assert_ulps, case, run
 
 _DTYPES = (np.float32, np.float64)

@@ -2,13 +2,37 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from rlx import mlir
 from rlx.ir.dtype import DType, c64, f32
-from rlx.lower.linalg.loops import Loops, storage_type
 
 _NARROW = ("f16", "bf16")
+_STORAGE = {"u8": "i8", "u32": "i32", "bool": "i1"}
+
+
+@cache
+def storage_type(dtype: DType) -> Any:
+    """The element type in which a dtype is stored: signless for unsigned integers."""
+    return mlir.ir.Type.parse(_STORAGE.get(dtype.name, dtype.mlir), context=mlir.context())
+
+
+def constant(value: Any, element: Any) -> Any:
+    """A scalar constant of an MLIR element type."""
+    arith = mlir.dialect("arith")
+    if isinstance(element, mlir.ir.FloatType):
+        return arith.constant(element, mlir.ir.FloatAttr.get(element, float(value)))
+    if isinstance(element, mlir.ir.ComplexType):
+        part = element.element_type
+        parts = [mlir.ir.FloatAttr.get(part, p) for p in (complex(value).real, complex(value).imag)]
+        return mlir.dialect("complex").constant(element, mlir.ir.ArrayAttr.get(parts))
+    width = element.width if isinstance(element, mlir.ir.IntegerType) else 64
+    value = int(value)
+    if width < 64 or value > (1 << 63) - 1:
+        value &= (1 << width) - 1
+        value -= (1 << width) if value >> (width - 1) else 0
+    return arith.constant(element, mlir.ir.IntegerAttr.get(element, value))
 
 
 class Scalars:
@@ -18,12 +42,11 @@ class Scalars:
     rounds to the same f16.
     """
 
-    def __init__(self, low: Loops, dtype: DType):
-        self.low = low
+    def __init__(self, dtype: DType):
         self.outer = dtype
         self.dtype = f32 if dtype.name in _NARROW else dtype
         self.element = storage_type(self.dtype)
-        self.arith = low.arith
+        self.arith = mlir.dialect("arith")
         self.math = mlir.dialect("math")
         self.complex = mlir.dialect("complex")
 
@@ -36,7 +59,7 @@ class Scalars:
         return self.arith.truncf(storage_type(self.outer), value) if self.outer.name in _NARROW else value
 
     def constant(self, value: Any) -> Any:
-        return self.low.constant(value, self.element)
+        return constant(value, self.element)
 
     # --- arithmetic -------------------------------------------------------------------------------
 
@@ -58,9 +81,9 @@ class Scalars:
 
     def div(self, a: Any, b: Any) -> Any:
         if self.dtype.is_complex:
-            from rlx.lower.linalg import complex_math
+            from rlx.lower.libm import complex_functions
 
-            return complex_math.divide(self, a, b)
+            return complex_functions.divide(self, a, b)
         return self._pick("divf", "divsi" if self.dtype.is_signed else "divui")(a, b)
 
     def max(self, a: Any, b: Any) -> Any:
@@ -107,14 +130,14 @@ class Scalars:
         target = self.outer
         if source is target:
             return value
-        from_scalars = Scalars(self.low, source)
+        from_scalars = Scalars(source)
         value = from_scalars.enter(value)
         source = from_scalars.dtype
         if target.is_bool:
             return from_scalars.compare("ne", value, from_scalars.constant(0))
         if target.is_complex:
-            real = Scalars(self.low, f32).convert(value, source)
-            return self.complex.create_(storage_type(c64), real, self.low.constant(0, storage_type(f32)))
+            real = Scalars(f32).convert(value, source)
+            return self.complex.create_(storage_type(c64), real, constant(0, storage_type(f32)))
         if source.is_complex:
             value, source = self.complex.re(value), f32
         return self.leave(self._convert_real(value, source))
@@ -158,10 +181,10 @@ class Scalars:
         G. Melquiond, "Emulation of a FMA and correctly rounded sums", 2008).
         """
         arith, f64 = self.arith, value.type
-        word = self.low.ir.IntegerType.get_signless(32)
+        word = mlir.ir.IntegerType.get_signless(32)
         near = arith.truncf(self.element, value)
         back, bits = arith.extf(f64, near), arith.bitcast(word, near)
-        one, zero = self.low.constant(1, word), self.low.constant(0, word)
+        one, zero = constant(1, word), constant(0, word)
         even = arith.cmpi(arith.CmpIPredicate.eq, arith.andi(bits, one), zero)
         inexact = arith.cmpf(arith.CmpFPredicate.ONE, back, value)
         short = arith.cmpf(arith.CmpFPredicate.OLT, self.math.absf(back), self.math.absf(value))
@@ -170,7 +193,7 @@ class Scalars:
 
     def _saturate(self, value: Any, source: DType) -> Any:
         """Float to integer: toward zero, saturating, NaN to 0; `fptosi` alone is undefined out of range."""
-        from_scalars = Scalars(self.low, source)
+        from_scalars = Scalars(source)
         bits = 8 * self.dtype.itemsize
         least, most = (-(1 << bits - 1), (1 << bits - 1) - 1) if self.dtype.is_signed else (0, (1 << bits) - 1)
         above = from_scalars.compare("ge", value, from_scalars.constant(float(most + 1)))
