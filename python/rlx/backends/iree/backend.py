@@ -148,7 +148,7 @@ def module_text(lowered: Any) -> str:
 
 
 # Ops of the lowering that write into a part of a buffer. IREE may choose an argument's buffer for that, so where one
-# occurs the program gets copies of its arguments.
+# occurs the program gets copies of its arguments (quirk `arguments-overwritten`).
 _PARTIAL_WRITES = (
     "tensor.insert",
     "tensor.insert_slice",
@@ -223,7 +223,7 @@ class Program:
 
 
 def _refusing_empty(function: Function, names: Sequence[str]) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
-    """The function for a device that gives wrong results for no elements, or an error that says nothing."""
+    """The function for a device that gives wrong results for no elements, or an error that says nothing (`empty-tensors`)."""
 
     def call(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         for given, array in zip(names, arrays, strict=True):

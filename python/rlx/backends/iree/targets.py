@@ -6,7 +6,7 @@ The reasons for the flags, measured with IREE 3.13 (ratios are of run time on on
   below O2 crashes the compiler, so a lower rung of the ladder drops both.
 * IREE turns f64 into f32, signatures included, unless told not to.
 * Constant evaluation runs the program inside the compiler, where an out-of-bounds write hangs it. Without it
-  constants are computed once, at load; compiling is up to 0.25 s faster.
+  constants are computed once, at load; compiling is up to 0.25 s faster. Quirk: `constants-evaluated`.
 * Without debug symbols and source map artifacts are a quarter smaller.
 """
 
@@ -37,7 +37,7 @@ _LLVM_CPU = (
 _NO_OPTIMISATION: tuple[str, ...] = ()
 # By default transposes move into the contraction before them (the heads of attention, for one). On the CPU, the nest of
 # four or five loops that comes of it does not run on packed tiles: the whole encoder takes 1.5 times as long. For GPUs,
-# the compiler crashes on a weight that is a transposed parameter.
+# the compiler crashes on a weight that is a transposed parameter. Quirk: `transposes-propagated`.
 _KEEP_TRANSPOSES = "--iree-global-opt-propagate-transposes=false"
 
 
@@ -194,7 +194,7 @@ _UNSUPPORTED = {
     ("vmvx", "default"): {"f16", "bf16", "c64"},
 }
 # The least that Vulkan's devices have, and storage of bytes, which bools are: emulated in words, the last of a tensor's are
-# lost. Its features are those that `devices.check_features` asks for.
+# lost (`storage-of-bytes`). Its features are those that `devices.check_features` asks for.
 _VULKAN_DEVICE = (
     '[#hal.device.target<"vulkan", [#hal.executable.target<"vulkan-spirv", "vulkan-spirv-fb", {iree_codegen.target_info = '
     '#iree_gpu.target<arch = "vp_android_baseline_2022", features = "spirv:v1.3,cap:Shader", wgp = <'
@@ -269,7 +269,7 @@ _FAMILIES = {
             device=_VULKAN_DEVICE,
             fences_reductions=True,
             takes_empty=False,
-            computed_kernels=False,  # training a CNN gives NaN from the second step on, for a reason not known
+            computed_kernels=False,  # the quirk `computed-kernels`
             notes=("a named arch is only right on that very device: others compute wrong results silently",),
         ),
         "default",

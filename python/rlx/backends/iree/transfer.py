@@ -1,4 +1,7 @@
-"""How arrays get into a program and results out of it, and who owns their memory meanwhile."""
+"""How arrays get into a program and results out of it, and who owns their memory meanwhile.
+
+A program may write to its arguments: quirk `arguments-overwritten`.
+"""
 
 from __future__ import annotations
 

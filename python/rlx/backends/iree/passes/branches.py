@@ -1,8 +1,8 @@
 """`rlx-iree-branches`: loops and choices over tensors become branches between the blocks of a function.
 
-What IREE (3.13) makes of `scf` ops outside of its kernels is wrong in places: where carries share a buffer, it takes the
+What IREE makes of `scf` ops outside of its kernels is wrong in places: where carries share a buffer, it takes the
 offset that a later step has for that of the first, and it does not know the sizes of what a choice inside a loop gives.
-It does the same well for blocks with arguments.
+It does the same well for blocks with arguments. Quirk: `scf-outside-kernels`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Without instructions for f16, IREE calls a function of its own to round a number, which gives 0 for whatever is too small to
 be a normal f16, and LLVM has comparisons of converted f16 done on f16, with such a rounding after each. Without one for
-f64's fused multiply-add, IREE rounds the product. Our lowerings count on neither.
+f64's fused multiply-add, IREE rounds the product. Our lowerings count on neither. Quirks: `small-halves`,
+`unfused-fma`.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 In the kernel of a reduction and of what is fused behind it, on Vulkan (Mesa's lavapipe) the threads that read the result do not
 wait for the one that writes it: `x - mean(x)` is wrong now and then. The code for Metal has the same shape.
+Quirk: `reduction-races`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`rlx-iree-in-place-updates`: states that are computed from themselves element by element are written where they are.
 
 By itself IREE computes a new state into a new buffer, and keeps that. Of an optimiser's step that is as much memory as
-the parameters and all their moments, which is written without having been read.
+the parameters and all their moments, which is written without having been read. Quirks: `new-states`, `equal-globals`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""`rlx-iree-loop-buffers`: what loops carry and read gets memory that nobody else has a part in."""
+"""`rlx-iree-loop-buffers`: what loops carry and read gets memory that nobody else has a part in.
+
+Quirks: `loop-buffers`, `loop-slices`.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +71,7 @@ def _separate(loop: Any) -> None:
     """Give what several carries of a loop start with buffers of their own.
 
     IREE lays out values that live equally long in one buffer. A loop then passes that on several times, and its VM may have
-    moved the reference away before the last time (iree-org/iree#24753): such a program fails when it runs.
+    moved the reference away before the last time: such a program fails when it runs.
     """
     first = 3 if loop.name == "scf.for" else 0
     carried = [i for i, v in enumerate(loop.operands) if i >= first and isinstance(v.type, mlir.ir.RankedTensorType)]

@@ -1,7 +1,7 @@
 """`rlx-iree-materialise`: what has to be computed in memory before a kernel that reads it.
 
 IREE fuses into a kernel whatever it can. Here that is kept from it where the kernel would be wrong, not compile, or compute
-the same several times.
+the same several times. Quirks: `activations-repeated`, `complex-tiles`, `thin-slices`, `batched-rows`, `dynamic-packing`.
 """
 
 from __future__ import annotations

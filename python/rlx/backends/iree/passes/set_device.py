@@ -1,4 +1,7 @@
-"""`rlx-iree-set-device`: what the module says of its device, where no flag of the compiler says it."""
+"""`rlx-iree-set-device`: what the module says of its device, where no flag of the compiler says it.
+
+Quirk: `storage-of-bytes`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels of IREE that overwrite tensors: dispatches whose results lie in the memory of operands."""
+"""Kernels of IREE that overwrite tensors: dispatches whose results lie in the memory of operands. Quirk: `new-states`."""
 
 from __future__ import annotations
 

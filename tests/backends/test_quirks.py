@@ -1,0 +1,238 @@
+"""What `quirks.py` says of IREE is still so; when it is not, the workaround can go."""
+
+from __future__ import annotations
+
+import platform
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rlx
+from rlx import mlir
+from rlx.backends.iree.backend import legalise, module_text
+from rlx.backends.iree.compiler import compile_module
+from rlx.backends.iree.executable import Executable
+from rlx.backends.iree.pipeline import lowering_passes
+from rlx.backends.iree.quirks import QUIRKS
+from rlx.backends.iree.targets import target
+from rlx.ir.errors import Error
+from rlx.passes.pipeline import Pipeline
+
+_PACKAGE = Path(rlx.__file__).parent
+_RANDOM = np.random.default_rng(0)
+# By name: whether the quirk shows.
+_PROBES: dict[str, Callable[[], bool]] = {}
+
+
+def probe(name: str) -> Callable[[Callable[[], bool]], None]:
+    def register(shows: Callable[[], bool]) -> None:
+        _PROBES[name] = shows
+
+    return register
+
+
+def floats(*shape: int) -> np.ndarray:
+    return _RANDOM.standard_normal(shape).astype(np.float32)
+
+
+def run(text: str, *arrays: np.ndarray, arch: str = "host") -> list[np.ndarray]:
+    """The results of a module, compiled at the first rung."""
+    cpu = target("cpu", arch)
+    compiled = compile_module(text, replace(cpu, ladder=cpu.ladder[:1]), timeout_s=60)
+    return list(Executable(compiled.vmfb).function("main")(list(arrays)))
+
+
+def fails(text: str, *arrays: np.ndarray) -> bool:
+    """Whether a module does not compile, or does not run."""
+    try:
+        run(text, *arrays)
+    except Error:
+        return True
+    return False
+
+
+def needs(step: str, build: Callable[..., Any], **inputs: tuple[np.ndarray, tuple[Any, ...]]) -> bool:
+    """Whether a graph of f32 arrays, with the sizes to declare, is wrong or fails when one pass of the pipeline is left out."""
+    graph: Any = rlx.Graph("main")
+    graph.set_outputs(build(graph, *(graph.input(name, dims) for name, (_, dims) in inputs.items())))
+    arrays = {name: a for name, (a, _) in inputs.items()}
+    work = graph.clone()
+    legalise(work.module)
+    passes = lowering_passes(target("cpu")).split(",")
+    with mlir.unregistered_dialects_allowed():
+        Pipeline.parse(",".join(p for p in passes if p != step)).run(work.module, verify_each=False)
+    assert step in passes
+    try:
+        results = run(module_text(work.module), *arrays.values())
+    except Error:
+        return True
+    wanted = rlx.evaluate(graph, arrays)
+    return not all(np.allclose(a, b, rtol=1e-3, atol=1e-3) for a, b in zip(results, wanted, strict=True))
+
+
+@probe("loop-buffers")
+def _() -> bool:
+    def build(g: Any, anchor: Any, x: Any, xs: Any) -> list[Any]:
+        carries, _ = g.scan(lambda c, row: ((g.tanh(c[0] * 0.5 + row) + c[1], c[1] * 0.9), None), (x, x), xs)
+        return [carries[0] + g.mean(carries[1]), xs * 2.0]
+
+    anchor, x, xs = (floats(3, 3), ("n", 3)), (floats(3, 4), ("n", 4)), (floats(5, 3, 4), ("m", "n", 4))
+    return needs("rlx-iree-loop-buffers", build, anchor=anchor, x=x, xs=xs)
+
+
+@probe("scf-outside-kernels")
+def _() -> bool:
+    def build(g: Any, xs: Any, w: Any) -> list[Any]:
+        def step(carry: Any, row: Any) -> Any:
+            a, e = g.if_(g.sum(row) > 0.0, lambda a, e: (g.matmul(a, w), e), lambda a, e: (e, g.tanh(a)), *carry)
+            return (a, e), a + e
+
+        zeros = g.expand(g.constant(0.0), xs.shape.dims[1:])
+        carries, stack = g.scan(step, (zeros, g.matmul(xs[0], w)), xs)
+        return [*carries, stack]
+
+    return needs("rlx-iree-branches", build, xs=(floats(5, 4, 4), ("steps", "batch", 4)), w=(floats(4, 4), (4, 4)))
+
+
+@probe("arguments-overwritten")
+def _() -> bool:
+    text = """func.func @main(%c: tensor<8x4xf32>, %k: tensor<1x4xf32>) -> (tensor<8x4xf32>, tensor<8x4xf32>) {
+      %y = tensor.insert_slice %k into %c[2, 0] [1, 4] [1, 1] : tensor<1x4xf32> into tensor<8x4xf32>
+      return %c, %y : tensor<8x4xf32>, tensor<8x4xf32>
+    }"""
+    return bool(run(text, np.zeros((8, 4), np.float32), np.ones((1, 4), np.float32))[0].any())
+
+
+@probe("complex-tiles")
+def _() -> bool:
+    x, w = floats(5, 40), floats(40, 17)
+    return needs("rlx-iree-materialise", lambda g, x, w: [g.complex(x @ w, 1.0)], x=(x, x.shape), w=(w, w.shape))
+
+
+@probe("thin-slices")
+def _() -> bool:
+    return needs("rlx-iree-materialise", lambda g, x: [g.reverse(x[:, ::2], (1,))], x=(floats(8, 8), (8, 8)))
+
+
+@probe("batched-rows")
+def _() -> bool:
+    def build(g: Any, x: Any, y: Any) -> list[Any]:
+        return [g.reshape(g.transpose(x, (1, 0)), (2, 3, 128)) @ y]
+
+    return needs("rlx-iree-materialise", build, x=(floats(128, 6), (128, 6)), y=(floats(2, 128, 33), (2, 128, 33)))
+
+
+@probe("sums-of-products")
+def _() -> bool:
+    text = """#xyz = affine_map<(a, b, c) -> (a, b, c)>
+    func.func @main(%x: tensor<5x6x7xf32>, %w: tensor<7xf32>) -> tensor<5xf32> {
+      %zero = arith.constant 0.0 : f32
+      %e = tensor.empty() : tensor<5x6x7xf32>
+      %products = linalg.generic {indexing_maps = [#xyz, affine_map<(a, b, c) -> (c)>, #xyz],
+          iterator_types = ["parallel", "parallel", "parallel"]}
+          ins(%x, %w : tensor<5x6x7xf32>, tensor<7xf32>) outs(%e : tensor<5x6x7xf32>) {
+      ^bb0(%a: f32, %b: f32, %o: f32):
+        %m = arith.mulf %a, %b : f32
+        linalg.yield %m : f32
+      } -> tensor<5x6x7xf32>
+      %f = tensor.empty() : tensor<5xf32>
+      %start = linalg.fill ins(%zero : f32) outs(%f : tensor<5xf32>) -> tensor<5xf32>
+      %sums = linalg.generic {indexing_maps = [#xyz, affine_map<(a, b, c) -> (a)>],
+          iterator_types = ["parallel", "reduction", "reduction"]}
+          ins(%products : tensor<5x6x7xf32>) outs(%start : tensor<5xf32>) {
+      ^bb0(%a: f32, %o: f32):
+        %s = arith.addf %a, %o : f32
+        linalg.yield %s : f32
+      } -> tensor<5xf32>
+      return %sums : tensor<5xf32>
+    }"""
+    return fails(text, floats(5, 6, 7), floats(7))
+
+
+@probe("complex-padding")
+def _() -> bool:
+    text = """func.func @main(%x: tensor<3xcomplex<f32>>) -> tensor<5xcomplex<f32>> {
+      %zero = complex.constant [0.0 : f32, 0.0 : f32] : complex<f32>
+      %y = tensor.pad %x low[1] high[1] {
+      ^bb0(%i: index):
+        tensor.yield %zero : complex<f32>
+      } : tensor<3xcomplex<f32>> to tensor<5xcomplex<f32>>
+      return %y : tensor<5xcomplex<f32>>
+    }"""
+    return fails(text, np.ones(3, np.complex64))
+
+
+@probe("empty-contraction")
+def _() -> bool:
+    text = """func.func @main(%x: tensor<3x0xf32>, %w: tensor<0x4xf32>) -> tensor<3x4xf32> {
+      %zero = arith.constant 0.0 : f32
+      %e = tensor.empty() : tensor<3x4xf32>
+      %start = linalg.fill ins(%zero : f32) outs(%e : tensor<3x4xf32>) -> tensor<3x4xf32>
+      %y = linalg.matmul ins(%x, %w : tensor<3x0xf32>, tensor<0x4xf32>) outs(%start : tensor<3x4xf32>) -> tensor<3x4xf32>
+      return %y : tensor<3x4xf32>
+    }"""
+    return fails(text, floats(3, 0), floats(0, 4))
+
+
+@probe("library-functions")
+def _() -> bool:
+    text = """func.func @main(%x: tensor<4xf64>) -> tensor<4xf64> {
+      %y = math.tanh %x : tensor<4xf64>
+      return %y : tensor<4xf64>
+    }"""
+    return fails(text, np.ones(4))
+
+
+def _skip_unless_x86() -> None:
+    if platform.machine() != "x86_64":
+        pytest.skip("of x86-64 without some of its instructions")
+
+
+@probe("small-halves")
+def _() -> bool:
+    _skip_unless_x86()
+    text = """func.func @main(%x: tensor<4xf32>) -> tensor<4xf16> {
+      %y = arith.truncf %x : tensor<4xf32> to tensor<4xf16>
+      return %y : tensor<4xf16>
+    }"""
+    return not run(text, np.full(4, 3e-6, np.float32), arch="x86-64-v2")[0].any()
+
+
+@probe("unfused-fma")
+def _() -> bool:
+    _skip_unless_x86()
+    text = """func.func @main(%x: tensor<4xf64>, %z: tensor<4xf64>) -> tensor<4xf64> {
+      %y = math.fma %x, %x, %z : tensor<4xf64>
+      return %y : tensor<4xf64>
+    }"""
+    x = np.full(4, 1 + 2.0**-30)
+    return not run(text, x, -(x * x), arch="x86-64-v2")[0].any()
+
+
+@pytest.mark.parametrize("name", _PROBES)
+def test_quirk(name: str) -> None:
+    (quirk,) = [q for q in QUIRKS if q.name == name]
+    assert _PROBES[name](), f"quirk {name} is gone: remove its workaround from {', '.join(quirk.where)}, and its entry"
+
+
+def test_the_register_is_complete() -> None:
+    """Every quirk is shown, or says why it is not. The files that work around it exist, and those for IREE name it."""
+    names = [q.name for q in QUIRKS]
+    assert len(set(names)) == len(names)
+    assert {q.name for q in QUIRKS if q.not_shown is None} == set(_PROBES)
+    assert [path for q in QUIRKS for path in q.where if not (_PACKAGE / path).is_file()] == []
+    for quirk in QUIRKS:
+        for path in quirk.where:
+            if path.startswith("backends/"):  # the common lowering speaks of no compiler
+                assert f"`{quirk.name}`" in (_PACKAGE / path).read_text(encoding="utf-8"), f"{path}: {quirk.name}"
+
+
+def test_the_common_lowering_speaks_of_no_compiler() -> None:
+    words = re.compile(r"iree|\b(util|flow|hal)\.", re.IGNORECASE)
+    files = (_PACKAGE / "lower").rglob("*.py")
+    assert [str(f) for f in files if words.search(f.read_text(encoding="utf-8"))] == []
