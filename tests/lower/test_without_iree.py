@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -50,11 +46,9 @@ def test_arguments_say_what_they_are() -> None:
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
-    """The results of all cases, from a process of their own: a compiler that fails may take its process with it."""
+    """The results of all cases, from a process of their own."""
     path = tmp_path_factory.mktemp("upstream") / "results.npz"
-    command = [sys.executable, "-m", "tests.lower.upstream", str(path)]
-    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-2000:]
+    upstream.run_apart("tests.lower.upstream", str(path))
     with np.load(path) as stored:
         return dict(stored)
 

@@ -8,8 +8,10 @@ As a program it runs all cases and writes their results, since a compiler that f
 from __future__ import annotations
 
 import ctypes
+import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,15 +32,18 @@ _RANDOM = np.random.default_rng(0)
 
 
 def floats(*shape: int) -> np.ndarray:
+    """Random f32."""
     return _RANDOM.standard_normal(shape).astype(np.float32)
 
 
 def integers(most: int, *shape: int) -> np.ndarray:
+    """Random i32."""
     return _RANDOM.integers(-most, most, shape).astype(np.int32)
 
 
-def case(name: str, build: Build, dims: dict[str, Sequence[int | str]] | None = None, **arrays: Any) -> None:
-    CASES[name] = (build, {k: np.asarray(v) for k, v in arrays.items()}, dims or {})
+def case(name: str, build: Build, dims: Mapping[str, Sequence[int | str]] | None = None, /, **arrays: Any) -> None:
+    """Add a case."""
+    CASES[name] = (build, {k: np.asarray(v) for k, v in arrays.items()}, dict(dims or {}))
 
 
 def graph_of(name: str) -> Graph:
@@ -95,8 +100,17 @@ def _array(words: np.ndarray, shape: Shape) -> np.ndarray:
     if not sizes.all():
         return np.zeros(sizes, dtype)
     extent = int(((sizes - 1) * strides).sum()) + dtype.itemsize
-    memory = (ctypes.c_byte * extent).from_address(int(words[1]) + int(words[2]) * dtype.itemsize)
+    memory: Any = (ctypes.c_byte * extent).from_address(int(words[1]) + int(words[2]) * dtype.itemsize)
     return np.ndarray(tuple(sizes), dtype, memory, strides=tuple(strides)).copy()
+
+
+def run_apart(module: str, *arguments: str) -> None:
+    """Run a module of these tests as a program, in a process of its own: a compiler that fails may take its process with it."""
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-m", module, *arguments], cwd=root, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
 
 
 # --- the cases ------------------------------------------------------------------------------------
@@ -127,7 +141,7 @@ def _encoder_layer(g: Any, x: Any, *weights: Any) -> Any:
     return g.layer_norm(x + g.matmul(hidden, down) + bias, scale, shift)
 
 
-_WEIGHTS = {name: floats(32, 32) * 0.2 for name in ("wq", "wk", "wv", "wo")}
+_WEIGHTS: dict[str, Any] = {name: floats(32, 32) * 0.2 for name in ("wq", "wk", "wv", "wo")}
 _WEIGHTS |= {"up": floats(32, 64) * 0.2, "down": floats(64, 32) * 0.2, "bias": floats(32), "inner_bias": floats(64)}
 _WEIGHTS |= {"scale": floats(32), "shift": floats(32)}
 

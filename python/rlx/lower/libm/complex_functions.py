@@ -15,6 +15,7 @@ from rlx.ir.dtype import f32
 from rlx.lower.libm import trigonometry
 from rlx.lower.libm.powers import exp_pair, ln2_pair, log_pair
 from rlx.lower.libm.scalars import Scalars, constant
+from rlx.lower.libm.words import with_sign_of
 
 _Parts = tuple[Any, Any]
 
@@ -249,7 +250,7 @@ def _sqrt(r: Scalars, x: Any, y: Any) -> _Parts:
     endless = _is_infinite(r, y)
     main, other = r.select(endless, infinity, main), r.select(endless, infinity, other)
     left = r.compare("lt", x, r.constant(0.0))
-    imaginary = r.math.copysign(r.select(left, main, other), y)
+    imaginary = with_sign_of(r, r.select(left, main, other), y)
     return r.select(left, other, main), imaginary
 
 
@@ -289,7 +290,7 @@ def _hyperbolic(r: Scalars, y: Any) -> tuple[_Parts, _Parts]:
     root = r.math.exp(r.mul(half, size))
     factor = r.select(large, root, one)
     half_root = r.mul(half, root)
-    sinh = r.math.copysign(r.select(large, half_root, sinh), y)
+    sinh = with_sign_of(r, r.select(large, half_root, sinh), y)
     return (r.select(large, half_root, cosh), factor), (sinh, factor)
 
 
@@ -299,7 +300,7 @@ def _product(r: Scalars, circular: Any, hyperbolic: _Parts) -> Any:
     value = r.mul(r.mul(circular, first), second)
     zero = r.constant(0.0)
     vanishes = r.arith.ori(r.compare("eq", circular, zero), r.compare("eq", first, zero))
-    signed = r.mul(r.math.copysign(zero, circular), r.math.copysign(r.constant(1.0), first))
+    signed = r.mul(with_sign_of(r, zero, circular), with_sign_of(r, r.constant(1.0), first))
     return r.select(vanishes, signed, value)
 
 
@@ -324,7 +325,7 @@ def _tanh(r: Scalars, x: Any, y: Any) -> _Parts:
     twice = r.mul(trigonometry.sin(r, y), trigonometry.cos(r, y))
     far_imaginary = r.mul(r.mul(r.mul(twice, r.constant(4.0)), decay), decay)
     endless, at_infinity = _not(r, _is_finite(r, y)), _is_infinite(r, x)
-    real = r.select(far, r.math.copysign(one, x), real)
+    real = r.select(far, with_sign_of(r, one, x), real)
     real = r.select(r.arith.andi(endless, _not(r, at_infinity)), r.constant(math.nan), real)
     far_imaginary = r.select(r.arith.andi(endless, at_infinity), zero, far_imaginary)
     imaginary = r.select(far, far_imaginary, imaginary)

@@ -18,7 +18,7 @@ from rlx.lower.libm.coefficients import ERF_P, ERF_Q, ERFC_P, ERFC_Q
 from rlx.lower.libm.powers import power
 from rlx.lower.libm.scalars import Scalars
 from rlx.lower.libm.series import horner
-from rlx.lower.libm.words import Words
+from rlx.lower.libm.words import with_sign_of
 
 # W. J. Cody and W. Waite, "Software Manual for the Elementary Functions", 1980, chapter 13.
 _TANH_P = (-0.16134119023996228053e4, -0.99225929672236083313e2, -0.96437492777225469787e0)
@@ -37,7 +37,7 @@ def tanh(s: Scalars, x: Any) -> Any:
     far = s.sub(one, s.div(two, s.add(s.math.exp(s.add(size, size)), one)))
     # log(3)/2: from there on 2/(exp(2x) + 1) is at most 1/2, so its rounding is less than that of the result.
     is_near = s.compare("lt", size, s.constant(math.log(3) / 2))
-    return _with_sign_of(s, s.select(is_near, near, far), x)
+    return with_sign_of(s, s.select(is_near, near, far), x)
 
 
 def erf(s: Scalars, x: Any) -> Any:
@@ -53,13 +53,7 @@ def erf(s: Scalars, x: Any) -> Any:
     under = s.select(is_near, horner(s, square, ERF_Q), horner(s, bounded, ERFC_Q))
     quotient = s.div(over, under)
     far = s.sub(s.constant(1.0), s.mul(s.math.exp(s.neg(square)), quotient))
-    return _with_sign_of(s, s.select(is_near, s.mul(size, quotient), far), x)
-
-
-def _with_sign_of(s: Scalars, size: Any, x: Any) -> Any:
-    """`size`, which is not negative, with the sign of x. An f64 copysign beside an addition crashes LLVM for gfx942."""
-    w = Words(s)
-    return w.with_sign_flipped(size, w.sign(x))
+    return with_sign_of(s, s.select(is_near, s.mul(size, quotient), far), x)
 
 
 FUNCTIONS: dict[str, Callable[[Scalars, Any], Any]] = {

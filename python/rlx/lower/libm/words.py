@@ -148,3 +148,9 @@ class Words:
     def to_integer(self, x: Any) -> Any:
         """A float of small size that is a whole number, as a signed integer."""
         return self.arith.fptosi(self.integer, x)
+
+
+def with_sign_of(s: Scalars, size: Any, x: Any) -> Any:
+    """`size`, which is not negative, with the sign of x. An f64 `math.copysign` beside an addition crashes LLVM for gfx942."""
+    w = Words(s)
+    return w.with_sign_flipped(size, w.sign(x))

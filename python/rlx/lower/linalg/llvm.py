@@ -16,11 +16,12 @@ _STEPS = (
     # Views to addresses.
     "expand-strided-metadata",
     "lower-affine",
-    # Arithmetic to instructions and calls of the C library of mathematics.
+    # Arithmetic to calls of the C library of mathematics, then to instructions: what the latter make of `expm1` and `log1p`
+    # loses digits near 0.
     "convert-complex-to-standard",
     "arith-expand",
-    "convert-math-to-llvm",
     "convert-math-to-libm",
+    "convert-math-to-llvm",
     "convert-complex-to-llvm",
     "convert-arith-to-llvm",
     "convert-index-to-llvm",
