@@ -40,8 +40,8 @@ def check(op: str) -> None:
             for values in value_sets(case, sizes):
                 verdict = judge(case, graph, values, sizes, function)
                 results = program.call(f"f{i}", [np.array(a, order="C") for a in values.arrays], shapes)
-                for problem in verdict.problems(results):
-                    failures.add(str(case), f"{values.name} {dict(sizes)}: {problem}")
+                problems = verdict.problems(results)
+                failures.expect(str(case), not problems, f"{values.name} {dict(sizes)}: {'; '.join(problems)}")
     failures.check()
 
 
