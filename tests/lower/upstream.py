@@ -80,12 +80,12 @@ class Program:
         places = [ctypes.c_void_p(address) for address in addresses]
         packed = (ctypes.c_void_p * len(places))(*(ctypes.addressof(p) for p in places))
         function(ctypes.addressof(packed))
-        found, start = [], 0
+        returned, start = [], 0
         for result in results:
             words = room[start : start + 3 + 2 * result.rank]
-            found.append(_array(words, result))
+            returned.append(_array(words, result))
             start += len(words)
-        return found
+        return returned
 
 
 def _description(array: np.ndarray) -> np.ndarray:

@@ -189,8 +189,8 @@ class _Scan:
             place = self._place(op.induction_variable, chunks)
             stacked = zip(after[len(carries) :], inner[len(carries) :], shapes, strict=True)
             scf.YieldOp([*after[: len(carries)], *(_with_row(low, *entry, place) for entry in stacked)])
-        found = list(op.results)
-        return [*found[: len(carries)], *map(self._joined, found[len(carries) :], shapes, self.rows)]
+        results = list(op.results)
+        return [*results[: len(carries)], *map(self._joined, results[len(carries) :], shapes, self.rows)]
 
     def _joined(self, value: Any, split: Shape, shape: Shape) -> Any:
         """Chunks side by side, without what the last one lacks."""

@@ -121,7 +121,7 @@ def _kernels(ops: Sequence[Any]) -> tuple[list[_Kernel], set[Any], set[str]]:
     return kernels, storing, leaked
 
 
-def _last_use(value: Any, place: dict[Any, int], own: set[Any]) -> int | None:
+def _last_use(value: Any, place: dict[Any, int], kernel: set[Any]) -> int | None:
     """The position of the last op outside of a kernel that reads a value, or what may lie in its memory.
 
     None if the value may live on under another name: stored, returned, carried by a loop or read by the kernel.
@@ -131,7 +131,7 @@ def _last_use(value: Any, place: dict[Any, int], own: set[Any]) -> int | None:
         name = names.pop()
         for use in name.uses:
             user = op = use.owner.operation
-            if op in own:
+            if op in kernel:
                 if name == value:
                     continue
                 return None
@@ -148,7 +148,7 @@ def _last_use(value: Any, place: dict[Any, int], own: set[Any]) -> int | None:
 
 def _loops(ops: Sequence[Any], stores: dict[Any, _Store]) -> list[Any]:
     """The elementwise loops of which nothing but other such loops, and stores, use the results."""
-    found: dict[Any, None] = {}
+    loops: dict[Any, None] = {}
     for op in reversed(ops):
         if not _is_elementwise(op):
             continue
@@ -156,10 +156,10 @@ def _loops(ops: Sequence[Any], stores: dict[Any, _Store]) -> list[Any]:
         stored = stores.get(result)
         users = [use.owner.operation for use in result.uses]
         if users and all(
-            (stored and user == stored.op) or (user in found and _reads_alike(user, result)) for user in users
+            (stored and user == stored.op) or (user in loops and _reads_alike(user, result)) for user in users
         ):
-            found[op] = None
-    return list(found)
+            loops[op] = None
+    return list(loops)
 
 
 def _is_elementwise(op: Any) -> bool:
@@ -210,10 +210,10 @@ def _groups(loops: Sequence[Any]) -> list[list[Any]]:
     group_of: dict[Any, list[Any]] = {op: [op] for op in loops}
     for op in loops:
         for use in op.results[0].uses:
-            mine, other = group_of[op], group_of.get(use.owner.operation)
-            if other is not None and other is not mine:
-                mine += other
-                group_of |= dict.fromkeys(other, mine)
+            group, other = group_of[op], group_of.get(use.owner.operation)
+            if other is not None and other is not group:
+                group += other
+                group_of |= dict.fromkeys(other, group)
     return list({id(group): group for group in group_of.values()}.values())
 
 
@@ -244,12 +244,12 @@ class _Kernel:
         self.behind = self._last_before()
 
     def _last_before(self) -> int | None:
-        own, last = set(self.group), -1
+        loops, last = set(self.group), -1
         if len(set(self.states)) < len(self.states):
             return None
         for state in self.states:
-            used = _last_use(state, self.place, own)
-            if used is None or not all(_reads_alike(op, state) for op in own):
+            used = _last_use(state, self.place, loops)
+            if used is None or not all(_reads_alike(op, state) for op in loops):
                 return None
             last = max(last, used)
         owners = [value.owner for value, _ in self.reads]

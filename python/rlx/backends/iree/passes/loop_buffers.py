@@ -115,13 +115,13 @@ def _is_empty(value: Any) -> bool:
 def _copied(value: Any) -> Any:
     """A copy that the compiler cannot see to be one: it does not know that the condition holds."""
     holds = _true()
-    return _filled(value, [value], lambda own, _: _selected(holds, own, 0))
+    return _filled(value, [value], lambda element, _: _selected(holds, element, 0))
 
 
 def _emptied(value: Any) -> Any:
     """Zeros in place of what does not matter."""
     holds = _true()
-    return _filled(value, [], lambda own: _selected(holds, _number(own.type, 0), 1))
+    return _filled(value, [], lambda unset: _selected(holds, _number(unset.type, 0), 1))
 
 
 def _true() -> Any:

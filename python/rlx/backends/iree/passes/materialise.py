@@ -24,11 +24,11 @@ class Materialise(IreePass, name="rlx-iree-materialise"):
 
     def apply(self, module: Any) -> None:
         loops = every(module, lambda op: op.name.startswith("linalg."))
-        kept = [op for op in loops if _is_read_by_several_products(op)]
+        apart = [op for op in loops if _is_read_by_several_products(op)]
         if any(_is_complex(value) for op in loops for value in (*op.operands, *op.results)):
-            kept += [op for op in loops if _meets_complex_numbers(op)]
+            apart += [op for op in loops if _meets_complex_numbers(op)]
         reads = [(op, value) for op in loops for value in (*_looked_up(op), *_batched(op))]
-        for op in kept:
+        for op in apart:
             keep_in_memory(op.results[0])
         for op, value in reads:
             _read_from_memory(op, value)

@@ -80,7 +80,7 @@ def _matched(op: Any) -> _Loop | None:
     ops = [o.operation for o in body.operations]
     if [o.name for o in ops] != _BODY or len(op.results) != 1 or op.results[0].type.rank != 2:
         return None
-    place, at, row, own, out, combine, put, end = ops
+    place, at, row, old, out, combine, put, end = ops
     (first, last, step, _), (number, table) = op.operands, body.arguments
     rows, places = row.operands[0], place.operands[0]
     whole = _number(first) == 0 and _number(step) == 1
@@ -93,9 +93,9 @@ def _matched(op: Any) -> _Loop | None:
         and places.type.shape[1] == 1
         and at.operands[0] == place.results[0]
         and _is_row(row.opview, rows, number, rows)
-        and own.operands[0] == table
-        and _is_row(own.opview, table, at.results[0], rows)
-        and list(combine.operands) == [row.results[0], own.results[0], out.results[0]]
+        and old.operands[0] == table
+        and _is_row(old.opview, table, at.results[0], rows)
+        and list(combine.operands) == [row.results[0], old.results[0], out.results[0]]
         and put.opview.source == combine.results[0]
         and put.opview.dest == table
         and _is_row(put.opview, table, at.results[0], rows)
