@@ -94,8 +94,8 @@ def test_every_pass_is_a_file_of_its_name_with_a_summary_and_helpful_options() -
     for info in found:
         assert info.summary.endswith("."), info.name
         assert all(o.help for o in info.options), info.name
-        module = base.load()[info.name].__module__
-        assert module.rsplit(".", 1)[-1] == info.name.removeprefix("rlx-").replace("-", "_")
+        package, file = base.load()[info.name].__module__.rsplit(".", 1)
+        assert info.name == base.PASS_PACKAGES[package] + file.replace("_", "-")
         assert str(info).startswith(f"{info.name} - {info.summary}")
 
 
