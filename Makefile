@@ -4,6 +4,8 @@
 PYTHON ?= python3
 # More words for pytest: make test ARGS="tests/test_tick.py -k monotone"
 ARGS ?=
+# What `make test` draws other tests with than those of every day: a number, or random (tests/drawing.py).
+SEED ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -28,11 +30,13 @@ demo: $(VENV)/.installed ## embed sentences with all-MiniLM-L6-v2 (fetches the m
 	@$(BIN)/python examples/minilm.py --model $(MODEL)
 
 # With worksteal a worker runs neighbouring tests, and so shares their fixtures, for as long as both are busy.
-test: $(VENV)/.installed ## run the tests; ARGS="…" goes to pytest
-	@$(BIN)/python -m pytest -n 2 --dist worksteal --durations 15 $(ARGS)
+PYTEST = $(BIN)/python -m pytest -n 2 --dist worksteal --durations 15 $(if $(SEED),--seed=$(SEED))
 
-test-all: $(VENV)/.installed ## run the tests, those that are sampled in full: compiled code for every CPU level
-	@$(BIN)/python -m pytest -n 2 --dist worksteal --durations 15 --full $(ARGS)
+test: $(VENV)/.installed ## run the tests, a sample of those that are many; SEED=… draws another, ARGS="…" goes to pytest
+	@$(PYTEST) $(ARGS)
+
+test-all: $(VENV)/.installed ## run all tests
+	@$(PYTEST) --full $(ARGS)
 
 bench: tools/bench.py $(VENV)/.installed-bench ## measure against the other libraries
 	@$(BIN)/python tools/bench.py $(ARGS)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
-from tests.conformance.levels import drawn, drawn_share
+from tests.drawing import SEED, command, draw, is_drawn, number_of_seed
 
 # Compiled programs are kept in the tree's own build folder, not in the user's cache; a second run is quicker.
 os.environ.setdefault("RLX_CACHE_DIR", str(Path(__file__).resolve().parents[1] / "build" / "test-cache"))
@@ -21,55 +21,65 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A first compilation, or the other tests on the machine, may hold up any single example.
-settings.register_profile("rlx", deadline=None)
+# Examples that failed before are not kept: what is tried depends on the seed alone.
+settings.register_profile("rlx", deadline=None, database=None)
 settings.load_profile("rlx")
+
+_SEED = pytest.StashKey[int]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--full`: what is sampled otherwise is run in full."""
-    parser.addoption(
-        "--full", action="store_true", help="run all of what is sampled: every CPU level, every share of the cases"
-    )
+    """`--seed` and `--full`: what is drawn of the tests (`tests/drawing.py`)."""
+    parser.addoption("--seed", help=f"draw with another seed than {SEED}: a number, or 'random'")
+    parser.addoption("--full", action="store_true", help="draw nothing: run all tests")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Fix the seed, for hypothesis as well; the processes of pytest-xdist have it from the one that starts them."""
+    started = getattr(config, "workerinput", {})
+    config.stash[_SEED] = started["seed"] if "seed" in started else number_of_seed(config.getoption("--seed"))
+    if config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = str(config.stash[_SEED])
+    config.addinivalue_line("markers", "drawn(name, of_each, weights): a run has some values of a parameter only")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a process of pytest-xdist the seed."""
+    node.workerinput["seed"] = node.config.stash[_SEED]
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Which tests are run."""
+    return f"seed: {config.stash[_SEED]}" + (", all tests" if config.getoption("--full") else "")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Draw, unless all are asked for or tests are named with their parameters."""
+    if not config.getoption("--full") and not any("[" in argument for argument in config.args):
+        kept = draw(items, config.stash[_SEED])
+        left_out = {id(item) for item in items} - {id(item) for item in kept}
+        config.hook.pytest_deselected(items=[item for item in items if id(item) in left_out])
+        items[:] = kept
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Say of a test that fails what repeats it."""
+    report = yield
+    if report.failed and is_drawn(item):
+        report.sections.append(("how to repeat it", command(item, item.config.stash[_SEED])))
+    return report
+
+
+@pytest.fixture(scope="session")
+def seed(pytestconfig: pytest.Config) -> int:
+    """What all that a test makes by chance is made from."""
+    return pytestconfig.stash[_SEED]
 
 
 @pytest.fixture(scope="session")
 def full(pytestconfig: pytest.Config) -> bool:
-    """Whether all is to be run of what is sampled otherwise."""
+    """Whether all is to be run of what is drawn otherwise."""
     return bool(pytestconfig.getoption("--full"))
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of a test with the parameter `level`, each case runs at one of its levels; of one with `share`, one share of its cases.
-
-    With `--full`, or where tests are named with their parameters, all are run.
-    """
-    if not config.getoption("--full") and not any("[" in argument for argument in config.args):
-        items[:] = sampled(items)
-
-
-def sampled(items: Sequence[pytest.Item]) -> list[pytest.Item]:
-    """The tests, but each case only at the level, and of each test only the share, that is drawn for it."""
-    levels: dict[str, list[str]] = {}
-    for item in items:
-        if level := _parameter(item, "level"):
-            levels.setdefault(_case(item), []).append(level)
-    return [item for item in items if _is_drawn(item, levels)]
-
-
-def _is_drawn(item: pytest.Item, levels: dict[str, list[str]]) -> bool:
-    level, share = _parameter(item, "level"), _parameter(item, "share")
-    if share is not None and share != drawn_share(_case(item).replace(f"share{share}", "SHARE")):
-        return False
-    return level is None or drawn(_case(item), levels[_case(item)]) == level
-
-
-def _case(item: pytest.Item) -> str:
-    """The name of a test's case, without its level."""
-    test, _, parameters = item.nodeid.partition("[")
-    level = _parameter(item, "level")
-    return f"{test}[{parameters if level is None else parameters.replace(level, 'LEVEL')}"
-
-
-def _parameter(item: pytest.Item, name: str) -> Any:
-    call = getattr(item, "callspec", None)
-    return call.params.get(name) if call is not None else None

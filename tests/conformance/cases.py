@@ -17,12 +17,15 @@ from rlx.ir.errors import ShapeError
 from rlx.ir.graph import Graph
 from rlx.ir.grouping import flat
 from rlx.ir.shape import Shape
+from tests.drawing import shares
 
 Bindings = Mapping[str, int]
 
 # Distinct sizes, so that two symbols are never mixed up unseen.
 _ODD = (3, 5, 7, 9, 11, 13)
 _LARGE = (33, 18, 20, 22, 24, 26)
+# Shares of an op's cases, of which a run of the tests that take long has one. None is of a single case, if there are two.
+_SHARES, _LEAST_IN_SHARE = 4, 2
 
 
 @dataclass(frozen=True)
@@ -185,6 +188,18 @@ def _cases(op: str) -> Iterator[Case]:
     card = registry.card(op)
     for index, sample in enumerate(card.samples()):
         yield from (Case(op, index, sample, name) for name in dtypes_of(card, sample))
+
+
+@cache
+def case_shares(op: str) -> list[list[Case]]:
+    """The cases of an op in shares, that have each sample in as many dtypes as can be."""
+    return shares(cases(op), min(_SHARES, max(1, len(cases(op)) // _LEAST_IN_SHARE)), lambda case: case.index)
+
+
+@cache
+def op_shares() -> list[tuple[str, int]]:
+    """The names of all ops with the numbers of their shares: parameters of a test."""
+    return [(op, share) for op in op_names() for share in range(len(case_shares(op)))]
 
 
 def dtypes_of(card: Card, sample: Sample) -> tuple[str, ...]:

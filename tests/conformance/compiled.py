@@ -23,7 +23,6 @@ from rlx.ir.graph import Graph
 from rlx.ir.shape import Shape
 from rlx.ir.signature import functions
 from rlx.passes.runner import clone_module, run_on_module
-from tests.conformance.cases import Case
 from tests.conformance.elf import check_linked
 from tests.conformance.functions import merged
 
@@ -135,11 +134,6 @@ def _told(problem: Exception) -> str:
             return printed[0][:300]
     kind = "" if isinstance(problem, Error) else f"{type(problem).__name__}: "
     return f"{kind}{problem}"[:600]
-
-
-def is_worth_compiling(case: Case) -> bool:
-    """Blocks in one wide and one narrow dtype: what they become is compiled in every other as well."""
-    return case.card.spec.stage != "hir" or case.dtype in ("f32", "f16")
 
 
 def contiguous(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -1,35 +1,21 @@
 """Every op: what the CPU computes is what the evaluator computes, static and dynamic, on plain and special values.
 
-Each part of the cases is compiled for one of the CPU levels, or for all: see `levels`.
+A run has one share of each op's cases, compiled for one of the CPU levels, or all: see `tests/drawing.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from rlx.backends.iree import transfer
-from rlx.ir import registry
-from tests.conformance.cases import Bindings, Case, cases, op_names
-from tests.conformance.compiled import Program, aligned, compile_graphs, contiguous, is_worth_compiling
+from tests.conformance.cases import Bindings, Case, case_shares, cases, op_shares
+from tests.conformance.compiled import Program, aligned, compile_graphs, contiguous
 from tests.conformance.failures import Failures
 from tests.conformance.judge import judge
-from tests.conformance.levels import FOREIGN, LEVELS, skip_if_not_run
+from tests.conformance.levels import FOREIGN, at_any_level, skip_if_not_run
 from tests.conformance.values import random_values, value_sets
+from tests.drawing import of_which
 
-# Cases in one compiled module: enough to share what compiling costs once, few enough to keep two processes busy. What
-# decomposes is many ops.
-_PART, _COMPOSITE_PART = 48, 8
-
-
-def _parts() -> Iterator[tuple[str, int, int]]:
-    for op in op_names():
-        size = _COMPOSITE_PART if registry.card(op).composite else _PART
-        yield from ((op, start, start + size) for start in range(0, len(cases(op)), size))
-
-
-PARTS = list(_parts())
 _LENT_RUNS = 4  # the first two are on trial copies
 
 
@@ -41,11 +27,12 @@ def _has_static_sibling(case: Case) -> bool:
     )
 
 
-@pytest.mark.parametrize("level", (*LEVELS, FOREIGN))
-@pytest.mark.parametrize(("op", "start", "stop"), PARTS, ids=[f"{op}-{start}" for op, start, _ in PARTS])
-def test_compiled(op: str, start: int, stop: int, level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@at_any_level(FOREIGN)
+@of_which("share")
+@pytest.mark.parametrize(("op", "share"), op_shares())
+def test_compiled(op: str, share: int, level: str, monkeypatch: pytest.MonkeyPatch) -> None:
     failures = Failures()
-    chosen, programs = _programs(op, start, stop, level)
+    chosen, programs = _programs(op, share, level)
     for (case, how, bindings), program in zip(chosen, programs, strict=True):
         label = f"{case}, {how}"
         if program.problem is not None:
@@ -61,12 +48,10 @@ def test_compiled(op: str, start: int, stop: int, level: str, monkeypatch: pytes
     skip_if_not_run(level, programs)
 
 
-def _programs(
-    op: str, start: int, stop: int, level: str
-) -> tuple[list[tuple[Case, str, list[Bindings]]], list[Program]]:
-    """Cases of an op, whether their sizes are static and which they are, and the program of each."""
+def _programs(op: str, share: int, level: str) -> tuple[list[tuple[Case, str, list[Bindings]]], list[Program]]:
+    """A share of the cases of an op, whether their sizes are static and which they are, and the program of each."""
     chosen: list[tuple[Case, str, list[Bindings]]] = []
-    for case in filter(is_worth_compiling, cases(op)[start:stop]):
+    for case in case_shares(op)[share]:
         bindings: list[Bindings] = list(case.bindings())
         if not case.symbols or not _has_static_sibling(case):
             chosen.append((case, "static", bindings[:1]))

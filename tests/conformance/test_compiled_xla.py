@@ -5,31 +5,42 @@ XLA compiles for fixed sizes, and cases with symbols run with their first ones a
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from tests.conformance.cases import cases, op_names
-from tests.conformance.compiled import contiguous, is_worth_compiling
-from tests.conformance.compiled_xla import compile_graphs
+from tests.conformance.cases import Case, case_shares, op_shares
+from tests.conformance.compiled import contiguous
+from tests.conformance.compiled_xla import Joint
 from tests.conformance.failures import Failures
 from tests.conformance.judge import judge
-from tests.conformance.values import value_sets
+from tests.conformance.values import Values, value_sets
+from tests.drawing import of_which
 
 
-@pytest.mark.parametrize("op", op_names())
-def test_compiled(op: str) -> None:
-    failures = Failures()
-    for case in filter(is_worth_compiling, cases(op)):
-        bindings = case.bindings()[0]
-        (program,) = compile_graphs([case.graph(bindings)])
-        if program.problem is not None:
-            failures.add(case, program.problem)
-            continue
-        with failures.of(case):
-            for values in value_sets(case, bindings):
-                verdict = judge(case, program.graph, values, bindings, program.function, "xla")
-                arguments = contiguous(values.arrays)
-                for problem in verdict.problems(program.run(arguments)):
-                    failures.add(case, f"{values.name}: {problem}")
-                kept = all(a.tobytes() == b.tobytes() for a, b in zip(arguments, values.arrays, strict=True))
-                failures.expect(case, kept, f"{values.name}: an argument was changed")
+@of_which("share")
+@pytest.mark.parametrize(("op", "share"), op_shares())
+def test_compiled(op: str, share: int) -> None:
+    failures, cases = Failures(), case_shares(op)[share]
+    sizes = [case.bindings()[0] for case in cases]
+    joint = Joint([case.graph(bindings) for case, bindings in zip(cases, sizes, strict=True)])
+    for case, program in zip(cases, joint.programs, strict=True):
+        failures.expect(case, program.problem is None, str(program.problem))
+    sets = [list(value_sets(case, bindings)) for case, bindings in zip(cases, sizes, strict=True)]
+    for turn in range(max(map(len, sets))):
+        # Whoever has no more values runs on its last ones again, which nobody looks at.
+        values = [own[min(turn, len(own) - 1)] for own in sets]
+        arguments = [contiguous(own.arrays) for own in values]
+        for i, results in joint.run(arguments):
+            if turn < len(sets[i]):
+                with failures.of(cases[i]):
+                    program = joint.programs[i]
+                    verdict = judge(cases[i], program.graph, values[i], sizes[i], program.function, "xla")
+                    for problem in verdict.problems(results):
+                        failures.add(cases[i], f"{values[i].name}: {problem}")
+                    _check_unchanged(cases[i], values[i], arguments[i], failures)
     failures.check()
+
+
+def _check_unchanged(case: Case, values: Values, arguments: list[np.ndarray], failures: Failures) -> None:
+    kept = all(a.tobytes() == b.tobytes() for a, b in zip(arguments, values.arrays, strict=True))
+    failures.expect(case, kept, f"{values.name}: an argument was changed")

@@ -7,19 +7,21 @@ import pytest
 from rlx.ir import registry
 from rlx.ir.signature import functions
 from rlx.ir.text import verify_module
-from tests.conformance.cases import Case, cases, op_names
+from tests.conformance.cases import Case, case_shares, op_shares
 from tests.conformance.failures import Failures
 from tests.conformance.functions import decompose, evaluate_function, merged, primitives
 from tests.conformance.judge import judge
 from tests.conformance.values import value_sets
+from tests.drawing import of_which
 
-COMPOSITES = [name for name in op_names() if registry.card(name).composite]
+COMPOSITES = [(op, share) for op, share in op_shares() if registry.card(op).composite]
 
 
-@pytest.mark.parametrize("op", COMPOSITES)
-def test_decomposition(op: str) -> None:
+@of_which("share")
+@pytest.mark.parametrize(("op", "share"), COMPOSITES)
+def test_decomposition(op: str, share: int) -> None:
     failures = Failures()
-    for case in cases(op):
+    for case in case_shares(op)[share]:
         with failures.of(case):
             _check(case, failures)
     failures.check()

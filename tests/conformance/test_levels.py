@@ -1,10 +1,9 @@
-"""CPU levels: what is sampled of them, that code for each is complete, and that numbers are the same at all of them."""
+"""CPU levels: code for each is complete, and numbers are the same at all of them."""
 
 from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,49 +23,10 @@ from rlx.passes.runner import run_on_module
 from tests.conformance.compiled import compile_graphs, cpu
 from tests.conformance.elf import shared_objects, undefined_symbols
 from tests.conformance.failures import Failures
-from tests.conformance.levels import FOREIGN, LEVELS, SHARES, skip_if_not_run
-from tests.conftest import pytest_collection_modifyitems
+from tests.conformance.levels import FOREIGN, LEVELS, at_any_level, skip_if_not_run
 
 # By another name than the parameter of which only some are drawn.
 every_level = pytest.mark.parametrize("arch", LEVELS)
-
-
-# --- what is sampled --------------------------------------------------------------------------------
-
-
-def _collected(*arguments: str, full: bool = False) -> list[str]:
-    """Names of the tests that are left of 200 cases at all levels, of one that knows no levels, and of 100 with shares."""
-
-    def test(name: str, level: str | None, share: int | None = None) -> Any:
-        found = f"tests/test_a.py::test_it[{name}-share{share}-{level}]"
-        params = {"name": name, "level": level, "share": share}
-        return SimpleNamespace(nodeid=found, callspec=SimpleNamespace(params=params))
-
-    items = [test(f"case{i}", level) for i in range(200) for level in (*LEVELS, FOREIGN)]
-    items += [test("xla", None), SimpleNamespace(nodeid="tests/test_a.py::test_plain")]
-    items += [test(f"vjp{i:02d}", level, share) for i in range(100) for share in range(SHARES) for level in LEVELS]
-    config = SimpleNamespace(getoption=lambda _: full, args=list(arguments))
-    pytest_collection_modifyitems(config, items)  # type: ignore[arg-type]
-    return [item.nodeid for item in items]
-
-
-def test_each_case_is_drawn_once() -> None:
-    found = _collected("tests")
-    assert found == _collected("tests")
-    assert len(found) == len(set(found)) == 302
-    assert {name.partition("-")[0] for name in found[:200]} == {f"tests/test_a.py::test_it[case{i}" for i in range(200)}
-    counts = [sum(name.endswith(f"-{level}]") for name in found[:200]) for level in (*LEVELS, FOREIGN)]
-    assert min(counts[:3]) > 40
-    assert 0 < counts[3] < 40
-    shares = [name.split("-")[:2] for name in found[202:]]
-    assert [name.partition("[")[2] for name, _ in shares] == [f"vjp{i:02d}" for i in range(100)]
-    assert {share for _, share in shares} == {f"share{i}" for i in range(SHARES)}
-
-
-def test_all_are_run_when_asked_for() -> None:
-    everything = 200 * 4 + 2 + 100 * SHARES * len(LEVELS)
-    assert len(_collected("tests", full=True)) == everything
-    assert len(_collected("tests/test_a.py::test_it[case3-host]")) == everything
 
 
 # --- that code is complete --------------------------------------------------------------------------
@@ -124,8 +84,8 @@ _CHAINS = [
 ]  # fmt: skip
 
 
-@every_level
-def test_conversions_round_alike(arch: str) -> None:
+@at_any_level()
+def test_conversions_round_alike(level: str) -> None:
     failures = Failures()
     graphs, values = [], []
     for kind, *steps in _CHAINS:
@@ -137,7 +97,7 @@ def test_conversions_round_alike(arch: str) -> None:
         g.set_outputs([y])
         graphs.append(g)
         values.append(array)
-    programs = compile_graphs(graphs, level=arch)
+    programs = compile_graphs(graphs, level=level)
     for chain, graph, array, program in zip(_CHAINS, graphs, values, programs, strict=True):
         label = " -> ".join(chain)
         if program.problem is not None or program.lacks is not None:
@@ -152,7 +112,7 @@ def test_conversions_round_alike(arch: str) -> None:
         wrong = np.flatnonzero(~same)[:3]
         failures.expect(label, not wrong.size, f"{array[wrong]!r} gives {got[wrong]!r}, not {expected[wrong]!r}")
     failures.check()
-    skip_if_not_run(arch, programs)
+    skip_if_not_run(level, programs)
 
 
 @every_level

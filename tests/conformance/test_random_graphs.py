@@ -1,11 +1,7 @@
-"""Random graphs: compiled code, decompositions, clean-up and text all keep what the evaluator says.
-
-`RLX_TEST_SEED` moves to other graphs than those of every day.
-"""
+"""Random graphs: compiled code, decompositions, clean-up and text all keep what the evaluator says."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,8 +23,8 @@ from tests.conformance.functions import decompose, evaluate_function, merged, no
 from tests.conformance.levels import LEVELS, skip_if_not_run
 from tests.conformance.random_graphs import SIZES, Choose, Grower, RandomGraph, seeded
 from tests.conformance.tolerance import Comparison, flushed
+from tests.drawing import graph_seed, of_which
 
-SEED = int(os.environ.get("RLX_TEST_SEED", "0"))
 _BATCHES, _SYMBOLIC_BATCHES, _GRAPHS = 3, 1, 6
 _LEAST_OPS, _MOST_OPS = 5, 30
 # Samples ask for more room where they lose digits, and an error here may pass through several of them.
@@ -60,6 +56,7 @@ def _problems(
     return [f"output {i} {problem}" for i, problem in enumerate(found) if problem]
 
 
+@of_which("level")
 @pytest.mark.parametrize(
     ("implementation", "level"),
     [*((compiled, level) for level in LEVELS), (compiled_xla, None)],
@@ -69,16 +66,16 @@ def _problems(
     ("batch", "symbolic"),
     [(b, False) for b in range(_BATCHES)] + [(b, True) for b in range(_SYMBOLIC_BATCHES)],
 )
-def test_compiled(batch: int, symbolic: bool, implementation: Any, level: str | None) -> None:
+def test_compiled(batch: int, symbolic: bool, implementation: Any, level: str | None, seed: int) -> None:
     failures = Failures()
-    seeds = [SEED * 100_000 + 1000 * symbolic + batch * _GRAPHS + i for i in range(_GRAPHS)]
+    seeds = [graph_seed(seed, 1000 * symbolic + batch * _GRAPHS + i) for i in range(_GRAPHS)]
     grown = []
-    for seed in seeds:
-        choose = seeded(seed)
+    for own in seeds:
+        choose = seeded(own)
         grown.append(Grower(choose, symbolic=symbolic).grow(_LEAST_OPS + choose(_MOST_OPS - _LEAST_OPS)))
     programs = implementation.compile_graphs([m.graph for m in grown], level=level, last_rungs=True)
-    for seed, made, program in zip(seeds, grown, programs, strict=True):
-        label = f"graph {seed}"
+    for own, made, program in zip(seeds, grown, programs, strict=True):
+        label = f"graph {own}"
         if program.problem is not None:
             failures.add(label, f"{program.problem}\n{made.graph}")
             continue
@@ -127,7 +124,7 @@ def _grown(draw: Any) -> tuple[RandomGraph, bool]:
     return Grower(choose, symbolic=symbolic).grow(draw(st.integers(_LEAST_OPS, _MOST_OPS))), symbolic
 
 
-@settings(max_examples=20, derandomize=True, deadline=None)
+@settings(max_examples=20)
 @given(_grown())
 def test_text_clean_up_and_decomposition(grown: tuple[RandomGraph, bool]) -> None:
     made, symbolic = grown

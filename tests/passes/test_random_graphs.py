@@ -6,9 +6,9 @@ import random
 from typing import Any
 
 import numpy as np
-import pytest
 
 import rlx
+from tests.drawing import drawn, graph_seed
 
 _DTYPES = ("f32", "i32", "i8", "u8", "bool", "f16")
 
@@ -156,13 +156,18 @@ def check(graph: Any, seed: int, *pipelines: str) -> None:
 _PIPELINES = ("rlx-simplify", "rlx-constant-fold", "rlx-constant-fold,rlx-simplify,canonicalize,cse")
 
 
-# Seed 894: abs(-x) of unsigned integers is not abs(x).
-@pytest.mark.parametrize("seed", [*range(100), 894])
-def test_a_random_graph_keeps_its_value(seed: int) -> None:
-    check(_Maker(seed).g, seed, *_PIPELINES)
+@drawn("number", range(100), of_each=50)
+def test_a_random_graph_keeps_its_value(number: int, seed: int) -> None:
+    made_from = graph_seed(seed, number)
+    check(_Maker(made_from).g, made_from, *_PIPELINES)
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_a_random_graph_with_regions_keeps_its_value(seed: int) -> None:
-    inlined = "rlx-lower-control-flow"
-    check(_Maker(seed, regions=True).g, seed, *_PIPELINES, inlined, f"rlx-constant-fold,{inlined},rlx-constant-fold")
+def test_the_size_of_a_negated_unsigned_integer() -> None:
+    check(_Maker(894).g, 894, *_PIPELINES)
+
+
+@drawn("number", range(60), of_each=30)
+def test_a_random_graph_with_regions_keeps_its_value(number: int, seed: int) -> None:
+    made_from, inlined = graph_seed(seed, number), "rlx-lower-control-flow"
+    pipelines = *_PIPELINES, inlined, f"rlx-constant-fold,{inlined},rlx-constant-fold"
+    check(_Maker(made_from, regions=True).g, made_from, *pipelines)

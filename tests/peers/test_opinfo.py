@@ -1,6 +1,6 @@
 """PyTorch's own samples of its operators: what RLX gives is what PyTorch gives, but for what docs/conventions.md says.
 
-PyTorch belongs to no extra of the package; where it is installed, a sample of the samples runs, and all of them with
+PyTorch belongs to no extra of the package; where it is installed, some of the samples run, and all of them with
 `make test-all` (`pytest --full`).
 """
 
@@ -24,6 +24,7 @@ from rlx.ir.evaluate import evaluate
 from tests.conformance import compiled, compiled_xla
 from tests.conformance.compiled import contiguous
 from tests.conformance.failures import Failures
+from tests.drawing import drawn, shares
 from tests.peers import conventions
 from tests.peers.gradients import gradient_peers, gradient_problems
 from tests.peers.judging import problems
@@ -35,9 +36,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::Deprecat
 
 torch.set_num_threads(1)  # threads that wait for each other cost more than these small tensors
 
-# Unless all is run, one operator in so many is tried in a dtype, another in the next one, and some dtypes are compiled.
-_STEP, _SPECIAL_STEP, _GRADIENT_STEP, _COMPILED_STEP = 20, 4, 16, 120
-_COMPILED = ("f32", "bf16", "i32", "c64")
+# The operators are dealt out in so many shares, of which a run has one for each dtype, or for some.
+_EVALUATED, _SPECIAL, _GRADIENTS, _COMPILED = 20, 4, 16, 120
+_MOST_COMPILED = 4
 _PART = 40
 # How much less exact the functions of an implementation are: see tests/conformance/tolerance.py.
 _FACTORS = {"iree": 2.0, "xla": 3.5}
@@ -48,10 +49,9 @@ def _limit(full: bool) -> int | None:
     return None if full else 1
 
 
-def _chosen(kind: str, step: int, full: bool) -> list[str]:
-    step = 1 if full else step
-    names = [name for name, other in pairs() if other == kind]
-    return names[DTYPES.index(kind) % step :: step]
+def _share(kind: str, number: int, share: int) -> list[str]:
+    """One of so many shares of the operators that take a dtype."""
+    return shares([name for name, other in pairs() if other == kind], number, lambda _: None)[share]
 
 
 def _found(made: Iterator[Peer | Refused], failures: Failures) -> Iterator[Peer]:
@@ -69,10 +69,11 @@ def test_every_operator_is_in_the_table_or_has_a_reason() -> None:
         assert set(operators()) == set(TABLE) | set(UNSAID)
 
 
+@drawn("share", range(_EVALUATED))
 @pytest.mark.parametrize("kind", DTYPES)
-def test_evaluated(kind: str, full: bool) -> None:
+def test_evaluated(kind: str, share: int, full: bool) -> None:
     failures = Failures()
-    for name in _chosen(kind, _STEP, full):
+    for name in _share(kind, _EVALUATED, share):
         for peer in _found(peers(name, kind, _limit(full)), failures):
             with failures.of(peer.name):
                 results = evaluate(peer.graph, peer.values)
@@ -84,11 +85,12 @@ def test_evaluated(kind: str, full: bool) -> None:
     failures.check()
 
 
+@drawn("share", range(_SPECIAL))
 @pytest.mark.parametrize("kind", DTYPES)
-def test_special_numbers(kind: str, full: bool) -> None:
+def test_special_numbers(kind: str, share: int) -> None:
     """NaN, infinities, both zeros, denormals and the extremes of integers, each with each, in what is one op in RLX."""
     failures = Failures()
-    for name in _chosen(kind, _SPECIAL_STEP, full):
+    for name in _share(kind, _SPECIAL, share):
         for peer in _found(special_peers(name, kind), failures):
             if conventions.is_one_op(peer.graph) and name not in conventions.OTHER_SPECIAL_VALUES:
                 with failures.of(peer.name):
@@ -97,9 +99,10 @@ def test_special_numbers(kind: str, full: bool) -> None:
     failures.check()
 
 
-def test_gradients(full: bool) -> None:
+@drawn("share", range(_GRADIENTS))
+def test_gradients(share: int, full: bool) -> None:
     failures = Failures()
-    for name in _chosen("f64", _GRADIENT_STEP, full):
+    for name in _share("f64", _GRADIENTS, share):
         with failures.of(name):
             for peer in _found(gradient_peers(name, _limit(full)), failures):
                 for problem in gradient_problems(peer, evaluate(peer.graph, peer.values)):
@@ -107,14 +110,13 @@ def test_gradients(full: bool) -> None:
     failures.check()
 
 
-@pytest.mark.parametrize("kind", DTYPES)
+@drawn("share", range(_COMPILED))
+@drawn("kind", DTYPES, of_each=_MOST_COMPILED)
 @pytest.mark.parametrize("implementation", ["xla", "iree"])
-def test_compiled(implementation: str, kind: str, full: bool) -> None:
-    if not full and kind not in _COMPILED:
-        pytest.skip("compiled with --full")
+def test_compiled(implementation: str, kind: str, share: int, full: bool) -> None:
     failures = Failures()
     compile_graphs = {"iree": compiled.compile_graphs, "xla": compiled_xla.compile_graphs}[implementation]
-    for part in _parts(_peers_of(kind, full)):
+    for part in _parts(_peers_of(kind, share, full)):
         for peer, program in zip(part, compile_graphs([p.graph for p in part]), strict=True):
             if program.problem is not None:
                 failures.add(peer.name, program.problem)
@@ -126,8 +128,8 @@ def test_compiled(implementation: str, kind: str, full: bool) -> None:
     failures.check()
 
 
-def _peers_of(kind: str, full: bool) -> Iterator[Peer]:
-    for name in _chosen(kind, _COMPILED_STEP, full):
+def _peers_of(kind: str, share: int, full: bool) -> Iterator[Peer]:
+    for name in _share(kind, _COMPILED, share):
         yield from (peer for peer in peers(name, kind, _limit(full)) if isinstance(peer, Peer))
 
 

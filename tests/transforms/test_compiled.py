@@ -18,20 +18,21 @@ import rlx
 from rlx.ir import registry
 from rlx.ir.evaluate import evaluate
 from rlx.ir.graph import Graph
-from tests.conformance import compiled, compiled_xla
 from tests.conformance.cases import Case, cases, op_names
-from tests.conformance.compiled import contiguous
+from tests.conformance.compiled import Program, compile_graphs, contiguous
+from tests.conformance.compiled_xla import Joint
 from tests.conformance.failures import Failures
 from tests.conformance.functions import noise_of
 from tests.conformance.judge import comparison_of
-from tests.conformance.levels import LEVELS, SHARES, skip_if_not_run
+from tests.conformance.levels import at_any_level, skip_if_not_run
 from tests.conformance.tolerance import Comparison, flushed
 from tests.conformance.values import random_values
+from tests.drawing import drawn, shares
 from tests.transforms.cases import direction, floats, reversible, takes
 
 # As for random graphs: an error may pass through several ops, and noise is to find the places where a result jumps.
 _FACTOR, _AMPLITUDE = 4.0, 8.0
-_PART = 48
+_PART, _SHARES = 48, 4
 SECOND_ORDER = (
     "activation", "binary", "matmul", "conv", "softmax", "layer_norm", "attention", "reduce", "gather", "scatter_add",
     "cumprod", "dense_solve", "sort", "scan", "while", "if",
@@ -56,6 +57,10 @@ class Derived:
 
     def __str__(self) -> str:
         return f"{self.what} of {self.case}"
+
+    @property
+    def arrays(self) -> list[np.ndarray]:
+        return contiguous([self.values[a.name] for a in self.graph.arguments])
 
 
 def _chosen(op: str) -> Iterator[Case]:
@@ -101,16 +106,13 @@ def _second(graph: Graph, names: list[str]) -> Graph:
 
 
 def _entries(ops: Sequence[str], transform: str, share: int) -> Iterator[Derived]:
-    every = (case for op in ops for case in _chosen(op))
-    for case in islice(every, share, None, SHARES):
+    every = [case for op in ops for case in _chosen(op)]
+    for case in shares(every, _SHARES, lambda case: case.op)[share]:
         yield from _transformed(case, transform)
 
 
-def _problems(entry: Derived, program: Any, implementation: str) -> list[str]:
-    if program.problem is not None or program.lacks is not None:
-        return [program.problem] if program.problem else []
-    arrays = [entry.values[a.name] for a in entry.graph.arguments]
-    results, expected = program.run(contiguous(arrays)), evaluate(entry.graph, entry.values)
+def _problems(entry: Derived, program: Program, results: Sequence[np.ndarray], implementation: str) -> list[str]:
+    arrays, expected = entry.arrays, evaluate(entry.graph, entry.values)
     comparison = Comparison(max(_FACTOR, comparison_of(entry.case, implementation).factor))
     exactly = [comparison.mismatch(*pair) for pair in zip(results, expected, strict=True)]
     if not any(exactly):
@@ -121,18 +123,33 @@ def _problems(entry: Derived, program: Any, implementation: str) -> list[str]:
     return [f"output {i} {problem}" for i, problem in enumerate(found) if problem]
 
 
-def _check(entries: Iterator[Derived], implementation: str, level: str | None = None) -> None:
-    failures, module = Failures(), {"iree": compiled, "xla": compiled_xla}[implementation]
-    every: list[compiled.Program] = []
+def _check_iree(entries: Iterator[Derived], level: str) -> None:
+    failures = Failures()
+    every: list[Program] = []
     while part := list(islice(entries, _PART)):
-        programs = module.compile_graphs([entry.graph for entry in part], level=level)
+        programs = compile_graphs([entry.graph for entry in part], level=level)
         for entry, program in zip(part, programs, strict=True):
-            with failures.of(entry):
-                for problem in _problems(entry, program, implementation):
-                    failures.add(entry, problem)
+            failures.expect(entry, program.problem is None, str(program.problem))
+            if program.problem is None and program.lacks is None:
+                with failures.of(entry):
+                    for problem in _problems(entry, program, program.run(entry.arrays), "iree"):
+                        failures.add(entry, problem)
         every += programs
     failures.check()
     skip_if_not_run(level, every)
+
+
+def _check_xla(entries: Iterator[Derived]) -> None:
+    failures = Failures()
+    while part := list(islice(entries, _PART)):
+        joint = Joint([entry.graph for entry in part])
+        for entry, program in zip(part, joint.programs, strict=True):
+            failures.expect(entry, program.problem is None, str(program.problem))
+        for i, results in joint.run([entry.arrays for entry in part]):
+            with failures.of(part[i]):
+                for problem in _problems(part[i], joint.programs[i], results, "xla"):
+                    failures.add(part[i], problem)
+    failures.check()
 
 
 def _ops() -> list[str]:
@@ -146,23 +163,29 @@ def _has_rules(op: str) -> bool:
     return card.spec.stage != "hir" and (not card.composite or any(map(card.has, rules)))
 
 
-one_share = pytest.mark.parametrize("share", range(SHARES), ids="share{}".format)
+one_share = drawn("share", range(_SHARES), ids="share{}".format)
+transforms = pytest.mark.parametrize("transform", ["jvp", "vjp", "vmap"])
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@at_any_level()
 @one_share
-@pytest.mark.parametrize("transform", ["jvp", "vjp", "vmap"])
+@transforms
 def test_iree(transform: str, share: int, level: str) -> None:
-    _check(_entries(_ops(), transform, share), "iree", level)
+    _check_iree(_entries(_ops(), transform, share), level)
 
 
 @one_share
-@pytest.mark.parametrize("transform", ["jvp", "vjp", "vmap"])
+@transforms
 def test_xla(transform: str, share: int) -> None:
-    _check(_entries(_ops(), transform, share), "xla")
+    _check_xla(_entries(_ops(), transform, share))
+
+
+@at_any_level()
+@one_share
+def test_second_order_iree(share: int, level: str) -> None:
+    _check_iree(_entries(SECOND_ORDER, "jvp of vjp", share), level)
 
 
 @one_share
-@pytest.mark.parametrize(("implementation", "level"), [*(("iree", level) for level in LEVELS), ("xla", None)])
-def test_second_order(implementation: str, level: str | None, share: int) -> None:
-    _check(_entries(SECOND_ORDER, "jvp of vjp", share), implementation, level)
+def test_second_order_xla(share: int) -> None:
+    _check_xla(_entries(SECOND_ORDER, "jvp of vjp", share))

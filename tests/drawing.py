@@ -1,0 +1,157 @@
+"""What a run takes of tests that are too many for every run: a draw, which depends on nothing but a seed.
+
+`make test` draws with `SEED`, so that it is the same every time and everywhere; `make test SEED=7` draws others,
+`make test SEED=random` any, and says which. `make test-all` (`pytest --full`) draws nothing: it runs all there is.
+
+Two things are drawn:
+
+* Of a test that is parametrised with `drawn`, some values of that parameter, for each combination of its other parameters. Its
+  name holds all of them, so that it means the same under every seed, and a test that is named with its parameters is run as
+  named: `pytest "tests/conformance/test_compiled.py::test_compiled[cast-share0-x86-64-v3]"`.
+* What a test makes by chance: random graphs, by the fixture `seed`, and the examples of hypothesis.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from itertools import count
+from typing import Any, TypeVar
+
+import pytest
+
+SEED = 0
+_MARK = "drawn"
+_LARGEST_RANDOM_SEED = 10_000
+_MOST_GRAPHS = 100_000
+
+T = TypeVar("T")
+Test = TypeVar("Test", bound=Callable[..., Any])
+
+
+def drawn(
+    name: str,
+    values: Iterable[Any],
+    *,
+    of_each: int = 1,
+    weights: Mapping[Any, float] | None = None,
+    ids: Callable[[Any], str] | None = None,
+) -> Callable[[Test], Test]:
+    """Parametrise a test with what is drawn: `pytest.mark.parametrize`, of which a run has a few values.
+
+    Args:
+        name: The parameter.
+        values: All its values.
+        of_each: How many of them a run has for each combination of the other parameters.
+        weights: How likely each is; 1 for those not named.
+        ids: The values' names.
+    """
+
+    def decorated(test: Test) -> Test:
+        return of_which(name, of_each=of_each, weights=weights)(pytest.mark.parametrize(name, values, ids=ids)(test))
+
+    return decorated
+
+
+def of_which(name: str, *, of_each: int = 1, weights: Mapping[Any, float] | None = None) -> pytest.MarkDecorator:
+    """As `drawn`, for a parameter that a test has already."""
+    return pytest.mark.drawn(name, of_each, weights or {})
+
+
+def shares(things: Iterable[T], number: int, stratum: Callable[[T], Hashable]) -> list[list[T]]:
+    """Things dealt out like cards, so that each share has some of every stratum, and all are of one size.
+
+    Args:
+        things: The things.
+        number: How many shares.
+        stratum: What is to be spread: things for which this is the same go to different shares.
+    """
+    strata: dict[Hashable, list[T]] = {}
+    for thing in things:
+        strata.setdefault(stratum(thing), []).append(thing)
+    # In no order within a stratum: else the first of each, always of one dtype, would meet in one share.
+    dealt = [t for members in strata.values() for t in sorted(members, key=lambda t: _chance("share", str(t)))]
+    return [dealt[i::number] for i in range(number)]
+
+
+def graph_seed(seed: int, number: int) -> int:
+    """What a random graph is made from: another under every seed of the run."""
+    return seed * _MOST_GRAPHS + number
+
+
+def number_of_seed(said: str | None) -> int:
+    """The seed that is asked for.
+
+    Raises:
+        pytest.UsageError: It is neither a number nor `random`.
+    """
+    if said is None or said == "":
+        return SEED
+    if said == "random":
+        import random
+
+        return random.randrange(1, _LARGEST_RANDOM_SEED)
+    if not said.isdecimal():
+        raise pytest.UsageError(f"--seed={said}: expected a number or 'random'")
+    return int(said)
+
+
+def draw(items: Sequence[pytest.Item], seed: int) -> list[pytest.Item]:
+    """The tests that a run has, in their order: one parameter is drawn after the other."""
+    kept = list(items)
+    for step in count():
+        cases: dict[Hashable, list[pytest.Item]] = {}
+        for item in kept:
+            names = [mark.args[0] for mark in item.iter_markers(_MARK)][step:]
+            if names:
+                cases.setdefault(_case(item, names), []).append(item)
+        if not cases:
+            return kept
+        chosen = {id(item) for case, members in cases.items() for item in _chosen(members, case, step, seed)}
+        undecided = {id(item) for members in cases.values() for item in members}
+        kept = [item for item in kept if id(item) in chosen or id(item) not in undecided]
+    raise AssertionError
+
+
+def is_drawn(item: pytest.Item) -> bool:
+    """Whether what a test does depends on the seed."""
+    made_by_chance = getattr(getattr(item, "function", None), "is_hypothesis_test", False)
+    return bool(made_by_chance or item.get_closest_marker(_MARK) or "seed" in getattr(item, "fixturenames", ()))
+
+
+def command(item: pytest.Item, seed: int) -> str:
+    """What repeats a test as it is in this run."""
+    return f"python -m pytest --seed={seed} {shlex.quote(item.nodeid)}"
+
+
+def _chosen(members: Sequence[pytest.Item], case: Hashable, step: int, seed: int) -> list[pytest.Item]:
+    """The tests of one case whose values are drawn: Efraimidis and Spirakis, "Weighted random sampling", 2006."""
+    name, of_each, weights = list(members[0].iter_markers(_MARK))[step].args
+    likely = {_word(item, name): weights.get(_parameters(item)[name], 1.0) for item in members}
+    places = {word: _chance(seed, case, name, word) ** (1 / weight) for word, weight in likely.items()}
+    words = sorted(places, key=places.__getitem__, reverse=True)[:of_each]
+    return [item for item in members if _word(item, name) in words]
+
+
+def _case(item: pytest.Item, without: Sequence[str]) -> Hashable:
+    """A test and its parameters, without some."""
+    test = item.nodeid.partition("[")[0]
+    return test, *((name, _word(item, name)) for name in _parameters(item) if name not in without)
+
+
+def _parameters(item: pytest.Item) -> Mapping[str, Any]:
+    return item.callspec.params  # type: ignore[attr-defined]
+
+
+def _word(item: pytest.Item, name: str) -> str:
+    """A value of a parameter as a word that is the same in every process."""
+    value = _parameters(item)[name]
+    if value is None or isinstance(value, (str, int, float)):
+        return str(value)
+    return getattr(value, "__name__", None) or str(item.callspec.indices[name])  # type: ignore[attr-defined]
+
+
+def _chance(*key: object) -> float:
+    """A number between 0 and 1, by chance, but the same for a key in every process."""
+    return int.from_bytes(hashlib.sha256(repr(key).encode()).digest()[:6]) / 2**48
