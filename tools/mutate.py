@@ -1,0 +1,154 @@
+"""Do the tests find bugs? Plant the bugs of `tools/mutations.py`, one at a time, in a copy of the package.
+
+`python -m tools.mutate` tries each with the tests that `make test` has, under two seeds, and prints which test found it.
+`--full` goes on with all tests for those that nothing found. The work tree is never changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.mutations import MUTATIONS, Mutation
+
+ROOT = Path(__file__).resolve().parents[1]
+_PACKAGE = Path("python/rlx")
+# The tests that judge what rules mean, on cases that are generated.
+_JUDGES = ("tests/conformance", "tests/transforms", "tests/passes")
+_FAILED = re.compile(r"^(?:FAILED|ERROR) (\S.*?)(?: - .*)?$", re.MULTILINE)
+_SOME_FAILED, _NONE_FAILED, _NONE_COLLECTED = 1, 0, 5
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one bug.
+
+    Attributes:
+        mutation: The bug.
+        test: The test that found it, if one did.
+        run: In which run, from 1 on.
+        seconds: How long it took.
+    """
+
+    mutation: Mutation
+    test: str | None
+    run: str
+    seconds: float
+
+    def __str__(self) -> str:
+        found = f"run {self.run}: {self.test}" if self.test else "NOT FOUND"
+        return f"{self.mutation.name:60} {self.seconds:5.0f} s  {found}"
+
+
+def place_of(mutation: Mutation, package: Path) -> Path:
+    """The one file in which a bug can be planted.
+
+    Raises:
+        LookupError: Its text stands nowhere, or more than once: the code has changed since.
+    """
+    files = [path for path in sorted(package.rglob("*.py")) if not path.name.endswith("_gen.py")]
+    places = [path for path in files for _ in range(path.read_text().count(mutation.old))]
+    if len(places) != 1:
+        raise LookupError(
+            f"{mutation.name!r}: its text stands {len(places)} times in {package}, and not once: "
+            f"mend it in tools/mutations.py\n{mutation.old}"
+        )
+    return places[0]
+
+
+class Copy:
+    """A copy of the work tree, in which bugs are planted.
+
+    Args:
+        folder: An empty folder.
+        arguments: More words for pytest.
+    """
+
+    def __init__(self, folder: Path, arguments: Sequence[str] = ()):
+        self.folder, self.arguments = folder, arguments
+        listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+        names = subprocess.run(listed, cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")
+        natives = [str(path.relative_to(ROOT)) for path in (ROOT / _PACKAGE).glob("_native*")]
+        for name in filter(None, [*names, *natives]):
+            if (ROOT / name).is_file():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, folder / name)
+
+    def outcome(self, mutation: Mutation, seeds: Sequence[int], *, everything: bool, full: bool) -> Outcome:
+        """Plant a bug, run tests until one fails, and take the bug out again."""
+        file = place_of(mutation, self.folder / _PACKAGE)
+        text, began = file.read_text(), time.monotonic()
+        file.write_text(text.replace(mutation.old, mutation.new))
+        try:
+            for run, words in self._runs(mutation, seeds, everything, full):
+                if (test := self._first_failure(words)) is not None:
+                    return Outcome(mutation, test, run, time.monotonic() - began)
+        finally:
+            file.write_text(text)
+        return Outcome(mutation, None, "", time.monotonic() - began)
+
+    def _runs(
+        self, mutation: Mutation, seeds: Sequence[int], everything: bool, full: bool
+    ) -> Iterator[tuple[str, list[str]]]:
+        """What the runs are called, and the words that say of each what is run."""
+        for number, seed in enumerate(seeds, 1):
+            yield str(number), [f"--seed={seed}", "-k", mutation.likely]
+            if everything:
+                yield str(number), [f"--seed={seed}", "-k", f"not ({mutation.likely})"]
+        if full:
+            yield "of all", ["--full", "-k", mutation.likely]
+            if everything:
+                yield "of all", ["--full", "-k", f"not ({mutation.likely})"]
+
+    def _first_failure(self, words: Sequence[str]) -> str | None:
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-rfE", *words]
+        environment = os.environ | {
+            "PYTHONPATH": str(self.folder / "python"),
+            "RLX_CACHE_DIR": str(self.folder / "build/test-cache"),
+        }
+        done = subprocess.run(
+            [*command, *self.arguments, *_JUDGES], cwd=self.folder, env=environment, capture_output=True, text=True
+        )
+        if done.returncode in (_NONE_FAILED, _NONE_COLLECTED):
+            return None
+        named = _FAILED.search(done.stdout)
+        if done.returncode != _SOME_FAILED or named is None:
+            raise RuntimeError(f"{' '.join(done.args)}\n{done.stdout}\n{done.stderr}")
+        return named[1]
+
+
+def main() -> int:
+    """Plant the bugs; exit code 1 if one of ten or more was not found."""
+    parser = argparse.ArgumentParser(prog="python -m tools.mutate", description="Plant bugs and see what finds them.")
+    parser.add_argument("names", nargs="*", help="plant only bugs whose names hold one of these words")
+    parser.add_argument("--seeds", default="0,1", help="of the runs: the one of every day, and another (default: 0,1)")
+    parser.add_argument("--likely", action="store_true", help="run only the tests that ought to find a bug")
+    parser.add_argument("--full", action="store_true", help="run all tests in the end for what was not found")
+    parser.add_argument("--pytest", default="", help="more words for pytest, such as '-n 2'")
+    given = parser.parse_args()
+    chosen = [m for m in MUTATIONS if not given.names or any(word in m.name for word in given.names)]
+    for mutation in chosen:
+        place_of(mutation, ROOT / _PACKAGE)
+    outcomes = []
+    with tempfile.TemporaryDirectory(prefix="rlx-mutate-") as folder:
+        copy = Copy(Path(folder), given.pytest.split())
+        for mutation in chosen:
+            seeds = [int(seed) for seed in given.seeds.split(",")]
+            outcomes.append(copy.outcome(mutation, seeds, everything=not given.likely, full=given.full))
+            print(outcomes[-1], flush=True)
+    sampled = sum(outcome.test is not None and outcome.run != "of all" for outcome in outcomes)
+    print(f"{sampled} of {len(outcomes)} found by the sample, {sum(o.test is not None for o in outcomes)} in all")
+    return 0 if sampled >= 0.9 * len(outcomes) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,129 @@
+"""Bugs to plant: each of a kind that one makes when one writes a rule. They are found by their text, wherever that stands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """One bug.
+
+    Attributes:
+        name: What is wrong.
+        old: Text that stands in the package once.
+        new: What takes its place.
+        likely: The tests that ought to find it and are tried first, as pytest's `-k` has them.
+    """
+
+    name: str
+    old: str
+    new: str
+    likely: str
+
+
+MUTATIONS = (
+    # --- derivatives and batching -----------------------------------------------------------------
+    Mutation(
+        "softmax: a term of the derivative is dropped",
+        "product_ - wide * b.sum(product_, axis, keep_dims=True)",
+        "product_",
+        "test_rules and softmax",
+    ),
+    Mutation("cos: the derivative has the wrong sign", '"cos": lambda b, x: -b.sin(x)', '"cos": lambda b, x: b.sin(x)',
+             "test_rules and activation"),
+    Mutation(
+        "matmul: the cotangent is not transposed",
+        "dots(b, dy, adjoint(b, rhs), (dy.rank - 1,), (1,))",
+        "dots(b, dy, adjoint(b, rhs), (dy.rank - 1,), (0,))",
+        "test_rules and matmul",
+    ),
+    Mutation(
+        "where: both sides take the cotangent of the first",
+        "(condition, dy, zero) if true else (condition, zero, dy)",
+        "(condition, dy, zero)",
+        "test_rules and where",
+    ),
+    Mutation(
+        "narrow: batched along the wrong axis",
+        'b.emit("narrow", operands, axis=axis + 1, start=start, length=length)',
+        'b.emit("narrow", operands, axis=max(axis, 1), start=start, length=length)',
+        "test_rules and narrow",
+    ),
+    # --- decompositions and clean-up --------------------------------------------------------------
+    Mutation(
+        "layer_norm: decomposed with the wrong weight added",
+        "return cast(b, normal * weights[0] + weights[1], x.dtype)\n\n    def build(self, b: Builder, x: Tensor, scale",
+        "return cast(b, normal * weights[0] + weights[0], x.dtype)\n\n    def build(self, b: Builder, x: Tensor, scale",
+        "test_decomposition and layer_norm",
+    ),
+    Mutation("simplify: 0 - x is x", '"sub": (0.0, False)', '"sub": (0.0, True)', "test_special_values or passes"),
+    Mutation(
+        "simplify: an integer fits a float that is one bit too narrow",
+        "max(a.max, -a.min) <= 2 ** _MANTISSA[b.name]",
+        "max(a.max, -a.min) <= 2 ** (_MANTISSA[b.name] + 8)",
+        "passes",
+    ),
+    # --- lowering to linalg -----------------------------------------------------------------------
+    Mutation(
+        "linalg, concat: operands are swapped",
+        "[*_pieces(lhs.value, axis), *_pieces(rhs.value, axis)]",
+        "[*_pieces(rhs.value, axis), *_pieces(lhs.value, axis)]",
+        "conformance and not xla and test_compiled and concat",
+    ),
+    Mutation(
+        "linalg, narrow: begins one element early",
+        "starts[axis] = start[0]\n",
+        "starts[axis] = start[0] - 1 if type(start[0]) is int and start[0] > 0 else start[0]\n",
+        "conformance and not xla and test_compiled and narrow",
+    ),
+    Mutation(
+        "linalg, reduce: the largest of integers starts from 0",
+        'limits = np.iinfo(dtype.numpy)\n    return limits.min if kind == "max" else limits.max',
+        'limits = np.iinfo(dtype.numpy)\n    return 0 if kind == "max" else limits.max',
+        "conformance and not xla and test_compiled and reduce",
+    ),
+    Mutation(
+        "linalg, gather: negative indices are not clamped",
+        "arith.maxsi(arith.minsi(index, last), zero)",
+        "arith.minsi(index, last)",
+        "conformance and not xla and test_compiled and gather",
+    ),
+    Mutation(
+        "linalg, cast: f64 is rounded to f16 twice",
+        'if source.name == "f64" and self.outer.name in _NARROW:',
+        "if False:",
+        "conformance and (test_compiled or test_levels) and (cast or conversions)",
+    ),
+    Mutation(
+        "linalg, cumsum: exclusive ones include the element",
+        "low.arith.CmpIPredicate.ult if self.exclusive else low.arith.CmpIPredicate.ule",
+        "low.arith.CmpIPredicate.ule",
+        "conformance and not xla and test_compiled and cumsum",
+    ),
+    # --- lowering to StableHLO --------------------------------------------------------------------
+    Mutation(
+        "stablehlo, scan: carries come back in another order",
+        "return [emit.add(count, 1), *yielded[:num_carries], *stacked]",
+        "return [emit.add(count, 1), *yielded[:num_carries][::-1], *stacked]",
+        "test_compiled_xla and scan or transforms and xla",
+    ),
+    Mutation(
+        "stablehlo, where: operands are swapped",
+        "for x in (condition, on_true, on_false)))",
+        "for x in (condition, on_false, on_true)))",
+        "test_compiled_xla and where",
+    ),
+    Mutation(
+        "stablehlo, cast: NaN becomes an extreme integer",
+        "inside = emit.convert(emit.select(outside, 0, x), kind)",
+        "inside = emit.convert(emit.select(outside, float(kind.min), x), kind)",
+        "test_compiled_xla and cast",
+    ),
+    Mutation(
+        "stablehlo, gather: the last row is never chosen",
+        "emit.clamp(emit.convert(indices, i64), 0, max(size - 1, 0))",
+        "emit.clamp(emit.convert(indices, i64), 0, max(size - 2, 0))",
+        "test_compiled_xla and gather",
+    ),
+)  # fmt: skip
