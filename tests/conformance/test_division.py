@@ -11,6 +11,7 @@ import pytest
 
 import rlx
 from tests.conformance import compiled, compiled_xla
+from tests.drawing import drawn
 
 _SCALE = 0.037
 _FUNCTIONS: dict[str, Callable[[rlx.Graph, Any, Any], Any]] = {
@@ -31,7 +32,7 @@ def _near_ties(kind: Any) -> np.ndarray:
 
 
 @pytest.mark.parametrize("backend", [compiled, compiled_xla], ids=["iree", "xla"])
-@pytest.mark.parametrize("known", [True, False], ids=["constant", "operand"])
+@drawn("known", [True, False], ids=lambda known: "constant" if known else "operand")
 @pytest.mark.parametrize("name", ["f32", "f64"])
 def test_quotients_are_the_nearest_numbers(name: str, known: bool, backend: ModuleType) -> None:
     x, scale = _near_ties(rlx.dtype(name).numpy.type), np.array(_SCALE, np.float32)

@@ -9,9 +9,10 @@ import pytest
 
 from rlx.ir import attributes
 from rlx.ir.evaluate import evaluate
-from tests.conformance.cases import Bindings, Case, cases, op_names, plain_op_names
+from tests.conformance.cases import Bindings, Case, case_shares, cases, op_shares, plain_op_names
 from tests.conformance.failures import Failures
 from tests.conformance.values import value_sets
+from tests.drawing import of_which
 
 
 @pytest.mark.parametrize("op", plain_op_names())
@@ -35,10 +36,11 @@ def _same(a: Any, b: Any) -> bool:
     return type(a) is type(b) and a == b
 
 
-@pytest.mark.parametrize("op", op_names())
-def test_inference_and_evaluation(op: str) -> None:
+@of_which("share")
+@pytest.mark.parametrize(("op", "share"), op_shares())
+def test_inference_and_evaluation(op: str, share: int) -> None:
     failures = Failures()
-    for case in cases(op):
+    for case in case_shares(op)[share]:
         with failures.of(case):
             for bindings in case.bindings():
                 _check(case, bindings, failures)

@@ -7,7 +7,6 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-from scipy import signal
 
 import rlx
 from tests.ops.references import FLOATS, INTEGERS, agree, in_jax, random, run, samples_of
@@ -54,6 +53,8 @@ def test_conv(case: Any, name: str) -> None:
 
 
 def test_conv_is_scipys_correlation() -> None:
+    from scipy import signal
+
     x, w = random("f64", (1, 1, 20), seed=1), random("f64", (1, 1, 5), seed=2)
     attributes = {"stride": (1,), "dilation": (1,), "groups": 1}
     valid = run("conv", x, w, padding=(0, 0), **attributes)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import special, stats
+from scipy import special
 
 import rlx
 from rlx.ir.dtype import dtype
@@ -109,6 +109,8 @@ def test_what_is_no_seed_is_refused(seed: Any) -> None:
 
 @pytest.mark.parametrize("seed", [0, 1, 2, 2**40])
 def test_words_are_equidistributed(seed: int) -> None:
+    from scipy import stats
+
     words = _bits(seed, (1 << 16,))
     for shift in (0, 8, 16, 24):
         counts = np.bincount(words >> np.uint32(shift) & np.uint32(255), minlength=256)
@@ -153,6 +155,8 @@ def test_ranges_are_exact_but_for_their_rounding(low: float, high: float, name: 
 
 @pytest.mark.parametrize("name", ["f32", "f64"])
 def test_uniform_numbers_pass_kolmogorov_smirnov(name: str) -> None:
+    from scipy import stats
+
     for seed in range(5):
         values = _drawn("rng_uniform", (20000,), seed, low=-2.0, high=6.0, dtype=name)
         assert stats.kstest(values.astype(np.float64), stats.uniform(-2, 8).cdf).pvalue > 1e-3
@@ -204,6 +208,8 @@ def test_normal_numbers_are_those_of_box_and_muller(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["f32", "f64"])
 def test_normal_numbers_pass_kolmogorov_smirnov(name: str) -> None:
+    from scipy import stats
+
     for seed in range(5):
         values = _drawn("rng_normal", (20000,), seed, mean=-3.0, std=2.0, dtype=name).astype(np.float64)
         assert stats.kstest(values, stats.norm(-3, 2).cdf).pvalue > 1e-3
@@ -260,6 +266,8 @@ def test_sample_against_a_draw_step_by_step(temperature: float, top_k: int, top_
 
 @pytest.mark.parametrize(("top_k", "top_p"), [(0, 1.0), (5, 1.0), (0, 0.75)])
 def test_sample_follows_the_distribution(top_k: int, top_p: float) -> None:
+    from scipy import stats
+
     logits = np.array([0.1, 1.5, -0.7, 2.0, 0.0, -5.0, 1.1, 0.6], np.float32)
     p = special.softmax(logits.astype(np.float64) / 0.8)
     order = np.argsort(-p)

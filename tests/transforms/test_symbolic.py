@@ -10,7 +10,7 @@ import pytest
 
 import rlx
 from rlx.ir.graph import Graph
-from tests.conformance.cases import Case, op_names
+from tests.conformance.cases import Case, cases, op_names
 from tests.conformance.failures import Failures
 from tests.conformance.values import random_values
 from tests.transforms.cases import direction, floats, one_of_each, reversible
@@ -25,7 +25,7 @@ def _symbolic(op: str) -> list[Case]:
     return [case for case in one_of_each(op) if case.symbols]
 
 
-OPS = [op for op in op_names() if _symbolic(op)]
+OPS = [op for op in op_names() if any(case.symbols for case in cases(op))]
 
 
 def _transforms(case: Case, graph: Graph) -> Iterator[tuple[str, Any]]:
