@@ -122,16 +122,6 @@ def test_queries_that_see_nothing_give_zeros() -> None:
     assert not run("attention", q, k, v, infinite, num_heads=H, head_dim=D, mask_kind="bias").any()
 
 
-def test_attention_in_torch() -> None:
-    torch = pytest.importorskip("torch")
-    attend = torch.nn.functional.scaled_dot_product_attention
-    q, k, v = (_split(x) for x in _operands("f32", kv_heads=2, value_dim=3))
-    mask = random("f32", (B, 1, S, T), seed=9)
-    expected = attend(*map(torch.tensor, (q, k, v)), attn_mask=torch.tensor(mask), enable_gqa=True).numpy()
-    got = run("attention", q, k, v, mask, num_heads=H, head_dim=D, mask_kind="bias")
-    agree(got, expected, noise=np.array(_F32))
-
-
 # --- rotary embedding -------------------------------------------------------------------------------
 
 

@@ -148,30 +148,3 @@ def test_transformer_encoder_block() -> None:
         return _norm(h + wide @ down + bdown, s2, b2, 1e-5, centre=True)
 
     _compare(got, reference, *weights)
-
-
-def test_transformer_encoder_block_is_torchs_encoder_layer() -> None:
-    torch = pytest.importorskip("torch")
-    e, f = 8, 12
-    weights = _encoder_weights(e, f)
-    x, wq, bq, wk, bk, wv, bv, wo, bo, s1, b1, up, bup, down, bdown, s2, b2 = weights
-    layer = torch.nn.TransformerEncoderLayer(e, 2, f, 0.0, torch.nn.functional.gelu, 1e-5, batch_first=True)
-    state = {
-        "self_attn.in_proj_weight": np.concatenate([wq, wk, wv], 1).T,
-        "self_attn.in_proj_bias": np.concatenate([bq, bk, bv]),
-        "self_attn.out_proj.weight": wo.T,
-        "self_attn.out_proj.bias": bo,
-        "linear1.weight": up.T,
-        "linear1.bias": bup,
-        "linear2.weight": down.T,
-        "linear2.bias": bdown,
-        "norm1.weight": s1,
-        "norm1.bias": b1,
-        "norm2.weight": s2,
-        "norm2.bias": b2,
-    }
-    layer.load_state_dict({k: torch.tensor(np.ascontiguousarray(v)) for k, v in state.items()})
-    with torch.no_grad():
-        expected = layer.train()(torch.tensor(x)).numpy()  # in training mode it takes the plain path; dropout is 0
-    got = run("transformer_encoder_block", *weights, None, num_heads=2, eps=1e-5, mask_kind="none")
-    agree(got, expected, noise=_ROOM)

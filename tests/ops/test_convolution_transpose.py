@@ -122,20 +122,6 @@ def test_conv_transpose_in_jax(case: Any) -> None:
     agree(got, in_jax(reference, x, w), noise=100 * np.finfo(np.float64).eps)
 
 
-@pytest.mark.parametrize("case", [c for c in _CASES if c[3][::2] == c[3][1::2]], ids=str)
-def test_conv_transpose_in_torch(case: Any) -> None:
-    torch = pytest.importorskip("torch")
-    x_shape, w_shape, stride, padding, extra, dilation, groups = case
-    x, w = random("f64", x_shape, seed=1), random("f64", w_shape, seed=2)
-    function = getattr(torch.nn.functional, f"conv_transpose{len(stride)}d")
-    edges, rest = padding[::2], (extra, groups, dilation)
-    expected = function(torch.tensor(x), torch.tensor(w), None, stride, edges, *rest).numpy()
-    got = run(
-        "conv_transpose", x, w, stride=stride, padding=padding, output_padding=extra, dilation=dilation, groups=groups
-    )
-    agree(got, expected, noise=100 * np.finfo(np.float64).eps)
-
-
 def test_special_values_reach_only_their_window() -> None:
     x = np.zeros((1, 1, 5), np.float32)
     x[0, 0, 1], x[0, 0, 3] = np.nan, np.inf

@@ -132,24 +132,6 @@ def test_fused_transformer_layer(name: str, biased: bool, activation: str) -> No
     _compare(got, reference, *weights, *biases)
 
 
-def test_fused_transformer_layer_is_torchs_encoder_layer() -> None:
-    torch = pytest.importorskip("torch")
-    weights, biases = _layer_weights("f32", width=8, e=8)
-    x, qkv_w, out_w, s1, b1, up, down, s2, b2 = weights
-    layer = torch.nn.TransformerEncoderLayer(8, HEADS, F, 0.0, torch.nn.functional.gelu, 1e-12, batch_first=True)
-    names = ("self_attn.in_proj", "self_attn.out_proj", "linear1", "linear2")
-    state = {f"{n}.weight": w.T for n, w in zip(names, (qkv_w, out_w, up, down), strict=True)}
-    state |= {f"{n}.bias" if "in_proj" not in n else f"{n}_bias": v for n, v in zip(names, biases, strict=True)}
-    state["self_attn.in_proj_weight"] = state.pop("self_attn.in_proj.weight")
-    state |= {"norm1.weight": s1, "norm1.bias": b1, "norm2.weight": s2, "norm2.bias": b2}
-    layer.load_state_dict({k: torch.tensor(np.ascontiguousarray(v)) for k, v in state.items()})
-    keep = np.arange(S)[None, :] < np.array([[3], [5]])
-    with torch.no_grad():  # in training mode it takes the plain path; dropout is 0
-        expected = layer.train()(torch.tensor(x), src_key_padding_mask=torch.tensor(~keep)).numpy()
-    got = run("fused_transformer_layer", *weights, keep, *biases, **_SIZES)
-    agree(got, expected, noise=np.array(40 * np.finfo(np.float32).eps))
-
-
 _MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"qkv_b": (24,)}, "out_b is missing"),
     ({"cos": (S, 2)}, "sin is missing"),

@@ -101,19 +101,6 @@ def test_resize_in_jax(old: int, new: int) -> None:
     agree(got, in_jax(lambda v: jax.image.resize(v, (2, 3, new, 4), "linear"), x), noise=100 * _EPS)
 
 
-@pytest.mark.parametrize(("mode", "align"), _MODES)
-@pytest.mark.parametrize("rank", [1, 2, 3])
-def test_resize_in_torch(rank: int, mode: str, align: bool) -> None:
-    torch = pytest.importorskip("torch")
-    names = {"nearest": "nearest", "bilinear": ("linear", "bilinear", "trilinear")[rank - 1]}
-    for old, new in _SIZES:
-        x = random("f64", (1, 2, *(old, 4, 3)[:rank]))
-        size = (new, 6, 5)[:rank]
-        options = {"align_corners": align} if mode == "bilinear" else {}
-        expected = torch.nn.functional.interpolate(torch.tensor(x), size, mode=names[mode], **options).numpy()
-        agree(run("resize", x, size=size, mode=mode, align_corners=align), expected, noise=100 * _EPS)
-
-
 def test_a_neighbour_without_a_share_does_not_count() -> None:
     x = np.array([[[1, np.inf, 3, np.nan, 5]]], np.float64)
     same = run("resize", x, size=(5,), mode="bilinear", align_corners=False)

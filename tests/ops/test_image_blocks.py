@@ -78,21 +78,6 @@ def test_unet_residual_block_of_any_batch_and_size(batch: int) -> None:
     agree(got, _expected(operands), noise=_ROOM)
 
 
-def test_unet_residual_block_in_torch() -> None:
-    torch = pytest.importorskip("torch")
-    functional = torch.nn.functional
-    operands = _operands(4, 6, embedded=True, skip="wb")
-    p = {n: torch.tensor(a, dtype=torch.float64) for n, a in operands.items()}
-    h = functional.silu(functional.group_norm(p["x"], 2, p["norm1_scale"], p["norm1_bias"]))
-    h = functional.conv2d(h, p["conv1_w"], p["conv1_b"], padding=1)
-    embedded = functional.linear(functional.silu(p["embedding"]), p["embedding_w"].T, p["embedding_b"])
-    h = functional.group_norm(h + embedded[:, :, None, None], 2, p["norm2_scale"], p["norm2_bias"])
-    h = functional.conv2d(functional.silu(h), p["conv2_w"], p["conv2_b"], padding=1)
-    expected = functional.conv2d(p["x"], p["skip_w"], p["skip_b"]) + h
-    got = run("unet_residual_block", *operands.values(), num_groups=2, eps=1e-5)
-    agree(got, expected.numpy().astype(np.float32), noise=_ROOM)
-
-
 @pytest.mark.parametrize(
     ("changed", "message"),
     [

@@ -21,14 +21,6 @@ def _wide(function: Callable[..., Any], *arrays: np.ndarray) -> np.ndarray:
         return np.asarray(function(*(a.astype(np.longdouble) for a in arrays))).astype(arrays[0].dtype)
 
 
-def _in_torch(function: Callable[..., Any], *arrays: np.ndarray) -> np.ndarray:
-    """A function of PyTorch's in f64, with its result in the dtype of the first array."""
-    torch = pytest.importorskip("torch")
-    tensors = [torch.from_numpy(a.astype(np.int64 if a.dtype.kind in "iu" else np.float64)) for a in arrays]
-    with np.errstate(over="ignore"):
-        return function(torch.nn.functional, *tensors).numpy().astype(arrays[0].dtype)
-
-
 # --- cross entropy of classes -----------------------------------------------------------------------
 
 
@@ -41,21 +33,6 @@ def test_softmax_cross_entropy(dims: tuple[int, ...], name: str) -> None:
     wide = logits.astype(np.longdouble)
     expected = np.log(np.exp(wide - np.take_along_axis(wide, labels[..., None], -1)).sum(-1)).astype(logits.dtype)
     agree(got, np.asarray(expected), factor=0.5)
-
-
-@pytest.mark.parametrize("name", FLOATS)
-def test_losses_as_pytorch_has_them(name: str) -> None:
-    logits, labels = random(name, (6, 11), low=-30, high=30), np.random.default_rng(0).integers(0, 11, 6)
-    got = run("softmax_cross_entropy_with_logits", logits, labels)
-    agree(got, _in_torch(lambda f, x, t: f.cross_entropy(x, t, reduction="none"), logits, labels), factor=0.5)
-    x, y = random(name, (6, 15), seed=1), random(name, (6, 15), seed=2)
-    for reduction in ("none", "mean", "sum"):
-        got = run("mse_loss", x, y, reduction=reduction)
-        agree(got, _in_torch(lambda f, a, b, r=reduction: f.mse_loss(a, b, reduction=r), x, y), factor=0.5)
-        got = run("huber_loss", x, y, delta=0.25, reduction=reduction)
-        agree(
-            got, _in_torch(lambda f, a, b, r=reduction: f.huber_loss(a, b, reduction=r, delta=0.25), x, y), factor=0.5
-        )
 
 
 @pytest.mark.parametrize("name", INTEGERS)

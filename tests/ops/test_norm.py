@@ -90,28 +90,6 @@ def test_layer_norm_is_jaxs_standardize() -> None:
     agree(run("layer_norm", x, one, zero, axis=1, eps=1e-5), reference.astype(np.float32), factor=2)
 
 
-@pytest.mark.parametrize("name", ["f32", "f64"])
-def test_norms_in_torch(name: str) -> None:
-    torch = pytest.importorskip("torch")
-    functional = torch.nn.functional
-    x, (scale, bias) = random(name, (3, 8, 5)), _weights(name, 8)
-    last, image = torch.tensor(np.moveaxis(x, 1, 2)), torch.tensor(x)
-    weight, shift = torch.tensor(scale), torch.tensor(bias)
-    moved = np.ascontiguousarray(np.moveaxis(x, 1, 2))
-    room = _room(name, moved, scale, scale, bias)
-    layer = functional.layer_norm(last, (8,), weight, shift, 1e-5).numpy()
-    agree(run("layer_norm", moved, scale, bias, axis=2, eps=1e-5), layer, noise=room)
-    rms = functional.rms_norm(last, (8,), weight, 1e-5).numpy()
-    agree(run("rms_norm", moved, scale, None, axis=2, eps=1e-5), rms, noise=room)
-    group = functional.group_norm(image, 4, weight, shift, 1e-5).numpy()
-    agree(run("group_norm", x, scale, bias, num_groups=4, eps=1e-5), group, noise=np.moveaxis(room, 2, 1))
-    mean, variance = random(name, (8,), seed=4), random(name, (8,), low=0.1, high=3, seed=5)
-    statistics = torch.tensor(mean), torch.tensor(variance)
-    batch = functional.batch_norm(image, *statistics, weight, shift, eps=1e-5).numpy()
-    room = _room(name, x, 4 * batch, *(w[:, None] for w in (mean * scale, bias)))
-    agree(run("batch_norm_inference", x, scale, bias, mean, variance, eps=1e-5), batch, noise=room)
-
-
 @pytest.mark.parametrize("op", ["layer_norm", "rms_norm"])
 def test_special_values_stay_in_their_row(op: str) -> None:
     x = random("f32", (4, 6))

@@ -47,16 +47,6 @@ def test_pad(mode: str, name: str) -> None:
     _same_bits(got, in_jax(lambda v: jnp.pad(v, pairs, mode=_NUMPY[mode], **given), x))
 
 
-@pytest.mark.parametrize("mode", ["constant", "reflect", "replicate", "circular"])
-def test_pad_as_pytorch_has_it(mode: str) -> None:
-    torch = pytest.importorskip("torch")
-    x = _values("f32", (2, 3, 5, 4))
-    options: Any = {"value": -7.5} if mode == "constant" else {}
-    reference = torch.nn.functional.pad(torch.from_numpy(x), (3, 1, 2, 4), mode=mode, **options)
-    got = _padded(x, [(0, 0), (0, 0), (2, 4), (3, 1)], mode=mode, **options)
-    _same_bits(got, reference.numpy())
-
-
 @pytest.mark.parametrize("padding", [2, (1, 3), [(1, 3)], [(0, 2), (1, 0)], np.array([[0, 2], [1, 0]]), [(1,), (2,)]])
 def test_padding_is_written_as_in_numpy(padding: Any) -> None:
     x = _values("f32", (4, 5))

@@ -79,22 +79,6 @@ def test_pool_in_jax(case: Any) -> None:
     agree(run("pool", x, kind="mean", **geometry, count_include_pad=False), mean, noise=room)
 
 
-@pytest.mark.parametrize(
-    ("size", "kernel", "stride", "padding"), [((7, 8), 3, 2, 1), ((9,), 4, 4, 2), ((4, 5, 6), 2, 1, 0)]
-)
-def test_pool_in_torch(size: tuple[int, ...], kernel: int, stride: int, padding: int) -> None:
-    torch = pytest.importorskip("torch")
-    functional, count = torch.nn.functional, len(size)
-    x = random("f64", (2, 3, *size))
-    every = {"kernel": (kernel,) * count, "stride": (stride,) * count, "padding": (padding,) * (2 * count)}
-    largest = getattr(functional, f"max_pool{count}d")(torch.tensor(x), kernel, stride, padding)
-    agree(run("pool", x, kind="max", **every, count_include_pad=True), largest.numpy(), factor=0)
-    for include in (True, False):
-        function = getattr(functional, f"avg_pool{count}d")
-        mean = function(torch.tensor(x), kernel, stride, padding, count_include_pad=include)
-        agree(run("pool", x, kind="mean", **every, count_include_pad=include), mean.numpy())
-
-
 def test_special_values() -> None:
     x = np.array([[[1, np.nan, -3, -np.inf, -np.inf, np.inf, 2, -0.0]]], np.float32)
     geometry: Any = {"kernel": (2,), "stride": (2,), "padding": (0, 2), "count_include_pad": False}

@@ -190,44 +190,6 @@ def test_cells(op: str, sizes: tuple[int, int, int, int], kind: str, reverse: bo
     _agree(run(op, *operands, reverse=reverse), reference(*_wide(operands), reverse=reverse))
 
 
-def _both_directions(op: str, operands: Sequence[np.ndarray]) -> Any:
-    return run(op, *operands), run(op, *operands, reverse=True)
-
-
-def _load(torch: Any, layer: Any, weights: dict[str, np.ndarray]) -> None:
-    """Weights of the forward direction, and the same ones for the other."""
-    both = {n + suffix: w for n, w in weights.items() for suffix in ("", "_reverse")}
-    layer.load_state_dict({n: torch.tensor(np.ascontiguousarray(w)) for n, w in both.items()})
-
-
-def test_lstm_is_torchs() -> None:
-    torch = pytest.importorskip("torch")
-    operands = _lstm_operands("f32", 2, 6, 3, 4)
-    x, h, c, w_input, w_hidden, bias = operands
-    layer = torch.nn.LSTM(3, 4, batch_first=True, bidirectional=True)
-    weights = {"weight_ih_l0": w_input.T, "weight_hh_l0": w_hidden.T, "bias_ih_l0": bias, "bias_hh_l0": 0 * bias}
-    _load(torch, layer, weights)
-    with torch.no_grad():
-        states = tuple(torch.tensor(np.stack([s, s])) for s in (h, c))
-        result, (last_h, last_c) = layer(torch.tensor(x), states)
-    for got, direction in zip(_both_directions("lstm", operands), range(2), strict=True):
-        own = result.numpy()[..., 4 * direction : 4 * direction + 4]
-        _agree(got, [own, last_h.numpy()[direction], last_c.numpy()[direction]])
-
-
-def test_gru_is_torchs() -> None:
-    torch = pytest.importorskip("torch")
-    operands = _gru_operands("f32", 2, 6, 3, 4)
-    x, h, w_input, w_hidden, bias_input, bias_hidden = operands
-    layer = torch.nn.GRU(3, 4, batch_first=True, bidirectional=True)
-    weights = {"weight_ih_l0": w_input.T, "weight_hh_l0": w_hidden.T}
-    _load(torch, layer, weights | {"bias_ih_l0": bias_input, "bias_hh_l0": bias_hidden})
-    with torch.no_grad():
-        result, last = layer(torch.tensor(x), torch.tensor(np.stack([h, h])))
-    for got, direction in zip(_both_directions("gru", operands), range(2), strict=True):
-        _agree(got, [result.numpy()[..., 4 * direction : 4 * direction + 4], last.numpy()[direction]])
-
-
 # --- chunks -----------------------------------------------------------------------------------------
 
 

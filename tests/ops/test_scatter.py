@@ -225,14 +225,6 @@ def test_scatter_add(name: str) -> None:
     agree(got, expected.astype(updates.dtype), factor=0 if exact else 0.25, noise=None if exact else sizes * 3e-16)
 
 
-def test_scatter_add_as_pytorch_has_it() -> None:
-    torch = pytest.importorskip("torch")
-    updates, indices = random("f64", (4, 6, 3)), np.random.default_rng(0).integers(0, 7, (4, 6))
-    flat = torch.zeros(7, 3, dtype=torch.float64)
-    flat.index_add_(0, torch.from_numpy(indices.reshape(-1)), torch.from_numpy(updates.reshape(-1, 3)))
-    agree(run("scatter_add", updates, indices, size=(7,)), flat.numpy(), noise=np.full((7, 3), 1e-15))
-
-
 def test_the_size_may_be_a_symbol() -> None:
     g = rlx.Graph()
     x, updates, indices = g.input("x", ("n",)), g.input("u", (4, 2)), g.input("i", rlx.Shape((4,), "i32"))
