@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from rlx.ir.dtype import dtype
-from tests.ops.references import agree, in_jax, run
+from tests.ops.references import agree, in_jax, jitted, run
 
 _STEP = 1e-5
 _DIRECTIONS = 2
@@ -26,7 +26,7 @@ def vjp(formula: Callable[..., Any], arrays: Sequence[Any], cotangent: np.ndarra
 
         return jax.vjp(of_one, values[index])[1](dy)[0]
 
-    return in_jax(jax.jit(pulled_back), *arrays, cotangent)
+    return in_jax(jitted(pulled_back), *arrays, cotangent)
 
 
 def check_with_jax(

@@ -69,6 +69,13 @@ def decomposed(op: str, *operands: np.ndarray, **attributes: Any) -> np.ndarray:
         return evaluate_function(function, operands, {})[0]
 
 
+def jitted(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of JAX arrays, compiled as a whole with little effort: it runs once, and compiling it is what costs."""
+    return jax.jit(
+        function, compiler_options={"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
+    )
+
+
 def in_jax(function: Callable[..., Any], *arrays: Any) -> Any:
     """The results of a function of JAX arrays, with 64-bit dtypes, as NumPy arrays."""
     with jax.enable_x64(True):

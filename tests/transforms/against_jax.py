@@ -11,7 +11,7 @@ import numpy as np
 import rlx
 from rlx.ir.dtype import dtype
 from rlx.ir.graph import Graph
-from tests.ops.references import in_jax
+from tests.ops.references import in_jax, jitted
 from tests.transforms.cases import direction
 
 Arrays = Sequence[np.ndarray]
@@ -109,4 +109,4 @@ def _in_jax(formula: Formula, given: Arrays, moving: Sequence[int], count: int) 
         pulled = jax.vjp(of_moving, *primals)[1]([c.conj() for c in cotangents])
         return [*jax.jvp(of_moving, primals, tangents)[1], *(p.conj() for p in pulled)]
 
-    return list(in_jax(jax.jit(both), *given))
+    return list(in_jax(jitted(both), *given))
