@@ -62,6 +62,7 @@ def _problems(
     [*((compiled, level) for level in LEVELS), (compiled_xla, None)],
     ids=[*(f"iree-{level}" for level in LEVELS), "xla"],
 )
+@of_which("batch", of_each=2)
 @pytest.mark.parametrize(
     ("batch", "symbolic"),
     [(b, False) for b in range(_BATCHES)] + [(b, True) for b in range(_SYMBOLIC_BATCHES)],

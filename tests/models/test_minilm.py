@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from rlx.models.embedder import SentenceEmbedder
+from tests.drawing import drawn
 from tests.models.numpy_bert import sentence_vector
 
 PROSE = """
@@ -29,7 +29,7 @@ def cosines(embedder: SentenceEmbedder, sentences: list[list[int]]) -> list[floa
     return [float(a @ b) for a, b in zip(got, expected, strict=True)]
 
 
-@pytest.mark.parametrize("length", [3, 17, 128, 256])
+@drawn("length", [3, 17, 128, 256], of_each=2)
 def test_one_sentence(minilm: SentenceEmbedder, length: int) -> None:
     assert cosines(minilm, [sentence(minilm, length)])[0] >= 0.99999
 

@@ -14,6 +14,7 @@ from rlx.ir.dtype import dtype
 from rlx.train import SGD, Adafactor, Adam, AdamW, Lion, Optimizer, constant, cosine, exponential, linear
 from rlx.train.loss_scale import all_finite
 from rlx.train.schedules import learning_rate_at
+from tests.drawing import drawn
 
 STEPS = 20
 
@@ -83,7 +84,7 @@ def trained(optimizer: Optimizer, param: np.ndarray, gradients: np.ndarray) -> n
     return param
 
 
-@pytest.mark.parametrize("kind", [np.float64, np.float32])
+@drawn("kind", [np.float64, np.float32])
 @pytest.mark.parametrize("name", CASES)
 def test_is_optax(name: str, kind: Any) -> None:
     import jax

@@ -9,6 +9,7 @@ import pytest
 
 import rlx
 from rlx.train import SGD, Adafactor, Adam, AdamW, DynamicLossScale, Lion, Optimizer, TrainStep, cosine
+from tests.drawing import drawn
 from tests.train import mlp
 
 DEVICES = (rlx.Device.CPU, rlx.Device.XLA)
@@ -18,7 +19,7 @@ def steps(optimizer: Optimizer, device: Any, **options: Any) -> TrainStep:
     return TrainStep(mlp.graph(), optimizer, device=device, threads=1, params=mlp.params(), **options)
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@drawn("device", DEVICES)
 def test_follows_optax(device: Any) -> None:
     import optax
 
@@ -42,7 +43,7 @@ def test_follows_optax(device: Any) -> None:
     assert results[0]["mae"] == pytest.approx(np.abs(predicted - data[0]["y"]).mean(), rel=1e-5)
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@drawn("device", DEVICES)
 def test_accumulates_trains_some_and_keeps_other_states(device: Any) -> None:
     import optax
 
@@ -70,7 +71,7 @@ def test_accumulates_trains_some_and_keeps_other_states(device: Any) -> None:
     np.testing.assert_array_equal(step.params()["w1"], found["w1"])
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@drawn("device", DEVICES)
 def test_other_loss_and_optimizer(device: Any) -> None:
     """Adafactor, with factors, down another output; the first becomes a metric."""
     step = steps(Adafactor(0.02, min_dim_size_to_factor=4), device, loss="mae")
@@ -81,7 +82,7 @@ def test_other_loss_and_optimizer(device: Any) -> None:
     assert step.state()["adafactor_v_row/w1"].shape == (mlp.INPUTS,)
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@drawn("device", DEVICES)
 def test_mixed_precision_has_wide_weights(device: Any) -> None:
     """f16 follows f32, and updates that f16 could not hold add up."""
     import optax
@@ -99,7 +100,7 @@ def test_mixed_precision_has_wide_weights(device: Any) -> None:
     assert step.num_updates == 60 and step.loss_scale == 1024
 
 
-@pytest.mark.parametrize("device", DEVICES)
+@drawn("device", DEVICES)
 def test_dynamic_loss_scale(device: Any) -> None:
     """It falls until gradients are finite and rises again; a step that is left out changes nothing else."""
     scale = DynamicLossScale(2.0**40, growth_interval=3)

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
 
 from rlx.ir.evaluate import evaluate
 from rlx.ir.graph import Graph
 from tests.conformance.compiled import compile_graphs, contiguous
 from tests.conformance.failures import Failures
+from tests.drawing import drawn
 
 _BATCH, _INNER = 2, 128
 
@@ -54,7 +54,7 @@ def _stretched(rows: int, columns: int) -> Graph:
     return graph
 
 
-@pytest.mark.parametrize("arranged", _ARRANGED)
+@drawn("arranged", _ARRANGED, of_each=4)
 def test_products_of_arranged_batches(arranged: str) -> None:
     sizes = [(rows, columns) for rows in (3, 9, 30) for columns in (4, 33)]
     _check([_graph(arranged, *pair, on_the_left=left) for pair in sizes for left in (True, False)])
