@@ -25,6 +25,7 @@ _PACKAGE = Path("python/rlx")
 # The tests that judge what rules mean, on cases that are generated.
 _JUDGES = ("tests/conformance", "tests/transforms", "tests/passes")
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S.*?)(?: - .*)?$", re.MULTILINE)
+_BEGUN = re.compile(r"^(tests/\S+::.*)$", re.MULTILINE)
 _SOME_FAILED, _NONE_FAILED, _NONE_COLLECTED = 1, 0, 5
 
 
@@ -110,7 +111,7 @@ class Copy:
                 yield "of all", ["--full", "-k", f"not ({mutation.likely})"]
 
     def _first_failure(self, words: Sequence[str]) -> str | None:
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-rfE", *words]
+        command = [sys.executable, "-m", "pytest", "-x", "-v", "-p", "no:cacheprovider", "-rfE", *words]
         environment = os.environ | {
             "PYTHONPATH": str(self.folder / "python"),
             "RLX_CACHE_DIR": str(self.folder / "build/test-cache"),
@@ -120,6 +121,8 @@ class Copy:
         )
         if done.returncode in (_NONE_FAILED, _NONE_COLLECTED):
             return None
+        if done.returncode < 0 and (begun := _BEGUN.findall(done.stdout)):
+            return f"{begun[-1].strip()} (signal {-done.returncode})"
         named = _FAILED.search(done.stdout)
         if done.returncode != _SOME_FAILED or named is None:
             raise RuntimeError(f"{' '.join(done.args)}\n{done.stdout}\n{done.stderr}")
