@@ -13,10 +13,11 @@ from rlx import mlir
 from rlx.ir import assembly
 from rlx.ir.evaluate import evaluate
 from rlx.ir.text import parse_module, print_op, verify_module
-from tests.conformance.cases import cases, op_names
+from tests.conformance.cases import case_shares, op_shares
 from tests.conformance.failures import Failures
 from tests.conformance.functions import merged
 from tests.conformance.values import random_values
+from tests.drawing import of_which
 
 
 def _bytecode(module: Any) -> bytes:
@@ -44,10 +45,11 @@ _FORMS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
 }
 
 
-@pytest.mark.parametrize("op", op_names())
-def test_round_trip(op: str) -> None:
+@of_which("share")
+@pytest.mark.parametrize(("op", "share"), op_shares())
+def test_round_trip(op: str, share: int) -> None:
     failures = Failures()
-    graphs = [graph for case in cases(op) for graph in (case.graph(), case.graph(case.bindings()[0]))]
+    graphs = [graph for case in case_shares(op)[share] for graph in (case.graph(), case.graph(case.bindings()[0]))]
     module = merged(graphs)
     verify_module(module)
     for form, (write, read) in _FORMS.items():
@@ -63,11 +65,12 @@ def test_round_trip(op: str) -> None:
     failures.check()
 
 
-@pytest.mark.parametrize("op", op_names())
-def test_the_readable_form_is_the_same_op(op: str) -> None:
+@of_which("share")
+@pytest.mark.parametrize(("op", "share"), op_shares())
+def test_the_readable_form_is_the_same_op(op: str, share: int) -> None:
     """It has neither quotes nor sizes of segments, and MLIR reads from it what it printed."""
     failures = Failures()
-    for case in cases(op):
+    for case in case_shares(op)[share]:
         with failures.of(case):
             module = case.graph().module
             for debug in (False, True):
@@ -80,10 +83,11 @@ def test_the_readable_form_is_the_same_op(op: str) -> None:
     failures.check()
 
 
-@pytest.mark.parametrize("op", op_names())
-def test_parsed_graph_computes_the_same(op: str) -> None:
+@of_which("share")
+@pytest.mark.parametrize(("op", "share"), op_shares())
+def test_parsed_graph_computes_the_same(op: str, share: int) -> None:
     failures = Failures()
-    for case in cases(op):
+    for case in case_shares(op)[share]:
         with failures.of(case):
             bindings = case.bindings()[0]
             values = random_values(case, bindings).by_name()
