@@ -7,7 +7,7 @@ Two things are drawn:
 
 * Of a test that is parametrised with `drawn`, some values of that parameter, for each combination of its other parameters. Its
   name holds all of them, so that it means the same under every seed, and a test that is named with its parameters is run as
-  named: `pytest "tests/conformance/test_compiled.py::test_compiled[cast-share0-x86-64-v3]"`.
+  named: `pytest "tests/conformance/test_compiled.py::test_compiled[cast-0-x86-64-v3]"`.
 * What a test makes by chance: random graphs, by the fixture `seed`, and the examples of hypothesis.
 """
 
