@@ -14,7 +14,7 @@ import pytest
 
 import rlx
 from rlx import mlir
-from rlx.backends.iree.backend import legalise, module_text
+from rlx.backends.iree.backend import module_text
 from rlx.backends.iree.compiler import compile_module
 from rlx.backends.iree.executable import Executable
 from rlx.backends.iree.pipeline import lowering_passes
@@ -22,6 +22,7 @@ from rlx.backends.iree.quirks import QUIRKS
 from rlx.backends.iree.targets import target
 from rlx.ir.errors import Error
 from rlx.passes.pipeline import Pipeline
+from rlx.passes.runner import run_on_module
 
 _PACKAGE = Path(rlx.__file__).parent
 _RANDOM = np.random.default_rng(0)
@@ -62,7 +63,7 @@ def needs(step: str, build: Callable[..., Any], **inputs: tuple[np.ndarray, tupl
     graph.set_outputs(build(graph, *(graph.input(name, dims) for name, (_, dims) in inputs.items())))
     arrays = {name: a for name, (a, _) in inputs.items()}
     work = graph.clone()
-    legalise(work.module)
+    run_on_module(work.module, target("cpu").pipeline)
     passes = lowering_passes(target("cpu")).split(",")
     with mlir.unregistered_dialects_allowed():
         Pipeline.parse(",".join(p for p in passes if p != step)).run(work.module, verify_each=False)

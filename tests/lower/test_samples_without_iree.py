@@ -7,7 +7,6 @@ import sys
 import numpy as np
 import pytest
 
-from rlx.backends import stages
 from rlx.ir.signature import functions
 from rlx.lower.linalg import claimed_ops, lower_module
 from rlx.lower.linalg.llvm import NOT_CLAIMED
@@ -16,7 +15,7 @@ from tests.conformance.failures import Failures
 from tests.conformance.functions import merged
 from tests.conformance.judge import judge
 from tests.conformance.values import value_sets
-from tests.lower.upstream import Program, run_apart
+from tests.lower.upstream import Program, legalise, run_apart
 
 
 @pytest.mark.parametrize("op", sorted(claimed_ops() - NOT_CLAIMED))
@@ -32,7 +31,7 @@ def check(op: str) -> None:
     chosen = [(c, bound) for c in cases(op) for bound in ((True, False) if c.symbols else (True,))]
     graphs = [c.graph(c.bindings()[0] if bound else None) for c, bound in chosen]
     module = merged(graphs)
-    stages.legalise(module, claimed_ops() - NOT_CLAIMED)
+    legalise(module)
     program, failures = Program(lower_module(module)), Failures()
     for i, ((case, bound), graph, function) in enumerate(zip(chosen, graphs, functions(module), strict=True)):
         shapes = [o.shape for o in graph.outputs]

@@ -18,7 +18,6 @@ from rlx.passes.rewrite import block_names, set_stage
 
 # Which operand of an op is its kernel.
 _KERNELS = {"conv": 1}
-_ENDS = ("func.return", "rlx.yield")
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ class CheckLir(Pass, name="rlx-check-lir"):
         for function in functions:
             for op in opview.operations(function.entry_block):
                 name = opview.name_of(op)
-                if name not in taken and op.name not in _ENDS:
+                if name not in taken and op.name not in opview.TERMINATORS:
                     shown = f"rlx.{name}" if registry.is_ours(op) else name
                     others.append(f"  {describe(op.location) or '<unknown>'}: {shown}")
         if others:

@@ -30,4 +30,4 @@ def _reduces(op: Any) -> bool:
         return False
     if "iterator_types" in op.attributes:
         return "reduction" in str(op.attributes["iterator_types"])
-    return op.name in _REDUCING or "conv" in op.name or "pooling" in op.name
+    return op.name in _REDUCING or op.name.startswith(("linalg.conv_", "linalg.depthwise_conv_", "linalg.pooling_"))

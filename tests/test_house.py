@@ -1,0 +1,176 @@
+"""The rules of CONTRIBUTING.md that a program can check: import order, sizes of files and functions, where ops may be named."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from rlx.dialect import spec_gen
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "python" / "rlx"
+
+ORDER = (
+    *("mlir", "dialect", "ir", "ops", "blocks", "weights", "importers", "passes", "transforms", "plan", "lower"),
+    *("backends", "report", "runtime", "train", "models", "cli"),
+)
+# Modules of no package, which import nothing of ours, and may be imported by all.
+FREE = ("version", "native", "tick")
+# What is imported from the right after all, from where, and why.
+ALLOWED = {
+    ("rlx.mlir", "rlx.ir.errors"): "errors know nothing",
+    ("rlx.mlir", "rlx.ir.locks"): "locks know nothing",
+    ("rlx.mlir", "rlx.ir.registry"): "the context comes with the verifiers of the ops",
+    ("rlx.ir.registry", "rlx.ops"): "cards register themselves",
+    ("rlx.ir.registry", "rlx.blocks"): "cards register themselves",
+    ("rlx.ir.op_methods", "rlx.ops.operators"): "a stub: what the operators of a tensor are",
+    ("rlx.ir.graph", "rlx.blocks.graph_module"): "Graph.define gives a GraphModule",
+    ("rlx.ir.evaluate", "rlx.blocks.graph_module"): "an annotation",
+    ("rlx.blocks.graph_module", "rlx.passes"): "GraphModule.lower is a method",
+    ("rlx.passes.base", "rlx.transforms"): "where passes are looked for",
+    ("rlx.passes.base", "rlx.lower"): "where passes are looked for",
+    ("rlx.passes.base", "rlx.backends.iree.passes"): "where passes are looked for",
+}
+
+LONGEST_FILE, LONGEST_FUNCTION = 450, 60
+GENERATED = ("_gen.py", ".pyi")
+# Names of ops that are words of their own, or belong to the IR itself.
+WORDS = {"linear", "complex", "custom", "yield"}
+
+
+@cache
+def files(pattern: str) -> tuple[Path, ...]:
+    """The files of the project whose path matches."""
+    listed = subprocess.run(["git", "ls-files", pattern], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("the files of the project are known to git only")
+    return tuple(path for name in listed.stdout.split() if (path := ROOT / name).exists())
+
+
+def written(pattern: str) -> Iterator[Path]:
+    """The files that are not generated."""
+    return (path for path in files(pattern) if not path.name.endswith(GENERATED))
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+def package_of(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
+
+
+def imported(path: Path) -> Iterator[str]:
+    """The modules of ours that a file names: in imports, lazy ones as well, and in texts."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (_module(node.module, alias.name) for alias in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _is_module(node.value):
+            yield node.value
+
+
+def _module(package: str, name: str) -> str:
+    return f"{package}.{name}" if _is_module(f"{package}.{name}") else package
+
+
+def _is_module(name: str) -> bool:
+    if not re.fullmatch(r"rlx(\.\w+)+", name):
+        return False
+    path = PACKAGE.parent.joinpath(*name.split("."))
+    return path.is_dir() or path.with_suffix(".py").exists()
+
+
+def test_a_module_imports_from_its_left_only() -> None:
+    wrong = []
+    for path in written("python/rlx/*.py"):
+        module = module_name(path)
+        if package_of(module) not in ORDER:
+            continue
+        for name in imported(path):
+            if not name.startswith("rlx.") or package_of(name) not in ORDER or (module, name) in ALLOWED:
+                continue
+            if ORDER.index(package_of(name)) > ORDER.index(package_of(module)):
+                wrong.append(f"{module} imports {name}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_what_is_allowed_is_used() -> None:
+    found = {(module_name(path), name) for path in files("python/rlx/*.py*") for name in imported(path)}
+    assert not set(ALLOWED) - found
+
+
+def test_every_package_has_its_place_in_the_order() -> None:
+    packages = {path.relative_to(PACKAGE).parts[0].removesuffix(".py") for path in written("python/rlx/*.py")}
+    assert packages - {*ORDER, *FREE, "__init__"} == set()
+
+
+def test_the_order_is_what_the_docs_say() -> None:
+    text = " → ".join(ORDER)
+    for name in ("CONTRIBUTING.md", "docs/architecture.md"):
+        assert text in (ROOT / name).read_text(), f"{name} does not have the order: {text}"
+
+
+def test_files_fit_in_a_head() -> None:
+    lengths = {str(p.relative_to(ROOT)): p.read_text().count("\n") for p in written("*.py")}
+    assert not {name: n for name, n in lengths.items() if n > LONGEST_FILE}
+
+
+def test_functions_fit_a_screen() -> None:
+    wrong = []
+    for path in written("*.py"):
+        for node in ast.walk(tree(path)):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.end_lineno is not None:
+                length = node.end_lineno - node.lineno + 1
+                if length > LONGEST_FUNCTION:
+                    wrong.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name} has {length} lines")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("package", ["ir", "backends", "runtime"])
+def test_ops_are_not_named(package: str) -> None:
+    """What an op is like is asked of its record and its card, by those to the right of them and by those to the left."""
+    names = {spec.name for spec in spec_gen.OPS} - WORDS
+    wrong = []
+    for path in written(f"python/rlx/{package}/*.py"):
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                name = node.value.removeprefix("rlx.")
+                if name in names:
+                    wrong.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.value!r}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("package", ["lower"])
+def test_a_common_lowering_knows_no_compiler(package: str) -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}:{number} {line.strip()}"
+        for path in written(f"python/rlx/{package}/*.py")
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if re.search(r"\biree|\butil\.|\bflow\.|\bhal\.", line, re.IGNORECASE)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_public_names_are_those_of_the_snapshot() -> None:
+    """A name that comes or goes is a decision: write it into tests/public_names.txt."""
+    import rlx
+
+    names = sorted(rlx.public_names())  # type: ignore[attr-defined]
+    snapshot = (Path(__file__).parent / "public_names.txt").read_text().split()
+    assert snapshot == sorted(snapshot)
+    assert all(a != b for a, b in pairwise(snapshot))
+    assert names == snapshot
