@@ -1,36 +1,9 @@
-//===- RlxElementwise.td - Leaves and elementwise ops -----------------------------------------===//
+//===- RlxElementwise.td - Elementwise ops, and leaves: constants, positions, sizes -----------===//
 
 #ifndef RLX_ELEMENTWISE_TD
 #define RLX_ELEMENTWISE_TD
 
 include "RlxEnums.td"
-
-def RLX_ConstantOp : RLX_Op<"constant", "leaf"> {
-  let summary = "A tensor known at compile time";
-  let description = [{
-    `result = value`. The shape is static. Weights are parameters of the function, not constants.
-  }];
-  let arguments = (ins ElementsAttr:$value);
-  let results = (outs RLX_Tensor:$result);
-}
-
-def RLX_IotaOp : RLX_Op<"iota", "leaf"> {
-  let summary = "Positions along one axis";
-  let description = [{
-    `result[i_0, …] = i_axis`, in `dtype`. Shape and dtype are attributes; dimensions may be symbolic.
-  }];
-  let arguments = (ins RLX_ShapeAttr:$shape, I64Attr:$axis, RLX_DTypeAttr:$dtype);
-  let results = (outs RLX_RealTensor:$result);
-}
-
-def RLX_DimSizeOp : RLX_Op<"dim_size", "leaf"> {
-  let summary = "The size of a dimension, as a scalar";
-  let description = [{
-    `size` is a list of one dimension, usually an expression in symbols; the result is its value, i32 of rank 0.
-  }];
-  let arguments = (ins RLX_ShapeAttr:$size);
-  let results = (outs RLX_I32Tensor:$result);
-}
 
 def RLX_ActivationOp : RLX_Op<"activation", "elementwise", [
       RLX_IsElementwise,
@@ -118,10 +91,6 @@ def RLX_ClampOp : RLX_Op<"clamp", "elementwise", [RLX_IsElementwise, RLX_IsCheap
   let results = (outs RLX_RealTensor:$result);
 }
 
-//===------------------------------------------------------------------------------------------===//
-// Complex numbers
-//===------------------------------------------------------------------------------------------===//
-
 def RLX_ComplexOp : RLX_Op<"complex", "complex", [RLX_IsElementwise, RLX_IsCheap]> {
   let summary = "Complex numbers from their parts";
   let description = [{`result = real + i·imag`; the parts are f32 and broadcast as in NumPy.}];
@@ -155,6 +124,33 @@ def RLX_ComplexNormSqOp : RLX_Op<"complex_norm_sq", "complex", [RLX_IsElementwis
   let description = [{`result = (Re x)^2 + (Im x)^2`, f32.}];
   let arguments = (ins RLX_ComplexTensor:$x);
   let results = (outs RLX_F32Tensor:$result);
+}
+
+def RLX_ConstantOp : RLX_Op<"constant", "leaf"> {
+  let summary = "A tensor known at compile time";
+  let description = [{
+    `result = value`. The shape is static. Weights are parameters of the function, not constants.
+  }];
+  let arguments = (ins ElementsAttr:$value);
+  let results = (outs RLX_Tensor:$result);
+}
+
+def RLX_IotaOp : RLX_Op<"iota", "leaf"> {
+  let summary = "Positions along one axis";
+  let description = [{
+    `result[i_0, …] = i_axis`, in `dtype`. Shape and dtype are attributes; dimensions may be symbolic.
+  }];
+  let arguments = (ins RLX_ShapeAttr:$shape, I64Attr:$axis, RLX_DTypeAttr:$dtype);
+  let results = (outs RLX_RealTensor:$result);
+}
+
+def RLX_DimSizeOp : RLX_Op<"dim_size", "leaf"> {
+  let summary = "The size of a dimension, as a scalar";
+  let description = [{
+    `size` is a list of one dimension, usually an expression in symbols; the result is its value, i32 of rank 0.
+  }];
+  let arguments = (ins RLX_ShapeAttr:$size);
+  let results = (outs RLX_I32Tensor:$result);
 }
 
 #endif // RLX_ELEMENTWISE_TD

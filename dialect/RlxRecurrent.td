@@ -1,4 +1,4 @@
-//===- RlxRecurrent.td - Recurrences over a sequence ----------------------------------------===//
+//===- RlxRecurrent.td - Recurrences over a sequence ------------------------------------------===//
 
 #ifndef RLX_RECURRENT_TD
 #define RLX_RECURRENT_TD

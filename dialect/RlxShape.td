@@ -1,4 +1,4 @@
-//===- RlxShape.td - Shape, indexing and order ------------------------------------------------===//
+//===- RlxShape.td - Ops that move elements ---------------------------------------------------===//
 
 #ifndef RLX_SHAPE_TD
 #define RLX_SHAPE_TD
@@ -57,6 +57,13 @@ def RLX_ExpandOp : RLX_Op<"expand", "shape", Rearrangements> {
   let results = (outs RLX_Tensor:$result);
 }
 
+def RLX_ReverseOp : RLX_Op<"reverse", "shape", Rearrangements> {
+  let summary = "The order of some axes reversed";
+  let description = [{NumPy's `flip` along `axes`, which are sorted and distinct.}];
+  let arguments = (ins RLX_Tensor:$x, DenseI64ArrayAttr:$axes);
+  let results = (outs RLX_Tensor:$result);
+}
+
 def RLX_PadOp : RLX_Op<"pad", "padding", [RLX_MovesData]> {
   let summary = "Elements added before and after every axis";
   let description = [{
@@ -69,13 +76,6 @@ def RLX_PadOp : RLX_Op<"pad", "padding", [RLX_MovesData]> {
   let arguments = (ins RLX_Tensor:$x, RLX_ShapeAttr:$low, RLX_ShapeAttr:$high,
                        DefaultValuedAttr<RLX_PadMode, "\"constant\"">:$mode,
                        DefaultValuedAttr<F64Attr, "0.0">:$value);
-  let results = (outs RLX_Tensor:$result);
-}
-
-def RLX_ReverseOp : RLX_Op<"reverse", "shape", Rearrangements> {
-  let summary = "The order of some axes reversed";
-  let description = [{NumPy's `flip` along `axes`, which are sorted and distinct.}];
-  let arguments = (ins RLX_Tensor:$x, DenseI64ArrayAttr:$axes);
   let results = (outs RLX_Tensor:$result);
 }
 

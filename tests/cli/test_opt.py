@@ -227,7 +227,7 @@ func.func @main(%t: tensor<?x4xf32, #rlx.dims<["n"]>>, %i: tensor<2xi32>) {
 def test_check_numerics_names_the_pass(
     capsys: pytest.CaptureFixture[str], file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rlx.ops.activation import ACTIVATIONS
+    from rlx.ops.elementwise.activation import ACTIVATIONS
 
     code, _, err = call(capsys, [str(file), "--check-numerics=7", "--rlx-simplify", "--cse"])
     assert (code, err) == (0, "")

@@ -85,7 +85,7 @@ def make_dialect(root: Path) -> subprocess.CompletedProcess[str]:
 def test_a_record_and_a_card_make_an_op(copy: Path) -> None:
     shutil.copytree(ROOT / "python", copy / "python", ignore=shutil.ignore_patterns("__pycache__"))
     add_record(copy, RECORD)
-    with (copy / "python/rlx/ops/elementwise.py").open("a", encoding="utf-8") as file:
+    with (copy / "python/rlx/ops/elementwise/elementwise.py").open("a", encoding="utf-8") as file:
         file.write(CARD)
     made = make_dialect(copy)
     assert made.returncode == 0, made.stderr

@@ -16,7 +16,7 @@ from rlx.ir.errors import ShapeError
 from rlx.ir.listing import inspect_graph
 from rlx.ir.shape import Shape
 from rlx.ops import rules
-from rlx.ops.backward_card import Backward
+from rlx.ops.backward.card import Backward
 from tests.conformance.cases import cases
 from tests.conformance.values import random_values
 from tests.ops.formulas import cross_entropy

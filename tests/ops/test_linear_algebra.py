@@ -10,7 +10,7 @@ from scipy import linalg
 
 from rlx.ir.dtype import dtype
 from rlx.ir.errors import ShapeError
-from rlx.ops.linear_algebra import _block_size
+from rlx.ops.contraction.linear_algebra import _block_size
 from tests.ops.references import FLOATS, INTEGERS, agree, decomposed, random, run
 
 NAN, INF = np.nan, np.inf

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.ops.image import rotations
+from rlx.ops.convolution.image import rotations
 from tests.ops.references import random
 from tests.transforms.against_jax import check
 

@@ -8,10 +8,10 @@ from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, sample
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
-from rlx.ops.contraction import Matmul
+from rlx.ops.contraction.contraction import Matmul
 from rlx.ops.lift import same_dtype
 from rlx.ops.norm import check_weights
-from rlx.ops.reduce import FLOATS
+from rlx.ops.reduction.reduce import FLOATS
 
 
 def linear_shape(x: Shape, w: Shape, bias: Shape | None = None) -> Shape:

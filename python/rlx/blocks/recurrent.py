@@ -12,7 +12,7 @@ from rlx.ir.shape import Shape
 from rlx.ops.lift import cast, log1p, same_dtype
 from rlx.ops.norm import widened
 from rlx.ops.recurrent import expect_dims, sizes_of
-from rlx.ops.reduce import FLOATS
+from rlx.ops.reduction.reduce import FLOATS
 
 
 class MambaBlock(Card, op="mamba_block"):

@@ -9,7 +9,7 @@ from rlx.ir.card import Card, sample
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
 from rlx.ops.lift import same_dtype
-from rlx.ops.reduce import FLOATS
+from rlx.ops.reduction.reduce import FLOATS
 
 
 class DepthwiseConv1dCausal(Card, op="depthwise_conv1d_causal"):

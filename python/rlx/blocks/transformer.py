@@ -9,10 +9,10 @@ from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Operand, sample
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
-from rlx.ops.attention import Attention
+from rlx.ops.attention.attention import Attention
+from rlx.ops.attention.rope import Rope
 from rlx.ops.lift import same_dtype
 from rlx.ops.norm import check_weights
-from rlx.ops.rope import Rope
 
 
 def _residual(x: Shape, result: Shape) -> Shape:

@@ -4,6 +4,29 @@ irdl.dialect @rlx {
     %any = irdl.any
     irdl.parameters(symbols: %any)
   }
+  irdl.operation @attention {
+    %type_q = irdl.any
+    %type_k = irdl.any
+    %type_v = irdl.any
+    %type_mask = irdl.any
+    %type_result = irdl.any
+    %num_heads = irdl.base "#builtin.integer"
+    %head_dim = irdl.base "#builtin.integer"
+    irdl.operands(q: %type_q, k: %type_k, v: %type_v, mask: optional %type_mask)
+    irdl.attributes { "num_heads" = %num_heads, "head_dim" = %head_dim }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @rope {
+    %type_x = irdl.any
+    %type_cos = irdl.any
+    %type_sin = irdl.any
+    %type_result = irdl.any
+    %head_dim = irdl.base "#builtin.integer"
+    %n_rot = irdl.base "#builtin.integer"
+    irdl.operands(x: %type_x, cos: %type_cos, sin: %type_sin)
+    irdl.attributes { "head_dim" = %head_dim, "n_rot" = %n_rot }
+    irdl.results(result: %type_result)
+  }
   irdl.operation @relu_backward {
     %type_x = irdl.any
     %type_dy = irdl.any
@@ -400,6 +423,56 @@ irdl.dialect @rlx {
     irdl.attributes { "num_groups" = %num_groups }
     irdl.results(result: %type_result)
   }
+  irdl.operation @matmul {
+    %type_lhs = irdl.any
+    %type_rhs = irdl.any
+    %type_result = irdl.any
+    irdl.operands(lhs: %type_lhs, rhs: %type_rhs)
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @dot_general {
+    %type_lhs = irdl.any
+    %type_rhs = irdl.any
+    %type_result = irdl.any
+    %lhs_contracting = irdl.base "#builtin.dense_array"
+    %rhs_contracting = irdl.base "#builtin.dense_array"
+    %lhs_batch = irdl.base "#builtin.dense_array"
+    %rhs_batch = irdl.base "#builtin.dense_array"
+    irdl.operands(lhs: %type_lhs, rhs: %type_rhs)
+    irdl.attributes { "lhs_contracting" = %lhs_contracting, "rhs_contracting" = %rhs_contracting, "lhs_batch" = %lhs_batch, "rhs_batch" = %rhs_batch }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @grouped_matmul {
+    %type_x = irdl.any
+    %type_w = irdl.any
+    %type_indices = irdl.any
+    %type_result = irdl.any
+    irdl.operands(x: %type_x, w: %type_w, indices: %type_indices)
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @lora_matmul {
+    %type_x = irdl.any
+    %type_w = irdl.any
+    %type_a = irdl.any
+    %type_b = irdl.any
+    %type_result = irdl.any
+    irdl.operands(x: %type_x, w: %type_w, a: %type_a, b: %type_b)
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @dense_solve {
+    %type_a = irdl.any
+    %type_b = irdl.any
+    %type_result = irdl.any
+    irdl.operands(a: %type_a, b: %type_b)
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @batched_dense_solve {
+    %type_a = irdl.any
+    %type_b = irdl.any
+    %type_result = irdl.any
+    irdl.operands(a: %type_a, b: %type_b)
+    irdl.results(result: %type_result)
+  }
   irdl.operation @yield {
     %type_values_0 = irdl.any
     %type_values_1 = irdl.any
@@ -713,24 +786,58 @@ irdl.dialect @rlx {
     irdl.attributes { "name" = %name, "attributes" = %attributes }
     irdl.results(results_0: variadic %type_results_0, results_1: variadic %type_results_1, results_2: variadic %type_results_2, results_3: variadic %type_results_3, results_4: variadic %type_results_4, results_5: variadic %type_results_5, results_6: variadic %type_results_6, results_7: variadic %type_results_7, results_8: variadic %type_results_8, results_9: variadic %type_results_9, results_10: variadic %type_results_10, results_11: variadic %type_results_11, results_12: variadic %type_results_12, results_13: variadic %type_results_13, results_14: variadic %type_results_14, results_15: variadic %type_results_15)
   }
-  irdl.operation @constant {
+  irdl.operation @conv {
+    %type_x = irdl.any
+    %type_w = irdl.any
     %type_result = irdl.any
-    %value = irdl.any
-    irdl.attributes { "value" = %value }
+    %stride = irdl.base "#builtin.dense_array"
+    %padding = irdl.base "#builtin.dense_array"
+    %dilation = irdl.base "#builtin.dense_array"
+    irdl.operands(x: %type_x, w: %type_w)
+    irdl.attributes { "stride" = %stride, "padding" = %padding, "dilation" = %dilation }
     irdl.results(result: %type_result)
   }
-  irdl.operation @iota {
+  irdl.operation @conv_transpose {
+    %type_x = irdl.any
+    %type_w = irdl.any
     %type_result = irdl.any
-    %shape = irdl.base "#builtin.array"
-    %axis = irdl.base "#builtin.integer"
-    %dtype = irdl.base "#builtin.type"
-    irdl.attributes { "shape" = %shape, "axis" = %axis, "dtype" = %dtype }
+    %stride = irdl.base "#builtin.dense_array"
+    %padding = irdl.base "#builtin.dense_array"
+    %output_padding = irdl.base "#builtin.dense_array"
+    %dilation = irdl.base "#builtin.dense_array"
+    irdl.operands(x: %type_x, w: %type_w)
+    irdl.attributes { "stride" = %stride, "padding" = %padding, "output_padding" = %output_padding, "dilation" = %dilation }
     irdl.results(result: %type_result)
   }
-  irdl.operation @dim_size {
+  irdl.operation @pool {
+    %type_x = irdl.any
+    %type_result = irdl.any
+    %kind = irdl.base "#builtin.string"
+    %kernel = irdl.base "#builtin.dense_array"
+    %stride = irdl.base "#builtin.dense_array"
+    %padding = irdl.base "#builtin.dense_array"
+    irdl.operands(x: %type_x)
+    irdl.attributes { "kind" = %kind, "kernel" = %kernel, "stride" = %stride, "padding" = %padding }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @resize {
+    %type_x = irdl.any
     %type_result = irdl.any
     %size = irdl.base "#builtin.array"
-    irdl.attributes { "size" = %size }
+    %mode = irdl.base "#builtin.string"
+    irdl.operands(x: %type_x)
+    irdl.attributes { "size" = %size, "mode" = %mode }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @axial_rope_2d {
+    %type_x = irdl.any
+    %type_result = irdl.any
+    %end_x = irdl.base "#builtin.integer"
+    %end_y = irdl.base "#builtin.integer"
+    %head_dim = irdl.base "#builtin.integer"
+    %num_heads = irdl.base "#builtin.integer"
+    irdl.operands(x: %type_x)
+    irdl.attributes { "end_x" = %end_x, "end_y" = %end_y, "head_dim" = %head_dim, "num_heads" = %num_heads }
     irdl.results(result: %type_result)
   }
   irdl.operation @activation {
@@ -820,6 +927,26 @@ irdl.dialect @rlx {
     irdl.operands(x: %type_x)
     irdl.results(result: %type_result)
   }
+  irdl.operation @constant {
+    %type_result = irdl.any
+    %value = irdl.any
+    irdl.attributes { "value" = %value }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @iota {
+    %type_result = irdl.any
+    %shape = irdl.base "#builtin.array"
+    %axis = irdl.base "#builtin.integer"
+    %dtype = irdl.base "#builtin.type"
+    irdl.attributes { "shape" = %shape, "axis" = %axis, "dtype" = %dtype }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @dim_size {
+    %type_result = irdl.any
+    %size = irdl.base "#builtin.array"
+    irdl.attributes { "size" = %size }
+    irdl.results(result: %type_result)
+  }
   irdl.operation @fused_matmul_bias_act {
     %type_x = irdl.any
     %type_w = irdl.any
@@ -892,97 +1019,32 @@ irdl.dialect @rlx {
     irdl.attributes { "num_heads" = %num_heads, "head_dim" = %head_dim }
     irdl.results(result: %type_result)
   }
-  irdl.operation @matmul {
-    %type_lhs = irdl.any
-    %type_rhs = irdl.any
+  irdl.operation @softmax_cross_entropy_with_logits {
+    %type_logits = irdl.any
+    %type_labels = irdl.any
     %type_result = irdl.any
-    irdl.operands(lhs: %type_lhs, rhs: %type_rhs)
+    irdl.operands(logits: %type_logits, labels: %type_labels)
     irdl.results(result: %type_result)
   }
-  irdl.operation @dot_general {
-    %type_lhs = irdl.any
-    %type_rhs = irdl.any
+  irdl.operation @binary_cross_entropy_with_logits {
+    %type_logits = irdl.any
+    %type_targets = irdl.any
     %type_result = irdl.any
-    %lhs_contracting = irdl.base "#builtin.dense_array"
-    %rhs_contracting = irdl.base "#builtin.dense_array"
-    %lhs_batch = irdl.base "#builtin.dense_array"
-    %rhs_batch = irdl.base "#builtin.dense_array"
-    irdl.operands(lhs: %type_lhs, rhs: %type_rhs)
-    irdl.attributes { "lhs_contracting" = %lhs_contracting, "rhs_contracting" = %rhs_contracting, "lhs_batch" = %lhs_batch, "rhs_batch" = %rhs_batch }
+    irdl.operands(logits: %type_logits, targets: %type_targets)
     irdl.results(result: %type_result)
   }
-  irdl.operation @grouped_matmul {
-    %type_x = irdl.any
-    %type_w = irdl.any
-    %type_indices = irdl.any
+  irdl.operation @mse_loss {
+    %type_prediction = irdl.any
+    %type_target = irdl.any
     %type_result = irdl.any
-    irdl.operands(x: %type_x, w: %type_w, indices: %type_indices)
+    irdl.operands(prediction: %type_prediction, target: %type_target)
     irdl.results(result: %type_result)
   }
-  irdl.operation @lora_matmul {
-    %type_x = irdl.any
-    %type_w = irdl.any
-    %type_a = irdl.any
-    %type_b = irdl.any
+  irdl.operation @huber_loss {
+    %type_prediction = irdl.any
+    %type_target = irdl.any
     %type_result = irdl.any
-    irdl.operands(x: %type_x, w: %type_w, a: %type_a, b: %type_b)
-    irdl.results(result: %type_result)
-  }
-  irdl.operation @dense_solve {
-    %type_a = irdl.any
-    %type_b = irdl.any
-    %type_result = irdl.any
-    irdl.operands(a: %type_a, b: %type_b)
-    irdl.results(result: %type_result)
-  }
-  irdl.operation @batched_dense_solve {
-    %type_a = irdl.any
-    %type_b = irdl.any
-    %type_result = irdl.any
-    irdl.operands(a: %type_a, b: %type_b)
-    irdl.results(result: %type_result)
-  }
-  irdl.operation @conv {
-    %type_x = irdl.any
-    %type_w = irdl.any
-    %type_result = irdl.any
-    %stride = irdl.base "#builtin.dense_array"
-    %padding = irdl.base "#builtin.dense_array"
-    %dilation = irdl.base "#builtin.dense_array"
-    irdl.operands(x: %type_x, w: %type_w)
-    irdl.attributes { "stride" = %stride, "padding" = %padding, "dilation" = %dilation }
-    irdl.results(result: %type_result)
-  }
-  irdl.operation @conv_transpose {
-    %type_x = irdl.any
-    %type_w = irdl.any
-    %type_result = irdl.any
-    %stride = irdl.base "#builtin.dense_array"
-    %padding = irdl.base "#builtin.dense_array"
-    %output_padding = irdl.base "#builtin.dense_array"
-    %dilation = irdl.base "#builtin.dense_array"
-    irdl.operands(x: %type_x, w: %type_w)
-    irdl.attributes { "stride" = %stride, "padding" = %padding, "output_padding" = %output_padding, "dilation" = %dilation }
-    irdl.results(result: %type_result)
-  }
-  irdl.operation @pool {
-    %type_x = irdl.any
-    %type_result = irdl.any
-    %kind = irdl.base "#builtin.string"
-    %kernel = irdl.base "#builtin.dense_array"
-    %stride = irdl.base "#builtin.dense_array"
-    %padding = irdl.base "#builtin.dense_array"
-    irdl.operands(x: %type_x)
-    irdl.attributes { "kind" = %kind, "kernel" = %kernel, "stride" = %stride, "padding" = %padding }
-    irdl.results(result: %type_result)
-  }
-  irdl.operation @resize {
-    %type_x = irdl.any
-    %type_result = irdl.any
-    %size = irdl.base "#builtin.array"
-    %mode = irdl.base "#builtin.string"
-    irdl.operands(x: %type_x)
-    irdl.attributes { "size" = %size, "mode" = %mode }
+    irdl.operands(prediction: %type_prediction, target: %type_target)
     irdl.results(result: %type_result)
   }
   irdl.operation @layer_norm2d {
@@ -1033,65 +1095,6 @@ irdl.dialect @rlx {
     irdl.attributes { "num_groups" = %num_groups }
     irdl.results(result: %type_result)
   }
-  irdl.operation @attention {
-    %type_q = irdl.any
-    %type_k = irdl.any
-    %type_v = irdl.any
-    %type_mask = irdl.any
-    %type_result = irdl.any
-    %num_heads = irdl.base "#builtin.integer"
-    %head_dim = irdl.base "#builtin.integer"
-    irdl.operands(q: %type_q, k: %type_k, v: %type_v, mask: optional %type_mask)
-    irdl.attributes { "num_heads" = %num_heads, "head_dim" = %head_dim }
-    irdl.results(result: %type_result)
-  }
-  irdl.operation @rope {
-    %type_x = irdl.any
-    %type_cos = irdl.any
-    %type_sin = irdl.any
-    %type_result = irdl.any
-    %head_dim = irdl.base "#builtin.integer"
-    %n_rot = irdl.base "#builtin.integer"
-    irdl.operands(x: %type_x, cos: %type_cos, sin: %type_sin)
-    irdl.attributes { "head_dim" = %head_dim, "n_rot" = %n_rot }
-    irdl.results(result: %type_result)
-  }
-  irdl.operation @axial_rope_2d {
-    %type_x = irdl.any
-    %type_result = irdl.any
-    %end_x = irdl.base "#builtin.integer"
-    %end_y = irdl.base "#builtin.integer"
-    %head_dim = irdl.base "#builtin.integer"
-    %num_heads = irdl.base "#builtin.integer"
-    irdl.operands(x: %type_x)
-    irdl.attributes { "end_x" = %end_x, "end_y" = %end_y, "head_dim" = %head_dim, "num_heads" = %num_heads }
-    irdl.results(result: %type_result)
-  }
-  irdl.operation @fft {
-    %type_x = irdl.any
-    %type_result = irdl.any
-    %axis = irdl.base "#builtin.integer"
-    irdl.operands(x: %type_x)
-    irdl.attributes { "axis" = %axis }
-    irdl.results(result: %type_result)
-  }
-  irdl.operation @rfft {
-    %type_x = irdl.any
-    %type_result = irdl.any
-    %axis = irdl.base "#builtin.integer"
-    irdl.operands(x: %type_x)
-    irdl.attributes { "axis" = %axis }
-    irdl.results(result: %type_result)
-  }
-  irdl.operation @irfft {
-    %type_x = irdl.any
-    %type_result = irdl.any
-    %axis = irdl.base "#builtin.integer"
-    %length = irdl.base "#builtin.array"
-    irdl.operands(x: %type_x)
-    irdl.attributes { "axis" = %axis, "length" = %length }
-    irdl.results(result: %type_result)
-  }
   irdl.operation @quantize {
     %type_x = irdl.any
     %type_scale = irdl.any
@@ -1108,25 +1111,6 @@ irdl.dialect @rlx {
     %type_zero_point = irdl.any
     %type_result = irdl.any
     irdl.operands(x: %type_x, scale: %type_scale, zero_point: %type_zero_point)
-    irdl.results(result: %type_result)
-  }
-  irdl.operation @fake_quantize {
-    %type_x = irdl.any
-    %type_state = irdl.any
-    %type_result = irdl.any
-    %type_scale = irdl.any
-    %bits = irdl.base "#builtin.integer"
-    irdl.operands(x: %type_x, state: optional %type_state)
-    irdl.attributes { "bits" = %bits }
-    irdl.results(result: %type_result, scale: %type_scale)
-  }
-  irdl.operation @fake_quantize_lsq {
-    %type_x = irdl.any
-    %type_scale = irdl.any
-    %type_result = irdl.any
-    %bits = irdl.base "#builtin.integer"
-    irdl.operands(x: %type_x, scale: %type_scale)
-    irdl.attributes { "bits" = %bits }
     irdl.results(result: %type_result)
   }
   irdl.operation @q_matmul {
@@ -1150,6 +1134,25 @@ irdl.dialect @rlx {
     %multiplier = irdl.base "#builtin.float"
     irdl.operands(x: %type_x, w: %type_w, bias: %type_bias)
     irdl.attributes { "stride" = %stride, "padding" = %padding, "dilation" = %dilation, "multiplier" = %multiplier }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @fake_quantize {
+    %type_x = irdl.any
+    %type_state = irdl.any
+    %type_result = irdl.any
+    %type_scale = irdl.any
+    %bits = irdl.base "#builtin.integer"
+    irdl.operands(x: %type_x, state: optional %type_state)
+    irdl.attributes { "bits" = %bits }
+    irdl.results(result: %type_result, scale: %type_scale)
+  }
+  irdl.operation @fake_quantize_lsq {
+    %type_x = irdl.any
+    %type_scale = irdl.any
+    %type_result = irdl.any
+    %bits = irdl.base "#builtin.integer"
+    irdl.operands(x: %type_x, scale: %type_scale)
+    irdl.attributes { "bits" = %bits }
     irdl.results(result: %type_result)
   }
   irdl.operation @random_bits {
@@ -1184,34 +1187,6 @@ irdl.dialect @rlx {
     %type_ids = irdl.any
     irdl.operands(logits: %type_logits, seed: %type_seed)
     irdl.results(ids: %type_ids)
-  }
-  irdl.operation @softmax_cross_entropy_with_logits {
-    %type_logits = irdl.any
-    %type_labels = irdl.any
-    %type_result = irdl.any
-    irdl.operands(logits: %type_logits, labels: %type_labels)
-    irdl.results(result: %type_result)
-  }
-  irdl.operation @binary_cross_entropy_with_logits {
-    %type_logits = irdl.any
-    %type_targets = irdl.any
-    %type_result = irdl.any
-    irdl.operands(logits: %type_logits, targets: %type_targets)
-    irdl.results(result: %type_result)
-  }
-  irdl.operation @mse_loss {
-    %type_prediction = irdl.any
-    %type_target = irdl.any
-    %type_result = irdl.any
-    irdl.operands(prediction: %type_prediction, target: %type_target)
-    irdl.results(result: %type_result)
-  }
-  irdl.operation @huber_loss {
-    %type_prediction = irdl.any
-    %type_target = irdl.any
-    %type_result = irdl.any
-    irdl.operands(prediction: %type_prediction, target: %type_target)
-    irdl.results(result: %type_result)
   }
   irdl.operation @selective_scan {
     %type_x = irdl.any
@@ -1312,6 +1287,14 @@ irdl.dialect @rlx {
     irdl.attributes { "k" = %k }
     irdl.results(values: %type_values, indices: %type_indices)
   }
+  irdl.operation @argmin {
+    %type_x = irdl.any
+    %type_result = irdl.any
+    %axis = irdl.base "#builtin.integer"
+    irdl.operands(x: %type_x)
+    irdl.attributes { "axis" = %axis }
+    irdl.results(result: %type_result)
+  }
   irdl.operation @cumprod {
     %type_x = irdl.any
     %type_result = irdl.any
@@ -1321,14 +1304,6 @@ irdl.dialect @rlx {
     irdl.results(result: %type_result)
   }
   irdl.operation @cummax {
-    %type_x = irdl.any
-    %type_result = irdl.any
-    %axis = irdl.base "#builtin.integer"
-    irdl.operands(x: %type_x)
-    irdl.attributes { "axis" = %axis }
-    irdl.results(result: %type_result)
-  }
-  irdl.operation @argmin {
     %type_x = irdl.any
     %type_result = irdl.any
     %axis = irdl.base "#builtin.integer"
@@ -1405,6 +1380,14 @@ irdl.dialect @rlx {
     irdl.attributes { "shape" = %shape }
     irdl.results(result: %type_result)
   }
+  irdl.operation @reverse {
+    %type_x = irdl.any
+    %type_result = irdl.any
+    %axes = irdl.base "#builtin.dense_array"
+    irdl.operands(x: %type_x)
+    irdl.attributes { "axes" = %axes }
+    irdl.results(result: %type_result)
+  }
   irdl.operation @pad {
     %type_x = irdl.any
     %type_result = irdl.any
@@ -1412,14 +1395,6 @@ irdl.dialect @rlx {
     %high = irdl.base "#builtin.array"
     irdl.operands(x: %type_x)
     irdl.attributes { "low" = %low, "high" = %high }
-    irdl.results(result: %type_result)
-  }
-  irdl.operation @reverse {
-    %type_x = irdl.any
-    %type_result = irdl.any
-    %axes = irdl.base "#builtin.dense_array"
-    irdl.operands(x: %type_x)
-    irdl.attributes { "axes" = %axes }
     irdl.results(result: %type_result)
   }
   irdl.operation @triangular {
@@ -1475,6 +1450,31 @@ irdl.dialect @rlx {
     %size = irdl.base "#builtin.array"
     irdl.operands(updates: %type_updates, indices: %type_indices)
     irdl.attributes { "size" = %size }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @fft {
+    %type_x = irdl.any
+    %type_result = irdl.any
+    %axis = irdl.base "#builtin.integer"
+    irdl.operands(x: %type_x)
+    irdl.attributes { "axis" = %axis }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @rfft {
+    %type_x = irdl.any
+    %type_result = irdl.any
+    %axis = irdl.base "#builtin.integer"
+    irdl.operands(x: %type_x)
+    irdl.attributes { "axis" = %axis }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @irfft {
+    %type_x = irdl.any
+    %type_result = irdl.any
+    %axis = irdl.base "#builtin.integer"
+    %length = irdl.base "#builtin.array"
+    irdl.operands(x: %type_x)
+    irdl.attributes { "axis" = %axis, "length" = %length }
     irdl.results(result: %type_result)
   }
 }

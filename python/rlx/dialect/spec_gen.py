@@ -5,9 +5,9 @@ from __future__ import annotations
 from rlx.dialect.spec import REQUIRED, AttributeSpec, OpSpec, RegionSpec, TraitSpec, ValueSpec
 
 _DTYPES_0 = ('f32', 'f16', 'bf16', 'f64')
-_DTYPES_1 = ('c64',)
-_DTYPES_2 = ('f32',)
-_DTYPES_3 = ('f32', 'f16', 'bf16', 'f64', 'i8', 'i16', 'i32', 'i64', 'u8', 'u32', 'bool')
+_DTYPES_1 = ('f32', 'f16', 'bf16', 'f64', 'i8', 'i16', 'i32', 'i64', 'u8', 'u32', 'bool')
+_DTYPES_2 = ('c64',)
+_DTYPES_3 = ('f32',)
 _DTYPES_4 = ('f32', 'f16', 'bf16', 'f64', 'i8', 'i16', 'i32', 'i64', 'u8', 'u32', 'c64')
 _DTYPES_5 = ('f32', 'f16', 'bf16', 'f64', 'c64')
 _DTYPES_6 = ('i8', 'i16', 'i32', 'i64', 'u8', 'u32')
@@ -53,6 +53,60 @@ _STRAIGHTTHROUGH = ('identity', 'clipped_identity', 'tanh', 'hard_tanh')
 ENUMS = {'Activation': _ACTIVATION, 'AttentionInput': _ATTENTIONINPUT, 'Binary': _BINARY, 'Comparison': _COMPARISON, 'FftNorm': _FFTNORM, 'Interpolation': _INTERPOLATION, 'LossReduction': _LOSSREDUCTION, 'MaskKind': _MASKKIND, 'PadMode': _PADMODE, 'Pooling': _POOLING, 'Reduction': _REDUCTION, 'RopeStyle': _ROPESTYLE, 'ScaleMode': _SCALEMODE, 'ScatterReduction': _SCATTERREDUCTION, 'StraightThrough': _STRAIGHTTHROUGH}
 
 OPS = (
+    OpSpec(
+        'attention',
+        'attention',
+        'mir',
+        'Scaled dot-product attention',
+        '`softmax(mask(softcap(q·kᵀ·score_scale)))·v` for each head, softmax in f32.\n\nLayout: `q [B, S, H·D]`, `k [B, T, Hkv·D]`, `v [B, T, Hkv·Dv]`, or `q [B, H, S, D]`,\n`k [B, Hkv, T, D]`, `v [B, Hkv, T, Dv]`; the result is laid out as `q`. `H = num_heads` is a multiple of\n`Hkv`: query head `h` reads\nkey head `h // (H/Hkv)`. `score_scale` defaults to `1/sqrt(D)`; `softcap` c is `c·tanh(s/c)`.\n\nMasks: `causal`: query `i` sees keys `j <= i + T - S`; `sliding_window`: also `j >= i + T - S - window`;\n`custom`: `mask [B, T]` or broadcastable to `[B, H, S, T]` (rank 4), nonzero (bool, integer) or at least 0.5\n(float)\nkeeps; `bias`: `mask` broadcastable to `[B, H, S, T]` is added to the scores. A query that sees no key gives\nzeros.',
+        (
+            ValueSpec('q', _DTYPES_0),
+            ValueSpec('k', _DTYPES_0),
+            ValueSpec('v', _DTYPES_0),
+            ValueSpec('mask', _DTYPES_1, 'optional'),
+        ),
+        (
+            AttributeSpec('num_heads', 'i64', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('head_dim', 'i64', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('mask_kind', 'enum', 'none', 'MaskKind', _MASKKIND),
+            AttributeSpec('window', 'i64', None, interval='[0, 2^31)'),
+            AttributeSpec('score_scale', 'f64', None, interval='[-3.4e38, 3.4e38]'),
+            AttributeSpec('softcap', 'f64', None, interval='(0, 3.4e38]'),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        (
+            TraitSpec('product'),
+        ),
+        'dialect/RlxAttention.td:8',
+    ),
+    OpSpec(
+        'rope',
+        'rope',
+        'mir',
+        'Rotary position embedding',
+        "Rotates the first `n_rot` lanes of every head; the others pass. `x [B, S, H·D]` or `[B, H, S, D]` with\n`D = head_dim`; `cos` and `sin` are `[S, n_rot/2]` or `[B, S, n_rot/2]`. For the pair (a, b) of lanes that\n`style` names: `a' = a·cos - b·sin`, `b' = b·cos + a·sin` (Su et al., RoFormer, eq. 34). Computed in f32.",
+        (
+            ValueSpec('x', _DTYPES_0),
+            ValueSpec('cos', _DTYPES_0),
+            ValueSpec('sin', _DTYPES_0),
+        ),
+        (
+            AttributeSpec('head_dim', 'i64', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('n_rot', 'i64', REQUIRED, interval='[0, 2^31)'),
+            AttributeSpec('style', 'enum', 'neox', 'RopeStyle', _ROPESTYLE),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        (
+            TraitSpec('local'),
+        ),
+        'dialect/RlxAttention.td:33',
+    ),
     OpSpec(
         'relu_backward',
         'backward',
@@ -104,12 +158,12 @@ OPS = (
         'Gradient of complex_norm_sq',
         '`2·x·dy`: the gradient with respect to the real part plus i times that with respect to the imaginary part.',
         (
-            ValueSpec('x', _DTYPES_1),
-            ValueSpec('dy', _DTYPES_2),
+            ValueSpec('x', _DTYPES_2),
+            ValueSpec('dy', _DTYPES_3),
         ),
         (),
         (
-            ValueSpec('result', _DTYPES_1),
+            ValueSpec('result', _DTYPES_2),
         ),
         (),
         (
@@ -346,7 +400,7 @@ OPS = (
             ValueSpec('k', _DTYPES_0),
             ValueSpec('v', _DTYPES_0),
             ValueSpec('dy', _DTYPES_0),
-            ValueSpec('mask', _DTYPES_3, 'optional'),
+            ValueSpec('mask', _DTYPES_1, 'optional'),
         ),
         (
             AttributeSpec('num_heads', 'i64', REQUIRED, interval='[1, 2^31)'),
@@ -733,7 +787,7 @@ OPS = (
             ValueSpec('down', _DTYPES_0),
             ValueSpec('cos', _DTYPES_0),
             ValueSpec('sin', _DTYPES_0),
-            ValueSpec('mask', _DTYPES_3, 'optional'),
+            ValueSpec('mask', _DTYPES_1, 'optional'),
         ),
         (
             AttributeSpec('num_heads', 'i64', REQUIRED, interval='[1, 2^31)'),
@@ -776,7 +830,7 @@ OPS = (
             ValueSpec('b_down', _DTYPES_0),
             ValueSpec('ln2_scale', _DTYPES_0),
             ValueSpec('ln2_bias', _DTYPES_0),
-            ValueSpec('mask', _DTYPES_3, 'optional'),
+            ValueSpec('mask', _DTYPES_1, 'optional'),
         ),
         (
             AttributeSpec('num_heads', 'i64', REQUIRED, interval='[1, 2^31)'),
@@ -908,6 +962,132 @@ OPS = (
             TraitSpec('product'),
         ),
         'dialect/RlxBlocks.td:156',
+    ),
+    OpSpec(
+        'matmul',
+        'contraction',
+        'mir',
+        'Matrix product with broadcast batch axes',
+        '`lhs […, M, K]`, `rhs […, K, N]`, result `[…, M, N]`; batch axes broadcast as in NumPy. Rank at least 2.\nf16 and bf16 accumulate in f32 and round once; integers wrap.',
+        (
+            ValueSpec('lhs', _DTYPES_4),
+            ValueSpec('rhs', _DTYPES_4),
+        ),
+        (),
+        (
+            ValueSpec('result', _DTYPES_4),
+        ),
+        (),
+        (
+            TraitSpec('product'),
+        ),
+        'dialect/RlxContraction.td:8',
+    ),
+    OpSpec(
+        'dot_general',
+        'contraction',
+        'mir',
+        'Contraction over any axes with any batch axes',
+        "The result's axes are the batch axes, then the free axes of `lhs`, then those of `rhs`. Batch and contracting\naxes pair up in the order in which they are listed. f16 and bf16 accumulate in f32.",
+        (
+            ValueSpec('lhs', _DTYPES_4),
+            ValueSpec('rhs', _DTYPES_4),
+        ),
+        (
+            AttributeSpec('lhs_contracting', 'i64s', REQUIRED),
+            AttributeSpec('rhs_contracting', 'i64s', REQUIRED),
+            AttributeSpec('lhs_batch', 'i64s', REQUIRED),
+            AttributeSpec('rhs_batch', 'i64s', REQUIRED),
+        ),
+        (
+            ValueSpec('result', _DTYPES_4),
+        ),
+        (),
+        (
+            TraitSpec('product'),
+        ),
+        'dialect/RlxContraction.td:18',
+    ),
+    OpSpec(
+        'grouped_matmul',
+        'linear_algebra',
+        'mir',
+        'Each row times the matrix of its own group (mixture of experts)',
+        '`x [M, K]`, `w [E, K, N]`, `indices [M]` of integers, clamped into `[0, E)`: `result[m] =\nx[m]·w[indices[m]]`, shape `[M, N]`.\nf16 and bf16 accumulate in f32.',
+        (
+            ValueSpec('x', _DTYPES_0),
+            ValueSpec('w', _DTYPES_0),
+            ValueSpec('indices', _DTYPES_6),
+        ),
+        (),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        (
+            TraitSpec('product'),
+        ),
+        'dialect/RlxContraction.td:30',
+    ),
+    OpSpec(
+        'lora_matmul',
+        'linear_algebra',
+        'mir',
+        'x·w + scale·(x·a)·b',
+        '`x […, K]`, `w [K, N]`, `a [K, R]`, `b [R, N]`, result `[…, N]` (Hu et al., LoRA, eq. 3).',
+        (
+            ValueSpec('x', _DTYPES_0),
+            ValueSpec('w', _DTYPES_0),
+            ValueSpec('a', _DTYPES_0),
+            ValueSpec('b', _DTYPES_0),
+        ),
+        (
+            AttributeSpec('scale', 'f64', 1.0, interval='[-3.4e38, 3.4e38]'),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        (
+            TraitSpec('product'),
+        ),
+        'dialect/RlxContraction.td:41',
+    ),
+    OpSpec(
+        'dense_solve',
+        'linear_algebra',
+        'mir',
+        'The solution of a system of linear equations',
+        '`a [N, N]`, `b [N]` or `[N, K]`; the result `x` of the shape of `b` has `a·x = b`. Gaussian elimination with\npartial pivoting; a singular `a` gives infinities or NaN, or where rounding hides that it is singular, large\nnumbers. f16 and bf16 are solved in f32.',
+        (
+            ValueSpec('a', _DTYPES_0),
+            ValueSpec('b', _DTYPES_0),
+        ),
+        (),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        (),
+        'dialect/RlxContraction.td:51',
+    ),
+    OpSpec(
+        'batched_dense_solve',
+        'linear_algebra',
+        'mir',
+        'The solutions of a batch of systems of linear equations',
+        '`a [B, N, N]`, `b [B, N]` or `[B, N, K]`; each as `dense_solve`.',
+        (
+            ValueSpec('a', _DTYPES_0),
+            ValueSpec('b', _DTYPES_0),
+        ),
+        (),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        (),
+        'dialect/RlxContraction.td:62',
     ),
     OpSpec(
         'yield',
@@ -1087,57 +1267,129 @@ OPS = (
         'dialect/RlxControl.td:102',
     ),
     OpSpec(
-        'constant',
-        'leaf',
+        'conv',
+        'convolution',
         'mir',
-        'A tensor known at compile time',
-        '`result = value`. The shape is static. Weights are parameters of the function, not constants.',
-        (),
+        'Convolution (cross-correlation) in one, two or three dimensions',
+        '`x [N, C, spatial…]`, `w [O, C/groups, kernel…]`, result `[N, O, out…]` with\n`out = (in + before + after - dilation*(kernel - 1) - 1) // stride + 1`. `padding` lists\nbefore and after of each spatial axis in turn; zeros are padded. f16 and bf16 accumulate in f32; integers wrap.',
         (
-            AttributeSpec('value', 'elements', REQUIRED),
+            ValueSpec('x', _DTYPES_9),
+            ValueSpec('w', _DTYPES_9),
         ),
         (
-            ValueSpec('result', _DTYPES_7),
-        ),
-        (),
-        (),
-        'dialect/RlxElementwise.td:8',
-    ),
-    OpSpec(
-        'iota',
-        'leaf',
-        'mir',
-        'Positions along one axis',
-        '`result[i_0, …] = i_axis`, in `dtype`. Shape and dtype are attributes; dimensions may be symbolic.',
-        (),
-        (
-            AttributeSpec('shape', 'dims', REQUIRED),
-            AttributeSpec('axis', 'i64', REQUIRED),
-            AttributeSpec('dtype', 'dtype', REQUIRED),
+            AttributeSpec('stride', 'i64s', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('padding', 'i64s', REQUIRED, interval='[0, 2^31)'),
+            AttributeSpec('dilation', 'i64s', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('groups', 'i64', 1, interval='[1, 2^31)'),
         ),
         (
             ValueSpec('result', _DTYPES_9),
         ),
         (),
-        (),
-        'dialect/RlxElementwise.td:17',
+        (
+            TraitSpec('product'),
+        ),
+        'dialect/RlxConvolution.td:8',
     ),
     OpSpec(
-        'dim_size',
-        'leaf',
+        'conv_transpose',
+        'convolution_transpose',
         'mir',
-        'The size of a dimension, as a scalar',
-        '`size` is a list of one dimension, usually an expression in symbols; the result is its value, i32 of rank 0.',
+        'Transposed convolution in one, two or three dimensions',
+        'The transpose of `conv` as a linear map: `x [N, C, spatial…]`, `w [C, O/groups, kernel…]`, result `[N, O,\nout…]` with\n`out = (in - 1)*stride - before - after + dilation*(kernel - 1) + output_padding + 1`. `padding` lists\nbefore and after of each spatial\naxis in turn; `output_padding` adds positions at the end. Beyond the edges of `x` stand zeros, which count as\nin `conv`. f16 and bf16 accumulate in f32.',
+        (
+            ValueSpec('x', _DTYPES_0),
+            ValueSpec('w', _DTYPES_0),
+        ),
+        (
+            AttributeSpec('stride', 'i64s', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('padding', 'i64s', REQUIRED, interval='[0, 2^31)'),
+            AttributeSpec('output_padding', 'i64s', REQUIRED, interval='[0, 2^31)'),
+            AttributeSpec('dilation', 'i64s', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('groups', 'i64', 1, interval='[1, 2^31)'),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
         (),
+        (
+            TraitSpec('product'),
+        ),
+        'dialect/RlxConvolution.td:21',
+    ),
+    OpSpec(
+        'pool',
+        'pool',
+        'mir',
+        'Maximum or mean over windows in one, two or three dimensions',
+        '`x [N, C, spatial…]`, result `[N, C, out…]` with `out = (in + before + after - kernel) // stride + 1`.\n`padding` lists before and after of each\nspatial axis in turn. Padding never is a maximum, and counts in a mean as zeros, or with `count_include_pad\n= false` not at all.\nNaN propagates; a window of padding alone gives -inf (max), and NaN as a mean that does not count padding.',
+        (
+            ValueSpec('x', _DTYPES_0),
+        ),
+        (
+            AttributeSpec('kind', 'enum', REQUIRED, 'Pooling', _POOLING),
+            AttributeSpec('kernel', 'i64s', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('stride', 'i64s', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('padding', 'i64s', REQUIRED, interval='[0, 2^31)'),
+            AttributeSpec('count_include_pad', 'bool', True),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        (
+            TraitSpec('reduction'),
+        ),
+        'dialect/RlxConvolution.td:37',
+    ),
+    OpSpec(
+        'resize',
+        'image',
+        'mir',
+        'Spatial axes resampled to other sizes',
+        '`x [N, C, spatial…]`, result `[N, C, size…]`. Output position `i` reads the input at `(i + 1/2)·in/out -\n1/2` (half-pixel centres), or with\n`align_corners` at `i·(in - 1)/(out - 1)`. `nearest` takes the pixel `floor(i·in/out)`, and no `align_corners`;\n`bilinear` interpolates linearly along every spatial axis (of which there may be one, two or three), with\npositions held within the image. Interpolation weights are computed exactly from the sizes, in f64; a pixel of\nweight 0 does not count, be it NaN.',
+        (
+            ValueSpec('x', _DTYPES_0),
+        ),
         (
             AttributeSpec('size', 'dims', REQUIRED),
+            AttributeSpec('mode', 'enum', REQUIRED, 'Interpolation', _INTERPOLATION),
+            AttributeSpec('align_corners', 'bool', False),
         ),
         (
-            ValueSpec('result', _DTYPES_10),
+            ValueSpec('result', _DTYPES_0),
         ),
         (),
+        (
+            TraitSpec('local'),
+        ),
+        'dialect/RlxConvolution.td:52',
+    ),
+    OpSpec(
+        'axial_rope_2d',
+        'image',
+        'mir',
+        'Rotary embedding of two-dimensional positions',
+        '`x [B, S, H·D]` or `[B, H, S, D]` with `D = head_dim`, `S = end_x·end_y·repeat_factor` tokens of an image of\n`end_y` rows of `end_x` pixels, `repeat_factor` times over. Token `t` stands\nat column `t mod end_x` and row `(t mod (end_x·end_y)) // end_x`. Lanes are pairs (2i, 2i + 1): the first\n`D/4` pairs turn with the column, the last `D/4` with\nthe row, pair `i` of each by `position·theta^(-4i/D)` radians (Heo et al., RoPE for vision transformers,\naxial form). Computed in f32.',
+        (
+            ValueSpec('x', _DTYPES_0),
+        ),
+        (
+            AttributeSpec('end_x', 'i64', REQUIRED, interval='[0, 2^31)'),
+            AttributeSpec('end_y', 'i64', REQUIRED, interval='[0, 2^31)'),
+            AttributeSpec('head_dim', 'i64', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('num_heads', 'i64', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('theta', 'f64', 10000.0, interval='(0, 3.4e38]'),
+            AttributeSpec('repeat_factor', 'i64', 1, interval='[0, 2^31)'),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
         (),
-        'dialect/RlxElementwise.td:26',
+        (
+            TraitSpec('local'),
+        ),
+        'dialect/RlxConvolution.td:67',
     ),
     OpSpec(
         'activation',
@@ -1161,7 +1413,7 @@ OPS = (
             TraitSpec('bounded', 'kind', ('sigmoid', 'tanh', 'sin', 'cos', 'atan')),
             TraitSpec('wide_range', 'kind', ('exp', 'log', 'rsqrt', 'tan')),
         ),
-        'dialect/RlxElementwise.td:35',
+        'dialect/RlxElementwise.td:8',
     ),
     OpSpec(
         'cast',
@@ -1183,7 +1435,7 @@ OPS = (
             TraitSpec('elementwise'),
             TraitSpec('cheap'),
         ),
-        'dialect/RlxElementwise.td:51',
+        'dialect/RlxElementwise.td:24',
     ),
     OpSpec(
         'binary',
@@ -1208,7 +1460,7 @@ OPS = (
             TraitSpec('cheap', 'kind', ('add', 'sub', 'mul', 'div', 'max', 'min')),
             TraitSpec('wide_range', 'kind', ('pow',)),
         ),
-        'dialect/RlxElementwise.td:62',
+        'dialect/RlxElementwise.td:35',
     ),
     OpSpec(
         'compare',
@@ -1232,7 +1484,7 @@ OPS = (
             TraitSpec('cheap'),
             TraitSpec('commutative', 'kind', ('eq', 'ne')),
         ),
-        'dialect/RlxElementwise.td:80',
+        'dialect/RlxElementwise.td:53',
     ),
     OpSpec(
         'where',
@@ -1254,7 +1506,7 @@ OPS = (
             TraitSpec('elementwise'),
             TraitSpec('cheap'),
         ),
-        'dialect/RlxElementwise.td:94',
+        'dialect/RlxElementwise.td:67',
     ),
     OpSpec(
         'stop_gradient',
@@ -1277,7 +1529,7 @@ OPS = (
             TraitSpec('elementwise'),
             TraitSpec('cheap'),
         ),
-        'dialect/RlxElementwise.td:103',
+        'dialect/RlxElementwise.td:76',
     ),
     OpSpec(
         'clamp',
@@ -1299,7 +1551,7 @@ OPS = (
             TraitSpec('elementwise'),
             TraitSpec('cheap'),
         ),
-        'dialect/RlxElementwise.td:110',
+        'dialect/RlxElementwise.td:83',
     ),
     OpSpec(
         'complex',
@@ -1308,19 +1560,19 @@ OPS = (
         'Complex numbers from their parts',
         '`result = real + i·imag`; the parts are f32 and broadcast as in NumPy.',
         (
-            ValueSpec('real', _DTYPES_2),
-            ValueSpec('imag', _DTYPES_2),
+            ValueSpec('real', _DTYPES_3),
+            ValueSpec('imag', _DTYPES_3),
         ),
         (),
         (
-            ValueSpec('result', _DTYPES_1),
+            ValueSpec('result', _DTYPES_2),
         ),
         (),
         (
             TraitSpec('elementwise'),
             TraitSpec('cheap'),
         ),
-        'dialect/RlxElementwise.td:125',
+        'dialect/RlxElementwise.td:94',
     ),
     OpSpec(
         'real',
@@ -1329,18 +1581,18 @@ OPS = (
         'Real part',
         '`result = Re x`, f32.',
         (
-            ValueSpec('x', _DTYPES_1),
+            ValueSpec('x', _DTYPES_2),
         ),
         (),
         (
-            ValueSpec('result', _DTYPES_2),
+            ValueSpec('result', _DTYPES_3),
         ),
         (),
         (
             TraitSpec('elementwise'),
             TraitSpec('cheap'),
         ),
-        'dialect/RlxElementwise.td:132',
+        'dialect/RlxElementwise.td:101',
     ),
     OpSpec(
         'imag',
@@ -1349,18 +1601,18 @@ OPS = (
         'Imaginary part',
         '`result = Im x`, f32.',
         (
-            ValueSpec('x', _DTYPES_1),
+            ValueSpec('x', _DTYPES_2),
         ),
         (),
         (
-            ValueSpec('result', _DTYPES_2),
+            ValueSpec('result', _DTYPES_3),
         ),
         (),
         (
             TraitSpec('elementwise'),
             TraitSpec('cheap'),
         ),
-        'dialect/RlxElementwise.td:139',
+        'dialect/RlxElementwise.td:108',
     ),
     OpSpec(
         'conjugate',
@@ -1369,27 +1621,7 @@ OPS = (
         'Complex conjugate',
         '`result = Re x - i·Im x`.',
         (
-            ValueSpec('x', _DTYPES_1),
-        ),
-        (),
-        (
-            ValueSpec('result', _DTYPES_1),
-        ),
-        (),
-        (
-            TraitSpec('elementwise'),
-            TraitSpec('cheap'),
-        ),
-        'dialect/RlxElementwise.td:146',
-    ),
-    OpSpec(
-        'complex_norm_sq',
-        'complex',
-        'mir',
-        'Squared modulus',
-        '`result = (Re x)^2 + (Im x)^2`, f32.',
-        (
-            ValueSpec('x', _DTYPES_1),
+            ValueSpec('x', _DTYPES_2),
         ),
         (),
         (
@@ -1400,7 +1632,80 @@ OPS = (
             TraitSpec('elementwise'),
             TraitSpec('cheap'),
         ),
-        'dialect/RlxElementwise.td:153',
+        'dialect/RlxElementwise.td:115',
+    ),
+    OpSpec(
+        'complex_norm_sq',
+        'complex',
+        'mir',
+        'Squared modulus',
+        '`result = (Re x)^2 + (Im x)^2`, f32.',
+        (
+            ValueSpec('x', _DTYPES_2),
+        ),
+        (),
+        (
+            ValueSpec('result', _DTYPES_3),
+        ),
+        (),
+        (
+            TraitSpec('elementwise'),
+            TraitSpec('cheap'),
+        ),
+        'dialect/RlxElementwise.td:122',
+    ),
+    OpSpec(
+        'constant',
+        'leaf',
+        'mir',
+        'A tensor known at compile time',
+        '`result = value`. The shape is static. Weights are parameters of the function, not constants.',
+        (),
+        (
+            AttributeSpec('value', 'elements', REQUIRED),
+        ),
+        (
+            ValueSpec('result', _DTYPES_7),
+        ),
+        (),
+        (),
+        'dialect/RlxElementwise.td:129',
+    ),
+    OpSpec(
+        'iota',
+        'leaf',
+        'mir',
+        'Positions along one axis',
+        '`result[i_0, …] = i_axis`, in `dtype`. Shape and dtype are attributes; dimensions may be symbolic.',
+        (),
+        (
+            AttributeSpec('shape', 'dims', REQUIRED),
+            AttributeSpec('axis', 'i64', REQUIRED),
+            AttributeSpec('dtype', 'dtype', REQUIRED),
+        ),
+        (
+            ValueSpec('result', _DTYPES_9),
+        ),
+        (),
+        (),
+        'dialect/RlxElementwise.td:138',
+    ),
+    OpSpec(
+        'dim_size',
+        'leaf',
+        'mir',
+        'The size of a dimension, as a scalar',
+        '`size` is a list of one dimension, usually an expression in symbols; the result is its value, i32 of rank 0.',
+        (),
+        (
+            AttributeSpec('size', 'dims', REQUIRED),
+        ),
+        (
+            ValueSpec('result', _DTYPES_10),
+        ),
+        (),
+        (),
+        'dialect/RlxElementwise.td:147',
     ),
     OpSpec(
         'fused_matmul_bias_act',
@@ -1508,7 +1813,7 @@ OPS = (
             ValueSpec('hidden', _DTYPES_0),
             ValueSpec('qkv_w', _DTYPES_0),
             ValueSpec('out_w', _DTYPES_0),
-            ValueSpec('mask', _DTYPES_3),
+            ValueSpec('mask', _DTYPES_1),
             ValueSpec('qkv_b', _DTYPES_0, 'optional'),
             ValueSpec('out_b', _DTYPES_0, 'optional'),
             ValueSpec('cos', _DTYPES_0, 'optional'),
@@ -1543,7 +1848,7 @@ OPS = (
             ValueSpec('down_w', _DTYPES_0),
             ValueSpec('ln2_scale', _DTYPES_0),
             ValueSpec('ln2_shift', _DTYPES_0),
-            ValueSpec('mask', _DTYPES_3),
+            ValueSpec('mask', _DTYPES_1),
             ValueSpec('qkv_b', _DTYPES_0, 'optional'),
             ValueSpec('out_b', _DTYPES_0, 'optional'),
             ValueSpec('up_b', _DTYPES_0, 'optional'),
@@ -1566,60 +1871,14 @@ OPS = (
         'dialect/RlxFused.td:59',
     ),
     OpSpec(
-        'matmul',
-        'contraction',
+        'softmax_cross_entropy_with_logits',
+        'loss',
         'mir',
-        'Matrix product with broadcast batch axes',
-        '`lhs […, M, K]`, `rhs […, K, N]`, result `[…, M, N]`; batch axes broadcast as in NumPy. Rank at least 2.\nf16 and bf16 accumulate in f32 and round once; integers wrap.',
+        'Cross entropy of softmax(logits) against integer labels',
+        '`logits […, C]`, `labels […]` of integers; `result[…] = log(sum exp(logits)) - logits[label]`. A label\noutside `[0, C)` is ignored: its loss is 0.\nComputed in f32 for f16 and bf16.',
         (
-            ValueSpec('lhs', _DTYPES_4),
-            ValueSpec('rhs', _DTYPES_4),
-        ),
-        (),
-        (
-            ValueSpec('result', _DTYPES_4),
-        ),
-        (),
-        (
-            TraitSpec('product'),
-        ),
-        'dialect/RlxLinalg.td:8',
-    ),
-    OpSpec(
-        'dot_general',
-        'contraction',
-        'mir',
-        'Contraction over any axes with any batch axes',
-        "The result's axes are the batch axes, then the free axes of `lhs`, then those of `rhs`. Batch and contracting\naxes pair up in the order in which they are listed. f16 and bf16 accumulate in f32.",
-        (
-            ValueSpec('lhs', _DTYPES_4),
-            ValueSpec('rhs', _DTYPES_4),
-        ),
-        (
-            AttributeSpec('lhs_contracting', 'i64s', REQUIRED),
-            AttributeSpec('rhs_contracting', 'i64s', REQUIRED),
-            AttributeSpec('lhs_batch', 'i64s', REQUIRED),
-            AttributeSpec('rhs_batch', 'i64s', REQUIRED),
-        ),
-        (
-            ValueSpec('result', _DTYPES_4),
-        ),
-        (),
-        (
-            TraitSpec('product'),
-        ),
-        'dialect/RlxLinalg.td:18',
-    ),
-    OpSpec(
-        'grouped_matmul',
-        'linear_algebra',
-        'mir',
-        'Each row times the matrix of its own group (mixture of experts)',
-        '`x [M, K]`, `w [E, K, N]`, `indices [M]` of integers, clamped into `[0, E)`: `result[m] =\nx[m]·w[indices[m]]`, shape `[M, N]`.\nf16 and bf16 accumulate in f32.',
-        (
-            ValueSpec('x', _DTYPES_0),
-            ValueSpec('w', _DTYPES_0),
-            ValueSpec('indices', _DTYPES_6),
+            ValueSpec('logits', _DTYPES_0),
+            ValueSpec('labels', _DTYPES_6),
         ),
         (),
         (
@@ -1627,136 +1886,22 @@ OPS = (
         ),
         (),
         (
-            TraitSpec('product'),
+            TraitSpec('reduction'),
         ),
-        'dialect/RlxLinalg.td:30',
+        'dialect/RlxLoss.td:8',
     ),
     OpSpec(
-        'lora_matmul',
-        'linear_algebra',
+        'binary_cross_entropy_with_logits',
+        'loss',
         'mir',
-        'x·w + scale·(x·a)·b',
-        '`x […, K]`, `w [K, N]`, `a [K, R]`, `b [R, N]`, result `[…, N]` (Hu et al., LoRA, eq. 3).',
+        'Cross entropy of sigmoid(logits) against probabilities',
+        '`max(x, 0) - x·t + log(1 + exp(-|x|))` of `logits` x and `targets` t of one shape; their mean or sum with\n`reduction`.',
         (
-            ValueSpec('x', _DTYPES_0),
-            ValueSpec('w', _DTYPES_0),
-            ValueSpec('a', _DTYPES_0),
-            ValueSpec('b', _DTYPES_0),
+            ValueSpec('logits', _DTYPES_0),
+            ValueSpec('targets', _DTYPES_0),
         ),
         (
-            AttributeSpec('scale', 'f64', 1.0, interval='[-3.4e38, 3.4e38]'),
-        ),
-        (
-            ValueSpec('result', _DTYPES_0),
-        ),
-        (),
-        (
-            TraitSpec('product'),
-        ),
-        'dialect/RlxLinalg.td:41',
-    ),
-    OpSpec(
-        'dense_solve',
-        'linear_algebra',
-        'mir',
-        'The solution of a system of linear equations',
-        '`a [N, N]`, `b [N]` or `[N, K]`; the result `x` of the shape of `b` has `a·x = b`. Gaussian elimination with\npartial pivoting; a singular `a` gives infinities or NaN, or where rounding hides that it is singular, large\nnumbers. f16 and bf16 are solved in f32.',
-        (
-            ValueSpec('a', _DTYPES_0),
-            ValueSpec('b', _DTYPES_0),
-        ),
-        (),
-        (
-            ValueSpec('result', _DTYPES_0),
-        ),
-        (),
-        (),
-        'dialect/RlxLinalg.td:51',
-    ),
-    OpSpec(
-        'batched_dense_solve',
-        'linear_algebra',
-        'mir',
-        'The solutions of a batch of systems of linear equations',
-        '`a [B, N, N]`, `b [B, N]` or `[B, N, K]`; each as `dense_solve`.',
-        (
-            ValueSpec('a', _DTYPES_0),
-            ValueSpec('b', _DTYPES_0),
-        ),
-        (),
-        (
-            ValueSpec('result', _DTYPES_0),
-        ),
-        (),
-        (),
-        'dialect/RlxLinalg.td:62',
-    ),
-    OpSpec(
-        'conv',
-        'convolution',
-        'mir',
-        'Convolution (cross-correlation) in one, two or three dimensions',
-        '`x [N, C, spatial…]`, `w [O, C/groups, kernel…]`, result `[N, O, out…]` with\n`out = (in + before + after - dilation*(kernel - 1) - 1) // stride + 1`. `padding` lists\nbefore and after of each spatial axis in turn; zeros are padded. f16 and bf16 accumulate in f32; integers wrap.',
-        (
-            ValueSpec('x', _DTYPES_9),
-            ValueSpec('w', _DTYPES_9),
-        ),
-        (
-            AttributeSpec('stride', 'i64s', REQUIRED, interval='[1, 2^31)'),
-            AttributeSpec('padding', 'i64s', REQUIRED, interval='[0, 2^31)'),
-            AttributeSpec('dilation', 'i64s', REQUIRED, interval='[1, 2^31)'),
-            AttributeSpec('groups', 'i64', 1, interval='[1, 2^31)'),
-        ),
-        (
-            ValueSpec('result', _DTYPES_9),
-        ),
-        (),
-        (
-            TraitSpec('product'),
-        ),
-        'dialect/RlxLinalg.td:71',
-    ),
-    OpSpec(
-        'conv_transpose',
-        'convolution_transpose',
-        'mir',
-        'Transposed convolution in one, two or three dimensions',
-        'The transpose of `conv` as a linear map: `x [N, C, spatial…]`, `w [C, O/groups, kernel…]`, result `[N, O,\nout…]` with\n`out = (in - 1)*stride - before - after + dilation*(kernel - 1) + output_padding + 1`. `padding` lists\nbefore and after of each spatial\naxis in turn; `output_padding` adds positions at the end. Beyond the edges of `x` stand zeros, which count as\nin `conv`. f16 and bf16 accumulate in f32.',
-        (
-            ValueSpec('x', _DTYPES_0),
-            ValueSpec('w', _DTYPES_0),
-        ),
-        (
-            AttributeSpec('stride', 'i64s', REQUIRED, interval='[1, 2^31)'),
-            AttributeSpec('padding', 'i64s', REQUIRED, interval='[0, 2^31)'),
-            AttributeSpec('output_padding', 'i64s', REQUIRED, interval='[0, 2^31)'),
-            AttributeSpec('dilation', 'i64s', REQUIRED, interval='[1, 2^31)'),
-            AttributeSpec('groups', 'i64', 1, interval='[1, 2^31)'),
-        ),
-        (
-            ValueSpec('result', _DTYPES_0),
-        ),
-        (),
-        (
-            TraitSpec('product'),
-        ),
-        'dialect/RlxLinalg.td:84',
-    ),
-    OpSpec(
-        'pool',
-        'pool',
-        'mir',
-        'Maximum or mean over windows in one, two or three dimensions',
-        '`x [N, C, spatial…]`, result `[N, C, out…]` with `out = (in + before + after - kernel) // stride + 1`.\n`padding` lists before and after of each\nspatial axis in turn. Padding never is a maximum, and counts in a mean as zeros, or with `count_include_pad\n= false` not at all.\nNaN propagates; a window of padding alone gives -inf (max), and NaN as a mean that does not count padding.',
-        (
-            ValueSpec('x', _DTYPES_0),
-        ),
-        (
-            AttributeSpec('kind', 'enum', REQUIRED, 'Pooling', _POOLING),
-            AttributeSpec('kernel', 'i64s', REQUIRED, interval='[1, 2^31)'),
-            AttributeSpec('stride', 'i64s', REQUIRED, interval='[1, 2^31)'),
-            AttributeSpec('padding', 'i64s', REQUIRED, interval='[0, 2^31)'),
-            AttributeSpec('count_include_pad', 'bool', True),
+            AttributeSpec('reduction', 'enum', 'mean', 'LossReduction', _LOSSREDUCTION),
         ),
         (
             ValueSpec('result', _DTYPES_0),
@@ -1765,30 +1910,52 @@ OPS = (
         (
             TraitSpec('reduction'),
         ),
-        'dialect/RlxLinalg.td:100',
+        'dialect/RlxLoss.td:19',
     ),
     OpSpec(
-        'resize',
-        'image',
+        'mse_loss',
+        'loss',
         'mir',
-        'Spatial axes resampled to other sizes',
-        '`x [N, C, spatial…]`, result `[N, C, size…]`. Output position `i` reads the input at `(i + 1/2)·in/out -\n1/2` (half-pixel centres), or with\n`align_corners` at `i·(in - 1)/(out - 1)`. `nearest` takes the pixel `floor(i·in/out)`, and no `align_corners`;\n`bilinear` interpolates linearly along every spatial axis (of which there may be one, two or three), with\npositions held within the image. Interpolation weights are computed exactly from the sizes, in f64; a pixel of\nweight 0 does not count, be it NaN.',
+        'Squared difference',
+        '`(prediction - target)^2` of tensors of one shape; the mean or sum with `reduction`.',
         (
-            ValueSpec('x', _DTYPES_0),
+            ValueSpec('prediction', _DTYPES_0),
+            ValueSpec('target', _DTYPES_0),
         ),
         (
-            AttributeSpec('size', 'dims', REQUIRED),
-            AttributeSpec('mode', 'enum', REQUIRED, 'Interpolation', _INTERPOLATION),
-            AttributeSpec('align_corners', 'bool', False),
+            AttributeSpec('reduction', 'enum', 'mean', 'LossReduction', _LOSSREDUCTION),
         ),
         (
             ValueSpec('result', _DTYPES_0),
         ),
         (),
         (
-            TraitSpec('local'),
+            TraitSpec('reduction'),
         ),
-        'dialect/RlxLinalg.td:115',
+        'dialect/RlxLoss.td:30',
+    ),
+    OpSpec(
+        'huber_loss',
+        'loss',
+        'mir',
+        'Squared difference that grows linearly where it is large',
+        'With `d = |prediction - target|`: `d^2/2` where `d <= delta`, else `delta·(d - delta/2)`; the mean or sum\nwith `reduction` (Huber 1964).',
+        (
+            ValueSpec('prediction', _DTYPES_0),
+            ValueSpec('target', _DTYPES_0),
+        ),
+        (
+            AttributeSpec('delta', 'f64', 1.0, interval='(0, 3.4e38]'),
+            AttributeSpec('reduction', 'enum', 'mean', 'LossReduction', _LOSSREDUCTION),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        (
+            TraitSpec('reduction'),
+        ),
+        'dialect/RlxLoss.td:38',
     ),
     OpSpec(
         'layer_norm2d',
@@ -1812,7 +1979,7 @@ OPS = (
             TraitSpec('reduction'),
             TraitSpec('bounded'),
         ),
-        'dialect/RlxLinalg.td:130',
+        'dialect/RlxNorm.td:8',
     ),
     OpSpec(
         'batch_norm_inference',
@@ -1837,7 +2004,7 @@ OPS = (
         (
             TraitSpec('reduction'),
         ),
-        'dialect/RlxLinalg.td:141',
+        'dialect/RlxNorm.td:19',
     ),
     OpSpec(
         'layer_norm',
@@ -1862,7 +2029,7 @@ OPS = (
             TraitSpec('reduction'),
             TraitSpec('bounded'),
         ),
-        'dialect/RlxLinalg.td:153',
+        'dialect/RlxNorm.td:31',
     ),
     OpSpec(
         'rms_norm',
@@ -1887,7 +2054,7 @@ OPS = (
             TraitSpec('reduction'),
             TraitSpec('bounded'),
         ),
-        'dialect/RlxLinalg.td:164',
+        'dialect/RlxNorm.td:42',
     ),
     OpSpec(
         'group_norm',
@@ -1912,149 +2079,7 @@ OPS = (
             TraitSpec('reduction'),
             TraitSpec('bounded'),
         ),
-        'dialect/RlxLinalg.td:175',
-    ),
-    OpSpec(
-        'attention',
-        'attention',
-        'mir',
-        'Scaled dot-product attention',
-        '`softmax(mask(softcap(q·kᵀ·score_scale)))·v` for each head, softmax in f32.\n\nLayout: `q [B, S, H·D]`, `k [B, T, Hkv·D]`, `v [B, T, Hkv·Dv]`, or `q [B, H, S, D]`,\n`k [B, Hkv, T, D]`, `v [B, Hkv, T, Dv]`; the result is laid out as `q`. `H = num_heads` is a multiple of\n`Hkv`: query head `h` reads\nkey head `h // (H/Hkv)`. `score_scale` defaults to `1/sqrt(D)`; `softcap` c is `c·tanh(s/c)`.\n\nMasks: `causal`: query `i` sees keys `j <= i + T - S`; `sliding_window`: also `j >= i + T - S - window`;\n`custom`: `mask [B, T]` or broadcastable to `[B, H, S, T]` (rank 4), nonzero (bool, integer) or at least 0.5\n(float)\nkeeps; `bias`: `mask` broadcastable to `[B, H, S, T]` is added to the scores. A query that sees no key gives\nzeros.',
-        (
-            ValueSpec('q', _DTYPES_0),
-            ValueSpec('k', _DTYPES_0),
-            ValueSpec('v', _DTYPES_0),
-            ValueSpec('mask', _DTYPES_3, 'optional'),
-        ),
-        (
-            AttributeSpec('num_heads', 'i64', REQUIRED, interval='[1, 2^31)'),
-            AttributeSpec('head_dim', 'i64', REQUIRED, interval='[1, 2^31)'),
-            AttributeSpec('mask_kind', 'enum', 'none', 'MaskKind', _MASKKIND),
-            AttributeSpec('window', 'i64', None, interval='[0, 2^31)'),
-            AttributeSpec('score_scale', 'f64', None, interval='[-3.4e38, 3.4e38]'),
-            AttributeSpec('softcap', 'f64', None, interval='(0, 3.4e38]'),
-        ),
-        (
-            ValueSpec('result', _DTYPES_0),
-        ),
-        (),
-        (
-            TraitSpec('product'),
-        ),
-        'dialect/RlxLinalg.td:186',
-    ),
-    OpSpec(
-        'rope',
-        'rope',
-        'mir',
-        'Rotary position embedding',
-        "Rotates the first `n_rot` lanes of every head; the others pass. `x [B, S, H·D]` or `[B, H, S, D]` with\n`D = head_dim`; `cos` and `sin` are `[S, n_rot/2]` or `[B, S, n_rot/2]`. For the pair (a, b) of lanes that\n`style` names: `a' = a·cos - b·sin`, `b' = b·cos + a·sin` (Su et al., RoFormer, eq. 34). Computed in f32.",
-        (
-            ValueSpec('x', _DTYPES_0),
-            ValueSpec('cos', _DTYPES_0),
-            ValueSpec('sin', _DTYPES_0),
-        ),
-        (
-            AttributeSpec('head_dim', 'i64', REQUIRED, interval='[1, 2^31)'),
-            AttributeSpec('n_rot', 'i64', REQUIRED, interval='[0, 2^31)'),
-            AttributeSpec('style', 'enum', 'neox', 'RopeStyle', _ROPESTYLE),
-        ),
-        (
-            ValueSpec('result', _DTYPES_0),
-        ),
-        (),
-        (
-            TraitSpec('local'),
-        ),
-        'dialect/RlxLinalg.td:211',
-    ),
-    OpSpec(
-        'axial_rope_2d',
-        'image',
-        'mir',
-        'Rotary embedding of two-dimensional positions',
-        '`x [B, S, H·D]` or `[B, H, S, D]` with `D = head_dim`, `S = end_x·end_y·repeat_factor` tokens of an image of\n`end_y` rows of `end_x` pixels, `repeat_factor` times over. Token `t` stands\nat column `t mod end_x` and row `(t mod (end_x·end_y)) // end_x`. Lanes are pairs (2i, 2i + 1): the first\n`D/4` pairs turn with the column, the last `D/4` with\nthe row, pair `i` of each by `position·theta^(-4i/D)` radians (Heo et al., RoPE for vision transformers,\naxial form). Computed in f32.',
-        (
-            ValueSpec('x', _DTYPES_0),
-        ),
-        (
-            AttributeSpec('end_x', 'i64', REQUIRED, interval='[0, 2^31)'),
-            AttributeSpec('end_y', 'i64', REQUIRED, interval='[0, 2^31)'),
-            AttributeSpec('head_dim', 'i64', REQUIRED, interval='[1, 2^31)'),
-            AttributeSpec('num_heads', 'i64', REQUIRED, interval='[1, 2^31)'),
-            AttributeSpec('theta', 'f64', 10000.0, interval='(0, 3.4e38]'),
-            AttributeSpec('repeat_factor', 'i64', 1, interval='[0, 2^31)'),
-        ),
-        (
-            ValueSpec('result', _DTYPES_0),
-        ),
-        (),
-        (
-            TraitSpec('local'),
-        ),
-        'dialect/RlxLinalg.td:224',
-    ),
-    OpSpec(
-        'fft',
-        'fft',
-        'mir',
-        'Discrete Fourier transform along an axis',
-        "`result[k] = c·sum_n x[n]·exp(∓2πi·k·n/N)`, minus for the forward transform; `norm` says where `c` is not 1,\nwith NumPy's names.\nAny length. The axis must not be empty. Of a length that is a symbol when a back end without transforms of its\nown compiles it, the whole matrix is multiplied with, in time and memory in proportion to `N^2`: bind it.",
-        (
-            ValueSpec('x', _DTYPES_1),
-        ),
-        (
-            AttributeSpec('axis', 'i64', REQUIRED),
-            AttributeSpec('inverse', 'bool', False),
-            AttributeSpec('norm', 'enum', 'backward', 'FftNorm', _FFTNORM),
-        ),
-        (
-            ValueSpec('result', _DTYPES_1),
-        ),
-        (),
-        (),
-        'dialect/RlxLinalg.td:239',
-    ),
-    OpSpec(
-        'rfft',
-        'fft',
-        'mir',
-        'Discrete Fourier transform of real numbers',
-        'The first `N//2 + 1` elements of `fft(x)` along `axis`: the others are their conjugates.',
-        (
-            ValueSpec('x', _DTYPES_2),
-        ),
-        (
-            AttributeSpec('axis', 'i64', REQUIRED),
-            AttributeSpec('norm', 'enum', 'backward', 'FftNorm', _FFTNORM),
-        ),
-        (
-            ValueSpec('result', _DTYPES_1),
-        ),
-        (),
-        (),
-        'dialect/RlxLinalg.td:252',
-    ),
-    OpSpec(
-        'irfft',
-        'fft',
-        'mir',
-        'Inverse of the Fourier transform of real numbers',
-        'The real inverse transform, of `length` elements along `axis`, of a spectrum of `length//2 + 1` elements\nthat stands for a Hermitian one.\nThe imaginary parts of its first and, for an even length, last element are not read. `length` is a list of\none dimension.',
-        (
-            ValueSpec('x', _DTYPES_1),
-        ),
-        (
-            AttributeSpec('axis', 'i64', REQUIRED),
-            AttributeSpec('length', 'dims', REQUIRED),
-            AttributeSpec('norm', 'enum', 'backward', 'FftNorm', _FFTNORM),
-        ),
-        (
-            ValueSpec('result', _DTYPES_2),
-        ),
-        (),
-        (),
-        'dialect/RlxLinalg.td:259',
+        'dialect/RlxNorm.td:53',
     ),
     OpSpec(
         'quantize',
@@ -2064,7 +2089,7 @@ OPS = (
         '`result = saturate(round(x / scale) + zero_point)`, rounding half to even, NaN to the zero point. `scale`\n(f32, positive) and `zero_point` (i32, in the range of `dtype`) are scalars, or\nwith `axis` of shape `[x.dim(axis)]`. f64 divides and adds in f64, the others in f32. `dtype` is i8 or u8.',
         (
             ValueSpec('x', _DTYPES_0),
-            ValueSpec('scale', _DTYPES_2),
+            ValueSpec('scale', _DTYPES_3),
             ValueSpec('zero_point', _DTYPES_10),
         ),
         (
@@ -2076,7 +2101,7 @@ OPS = (
         ),
         (),
         (),
-        'dialect/RlxQuant.td:8',
+        'dialect/RlxQuantization.td:8',
     ),
     OpSpec(
         'dequantize',
@@ -2086,64 +2111,18 @@ OPS = (
         '`result = (x - zero_point)·scale`, f32; `scale` and `zero_point` as in `quantize`. The difference is exact\n(i32 arithmetic).',
         (
             ValueSpec('x', _DTYPES_11),
-            ValueSpec('scale', _DTYPES_2),
+            ValueSpec('scale', _DTYPES_3),
             ValueSpec('zero_point', _DTYPES_10),
         ),
         (
             AttributeSpec('axis', 'i64', None),
         ),
         (
-            ValueSpec('result', _DTYPES_2),
+            ValueSpec('result', _DTYPES_3),
         ),
         (),
         (),
-        'dialect/RlxQuant.td:20',
-    ),
-    OpSpec(
-        'fake_quantize',
-        'fake_quant',
-        'mir',
-        'Rounded to the values that a few bits represent, as floats',
-        "`result = clamp(round(x/scale), -qmax, qmax)·scale` with `qmax = 2^(bits-1) - 1` (127, 7, 1 for 8, 4, 2\nbits; at most 16). `scale` is a scalar, or one for each position of `axis`:\n`max|x|/qmax` (`per_batch`); `decay·state + (1 - decay)·max|x|/qmax` (`ema`); `state` (`fixed`). The second\nresult is the scale that was used: with `ema` the caller's next state.\n`state` is an operand with `ema` and `fixed` only. Where the scale is 0 the result is 0. `ste` says what the\ngradient of `x` is, at the scale that was used, which counts as a constant: there is no gradient of it or through it.\nf16 and bf16 are computed in f32, and `state` and `scale` are then f32; else they have the dtype of `x`.",
-        (
-            ValueSpec('x', _DTYPES_0),
-            ValueSpec('state', _DTYPES_0, 'optional'),
-        ),
-        (
-            AttributeSpec('bits', 'i64', REQUIRED, interval='[2, 16]'),
-            AttributeSpec('axis', 'i64', None),
-            AttributeSpec('ste', 'enum', 'identity', 'StraightThrough', _STRAIGHTTHROUGH),
-            AttributeSpec('scale_mode', 'enum', 'per_batch', 'ScaleMode', _SCALEMODE),
-            AttributeSpec('decay', 'f64', 0.99, interval='[0, 1]'),
-        ),
-        (
-            ValueSpec('result', _DTYPES_0),
-            ValueSpec('scale', _DTYPES_0),
-        ),
-        (),
-        (),
-        'dialect/RlxQuant.td:30',
-    ),
-    OpSpec(
-        'fake_quantize_lsq',
-        'fake_quant',
-        'mir',
-        'Fake quantisation with a learned step size',
-        '`result = clamp(round(x/scale), -qmax, qmax)·scale`, `qmax = 2^(bits-1) - 1`; `scale` is a scalar, or with\n`axis` of shape `[x.dim(axis)]`, and has a gradient of its own\n(Esser et al., Learned step size quantization, eq. 3). Its dtype, and a scale of 0, are as in `fake_quantize`.',
-        (
-            ValueSpec('x', _DTYPES_0),
-            ValueSpec('scale', _DTYPES_0),
-        ),
-        (
-            AttributeSpec('bits', 'i64', REQUIRED, interval='[2, 16]'),
-            AttributeSpec('axis', 'i64', None),
-        ),
-        (
-            ValueSpec('result', _DTYPES_0),
-        ),
-        (),
-        (),
-        'dialect/RlxQuant.td:48',
+        'dialect/RlxQuantization.td:20',
     ),
     OpSpec(
         'q_matmul',
@@ -2169,7 +2148,7 @@ OPS = (
         (
             TraitSpec('product'),
         ),
-        'dialect/RlxQuant.td:59',
+        'dialect/RlxQuantization.td:30',
     ),
     OpSpec(
         'q_conv2d',
@@ -2199,7 +2178,53 @@ OPS = (
         (
             TraitSpec('product'),
         ),
-        'dialect/RlxQuant.td:72',
+        'dialect/RlxQuantization.td:43',
+    ),
+    OpSpec(
+        'fake_quantize',
+        'fake_quant',
+        'mir',
+        'Rounded to the values that a few bits represent, as floats',
+        "`result = clamp(round(x/scale), -qmax, qmax)·scale` with `qmax = 2^(bits-1) - 1` (127, 7, 1 for 8, 4, 2\nbits; at most 16). `scale` is a scalar, or one for each position of `axis`:\n`max|x|/qmax` (`per_batch`); `decay·state + (1 - decay)·max|x|/qmax` (`ema`); `state` (`fixed`). The second\nresult is the scale that was used: with `ema` the caller's next state.\n`state` is an operand with `ema` and `fixed` only. Where the scale is 0 the result is 0. `ste` says what the\ngradient of `x` is, at the scale that was used, which counts as a constant: there is no gradient of it or through it.\nf16 and bf16 are computed in f32, and `state` and `scale` are then f32; else they have the dtype of `x`.",
+        (
+            ValueSpec('x', _DTYPES_0),
+            ValueSpec('state', _DTYPES_0, 'optional'),
+        ),
+        (
+            AttributeSpec('bits', 'i64', REQUIRED, interval='[2, 16]'),
+            AttributeSpec('axis', 'i64', None),
+            AttributeSpec('ste', 'enum', 'identity', 'StraightThrough', _STRAIGHTTHROUGH),
+            AttributeSpec('scale_mode', 'enum', 'per_batch', 'ScaleMode', _SCALEMODE),
+            AttributeSpec('decay', 'f64', 0.99, interval='[0, 1]'),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+            ValueSpec('scale', _DTYPES_0),
+        ),
+        (),
+        (),
+        'dialect/RlxQuantization.td:57',
+    ),
+    OpSpec(
+        'fake_quantize_lsq',
+        'fake_quant',
+        'mir',
+        'Fake quantisation with a learned step size',
+        '`result = clamp(round(x/scale), -qmax, qmax)·scale`, `qmax = 2^(bits-1) - 1`; `scale` is a scalar, or with\n`axis` of shape `[x.dim(axis)]`, and has a gradient of its own\n(Esser et al., Learned step size quantization, eq. 3). Its dtype, and a scale of 0, are as in `fake_quantize`.',
+        (
+            ValueSpec('x', _DTYPES_0),
+            ValueSpec('scale', _DTYPES_0),
+        ),
+        (
+            AttributeSpec('bits', 'i64', REQUIRED, interval='[2, 16]'),
+            AttributeSpec('axis', 'i64', None),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        (),
+        'dialect/RlxQuantization.td:75',
     ),
     OpSpec(
         'random_bits',
@@ -2285,93 +2310,6 @@ OPS = (
         (),
         (),
         'dialect/RlxRandom.td:46',
-    ),
-    OpSpec(
-        'softmax_cross_entropy_with_logits',
-        'loss',
-        'mir',
-        'Cross entropy of softmax(logits) against integer labels',
-        '`logits […, C]`, `labels […]` of integers; `result[…] = log(sum exp(logits)) - logits[label]`. A label\noutside `[0, C)` is ignored: its loss is 0.\nComputed in f32 for f16 and bf16.',
-        (
-            ValueSpec('logits', _DTYPES_0),
-            ValueSpec('labels', _DTYPES_6),
-        ),
-        (),
-        (
-            ValueSpec('result', _DTYPES_0),
-        ),
-        (),
-        (
-            TraitSpec('reduction'),
-        ),
-        'dialect/RlxRandom.td:63',
-    ),
-    OpSpec(
-        'binary_cross_entropy_with_logits',
-        'loss',
-        'mir',
-        'Cross entropy of sigmoid(logits) against probabilities',
-        '`max(x, 0) - x·t + log(1 + exp(-|x|))` of `logits` x and `targets` t of one shape; their mean or sum with\n`reduction`.',
-        (
-            ValueSpec('logits', _DTYPES_0),
-            ValueSpec('targets', _DTYPES_0),
-        ),
-        (
-            AttributeSpec('reduction', 'enum', 'mean', 'LossReduction', _LOSSREDUCTION),
-        ),
-        (
-            ValueSpec('result', _DTYPES_0),
-        ),
-        (),
-        (
-            TraitSpec('reduction'),
-        ),
-        'dialect/RlxRandom.td:74',
-    ),
-    OpSpec(
-        'mse_loss',
-        'loss',
-        'mir',
-        'Squared difference',
-        '`(prediction - target)^2` of tensors of one shape; the mean or sum with `reduction`.',
-        (
-            ValueSpec('prediction', _DTYPES_0),
-            ValueSpec('target', _DTYPES_0),
-        ),
-        (
-            AttributeSpec('reduction', 'enum', 'mean', 'LossReduction', _LOSSREDUCTION),
-        ),
-        (
-            ValueSpec('result', _DTYPES_0),
-        ),
-        (),
-        (
-            TraitSpec('reduction'),
-        ),
-        'dialect/RlxRandom.td:85',
-    ),
-    OpSpec(
-        'huber_loss',
-        'loss',
-        'mir',
-        'Squared difference that grows linearly where it is large',
-        'With `d = |prediction - target|`: `d^2/2` where `d <= delta`, else `delta·(d - delta/2)`; the mean or sum\nwith `reduction` (Huber 1964).',
-        (
-            ValueSpec('prediction', _DTYPES_0),
-            ValueSpec('target', _DTYPES_0),
-        ),
-        (
-            AttributeSpec('delta', 'f64', 1.0, interval='(0, 3.4e38]'),
-            AttributeSpec('reduction', 'enum', 'mean', 'LossReduction', _LOSSREDUCTION),
-        ),
-        (
-            ValueSpec('result', _DTYPES_0),
-        ),
-        (),
-        (
-            TraitSpec('reduction'),
-        ),
-        'dialect/RlxRandom.td:93',
     ),
     OpSpec(
         'selective_scan',
@@ -2520,7 +2458,7 @@ OPS = (
         (
             TraitSpec('reduction'),
         ),
-        'dialect/RlxReduce.td:8',
+        'dialect/RlxReduction.td:8',
     ),
     OpSpec(
         'softmax',
@@ -2542,7 +2480,7 @@ OPS = (
             TraitSpec('reduction'),
             TraitSpec('bounded'),
         ),
-        'dialect/RlxReduce.td:21',
+        'dialect/RlxReduction.td:21',
     ),
     OpSpec(
         'cumsum',
@@ -2564,7 +2502,7 @@ OPS = (
         (
             TraitSpec('reduction'),
         ),
-        'dialect/RlxReduce.td:30',
+        'dialect/RlxReduction.td:30',
     ),
     OpSpec(
         'argmax',
@@ -2573,7 +2511,7 @@ OPS = (
         'Position of the largest element along an axis',
         'An i32 tensor without the axis (size 1 with `keep_dims`). Ties go to the lower index; the first NaN wins.\nThe axis must not be empty.',
         (
-            ValueSpec('x', _DTYPES_3),
+            ValueSpec('x', _DTYPES_1),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
@@ -2586,7 +2524,7 @@ OPS = (
         (
             TraitSpec('moves_data'),
         ),
-        'dialect/RlxReduce.td:40',
+        'dialect/RlxReduction.td:40',
     ),
     OpSpec(
         'topk',
@@ -2608,7 +2546,29 @@ OPS = (
         (
             TraitSpec('moves_data'),
         ),
-        'dialect/RlxReduce.td:51',
+        'dialect/RlxReduction.td:51',
+    ),
+    OpSpec(
+        'argmin',
+        'reduce',
+        'mir',
+        'Position of the smallest element along an axis',
+        'An i32 tensor without the axis (size 1 with `keep_dims`). Ties go to the lower index; the first NaN wins.\nThe axis must not be empty.',
+        (
+            ValueSpec('x', _DTYPES_1),
+        ),
+        (
+            AttributeSpec('axis', 'i64', REQUIRED),
+            AttributeSpec('keep_dims', 'bool', False),
+        ),
+        (
+            ValueSpec('result', _DTYPES_10),
+        ),
+        (),
+        (
+            TraitSpec('moves_data'),
+        ),
+        'dialect/RlxReduction.td:61',
     ),
     OpSpec(
         'cumprod',
@@ -2630,7 +2590,7 @@ OPS = (
         (
             TraitSpec('reduction'),
         ),
-        'dialect/RlxReduce.td:61',
+        'dialect/RlxReduction.td:72',
     ),
     OpSpec(
         'cummax',
@@ -2651,29 +2611,7 @@ OPS = (
         (
             TraitSpec('moves_data'),
         ),
-        'dialect/RlxReduce.td:71',
-    ),
-    OpSpec(
-        'argmin',
-        'reduce',
-        'mir',
-        'Position of the smallest element along an axis',
-        'An i32 tensor without the axis (size 1 with `keep_dims`). Ties go to the lower index; the first NaN wins.\nThe axis must not be empty.',
-        (
-            ValueSpec('x', _DTYPES_3),
-        ),
-        (
-            AttributeSpec('axis', 'i64', REQUIRED),
-            AttributeSpec('keep_dims', 'bool', False),
-        ),
-        (
-            ValueSpec('result', _DTYPES_10),
-        ),
-        (),
-        (
-            TraitSpec('moves_data'),
-        ),
-        'dialect/RlxReduce.td:78',
+        'dialect/RlxReduction.td:82',
     ),
     OpSpec(
         'argsort',
@@ -2682,7 +2620,7 @@ OPS = (
         'The positions that sort an axis',
         'An i32 tensor of the shape of `x`. The sort is stable, also with `descending`; NaN counts as the largest,\nand -0 equals 0.',
         (
-            ValueSpec('x', _DTYPES_3),
+            ValueSpec('x', _DTYPES_1),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
@@ -2695,7 +2633,7 @@ OPS = (
         (
             TraitSpec('moves_data'),
         ),
-        'dialect/RlxReduce.td:89',
+        'dialect/RlxReduction.td:89',
     ),
     OpSpec(
         'sort',
@@ -2704,20 +2642,20 @@ OPS = (
         'The elements of an axis in order',
         'The elements of `x` at `argsort(x)`: stable, NaN counts as the largest.',
         (
-            ValueSpec('x', _DTYPES_3),
+            ValueSpec('x', _DTYPES_1),
         ),
         (
             AttributeSpec('axis', 'i64', REQUIRED),
             AttributeSpec('descending', 'bool', False),
         ),
         (
-            ValueSpec('result', _DTYPES_3),
+            ValueSpec('result', _DTYPES_1),
         ),
         (),
         (
             TraitSpec('moves_data'),
         ),
-        'dialect/RlxReduce.td:99',
+        'dialect/RlxReduction.td:99',
     ),
     OpSpec(
         'reshape',
@@ -2857,6 +2795,28 @@ OPS = (
         'dialect/RlxShape.td:53',
     ),
     OpSpec(
+        'reverse',
+        'shape',
+        'mir',
+        'The order of some axes reversed',
+        "NumPy's `flip` along `axes`, which are sorted and distinct.",
+        (
+            ValueSpec('x', _DTYPES_7),
+        ),
+        (
+            AttributeSpec('axes', 'i64s', REQUIRED),
+        ),
+        (
+            ValueSpec('result', _DTYPES_7),
+        ),
+        (),
+        (
+            TraitSpec('moves_data'),
+            TraitSpec('rearranges'),
+        ),
+        'dialect/RlxShape.td:60',
+    ),
+    OpSpec(
         'pad',
         'padding',
         'mir',
@@ -2878,29 +2838,7 @@ OPS = (
         (
             TraitSpec('moves_data'),
         ),
-        'dialect/RlxShape.td:60',
-    ),
-    OpSpec(
-        'reverse',
-        'shape',
-        'mir',
-        'The order of some axes reversed',
-        "NumPy's `flip` along `axes`, which are sorted and distinct.",
-        (
-            ValueSpec('x', _DTYPES_7),
-        ),
-        (
-            AttributeSpec('axes', 'i64s', REQUIRED),
-        ),
-        (
-            ValueSpec('result', _DTYPES_7),
-        ),
-        (),
-        (
-            TraitSpec('moves_data'),
-            TraitSpec('rearranges'),
-        ),
-        'dialect/RlxShape.td:75',
+        'dialect/RlxShape.td:67',
     ),
     OpSpec(
         'triangular',
@@ -3054,6 +2992,68 @@ OPS = (
             TraitSpec('reduction'),
         ),
         'dialect/RlxShape.td:148',
+    ),
+    OpSpec(
+        'fft',
+        'fft',
+        'mir',
+        'Discrete Fourier transform along an axis',
+        "`result[k] = c·sum_n x[n]·exp(∓2πi·k·n/N)`, minus for the forward transform; `norm` says where `c` is not 1,\nwith NumPy's names.\nAny length. The axis must not be empty. Of a length that is a symbol when a back end without transforms of its\nown compiles it, the whole matrix is multiplied with, in time and memory in proportion to `N^2`: bind it.",
+        (
+            ValueSpec('x', _DTYPES_2),
+        ),
+        (
+            AttributeSpec('axis', 'i64', REQUIRED),
+            AttributeSpec('inverse', 'bool', False),
+            AttributeSpec('norm', 'enum', 'backward', 'FftNorm', _FFTNORM),
+        ),
+        (
+            ValueSpec('result', _DTYPES_2),
+        ),
+        (),
+        (),
+        'dialect/RlxSignal.td:8',
+    ),
+    OpSpec(
+        'rfft',
+        'fft',
+        'mir',
+        'Discrete Fourier transform of real numbers',
+        'The first `N//2 + 1` elements of `fft(x)` along `axis`: the others are their conjugates.',
+        (
+            ValueSpec('x', _DTYPES_3),
+        ),
+        (
+            AttributeSpec('axis', 'i64', REQUIRED),
+            AttributeSpec('norm', 'enum', 'backward', 'FftNorm', _FFTNORM),
+        ),
+        (
+            ValueSpec('result', _DTYPES_2),
+        ),
+        (),
+        (),
+        'dialect/RlxSignal.td:21',
+    ),
+    OpSpec(
+        'irfft',
+        'fft',
+        'mir',
+        'Inverse of the Fourier transform of real numbers',
+        'The real inverse transform, of `length` elements along `axis`, of a spectrum of `length//2 + 1` elements\nthat stands for a Hermitian one.\nThe imaginary parts of its first and, for an even length, last element are not read. `length` is a list of\none dimension.',
+        (
+            ValueSpec('x', _DTYPES_2),
+        ),
+        (
+            AttributeSpec('axis', 'i64', REQUIRED),
+            AttributeSpec('length', 'dims', REQUIRED),
+            AttributeSpec('norm', 'enum', 'backward', 'FftNorm', _FFTNORM),
+        ),
+        (
+            ValueSpec('result', _DTYPES_3),
+        ),
+        (),
+        (),
+        'dialect/RlxSignal.td:28',
     ),
 )
 

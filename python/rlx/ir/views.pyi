@@ -20,6 +20,32 @@ class View:
 def class_name(op: str) -> str: ...
 def member_names(spec: OpSpec) -> dict[str, str]: ...
 
+class Attention(View):
+    """Scaled dot-product attention."""
+
+    q: mlir.Value
+    k: mlir.Value
+    v: mlir.Value
+    mask: mlir.Value | None
+    num_heads: int
+    head_dim: int
+    mask_kind: str
+    window: int | None
+    score_scale: float | None
+    softcap: float | None
+    result: mlir.Value
+
+class Rope(View):
+    """Rotary position embedding."""
+
+    x: mlir.Value
+    cos: mlir.Value
+    sin: mlir.Value
+    head_dim: int
+    n_rot: int
+    style: str
+    result: mlir.Value
+
 class ReluBackward(View):
     """Gradient of relu."""
 
@@ -423,6 +449,56 @@ class UnetResidualBlock(View):
     eps: float
     result: mlir.Value
 
+class Matmul(View):
+    """Matrix product with broadcast batch axes."""
+
+    lhs: mlir.Value
+    rhs: mlir.Value
+    result: mlir.Value
+
+class DotGeneral(View):
+    """Contraction over any axes with any batch axes."""
+
+    lhs: mlir.Value
+    rhs: mlir.Value
+    lhs_contracting: tuple[int, ...]
+    rhs_contracting: tuple[int, ...]
+    lhs_batch: tuple[int, ...]
+    rhs_batch: tuple[int, ...]
+    result: mlir.Value
+
+class GroupedMatmul(View):
+    """Each row times the matrix of its own group (mixture of experts)."""
+
+    x: mlir.Value
+    w: mlir.Value
+    indices: mlir.Value
+    result: mlir.Value
+
+class LoraMatmul(View):
+    """x·w + scale·(x·a)·b."""
+
+    x: mlir.Value
+    w: mlir.Value
+    a: mlir.Value
+    b: mlir.Value
+    scale: float
+    result: mlir.Value
+
+class DenseSolve(View):
+    """The solution of a system of linear equations."""
+
+    a: mlir.Value
+    b: mlir.Value
+    result: mlir.Value
+
+class BatchedDenseSolve(View):
+    """The solutions of a batch of systems of linear equations."""
+
+    a: mlir.Value
+    b: mlir.Value
+    result: mlir.Value
+
 class Yield(View):
     """What a region gives."""
 
@@ -475,24 +551,59 @@ class Custom(View):
     name: str
     attributes_: dict[str, Any]
 
-class Constant(View):
-    """A tensor known at compile time."""
+class Conv(View):
+    """Convolution (cross-correlation) in one, two or three dimensions."""
 
-    value: np.ndarray
+    x: mlir.Value
+    w: mlir.Value
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
     result: mlir.Value
 
-class Iota(View):
-    """Positions along one axis."""
+class ConvTranspose(View):
+    """Transposed convolution in one, two or three dimensions."""
 
-    shape: tuple[Dim, ...]
-    axis: int
-    dtype: DType
+    x: mlir.Value
+    w: mlir.Value
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    output_padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
     result: mlir.Value
 
-class DimSize(View):
-    """The size of a dimension, as a scalar."""
+class Pool(View):
+    """Maximum or mean over windows in one, two or three dimensions."""
 
+    x: mlir.Value
+    kind: str
+    kernel: tuple[int, ...]
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    count_include_pad: bool
+    result: mlir.Value
+
+class Resize(View):
+    """Spatial axes resampled to other sizes."""
+
+    x: mlir.Value
     size: tuple[Dim, ...]
+    mode: str
+    align_corners: bool
+    result: mlir.Value
+
+class AxialRope2d(View):
+    """Rotary embedding of two-dimensional positions."""
+
+    x: mlir.Value
+    end_x: int
+    end_y: int
+    head_dim: int
+    num_heads: int
+    theta: float
+    repeat_factor: int
     result: mlir.Value
 
 class Activation(View):
@@ -578,6 +689,26 @@ class ComplexNormSq(View):
     x: mlir.Value
     result: mlir.Value
 
+class Constant(View):
+    """A tensor known at compile time."""
+
+    value: np.ndarray
+    result: mlir.Value
+
+class Iota(View):
+    """Positions along one axis."""
+
+    shape: tuple[Dim, ...]
+    axis: int
+    dtype: DType
+    result: mlir.Value
+
+class DimSize(View):
+    """The size of a dimension, as a scalar."""
+
+    size: tuple[Dim, ...]
+    result: mlir.Value
+
 class FusedMatmulBiasAct(View):
     """activation(x·w + bias)."""
 
@@ -655,97 +786,36 @@ class FusedTransformerLayer(View):
     activation: str
     result: mlir.Value
 
-class Matmul(View):
-    """Matrix product with broadcast batch axes."""
+class SoftmaxCrossEntropyWithLogits(View):
+    """Cross entropy of softmax(logits) against integer labels."""
 
-    lhs: mlir.Value
-    rhs: mlir.Value
+    logits: mlir.Value
+    labels: mlir.Value
     result: mlir.Value
 
-class DotGeneral(View):
-    """Contraction over any axes with any batch axes."""
+class BinaryCrossEntropyWithLogits(View):
+    """Cross entropy of sigmoid(logits) against probabilities."""
 
-    lhs: mlir.Value
-    rhs: mlir.Value
-    lhs_contracting: tuple[int, ...]
-    rhs_contracting: tuple[int, ...]
-    lhs_batch: tuple[int, ...]
-    rhs_batch: tuple[int, ...]
+    logits: mlir.Value
+    targets: mlir.Value
+    reduction: str
     result: mlir.Value
 
-class GroupedMatmul(View):
-    """Each row times the matrix of its own group (mixture of experts)."""
+class MseLoss(View):
+    """Squared difference."""
 
-    x: mlir.Value
-    w: mlir.Value
-    indices: mlir.Value
+    prediction: mlir.Value
+    target: mlir.Value
+    reduction: str
     result: mlir.Value
 
-class LoraMatmul(View):
-    """x·w + scale·(x·a)·b."""
+class HuberLoss(View):
+    """Squared difference that grows linearly where it is large."""
 
-    x: mlir.Value
-    w: mlir.Value
-    a: mlir.Value
-    b: mlir.Value
-    scale: float
-    result: mlir.Value
-
-class DenseSolve(View):
-    """The solution of a system of linear equations."""
-
-    a: mlir.Value
-    b: mlir.Value
-    result: mlir.Value
-
-class BatchedDenseSolve(View):
-    """The solutions of a batch of systems of linear equations."""
-
-    a: mlir.Value
-    b: mlir.Value
-    result: mlir.Value
-
-class Conv(View):
-    """Convolution (cross-correlation) in one, two or three dimensions."""
-
-    x: mlir.Value
-    w: mlir.Value
-    stride: tuple[int, ...]
-    padding: tuple[int, ...]
-    dilation: tuple[int, ...]
-    groups: int
-    result: mlir.Value
-
-class ConvTranspose(View):
-    """Transposed convolution in one, two or three dimensions."""
-
-    x: mlir.Value
-    w: mlir.Value
-    stride: tuple[int, ...]
-    padding: tuple[int, ...]
-    output_padding: tuple[int, ...]
-    dilation: tuple[int, ...]
-    groups: int
-    result: mlir.Value
-
-class Pool(View):
-    """Maximum or mean over windows in one, two or three dimensions."""
-
-    x: mlir.Value
-    kind: str
-    kernel: tuple[int, ...]
-    stride: tuple[int, ...]
-    padding: tuple[int, ...]
-    count_include_pad: bool
-    result: mlir.Value
-
-class Resize(View):
-    """Spatial axes resampled to other sizes."""
-
-    x: mlir.Value
-    size: tuple[Dim, ...]
-    mode: str
-    align_corners: bool
+    prediction: mlir.Value
+    target: mlir.Value
+    delta: float
+    reduction: str
     result: mlir.Value
 
 class LayerNorm2d(View):
@@ -798,70 +868,6 @@ class GroupNorm(View):
     eps: float
     result: mlir.Value
 
-class Attention(View):
-    """Scaled dot-product attention."""
-
-    q: mlir.Value
-    k: mlir.Value
-    v: mlir.Value
-    mask: mlir.Value | None
-    num_heads: int
-    head_dim: int
-    mask_kind: str
-    window: int | None
-    score_scale: float | None
-    softcap: float | None
-    result: mlir.Value
-
-class Rope(View):
-    """Rotary position embedding."""
-
-    x: mlir.Value
-    cos: mlir.Value
-    sin: mlir.Value
-    head_dim: int
-    n_rot: int
-    style: str
-    result: mlir.Value
-
-class AxialRope2d(View):
-    """Rotary embedding of two-dimensional positions."""
-
-    x: mlir.Value
-    end_x: int
-    end_y: int
-    head_dim: int
-    num_heads: int
-    theta: float
-    repeat_factor: int
-    result: mlir.Value
-
-class Fft(View):
-    """Discrete Fourier transform along an axis."""
-
-    x: mlir.Value
-    axis: int
-    inverse: bool
-    norm: str
-    result: mlir.Value
-
-class Rfft(View):
-    """Discrete Fourier transform of real numbers."""
-
-    x: mlir.Value
-    axis: int
-    norm: str
-    result: mlir.Value
-
-class Irfft(View):
-    """Inverse of the Fourier transform of real numbers."""
-
-    x: mlir.Value
-    axis: int
-    length: tuple[Dim, ...]
-    norm: str
-    result: mlir.Value
-
 class Quantize(View):
     """8-bit integers from floats."""
 
@@ -878,28 +884,6 @@ class Dequantize(View):
     x: mlir.Value
     scale: mlir.Value
     zero_point: mlir.Value
-    axis: int | None
-    result: mlir.Value
-
-class FakeQuantize(View):
-    """Rounded to the values that a few bits represent, as floats."""
-
-    x: mlir.Value
-    state: mlir.Value | None
-    bits: int
-    axis: int | None
-    ste: str
-    scale_mode: str
-    decay: float
-    result: mlir.Value
-    scale: mlir.Value
-
-class FakeQuantizeLsq(View):
-    """Fake quantisation with a learned step size."""
-
-    x: mlir.Value
-    scale: mlir.Value
-    bits: int
     axis: int | None
     result: mlir.Value
 
@@ -929,6 +913,28 @@ class QConv2d(View):
     w_zero_point: int
     out_zero_point: int
     multiplier: float
+    result: mlir.Value
+
+class FakeQuantize(View):
+    """Rounded to the values that a few bits represent, as floats."""
+
+    x: mlir.Value
+    state: mlir.Value | None
+    bits: int
+    axis: int | None
+    ste: str
+    scale_mode: str
+    decay: float
+    result: mlir.Value
+    scale: mlir.Value
+
+class FakeQuantizeLsq(View):
+    """Fake quantisation with a learned step size."""
+
+    x: mlir.Value
+    scale: mlir.Value
+    bits: int
+    axis: int | None
     result: mlir.Value
 
 class RandomBits(View):
@@ -967,38 +973,6 @@ class Sample(View):
     top_k: int
     top_p: float
     ids: mlir.Value
-
-class SoftmaxCrossEntropyWithLogits(View):
-    """Cross entropy of softmax(logits) against integer labels."""
-
-    logits: mlir.Value
-    labels: mlir.Value
-    result: mlir.Value
-
-class BinaryCrossEntropyWithLogits(View):
-    """Cross entropy of sigmoid(logits) against probabilities."""
-
-    logits: mlir.Value
-    targets: mlir.Value
-    reduction: str
-    result: mlir.Value
-
-class MseLoss(View):
-    """Squared difference."""
-
-    prediction: mlir.Value
-    target: mlir.Value
-    reduction: str
-    result: mlir.Value
-
-class HuberLoss(View):
-    """Squared difference that grows linearly where it is large."""
-
-    prediction: mlir.Value
-    target: mlir.Value
-    delta: float
-    reduction: str
-    result: mlir.Value
 
 class SelectiveScan(View):
     """State-space recurrence with input-dependent coefficients (Mamba)."""
@@ -1099,6 +1073,14 @@ class Topk(View):
     values: mlir.Value
     indices: mlir.Value
 
+class Argmin(View):
+    """Position of the smallest element along an axis."""
+
+    x: mlir.Value
+    axis: int
+    keep_dims: bool
+    result: mlir.Value
+
 class Cumprod(View):
     """Running product along an axis."""
 
@@ -1112,14 +1094,6 @@ class Cummax(View):
 
     x: mlir.Value
     axis: int
-    result: mlir.Value
-
-class Argmin(View):
-    """Position of the smallest element along an axis."""
-
-    x: mlir.Value
-    axis: int
-    keep_dims: bool
     result: mlir.Value
 
 class Argsort(View):
@@ -1185,6 +1159,13 @@ class Expand(View):
     shape: tuple[Dim, ...]
     result: mlir.Value
 
+class Reverse(View):
+    """The order of some axes reversed."""
+
+    x: mlir.Value
+    axes: tuple[int, ...]
+    result: mlir.Value
+
 class Pad(View):
     """Elements added before and after every axis."""
 
@@ -1193,13 +1174,6 @@ class Pad(View):
     high: tuple[Dim, ...]
     mode: str
     value: float
-    result: mlir.Value
-
-class Reverse(View):
-    """The order of some axes reversed."""
-
-    x: mlir.Value
-    axes: tuple[int, ...]
     result: mlir.Value
 
 class Triangular(View):
@@ -1256,4 +1230,30 @@ class ScatterAdd(View):
     updates: mlir.Value
     indices: mlir.Value
     size: tuple[Dim, ...]
+    result: mlir.Value
+
+class Fft(View):
+    """Discrete Fourier transform along an axis."""
+
+    x: mlir.Value
+    axis: int
+    inverse: bool
+    norm: str
+    result: mlir.Value
+
+class Rfft(View):
+    """Discrete Fourier transform of real numbers."""
+
+    x: mlir.Value
+    axis: int
+    norm: str
+    result: mlir.Value
+
+class Irfft(View):
+    """Inverse of the Fourier transform of real numbers."""
+
+    x: mlir.Value
+    axis: int
+    length: tuple[Dim, ...]
+    norm: str
     result: mlir.Value

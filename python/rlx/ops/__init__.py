@@ -1,57 +1,41 @@
-"""The cards of all tensor ops, one file for each family; importing this registers them.
+"""The cards of all tensor ops, a file or a folder for each family; importing this registers them.
 
 Every op is also a function here, taking tensors: `rlx.ops.softmax(x, axis=-1)` is `x.builder.softmax(x, axis=-1)`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.errors import Error
-from rlx.ops import (
-    activation,
-    attention,
-    backward,
-    checkpoint,
-    complex,
-    contraction,
-    control,
-    convolution,
-    convolution_transpose,
-    cumulative,
-    custom,
-    elementwise,
-    fake_quant,
-    fft,
-    function,
-    fused,
-    image,
-    index,
-    leaf,
-    linear_algebra,
-    loss,
-    norm,
-    order,
-    padding,
-    pool,
-    quant,
-    quant_compute,
-    random,
-    recurrent,
-    reduce,
-    rope,
-    scatter,
-    shape,
-    spectral,
-    surface,
+from rlx.ops import surface
+
+_MODULES = (
+    *(
+        "attention.attention",
+        "attention.rope",
+        "backward.backward",
+        "contraction.contraction",
+        "contraction.linear_algebra",
+    ),
+    *("control.checkpoint", "control.control", "control.custom", "control.function", "convolution.convolution"),
+    *("convolution.convolution_transpose", "convolution.image", "convolution.pool", "elementwise.activation"),
+    *("elementwise.complex", "elementwise.elementwise", "elementwise.leaf", "fused", "loss", "norm"),
+    *("quantization.fake_quant", "quantization.quant", "quantization.quant_compute", "random", "recurrent"),
+    *("reduction.cumulative", "reduction.order", "reduction.reduce", "shape.index", "shape.padding", "shape.scatter"),
+    *("shape.shape", "signal.fft", "signal.spectral"),
 )
 
-surface.install()
 
-# A file may be called as one of its ops is: here the name is the op's.
-for _name in surface.methods().keys() & globals().keys():
-    del globals()[_name]
+class _Family(ModuleType):
+    """A family that is called as one of its ops is: calling it is that op."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return _function(self.__name__.rpartition(".")[2])(*args, **kwargs)
 
 
 def _builder_of(values: Any) -> Builder | None:
@@ -59,16 +43,13 @@ def _builder_of(values: Any) -> Builder | None:
         if isinstance(value, Tensor):
             return value.builder
         if isinstance(value, (list, tuple)):
-            found = _builder_of(value)
-            if found is not None:
-                return found
+            builder = _builder_of(value)
+            if builder is not None:
+                return builder
     return None
 
 
-def __getattr__(name: str) -> Any:
-    if name.startswith("_") or name not in surface.methods():
-        raise AttributeError(f"module 'rlx.ops' has no op '{name}'")
-
+def _function(name: str) -> Callable[..., Any]:
     def function(*args: Any, **kwargs: Any) -> Any:
         builder = _builder_of((*args, *kwargs.values()))
         if builder is None:
@@ -77,47 +58,22 @@ def __getattr__(name: str) -> Any:
 
     function.__name__ = name
     function.__doc__ = getattr(Builder, name).__doc__
-    globals()[name] = function
     return function
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("_") or name not in surface.methods():
+        raise AttributeError(f"module 'rlx.ops' has no op '{name}'")
+    globals()[name] = _function(name)
+    return globals()[name]
 
 
 def __dir__() -> list[str]:
     return sorted(surface.methods())
 
 
-__all__ = [  # noqa: F822, RUF100
-    "activation",
-    "attention",
-    "backward",
-    "checkpoint",
-    "complex",
-    "contraction",
-    "control",
-    "convolution",
-    "convolution_transpose",
-    "cumulative",
-    "custom",
-    "elementwise",
-    "fake_quant",
-    "fft",
-    "function",
-    "fused",
-    "image",
-    "index",
-    "leaf",
-    "linear_algebra",
-    "loss",
-    "norm",
-    "order",
-    "padding",
-    "pool",
-    "quant",
-    "quant_compute",
-    "random",
-    "recurrent",
-    "reduce",
-    "rope",
-    "scatter",
-    "shape",
-    "spectral",
-]
+for _name in _MODULES:
+    import_module(f"{__name__}.{_name}")
+surface.install()
+for _name in surface.methods().keys() & globals().keys():
+    globals()[_name].__class__ = _Family

@@ -8,12 +8,12 @@ from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
-from rlx.ops.attention import Attention
-from rlx.ops.contraction import Matmul
+from rlx.ops.attention.attention import Attention
+from rlx.ops.attention.rope import Rope
+from rlx.ops.contraction.contraction import Matmul
 from rlx.ops.lift import same_dtype
 from rlx.ops.norm import check_weights
-from rlx.ops.reduce import FLOATS
-from rlx.ops.rope import Rope
+from rlx.ops.reduction.reduce import FLOATS
 
 
 class FusedMatmulBiasAct(Card, op="fused_matmul_bias_act"):

@@ -17,7 +17,7 @@ from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.lift import cast, common, log1p, same_dtype, tensor_like
 from rlx.ops.norm import widened
-from rlx.ops.reduce import FLOATS
+from rlx.ops.reduction.reduce import FLOATS
 
 
 def class_slope(b: Builder, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:

@@ -19,7 +19,7 @@ from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.lift import axis_of, cast, check_axis, same_dtype
-from rlx.ops.reduce import FLOATS
+from rlx.ops.reduction.reduce import FLOATS
 
 
 def widened(b: Builder, x: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
 from rlx.ops.lift import cast, same_dtype
 from rlx.ops.norm import widened
-from rlx.ops.reduce import FLOATS
+from rlx.ops.reduction.reduce import FLOATS
 
 
 def expect_dims(what: str, shape: Shape, *dims: Dim) -> None:

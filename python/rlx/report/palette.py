@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from rlx.ir import registry
-from rlx.ops.backward_card import Backward
+from rlx.ops.backward.card import Backward
 
 # Lines and text.
 PAPER, INK, MUTED, FAINT, OUTLINE, ACCENT = "#ffffff", "#212529", "#495057", "#868e96", "#5c677d", "#b3202c"

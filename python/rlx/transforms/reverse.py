@@ -13,7 +13,8 @@ from rlx.ir.card import Card
 from rlx.ir.errors import Error
 from rlx.ir.location import within
 from rlx.ir.shape import Shape
-from rlx.ops import backward, rules
+from rlx.ops import rules
+from rlx.ops.backward import backward
 from rlx.transforms import checked
 from rlx.transforms import scope as scopes
 from rlx.transforms.scope import Scope

@@ -13,7 +13,7 @@ from rlx.ir.shape import Shape
 from rlx.lower.libm.scalars import Scalars, storage_type
 from rlx.lower.linalg.loops import PARALLEL, REDUCTION, Loops, product_of
 from rlx.lower.linalg.rules import Lowered, lowers
-from rlx.ops.contraction import free_axes
+from rlx.ops.contraction.contraction import free_axes
 
 
 def accumulator(dtype: DType) -> DType:

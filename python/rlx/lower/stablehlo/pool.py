@@ -10,7 +10,7 @@ from rlx.lower.stablehlo.contraction import accumulator
 from rlx.lower.stablehlo.emitter import Emitter
 from rlx.lower.stablehlo.reduce import neutral
 from rlx.lower.stablehlo.rules import Lowered, lowers
-from rlx.ops.pool import window_counts
+from rlx.ops.convolution.pool import window_counts
 
 
 @lowers("pool")

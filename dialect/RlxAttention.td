@@ -1,0 +1,46 @@
+//===- RlxAttention.td - Attention and rotary embeddings --------------------------------------===//
+
+#ifndef RLX_ATTENTION_TD
+#define RLX_ATTENTION_TD
+
+include "RlxEnums.td"
+
+def RLX_AttentionOp : RLX_Op<"attention", "attention", [RLX_IsProduct]> {
+  let summary = "Scaled dot-product attention";
+  let description = [{
+    `softmax(mask(softcap(q·kᵀ·score_scale)))·v` for each head, softmax in f32.
+
+    Layout: `q [B, S, H·D]`, `k [B, T, Hkv·D]`, `v [B, T, Hkv·Dv]`, or `q [B, H, S, D]`,
+    `k [B, Hkv, T, D]`, `v [B, Hkv, T, Dv]`; the result is laid out as `q`. `H = num_heads` is a multiple of
+    `Hkv`: query head `h` reads
+    key head `h // (H/Hkv)`. `score_scale` defaults to `1/sqrt(D)`; `softcap` c is `c·tanh(s/c)`.
+
+    Masks: `causal`: query `i` sees keys `j <= i + T - S`; `sliding_window`: also `j >= i + T - S - window`;
+    `custom`: `mask [B, T]` or broadcastable to `[B, H, S, T]` (rank 4), nonzero (bool, integer) or at least 0.5
+    (float)
+    keeps; `bias`: `mask` broadcastable to `[B, H, S, T]` is added to the scores. A query that sees no key gives
+    zeros.
+  }];
+  let arguments = (ins RLX_FloatTensor:$q, RLX_FloatTensor:$k, RLX_FloatTensor:$v,
+                       Optional<RLX_OrderedTensor>:$mask,
+                       RLX_Count:$num_heads, RLX_Count:$head_dim,
+                       DefaultValuedAttr<RLX_MaskKind, "\"none\"">:$mask_kind,
+                       OptionalAttr<RLX_Amount>:$window, OptionalAttr<RLX_Finite>:$score_scale,
+                       OptionalAttr<RLX_Positive>:$softcap);
+  let results = (outs RLX_FloatTensor:$result);
+}
+
+def RLX_RopeOp : RLX_Op<"rope", "rope", [RLX_IsLocal]> {
+  let summary = "Rotary position embedding";
+  let description = [{
+    Rotates the first `n_rot` lanes of every head; the others pass. `x [B, S, H·D]` or `[B, H, S, D]` with
+    `D = head_dim`; `cos` and `sin` are `[S, n_rot/2]` or `[B, S, n_rot/2]`. For the pair (a, b) of lanes that
+    `style` names: `a' = a·cos - b·sin`, `b' = b·cos + a·sin` (Su et al., RoFormer, eq. 34). Computed in f32.
+  }];
+  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$cos, RLX_FloatTensor:$sin,
+                       RLX_Count:$head_dim, RLX_Amount:$n_rot,
+                       DefaultValuedAttr<RLX_RopeStyle, "\"neox\"">:$style);
+  let results = (outs RLX_FloatTensor:$result);
+}
+
+#endif // RLX_ATTENTION_TD

@@ -1,0 +1,86 @@
+//===- RlxQuantization.td - Quantisation ------------------------------------------------------===//
+
+#ifndef RLX_QUANTIZATION_TD
+#define RLX_QUANTIZATION_TD
+
+include "RlxEnums.td"
+
+def RLX_QuantizeOp : RLX_Op<"quantize", "quant"> {
+  let summary = "8-bit integers from floats";
+  let description = [{
+    `result = saturate(round(x / scale) + zero_point)`, rounding half to even, NaN to the zero point. `scale`
+    (f32, positive) and `zero_point` (i32, in the range of `dtype`) are scalars, or
+    with `axis` of shape `[x.dim(axis)]`. f64 divides and adds in f64, the others in f32. `dtype` is i8 or u8.
+  }];
+  let arguments = (ins RLX_FloatTensor:$x, RLX_F32Tensor:$scale, RLX_I32Tensor:$zero_point, OptionalAttr<I64Attr>:$axis,
+                       RLX_DTypeAttr:$dtype);
+  let results = (outs RLX_QuantizedTensor:$result);
+}
+
+def RLX_DequantizeOp : RLX_Op<"dequantize", "quant"> {
+  let summary = "Floats from 8-bit integers";
+  let description = [{
+    `result = (x - zero_point)·scale`, f32; `scale` and `zero_point` as in `quantize`. The difference is exact
+    (i32 arithmetic).
+  }];
+  let arguments = (ins RLX_QuantizedTensor:$x, RLX_F32Tensor:$scale, RLX_I32Tensor:$zero_point, OptionalAttr<I64Attr>:$axis);
+  let results = (outs RLX_F32Tensor:$result);
+}
+
+def RLX_QMatmulOp : RLX_Op<"q_matmul", "quant_compute", [RLX_IsProduct]> {
+  let summary = "Product of 8-bit matrices, requantised";
+  let description = [{
+    `x […, M, K]`, `w [K, N]` i8, `bias [N]` i32: `acc = (x - x_zero_point)·(w - w_zero_point) + bias` in i32,
+    `result = saturate(round(acc·multiplier) + out_zero_point)` i8, the product and
+    rounding (half to even) in f32. i32 wraps; zero points lie in the range of i8.
+  }];
+  let arguments = (ins RLX_I8Tensor:$x, RLX_I8Tensor:$w, RLX_I32Tensor:$bias,
+                       DefaultValuedAttr<RLX_ZeroPoint, "0">:$x_zero_point, DefaultValuedAttr<RLX_ZeroPoint, "0">:$w_zero_point,
+                       DefaultValuedAttr<RLX_ZeroPoint, "0">:$out_zero_point, RLX_Finite:$multiplier);
+  let results = (outs RLX_I8Tensor:$result);
+}
+
+def RLX_QConv2dOp : RLX_Op<"q_conv2d", "quant_compute", [RLX_IsProduct]> {
+  let summary = "Convolution of 8-bit images, requantised";
+  let description = [{
+    `x [N, C, H, W]`, `w [O, C/groups, kH, kW]` i8, `bias [O]` i32; as `conv` and `q_matmul`: accumulated in
+    i32, padded with `x_zero_point`.
+  }];
+  let arguments = (ins RLX_I8Tensor:$x, RLX_I8Tensor:$w, RLX_I32Tensor:$bias, RLX_Steps:$stride,
+                       RLX_Amounts:$padding, RLX_Steps:$dilation, DefaultValuedAttr<RLX_Count,
+                       "1">:$groups,
+                       DefaultValuedAttr<RLX_ZeroPoint, "0">:$x_zero_point, DefaultValuedAttr<RLX_ZeroPoint, "0">:$w_zero_point,
+                       DefaultValuedAttr<RLX_ZeroPoint, "0">:$out_zero_point, RLX_Finite:$multiplier);
+  let results = (outs RLX_I8Tensor:$result);
+}
+
+def RLX_FakeQuantizeOp : RLX_Op<"fake_quantize", "fake_quant"> {
+  let summary = "Rounded to the values that a few bits represent, as floats";
+  let description = [{
+    `result = clamp(round(x/scale), -qmax, qmax)·scale` with `qmax = 2^(bits-1) - 1` (127, 7, 1 for 8, 4, 2
+    bits; at most 16). `scale` is a scalar, or one for each position of `axis`:
+    `max|x|/qmax` (`per_batch`); `decay·state + (1 - decay)·max|x|/qmax` (`ema`); `state` (`fixed`). The second
+    result is the scale that was used: with `ema` the caller's next state.
+    `state` is an operand with `ema` and `fixed` only. Where the scale is 0 the result is 0. `ste` says what the
+    gradient of `x` is, at the scale that was used, which counts as a constant: there is no gradient of it or through it.
+    f16 and bf16 are computed in f32, and `state` and `scale` are then f32; else they have the dtype of `x`.
+  }];
+  let arguments = (ins RLX_FloatTensor:$x, Optional<RLX_FloatTensor>:$state, RLX_Bits:$bits, OptionalAttr<I64Attr>:$axis,
+                       DefaultValuedAttr<RLX_StraightThrough, "\"identity\"">:$ste,
+                       DefaultValuedAttr<RLX_ScaleMode, "\"per_batch\"">:$scale_mode,
+                       DefaultValuedAttr<RLX_Fraction, "0.99">:$decay);
+  let results = (outs RLX_FloatTensor:$result, RLX_FloatTensor:$scale);
+}
+
+def RLX_FakeQuantizeLsqOp : RLX_Op<"fake_quantize_lsq", "fake_quant"> {
+  let summary = "Fake quantisation with a learned step size";
+  let description = [{
+    `result = clamp(round(x/scale), -qmax, qmax)·scale`, `qmax = 2^(bits-1) - 1`; `scale` is a scalar, or with
+    `axis` of shape `[x.dim(axis)]`, and has a gradient of its own
+    (Esser et al., Learned step size quantization, eq. 3). Its dtype, and a scale of 0, are as in `fake_quantize`.
+  }];
+  let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$scale, RLX_Bits:$bits, OptionalAttr<I64Attr>:$axis);
+  let results = (outs RLX_FloatTensor:$result);
+}
+
+#endif // RLX_QUANTIZATION_TD

@@ -1,0 +1,207 @@
+"""What attention and its derivatives are made of: heads, scores, masks, weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.dim import Dim
+from rlx.ir.errors import ShapeError
+from rlx.ir.shape import Shape
+from rlx.ops.elementwise.slopes import activation_derivative
+from rlx.ops.lift import broadcast, cast, same_dtype, size_of
+from rlx.ops.norm import widened
+
+
+class Heads:
+    """Sizes of an attention call, read from its operands' shapes.
+
+    Raises:
+        ShapeError: Operands do not fit together.
+    """
+
+    def __init__(self, q: Shape, k: Shape, v: Shape, num_heads: int, head_dim: int):
+        same_dtype(q, k, v)
+        if not q.rank == k.rank == v.rank or q.rank not in (3, 4):
+            raise ShapeError(f"q, k and v are all [B, S, H·D] or all [B, H, S, D]; got {q}, {k}, {v}")
+        if num_heads < 1 or head_dim < 1:
+            raise ShapeError(f"attention has heads, each of 1 element or more; got {num_heads} of {head_dim}")
+        self.packed = q.rank == 3
+        self.num_heads, self.head_dim = num_heads, head_dim
+        self.batch, self.queries, width = self._sizes(q, "q", num_heads, head_dim)
+        if width != head_dim:
+            raise ShapeError(f"q {q} does not hold {num_heads} heads of {head_dim}")
+        self.kv_heads = self._kv_heads(k)
+        _, self.keys, _ = self._sizes(k, "k", self.kv_heads, head_dim)
+        _, v_keys, self.value_dim = self._sizes(v, "v", self.kv_heads, None)
+        if k.dims[0] != self.batch or v.dims[0] != self.batch or v_keys != self.keys:
+            raise ShapeError(f"batch or key counts differ: q {q}, k {k}, v {v}")
+        self.group = num_heads // self.kv_heads
+
+    def _kv_heads(self, k: Shape) -> int:
+        if self.packed:
+            width = k.dims[2]
+            if type(width) is not int or width % self.head_dim or width == 0:
+                raise ShapeError(f"k {k} does not hold heads of {self.head_dim}")
+            heads = width // self.head_dim
+        else:
+            heads = k.dims[1]
+        if type(heads) is not int or heads < 1 or self.num_heads % heads:
+            raise ShapeError(f"{self.num_heads} query heads are not a multiple of {heads} key heads")
+        return heads
+
+    def _sizes(self, x: Shape, name: str, heads: int, head_dim: int | None) -> tuple[Dim, Dim, Any]:
+        if self.packed:
+            width = x.dims[2]
+            if type(width) is not int or width % heads:
+                raise ShapeError(f"{name} {x} does not hold {heads} heads")
+            return x.dims[0], x.dims[1], width // heads
+        if x.dims[1] != heads:
+            raise ShapeError(f"{name} {x} does not have {heads} heads")
+        if head_dim is not None and x.dims[3] != head_dim:
+            raise ShapeError(f"{name} {x} does not have heads of {head_dim}")
+        return x.dims[0], x.dims[2], x.dims[3]
+
+    def check_mask(self, mask: Shape | None, kind: str, window: int | None) -> None:
+        """The mask operand is there exactly when the kind needs it, and has a shape that fits."""
+        if (mask is not None) != (kind in ("custom", "bias")):
+            wanted = "needs" if mask is None else "takes no"
+            raise ShapeError(f"mask_kind '{kind}' {wanted} mask operand")
+        if (window is not None) != (kind == "sliding_window"):
+            raise ShapeError(f"window is {'missing' if window is None else 'only'} for mask_kind 'sliding_window'")
+        if mask is None:
+            return
+        if kind == "bias" and not mask.dtype.is_float:
+            raise ShapeError(f"a bias mask holds floats, not {mask.dtype.name}")
+        full = (self.batch, self.num_heads, self.queries, self.keys)
+        if kind == "custom" and mask.rank == 2:
+            if mask.dims != (self.batch, self.keys):
+                raise ShapeError(f"a custom mask of rank 2 is [B, T] = [{self.batch}, {self.keys}], got {mask}")
+        elif mask.rank > 4 or broadcast(mask.dims, full) != full:
+            raise ShapeError(f"mask {mask} does not broadcast to [{', '.join(map(str, full))}]")
+
+
+def split_heads(b: Builder, heads: Heads, x: Tensor, count: int, width: int) -> Tensor:
+    """An operand as `[B, count, S, width]`."""
+    if not heads.packed:
+        return x
+    batch, length, _ = x.shape.dims
+    return b.transpose(b.reshape(x, (batch, length, count, width)), (0, 2, 1, 3))
+
+
+def split_queries(b: Builder, heads: Heads, x: Tensor, width: int) -> Tensor:
+    """The queries, or what is laid out as they are, as `[B, Hkv, G, S, width]`, in f32 for f16 and bf16."""
+    split = split_heads(b, heads, x, heads.num_heads, width)
+    return widened(b, b.reshape(split, (heads.batch, heads.kv_heads, heads.group, heads.queries, width)))
+
+
+def split_keys(b: Builder, heads: Heads, k: Tensor) -> Tensor:
+    """The keys as `[B, Hkv, T, D]`, in f32 for f16 and bf16."""
+    return widened(b, split_heads(b, heads, k, heads.kv_heads, heads.head_dim))
+
+
+def split_values(b: Builder, heads: Heads, v: Tensor) -> Tensor:
+    """The values as `[B, Hkv, T, width]`, in f32 for f16 and bf16."""
+    return widened(b, split_heads(b, heads, v, heads.kv_heads, heads.value_dim))
+
+
+def scale_of(heads: Heads, score_scale: float | None) -> float:
+    """The factor of the scores."""
+    return heads.head_dim**-0.5 if score_scale is None else score_scale
+
+
+def scaled_queries(b: Builder, heads: Heads, q: Tensor, score_scale: float | None) -> Tensor:
+    """The queries times the factor of the scores: that costs S·D products, scaling the scores S·T."""
+    return split_queries(b, heads, q, heads.head_dim) * scale_of(heads, score_scale)
+
+
+def scores_of(b: Builder, queries: Tensor, keys: Tensor) -> Tensor:
+    """`[B, Hkv, G, S, T]`, before softcap and mask."""
+    return b.dot_general(queries, keys, (4,), (3,), (0, 1), (0, 1))
+
+
+def weighted_values(b: Builder, weights: Tensor, values: Tensor) -> Tensor:
+    """`[B, Hkv, G, S, width]`."""
+    return b.dot_general(weights, values, (4,), (2,), (0, 1), (0, 1))
+
+
+def attention_weights(b: Builder, heads: Heads, scores: Tensor, mask: Any, attributes: dict[str, Any]) -> Tensor:
+    """What each query takes of each value: the softmax of the scores after softcap and mask."""
+    softcap, kind = attributes["softcap"], attributes["mask_kind"]
+    if softcap is not None:
+        scores = b.tanh(scores / softcap) * softcap
+    if kind == "bias":
+        scores = scores + cast(b, grouped_mask(b, heads, mask), scores.dtype)
+    elif kind != "none":
+        scores = b.where(_keep(b, heads, mask, attributes), scores, float("-inf"))
+    return _weights(b, scores, bounded=kind != "none")
+
+
+def grouped_mask(b: Builder, heads: Heads, mask: Tensor) -> Tensor:
+    """A mask that broadcasts to `[B, H, S, T]`, as one that broadcasts to `[B, Hkv, G, S, T]`."""
+    dims = (1,) * (4 - mask.rank) + mask.shape.dims
+    head = (1, 1) if dims[1] == 1 else (heads.kv_heads, heads.group)
+    return b.reshape(mask, (dims[0], *head, dims[2], dims[3]))
+
+
+def _keep(b: Builder, heads: Heads, mask: Any, attributes: dict[str, Any]) -> Tensor:
+    """Which keys a query sees: bool, broadcastable to `[B, Hkv, G, S, T]`."""
+    kind = attributes["mask_kind"]
+    if kind == "custom":
+        keep = mask
+        if not mask.dtype.is_bool:
+            keep = b.ge(mask, 0.5) if mask.dtype.is_float else b.ne(mask, 0)
+        if mask.rank == 2:
+            return b.reshape(keep, (heads.batch, 1, 1, 1, heads.keys))
+        return grouped_mask(b, heads, keep)
+    square = (heads.queries, heads.keys)
+    distance = b.iota(square, axis=1) - b.iota(square, axis=0) + _offset(b, heads)  # key - own position
+    keep = distance <= 0
+    if kind == "sliding_window":
+        keep = keep & (distance >= -attributes["window"])
+    return keep
+
+
+def _offset(b: Builder, heads: Heads) -> Any:
+    """`S - T`: a number, or an i32 scalar when the sizes are symbolic."""
+    difference = heads.queries - heads.keys
+    return difference if type(difference) is int else size_of(b, heads.queries) - size_of(b, heads.keys)
+
+
+def _weights(b: Builder, scores: Tensor, bounded: bool) -> Tensor:
+    """`softmax(scores)` over the keys.
+
+    With `bounded`, a row of scores may be -inf all over, and gives zeros: a finite bound on its maximum makes every
+    weight 0, where a plain softmax would be NaN.
+    """
+    if not bounded:
+        return b.softmax(scores, axis=-1)
+    # The weights do not depend on what all scores of a row are lowered by, and neither do their derivatives.
+    top = b.stop_gradient(b.max(scores, -1, keep_dims=True))
+    weights = b.exp(scores - b.maximum(top, np.finfo(np.float32).min.item()))
+    total = b.sum(weights, -1, keep_dims=True)
+    return weights / b.where(total == 0.0, 1.0, total)
+
+
+def weights_slope(b: Builder, weights: Tensor, d: Tensor) -> Tensor:
+    """A tangent of the scores, or a cotangent of the weights, through the softmax, whose Jacobian is symmetric.
+
+    It is 0 where the weight is, so in rows that see no key.
+    """
+    return weights * (d - b.sum(weights * d, -1, keep_dims=True))
+
+
+def softcap_slope(b: Builder, scores: Tensor, softcap: float) -> Tensor:
+    """The derivative of `softcap·tanh(scores/softcap)`."""
+    return activation_derivative(b, "tanh", scores / softcap)
+
+
+def merge_heads(b: Builder, heads: Heads, x: Tensor, count: int, length: Dim) -> Tensor:
+    """`[B, Hkv, G, S, width]` or `[B, Hkv, T, width]` with `count` heads in all, in the layout of the operands."""
+    width = x.shape.dims[-1]
+    split = b.reshape(x, (heads.batch, count, length, width))
+    if not heads.packed:
+        return split
+    return b.reshape(b.transpose(split, (0, 2, 1, 3)), (heads.batch, length, count * width))

@@ -1,0 +1,1 @@
+"""Gradients as ops: names for what the rules of forward ops give."""

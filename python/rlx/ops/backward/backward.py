@@ -1,0 +1,257 @@
+"""Gradients as ops: a `*_backward` op is a name for one cotangent that the `vjp` of its forward card gives.
+
+One line in the table at the end makes the card of such an op; everything follows from the forward card. Reverse mode writes
+a gradient by its name where there is one (`cotangents`): that keeps gradients short, an op computes in its own precision, and
+a target may have a kernel for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from typing import Any
+
+from rlx.ir import registry
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import Card
+from rlx.ir.dim import Dim
+from rlx.ir.errors import ShapeError
+from rlx.ir.shape import Shape
+from rlx.ops import rules
+from rlx.ops.attention.attention import Attention
+from rlx.ops.attention.rope import Rope
+from rlx.ops.backward.card import Backward, ShapeOf, Sizes, build_like
+from rlx.ops.convolution.convolution import Conv, per_axis
+from rlx.ops.convolution.pool import Pool
+from rlx.ops.convolution.pool_gradient import taken_from_winners
+from rlx.ops.elementwise.activation import UNIT
+from rlx.ops.elementwise.complex import ComplexNormSq
+from rlx.ops.elementwise.elementwise import Activation
+from rlx.ops.elementwise.slopes import second_derivative
+from rlx.ops.lift import cast
+from rlx.ops.loss import SoftmaxCrossEntropyWithLogits
+from rlx.ops.norm import GroupNorm, LayerNorm, RmsNorm, widened
+from rlx.ops.quantization.fake_quant import FakeQuantize, FakeQuantizeLsq
+from rlx.ops.reduction.reduce import Cumsum
+from rlx.ops.shape.index import Gather
+
+# --- reverse mode ---------------------------------------------------------------------------------------
+
+# The gradients by which cotangents are written, by forward op and operand.
+_NAMES: dict[str, dict[str, Backward]] = {}
+
+
+def cotangents(
+    b: Builder, card: Card, operands: Any, results: Sequence[Any], given: Sequence[Any], **attributes: Any
+) -> Any:
+    """What `card.vjp` gives, by the ops that are names for it."""
+    names = _NAMES.get(card.name)
+    if names is None or given[0] is None or any(d is not None for d in given[1:]):
+        return card.vjp(b, operands, results, given, **attributes)
+    rule = cache(lambda: card.vjp(b, operands, results, given, **attributes))
+
+    def of_rule(i: int) -> Any:
+        entry = rule()[i]
+        return entry() if callable(entry) else entry
+
+    entries: list[Callable[[], Any]] = []
+    for i, entry in enumerate(card.spec.operands):
+        name = names.get(entry.name)
+        if name is not None and name.stands_for(entry.name, operands, attributes):
+            entries.append(partial(name.emitted, b, entry.name, operands, given[0], attributes))
+        else:
+            entries.append(partial(of_rule, i))
+    return entries
+
+
+# --- gradients with derivatives of their own ------------------------------------------------------------
+
+
+class _OfLinear(Backward):
+    """The gradient with respect to an operand `x` in which the forward op is linear: linear itself, with adjoints that are
+    the forward op and its gradients again, for `<g, f*(dy)> = <f(g), dy>`.
+    """
+
+    def vjp(self, b: Builder, operands: Any, results: Any, given: Any, **attributes: Any) -> Any:
+        primals, shared, wrt = self._named(operands), self.shared(attributes), self.wrt_of(attributes)
+        dy = primals.pop(self.cotangent)
+        names = self.forward_names
+        moved = [given[0] if n == wrt else primals[n] for n in names]
+        pulled = dict(zip(names, cotangents(b, self.forward, moved, (), [dy], **shared), strict=True))
+        pulled[self.cotangent] = lambda: b.emit(self.forward.name, moved, **shared)
+        return [pulled[o.name] if o.name in self.linear else None for o in self.spec.operands]
+
+
+class _OfActivation(Backward):
+    """Second derivatives are written out: those of some formulas for the first are wrong where they choose a branch."""
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, kind: str) -> Tensor:
+        full = [rules.batch(b, x, is_batched, size) for x, is_batched in zip(operands, batched, strict=True)]
+        return b.emit(self.name, full, kind=kind)
+
+    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, kind: str) -> Tensor | None:
+        (x, dy), (dx, d) = operands, tangents
+        along = None if d is None else b.emit(self.name, (x, d), kind=kind)
+        return rules.total(b, [along, None if dx is None else _bent(b, kind, x, dy, dx)])
+
+    def vjp(self, b: Builder, operands: Any, results: Any, given: Any, *, kind: str) -> Any:
+        (x, dy), (d,) = operands, given
+        return lambda: _bent(b, kind, x, dy, d), lambda: b.emit(self.name, (x, d), kind=kind)
+
+
+def _bent(b: Builder, kind: str, x: Tensor, dy: Tensor, d: Tensor) -> Tensor | None:
+    """`d·dy·f''(x)`, rounded once."""
+    second = second_derivative(b, kind, widened(b, x))
+    return None if second is None else cast(b, widened(b, d) * widened(b, dy) * second, x.dtype)
+
+
+class _OfMaximum(Backward):
+    """Linear in the cotangent, and a step function of `x`; its adjoint takes what it has put, instead of scattering."""
+
+    linear = ("dy",)
+
+    def vjp(self, b: Builder, operands: Any, results: Any, given: Any, **window: Any) -> Any:
+        (x, dy), (g,) = operands, given
+        return None, lambda: taken_from_winners(b, x, g, dy.shape, **window)
+
+
+class _OfAttention(Backward):
+    def refusal(self, wrt: str, attributes: Mapping[str, Any]) -> str | None:
+        kind = attributes["mask_kind"]
+        if wrt != "mask" or kind == "bias":
+            return None
+        return f"wrt 'mask' needs mask_kind 'bias': one of kind '{kind}' has no gradient"
+
+
+# --- the table ------------------------------------------------------------------------------------------
+
+
+def _gradient(
+    op: str,
+    forward: type[Card],
+    wrt: str | Mapping[str, str],
+    *,
+    card: type[Backward] | None = None,
+    written: bool = True,
+    rank: int | None = None,
+    unless: Mapping[str, Sequence[Any]] | None = None,
+    absent: Mapping[str, ShapeOf] | None = None,
+    sizes: Mapping[str, Sizes] | None = None,
+    **fixed: Any,
+) -> None:
+    """Make the card of a gradient.
+
+    Args:
+        op: Its name.
+        forward: The card of the forward op.
+        wrt: As in `Backward`.
+        card: A class for it that has more than what follows from the forward op.
+        written: Whether reverse mode writes gradients by it.
+        rank: As in `Backward`.
+        unless: As in `Backward`.
+        absent: As in `Backward`.
+        sizes: As in `Backward`.
+        fixed: As in `Backward`.
+    """
+    spec, known = registry.SPECS[op], forward.spec.operands
+    operands = {o.name for o in spec.operands}
+    members: dict[str, Any] = {
+        "__module__": __name__,  # the file of the family
+        "forward": registry.card(forward.spec.name),
+        "wrt": wrt,
+        "rank": rank,
+        "fixed": fixed,
+        "unless": unless or {},
+        "absent": absent or {},
+        "sizes": sizes or {},
+    }
+    moving = [o.name for o in known if o.name in operands and _INEXACT & set(o.dtypes)]
+    if card is None and all(name in forward.linear for name in (wrt, *moving)):
+        card = _OfLinear
+        constant = {o.name for o in known} - {*moving}
+        members["linear"] = tuple(o.name for o in spec.operands if o.name not in constant)
+    if forward.build is not Card.build:
+        members["build"] = build_like(forward, spec)
+    name = "".join(part.capitalize() for part in op.split("_"))
+    type(name, (card or Backward,), members, op=op)
+    if written:
+        for operand in [wrt] if isinstance(wrt, str) else wrt.values():
+            _NAMES.setdefault(forward.spec.name, {})[operand] = registry.card(op)  # type: ignore[assignment]
+
+
+_INEXACT = {"f32", "c64"}
+
+
+def _like(name: str) -> ShapeOf:
+    return lambda given, _: given[name]
+
+
+def _along(given: Mapping[str, Shape], attributes: Mapping[str, Any]) -> Shape:
+    """The scale or bias of a normalisation, which varies along one axis."""
+    x, axis = given["x"], attributes.get("axis", 1)
+    return x.with_dims(x.dims[axis : axis + 1])
+
+
+def _table(given: Mapping[str, Shape], attributes: Mapping[str, Any]) -> Shape:
+    """What `dy` is gathered from."""
+    dy, indices, axis, size = given["dy"], given["indices"], attributes["axis"], attributes["size"]
+    rank = dy.rank - indices.rank + 1
+    if len(size) != 1:
+        raise ShapeError(f"size is a list of one dimension, got {list(size)}")
+    if not -rank <= axis < rank:
+        raise ShapeError(f"axis {axis} of the table leaves no room in {dy} for the axes of the indices {indices}")
+    before = axis % rank
+    return dy.with_dims((*dy.dims[:before], size[0], *dy.dims[before + indices.rank :]))
+
+
+def _image(given: Mapping[str, Shape], attributes: Mapping[str, Any]) -> Shape:
+    """What a convolution with `w` makes `dy` of."""
+    dy, w, size = given["dy"], given["w"], attributes["size"]
+    if len(size) != 2:
+        raise ShapeError(f"size gives height and width, got {list(size)}")
+    return dy.with_dims((dy.dims[0], w.dims[1] * attributes["groups"], *size))
+
+
+def _kernel(given: Mapping[str, Shape], attributes: Mapping[str, Any]) -> Shape:
+    """What makes `dy` of `x`."""
+    x, dy, kernel, groups = given["x"], given["dy"], attributes["kernel"], attributes["groups"]
+    if len(kernel) != 2:
+        raise ShapeError(f"kernel gives the height and width of the kernel; got {list(kernel)}")
+    channels = x.dims[1]
+    if type(channels) is not int or channels % groups:
+        raise ShapeError(f"the {channels} channels of {x} do not divide into {groups} groups")
+    return x.with_dims((dy.dims[1], channels // groups, *kernel))
+
+
+def _as_sizes(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, (list, tuple)) else (value,)
+
+
+_SIZE = Sizes(_as_sizes, lambda shapes, _: shapes["x"].dims[2:])
+_ROWS = Sizes(_as_sizes, lambda shapes, attributes: (shapes["table"].dims[attributes["axis"]],))
+_KERNEL = Sizes(lambda value: per_axis(value, 2, "kernel"), lambda shapes, _: shapes["w"].static[2:])
+_ATTENTION = {"query": "q", "key": "k", "value": "v", "mask": "mask"}
+_WEIGHTS: Mapping[str, ShapeOf] = {"scale": _along, "bias": _along}
+
+_gradient("activation_backward", Activation, "x", card=_OfActivation, unless={"kind": UNIT})
+_gradient("relu_backward", Activation, "x", kind="relu", written=False)
+_gradient("complex_norm_sq_backward", ComplexNormSq, "x")
+_gradient("cumsum_backward", Cumsum, "x", absent={"x": _like("dy")})
+_gradient("gather_backward", Gather, "table", absent={"table": _table}, sizes={"size": _ROWS})
+_gradient("softmax_cross_entropy_backward", SoftmaxCrossEntropyWithLogits, "logits")
+_gradient("rope_backward", Rope, "x", absent={"x": _like("dy")})
+_gradient("attention_backward", Attention, _ATTENTION, card=_OfAttention)
+_gradient("layer_norm_backward_input", LayerNorm, "x", absent={"bias": _like("scale")})
+_gradient("layer_norm_backward_gamma", LayerNorm, "scale", absent=_WEIGHTS)
+_gradient("rms_norm_backward_input", RmsNorm, "x")
+_gradient("rms_norm_backward_gamma", RmsNorm, "scale")
+_gradient("rms_norm_backward_beta", RmsNorm, "bias", written=False)
+_gradient("group_norm_backward_input", GroupNorm, "x")
+_gradient("group_norm_backward_gamma", GroupNorm, "scale", absent=_WEIGHTS)
+_gradient("group_norm_backward_beta", GroupNorm, "bias", absent=_WEIGHTS, written=False)
+_gradient("max_pool2d_backward", Pool, "x", card=_OfMaximum, rank=4, kind="max")
+_gradient("conv2d_backward_input", Conv, "x", rank=4, absent={"x": _image}, sizes={"size": _SIZE}, written=False)
+_gradient("conv2d_backward_weight", Conv, "w", rank=4, absent={"w": _kernel}, sizes={"kernel": _KERNEL})
+_gradient("fake_quantize_backward", FakeQuantize, "x", scale_mode="per_batch", unless={"ste": ("identity",)})
+_gradient("fake_quantize_lsq_backward_x", FakeQuantizeLsq, "x")
+_gradient("fake_quantize_lsq_backward_scale", FakeQuantizeLsq, "scale")

@@ -1,0 +1,312 @@
+"""The card of a gradient, as far as it follows from the forward card. The gradients that there are stand in `backward`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any, ClassVar
+
+from rlx.dialect.spec import REQUIRED, OpSpec
+from rlx.ir import registry
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import Card, Cost, Sample, as_results, moved_bytes
+from rlx.ir.dtype import f32
+from rlx.ir.errors import Error, ShapeError
+from rlx.ir.shape import Shape
+from rlx.ops import rules
+from rlx.ops.backward.samples import samples_of
+
+# The shape of an operand of the forward op, from those of the gradient's operands and its attributes.
+ShapeOf = Callable[[Mapping[str, Shape], Mapping[str, Any]], Shape]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """An attribute that gives sizes of an operand which the gradient does not take.
+
+    Attributes:
+        canonical: The attribute, from what a user may write.
+        of: The same, from the shapes of the forward op's operands and its attributes.
+    """
+
+    canonical: Callable[[Any], Any]
+    of: Callable[[Mapping[str, Shape], Mapping[str, Any]], Any]
+
+
+class Backward(Card):
+    """The card of a gradient.
+
+    Operands and attributes belong together by name: what the record calls as the forward record does is the same, and the
+    operand that the forward op does not have is the cotangent of its first result.
+
+    Attributes:
+        forward: The card of the forward op.
+        wrt: The operand of it with respect to which this is; or the operand for each value of the attribute `wrt`.
+        rank: The rank that all operands must have, where the forward op takes others.
+        fixed: Attributes of the forward op that it has always.
+        unless: Values of attributes of the forward op with which its gradient is shorter than its name.
+        absent: Operands of the forward op that the gradient does not take, because only their shapes count.
+        sizes: Attributes that the forward op does not have.
+    """
+
+    forward: ClassVar[Card]
+    wrt: ClassVar[str | Mapping[str, str]]
+    rank: ClassVar[int | None]
+    fixed: ClassVar[Mapping[str, Any]]
+    unless: ClassVar[Mapping[str, Sequence[Any]]]
+    absent: ClassVar[Mapping[str, ShapeOf]]
+    sizes: ClassVar[Mapping[str, Sizes]]
+
+    # --- the forward op ---------------------------------------------------------------------------
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the operands."""
+        return tuple(o.name for o in self.spec.operands)
+
+    @cached_property
+    def forward_names(self) -> tuple[str, ...]:
+        """The names of the forward op's operands."""
+        return tuple(o.name for o in self.forward.spec.operands)
+
+    @cached_property
+    def cotangent(self) -> str:
+        """The name of the operand that is a cotangent."""
+        return next(name for name in self.names if name not in self.forward_names)
+
+    @cached_property
+    def _defaults(self) -> dict[str, Any]:
+        """What the forward op's attributes are where the gradient does not say it."""
+        return {a.name: a.default for a in self.forward.spec.attributes if not a.required} | dict(self.fixed)
+
+    @cached_property
+    def _shared(self) -> tuple[str, ...]:
+        """The names of the attributes that both ops have."""
+        known = {a.name for a in self.forward.spec.attributes}
+        return tuple(a.name for a in self.spec.attributes if a.name in known)
+
+    def wrt_of(self, attributes: Mapping[str, Any]) -> str:
+        """The operand of the forward op whose gradient this is."""
+        return self.wrt if isinstance(self.wrt, str) else self.wrt[attributes["wrt"]]
+
+    def _named(self, operands: Sequence[Any]) -> dict[str, Any]:
+        return dict(zip(self.names, operands, strict=True))
+
+    def shared(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
+        """All attributes of the forward op."""
+        return {**self._defaults, **{name: attributes[name] for name in self._shared if name in attributes}}
+
+    def _shapes(self, given: Mapping[str, Shape], attributes: Mapping[str, Any]) -> list[Any]:
+        """The shapes of the forward op's operands, None for an optional one that the gradient does not know."""
+        for name, shape in given.items() if self.rank is not None else ():
+            if shape.rank != self.rank:
+                raise ShapeError(f"'{name}' must have rank {self.rank}, got {shape}")
+        return [
+            given[n] if n in given else self.absent[n](given, attributes) if n in self.absent else None
+            for n in self.forward_names
+        ]
+
+    def refusal(self, wrt: str, attributes: Mapping[str, Any]) -> str | None:
+        """Why the forward op with these attributes has no gradient with respect to an operand; None where it has."""
+        return None
+
+    def infer(self, *operands: Any, **attributes: Any) -> Shape:
+        given = self._named(operands)
+        shapes, shared = self._shapes(given, attributes), self.shared(attributes)
+        result = as_results(self.forward.infer(*shapes, **shared))[0]
+        dy = given[self.cotangent]
+        if dy.dims != result.dims or dy.dtype is not result.dtype:
+            raise ShapeError(f"'{self.cotangent}' must be {result}, as the result of the forward op, got {dy}")
+        wrt = self.wrt_of(attributes)
+        refusal = self.refusal(wrt, shared)
+        if refusal is not None:
+            raise ShapeError(refusal)
+        return shapes[self.forward_names.index(wrt)]
+
+    def requires(self, *operands: Any, **attributes: Any) -> Any:
+        shapes = self._shapes(self._named(operands), attributes)
+        return self.forward.requires(*shapes, **self.shared(attributes))
+
+    def decompose(self, b: Builder, *operands: Any, **attributes: Any) -> Tensor:
+        given, shared, wrt = self._named(operands), self.shared(attributes), self.wrt_of(attributes)
+        shapes = self._shapes({n: t.shape for n, t in given.items() if t is not None}, attributes)
+        entries = [
+            given[o.name] if o.name in given else None if shape is None else _Absent(b, o.name, shape)
+            for o, shape in zip(self.forward.spec.operands, shapes, strict=True)
+        ]
+        results = _Results(lambda: as_results(b.emit(self.forward.name, entries, **shared)))
+        dy = [given[self.cotangent], *[None] * (len(self.forward.spec.results) - 1)]
+        index = self.forward_names.index(wrt)
+        cotangent = rules.resolved(b, self.forward.vjp(b, entries, results, dy, **shared)[index])
+        return rules.or_zeros(b, cotangent, shapes[index])
+
+    def label(self, attributes: Mapping[str, Any]) -> str:
+        return f"{attributes['kind']}_backward" if "kind" in attributes else self.name
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        """The adjoint of a linear op is as much work; others are computed again for it."""
+        is_whole = len(operands) == len(self.spec.operands)  # else without what is optional
+        names = [o.name for o in self.spec.operands if is_whole or o.arity == "single"]
+        shapes, shared = self._shapes(dict(zip(names, operands, strict=True)), attributes), self.shared(attributes)
+        forward_results = as_results(self.forward.infer(*shapes, **shared))
+        forward = self.forward.cost([s for s in shapes if s is not None], forward_results, shared)
+        linear = self.wrt_of(attributes) in self.forward.linear
+        return Cost(forward.flops if linear else 2 * forward.flops, moved_bytes(operands, results))
+
+    # --- what users may write -----------------------------------------------------------------------
+
+    def canonical(self, b: Builder, args: Sequence[Any], kwargs: dict[str, Any], defaults: dict[str, Any]) -> Tensor:
+        """Emit the op of what was written for it, made canonical by `build` of the forward card."""
+        operands, attributes = b.bound(self, args, kwargs)
+        attributes = {**defaults, **attributes}
+        for entry in self.spec.attributes:
+            if entry.required and entry.name not in attributes:
+                raise ShapeError(f"attribute '{entry.name}' is missing")
+        for name, sizes in self.sizes.items():
+            attributes[name] = sizes.canonical(attributes[name])
+        given, recorder = self._named(operands), _Recorder(b, self.forward.name)
+        known = {n: t.shape if isinstance(t, Tensor) else Shape((), f32) for n, t in given.items() if t is not None}
+        call: dict[str, Any] = {}
+        for entry, shape in zip(self.forward.spec.operands, self._shapes(known, attributes), strict=True):
+            if entry.name in given:
+                call[entry.name] = recorder.taken(given[entry.name])
+            elif shape is not None:
+                call[entry.name] = _Absent(recorder, entry.name, shape)
+        call |= {**self.fixed, **{name: value for name, value in attributes.items() if name in self._shared}}
+        self.forward.build(recorder, **call)
+        if recorder.made is not None:
+            made, made_attributes = recorder.made
+            given |= {name: t for name, t in zip(self.forward_names, made, strict=True) if name in given}
+            attributes |= {name: value for name, value in made_attributes.items() if name in self._shared}
+        return b.emit(self.name, [recorder.given_back(t) for t in given.values()], **attributes)
+
+    # --- in reverse mode ------------------------------------------------------------------------------
+
+    def stands_for(self, wrt: str, operands: Sequence[Any], attributes: Mapping[str, Any]) -> bool:
+        """Whether this is the gradient of such a forward op with respect to an operand of it."""
+        given = {name: t for name, t in zip(self.forward_names, operands, strict=True) if t is not None}
+        for entry in self.spec.operands:
+            if entry.name in given and given[entry.name].dtype.name not in entry.dtypes:
+                return False
+        return (
+            (self.rank is None or given[wrt].rank == self.rank)
+            and all(attributes[name] == value for name, value in self.fixed.items())
+            and not any(attributes[name] in values for name, values in self.unless.items())
+            and self.refusal(wrt, attributes) is None
+        )
+
+    def emitted(self, b: Builder, wrt: str, operands: Sequence[Any], dy: Tensor, attributes: Mapping[str, Any]) -> Any:
+        """The gradient of such a forward op."""
+        given = dict(zip(self.forward_names, operands, strict=True)) | {self.cotangent: dy}
+        shapes = {n: t.shape for n, t in given.items() if t is not None}
+        extra: dict[str, Any] = {name: sizes.of(shapes, attributes) for name, sizes in self.sizes.items()}
+        if not isinstance(self.wrt, str):
+            extra["wrt"] = next(case for case, name in self.wrt.items() if name == wrt)
+        shared = {a.name: attributes[a.name] for a in self.spec.attributes if a.name not in extra}
+        return b.emit(self.name, [given[name] for name in self.names], **extra, **shared)
+
+    def samples(self) -> Iterator[Sample]:
+        """Those of the forward op, each with a cotangent."""
+        return samples_of(self)
+
+
+class _Absent(Tensor):
+    """An operand of the forward op that the gradient does not take, because only its shape counts."""
+
+    __slots__ = ("_name", "_shape")
+
+    def __init__(self, builder: Any, name: str, shape: Shape):
+        self.builder, self._name, self._shape = builder, name, shape
+
+    @property
+    def value(self) -> Any:
+        """What an op that reads the tensor asks for.
+
+        Raises:
+            Error: Always.
+        """
+        raise Error(f"the vjp of the forward op reads '{self._name}', which the gradient does not take")
+
+    @property
+    def shape(self) -> Shape:
+        return self._shape
+
+    @property
+    def dtype(self) -> Any:
+        return self._shape.dtype
+
+    @property
+    def rank(self) -> int:
+        return self._shape.rank
+
+
+class _Results(Sequence[Tensor]):
+    """The results of the forward op, which is emitted when one of them is asked for."""
+
+    def __init__(self, emit: Callable[[], tuple[Tensor, ...]]):
+        self._emit = cache(emit)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self._emit()[index]
+
+    def __len__(self) -> int:
+        return len(self._emit())
+
+
+class _Recorder(Builder):
+    """A builder at the place of another that emits everything but one op, and remembers what that would be made of."""
+
+    def __init__(self, b: Builder, op: str):
+        super().__init__(b.insertion_point, b._location)
+        self._scopes = b._scopes
+        self._b, self._op = b, op
+        self.made: tuple[Sequence[Any], dict[str, Any]] | None = None
+
+    def emit(self, name: str, operands: Sequence[Any], **attributes: Any) -> Any:
+        if name != self._op:
+            return super().emit(name, operands, **attributes)
+        self.made = operands, attributes
+        count = len(registry.SPECS[name].results)
+        return None if count == 1 else (None,) * count
+
+    def taken(self, value: Any) -> Any:
+        """A tensor of the other builder as one of this."""
+        return Tensor(self, value.value) if isinstance(value, Tensor) and value.builder is self._b else value
+
+    def given_back(self, value: Any) -> Any:
+        """The reverse of `taken`."""
+        return Tensor(self._b, value.value) if isinstance(value, Tensor) and value.builder is self else value
+
+
+def build_like(forward: type[Card], spec: OpSpec) -> Callable[..., Tensor]:
+    """`build` of a gradient: operands and attributes in the order of its record, with the defaults of the forward op's."""
+    known = inspect.signature(forward.build).parameters
+    defaults = {
+        a.name: known[a.name].default
+        for a in spec.attributes
+        if a.name in known and known[a.name].default is not inspect.Parameter.empty
+    }
+
+    def build(self: Backward, b: Builder, *args: Any, **kwargs: Any) -> Tensor:
+        return self.canonical(b, args, kwargs, defaults)
+
+    empty, by_name = inspect.Parameter.empty, inspect.Parameter.KEYWORD_ONLY
+    parameters = list(inspect.signature(build).parameters.values())[:2]
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    for i, entry in enumerate((*spec.operands, *spec.attributes)):
+        is_last = all(o.arity != "single" for o in spec.operands[i:])
+        default = defaults.get(entry.name, getattr(entry, "default", REQUIRED))
+        if i < len(spec.operands):
+            default = None if is_last else REQUIRED
+        if default is REQUIRED and parameters[-1].default is not empty:
+            kind = by_name
+        annotation = known[entry.name].annotation if entry.name in known else "Any"
+        parameters.append(
+            inspect.Parameter(
+                entry.name, kind, default=empty if default is REQUIRED else default, annotation=annotation
+            )
+        )
+    build.__signature__ = inspect.Signature(parameters, return_annotation="Tensor")  # type: ignore[attr-defined]
+    return build

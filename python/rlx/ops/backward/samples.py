@@ -1,0 +1,85 @@
+"""Samples of gradients, made of those of their forward ops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from rlx.ir.card import Operand, Sample, as_results
+from rlx.ir.dim import dim, symbols
+from rlx.ir.errors import ShapeError
+from rlx.ir.shape import Shape
+
+if TYPE_CHECKING:
+    from rlx.ops.backward.card import Backward
+
+
+def samples_of(card: Backward) -> Iterator[Sample]:
+    """The samples of the forward op that differ in more than kinds and sizes, and one of each kind, with a cotangent."""
+    enums = [a for a in card.spec.attributes if a.kind == "enum"]
+    wrt_of: dict[Any, str | None] = {}
+    seen: set[Any] = set()
+    for forward in card.forward.samples():
+        attributes = {**card.shared({}), **forward.attributes}
+        if any(attributes[name] != value for name, value in card.fixed.items()):
+            continue
+        # An attribute that names the operand is another one for each kind of the forward op.
+        group = tuple(attributes[a.name] for a in enums if a.name in attributes)
+        choices: list[Any] = [None] if isinstance(card.wrt, str) else sorted(card.wrt, key=[*wrt_of.values()].count)
+        choices = [wrt_of[group]] if group in wrt_of else choices
+        made = next(filter(None, (_sample(card, forward, attributes, choice) for choice in choices)), None)
+        if made is None:
+            continue
+        wrt_of[group] = made.attributes.get("wrt")
+        kind = ("kind", *(made.attributes.get(a.name, a.default) for a in enums))
+        if not {kind, _features(card, made)} <= seen:
+            # A kind that has to be named is tried in all dtypes, others together.
+            first = ("in all dtypes", kind if any(a.required for a in enums) else None)
+            yield made if first not in seen else replace(made, dtypes=(made.dtypes or ())[:1])
+            seen |= {kind, _features(card, made), first}
+
+
+def _features(card: Backward, made: Sample) -> Any:
+    """What a sample has, beside its kind and sizes of 2 and more."""
+    axes = [None if o is None else tuple(min(d, 2) if type(d) is int else "n" for d in o.dims) for o in made.operands]  # type: ignore[union-attr]
+    plain = [a.name for a in card.spec.attributes if a.kind != "enum" and a.name not in card.sizes]
+    return (*axes, *((name, made.attributes[name]) for name in plain if name in made.attributes))
+
+
+def _sample(card: Backward, forward: Sample, attributes: Mapping[str, Any], wrt: str | None) -> Sample | None:
+    """A sample of the forward op as one of the gradient, in all dtypes that it takes; None where it is none."""
+    operands = dict(zip(card.forward_names, forward.operands, strict=True))
+    if any(operands.get(o.name, forward) is None and o.arity == "single" for o in card.spec.operands):
+        return None
+    allowed: list[str] = []
+    cotangent: Operand | None = None
+    extra: dict[str, Any] = {} if wrt is None else {"wrt": wrt}
+    for kind in dict.fromkeys((*(forward.dtypes or ()), *card.spec.operands[0].dtypes)):
+        shapes: dict[str, Any] = {n: o and Shape(o.dims, o.dtype or kind) for n, o in operands.items()}  # type: ignore[union-attr]
+        try:
+            dy = as_results(card.forward.infer(*shapes.values(), **attributes))[0]
+            extra |= {name: sizes.of(shapes, attributes) for name, sizes in card.sizes.items()}
+            given = [(shapes | {card.cotangent: dy})[o.name] for o in card.spec.operands]
+            card.infer(*given, **{a.name: (attributes | extra).get(a.name) for a in card.spec.attributes})  # type: ignore[operator]
+        except ShapeError:
+            continue
+        if all(s is None or s.dtype.name in o.dtypes for s, o in zip(given, card.spec.operands, strict=True)):
+            cotangent = cotangent or Operand(dy.dims, None if dy.dtype.name == kind else dy.dtype.name)
+            allowed.append(kind)
+    if not allowed:
+        return None
+    known = {a.name for a in card.spec.attributes}
+    shared = {name: value for name, value in forward.attributes.items() if name in known}
+    operands[card.cotangent] = cotangent
+    if not _can_be_bound(operands[o.name] for o in card.spec.operands):
+        return None
+    return Sample(
+        tuple(operands[o.name] for o in card.spec.operands), shared | extra, tuple(allowed), forward.tolerance
+    )
+
+
+def _can_be_bound(operands: Iterable[Any]) -> bool:
+    """Whether each symbol in the sizes of operands is one of these sizes: else a program could not tell what it is."""
+    dims = [dim(d) for operand in operands if operand is not None for d in operand.dims]
+    return all(dim(name) in dims for d in dims for name in symbols(d))

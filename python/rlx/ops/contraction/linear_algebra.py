@@ -1,0 +1,397 @@
+"""Matrix products by group, low-rank adaptation, and systems of linear equations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
+from rlx.ir.dim import Dim, minimum
+from rlx.ir.dtype import i32, i64
+from rlx.ir.errors import ShapeError
+from rlx.ir.shape import Shape
+from rlx.ops import rules
+from rlx.ops.contraction.contraction import Matmul, swapped
+from rlx.ops.lift import cast, common, same_dtype, size_of, tensor_like
+from rlx.ops.norm import widened
+from rlx.ops.reduction.reduce import FLOATS
+from rlx.ops.shape.index import clamp
+
+
+class GroupedMatmul(Card, op="grouped_matmul"):
+    def infer(self, x: Shape, w: Shape, indices: Shape) -> Shape:
+        same_dtype(x, w)
+        if x.rank != 2 or w.rank != 3 or x.dims[1] != w.dims[1]:
+            raise ShapeError(f"expected x [M, K] and w [E, K, N], got {x} and {w}")
+        if indices.dims != x.dims[:1]:
+            raise ShapeError(f"indices must be [{x.dims[0]}] to go with x {x}, got {indices}")
+        if w.dims[0] == 0 and x.dims[0] != 0:
+            raise ShapeError(f"w {w} has no matrix to choose")
+        return x.with_dims((x.dims[0], w.dims[2]))
+
+    def requires(self, x: Shape, w: Shape, indices: Shape) -> list[tuple[Dim, str]]:
+        return [(w.dims[0] - minimum(1, x.dims[0]), f"w {w} has no matrix to choose")]
+
+    def evaluate(self, x: np.ndarray, w: np.ndarray, indices: np.ndarray) -> np.ndarray:
+        result = np.zeros((x.shape[0], w.shape[2]))
+        for row, chosen in enumerate(clamp(indices, w.shape[0])):
+            result[row] = x[row].astype(np.float64) @ w[chosen].astype(np.float64)
+        return result.astype(x.dtype)
+
+    def decompose(self, b: Builder, x: Tensor, w: Tensor, indices: Tensor) -> Tensor:
+        """Rows with one matrix stand together, in blocks of `block` rows of which the last may not be full; a block is a
+        product of its own. Against products with every matrix this saves their number as a factor, against a product for
+        each row it reads a matrix once for a block.
+        """
+        (rows, _), (groups, _, columns) = x.shape.dims, w.shape.dims
+        if rows == 0:
+            return b.expand(b.constant(0.0, dtype=x.dtype), (0, columns))
+        blocks = _blocks_of(b, indices, rows, groups)
+        gathered = b.reshape(b.gather(x, blocks.sources), (blocks.count, blocks.size, x.shape.dims[1]))
+
+        def product(_: None, step: tuple[Tensor, Tensor]) -> tuple[None, Tensor]:
+            return None, b.matmul(step[0], b.gather(w, step[1]))
+
+        products = b.scan(product, None, (gathered, blocks.groups))[1]
+        return b.gather(b.reshape(products, (blocks.count * blocks.size, columns)), blocks.slots)
+
+    def build(self, b: Builder, x: Any, w: Any, indices: Any) -> Tensor:
+        return b.emit("grouped_matmul", (*common(b, x, w), tensor_like(b, indices, i32)))
+
+    linear = ("x", "w")
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any) -> Any:
+        (x, w, indices), (dy,) = operands, cotangents
+        return (
+            lambda: b.emit("grouped_matmul", (dy, swapped(b, w), indices)),
+            lambda: _matrix_gradient(b, x, w.shape, indices, dy),
+            None,
+        )
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim) -> Tensor:
+        """Matrices alone are wider ones; else all rows of the batch choose among all matrices of the batch."""
+        (x, w, indices), (own_x, own_w, own_indices) = operands, batched
+        if not own_x and not own_indices:
+            return rules.unfolded(
+                b, b.emit("grouped_matmul", (x, rules.folded(b, w, 2), indices)), 1, size, w.shape.dims[3]
+            )
+        x, indices = rules.batch(b, x, own_x, size), rules.batch(b, indices, own_indices, size)
+        if own_w:
+            groups = w.shape.dims[1]
+            first = b.iota((size, 1)) * size_of(b, groups)
+            w, indices = rules.folded(b, w, 0), first + _clamped(b, indices, groups)
+        y = b.emit("grouped_matmul", (rules.folded(b, x, 0), w, rules.folded(b, indices, 0)))
+        return rules.unfolded(b, y, 0, size, x.shape.dims[1])
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return Cost(2 * results[0].num_elements * operands[0].dims[1], moved_bytes(operands, results))
+
+    def samples(self) -> Any:
+        wide: Any = {"low": -2, "high": 6}  # out of range on both sides: clamped
+        yield sample((7, 4), (3, 4, 5), Operand((7,), "i32", **wide), dtypes=FLOATS)
+        yield sample((2, 3), (4, 3, 2), Operand((2,), "u8", low=0, high=4), dtypes=("f32",))
+        yield sample((0, 3), (4, 3, 2), Operand((0,), "i64"), dtypes=("f32",))
+        yield sample(("tokens", 4), (3, 4, 5), Operand(("tokens",), "i64", **wide), dtypes=("f32",))
+        yield sample((40, 2), (2, 2, 3), Operand((40,), "i32", low=0, high=2), dtypes=("f32",))
+
+
+# Rows of a block where their number is a symbol, and the most that are worth their padding.
+_TYPICAL_BLOCK, _LARGEST_BLOCK = 16, 128
+
+
+def _matrix_gradient(b: Builder, x: Tensor, w: Shape, indices: Tensor, dy: Tensor) -> Tensor:
+    """The cotangent of the matrices `w`: a product for each block of rows, then the sum of those of each group.
+
+    There are about as many blocks as groups, so that this takes little more memory than the cotangent itself.
+    """
+    (rows, inner), columns = x.shape.dims, dy.shape.dims[1]
+    if rows == 0 or w.dims[0] == 0:
+        return rules.zeros(b, w)
+    blocks = _blocks_of(b, indices, rows, w.dims[0])
+
+    def of_blocks(rows_of: Tensor, width: Dim) -> Tensor:
+        read = b.where(b.reshape(blocks.occupied, (-1, 1)), b.gather(rows_of, blocks.sources), 0.0)
+        return widened(b, b.reshape(read, (blocks.count, blocks.size, width)))
+
+    products = b.matmul(swapped(b, of_blocks(x, inner)), of_blocks(dy, columns))
+    return cast(b, b.scatter_add(products, blocks.groups, size=w.dims[0]), w.dtype)
+
+
+def _clamped(b: Builder, indices: Tensor, groups: Dim) -> Tensor:
+    """Indices of any dtype as i32 in `[0, groups)`."""
+    return b.cast(b.maximum(b.minimum(b.cast(indices, i64), b.cast(b.dim_size(groups) - 1, i64)), 0), i32)
+
+
+def _block_size(rows: Dim, groups: Dim) -> int:
+    """A power of two, about twice the rows of a group: measured, with 8 and 64 groups and 4 to 1024 rows."""
+    if type(rows) is not int or type(groups) is not int:
+        return _TYPICAL_BLOCK
+    return min(1 << (2 * rows // groups).bit_length() - 1, _LARGEST_BLOCK) if 2 * rows > groups else 1
+
+
+class _Blocks:
+    """Where rows stand when each group has blocks of its own.
+
+    Attributes:
+        size: The rows of a block.
+        count: The number of blocks; some at the end may stand for nothing.
+        groups: `[count]`, the group of each; beyond the last group where it stands for nothing.
+        slots: `[rows]`, the place of each row among all places of all blocks.
+        sources: `[count·block]`, the row at each place; any one where there is none.
+    """
+
+    def __init__(self, b: Builder, own: Tensor, groups: Dim, block: int, count: Dim):
+        self.b, self.size, self.count = b, block, count
+        rows = own.shape.dims[0]
+        is_own = b.cast(b.reshape(own, (rows, 1)) == b.iota((groups,)), i32)
+        rank = b.sum(b.cumsum(is_own, 0, exclusive=True) * is_own, 1)
+        block_starts, position = b.iota((count,)) * block, b.iota((count,))
+        sizes = b.reshape(b.sum(is_own, 0), (groups, 1))
+        needed = b.sum(b.cast(block_starts < sizes, i32), 1)
+        ends = b.cumsum(needed, 0)
+        self.groups = b.sum(b.cast(b.reshape(position, (count, 1)) >= ends, i32), 1)
+        self.slots = b.gather(ends - needed, own) * block + rank
+        nowhere = b.expand(b.constant(0), (count * block,))
+        self.sources = b.scatter_nd(nowhere, b.reshape(self.slots, (rows, 1)), b.iota((rows,)))
+
+    @property
+    def occupied(self) -> Tensor:
+        """`[count·block]`, whether there is a row at each place."""
+        b = self.b
+        return b.gather(self.slots, self.sources) == b.iota((self.count * self.size,))
+
+
+def _blocks_of(b: Builder, indices: Tensor, rows: Dim, groups: Dim) -> _Blocks:
+    """The blocks of rows that choose these groups."""
+    block = _block_size(rows, groups)
+    # No more blocks than rows, and no more than one for each group that is not full.
+    return _Blocks(b, _clamped(b, indices, groups), groups, block, minimum(rows, rows // block + groups))
+
+
+class LoraMatmul(Card, op="lora_matmul"):
+    def infer(self, x: Shape, w: Shape, a: Shape, b: Shape, *, scale: float) -> Shape:
+        same_dtype(x, w, a, b)
+        if not x.rank or w.rank != 2 or x.dims[-1] != w.dims[0]:
+            raise ShapeError(f"expected x […, K] and w [K, N], got {x} and {w}")
+        if a.rank != 2 or a.dims[0] != w.dims[0] or b.dims != (a.dims[1], w.dims[1]):
+            k, n = w.dims
+            raise ShapeError(f"expected a [{k}, R] and b [R, {n}], got {a} and {b}")
+        return x.with_dims((*x.dims[:-1], w.dims[1]))
+
+    def evaluate(self, x: np.ndarray, w: np.ndarray, a: np.ndarray, b: np.ndarray, *, scale: float) -> np.ndarray:
+        wide, own, down, up = (array.astype(np.float64) for array in (x, w, a, b))
+        return np.asarray(wide @ own + scale * (wide @ down @ up)).astype(x.dtype)
+
+    def decompose(self, builder: Builder, x: Tensor, w: Tensor, a: Tensor, b: Tensor, *, scale: float) -> Tensor:
+        own = widened(builder, builder.matmul(x, w))
+        change = widened(builder, builder.matmul(builder.matmul(x, a), b))
+        return cast(builder, own + change * scale, x.dtype)
+
+    def build(self, builder: Builder, x: Any, w: Any, a: Any, b: Any, scale: float = 1.0) -> Tensor:
+        return builder.emit("lora_matmul", common(builder, x, w, a, b), scale=scale)
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        x, _, a, _ = operands
+        rank = a.dims[1]
+        products = [Matmul().cost([x], [results[0]], {}), Matmul().cost([x], [x.with_dims((*x.dims[:-1], rank))], {})]
+        flops = products[0].flops + products[1].flops + 2 * results[0].num_elements * (rank + 1)
+        return Cost(flops, moved_bytes(operands, results))
+
+    def samples(self) -> Any:
+        yield sample((3, 6), (6, 5), (6, 2), (2, 5), scale=0.5, dtypes=FLOATS)
+        yield sample((6,), (6, 5), (6, 2), (2, 5), dtypes=("f32",))
+        yield sample((3, 6), (6, 5), (6, 0), (0, 5), dtypes=("f32",))
+        yield sample(("batch", "seq", 6), (6, 5), (6, 2), (2, 5), scale=2.0, dtypes=("f32",))
+
+
+# --- systems of linear equations --------------------------------------------------------------------
+
+
+class _Solve(Card):
+    def build(self, builder: Builder, a: Any, b: Any) -> Tensor:
+        return builder.emit(self.name, common(builder, a, b))
+
+    def jvp(self, builder: Builder, operands: Any, tangents: Any, results: Any) -> Tensor:
+        """From `a·x = b`: `da·x + a·dx = db`."""
+        (a, _), (da, db), (x,) = operands, tangents, results
+        if da is not None:
+            known = builder.reshape(builder.matmul(da, _as_columns(builder, x, a.rank)), x.shape.dims)
+            db = -known if db is None else db - known
+        return builder.emit(self.name, (a, db))
+
+    def vjp(self, builder: Builder, operands: Any, results: Any, cotangents: Any) -> Any:
+        (a, _), (x,), (dx,) = operands, results, cotangents
+        db = builder.emit(self.name, (swapped(builder, a), dx))
+
+        def of_matrix() -> Tensor:
+            columns, solved = (_as_columns(builder, t, a.rank) for t in (db, x))
+            return -builder.matmul(columns, swapped(builder, solved))
+
+        return of_matrix, db
+
+
+def _as_columns(b: Builder, x: Tensor, rank: int) -> Tensor:
+    """A right-hand side as a matrix, where it is a vector."""
+    return x if x.rank == rank else b.reshape(x, (*x.shape.dims, 1))
+
+
+class BatchedDenseSolve(_Solve, op="batched_dense_solve"):
+    """Gaussian elimination with partial pivoting; of equally large pivots, the first."""
+
+    def infer(self, a: Shape, b: Shape) -> Shape:
+        same_dtype(a, b)
+        if a.rank != 3 or a.dims[1] != a.dims[2]:
+            raise ShapeError(f"a must be [B, N, N], got {a}")
+        if b.rank not in (2, 3) or b.dims[:2] != a.dims[:2]:
+            batch, size = a.dims[:2]
+            raise ShapeError(f"b must be [{batch}, {size}] or [{batch}, {size}, K] to go with a {a}, got {b}")
+        return b
+
+    def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        solved = [solution(*pair) for pair in zip(a.astype(np.float64), b.astype(np.float64), strict=True)]
+        return np.array(solved).reshape(b.shape).astype(b.dtype)
+
+    def decompose(self, builder: Builder, a: Tensor, b: Tensor) -> Tensor:
+        batch, size = b.shape.dims[:2]
+        columns = 1 if b.rank == 2 else b.shape.dims[2]
+        if 0 in (size, columns):
+            return b
+        matrix, wide = widened(builder, a), widened(builder, builder.reshape(b, (batch, size, columns)))
+        if type(size) is not int:
+            matrix, wide = _with_one_more(builder, matrix, wide)
+        upper = _eliminated(builder, builder.concat([matrix, wide], axis=2))
+        x = builder.narrow(_substituted(builder, upper), 1, 0, size)
+        return cast(builder, builder.reshape(x, b.shape.dims), b.dtype)
+
+    def vmap(self, builder: Builder, operands: Any, batched: Any, *, size: Dim) -> Tensor:
+        """Right-hand sides alone are more columns; else these are more systems."""
+        (a, b), (own_a, own_b) = operands, batched
+        if not own_a:
+            return _more_columns(builder, self.name, a, b)
+        b = rules.batch(builder, b, own_b, size)
+        x = builder.emit(self.name, (rules.folded(builder, a, 0), rules.folded(builder, b, 0)))
+        return rules.unfolded(builder, x, 0, size, a.shape.dims[1])
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        size = operands[0].dims[1]
+        flops = 2 * size * (operands[0].num_elements + 2 * results[0].num_elements)
+        return Cost(flops, moved_bytes(operands, results))
+
+    def samples(self) -> Any:
+        yield sample((2, 4, 4), (2, 4, 3), dtypes=FLOATS)
+        yield sample((3, 3, 3), (3, 3), dtypes=("f32",))
+        yield sample((2, 0, 0), (2, 0, 3), dtypes=("f32",))
+        yield sample(("batch", 3, 3), ("batch", 3, "columns"), dtypes=("f32",))
+
+
+class DenseSolve(_Solve, op="dense_solve"):
+    def infer(self, a: Shape, b: Shape) -> Shape:
+        same_dtype(a, b)
+        if a.rank != 2 or a.dims[0] != a.dims[1]:
+            raise ShapeError(f"a must be [N, N], got {a}")
+        if b.rank not in (1, 2) or b.dims[:1] != a.dims[:1]:
+            raise ShapeError(f"b must be [{a.dims[0]}] or [{a.dims[0]}, K] to go with a {a}, got {b}")
+        return b
+
+    def evaluate(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return BatchedDenseSolve().evaluate(a[None], b[None])[0]
+
+    def decompose(self, builder: Builder, a: Tensor, b: Tensor) -> Tensor:
+        batch = [builder.reshape(t, _one(t.shape).dims) for t in (a, b)]
+        return builder.reshape(builder.batched_dense_solve(*batch), b.shape.dims)
+
+    def vmap(self, builder: Builder, operands: Any, batched: Any, *, size: Dim) -> Tensor:
+        (a, b), (own_a, own_b) = operands, batched
+        if not own_a:
+            return _more_columns(builder, self.name, a, b)
+        return builder.emit("batched_dense_solve", (a, rules.batch(builder, b, own_b, size)))
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return BatchedDenseSolve().cost([_one(s) for s in operands], [_one(s) for s in results], attributes)
+
+    def samples(self) -> Any:
+        yield sample((4, 4), (4,), dtypes=FLOATS)
+        yield sample((1, 1), (1, 2), dtypes=("f32",))
+        yield sample((2, 2), (2, 0), dtypes=("f32",))
+        yield sample((0, 0), (0,), dtypes=("f32",))
+        yield sample(("n", "n"), ("n", 2), dtypes=("f32",))
+
+
+def _more_columns(builder: Builder, name: str, a: Tensor, b: Tensor) -> Tensor:
+    """A batch of right-hand sides, the leading axis of `b`, as columns of one."""
+    size, *dims = b.shape.dims
+    columns = _as_columns(builder, b, a.rank + 1)
+    x = builder.emit(name, (a, rules.folded(builder, columns, a.rank - 1)))
+    return builder.reshape(rules.unfolded(builder, x, a.rank - 1, size, columns.shape.dims[-1]), (size, *dims))
+
+
+def _one(shape: Shape) -> Shape:
+    """A batch of one."""
+    return shape.with_dims((1, *shape.dims))
+
+
+def solution(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """One system, of f64."""
+    size = len(a)
+    upper = np.concatenate([a, b.reshape(size, b[0].size if size else 0)], 1)
+    for step in range(size):
+        pivot = step + int(np.argmax(np.abs(upper[step:, step])))
+        upper[[step, pivot]] = upper[[pivot, step]]
+        below = upper[step + 1 :]
+        below -= below[:, step : step + 1] / upper[step, step] * upper[step]
+    x = np.zeros_like(upper[:, size:])
+    for step in reversed(range(size)):
+        known = upper[step, step + 1 : size] @ x[step + 1 :]
+        x[step] = (upper[step, size:] - known) / upper[step, step]
+    return x.reshape(b.shape)
+
+
+def _with_one_more(b: Builder, a: Tensor, wide: Tensor) -> tuple[Tensor, Tensor]:
+    """Systems with one more unknown, which is 0 and in no other equation: none of them is empty, whatever its symbol says."""
+    batch, size, columns = wide.shape.dims
+    zero, one = b.constant(0.0, dtype=a.dtype), b.constant(1.0, dtype=a.dtype)
+    square = b.concat([a, b.expand(zero, (batch, 1, size))], axis=1)
+    last = b.concat([b.expand(zero, (batch, size, 1)), b.expand(one, (batch, 1, 1))], axis=1)
+    return b.concat([square, last], axis=2), b.concat([wide, b.expand(zero, (batch, 1, columns))], axis=1)
+
+
+def _eliminated(b: Builder, augmented: Tensor) -> Tensor:
+    """`[B, N, N + K]` with the matrix made triangular; what stands below its diagonal has no meaning."""
+    rows = augmented.shape.dims[1]
+    position = b.iota((rows,))
+
+    def eliminate(m: Tensor, step: Tensor) -> tuple[Tensor, None]:
+        column = b.gather(m, step, axis=2)
+        sizes = b.where(position >= step, b.abs(column), -1.0)
+        pivot = b.argmax(sizes, 1, keep_dims=True)
+        pivot_row, own_row = b.gather_batched(m, pivot, axis=1), b.gather(m, b.reshape(step, (1,)), axis=1)
+        pivot_value, own_value = (b.gather(row, step, axis=2) for row in (pivot_row, own_row))
+        is_pivot = position == pivot
+        factors = b.where(is_pivot, own_value, column) / pivot_value
+        is_pivot, is_own, is_below = (
+            b.reshape(mask, (*mask.shape, 1)) for mask in (is_pivot, position == step, position > step)
+        )
+        swapped = b.where(is_own, pivot_row, b.where(is_pivot, own_row, m))
+        return b.where(is_below, swapped - b.reshape(factors, (*factors.shape, 1)) * pivot_row, swapped), None
+
+    return b.scan(eliminate, augmented, position)[0]
+
+
+def _substituted(b: Builder, upper: Tensor) -> Tensor:
+    """The solutions `[B, N, K]` of triangular systems `[B, N, N + K]`, from the last row up."""
+    batch, size, width = upper.shape.dims
+    columns = width - size
+    position = b.iota((size,))
+
+    def substitute(x: Tensor, step: Tensor) -> tuple[Tensor, None]:
+        row = b.gather(upper, step, axis=1)
+        # Where nothing is known yet x is 0, but the row may be infinite.
+        factors = b.where(position > step, b.narrow(row, 1, 0, size), 0.0)
+        known = b.sum(b.reshape(factors, (batch, size, 1)) * x, 1)
+        value = (b.narrow(row, 1, size, columns) - known) / b.gather(row, b.reshape(step, (1,)), axis=1)
+        return b.where(b.reshape(position == step, (size, 1)), b.reshape(value, (batch, 1, columns)), x), None
+
+    start = b.expand(b.constant(0.0, dtype=upper.dtype), (batch, size, columns))
+    return b.scan(substitute, start, position, reverse=True)[0]

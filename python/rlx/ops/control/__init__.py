@@ -1,0 +1,1 @@
+"""Ops with regions, and ops that users register."""

@@ -1,0 +1,174 @@
+"""What the backward pass computes again instead of keeping it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx import mlir
+from rlx.ir import opview
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import Card, Cost, sample
+from rlx.ir.dim import Dim
+from rlx.ir.dtype import f32
+from rlx.ir.errors import ShapeError
+from rlx.ir.evaluate import EvaluatedRegion
+from rlx.ir.opview import RegionShapes
+from rlx.ir.regions import Region
+from rlx.ir.shape import Shape
+from rlx.ops import rules
+from rlx.ops.control.control import expect_arguments, flat, like, present
+from rlx.ops.lift import tensor_like
+from rlx.ops.shape.shape import EVERY
+
+
+class Checkpoint(Card, op="checkpoint"):
+    def infer(self, *, regions: Sequence[RegionShapes | None]) -> tuple[Shape, ...]:
+        body = present(regions[0], "body_region")
+        expect_arguments(body, (), "body_region")
+        return body.results
+
+    def evaluate(self, *, regions: Sequence[EvaluatedRegion]) -> tuple[np.ndarray, ...]:
+        return tuple(regions[0]())
+
+    def decompose(self, b: Builder, *, regions: Sequence[Any]) -> tuple[Tensor, ...]:
+        return tuple(b.inline(regions[0], []))
+
+    def build(self, b: Builder) -> contextlib.AbstractContextManager[None]:
+        """`with g.checkpoint():` puts all ops that are built inside into one region."""
+        return _checkpointed(b)
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return Cost(0, 0)  # it is what its region does
+
+    def pushforward(self, b: Builder, operands: Any, tangents: Any, *, regions: Any) -> Any:
+        (body,) = regions
+        moving = body.moving([])
+
+        def inside() -> list[Tensor]:
+            results, moved = body.run([], [])
+            filled = [rules.or_zeros(b, t, r.shape) for t, r, m in zip(moved, results, moving, strict=True) if m]
+            return [*results, *filled]
+
+        made = b.emit("checkpoint", (), regions=[b.region(inside, ())])
+        remaining = iter(made[len(moving) :])
+        return made[: len(moving)], [next(remaining) if m else None for m in moving]
+
+    def pullback(self, b: Builder, operands: Any, wanted: Any, *, regions: Any) -> Any:
+        (body,) = regions
+        results = b.emit("checkpoint", (), regions=[b.region(lambda: body.plain([]), ())])
+
+        def pull(cotangents: Sequence[Tensor | None]) -> list[Tensor | None]:
+            """The ops again, once the cotangents are there, and back over them."""
+            # Parameters and states live on anyway; what only depends on them may be shared with the forward pass.
+            read = [i for i, t in enumerate(body.captures) if not b.is_weight(t.value)]
+            held = list(body.captures)
+            fenced = barrier(b, [held[i] for i in read], [c for c in cotangents if c is not None])
+            for i, value in zip(read, fenced, strict=True):
+                held[i] = value
+            _, pull_back = body.vjp([], [], captures=held)
+            return pull_back(cotangents)[1]
+
+        return results, pull
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, regions: Any) -> tuple[Tensor, ...]:
+        (body,) = regions
+        wanted = [True] * len(body.batched([]))
+        return b.emit("checkpoint", (), regions=[b.region(lambda: body([], [], wanted), ())])
+
+    def samples(self) -> Any:
+        def normal(b: Any, x: Any, w: Any) -> Any:
+            with b.checkpoint():
+                h = b.where(x == x, x, w)
+                y = b.where(h != h, w, h)
+            return y, h
+
+        def layer(b: Any, x: Any, w: Any) -> Any:
+            with b.checkpoint():
+                y = b.tanh(x @ w) @ w
+            return y
+
+        yield sample((2, 3), (2, 3), build=normal, dtypes=EVERY)
+        yield sample(("n", 3), (3, 3), build=layer, dtypes=("f32",))
+
+
+@contextlib.contextmanager
+def _checkpointed(b: Builder) -> Iterator[None]:
+    with b.scratchpad():  # an error inside leaves a region of which nothing becomes
+        holder, block = b.open_region(())
+        with b.at(mlir.ir.InsertionPoint(block)), b.recorded() as made:
+            yield
+            # Tensors of one type stand together: a group of values may change its type a few times only.
+            own = sorted((t for t in made if opview.home_of(t.value) == block), key=lambda t: str(t.value.type))
+            b.emit("yield", (own,))
+        region = Region(holder, block, RegionShapes((), tuple(t.shape for t in own)))
+        for tensor, result in zip(own, b.emit("checkpoint", (), regions=[region]), strict=True):
+            tensor.value = result.value
+
+
+def barrier(b: Builder, values: Sequence[Tensor], after: Sequence[Tensor]) -> list[Tensor]:
+    """The same values behind one `optimization_barrier`."""
+    order = sorted(range(len(values)), key=lambda i: str(values[i].value.type))
+    late = sorted(after, key=lambda t: str(t.value.type))
+    held = b.emit("optimization_barrier", ([values[i] for i in order], late))
+    by_position = dict(zip(order, held, strict=True))
+    return [by_position[i] for i in range(len(values))]
+
+
+class OptimizationBarrier(Card, op="optimization_barrier"):
+    def infer(self, inputs: list[Shape], after: list[Shape]) -> tuple[Shape, ...]:
+        if not after:
+            raise ShapeError("expected at least one tensor in 'after'")
+        return tuple(inputs)
+
+    def evaluate(self, inputs: list[np.ndarray], after: list[np.ndarray]) -> tuple[np.ndarray, ...]:
+        return tuple(inputs)
+
+    def decompose(self, b: Builder, inputs: list[Tensor], after: list[Tensor]) -> tuple[Tensor, ...]:
+        """A choice whose condition always holds, which no compiler finds out, and which needs one element of each of `after`.
+
+        The barriers of compilers are no help: XLA's CPU client drops its own before it joins equal ops, and IREE takes
+        what comes out of its own for a value that it may overwrite.
+        """
+        holds = None
+        for tensor in after:
+            one = _always(b, tensor)
+            holds = one if holds is None else b.minimum(holds, one)
+        return tuple(b.where(holds, x, rules.zeros(b, x.shape)) for x in inputs)
+
+    def build(self, b: Builder, inputs: Any, after: Any) -> Any:
+        tensors = [[tensor_like(b, x, f32) for x in flat(group)] for group in (inputs, after)]
+        return like(inputs, b.emit("optimization_barrier", tensors))
+
+    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any) -> tuple[Tensor | None, ...]:
+        return tuple(tangents[0])
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any) -> Any:
+        return list(cotangents), None
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim) -> tuple[Tensor, ...]:
+        full = [rules.batch(b, x, own, size) for x, own in zip(operands[0], batched[0], strict=True)]
+        return tuple(b.emit("optimization_barrier", (full, operands[1])))
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return Cost(0, 0)
+
+    def samples(self) -> Any:
+        yield sample([(2, 3), (2, 3), (4,)], [(2, 2)], dtypes=EVERY)
+        yield sample([("n", 3)], [("n",), ()], dtypes=("f32",))
+
+
+def _always(b: Builder, x: Tensor) -> Tensor:
+    """A scalar that is true, computed from an element of a tensor (from its size where it may have none)."""
+    if any(type(d) is not int or d == 0 for d in x.shape.dims):
+        x = b.sum(b.cast(x, f32)) if not x.dtype.is_inexact else b.sum(x)
+    else:
+        x = b.reshape(b.slice(x, (0,) * x.rank, (1,) * x.rank), ())
+    if x.dtype.is_complex:
+        x = b.real(x)
+    elif not x.dtype.is_float:
+        x = b.cast(x, f32)
+    return (b.abs(x) >= 0.0) | (x != x)

@@ -1,0 +1,370 @@
+"""Control flow as regions: a choice, a loop, a scan; and what ends their regions."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
+from rlx.ir.dim import Dim, dim
+from rlx.ir.dtype import bool_, f32, i32
+from rlx.ir.errors import ShapeError
+from rlx.ir.evaluate import EvaluatedRegion
+from rlx.ir.opview import RegionShapes
+from rlx.ir.shape import Shape
+from rlx.ops.control.control_rules import IfRules, ScanRules, WhileRules
+from rlx.ops.lift import tensor_like
+from rlx.ops.shape.shape import EVERY
+
+
+class Yield(Card, op="yield"):
+    def infer(self, values: list[Shape]) -> tuple[()]:
+        return ()
+
+    def evaluate(self, values: list[np.ndarray]) -> tuple[()]:
+        return ()
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return Cost(0, 0)
+
+    def samples(self) -> Any:
+        return ()
+
+
+def shown(shapes: Sequence[Shape]) -> str:
+    """Shapes for messages."""
+    return ", ".join(map(str, shapes)) or "nothing"
+
+
+def present(region: RegionShapes | None, what: str) -> RegionShapes:
+    """A region that has to be there.
+
+    Raises:
+        ShapeError: It is empty.
+    """
+    if region is None:
+        raise ShapeError(f"{what} must not be empty")
+    return region
+
+
+def expect_arguments(region: RegionShapes, expected: Sequence[Shape], what: str) -> None:
+    """A region takes just these.
+
+    Raises:
+        ShapeError: It takes something else.
+    """
+    if list(region.arguments) != list(expected):
+        raise ShapeError(f"{what} takes {shown(region.arguments)}; it is given {shown(expected)}")
+
+
+class If(IfRules, op="if"):
+    def infer(self, condition: Shape, *, regions: Sequence[RegionShapes | None]) -> tuple[Shape, ...]:
+        if condition.rank:
+            raise ShapeError(f"the condition must be a scalar, got {condition}")
+        then, otherwise = present(regions[0], "then_region"), present(regions[1], "else_region")
+        expect_arguments(then, (), "then_region")
+        expect_arguments(otherwise, (), "else_region")
+        if then.results != otherwise.results:
+            raise ShapeError(
+                f"the branches yield {shown(then.results)} and {shown(otherwise.results)}; expected the same"
+            )
+        return then.results
+
+    def evaluate(self, condition: np.ndarray, *, regions: Sequence[EvaluatedRegion]) -> tuple[np.ndarray, ...]:
+        return tuple(regions[0 if condition else 1]())
+
+    def build(self, b: Builder, condition: Any, then: Callable[..., Any], els: Callable[..., Any], *args: Any) -> Any:
+        for name, branch in (("then", then), ("els", els)):
+            check_takes(branch, len(args), name)
+        regions = [b.region(lambda branch=branch: branch(*args), ()) for branch in (then, els)]
+        return unpacked(b.emit("if", (tensor_like(b, condition, bool_),), regions=regions))
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return Cost(0, moved_bytes((), results))
+
+    def samples(self) -> Any:
+        def either(b: Any, condition: Any, x: Any, y: Any) -> Any:
+            return b.if_(condition, lambda x, y: (x + y, y), lambda x, y: (x, x), x, y)
+
+        def nested(b: Any, condition: Any, other: Any, x: Any) -> Any:
+            inner = lambda: b.if_(other, lambda: x * 2.0, lambda: b.where(x < 0.0, -x, x))  # noqa: E731
+            return b.if_(condition, inner, lambda: x * x)
+
+        yield sample(Operand((), "bool"), (3, 4), (3, 4), build=either, dtypes=EVERY)
+        yield sample(Operand((), "bool"), Operand((), "bool"), (2, 3), build=nested, dtypes=("f32",))
+        yield sample(Operand((), "bool"), ("n", 4), ("n", 4), build=either, dtypes=("f32",))
+
+
+class While(WhileRules, op="while"):
+    def infer(
+        self, inits: list[Shape], *, max_iterations: int | None, regions: Sequence[RegionShapes | None]
+    ) -> tuple[Shape, ...]:
+        condition, body = present(regions[0], "cond_region"), present(regions[1], "body_region")
+        expect_arguments(condition, inits, "cond_region")
+        expect_arguments(body, inits, "body_region")
+        if condition.results != (Shape((), "bool"),):
+            raise ShapeError(f"cond_region must yield one scalar bool, got {shown(condition.results)}")
+        if body.results != tuple(inits):
+            raise ShapeError(f"body_region must yield the carries {shown(inits)}, got {shown(body.results)}")
+        return tuple(inits)
+
+    def evaluate(
+        self, inits: list[np.ndarray], *, max_iterations: int | None, regions: Sequence[EvaluatedRegion]
+    ) -> tuple[np.ndarray, ...]:
+        condition, body = regions
+        carries, done = list(inits), 0
+        while (max_iterations is None or done < max_iterations) and bool(condition(*carries)[0]):
+            carries, done = body(*carries), done + 1
+        return tuple(carries)
+
+    def build(
+        self,
+        b: Builder,
+        cond: Callable[..., Any],
+        body: Callable[..., Any],
+        *init: Any,
+        max_iterations: int | None = None,
+    ) -> Any:
+        carries = [carry_like(b, value) for value in init]
+        shapes = [c.shape for c in carries]
+        for name, function in (("cond", cond), ("body", body)):
+            check_takes(function, len(carries), name)
+        regions = [b.region(cond, shapes), b.region(lambda *c: carries_like(b, c, body(*c)), shapes)]
+        return unpacked(b.emit("while", (carries,), max_iterations=max_iterations, regions=regions))
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return Cost(0, moved_bytes(operands, results))
+
+    def samples(self) -> Any:
+        def doubled(b: Any, x: Any) -> Any:
+            return b.while_(lambda i, x: i < 5, lambda i, x: (i + 2, x + x), 0, x)
+
+        def bounded(b: Any, x: Any, w: Any, *, max_iterations: int) -> Any:
+            step = lambda x: b.tanh(x @ w) + x  # noqa: E731
+            return b.while_(lambda x: b.sum(x * x) < 1e3, step, x, max_iterations=max_iterations)
+
+        yield sample([(2, 3)], build=doubled, dtypes=EVERY)
+        yield sample([(2, 3), (3, 3)], build=bounded, max_iterations=4, dtypes=("f32",))
+        yield sample([(2, 3), (3, 3)], build=bounded, max_iterations=0, dtypes=("f32",))
+        yield sample([("n", 3)], build=doubled, dtypes=("f32",))
+
+
+class Scan(ScanRules, op="scan"):
+    def infer(
+        self,
+        inputs: list[Shape],
+        *,
+        num_carries: int,
+        length: tuple[Dim, ...],
+        reverse: bool,
+        num_checkpoints: int | None,
+        regions: Sequence[RegionShapes | None],
+    ) -> tuple[Shape, ...]:
+        body = present(regions[0], "body_region")
+        if num_carries > len(inputs):
+            raise ShapeError(f"num_carries = {num_carries} does not fit {len(inputs)} inputs")
+        if len(length) != 1:
+            raise ShapeError(f"length must be a list of one dimension, got {list(length)}")
+        carries, xs = inputs[:num_carries], inputs[num_carries:]
+        for i, x in enumerate(xs):
+            if not x.rank or x.dims[0] != length[0]:
+                raise ShapeError(f"xs {i} must have the leading axis {length[0]}, got {x}")
+        expect_arguments(body, [*carries, *(x.with_dims(x.dims[1:]) for x in xs)], "body_region")
+        if body.results[:num_carries] != tuple(carries):
+            raise ShapeError(f"body_region must yield the carries {shown(carries)} first, got {shown(body.results)}")
+        return (*carries, *(y.with_dims((length[0], *y.dims)) for y in body.results[num_carries:]))
+
+    def requires(self, inputs: list[Shape], *, length: tuple[Dim, ...], **_: Any) -> list[tuple[Dim, str]]:
+        return [(length[0], f"the length {length[0]} is negative")]
+
+    def evaluate(
+        self,
+        inputs: list[np.ndarray],
+        *,
+        num_carries: int,
+        length: tuple[int],
+        reverse: bool,
+        num_checkpoints: int | None,
+        regions: Sequence[EvaluatedRegion],
+    ) -> tuple[np.ndarray, ...]:
+        body, xs = regions[0], inputs[num_carries:]
+        carries = inputs[:num_carries]
+        stacks = [np.zeros((length[0], *s.static), s.dtype.numpy) for s in body.results[num_carries:]]
+        for step in range(length[0])[:: -1 if reverse else 1]:
+            yielded = body(*carries, *(x[step] for x in xs))
+            carries = yielded[:num_carries]
+            for stack, value in zip(stacks, yielded[num_carries:], strict=True):
+                stack[step] = value
+        return (*carries, *stacks)
+
+    def build(
+        self,
+        b: Builder,
+        body: Callable[..., Any],
+        init: Any,
+        xs: Any = None,
+        length: Any = None,
+        reverse: bool = False,
+        num_checkpoints: int | None = None,
+    ) -> tuple[Any, Any]:
+        """`body(carry, x)` gives the next carry and what is stacked, as in JAX.
+
+        `init` and `xs` are a tensor, a tuple or list of them, or None; `carry` and `x` are alike. A body may as well take
+        every tensor by itself, `body(*carries, *slices)`, and give a flat tuple: carries first.
+        """
+        carries = [carry_like(b, value) for value in flat(init)]
+        inputs = [tensor_like(b, value, f32) for value in flat(xs)]
+        size = _length(inputs, length)
+        for i, x in enumerate(inputs):
+            if not x.rank:
+                raise ShapeError(f"xs {i} is a scalar; expected the leading axis {size}")
+        shapes = [*(c.shape for c in carries), *(x.shape.with_dims(x.shape.dims[1:]) for x in inputs)]
+        stacked: Any = None
+
+        def step(call: Callable[..., Any], tensors: tuple[Tensor, ...]) -> list[Tensor]:
+            nonlocal stacked
+            following, stacked = _split(call(tensors[: len(carries)], tensors[len(carries) :]), len(carries))
+            return [*carries_like(b, carries, following), *(tensor_like(b, v, f32) for v in flat(stacked))]
+
+        def as_jax(own: Any, rest: Any) -> Any:
+            return body(like(init, own), like(xs, rest))
+
+        def by_itself(own: Any, rest: Any) -> Any:
+            return body(*own, *rest)
+
+        # With two parameters both ways may be meant: it is the first that the body can do.
+        ways = [as_jax] * _takes(body, 2) + [by_itself] * _takes(body, len(shapes))
+        if not ways:
+            check_takes(body, 2, "body")
+        region = b.first_region([partial(lambda way, *t: step(way, t), way) for way in ways], shapes)
+        results = b.emit(
+            "scan",
+            ([*carries, *inputs],),
+            num_carries=len(carries),
+            length=(size,),
+            reverse=reverse,
+            num_checkpoints=num_checkpoints,
+            regions=[region],
+        )
+        return like(init, results[: len(carries)]), like(stacked, results[len(carries) :])
+
+    def runs(self, attributes: dict[str, Any]) -> Dim:
+        return attributes["length"][0]
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return Cost(0, moved_bytes(operands, results))
+
+    def samples(self) -> Any:
+        def sums(b: Any, carry: Any, xs: Any, *, reverse: bool = False) -> Any:
+            return b.scan(lambda c, x: (c + x, c * x), carry, xs, reverse=reverse)
+
+        def recurrence(b: Any, h: Any, c: Any, xs: Any, w: Any, *, num_checkpoints: int | None = None) -> Any:
+            def step(carries: Any, x: Any) -> Any:
+                h, c = carries
+                h = b.tanh(x @ w + h)
+                return (h, c + b.sum(h, 1)), (h, b.max(c))
+
+            return b.scan(step, (h, c), xs, num_checkpoints=num_checkpoints)
+
+        def powers(b: Any, x: Any) -> Any:
+            return b.scan(lambda c, _: (c * 0.5, c), x, length=4)
+
+        yield sample([(2, 3), (5, 2, 3)], build=sums, dtypes=EVERY)
+        yield sample([(3,), (4, 3)], build=sums, reverse=True, dtypes=("f32",))
+        yield sample([(2, 3), (2,), (4, 2, 3), (3, 3)], build=recurrence, dtypes=("f32", "f16"))
+        yield sample([(2, 3), (2,), (4, 2, 3), (3, 3)], build=recurrence, num_checkpoints=2, dtypes=("f32",))
+        yield sample([(2,)], build=powers, dtypes=("f32",))
+        yield sample([("n", 3), ("t", "n", 3)], build=sums, dtypes=("f32",))
+
+
+# --- what users write -------------------------------------------------------------------------------
+
+
+def flat(values: Any) -> list[Any]:
+    """Tensors of a tensor, a tuple or list of them, or None."""
+    if values is None:
+        return []
+    return list(values) if isinstance(values, (tuple, list)) else [values]
+
+
+def like(pattern: Any, values: Sequence[Any]) -> Any:
+    """Values as a pattern has them: None, one by itself, or a tuple."""
+    if pattern is None:
+        return None
+    return tuple(values) if isinstance(pattern, (tuple, list)) else values[0]
+
+
+def unpacked(results: tuple[Any, ...]) -> Any:
+    """One result by itself, several as a tuple."""
+    return results[0] if len(results) == 1 else results
+
+
+def carry_like(b: Builder, value: Any) -> Tensor:
+    """An initial carry as a tensor: a Python number is i32, f32, bool or c64."""
+    like = bool_ if isinstance(value, bool) else i32 if isinstance(value, int) else f32
+    return tensor_like(b, value, like)
+
+
+def carries_like(b: Builder, carries: Sequence[Tensor], returned: Any) -> list[Tensor]:
+    """What a body gives for its carries; Python numbers take their dtype and shape.
+
+    Raises:
+        ShapeError: There are more or fewer.
+    """
+    values = flat(returned)
+    if len(values) != len(carries):
+        raise ShapeError(f"the body must return {len(carries)} carries, got {len(values)}")
+    result = []
+    for carry, value in zip(carries, values, strict=True):
+        tensor = tensor_like(b, value, carry.dtype)
+        constant = not isinstance(value, Tensor) and tensor.shape != carry.shape
+        result.append(b.expand(tensor, carry.shape.dims) if constant else tensor)
+    return result
+
+
+def _split(returned: Any, count: int) -> tuple[Any, Any]:
+    """Carries and stacked values of what a body gives."""
+    if isinstance(returned, (tuple, list)) and len(returned) == 2 and len(flat(returned[0])) == count:
+        return returned[0], returned[1]
+    values = flat(returned)
+    if len(values) < count or any(isinstance(v, (tuple, list)) for v in values):
+        raise ShapeError(f"the body of a scan must return the next {count} carries and what is stacked, as a pair")
+    return values[:count], tuple(values[count:]) or None
+
+
+def check_takes(function: Any, count: int, what: str) -> None:
+    """A user's function can be called with so many tensors.
+
+    Raises:
+        ShapeError: It cannot, or is no function.
+    """
+    if not callable(function):
+        raise ShapeError(f"{what} must be a function of tensors, got {type(function).__name__}")
+    if not _takes(function, count):
+        raise ShapeError(f"{what} is called with {count} arguments, but is {what}{inspect.signature(function)}")
+
+
+def _takes(function: Callable[..., Any], count: int) -> bool:
+    """Whether a function takes so many positional arguments."""
+    try:
+        inspect.signature(function).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:
+        pass  # a built-in without a signature
+    return True
+
+
+def _length(inputs: Sequence[Tensor], length: Any) -> Dim:
+    if length is not None:
+        return dim(length)
+    if not inputs:
+        raise ShapeError("a scan without xs needs a length")
+    if not inputs[0].rank:
+        raise ShapeError("xs 0 is a scalar; expected a leading axis")
+    return inputs[0].shape.dims[0]

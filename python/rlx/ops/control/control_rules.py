@@ -1,0 +1,411 @@
+"""How control flow is differentiated and batched. The ops themselves are in `control` and `function`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rlx.ir import opview
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import Card
+from rlx.ir.dim import Dim
+from rlx.ir.errors import ShapeError
+from rlx.ir.shape import Shape, shape_of
+from rlx.ops import rules
+from rlx.ops.elementwise import by_type
+from rlx.ops.rules import or_zeros
+
+# An op that takes so many operations for each element of its result is not repeated in the backward pass of a loop.
+_WORTH_KEEPING = 16
+
+
+def _chosen(values: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
+    return [v for v, flag in zip(values, flags, strict=True) if flag]
+
+
+def _spread(values: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
+    """Values where flags are set, None elsewhere."""
+    remaining = iter(values)
+    return [next(remaining) if flag else None for flag in flags]
+
+
+def _filled(b: Builder, values: Sequence[Any], like: Sequence[Tensor], flags: Sequence[bool]) -> list[Tensor]:
+    """Tangents or cotangents where flags are set: zeros are written out there."""
+    return [or_zeros(b, v, t.shape) for v, t, flag in zip(values, like, flags, strict=True) if flag]
+
+
+def _row(shape: Shape) -> Shape:
+    return shape.with_dims(shape.dims[1:])
+
+
+def _fixed_point(flags: list[bool], following: Callable[[list[bool]], list[bool]]) -> list[bool]:
+    """The least flags that contain the given ones and what follows from them."""
+    while True:
+        grown = [a or b for a, b in zip(flags, following(flags), strict=True)]
+        if grown == flags:
+            return flags
+        flags = grown
+
+
+class IfRules(Card):
+    """One branch runs, with the tangents or cotangents of that branch."""
+
+    def pushforward(self, b: Builder, operands: Any, tangents: Any, *, regions: Any) -> Any:
+        moving = [a or c for a, c in zip(*(r.moving([]) for r in regions), strict=True)]
+
+        def branch(body: Any) -> list[Tensor]:
+            results, moved = body.run([], [])
+            return [*results, *_filled(b, moved, results, moving)]
+
+        made = by_type.if_(b, operands[0], [lambda body=body: branch(body) for body in regions])
+        return made[: len(moving)], _spread(made[len(moving) :], moving)
+
+    def pullback(self, b: Builder, operands: Any, wanted: Any, *, regions: Any) -> Any:
+        (condition,) = operands
+        results = b.emit("if", operands, regions=[b.region(lambda body=body: body.plain([]), ()) for body in regions])
+        outside, taken = regions[0].captures, regions[0].wanted
+
+        def branch(body: Any, cotangents: Sequence[Tensor | None]) -> list[Tensor]:
+            _, pull = body.vjp([], [])
+            return _filled(b, pull(cotangents)[1], outside, taken)
+
+        def pull(cotangents: Sequence[Tensor | None]) -> list[Any]:
+            """The branch again, backwards: what it needs of the forward pass is computed once more, in the one that ran."""
+            made = by_type.if_(b, condition, [lambda body=body: branch(body, cotangents) for body in regions])
+            return [None, *_spread(made, taken)]
+
+        return results, pull
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, regions: Any) -> Any:
+        (condition,), (mixed,) = operands, batched
+        if mixed:  # entries take different branches: both are computed
+            count = len(regions[0].batched([]))
+            then, otherwise = (body([], [], [True] * count) for body in regions)
+            return tuple(_select(b, condition, x, y) for x, y in zip(then, otherwise, strict=True))
+        wanted = [True] * len(regions[0].batched([]))
+        return b.emit("if", operands, regions=[b.region(lambda r=r: r([], [], wanted), ()) for r in regions])
+
+
+def _select(b: Builder, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """`x` or `y`, by a condition for each entry of their leading axis."""
+    column = b.reshape(condition, (*condition.shape.dims, *(1,) * (x.rank - 1)))
+    return b.where(column, x, y)
+
+
+class WhileRules(Card):
+    """Tangents are further carries. Going back needs a bound: then the loop is a scan that may stop early."""
+
+    def pushforward(self, b: Builder, operands: Any, tangents: Any, *, max_iterations: int | None, regions: Any) -> Any:
+        (inits,), (given,) = operands, tangents
+        condition, body = regions
+        count = len(inits)
+        moving = _fixed_point([t is not None for t in given], body.moving)
+        moved = _filled(b, given, inits, moving)
+
+        def step(carries: Sequence[Tensor]) -> list[Tensor]:
+            results, after = body.run(carries[:count], _spread(carries[count:], moving))
+            return [*results, *_filled(b, after, results, moving)]
+
+        holds = lambda carries: condition.plain(carries[:count])[0]  # noqa: E731
+        results = by_type.while_(b, [*inits, *moved], holds, step, max_iterations)
+        return results[:count], _spread(results[count:], moving)
+
+    def reversible(
+        self, b: Builder, inits: list[Tensor], *, max_iterations: int | None, regions: Sequence[Any]
+    ) -> tuple[Tensor, ...]:
+        """A scan over the most steps there can be, whose body does nothing once the condition is false."""
+        if max_iterations is None:
+            raise ShapeError(
+                "a while loop without max_iterations has no reverse mode: how many steps there are to go back is not known",
+                hint="give max_iterations, or use a scan, or forward mode (rlx.jvp, rlx.jacfwd)",
+            )
+        condition, body = regions
+
+        def step(carries: tuple[Tensor, ...], _: None) -> tuple[tuple[Tensor, ...], None]:
+            running, *values = carries
+            holds = b.if_(running, lambda: b.inline(condition, values)[0], lambda: running)
+            following = b.if_(holds, lambda: tuple(b.inline(body, values)), lambda: tuple(values))
+            return (holds, *(following if isinstance(following, tuple) else (following,))), None
+
+        (_, *results), _ = b.scan(step, (b.constant(True), *inits), None, length=max_iterations)
+        return tuple(results)
+
+    def vmap(
+        self, b: Builder, operands: Any, batched: Any, *, size: Dim, max_iterations: int | None, regions: Any
+    ) -> tuple[Tensor, ...]:
+        (inits,), (flags,) = operands, batched
+        condition, body = regions
+
+        def following(flags: list[bool]) -> list[bool]:
+            return [True] * len(flags) if condition.batched(flags)[0] else body.batched(flags)
+
+        flags = _fixed_point(list(flags), following)
+        mixed = condition.batched(flags)[0]  # entries stop at different steps: those that have stay as they are
+        carries = [
+            rules.batch(b, c, own, size) if want else c for c, own, want in zip(inits, batched[0], flags, strict=True)
+        ]
+
+        def holds(*carries: Tensor) -> Tensor:
+            (found,) = condition(carries, flags, [mixed])
+            return b.max(found) if mixed else found
+
+        def step(*carries: Tensor) -> list[Tensor]:
+            after = body(carries, flags, flags)
+            if not mixed:
+                return after
+            (running,) = condition(carries, flags, [True])
+            return [_select(b, running, new, old) for new, old in zip(after, carries, strict=True)]
+
+        shapes = [c.shape for c in carries]
+        made = [b.region(holds, shapes), b.region(step, shapes)]
+        results = b.emit("while", (carries,), max_iterations=max_iterations, regions=made)
+        return tuple(rules.batch(b, r, own, size) for r, own in zip(results, flags, strict=True))
+
+
+class ScanRules(Card):
+    """Tangents are further carries and slices; cotangents are a scan in the other direction."""
+
+    def pushforward(
+        self, b: Builder, operands: Any, tangents: Any, *, num_carries: int, regions: Any, **attributes: Any
+    ) -> Any:
+        (inputs,), (given,), (body,) = operands, tangents, regions
+        moving = [t is not None for t in given]
+        sliced = moving[num_carries:]
+        carried = _fixed_point(moving[:num_carries], lambda c: body.moving([*c, *sliced])[:num_carries])
+        stacked = body.moving([*carried, *sliced])[num_carries:]
+        moved = _filled(b, given[:num_carries], inputs[:num_carries], carried)
+        slices = _chosen(given[num_carries:], sliced)
+
+        def step(carries: Sequence[Tensor], xs: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+            own, own_tangents = carries[:num_carries], carries[num_carries:]
+            rows, row_tangents = _parted(xs, [len(sliced), len(slices)])
+            results, after = body.run([*own, *rows], [*_spread(own_tangents, carried), *_spread(row_tangents, sliced)])
+            following, stacks = results[:num_carries], results[num_carries:]
+            return (
+                [*following, *_filled(b, after[:num_carries], following, carried)],
+                [*stacks, *_filled(b, after[num_carries:], stacks, stacked)],
+            )
+
+        entering, xs = [*inputs[:num_carries], *moved], [*inputs[num_carries:], *slices]
+        last, stacks = by_type.scan(b, entering, xs, step, **attributes)
+        moved_stacks = _spread(stacks[len(stacked) :], stacked)
+        return [*last[:num_carries], *stacks[: len(stacked)]], [*_spread(last[num_carries:], carried), *moved_stacks]
+
+    def reversible(
+        self,
+        b: Builder,
+        inputs: list[Tensor],
+        *,
+        num_checkpoints: int | None,
+        regions: Sequence[Any],
+        **attributes: Any,
+    ) -> Any:
+        """With checkpoints: a scan over segments of a scan, which keeps the carries between segments only."""
+        if num_checkpoints is None:
+            return NotImplemented
+        return _segmented(b, inputs, num_checkpoints, regions[0], **attributes)
+
+    def pullback(
+        self,
+        b: Builder,
+        operands: Any,
+        wanted: Any,
+        *,
+        num_carries: int,
+        reverse: bool,
+        length: Any,
+        regions: Any,
+        **_: Any,
+    ) -> Any:
+        (inputs,), (flags,), (body,) = operands, wanted, regions
+        sliced = flags[num_carries:]
+        carried = _fixed_point(flags[:num_carries], lambda c: body.moving([*c, *sliced])[:num_carries])
+        kept = _worth_keeping(body.block)
+        options: dict[str, Any] = {"length": length}
+
+        def forward(carries: Sequence[Tensor], xs: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+            results, values = body.keeping([*carries, *xs], kept)
+            return results[:num_carries], [*results[num_carries:], *carries, *values]
+
+        ends, made = by_type.scan(b, inputs[:num_carries], inputs[num_carries:], forward, reverse=reverse, **options)
+        count = len(made) - num_carries - len(kept)
+        stacks, before, values = _parted(made, [count, num_carries, len(kept)])
+        xs, outside = inputs[num_carries:], body.captures
+
+        def pull(cotangents: Sequence[Tensor | None]) -> list[Any]:
+            given = [c is not None for c in cotangents[num_carries:]]
+            starts = _filled(b, cotangents[:num_carries], ends, carried)
+            sums = [rules.zeros(b, t.shape) for t in _chosen(outside, body.wanted)]
+            rows = (before, xs, values, _chosen(cotangents[num_carries:], given))
+
+            def back(entering: Sequence[Tensor], tensors: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
+                after, so_far = entering[: len(starts)], entering[len(starts) :]
+                carries, slices, known, own = _parted(tensors, [len(r) for r in rows])
+                _, pull_step = body.vjp([*carries, *slices], [*carried, *sliced], dict(zip(kept, known, strict=True)))
+                arguments, captured = pull_step([*_spread(after, carried), *_spread(own, given)])
+                added = [rules.total(b, pair) for pair in zip(so_far, _chosen(captured, body.wanted), strict=True)]
+                ahead = _filled(b, arguments[:num_carries], carries, carried)
+                return [*ahead, *added], _filled(b, arguments[num_carries:], slices, sliced)  # type: ignore[list-item]
+
+            xs_of_all = [t for part in rows for t in part]
+            last, slices = by_type.scan(b, [*starts, *sums], xs_of_all, back, reverse=not reverse, **options)
+            first, total = last[: len(starts)], last[len(starts) :]
+            return [*_spread(first, carried), *_spread(slices, sliced), *_spread(total, body.wanted)]
+
+        return [*ends, *stacks], pull
+
+    def vmap(
+        self, b: Builder, operands: Any, batched: Any, *, size: Dim, num_carries: int, regions: Any, **attributes: Any
+    ) -> tuple[Tensor, ...]:
+        (inputs,), (flags,), (body,) = operands, batched, regions
+        sliced = flags[num_carries:]
+        carried = _fixed_point(flags[:num_carries], lambda c: body.batched([*c, *sliced])[:num_carries])
+        stacked = body.batched([*carried, *sliced])[num_carries:]
+        carries = [
+            rules.batch(b, c, own, size) if want else c
+            for c, own, want in zip(inputs, flags, [*carried, *[False] * len(sliced)], strict=True)
+        ][:num_carries]
+        xs = [_exchanged(b, x) if own else x for x, own in zip(inputs[num_carries:], sliced, strict=True)]
+
+        def step(*tensors: Tensor) -> list[Tensor]:
+            return body(tensors, [*carried, *sliced], [*carried, *stacked])
+
+        shapes = [*(c.shape for c in carries), *(_row(x.shape) for x in xs)]
+        results = b.emit(
+            "scan", ([*carries, *xs],), num_carries=num_carries, regions=[b.region(step, shapes)], **attributes
+        )
+        last = [rules.batch(b, r, own, size) for r, own in zip(results, carried, strict=False)]
+        stacks = [
+            _exchanged(b, r) if own else rules.batch(b, r, False, size)
+            for r, own in zip(results[num_carries:], stacked, strict=True)
+        ]
+        return (*last, *stacks)
+
+
+def _exchanged(b: Builder, x: Tensor) -> Tensor:
+    """`x` with its first two axes exchanged."""
+    return b.transpose(x, (1, 0, *range(2, x.rank)))
+
+
+def _parted(values: Sequence[Any], counts: Sequence[int]) -> list[list[Any]]:
+    """Values in parts of given lengths."""
+    remaining = iter(values)
+    return [[next(remaining) for _ in range(count)] for count in counts]
+
+
+def _worth_keeping(block: Any) -> list[Any]:
+    """The values of a loop's body that are stacked for the backward pass; it computes all others again."""
+    found = []
+    for view in block.operations:
+        op = view.operation
+        if op.name == opview.YIELD or len(op.regions) or len(op.results) != 1:
+            continue
+        size = shape_of(op.results[0]).num_elements
+        flops = opview.own_cost_of(op).flops
+        if type(flops) is int and type(size) is int and flops >= _WORTH_KEEPING * max(size, 1):
+            found.append(op.results[0])
+    return found
+
+
+def _segmented(
+    b: Builder, inputs: list[Tensor], count: int, block: Any, *, num_carries: int, length: Any, reverse: bool
+) -> tuple[Tensor, ...]:
+    """A scan as one of `count` segments at most, each a scan of its own."""
+    (steps,) = length
+    if type(steps) is not int:
+        raise ShapeError(
+            f"a scan of symbolic length {steps} cannot be cut into segments",
+            hint="bind it, or leave num_checkpoints out",
+        )
+    each = max(-(-steps // count), 1)
+    whole = steps // each
+    carries, xs = inputs[:num_carries], inputs[num_carries:]
+
+    def run(
+        carries: Sequence[Tensor], xs: Sequence[Tensor], size: int
+    ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+        shapes = [*(c.shape for c in carries), *(_row(x.shape) for x in xs)]
+        region = b.region(lambda *t: b.inline(block, t), shapes)
+        made = b.emit(
+            "scan", ([*carries, *xs],), num_carries=num_carries, length=(size,), reverse=reverse, regions=[region]
+        )
+        return made[:num_carries], made[num_carries:]
+
+    def segments(carries: Sequence[Tensor]) -> tuple[Sequence[Tensor], list[Tensor]]:
+        rows = [b.narrow(x, 0, 0, whole * each) for x in xs]
+        rows = [b.reshape(x, (whole, each, *x.shape.dims[1:])) for x in rows]
+        step = lambda c, x: run(c, x or (), each)  # noqa: E731
+        last, stacks = b.scan(step, tuple(carries), tuple(rows) or None, length=whole, reverse=reverse)
+        return last, [b.reshape(s, (whole * each, *s.shape.dims[2:])) for s in stacks or ()]
+
+    def rest(carries: Sequence[Tensor]) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+        size = steps - whole * each
+        return run(carries, [b.narrow(x, 0, whole * each, size) for x in xs], size)
+
+    if whole * each == steps:
+        last, stacks = segments(carries)
+        return (*last, *stacks)
+    parts = (rest, segments) if reverse else (segments, rest)
+    carries, first = parts[0](carries)
+    carries, second = parts[1](carries)
+    head, tail = (second, first) if reverse else (first, second)
+    return (*carries, *(b.concat([x, y], 0) for x, y in zip(head, tail, strict=True)))
+
+
+class CustomFnRules(Card):
+    """The rules that the user gave; without, those of what the function does."""
+
+    def pushforward(self, b: Builder, operands: Any, tangents: Any, *, regions: Any) -> Any:
+        (inputs,), (given,) = operands, tangents
+        forward, backward, rule = regions
+        if rule is None and backward is None:
+            return forward.run(inputs, given)
+        results = _again(b, inputs, regions)
+        moved = [or_zeros(b, t, x.shape) for t, x in zip(given, inputs, strict=True)]
+        if rule is not None:
+            return results, [_float(t) for t in rule.plain([*inputs, *moved])]
+        # What maps cotangents to cotangents is the adjoint of what maps tangents to tangents.
+        return results, backward.adjoint([*inputs, *results], [r.shape for r in results], moved)
+
+    def pullback(self, b: Builder, operands: Any, wanted: Any, *, regions: Any) -> Any:
+        ((inputs,), (flags,)), (forward, backward, rule) = (operands, wanted), regions
+        outside = [None] * len(forward.captures)
+        if rule is None and backward is None:
+            results, pull_back = forward.vjp(inputs, flags)
+
+            def through(cotangents: Sequence[Tensor | None]) -> list[Any]:
+                arguments, captured = pull_back(cotangents)
+                return [*arguments, *captured]
+
+            return results, through
+        results = _again(b, inputs, regions)
+
+        def pull(cotangents: Sequence[Tensor | None]) -> list[Any]:
+            filled = [or_zeros(b, c, r.shape) for c, r in zip(cotangents, results, strict=True)]
+            if rule is None or backward is not None:
+                return [*map(_float, backward.plain([*inputs, *results, *filled])), *outside]
+            return [*rule.adjoint(inputs, [x.shape for x in inputs], filled), *outside]
+
+        return results, pull
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, regions: Any) -> tuple[Tensor, ...]:
+        (inputs,), (flags,) = operands, batched
+        full = [rules.batch(b, x, own, size) for x, own in zip(inputs, flags, strict=True)]
+
+        def made(body: Any) -> Any:
+            arguments = [Shape((size, *s.dims), s.dtype) for s in map(shape_of, body.block.arguments)]
+            wanted = [True] * len(opview.yielded(body.block))
+            return b.region(lambda *t: body(t, [True] * len(t), wanted), arguments)
+
+        return b.emit("custom_fn", (full,), regions=[r and made(r) for r in regions])
+
+
+def _float(value: Tensor) -> Tensor | None:
+    """A tangent or cotangent that a user's rule gives; those of integers mean nothing."""
+    return value if value.dtype.is_inexact else None
+
+
+def _again(b: Builder, inputs: Sequence[Tensor], regions: Sequence[Any]) -> tuple[Tensor, ...]:
+    """The op itself on other tensors, so that its rules stay with it."""
+    made = [r and b.region(lambda *t, r=r: r.plain(t), [shape_of(a) for a in r.block.arguments]) for r in regions]
+    return b.emit("custom_fn", (list(inputs),), regions=made)

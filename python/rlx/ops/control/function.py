@@ -1,0 +1,142 @@
+"""Functions as ops: one with derivative rules of its own, and a chain of elementwise ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx.ir import opview
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import Card, Cost, Operand, sample
+from rlx.ir.dtype import f32
+from rlx.ir.errors import ShapeError
+from rlx.ir.evaluate import EvaluatedRegion
+from rlx.ir.opview import RegionShapes
+from rlx.ir.regions import Region
+from rlx.ir.shape import Shape
+from rlx.ops.control.control import expect_arguments, flat, present, shown, unpacked
+from rlx.ops.control.control_rules import CustomFnRules
+from rlx.ops.lift import tensor_like
+from rlx.ops.shape.shape import EVERY
+
+
+class CustomFn(CustomFnRules, op="custom_fn"):
+    def infer(self, inputs: list[Shape], *, regions: Sequence[RegionShapes | None]) -> tuple[Shape, ...]:
+        forward = present(regions[0], "forward_region")
+        expect_arguments(forward, inputs, "forward_region")
+        results = forward.results
+        _check_rule("vjp_region", regions[1], [*inputs, *results, *results], inputs)
+        _check_rule("jvp_region", regions[2], [*inputs, *inputs], results)
+        return results
+
+    def evaluate(self, inputs: list[np.ndarray], *, regions: Sequence[EvaluatedRegion]) -> tuple[np.ndarray, ...]:
+        return tuple(regions[0](*inputs))
+
+    def decompose(self, b: Builder, inputs: list[Tensor], *, regions: Sequence[Any]) -> tuple[Tensor, ...]:
+        return tuple(b.inline(regions[0], inputs))
+
+    def build(
+        self,
+        b: Builder,
+        fwd: Callable[..., Any],
+        *args: Any,
+        vjp: Callable[..., Any] | None = None,
+        jvp: Callable[..., Any] | None = None,
+    ) -> Any:
+        """`fwd(*args)`; `vjp(args, results, cotangents)` gives a cotangent of each argument; `jvp(args, tangents)` a tangent of
+        each result. The three groups are tuples.
+        """
+        for name, function in (("fwd", fwd), ("vjp", vjp), ("jvp", jvp)):
+            if not callable(function) and (name == "fwd" or function is not None):
+                raise ShapeError(f"{name} must be a function of tensors, got {function!r}")
+        inputs = [tensor_like(b, value, f32) for value in args]
+        shapes = [t.shape for t in inputs]
+        forward = b.region(fwd, shapes)
+        results = list(forward.shapes.results)
+        count, given = len(inputs), len(results)
+        rules: list[Region | None] = [None, None]
+        if vjp is not None:
+            rules[0] = b.region(
+                lambda *t: _list(vjp(t[:count], t[count : count + given], t[count + given :]), "vjp"),
+                [*shapes, *results, *results],
+            )
+        if jvp is not None:
+            rules[1] = b.region(lambda *t: _list(jvp(t[:count], t[count:]), "jvp"), [*shapes, *shapes])
+        return unpacked(b.emit("custom_fn", (inputs,), regions=[forward, *rules]))
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return Cost(0, 0)  # it is what its region does
+
+    def samples(self) -> Any:
+        def squared(b: Any, x: Any) -> Any:
+            rule = lambda args, results, cotangents: cotangents[0] * args[0]  # noqa: E731
+            return b.custom_fn(lambda x: x * x, x, vjp=rule)
+
+        def two(b: Any, x: Any, w: Any) -> Any:
+            rule = lambda args, tangents: (tangents[0] @ args[1], b.sum(tangents[0]))  # noqa: E731
+            return b.custom_fn(lambda x, w: (x @ w, b.sum(x)), x, w, jvp=rule)
+
+        def captured(b: Any, x: Any, w: Any) -> Any:
+            return b.custom_fn(lambda x: b.where(x == x, x, w), x)
+
+        yield sample([(2, 3), (2, 3)], build=captured, dtypes=EVERY)
+        yield sample([(2, 3)], build=squared, dtypes=("f32",))
+        yield sample([("n", 3), (3, 2)], build=two, dtypes=("f32",))
+
+
+def _list(values: Any, what: str) -> list[Tensor]:
+    result = flat(values)
+    for value in result:
+        if not isinstance(value, Tensor):
+            raise ShapeError(f"{what} must return tensors, got {type(value).__name__}")
+    return result
+
+
+def _check_rule(what: str, region: RegionShapes | None, arguments: Sequence[Shape], results: Sequence[Shape]) -> None:
+    if region is None:
+        return
+    expect_arguments(region, arguments, what)
+    if list(region.results) != list(results):
+        raise ShapeError(f"{what} must yield {shown(results)}, got {shown(region.results)}")
+
+
+class ElementwiseRegion(Card, op="elementwise_region"):
+    def infer(self, inputs: list[Shape], *, regions: Sequence[RegionShapes | None]) -> tuple[Shape, ...]:
+        body = present(regions[0], "body_region")
+        expect_arguments(body, inputs, "body_region")
+        return body.results
+
+    def check_regions(self, op: Any) -> None:
+        body = opview.block_of(op.regions[0])
+        *inner, _ = opview.operations(body)
+        for step in inner:
+            if step.name != "rlx.constant" and not opview.has_trait(step, "elementwise"):
+                raise ShapeError(f"body_region holds '{step.name}'; expected elementwise ops and constants")
+            if any(opview.home_of(v) != body for v in step.operands):
+                raise ShapeError("body_region reads a value from outside; make it an input")
+
+    def evaluate(self, inputs: list[np.ndarray], *, regions: Sequence[EvaluatedRegion]) -> tuple[np.ndarray, ...]:
+        return tuple(regions[0](*inputs))
+
+    def decompose(self, b: Builder, inputs: list[Tensor], *, regions: Sequence[Any]) -> tuple[Tensor, ...]:
+        return tuple(b.inline(regions[0], inputs))
+
+    def build(self, b: Builder, function: Callable[..., Any], *args: Any) -> Any:
+        inputs = [tensor_like(b, value, f32) for value in args]
+        region = b.region(function, [t.shape for t in inputs])
+        return unpacked(b.emit("elementwise_region", (inputs,), regions=[region]))
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return Cost(0, 0)
+
+    def samples(self) -> Any:
+        def chain(b: Any, x: Any, y: Any, mask: Any) -> Any:
+            return b.elementwise_region(lambda x, y, mask: (b.where(mask, x + y, x), x == y), x, y, mask)
+
+        def gelu(b: Any, x: Any, bias: Any) -> Any:
+            return b.elementwise_region(lambda x, bias: b.gelu(x + bias) * 2.0, x, bias)
+
+        yield sample([(2, 3), (3,), Operand((2, 1), "bool")], build=chain, dtypes=EVERY)
+        yield sample([("n", 4), (4,)], build=gelu, dtypes=("f32",))

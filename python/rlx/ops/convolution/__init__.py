@@ -1,0 +1,1 @@
+"""Windows over images: convolutions, pooling, resizing."""

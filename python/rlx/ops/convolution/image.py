@@ -1,0 +1,383 @@
+"""Images: other sizes, and positions in two dimensions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import floor
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import Card, Cost, moved_bytes, sample
+from rlx.ir.dim import Dim, exact_divide, maximum, minimum, product
+from rlx.ir.dtype import DType
+from rlx.ir.errors import ShapeError
+from rlx.ir.shape import Shape
+from rlx.ops import rules
+from rlx.ops.attention.rope import Rope
+from rlx.ops.contraction.contraction import dots
+from rlx.ops.lift import cast
+from rlx.ops.norm import widened
+from rlx.ops.reduction.reduce import FLOATS
+from rlx.ops.surface import helper
+
+# A scale that is no fraction of integers as small as this cannot be multiplied with a size that is not known.
+_LARGEST_DENOMINATOR = 4096
+
+
+class Resize(Card, op="resize"):
+    def infer(self, x: Shape, *, size: tuple[Dim, ...], mode: str, align_corners: bool) -> Shape:
+        if x.rank not in (3, 4, 5):
+            raise ShapeError(f"x must be [N, C, spatial…] of rank 3, 4 or 5, got {x}")
+        if len(size) != x.rank - 2:
+            raise ShapeError(f"size needs {x.rank - 2} entries for {x}, got {len(size)}")
+        if align_corners and mode == "nearest":
+            raise ShapeError(
+                "align_corners says how to interpolate, and nearest does not", hint='use mode="bilinear" or drop it'
+            )
+        result = x.with_dims((*x.dims[:2], *size))
+        for i, (old, new) in enumerate(zip(x.dims[2:], size, strict=True)):
+            if old == 0 and new != 0 and result.num_elements != 0:
+                raise ShapeError(f"spatial axis {i} of {x} is empty: there is nothing to resize to {new}")
+        return result
+
+    def requires(self, x: Shape, *, size: tuple[Dim, ...], **_: Any) -> Any:
+        # An empty image may become another empty one.
+        wanted = minimum(1, product((*x.dims[:2], *size)))
+        for i, old in enumerate(x.dims[2:]):
+            yield old - wanted, f"spatial axis {i} is empty: there is nothing to resize"
+
+    def evaluate(self, x: np.ndarray, *, size: tuple[int, ...], mode: str, align_corners: bool) -> np.ndarray:
+        wide = x.astype(np.float64)
+        if 0 in (*x.shape[:2], *size):
+            return np.zeros((*x.shape[:2], *size), x.dtype)
+        for i, (old, new) in enumerate(zip(x.shape[2:], size, strict=True)):
+            if mode == "nearest":
+                wide = np.take(wide, np.arange(new) * old // new, 2 + i)
+            else:
+                wide = _interpolated(wide, 2 + i, _Line(old, new, align_corners))
+        return wide.astype(x.dtype)
+
+    def decompose(self, b: Builder, x: Tensor, *, size: tuple[Dim, ...], mode: str, align_corners: bool) -> Tensor:
+        dims = (*x.shape.dims[:2], *size)
+        if 0 in dims:
+            return b.expand(b.constant(0, dtype=x.dtype), dims)
+        result = x if mode == "nearest" else widened(b, x)
+        for i, new in enumerate(size):
+            if x.shape.dims[2 + i] == new:
+                continue
+            line = _Line(x.shape.dims[2 + i], new, align_corners)
+            result = (_nearest if mode == "nearest" else _bilinear)(b, result, 2 + i, line)
+        return cast(b, result, x.dtype)
+
+    def build(
+        self,
+        b: Builder,
+        x: Tensor,
+        size: Any = None,
+        scale: Any = None,
+        mode: Any = "nearest",
+        align_corners: bool = False,
+    ) -> Tensor:
+        if (size is None) == (scale is None):
+            raise ShapeError("give one of size and scale")
+        count = max(x.rank - 2, 0)
+        if size is None:
+            size = [_scaled(d, s) for d, s in zip(x.shape.dims[2:], _factors(scale, count), strict=True)]
+        elif not isinstance(size, (list, tuple, Shape)):
+            size = (size,) * count
+        return b.emit("resize", (x,), size=tuple(size), mode=mode, align_corners=align_corners)
+
+    linear = ("x",)
+
+    def vjp(
+        self,
+        b: Builder,
+        operands: Any,
+        results: Any,
+        cotangents: Any,
+        *,
+        size: tuple[Dim, ...],
+        mode: str,
+        align_corners: bool,
+    ) -> tuple[Tensor]:
+        (x,), (dy,) = operands, cotangents
+        if 0 in (*x.shape.dims, *dy.shape.dims):
+            return (rules.zeros(b, x.shape),)
+        result = widened(b, dy)
+        for i, new in enumerate(size):
+            old = x.shape.dims[2 + i]
+            if old != new:
+                line = _Line(old, new, align_corners)
+                result = (_nearest_adjoint if mode == "nearest" else _bilinear_adjoint)(b, result, 2 + i, line)
+        return (cast(b, result, dy.dtype),)
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        taps = 0 if attributes["mode"] == "nearest" else 4 * len(attributes["size"])
+        return Cost(taps * results[0].num_elements, moved_bytes(operands, results))
+
+    def samples(self) -> Any:
+        yield sample((2, 3, 4, 5), size=(7, 3), mode="nearest", dtypes=FLOATS)
+        yield sample(("n", 2, "h", 6), size=("2*h", 3), mode="nearest", dtypes=("f32",))
+        yield sample((1, 2, "l"), size=("m",), mode="nearest", dtypes=("f32",))
+        yield sample((2, 3, 4, 5), size=(7, 3), mode="bilinear", dtypes=FLOATS)
+        yield sample((1, 2, 3, 4, 2), size=(5, 4, 1), mode="bilinear", align_corners=True, dtypes=("f32",))
+        yield sample(("n", 2, "h", 4), size=("2*h", 6), mode="bilinear", dtypes=("f32",))
+        yield sample((1, 2, "l"), size=("m",), mode="bilinear", align_corners=True, dtypes=("f32", "f64"))
+
+
+@dataclass(frozen=True)
+class _Line:
+    """Where the positions of a resized axis lie between those of the old one, in integers: at `numerator/denominator`.
+
+    Attributes:
+        old: The size before.
+        new: The size after.
+        align_corners: The first and last positions of both lie on each other.
+    """
+
+    old: Dim
+    new: Dim
+    align_corners: bool
+
+    @property
+    def slope(self) -> Dim:
+        """What the numerator grows by."""
+        return self.old - 1 if self.align_corners else 2 * self.old
+
+    @property
+    def offset(self) -> Dim:
+        """The numerator of position 0, before it is held within the image."""
+        return 0 if self.align_corners else self.old - self.new
+
+    @property
+    def denominator(self) -> Dim:
+        return maximum(self.new - 1, 1) if self.align_corners else 2 * self.new
+
+    def positions(self) -> tuple[np.ndarray, np.ndarray]:
+        """For sizes that are known: the neighbour before each position, and the share of the one after it."""
+        known: Any = (self.old, self.new, self.slope, self.offset, self.denominator)
+        old, new, slope, offset, denominator = known
+        numerator = np.clip(np.arange(new) * slope + offset, 0, (old - 1) * denominator)
+        return numerator // denominator, numerator % denominator / denominator
+
+
+def _interpolated(x: np.ndarray, axis: int, line: _Line) -> np.ndarray:
+    before, share = line.positions()
+    after = np.minimum(before + 1, x.shape[axis] - 1)
+    share = share.reshape(-1, *(1,) * (x.ndim - 1 - axis))
+    # What has no share does not count, be it NaN.
+    return np.take(x, before, axis) * (1 - share) + np.where(share > 0, np.take(x, after, axis), 0) * share
+
+
+def _nearest(b: Builder, x: Tensor, axis: int, line: _Line) -> Tensor:
+    """One axis by its nearest pixels: repeated or left out where one size divides the other, else looked up."""
+    old, new, dims = line.old, line.new, x.shape.dims
+    times = exact_divide(new, old) if old != 0 else None
+    if type(times) is int:
+        split = b.reshape(x, (*dims[: axis + 1], 1, *dims[axis + 1 :]))
+        repeated = b.expand(split, (*dims[: axis + 1], times, *dims[axis + 1 :]))
+        return b.reshape(repeated, (*dims[:axis], new, *dims[axis + 1 :]))
+    every = exact_divide(old, new)
+    if type(every) is int:
+        strides = [every if i == axis else 1 for i in range(x.rank)]
+        return b.slice(x, [0] * x.rank, dims, strides)
+    return b.gather(x, _looked_up(b, line), axis)
+
+
+def _looked_up(b: Builder, line: _Line) -> Tensor:
+    """The nearest pixel of each position."""
+    old, new = line.old, line.new
+    if type(old) is int and type(new) is int:
+        return b.constant(np.arange(new) * old // new)
+    return _quotient(b, b.iota((new,), dtype="i64") * _size(b, old), _size(b, maximum(new, 1)))
+
+
+def _nearest_adjoint(b: Builder, dy: Tensor, axis: int, line: _Line) -> Tensor:
+    """The adjoint of `_nearest`."""
+    old, new, dims = line.old, line.new, dy.shape.dims
+    times, every = exact_divide(new, old), exact_divide(old, new)
+    if type(times) is int:
+        return b.sum(b.reshape(dy, (*dims[:axis], old, times, *dims[axis + 1 :])), axis + 1)
+    if type(every) is int:
+        split = b.reshape(dy, (*dims[: axis + 1], 1, *dims[axis + 1 :]))
+        room = [(0, every - 1 if i == axis + 1 else 0) for i in range(split.rank)]
+        return b.reshape(b.pad(split, room), (*dims[:axis], old, *dims[axis + 1 :]))
+    chosen = b.reshape(_looked_up(b, line), (new, 1)) == b.iota((old,), dtype="i64")
+    return _times_matrix(b, dy, axis, cast(b, chosen, dy.dtype))
+
+
+def _bilinear(b: Builder, x: Tensor, axis: int, line: _Line) -> Tensor:
+    """One axis by its two neighbours, in the dtype of x."""
+    before, share = _neighbours(b, line, x.dtype)
+    after = b.minimum(before + 1, _size(b, line.old) - 1)
+    share = b.reshape(share, (line.new, *(1,) * (x.rank - 1 - axis)))
+    # What has no share does not count, be it NaN.
+    second = b.where(share > 0, b.gather(x, after, axis), b.constant(0, dtype=x.dtype))
+    return b.gather(x, before, axis) * (1 - share) + second * share
+
+
+def _bilinear_adjoint(b: Builder, dy: Tensor, axis: int, line: _Line) -> Tensor:
+    """The adjoint of `_bilinear`: a product with the matrix of the shares. Nothing is scattered, and for any sizes."""
+    before, share = (b.reshape(t, (line.new, 1)) for t in _neighbours(b, line, dy.dtype))
+    column = b.iota((line.old,), dtype="i64")
+    after = b.minimum(before + 1, _size(b, line.old) - 1)
+    matrix = b.where(column == before, 1 - share, 0.0) + b.where(column == after, share, 0.0)
+    return _times_matrix(b, dy, axis, matrix)
+
+
+def _times_matrix(b: Builder, dy: Tensor, axis: int, matrix: Tensor) -> Tensor:
+    """One axis of `dy` contracted with the rows of a matrix, whose columns take its place."""
+    return rules.moved(b, dots(b, dy, matrix, (axis,), (0,)), dy.rank - 1, axis)
+
+
+def _neighbours(b: Builder, line: _Line, kind: DType) -> tuple[Tensor, Tensor]:
+    """`_Line.positions` as tensors, for any sizes."""
+    if type(line.old) is int and type(line.new) is int:
+        before, share = line.positions()
+        return b.constant(before), b.constant(share.astype(kind.numpy))
+    denominator = _size(b, line.denominator)
+    offset = 0 if line.align_corners else _size(b, line.old) - _size(b, line.new)
+    numerator = b.iota((line.new,), dtype="i64") * _size(b, line.slope) + offset
+    numerator = b.minimum(b.maximum(numerator, 0), (_size(b, line.old) - 1) * denominator)
+    before = _quotient(b, numerator, denominator)
+    return before, cast(b, (numerator - before * denominator) / denominator, kind)
+
+
+def _quotient(b: Builder, dividend: Tensor, divisor: Tensor) -> Tensor:
+    """`dividend // divisor` of i64 that are not negative, exact below 2^52.
+
+    The quotient in f64 cannot round up to the next integer: that is `1/divisor` away or more, which is more than half of
+    its last place.
+    """
+    return b.cast(dividend / divisor, "i64")
+
+
+def _size(b: Builder, d: Dim) -> Tensor:
+    """A dimension as an i64 scalar: products of two of them need not fit 32 bits."""
+    return b.constant(d, dtype="i64") if type(d) is int else b.cast(b.dim_size(d), "i64")
+
+
+def _factors(scale: Any, count: int) -> tuple[Any, ...]:
+    """A factor for every spatial axis, from one or a list."""
+    values = tuple(scale) if isinstance(scale, (list, tuple, np.ndarray)) else (scale,) * count
+    if len(values) != count:
+        raise ShapeError(f"scale needs {count} entries, got {list(values)}")
+    return values
+
+
+def _scaled(d: Dim, scale: Any) -> Dim:
+    """`floor(d·scale)`."""
+    if isinstance(scale, (bool, str)) or not 0 < scale < np.inf:
+        raise ShapeError(f"scale must be positive numbers, got {scale!r}")
+    if type(d) is int:
+        return floor(d * scale)
+    exact = scale if isinstance(scale, Fraction) else Fraction(float(scale))
+    if exact.denominator > _LARGEST_DENOMINATOR:
+        raise ShapeError(
+            f"{d} is not known yet, and {scale} is no simple fraction to multiply it with", hint="give size="
+        )
+    return d * exact.numerator // exact.denominator
+
+
+@helper
+def resize_nearest2x(b: Builder, x: Tensor) -> Tensor:
+    """`resize` to twice the size on every spatial axis: each pixel twice.
+
+    Args:
+        b: The graph.
+        x: `[N, C, spatial…]`.
+    """
+    return b.resize(x, scale=2)
+
+
+class AxialRope2d(Card, op="axial_rope_2d"):
+    def infer(
+        self, x: Shape, *, end_x: int, end_y: int, head_dim: int, num_heads: int, theta: float, repeat_factor: int
+    ) -> Shape:
+        if x.rank not in (3, 4):
+            raise ShapeError(f"x must be [B, S, H·D] or [B, H, S, D], got {x}")
+        if head_dim % 4:
+            raise ShapeError(f"head_dim = {head_dim} is not a multiple of 4: pairs of lanes turn by column and by row")
+        length = end_x * end_y * repeat_factor
+        wanted = (length, num_heads * head_dim) if x.rank == 3 else (num_heads, length, head_dim)
+        if x.dims[1:] != wanted:
+            raise ShapeError(
+                f"{num_heads} heads of {head_dim} for {repeat_factor}·{end_y}·{end_x} tokens are "
+                f"[B, {', '.join(map(str, wanted))}], got {x}"
+            )
+        return x
+
+    def evaluate(self, x: np.ndarray, *, head_dim: int, **grid: Any) -> np.ndarray:
+        cos, sin = rotations(head_dim=head_dim, **grid)
+        turned = Rope().evaluate(x.astype(np.float64), cos, sin, head_dim=head_dim, n_rot=head_dim, style="gptj")
+        return turned.astype(x.dtype)
+
+    def decompose(self, b: Builder, x: Tensor, *, head_dim: int, **grid: Any) -> Tensor:
+        return _turned(b, x, 1, head_dim, grid)
+
+    linear = ("x",)
+
+    def vjp(
+        self, b: Builder, operands: Any, results: Any, cotangents: Any, *, head_dim: int, **grid: Any
+    ) -> tuple[Tensor]:
+        return (_turned(b, cotangents[0], -1, head_dim, grid),)
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, **grid: Any) -> Tensor:
+        x = operands[0]
+        return rules.unfolded(b, b.emit("axial_rope_2d", (rules.folded(b, x, 0),), **grid), 0, size, x.shape.dims[1])
+
+    def build(
+        self,
+        b: Builder,
+        x: Tensor,
+        end_x: int,
+        end_y: int,
+        head_dim: int,
+        num_heads: int,
+        theta: float = 10000.0,
+        repeat_factor: int = 1,
+    ) -> Tensor:
+        sizes: dict[str, Any] = {"end_x": end_x, "end_y": end_y, "head_dim": head_dim, "num_heads": num_heads}
+        return b.emit("axial_rope_2d", (x,), **sizes, theta=theta, repeat_factor=repeat_factor)
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return Cost(3 * operands[0].num_elements, moved_bytes(operands, results))
+
+    def samples(self) -> Any:
+        yield sample((2, 6, 16), end_x=3, end_y=2, head_dim=8, num_heads=2, dtypes=FLOATS)
+        tokens = {"end_x": 2, "end_y": 3, "head_dim": 4, "theta": 100.0, "repeat_factor": 2}
+        yield sample((1, 3, 12, 4), num_heads=3, **tokens, dtypes=("f32",))
+        yield sample(("b", 12, 4), num_heads=1, **tokens, dtypes=("f32",))
+        yield sample((2, 0, 8), end_x=0, end_y=2, head_dim=4, num_heads=2, dtypes=("f32",))
+
+
+def _turned(b: Builder, x: Tensor, sense: int, head_dim: int, grid: dict[str, Any]) -> Tensor:
+    """`axial_rope_2d`, forth (1) or back (-1)."""
+    wide, dims = widened(b, x), x.shape.dims
+    tokens: Any
+    if x.rank == 3:
+        tokens, pairs = (dims[1], 1), (*dims[:2], dims[2] // head_dim, head_dim // 2, 2)
+    else:
+        tokens, pairs = (dims[2],), (*dims[:3], head_dim // 2, 2)
+    cosines, sines = (t.reshape(*tokens, head_dim // 2, 1) for t in rotations(head_dim=head_dim, **grid))
+    cos, sin = (b.constant(t.astype(wide.dtype.numpy)) for t in (cosines, sense * sines))
+    lanes = b.reshape(wide, pairs)
+    first, second = lanes[..., :1], lanes[..., 1:]
+    # Chosen in one loop over all lanes: put side by side, they would be joined one number at a time.
+    is_first = b.constant(np.array([True, False]))
+    turned = b.where(is_first, first * cos - second * sin, second * cos + first * sin)
+    return cast(b, b.reshape(turned, dims), x.dtype)
+
+
+def rotations(
+    *, end_x: int, end_y: int, head_dim: int, theta: float, repeat_factor: int, **_: Any
+) -> tuple[np.ndarray, np.ndarray]:
+    """Cosines and sines `[S, D/2]` in f64: how far each token turns each pair of lanes."""
+    token = np.arange(end_x * end_y * repeat_factor)
+    column, row = token % max(end_x, 1), token % max(end_x * end_y, 1) // max(end_x, 1)
+    frequency = theta ** (-4 * np.arange(head_dim // 4) / head_dim)
+    angle = np.concatenate([np.outer(column, frequency), np.outer(row, frequency)], 1)
+    return np.cos(angle), np.sin(angle)

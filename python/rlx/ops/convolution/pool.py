@@ -1,0 +1,197 @@
+"""Maxima and means over windows."""
+
+from __future__ import annotations
+
+from itertools import product as cartesian
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import Card, Cost, moved_bytes, sample
+from rlx.ir.dim import Dim
+from rlx.ir.errors import ShapeError
+from rlx.ir.shape import Shape
+from rlx.ops import rules
+from rlx.ops.convolution.convolution import check_window, out_size, per_axis, per_edge
+from rlx.ops.convolution.convolution_gradient import with_row, without_row
+from rlx.ops.convolution.pool_gradient import collected_by_winners, mean_gradient, taken_from_winners
+from rlx.ops.reduction.reduce import FLOATS
+from rlx.ops.surface import helper
+
+
+class Pool(Card, op="pool"):
+    def infer(self, x: Shape, *, kind: str, kernel: Any, stride: Any, padding: Any, count_include_pad: bool) -> Shape:
+        if x.rank not in (3, 4, 5):
+            raise ShapeError(f"x must be [N, C, spatial…] of rank 3, 4 or 5, got {x}")
+        check_window(x.rank - 2, kernel=kernel, stride=stride, padding=padding)
+        spatial = pooled(x.dims[2:], kernel, stride, padding)
+        for i, size in enumerate(spatial):
+            if type(size) is int and size < 0:
+                before, after = padding[2 * i : 2 * i + 2]
+                raise ShapeError(
+                    f"a window of {kernel[i]} does not fit spatial axis {i} of {x} with padding {before} and {after}"
+                )
+        return x.with_dims((*x.dims[:2], *spatial))
+
+    def evaluate(
+        self, x: np.ndarray, *, kind: str, kernel: Any, stride: Any, padding: Any, count_include_pad: bool
+    ) -> np.ndarray:
+        spatial: Any = pooled(x.shape[2:], kernel, stride, padding)
+        dtype = x.dtype if kind == "max" else np.dtype(np.float64)
+        edge = -np.inf if kind == "max" else 0
+        pads = [(0, 0), (0, 0), *zip(padding[::2], padding[1::2], strict=True)]
+        padded = np.pad(x.astype(dtype), pads, constant_values=edge)
+        result = np.full((*x.shape[:2], *spatial), edge, dtype)
+        for tap in cartesian(*map(range, kernel)):
+            places = (slice(t, t + (n - 1) * s + 1, s) for t, s, n in zip(tap, stride, spatial, strict=True) if n)
+            if 0 not in spatial:
+                window = padded[(..., *places)]
+                result = np.maximum(result, window) if kind == "max" else result + window
+        if kind == "mean":
+            counts: Any = prod(kernel)
+            if not count_include_pad:
+                counts = np.ones(())
+                for per_position in window_counts(x.shape[2:], kernel, stride, padding):
+                    counts = np.multiply.outer(counts, per_position)
+            result = result / counts
+        return result.astype(x.dtype)
+
+    def build(
+        self,
+        b: Builder,
+        x: Tensor,
+        kind: Any,
+        kernel: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        count_include_pad: bool = True,
+    ) -> Tensor:
+        count = max(x.rank - 2, 0)
+        window = per_axis(kernel, count, "kernel")
+        return b.emit(
+            "pool",
+            (x,),
+            kind=kind,
+            kernel=window,
+            stride=window if stride is None else per_axis(stride, count, "stride"),
+            padding=per_edge(padding, count),
+            count_include_pad=count_include_pad,
+        )
+
+    def jvp(
+        self,
+        b: Builder,
+        operands: Any,
+        tangents: Any,
+        results: Any,
+        *,
+        kind: str,
+        count_include_pad: bool,
+        **window: Any,
+    ) -> Tensor:
+        (x,), (dx,) = operands, tangents
+        if kind == "mean":
+            return b.emit("pool", (dx,), kind=kind, count_include_pad=count_include_pad, **window)
+        return taken_from_winners(b, x, dx, results[0].shape, **window)
+
+    def vjp(
+        self,
+        b: Builder,
+        operands: Any,
+        results: Any,
+        cotangents: Any,
+        *,
+        kind: str,
+        count_include_pad: bool,
+        **window: Any,
+    ) -> Any:
+        (x,), (dy,) = operands, cotangents
+        if kind == "mean":
+            return (mean_gradient(b, dy, x.shape.dims[2:], count_include_pad=count_include_pad, **window),)
+        return (_max_gradient(b, x, dy, **window),)
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, **window: Any) -> Tensor:
+        x = operands[0]
+        return rules.unfolded(b, b.emit("pool", (rules.folded(b, x, 0),), **window), 0, size, x.shape.dims[1])
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return Cost(results[0].num_elements * prod(attributes["kernel"]), moved_bytes(operands, results))
+
+    def samples(self) -> Any:
+        for kind in ("max", "mean"):
+            plain = {"kind": kind, "kernel": (2, 3), "stride": (2, 1), "padding": (1, 0, 1, 2)}
+            yield sample((2, 3, 5, 4), **plain, dtypes=FLOATS)
+            yield sample(("n", 2, "h", 6), **plain, count_include_pad=False, dtypes=("f32",))
+            yield sample((2, 2, 9), kind=kind, kernel=(4,), stride=(3,), padding=(0, 1), dtypes=("f32",))
+            yield sample(
+                (1, 2, 4, 3, 5), kind=kind, kernel=(2, 1, 3), stride=(2, 2, 2), padding=(0,) * 6, dtypes=("f32",)
+            )
+            yield sample((2, 1, 14, 13), kind=kind, kernel=(12, 13), stride=(1, 1), padding=(0,) * 4, dtypes=("f32",))
+        yield sample((1, 2, 4, 7), kind="max", kernel=(2, 3), stride=(2, 3), padding=(0,) * 4, dtypes=("f32",))
+        # Windows apart from each other, and some of padding alone.
+        gaps: Any = {"kernel": (1, 2), "stride": (3, 2), "padding": (0, 2, 1, 2)}
+        yield sample((1, 2, 4, 3), kind="max", **gaps, dtypes=("f32",))
+        # The last window holds nothing but padding.
+        apart: Any = {"kernel": (2,), "stride": (2,), "padding": (0, 3), "dtypes": ("f32",)}
+        yield sample((2, 1, 3), kind="max", **apart)
+        yield sample((2, 1, 3), kind="mean", count_include_pad=False, **apart)
+        yield sample((2, 1, 1), kind="max", kernel=(2,), stride=(1,), padding=(0, 0), dtypes=("f32",))
+        # One window, and a position that it does not hold.
+        yield sample((2, 1, 3), kind="max", kernel=(2,), stride=(2,), padding=(0, 0), dtypes=("f32",))
+
+
+def _max_gradient(b: Builder, x: Tensor, dy: Tensor, *, kernel: Any, stride: Any, padding: Any) -> Tensor:
+    """The cotangent of `x`; of one spatial axis as `max_pool2d_backward`, whose own gradient is in closed form."""
+    if x.rank != 3:
+        return collected_by_winners(b, x, dy, kernel=kernel, stride=stride, padding=padding)
+    window: Any = {"kernel": (1, *kernel), "stride": (1, *stride), "padding": (0, 0, *padding)}
+    return without_row(b, b.emit("max_pool2d_backward", (with_row(b, x), with_row(b, dy)), **window))
+
+
+def pooled(sizes: Any, kernel: Any, stride: Any, padding: Any) -> tuple[Dim, ...]:
+    """The number of windows along each spatial axis."""
+    edges = zip(padding[::2], padding[1::2], strict=True)
+    return tuple(out_size(d, k, s, *edge, 1) for d, k, s, edge in zip(sizes, kernel, stride, edges, strict=True))
+
+
+def window_counts(sizes: Any, kernel: Any, stride: Any, padding: Any) -> list[np.ndarray]:
+    """How many elements that are not padding each window holds, along each spatial axis."""
+    found = []
+    windows: Any = pooled(sizes, kernel, stride, padding)
+    for d, k, s, before, n in zip(sizes, kernel, stride, padding[::2], windows, strict=True):
+        starts = np.arange(n) * s - before
+        found.append(np.maximum(np.minimum(starts + k, d) - np.maximum(starts, 0), 0).astype(np.float64))
+    return found
+
+
+@helper
+def max_pool(b: Builder, x: Tensor, kernel: Any, stride: Any = None, padding: Any = 0) -> Tensor:
+    """`pool` of kind `max`.
+
+    Args:
+        b: The graph.
+        x: `[N, C, spatial…]`.
+        kernel: The size of the windows: one integer, or one for each spatial axis.
+        stride: From one window to the next; the size of the windows by default.
+        padding: An integer, one for each spatial axis, or (before, after) pairs.
+    """
+    return b.pool(x, "max", kernel, stride, padding)
+
+
+@helper
+def mean_pool(
+    b: Builder, x: Tensor, kernel: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True
+) -> Tensor:
+    """`pool` of kind `mean`.
+
+    Args:
+        b: The graph.
+        x: `[N, C, spatial…]`.
+        kernel: The size of the windows: one integer, or one for each spatial axis.
+        stride: From one window to the next; the size of the windows by default.
+        padding: An integer, one for each spatial axis, or (before, after) pairs.
+        count_include_pad: Padding counts as zeros in the mean; else it does not count at all.
+    """
+    return b.pool(x, "mean", kernel, stride, padding, count_include_pad)

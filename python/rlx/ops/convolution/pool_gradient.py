@@ -1,0 +1,165 @@
+"""What the derivatives of pooling are made of, for any number of spatial axes. No step of them scatters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.dim import Dim, product
+from rlx.ir.shape import Shape
+from rlx.ops import rules
+from rlx.ops.convolution.convolution_gradient import input_gradient, places
+from rlx.ops.lift import cast, size_of
+from rlx.ops.norm import widened
+
+# --- maxima -----------------------------------------------------------------------------------------
+
+
+def collected_by_winners(b: Builder, x: Tensor, dy: Tensor, *, kernel: Any, stride: Any, padding: Any) -> Tensor:
+    """The cotangent of `x` in `pool` of kind `max`: that of a window goes to its first largest element.
+
+    Args:
+        b: Where to emit.
+        x: `[N, C, spatial…]`.
+        dy: The cotangent of the result.
+        kernel: As in `pool`.
+        stride: Likewise.
+        padding: Likewise.
+    """
+    if x.shape.num_elements == 0 or dy.shape.num_elements == 0:
+        return rules.zeros(b, x.shape)
+    axes = _windows(b, x.shape, dy.shape, kernel, stride, padding)
+    return _collected(b, axes, _winners(b, axes, x), dy)
+
+
+def taken_from_winners(
+    b: Builder, x: Tensor, values: Tensor, result: Shape, *, kernel: Any, stride: Any, padding: Any
+) -> Tensor:
+    """The adjoint of `collected_by_winners`: what stands in `values`, shaped as `x`, at the first largest element of each
+    window of `x`, and 0 where it has none; of the shape `result`.
+    """
+    if x.shape.num_elements == 0 or result.num_elements == 0:
+        return rules.zeros(b, result)
+    axes = _windows(b, x.shape, result, kernel, stride, padding)
+    batch, counts, sizes = x.shape.dims[:2], result.dims[2:], x.shape.dims[2:]
+    winner = b.reshape(_winners(b, axes, x), (*batch, product(counts)))
+    taken = b.gather_batched(b.reshape(values, (*batch, product(sizes))), winner, axis=2)
+    if any(a.holds_some is not None for a in axes):
+        taken = b.where(winner >= 0, taken, 0.0)
+    return b.reshape(taken, result.dims)
+
+
+class _Windows:
+    """One spatial axis of a pooling: `size` positions and `count` windows.
+
+    Attributes:
+        positions: `[count, kernel]`, the position that a window reads by each of its taps. Beyond the edges it is the
+            edge: that repeats an element of the same window, and keeps the order of its elements.
+        holds_some: `[count]`, whether a window holds any position; None if all do.
+        windows: `[size, reach]`, the windows that may hold a position, counted from 1: 0 and `count + 1` are none.
+    """
+
+    def __init__(self, b: Builder, size: Dim, count: Dim, kernel: int, stride: int, before: int, after: int):
+        self.size, self.count, self.kernel, self.reach = size, count, kernel, -(-kernel // stride)
+        starts = b.iota((count, 1), axis=0) * stride - before
+        last_position = size_of(b, size) - 1
+        self.positions = b.minimum(b.maximum(starts + np.arange(kernel, dtype=np.int32), 0), last_position)
+        self.holds_some = None
+        if before >= kernel or after >= kernel:
+            self.holds_some = b.reshape((starts > -kernel) & (starts <= last_position), (count,))
+        groups = (size + before + stride - 1) // stride
+        last = b.reshape(b.expand(b.iota((groups, 1), axis=0), (groups, stride)), (groups * stride,))
+        last = b.reshape(b.narrow(last, 0, before, size), (size, 1))
+        windows = last + np.arange(1, 1 - self.reach, -1, dtype=np.int32)
+        self.windows = b.minimum(b.maximum(windows, 0), size_of(b, count) + 1)
+
+
+def _windows(b: Builder, x: Shape, result: Shape, kernel: Any, stride: Any, padding: Any) -> list[_Windows]:
+    """The spatial axes of a pooling."""
+    geometry = zip(x.dims[2:], result.dims[2:], kernel, stride, padding[::2], padding[1::2], strict=True)
+    return [_Windows(b, *entries) for entries in geometry]
+
+
+def _winners(b: Builder, axes: Sequence[_Windows], x: Tensor) -> Tensor:
+    """For each window the place in the image of its first largest element, -1 where it has none: `[N, C, counts…]`."""
+    n, channels, *sizes = x.shape.dims
+    counts, taps = [a.count for a in axes], prod(a.kernel for a in axes)
+    read = places(b, [a.positions for a in axes], sizes)
+    elements = b.gather(b.reshape(x, (n, channels, product(sizes))), read, axis=2)
+    window = b.reshape(b.iota((product(counts),)), counts)
+    winner = b.gather(b.reshape(read, (-1,)), b.argmax(elements, axis=-1) + window * taps)
+    for i, a in enumerate(axes):
+        if a.holds_some is not None:
+            some = b.reshape(a.holds_some, (a.count, *(1,) * (len(axes) - 1 - i)))
+            winner = b.where(some, winner, -1)
+    return winner
+
+
+def _collected(b: Builder, axes: Sequence[_Windows], winner: Tensor, dy: Tensor) -> Tensor:
+    """What each place of the image has of the windows that hold it: the cotangents of those that it wins."""
+    n, channels, *counts = dy.shape.dims
+    framed, sizes = [count + 2 for count in counts], [a.size for a in axes]
+    windows = places(b, [a.windows for a in axes], framed)
+
+    def of_windows(values: Tensor, outside: int) -> Tensor:
+        frame = b.pad(values, [(0, 0), (0, 0), *((1, 1) for _ in counts)], value=outside)
+        return b.gather(b.reshape(frame, (n, channels, product(framed))), windows, axis=2)
+
+    place = b.reshape(b.iota((product(sizes),)), (*sizes, 1))
+    won = of_windows(winner, -1) == place
+    return b.sum(b.where(won, of_windows(dy, 0), 0.0), -1)
+
+
+# --- means ------------------------------------------------------------------------------------------
+
+
+def mean_gradient(
+    b: Builder,
+    dy: Tensor,
+    size: Sequence[Dim],
+    *,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    count_include_pad: bool,
+) -> Tensor:
+    """The cotangent of `x` in `pool` of kind `mean`: each element has its share of every window that holds it.
+
+    Args:
+        b: Where to emit.
+        dy: The cotangent of the result.
+        size: The spatial sizes of `x`.
+        kernel: As in `pool`.
+        stride: Likewise.
+        padding: Likewise.
+        count_include_pad: Likewise.
+    """
+    (n, channels, *counts), count = dy.shape.dims, len(size)
+    shares = widened(b, dy)
+    if count_include_pad or not any(padding):
+        shares = shares / prod(kernel)
+    else:
+        for i in range(count):
+            held = _held(b, size[i], counts[i], kernel[i], stride[i], padding[2 * i])
+            shares = shares / b.reshape(cast(b, held, shares.dtype), (counts[i], *(1,) * (count - 1 - i)))
+    whole = tuple(c * k for c, k in zip(counts, kernel, strict=True))
+    if stride == kernel and not any(padding) and whole == tuple(size):  # each element is in one window
+        parted = [part for c in counts for part in (c, 1)]
+        repeated = [part for pair in zip(counts, kernel, strict=True) for part in pair]
+        shares = b.expand(b.reshape(shares, (n, channels, *parted)), (n, channels, *repeated))
+        return cast(b, b.reshape(shares, (n, channels, *size)), dy.dtype)
+    images = b.reshape(shares, (n * channels, 1, *counts))
+    ones = b.expand(b.constant(1, dtype=shares.dtype), (1, 1, *kernel))
+    window: Any = {"stride": stride, "padding": padding, "dilation": (1,) * count}
+    found = input_gradient(b, images, ones, size, **window, groups=1)
+    return cast(b, b.reshape(found, (n, channels, *size)), dy.dtype)
+
+
+def _held(b: Builder, size: Dim, count: Dim, kernel: int, stride: int, before: int) -> Tensor:
+    """How many positions each window holds along an axis, as i32; 1 where there is none."""
+    starts = b.iota((count,)) * stride - before
+    return b.maximum(b.minimum(starts + kernel, size_of(b, size)) - b.maximum(starts, 0), 1)

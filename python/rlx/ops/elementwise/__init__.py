@@ -1,0 +1,1 @@
+"""Elementwise ops, what they are made of, and leaves: constants and positions."""

@@ -1,0 +1,100 @@
+"""Activations, functions of one number: what they are, and how tangents and cotangents go through them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ops.elementwise.slopes import slope
+from rlx.ops.lift import cast
+from rlx.ops.norm import widened
+
+# Flops of one element, counting a transcendental function as ten: what a polynomial of that accuracy costs.
+TRANSCENDENTAL = 10
+
+
+def _erf(x: np.ndarray) -> np.ndarray:
+    """Error function to double accuracy, from the standard library."""
+    from math import erf
+
+    return np.vectorize(erf, otypes=[np.float64])(x.astype(np.float64))
+
+
+def _in_wide(function: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
+    """Evaluate in f64, so that the evaluator's own rounding does not count, and round once."""
+
+    def evaluate(x: np.ndarray) -> np.ndarray:
+        if x.dtype.kind == "c":
+            return function(x.astype(np.complex128)).astype(x.dtype)
+        return function(x.astype(np.float64)).astype(x.dtype)
+
+    return evaluate
+
+
+def _sigmoid(x: np.ndarray) -> np.ndarray:
+    return np.where(x >= 0, 1 / (1 + np.exp(-np.abs(x))), np.exp(-np.abs(x)) / (1 + np.exp(-np.abs(x))))
+
+
+def _silu(x: np.ndarray) -> np.ndarray:
+    # -inf·0 would be NaN; the limit is -0.
+    return np.where(np.isneginf(x), -0.0, x * _sigmoid(x))
+
+
+def _gelu(x: np.ndarray) -> np.ndarray:
+    return np.where(np.isneginf(x), -0.0, 0.5 * x * (1 + _erf(x / np.sqrt(2.0))))
+
+
+def _gelu_approx(x: np.ndarray) -> np.ndarray:
+    inner = np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)
+    return np.where(np.isneginf(x), -0.0, 0.5 * x * (1 + np.tanh(inner)))
+
+
+ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "gelu": _in_wide(_gelu),
+    "gelu_approx": _in_wide(_gelu_approx),
+    "silu": _in_wide(_silu),
+    "relu": lambda x: np.maximum(x, x.dtype.type(0)),
+    "sigmoid": _in_wide(_sigmoid),
+    "tanh": _in_wide(np.tanh),
+    "exp": _in_wide(np.exp),
+    "log": _in_wide(np.log),
+    "sqrt": _in_wide(np.sqrt),
+    "rsqrt": _in_wide(lambda x: 1 / np.sqrt(x)),
+    "neg": np.negative,
+    "abs": np.abs,
+    "sin": _in_wide(np.sin),
+    "cos": _in_wide(np.cos),
+    "tan": _in_wide(np.tan),
+    "atan": _in_wide(np.arctan),
+    "round": _in_wide(np.rint),
+}
+INTEGER = ("neg", "abs", "relu")
+COMPLEX = ("neg", "abs", "exp", "log", "sqrt", "sin", "cos", "tanh")
+# Those through which a tangent or cotangent goes as it is, or with the other sign.
+UNIT = ("neg", "round")
+
+
+def through(b: Builder, kind: str, x: Tensor, y: Tensor, d: Tensor, *, adjoint: bool) -> Tensor:
+    """A tangent or cotangent through an activation, rounded once. The gradient of relu at 0 is 0, that of rounding the
+    identity's.
+    """
+    if kind == "neg":
+        return -d
+    if kind == "round":
+        return d
+    if kind == "relu":
+        return b.where(x > 0.0, d, 0.0)
+    if x.dtype.is_complex:
+        factor = slope(b, kind, x, y)
+        return d * (b.conjugate(factor) if adjoint else factor)
+    wide = widened(b, x)
+    # Where x is wide already, the activation is the forward op again: the two are joined.
+    return cast(b, widened(b, d) * slope(b, kind, wide, b.activation(kind, wide)), x.dtype)
+
+
+def direction(b: Builder, x: Tensor, size: Tensor) -> Tensor:
+    """x/|x|, and 0 at 0: the gradient of the size of a complex number."""
+    safe = b.where(size == 0.0, 1.0, size)
+    return b.complex(b.real(x) / safe, b.imag(x) / safe)

@@ -1,0 +1,419 @@
+"""Elementwise ops: activations, casts, binary ops, comparisons, choice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import Card, Cost, Operand, sample
+from rlx.ir.dtype import DType, dtype, f32, f64, i64
+from rlx.ir.errors import ShapeError
+from rlx.ir.shape import Shape, as_dtype
+from rlx.ops import rules
+from rlx.ops.elementwise import activation
+from rlx.ops.lift import Scalar, broadcast, cast, common, constant_scalar, same_dtype, tensor_like
+
+
+class Activation(Card, op="activation"):
+    kinds = tuple(activation.ACTIVATIONS)
+
+    def infer(self, x: Shape, *, kind: str) -> Shape:
+        if x.dtype.is_integer and kind not in activation.INTEGER:
+            raise ShapeError(f"{kind} takes floats, not {x.dtype.name}", hint="cast to a float dtype first")
+        if x.dtype.is_complex:
+            if kind not in activation.COMPLEX:
+                raise ShapeError(f"{kind} is not defined for c64")
+            return x.with_dtype(f32) if kind == "abs" else x
+        return x
+
+    def evaluate(self, x: np.ndarray, *, kind: str) -> np.ndarray:
+        return activation.ACTIVATIONS[kind](x)
+
+    def build(self, b: Builder, kind: Any, x: Any) -> Tensor:
+        x = tensor_like(b, x, f32)
+        name = getattr(kind, "value", kind)
+        if x.dtype.is_bool and name == "neg":
+            raise ShapeError("neg is not defined for bool", hint="~x is the logical not; cast it to negate a number")
+        if not x.dtype.is_inexact and (name == "round" or (x.dtype.is_bool and name == "abs")):
+            return x  # as it is
+        if (x.dtype.is_integer and name not in activation.INTEGER) or x.dtype.is_bool:
+            x = cast(b, x, f64 if x.dtype is i64 else f32)
+        return b.emit("activation", (x,), kind=name)
+
+    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Sequence[Tensor], *, kind: str) -> Tensor:
+        (x,), (dx,), (y,) = operands, tangents, results
+        if kind == "abs" and x.dtype.is_complex:
+            return b.real(dx * b.conjugate(activation.direction(b, x, y)))
+        if x.dtype.is_complex or kind in activation.UNIT:
+            return activation.through(b, kind, x, y, dx, adjoint=False)
+        return b.emit("activation_backward", (x, dx), kind=kind)
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, kind: str) -> tuple[Tensor]:
+        (x,), (dy,), (y,) = operands, cotangents, results
+        if kind == "abs" and x.dtype.is_complex:
+            return (activation.direction(b, x, y) * b.cast(dy, "c64"),)
+        return (activation.through(b, kind, x, y, dy, adjoint=True),)
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Any:
+        base = super().cost(operands, results, attributes)
+        factor = 1 if self.spec.has_trait("cheap", attributes) else activation.TRANSCENDENTAL
+        return type(base)(base.flops * factor, base.bytes)
+
+    def samples(self) -> Any:
+        low = {"log": 0.01, "sqrt": 0.0, "rsqrt": 0.05}
+        for kind in self.kinds:
+            high = 1.4 if kind == "tan" else 4.0
+            dtypes = ["f32", "f16", "bf16", "f64"]
+            dtypes += ["i8", "i16", "i32", "i64", "u8", "u32"] if kind in activation.INTEGER else []
+            dtypes += ["c64"] if kind in activation.COMPLEX else []
+            bounds: Any = {"low": low.get(kind, -high), "high": high}
+            # IREE's f32 tanh is off by up to 4 units in the last place; everything else by 2 at most.
+            loose = 2.0 if kind == "tanh" else 1.0
+            yield sample(Operand((3, 5), **bounds), kind=kind, dtypes=dtypes, tolerance=loose)
+            yield sample(Operand(("n", 4), **bounds), kind=kind, dtypes=("f32",), tolerance=loose)
+        yield sample((0, 4), kind="gelu", dtypes=("f32",))
+        yield sample((), kind="silu", dtypes=("f32",))
+
+
+class Cast(Card, op="cast"):
+    def infer(self, x: Shape, *, dtype: DType) -> Shape:
+        return x.with_dtype(dtype)
+
+    def evaluate(self, x: np.ndarray, *, dtype: DType) -> np.ndarray:
+        return convert(x, dtype)
+
+    def build(self, b: Builder, x: Any, dtype: Any) -> Tensor:
+        kind = as_dtype(dtype)
+        return cast(b, tensor_like(b, x, kind), kind)
+
+    linear = ("x",)
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, dtype: DType) -> tuple[Tensor]:
+        return (cast(b, cotangents[0], operands[0].dtype),)
+
+    def samples(self) -> Any:
+        every = ("f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32", "bool", "c64")
+        for target in every:
+            yield sample(Operand((3, 5), low=-3, high=90), dtype=dtype(target), dtypes=every)
+        yield sample(Operand((40,), low=-5e3, high=5e3), dtype=dtype("i8"), dtypes=("f32", "f64", "i32", "i64"))
+        yield sample(Operand((40,), low=-5e3, high=5e3), dtype=dtype("u8"), dtypes=("f32", "f64", "i32", "i64"))
+        yield sample((0, 2), dtype=dtype("i32"), dtypes=("f32",))
+        yield sample(("n",), dtype=dtype("f16"), dtypes=("f32",))
+
+
+def convert(x: np.ndarray, to: DType) -> np.ndarray:
+    """Array conversion with the meaning of `rlx.cast`."""
+    if to.is_bool:
+        return x != 0
+    if x.dtype.kind == "c" and not to.is_complex:
+        x = np.real(x)
+    if to.is_integer and dtype(x.dtype).is_float:
+        wide = np.trunc(x.astype(np.float64))
+        limits = np.iinfo(to.numpy)
+        inside = np.where((wide >= limits.min) & (wide <= float(limits.max)), wide, 0)
+        # float(i64.max) rounds up to 2^63, which does not fit: compare with >= and saturate.
+        result = np.where(inside >= float(limits.max) + (limits.bits < 64), 0, inside).astype(to.numpy)
+        result = np.where(wide >= float(limits.max), to.numpy.type(limits.max), result)
+        return np.where(wide <= float(limits.min), to.numpy.type(limits.min), result).astype(to.numpy)
+    if to.name == "bf16" and x.dtype == np.float64:
+        x = _rounded_to_odd(x)
+    return x.astype(to.numpy)
+
+
+def _rounded_to_odd(x: np.ndarray) -> np.ndarray:
+    """f64 as f32 with the last bit set where digits are lost: rounding that once more gives what rounding once would."""
+    near = x.astype(np.float32)
+    bits = near.view(np.uint32) - (np.abs(near.astype(np.float64)) > np.abs(x))  # toward zero
+    lost = np.isfinite(x) & (near.astype(np.float64) != x)
+    return (bits.astype(np.uint32) | lost).view(np.float32)
+
+
+def _pow(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    if a.dtype.kind in "iu":
+        return _integer_pow(a, b)
+    if a.dtype.kind == "c":
+        return _complex_pow(a.astype(np.clongdouble), b.astype(np.clongdouble)).astype(a.dtype)
+    # Not `power`, which takes a root for the exponent 0.5: that has NaN for -inf, and -0 for -0.
+    return np.float_power(a.astype(np.float64), b.astype(np.float64)).astype(a.dtype)
+
+
+def _complex_pow(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """NumPy's power, but 0 where `|a**b|` is: NumPy multiplies for whole exponents, and has NaN of infinities then."""
+    size = np.real(b) * np.log(np.abs(a)) - np.imag(b) * np.angle(a)
+    return np.where(np.isneginf(size), 0, np.power(a, b))
+
+
+def _integer_pow(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    a, b = np.broadcast_arrays(a, b)
+    negative = b < 0
+    positive = np.power(a, np.where(negative, 0, b).astype(b.dtype))
+    odd = np.where(b % 2 == 0, 1, -1)
+    quotient = np.where(a == 1, 1, np.where(a == -1, odd, 0))
+    return np.where(negative, quotient, positive).astype(a.dtype)
+
+
+def _div(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    wide = np.complex128 if a.dtype.kind == "c" else np.float64
+    return np.divide(a.astype(wide), b.astype(wide)).astype(a.dtype)
+
+
+BINARIES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": _div,
+    "max": np.maximum,
+    "min": np.minimum,
+    "pow": _pow,
+}
+_BOOL_BINARIES = {"add": np.logical_or, "max": np.logical_or, "mul": np.logical_and, "min": np.logical_and}
+
+
+class Binary(Card, op="binary"):
+    kinds = tuple(BINARIES)
+
+    def infer(self, lhs: Shape, rhs: Shape, *, kind: str) -> Shape:
+        shared = same_dtype(lhs, rhs)
+        if shared.is_bool and kind not in _BOOL_BINARIES:
+            raise ShapeError(f"{kind} is not defined for bool")
+        if shared.is_complex and kind in ("max", "min"):
+            raise ShapeError(f"{kind} is not defined for c64: complex numbers have no order")
+        if shared.is_integer and kind == "div":
+            raise ShapeError(f"div takes floats, not {shared.name}", hint="cast to a float dtype first")
+        return Shape(broadcast(lhs.dims, rhs.dims), shared)
+
+    def evaluate(self, lhs: np.ndarray, rhs: np.ndarray, *, kind: str) -> np.ndarray:
+        if lhs.dtype == np.bool_:
+            return _BOOL_BINARIES[kind](lhs, rhs)
+        return BINARIES[kind](lhs, rhs)
+
+    def build(self, b: Builder, kind: Any, lhs: Any, rhs: Any) -> Tensor:
+        lhs, rhs = common(b, lhs, rhs)
+        name = {"maximum": "max", "minimum": "min"}.get(kind, getattr(kind, "value", kind))
+        if name == "div" and not lhs.dtype.is_inexact:
+            kind_of = f64 if lhs.dtype is i64 else f32
+            lhs, rhs = cast(b, lhs, kind_of), cast(b, rhs, kind_of)
+        return b.emit("binary", (lhs, rhs), kind=name)
+
+    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Sequence[Tensor], *, kind: str) -> Any:
+        (lhs, rhs), (y,) = operands, results
+        terms = [
+            None if d is None else _partial(b, kind, side, lhs, rhs, y)(d, False) for side, d in enumerate(tangents)
+        ]
+        moving = all(d is not None for d in tangents)
+        result = tangents[0] - tangents[1] if moving and kind == "sub" else rules.total(b, terms)
+        return result if result is None or result.shape == y.shape else b.expand(result, y.shape)
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, kind: str) -> Any:
+        (lhs, rhs), (y,), (dy,) = operands, results, cotangents
+
+        def cotangent(side: int) -> Tensor:
+            return rules.unbroadcast(b, _partial(b, kind, side, lhs, rhs, y)(dy, True), operands[side].shape)
+
+        return [partial(cotangent, side) for side in (0, 1)]
+
+    def samples(self) -> Any:
+        every = ["f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32", "bool", "c64"]
+        for kind in self.kinds:
+            dtypes = [d for d in every if not (d == "bool" and kind not in _BOOL_BINARIES)]
+            dtypes = [d for d in dtypes if not (d == "c64" and kind in ("max", "min"))]
+            if kind == "div":
+                dtypes = ["f32", "f16", "bf16", "f64", "c64"]
+            base = Operand((3, 5), low=0.1, high=4) if kind == "pow" else Operand((3, 5), low=-4, high=4)
+            power = Operand((3, 5), low=0, high=3) if kind == "pow" else Operand((3, 5), low=0.5, high=4)
+            yield sample(base, power, kind=kind, dtypes=dtypes)
+        yield sample((3, 1, 5), (4, 1), kind="add", dtypes=("f32", "i32"))
+        yield sample((), (4, 3), kind="mul", dtypes=("f32",))
+        yield sample((1, 1), (4, 3), kind="sub", dtypes=("f32",))
+        yield sample((0, 3), (1, 3), kind="add", dtypes=("f32",))
+        yield sample(("n", 3), (3,), kind="mul", dtypes=("f32",))
+        yield sample(("n", 1, "m"), (4, 1), kind="max", dtypes=("f32",))
+
+
+def _partial(b: Builder, kind: str, side: int, lhs: Tensor, rhs: Tensor, y: Tensor) -> Callable[[Tensor, bool], Tensor]:
+    """How a tangent (or, adjoint, a cotangent) goes through one side of a binary op.
+
+    Where both sides are the extremum each has half of it, as the central difference has.
+    """
+
+    def times(d: Tensor, factor: Tensor, adjoint: bool) -> Tensor:
+        return d * (b.conjugate(factor) if adjoint and factor.dtype.is_complex else factor)
+
+    def extremum(d: Tensor, adjoint: bool) -> Tensor:
+        own, other = (lhs, rhs) if side == 0 else (rhs, lhs)
+        wins = own > other if kind == "max" else own < other
+        return b.where(wins, d, b.where(own == other, d * 0.5, 0.0))
+
+    def power(d: Tensor, adjoint: bool) -> Tensor:
+        exponent = rules.known_scalar(rhs)
+        if side == 0 and exponent is not None:
+            return times(d, (lhs if exponent == 2 else b.pow(lhs, exponent - 1)) * exponent, adjoint)
+        if side == 0:
+            flat = rhs == 0.0
+            return times(d, b.where(flat, 0.0, rhs * b.pow(lhs, b.where(flat, 1.0, rhs - 1.0))), adjoint)
+        zero = lhs == 0.0
+        return times(d, b.where(zero, 0.0, b.log(b.where(zero, 1.0, lhs)) * y), adjoint)
+
+    def quotient(d: Tensor, adjoint: bool) -> Tensor:
+        divisor = b.conjugate(rhs) if adjoint and rhs.dtype.is_complex else rhs
+        return d / divisor if side == 0 else -(times(d, y, adjoint) / divisor)
+
+    through: dict[str, Callable[[Tensor, bool], Tensor]] = {
+        "add": lambda d, adjoint: d,
+        "sub": lambda d, adjoint: d if side == 0 else -d,
+        "mul": lambda d, adjoint: times(d, rhs if side == 0 else lhs, adjoint),
+        "div": quotient,
+        "max": extremum,
+        "min": extremum,
+        "pow": power,
+    }
+    return through[kind]
+
+
+COMPARISONS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
+
+
+class Compare(Card, op="compare"):
+    kinds = tuple(COMPARISONS)
+
+    def infer(self, lhs: Shape, rhs: Shape, *, kind: str) -> Shape:
+        if same_dtype(lhs, rhs).is_complex and kind not in ("eq", "ne"):
+            raise ShapeError(f"{kind} is not defined for c64: complex numbers have no order")
+        return Shape(broadcast(lhs.dims, rhs.dims), "bool")
+
+    def evaluate(self, lhs: np.ndarray, rhs: np.ndarray, *, kind: str) -> np.ndarray:
+        return COMPARISONS[kind](lhs, rhs)
+
+    def build(self, b: Builder, kind: Any, lhs: Any, rhs: Any) -> Tensor:
+        return b.emit("compare", common(b, lhs, rhs), kind=getattr(kind, "value", kind))
+
+    def samples(self) -> Any:
+        real = ["f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32", "bool"]
+        for kind in self.kinds:
+            dtypes = [*real, "c64"] if kind in ("eq", "ne") else real
+            yield sample(Operand((4, 6), low=0, high=3), Operand((4, 6), low=0, high=3), kind=kind, dtypes=dtypes)
+        yield sample((4, 1), (6,), kind="lt", dtypes=("f32",))
+        yield sample(("n", 1), (6,), kind="ge", dtypes=("f32",))
+
+
+class Where(Card, op="where"):
+    def infer(self, condition: Shape, on_true: Shape, on_false: Shape) -> Shape:
+        shared = same_dtype(on_true, on_false)
+        return Shape(broadcast(condition.dims, on_true.dims, on_false.dims), shared)
+
+    def evaluate(self, condition: np.ndarray, on_true: np.ndarray, on_false: np.ndarray) -> np.ndarray:
+        return np.where(condition, on_true, on_false)
+
+    def build(self, b: Builder, condition: Any, on_true: Any, on_false: Any) -> Tensor:
+        if isinstance(on_true, Scalar) and isinstance(on_false, Scalar):
+            on_true = tensor_like(b, on_true, dtype("bool"))  # the weakest there is: each number has its own dtype
+        on_true, on_false = common(b, on_true, on_false)
+        return b.emit("where", (tensor_like(b, condition, dtype("bool")), on_true, on_false))
+
+    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Sequence[Tensor]) -> Tensor:
+        condition, _, _ = operands
+        zero = constant_scalar(b, 0, results[0].dtype)
+        sides = [zero if d is None else d for d in tangents[1:]]
+        result = b.emit("where", (condition, *sides))
+        return result if result.shape == results[0].shape else b.expand(result, results[0].shape)
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any) -> Any:
+        (condition, on_true, on_false), (dy,) = operands, cotangents
+
+        def cotangent(true: bool) -> Tensor:
+            zero = constant_scalar(b, 0, dy.dtype)
+            chosen = b.emit("where", (condition, dy, zero) if true else (condition, zero, dy))
+            return rules.unbroadcast(b, chosen, (on_true if true else on_false).shape)
+
+        return None, lambda: cotangent(True), lambda: cotangent(False)
+
+    def samples(self) -> Any:
+        every = ("f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32", "bool", "c64")
+        yield sample(Operand((3, 5), "bool"), (3, 5), (3, 5), dtypes=every)
+        yield sample(Operand((3, 1), "bool"), (5,), (), dtypes=("f32",))
+        yield sample(Operand((), "bool"), (2, 3), (2, 3), dtypes=("f32",))
+        yield sample(Operand(("n", 1), "bool"), ("n", 3), (3,), dtypes=("f32",))
+
+
+class StopGradient(Card, op="stop_gradient"):
+    def infer(self, x: Shape) -> Shape:
+        return x
+
+    def evaluate(self, x: np.ndarray) -> np.ndarray:
+        return x
+
+    def decompose(self, b: Builder, x: Tensor) -> Tensor:
+        return x
+
+    def build(self, b: Builder, x: Any) -> Tensor:
+        return b.emit("stop_gradient", (tensor_like(b, x, f32),))
+
+    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any) -> None:
+        return None
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any) -> tuple[None]:
+        return (None,)
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return Cost(0, 0)
+
+    def samples(self) -> Any:
+        every = ("f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32", "bool", "c64")
+        yield sample((3, 5), dtypes=every)
+        yield sample(("n",), dtypes=("f32",))
+
+
+def _check_limits(low: Any, high: Any) -> None:
+    """Limits that are numbers; of tensors nothing is known.
+
+    Raises:
+        ShapeError: One is NaN, or the lower one is greater.
+    """
+    known = {name: v for name, v in (("low", low), ("high", high)) if isinstance(v, (*Scalar, np.generic))}
+    for name, value in known.items():
+        if value != value:
+            raise ShapeError(f"{name} must be a number, got {value!r:.60}")
+    if len(known) == 2 and not isinstance(low, complex) and not isinstance(high, complex) and low > high:
+        raise ShapeError(f"low = {low!r:.60} is greater than high = {high!r:.60}")
+
+
+class Clamp(Card, op="clamp"):
+    def infer(self, x: Shape, low: Shape, high: Shape) -> Shape:
+        same_dtype(x, low, high)
+        for name, bound in (("low", low), ("high", high)):
+            if broadcast(x.dims, bound.dims) != x.dims:
+                raise ShapeError(f"{name}, {bound}, does not broadcast to the shape of x, {x}")
+        return x
+
+    def evaluate(self, x: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+        return np.minimum(np.maximum(x, low), high)
+
+    def decompose(self, b: Builder, x: Tensor, low: Tensor, high: Tensor) -> Tensor:
+        return b.minimum(b.maximum(x, low), high)
+
+    def build(self, b: Builder, x: Any, low: Any = None, high: Any = None) -> Tensor:
+        if low is None and high is None:
+            raise ShapeError("expected low, high, or both")
+        _check_limits(low, high)
+        if high is None:
+            return b.maximum(x, low)
+        if low is None:
+            return b.minimum(x, high)
+        return b.emit("clamp", common(b, x, low, high))
+
+    def samples(self) -> Any:
+        real = ("f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32")
+        yield sample(Operand((3, 5), low=-4, high=9), (3, 5), (3, 5), dtypes=real)
+        yield sample((3, 5), (), (), dtypes=("f32",))
+        yield sample(("n", 5), (5,), ("n", 1), dtypes=("f32",))

@@ -1,0 +1,286 @@
+"""The rounding that quantised models are trained with: floats that a few bits represent.
+
+Both ops are composite. Their evaluators do the same arithmetic in the same dtypes: what rounds to an integer has to round
+alike.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import Card, Cost, Operand, sample, wide
+from rlx.ir.dim import Dim
+from rlx.ir.dtype import dtype
+from rlx.ir.errors import ShapeError
+from rlx.ir.shape import Shape
+from rlx.ops import rules
+from rlx.ops.lift import axis_of, cast
+from rlx.ops.norm import widened
+from rlx.ops.quantization.quant import along_axis, check_scales, lifted, scale_dims, spread
+from rlx.ops.quantization.straight_through import scale_slope, steps_of, straight_through
+from rlx.ops.reduction.reduce import FLOATS
+
+
+def largest_step(bits: int) -> int:
+    """The greatest multiple of the scale that a symmetric quantisation to so many bits has."""
+    return 2 ** (bits - 1) - 1
+
+
+def _check_scale_dtype(x: Shape, name: str, scale: Shape) -> None:
+    kind = dtype(wide(x.dtype))
+    if scale.dtype is not kind:
+        raise ShapeError(f"'{name}' must be {kind.name} beside {x}, got {scale}", hint=f"cast it to {kind.name}")
+
+
+def _rounded(x: np.ndarray, scale: np.ndarray, bits: int, axis: int | None) -> np.ndarray:
+    """`clamp(round(x/scale), -qmax, qmax)·scale`, and 0 where the scale is 0."""
+    most, scales = largest_step(bits), along_axis(scale, axis, x.ndim)
+    steps = np.clip(np.rint(x.astype(scales.dtype) / scales), -most, most)
+    return np.asarray(np.where(scales == 0, 0, steps * scales)).astype(x.dtype)
+
+
+def _rounded_tensor(b: Builder, x: Tensor, scale: Tensor, bits: int, axis: int | None) -> Tensor:
+    """The same out of ops."""
+    most, scales = float(largest_step(bits)), spread(b, scale, axis, x.rank)
+    steps = b.minimum(b.maximum(b.round(widened(b, x) / scales), -most), most)
+    return cast(b, b.where(b.eq(scales, 0.0), 0.0, steps * scales), x.dtype)
+
+
+def _scale_operand(b: Builder, x: Tensor, scale: Any, axis: int | None, what: str) -> Tensor:
+    """A scale as a user writes it, in the dtype that x is computed in."""
+    return lifted(b, scale, scale_dims(x.shape, axis), dtype(wide(x.dtype)), what)
+
+
+class FakeQuantize(Card, op="fake_quantize"):
+    def infer(
+        self,
+        x: Shape,
+        state: Shape | None,
+        *,
+        bits: int,
+        axis: int | None,
+        ste: str,
+        scale_mode: str,
+        decay: float,
+    ) -> tuple[Shape, Shape]:
+        if (state is not None) != (scale_mode != "per_batch"):
+            wanted = "takes no" if scale_mode == "per_batch" else "needs a"
+            raise ShapeError(f"scale_mode '{scale_mode}' {wanted} state operand")
+        if state is not None:
+            check_scales(x, axis, state=state)
+            _check_scale_dtype(x, "state", state)
+        return x, Shape(scale_dims(x, axis), wide(x.dtype))
+
+    def evaluate(
+        self, x: np.ndarray, state: Any, *, bits: int, axis: int | None, ste: str, scale_mode: str, decay: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        if scale_mode == "fixed":
+            return _rounded(x, state, bits, axis), state.copy()
+        kind = wide(x.dtype)
+        others = tuple(i for i in range(x.ndim) if i != axis)
+        scale = np.max(np.abs(x.astype(kind)), axis=others, initial=0) / kind.type(largest_step(bits))
+        if scale_mode == "ema":
+            scale = kind.type(decay) * state + kind.type(1 - decay) * scale
+        return _rounded(x, np.asarray(scale), bits, axis), np.asarray(scale)
+
+    def decompose(
+        self, b: Builder, x: Tensor, state: Any, *, bits: int, axis: int | None, ste: str, scale_mode: str, decay: float
+    ) -> tuple[Tensor, Tensor]:
+        if scale_mode == "fixed":
+            return _rounded_tensor(b, x, state, bits, axis), state
+        others = [i for i in range(x.rank) if i != axis]
+        largest = b.maximum(b.max(b.abs(widened(b, x)), others), 0.0)  # of an empty tensor it is -inf
+        scale = largest / float(largest_step(bits))
+        if scale_mode == "ema":
+            scale = state * decay + scale * (1 - decay)
+        return _rounded_tensor(b, x, scale, bits, axis), scale
+
+    def build(
+        self,
+        b: Builder,
+        x: Tensor,
+        state: Any = None,
+        bits: int = 8,
+        axis: int | None = None,
+        ste: Any = "identity",
+        scale_mode: Any = "per_batch",
+        decay: float = 0.99,
+    ) -> Any:
+        canonical = None if axis is None else axis_of(axis, x.rank)
+        if state is not None:
+            state = _scale_operand(b, x, state, canonical, "state")
+        attributes = {"bits": bits, "axis": canonical, "ste": ste, "scale_mode": scale_mode, "decay": decay}
+        result, scale = b.emit("fake_quantize", (x, state), **attributes)
+        return (result, scale) if getattr(scale_mode, "value", scale_mode) == "ema" else result
+
+    # The scale counts as a constant, wherever it comes from: it has no derivative, and none goes through it.
+
+    def jvp(
+        self,
+        b: Builder,
+        operands: Any,
+        tangents: Any,
+        results: Any,
+        *,
+        bits: int,
+        axis: int | None,
+        ste: str,
+        scale_mode: str,
+        decay: float,
+    ) -> tuple[Tensor | None, None]:
+        (x, _), (dx, _) = operands, tangents
+        return _through(b, x, dx, results, bits=bits, axis=axis, ste=ste, scale_mode=scale_mode), None
+
+    def vjp(
+        self,
+        b: Builder,
+        operands: Any,
+        results: Any,
+        cotangents: Any,
+        *,
+        bits: int,
+        axis: int | None,
+        ste: str,
+        scale_mode: str,
+        decay: float,
+    ) -> tuple[Tensor | None, None]:
+        x, dy = operands[0], cotangents[0]
+        return _through(b, x, dy, results, bits=bits, axis=axis, ste=ste, scale_mode=scale_mode), None
+
+    def vmap(
+        self,
+        b: Builder,
+        operands: Any,
+        batched: Any,
+        *,
+        size: Dim,
+        bits: int,
+        axis: int | None,
+        ste: str,
+        scale_mode: str,
+        decay: float,
+    ) -> tuple[Tensor, Tensor]:
+        (x, state), (own, state_own) = operands, batched
+        attributes: Any = {"bits": bits, "ste": ste, "scale_mode": scale_mode, "decay": decay}
+        if scale_mode == "fixed" and not state_own:
+            result, scale = b.emit("fake_quantize", operands, axis=_shifted(axis), **attributes)
+            return result, rules.batch(b, scale, False, size)
+        joined, states, place = _joined(b, x, own, state, bool(state_own), size, axis)
+        result, scale = b.emit("fake_quantize", (joined, states), axis=place, **attributes)
+        if axis is None:
+            return result, scale
+        count = x.shape.dims[axis + bool(own)]
+        return rules.unfolded(b, result, axis, size, count), rules.unfolded(b, scale, 0, size, count)
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        base = super().cost(operands, results, attributes)
+        return Cost(6 * operands[0].num_elements, base.bytes)
+
+    def samples(self) -> Any:
+        scale = Operand((), "f32", low=0.1, high=0.3)
+        yield sample((3, 8), None, bits=8, dtypes=FLOATS)
+        yield sample((3, 8), scale, bits=4, scale_mode="ema", decay=0.9, ste="clipped_identity", dtypes=("f32", "f16"))
+        yield sample((3, 8), Operand((8,), low=0.1, high=0.3), bits=4, axis=1, scale_mode="fixed", dtypes=("f64",))
+        yield sample((2, 3, 4), scale, bits=2, scale_mode="fixed", ste="tanh", dtypes=("f32",))
+        yield sample(
+            (2, 3, 4), Operand((3,), "f32", low=0.1, high=0.3), bits=4, axis=1, scale_mode="ema", dtypes=("f32",)
+        )
+        yield sample(("n", 4), None, bits=2, axis=0, ste="hard_tanh", dtypes=("f32",))
+        for ste in ("clipped_identity", "tanh"):
+            yield sample((2, 3, 4), None, bits=4, axis=1, ste=ste, dtypes=("f32",))
+        yield sample((0, 4), None, bits=8, dtypes=("f32",))
+
+
+def _through(
+    b: Builder, x: Tensor, d: Tensor | None, results: Any, *, bits: int, axis: int | None, ste: str, scale_mode: str
+) -> Tensor | None:
+    """A tangent or cotangent through `fake_quantize`, whose derivative is diagonal."""
+    if d is None or ste == "identity":
+        return d
+    wide_x = widened(b, x)
+    if scale_mode == "per_batch":
+        # qmax·(max|x|/qmax) without the two roundings, which could leave the largest element outside.
+        limit = b.max(b.abs(wide_x), [i for i in range(x.rank) if i != axis], keep_dims=True)
+    else:
+        limit = spread(b, results[1], axis, x.rank) * float(largest_step(bits))
+    return cast(b, straight_through(b, ste, widened(b, d), wide_x, limit), x.dtype)
+
+
+class FakeQuantizeLsq(Card, op="fake_quantize_lsq"):
+    def infer(self, x: Shape, scale: Shape, *, bits: int, axis: int | None) -> Shape:
+        check_scales(x, axis, scale=scale)
+        _check_scale_dtype(x, "scale", scale)
+        return x
+
+    def evaluate(self, x: np.ndarray, scale: np.ndarray, *, bits: int, axis: int | None) -> np.ndarray:
+        return _rounded(x, scale, bits, axis)
+
+    def decompose(self, b: Builder, x: Tensor, scale: Tensor, *, bits: int, axis: int | None) -> Tensor:
+        return _rounded_tensor(b, x, scale, bits, axis)
+
+    def build(self, b: Builder, x: Tensor, scale: Any, bits: int = 8, axis: int | None = None) -> Tensor:
+        canonical = None if axis is None else axis_of(axis, x.rank)
+        return b.emit(
+            "fake_quantize_lsq", (x, _scale_operand(b, x, scale, canonical, "scale")), bits=bits, axis=canonical
+        )
+
+    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, bits: int, axis: int | None) -> Any:
+        (x, scale), (dx, dscale) = operands, tangents
+        moved = None if dx is None else b.fake_quantize_lsq_backward_x(x, scale, dx, bits=bits, axis=axis)
+        if dscale is None:
+            return moved
+        slope = scale_slope(b, steps_of(b, x, scale, axis), float(largest_step(bits)))
+        stretched = cast(b, slope * spread(b, dscale, axis, x.rank), x.dtype)
+        return rules.total(b, (moved, stretched))
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, bits: int, axis: int | None) -> Any:
+        (x, scale), (dy,) = operands, cotangents
+        most = float(largest_step(bits))
+
+        def of_x() -> Tensor:
+            return b.where(b.abs(steps_of(b, x, scale, axis)) <= most, dy, 0.0)
+
+        def of_scale() -> Tensor:
+            slope = scale_slope(b, steps_of(b, x, scale, axis), most)
+            return b.sum(slope * widened(b, dy), [i for i in range(x.rank) if i != axis])
+
+        return of_x, of_scale
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, bits: int, axis: int | None) -> Tensor:
+        (x, scale), (own, scale_own) = operands, batched
+        if not scale_own:
+            return b.emit("fake_quantize_lsq", operands, bits=bits, axis=_shifted(axis))
+        joined, scales, place = _joined(b, x, own, scale, scale_own, size, axis)
+        result = b.emit("fake_quantize_lsq", (joined, scales), bits=bits, axis=place)
+        return result if axis is None else rules.unfolded(b, result, axis, size, x.shape.dims[axis + bool(own)])
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        base = super().cost(operands, results, attributes)
+        return Cost(5 * base.flops, base.bytes)
+
+    def samples(self) -> Any:
+        yield sample((3, 8), Operand((), "f32", low=0.1, high=0.3), bits=4, dtypes=("f32", "f16", "bf16"))
+        yield sample((3, 8), Operand((8,), low=0.1, high=0.3), bits=8, axis=1, dtypes=("f64",))
+        yield sample(("n", 4), Operand(("n",), low=0.1, high=0.9), bits=2, axis=0, dtypes=("f32",))
+
+
+# --- batches: every entry has scales of its own -------------------------------------------------------
+
+
+def _shifted(axis: int | None) -> int | None:
+    """An axis behind that of the batch."""
+    return None if axis is None else axis + 1
+
+
+def _joined(
+    b: Builder, x: Tensor, own: bool, scale: Tensor | None, scale_own: bool, size: Dim, axis: int | None
+) -> tuple[Tensor, Tensor | None, int]:
+    """A batch as one tensor with a scale for each position of an axis: x, the scales, and that axis."""
+    x = rules.batch(b, x, own, size)
+    scale = None if scale is None else rules.batch(b, scale, scale_own, size)
+    if axis is None:
+        return x, scale, 0
+    return rules.folded(b, x, axis), None if scale is None else rules.folded(b, scale, 0), axis

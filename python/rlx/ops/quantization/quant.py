@@ -1,0 +1,209 @@
+"""Quantisation: 8-bit integers from floats and back.
+
+Both ops are composite. Their evaluators do the same arithmetic in the same dtypes: what rounds to an integer has to round
+alike.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import Card, Operand, sample, wide
+from rlx.ir.dim import Dim
+from rlx.ir.dtype import DType, f32, fitted, i8, i32, u8
+from rlx.ir.errors import ShapeError
+from rlx.ir.shape import Shape, as_dtype
+from rlx.ops.elementwise.elementwise import convert
+from rlx.ops.lift import axis_of, cast, check_axis, tensor_like
+from rlx.ops.norm import along, widened
+from rlx.ops.reduction.reduce import FLOATS
+from rlx.ops.surface import helper
+
+# --- scales and zero points ---------------------------------------------------------------------------
+
+
+def scale_dims(x: Shape, axis: int | None) -> tuple[Dim, ...]:
+    """The sizes of a scale: a scalar's, or with an axis one for each of its positions.
+
+    Raises:
+        ShapeError: x has no such axis.
+    """
+    if axis is None:
+        return ()
+    check_axis(axis, x.rank)
+    return (x.dims[axis],)
+
+
+def check_scales(x: Shape, axis: int | None, **scales: Shape) -> None:
+    """Scales and zero points are scalars, or with an axis one for each of its positions.
+
+    Raises:
+        ShapeError: One has another shape.
+    """
+    dims = scale_dims(x, axis)
+    for name, scale in scales.items():
+        if scale.dims != dims:
+            wanted = "a scalar" if axis is None else f"of shape [{dims[0]}], one for each position of axis {axis}"
+            hint = "name the axis along which they differ: axis=…" if axis is None else None
+            raise ShapeError(f"'{name}' must be {wanted}, to go with {x}; got {scale}", hint=hint)
+
+
+def along_axis(values: np.ndarray, axis: int | None, rank: int) -> np.ndarray:
+    """Scales as they broadcast against an array of a rank."""
+    return values if axis is None else values.reshape(-1, *(1,) * (rank - 1 - axis))
+
+
+def spread(b: Builder, values: Tensor, axis: int | None, rank: int) -> Tensor:
+    """Scales as they broadcast against a tensor of a rank."""
+    return values if axis is None else along(b, values, axis, rank)
+
+
+def lifted(b: Builder, value: Any, dims: tuple[Dim, ...], kind: DType, what: str) -> Tensor:
+    """Scales or zero points as a user writes them: a tensor, a number for all positions, or a list.
+
+    Raises:
+        ShapeError: They are something else, or do not fit the dtype.
+    """
+    if isinstance(value, Tensor):
+        found = tensor_like(b, value, kind)
+        if found.dtype.is_float != kind.is_float or not (found.dtype.is_float or found.dtype.is_integer):
+            raise ShapeError(f"'{what}' must hold {kind.name}, got {found.shape}")
+        found = cast(b, found, kind)
+    else:
+        array = np.asarray(value)
+        if array.dtype.kind not in ("iuf" if kind.is_float else "iu"):
+            raise ShapeError(f"'{what}' must be {'numbers' if kind.is_float else 'integers'}, got {value!r:.60}")
+        if not kind.is_float and not np.all((array >= kind.min) & (array <= kind.max)):
+            raise ShapeError(f"'{what}' = {value!r:.60} does not fit {kind.name}")
+        found = b.constant(fitted(array, kind).reshape(() if array.size == 1 else array.shape))
+    return b.expand(found, dims) if found.rank == 0 and dims else found
+
+
+def _check_positive(scale: Any) -> None:
+    """Numbers that are to be scales; of tensors nothing is known.
+
+    Raises:
+        ShapeError: One is 0, negative, infinite or NaN, or so as f32.
+    """
+    if isinstance(scale, Tensor):
+        return
+    array = np.asarray(scale)
+    if array.dtype.kind in "iuf":
+        with np.errstate(over="ignore"):
+            rounded = array.astype(np.float32)
+        if not np.all((rounded > 0) & np.isfinite(rounded)):
+            raise ShapeError(f"'scale' must be positive and finite, got {scale!r:.60}")
+
+
+def _check_zero_point(zero_point: Any, kind: DType) -> None:
+    """Integers that are to be zero points lie in the range of the quantised dtype.
+
+    Raises:
+        ShapeError: One does not.
+    """
+    if isinstance(zero_point, Tensor):
+        return
+    array = np.asarray(zero_point)
+    if array.dtype.kind in "iu" and not np.all((array >= kind.min) & (array <= kind.max)):
+        raise ShapeError(f"'zero_point' = {zero_point!r:.60} is outside {kind.name}: {kind.min} to {kind.max}")
+
+
+def _parameters(
+    b: Builder, x: Tensor, scale: Any, zero_point: Any, axis: int | None, kind: DType
+) -> tuple[Tensor, Tensor]:
+    """Scale and zero point as the ops take them."""
+    _check_positive(scale)
+    _check_zero_point(zero_point, kind)
+    dims = scale_dims(x.shape, axis)
+    return lifted(b, scale, dims, f32, "scale"), lifted(b, zero_point, dims, i32, "zero_point")
+
+
+# --- integers and back ----------------------------------------------------------------------------------
+
+
+class Quantize(Card, op="quantize"):
+    def infer(self, x: Shape, scale: Shape, zero_point: Shape, *, axis: int | None, dtype: DType) -> Shape:
+        if dtype not in (i8, u8):
+            raise ShapeError(f"dtype must be i8 or u8, got {dtype.name}")
+        check_scales(x, axis, scale=scale, zero_point=zero_point)
+        return x.with_dtype(dtype)
+
+    def evaluate(
+        self, x: np.ndarray, scale: np.ndarray, zero_point: np.ndarray, *, axis: int | None, dtype: DType
+    ) -> np.ndarray:
+        kind = wide(x.dtype)
+        steps = np.rint(x.astype(kind) / along_axis(scale, axis, x.ndim).astype(kind))
+        steps = np.where(np.isnan(steps), 0, steps) + along_axis(zero_point, axis, x.ndim).astype(kind)
+        return convert(np.asarray(steps), dtype)
+
+    def decompose(
+        self, b: Builder, x: Tensor, scale: Tensor, zero_point: Tensor, *, axis: int | None, dtype: DType
+    ) -> Tensor:
+        wide_x = widened(b, x)
+        steps = b.round(wide_x / cast(b, spread(b, scale, axis, x.rank), wide_x.dtype))
+        steps = b.where(b.eq(steps, steps), steps, 0.0)  # NaN is unequal to itself
+        return b.cast(steps + cast(b, spread(b, zero_point, axis, x.rank), wide_x.dtype), dtype)
+
+    def build(
+        self, b: Builder, x: Tensor, scale: Any, zero_point: Any = 0, axis: int | None = None, dtype: Any = i8
+    ) -> Tensor:
+        kind, canonical = as_dtype(dtype), None if axis is None else axis_of(axis, x.rank)
+        scale, zero_point = _parameters(b, x, scale, zero_point, canonical, kind)
+        return b.emit("quantize", (x, scale, zero_point), axis=canonical, dtype=kind)
+
+    def samples(self) -> Any:
+        x, scale = Operand((4, 7), low=-20, high=20), Operand((), low=0.05, high=0.2)
+        zero = Operand((), "i32", low=-20, high=100)
+        yield sample(x, Operand((), "f32", low=0.05, high=0.2), zero, dtype=i8, dtypes=FLOATS)
+        yield sample(x, scale, zero, dtype=u8, dtypes=("f32",))
+        scales, zeros = Operand((3,), low=0.05, high=0.2), Operand((3,), "i32", low=-20, high=20)
+        yield sample(Operand((2, 3, 4), low=-9, high=9), scales, zeros, axis=1, dtype=i8, dtypes=("f32",))
+        rows, row_zeros = Operand(("n",), low=0.05, high=0.2), Operand(("n",), "i32", low=0, high=200)
+        yield sample(Operand(("n", 4), low=-9, high=9), rows, row_zeros, axis=0, dtype=u8, dtypes=("f32",))
+        yield sample((0, 3), scale, zero, dtype=i8, dtypes=("f32",))
+
+
+class Dequantize(Card, op="dequantize"):
+    def infer(self, x: Shape, scale: Shape, zero_point: Shape, *, axis: int | None) -> Shape:
+        check_scales(x, axis, scale=scale, zero_point=zero_point)
+        return x.with_dtype(f32)
+
+    def evaluate(self, x: np.ndarray, scale: np.ndarray, zero_point: np.ndarray, *, axis: int | None) -> np.ndarray:
+        steps = x.astype(np.int32) - along_axis(zero_point, axis, x.ndim)
+        return np.asarray(steps.astype(np.float32) * along_axis(scale, axis, x.ndim))
+
+    def decompose(self, b: Builder, x: Tensor, scale: Tensor, zero_point: Tensor, *, axis: int | None) -> Tensor:
+        steps = b.cast(x, i32) - spread(b, zero_point, axis, x.rank)
+        return b.cast(steps, f32) * spread(b, scale, axis, x.rank)
+
+    def build(self, b: Builder, x: Tensor, scale: Any, zero_point: Any = 0, axis: int | None = None) -> Tensor:
+        canonical = None if axis is None else axis_of(axis, x.rank)
+        return b.emit("dequantize", (x, *_parameters(b, x, scale, zero_point, canonical, x.dtype)), axis=canonical)
+
+    def samples(self) -> Any:
+        x, scale = Operand((4, 7), low=-128, high=256), Operand((), "f32", low=0.05, high=0.2)
+        yield sample(x, scale, Operand((), "i32", low=-20, high=100), dtypes=("i8", "u8"))
+        scales, zeros = Operand((3,), "f32", low=0.05, high=0.2), Operand((3,), "i32", low=-20, high=20)
+        yield sample(Operand((2, 3, 4), low=-128, high=128), scales, zeros, axis=1, dtypes=("i8",))
+        rows, row_zeros = Operand(("n",), "f32", low=0.05, high=0.2), Operand(("n",), "i32", low=0, high=200)
+        yield sample(Operand(("n", 4), low=0, high=256), rows, row_zeros, axis=0, dtypes=("u8",))
+
+
+@helper
+def quantize_per_channel(
+    b: Builder, x: Tensor, scales: Any, axis: int, zero_points: Any = None, dtype: Any = i8
+) -> Tensor:
+    """`quantize` with a scale for each position of an axis.
+
+    Args:
+        b: The graph.
+        x: Floats.
+        scales: One for each position of `axis`: a tensor or a list.
+        axis: The axis.
+        zero_points: As many integers; by default 0.
+        dtype: i8 or u8.
+    """
+    return b.quantize(x, scales, 0 if zero_points is None else zero_points, axis=axis, dtype=dtype)

@@ -1,0 +1,50 @@
+"""Derivatives of fake quantisation: rounding counts as the identity (straight-through), in one of several ways.
+
+They are diagonal, so that a factor is the same for tangents and cotangents. The factors of `fake_quantize` are functions of
+`t = x/(qmax·scale)`, which is 1 at the largest number that is represented. All is computed in f32 for f16 and bf16.
+"""
+
+from __future__ import annotations
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ops.elementwise.slopes import activation_derivative
+from rlx.ops.norm import along, widened
+
+
+def straight_through(b: Builder, ste: str, d: Tensor, x: Tensor, limit: Tensor) -> Tensor:
+    """A tangent or cotangent `d` times the factor that an estimator gives.
+
+    Args:
+        b: The builder.
+        ste: The estimator, a `StraightThrough`.
+        d: Of the rounded values or of `x`.
+        x: What was rounded, in the dtype of `d`, f32 or f64.
+        limit: The largest number that is represented, `qmax·scale`, which broadcasts against x.
+    """
+    if ste == "identity":
+        return d
+    if ste == "clipped_identity":
+        return b.where(b.abs(x) <= limit, d, 0.0)
+    empty = b.eq(limit, 0.0)  # then x is rounded to 0 wherever it is, and stands in the middle of the range
+    ratio = b.where(empty, 0.0, x / b.where(empty, 1.0, limit))
+    if ste == "tanh":
+        return d * activation_derivative(b, "tanh", ratio)
+    return d * b.maximum(1.0 - b.abs(ratio), 0.0)
+
+
+def steps_of(b: Builder, x: Tensor, scale: Tensor, axis: int | None) -> Tensor:
+    """`x/scale`, of a learned scale."""
+    return widened(b, x) / (scale if axis is None else along(b, scale, axis, x.rank))
+
+
+def scale_slope(b: Builder, steps: Tensor, most: float) -> Tensor:
+    """`d(clamp(round(z))·s)/ds` at `z = x/s` (Esser et al., Learned step size quantization, eq. 3).
+
+    Args:
+        b: The builder.
+        steps: `z`; NaN, where both are 0, counts as 0.
+        most: The largest step.
+    """
+    steps = b.where(b.eq(steps, steps), steps, 0.0)
+    inside = b.abs(steps) <= most
+    return b.where(inside, b.round(steps) - steps, b.minimum(b.maximum(steps, -most), most))

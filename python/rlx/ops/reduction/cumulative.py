@@ -1,0 +1,126 @@
+"""Running products and maxima."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import Card, sample
+from rlx.ir.dim import Dim
+from rlx.ir.dtype import i32
+from rlx.ir.shape import Shape
+from rlx.ops import rules
+from rlx.ops.contraction.contraction import adjoint
+from rlx.ops.lift import axis_of, cast, check_axis
+from rlx.ops.norm import widened
+from rlx.ops.reduction.reduce import REAL, counted, running
+
+
+class Cumprod(Card, op="cumprod"):
+    def infer(self, x: Shape, *, axis: int, exclusive: bool) -> Shape:
+        check_axis(axis, x.rank)
+        return x
+
+    def evaluate(self, x: np.ndarray, *, axis: int, exclusive: bool) -> np.ndarray:
+        return running(np.multiply, x, axis, exclusive)
+
+    def build(self, b: Builder, x: Tensor, axis: int, exclusive: bool = False) -> Tensor:
+        return b.emit("cumprod", (counted(b, x),), axis=axis_of(axis, x.rank), exclusive=exclusive)
+
+    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, axis: int, exclusive: bool) -> Tensor:
+        """The product rule as a recurrence, `d ← x·d + before·t`: no division, so it holds where factors are zero."""
+        factors, t = (_rows(b, v, axis) for v in (operands[0], tangents[0]))
+        before = b.cumprod(factors, 0, exclusive=True)
+
+        def step(d: Tensor, xs: Any) -> tuple[Tensor, Tensor]:
+            x, moved = xs
+            following = d * x + moved
+            return following, d if exclusive else following
+
+        moved = b.scan(step, _start(b, factors), (factors, before * t))[1]
+        return _back(b, moved, axis, operands[0])
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int, exclusive: bool) -> Any:
+        """What comes before a factor times what comes after it: `r ← dy + x·r` from the last to the first."""
+        factors, dy = adjoint(b, _rows(b, operands[0], axis)), _rows(b, cotangents[0], axis)
+        before = b.cumprod(factors, 0, exclusive=True)
+
+        def step(r: Tensor, xs: Any) -> tuple[Tensor, Tensor]:
+            x, cotangent = xs
+            if exclusive:
+                return r * x + cotangent, r
+            reached = r + cotangent
+            return reached * x, reached
+
+        after = b.scan(step, _start(b, factors), (factors, dy), reverse=True)[1]
+        return (_back(b, before * after, axis, operands[0]),)
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, exclusive: bool) -> Tensor:
+        return b.emit("cumprod", operands, axis=axis + 1, exclusive=exclusive)
+
+    def samples(self) -> Any:
+        yield sample((3, 5), axis=1, dtypes=(*REAL, "c64"))
+        yield sample((5, 3), axis=0, exclusive=True, dtypes=("f32", "i32"))
+        yield sample((2, 33), axis=1, dtypes=("f32",))
+        yield sample((2, 0), axis=1, exclusive=True, dtypes=("f32",))
+        yield sample((2, "n"), axis=1, dtypes=("f32",))
+
+
+def _rows(b: Builder, x: Tensor, axis: int) -> Tensor:
+    """`x` with an axis in front, f16 and bf16 in f32."""
+    return rules.moved(b, widened(b, x), axis, 0)
+
+
+def _start(b: Builder, rows: Tensor) -> Tensor:
+    """Zeros for a recurrence over rows."""
+    return rules.zeros(b, rows.shape.with_dims(rows.shape.dims[1:]))
+
+
+def _back(b: Builder, rows: Tensor, axis: int, like: Tensor) -> Tensor:
+    """Rows where `like` has them, in its dtype."""
+    return rules.moved(b, cast(b, rows, like.dtype), 0, axis)
+
+
+class Cummax(Card, op="cummax"):
+    def infer(self, x: Shape, *, axis: int) -> Shape:
+        check_axis(axis, x.rank)
+        return x
+
+    def evaluate(self, x: np.ndarray, *, axis: int) -> np.ndarray:
+        return np.maximum.accumulate(x, axis)
+
+    def build(self, b: Builder, x: Tensor, axis: int) -> Tensor:
+        return b.emit("cummax", (x,), axis=axis_of(axis, x.rank))
+
+    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, axis: int) -> Tensor:
+        """The tangent of the element that was the first to reach the maximum, or the mean of all that have so far.
+
+        JAX weighs ties in the order of its tree of maxima; here they share evenly, as in a reduction.
+        """
+        last = results[0].rank - 1
+        x, y, t = (rules.moved(b, v, axis, last) for v in (operands[0], results[0], widened(b, tangents[0])))
+        dims = x.shape.dims
+        shifted = b.pad(y, [(0, 0)] * last + [(1, 0)], value=-np.inf)
+        place = b.iota(dims, axis=last)
+        rises = y != b.narrow(shifted, last, 0, dims[last])
+        first = b.cummax(b.where(rises, place, 0), last)
+        ties = (x == y) & (place != first)
+
+        def since_first(running: Tensor) -> Tensor:
+            return running - b.gather_batched(running, first, axis=last)
+
+        more = since_first(b.cumsum(b.where(ties, t, 0.0), last))
+        count = cast(b, since_first(b.cumsum(cast(b, ties, i32), last)) + 1, t.dtype)
+        mean = (b.gather_batched(t, first, axis=last) + more) / count
+        return rules.moved(b, cast(b, mean, x.dtype), last, axis)
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int) -> Tensor:
+        return b.emit("cummax", operands, axis=axis + 1)
+
+    def samples(self) -> Any:
+        yield sample((3, 5), axis=1, dtypes=REAL)
+        yield sample((2, 33, 2), axis=1, dtypes=("f32",))
+        yield sample((2, 0), axis=1, dtypes=("f32",))
+        yield sample((2, "n"), axis=1, dtypes=("f32",))

@@ -1,0 +1,335 @@
+"""Reductions, softmax, running sums and order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
+from rlx.ir.dim import Dim, product
+from rlx.ir.dtype import f32, f64, i32, i64
+from rlx.ir.errors import ShapeError
+from rlx.ir.shape import Shape
+from rlx.ops.lift import axes_of, axis_of, cast, check_axes, check_axis
+from rlx.ops.shape.index import put_back
+
+FLOATS = ("f32", "f16", "bf16", "f64")
+REAL = (*FLOATS, "i8", "i16", "i32", "i64", "u8", "u32")
+
+
+def _lowest(dtype: np.dtype, kind: str) -> Any:
+    """The neutral element of max (or min)."""
+    if dtype == np.bool_:
+        return kind == "min"
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        return limits.min if kind == "max" else limits.max
+    return -np.inf if kind == "max" else np.inf
+
+
+class Reduce(Card, op="reduce"):
+    def infer(self, x: Shape, *, kind: str, axes: tuple[int, ...], keep_dims: bool) -> Shape:
+        check_axes(axes, x.rank)
+        if x.dtype.is_bool and kind not in ("max", "min"):
+            raise ShapeError(f"{kind} is not defined for bool", hint="cast to an integer dtype first")
+        if x.dtype.is_complex and kind in ("max", "min"):
+            raise ShapeError(f"{kind} is not defined for c64: complex numbers have no order")
+        if x.dtype.is_integer and kind == "mean":
+            raise ShapeError(f"mean takes floats, not {x.dtype.name}", hint="cast to a float dtype first")
+        return x.with_dims(1 if i in axes else d for i, d in enumerate(x.dims) if keep_dims or i not in axes)
+
+    def evaluate(self, x: np.ndarray, *, kind: str, axes: tuple[int, ...], keep_dims: bool) -> np.ndarray:
+        if kind in ("max", "min"):
+            function = np.max if kind == "max" else np.min
+            return function(x, axis=axes, keepdims=keep_dims, initial=_lowest(x.dtype, kind)).astype(x.dtype)
+        wide = x.astype({"f": np.float64, "c": np.complex128}.get(x.dtype.kind, x.dtype))
+        if x.dtype.kind not in "iufc":  # bfloat16 has a kind of its own
+            wide = x.astype(np.float64)
+        if kind == "mean":
+            count = np.prod([x.shape[a] for a in axes], dtype=np.float64)
+            return (wide.sum(axis=axes, keepdims=keep_dims) / count).astype(x.dtype)
+        function = np.sum if kind == "sum" else np.prod
+        return function(wide, axis=axes, keepdims=keep_dims, dtype=wide.dtype).astype(x.dtype)
+
+    def build(self, b: Builder, kind: Any, x: Tensor, axes: Any = None, keep_dims: bool = False) -> Tensor:
+        name = getattr(kind, "value", kind)
+        if name in ("sum", "prod"):
+            x = counted(b, x)
+        if name == "mean" and not x.dtype.is_inexact:
+            x = cast(b, x, f64 if x.dtype is i64 else f32)
+        return b.emit("reduce", (x,), kind=name, axes=axes_of(axes, x.rank), keep_dims=keep_dims)
+
+    def jvp(
+        self,
+        b: Builder,
+        operands: Any,
+        tangents: Any,
+        results: Any,
+        *,
+        kind: str,
+        axes: tuple[int, ...],
+        keep_dims: bool,
+    ) -> Tensor:
+        (x,), (dx,), (y,) = operands, tangents, results
+        if kind in ("max", "min"):
+            dx = dx * _shares(b, x, y, axes)
+        elif kind == "prod":
+            dx = dx * _others(b, x, axes)
+        return b.emit("reduce", (dx,), kind="mean" if kind == "mean" else "sum", axes=axes, keep_dims=keep_dims)
+
+    def vjp(
+        self,
+        b: Builder,
+        operands: Any,
+        results: Any,
+        cotangents: Any,
+        *,
+        kind: str,
+        axes: tuple[int, ...],
+        keep_dims: bool,
+    ) -> tuple[Tensor]:
+        (x,), (y,), (dy,) = operands, results, cotangents
+        dy = _kept(b, dy, x, axes)
+        if kind == "mean":
+            dy = dy / _count(b, x, axes)
+        if kind in ("max", "min"):
+            return (dy * _shares(b, x, y, axes),)
+        if kind == "prod":
+            others = _others(b, x, axes)
+            return (dy * (b.conjugate(others) if x.dtype.is_complex else others),)
+        return (b.expand(dy, x.shape),)
+
+    def vmap(
+        self, b: Builder, operands: Any, batched: Any, *, size: Dim, kind: str, axes: tuple[int, ...], keep_dims: bool
+    ) -> Tensor:
+        return b.emit("reduce", operands, kind=kind, axes=tuple(a + 1 for a in axes), keep_dims=keep_dims)
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return Cost(operands[0].num_elements, moved_bytes(operands, results))
+
+    def samples(self) -> Any:
+        for kind in ("sum", "mean", "max", "min", "prod"):
+            dtypes = FLOATS if kind == "mean" else REAL
+            dtypes += ("bool",) if kind in ("max", "min") else ("c64",)
+            yield sample((3, 4, 5), kind=kind, axes=(1,), dtypes=dtypes)
+            yield sample((3, 4, 5), kind=kind, axes=(0, 2), keep_dims=True, dtypes=("f32",))
+            yield sample((3, 4), kind=kind, axes=(0, 1), dtypes=("f32",))
+            yield sample((3, 4), kind=kind, axes=(), dtypes=("f32",))
+            yield sample((3, 0), kind=kind, axes=(1,), dtypes=("f32",))
+            yield sample(("n", 4), kind=kind, axes=(0,), dtypes=("f32",))
+        yield sample((), kind="sum", axes=(), dtypes=("f32",))
+        yield sample((2, "n", 3), kind="sum", axes=(2,), keep_dims=True, dtypes=("f32",))
+
+
+def _kept(b: Builder, y: Tensor, x: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """A reduced tensor with axes of size 1 where `x` was reduced."""
+    return b.reshape(y, [1 if i in axes else d for i, d in enumerate(x.shape.dims)])
+
+
+def _count(b: Builder, x: Tensor, axes: tuple[int, ...]) -> Any:
+    """How many elements come to one: a number, or a scalar in the dtype of `x`."""
+    count = product(x.shape.dims[a] for a in axes)
+    return max(count, 1) if type(count) is int else b.cast(b.dim_size(count), x.dtype)
+
+
+def _shares(b: Builder, x: Tensor, y: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """How much each element has of the gradient of a maximum (or minimum) `y`: all that attain it share alike."""
+    attains = b.cast(x == _kept(b, y, x, axes), "f32" if x.dtype.name in ("f16", "bf16") else x.dtype)
+    return b.cast(attains / b.sum(attains, axes, keep_dims=True), x.dtype)
+
+
+def _others(b: Builder, x: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """For each element the product of all others that are multiplied with it: right where some are zero."""
+    rest = [i for i in range(x.rank) if i not in axes]
+    order = (*rest, *axes)
+    rows = b.transpose(x, order)
+    line = b.reshape(rows, (*(x.shape.dims[i] for i in rest), product(x.shape.dims[i] for i in axes)))
+    last = len(rest)
+    before = b.cumprod(line, last, exclusive=True)
+    after = b.reverse(b.cumprod(b.reverse(line, last), last, exclusive=True), last)
+    return b.transpose(b.reshape(before * after, rows.shape.dims), [order.index(i) for i in range(x.rank)])
+
+
+class Softmax(Card, op="softmax"):
+    def infer(self, x: Shape, *, axis: int) -> Shape:
+        check_axis(axis, x.rank)
+        return x
+
+    def evaluate(self, x: np.ndarray, *, axis: int) -> np.ndarray:
+        wide = x.astype(np.float64)
+        shifted = np.exp(wide - np.max(wide, axis, keepdims=True, initial=-np.inf))
+        return (shifted / shifted.sum(axis, keepdims=True)).astype(x.dtype)
+
+    def decompose(self, b: Builder, x: Tensor, *, axis: int) -> Tensor:
+        wide = b.cast(x, "f32") if x.dtype.name in ("f16", "bf16") else x
+        shifted = b.exp(wide - b.max(wide, axis, keep_dims=True))
+        return b.cast(shifted / b.sum(shifted, axis, keep_dims=True), x.dtype)
+
+    def build(self, b: Builder, x: Tensor, axis: int = -1) -> Tensor:
+        return b.emit("softmax", (x,), axis=axis_of(axis, x.rank))
+
+    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, axis: int) -> Tensor:
+        return _softmax_product(b, results[0], tangents[0], axis)
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int) -> tuple[Tensor]:
+        return (_softmax_product(b, results[0], cotangents[0], axis),)
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int) -> Tensor:
+        return b.emit("softmax", operands, axis=axis + 1)
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return Cost(14 * operands[0].num_elements, moved_bytes(operands, results))
+
+    def samples(self) -> Any:
+        yield sample(Operand((3, 5), low=-9, high=9), axis=1, dtypes=FLOATS)
+        yield sample((3, 5, 2), axis=0, dtypes=("f32",))
+        yield sample((2, 1), axis=1, dtypes=("f32",))
+        yield sample((0, 3), axis=1, dtypes=("f32",))
+        yield sample(("n", 6), axis=1, dtypes=("f32",))
+        yield sample((3, "n"), axis=1, dtypes=("f32",))
+
+
+def _softmax_product(b: Builder, y: Tensor, d: Tensor, axis: int) -> Tensor:
+    """`(diag(y) - y·yᵀ)·d`: the Jacobian of softmax, which is symmetric, times a vector."""
+    wide, weighted = (b.cast(t, "f32") if t.dtype.name in ("f16", "bf16") else t for t in (y, d))
+    product_ = wide * weighted
+    return b.cast(product_ - wide * b.sum(product_, axis, keep_dims=True), y.dtype)
+
+
+def counted(b: Builder, x: Tensor) -> Tensor:
+    """What sums and products are made of: bools count as 0 and 1, in i32."""
+    return cast(b, x, i32) if x.dtype.is_bool else x
+
+
+def running(function: np.ufunc, x: np.ndarray, axis: int, exclusive: bool) -> np.ndarray:
+    """Running sums or products along an axis, in f64 (or c128) for floats; `exclusive` leaves out the element itself."""
+    kind = x.dtype.kind
+    wide = x if kind in "iu" else x.astype(np.complex128 if kind == "c" else np.float64)
+    total = function.accumulate(wide, axis, dtype=wide.dtype)
+    if exclusive:
+        total = np.roll(total, 1, axis)
+        total[(slice(None),) * axis + (slice(0, 1),)] = function.identity
+    return total.astype(x.dtype)
+
+
+class Cumsum(Card, op="cumsum"):
+    def infer(self, x: Shape, *, axis: int, exclusive: bool) -> Shape:
+        check_axis(axis, x.rank)
+        return x
+
+    def evaluate(self, x: np.ndarray, *, axis: int, exclusive: bool) -> np.ndarray:
+        return running(np.add, x, axis, exclusive)
+
+    def build(self, b: Builder, x: Tensor, axis: int, exclusive: bool = False) -> Tensor:
+        return b.emit("cumsum", (counted(b, x),), axis=axis_of(axis, x.rank), exclusive=exclusive)
+
+    linear = ("x",)
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int, exclusive: bool) -> Any:
+        from_end = b.cumsum(b.reverse(cotangents[0], axes=(axis,)), axis=axis, exclusive=exclusive)
+        return (b.reverse(from_end, axes=(axis,)),)
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, exclusive: bool) -> Tensor:
+        return b.emit("cumsum", operands, axis=axis + 1, exclusive=exclusive)
+
+    def samples(self) -> Any:
+        yield sample((3, 5), axis=1, dtypes=(*REAL, "c64"))
+        yield sample((5, 3), axis=0, exclusive=True, dtypes=("f32", "i32"))
+        yield sample((2, 33), axis=1, dtypes=("f32",))
+        yield sample((2, 0), axis=1, dtypes=("f32",))
+        yield sample((2, 1), axis=1, exclusive=True, dtypes=("f32",))
+        yield sample((2, "n"), axis=1, dtypes=("f32",))
+
+
+def order_key(x: np.ndarray) -> np.ndarray:
+    """Values with NaN above everything, in a dtype that orders exactly."""
+    return x.astype(np.float64) if x.dtype.kind not in "iub" else x
+
+
+class _Position(Card):
+    """The position of the first element that is the most extreme one."""
+
+    extreme: ClassVar[str]
+    found: ClassVar[Callable[..., Any]]
+
+    def infer(self, x: Shape, *, axis: int, keep_dims: bool) -> Shape:
+        check_axis(axis, x.rank)
+        if x.dims[axis] == 0:
+            raise ShapeError(f"axis {axis} of {x} is empty: it has no {self.extreme} element")
+        return Shape((1 if i == axis else d for i, d in enumerate(x.dims) if keep_dims or i != axis), "i32")
+
+    def requires(self, x: Shape, *, axis: int, keep_dims: bool) -> list[tuple[Dim, str]]:
+        return [(x.dims[axis] - 1, f"axis {axis} is empty: it has no {self.extreme} element")]
+
+    def evaluate(self, x: np.ndarray, *, axis: int, keep_dims: bool) -> np.ndarray:
+        return self.found(order_key(x), axis, keepdims=keep_dims).astype(np.int32)
+
+    def build(self, b: Builder, x: Tensor, axis: int = -1, keep_dims: bool = False) -> Tensor:
+        return b.emit(self.name, (x,), axis=axis_of(axis, x.rank), keep_dims=keep_dims)
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, keep_dims: bool) -> Tensor:
+        return b.emit(self.name, operands, axis=axis + 1, keep_dims=keep_dims)
+
+    def samples(self) -> Any:
+        few: Any = {"low": 0, "high": 3}  # ties
+        yield sample(Operand((4, 7), **few), axis=1, dtypes=(*REAL, "bool"))
+        yield sample(Operand((4, 7), **few), axis=0, keep_dims=True, dtypes=("f32",))
+        yield sample((1,), axis=0, dtypes=("f32",))
+        yield sample(("n", 7), axis=1, dtypes=("f32",))
+        yield sample((3, "n"), axis=1, dtypes=("f32",))
+
+
+class Argmax(_Position, op="argmax"):
+    extreme = "largest"
+    found = staticmethod(np.argmax)
+
+
+class Argmin(_Position, op="argmin"):
+    extreme = "smallest"
+    found = staticmethod(np.argmin)
+
+
+class Topk(Card, op="topk"):
+    def infer(self, x: Shape, *, k: int) -> tuple[Shape, Shape]:
+        if x.rank < 1:
+            raise ShapeError("expected rank 1 or more")
+        size = x.dims[-1]
+        if k < 0 or (type(size) is int and k > size):
+            raise ShapeError(f"k = {k} does not fit a last axis of size {size}")
+        values = x.with_dims((*x.dims[:-1], k))
+        return values, values.with_dtype("i32")
+
+    def requires(self, x: Shape, *, k: int) -> list[tuple[Dim, str]]:
+        return [(x.dims[-1] - k, f"k = {k} does not fit the last axis of size {x.dims[-1]}")]
+
+    def evaluate(self, x: np.ndarray, *, k: int) -> tuple[np.ndarray, np.ndarray]:
+        if k > x.shape[-1]:
+            raise ShapeError(f"k = {k} does not fit a last axis of size {x.shape[-1]}")
+        # A stable sort of the reversed axis, reversed, is descending with ties to the lower index; NaN sorts last.
+        order = np.argsort(order_key(x)[..., ::-1], axis=-1, kind="stable")[..., ::-1]
+        indices = (x.shape[-1] - 1 - order)[..., :k].astype(np.int32)
+        return np.take_along_axis(x, indices, -1), indices
+
+    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, k: int) -> Any:
+        return b.gather_batched(tangents[0], results[1], axis=-1), None
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, k: int) -> Any:
+        (x,) = operands
+        return (put_back(b, cotangents[0], results[1], x.shape, x.rank - 1),)
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, k: int) -> Any:
+        return b.emit("topk", operands, k=k)
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return Cost(operands[0].num_elements * attributes["k"], moved_bytes(operands, results))
+
+    def samples(self) -> Any:
+        few: Any = {"low": 0, "high": 4}  # ties
+        yield sample(Operand((3, 9), **few), k=4, dtypes=REAL)
+        yield sample((2, 3, 8), k=8, dtypes=("f32",))
+        yield sample((6,), k=1, dtypes=("f32",))
+        yield sample((2, 6), k=0, dtypes=("f32",))
+        yield sample(("n", 6), k=2, dtypes=("f32",))

@@ -1,0 +1,1 @@
+"""Ops that move elements: shapes, ranges, padding, gathers and scatters."""

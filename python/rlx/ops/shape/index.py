@@ -1,0 +1,175 @@
+"""Indexing: slices of tables at integer positions, clamped into range."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import Card, Cost, Operand, sample
+from rlx.ir.dim import Dim, maximum, minimum, product
+from rlx.ir.dtype import i32, i64
+from rlx.ir.errors import ShapeError
+from rlx.ir.shape import Shape
+from rlx.ops import rules
+from rlx.ops.lift import axis_of, cast, check_axis, constant_scalar, tensor_like
+from rlx.ops.shape.shape import EVERY
+
+INDICES = ("i8", "i16", "i32", "i64", "u8", "u32")
+
+
+def clamp(indices: np.ndarray, size: int) -> np.ndarray:
+    """Indices of any integer dtype, clamped into [0, size)."""
+    return np.clip(indices.astype(np.int64), 0, max(size - 1, 0))
+
+
+def extent(b: Builder, size: Dim) -> Tensor:
+    """A size as an i64 scalar."""
+    return constant_scalar(b, size, i64) if type(size) is int else cast(b, b.dim_size(size), i64)
+
+
+def clamped(b: Builder, indices: Tensor, size: Dim) -> Tensor:
+    """Indices moved into [0, size), in i64: that holds every index and every size; a narrower dtype might wrap."""
+    return b.maximum(b.minimum(cast(b, indices, i64), extent(b, maximum(size - 1, 0))), 0)
+
+
+def put_back(b: Builder, dy: Tensor, indices: Tensor, table: Shape, axis: int) -> Tensor:
+    """The adjoint of `gather_batched`: each slice is added to where it was taken from.
+
+    Args:
+        b: Where to emit.
+        dy: The cotangent of the result.
+        indices: As `gather_batched` takes them.
+        table: The shape of the table.
+        axis: Which axis of it the indices choose from.
+    """
+    before, size = table.dims[:axis], table.dims[axis]
+    rows = clamped(b, indices, size)
+    if axis:  # all tables one behind the other
+        table_number = b.reshape(b.iota((product(before),), dtype=i64), (*before, *(1,) * (indices.rank - axis)))
+        rows = rows + table_number * extent(b, size)
+    return b.reshape(b.scatter_add(dy, rows, product((*before, size))), table.dims)
+
+
+class _Lookup(Card):
+    """Ops that read as much of a table as they return."""
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return Cost(0, 2 * results[0].size_bytes + operands[1].size_bytes)
+
+
+class Gather(_Lookup, op="gather"):
+    def infer(self, table: Shape, indices: Shape, *, axis: int) -> Shape:
+        check_axis(axis, table.rank)
+        if table.dims[axis] == 0 and indices.num_elements != 0:
+            raise ShapeError(f"axis {axis} of {table} is empty: there is nothing to gather")
+        return table.with_dims((*table.dims[:axis], *indices.dims, *table.dims[axis + 1 :]))
+
+    def requires(self, table: Shape, indices: Shape, *, axis: int) -> list[tuple[Dim, str]]:
+        # An empty table may be asked for nothing: with no index, or no element in a slice.
+        wanted = product((*indices.dims, *(d for i, d in enumerate(table.dims) if i != axis)))
+        return [(table.dims[axis] - minimum(1, wanted), f"axis {axis} of the table is empty")]
+
+    def evaluate(self, table: np.ndarray, indices: np.ndarray, *, axis: int) -> np.ndarray:
+        if indices.size == 0:
+            return np.zeros((*table.shape[:axis], *indices.shape, *table.shape[axis + 1 :]), table.dtype)
+        return np.take(table, clamp(indices, table.shape[axis]), axis)
+
+    def build(self, b: Builder, table: Tensor, indices: Any, axis: int = 0) -> Tensor:
+        return b.emit("gather", (table, tensor_like(b, indices, i32)), axis=axis_of(axis, table.rank))
+
+    linear = ("table",)
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int) -> Any:
+        # The axes of the indices come first, as `scatter_add` wants them, and the gathered axis goes where it was.
+        (table, indices), (dy,) = operands, cotangents
+        size, last = table.shape.dims[axis], axis + indices.rank
+        updates = b.transpose(dy, (*range(axis, last), *range(axis), *range(last, dy.rank)))
+        rows = b.scatter_add(updates, clamped(b, indices, size), size=size)
+        return b.transpose(rows, (*range(1, axis + 1), 0, *range(axis + 1, table.rank))), None
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int) -> Tensor:
+        table, indices = operands
+        if not batched[1]:
+            return b.emit("gather", operands, axis=axis + 1)
+        if not batched[0]:
+            return rules.moved(b, b.emit("gather", operands, axis=axis), axis, 0)
+        # [batch, gathered, others…]: with the axis right behind the batch, each row of indices has its own table.
+        table = b.transpose(table, (0, axis + 1, *(i for i in range(1, table.rank) if i != axis + 1)))
+        found = b.emit("gather_batched", (table, indices), axis=1)
+        last = indices.rank + axis
+        return b.transpose(found, (0, *range(indices.rank, last), *range(1, indices.rank), *range(last, found.rank)))
+
+    def samples(self) -> Any:
+        wide: Any = {"low": -3, "high": 9}  # out of range on both sides: clamped
+        yield sample((5, 3), Operand((4,), "i32", **wide), axis=0, dtypes=EVERY)
+        for index in INDICES:
+            yield sample((2, 5, 3), Operand((4, 2), index, **wide), axis=1, dtypes=("f32",))
+        yield sample((2, 5), Operand((), "i64", **wide), axis=1, dtypes=("f32",))
+        yield sample((2, 5), Operand((0,), "i32"), axis=0, dtypes=("f32",))
+        yield sample(("n", 3), Operand(("m",), "i32", **wide), axis=0, dtypes=("f32",))
+
+
+class GatherBatched(_Lookup, op="gather_batched"):
+    def infer(self, table: Shape, indices: Shape, *, axis: int) -> Shape:
+        check_axis(axis, table.rank)
+        if indices.rank < axis or indices.dims[:axis] != table.dims[:axis]:
+            raise ShapeError(f"the first {axis} axes of {table} and of the indices {indices} must agree")
+        if table.dims[axis] == 0 and indices.num_elements != 0:
+            raise ShapeError(f"axis {axis} of {table} is empty: there is nothing to gather")
+        return table.with_dims((*indices.dims, *table.dims[axis + 1 :]))
+
+    def requires(self, table: Shape, indices: Shape, *, axis: int) -> list[tuple[Dim, str]]:
+        # An empty table may be asked for nothing: with no index, or no element in a slice.
+        wanted = product((*indices.dims, *(d for i, d in enumerate(table.dims) if i != axis)))
+        return [(table.dims[axis] - minimum(1, wanted), f"axis {axis} of the table is empty")]
+
+    def evaluate(self, table: np.ndarray, indices: np.ndarray, *, axis: int) -> np.ndarray:
+        result = np.zeros((*indices.shape, *table.shape[axis + 1 :]), table.dtype)
+        for position in np.ndindex(*indices.shape):
+            chosen = clamp(indices[position], table.shape[axis])
+            result[position] = table[(*position[:axis], chosen)]
+        return result
+
+    def build(self, b: Builder, table: Tensor, indices: Any, axis: int = 0) -> Tensor:
+        return b.emit("gather_batched", (table, tensor_like(b, indices, i32)), axis=axis_of(axis, table.rank))
+
+    linear = ("table",)
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int) -> Any:
+        (table, indices), (dy,) = operands, cotangents
+        return put_back(b, dy, indices, table.shape, axis), None
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int) -> Tensor:
+        table, indices = operands
+        if not batched[0]:  # the table stays as it is: the batch is one more axis of what is chosen
+            found = b.emit("gather_batched", (table, rules.moved(b, indices, 0, axis)), axis=axis)
+            return rules.moved(b, found, axis, 0)
+        return b.emit("gather_batched", (table, rules.batch(b, indices, batched[1], size)), axis=axis + 1)
+
+    def samples(self) -> Any:
+        wide: Any = {"low": -3, "high": 9}
+        yield sample((2, 5, 3), Operand((2, 4), "i32", **wide), axis=1, dtypes=EVERY)
+        yield sample((2, 5), Operand((2,), "i32", **wide), axis=1, dtypes=("f32",))
+        yield sample((5, 3), Operand((2, 2), "u8", **wide), axis=0, dtypes=("f32",))
+        yield sample(("n", 5, 3), Operand(("n", 1), "i64", **wide), axis=1, dtypes=("f32",))
+
+
+class Embedding(_Lookup, op="embedding"):
+    def infer(self, table: Shape, indices: Shape) -> Shape:
+        if table.rank != 2:
+            raise ShapeError(f"the table must be [V, E], got {table}")
+        return Gather().infer(table, indices, axis=0)
+
+    def decompose(self, b: Builder, table: Tensor, indices: Tensor) -> Tensor:
+        return b.gather(table, indices, axis=0)
+
+    linear = ("table",)
+
+    def build(self, b: Builder, table: Tensor, indices: Any) -> Tensor:
+        return b.emit("embedding", (table, tensor_like(b, indices, i32)))
+
+    def samples(self) -> Any:
+        yield sample((7, 3), Operand((2, 4), "i32", low=-2, high=9), dtypes=EVERY)
+        yield sample((7, 3), Operand(("batch", "seq"), "i64", low=0, high=7), dtypes=("f32",))

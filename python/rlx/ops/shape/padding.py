@@ -1,0 +1,253 @@
+"""Padding, and triangles of matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import Card, Cost, moved_bytes, sample
+from rlx.ir.dim import Dim, DimExpr, dim
+from rlx.ir.dtype import fitted
+from rlx.ir.errors import Error, ShapeError
+from rlx.ir.shape import Shape
+from rlx.ops import rules
+from rlx.ops.elementwise.elementwise import convert
+from rlx.ops.lift import constant_scalar
+from rlx.ops.shape.shape import EVERY
+
+_NUMPY_MODES: dict[str, Any] = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+# How much larger an axis must at least be than what is added on either side; None is no limit.
+_MARGINS = {"constant": None, "reflect": 1, "replicate": None, "circular": 0}
+
+
+class Pad(Card, op="pad"):
+    def infer(self, x: Shape, *, low: tuple[Dim, ...], high: tuple[Dim, ...], mode: str, value: float) -> Shape:
+        if not len(low) == len(high) == x.rank:
+            raise ShapeError(f"low and high need {x.rank} entries each, got {len(low)} and {len(high)}")
+        for need, message in _needs(x, low, high, mode):
+            if type(need) is int and need < 0:
+                raise ShapeError(message)
+        _check_value(value, x)
+        return x.with_dims(before + d + after for before, d, after in zip(low, x.dims, high, strict=True))
+
+    def requires(self, x: Shape, *, low: Any, high: Any, mode: str, value: float) -> Iterator[tuple[Dim, str]]:
+        return _needs(x, low, high, mode)
+
+    def evaluate(self, x: np.ndarray, *, low: Any, high: Any, mode: str, value: float) -> np.ndarray:
+        if not x.ndim:
+            return x
+        given: Any = {"constant_values": np.asarray(value).astype(x.dtype)} if mode == "constant" else {}
+        return np.pad(x, list(zip(low, high, strict=True)), _NUMPY_MODES[mode], **given)
+
+    def decompose(self, b: Builder, x: Tensor, *, low: Any, high: Any, mode: str, value: float) -> Tensor:
+        for axis, (before, after) in enumerate(zip(low, high, strict=True)):
+            added = _Added(b, x, axis, mode, value)
+            pieces = [added.before(before), x, added.after(after)]
+            kept = [piece for piece, amount in zip(pieces, (before, 1, after), strict=True) if amount != 0]
+            x = b.concat(kept, axis=axis)
+        return x
+
+    def build(self, b: Builder, x: Tensor, padding: Any, mode: str = "constant", value: Any = 0) -> Tensor:
+        low, high = zip(*_pairs(padding, x.rank), strict=True) if x.rank else ((), ())
+        if isinstance(value, (bool, np.number, np.bool_)):
+            value = float(value)
+        return b.emit("pad", (x,), low=low, high=high, mode=mode, value=value)
+
+    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, value: float, **given: Any) -> Tensor:
+        return b.emit("pad", tangents, value=0.0, **given)
+
+    def vjp(
+        self, b: Builder, operands: Any, results: Any, cotangents: Any, *, low: Any, high: Any, mode: str, value: float
+    ) -> tuple[Tensor]:
+        (dy,), dims = cotangents, operands[0].shape.dims
+        for axis in reversed(range(len(dims))):
+            dy = _folded_back(b, dy, axis, (low[axis], dims[axis], high[axis]), mode)
+        return (dy,)
+
+    def vmap(
+        self, b: Builder, operands: Any, batched: Any, *, size: Dim, low: Any, high: Any, mode: str, value: float
+    ) -> Tensor:
+        return b.emit("pad", operands, low=(0, *low), high=(0, *high), mode=mode, value=value)
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return Cost(0, moved_bytes(operands, results))
+
+    def samples(self) -> Any:
+        yield sample((3, 4), low=(0, 2), high=(1, 0), value=1.0, dtypes=EVERY)
+        yield sample((3, 4), low=(2, 0), high=(1, 3), mode="reflect", dtypes=("f32",))
+        yield sample((3, 1), low=(4, 2), high=(0, 1), mode="replicate", dtypes=("f32",))
+        yield sample((3, 4), low=(3, 1), high=(2, 4), mode="circular", dtypes=("f32",))
+        yield sample((0, 2), low=(1, 0), high=(1, 0), value=float("-inf"), dtypes=("f32",))
+        yield sample(("n", 2), low=("n", 0), high=(1, 1), dtypes=("f32",))
+        yield sample(("n+3", 2), low=(2, 1), high=("n", 0), mode="reflect", dtypes=("f32",))
+
+
+def _needs(x: Shape, low: Sequence[Dim], high: Sequence[Dim], mode: str) -> Iterator[tuple[Dim, str]]:
+    """What must not be negative, each with what is wrong otherwise."""
+    margin = _MARGINS[mode]
+    for axis, (d, *amounts) in enumerate(zip(x.dims, low, high, strict=True)):
+        for amount in amounts:
+            yield amount, f"axis {axis} is padded by {amount}, which is negative"
+            if margin is not None and amount != 0:
+                yield d - margin - amount, f"{mode} mode cannot add {amount} to axis {axis} of size {d}"
+        total = amounts[0] + amounts[1]
+        if mode == "replicate" and total != 0 and d == 0:
+            yield -1, f"axis {axis} of {x} is empty: it has no edge to replicate"
+        elif mode == "replicate" and type(d) is not int and total != 0:
+            yield d - 1, f"axis {axis} of size {d} is empty: it has no edge to replicate"
+
+
+def _check_value(value: float, x: Shape) -> None:
+    """A tensor is padded with a number of its dtype.
+
+    Raises:
+        ShapeError: It has no such number.
+    """
+    try:
+        fitted(value, x.dtype)
+    except Error as problem:
+        raise ShapeError(f"attribute 'value': {problem.message}", hint="cast the tensor first") from None
+
+
+class _Added:
+    """What comes before and after a tensor along one axis."""
+
+    def __init__(self, b: Builder, x: Tensor, axis: int, mode: str, value: float):
+        self.b, self.x, self.axis, self.mode = b, x, axis, mode
+        self.size = x.shape.dims[axis]
+        self.value = value
+
+    def before(self, amount: Dim) -> Tensor | None:
+        """The piece in front."""
+        if amount == 0:
+            return None
+        if self.mode == "reflect":
+            return self.b.reverse(self._part(1, amount), self.axis)
+        if self.mode == "circular":
+            return self._part(self.size - amount, amount)
+        return self._repeated(0, amount)
+
+    def after(self, amount: Dim) -> Tensor | None:
+        """The piece behind."""
+        if amount == 0:
+            return None
+        if self.mode == "reflect":
+            return self.b.reverse(self._part(self.size - 1 - amount, amount), self.axis)
+        if self.mode == "circular":
+            return self._part(0, amount)
+        return self._repeated(self.size - 1, amount)
+
+    def _part(self, start: Dim, length: Dim) -> Tensor:
+        return self.b.narrow(self.x, self.axis, start, length)
+
+    def _repeated(self, edge: Dim, amount: Dim) -> Tensor:
+        dims = [amount if i == self.axis else d for i, d in enumerate(self.x.shape.dims)]
+        if self.mode == "constant":
+            array = np.asarray(self.value)
+            return self.b.expand(self.b.constant(convert(array, self.x.dtype)), dims)
+        return self.b.expand(self._part(edge, 1), dims)
+
+
+def _folded_back(b: Builder, dy: Tensor, axis: int, sizes: tuple[Dim, Dim, Dim], mode: str) -> Tensor:
+    """The adjoint of padding one axis: what was added goes to the elements that it is a copy of.
+
+    Args:
+        b: Where to emit.
+        dy: The cotangent of what was padded.
+        axis: Which axis.
+        sizes: How much was added in front, what there was, and how much was added behind.
+        mode: How it was padded.
+    """
+    before, size, after = sizes
+
+    def piece(start: Dim, length: Dim) -> Tensor:
+        return b.narrow(dy, axis, start, length)
+
+    own = piece(before, size) if before != 0 or after != 0 else dy
+    if mode == "constant":
+        return own
+    terms: list[Any] = [own]
+    for amount, start, source in (
+        (before, 0, {"reflect": 1, "circular": size - before, "replicate": 0}),
+        (after, before + size, {"reflect": size - 1 - after, "circular": 0, "replicate": size - 1}),
+    ):
+        if amount == 0:
+            continue
+        added = piece(start, amount)
+        if mode == "reflect":
+            added = b.reverse(added, axis)
+        elif mode == "replicate":
+            added = b.sum(added, axis, keep_dims=True)
+        terms.append(rules.Range(axis, source[mode], added, size))
+    return rules.joined(b, terms)
+
+
+def _pairs(padding: Any, rank: int) -> list[tuple[Dim, Dim]]:
+    """How much comes before and after each axis, from what `numpy.pad` takes.
+
+    Raises:
+        ShapeError: It is something else.
+    """
+    if _is_size(padding):
+        return [(dim(padding), dim(padding))] * rank
+    entries = list(padding) if isinstance(padding, (tuple, list, np.ndarray)) else None
+    if entries and all(map(_is_size, entries)) and len(entries) <= 2:
+        return [_pair(entries)] * rank
+    if entries is not None and not any(map(_is_size, entries)) and len(entries) in (1, rank):
+        return [_pair(entry) for entry in entries] * (rank if len(entries) == 1 else 1)
+    raise ShapeError(
+        f"padding must be a size, a pair for all axes, or one pair for each of the {rank} axes, got {padding!r}"
+    )
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, (int, np.integer, str, DimExpr)) and not isinstance(value, bool)
+
+
+def _pair(entry: Any) -> tuple[Dim, Dim]:
+    values = list(entry) if isinstance(entry, (tuple, list, np.ndarray)) else []
+    if len(values) not in (1, 2) or not all(map(_is_size, values)):
+        raise ShapeError(f"padding holds {entry!r}; expected a pair of sizes")
+    return dim(values[0]), dim(values[-1])
+
+
+class Triangular(Card, op="triangular"):
+    def infer(self, x: Shape, *, upper: bool, diagonal: int) -> Shape:
+        if x.rank < 2:
+            raise ShapeError(f"expected matrices […, M, N], got {x}")
+        return x
+
+    def evaluate(self, x: np.ndarray, *, upper: bool, diagonal: int) -> np.ndarray:
+        row, column = np.ogrid[: x.shape[-2], : x.shape[-1]]
+        offset = column - row
+        return np.where(offset >= diagonal if upper else offset <= diagonal, x, x.dtype.type(0))
+
+    def decompose(self, b: Builder, x: Tensor, *, upper: bool, diagonal: int) -> Tensor:
+        dims = x.shape.dims[-2:]
+        offset = b.iota(dims, axis=1) - b.iota(dims, axis=0)
+        # Offsets are smaller than any size; the comparison is in i32, which may not hold the diagonal.
+        furthest = 2**31 - 1
+        bound = max(-furthest, min(diagonal, furthest))
+        kept = b.ge(offset, bound) if upper else b.le(offset, bound)
+        return b.where(kept, x, constant_scalar(b, 0, x.dtype))
+
+    linear = ("x",)
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, upper: bool, diagonal: int) -> Any:
+        return (b.emit("triangular", cotangents, upper=upper, diagonal=diagonal),)
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, upper: bool, diagonal: int) -> Tensor:
+        return b.emit("triangular", operands, upper=upper, diagonal=diagonal)
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return Cost(0, moved_bytes(operands, results))
+
+    def samples(self) -> Any:
+        yield sample((4, 5), dtypes=EVERY)
+        yield sample((2, 4, 3), upper=True, diagonal=1, dtypes=("f32",))
+        yield sample((4, 4), diagonal=-2, dtypes=("f32",))
+        yield sample((0, 3), upper=True, dtypes=("f32",))
+        yield sample(("n", "m"), upper=True, diagonal=-1, dtypes=("f32",))

@@ -1,0 +1,226 @@
+"""Fourier transforms: of complex numbers, of real ones, and back to real ones."""
+
+from __future__ import annotations
+
+from math import log2
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import Card, Cost, moved_bytes, sample
+from rlx.ir.dim import Dim, product, same
+from rlx.ir.dtype import c64, f32
+from rlx.ir.errors import ShapeError
+from rlx.ir.shape import Shape
+from rlx.ops.elementwise.complex import as_complex, as_part
+from rlx.ops.lift import axis_of, check_axis, tensor_like
+from rlx.ops.signal import fourier
+
+# The norm of the adjoint of a transform, by its own: both are scaled alike.
+_OF_ADJOINT = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
+
+# The power of the length by which a transform is scaled, by norm: of the forward transform, and of the inverse.
+_POWERS = {"backward": (0.0, -1.0), "ortho": (-0.5, -0.5), "forward": (-1.0, 0.0)}
+
+
+def _check_length(x: Shape, axis: int) -> None:
+    check_axis(axis, x.rank)
+    if x.dims[axis] == 0:
+        raise ShapeError(f"axis {axis} of {x} is empty: a transform has at least one element")
+
+
+def _length_requirement(x: Shape, axis: int) -> list[tuple[Dim, str]]:
+    return [(x.dims[axis] - 1, f"axis {axis} is empty: a transform has at least one element")]
+
+
+def _cost(signal: Shape, length: Dim, flops: float, moved: Dim) -> Cost:
+    """`flops·N·log2 N` for each transform, which is the usual way to count; a symbolic length counts as 1024."""
+    bits = max(1, round(log2(length))) if type(length) is int else 10
+    return Cost(int(flops * bits) * signal.num_elements, moved)
+
+
+class _Rows:
+    """An axis as the last one of `[batch, n]`, and back."""
+
+    def __init__(self, b: Builder, dims: tuple[Dim, ...], axis: int):
+        self.b, self.axis = b, axis
+        self.others = tuple(d for i, d in enumerate(dims) if i != axis)
+        rank = len(dims)
+        self.last = [*(i for i in range(rank) if i != axis), axis]
+        self.back = [*range(axis), rank - 1, *range(axis, rank - 1)]
+
+    def of(self, x: Tensor) -> Tensor:
+        b = self.b
+        return b.reshape(b.transpose(x, self.last), (product(self.others), x.shape.dims[self.axis]))
+
+    def restored(self, x: Tensor) -> Tensor:
+        b = self.b
+        return b.transpose(b.reshape(x, (*self.others, x.shape.dims[1])), self.back)
+
+
+def _transformed(b: Builder, x: fourier.Pair, n: Dim, power: float) -> fourier.Pair:
+    """The transform of `[batch, n]` times `n**power`."""
+    return fourier.transform(b, x, n, n**power) if type(n) is int else fourier.unknown_transform(b, x, n, power)
+
+
+class Fft(Card, op="fft"):
+    def infer(self, x: Shape, *, axis: int, inverse: bool, norm: str) -> Shape:
+        _check_length(x, axis)
+        return x
+
+    def requires(self, x: Shape, *, axis: int, inverse: bool, norm: str) -> list[tuple[Dim, str]]:
+        return _length_requirement(x, axis)
+
+    def evaluate(self, x: np.ndarray, *, axis: int, inverse: bool, norm: Any) -> np.ndarray:
+        function = np.fft.ifft if inverse else np.fft.fft
+        return function(x.astype(np.complex128), axis=axis, norm=norm).astype(np.complex64)
+
+    def decompose(self, b: Builder, x: Tensor, *, axis: int, inverse: bool, norm: str) -> Tensor:
+        n, rows = x.shape.dims[axis], _Rows(b, x.shape.dims, axis)
+        parts = rows.of(b.real(x)), rows.of(b.imag(x))
+        parts = _transformed(b, fourier.swapped(parts) if inverse else parts, n, _POWERS[norm][inverse])
+        parts = fourier.swapped(parts) if inverse else parts
+        return b.complex(rows.restored(parts[0]), rows.restored(parts[1]))
+
+    def build(self, b: Builder, x: Any, axis: int = -1, inverse: bool = False, norm: str | None = "backward") -> Tensor:
+        x = as_complex(b, x)
+        return b.emit("fft", (x,), axis=axis_of(axis, x.rank), inverse=inverse, norm=norm)
+
+    linear = ("x",)
+
+    def vjp(
+        self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int, inverse: bool, norm: str
+    ) -> tuple[Tensor]:
+        return (b.emit("fft", cotangents, axis=axis, inverse=not inverse, norm=_OF_ADJOINT[norm]),)
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, **rest: Any) -> Tensor:
+        return b.emit("fft", operands, axis=axis + 1, **rest)
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return _cost(operands[0], operands[0].dims[attributes["axis"]], 5, moved_bytes(operands, results))
+
+    def samples(self) -> Any:
+        for n in (1, 2, 7, 12):
+            yield sample((3, n), axis=1)
+        yield sample((2, 34, 3), axis=1, norm="ortho")  # of two factors
+        yield sample((12, 2), axis=0, inverse=True)
+        yield sample((137,), axis=0)  # a prime that has no matrix
+        yield sample((0, 6), axis=1)
+        yield sample(("n", 20), axis=1, norm="forward")
+        yield sample((3, "n"), axis=1, inverse=True)
+
+
+class Rfft(Card, op="rfft"):
+    def infer(self, x: Shape, *, axis: int, norm: str) -> Shape:
+        _check_length(x, axis)
+        return Shape((d // 2 + 1 if i == axis else d for i, d in enumerate(x.dims)), c64)
+
+    def requires(self, x: Shape, *, axis: int, norm: str) -> list[tuple[Dim, str]]:
+        return _length_requirement(x, axis)
+
+    def evaluate(self, x: np.ndarray, *, axis: int, norm: Any) -> np.ndarray:
+        return np.fft.rfft(x.astype(np.float64), axis=axis, norm=norm).astype(np.complex64)
+
+    def decompose(self, b: Builder, x: Tensor, *, axis: int, norm: str) -> Tensor:
+        n, rows = x.shape.dims[axis], _Rows(b, x.shape.dims, axis)
+        power, signal = _POWERS[norm][0], rows.of(x)
+        if type(n) is int:
+            parts = fourier.real_transform(b, signal, n, n**power)
+        else:
+            parts = fourier.unknown_transform(b, (signal, fourier.zeros(b, signal.shape.dims)), n, power)
+            parts = fourier.each(parts, lambda part: b.narrow(part, 1, 0, n // 2 + 1))
+        return b.complex(rows.restored(parts[0]), rows.restored(parts[1]))
+
+    def build(self, b: Builder, x: Any, axis: int = -1, norm: str | None = "backward") -> Tensor:
+        x = tensor_like(b, x, f32)
+        if x.dtype.is_complex:
+            raise ShapeError("rfft takes real numbers, not c64", hint="use fft")
+        x = as_part(b, x)
+        return b.emit("rfft", (x,), axis=axis_of(axis, x.rank), norm=norm)
+
+    linear = ("x",)
+
+    def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int, norm: str) -> tuple[Tensor]:
+        """`irfft` counts twice what stands for two frequencies; here it counts once."""
+        (x,), (dy,) = operands, cotangents
+        n = x.shape.dims[axis]
+        halved = dy * (1.0 / fourier.multiplicities(b, n, x.rank - 1 - axis))
+        return (b.emit("irfft", (halved,), axis=axis, length=(n,), norm=_OF_ADJOINT[norm]),)
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, norm: str) -> Tensor:
+        return b.emit("rfft", operands, axis=axis + 1, norm=norm)
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return _cost(operands[0], operands[0].dims[attributes["axis"]], 2.5, moved_bytes(operands, results))
+
+    def samples(self) -> Any:
+        for n in (1, 2, 9):
+            yield sample((3, n), axis=1)
+        yield sample((2, 36, 3), axis=1, norm="ortho")
+        yield sample((51, 2), axis=0)
+        yield sample((137,), axis=0)
+        yield sample((0, 6), axis=1)
+        yield sample(("n", 20), axis=1, norm="forward")
+        yield sample((3, "n"), axis=1)
+
+
+class Irfft(Card, op="irfft"):
+    def infer(self, x: Shape, *, axis: int, length: tuple[Dim, ...], norm: str) -> Shape:
+        check_axis(axis, x.rank)
+        if len(length) != 1:
+            raise ShapeError(f"length is a list of one dimension, got {len(length)}")
+        n = length[0]
+        if type(n) is int and n < 1:
+            raise ShapeError(f"length {n} is not positive")
+        if not same(x.dims[axis], n // 2 + 1):
+            raise ShapeError(
+                f"a real signal of length {n} has a spectrum of {n // 2 + 1} elements, "
+                f"but axis {axis} of {x} is {x.dims[axis]}",
+                hint="narrow the spectrum, or add zeros to it",
+            )
+        return Shape((n if i == axis else d for i, d in enumerate(x.dims)), f32)
+
+    def requires(self, x: Shape, *, axis: int, length: tuple[Dim, ...], norm: str) -> list[tuple[Dim, str]]:
+        return [(length[0] - 1, f"length {length[0]} is not positive")]
+
+    def evaluate(self, x: np.ndarray, *, axis: int, length: tuple[int, ...], norm: Any) -> np.ndarray:
+        return np.fft.irfft(x.astype(np.complex128), n=length[0], axis=axis, norm=norm).astype(np.float32)
+
+    def decompose(self, b: Builder, x: Tensor, *, axis: int, length: tuple[Dim, ...], norm: str) -> Tensor:
+        n, rows = length[0], _Rows(b, x.shape.dims, axis)
+        parts, power = (rows.of(b.real(x)), rows.of(b.imag(x))), _POWERS[norm][1]
+        if type(n) is int:
+            return rows.restored(fourier.real_inverse(b, parts, n, n**power))
+        return rows.restored(fourier.unknown_real_inverse(b, parts, n, power))
+
+    def build(self, b: Builder, x: Any, length: Any = None, axis: int = -1, norm: str | None = "backward") -> Tensor:
+        x = as_complex(b, x)
+        axis = axis_of(axis, x.rank)
+        if length is None:
+            length = 2 * (x.shape.dims[axis] - 1)
+        return b.emit("irfft", (x,), axis=axis, length=(length,), norm=norm)
+
+    linear = ("x",)
+
+    def vjp(
+        self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int, length: Any, norm: str
+    ) -> tuple[Tensor]:
+        spectrum = b.emit("rfft", cotangents, axis=axis, norm=_OF_ADJOINT[norm])
+        return (spectrum * fourier.multiplicities(b, length[0], spectrum.rank - 1 - axis),)
+
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, length: Any, norm: str) -> Tensor:
+        return b.emit("irfft", operands, axis=axis + 1, length=length, norm=norm)
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return _cost(results[0], attributes["length"][0], 2.5, moved_bytes(operands, results))
+
+    def samples(self) -> Any:
+        for n in (1, 2, 3, 9):
+            yield sample((3, n // 2 + 1), axis=1, length=(n,))
+        yield sample((2, 19, 3), axis=1, length=(36,), norm="ortho")
+        yield sample((26, 2), axis=0, length=(51,))
+        yield sample((69,), axis=0, length=(137,))
+        yield sample((0, 4), axis=1, length=(6,))
+        yield sample(("n", 11), axis=1, length=(20,), norm="forward")
+        yield sample((3, "n+1"), axis=1, length=("2*n+1",))

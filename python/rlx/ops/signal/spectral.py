@@ -1,0 +1,264 @@
+"""What users know by name and is written with Fourier transforms: several axes, frames, spectral densities, convolution."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.dim import Dim
+from rlx.ir.dtype import f32
+from rlx.ir.errors import ShapeError
+from rlx.ops.elementwise.complex import as_complex, as_part
+from rlx.ops.lift import axes_of, axis_of, cast, tensor_like
+from rlx.ops.signal.fourier import convolution_length, multiplicities
+from rlx.ops.surface import helper
+
+# --- transforms -------------------------------------------------------------------------------------
+
+
+@helper
+def ifft(b: Builder, x: Any, axis: int = -1, norm: str = "backward") -> Tensor:
+    """NumPy's `ifft`: the inverse of `fft` along an axis."""
+    return b.fft(x, axis, inverse=True, norm=norm)
+
+
+@helper
+def fft_axis(b: Builder, x: Any, axis: int, inverse: bool = False, norm: str = "backward") -> Tensor:
+    """`fft` along an axis that has to be named."""
+    return b.fft(x, axis, inverse=inverse, norm=norm)
+
+
+@helper
+def fftn(b: Builder, x: Any, axes: int | Sequence[int] | None = None, norm: str = "backward") -> Tensor:
+    """NumPy's `fftn`: the transform along several axes, by default along all."""
+    return _over_axes(b, x, axes, False, norm)
+
+
+@helper
+def ifftn(b: Builder, x: Any, axes: int | Sequence[int] | None = None, norm: str = "backward") -> Tensor:
+    """NumPy's `ifftn`: the inverse of `fftn`."""
+    return _over_axes(b, x, axes, True, norm)
+
+
+def _over_axes(b: Builder, x: Any, axes: Any, inverse: bool, norm: str) -> Tensor:
+    x = as_complex(b, x)
+    for axis in reversed(axes_of(axes, x.rank)):
+        x = b.fft(x, axis, inverse=inverse, norm=norm)
+    return x
+
+
+@helper
+def fft_real(b: Builder, x: Any, axis: int = -1, norm: str = "backward") -> Tensor:
+    """`fft` of real numbers: all N elements of their spectrum, c64, of which the upper half mirrors the lower one.
+
+    It takes half the work of `fft`, where the axis has a known length.
+    """
+    x = _real(b, x, "fft_real")
+    axis = axis_of(axis, x.rank)
+    n = x.shape.dims[axis]
+    if type(n) is not int or n < 3:
+        return b.fft(x, axis, norm=norm)
+    lower = b.rfft(x, axis, norm)
+    upper = b.gather(lower, b.constant(np.arange((n - 1) // 2, 0, -1, dtype=np.int32)), axis)
+    return b.concat([lower, b.conjugate(upper)], axis)
+
+
+def _real(b: Builder, value: Any, name: str) -> Tensor:
+    """A real tensor as f32."""
+    x = tensor_like(b, value, f32)
+    if x.dtype.is_complex:
+        raise ShapeError(f"{name} takes real numbers, not c64")
+    return as_part(b, x)
+
+
+@helper
+def split_spectrum(b: Builder, x: Any) -> tuple[Tensor, Tensor]:
+    """Real and imaginary part of a spectrum, both f32."""
+    x = as_complex(b, x)
+    return b.real(x), b.imag(x)
+
+
+@helper
+def ifft_spectrum(b: Builder, real: Any, imag: Any, axis: int = -1, norm: str = "backward") -> Tensor:
+    """The signal, c64, of a spectrum in two parts as `split_spectrum` gives them."""
+    return b.fft(b.complex(real, imag), axis, inverse=True, norm=norm)
+
+
+# --- frames and convolution -------------------------------------------------------------------------
+
+
+@helper
+def stft(b: Builder, x: Any, frame_length: int, hop: int, window: Any = None) -> Tensor:
+    """Short-time Fourier transform along the last axis.
+
+    Args:
+        b: Emits.
+        x: `[…, T]`, real or c64.
+        frame_length: The elements of a frame. Frames that would run over the end are left out.
+        hop: From the start of a frame to that of the next one.
+        window: A factor for each element of a frame: an array or tensor of `frame_length` numbers; None is all ones.
+
+    Returns:
+        c64 `[…, frames, bins]` with `frames = (T - frame_length)//hop + 1`; `bins` is `frame_length//2 + 1` of a real
+        signal, `frame_length` of a complex one. It is not scaled.
+
+    Raises:
+        ShapeError: The signal is shorter than a frame, or a size is not positive.
+    """
+    x = tensor_like(b, x, f32)
+    x = x if x.dtype.is_complex else as_part(b, x)
+    axis = axis_of(-1, x.rank)
+    total = x.shape.dims[axis]
+    for what, size in (("frame_length", frame_length), ("hop", hop)):
+        if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
+            raise ShapeError(f"{what} must be a positive integer, got {size!r}")
+    if type(total) is int and total < frame_length:
+        raise ShapeError(f"a signal of {total} elements has no frame of {frame_length}", hint="pad it at the end")
+    count = (total - frame_length) // hop + 1
+    starts = b.iota((count, 1), dtype="i32") * int(hop)
+    frames = b.gather(x, starts + b.iota((1, frame_length), axis=1, dtype="i32"), axis)
+    if window is not None:
+        window = as_part(b, np.asarray(window, np.float32) if isinstance(window, (list, tuple)) else window)
+        if window.shape.dims != (frame_length,):
+            raise ShapeError(f"the window must have {frame_length} elements, got {window.shape}")
+        frames = frames * window
+    return b.fft(frames) if x.dtype.is_complex else b.rfft(frames)
+
+
+@helper
+def fft_conv1d(b: Builder, x: Any, kernel: Any) -> Tensor:
+    """The whole linear convolution along the last axis, by Fourier transforms: SciPy's `fftconvolve(x, kernel, "full")`.
+
+    Args:
+        b: Emits.
+        x: `[…, T]`, real or c64.
+        kernel: `[…, K]`; the leading axes broadcast with those of x.
+
+    Returns:
+        `[…, T + K - 1]`: f32, or c64 if one of the two is complex.
+    """
+    tensors = [tensor_like(b, value, f32) for value in (x, kernel)]
+    is_complex = any(t.dtype.is_complex for t in tensors)
+    signals = [as_complex(b, t) if is_complex else as_part(b, t) for t in tensors]
+    sizes = [s.shape.dims[axis_of(-1, s.rank)] for s in signals]
+    if 0 in sizes:
+        raise ShapeError("neither the signal nor the kernel may be empty")
+    size = sizes[0] + sizes[1] - 1
+    length = convolution_length(size) if type(size) is int else size
+    signals = [_grown(b, s, length) for s in signals]
+    if is_complex:
+        whole = b.ifft(b.fft(signals[0]) * b.fft(signals[1]))
+    else:
+        whole = b.irfft(b.rfft(signals[0]) * b.rfft(signals[1]), length)
+    return b.narrow(whole, -1, 0, size)
+
+
+def _grown(b: Builder, x: Tensor, length: Dim) -> Tensor:
+    """Zeros after the last axis."""
+    dims = x.shape.dims
+    missing = length - dims[-1]
+    if missing == 0:
+        return x
+    zeros = b.expand(b.constant(np.zeros((), x.dtype.numpy)), (*dims[:-1], missing))
+    return b.concat([x, zeros], x.rank - 1)
+
+
+@helper
+def pad_last_axis_to_pow2(b: Builder, x: Any) -> Tensor:
+    """Zeros after the last axis, up to the next power of two.
+
+    Raises:
+        ShapeError: The size of the axis is a symbol.
+    """
+    x = tensor_like(b, x, f32)
+    size = x.shape.dims[axis_of(-1, x.rank)]
+    if type(size) is not int:
+        raise ShapeError(f"the next power of two is not known for the size {size}", hint="bind it first")
+    return _grown(b, x, 1 << max(size - 1, 0).bit_length())
+
+
+# --- densities --------------------------------------------------------------------------------------
+
+
+@helper
+def psd(b: Builder, x: Any, sample_rate: float = 1.0, axis: int = -1) -> Tensor:
+    """Power spectral density `|X[k]|²/(sample_rate·N)` of all N frequencies, f32.
+
+    It is SciPy's `signal.periodogram(x, sample_rate, detrend=False, return_onesided=False, scaling="density")`: its sum
+    times `sample_rate/N` is the mean power. Frequencies are in the order of `fftfreq`.
+    """
+    x = as_complex(b, x)
+    return _density(b, b.fft(x, axis), x, sample_rate, axis)
+
+
+@helper
+def psd_real(b: Builder, x: Any, sample_rate: float = 1.0, axis: int = -1) -> Tensor:
+    """The same of real numbers, one-sided: `N//2 + 1` frequencies, in the order of `rfftfreq`.
+
+    What stands for two frequencies counts twice, as in SciPy's `signal.periodogram(x, sample_rate, detrend=False,
+    scaling="density")`.
+    """
+    x = _real(b, x, "psd_real")
+    axis = axis_of(axis, x.rank)
+    spectrum = b.rfft(x, axis)
+    density = _density(b, spectrum, x, sample_rate, axis)
+    return density * multiplicities(b, x.shape.dims[axis], x.rank - 1 - axis)
+
+
+def _density(b: Builder, spectrum: Tensor, x: Tensor, sample_rate: float, axis: int) -> Tensor:
+    if isinstance(sample_rate, (bool, Tensor)) or not sample_rate > 0:
+        raise ShapeError(f"sample_rate must be a positive number, got {sample_rate!r}")
+    n = x.shape.dims[axis_of(axis, x.rank)]
+    power = b.complex_norm_sq(spectrum)
+    if type(n) is int:
+        return power * (1 / (float(sample_rate) * n))
+    return power / (cast(b, b.dim_size(n), f32) * float(sample_rate))
+
+
+# --- frequencies ------------------------------------------------------------------------------------
+
+
+@helper
+def fftfreq(b: Builder, n: int, d: float = 1.0) -> Tensor:
+    """NumPy's `fftfreq`: the frequencies of a transform of n samples that are `d` apart; an f32 constant."""
+    return b.constant(np.fft.fftfreq(_count(n), d).astype(np.float32))
+
+
+@helper
+def rfftfreq(b: Builder, n: int, d: float = 1.0) -> Tensor:
+    """NumPy's `rfftfreq`: the frequencies of `rfft` of n samples that are `d` apart; an f32 constant."""
+    return b.constant(np.fft.rfftfreq(_count(n), d).astype(np.float32))
+
+
+def _count(n: Any) -> int:
+    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 1:
+        raise ShapeError(f"n must be a positive integer, got {n!r}")
+    return int(n)
+
+
+@helper
+def fftshift(b: Builder, x: Any, axes: int | Sequence[int] | None = None) -> Tensor:
+    """NumPy's `fftshift`: frequency 0 moved to the middle of the axes, by default of all."""
+    x = tensor_like(b, x, f32)
+    for axis in axes_of(axes, x.rank):
+        size = x.shape.dims[axis]
+        x = _rotated(b, x, axis, size - size // 2)
+    return x
+
+
+@helper
+def ifftshift(b: Builder, x: Any, axes: int | Sequence[int] | None = None) -> Tensor:
+    """NumPy's `ifftshift`: the inverse of `fftshift`."""
+    x = tensor_like(b, x, f32)
+    for axis in axes_of(axes, x.rank):
+        x = _rotated(b, x, axis, x.shape.dims[axis] // 2)
+    return x
+
+
+def _rotated(b: Builder, x: Tensor, axis: int, start: Dim) -> Tensor:
+    """What comes from `start` on, then what comes before it."""
+    size = x.shape.dims[axis]
+    return b.concat([b.narrow(x, axis, start, size - start), b.narrow(x, axis, 0, start)], axis)
