@@ -44,7 +44,7 @@ class Target(Protocol):
 
     @property
     def pipeline(self) -> str:
-        """The passes that take a module at HIR or MIR to the target's LIR, as text: see `stages.to_lir`."""
+        """The passes that take a module at MIR to the target's LIR, as text: see `stages.to_lir`."""
         ...
 
     def fingerprint(self) -> str:

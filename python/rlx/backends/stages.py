@@ -14,7 +14,6 @@ from rlx.ir.signature import POLICIES
 from rlx.passes import run
 from rlx.passes.check_lir import CheckLir
 from rlx.passes.decompose import Decompose
-from rlx.passes.lower_blocks import LowerBlocks
 from rlx.passes.pipeline import Element, Pipeline
 
 PRECISIONS = ("f32", "f16", "bf16")
@@ -121,12 +120,12 @@ def to_mir(policy: str, precision: Any) -> str:
 
 
 def to_lir(legal: CheckLir) -> str:
-    """The pipeline of a target, from HIR or MIR to LIR: what it does not take is decomposed, what is left is checked.
+    """The pipeline of a target, to LIR: whatever it does not take is decomposed, and what is left is checked.
 
     Args:
         legal: What the target takes.
     """
-    return str(Pipeline([LowerBlocks(), Decompose(legal.for_, except_=legal.ops), *_CLEAN_UP, legal]))
+    return str(Pipeline([Decompose(legal.for_, except_=legal.ops), *_CLEAN_UP, legal]))
 
 
 _CLEAN_UP = (Element("canonicalize"), Element("cse"))

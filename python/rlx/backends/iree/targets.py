@@ -98,7 +98,7 @@ class Target:
 
     @property
     def pipeline(self) -> str:
-        """The passes from HIR or MIR to what is lowered to linalg."""
+        """The passes from MIR to what is lowered to linalg."""
         return _pipeline(self)
 
     def fingerprint(self) -> str:

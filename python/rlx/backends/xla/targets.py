@@ -36,7 +36,7 @@ class Target:
 
     @property
     def pipeline(self) -> str:
-        """The passes from HIR or MIR to what is lowered to StableHLO."""
+        """The passes from MIR to what is lowered to StableHLO."""
         return _pipeline(self.name, self.arch)
 
     def fingerprint(self) -> str:
