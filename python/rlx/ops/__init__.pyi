@@ -164,7 +164,7 @@ def fft(x: Any, axis: int = ..., inverse: bool = ..., norm: str | None = ..., *,
     """Discrete Fourier transform along an axis."""
 
 def fft_axis(x: Any, axis: int, inverse: bool = ..., norm: str = ...) -> Any:
-    """`fft` along an axis that has to be named."""
+    """`fft` along an axis that must be given."""
 
 def fft_conv1d(x: Any, kernel: Any) -> Any:
     """The whole linear convolution along the last axis, by Fourier transforms: SciPy's `fftconvolve(x, kernel, "full")`."""
@@ -377,7 +377,7 @@ def psd(x: Any, sample_rate: float = ..., axis: int = ...) -> Any:
     """Power spectral density `|X[k]|²/(sample_rate·N)` of all N frequencies, f32."""
 
 def psd_real(x: Any, sample_rate: float = ..., axis: int = ...) -> Any:
-    """The same of real numbers, one-sided: `N//2 + 1` frequencies, in the order of `rfftfreq`."""
+    """The same for real numbers, one-sided: `N//2 + 1` frequencies, in the order of `rfftfreq`."""
 
 def q_conv2d(x: Any, w: Any, bias: Any, multiplier: float, stride: Any = ..., padding: Any = ..., dilation: Any = ..., groups: int = ..., x_zero_point: int = ..., w_zero_point: int = ..., out_zero_point: int = ..., *, shape: Any = ...) -> Tensor:
     """Convolution of 8-bit images, requantised."""
@@ -419,7 +419,7 @@ def resize(x: Any, size: Any = ..., scale: Any = ..., mode: Any = ..., align_cor
     """Spatial axes resampled to other sizes."""
 
 def resize_nearest2x(x: Any) -> Any:
-    """`resize` to twice the size on every spatial axis: each pixel twice."""
+    """`resize` to twice the size on every spatial axis: each pixel is repeated."""
 
 def reverse(x: Any, axes: Any = ..., *, shape: Any = ...) -> Tensor:
     """The order of some axes reversed."""

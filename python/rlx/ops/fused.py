@@ -1,4 +1,4 @@
-"""Fused ops: composite ops whose decomposition is their definition. Back ends may claim them whole."""
+"""Fused ops: composite ops whose decomposition is their definition. Back ends may claim them as single ops."""
 
 from __future__ import annotations
 
@@ -137,8 +137,8 @@ class FusedAttentionBlock(Card, op="fused_attention_block"):
         qkv = _projected(hidden, qkv_w, qkv_b, "qkv_w")
         width = num_heads * head_dim
         if num_heads < 1 or head_dim < 1 or qkv.dims[2] != 3 * width:
-            wanted = f"three times {num_heads} heads of {head_dim}"
-            raise ShapeError(f"qkv_w {qkv_w} must have as many columns as {wanted}, all at least 1")
+            expected = f"three times {num_heads} heads of {head_dim}"
+            raise ShapeError(f"qkv_w {qkv_w} must have as many columns as {expected}, all at least 1")
         third = qkv.with_dims((*qkv.dims[:2], width))
         if cos is not None and sin is not None:
             Rope().infer(third, cos, sin, head_dim=head_dim, n_rot=head_dim, style="neox")
@@ -194,9 +194,9 @@ class FusedAttentionBlock(Card, op="fused_attention_block"):
         return Cost(flops, moved_bytes([o for o in operands if o is not None], results))
 
     def samples(self) -> Any:
-        def case(hidden: Any, mask: Any, *more: Any, **options: Any) -> Any:
+        def case(hidden: Any, mask: Any, *biases_and_tables: Any, **options: Any) -> Any:
             weights = [Operand(dims, low=-0.7, high=0.7) for dims in ((6, 24), (8, 6))]
-            optional = [*more, *(None,) * (4 - len(more))]
+            optional = [*biases_and_tables, *(None,) * (4 - len(biases_and_tables))]
             return sample(hidden, *weights, mask, *optional, num_heads=2, head_dim=4, **options)
 
         keep = Operand((2, 5), "f32", low=0, high=1)
@@ -319,8 +319,8 @@ class FusedTransformerLayer(Card, op="fused_transformer_layer"):
             e, f, width = 6, 10, 8
             weights = [(e, 3 * width), (width, e), (e,), (e,), (e, f), (f, e), (e,), (e,)]
             added = [(3 * width,), (e,), (f,), (e,)]
-            given, optional = ([Operand(dims, low=-0.7, high=0.7) for dims in shapes] for shapes in (weights, added))
-            operands = (hidden, *given, mask, *(optional if biases else (None,) * 4))
+            required, optional = ([Operand(dims, low=-0.7, high=0.7) for dims in shapes] for shapes in (weights, added))
+            operands = (hidden, *required, mask, *(optional if biases else (None,) * 4))
             return sample(*operands, num_heads=2, head_dim=4, **options)
 
         keep = Operand((2, 5), "f32", low=0, high=1)

@@ -71,7 +71,7 @@ def _entry(value: Any) -> Any:
             raise ShapeError(f"a tensor that indexes is of integers, not {tensor.dtype}")
         return value
     if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
-        value = _plain(value)  # also what holds one element: a masked array has an index, too
+        value = _plain(value)  # arrays of one element, too: `operator.index` would ignore the mask of a masked array
     try:
         if not isinstance(value, (bool, np.bool_)):
             return operator.index(value)
@@ -90,7 +90,7 @@ def _entry(value: Any) -> Any:
 
 
 def _plain(value: Any) -> np.ndarray:
-    """Anything that NumPy makes an array of, as one that is not masked."""
+    """Anything that NumPy can convert to an array, as an array that is not masked."""
     try:
         if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
             return as_array(value, "an array that indexes")
@@ -102,7 +102,7 @@ def _plain(value: Any) -> np.ndarray:
 
 
 def _filled(index: list[Any], rank: int) -> list[Any]:
-    """The index with a slice for each axis that it leaves out; an Ellipsis stays, before those that it stands for."""
+    """The index with a slice for each axis that it leaves out; an Ellipsis stays, before the slices that it stands for."""
     consumed = sum(_axes_of(i) for i in index)
     if consumed > rank:
         raise ShapeError(f"{consumed} indices for a tensor of rank {rank}")
@@ -125,11 +125,11 @@ def _is_mask(entry: Any) -> bool:
 
 
 def _without_masks(x: Tensor, entries: list[Any]) -> tuple[Tensor, list[Any]]:
-    """An array of booleans as the positions where it is true, along the axes that it covers joined to one."""
-    kept, axis = [], 0
+    """Replace arrays of booleans by the positions where they are true; the axes that one covers are joined to one axis."""
+    result, axis = [], 0
     for entry in entries:
         if not _is_mask(entry):
-            kept.append(entry)
+            result.append(entry)
             axis += _axes_of(entry)
             continue
         covered = x.shape.dims[axis : axis + entry.ndim]
@@ -141,9 +141,9 @@ def _without_masks(x: Tensor, entries: list[Any]) -> tuple[Tensor, list[Any]]:
         if entry.ndim > 1:
             dims = x.shape.dims
             x = x.builder.reshape(x, (*dims[:axis], product(covered), *dims[axis + entry.ndim :]))
-        kept.append(np.flatnonzero(entry))
+        result.append(np.flatnonzero(entry))
         axis += 1
-    return x, kept
+    return x, result
 
 
 # --- slices and single positions ------------------------------------------------------------------
@@ -156,7 +156,7 @@ def _sliced(x: Tensor, entries: Sequence[Any]) -> Tensor:
     starts: list[Dim] = [0] * x.rank
     limits: list[Dim] = list(dims)
     strides = [1] * x.rank
-    backwards: dict[int, int] = {}  # the axes that are run through from the end, and in which steps
+    backwards: dict[int, int] = {}  # the axes with negative steps, and the sizes of these
     for axis, (entry, size) in enumerate(zip(entries, dims, strict=True)):
         if isinstance(entry, slice):
             starts[axis], limits[axis], step = _slice_bounds(entry, size)
@@ -191,9 +191,9 @@ def _outside(entry: int, size: int, axis: int) -> ShapeError:
 
 
 def _slice_bounds(entry: slice, size: Dim) -> tuple[Dim, Dim, int]:
-    """Where the range of a slice starts and ends, read forwards, and the step; a negative one begins at its end.
+    """Start and end of the range of a slice in ascending order, and the step; a negative step begins at the end.
 
-    Bounds beyond an axis of known size are cut off, as in NumPy; in one of symbolic size they have to lie.
+    Bounds beyond an axis of static size are clamped, as in NumPy; bounds must lie inside an axis of symbolic size.
 
     Raises:
         ShapeError: The step is 0, or a bound is no number.
@@ -224,28 +224,28 @@ def _slice_bounds(entry: slice, size: Dim) -> tuple[Dim, Dim, int]:
     return first, first if type(length) is int and length < 0 else limit, step
 
 
-def _bound(value: Any, what: str = "bound") -> Dim | None:
+def _bound(value: Any, name: str = "bound") -> Dim | None:
     if value is None or isinstance(value, DimExpr):
         return value
     if isinstance(value, Tensor):
         raise ShapeError(
-            f"the {what} of a slice is a tensor, and sizes may not depend on values",
+            f"the {name} of a slice is a tensor, and sizes may not depend on values",
             hint="take a fixed number of elements: x[start + g.iota((length,))]",
         )
     try:
         return operator.index(value)
     except TypeError:
-        raise ShapeError(f"the {what} of a slice is an integer or a size, not {value!r:.60}") from None
+        raise ShapeError(f"the {name} of a slice is an integer or a size, not {value!r:.60}") from None
 
 
 # --- arrays ---------------------------------------------------------------------------------------
 
 
 def _positions(g: Any, x: Any, axis: int, entry: Any) -> tuple[Any, Any]:
-    """What to gather from and at which positions: negative ones count from the end of the axis.
+    """The tensor to gather from, and the positions; negative positions of `entry` count from the end of the axis.
 
-    Constant ones lie in the axis: that is checked now, or, of a symbolic size, when it is known. Those of a tensor that lie
-    outside are clamped by the gather.
+    Constant positions must lie inside the axis: this is checked now, or, for a symbolic size, once the size is known. The
+    gather clamps positions that a tensor gives.
     """
     size = x.shape.dims[axis]
     if isinstance(entry, Tensor):
@@ -261,7 +261,7 @@ def _positions(g: Any, x: Any, axis: int, entry: Any) -> tuple[Any, Any]:
         return g.narrow(x, axis, 0, high + 1), _constant(g, entry)
     if high < 0:
         return g.narrow(x, axis, size + low, -low), _constant(g, entry.astype(np.int64) - low)
-    # All of the axis, by a length that fits it only if the positions do.
+    # The whole axis, with a length that fits only if the positions lie inside it.
     x = g.narrow(x, axis, 0, maximum(size, max(high + 1, -low)))
     return x, _constant(g, entry) + _constant(g, (entry < 0).astype(np.int32)) * g.dim_size(size)
 
@@ -281,7 +281,9 @@ def _wrapped(g: Any, indices: Any, size: Dim) -> Any:
 
 
 def _moved_to_front(result: Any, entries: list[Any], pieces: list[list[Dim]]) -> Any:
-    """NumPy's rule: axes of an array stand where it stood, but first if anything parts it from an integer."""
+    """NumPy's rule: the axes of an array replace the one that it indexes, but come first if another entry stands between
+    the array and an integer.
+    """
     advanced = [n for n, e in enumerate(entries) if e is not None and e is not Ellipsis and not isinstance(e, slice)]
     if advanced[-1] - advanced[0] + 1 == len(advanced):
         return result

@@ -47,7 +47,7 @@ def cast(b: Builder, x: Tensor, kind: DType) -> Tensor:
 def log1p(b: Builder, y: Tensor) -> Tensor:
     """`log(1 + y)` with all its digits for y in [0, 1].
 
-    The rounding error of `u = 1 + y` is taken out of `log(u)` again by the factor `y/(u - 1)` (W. Kahan; see Goldberg,
+    The factor `y/(u - 1)` corrects `log(u)` for the rounding error of `u = 1 + y` (W. Kahan; see Goldberg,
     "What every computer scientist should know about floating-point arithmetic", theorem 4).
     """
     u = y + 1.0
@@ -68,8 +68,8 @@ def common(b: Builder, *values: Any) -> list[Tensor]:
     if not strong:
         raise ShapeError("at least one operand must be a tensor")
     kind = strong[0]
-    for other in strong[1:]:
-        kind = promote(kind, other)
+    for operand_dtype in strong[1:]:
+        kind = promote(kind, operand_dtype)
     for value in values:
         if isinstance(value, Scalar):
             kind = promote(kind, weak(value, kind))
@@ -147,7 +147,7 @@ def same_dtype(*shapes: Shape) -> DType:
 
 
 def broadcast(*shapes: Iterable[Dim]) -> tuple[Dim, ...]:
-    """The common shape of several, as NumPy has it; a symbol broadcasts with itself and with 1.
+    """The common shape of several shapes, by NumPy's rule; a symbol broadcasts with itself and with 1.
 
     Raises:
         ShapeError: They do not broadcast.

@@ -21,20 +21,20 @@ from rlx.ops.reduction.reduce import FLOATS
 
 
 def class_slope(b: Builder, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """`softmax(logits) - onehot(labels)`, in f32 for f16 and bf16; and where a label is a class, `[…, 1]`."""
+    """`softmax(logits) - onehot(labels)`, in f32 for f16 and bf16; and whether each label is a class, `[…, 1]`."""
     classes = logits.shape.dims[-1]
     labels = _signed(b, labels)
     label = b.reshape(labels, (*labels.shape.dims, 1))
     count = classes if type(classes) is int else cast(b, b.dim_size(classes), labels.dtype)
     weights = b.softmax(widened(b, logits), axis=-1)
-    own = b.iota((classes,), axis=0, dtype=labels.dtype) == label
-    return weights - cast(b, own, weights.dtype), (label >= 0) & (label < count)
+    is_label = b.iota((classes,), axis=0, dtype=labels.dtype) == label
+    return weights - cast(b, is_label, weights.dtype), (label >= 0) & (label < count)
 
 
 def _signed(b: Builder, labels: Tensor) -> Tensor:
-    """Labels as i32, or i64 if that is what they are.
+    """Labels as i32, or as i64 if they are i64.
 
-    A label of 2**31 and more is out of range: no axis is that long. As i32 it is negative, and so out of range still.
+    A label of 2**31 and more is out of range, as no axis is that long. Cast to i32 it is negative, so still out of range.
     """
     return cast(b, labels, i64 if labels.dtype is i64 else i32)
 
@@ -66,8 +66,8 @@ class SoftmaxCrossEntropyWithLogits(Card, op="softmax_cross_entropy_with_logits"
         shifted = wide - b.stop_gradient(b.max(wide, -1, keep_dims=True))  # the loss does not depend on it
         labels = _signed(b, labels)
         kind = labels.dtype
-        own = b.where(b.reshape(labels, (*labels.shape, 1)) == b.iota((count,), 0, kind), shifted, 0.0)
-        loss = b.log(b.sum(b.exp(shifted), -1)) - b.sum(own, -1)
+        chosen = b.where(b.reshape(labels, (*labels.shape, 1)) == b.iota((count,), 0, kind), shifted, 0.0)
+        loss = b.log(b.sum(b.exp(shifted), -1)) - b.sum(chosen, -1)
         is_class = (labels >= 0) * (labels < cast(b, b.dim_size(count), kind))
         return cast(b, b.where(is_class, loss, 0.0), logits.dtype)
 
@@ -127,7 +127,9 @@ class _ElementLoss(Card):
         slopes = self.slopes(b, *(widened(b, operand) for operand in operands), **attributes)
         dloss = widened(b, cotangents[0])
         if reduction == "mean":
-            count = maximum(operands[0].shape.num_elements, 1)  # of nothing there is no gradient, so none is NaN
+            count = maximum(
+                operands[0].shape.num_elements, 1
+            )  # without elements there is no gradient that could be NaN
             dloss = dloss / (count if type(count) is int else b.cast(b.dim_size(count), dloss.dtype))
         return [
             partial(_times, b, slope, dloss, operand.dtype) for slope, operand in zip(slopes, operands, strict=True)
@@ -141,8 +143,8 @@ class _ElementLoss(Card):
         return prediction if reduction == "none" else prediction.with_dims(())
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, reduction: str, **attributes: Any) -> Tensor:
-        """A loss for each entry: of the elements, which are then reduced (f16 and bf16 are wide until then)."""
-        full = [rules.batch(b, x, own, size) for x, own in zip(operands, batched, strict=True)]
+        """A loss for each entry: the losses of the elements, then their reduction (f16 and bf16 are wide until then)."""
+        full = [rules.batch(b, x, is_batched, size) for x, is_batched in zip(operands, batched, strict=True)]
         if reduction == "none":
             return b.emit(self.name, full, reduction=reduction, **attributes)
         losses = b.emit(self.name, [widened(b, x) for x in full], reduction="none", **attributes)

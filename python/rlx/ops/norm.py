@@ -1,9 +1,9 @@
 """Normalisations. They are composite: the decomposition is the definition, evaluated in wide precision.
 
-Their gradients compute the statistics as the decompositions do: what they have in common is one op again once both are
-decomposed. With `x̂` the normalised input, `r` one over its deviation and `w = dy·scale`, the gradient of the input is
-`r·(w - mean w - x̂·mean(w·x̂))` where the mean was taken off (Ioffe and Szegedy, Batch normalization, section 3), and
-`r·(w - x̂·mean(w·x̂))` where it was not.
+Their gradients compute the statistics in the same way as the decompositions: equal ops are joined once both are decomposed.
+With `x̂` the normalised input, `r` one over its deviation and `w = dy·scale`, the gradient of the input is
+`r·(w - mean w - x̂·mean(w·x̂))` if the mean was subtracted (Ioffe and Szegedy, Batch normalization, section 3), and
+`r·(w - x̂·mean(w·x̂))` if it was not.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rlx.ops.reduction.reduce import FLOATS
 
 
 def widened(b: Builder, x: Tensor) -> Tensor:
-    """f16 and bf16 in f32, others as they are: where statistics are computed."""
+    """f16 and bf16 in f32, other dtypes as they are: the precision of statistics."""
     return b.cast(x, "f32") if x.dtype.name in ("f16", "bf16") else x
 
 
@@ -49,14 +49,14 @@ def check_weights(x: Shape, size: Dim, **weights: Shape | None) -> None:
 
 
 def standardised(b: Builder, wide: Tensor, axes: Any, eps: float) -> tuple[Tensor, Tensor]:
-    """Values less their mean over `axes`, over their standard deviation; and one over that deviation."""
+    """Values minus their mean over `axes`, divided by their standard deviation; and one over this deviation."""
     centred = wide - b.mean(wide, axes, keep_dims=True)
     inverse = b.rsqrt(b.mean(centred * centred, axes, keep_dims=True) + eps)
     return centred * inverse, inverse
 
 
 def over_rms(b: Builder, wide: Tensor, axis: int, eps: float) -> tuple[Tensor, Tensor]:
-    """Values over their root mean square along `axis`; and one over that."""
+    """Values divided by their root mean square along `axis`; and one over this root."""
     inverse = b.rsqrt(b.mean(wide * wide, axis, keep_dims=True) + eps)
     return wide * inverse, inverse
 
@@ -87,13 +87,13 @@ def in_groups(b: Builder, x: Tensor, num_groups: int) -> Tensor:
 
 
 def _mean(x: np.ndarray, axes: Any) -> np.ndarray:
-    """The mean with its axes kept; unlike NumPy's, no warning where it is of nothing."""
+    """The mean with its axes kept; unlike NumPy's, it gives no warning for an empty axis."""
     total = x.sum(axes, keepdims=True)
     return total / (x.size / total.size if total.size else 1.0)
 
 
 def _scaled(b: Builder, d: Tensor, scale: Tensor, axis: int) -> Tensor:
-    """The cotangent of `normal`, of that of `normal·scale + bias`, in f32 for f16 and bf16."""
+    """The cotangent of `normal`, from the cotangent `d` of `normal·scale + bias`, in f32 for f16 and bf16."""
     return widened(b, d) * along(b, widened(b, scale), axis, d.rank)
 
 
@@ -108,7 +108,7 @@ def _weighted_tangent(
         moved: Their tangent.
         scale: The scale.
         weights: The tangents of scale and bias.
-        axis: Along which both vary.
+        axis: The axis along which scale and bias vary.
         x: The shape of the result.
     """
     dscale, dbias = (None if d is None else along(b, widened(b, d), axis, x.rank) for d in weights)
@@ -117,10 +117,10 @@ def _weighted_tangent(
         None if dscale is None else normal * dscale,
         dbias,
     ]
-    found = rules.total(b, terms)
-    if found is None:
+    result = rules.total(b, terms)
+    if result is None:
         return None
-    return cast(b, found if found.shape.dims == x.dims else b.expand(found, x.dims), x.dtype)
+    return cast(b, result if result.shape.dims == x.dims else b.expand(result, x.dims), x.dtype)
 
 
 class _Norm(Card):
@@ -296,8 +296,8 @@ class GroupNorm(_Norm, op="group_norm"):
         return of_x, of_scale, lambda: sum_to_weight(b, dy, 1)
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, num_groups: int, eps: float) -> Any:
-        (x, *weights), (_, *own) = operands, batched
-        if any(own):
+        (x, *weights), (_, *weights_batched) = operands, batched
+        if any(weights_batched):
             return NotImplemented  # every entry has weights of its own
         result = b.group_norm(rules.folded(b, x, 0), *weights, num_groups=num_groups, eps=eps)
         return rules.unfolded(b, result, 0, size, x.shape.dims[1])
@@ -346,9 +346,9 @@ class BatchNormInference(_Norm, op="batch_norm_inference"):
         return Cost(3 * operands[0].num_elements, moved_bytes(operands, results))
 
     def samples(self) -> Any:
-        def case(x: Any, **rest: Any) -> Any:
+        def case(x: Any, **options: Any) -> Any:
             channels = (x[1],)
-            return sample(x, channels, channels, channels, Operand(channels, low=0.1, high=4), **rest)
+            return sample(x, channels, channels, channels, Operand(channels, low=0.1, high=4), **options)
 
         yield case((2, 6, 3, 4), dtypes=FLOATS)
         yield case((3, 5), eps=1e-2, dtypes=("f32",))

@@ -24,7 +24,7 @@ def install() -> None:
 
 
 class Operators:
-    """What `Tensor` has from here; no class of its own otherwise."""
+    """The methods that `install` puts on `Tensor`; the class has no other use."""
 
     __slots__ = ()
     __hash__ = object.__hash__

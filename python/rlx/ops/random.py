@@ -1,4 +1,4 @@
-"""Random numbers: a counter-based generator in integer arithmetic, and what is made of its words.
+"""Random numbers: a counter-based generator in integer arithmetic, and the distributions that use its words.
 
 The same seed gives the same words on every device, and the same uniform numbers to the last bit: they are computed without
 a rounding that a compiler may move. Normal numbers are equal to a few units in the last place, because logarithm and sine
@@ -34,7 +34,7 @@ _ROUNDS = 10
 
 
 class WordArithmetic(Protocol):
-    """What Philox needs of unsigned words of 32 bits, in whatever form they come."""
+    """The operations that Philox needs on unsigned words of 32 bits, for any representation of these."""
 
     def product(self, x: Any, factor: int) -> tuple[Any, Any]:
         """Low and high word of `x·factor`."""
@@ -68,8 +68,8 @@ class ArrayArithmetic:
     """Words as arrays of `uint32`."""
 
     def product(self, x: np.ndarray, factor: int) -> tuple[np.ndarray, np.ndarray]:
-        whole = x.astype(np.uint64) * np.uint64(factor)
-        return whole.astype(np.uint32), (whole >> np.uint64(32)).astype(np.uint32)
+        wide_product = x.astype(np.uint64) * np.uint64(factor)
+        return wide_product.astype(np.uint32), (wide_product >> np.uint64(32)).astype(np.uint32)
 
     def flipped(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         return x ^ y
@@ -95,7 +95,7 @@ def words(seed: np.ndarray, count: int) -> np.ndarray:
 
 
 def seed_tensor(b: Builder, seed: Any) -> Tensor:
-    """A seed as a scalar tensor: a Python integer of 64 bits, signed or not, is a constant.
+    """A seed as a scalar tensor: a Python integer of 64 bits, signed or not, becomes a constant.
 
     Raises:
         ShapeError: It is no integer, or needs more bits.
@@ -110,7 +110,7 @@ def seed_tensor(b: Builder, seed: Any) -> Tensor:
 
 
 def dims_of(shape: Any) -> tuple[Dim, ...]:
-    """The shape of random numbers as a user writes it: a tuple, because one number may be meant as the seed.
+    """The shape of random numbers as a user writes it: it must be a tuple, because a single number could be a seed.
 
     Raises:
         ShapeError: It is one number, or no shape.
@@ -121,7 +121,7 @@ def dims_of(shape: Any) -> tuple[Dim, ...]:
 
 
 def check_seed(seed: Shape) -> None:
-    """A seed is a scalar.
+    """Check that a seed is a scalar.
 
     Raises:
         ShapeError: It is not.
@@ -181,7 +181,7 @@ def _computed_in(dtype: DType) -> DType:
 
 class RngUniform(_Numbers, op="rng_uniform"):
     def infer(self, seed: Shape, *, shape: tuple[Dim, ...], low: float, high: float, dtype: DType) -> Shape:
-        # With room for the rounding of its upper half.
+        # The rounding of the upper half may exceed the limits.
         return self._infer(seed, shape, dtype, low=low, high=high, **{"high - low": (high - low) * (1 + 2.0**-12)})
 
     def decompose(
@@ -199,8 +199,8 @@ class RngUniform(_Numbers, op="rng_uniform"):
     def build(
         self, b: Builder, shape: Any, seed: Any = 0, low: float = 0.0, high: float = 1.0, dtype: Any = f32
     ) -> Tensor:
-        given: Any = {"shape": dims_of(shape), "low": low, "high": high, "dtype": as_dtype(dtype)}
-        return b.emit("rng_uniform", (seed_tensor(b, seed),), **given)
+        attributes: Any = {"shape": dims_of(shape), "low": low, "high": high, "dtype": as_dtype(dtype)}
+        return b.emit("rng_uniform", (seed_tensor(b, seed),), **attributes)
 
     def samples(self) -> Any:
         any_seed: Any = {"low": -9e18, "high": 9e18}
@@ -218,7 +218,7 @@ def _two_words(b: Builder, seed: Tensor, shape: Sequence[Dim]) -> list[Tensor]:
 
 
 def _upper_bits(b: Builder, bits: Tensor) -> Tensor:
-    """Words without their lower 8 bits as f32, which is exact."""
+    """Words without their lower 8 bits as f32, which has all the other bits."""
     return cast(b, bits - cast(b, cast(b, bits, u8), bits.dtype), f32)
 
 
@@ -263,7 +263,7 @@ class RngNormal(_Numbers, op="rng_normal"):
     ) -> Tensor:
         first, second = _two_words(b, seed, shape)
         kind = _computed_in(dtype)
-        # The logarithm of 0 is none: half a step from it stands for it.
+        # 0 has no logarithm, so half a step is taken in its place.
         radius = b.sqrt(b.log(b.maximum(cast(b, first, kind), 0.5) * 2.0**-32) * -2.0)
         turn = (cast(b, second, f64) if kind is f64 else _upper_bits(b, second)) * 2.0**-32
         # cos(2π·turn) as a sine: around its zeros, the distance to them is exact.
@@ -273,8 +273,8 @@ class RngNormal(_Numbers, op="rng_normal"):
     def build(
         self, b: Builder, shape: Any, seed: Any = 0, mean: float = 0.0, std: float = 1.0, dtype: Any = f32
     ) -> Tensor:
-        given: Any = {"shape": dims_of(shape), "mean": mean, "std": std, "dtype": as_dtype(dtype)}
-        return b.emit("rng_normal", (seed_tensor(b, seed),), **given)
+        attributes: Any = {"shape": dims_of(shape), "mean": mean, "std": std, "dtype": as_dtype(dtype)}
+        return b.emit("rng_normal", (seed_tensor(b, seed),), **attributes)
 
     def samples(self) -> Any:
         any_seed: Any = {"low": -9e18, "high": 9e18}
@@ -313,8 +313,8 @@ class Sample(Card, op="sample"):
         return Shape(logits.dims[:-1], "i32")
 
     def requires(self, logits: Shape, seed: Shape, *, top_k: int, **_: Any) -> list[tuple[Dim, str]]:
-        needed = max(top_k, 1)
-        return [(logits.dims[-1] - needed, f"{logits.dims[-1]} classes are less than {needed}")]
+        least = max(top_k, 1)
+        return [(logits.dims[-1] - least, f"{logits.dims[-1]} classes are less than {least}")]
 
     def evaluate(
         self, logits: np.ndarray, seed: np.ndarray, *, temperature: float, top_k: int, top_p: float
@@ -335,8 +335,8 @@ class Sample(Card, op="sample"):
         sums = np.cumsum(weights, -1)
         unit = (words(seed, largest.size) >> np.uint32(8)).reshape(largest.shape) * 2.0**-24
         exceeds = (sums > unit[..., None] * sums[..., -1:]) & (weights > 0)
-        drawn = np.take_along_axis(order, np.argmax(exceeds, -1, keepdims=True), -1)[..., 0]
-        return np.where(np.isnan(sums[..., -1]), largest, drawn)
+        position_drawn = np.take_along_axis(order, np.argmax(exceeds, -1, keepdims=True), -1)[..., 0]
+        return np.where(np.isnan(sums[..., -1]), largest, position_drawn)
 
     def decompose(
         self, b: Builder, logits: Tensor, seed: Tensor, *, temperature: float, top_k: int, top_p: float
@@ -362,11 +362,11 @@ class Sample(Card, op="sample"):
             weights = b.where(kept, weights, 0.0)
             total = b.max(b.where(kept, reached, 0.0), -1, keep_dims=True)
         unit = cast(b, b.reshape(b.rng_uniform(batch, seed), (*batch, 1)), wide.dtype)
-        drawn = b.argmax((reached > unit * total) * (weights > 0.0), -1, keep_dims=True)
+        position_drawn = b.argmax((reached > unit * total) * (weights > 0.0), -1, keep_dims=True)
         if order is not None:
-            drawn = b.gather_batched(order, drawn, axis=-1)
+            position_drawn = b.gather_batched(order, position_drawn, axis=-1)
         # Without numbers to compare (a NaN, or an infinity less itself), the largest logit is taken.
-        return b.where(b.reshape(total == total, batch), b.reshape(drawn, batch), largest)
+        return b.where(b.reshape(total == total, batch), b.reshape(position_drawn, batch), largest)
 
     def build(
         self,
@@ -377,8 +377,8 @@ class Sample(Card, op="sample"):
         top_k: int = 0,
         top_p: float = 1.0,
     ) -> Tensor:
-        given: Any = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
-        return b.emit("sample", (logits, seed_tensor(b, seed)), **given)
+        attributes: Any = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
+        return b.emit("sample", (logits, seed_tensor(b, seed)), **attributes)
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         return Cost(20 * operands[0].num_elements, moved_bytes(operands, results))

@@ -1,4 +1,4 @@
-"""Recurrences over a sequence. What does not depend on the carry is computed before the loop, the rest is a scan."""
+"""Recurrences over a sequence. Values that do not depend on the carry are computed before the loop, which is a scan."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from rlx.ops.reduction.reduce import FLOATS
 
 
 def expect_dims(what: str, shape: Shape, *dims: Dim) -> None:
-    """An operand has these dimensions.
+    """Check that an operand has these dimensions.
 
     Raises:
-        ShapeError: It has others.
+        ShapeError: It has other dimensions.
     """
     if shape.dims != dims:
         raise ShapeError(f"{what} must be [{', '.join(map(str, dims))}], got {shape}")
 
 
 def sizes_of(what: str, shape: Shape, axes: str) -> tuple[Dim, ...]:
-    """The dimensions of an operand with so many axes, one letter for each.
+    """The dimensions of an operand whose axes are given, one letter for each.
 
     Raises:
         ShapeError: It has another rank.
@@ -79,7 +79,7 @@ class SelectiveScan(Card, op="selective_scan"):
         sequences = [_swapped(builder, widened(builder, t)) for t in (x, delta, b, c)]
         state = builder.expand(builder.constant(0.0, dtype=rates.dtype), (batch, width, size))
 
-        # exp(delta·a) and delta·b·x of all steps would be N times as large as x: each step makes its own.
+        # exp(delta·a) and delta·b·x of all steps would be N times as large as x, so each step computes its part.
         def step(state: Tensor, slices: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
             x_t, delta_t, b_t, c_t = slices
             decay = builder.exp(builder.reshape(delta_t, (batch, width, 1)) * rates)
@@ -189,7 +189,7 @@ class GatedDeltaNet(Card, op="gated_delta_net"):
     def build(
         self, b: Builder, q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor, state: Tensor | None = None
     ) -> Any:
-        """With a state, what `gated_delta_net_carry` gives: the result and the next state."""
+        """With a state, it gives what `gated_delta_net_carry` gives: the result and the next state."""
         if state is not None:
             return b.gated_delta_net_carry(q, k, v, g, beta, state)
         return b.emit("gated_delta_net", (q, k, v, g, beta))
@@ -227,7 +227,7 @@ def _delta_net_case(batch: Any, steps: Any, heads: int, size: int, *, state: boo
 
 
 def _check_cell(x: Shape, w_input: Shape, w_hidden: Shape, gates: int, **vectors: Shape) -> None:
-    """Weights and biases of a cell with so many gates; `vectors` are states and biases."""
+    """Check the weights and biases of a cell with `gates` gates; `vectors` are states and biases."""
     same_dtype(x, w_input, w_hidden, *vectors.values())
     batch, _, width = sizes_of("x", x, "BSI")
     _, hidden = sizes_of("h", vectors["h"], "BH")

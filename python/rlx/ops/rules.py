@@ -1,4 +1,4 @@
-"""What the rules of the transforms are written with: sums over broadcast axes, zeros, ranges, batch axes."""
+"""Helpers for the rules of the transforms: sums over broadcast axes, zeros, ranges, batch axes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rlx.ir.shape import Shape
 
 @dataclass(frozen=True)
 class Range:
-    """A cotangent that is zero but for a range of one axis: several that do not overlap are joined instead of added up.
+    """A cotangent that is zero outside a range of one axis: ranges that do not overlap are concatenated, not added.
 
     Attributes:
         axis: The axis.
@@ -43,12 +43,12 @@ def zeros(b: Builder, shape: Shape) -> Tensor:
 
 
 def or_zeros(b: Builder, value: Tensor | None, shape: Shape) -> Tensor:
-    """A tangent or cotangent where an op needs one: zero is written out."""
+    """A tangent or cotangent where an op needs a tensor: None becomes a tensor of zeros."""
     return zeros(b, shape) if value is None else value
 
 
 def total(b: Builder, values: Sequence[Tensor | None]) -> Tensor | None:
-    """The sum of tangents or cotangents, of which some may be zero."""
+    """The sum of tangents or cotangents, of which some may be zero (None)."""
     result: Tensor | None = None
     for value in values:
         if value is not None:
@@ -61,8 +61,8 @@ def unbroadcast(b: Builder, cotangent: Tensor, shape: Shape) -> Tensor:
 
     Args:
         b: Where to emit.
-        cotangent: Of the shape of the result.
-        shape: That of the operand.
+        cotangent: In the shape of the result.
+        shape: The shape of the operand.
     """
     before = cotangent.shape.dims
     if before == shape.dims:
@@ -76,7 +76,7 @@ def unbroadcast(b: Builder, cotangent: Tensor, shape: Shape) -> Tensor:
 
 
 def resolved(b: Builder, cotangent: Cotangent) -> Tensor | None:
-    """What a rule gives for a cotangent, as a tensor or None: functions are called, ranges padded with zeros."""
+    """The cotangent that a rule gives, as a tensor or None: functions are called, ranges padded with zeros."""
     if callable(cotangent):
         cotangent = cotangent()
     if not isinstance(cotangent, Range):
@@ -90,7 +90,7 @@ def resolved(b: Builder, cotangent: Cotangent) -> Tensor | None:
 def joined(b: Builder, terms: Sequence[Tensor | Range]) -> Tensor:
     """The sum of the cotangents that the users of a tensor give it.
 
-    Ranges of one axis that do not overlap are concatenated, with zeros only where there is nothing.
+    Ranges of one axis that do not overlap are concatenated, with zeros in the gaps.
     """
     ranges: dict[int, list[Range]] = {}
     summands: list[Tensor | None] = []
@@ -107,7 +107,7 @@ def joined(b: Builder, terms: Sequence[Tensor | Range]) -> Tensor:
 
 
 def _concatenated(b: Builder, parts: list[Range]) -> list[Tensor | None]:
-    """Ranges of one axis as few tensors of the whole axis; those whose order is not known stay apart."""
+    """Ranges of one axis as few tensors of the whole axis; ranges whose order is not known are not joined."""
     if not all(type(p.start) is int for p in parts):
         return [resolved(b, p) for p in parts]
     rows: list[list[Range]] = []
@@ -129,19 +129,19 @@ def _end(part: Range) -> Dim:
 def _row(b: Builder, row: list[Range]) -> Tensor:
     axis, dims = row[0].axis, row[0].value.shape.dims
     pieces: list[Tensor] = []
-    at: Dim = 0
+    position: Dim = 0
     for part in (*row, None):
-        gap = (row[0].size if part is None else part.start) - at
+        gap = (row[0].size if part is None else part.start) - position
         if gap != 0:
             pieces.append(zeros(b, Shape((*dims[:axis], gap, *dims[axis + 1 :]), row[0].value.dtype)))
         if part is not None:
             pieces.append(part.value)
-            at = _end(part)
+            position = _end(part)
     return b.concat(pieces, axis=axis)
 
 
 def known_scalar(x: Tensor) -> float | None:
-    """The number that a tensor is, where it is a constant of one element that is real and not 0."""
+    """The value of a tensor that is a constant of one real element other than 0; else None."""
     owner = getattr(x.value.owner, "operation", None)
     if owner is None or owner.name != "rlx.constant" or x.shape.num_elements != 1 or not x.dtype.is_float:
         return None
@@ -158,7 +158,7 @@ def batch(b: Builder, x: Tensor, batched: bool, size: Dim) -> Tensor:
 
 
 def aligned(b: Builder, x: Tensor, batched: bool, rank: int) -> Tensor:
-    """An operand that is to broadcast with others of up to `rank` axes (without the batch), the batch in front."""
+    """An operand, batch in front, reshaped so that it broadcasts with others of up to `rank` axes (without the batch)."""
     missing = rank + 1 - x.rank
     if not batched or missing <= 0:
         return x
@@ -167,7 +167,7 @@ def aligned(b: Builder, x: Tensor, batched: bool, rank: int) -> Tensor:
 
 
 def moved(b: Builder, x: Tensor, source: int, destination: int) -> Tensor:
-    """`x` with one axis somewhere else."""
+    """`x` with one axis moved."""
     if source == destination:
         return x
     order = [i for i in range(x.rank) if i != source]
@@ -182,8 +182,8 @@ def folded(b: Builder, x: Tensor, axis: int) -> Tensor:
     return b.reshape(moved, (*dims[:axis], dims[axis] * dims[axis + 1], *dims[axis + 2 :]))
 
 
-def unfolded(b: Builder, x: Tensor, axis: int, size: Dim, rest: Dim) -> Tensor:
-    """The reverse of `folded`: an axis of `size·rest` entries split, and the batch in front."""
+def unfolded(b: Builder, x: Tensor, axis: int, size: Dim, entries: Dim) -> Tensor:
+    """The reverse of `folded`: an axis of `size·entries` positions is split, and the batch moved to the front."""
     dims = x.shape.dims
-    parted = b.reshape(x, (*dims[:axis], size, rest, *dims[axis + 1 :]))
+    parted = b.reshape(x, (*dims[:axis], size, entries, *dims[axis + 1 :]))
     return b.transpose(parted, (axis, *range(axis), *range(axis + 1, parted.rank))) if axis else parted

@@ -13,7 +13,7 @@ from rlx.ir.errors import Error
 from rlx.ir.location import describe
 from rlx.ops import operators
 
-# Kinds of enumerated ops that are methods of their own: op -> {method: kind}.
+# Kinds of enumerated ops that have their own methods: op -> {method: kind}.
 _KINDS: dict[str, dict[str, str]] = {
     "binary": {"maximum": "max", "minimum": "min"} | {k: k for k in ("add", "sub", "mul", "div", "pow")},
     "compare": {k: k for k in ("eq", "ne", "lt", "le", "gt", "ge")},
@@ -22,7 +22,7 @@ _KINDS: dict[str, dict[str, str]] = {
 
 
 def kinds() -> dict[str, dict[str, str]]:
-    """The kinds that are methods of their own, by op: method name to kind."""
+    """The kinds that have their own methods, by op: method name to kind."""
     activations = registry.SPECS["activation"].attributes[0].cases
     return _KINDS | {"activation": {kind: kind for kind in activations}}
 
@@ -37,14 +37,14 @@ def _kind_method(op: str, name: str, kind: str) -> Callable[..., Any]:
     return method
 
 
-# Functions of a builder that are no ops but emit several: they are methods as well.
+# Functions of a builder that are not ops but emit several ops: they are methods as well.
 _HELPERS: dict[str, Callable[..., Any]] = {}
 
 
 def helper(function: Callable[..., Any]) -> Callable[..., Any]:
     """Make `function(b, …)` a method of graphs and a function of `rlx.ops`: `@helper def rfft2(b, x): …`.
 
-    An op has one card; what users know by a name of its own, but is only a way to write some ops, is a helper.
+    An op has one card; a helper is a name that users know for a combination of other ops.
     """
     _HELPERS[function.__name__] = function
     return function
@@ -76,7 +76,7 @@ def _helper_method(name: str, function: Callable[..., Any]) -> Callable[..., Any
 
 
 def method_name(op: str) -> str:
-    """The method of an op; a word of Python's own gets an underscore: `if_`."""
+    """The name of an op's method; a keyword of Python gets an underscore: `if_`."""
     return f"{op}_" if iskeyword(op) else op
 
 

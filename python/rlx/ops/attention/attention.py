@@ -116,7 +116,7 @@ class Attention(Card, op="attention"):
         result = rules.total(
             b, (moved, None if dv is None else weighted_values(b, weights, split_values(b, heads, dv)))
         )
-        if result is None:  # of a mask that only hides keys
+        if result is None:  # only the mask has a tangent, and it only hides keys
             return None
         return merge_heads(b, heads, cast(b, result, v.dtype), heads.num_heads, heads.queries)
 
@@ -126,17 +126,17 @@ class Attention(Card, op="attention"):
         return gradient.of_query, gradient.of_key, gradient.of_value, of_mask
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, **attributes: Any) -> Tensor:
-        (*arrays, mask), (*own, own_mask) = operands, batched
+        (*arrays, mask), (*flags, mask_batched) = operands, batched
         kind, along = attributes["mask_kind"], arrays[0].rank - 3
-        if own == [True, False, False] and not own_mask and _hides_alike(mask, kind):
-            # What all queries see alike is shared by those of all entries: they are queries of one call.
+        if flags == [True, False, False] and not mask_batched and _hides_alike(mask, kind):
+            # All queries of a row see the same keys, so the queries of all entries can share one call.
             queries = arrays[0].shape.dims[along + 1]
             result = b.emit("attention", (rules.folded(b, arrays[0], along), *arrays[1:], mask), **attributes)
             return rules.unfolded(b, result, along, size, queries)
-        arrays = [rules.batch(b, x, is_own, size) for x, is_own in zip(arrays, own, strict=True)]
+        arrays = [rules.batch(b, x, is_batched, size) for x, is_batched in zip(arrays, flags, strict=True)]
         rows = arrays[0].shape.dims[1]
         if mask is not None:
-            mask = _folded_mask(b, mask, bool(own_mask), size, rows, kind)
+            mask = _folded_mask(b, mask, bool(mask_batched), size, rows, kind)
         result = b.emit("attention", (*(rules.folded(b, x, 0) for x in arrays), mask), **attributes)
         return rules.unfolded(b, result, 0, size, rows)
 
@@ -184,17 +184,17 @@ def _visible(shape: tuple[int, ...], mask: Any, attributes: dict[str, Any]) -> n
     if kind == "custom":
         keep = mask >= 0.5 if mask.dtype.kind not in "biu" else mask != 0
         return keep[:, None, None, :] if keep.ndim == 2 else keep
-    own = np.arange(queries)[:, None] + keys - queries
+    query = np.arange(queries)[:, None] + keys - queries
     key = np.arange(keys)[None, :]
-    visible = key <= own
-    return visible if kind == "causal" else visible & (key >= own - attributes["window"])
+    visible = key <= query
+    return visible if kind == "causal" else visible & (key >= query - attributes["window"])
 
 
 # --- batches ----------------------------------------------------------------------------------------
 
 
 def _hides_alike(mask: Tensor | None, kind: str) -> bool:
-    """Whether the mask is the same for all queries of a row."""
+    """Whether the mask hides the same keys from all queries of a row."""
     if mask is None:
         return kind == "none"
     return (kind == "custom" and mask.rank == 2) or mask.rank < 2 or mask.shape.dims[-2] == 1
@@ -208,5 +208,5 @@ def _folded_mask(b: Builder, mask: Tensor, batched: bool, size: Dim, rows: Dim, 
     dims = (1,) * (4 - rank) + mask.shape.dims[int(batched) :]
     if not batched and dims[0] == 1:
         return mask
-    whole = b.reshape(mask, (size, *dims)) if batched else rules.batch(b, mask, False, size)
-    return rules.folded(b, b.expand(whole, (size, rows, *dims[1:])), 0)
+    per_entry = b.reshape(mask, (size, *dims)) if batched else rules.batch(b, mask, False, size)
+    return rules.folded(b, b.expand(per_entry, (size, rows, *dims[1:])), 0)

@@ -27,8 +27,8 @@ _BATCH = (0, 1)  # the axes of rows and of key heads, of every product
 
 
 class AttentionGradient:
-    """The cotangents of the operands of an `attention`, each emitted when it is asked for. Queries that see no key have no
-    part in any.
+    """The cotangents of the operands of an `attention`, each emitted when its method is called. Queries that see no key
+    contribute nothing to them.
 
     Args:
         b: Where to emit.
@@ -60,7 +60,7 @@ class AttentionGradient:
         return cast(b, merge_heads(b, heads, result, heads.kv_heads, heads.keys), self._v.dtype)
 
     def of_mask(self) -> Tensor:
-        """That of a bias, summed over the axes along which it was broadcast to `[B, H, S, T]`."""
+        """The cotangent of a bias, summed over the axes along which the bias was broadcast to `[B, H, S, T]`."""
         b, heads, mask = self._b, self._heads, self._mask
         full = (heads.batch, heads.num_heads, heads.queries, heads.keys)
         dims = (1,) * (4 - mask.rank) + mask.shape.dims
@@ -86,7 +86,7 @@ class AttentionGradient:
     def _weights(self) -> Tensor:
         return attention_weights(self._b, self._heads, self._scores, self._mask, self._attributes)
 
-    # --- and back ---------------------------------------------------------------------------------
+    # --- the backward pass ------------------------------------------------------------------------
 
     @cached_property
     def _of_result(self) -> Tensor:
@@ -95,7 +95,7 @@ class AttentionGradient:
 
     @cached_property
     def _of_biased(self) -> Tensor:
-        """The cotangent of what the softmax takes."""
+        """The cotangent of the operand of the softmax."""
         b, heads = self._b, self._heads
         weights, values = self._weights, split_values(b, heads, self._v)
         of_weights = b.dot_general(self._of_result, values, (4,), (3,), _BATCH, _BATCH)
@@ -106,9 +106,9 @@ class AttentionGradient:
     def _weighted(self, weights: Tensor) -> Tensor:
         """The sum of weights times their cotangents, over the keys: `[B, H, S]`.
 
-        It is that of results times their cotangents over a head's width, which is shorter (T. Dao et al., 2022, appendix B).
-        Results in the layout of the operands are those of the forward pass; in other layouts and dtypes they would have to be
-        computed again.
+        It equals the sum of the results times their cotangents over the width of a head, which is a shorter sum (T. Dao et
+        al., 2022, appendix B). The results in the layout of the operands are shared with the forward pass; in other layouts
+        and dtypes they would have to be computed again.
         """
         b, heads = self._b, self._heads
         values = split_heads(b, heads, self._v, heads.kv_heads, heads.value_dim)

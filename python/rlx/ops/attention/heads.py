@@ -1,4 +1,4 @@
-"""What attention and its derivatives are made of: heads, scores, masks, weights."""
+"""The parts of attention and its derivatives: heads, scores, masks, weights."""
 
 from __future__ import annotations
 
@@ -67,8 +67,8 @@ class Heads:
     def check_mask(self, mask: Shape | None, kind: str, window: int | None) -> None:
         """The mask operand is there exactly when the kind needs it, and has a shape that fits."""
         if (mask is not None) != (kind in ("custom", "bias")):
-            wanted = "needs" if mask is None else "takes no"
-            raise ShapeError(f"mask_kind '{kind}' {wanted} mask operand")
+            requirement = "needs" if mask is None else "takes no"
+            raise ShapeError(f"mask_kind '{kind}' {requirement} mask operand")
         if (window is not None) != (kind == "sliding_window"):
             raise ShapeError(f"window is {'missing' if window is None else 'only'} for mask_kind 'sliding_window'")
         if mask is None:
@@ -92,7 +92,7 @@ def split_heads(b: Builder, heads: Heads, x: Tensor, count: int, width: int) -> 
 
 
 def split_queries(b: Builder, heads: Heads, x: Tensor, width: int) -> Tensor:
-    """The queries, or what is laid out as they are, as `[B, Hkv, G, S, width]`, in f32 for f16 and bf16."""
+    """The queries, or a tensor in their layout, as `[B, Hkv, G, S, width]`, in f32 for f16 and bf16."""
     split = split_heads(b, heads, x, heads.num_heads, width)
     return widened(b, b.reshape(split, (heads.batch, heads.kv_heads, heads.group, heads.queries, width)))
 
@@ -113,7 +113,7 @@ def scale_of(heads: Heads, score_scale: float | None) -> float:
 
 
 def scaled_queries(b: Builder, heads: Heads, q: Tensor, score_scale: float | None) -> Tensor:
-    """The queries times the factor of the scores: that costs S·D products, scaling the scores S·T."""
+    """The queries times the factor of the scores: this costs S·D products, scaling the scores would cost S·T."""
     return split_queries(b, heads, q, heads.head_dim) * scale_of(heads, score_scale)
 
 
@@ -128,7 +128,7 @@ def weighted_values(b: Builder, weights: Tensor, values: Tensor) -> Tensor:
 
 
 def attention_weights(b: Builder, heads: Heads, scores: Tensor, mask: Any, attributes: dict[str, Any]) -> Tensor:
-    """What each query takes of each value: the softmax of the scores after softcap and mask."""
+    """The weight of each value for each query: the softmax of the scores after softcap and mask."""
     softcap, kind = attributes["softcap"], attributes["mask_kind"]
     if softcap is not None:
         scores = b.tanh(scores / softcap) * softcap
@@ -178,7 +178,7 @@ def _weights(b: Builder, scores: Tensor, bounded: bool) -> Tensor:
     """
     if not bounded:
         return b.softmax(scores, axis=-1)
-    # The weights do not depend on what all scores of a row are lowered by, and neither do their derivatives.
+    # The weights do not depend on a number that is subtracted from all scores of a row, and neither do their derivatives.
     top = b.stop_gradient(b.max(scores, -1, keep_dims=True))
     weights = b.exp(scores - b.maximum(top, np.finfo(np.float32).min.item()))
     total = b.sum(weights, -1, keep_dims=True)
@@ -188,7 +188,7 @@ def _weights(b: Builder, scores: Tensor, bounded: bool) -> Tensor:
 def weights_slope(b: Builder, weights: Tensor, d: Tensor) -> Tensor:
     """A tangent of the scores, or a cotangent of the weights, through the softmax, whose Jacobian is symmetric.
 
-    It is 0 where the weight is, so in rows that see no key.
+    It is 0 where the weight is 0, so also in rows that see no key.
     """
     return weights * (d - b.sum(weights * d, -1, keep_dims=True))
 

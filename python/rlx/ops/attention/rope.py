@@ -96,7 +96,7 @@ class Rope(Card, op="rope"):
         attributes: Any = {"head_dim": head_dim, "n_rot": n_rot, "style": style}
 
         def of_table(table: Tensor, other: bool) -> Tensor | None:
-            """The scalar product of what the table multiplies with the cotangent of what that becomes."""
+            """The scalar product of the lanes that the table multiplies with the cotangents of the products."""
             if n_rot == 0:
                 return None
             (first, second), (dfirst, dsecond) = (_lanes(b, t, head_dim, n_rot, style) for t in (x, dy))
@@ -113,11 +113,11 @@ class Rope(Card, op="rope"):
         )
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, **attributes: Any) -> Tensor:
-        (x, *tables), (own, *table_own) = operands, batched
-        x = rules.batch(b, x, own, size)
+        (x, *tables), (x_batched, *tables_batched) = operands, batched
+        x = rules.batch(b, x, x_batched, size)
         rows = x.shape.dims[1]
-        if any(table_own) or tables[0].rank == 3:
-            tables = [_for_all_rows(b, t, o, size, rows) for t, o in zip(tables, table_own, strict=True)]
+        if any(tables_batched) or tables[0].rank == 3:
+            tables = [_for_all_rows(b, t, o, size, rows) for t, o in zip(tables, tables_batched, strict=True)]
         result = b.emit("rope", (rules.folded(b, x, 0), *tables), **attributes)
         return rules.unfolded(b, result, 0, size, rows)
 
@@ -153,7 +153,7 @@ def _lanes(b: Builder, x: Tensor, head_dim: int, n_rot: int, style: str) -> tupl
 
 
 def _rotated(b: Builder, lanes: tuple[Tensor, Tensor], tables: tuple[Tensor, Tensor], style: str) -> Tensor:
-    """The lanes turned, and where they were: `[…, n_rot]`."""
+    """The rotated lanes, each in its place: `[…, n_rot]`."""
     (first, second), (cosine, sine) = lanes, tables
     turned = (first * cosine - second * sine, second * cosine + first * sine)
     if style == "neox":
@@ -165,18 +165,18 @@ def _rotated(b: Builder, lanes: tuple[Tensor, Tensor], tables: tuple[Tensor, Ten
 def _tables(b: Builder, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
     """Both tables as they broadcast against `[B, S, H, half]` (x is packed) or `[B, H, S, half]`."""
 
-    def table(of: Tensor) -> Tensor:
-        *batch, length, half = of.shape.dims
+    def table(vectors: Tensor) -> Tensor:
+        *batch, length, half = vectors.shape.dims
         dims = (*batch, length, 1, half) if x.rank == 3 else (*batch, 1, length, half)
-        return b.reshape(widened(b, of), dims)
+        return b.reshape(widened(b, vectors), dims)
 
     return table(cos), table(sin)
 
 
 def _for_all_rows(b: Builder, table: Tensor, batched: bool, size: Dim, rows: Dim) -> Tensor:
     """A table for each row of each entry of a batch, `[size·rows, S, half]`."""
-    whole = rules.batch(b, table, batched, size)
-    if whole.rank == 3:
-        entries, *dims = whole.shape.dims
-        whole = b.expand(b.reshape(whole, (entries, 1, *dims)), (entries, rows, *dims))
-    return rules.folded(b, whole, 0)
+    tables = rules.batch(b, table, batched, size)
+    if tables.rank == 3:
+        entries, *dims = tables.shape.dims
+        tables = b.expand(b.reshape(tables, (entries, 1, *dims)), (entries, rows, *dims))
+    return rules.folded(b, tables, 0)

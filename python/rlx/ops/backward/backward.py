@@ -1,8 +1,8 @@
 """Gradients as ops: a `*_backward` op is a name for one cotangent that the `vjp` of its forward card gives.
 
-One line in the table at the end makes the card of such an op; everything follows from the forward card. Reverse mode writes
-a gradient by its name where there is one (`cotangents`): that keeps gradients short, an op computes in its own precision, and
-a target may have a kernel for it.
+One line in the table at the end makes the card of such an op; everything follows from the forward card. Reverse mode emits
+the named op where a gradient has one (`cotangents`): that keeps gradients short, the op computes in its own precision, and a
+target may have a kernel for it.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _NAMES: dict[str, dict[str, Backward]] = {}
 
 
 def cotangents(
-    b: Builder, card: Card, operands: Any, results: Sequence[Any], given: Sequence[Any], **attributes: Any
+    b: Builder, card: Card, operands: Any, results: Sequence[Any], dys: Sequence[Any], **attributes: Any
 ) -> Any:
-    """What `card.vjp` gives, by the ops that are names for it."""
+    """The cotangents that `card.vjp` gives, as `*_backward` ops where there is one."""
     names = _NAMES.get(card.name)
-    if names is None or given[0] is None or any(d is not None for d in given[1:]):
-        return card.vjp(b, operands, results, given, **attributes)
-    rule = cache(lambda: card.vjp(b, operands, results, given, **attributes))
+    if names is None or dys[0] is None or any(d is not None for d in dys[1:]):
+        return card.vjp(b, operands, results, dys, **attributes)
+    rule = cache(lambda: card.vjp(b, operands, results, dys, **attributes))
 
     def of_rule(i: int) -> Any:
         entry = rule()[i]
@@ -58,7 +58,7 @@ def cotangents(
     for i, entry in enumerate(card.spec.operands):
         name = names.get(entry.name)
         if name is not None and name.stands_for(entry.name, operands, attributes):
-            entries.append(partial(name.emitted, b, entry.name, operands, given[0], attributes))
+            entries.append(partial(name.emitted, b, entry.name, operands, dys[0], attributes))
         else:
             entries.append(partial(of_rule, i))
     return entries
@@ -72,18 +72,20 @@ class _OfLinear(Backward):
     the forward op and its gradients again, for `<g, f*(dy)> = <f(g), dy>`.
     """
 
-    def vjp(self, b: Builder, operands: Any, results: Any, given: Any, **attributes: Any) -> Any:
-        primals, shared, wrt = self._named(operands), self.shared(attributes), self.wrt_of(attributes)
+    def vjp(self, b: Builder, operands: Any, results: Any, dys: Any, **attributes: Any) -> Any:
+        primals, shared, wrt = self._by_name(operands), self.shared(attributes), self.wrt_of(attributes)
         dy = primals.pop(self.cotangent)
         names = self.forward_names
-        moved = [given[0] if n == wrt else primals[n] for n in names]
+        moved = [dys[0] if n == wrt else primals[n] for n in names]
         pulled = dict(zip(names, cotangents(b, self.forward, moved, (), [dy], **shared), strict=True))
         pulled[self.cotangent] = lambda: b.emit(self.forward.name, moved, **shared)
         return [pulled[o.name] if o.name in self.linear else None for o in self.spec.operands]
 
 
 class _OfActivation(Backward):
-    """Second derivatives are written out: those of some formulas for the first are wrong where they choose a branch."""
+    """Second derivatives have formulas of their own: some formulas for the first derivative choose between branches, and
+    differentiating these would give wrong numbers.
+    """
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, kind: str) -> Tensor:
         full = [rules.batch(b, x, is_batched, size) for x, is_batched in zip(operands, batched, strict=True)]
@@ -92,26 +94,28 @@ class _OfActivation(Backward):
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, kind: str) -> Tensor | None:
         (x, dy), (dx, d) = operands, tangents
         along = None if d is None else b.emit(self.name, (x, d), kind=kind)
-        return rules.total(b, [along, None if dx is None else _bent(b, kind, x, dy, dx)])
+        return rules.total(b, [along, None if dx is None else _second_order_term(b, kind, x, dy, dx)])
 
-    def vjp(self, b: Builder, operands: Any, results: Any, given: Any, *, kind: str) -> Any:
-        (x, dy), (d,) = operands, given
-        return lambda: _bent(b, kind, x, dy, d), lambda: b.emit(self.name, (x, d), kind=kind)
+    def vjp(self, b: Builder, operands: Any, results: Any, dys: Any, *, kind: str) -> Any:
+        (x, dy), (d,) = operands, dys
+        return lambda: _second_order_term(b, kind, x, dy, d), lambda: b.emit(self.name, (x, d), kind=kind)
 
 
-def _bent(b: Builder, kind: str, x: Tensor, dy: Tensor, d: Tensor) -> Tensor | None:
+def _second_order_term(b: Builder, kind: str, x: Tensor, dy: Tensor, d: Tensor) -> Tensor | None:
     """`d·dy·f''(x)`, rounded once."""
     second = second_derivative(b, kind, widened(b, x))
     return None if second is None else cast(b, widened(b, d) * widened(b, dy) * second, x.dtype)
 
 
 class _OfMaximum(Backward):
-    """Linear in the cotangent, and a step function of `x`; its adjoint takes what it has put, instead of scattering."""
+    """Linear in the cotangent, and piecewise constant in `x`. The adjoint gathers the elements that this op writes to,
+    and does not scatter.
+    """
 
     linear = ("dy",)
 
-    def vjp(self, b: Builder, operands: Any, results: Any, given: Any, **window: Any) -> Any:
-        (x, dy), (g,) = operands, given
+    def vjp(self, b: Builder, operands: Any, results: Any, dys: Any, **window: Any) -> Any:
+        (x, dy), (g,) = operands, dys
         return None, lambda: taken_from_winners(b, x, g, dy.shape, **window)
 
 
@@ -145,15 +149,15 @@ def _gradient(
         op: Its name.
         forward: The card of the forward op.
         wrt: As in `Backward`.
-        card: A class for it that has more than what follows from the forward op.
-        written: Whether reverse mode writes gradients by it.
+        card: A subclass of `Backward` with rules that do not follow from the forward op.
+        written: Whether reverse mode emits this op for the gradient.
         rank: As in `Backward`.
         unless: As in `Backward`.
         absent: As in `Backward`.
         sizes: As in `Backward`.
         fixed: As in `Backward`.
     """
-    spec, known = registry.SPECS[op], forward.spec.operands
+    spec, forward_operands = registry.SPECS[op], forward.spec.operands
     operands = {o.name for o in spec.operands}
     members: dict[str, Any] = {
         "__module__": __name__,  # the file of the family
@@ -165,10 +169,10 @@ def _gradient(
         "absent": absent or {},
         "sizes": sizes or {},
     }
-    moving = [o.name for o in known if o.name in operands and _INEXACT & set(o.dtypes)]
+    moving = [o.name for o in forward_operands if o.name in operands and _INEXACT & set(o.dtypes)]
     if card is None and all(name in forward.linear for name in (wrt, *moving)):
         card = _OfLinear
-        constant = {o.name for o in known} - {*moving}
+        constant = {o.name for o in forward_operands} - {*moving}
         members["linear"] = tuple(o.name for o in spec.operands if o.name not in constant)
     if forward.build is not Card.build:
         members["build"] = build_like(forward, spec)
@@ -183,18 +187,18 @@ _INEXACT = {"f32", "c64"}
 
 
 def _like(name: str) -> ShapeOf:
-    return lambda given, _: given[name]
+    return lambda shapes, _: shapes[name]
 
 
-def _along(given: Mapping[str, Shape], attributes: Mapping[str, Any]) -> Shape:
+def _along(shapes: Mapping[str, Shape], attributes: Mapping[str, Any]) -> Shape:
     """The scale or bias of a normalisation, which varies along one axis."""
-    x, axis = given["x"], attributes.get("axis", 1)
+    x, axis = shapes["x"], attributes.get("axis", 1)
     return x.with_dims(x.dims[axis : axis + 1])
 
 
-def _table(given: Mapping[str, Shape], attributes: Mapping[str, Any]) -> Shape:
-    """What `dy` is gathered from."""
-    dy, indices, axis, size = given["dy"], given["indices"], attributes["axis"], attributes["size"]
+def _table(shapes: Mapping[str, Shape], attributes: Mapping[str, Any]) -> Shape:
+    """The shape of the table that the forward op gathers from."""
+    dy, indices, axis, size = shapes["dy"], shapes["indices"], attributes["axis"], attributes["size"]
     rank = dy.rank - indices.rank + 1
     if len(size) != 1:
         raise ShapeError(f"size is a list of one dimension, got {list(size)}")
@@ -204,17 +208,17 @@ def _table(given: Mapping[str, Shape], attributes: Mapping[str, Any]) -> Shape:
     return dy.with_dims((*dy.dims[:before], size[0], *dy.dims[before + indices.rank :]))
 
 
-def _image(given: Mapping[str, Shape], attributes: Mapping[str, Any]) -> Shape:
-    """What a convolution with `w` makes `dy` of."""
-    dy, w, size = given["dy"], given["w"], attributes["size"]
+def _image(shapes: Mapping[str, Shape], attributes: Mapping[str, Any]) -> Shape:
+    """The shape of the image from which a convolution with `w` computes a result of the shape of `dy`."""
+    dy, w, size = shapes["dy"], shapes["w"], attributes["size"]
     if len(size) != 2:
         raise ShapeError(f"size gives height and width, got {list(size)}")
     return dy.with_dims((dy.dims[0], w.dims[1] * attributes["groups"], *size))
 
 
-def _kernel(given: Mapping[str, Shape], attributes: Mapping[str, Any]) -> Shape:
-    """What makes `dy` of `x`."""
-    x, dy, kernel, groups = given["x"], given["dy"], attributes["kernel"], attributes["groups"]
+def _kernel(shapes: Mapping[str, Shape], attributes: Mapping[str, Any]) -> Shape:
+    """The shape of the kernel with which a convolution of `x` has a result of the shape of `dy`."""
+    x, dy, kernel, groups = shapes["x"], shapes["dy"], attributes["kernel"], attributes["groups"]
     if len(kernel) != 2:
         raise ShapeError(f"kernel gives the height and width of the kernel; got {list(kernel)}")
     channels = x.dims[1]

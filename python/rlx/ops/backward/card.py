@@ -1,4 +1,4 @@
-"""The card of a gradient, as far as it follows from the forward card. The gradients that there are stand in `backward`."""
+"""The card of a gradient, as far as it follows from the forward card. The list of all gradients is in `backward`."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ class Sizes:
 class Backward(Card):
     """The card of a gradient.
 
-    Operands and attributes belong together by name: what the record calls as the forward record does is the same, and the
-    operand that the forward op does not have is the cotangent of its first result.
+    Operands and attributes are matched by name: one with a name of the forward record stands for the same thing there. The
+    operand whose name the forward record does not have is the cotangent of the first result of the forward op.
 
     Attributes:
         forward: The card of the forward op.
-        wrt: The operand of it with respect to which this is; or the operand for each value of the attribute `wrt`.
+        wrt: The operand of the forward op whose gradient this is, or such an operand for each value of the attribute `wrt`.
         rank: The rank that all operands must have, where the forward op takes others.
-        fixed: Attributes of the forward op that it has always.
-        unless: Values of attributes of the forward op with which its gradient is shorter than its name.
+        fixed: Attributes of the forward op with values that do not vary.
+        unless: Values of attributes of the forward op for which the formula of the gradient is shorter than this op.
         absent: Operands of the forward op that the gradient does not take, because only their shapes count.
         sizes: Attributes that the forward op does not have.
     """
@@ -78,45 +78,49 @@ class Backward(Card):
 
     @cached_property
     def _defaults(self) -> dict[str, Any]:
-        """What the forward op's attributes are where the gradient does not say it."""
+        """The values of the forward op's attributes that are no attributes of the gradient."""
         return {a.name: a.default for a in self.forward.spec.attributes if not a.required} | dict(self.fixed)
 
     @cached_property
     def _shared(self) -> tuple[str, ...]:
         """The names of the attributes that both ops have."""
-        known = {a.name for a in self.forward.spec.attributes}
-        return tuple(a.name for a in self.spec.attributes if a.name in known)
+        forward_attributes = {a.name for a in self.forward.spec.attributes}
+        return tuple(a.name for a in self.spec.attributes if a.name in forward_attributes)
 
     def wrt_of(self, attributes: Mapping[str, Any]) -> str:
         """The operand of the forward op whose gradient this is."""
         return self.wrt if isinstance(self.wrt, str) else self.wrt[attributes["wrt"]]
 
-    def _named(self, operands: Sequence[Any]) -> dict[str, Any]:
+    def _by_name(self, operands: Sequence[Any]) -> dict[str, Any]:
         return dict(zip(self.names, operands, strict=True))
 
     def shared(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
         """All attributes of the forward op."""
         return {**self._defaults, **{name: attributes[name] for name in self._shared if name in attributes}}
 
-    def _shapes(self, given: Mapping[str, Shape], attributes: Mapping[str, Any]) -> list[Any]:
+    def _shapes(self, known_shapes: Mapping[str, Shape], attributes: Mapping[str, Any]) -> list[Any]:
         """The shapes of the forward op's operands, None for an optional one that the gradient does not know."""
-        for name, shape in given.items() if self.rank is not None else ():
+        for name, shape in known_shapes.items() if self.rank is not None else ():
             if shape.rank != self.rank:
                 raise ShapeError(f"'{name}' must have rank {self.rank}, got {shape}")
         return [
-            given[n] if n in given else self.absent[n](given, attributes) if n in self.absent else None
+            known_shapes[n]
+            if n in known_shapes
+            else self.absent[n](known_shapes, attributes)
+            if n in self.absent
+            else None
             for n in self.forward_names
         ]
 
     def refusal(self, wrt: str, attributes: Mapping[str, Any]) -> str | None:
-        """Why the forward op with these attributes has no gradient with respect to an operand; None where it has."""
+        """Why the forward op with these attributes has no gradient with respect to an operand; None if it has one."""
         return None
 
     def infer(self, *operands: Any, **attributes: Any) -> Shape:
-        given = self._named(operands)
-        shapes, shared = self._shapes(given, attributes), self.shared(attributes)
+        by_name = self._by_name(operands)
+        shapes, shared = self._shapes(by_name, attributes), self.shared(attributes)
         result = as_results(self.forward.infer(*shapes, **shared))[0]
-        dy = given[self.cotangent]
+        dy = by_name[self.cotangent]
         if dy.dims != result.dims or dy.dtype is not result.dtype:
             raise ShapeError(f"'{self.cotangent}' must be {result}, as the result of the forward op, got {dy}")
         wrt = self.wrt_of(attributes)
@@ -126,18 +130,18 @@ class Backward(Card):
         return shapes[self.forward_names.index(wrt)]
 
     def requires(self, *operands: Any, **attributes: Any) -> Any:
-        shapes = self._shapes(self._named(operands), attributes)
+        shapes = self._shapes(self._by_name(operands), attributes)
         return self.forward.requires(*shapes, **self.shared(attributes))
 
     def decompose(self, b: Builder, *operands: Any, **attributes: Any) -> Tensor:
-        given, shared, wrt = self._named(operands), self.shared(attributes), self.wrt_of(attributes)
-        shapes = self._shapes({n: t.shape for n, t in given.items() if t is not None}, attributes)
+        by_name, shared, wrt = self._by_name(operands), self.shared(attributes), self.wrt_of(attributes)
+        shapes = self._shapes({n: t.shape for n, t in by_name.items() if t is not None}, attributes)
         entries = [
-            given[o.name] if o.name in given else None if shape is None else _Absent(b, o.name, shape)
+            by_name[o.name] if o.name in by_name else None if shape is None else _Absent(b, o.name, shape)
             for o, shape in zip(self.forward.spec.operands, shapes, strict=True)
         ]
         results = _Results(lambda: as_results(b.emit(self.forward.name, entries, **shared)))
-        dy = [given[self.cotangent], *[None] * (len(self.forward.spec.results) - 1)]
+        dy = [by_name[self.cotangent], *[None] * (len(self.forward.spec.results) - 1)]
         index = self.forward_names.index(wrt)
         cotangent = rules.resolved(b, self.forward.vjp(b, entries, results, dy, **shared)[index])
         return rules.or_zeros(b, cotangent, shapes[index])
@@ -146,8 +150,8 @@ class Backward(Card):
         return f"{attributes['kind']}_backward" if "kind" in attributes else self.name
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
-        """The adjoint of a linear op is as much work; others are computed again for it."""
-        is_whole = len(operands) == len(self.spec.operands)  # else without what is optional
+        """The adjoint of a linear op costs as much as the op; an op that is not linear is computed again for its adjoint."""
+        is_whole = len(operands) == len(self.spec.operands)  # else the optional operands are missing
         names = [o.name for o in self.spec.operands if is_whole or o.arity == "single"]
         shapes, shared = self._shapes(dict(zip(names, operands, strict=True)), attributes), self.shared(attributes)
         forward_results = as_results(self.forward.infer(*shapes, **shared))
@@ -155,10 +159,10 @@ class Backward(Card):
         linear = self.wrt_of(attributes) in self.forward.linear
         return Cost(forward.flops if linear else 2 * forward.flops, moved_bytes(operands, results))
 
-    # --- what users may write -----------------------------------------------------------------------
+    # --- what users write ---------------------------------------------------------------------------
 
     def canonical(self, b: Builder, args: Sequence[Any], kwargs: dict[str, Any], defaults: dict[str, Any]) -> Tensor:
-        """Emit the op of what was written for it, made canonical by `build` of the forward card."""
+        """Emit the op from a user's arguments, which `build` of the forward card makes canonical."""
         operands, attributes = b.bound(self, args, kwargs)
         attributes = {**defaults, **attributes}
         for entry in self.spec.attributes:
@@ -166,49 +170,51 @@ class Backward(Card):
                 raise ShapeError(f"attribute '{entry.name}' is missing")
         for name, sizes in self.sizes.items():
             attributes[name] = sizes.canonical(attributes[name])
-        given, recorder = self._named(operands), _Recorder(b, self.forward.name)
-        known = {n: t.shape if isinstance(t, Tensor) else Shape((), f32) for n, t in given.items() if t is not None}
+        by_name, recorder = self._by_name(operands), _Recorder(b, self.forward.name)
+        known_shapes = {
+            n: t.shape if isinstance(t, Tensor) else Shape((), f32) for n, t in by_name.items() if t is not None
+        }
         call: dict[str, Any] = {}
-        for entry, shape in zip(self.forward.spec.operands, self._shapes(known, attributes), strict=True):
-            if entry.name in given:
-                call[entry.name] = recorder.taken(given[entry.name])
+        for entry, shape in zip(self.forward.spec.operands, self._shapes(known_shapes, attributes), strict=True):
+            if entry.name in by_name:
+                call[entry.name] = recorder.taken(by_name[entry.name])
             elif shape is not None:
                 call[entry.name] = _Absent(recorder, entry.name, shape)
         call |= {**self.fixed, **{name: value for name, value in attributes.items() if name in self._shared}}
         self.forward.build(recorder, **call)
         if recorder.made is not None:
-            made, made_attributes = recorder.made
-            given |= {name: t for name, t in zip(self.forward_names, made, strict=True) if name in given}
-            attributes |= {name: value for name, value in made_attributes.items() if name in self._shared}
-        return b.emit(self.name, [recorder.given_back(t) for t in given.values()], **attributes)
+            built_operands, built_attributes = recorder.made
+            by_name |= {name: t for name, t in zip(self.forward_names, built_operands, strict=True) if name in by_name}
+            attributes |= {name: value for name, value in built_attributes.items() if name in self._shared}
+        return b.emit(self.name, [recorder.given_back(t) for t in by_name.values()], **attributes)
 
     # --- in reverse mode ------------------------------------------------------------------------------
 
     def stands_for(self, wrt: str, operands: Sequence[Any], attributes: Mapping[str, Any]) -> bool:
-        """Whether this is the gradient of such a forward op with respect to an operand of it."""
-        given = {name: t for name, t in zip(self.forward_names, operands, strict=True) if t is not None}
+        """Whether this op is the gradient of a forward op with these operands and attributes, with respect to `wrt`."""
+        by_name = {name: t for name, t in zip(self.forward_names, operands, strict=True) if t is not None}
         for entry in self.spec.operands:
-            if entry.name in given and given[entry.name].dtype.name not in entry.dtypes:
+            if entry.name in by_name and by_name[entry.name].dtype.name not in entry.dtypes:
                 return False
         return (
-            (self.rank is None or given[wrt].rank == self.rank)
+            (self.rank is None or by_name[wrt].rank == self.rank)
             and all(attributes[name] == value for name, value in self.fixed.items())
             and not any(attributes[name] in values for name, values in self.unless.items())
             and self.refusal(wrt, attributes) is None
         )
 
     def emitted(self, b: Builder, wrt: str, operands: Sequence[Any], dy: Tensor, attributes: Mapping[str, Any]) -> Any:
-        """The gradient of such a forward op."""
-        given = dict(zip(self.forward_names, operands, strict=True)) | {self.cotangent: dy}
-        shapes = {n: t.shape for n, t in given.items() if t is not None}
+        """Emit the gradient of a forward op with these operands and attributes, with respect to `wrt`."""
+        by_name = dict(zip(self.forward_names, operands, strict=True)) | {self.cotangent: dy}
+        shapes = {n: t.shape for n, t in by_name.items() if t is not None}
         extra: dict[str, Any] = {name: sizes.of(shapes, attributes) for name, sizes in self.sizes.items()}
         if not isinstance(self.wrt, str):
             extra["wrt"] = next(case for case, name in self.wrt.items() if name == wrt)
         shared = {a.name: attributes[a.name] for a in self.spec.attributes if a.name not in extra}
-        return b.emit(self.name, [given[name] for name in self.names], **extra, **shared)
+        return b.emit(self.name, [by_name[name] for name in self.names], **extra, **shared)
 
     def samples(self) -> Iterator[Sample]:
-        """Those of the forward op, each with a cotangent."""
+        """The samples of the forward op, each with a cotangent."""
         return samples_of(self)
 
 
@@ -243,7 +249,7 @@ class _Absent(Tensor):
 
 
 class _Results(Sequence[Tensor]):
-    """The results of the forward op, which is emitted when one of them is asked for."""
+    """The results of the forward op, which is emitted when one of them is first read."""
 
     def __init__(self, emit: Callable[[], tuple[Tensor, ...]]):
         self._emit = cache(emit)
@@ -256,7 +262,7 @@ class _Results(Sequence[Tensor]):
 
 
 class _Recorder(Builder):
-    """A builder at the place of another that emits everything but one op, and remembers what that would be made of."""
+    """A builder at the insertion point of another. It emits every op but one, whose operands and attributes it records."""
 
     def __init__(self, b: Builder, op: str):
         super().__init__(b.insertion_point, b._location)
@@ -272,7 +278,7 @@ class _Recorder(Builder):
         return None if count == 1 else (None,) * count
 
     def taken(self, value: Any) -> Any:
-        """A tensor of the other builder as one of this."""
+        """A tensor of the other builder as a tensor of this builder."""
         return Tensor(self, value.value) if isinstance(value, Tensor) and value.builder is self._b else value
 
     def given_back(self, value: Any) -> Any:
@@ -282,11 +288,11 @@ class _Recorder(Builder):
 
 def build_like(forward: type[Card], spec: OpSpec) -> Callable[..., Tensor]:
     """`build` of a gradient: operands and attributes in the order of its record, with the defaults of the forward op's."""
-    known = inspect.signature(forward.build).parameters
+    forward_parameters = inspect.signature(forward.build).parameters
     defaults = {
-        a.name: known[a.name].default
+        a.name: forward_parameters[a.name].default
         for a in spec.attributes
-        if a.name in known and known[a.name].default is not inspect.Parameter.empty
+        if a.name in forward_parameters and forward_parameters[a.name].default is not inspect.Parameter.empty
     }
 
     def build(self: Backward, b: Builder, *args: Any, **kwargs: Any) -> Tensor:
@@ -302,7 +308,7 @@ def build_like(forward: type[Card], spec: OpSpec) -> Callable[..., Tensor]:
             default = None if is_last else REQUIRED
         if default is REQUIRED and parameters[-1].default is not empty:
             kind = by_name
-        annotation = known[entry.name].annotation if entry.name in known else "Any"
+        annotation = forward_parameters[entry.name].annotation if entry.name in forward_parameters else "Any"
         parameters.append(
             inspect.Parameter(
                 entry.name, kind, default=empty if default is REQUIRED else default, annotation=annotation

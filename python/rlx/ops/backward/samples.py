@@ -1,4 +1,4 @@
-"""Samples of gradients, made of those of their forward ops."""
+"""Samples of gradients, derived from the samples of their forward ops."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ def samples_of(card: Backward) -> Iterator[Sample]:
         attributes = {**card.shared({}), **forward.attributes}
         if any(attributes[name] != value for name, value in card.fixed.items()):
             continue
-        # An attribute that names the operand is another one for each kind of the forward op.
+        # The attribute `wrt` takes another value for each kind of the forward op.
         group = tuple(attributes[a.name] for a in enums if a.name in attributes)
         choices: list[Any] = [None] if isinstance(card.wrt, str) else sorted(card.wrt, key=[*wrt_of.values()].count)
         choices = [wrt_of[group]] if group in wrt_of else choices
-        made = next(filter(None, (_sample(card, forward, attributes, choice) for choice in choices)), None)
-        if made is None:
+        sample = next(filter(None, (_sample(card, forward, attributes, choice) for choice in choices)), None)
+        if sample is None:
             continue
-        wrt_of[group] = made.attributes.get("wrt")
-        kind = ("kind", *(made.attributes.get(a.name, a.default) for a in enums))
-        if not {kind, _features(card, made)} <= seen:
-            # A kind that has to be named is tried in all dtypes, others together.
+        wrt_of[group] = sample.attributes.get("wrt")
+        kind = ("kind", *(sample.attributes.get(a.name, a.default) for a in enums))
+        if not {kind, _features(card, sample)} <= seen:
+            # A kind without a default is tried in all dtypes; the other samples share one such trial.
             first = ("in all dtypes", kind if any(a.required for a in enums) else None)
-            yield made if first not in seen else replace(made, dtypes=(made.dtypes or ())[:1])
-            seen |= {kind, _features(card, made), first}
+            yield sample if first not in seen else replace(sample, dtypes=(sample.dtypes or ())[:1])
+            seen |= {kind, _features(card, sample), first}
 
 
-def _features(card: Backward, made: Sample) -> Any:
-    """What a sample has, beside its kind and sizes of 2 and more."""
-    axes = [None if o is None else tuple(min(d, 2) if type(d) is int else "n" for d in o.dims) for o in made.operands]  # type: ignore[union-attr]
+def _features(card: Backward, sample: Sample) -> Any:
+    """The features by which samples differ: all but the kind and the sizes of 2 and more."""
+    axes = [None if o is None else tuple(min(d, 2) if type(d) is int else "n" for d in o.dims) for o in sample.operands]  # type: ignore[union-attr]
     plain = [a.name for a in card.spec.attributes if a.kind != "enum" and a.name not in card.sizes]
-    return (*axes, *((name, made.attributes[name]) for name in plain if name in made.attributes))
+    return (*axes, *((name, sample.attributes[name]) for name in plain if name in sample.attributes))
 
 
 def _sample(card: Backward, forward: Sample, attributes: Mapping[str, Any], wrt: str | None) -> Sample | None:
-    """A sample of the forward op as one of the gradient, in all dtypes that it takes; None where it is none."""
+    """The sample of the gradient that a sample of the forward op gives, in all allowed dtypes; None if there is none."""
     operands = dict(zip(card.forward_names, forward.operands, strict=True))
     if any(operands.get(o.name, forward) is None and o.arity == "single" for o in card.spec.operands):
         return None
@@ -60,17 +60,17 @@ def _sample(card: Backward, forward: Sample, attributes: Mapping[str, Any], wrt:
         try:
             dy = as_results(card.forward.infer(*shapes.values(), **attributes))[0]
             extra |= {name: sizes.of(shapes, attributes) for name, sizes in card.sizes.items()}
-            given = [(shapes | {card.cotangent: dy})[o.name] for o in card.spec.operands]
-            card.infer(*given, **{a.name: (attributes | extra).get(a.name) for a in card.spec.attributes})  # type: ignore[operator]
+            operand_shapes = [(shapes | {card.cotangent: dy})[o.name] for o in card.spec.operands]
+            card.infer(*operand_shapes, **{a.name: (attributes | extra).get(a.name) for a in card.spec.attributes})  # type: ignore[operator]
         except ShapeError:
             continue
-        if all(s is None or s.dtype.name in o.dtypes for s, o in zip(given, card.spec.operands, strict=True)):
+        if all(s is None or s.dtype.name in o.dtypes for s, o in zip(operand_shapes, card.spec.operands, strict=True)):
             cotangent = cotangent or Operand(dy.dims, None if dy.dtype.name == kind else dy.dtype.name)
             allowed.append(kind)
     if not allowed:
         return None
-    known = {a.name for a in card.spec.attributes}
-    shared = {name: value for name, value in forward.attributes.items() if name in known}
+    attribute_names = {a.name for a in card.spec.attributes}
+    shared = {name: value for name, value in forward.attributes.items() if name in attribute_names}
     operands[card.cotangent] = cotangent
     if not _can_be_bound(operands[o.name] for o in card.spec.operands):
         return None
@@ -80,6 +80,6 @@ def _sample(card: Backward, forward: Sample, attributes: Mapping[str, Any], wrt:
 
 
 def _can_be_bound(operands: Iterable[Any]) -> bool:
-    """Whether each symbol in the sizes of operands is one of these sizes: else a program could not tell what it is."""
+    """Whether each symbol in the sizes of operands is itself one of the sizes: else a program could not find its value."""
     dims = [dim(d) for operand in operands if operand is not None for d in operand.dims]
     return all(dim(name) in dims for d in dims for name in symbols(d))

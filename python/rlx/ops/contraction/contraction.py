@@ -19,7 +19,7 @@ NUMBERS = ("f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32", 
 
 
 def _exact(x: np.ndarray) -> np.ndarray:
-    """Operands in a dtype wide enough that the evaluator's rounding does not count."""
+    """Operands in a dtype so wide that the evaluator's rounding errors are negligible."""
     if x.dtype.kind == "c":
         return x.astype(np.complex128)
     return x if x.dtype.kind in "iu" else x.astype(np.float64)
@@ -60,8 +60,10 @@ class Matmul(Card, op="matmul"):
         )
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim) -> Tensor:
-        rank = max(x.rank - own for x, own in zip(operands, batched, strict=True))
-        return b.emit("matmul", [rules.aligned(b, x, own, rank) for x, own in zip(operands, batched, strict=True)])
+        rank = max(x.rank - is_batched for x, is_batched in zip(operands, batched, strict=True))
+        return b.emit(
+            "matmul", [rules.aligned(b, x, is_batched, rank) for x, is_batched in zip(operands, batched, strict=True)]
+        )
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         flops = 2 * results[0].num_elements * operands[0].dims[-1]
@@ -126,14 +128,14 @@ class DotGeneral(Card, op="dot_general"):
         lhs_batch: Any,
         rhs_batch: Any,
     ) -> np.ndarray:
-        left = list(range(lhs.ndim))
-        right = [lhs.ndim + i for i in range(rhs.ndim)]
+        lhs_labels = list(range(lhs.ndim))
+        rhs_labels = [lhs.ndim + i for i in range(rhs.ndim)]
         for i, j in zip((*lhs_contracting, *lhs_batch), (*rhs_contracting, *rhs_batch), strict=True):
-            right[j] = left[i]
-        out = [left[i] for i in lhs_batch]
-        out += [left[i] for i in free_axes(lhs.ndim, lhs_contracting, lhs_batch)]
-        out += [right[i] for i in free_axes(rhs.ndim, rhs_contracting, rhs_batch)]
-        return np.einsum(_exact(lhs), left, _exact(rhs), right, out).astype(lhs.dtype)
+            rhs_labels[j] = lhs_labels[i]
+        result_labels = [lhs_labels[i] for i in lhs_batch]
+        result_labels += [lhs_labels[i] for i in free_axes(lhs.ndim, lhs_contracting, lhs_batch)]
+        result_labels += [rhs_labels[i] for i in free_axes(rhs.ndim, rhs_contracting, rhs_batch)]
+        return np.einsum(_exact(lhs), lhs_labels, _exact(rhs), rhs_labels, result_labels).astype(lhs.dtype)
 
     def build(
         self,
@@ -171,10 +173,10 @@ class DotGeneral(Card, op="dot_general"):
     ) -> Any:
         (lhs, rhs), (dy,) = operands, cotangents
         of_lhs, of_rhs = (lhs, lhs_contracting, lhs_batch), (rhs, rhs_contracting, rhs_batch)
-        free = len(lhs_batch) + len(free_axes(lhs.rank, lhs_contracting, lhs_batch))
+        rhs_start = len(lhs_batch) + len(free_axes(lhs.rank, lhs_contracting, lhs_batch))
         return (
-            lambda: _dot_adjoint(b, dy, range(free, dy.rank), of_lhs, of_rhs),
-            lambda: _dot_adjoint(b, dy, range(len(lhs_batch), free), of_rhs, of_lhs),
+            lambda: _dot_adjoint(b, dy, range(rhs_start, dy.rank), of_lhs, of_rhs),
+            lambda: _dot_adjoint(b, dy, range(len(lhs_batch), rhs_start), of_rhs, of_lhs),
         )
 
     def vmap(
@@ -189,20 +191,22 @@ class DotGeneral(Card, op="dot_general"):
         lhs_batch: Any,
         rhs_batch: Any,
     ) -> Tensor:
-        (lhs, rhs), (left, right) = operands, batched
+        (lhs, rhs), (lhs_batched, rhs_batched) = operands, batched
 
-        def moved(axes: Any, own: bool) -> tuple[int, ...]:
-            return tuple(a + own for a in axes)
+        def moved(axes: Any, is_batched: bool) -> tuple[int, ...]:
+            return tuple(a + is_batched for a in axes)
 
-        contracting = (moved(lhs_contracting, left), moved(rhs_contracting, right))
-        batch = (moved(lhs_batch, left), moved(rhs_batch, right))
-        if left and right:
+        contracting = (moved(lhs_contracting, lhs_batched), moved(rhs_contracting, rhs_batched))
+        batch = (moved(lhs_batch, lhs_batched), moved(rhs_batch, rhs_batched))
+        if lhs_batched and rhs_batched:
             return dots(b, lhs, rhs, *contracting, (0, *batch[0]), (0, *batch[1]))
         result = dots(b, lhs, rhs, *contracting, *batch)
         # The batch is a free axis now: the first one of its side.
-        at = len(lhs_batch) if left else len(lhs_batch) + len(free_axes(lhs.rank, lhs_contracting, lhs_batch))
-        order = (at, *(i for i in range(result.rank) if i != at))
-        return result if at == 0 else b.emit("transpose", (result,), perm=order)
+        position = (
+            len(lhs_batch) if lhs_batched else len(lhs_batch) + len(free_axes(lhs.rank, lhs_contracting, lhs_batch))
+        )
+        order = (position, *(i for i in range(result.rank) if i != position))
+        return result if position == 0 else b.emit("transpose", (result,), perm=order)
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         summed: Dim = product(operands[0].dims[i] for i in attributes["lhs_contracting"])
@@ -251,24 +255,24 @@ def swapped(b: Builder, x: Tensor) -> Tensor:
     return b.emit("transpose", (x,), perm=(*range(x.rank - 2), x.rank - 1, x.rank - 2))
 
 
-def _dot_adjoint(b: Builder, dy: Tensor, summed: Sequence[int], own: Any, other: Any) -> Tensor:
+def _dot_adjoint(b: Builder, dy: Tensor, summed: Sequence[int], side: Any, other_side: Any) -> Tensor:
     """The cotangent of one side of a `dot_general`: `dy` contracted with the free axes of the other side.
 
     Args:
         b: Where to emit.
         dy: The cotangent of the result.
         summed: Its axes that come from the other side alone.
-        own: The side, with its contracting and batch axes.
-        other: The other side, likewise.
+        side: The side, with its contracting and batch axes.
+        other_side: The other side, likewise.
     """
-    (x, contracting, batch), (y, y_contracting, y_batch) = own, other
+    (x, contracting, batch), (y, y_contracting, y_batch) = side, other_side
     y_free = free_axes(y.rank, y_contracting, y_batch)
-    found = dots(b, dy, adjoint(b, y), summed, y_free, range(len(batch)), y_batch)
-    # It has the batch axes, the free axes of x, then the contracted ones in the order in which y has them.
+    result = dots(b, dy, adjoint(b, y), summed, y_free, range(len(batch)), y_batch)
+    # The result has the batch axes, the free axes of x, then the contracted axes in the order in which y has them.
     order = sorted(range(len(y_contracting)), key=lambda i: y_contracting[i])
     axes = [*batch, *free_axes(x.rank, contracting, batch), *(contracting[i] for i in order)]
     perm = tuple(axes.index(i) for i in range(x.rank))
-    return found if perm == tuple(range(x.rank)) else b.emit("transpose", (found,), perm=perm)
+    return result if perm == tuple(range(x.rank)) else b.emit("transpose", (result,), perm=perm)
 
 
 def _dots(lhs: Any, rhs: Any, lc: Any, rc: Any, lb: Any = (), rb: Any = (), *, dtypes: Any) -> Any:

@@ -41,9 +41,9 @@ class GroupedMatmul(Card, op="grouped_matmul"):
         return result.astype(x.dtype)
 
     def decompose(self, b: Builder, x: Tensor, w: Tensor, indices: Tensor) -> Tensor:
-        """Rows with one matrix stand together, in blocks of `block` rows of which the last may not be full; a block is a
-        product of its own. Against products with every matrix this saves their number as a factor, against a product for
-        each row it reads a matrix once for a block.
+        """Rows that choose the same matrix are brought together in blocks, of which the last may not be full; each block is
+        one product. Multiplying all rows with every matrix would cost as many times more as there are matrices, and a
+        product for each row would read a matrix for each row.
         """
         (rows, _), (groups, _, columns) = x.shape.dims, w.shape.dims
         if rows == 0:
@@ -71,14 +71,14 @@ class GroupedMatmul(Card, op="grouped_matmul"):
         )
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim) -> Tensor:
-        """Matrices alone are wider ones; else all rows of the batch choose among all matrices of the batch."""
-        (x, w, indices), (own_x, own_w, own_indices) = operands, batched
-        if not own_x and not own_indices:
+        """A batch of matrices alone becomes wider matrices; else all rows of the batch choose among all its matrices."""
+        (x, w, indices), (x_batched, w_batched, indices_batched) = operands, batched
+        if not x_batched and not indices_batched:
             return rules.unfolded(
                 b, b.emit("grouped_matmul", (x, rules.folded(b, w, 2), indices)), 1, size, w.shape.dims[3]
             )
-        x, indices = rules.batch(b, x, own_x, size), rules.batch(b, indices, own_indices, size)
-        if own_w:
+        x, indices = rules.batch(b, x, x_batched, size), rules.batch(b, indices, indices_batched, size)
+        if w_batched:
             groups = w.shape.dims[1]
             first = b.iota((size, 1)) * size_of(b, groups)
             w, indices = rules.folded(b, w, 0), first + _clamped(b, indices, groups)
@@ -97,12 +97,12 @@ class GroupedMatmul(Card, op="grouped_matmul"):
         yield sample((40, 2), (2, 2, 3), Operand((40,), "i32", low=0, high=2), dtypes=("f32",))
 
 
-# Rows of a block where their number is a symbol, and the most that are worth their padding.
+# The rows of a block if the number of rows is a symbol, and the largest number that is worth its padding.
 _TYPICAL_BLOCK, _LARGEST_BLOCK = 16, 128
 
 
 def _matrix_gradient(b: Builder, x: Tensor, w: Shape, indices: Tensor, dy: Tensor) -> Tensor:
-    """The cotangent of the matrices `w`: a product for each block of rows, then the sum of those of each group.
+    """The cotangent of the matrices `w`: a product for each block of rows, then the sum of the products of each group.
 
     There are about as many blocks as groups, so that this takes little more memory than the cotangent itself.
     """
@@ -112,8 +112,8 @@ def _matrix_gradient(b: Builder, x: Tensor, w: Shape, indices: Tensor, dy: Tenso
     blocks = _blocks_of(b, indices, rows, w.dims[0])
 
     def of_blocks(rows_of: Tensor, width: Dim) -> Tensor:
-        read = b.where(b.reshape(blocks.occupied, (-1, 1)), b.gather(rows_of, blocks.sources), 0.0)
-        return widened(b, b.reshape(read, (blocks.count, blocks.size, width)))
+        rows_in_blocks = b.where(b.reshape(blocks.occupied, (-1, 1)), b.gather(rows_of, blocks.sources), 0.0)
+        return widened(b, b.reshape(rows_in_blocks, (blocks.count, blocks.size, width)))
 
     products = b.matmul(swapped(b, of_blocks(x, inner)), of_blocks(dy, columns))
     return cast(b, b.scatter_add(products, blocks.groups, size=w.dims[0]), w.dtype)
@@ -132,27 +132,27 @@ def _block_size(rows: Dim, groups: Dim) -> int:
 
 
 class _Blocks:
-    """Where rows stand when each group has blocks of its own.
+    """The places of rows when each group has its own blocks.
 
     Attributes:
         size: The rows of a block.
-        count: The number of blocks; some at the end may stand for nothing.
-        groups: `[count]`, the group of each; beyond the last group where it stands for nothing.
+        count: The number of blocks; some at the end may be unused.
+        groups: `[count]`, the group of each block; beyond the last group if the block is unused.
         slots: `[rows]`, the place of each row among all places of all blocks.
-        sources: `[count·block]`, the row at each place; any one where there is none.
+        sources: `[count·block]`, the row at each place; any row where there is none.
     """
 
-    def __init__(self, b: Builder, own: Tensor, groups: Dim, block: int, count: Dim):
+    def __init__(self, b: Builder, group_of_row: Tensor, groups: Dim, block: int, count: Dim):
         self.b, self.size, self.count = b, block, count
-        rows = own.shape.dims[0]
-        is_own = b.cast(b.reshape(own, (rows, 1)) == b.iota((groups,)), i32)
-        rank = b.sum(b.cumsum(is_own, 0, exclusive=True) * is_own, 1)
+        rows = group_of_row.shape.dims[0]
+        is_in_group = b.cast(b.reshape(group_of_row, (rows, 1)) == b.iota((groups,)), i32)
+        rank = b.sum(b.cumsum(is_in_group, 0, exclusive=True) * is_in_group, 1)
         block_starts, position = b.iota((count,)) * block, b.iota((count,))
-        sizes = b.reshape(b.sum(is_own, 0), (groups, 1))
-        needed = b.sum(b.cast(block_starts < sizes, i32), 1)
-        ends = b.cumsum(needed, 0)
+        sizes = b.reshape(b.sum(is_in_group, 0), (groups, 1))
+        blocks_of_group = b.sum(b.cast(block_starts < sizes, i32), 1)
+        ends = b.cumsum(blocks_of_group, 0)
         self.groups = b.sum(b.cast(b.reshape(position, (count, 1)) >= ends, i32), 1)
-        self.slots = b.gather(ends - needed, own) * block + rank
+        self.slots = b.gather(ends - blocks_of_group, group_of_row) * block + rank
         nowhere = b.expand(b.constant(0), (count * block,))
         self.sources = b.scatter_nd(nowhere, b.reshape(self.slots, (rows, 1)), b.iota((rows,)))
 
@@ -166,7 +166,7 @@ class _Blocks:
 def _blocks_of(b: Builder, indices: Tensor, rows: Dim, groups: Dim) -> _Blocks:
     """The blocks of rows that choose these groups."""
     block = _block_size(rows, groups)
-    # No more blocks than rows, and no more than one for each group that is not full.
+    # No more blocks than rows, and at most one block that is not full for each group.
     return _Blocks(b, _clamped(b, indices, groups), groups, block, minimum(rows, rows // block + groups))
 
 
@@ -181,13 +181,13 @@ class LoraMatmul(Card, op="lora_matmul"):
         return x.with_dims((*x.dims[:-1], w.dims[1]))
 
     def evaluate(self, x: np.ndarray, w: np.ndarray, a: np.ndarray, b: np.ndarray, *, scale: float) -> np.ndarray:
-        wide, own, down, up = (array.astype(np.float64) for array in (x, w, a, b))
-        return np.asarray(wide @ own + scale * (wide @ down @ up)).astype(x.dtype)
+        wide, weight, down, up = (array.astype(np.float64) for array in (x, w, a, b))
+        return np.asarray(wide @ weight + scale * (wide @ down @ up)).astype(x.dtype)
 
     def decompose(self, builder: Builder, x: Tensor, w: Tensor, a: Tensor, b: Tensor, *, scale: float) -> Tensor:
-        own = widened(builder, builder.matmul(x, w))
+        base = widened(builder, builder.matmul(x, w))
         change = widened(builder, builder.matmul(builder.matmul(x, a), b))
-        return cast(builder, own + change * scale, x.dtype)
+        return cast(builder, base + change * scale, x.dtype)
 
     def build(self, builder: Builder, x: Any, w: Any, a: Any, b: Any, scale: float = 1.0) -> Tensor:
         return builder.emit("lora_matmul", common(builder, x, w, a, b), scale=scale)
@@ -217,8 +217,8 @@ class _Solve(Card):
         """From `a·x = b`: `da·x + a·dx = db`."""
         (a, _), (da, db), (x,) = operands, tangents, results
         if da is not None:
-            known = builder.reshape(builder.matmul(da, _as_columns(builder, x, a.rank)), x.shape.dims)
-            db = -known if db is None else db - known
+            moved = builder.reshape(builder.matmul(da, _as_columns(builder, x, a.rank)), x.shape.dims)
+            db = -moved if db is None else db - moved
         return builder.emit(self.name, (a, db))
 
     def vjp(self, builder: Builder, operands: Any, results: Any, cotangents: Any) -> Any:
@@ -238,7 +238,7 @@ def _as_columns(b: Builder, x: Tensor, rank: int) -> Tensor:
 
 
 class BatchedDenseSolve(_Solve, op="batched_dense_solve"):
-    """Gaussian elimination with partial pivoting; of equally large pivots, the first."""
+    """Gaussian elimination with partial pivoting; among equally large pivots the first is taken."""
 
     def infer(self, a: Shape, b: Shape) -> Shape:
         same_dtype(a, b)
@@ -266,11 +266,11 @@ class BatchedDenseSolve(_Solve, op="batched_dense_solve"):
         return cast(builder, builder.reshape(x, b.shape.dims), b.dtype)
 
     def vmap(self, builder: Builder, operands: Any, batched: Any, *, size: Dim) -> Tensor:
-        """Right-hand sides alone are more columns; else these are more systems."""
-        (a, b), (own_a, own_b) = operands, batched
-        if not own_a:
+        """A batch of right-hand sides alone becomes more columns; else the batch becomes more systems."""
+        (a, b), (a_batched, b_batched) = operands, batched
+        if not a_batched:
             return _more_columns(builder, self.name, a, b)
-        b = rules.batch(builder, b, own_b, size)
+        b = rules.batch(builder, b, b_batched, size)
         x = builder.emit(self.name, (rules.folded(builder, a, 0), rules.folded(builder, b, 0)))
         return rules.unfolded(builder, x, 0, size, a.shape.dims[1])
 
@@ -299,17 +299,19 @@ class DenseSolve(_Solve, op="dense_solve"):
         return BatchedDenseSolve().evaluate(a[None], b[None])[0]
 
     def decompose(self, builder: Builder, a: Tensor, b: Tensor) -> Tensor:
-        batch = [builder.reshape(t, _one(t.shape).dims) for t in (a, b)]
+        batch = [builder.reshape(t, _batch_of_one(t.shape).dims) for t in (a, b)]
         return builder.reshape(builder.batched_dense_solve(*batch), b.shape.dims)
 
     def vmap(self, builder: Builder, operands: Any, batched: Any, *, size: Dim) -> Tensor:
-        (a, b), (own_a, own_b) = operands, batched
-        if not own_a:
+        (a, b), (a_batched, b_batched) = operands, batched
+        if not a_batched:
             return _more_columns(builder, self.name, a, b)
-        return builder.emit("batched_dense_solve", (a, rules.batch(builder, b, own_b, size)))
+        return builder.emit("batched_dense_solve", (a, rules.batch(builder, b, b_batched, size)))
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
-        return BatchedDenseSolve().cost([_one(s) for s in operands], [_one(s) for s in results], attributes)
+        return BatchedDenseSolve().cost(
+            [_batch_of_one(s) for s in operands], [_batch_of_one(s) for s in results], attributes
+        )
 
     def samples(self) -> Any:
         yield sample((4, 4), (4,), dtypes=FLOATS)
@@ -320,20 +322,20 @@ class DenseSolve(_Solve, op="dense_solve"):
 
 
 def _more_columns(builder: Builder, name: str, a: Tensor, b: Tensor) -> Tensor:
-    """A batch of right-hand sides, the leading axis of `b`, as columns of one."""
+    """Solve for a batch of right-hand sides, the leading axis of `b`, as columns of one right-hand side."""
     size, *dims = b.shape.dims
     columns = _as_columns(builder, b, a.rank + 1)
     x = builder.emit(name, (a, rules.folded(builder, columns, a.rank - 1)))
     return builder.reshape(rules.unfolded(builder, x, a.rank - 1, size, columns.shape.dims[-1]), (size, *dims))
 
 
-def _one(shape: Shape) -> Shape:
+def _batch_of_one(shape: Shape) -> Shape:
     """A batch of one."""
     return shape.with_dims((1, *shape.dims))
 
 
 def solution(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """One system, of f64."""
+    """The solution of one system, in f64."""
     size = len(a)
     upper = np.concatenate([a, b.reshape(size, b[0].size if size else 0)], 1)
     for step in range(size):
@@ -343,13 +345,13 @@ def solution(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         below -= below[:, step : step + 1] / upper[step, step] * upper[step]
     x = np.zeros_like(upper[:, size:])
     for step in reversed(range(size)):
-        known = upper[step, step + 1 : size] @ x[step + 1 :]
-        x[step] = (upper[step, size:] - known) / upper[step, step]
+        substituted = upper[step, step + 1 : size] @ x[step + 1 :]
+        x[step] = (upper[step, size:] - substituted) / upper[step, step]
     return x.reshape(b.shape)
 
 
 def _with_one_more(b: Builder, a: Tensor, wide: Tensor) -> tuple[Tensor, Tensor]:
-    """Systems with one more unknown, which is 0 and in no other equation: none of them is empty, whatever its symbol says."""
+    """Systems with one more unknown, which is 0 and in no other equation: so no system is empty, whatever its symbol is."""
     batch, size, columns = wide.shape.dims
     zero, one = b.constant(0.0, dtype=a.dtype), b.constant(1.0, dtype=a.dtype)
     square = b.concat([a, b.expand(zero, (batch, 1, size))], axis=1)
@@ -358,7 +360,7 @@ def _with_one_more(b: Builder, a: Tensor, wide: Tensor) -> tuple[Tensor, Tensor]
 
 
 def _eliminated(b: Builder, augmented: Tensor) -> Tensor:
-    """`[B, N, N + K]` with the matrix made triangular; what stands below its diagonal has no meaning."""
+    """`[B, N, N + K]` with the matrix made triangular; the elements below the diagonal have no meaning."""
     rows = augmented.shape.dims[1]
     position = b.iota((rows,))
 
@@ -366,14 +368,14 @@ def _eliminated(b: Builder, augmented: Tensor) -> Tensor:
         column = b.gather(m, step, axis=2)
         sizes = b.where(position >= step, b.abs(column), -1.0)
         pivot = b.argmax(sizes, 1, keep_dims=True)
-        pivot_row, own_row = b.gather_batched(m, pivot, axis=1), b.gather(m, b.reshape(step, (1,)), axis=1)
-        pivot_value, own_value = (b.gather(row, step, axis=2) for row in (pivot_row, own_row))
+        pivot_row, step_row = b.gather_batched(m, pivot, axis=1), b.gather(m, b.reshape(step, (1,)), axis=1)
+        pivot_value, step_value = (b.gather(row, step, axis=2) for row in (pivot_row, step_row))
         is_pivot = position == pivot
-        factors = b.where(is_pivot, own_value, column) / pivot_value
-        is_pivot, is_own, is_below = (
+        factors = b.where(is_pivot, step_value, column) / pivot_value
+        is_pivot, is_step, is_below = (
             b.reshape(mask, (*mask.shape, 1)) for mask in (is_pivot, position == step, position > step)
         )
-        swapped = b.where(is_own, pivot_row, b.where(is_pivot, own_row, m))
+        swapped = b.where(is_step, pivot_row, b.where(is_pivot, step_row, m))
         return b.where(is_below, swapped - b.reshape(factors, (*factors.shape, 1)) * pivot_row, swapped), None
 
     return b.scan(eliminate, augmented, position)[0]
@@ -387,10 +389,10 @@ def _substituted(b: Builder, upper: Tensor) -> Tensor:
 
     def substitute(x: Tensor, step: Tensor) -> tuple[Tensor, None]:
         row = b.gather(upper, step, axis=1)
-        # Where nothing is known yet x is 0, but the row may be infinite.
+        # x is 0 where it is not solved yet, but the row may be infinite there.
         factors = b.where(position > step, b.narrow(row, 1, 0, size), 0.0)
-        known = b.sum(b.reshape(factors, (batch, size, 1)) * x, 1)
-        value = (b.narrow(row, 1, size, columns) - known) / b.gather(row, b.reshape(step, (1,)), axis=1)
+        substituted = b.sum(b.reshape(factors, (batch, size, 1)) * x, 1)
+        value = (b.narrow(row, 1, size, columns) - substituted) / b.gather(row, b.reshape(step, (1,)), axis=1)
         return b.where(b.reshape(position == step, (size, 1)), b.reshape(value, (batch, 1, columns)), x), None
 
     start = b.expand(b.constant(0.0, dtype=upper.dtype), (batch, size, columns))

@@ -1,4 +1,4 @@
-"""What the backward pass computes again instead of keeping it."""
+"""Checkpoints: regions that the backward pass computes again, so that their values need not be kept."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Checkpoint(Card, op="checkpoint"):
         return _checkpointed(b)
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
-        return Cost(0, 0)  # it is what its region does
+        return Cost(0, 0)  # the cost is that of the ops in its region
 
     def pushforward(self, b: Builder, operands: Any, tangents: Any, *, regions: Any) -> Any:
         (body,) = regions
@@ -53,31 +53,32 @@ class Checkpoint(Card, op="checkpoint"):
             filled = [rules.or_zeros(b, t, r.shape) for t, r, m in zip(moved, results, moving, strict=True) if m]
             return [*results, *filled]
 
-        made = b.emit("checkpoint", (), regions=[b.region(inside, ())])
-        remaining = iter(made[len(moving) :])
-        return made[: len(moving)], [next(remaining) if m else None for m in moving]
+        outputs = b.emit("checkpoint", (), regions=[b.region(inside, ())])
+        remaining = iter(outputs[len(moving) :])
+        return outputs[: len(moving)], [next(remaining) if m else None for m in moving]
 
     def pullback(self, b: Builder, operands: Any, wanted: Any, *, regions: Any) -> Any:
         (body,) = regions
         results = b.emit("checkpoint", (), regions=[b.region(lambda: body.plain([]), ())])
 
         def pull(cotangents: Sequence[Tensor | None]) -> list[Tensor | None]:
-            """The ops again, once the cotangents are there, and back over them."""
-            # Parameters and states live on anyway; what only depends on them may be shared with the forward pass.
-            read = [i for i, t in enumerate(body.captures) if not b.is_weight(t.value)]
-            held = list(body.captures)
-            fenced = barrier(b, [held[i] for i in read], [c for c in cotangents if c is not None])
-            for i, value in zip(read, fenced, strict=True):
-                held[i] = value
-            _, pull_back = body.vjp([], [], captures=held)
+            """Compute the ops again once the cotangents exist, then go back through them."""
+            # Parameters and states stay in memory in any case; values that depend on them alone may be shared with the
+            # forward pass.
+            recomputed = [i for i, t in enumerate(body.captures) if not b.is_weight(t.value)]
+            captures = list(body.captures)
+            fenced = barrier(b, [captures[i] for i in recomputed], [c for c in cotangents if c is not None])
+            for i, value in zip(recomputed, fenced, strict=True):
+                captures[i] = value
+            _, pull_back = body.vjp([], [], captures=captures)
             return pull_back(cotangents)[1]
 
         return results, pull
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, regions: Any) -> tuple[Tensor, ...]:
         (body,) = regions
-        wanted = [True] * len(body.batched([]))
-        return b.emit("checkpoint", (), regions=[b.region(lambda: body([], [], wanted), ())])
+        result_flags = [True] * len(body.batched([]))
+        return b.emit("checkpoint", (), regions=[b.region(lambda: body([], [], result_flags), ())])
 
     def samples(self) -> Any:
         def normal(b: Any, x: Any, w: Any) -> Any:
@@ -97,15 +98,15 @@ class Checkpoint(Card, op="checkpoint"):
 
 @contextlib.contextmanager
 def _checkpointed(b: Builder) -> Iterator[None]:
-    with b.scratchpad():  # an error inside leaves a region of which nothing becomes
+    with b.scratchpad():  # after an error inside, the unfinished region is dropped
         holder, block = b.open_region(())
-        with b.at(mlir.ir.InsertionPoint(block)), b.recorded() as made:
+        with b.at(mlir.ir.InsertionPoint(block)), b.recorded() as emitted:
             yield
             # Tensors of one type stand together: a group of values may change its type a few times only.
-            own = sorted((t for t in made if opview.home_of(t.value) == block), key=lambda t: str(t.value.type))
-            b.emit("yield", (own,))
-        region = Region(holder, block, RegionShapes((), tuple(t.shape for t in own)))
-        for tensor, result in zip(own, b.emit("checkpoint", (), regions=[region]), strict=True):
+            yielded = sorted((t for t in emitted if opview.home_of(t.value) == block), key=lambda t: str(t.value.type))
+            b.emit("yield", (yielded,))
+        region = Region(holder, block, RegionShapes((), tuple(t.shape for t in yielded)))
+        for tensor, result in zip(yielded, b.emit("checkpoint", (), regions=[region]), strict=True):
             tensor.value = result.value
 
 
@@ -113,8 +114,8 @@ def barrier(b: Builder, values: Sequence[Tensor], after: Sequence[Tensor]) -> li
     """The same values behind one `optimization_barrier`."""
     order = sorted(range(len(values)), key=lambda i: str(values[i].value.type))
     late = sorted(after, key=lambda t: str(t.value.type))
-    held = b.emit("optimization_barrier", ([values[i] for i in order], late))
-    by_position = dict(zip(order, held, strict=True))
+    fenced = b.emit("optimization_barrier", ([values[i] for i in order], late))
+    by_position = dict(zip(order, fenced, strict=True))
     return [by_position[i] for i in range(len(values))]
 
 
@@ -128,15 +129,15 @@ class OptimizationBarrier(Card, op="optimization_barrier"):
         return tuple(inputs)
 
     def decompose(self, b: Builder, inputs: list[Tensor], after: list[Tensor]) -> tuple[Tensor, ...]:
-        """A choice whose condition always holds, which no compiler finds out, and which needs one element of each of `after`.
+        """A `where` whose condition is always true, which no compiler can prove: it reads an element of each of `after`.
 
-        The barriers of compilers are no help: XLA's CPU client drops its own before it joins equal ops, and IREE takes
-        what comes out of its own for a value that it may overwrite.
+        The barriers of compilers do not help: XLA's CPU client drops its barrier before it joins equal ops, and IREE takes
+        the result of its barrier for a value that it may overwrite.
         """
         holds = None
         for tensor in after:
-            one = _always(b, tensor)
-            holds = one if holds is None else b.minimum(holds, one)
+            always_true = _always(b, tensor)
+            holds = always_true if holds is None else b.minimum(holds, always_true)
         return tuple(b.where(holds, x, rules.zeros(b, x.shape)) for x in inputs)
 
     def build(self, b: Builder, inputs: Any, after: Any) -> Any:
@@ -150,7 +151,7 @@ class OptimizationBarrier(Card, op="optimization_barrier"):
         return list(cotangents), None
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim) -> tuple[Tensor, ...]:
-        full = [rules.batch(b, x, own, size) for x, own in zip(operands[0], batched[0], strict=True)]
+        full = [rules.batch(b, x, is_batched, size) for x, is_batched in zip(operands[0], batched[0], strict=True)]
         return tuple(b.emit("optimization_barrier", (full, operands[1])))
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:

@@ -1,4 +1,4 @@
-"""Control flow as regions: a choice, a loop, a scan; and what ends their regions."""
+"""Control flow as regions: a choice, a loop, a scan, and the op that ends their regions."""
 
 from __future__ import annotations
 
@@ -41,25 +41,25 @@ def shown(shapes: Sequence[Shape]) -> str:
     return ", ".join(map(str, shapes)) or "nothing"
 
 
-def present(region: RegionShapes | None, what: str) -> RegionShapes:
-    """A region that has to be there.
+def present(region: RegionShapes | None, name: str) -> RegionShapes:
+    """A region that must not be empty.
 
     Raises:
         ShapeError: It is empty.
     """
     if region is None:
-        raise ShapeError(f"{what} must not be empty")
+        raise ShapeError(f"{name} must not be empty")
     return region
 
 
-def expect_arguments(region: RegionShapes, expected: Sequence[Shape], what: str) -> None:
-    """A region takes just these.
+def expect_arguments(region: RegionShapes, expected: Sequence[Shape], name: str) -> None:
+    """Check that a region takes exactly the expected arguments.
 
     Raises:
-        ShapeError: It takes something else.
+        ShapeError: The arguments differ.
     """
     if list(region.arguments) != list(expected):
-        raise ShapeError(f"{what} takes {shown(region.arguments)}; it is given {shown(expected)}")
+        raise ShapeError(f"{name} takes {shown(region.arguments)}; it is given {shown(expected)}")
 
 
 class If(IfRules, op="if"):
@@ -91,8 +91,8 @@ class If(IfRules, op="if"):
         def either(b: Any, condition: Any, x: Any, y: Any) -> Any:
             return b.if_(condition, lambda x, y: (x + y, y), lambda x, y: (x, x), x, y)
 
-        def nested(b: Any, condition: Any, other: Any, x: Any) -> Any:
-            inner = lambda: b.if_(other, lambda: x * 2.0, lambda: b.where(x < 0.0, -x, x))  # noqa: E731
+        def nested(b: Any, condition: Any, inner_condition: Any, x: Any) -> Any:
+            inner = lambda: b.if_(inner_condition, lambda: x * 2.0, lambda: b.where(x < 0.0, -x, x))  # noqa: E731
             return b.if_(condition, inner, lambda: x * x)
 
         yield sample(Operand((), "bool"), (3, 4), (3, 4), build=either, dtypes=EVERY)
@@ -212,10 +212,10 @@ class Scan(ScanRules, op="scan"):
         reverse: bool = False,
         num_checkpoints: int | None = None,
     ) -> tuple[Any, Any]:
-        """`body(carry, x)` gives the next carry and what is stacked, as in JAX.
+        """`body(carry, x)` gives the next carry and the values to stack, as in JAX.
 
-        `init` and `xs` are a tensor, a tuple or list of them, or None; `carry` and `x` are alike. A body may as well take
-        every tensor by itself, `body(*carries, *slices)`, and give a flat tuple: carries first.
+        `init` and `xs` are a tensor, a tuple or list of tensors, or None; `carry` and `x` have the same structure. A body
+        may also take every tensor as one argument, `body(*carries, *slices)`, and return a flat tuple: carries first.
         """
         carries = [carry_like(b, value) for value in flat(init)]
         inputs = [tensor_like(b, value, f32) for value in flat(xs)]
@@ -231,17 +231,19 @@ class Scan(ScanRules, op="scan"):
             following, stacked = _split(call(tensors[: len(carries)], tensors[len(carries) :]), len(carries))
             return [*carries_like(b, carries, following), *(tensor_like(b, v, f32) for v in flat(stacked))]
 
-        def as_jax(own: Any, rest: Any) -> Any:
-            return body(like(init, own), like(xs, rest))
+        def as_jax(carry_values: Any, slices: Any) -> Any:
+            return body(like(init, carry_values), like(xs, slices))
 
-        def by_itself(own: Any, rest: Any) -> Any:
-            return body(*own, *rest)
+        def by_itself(carry_values: Any, slices: Any) -> Any:
+            return body(*carry_values, *slices)
 
-        # With two parameters both ways may be meant: it is the first that the body can do.
-        ways = [as_jax] * _takes(body, 2) + [by_itself] * _takes(body, len(shapes))
-        if not ways:
+        # A body with two parameters may follow either convention: the first one that works is taken.
+        conventions = [as_jax] * _takes(body, 2) + [by_itself] * _takes(body, len(shapes))
+        if not conventions:
             check_takes(body, 2, "body")
-        region = b.first_region([partial(lambda way, *t: step(way, t), way) for way in ways], shapes)
+        region = b.first_region(
+            [partial(lambda convention, *t: step(convention, t), convention) for convention in conventions], shapes
+        )
         results = b.emit(
             "scan",
             ([*carries, *inputs],),
@@ -286,21 +288,21 @@ class Scan(ScanRules, op="scan"):
 
 
 def flat(values: Any) -> list[Any]:
-    """Tensors of a tensor, a tuple or list of them, or None."""
+    """A list of tensors, from a tensor, a tuple or list of tensors, or None."""
     if values is None:
         return []
     return list(values) if isinstance(values, (tuple, list)) else [values]
 
 
 def like(pattern: Any, values: Sequence[Any]) -> Any:
-    """Values as a pattern has them: None, one by itself, or a tuple."""
+    """Values in the structure of a pattern: None, one value, or a tuple."""
     if pattern is None:
         return None
     return tuple(values) if isinstance(pattern, (tuple, list)) else values[0]
 
 
 def unpacked(results: tuple[Any, ...]) -> Any:
-    """One result by itself, several as a tuple."""
+    """A single result as it is, several results as a tuple."""
     return results[0] if len(results) == 1 else results
 
 
@@ -311,10 +313,10 @@ def carry_like(b: Builder, value: Any) -> Tensor:
 
 
 def carries_like(b: Builder, carries: Sequence[Tensor], returned: Any) -> list[Tensor]:
-    """What a body gives for its carries; Python numbers take their dtype and shape.
+    """The next carries that a body returned, as tensors; Python numbers take the dtype and shape of their carry.
 
     Raises:
-        ShapeError: There are more or fewer.
+        ShapeError: Their number differs from that of the carries.
     """
     values = flat(returned)
     if len(values) != len(carries):
@@ -328,7 +330,7 @@ def carries_like(b: Builder, carries: Sequence[Tensor], returned: Any) -> list[T
 
 
 def _split(returned: Any, count: int) -> tuple[Any, Any]:
-    """Carries and stacked values of what a body gives."""
+    """The carries and the stacked values among the values that a body returned."""
     if isinstance(returned, (tuple, list)) and len(returned) == 2 and len(flat(returned[0])) == count:
         return returned[0], returned[1]
     values = flat(returned)
@@ -337,20 +339,20 @@ def _split(returned: Any, count: int) -> tuple[Any, Any]:
     return values[:count], tuple(values[count:]) or None
 
 
-def check_takes(function: Any, count: int, what: str) -> None:
-    """A user's function can be called with so many tensors.
+def check_takes(function: Any, count: int, name: str) -> None:
+    """Check that a user's function can be called with `count` tensors.
 
     Raises:
-        ShapeError: It cannot, or is no function.
+        ShapeError: It cannot, or is not a function.
     """
     if not callable(function):
-        raise ShapeError(f"{what} must be a function of tensors, got {type(function).__name__}")
+        raise ShapeError(f"{name} must be a function of tensors, got {type(function).__name__}")
     if not _takes(function, count):
-        raise ShapeError(f"{what} is called with {count} arguments, but is {what}{inspect.signature(function)}")
+        raise ShapeError(f"{name} is called with {count} arguments, but is {name}{inspect.signature(function)}")
 
 
 def _takes(function: Callable[..., Any], count: int) -> bool:
-    """Whether a function takes so many positional arguments."""
+    """Whether a function takes `count` positional arguments."""
     try:
         inspect.signature(function).bind(*range(count))
     except TypeError:

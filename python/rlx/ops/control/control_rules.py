@@ -15,7 +15,7 @@ from rlx.ops import rules
 from rlx.ops.elementwise import by_type
 from rlx.ops.rules import or_zeros
 
-# An op that takes so many operations for each element of its result is not repeated in the backward pass of a loop.
+# An op with at least this many operations for each element of its result is not repeated in the backward pass of a loop.
 _WORTH_KEEPING = 16
 
 
@@ -30,7 +30,7 @@ def _spread(values: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
 
 
 def _filled(b: Builder, values: Sequence[Any], like: Sequence[Tensor], flags: Sequence[bool]) -> list[Tensor]:
-    """Tangents or cotangents where flags are set: zeros are written out there."""
+    """The tangents or cotangents where flags are set, with tensors of zeros for None."""
     return [or_zeros(b, v, t.shape) for v, t, flag in zip(values, like, flags, strict=True) if flag]
 
 
@@ -39,7 +39,7 @@ def _row(shape: Shape) -> Shape:
 
 
 def _fixed_point(flags: list[bool], following: Callable[[list[bool]], list[bool]]) -> list[bool]:
-    """The least flags that contain the given ones and what follows from them."""
+    """The smallest set of flags that contains the given ones and all flags that follow from them."""
     while True:
         grown = [a or b for a, b in zip(flags, following(flags), strict=True)]
         if grown == flags:
@@ -57,22 +57,22 @@ class IfRules(Card):
             results, moved = body.run([], [])
             return [*results, *_filled(b, moved, results, moving)]
 
-        made = by_type.if_(b, operands[0], [lambda body=body: branch(body) for body in regions])
-        return made[: len(moving)], _spread(made[len(moving) :], moving)
+        outputs = by_type.if_(b, operands[0], [lambda body=body: branch(body) for body in regions])
+        return outputs[: len(moving)], _spread(outputs[len(moving) :], moving)
 
     def pullback(self, b: Builder, operands: Any, wanted: Any, *, regions: Any) -> Any:
         (condition,) = operands
         results = b.emit("if", operands, regions=[b.region(lambda body=body: body.plain([]), ()) for body in regions])
-        outside, taken = regions[0].captures, regions[0].wanted
+        outside, wanted_captures = regions[0].captures, regions[0].wanted
 
         def branch(body: Any, cotangents: Sequence[Tensor | None]) -> list[Tensor]:
             _, pull = body.vjp([], [])
-            return _filled(b, pull(cotangents)[1], outside, taken)
+            return _filled(b, pull(cotangents)[1], outside, wanted_captures)
 
         def pull(cotangents: Sequence[Tensor | None]) -> list[Any]:
-            """The branch again, backwards: what it needs of the forward pass is computed once more, in the one that ran."""
-            made = by_type.if_(b, condition, [lambda body=body: branch(body, cotangents) for body in regions])
-            return [None, *_spread(made, taken)]
+            """The cotangents, from the branch that ran: the values that it needs from the forward pass are computed again."""
+            pulled = by_type.if_(b, condition, [lambda body=body: branch(body, cotangents) for body in regions])
+            return [None, *_spread(pulled, wanted_captures)]
 
         return results, pull
 
@@ -82,8 +82,8 @@ class IfRules(Card):
             count = len(regions[0].batched([]))
             then, otherwise = (body([], [], [True] * count) for body in regions)
             return tuple(_select(b, condition, x, y) for x, y in zip(then, otherwise, strict=True))
-        wanted = [True] * len(regions[0].batched([]))
-        return b.emit("if", operands, regions=[b.region(lambda r=r: r([], [], wanted), ()) for r in regions])
+        result_flags = [True] * len(regions[0].batched([]))
+        return b.emit("if", operands, regions=[b.region(lambda r=r: r([], [], result_flags), ()) for r in regions])
 
 
 def _select(b: Builder, condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
@@ -96,11 +96,11 @@ class WhileRules(Card):
     """Tangents are further carries. Going back needs a bound: then the loop is a scan that may stop early."""
 
     def pushforward(self, b: Builder, operands: Any, tangents: Any, *, max_iterations: int | None, regions: Any) -> Any:
-        (inits,), (given,) = operands, tangents
+        (inits,), (init_tangents,) = operands, tangents
         condition, body = regions
         count = len(inits)
-        moving = _fixed_point([t is not None for t in given], body.moving)
-        moved = _filled(b, given, inits, moving)
+        moving = _fixed_point([t is not None for t in init_tangents], body.moving)
+        moved = _filled(b, init_tangents, inits, moving)
 
         def step(carries: Sequence[Tensor]) -> list[Tensor]:
             results, after = body.run(carries[:count], _spread(carries[count:], moving))
@@ -113,7 +113,7 @@ class WhileRules(Card):
     def reversible(
         self, b: Builder, inits: list[Tensor], *, max_iterations: int | None, regions: Sequence[Any]
     ) -> tuple[Tensor, ...]:
-        """A scan over the most steps there can be, whose body does nothing once the condition is false."""
+        """A scan over the maximum number of steps, whose body does nothing once the condition is false."""
         if max_iterations is None:
             raise ShapeError(
                 "a while loop without max_iterations has no reverse mode: how many steps there are to go back is not known",
@@ -140,14 +140,15 @@ class WhileRules(Card):
             return [True] * len(flags) if condition.batched(flags)[0] else body.batched(flags)
 
         flags = _fixed_point(list(flags), following)
-        mixed = condition.batched(flags)[0]  # entries stop at different steps: those that have stay as they are
+        mixed = condition.batched(flags)[0]  # entries stop at different steps: carries of a stopped entry do not change
         carries = [
-            rules.batch(b, c, own, size) if want else c for c, own, want in zip(inits, batched[0], flags, strict=True)
+            rules.batch(b, c, is_batched, size) if needs_batch else c
+            for c, is_batched, needs_batch in zip(inits, batched[0], flags, strict=True)
         ]
 
         def holds(*carries: Tensor) -> Tensor:
-            (found,) = condition(carries, flags, [mixed])
-            return b.max(found) if mixed else found
+            (value,) = condition(carries, flags, [mixed])
+            return b.max(value) if mixed else value
 
         def step(*carries: Tensor) -> list[Tensor]:
             after = body(carries, flags, flags)
@@ -157,9 +158,9 @@ class WhileRules(Card):
             return [_select(b, running, new, old) for new, old in zip(after, carries, strict=True)]
 
         shapes = [c.shape for c in carries]
-        made = [b.region(holds, shapes), b.region(step, shapes)]
-        results = b.emit("while", (carries,), max_iterations=max_iterations, regions=made)
-        return tuple(rules.batch(b, r, own, size) for r, own in zip(results, flags, strict=True))
+        new_regions = [b.region(holds, shapes), b.region(step, shapes)]
+        results = b.emit("while", (carries,), max_iterations=max_iterations, regions=new_regions)
+        return tuple(rules.batch(b, r, is_batched, size) for r, is_batched in zip(results, flags, strict=True))
 
 
 class ScanRules(Card):
@@ -168,18 +169,20 @@ class ScanRules(Card):
     def pushforward(
         self, b: Builder, operands: Any, tangents: Any, *, num_carries: int, regions: Any, **attributes: Any
     ) -> Any:
-        (inputs,), (given,), (body,) = operands, tangents, regions
-        moving = [t is not None for t in given]
+        (inputs,), (input_tangents,), (body,) = operands, tangents, regions
+        moving = [t is not None for t in input_tangents]
         sliced = moving[num_carries:]
         carried = _fixed_point(moving[:num_carries], lambda c: body.moving([*c, *sliced])[:num_carries])
         stacked = body.moving([*carried, *sliced])[num_carries:]
-        moved = _filled(b, given[:num_carries], inputs[:num_carries], carried)
-        slices = _chosen(given[num_carries:], sliced)
+        moved = _filled(b, input_tangents[:num_carries], inputs[:num_carries], carried)
+        slices = _chosen(input_tangents[num_carries:], sliced)
 
         def step(carries: Sequence[Tensor], xs: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-            own, own_tangents = carries[:num_carries], carries[num_carries:]
+            carry_values, carry_tangents = carries[:num_carries], carries[num_carries:]
             rows, row_tangents = _parted(xs, [len(sliced), len(slices)])
-            results, after = body.run([*own, *rows], [*_spread(own_tangents, carried), *_spread(row_tangents, sliced)])
+            results, after = body.run(
+                [*carry_values, *rows], [*_spread(carry_tangents, carried), *_spread(row_tangents, sliced)]
+            )
             following, stacks = results[:num_carries], results[num_carries:]
             return (
                 [*following, *_filled(b, after[:num_carries], following, carried)],
@@ -227,22 +230,26 @@ class ScanRules(Card):
             results, values = body.keeping([*carries, *xs], kept)
             return results[:num_carries], [*results[num_carries:], *carries, *values]
 
-        ends, made = by_type.scan(b, inputs[:num_carries], inputs[num_carries:], forward, reverse=reverse, **options)
-        count = len(made) - num_carries - len(kept)
-        stacks, before, values = _parted(made, [count, num_carries, len(kept)])
+        ends, stacks_and_kept = by_type.scan(
+            b, inputs[:num_carries], inputs[num_carries:], forward, reverse=reverse, **options
+        )
+        count = len(stacks_and_kept) - num_carries - len(kept)
+        stacks, before, values = _parted(stacks_and_kept, [count, num_carries, len(kept)])
         xs, outside = inputs[num_carries:], body.captures
 
         def pull(cotangents: Sequence[Tensor | None]) -> list[Any]:
-            given = [c is not None for c in cotangents[num_carries:]]
+            has_cotangent = [c is not None for c in cotangents[num_carries:]]
             starts = _filled(b, cotangents[:num_carries], ends, carried)
             sums = [rules.zeros(b, t.shape) for t in _chosen(outside, body.wanted)]
-            rows = (before, xs, values, _chosen(cotangents[num_carries:], given))
+            rows = (before, xs, values, _chosen(cotangents[num_carries:], has_cotangent))
 
             def back(entering: Sequence[Tensor], tensors: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
                 after, so_far = entering[: len(starts)], entering[len(starts) :]
-                carries, slices, known, own = _parted(tensors, [len(r) for r in rows])
-                _, pull_step = body.vjp([*carries, *slices], [*carried, *sliced], dict(zip(kept, known, strict=True)))
-                arguments, captured = pull_step([*_spread(after, carried), *_spread(own, given)])
+                carries, slices, kept_values, row_cotangents = _parted(tensors, [len(r) for r in rows])
+                _, pull_step = body.vjp(
+                    [*carries, *slices], [*carried, *sliced], dict(zip(kept, kept_values, strict=True))
+                )
+                arguments, captured = pull_step([*_spread(after, carried), *_spread(row_cotangents, has_cotangent)])
                 added = [rules.total(b, pair) for pair in zip(so_far, _chosen(captured, body.wanted), strict=True)]
                 ahead = _filled(b, arguments[:num_carries], carries, carried)
                 return [*ahead, *added], _filled(b, arguments[num_carries:], slices, sliced)  # type: ignore[list-item]
@@ -262,10 +269,10 @@ class ScanRules(Card):
         carried = _fixed_point(flags[:num_carries], lambda c: body.batched([*c, *sliced])[:num_carries])
         stacked = body.batched([*carried, *sliced])[num_carries:]
         carries = [
-            rules.batch(b, c, own, size) if want else c
-            for c, own, want in zip(inputs, flags, [*carried, *[False] * len(sliced)], strict=True)
+            rules.batch(b, c, is_batched, size) if needs_batch else c
+            for c, is_batched, needs_batch in zip(inputs, flags, [*carried, *[False] * len(sliced)], strict=True)
         ][:num_carries]
-        xs = [_exchanged(b, x) if own else x for x, own in zip(inputs[num_carries:], sliced, strict=True)]
+        xs = [_exchanged(b, x) if is_batched else x for x, is_batched in zip(inputs[num_carries:], sliced, strict=True)]
 
         def step(*tensors: Tensor) -> list[Tensor]:
             return body(tensors, [*carried, *sliced], [*carried, *stacked])
@@ -274,10 +281,10 @@ class ScanRules(Card):
         results = b.emit(
             "scan", ([*carries, *xs],), num_carries=num_carries, regions=[b.region(step, shapes)], **attributes
         )
-        last = [rules.batch(b, r, own, size) for r, own in zip(results, carried, strict=False)]
+        last = [rules.batch(b, r, is_batched, size) for r, is_batched in zip(results, carried, strict=False)]
         stacks = [
-            _exchanged(b, r) if own else rules.batch(b, r, False, size)
-            for r, own in zip(results[num_carries:], stacked, strict=True)
+            _exchanged(b, r) if is_batched else rules.batch(b, r, False, size)
+            for r, is_batched in zip(results[num_carries:], stacked, strict=True)
         ]
         return (*last, *stacks)
 
@@ -288,14 +295,14 @@ def _exchanged(b: Builder, x: Tensor) -> Tensor:
 
 
 def _parted(values: Sequence[Any], counts: Sequence[int]) -> list[list[Any]]:
-    """Values in parts of given lengths."""
+    """Values split into parts with the given lengths."""
     remaining = iter(values)
     return [[next(remaining) for _ in range(count)] for count in counts]
 
 
 def _worth_keeping(block: Any) -> list[Any]:
     """The values of a loop's body that are stacked for the backward pass; it computes all others again."""
-    found = []
+    values = []
     for view in block.operations:
         op = view.operation
         if op.name == opview.YIELD or len(op.regions) or len(op.results) != 1:
@@ -303,22 +310,22 @@ def _worth_keeping(block: Any) -> list[Any]:
         size = shape_of(op.results[0]).num_elements
         flops = opview.own_cost_of(op).flops
         if type(flops) is int and type(size) is int and flops >= _WORTH_KEEPING * max(size, 1):
-            found.append(op.results[0])
-    return found
+            values.append(op.results[0])
+    return values
 
 
 def _segmented(
     b: Builder, inputs: list[Tensor], count: int, block: Any, *, num_carries: int, length: Any, reverse: bool
 ) -> tuple[Tensor, ...]:
-    """A scan as one of `count` segments at most, each a scan of its own."""
+    """A scan as a scan over at most `count` segments, each of which is a scan."""
     (steps,) = length
     if type(steps) is not int:
         raise ShapeError(
             f"a scan of symbolic length {steps} cannot be cut into segments",
             hint="bind it, or leave num_checkpoints out",
         )
-    each = max(-(-steps // count), 1)
-    whole = steps // each
+    segment_length = max(-(-steps // count), 1)
+    num_segments = steps // segment_length
     carries, xs = inputs[:num_carries], inputs[num_carries:]
 
     def run(
@@ -326,26 +333,26 @@ def _segmented(
     ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
         shapes = [*(c.shape for c in carries), *(_row(x.shape) for x in xs)]
         region = b.region(lambda *t: b.inline(block, t), shapes)
-        made = b.emit(
+        results = b.emit(
             "scan", ([*carries, *xs],), num_carries=num_carries, length=(size,), reverse=reverse, regions=[region]
         )
-        return made[:num_carries], made[num_carries:]
+        return results[:num_carries], results[num_carries:]
 
     def segments(carries: Sequence[Tensor]) -> tuple[Sequence[Tensor], list[Tensor]]:
-        rows = [b.narrow(x, 0, 0, whole * each) for x in xs]
-        rows = [b.reshape(x, (whole, each, *x.shape.dims[1:])) for x in rows]
-        step = lambda c, x: run(c, x or (), each)  # noqa: E731
-        last, stacks = b.scan(step, tuple(carries), tuple(rows) or None, length=whole, reverse=reverse)
-        return last, [b.reshape(s, (whole * each, *s.shape.dims[2:])) for s in stacks or ()]
+        rows = [b.narrow(x, 0, 0, num_segments * segment_length) for x in xs]
+        rows = [b.reshape(x, (num_segments, segment_length, *x.shape.dims[1:])) for x in rows]
+        step = lambda c, x: run(c, x or (), segment_length)  # noqa: E731
+        last, stacks = b.scan(step, tuple(carries), tuple(rows) or None, length=num_segments, reverse=reverse)
+        return last, [b.reshape(s, (num_segments * segment_length, *s.shape.dims[2:])) for s in stacks or ()]
 
-    def rest(carries: Sequence[Tensor]) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
-        size = steps - whole * each
-        return run(carries, [b.narrow(x, 0, whole * each, size) for x in xs], size)
+    def remainder(carries: Sequence[Tensor]) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+        size = steps - num_segments * segment_length
+        return run(carries, [b.narrow(x, 0, num_segments * segment_length, size) for x in xs], size)
 
-    if whole * each == steps:
+    if num_segments * segment_length == steps:
         last, stacks = segments(carries)
         return (*last, *stacks)
-    parts = (rest, segments) if reverse else (segments, rest)
+    parts = (remainder, segments) if reverse else (segments, remainder)
     carries, first = parts[0](carries)
     carries, second = parts[1](carries)
     head, tail = (second, first) if reverse else (first, second)
@@ -353,18 +360,18 @@ def _segmented(
 
 
 class CustomFnRules(Card):
-    """The rules that the user gave; without, those of what the function does."""
+    """The rules that the user gave; without them, the rules of the ops in the function."""
 
     def pushforward(self, b: Builder, operands: Any, tangents: Any, *, regions: Any) -> Any:
-        (inputs,), (given,) = operands, tangents
+        (inputs,), (input_tangents,) = operands, tangents
         forward, backward, rule = regions
         if rule is None and backward is None:
-            return forward.run(inputs, given)
-        results = _again(b, inputs, regions)
-        moved = [or_zeros(b, t, x.shape) for t, x in zip(given, inputs, strict=True)]
+            return forward.run(inputs, input_tangents)
+        results = _emitted_again(b, inputs, regions)
+        moved = [or_zeros(b, t, x.shape) for t, x in zip(input_tangents, inputs, strict=True)]
         if rule is not None:
             return results, [_float(t) for t in rule.plain([*inputs, *moved])]
-        # What maps cotangents to cotangents is the adjoint of what maps tangents to tangents.
+        # The map of cotangents is the adjoint of the map of tangents.
         return results, backward.adjoint([*inputs, *results], [r.shape for r in results], moved)
 
     def pullback(self, b: Builder, operands: Any, wanted: Any, *, regions: Any) -> Any:
@@ -378,7 +385,7 @@ class CustomFnRules(Card):
                 return [*arguments, *captured]
 
             return results, through
-        results = _again(b, inputs, regions)
+        results = _emitted_again(b, inputs, regions)
 
         def pull(cotangents: Sequence[Tensor | None]) -> list[Any]:
             filled = [or_zeros(b, c, r.shape) for c, r in zip(cotangents, results, strict=True)]
@@ -390,22 +397,24 @@ class CustomFnRules(Card):
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, regions: Any) -> tuple[Tensor, ...]:
         (inputs,), (flags,) = operands, batched
-        full = [rules.batch(b, x, own, size) for x, own in zip(inputs, flags, strict=True)]
+        full = [rules.batch(b, x, is_batched, size) for x, is_batched in zip(inputs, flags, strict=True)]
 
-        def made(body: Any) -> Any:
+        def batched_region(body: Any) -> Any:
             arguments = [Shape((size, *s.dims), s.dtype) for s in map(shape_of, body.block.arguments)]
-            wanted = [True] * len(opview.yielded(body.block))
-            return b.region(lambda *t: body(t, [True] * len(t), wanted), arguments)
+            result_flags = [True] * len(opview.yielded(body.block))
+            return b.region(lambda *t: body(t, [True] * len(t), result_flags), arguments)
 
-        return b.emit("custom_fn", (full,), regions=[r and made(r) for r in regions])
+        return b.emit("custom_fn", (full,), regions=[r and batched_region(r) for r in regions])
 
 
 def _float(value: Tensor) -> Tensor | None:
-    """A tangent or cotangent that a user's rule gives; those of integers mean nothing."""
+    """A tangent or cotangent that a user's rule gives; None for integers, which have none."""
     return value if value.dtype.is_inexact else None
 
 
-def _again(b: Builder, inputs: Sequence[Tensor], regions: Sequence[Any]) -> tuple[Tensor, ...]:
+def _emitted_again(b: Builder, inputs: Sequence[Tensor], regions: Sequence[Any]) -> tuple[Tensor, ...]:
     """The op itself on other tensors, so that its rules stay with it."""
-    made = [r and b.region(lambda *t, r=r: r.plain(t), [shape_of(a) for a in r.block.arguments]) for r in regions]
-    return b.emit("custom_fn", (list(inputs),), regions=made)
+    new_regions = [
+        r and b.region(lambda *t, r=r: r.plain(t), [shape_of(a) for a in r.block.arguments]) for r in regions
+    ]
+    return b.emit("custom_fn", (list(inputs),), regions=new_regions)

@@ -1,4 +1,4 @@
-"""Functions as ops: one with derivative rules of its own, and a chain of elementwise ops."""
+"""Functions as ops: a function with its own derivative rules, and a chain of elementwise ops."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ class CustomFn(CustomFnRules, op="custom_fn"):
         shapes = [t.shape for t in inputs]
         forward = b.region(fwd, shapes)
         results = list(forward.shapes.results)
-        count, given = len(inputs), len(results)
+        count, num_results = len(inputs), len(results)
         rules: list[Region | None] = [None, None]
         if vjp is not None:
             rules[0] = b.region(
-                lambda *t: _list(vjp(t[:count], t[count : count + given], t[count + given :]), "vjp"),
+                lambda *t: _list(vjp(t[:count], t[count : count + num_results], t[count + num_results :]), "vjp"),
                 [*shapes, *results, *results],
             )
         if jvp is not None:
@@ -67,7 +67,7 @@ class CustomFn(CustomFnRules, op="custom_fn"):
         return unpacked(b.emit("custom_fn", (inputs,), regions=[forward, *rules]))
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
-        return Cost(0, 0)  # it is what its region does
+        return Cost(0, 0)  # the cost is that of the ops in its region
 
     def samples(self) -> Any:
         def squared(b: Any, x: Any) -> Any:
@@ -86,20 +86,20 @@ class CustomFn(CustomFnRules, op="custom_fn"):
         yield sample([("n", 3), (3, 2)], build=two, dtypes=("f32",))
 
 
-def _list(values: Any, what: str) -> list[Tensor]:
+def _list(values: Any, name: str) -> list[Tensor]:
     result = flat(values)
     for value in result:
         if not isinstance(value, Tensor):
-            raise ShapeError(f"{what} must return tensors, got {type(value).__name__}")
+            raise ShapeError(f"{name} must return tensors, got {type(value).__name__}")
     return result
 
 
-def _check_rule(what: str, region: RegionShapes | None, arguments: Sequence[Shape], results: Sequence[Shape]) -> None:
+def _check_rule(name: str, region: RegionShapes | None, arguments: Sequence[Shape], results: Sequence[Shape]) -> None:
     if region is None:
         return
-    expect_arguments(region, arguments, what)
+    expect_arguments(region, arguments, name)
     if list(region.results) != list(results):
-        raise ShapeError(f"{what} must yield {shown(results)}, got {shown(region.results)}")
+        raise ShapeError(f"{name} must yield {shown(results)}, got {shown(region.results)}")
 
 
 class ElementwiseRegion(Card, op="elementwise_region"):

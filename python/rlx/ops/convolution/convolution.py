@@ -80,28 +80,28 @@ class Conv(Card, op="conv"):
 
     def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, **geometry: Any) -> Any:
         (x, w), (dy,) = operands, cotangents
-        of_weight = weight_product if x.rank == 4 else weight_gradient  # that of images is what the op stands for
+        of_weight = weight_product if x.rank == 4 else weight_gradient  # for images an op is a name for this product
         return (
             lambda: input_gradient(b, dy, w, x.shape.dims[2:], **geometry),
             lambda: of_weight(b, x, dy, w.shape.static[2:], **geometry),
         )
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, groups: int, **window: Any) -> Tensor:
-        """A batch of images is more images. A batch of kernels is more output channels of each group, and with images of
-        their own the kernels are more groups.
+        """A batch of images becomes more images. A batch of kernels becomes more output channels of each group; if every
+        kernel has its own images, it becomes more groups.
         """
-        (x, w), (own_x, own_w) = operands, batched
-        if not own_w:
+        (x, w), (x_batched, w_batched) = operands, batched
+        if not w_batched:
             y = b.emit("conv", (rules.folded(b, x, 0), w), groups=groups, **window)
             return rules.unfolded(b, y, 0, size, x.shape.dims[1])
         if type(size) is not int or size == 0:
             return one_by_one(b, lambda *pair: b.emit("conv", pair, groups=groups, **window), operands, batched)
-        out_channels, *rest = w.shape.static[1:]
-        if own_x:
+        out_channels, *kernel_dims = w.shape.static[1:]
+        if x_batched:
             y = b.emit("conv", (rules.folded(b, x, 1), rules.folded(b, w, 0)), groups=size * groups, **window)
             return rules.unfolded(b, y, 1, size, out_channels)
-        together = rules.folded(b, b.reshape(w, (size, groups, out_channels // groups, *rest)), 1)
-        kernels = b.reshape(together, (size * out_channels, *rest))
+        together = rules.folded(b, b.reshape(w, (size, groups, out_channels // groups, *kernel_dims)), 1)
+        kernels = b.reshape(together, (size * out_channels, *kernel_dims))
         return apart(b, b.emit("conv", (x, kernels), groups=groups, **window), groups, size)
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
@@ -129,7 +129,7 @@ class Conv(Card, op="conv"):
             dtypes=("f32", "f16", "i32"),
         )
         yield sample((1, 1, 1, 3), (1, 1, 1, 3), **plain, dtypes=("f32",))
-        # One window along an axis, and a position that it does not hold.
+        # One window along an axis, and a position that no window covers.
         yield sample((2, 2, 3, 5), (3, 2, 2, 2), **{**plain, "stride": (2, 2)}, dtypes=("f32",))
         yield sample((2, 2, 4, 5), (2, 1, 2, 2), **{**plain, "stride": (3, 2)}, groups=2, dtypes=("f32",))
         edges = (1, 0, 2, 1)
@@ -159,18 +159,18 @@ def check_window(count: int, *, padding: Any, **per_axis: Any) -> None:
     Raises:
         ShapeError: One has another length.
     """
-    for name, values, wanted in (("padding", padding, 2 * count), *((n, v, count) for n, v in per_axis.items())):
-        if len(values) != wanted:
-            raise ShapeError(f"{name} needs {wanted} entries for {count} spatial axes, got {list(values)}")
+    for name, values, expected in (("padding", padding, 2 * count), *((n, v, count) for n, v in per_axis.items())):
+        if len(values) != expected:
+            raise ShapeError(f"{name} needs {expected} entries for {count} spatial axes, got {list(values)}")
 
 
-def per_axis(value: Any, count: int, what: str) -> tuple[int, ...]:
+def per_axis(value: Any, count: int, name: str) -> tuple[int, ...]:
     """An integer for every spatial axis from one integer or a list."""
     if not isinstance(value, (int, np.integer, list, tuple, np.ndarray)):
-        raise ShapeError(f"{what} must be an integer or a list of {count}, got {value!r}")
+        raise ShapeError(f"{name} must be an integer or a list of {count}, got {value!r}")
     values: Any = (value,) * count if isinstance(value, (int, np.integer)) else tuple(value)
     if len(values) != count:
-        raise ShapeError(f"{what} needs {count} entries, got {list(values)}")
+        raise ShapeError(f"{name} needs {count} entries, got {list(values)}")
     return values
 
 
@@ -181,7 +181,7 @@ def pads_of(padding: Any, x: Shape, w: Shape, stride: Any, dilation: Any) -> tup
         return (0,) * (2 * count)
     if padding == "same":
         if x.rank != w.rank or min(stride, default=1) < 1:
-            return (0,) * (2 * count)  # inference says what is wrong
+            return (0,) * (2 * count)  # `infer` reports the error
         result: list[int] = []
         for size, kernel, s, d in zip(x.dims[2:], w.static[2:], stride, dilation, strict=True):
             if type(size) is not int and s != 1:

@@ -1,7 +1,7 @@
-"""What the gradients of convolutions and of pooling are made of, for any number of spatial axes.
+"""The parts of the gradients of convolutions and of pooling, for any number of spatial axes.
 
-No step of them scatters: what a position of an image gets is collected from the windows that hold it, so that the sums
-have an order and run in parallel.
+No step scatters: the cotangent of a position of an image is gathered from the windows that cover it, so that the sums have
+a fixed order and run in parallel.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ def places(b: Builder, axes: Sequence[Tensor], sizes: Sequence[Dim]) -> Tensor:
         `[counts…, taps·…]`.
     """
     result = axes[0]
-    for own, size in zip(axes[1:], sizes[1:], strict=True):
-        (*counts, taps), (count, own_taps) = result.shape.dims, own.shape.dims
+    for axis, size in zip(axes[1:], sizes[1:], strict=True):
+        (*counts, taps), (count, axis_taps) = result.shape.dims, axis.shape.dims
         row_starts = b.reshape(result, (*counts, 1, taps, 1)) * size_of(b, size)
-        result = b.reshape(row_starts + b.reshape(own, (count, 1, own_taps)), (*counts, count, taps * own_taps))
+        result = b.reshape(row_starts + b.reshape(axis, (count, 1, axis_taps)), (*counts, count, taps * axis_taps))
     return result
 
 
@@ -50,15 +50,15 @@ def input_gradient(
         dilation: Likewise.
         groups: Likewise.
     """
-    # As many positions at the end as no window reads; where that depends on a symbol, as many as there can be.
+    # The number of positions at the end that no window reads; if it depends on a symbol, the largest possible number.
     edges = zip(padding[::2], padding[1::2], strict=True)
     spans = [d * (k - 1) + 1 for d, k in zip(dilation, w.shape.static[2:], strict=True)]
-    rests = [(d + sum(e) - span) % s for d, e, span, s in zip(size, edges, spans, stride, strict=True)]
-    unread = [rest if type(rest) is int else s - 1 for rest, s in zip(rests, stride, strict=True)]
+    remainders = [(d + sum(e) - span) % s for d, e, span, s in zip(size, edges, spans, stride, strict=True)]
+    unread = [remainder if type(remainder) is int else s - 1 for remainder, s in zip(remainders, stride, strict=True)]
     geometry: Any = {"stride": stride, "padding": padding, "output_padding": unread, "dilation": dilation}
     result = b.emit("conv_transpose", (dy, w), **geometry, groups=groups)
-    for i, rest in enumerate(rests):
-        if type(rest) is not int:
+    for i, remainder in enumerate(remainders):
+        if type(remainder) is not int:
             result = b.narrow(result, 2 + i, 0, size[i])
     return result
 
@@ -80,14 +80,14 @@ def weight_gradient(b: Builder, x: Tensor, dy: Tensor, kernel: Sequence[int], **
     if x.rank == 4:
         return b.emit("conv2d_backward_weight", (x, dy), kernel=tuple(kernel), **geometry)
     window = {name: (1, *geometry[name]) for name in ("stride", "dilation")}
-    found = weight_gradient(
+    result = weight_gradient(
         b,
         with_row(b, x),
         with_row(b, dy),
         (1, *kernel),
         **{**geometry, **window, "padding": (0, 0, *geometry["padding"])},
     )
-    return without_row(b, found)
+    return without_row(b, result)
 
 
 def with_row(b: Builder, x: Tensor) -> Tensor:
@@ -121,21 +121,21 @@ def weight_product(
     (n, channels, *size), (_, out_channels, *counts) = x.shape.dims, dy.shape.dims
     edges = list(zip(padding[::2], padding[1::2], strict=True))
     padded = b.pad(x, [(0, 0), (0, 0), *edges])
-    read = _channels_first(b, padded)
-    if prod(kernel) != 1 or prod(stride) != 1:  # else it reads everything, in order
+    elements = _channels_first(b, padded)
+    if prod(kernel) != 1 or prod(stride) != 1:  # else the only tap reads all elements, in order
         axes = [
             b.iota((k, count), axis=0) * d + b.iota((k, count), axis=1) * s
             for k, count, d, s in zip(kernel, counts, dilation, stride, strict=True)
         ]
         sizes = [d + before + after for d, (before, after) in zip(size, edges, strict=True)]
-        rows = b.reshape(read, (channels, n, product(sizes)))
-        read = b.gather(rows, places(b, axes, sizes), axis=2)
-        read = b.transpose(read, (0, *range(2, 2 + len(size)), 1, read.rank - 1))
+        rows = b.reshape(elements, (channels, n, product(sizes)))
+        elements = b.gather(rows, places(b, axes, sizes), axis=2)
+        elements = b.transpose(elements, (0, *range(2, 2 + len(size)), 1, elements.rank - 1))
     points = n * product(counts)
-    read = b.reshape(read, (groups, channels // groups * prod(kernel), points))
+    elements = b.reshape(elements, (groups, channels // groups * prod(kernel), points))
     by_group = b.reshape(dy, (n, groups, out_channels // groups, product(counts)))
     cotangent = b.reshape(b.transpose(by_group, (1, 2, 0, 3)), (groups, out_channels // groups, points))
-    result = dots(b, cotangent, read, (2,), (2,), (0,), (0,))
+    result = dots(b, cotangent, elements, (2,), (2,), (0,), (0,))
     return b.reshape(result, (out_channels, channels // groups, *kernel))
 
 
@@ -147,13 +147,15 @@ def _channels_first(b: Builder, x: Tensor) -> Tensor:
 def one_by_one(
     b: Builder, function: Callable[..., Tensor], operands: Sequence[Tensor], batched: Sequence[bool]
 ) -> Tensor:
-    """A function of each entry of a batch in turn: where the size of the batch is not known, but has to be."""
+    """Apply a function to the entries of a batch in turn, for ops that need a static size which the batch does not have."""
 
     def step(_: None, entries: tuple[Tensor, ...]) -> tuple[None, Tensor]:
-        own = iter(entries)
-        return None, function(*(next(own) if is_own else x for x, is_own in zip(operands, batched, strict=True)))
+        remaining = iter(entries)
+        return None, function(
+            *(next(remaining) if is_batched else x for x, is_batched in zip(operands, batched, strict=True))
+        )
 
-    return b.scan(step, None, tuple(x for x, is_own in zip(operands, batched, strict=True) if is_own))[1]
+    return b.scan(step, None, tuple(x for x, is_batched in zip(operands, batched, strict=True) if is_batched))[1]
 
 
 def apart(b: Builder, y: Tensor, groups: int, size: Dim) -> Tensor:
@@ -161,6 +163,8 @@ def apart(b: Builder, y: Tensor, groups: int, size: Dim) -> Tensor:
     `[size, N, groups·O, …]`.
     """
     n, channels, *spatial = y.shape.dims
-    own = channels // (groups * size)
-    split = b.reshape(y, (n, groups, size, own, *spatial))
-    return b.reshape(b.transpose(split, (2, 0, 1, 3, *range(4, split.rank))), (size, n, groups * own, *spatial))
+    out_channels = channels // (groups * size)
+    split = b.reshape(y, (n, groups, size, out_channels, *spatial))
+    return b.reshape(
+        b.transpose(split, (2, 0, 1, 3, *range(4, split.rank))), (size, n, groups * out_channels, *spatial)
+    )

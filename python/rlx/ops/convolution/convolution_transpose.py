@@ -39,15 +39,15 @@ class ConvTranspose(Card, op="conv_transpose"):
         axes = _axes(x.dims, w.static, output_padding, **window)
         for i, a in enumerate(axes):
             if type(a.out) is int and a.out < 0:
-                whole = a.out + a.before + a.after
+                positions = a.out + a.before + a.after
                 raise ShapeError(
-                    f"spatial axis {i} has {whole} positions: too few for padding {a.before} and {a.after}"
+                    f"spatial axis {i} has {positions} positions: too few for padding {a.before} and {a.after}"
                 )
         return Shape((x.dims[0], per_group * groups, *(a.out for a in axes)), shared)
 
     def evaluate(self, x: np.ndarray, w: np.ndarray, *, groups: int, output_padding: Any, **window: Any) -> np.ndarray:
         axes = _axes(x.shape, w.shape, output_padding, **window)
-        # Beyond the edges of x there are zeros, as many as any position of the result reads.
+        # Beyond the edges of x there are as many zeros as any position of the result reads.
         edges = [(a.dilation * max(a.kernel - 1, 0) + a.output_padding) // a.stride + 1 for a in axes]
         wide = np.pad(x.astype(np.float64), [(0, 0), (0, 0), *((e, e) for e in edges)])
         n, per_group = x.shape[0], w.shape[1]
@@ -62,17 +62,17 @@ class ConvTranspose(Card, op="conv_transpose"):
             )
             total[(..., *places)] += np.einsum("ngc...,gco->ngo...", grouped, weights[(..., *tap)])
         starts = [e * a.stride + a.before for e, a in zip(edges, axes, strict=True)]
-        kept = (slice(start, start + int(a.out)) for start, a in zip(starts, axes, strict=True))
-        result = total[(..., *kept)]
+        window_of_result = (slice(start, start + int(a.out)) for start, a in zip(starts, axes, strict=True))
+        result = total[(..., *window_of_result)]
         return result.reshape(n, groups * per_group, *result.shape[3:]).astype(x.dtype)
 
     def decompose(self, b: Builder, x: Tensor, w: Tensor, *, groups: int, output_padding: Any, **window: Any) -> Tensor:
-        """Convolutions of x as it is, one for all positions of the result that meet the same part of the kernel.
+        """Convolutions of x without inserted zeros, one for all positions of the result that use the same part of the kernel.
 
-        Along an axis, position `j·stride + r` of the result meets the taps `k` with `k·dilation = r (mod stride)` alone:
-        every phase `r` is a convolution of stride 1, and phases with equally many taps are channels of one. Their
-        results are put side by side and interleaved. Zeros between the elements of x would cost `stride` times as much
-        for each axis.
+        Along an axis, position `j·stride + r` of the result uses only the taps `k` with `k·dilation = r (mod stride)`:
+        every phase `r` is a convolution of stride 1, and phases with the same number of taps are channels of one
+        convolution. Their results are put side by side and interleaved. Zeros between the elements of x would cost `stride`
+        times as much for each axis.
         """
         axes = _axes(x.shape.dims, w.shape.static, output_padding, **window)
         result = _phases(b, x, w, axes, groups, ())
@@ -111,33 +111,33 @@ class ConvTranspose(Card, op="conv_transpose"):
     def vjp(
         self, b: Builder, operands: Any, results: Any, cotangents: Any, *, output_padding: Any, **geometry: Any
     ) -> Any:
-        """The op is the transposed of a convolution, with the same kernel, which has windows in `output_padding` as well."""
+        """The op is the transpose of a convolution with the same kernel, which has windows in `output_padding` as well."""
         (x, w), (dy,) = operands, cotangents
-        more = [extra // stride for extra, stride in zip(output_padding, geometry["stride"], strict=True)]
+        extra_windows = [extra // stride for extra, stride in zip(output_padding, geometry["stride"], strict=True)]
 
         def of_image() -> Tensor:
-            found = b.emit("conv", (dy, w), **geometry)
-            for i, extra in enumerate(more):
-                found = b.narrow(found, 2 + i, 0, x.shape.dims[2 + i]) if extra else found
-            return found
+            result = b.emit("conv", (dy, w), **geometry)
+            for i, extra in enumerate(extra_windows):
+                result = b.narrow(result, 2 + i, 0, x.shape.dims[2 + i]) if extra else result
+            return result
 
         def of_kernel() -> Tensor:
-            whole = b.pad(x, [(0, 0), (0, 0), *((0, extra) for extra in more)]) if any(more) else x
-            return weight_gradient(b, dy, whole, w.shape.static[2:], **geometry)
+            padded = b.pad(x, [(0, 0), (0, 0), *((0, extra) for extra in extra_windows)]) if any(extra_windows) else x
+            return weight_gradient(b, dy, padded, w.shape.static[2:], **geometry)
 
         return of_image, of_kernel
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, groups: int, **window: Any) -> Tensor:
-        """As that of `conv`."""
-        (x, w), (own_x, own_w) = operands, batched
-        if not own_w:
+        """As in `conv`."""
+        (x, w), (x_batched, w_batched) = operands, batched
+        if not w_batched:
             y = b.emit("conv_transpose", (rules.folded(b, x, 0), w), groups=groups, **window)
             return rules.unfolded(b, y, 0, size, x.shape.dims[1])
         if type(size) is not int or size == 0:
             return one_by_one(
                 b, lambda *pair: b.emit("conv_transpose", pair, groups=groups, **window), operands, batched
             )
-        if own_x:
+        if x_batched:
             pair = rules.folded(b, x, 1), rules.folded(b, w, 0)
             y = b.emit("conv_transpose", pair, groups=size * groups, **window)
             return rules.unfolded(b, y, 1, size, w.shape.static[2] * groups)
@@ -149,14 +149,14 @@ class ConvTranspose(Card, op="conv_transpose"):
         return Cost(2 * x.num_elements * product(w.dims[1:]), moved_bytes(operands, results))
 
     def samples(self) -> Any:
-        def case(x: Any, w: Any, stride: Any, padding: Any, extra: Any, dilation: Any, **rest: Any) -> Any:
+        def case(x: Any, w: Any, stride: Any, padding: Any, extra: Any, dilation: Any, **options: Any) -> Any:
             geometry: dict[str, Any] = {
                 "stride": stride,
                 "padding": padding,
                 "output_padding": extra,
                 "dilation": dilation,
             }
-            return sample(x, w, **geometry, **rest)
+            return sample(x, w, **geometry, **options)
 
         yield case((2, 3, 4, 3), (3, 2, 3, 2), (2, 1), (1, 0, 0, 1), (1, 0), (1, 1), dtypes=FLOATS)
         yield case((2, 4, 5), (4, 3, 4), (2,), (1, 1), (0,), (1,), groups=2, dtypes=("f32",))
@@ -170,10 +170,10 @@ class ConvTranspose(Card, op="conv_transpose"):
 
 @dataclass(frozen=True)
 class _Run:
-    """Neighbouring phases of one axis, each with as many taps and as far from its own input.
+    """Neighbouring phases of one axis with the same number of taps and the same shift from their input.
 
     Attributes:
-        taps: For each phase the taps that it meets, as the kernel of a convolution has them: last one first.
+        taps: For each phase the taps that it uses, in the order of a convolution's kernel: last one first.
         shift: Phase `r` of position `j` reads `x[j - shift]` by its first tap.
     """
 
@@ -225,18 +225,18 @@ class _Axis:
 
     def runs(self) -> list[_Run]:
         """The phases, in order."""
-        found: list[_Run] = []
+        result: list[_Run] = []
         for phase in range(self.stride):
             taps = tuple(k for k in range(self.kernel) if (k * self.dilation - phase) % self.stride == 0)[::-1]
             shift = (taps[-1] * self.dilation - phase) // self.stride if taps else 0
-            if found and (len(found[-1].taps[0]), found[-1].shift) == (len(taps), shift):
-                found[-1] = _Run((*found[-1].taps, taps), shift)
+            if result and (len(result[-1].taps[0]), result[-1].shift) == (len(taps), shift):
+                result[-1] = _Run((*result[-1].taps, taps), shift)
             else:
-                found.append(_Run((taps,), shift))
-        return found
+                result.append(_Run((taps,), shift))
+        return result
 
     def edges(self, run: _Run) -> tuple[int, int]:
-        """Zeros before and after x that the convolution for a run needs; what is negative is cut off from x instead."""
+        """Zeros before and after x that the convolution for a run needs; a negative number is cut off from x instead."""
         before = run.shift + (len(run.taps[0]) - 1) * self.step - self.first
         return before, self.last - run.shift
 
@@ -248,8 +248,8 @@ def _axes(x: Sequence[Dim], w: Sequence[int], output_padding: Any, *, stride: An
 
 
 def _phases(b: Builder, x: Tensor, w: Tensor, axes: Sequence[_Axis], groups: int, chosen: tuple[_Run, ...]) -> Tensor:
-    """`[N, O, phases…, positions…]`, of the runs that are chosen for the first axes and all those of the others."""
-    if chosen and not chosen[-1].taps[0]:  # nothing of the kernel meets these positions
+    """`[N, O, phases…, positions…]`, from the chosen runs of the first axes and all runs of the other axes."""
+    if chosen and not chosen[-1].taps[0]:  # no tap of the kernel reaches these positions
         phases = [*(len(run.taps) for run in chosen), *(a.stride for a in axes[len(chosen) :])]
         dims = (x.shape.dims[0], w.shape.static[1] * groups, *phases, *(a.count for a in axes))
         return b.expand(b.constant(0, dtype=x.dtype), dims)
@@ -277,7 +277,7 @@ def _one_convolution(
 
 
 def _kernel(b: Builder, w: Tensor, runs: Sequence[_Run], groups: int) -> Tensor:
-    """`[O·phases, C/groups, taps…]`: the part of w that the runs meet, as an ordinary convolution takes it."""
+    """`[O·phases, C/groups, taps…]`: the part of w that the runs use, as an ordinary convolution takes it."""
     channels, per_group = w.shape.static[:2]
     for i, run in enumerate(runs):
         w = b.gather(w, np.array(run.taps, np.int32), 2 + 2 * i)
@@ -288,7 +288,7 @@ def _kernel(b: Builder, w: Tensor, runs: Sequence[_Run], groups: int) -> Tensor:
 
 
 def _cut(b: Builder, x: Tensor, axis: int, before: int, after: int) -> tuple[Tensor, tuple[int, int]]:
-    """A tensor without what a negative edge cuts off, and the zeros that it still needs."""
+    """A tensor without the elements that a negative edge cuts off, and the zeros that it still needs."""
     if before >= 0 and after >= 0:
         return x, (before, after)
     size = x.shape.dims[axis] + before + after

@@ -23,7 +23,7 @@ from rlx.ops.norm import widened
 from rlx.ops.reduction.reduce import FLOATS
 from rlx.ops.surface import helper
 
-# A scale that is no fraction of integers as small as this cannot be multiplied with a size that is not known.
+# A symbolic size can be multiplied only with a fraction whose denominator is at most this.
 _LARGEST_DENOMINATOR = 4096
 
 
@@ -45,9 +45,9 @@ class Resize(Card, op="resize"):
 
     def requires(self, x: Shape, *, size: tuple[Dim, ...], **_: Any) -> Any:
         # An empty image may become another empty one.
-        wanted = minimum(1, product((*x.dims[:2], *size)))
+        least_size = minimum(1, product((*x.dims[:2], *size)))
         for i, old in enumerate(x.dims[2:]):
-            yield old - wanted, f"spatial axis {i} is empty: there is nothing to resize"
+            yield old - least_size, f"spatial axis {i} is empty: there is nothing to resize"
 
     def evaluate(self, x: np.ndarray, *, size: tuple[int, ...], mode: str, align_corners: bool) -> np.ndarray:
         wide = x.astype(np.float64)
@@ -135,7 +135,7 @@ class _Line:
     Attributes:
         old: The size before.
         new: The size after.
-        align_corners: The first and last positions of both lie on each other.
+        align_corners: The first positions of both axes coincide, and the last ones.
     """
 
     old: Dim
@@ -144,12 +144,12 @@ class _Line:
 
     @property
     def slope(self) -> Dim:
-        """What the numerator grows by."""
+        """The increase of the numerator from one position to the next."""
         return self.old - 1 if self.align_corners else 2 * self.old
 
     @property
     def offset(self) -> Dim:
-        """The numerator of position 0, before it is held within the image."""
+        """The numerator of position 0, before it is clamped to the image."""
         return 0 if self.align_corners else self.old - self.new
 
     @property
@@ -157,9 +157,9 @@ class _Line:
         return maximum(self.new - 1, 1) if self.align_corners else 2 * self.new
 
     def positions(self) -> tuple[np.ndarray, np.ndarray]:
-        """For sizes that are known: the neighbour before each position, and the share of the one after it."""
-        known: Any = (self.old, self.new, self.slope, self.offset, self.denominator)
-        old, new, slope, offset, denominator = known
+        """For static sizes: the neighbour before each position, and the share of the neighbour after it."""
+        sizes: Any = (self.old, self.new, self.slope, self.offset, self.denominator)
+        old, new, slope, offset, denominator = sizes
         numerator = np.clip(np.arange(new) * slope + offset, 0, (old - 1) * denominator)
         return numerator // denominator, numerator % denominator / denominator
 
@@ -173,7 +173,7 @@ def _interpolated(x: np.ndarray, axis: int, line: _Line) -> np.ndarray:
 
 
 def _nearest(b: Builder, x: Tensor, axis: int, line: _Line) -> Tensor:
-    """One axis by its nearest pixels: repeated or left out where one size divides the other, else looked up."""
+    """One axis by its nearest pixels: repeated or skipped where one size divides the other, else gathered."""
     old, new, dims = line.old, line.new, x.shape.dims
     times = exact_divide(new, old) if old != 0 else None
     if type(times) is int:
@@ -220,7 +220,7 @@ def _bilinear(b: Builder, x: Tensor, axis: int, line: _Line) -> Tensor:
 
 
 def _bilinear_adjoint(b: Builder, dy: Tensor, axis: int, line: _Line) -> Tensor:
-    """The adjoint of `_bilinear`: a product with the matrix of the shares. Nothing is scattered, and for any sizes."""
+    """The adjoint of `_bilinear`: a product with the matrix of the shares, for any sizes. Nothing is scattered."""
     before, share = (b.reshape(t, (line.new, 1)) for t in _neighbours(b, line, dy.dtype))
     column = b.iota((line.old,), dtype="i64")
     after = b.minimum(before + 1, _size(b, line.old) - 1)
@@ -247,10 +247,10 @@ def _neighbours(b: Builder, line: _Line, kind: DType) -> tuple[Tensor, Tensor]:
 
 
 def _quotient(b: Builder, dividend: Tensor, divisor: Tensor) -> Tensor:
-    """`dividend // divisor` of i64 that are not negative, exact below 2^52.
+    """`dividend // divisor` of nonnegative i64, exact below 2^52.
 
-    The quotient in f64 cannot round up to the next integer: that is `1/divisor` away or more, which is more than half of
-    its last place.
+    The quotient in f64 cannot round up to the next integer, which is at least `1/divisor` away: more than half a unit in
+    the last place.
     """
     return b.cast(dividend / divisor, "i64")
 
@@ -284,7 +284,7 @@ def _scaled(d: Dim, scale: Any) -> Dim:
 
 @helper
 def resize_nearest2x(b: Builder, x: Tensor) -> Tensor:
-    """`resize` to twice the size on every spatial axis: each pixel twice.
+    """`resize` to twice the size on every spatial axis: each pixel is repeated.
 
     Args:
         b: The graph.
@@ -302,11 +302,11 @@ class AxialRope2d(Card, op="axial_rope_2d"):
         if head_dim % 4:
             raise ShapeError(f"head_dim = {head_dim} is not a multiple of 4: pairs of lanes turn by column and by row")
         length = end_x * end_y * repeat_factor
-        wanted = (length, num_heads * head_dim) if x.rank == 3 else (num_heads, length, head_dim)
-        if x.dims[1:] != wanted:
+        expected = (length, num_heads * head_dim) if x.rank == 3 else (num_heads, length, head_dim)
+        if x.dims[1:] != expected:
             raise ShapeError(
                 f"{num_heads} heads of {head_dim} for {repeat_factor}·{end_y}·{end_x} tokens are "
-                f"[B, {', '.join(map(str, wanted))}], got {x}"
+                f"[B, {', '.join(map(str, expected))}], got {x}"
             )
         return x
 
@@ -355,7 +355,7 @@ class AxialRope2d(Card, op="axial_rope_2d"):
 
 
 def _turned(b: Builder, x: Tensor, sense: int, head_dim: int, grid: dict[str, Any]) -> Tensor:
-    """`axial_rope_2d`, forth (1) or back (-1)."""
+    """`axial_rope_2d`, forwards (1) or backwards (-1)."""
     wide, dims = widened(b, x), x.shape.dims
     tokens: Any
     if x.rank == 3:
@@ -366,7 +366,7 @@ def _turned(b: Builder, x: Tensor, sense: int, head_dim: int, grid: dict[str, An
     cos, sin = (b.constant(t.astype(wide.dtype.numpy)) for t in (cosines, sense * sines))
     lanes = b.reshape(wide, pairs)
     first, second = lanes[..., :1], lanes[..., 1:]
-    # Chosen in one loop over all lanes: put side by side, they would be joined one number at a time.
+    # A `where` is one loop over all lanes; a concatenation would copy one number at a time.
     is_first = b.constant(np.array([True, False]))
     turned = b.where(is_first, first * cos - second * sin, second * cos + first * sin)
     return cast(b, b.reshape(turned, dims), x.dtype)

@@ -130,7 +130,7 @@ class Pool(Card, op="pool"):
             )
             yield sample((2, 1, 14, 13), kind=kind, kernel=(12, 13), stride=(1, 1), padding=(0,) * 4, dtypes=("f32",))
         yield sample((1, 2, 4, 7), kind="max", kernel=(2, 3), stride=(2, 3), padding=(0,) * 4, dtypes=("f32",))
-        # Windows apart from each other, and some of padding alone.
+        # Windows that do not touch, and windows that hold only padding.
         gaps: Any = {"kernel": (1, 2), "stride": (3, 2), "padding": (0, 2, 1, 2)}
         yield sample((1, 2, 4, 3), kind="max", **gaps, dtypes=("f32",))
         # The last window holds nothing but padding.
@@ -138,7 +138,7 @@ class Pool(Card, op="pool"):
         yield sample((2, 1, 3), kind="max", **apart)
         yield sample((2, 1, 3), kind="mean", count_include_pad=False, **apart)
         yield sample((2, 1, 1), kind="max", kernel=(2,), stride=(1,), padding=(0, 0), dtypes=("f32",))
-        # One window, and a position that it does not hold.
+        # One window, and a position that it does not cover.
         yield sample((2, 1, 3), kind="max", kernel=(2,), stride=(2,), padding=(0, 0), dtypes=("f32",))
 
 
@@ -158,12 +158,12 @@ def pooled(sizes: Any, kernel: Any, stride: Any, padding: Any) -> tuple[Dim, ...
 
 def window_counts(sizes: Any, kernel: Any, stride: Any, padding: Any) -> list[np.ndarray]:
     """How many elements that are not padding each window holds, along each spatial axis."""
-    found = []
+    counts = []
     windows: Any = pooled(sizes, kernel, stride, padding)
     for d, k, s, before, n in zip(sizes, kernel, stride, padding[::2], windows, strict=True):
         starts = np.arange(n) * s - before
-        found.append(np.maximum(np.minimum(starts + k, d) - np.maximum(starts, 0), 0).astype(np.float64))
-    return found
+        counts.append(np.maximum(np.minimum(starts + k, d) - np.maximum(starts, 0), 0).astype(np.float64))
+    return counts
 
 
 @helper

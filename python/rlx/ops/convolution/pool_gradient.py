@@ -1,4 +1,4 @@
-"""What the derivatives of pooling are made of, for any number of spatial axes. No step of them scatters."""
+"""The parts of the derivatives of pooling, for any number of spatial axes. No step scatters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rlx.ops.norm import widened
 
 
 def collected_by_winners(b: Builder, x: Tensor, dy: Tensor, *, kernel: Any, stride: Any, padding: Any) -> Tensor:
-    """The cotangent of `x` in `pool` of kind `max`: that of a window goes to its first largest element.
+    """The cotangent of `x` in `pool` of kind `max`: the cotangent of a window goes to its first largest element.
 
     Args:
         b: Where to emit.
@@ -39,18 +39,18 @@ def collected_by_winners(b: Builder, x: Tensor, dy: Tensor, *, kernel: Any, stri
 def taken_from_winners(
     b: Builder, x: Tensor, values: Tensor, result: Shape, *, kernel: Any, stride: Any, padding: Any
 ) -> Tensor:
-    """The adjoint of `collected_by_winners`: what stands in `values`, shaped as `x`, at the first largest element of each
-    window of `x`, and 0 where it has none; of the shape `result`.
+    """The adjoint of `collected_by_winners`: the elements of `values`, which has the shape of `x`, at the first largest
+    element of each window of `x`, and 0 for a window without one. The shape is `result`.
     """
     if x.shape.num_elements == 0 or result.num_elements == 0:
         return rules.zeros(b, result)
     axes = _windows(b, x.shape, result, kernel, stride, padding)
     batch, counts, sizes = x.shape.dims[:2], result.dims[2:], x.shape.dims[2:]
     winner = b.reshape(_winners(b, axes, x), (*batch, product(counts)))
-    taken = b.gather_batched(b.reshape(values, (*batch, product(sizes))), winner, axis=2)
+    elements = b.gather_batched(b.reshape(values, (*batch, product(sizes))), winner, axis=2)
     if any(a.holds_some is not None for a in axes):
-        taken = b.where(winner >= 0, taken, 0.0)
-    return b.reshape(taken, result.dims)
+        elements = b.where(winner >= 0, elements, 0.0)
+    return b.reshape(elements, result.dims)
 
 
 class _Windows:
@@ -88,10 +88,10 @@ def _winners(b: Builder, axes: Sequence[_Windows], x: Tensor) -> Tensor:
     """For each window the place in the image of its first largest element, -1 where it has none: `[N, C, counts…]`."""
     n, channels, *sizes = x.shape.dims
     counts, taps = [a.count for a in axes], prod(a.kernel for a in axes)
-    read = places(b, [a.positions for a in axes], sizes)
-    elements = b.gather(b.reshape(x, (n, channels, product(sizes))), read, axis=2)
+    positions_read = places(b, [a.positions for a in axes], sizes)
+    elements = b.gather(b.reshape(x, (n, channels, product(sizes))), positions_read, axis=2)
     window = b.reshape(b.iota((product(counts),)), counts)
-    winner = b.gather(b.reshape(read, (-1,)), b.argmax(elements, axis=-1) + window * taps)
+    winner = b.gather(b.reshape(positions_read, (-1,)), b.argmax(elements, axis=-1) + window * taps)
     for i, a in enumerate(axes):
         if a.holds_some is not None:
             some = b.reshape(a.holds_some, (a.count, *(1,) * (len(axes) - 1 - i)))
@@ -100,7 +100,7 @@ def _winners(b: Builder, axes: Sequence[_Windows], x: Tensor) -> Tensor:
 
 
 def _collected(b: Builder, axes: Sequence[_Windows], winner: Tensor, dy: Tensor) -> Tensor:
-    """What each place of the image has of the windows that hold it: the cotangents of those that it wins."""
+    """The cotangent of each place of the image: the sum of those of the windows whose first largest element it is."""
     n, channels, *counts = dy.shape.dims
     framed, sizes = [count + 2 for count in counts], [a.size for a in axes]
     windows = places(b, [a.windows for a in axes], framed)
@@ -127,7 +127,7 @@ def mean_gradient(
     padding: Any,
     count_include_pad: bool,
 ) -> Tensor:
-    """The cotangent of `x` in `pool` of kind `mean`: each element has its share of every window that holds it.
+    """The cotangent of `x` in `pool` of kind `mean`: each element gets its share of every window that covers it.
 
     Args:
         b: Where to emit.
@@ -144,22 +144,22 @@ def mean_gradient(
         shares = shares / prod(kernel)
     else:
         for i in range(count):
-            held = _held(b, size[i], counts[i], kernel[i], stride[i], padding[2 * i])
-            shares = shares / b.reshape(cast(b, held, shares.dtype), (counts[i], *(1,) * (count - 1 - i)))
-    whole = tuple(c * k for c, k in zip(counts, kernel, strict=True))
-    if stride == kernel and not any(padding) and whole == tuple(size):  # each element is in one window
+            window_sizes = _elements_in_windows(b, size[i], counts[i], kernel[i], stride[i], padding[2 * i])
+            shares = shares / b.reshape(cast(b, window_sizes, shares.dtype), (counts[i], *(1,) * (count - 1 - i)))
+    tiled = tuple(c * k for c, k in zip(counts, kernel, strict=True))
+    if stride == kernel and not any(padding) and tiled == tuple(size):  # each element is in one window
         parted = [part for c in counts for part in (c, 1)]
         repeated = [part for pair in zip(counts, kernel, strict=True) for part in pair]
         shares = b.expand(b.reshape(shares, (n, channels, *parted)), (n, channels, *repeated))
         return cast(b, b.reshape(shares, (n, channels, *size)), dy.dtype)
     images = b.reshape(shares, (n * channels, 1, *counts))
-    ones = b.expand(b.constant(1, dtype=shares.dtype), (1, 1, *kernel))
+    kernel_of_ones = b.expand(b.constant(1, dtype=shares.dtype), (1, 1, *kernel))
     window: Any = {"stride": stride, "padding": padding, "dilation": (1,) * count}
-    found = input_gradient(b, images, ones, size, **window, groups=1)
-    return cast(b, b.reshape(found, (n, channels, *size)), dy.dtype)
+    result = input_gradient(b, images, kernel_of_ones, size, **window, groups=1)
+    return cast(b, b.reshape(result, (n, channels, *size)), dy.dtype)
 
 
-def _held(b: Builder, size: Dim, count: Dim, kernel: int, stride: int, before: int) -> Tensor:
-    """How many positions each window holds along an axis, as i32; 1 where there is none."""
+def _elements_in_windows(b: Builder, size: Dim, count: Dim, kernel: int, stride: int, before: int) -> Tensor:
+    """The number of elements of `x` in each window along an axis, as i32, at least 1."""
     starts = b.iota((count,)) * stride - before
     return b.maximum(b.minimum(starts + kernel, size_of(b, size)) - b.maximum(starts, 0), 1)

@@ -1,6 +1,7 @@
-"""Ops with regions whose values stand in order of their types, as a group of values may change its type a few times only.
+"""Ops with regions whose values are sorted by type: within a group of values, the type may change a few times only.
 
-What rules put together (carries with their tangents, cotangents of all that a body reads) would do so more often.
+The groups that derivative rules form (carries with their tangents, cotangents of all captures of a body) would otherwise
+exceed this.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ def if_(b: Builder, condition: Tensor, branches: Sequence[Callable[[], Tensors]]
         order[:] = order_of(results)
         return _ordered(results, order)
 
-    made = [b.region(lambda function=function: branch(function), ()) for function in branches]
-    return _restored(b.emit("if", (condition,), regions=made), order)
+    regions = [b.region(lambda function=function: branch(function), ()) for function in branches]
+    return _restored(b.emit("if", (condition,), regions=regions), order)
 
 
 def while_(
@@ -51,8 +52,8 @@ def while_(
     order = order_of(carries)
     shapes = _ordered([c.shape for c in carries], order)
     regions = [
-        b.region(lambda *own: condition(_restored(own, order)), shapes),
-        b.region(lambda *own: _ordered(body(_restored(own, order)), order), shapes),
+        b.region(lambda *values: condition(_restored(values, order)), shapes),
+        b.region(lambda *values: _ordered(body(_restored(values, order)), order), shapes),
     ]
     results = b.emit("while", (_ordered(carries, order),), max_iterations=max_iterations, regions=regions)
     return _restored(results, order)
@@ -68,16 +69,16 @@ def scan(
     reverse: bool,
     num_checkpoints: int | None = None,
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """The last carries of a scan, and what it has stacked.
+    """The last carries of a scan, and the values that it has stacked.
 
     Args:
         b: Where to emit.
-        carries: The first ones.
-        xs: What it goes over.
-        body: From carries and slices to the next carries and what is stacked.
-        length: As the op has it, a tuple of one.
-        reverse: Whether it begins with the last slice.
-        num_checkpoints: As the op has it.
+        carries: The initial carries.
+        xs: The tensors of which each step takes a slice.
+        body: From carries and slices to the next carries and the values to stack.
+        length: As in the op, a tuple of one.
+        reverse: Whether the scan begins with the last slice.
+        num_checkpoints: As in the op.
     """
     count, order, order_of_xs = len(carries), order_of(carries), order_of(xs)
     order_of_stacks: list[int] = []

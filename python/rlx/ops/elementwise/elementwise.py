@@ -125,7 +125,7 @@ def convert(x: np.ndarray, to: DType) -> np.ndarray:
 
 
 def _rounded_to_odd(x: np.ndarray) -> np.ndarray:
-    """f64 as f32 with the last bit set where digits are lost: rounding that once more gives what rounding once would."""
+    """f64 as f32 with the last bit set where digits are lost: rounding this again gives the same as rounding once."""
     near = x.astype(np.float32)
     bits = near.view(np.uint32) - (np.abs(near.astype(np.float64)) > np.abs(x))  # toward zero
     lost = np.isfinite(x) & (near.astype(np.float64) != x)
@@ -137,12 +137,12 @@ def _pow(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return _integer_pow(a, b)
     if a.dtype.kind == "c":
         return _complex_pow(a.astype(np.clongdouble), b.astype(np.clongdouble)).astype(a.dtype)
-    # Not `power`, which takes a root for the exponent 0.5: that has NaN for -inf, and -0 for -0.
+    # Not `power`, which takes a root for the exponent 0.5: a root gives NaN for -inf, and -0 for -0.
     return np.float_power(a.astype(np.float64), b.astype(np.float64)).astype(a.dtype)
 
 
 def _complex_pow(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """NumPy's power, but 0 where `|a**b|` is: NumPy multiplies for whole exponents, and has NaN of infinities then."""
+    """NumPy's power, but 0 where `|a**b|` is 0: for whole exponents NumPy multiplies, which makes NaN of infinities."""
     size = np.real(b) * np.log(np.abs(a)) - np.imag(b) * np.angle(a)
     return np.where(np.isneginf(size), 0, np.power(a, b))
 
@@ -235,18 +235,18 @@ class Binary(Card, op="binary"):
 
 
 def _partial(b: Builder, kind: str, side: int, lhs: Tensor, rhs: Tensor, y: Tensor) -> Callable[[Tensor, bool], Tensor]:
-    """How a tangent (or, adjoint, a cotangent) goes through one side of a binary op.
+    """The map of a tangent (or, if adjoint, of a cotangent) through one side of a binary op.
 
-    Where both sides are the extremum each has half of it, as the central difference has.
+    Where both sides are the extremum, each side gets half, as with a central difference.
     """
 
     def times(d: Tensor, factor: Tensor, adjoint: bool) -> Tensor:
         return d * (b.conjugate(factor) if adjoint and factor.dtype.is_complex else factor)
 
     def extremum(d: Tensor, adjoint: bool) -> Tensor:
-        own, other = (lhs, rhs) if side == 0 else (rhs, lhs)
-        wins = own > other if kind == "max" else own < other
-        return b.where(wins, d, b.where(own == other, d * 0.5, 0.0))
+        this_side, other_side = (lhs, rhs) if side == 0 else (rhs, lhs)
+        wins = this_side > other_side if kind == "max" else this_side < other_side
+        return b.where(wins, d, b.where(this_side == other_side, d * 0.5, 0.0))
 
     def power(d: Tensor, adjoint: bool) -> Tensor:
         exponent = rules.known_scalar(rhs)
@@ -375,16 +375,16 @@ class StopGradient(Card, op="stop_gradient"):
 
 
 def _check_limits(low: Any, high: Any) -> None:
-    """Limits that are numbers; of tensors nothing is known.
+    """Check the limits that are numbers; the values of tensors are not known.
 
     Raises:
         ShapeError: One is NaN, or the lower one is greater.
     """
-    known = {name: v for name, v in (("low", low), ("high", high)) if isinstance(v, (*Scalar, np.generic))}
-    for name, value in known.items():
+    limits = {name: v for name, v in (("low", low), ("high", high)) if isinstance(v, (*Scalar, np.generic))}
+    for name, value in limits.items():
         if value != value:
             raise ShapeError(f"{name} must be a number, got {value!r:.60}")
-    if len(known) == 2 and not isinstance(low, complex) and not isinstance(high, complex) and low > high:
+    if len(limits) == 2 and not isinstance(low, complex) and not isinstance(high, complex) and low > high:
         raise ShapeError(f"low = {low!r:.60} is greater than high = {high!r:.60}")
 
 

@@ -8,17 +8,18 @@ from typing import Any
 
 from rlx.ir.builder import Builder, Tensor
 
-# Beyond this, derivatives of the smooth steps are 0 or 1 to the last bit of f64; held there, infinities have the limits.
+# Beyond this, derivatives of the smooth steps are 0 or 1 to the last bit of f64; operands are clamped to it, so that
+# infinities give the limits.
 _FAR = 1000.0
 
 
-def _held(b: Builder, x: Tensor) -> Tensor:
+def _bounded(b: Builder, x: Tensor) -> Tensor:
     return b.minimum(b.maximum(x, -_FAR), _FAR)
 
 
 def _gelu_approx(b: Builder, x: Tensor) -> Tensor:
     """With `u = sqrt(2/pi)·(x + 0.044715·x³)`: `gelu_approx(x) = x·sigmoid(2u)`, differentiated as a product."""
-    x = _held(b, x)
+    x = _bounded(b, x)
     u2, rise = _gelu_approx_inner(x)
     step = b.sigmoid(u2)
     return step * (x * rise * b.sigmoid(-u2) + 1.0)
@@ -31,7 +32,7 @@ def _gelu_approx_inner(x: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _silu(b: Builder, x: Tensor) -> Tensor:
-    x = _held(b, x)
+    x = _bounded(b, x)
     return b.sigmoid(x) * (x * b.sigmoid(-x) + 1.0)
 
 
@@ -41,7 +42,7 @@ def _sign(b: Builder, x: Tensor) -> Tensor:
 
 
 def _secant(b: Builder, x: Tensor) -> Tensor:
-    """`1 - tanh(x)²`, without the difference: it would cancel where tanh is close to 1."""
+    """`1 - tanh(x)²` without a difference, which would cancel where tanh is close to 1."""
     return b.sigmoid(x * 2.0) * b.sigmoid(x * -2.0) * 4.0
 
 
@@ -78,23 +79,23 @@ def activation_derivative(b: Builder, kind: str, x: Tensor) -> Tensor:
     return _DERIVATIVES[kind](b, x)
 
 
-# --- with the result at hand -------------------------------------------------------------------------
+# --- from the result of the activation ---------------------------------------------------------------
 
 
 def _gelu_of_result(b: Builder, x: Tensor, y: Tensor) -> Tensor:
     """`Φ(x) + x·φ(x)`, with `Φ(x) = y/x`, and its limits far out."""
-    held, zero = _held(b, x), x == 0.0
-    share = b.where(held == x, y / b.where(zero, 1.0, x), b.cast(x > 0.0, x.dtype))
+    bounded, zero = _bounded(b, x), x == 0.0
+    share = b.where(bounded == x, y / b.where(zero, 1.0, x), b.cast(x > 0.0, x.dtype))
     distribution = b.where(zero, 0.5, share)
-    return distribution + held * _density(b, held)
+    return distribution + bounded * _density(b, bounded)
 
 
 def _density(b: Builder, x: Tensor) -> Tensor:
-    """That of the normal distribution."""
+    """The density of the normal distribution."""
     return b.exp(x * x * -0.5) * (1 / sqrt(2 * pi))
 
 
-# Where the result gives the derivative for less than its operand does, as exactly: of x and y = f(x).
+# Derivatives as functions of x and y = f(x), where they cost less than from x alone and are as exact.
 _OF_RESULT: dict[str, Callable[[Any, Tensor, Tensor], Any]] = {
     "exp": lambda b, x, y: y,
     "sqrt": lambda b, x, y: 0.5 / y,
@@ -116,19 +117,19 @@ def slope(b: Builder, kind: str, x: Tensor, y: Tensor) -> Tensor:
 
 
 def _silu_second(b: Builder, x: Tensor) -> Tensor:
-    x = _held(b, x)
+    x = _bounded(b, x)
     step = b.sigmoid(x)
     return step * b.sigmoid(-x) * (2.0 + x * (1.0 - step * 2.0))
 
 
 def _gelu_second(b: Builder, x: Tensor) -> Tensor:
-    x = _held(b, x)
+    x = _bounded(b, x)
     return _density(b, x) * (2.0 - x * x)
 
 
 def _gelu_approx_second(b: Builder, x: Tensor) -> Tensor:
     """Of `x·s(v(x))`, with the sigmoid s: `2·s'·v' + x·(s''·v'² + s'·v'')`."""
-    x = _held(b, x)
+    x = _bounded(b, x)
     v, rise = _gelu_approx_inner(x)
     step = b.sigmoid(v)
     first = step * b.sigmoid(-v)
@@ -157,7 +158,8 @@ _SECOND: dict[str, Callable[[Any, Tensor], Any]] = {
 def second_derivative(b: Builder, kind: str, x: Tensor) -> Tensor | None:
     """The second derivative of an activation at x (f32 or f64); None where it is zero but at kinks.
 
-    It is written out, because the derivative of some formulas for the first is wrong where they choose a branch.
+    It has its own formula: some formulas for the first derivative choose between branches, and differentiating these would
+    give wrong numbers.
     """
-    found = _SECOND.get(kind)
-    return None if found is None else found(b, x)
+    rule = _SECOND.get(kind)
+    return None if rule is None else rule(b, x)

@@ -1,7 +1,6 @@
-"""The rounding that quantised models are trained with: floats that a few bits represent.
+"""The rounding with which quantised models are trained: to floats that a few bits represent.
 
-Both ops are composite. Their evaluators do the same arithmetic in the same dtypes: what rounds to an integer has to round
-alike.
+Both ops are composite. Their evaluators do the same arithmetic in the same dtypes, so that both round to the same integers.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from rlx.ops.reduction.reduce import FLOATS
 
 
 def largest_step(bits: int) -> int:
-    """The greatest multiple of the scale that a symmetric quantisation to so many bits has."""
+    """The largest multiple of the scale that a symmetric quantisation to `bits` bits represents."""
     return 2 ** (bits - 1) - 1
 
 
@@ -43,15 +42,15 @@ def _rounded(x: np.ndarray, scale: np.ndarray, bits: int, axis: int | None) -> n
 
 
 def _rounded_tensor(b: Builder, x: Tensor, scale: Tensor, bits: int, axis: int | None) -> Tensor:
-    """The same out of ops."""
+    """`_rounded` as ops."""
     most, scales = float(largest_step(bits)), spread(b, scale, axis, x.rank)
     steps = b.minimum(b.maximum(b.round(widened(b, x) / scales), -most), most)
     return cast(b, b.where(b.eq(scales, 0.0), 0.0, steps * scales), x.dtype)
 
 
-def _scale_operand(b: Builder, x: Tensor, scale: Any, axis: int | None, what: str) -> Tensor:
-    """A scale as a user writes it, in the dtype that x is computed in."""
-    return lifted(b, scale, scale_dims(x.shape, axis), dtype(wide(x.dtype)), what)
+def _scale_operand(b: Builder, x: Tensor, scale: Any, axis: int | None, name: str) -> Tensor:
+    """A scale as a user writes it, converted to the dtype in which x is computed."""
+    return lifted(b, scale, scale_dims(x.shape, axis), dtype(wide(x.dtype)), name)
 
 
 class FakeQuantize(Card, op="fake_quantize"):
@@ -67,8 +66,8 @@ class FakeQuantize(Card, op="fake_quantize"):
         decay: float,
     ) -> tuple[Shape, Shape]:
         if (state is not None) != (scale_mode != "per_batch"):
-            wanted = "takes no" if scale_mode == "per_batch" else "needs a"
-            raise ShapeError(f"scale_mode '{scale_mode}' {wanted} state operand")
+            requirement = "takes no" if scale_mode == "per_batch" else "needs a"
+            raise ShapeError(f"scale_mode '{scale_mode}' {requirement} state operand")
         if state is not None:
             check_scales(x, axis, state=state)
             _check_scale_dtype(x, "state", state)
@@ -80,8 +79,8 @@ class FakeQuantize(Card, op="fake_quantize"):
         if scale_mode == "fixed":
             return _rounded(x, state, bits, axis), state.copy()
         kind = wide(x.dtype)
-        others = tuple(i for i in range(x.ndim) if i != axis)
-        scale = np.max(np.abs(x.astype(kind)), axis=others, initial=0) / kind.type(largest_step(bits))
+        other_axes = tuple(i for i in range(x.ndim) if i != axis)
+        scale = np.max(np.abs(x.astype(kind)), axis=other_axes, initial=0) / kind.type(largest_step(bits))
         if scale_mode == "ema":
             scale = kind.type(decay) * state + kind.type(1 - decay) * scale
         return _rounded(x, np.asarray(scale), bits, axis), np.asarray(scale)
@@ -91,8 +90,8 @@ class FakeQuantize(Card, op="fake_quantize"):
     ) -> tuple[Tensor, Tensor]:
         if scale_mode == "fixed":
             return _rounded_tensor(b, x, state, bits, axis), state
-        others = [i for i in range(x.rank) if i != axis]
-        largest = b.maximum(b.max(b.abs(widened(b, x)), others), 0.0)  # of an empty tensor it is -inf
+        other_axes = [i for i in range(x.rank) if i != axis]
+        largest = b.maximum(b.max(b.abs(widened(b, x)), other_axes), 0.0)  # of an empty tensor it is -inf
         scale = largest / float(largest_step(bits))
         if scale_mode == "ema":
             scale = state * decay + scale * (1 - decay)
@@ -116,7 +115,7 @@ class FakeQuantize(Card, op="fake_quantize"):
         result, scale = b.emit("fake_quantize", (x, state), **attributes)
         return (result, scale) if getattr(scale_mode, "value", scale_mode) == "ema" else result
 
-    # The scale counts as a constant, wherever it comes from: it has no derivative, and none goes through it.
+    # The scale is treated as a constant, wherever it comes from: no derivative goes into it or through it.
 
     def jvp(
         self,
@@ -163,16 +162,16 @@ class FakeQuantize(Card, op="fake_quantize"):
         scale_mode: str,
         decay: float,
     ) -> tuple[Tensor, Tensor]:
-        (x, state), (own, state_own) = operands, batched
+        (x, state), (x_batched, state_batched) = operands, batched
         attributes: Any = {"bits": bits, "ste": ste, "scale_mode": scale_mode, "decay": decay}
-        if scale_mode == "fixed" and not state_own:
+        if scale_mode == "fixed" and not state_batched:
             result, scale = b.emit("fake_quantize", operands, axis=_shifted(axis), **attributes)
             return result, rules.batch(b, scale, False, size)
-        joined, states, place = _joined(b, x, own, state, bool(state_own), size, axis)
+        joined, states, place = _joined(b, x, x_batched, state, bool(state_batched), size, axis)
         result, scale = b.emit("fake_quantize", (joined, states), axis=place, **attributes)
         if axis is None:
             return result, scale
-        count = x.shape.dims[axis + bool(own)]
+        count = x.shape.dims[axis + bool(x_batched)]
         return rules.unfolded(b, result, axis, size, count), rules.unfolded(b, scale, 0, size, count)
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
@@ -250,12 +249,12 @@ class FakeQuantizeLsq(Card, op="fake_quantize_lsq"):
         return of_x, of_scale
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, bits: int, axis: int | None) -> Tensor:
-        (x, scale), (own, scale_own) = operands, batched
-        if not scale_own:
+        (x, scale), (x_batched, scale_batched) = operands, batched
+        if not scale_batched:
             return b.emit("fake_quantize_lsq", operands, bits=bits, axis=_shifted(axis))
-        joined, scales, place = _joined(b, x, own, scale, scale_own, size, axis)
+        joined, scales, place = _joined(b, x, x_batched, scale, scale_batched, size, axis)
         result = b.emit("fake_quantize_lsq", (joined, scales), bits=bits, axis=place)
-        return result if axis is None else rules.unfolded(b, result, axis, size, x.shape.dims[axis + bool(own)])
+        return result if axis is None else rules.unfolded(b, result, axis, size, x.shape.dims[axis + bool(x_batched)])
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         base = super().cost(operands, results, attributes)
@@ -267,20 +266,20 @@ class FakeQuantizeLsq(Card, op="fake_quantize_lsq"):
         yield sample(("n", 4), Operand(("n",), low=0.1, high=0.9), bits=2, axis=0, dtypes=("f32",))
 
 
-# --- batches: every entry has scales of its own -------------------------------------------------------
+# --- batches in which every entry has its own scales --------------------------------------------------
 
 
 def _shifted(axis: int | None) -> int | None:
-    """An axis behind that of the batch."""
+    """An axis, counted with the batch in front."""
     return None if axis is None else axis + 1
 
 
 def _joined(
-    b: Builder, x: Tensor, own: bool, scale: Tensor | None, scale_own: bool, size: Dim, axis: int | None
+    b: Builder, x: Tensor, x_batched: bool, scale: Tensor | None, scale_batched: bool, size: Dim, axis: int | None
 ) -> tuple[Tensor, Tensor | None, int]:
     """A batch as one tensor with a scale for each position of an axis: x, the scales, and that axis."""
-    x = rules.batch(b, x, own, size)
-    scale = None if scale is None else rules.batch(b, scale, scale_own, size)
+    x = rules.batch(b, x, x_batched, size)
+    scale = None if scale is None else rules.batch(b, scale, scale_batched, size)
     if axis is None:
         return x, scale, 0
     return rules.folded(b, x, axis), None if scale is None else rules.folded(b, scale, 0), axis

@@ -1,7 +1,6 @@
 """Quantisation: 8-bit integers from floats and back.
 
-Both ops are composite. Their evaluators do the same arithmetic in the same dtypes: what rounds to an integer has to round
-alike.
+Both ops are composite. Their evaluators do the same arithmetic in the same dtypes, so that both round to the same integers.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from rlx.ops.surface import helper
 
 
 def scale_dims(x: Shape, axis: int | None) -> tuple[Dim, ...]:
-    """The sizes of a scale: a scalar's, or with an axis one for each of its positions.
+    """The dimensions of a scale: none for a scalar, or with an axis one scale for each of its positions.
 
     Raises:
         ShapeError: x has no such axis.
@@ -38,7 +37,7 @@ def scale_dims(x: Shape, axis: int | None) -> tuple[Dim, ...]:
 
 
 def check_scales(x: Shape, axis: int | None, **scales: Shape) -> None:
-    """Scales and zero points are scalars, or with an axis one for each of its positions.
+    """Check that scales and zero points are scalars, or with an axis one number for each of its positions.
 
     Raises:
         ShapeError: One has another shape.
@@ -46,9 +45,9 @@ def check_scales(x: Shape, axis: int | None, **scales: Shape) -> None:
     dims = scale_dims(x, axis)
     for name, scale in scales.items():
         if scale.dims != dims:
-            wanted = "a scalar" if axis is None else f"of shape [{dims[0]}], one for each position of axis {axis}"
+            expected = "a scalar" if axis is None else f"of shape [{dims[0]}], one for each position of axis {axis}"
             hint = "name the axis along which they differ: axis=…" if axis is None else None
-            raise ShapeError(f"'{name}' must be {wanted}, to go with {x}; got {scale}", hint=hint)
+            raise ShapeError(f"'{name}' must be {expected}, to go with {x}; got {scale}", hint=hint)
 
 
 def along_axis(values: np.ndarray, axis: int | None, rank: int) -> np.ndarray:
@@ -68,22 +67,22 @@ def lifted(b: Builder, value: Any, dims: tuple[Dim, ...], kind: DType, what: str
         ShapeError: They are something else, or do not fit the dtype.
     """
     if isinstance(value, Tensor):
-        found = tensor_like(b, value, kind)
-        if found.dtype.is_float != kind.is_float or not (found.dtype.is_float or found.dtype.is_integer):
-            raise ShapeError(f"'{what}' must hold {kind.name}, got {found.shape}")
-        found = cast(b, found, kind)
+        tensor = tensor_like(b, value, kind)
+        if tensor.dtype.is_float != kind.is_float or not (tensor.dtype.is_float or tensor.dtype.is_integer):
+            raise ShapeError(f"'{what}' must hold {kind.name}, got {tensor.shape}")
+        tensor = cast(b, tensor, kind)
     else:
         array = np.asarray(value)
         if array.dtype.kind not in ("iuf" if kind.is_float else "iu"):
             raise ShapeError(f"'{what}' must be {'numbers' if kind.is_float else 'integers'}, got {value!r:.60}")
         if not kind.is_float and not np.all((array >= kind.min) & (array <= kind.max)):
             raise ShapeError(f"'{what}' = {value!r:.60} does not fit {kind.name}")
-        found = b.constant(fitted(array, kind).reshape(() if array.size == 1 else array.shape))
-    return b.expand(found, dims) if found.rank == 0 and dims else found
+        tensor = b.constant(fitted(array, kind).reshape(() if array.size == 1 else array.shape))
+    return b.expand(tensor, dims) if tensor.rank == 0 and dims else tensor
 
 
 def _check_positive(scale: Any) -> None:
-    """Numbers that are to be scales; of tensors nothing is known.
+    """Check numbers that are used as scales; the values of tensors are not known.
 
     Raises:
         ShapeError: One is 0, negative, infinite or NaN, or so as f32.
@@ -99,7 +98,7 @@ def _check_positive(scale: Any) -> None:
 
 
 def _check_zero_point(zero_point: Any, kind: DType) -> None:
-    """Integers that are to be zero points lie in the range of the quantised dtype.
+    """Check that integers that are used as zero points lie in the range of the quantised dtype.
 
     Raises:
         ShapeError: One does not.

@@ -29,7 +29,7 @@ def _requantised_array(total: np.ndarray, multiplier: float, zero_point: int) ->
 
 
 def _requantised(b: Builder, total: Tensor, multiplier: float, zero_point: int) -> Tensor:
-    """The same out of ops."""
+    """The same with ops."""
     return b.cast(b.round(b.cast(total, f32) * multiplier) + float(zero_point), i8)
 
 
@@ -159,7 +159,7 @@ class QConv2d(Card, op="q_conv2d"):
         multiplier: float,
         **geometry: Any,
     ) -> Tensor:
-        # The zeros of padding, after the zero point is taken off, are x_zero_point before.
+        # The padding is zero after the subtraction of the zero point, so it is x_zero_point before that.
         total = b.emit("conv", (_centred(b, x, x_zero_point), _centred(b, w, w_zero_point)), **geometry)
         return _requantised(b, total + along(b, bias, 1, 4), multiplier, out_zero_point)
 

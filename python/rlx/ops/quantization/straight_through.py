@@ -17,15 +17,15 @@ def straight_through(b: Builder, ste: str, d: Tensor, x: Tensor, limit: Tensor) 
     Args:
         b: The builder.
         ste: The estimator, a `StraightThrough`.
-        d: Of the rounded values or of `x`.
-        x: What was rounded, in the dtype of `d`, f32 or f64.
+        d: The tangent of `x`, or the cotangent of the rounded values.
+        x: The operand of the rounding, in the dtype of `d`, f32 or f64.
         limit: The largest number that is represented, `qmax·scale`, which broadcasts against x.
     """
     if ste == "identity":
         return d
     if ste == "clipped_identity":
         return b.where(b.abs(x) <= limit, d, 0.0)
-    empty = b.eq(limit, 0.0)  # then x is rounded to 0 wherever it is, and stands in the middle of the range
+    empty = b.eq(limit, 0.0)  # then every x is rounded to 0, and counts as the middle of the range
     ratio = b.where(empty, 0.0, x / b.where(empty, 1.0, limit))
     if ste == "tanh":
         return d * activation_derivative(b, "tanh", ratio)

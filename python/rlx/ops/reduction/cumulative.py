@@ -43,7 +43,7 @@ class Cumprod(Card, op="cumprod"):
         return _back(b, moved, axis, operands[0])
 
     def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int, exclusive: bool) -> Any:
-        """What comes before a factor times what comes after it: `r ← dy + x·r` from the last to the first."""
+        """The product before a factor times the sum after it: `r ← dy + x·r` from the last factor to the first."""
         factors, dy = adjoint(b, _rows(b, operands[0], axis)), _rows(b, cotangents[0], axis)
         before = b.cumprod(factors, 0, exclusive=True)
 
@@ -97,7 +97,7 @@ class Cummax(Card, op="cummax"):
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, axis: int) -> Tensor:
         """The tangent of the element that was the first to reach the maximum, or the mean of all that have so far.
 
-        JAX weighs ties in the order of its tree of maxima; here they share evenly, as in a reduction.
+        JAX weights ties in the order of its tree of maxima; here they share evenly, as in a reduction.
         """
         last = results[0].rank - 1
         x, y, t = (rules.moved(b, v, axis, last) for v in (operands[0], results[0], widened(b, tangents[0])))
@@ -111,9 +111,9 @@ class Cummax(Card, op="cummax"):
         def since_first(running: Tensor) -> Tensor:
             return running - b.gather_batched(running, first, axis=last)
 
-        more = since_first(b.cumsum(b.where(ties, t, 0.0), last))
+        tied_sum = since_first(b.cumsum(b.where(ties, t, 0.0), last))
         count = cast(b, since_first(b.cumsum(cast(b, ties, i32), last)) + 1, t.dtype)
-        mean = (b.gather_batched(t, first, axis=last) + more) / count
+        mean = (b.gather_batched(t, first, axis=last) + tied_sum) / count
         return rules.moved(b, cast(b, mean, x.dtype), last, axis)
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int) -> Tensor:

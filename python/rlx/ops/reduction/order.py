@@ -13,7 +13,7 @@ from rlx.ir.shape import Shape
 from rlx.ops.lift import axis_of, check_axis
 from rlx.ops.reduction.reduce import REAL, order_key
 
-# What log2 of an axis is taken to be where its size is a symbol.
+# The assumed log2 of the size of an axis if this is a symbol.
 _TYPICAL_LOG = 12
 
 
@@ -64,7 +64,7 @@ class Sort(_Sorting, op="sort"):
         return np.take_along_axis(x, order, axis)
 
     def decompose(self, b: Builder, x: Tensor, *, axis: int, descending: bool) -> Tensor:
-        # Derivatives go this way too: the order is computed once, and tangents are gathered as the numbers are.
+        # Derivatives use this decomposition too: the order is computed once, and tangents are gathered like the numbers.
         last = x.rank - 1
         swapped = [last if i == axis else axis if i == last else i for i in range(x.rank)]
         rows = b.transpose(x, swapped)

@@ -46,7 +46,7 @@ class Reduce(Card, op="reduce"):
             function = np.max if kind == "max" else np.min
             return function(x, axis=axes, keepdims=keep_dims, initial=_lowest(x.dtype, kind)).astype(x.dtype)
         wide = x.astype({"f": np.float64, "c": np.complex128}.get(x.dtype.kind, x.dtype))
-        if x.dtype.kind not in "iufc":  # bfloat16 has a kind of its own
+        if x.dtype.kind not in "iufc":  # NumPy gives bfloat16 another kind
             wide = x.astype(np.float64)
         if kind == "mean":
             count = np.prod([x.shape[a] for a in axes], dtype=np.float64)
@@ -77,7 +77,7 @@ class Reduce(Card, op="reduce"):
         if kind in ("max", "min"):
             dx = dx * _shares(b, x, y, axes)
         elif kind == "prod":
-            dx = dx * _others(b, x, axes)
+            dx = dx * _product_of_others(b, x, axes)
         return b.emit("reduce", (dx,), kind="mean" if kind == "mean" else "sum", axes=axes, keep_dims=keep_dims)
 
     def vjp(
@@ -98,8 +98,8 @@ class Reduce(Card, op="reduce"):
         if kind in ("max", "min"):
             return (dy * _shares(b, x, y, axes),)
         if kind == "prod":
-            others = _others(b, x, axes)
-            return (dy * (b.conjugate(others) if x.dtype.is_complex else others),)
+            cofactors = _product_of_others(b, x, axes)
+            return (dy * (b.conjugate(cofactors) if x.dtype.is_complex else cofactors),)
         return (b.expand(dy, x.shape),)
 
     def vmap(
@@ -130,24 +130,24 @@ def _kept(b: Builder, y: Tensor, x: Tensor, axes: tuple[int, ...]) -> Tensor:
 
 
 def _count(b: Builder, x: Tensor, axes: tuple[int, ...]) -> Any:
-    """How many elements come to one: a number, or a scalar in the dtype of `x`."""
+    """How many elements are reduced to one: a number, or a scalar in the dtype of `x`."""
     count = product(x.shape.dims[a] for a in axes)
     return max(count, 1) if type(count) is int else b.cast(b.dim_size(count), x.dtype)
 
 
 def _shares(b: Builder, x: Tensor, y: Tensor, axes: tuple[int, ...]) -> Tensor:
-    """How much each element has of the gradient of a maximum (or minimum) `y`: all that attain it share alike."""
+    """The share of each element in the gradient of a maximum (or minimum) `y`: equal for all elements that attain it."""
     attains = b.cast(x == _kept(b, y, x, axes), "f32" if x.dtype.name in ("f16", "bf16") else x.dtype)
     return b.cast(attains / b.sum(attains, axes, keep_dims=True), x.dtype)
 
 
-def _others(b: Builder, x: Tensor, axes: tuple[int, ...]) -> Tensor:
-    """For each element the product of all others that are multiplied with it: right where some are zero."""
-    rest = [i for i in range(x.rank) if i not in axes]
-    order = (*rest, *axes)
+def _product_of_others(b: Builder, x: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """For each element the product of all others that are multiplied with it, without a division: factors may be zero."""
+    other_axes = [i for i in range(x.rank) if i not in axes]
+    order = (*other_axes, *axes)
     rows = b.transpose(x, order)
-    line = b.reshape(rows, (*(x.shape.dims[i] for i in rest), product(x.shape.dims[i] for i in axes)))
-    last = len(rest)
+    line = b.reshape(rows, (*(x.shape.dims[i] for i in other_axes), product(x.shape.dims[i] for i in axes)))
+    last = len(other_axes)
     before = b.cumprod(line, last, exclusive=True)
     after = b.reverse(b.cumprod(b.reverse(line, last), last, exclusive=True), last)
     return b.transpose(b.reshape(before * after, rows.shape.dims), [order.index(i) for i in range(x.rank)])
@@ -200,7 +200,7 @@ def _softmax_product(b: Builder, y: Tensor, d: Tensor, axis: int) -> Tensor:
 
 
 def counted(b: Builder, x: Tensor) -> Tensor:
-    """What sums and products are made of: bools count as 0 and 1, in i32."""
+    """The operand of sums and products: bools count as 0 and 1, in i32."""
     return cast(b, x, i32) if x.dtype.is_bool else x
 
 

@@ -35,14 +35,14 @@ def clamped(b: Builder, indices: Tensor, size: Dim) -> Tensor:
 
 
 def put_back(b: Builder, dy: Tensor, indices: Tensor, table: Shape, axis: int) -> Tensor:
-    """The adjoint of `gather_batched`: each slice is added to where it was taken from.
+    """The adjoint of `gather_batched`: each slice is added to the place in the table that it was gathered from.
 
     Args:
         b: Where to emit.
         dy: The cotangent of the result.
         indices: As `gather_batched` takes them.
         table: The shape of the table.
-        axis: Which axis of it the indices choose from.
+        axis: The axis of the table from which the indices choose.
     """
     before, size = table.dims[:axis], table.dims[axis]
     rows = clamped(b, indices, size)
@@ -67,9 +67,9 @@ class Gather(_Lookup, op="gather"):
         return table.with_dims((*table.dims[:axis], *indices.dims, *table.dims[axis + 1 :]))
 
     def requires(self, table: Shape, indices: Shape, *, axis: int) -> list[tuple[Dim, str]]:
-        # An empty table may be asked for nothing: with no index, or no element in a slice.
-        wanted = product((*indices.dims, *(d for i, d in enumerate(table.dims) if i != axis)))
-        return [(table.dims[axis] - minimum(1, wanted), f"axis {axis} of the table is empty")]
+        # An empty table is allowed if nothing is read from it: there is no index, or no element in a slice.
+        num_read = product((*indices.dims, *(d for i, d in enumerate(table.dims) if i != axis)))
+        return [(table.dims[axis] - minimum(1, num_read), f"axis {axis} of the table is empty")]
 
     def evaluate(self, table: np.ndarray, indices: np.ndarray, *, axis: int) -> np.ndarray:
         if indices.size == 0:
@@ -95,11 +95,13 @@ class Gather(_Lookup, op="gather"):
             return b.emit("gather", operands, axis=axis + 1)
         if not batched[0]:
             return rules.moved(b, b.emit("gather", operands, axis=axis), axis, 0)
-        # [batch, gathered, others…]: with the axis right behind the batch, each row of indices has its own table.
+        # [batch, gathered, others…]: with the axis directly after the batch, each row of indices has its own table.
         table = b.transpose(table, (0, axis + 1, *(i for i in range(1, table.rank) if i != axis + 1)))
-        found = b.emit("gather_batched", (table, indices), axis=1)
+        gathered = b.emit("gather_batched", (table, indices), axis=1)
         last = indices.rank + axis
-        return b.transpose(found, (0, *range(indices.rank, last), *range(1, indices.rank), *range(last, found.rank)))
+        return b.transpose(
+            gathered, (0, *range(indices.rank, last), *range(1, indices.rank), *range(last, gathered.rank))
+        )
 
     def samples(self) -> Any:
         wide: Any = {"low": -3, "high": 9}  # out of range on both sides: clamped
@@ -121,9 +123,9 @@ class GatherBatched(_Lookup, op="gather_batched"):
         return table.with_dims((*indices.dims, *table.dims[axis + 1 :]))
 
     def requires(self, table: Shape, indices: Shape, *, axis: int) -> list[tuple[Dim, str]]:
-        # An empty table may be asked for nothing: with no index, or no element in a slice.
-        wanted = product((*indices.dims, *(d for i, d in enumerate(table.dims) if i != axis)))
-        return [(table.dims[axis] - minimum(1, wanted), f"axis {axis} of the table is empty")]
+        # An empty table is allowed if nothing is read from it: there is no index, or no element in a slice.
+        num_read = product((*indices.dims, *(d for i, d in enumerate(table.dims) if i != axis)))
+        return [(table.dims[axis] - minimum(1, num_read), f"axis {axis} of the table is empty")]
 
     def evaluate(self, table: np.ndarray, indices: np.ndarray, *, axis: int) -> np.ndarray:
         result = np.zeros((*indices.shape, *table.shape[axis + 1 :]), table.dtype)
@@ -143,9 +145,9 @@ class GatherBatched(_Lookup, op="gather_batched"):
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int) -> Tensor:
         table, indices = operands
-        if not batched[0]:  # the table stays as it is: the batch is one more axis of what is chosen
-            found = b.emit("gather_batched", (table, rules.moved(b, indices, 0, axis)), axis=axis)
-            return rules.moved(b, found, axis, 0)
+        if not batched[0]:  # the table does not change: the batch is one more axis of the indices
+            gathered = b.emit("gather_batched", (table, rules.moved(b, indices, 0, axis)), axis=axis)
+            return rules.moved(b, gathered, axis, 0)
         return b.emit("gather_batched", (table, rules.batch(b, indices, batched[1], size)), axis=axis + 1)
 
     def samples(self) -> Any:

@@ -19,7 +19,7 @@ from rlx.ops.lift import constant_scalar
 from rlx.ops.shape.shape import EVERY
 
 _NUMPY_MODES: dict[str, Any] = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
-# How much larger an axis must at least be than what is added on either side; None is no limit.
+# The minimum by which an axis must be larger than the padding on either side; None is no limit.
 _MARGINS = {"constant": None, "reflect": 1, "replicate": None, "circular": 0}
 
 
@@ -27,27 +27,27 @@ class Pad(Card, op="pad"):
     def infer(self, x: Shape, *, low: tuple[Dim, ...], high: tuple[Dim, ...], mode: str, value: float) -> Shape:
         if not len(low) == len(high) == x.rank:
             raise ShapeError(f"low and high need {x.rank} entries each, got {len(low)} and {len(high)}")
-        for need, message in _needs(x, low, high, mode):
-            if type(need) is int and need < 0:
+        for amount, message in _requirements(x, low, high, mode):
+            if type(amount) is int and amount < 0:
                 raise ShapeError(message)
         _check_value(value, x)
         return x.with_dims(before + d + after for before, d, after in zip(low, x.dims, high, strict=True))
 
     def requires(self, x: Shape, *, low: Any, high: Any, mode: str, value: float) -> Iterator[tuple[Dim, str]]:
-        return _needs(x, low, high, mode)
+        return _requirements(x, low, high, mode)
 
     def evaluate(self, x: np.ndarray, *, low: Any, high: Any, mode: str, value: float) -> np.ndarray:
         if not x.ndim:
             return x
-        given: Any = {"constant_values": np.asarray(value).astype(x.dtype)} if mode == "constant" else {}
-        return np.pad(x, list(zip(low, high, strict=True)), _NUMPY_MODES[mode], **given)
+        options: Any = {"constant_values": np.asarray(value).astype(x.dtype)} if mode == "constant" else {}
+        return np.pad(x, list(zip(low, high, strict=True)), _NUMPY_MODES[mode], **options)
 
     def decompose(self, b: Builder, x: Tensor, *, low: Any, high: Any, mode: str, value: float) -> Tensor:
         for axis, (before, after) in enumerate(zip(low, high, strict=True)):
             added = _Added(b, x, axis, mode, value)
             pieces = [added.before(before), x, added.after(after)]
-            kept = [piece for piece, amount in zip(pieces, (before, 1, after), strict=True) if amount != 0]
-            x = b.concat(kept, axis=axis)
+            nonempty = [piece for piece, amount in zip(pieces, (before, 1, after), strict=True) if amount != 0]
+            x = b.concat(nonempty, axis=axis)
         return x
 
     def build(self, b: Builder, x: Tensor, padding: Any, mode: str = "constant", value: Any = 0) -> Tensor:
@@ -56,8 +56,8 @@ class Pad(Card, op="pad"):
             value = float(value)
         return b.emit("pad", (x,), low=low, high=high, mode=mode, value=value)
 
-    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, value: float, **given: Any) -> Tensor:
-        return b.emit("pad", tangents, value=0.0, **given)
+    def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, value: float, **attributes: Any) -> Tensor:
+        return b.emit("pad", tangents, value=0.0, **attributes)
 
     def vjp(
         self, b: Builder, operands: Any, results: Any, cotangents: Any, *, low: Any, high: Any, mode: str, value: float
@@ -85,8 +85,8 @@ class Pad(Card, op="pad"):
         yield sample(("n+3", 2), low=(2, 1), high=("n", 0), mode="reflect", dtypes=("f32",))
 
 
-def _needs(x: Shape, low: Sequence[Dim], high: Sequence[Dim], mode: str) -> Iterator[tuple[Dim, str]]:
-    """What must not be negative, each with what is wrong otherwise."""
+def _requirements(x: Shape, low: Sequence[Dim], high: Sequence[Dim], mode: str) -> Iterator[tuple[Dim, str]]:
+    """The numbers that must not be negative, each with the message for the case that it is."""
     margin = _MARGINS[mode]
     for axis, (d, *amounts) in enumerate(zip(x.dims, low, high, strict=True)):
         for amount in amounts:
@@ -101,10 +101,10 @@ def _needs(x: Shape, low: Sequence[Dim], high: Sequence[Dim], mode: str) -> Iter
 
 
 def _check_value(value: float, x: Shape) -> None:
-    """A tensor is padded with a number of its dtype.
+    """Check that the dtype of a tensor has the number with which it is padded.
 
     Raises:
-        ShapeError: It has no such number.
+        ShapeError: The dtype does not have it.
     """
     try:
         fitted(value, x.dtype)
@@ -113,7 +113,7 @@ def _check_value(value: float, x: Shape) -> None:
 
 
 class _Added:
-    """What comes before and after a tensor along one axis."""
+    """The pieces before and after a tensor along one axis."""
 
     def __init__(self, b: Builder, x: Tensor, axis: int, mode: str, value: float):
         self.b, self.x, self.axis, self.mode = b, x, axis, mode
@@ -152,24 +152,24 @@ class _Added:
 
 
 def _folded_back(b: Builder, dy: Tensor, axis: int, sizes: tuple[Dim, Dim, Dim], mode: str) -> Tensor:
-    """The adjoint of padding one axis: what was added goes to the elements that it is a copy of.
+    """The adjoint of padding one axis: the cotangent of the padding is added to that of the elements that it copies.
 
     Args:
         b: Where to emit.
-        dy: The cotangent of what was padded.
-        axis: Which axis.
-        sizes: How much was added in front, what there was, and how much was added behind.
-        mode: How it was padded.
+        dy: The cotangent of the padded tensor.
+        axis: The axis.
+        sizes: The padding in front, the size of the axis, and the padding behind.
+        mode: The mode of the padding.
     """
     before, size, after = sizes
 
     def piece(start: Dim, length: Dim) -> Tensor:
         return b.narrow(dy, axis, start, length)
 
-    own = piece(before, size) if before != 0 or after != 0 else dy
+    inner = piece(before, size) if before != 0 or after != 0 else dy
     if mode == "constant":
-        return own
-    terms: list[Any] = [own]
+        return inner
+    terms: list[Any] = [inner]
     for amount, start, source in (
         (before, 0, {"reflect": 1, "circular": size - before, "replicate": 0}),
         (after, before + size, {"reflect": size - 1 - after, "circular": 0, "replicate": size - 1}),
@@ -186,10 +186,10 @@ def _folded_back(b: Builder, dy: Tensor, axis: int, sizes: tuple[Dim, Dim, Dim],
 
 
 def _pairs(padding: Any, rank: int) -> list[tuple[Dim, Dim]]:
-    """How much comes before and after each axis, from what `numpy.pad` takes.
+    """The padding before and after each axis, from anything that `numpy.pad` takes.
 
     Raises:
-        ShapeError: It is something else.
+        ShapeError: The argument is something else.
     """
     if _is_size(padding):
         return [(dim(padding), dim(padding))] * rank
@@ -228,7 +228,7 @@ class Triangular(Card, op="triangular"):
     def decompose(self, b: Builder, x: Tensor, *, upper: bool, diagonal: int) -> Tensor:
         dims = x.shape.dims[-2:]
         offset = b.iota(dims, axis=1) - b.iota(dims, axis=0)
-        # Offsets are smaller than any size; the comparison is in i32, which may not hold the diagonal.
+        # Every offset fits i32, in which it is compared; the diagonal may not fit, and is clamped.
         furthest = 2**31 - 1
         bound = max(-furthest, min(diagonal, furthest))
         kept = b.ge(offset, bound) if upper else b.le(offset, bound)

@@ -23,7 +23,7 @@ from rlx.ops.shape.shape import EVERY
 
 
 def _tuple_size(indices: Shape) -> int:
-    """The size of the last axis of indices.
+    """The size of the last axis of the indices: how many axes a tuple indexes.
 
     Raises:
         ShapeError: There is none, or it is a symbol.
@@ -55,10 +55,10 @@ class GatherNd(Card, op="gather_nd"):
 
     def requires(self, x: Shape, indices: Shape, *, batch_dims: int) -> Iterator[tuple[Dim, str]]:
         end = batch_dims + _tuple_size(indices)
-        # An empty axis may be asked for nothing.
-        wanted = product((*indices.dims[:-1], *x.dims[end:]))
+        # An empty axis is allowed if nothing is read from it.
+        num_read = product((*indices.dims[:-1], *x.dims[end:]))
         for axis in range(batch_dims, end):
-            yield x.dims[axis] - minimum(1, wanted), f"axis {axis} of x is empty"
+            yield x.dims[axis] - minimum(1, num_read), f"axis {axis} of x is empty"
 
     def evaluate(self, x: np.ndarray, indices: np.ndarray, *, batch_dims: int) -> np.ndarray:
         *places, count = indices.shape
@@ -70,17 +70,17 @@ class GatherNd(Card, op="gather_nd"):
         return np.broadcast_to(x[(*batch, *chosen)], (*places, *x.shape[end:])).copy()
 
     def decompose(self, b: Builder, x: Tensor, indices: Tensor, *, batch_dims: int) -> Tensor:
-        """Tuples become positions on one axis, in i64: the axis may be longer than any one of them."""
+        """Tuples become positions on one axis, in i64: the joined axis may be longer than i32 allows."""
         places, count = indices.shape.dims[:-1], _tuple_size(indices.shape)
         end = batch_dims + count
-        batch, indexed, rest = x.shape.dims[:batch_dims], x.shape.dims[batch_dims:end], x.shape.dims[end:]
+        batch, indexed, slice_dims = x.shape.dims[:batch_dims], x.shape.dims[batch_dims:end], x.shape.dims[end:]
         if count == 1:
             linear = b.reshape(indices, places)
         else:
             linear = b.expand(constant_scalar(b, 0, i64), places)
             for k, size in enumerate(indexed):
                 linear = linear * extent(b, size) + clamped(b, _entry(b, indices, k), size)
-        table = b.reshape(x, (*batch, product(indexed), *rest))
+        table = b.reshape(x, (*batch, product(indexed), *slice_dims))
         return b.gather_batched(table, linear, axis=batch_dims) if batch_dims else b.gather(table, linear, axis=0)
 
     def build(self, b: Builder, x: Tensor, indices: Any, batch_dims: int = 0) -> Tensor:
@@ -102,7 +102,7 @@ class GatherNd(Card, op="gather_nd"):
         yield sample(("n", "m", 4, 2), Operand(("n", 3, 2), "i64", **wide), batch_dims=1, dtypes=("f32",))
 
 
-# How an update meets what stands there; `set` aside. Of bools a sum is `or`, a product `and`.
+# How an update is combined with the element at its place, except for `set`. For bools a sum is `or`, a product `and`.
 _JOIN: dict[str, Callable[..., Any]] = {
     "add": np.add,
     "mul": np.multiply,
@@ -132,8 +132,8 @@ class ScatterNd(Card, op="scatter_nd"):
         rows = updates.reshape(number, *slices)
         for tuple_, update in zip(indices.reshape(number, count).tolist(), rows, strict=True):
             if all(0 <= i < size for i, size in zip(tuple_, sizes, strict=True)):
-                at = (*tuple_, ...)
-                result[at] = update if reduction == "set" else _JOIN[reduction](result[at], update.astype(wide))
+                place = (*tuple_, ...)
+                result[place] = update if reduction == "set" else _JOIN[reduction](result[place], update.astype(wide))
         return result.astype(x.dtype)
 
     def build(self, b: Builder, x: Tensor, indices: Any, updates: Any, reduction: str = "set") -> Tensor:
@@ -185,13 +185,15 @@ class ScatterNd(Card, op="scatter_nd"):
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, reduction: str) -> Tensor:
         x, indices, updates = operands
-        x, updates = (rules.batch(b, v, own, size) for v, own in zip((x, updates), batched[::2], strict=True))
-        if batched[1]:  # one index more says which entry of the batch it is
+        x, updates = (
+            rules.batch(b, v, is_batched, size) for v, is_batched in zip((x, updates), batched[::2], strict=True)
+        )
+        if batched[1]:  # one more index names the entry of the batch
             kind = i64 if indices.dtype in (i64, u32) else i32
             number = b.iota((*indices.shape.dims[:-1], 1), axis=0, dtype=kind)
             tuples = b.concat([number, cast(b, indices, kind)], axis=-1)
             return b.emit("scatter_nd", (x, tuples, updates), reduction=reduction)
-        # The same places for all: the batch is one more axis of what stands there.
+        # All entries have the same places: the batch is one more axis of the slices.
         count, place_axes = _tuple_size(indices.shape), indices.rank - 1
         moved = rules.moved(b, x, 0, count), indices, rules.moved(b, updates, 0, place_axes)
         return rules.moved(b, b.emit("scatter_nd", moved, reduction=reduction), count, 0)
@@ -214,11 +216,11 @@ class ScatterNd(Card, op="scatter_nd"):
         yield sample(("n", 2), Operand(("m", 1), "i32", **wide), ("m", 2), reduction="mul", dtypes=("f32",))
 
 
-# --- derivatives of scatters: gathers at the places that were written to ----------------------------
+# --- derivatives of scatters: gathers from the places that are written to ---------------------------
 
 
 def _gathered(b: Builder, x: Tensor, indices: Tensor) -> Tensor:
-    """What stands in `x` at each tuple, and anything for a tuple out of range, even if `x` is empty."""
+    """The slice of `x` at each tuple, and any numbers for a tuple out of range, even if `x` is empty."""
     count, dims = _tuple_size(indices.shape), x.shape.dims
     missing = [maximum(1 - d, 0) if i < count else 0 for i, d in enumerate(dims)]
     if any(m != 0 for m in missing):
@@ -227,40 +229,40 @@ def _gathered(b: Builder, x: Tensor, indices: Tensor) -> Tensor:
 
 
 def taken(b: Builder, x: Tensor, indices: Tensor) -> Tensor:
-    """What stands in `x` at each tuple, and zeros for a tuple out of range."""
-    found = _gathered(b, x, indices)
-    return b.where(_over_slices(b, _inside(b, x.shape.dims, indices), found), found, 0)
+    """The slice of `x` at each tuple, and zeros for a tuple out of range."""
+    result = _gathered(b, x, indices)
+    return b.where(_over_slices(b, _inside(b, x.shape.dims, indices), result), result, 0)
 
 
 def _inside(b: Builder, dims: Sequence[Dim], indices: Tensor) -> Tensor:
     """Which tuples are in range."""
-    found = b.expand(b.constant(True), indices.shape.dims[:-1])
+    result = b.expand(b.constant(True), indices.shape.dims[:-1])
     for k in range(_tuple_size(indices.shape)):
         index = cast(b, _entry(b, indices, k), i64)
-        found = found & (index >= 0) & (index < extent(b, dims[k]))
-    return found
+        result = result & (index >= 0) & (index < extent(b, dims[k]))
+    return result
 
 
 def _over_slices(b: Builder, per_place: Tensor, slices: Tensor) -> Tensor:
-    """One number for each place, to be broadcast over the slices that stand there."""
+    """One number for each place, reshaped so that it broadcasts over the slices."""
     return b.reshape(per_place, (*per_place.shape.dims, *(1,) * (slices.rank - per_place.rank)))
 
 
 def _of_last(b: Builder, dy: Tensor, indices: Tensor) -> Tensor:
-    """The cotangent of updates that are set: where several meet, the last has it all."""
+    """The cotangent of updates that are set: of several updates of one place, the last gets all of it."""
     places = indices.shape.dims[:-1]
     number = product(places)
     if number == 1:
         return taken(b, dy, indices)
-    own = b.reshape(b.iota((number,), dtype=i32) + 1, places)
+    number_of_update = b.reshape(b.iota((number,), dtype=i32) + 1, places)
     last = rules.zeros(b, Shape(dy.shape.dims[: _tuple_size(indices.shape)], i32))
-    last = b.scatter_nd(last, indices, own, reduction="set")
-    found = _gathered(b, dy, indices)
-    return b.where(_over_slices(b, taken(b, last, indices) == own, found), found, 0)
+    last = b.scatter_nd(last, indices, number_of_update, reduction="set")
+    cotangents = _gathered(b, dy, indices)
+    return b.where(_over_slices(b, taken(b, last, indices) == number_of_update, cotangents), cotangents, 0)
 
 
 def _winners(b: Builder, operands: Any, y: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
-    """Which elements and updates attain a maximum or minimum `y`, and the share of each: they share evenly, as in JAX."""
+    """Which elements and updates attain a maximum or minimum `y`, and the share of each: all equal, as in JAX."""
     x, indices, updates = operands
     kept, won = x == y, updates == _gathered(b, y, indices)
     kind = widened(b, y).dtype
@@ -271,7 +273,7 @@ def _winners(b: Builder, operands: Any, y: Tensor) -> tuple[tuple[Tensor, Tensor
 def _mul_tangent(b: Builder, operands: Any, du: Tensor) -> Tensor:
     """The tangent of a product that comes from the updates."""
     x, indices, updates = operands
-    moved = _others(b, x.shape, indices, updates) * widened(b, du)
+    moved = _product_of_others(b, x.shape, indices, updates) * widened(b, du)
     wide = widened(b, x)
     return cast(b, wide * b.scatter_nd(rules.zeros(b, wide.shape), indices, moved, reduction="add"), x.dtype)
 
@@ -279,30 +281,30 @@ def _mul_tangent(b: Builder, operands: Any, du: Tensor) -> Tensor:
 def _mul_cotangent(b: Builder, operands: Any, dy: Tensor) -> Tensor:
     """The cotangent of the updates of a product."""
     x, indices, updates = operands
-    others = adjoint(b, _others(b, x.shape, indices, updates))
-    return cast(b, others * taken(b, widened(b, dy) * adjoint(b, widened(b, x)), indices), updates.dtype)
+    cofactors = adjoint(b, _product_of_others(b, x.shape, indices, updates))
+    return cast(b, cofactors * taken(b, widened(b, dy) * adjoint(b, widened(b, x)), indices), updates.dtype)
 
 
-def _others(b: Builder, x: Shape, indices: Tensor, updates: Tensor) -> Tensor:
+def _product_of_others(b: Builder, x: Shape, indices: Tensor, updates: Tensor) -> Tensor:
     """For each update the product of all others of the same place, f16 and bf16 in f32.
 
-    Updates of one place are brought together; then what comes before each is multiplied with what comes after it. Without
-    a division, it is right where some are zero.
+    Updates of one place are sorted together; then the product of those before each is multiplied with the product of those
+    after it. As there is no division, updates may be zero.
     """
     count, number = _tuple_size(indices.shape), product(indices.shape.dims[:-1])
     slices = x.dims[count:]
     place = b.expand(constant_scalar(b, 0, i64), indices.shape.dims[:-1])
     for k, size in enumerate(x.dims[:count]):
         place = place * extent(b, size) + cast(b, _entry(b, indices, k), i64)
-    # What is dropped has a place of its own.
+    # Updates that are dropped get a place that no other update has.
     place = b.reshape(b.where(_inside(b, x.dims, indices), place, -1), (number,))
     order = b.argsort(place, axis=0)
     rows = b.gather(b.reshape(widened(b, updates), (number, *slices)), order)
 
-    def step(carry: Any, at: Any) -> Any:
-        (product_, previous), (row, own) = carry, at
-        before = b.where(own == previous, product_, 1.0)
-        return (before * row, own), before
+    def step(carry: Any, element: Any) -> Any:
+        (product_, previous), (row, place_of_row) = carry, element
+        before = b.where(place_of_row == previous, product_, 1.0)
+        return (before * row, place_of_row), before
 
     ones = b.expand(constant_scalar(b, 1, rows.dtype), slices)
     start, sorted_places = (ones, constant_scalar(b, -1, i64)), b.gather(place, order)

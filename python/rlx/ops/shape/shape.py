@@ -1,4 +1,4 @@
-"""Shape ops: the same elements, arranged otherwise."""
+"""Shape ops: the same elements in another arrangement."""
 
 from __future__ import annotations
 
@@ -70,15 +70,15 @@ def resolve_shape(x: Shape, shape: Any) -> tuple[Dim, ...]:
     unknown = [i for i, d in enumerate(entries) if isinstance(d, (int, np.integer)) and d == -1]
     if len(unknown) > 1:
         raise ShapeError(f"{tuple(entries)}: at most one dimension may be -1")
-    known = [dim(d) for i, d in enumerate(entries) if i not in unknown]
+    sizes = [dim(d) for i, d in enumerate(entries) if i not in unknown]
     if not unknown:
-        return tuple(known)
-    rest = product(known)
-    quotient = None if rest == 0 else exact_divide(x.num_elements, rest)
+        return tuple(sizes)
+    known_size = product(sizes)
+    quotient = None if known_size == 0 else exact_divide(x.num_elements, known_size)
     if quotient is None:
-        raise ShapeError(f"cannot resolve -1 in {tuple(entries)}: {x.num_elements} elements, {rest} known")
-    known.insert(unknown[0], quotient)
-    return tuple(known)
+        raise ShapeError(f"cannot resolve -1 in {tuple(entries)}: {x.num_elements} elements, {known_size} known")
+    sizes.insert(unknown[0], quotient)
+    return tuple(sizes)
 
 
 class Transpose(_Movement, op="transpose"):
@@ -159,7 +159,7 @@ def check_range(start: Dim, limit: Dim, size: Dim, what: str) -> None:
 
 
 def range_requirements(start: Dim, limit: Dim, size: Dim, axis: int) -> Iterator[tuple[Dim, str]]:
-    """What `check_range` cannot know before sizes are bound."""
+    """The conditions that `check_range` cannot check before sizes are bound."""
     for gap in (start, limit - start, size - limit):
         yield gap, f"the range {start}:{limit} does not fit axis {axis} of size {size}"
 
@@ -188,15 +188,15 @@ class Slice(_Movement, op="slice"):
     def vjp(
         self, b: Builder, operands: Any, results: Any, cotangents: Any, *, starts: Any, limits: Any, strides: Any
     ) -> Any:
-        """Each element back to where it was taken from: gaps of zeros between, then zeros around."""
+        """Each element goes back to its place: zeros between the elements, then zeros around them."""
         dims, (dy,) = operands[0].shape.dims, cotangents
         changed = [i for i, d in enumerate(dims) if (starts[i], limits[i], strides[i]) != (0, d, 1)]
         if len(changed) == 1 and strides[changed[0]] == 1:
             axis = changed[0]
             return (rules.Range(axis, starts[axis], dy, dims[axis]),)
         dy = _spaced(b, dy, strides)
-        taken = [limit - start for start, limit in zip(starts, limits, strict=True)]
-        dy = _cut(b, dy, taken)
+        lengths = [limit - start for start, limit in zip(starts, limits, strict=True)]
+        dy = _cut(b, dy, lengths)
         return (b.pad(dy, [(low, d - high) for low, high, d in zip(starts, limits, dims, strict=True)]),)
 
     def vmap(
@@ -213,7 +213,7 @@ class Slice(_Movement, op="slice"):
 
 
 def _spaced(b: Builder, x: Tensor, strides: Sequence[int]) -> Tensor:
-    """`x` with `stride - 1` zeros behind each entry of an axis."""
+    """`x` with `stride - 1` zeros after each entry of an axis."""
     if all(s == 1 for s in strides):
         return x
     parted = [part for d in x.shape.dims for part in (d, 1)]
@@ -223,7 +223,7 @@ def _spaced(b: Builder, x: Tensor, strides: Sequence[int]) -> Tensor:
 
 
 def _cut(b: Builder, x: Tensor, sizes: Sequence[Dim]) -> Tensor:
-    """The first entries of each axis; where there are fewer, zeros behind."""
+    """The first entries of each axis, with zeros after them where the axis is shorter."""
     for axis, (d, size) in enumerate(zip(x.shape.dims, sizes, strict=True)):
         if d != size:
             x = b.narrow(x, axis, 0, size)
@@ -247,9 +247,9 @@ class Concat(_Movement, op="concat"):
         tensors = [xs] if isinstance(xs, Tensor) else list(xs)
         if not tensors:
             raise ShapeError("expected at least one tensor")
-        result, *others = common(b, *tensors)
+        result, *remaining = common(b, *tensors)
         axis = axis_of(axis, result.rank)
-        for other in others:
+        for other in remaining:
             result = b.emit("concat", (result, other), axis=axis)
         return result
 
@@ -257,11 +257,11 @@ class Concat(_Movement, op="concat"):
 
     def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int) -> Any:
         (lhs, rhs), (dy,) = operands, cotangents
-        border, rest = lhs.shape.dims[axis], rhs.shape.dims[axis]
-        return lambda: b.narrow(dy, axis, 0, border), lambda: b.narrow(dy, axis, border, rest)
+        border, rhs_size = lhs.shape.dims[axis], rhs.shape.dims[axis]
+        return lambda: b.narrow(dy, axis, 0, border), lambda: b.narrow(dy, axis, border, rhs_size)
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int) -> Tensor:
-        parts = [rules.batch(b, x, own, size) for x, own in zip(operands, batched, strict=True)]
+        parts = [rules.batch(b, x, is_batched, size) for x, is_batched in zip(operands, batched, strict=True)]
         return b.emit("concat", parts, axis=axis + 1)
 
     def samples(self) -> Any:

@@ -17,7 +17,7 @@ from rlx.ops.elementwise.complex import as_complex, as_part
 from rlx.ops.lift import axis_of, check_axis, tensor_like
 from rlx.ops.signal import fourier
 
-# The norm of the adjoint of a transform, by its own: both are scaled alike.
+# The norm of the adjoint of a transform, by the norm of the transform: both have the same scale.
 _OF_ADJOINT = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
 
 # The power of the length by which a transform is scaled, by norm: of the forward transform, and of the inverse.
@@ -94,8 +94,8 @@ class Fft(Card, op="fft"):
     ) -> tuple[Tensor]:
         return (b.emit("fft", cotangents, axis=axis, inverse=not inverse, norm=_OF_ADJOINT[norm]),)
 
-    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, **rest: Any) -> Tensor:
-        return b.emit("fft", operands, axis=axis + 1, **rest)
+    def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, **attributes: Any) -> Tensor:
+        return b.emit("fft", operands, axis=axis + 1, **attributes)
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         return _cost(operands[0], operands[0].dims[attributes["axis"]], 5, moved_bytes(operands, results))
@@ -105,7 +105,7 @@ class Fft(Card, op="fft"):
             yield sample((3, n), axis=1)
         yield sample((2, 34, 3), axis=1, norm="ortho")  # of two factors
         yield sample((12, 2), axis=0, inverse=True)
-        yield sample((137,), axis=0)  # a prime that has no matrix
+        yield sample((137,), axis=0)  # a prime too large for a matrix
         yield sample((0, 6), axis=1)
         yield sample(("n", 20), axis=1, norm="forward")
         yield sample((3, "n"), axis=1, inverse=True)
@@ -142,7 +142,7 @@ class Rfft(Card, op="rfft"):
     linear = ("x",)
 
     def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, axis: int, norm: str) -> tuple[Tensor]:
-        """`irfft` counts twice what stands for two frequencies; here it counts once."""
+        """`irfft` counts elements that stand for two frequencies twice; here they count once."""
         (x,), (dy,) = operands, cotangents
         n = x.shape.dims[axis]
         halved = dy * (1.0 / fourier.multiplicities(b, n, x.rank - 1 - axis))

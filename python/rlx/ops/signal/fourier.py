@@ -1,4 +1,4 @@
-"""The discrete Fourier transform out of matrix products.
+"""The discrete Fourier transform as matrix products.
 
 All of this works on pairs `(re, im)` of f32 tensors `[batch, n]`. A length is split into small factors (J. W. Cooley and
 J. W. Tukey, 1965), each of which is a product with a constant matrix; between two of them the elements are turned by
@@ -23,24 +23,24 @@ from rlx.ir.dim import Dim
 _LARGEST_JOINED = 16
 # The largest prime that is a product with its matrix: a sum of as many terms, whose rounding errors add up.
 _LARGEST_MATRIX = 128
-# What a stage costs beside the terms of its sums, counted in terms: it reads and writes everything once.
+# The cost of a stage besides the terms of its sums, in the same unit: it reads and writes everything once.
 _STAGE_COST = 12
 
 Pair = tuple[Tensor, Tensor]
-MaybeReal = tuple[Tensor, Tensor | None]  # without imaginary parts where all are zero
+MaybeReal = tuple[Tensor, Tensor | None]  # None if all imaginary parts are zero
 
 
 # --- lengths ----------------------------------------------------------------------------------------
 
 
 def factors(n: int) -> tuple[int, ...]:
-    """The factors of a length, each a stage, from the largest to the least; none for 1."""
+    """The factors of a length, each a stage, from the largest to the smallest; none for 1."""
     return tuple(sorted(_cheapest(n)[1], reverse=True))
 
 
 @cache
 def _cheapest(n: int) -> tuple[int, tuple[int, ...]]:
-    """The least work for a length, and the factors that have it."""
+    """The least work for a length, and the factors with which it takes that."""
     if n == 1:
         return 0, ()
     radices = [r for r in range(2, _LARGEST_JOINED + 1) if n % r == 0] or [_least_prime(n)]
@@ -53,7 +53,7 @@ def _least_prime(n: int) -> int:
 
 
 def convolution_length(least: int) -> int:
-    """A length of small factors that is not below `least`, and whose transform is little work."""
+    """A length with small factors that is at least `least`, and whose transform is little work."""
     power = 1 << (least - 1).bit_length()
     lengths = [power * part // 16 for part in (9, 10, 12, 15, 16) if power * part % 16 == 0]
     return min((n for n in lengths if n >= least), key=lambda n: n * _cheapest(n)[0])
@@ -135,11 +135,13 @@ def transform(b: Builder, x: MaybeReal, n: int, scale: float = 1.0, columns: int
         columns: How many transforms lie interleaved.
     """
     batch = x[0].shape.dims[0]
-    rest, done = n, columns
+    remaining, done = n, columns
     for radix in factors(n):
-        rest //= radix
-        split = _reshaped(b, x, (batch, radix, rest * done))
-        x = _reshaped(b, _turned(b, _stage(b, split, radix, scale), radix, radix, rest, done), (batch, n * columns))
+        remaining //= radix
+        split = _reshaped(b, x, (batch, radix, remaining * done))
+        x = _reshaped(
+            b, _turned(b, _stage(b, split, radix, scale), radix, radix, remaining, done), (batch, n * columns)
+        )
         done, scale = done * radix, 1.0
     return x[0], zeros(b, (batch, n * columns)) if x[1] is None else x[1]
 
@@ -151,18 +153,18 @@ def _stage(b: Builder, x: MaybeReal, n: int, scale: float) -> Pair:
     batch, _, columns = x[0].shape.dims
     rows = [None if part is None else b.reshape(b.transpose(part, (0, 2, 1)), (batch * columns, n)) for part in x]
     assert rows[0] is not None
-    found = _chirp_transform(b, (rows[0], rows[1]), n, scale)
-    return each(found, lambda part: b.transpose(b.reshape(part, (batch, columns, n)), (0, 2, 1)))
+    result = _chirp_transform(b, (rows[0], rows[1]), n, scale)
+    return each(result, lambda part: b.transpose(b.reshape(part, (batch, columns, n)), (0, 2, 1)))
 
 
-def _turned(b: Builder, x: Pair, radix: int, rows: int, rest: int, done: int) -> Pair:
-    """What a stage gave, `[batch, rows, rest·done]`, as `[batch, rest, rows, done]` with the twiddle factors on it."""
+def _turned(b: Builder, x: Pair, radix: int, rows: int, remaining: int, done: int) -> Pair:
+    """The result of a stage, `[batch, rows, remaining·done]`, as `[batch, remaining, rows, done]` times twiddle factors."""
     batch = x[0].shape.dims[0]
-    x = each(x, lambda part: b.transpose(b.reshape(part, (batch, rows, rest, done)), (0, 2, 1, 3)))
-    if rest == 1:
+    x = each(x, lambda part: b.transpose(b.reshape(part, (batch, rows, remaining, done)), (0, 2, 1, 3)))
+    if remaining == 1:
         return x
-    angles = np.outer(np.arange(rest), np.arange(rows)).reshape(rest, rows, 1)
-    return times(x, constants(b, roots(radix * rest, angles)))
+    angles = np.outer(np.arange(remaining), np.arange(rows)).reshape(remaining, rows, 1)
+    return times(x, constants(b, roots(radix * remaining, angles)))
 
 
 def _chirp_transform(b: Builder, x: MaybeReal, n: int, scale: float) -> Pair:
@@ -197,13 +199,13 @@ def multiplicities(b: Builder, n: Dim, following: int) -> Tensor:
     """
     size = n // 2 + 1
     twice_k = b.iota((size,), dtype="i32") * 2
-    once = b.maximum(b.eq(twice_k, 0), b.eq(twice_k, b.dim_size(n)))
-    weights = b.where(once, 1.0, b.constant(np.float32(2)))
+    is_real = b.maximum(b.eq(twice_k, 0), b.eq(twice_k, b.dim_size(n)))
+    weights = b.where(is_real, 1.0, b.constant(np.float32(2)))
     return b.reshape(weights, (size, *(1,) * following))
 
 
 def _small_factor(n: int) -> int:
-    """A factor that is one product with a matrix, as large as can be; 1 if there is none."""
+    """The largest factor whose stage is one product with a matrix; 1 if there is none."""
     return next((r for r in factors(n) if r <= _LARGEST_MATRIX), 1)
 
 
@@ -216,46 +218,46 @@ def _picked(b: Builder, x: Pair, positions: np.ndarray, is_conjugate: np.ndarray
 def real_transform(b: Builder, x: Tensor, n: int, scale: float = 1.0) -> Pair:
     """The first `n//2 + 1` elements of the transform of `x [batch, n]`.
 
-    The first stage gives what is conjugate only once, so that the other stages have half the work.
+    The first stage computes only one of each pair of conjugate elements, so that the other stages have half the work.
     """
     batch, size = x.shape.dims[0], n // 2 + 1
     radix = _small_factor(n)
     if radix == 1:
-        found = transform(b, (x, None), n, scale)
-        return each(found, lambda part: b.narrow(part, 1, 0, size))
-    rest, rows = n // radix, radix // 2 + 1
-    first = _complex_product(b, scale * _matrix(radix, rows), (b.reshape(x, (batch, radix, rest)), None))
-    first = each(_turned(b, first, radix, rows, rest, 1), lambda part: b.reshape(part, (batch, rest * rows)))
-    if rest == 1:
+        result = transform(b, (x, None), n, scale)
+        return each(result, lambda part: b.narrow(part, 1, 0, size))
+    remaining, rows = n // radix, radix // 2 + 1
+    first = _complex_product(b, scale * _matrix(radix, rows), (b.reshape(x, (batch, radix, remaining)), None))
+    first = each(_turned(b, first, radix, rows, remaining, 1), lambda part: b.reshape(part, (batch, remaining * rows)))
+    if remaining == 1:
         return first
-    found = transform(b, first, rest, columns=rows)
-    wanted = np.arange(size)
-    is_conjugate = wanted % radix >= rows
-    at_hand = np.where(is_conjugate, n - wanted, wanted)
-    return _picked(b, found, at_hand // radix * rows + at_hand % radix, is_conjugate)
+    result = transform(b, first, remaining, columns=rows)
+    frequencies = np.arange(size)
+    is_conjugate = frequencies % radix >= rows
+    computed = np.where(is_conjugate, n - frequencies, frequencies)
+    return _picked(b, result, computed // radix * rows + computed % radix, is_conjugate)
 
 
 def real_inverse(b: Builder, x: Pair, n: int, scale: float = 1.0) -> Tensor:
     """The real signal `[batch, n]` whose spectrum begins with `x [batch, n//2 + 1]`; the inverse of `real_transform`.
 
-    The imaginary parts of what is its own conjugate are not read.
+    The imaginary parts of elements that are their own conjugates are not read.
     """
     batch, size = x[0].shape.dims[0], n // 2 + 1
     is_real = np.arange(size) * 2 % n == 0
     x = x[0], b.where(b.constant(is_real), b.constant(np.float32(0)), x[1])
     radix = _small_factor(n)
     if radix == 1:
-        everything = np.arange(n)
-        mirrored = _picked(b, x, np.minimum(everything, n - everything), everything >= size)
+        all_frequencies = np.arange(n)
+        mirrored = _picked(b, x, np.minimum(all_frequencies, n - all_frequencies), all_frequencies >= size)
         return transform(b, swapped(mirrored), n, scale)[1]
-    rest, rows = n // radix, radix // 2 + 1
-    if rest > 1:
-        wanted = (radix * np.arange(rest)[:, None] + np.arange(rows)).ravel()
-        mirrored = _picked(b, x, np.minimum(wanted, n - wanted), wanted >= size)
-        x = swapped(transform(b, swapped(mirrored), rest, columns=rows))
-        angles = np.outer(np.arange(rest), np.arange(rows)).ravel()
+    remaining, rows = n // radix, radix // 2 + 1
+    if remaining > 1:
+        frequencies = (radix * np.arange(remaining)[:, None] + np.arange(rows)).ravel()
+        mirrored = _picked(b, x, np.minimum(frequencies, n - frequencies), frequencies >= size)
+        x = swapped(transform(b, swapped(mirrored), remaining, columns=rows))
+        angles = np.outer(np.arange(remaining), np.arange(rows)).ravel()
         x = times(x, constants(b, roots(n, angles).conj()))
-        x = each(x, lambda part: b.transpose(b.reshape(part, (batch, rest, rows)), (0, 2, 1)))
+        x = each(x, lambda part: b.transpose(b.reshape(part, (batch, remaining, rows)), (0, 2, 1)))
     else:
         x = each(x, lambda part: b.reshape(part, (batch, rows, 1)))
     # Every row but those that are their own conjugates stands for two.
@@ -271,7 +273,9 @@ def _unknown_matrix(b: Builder, n: Dim, rows: Dim, columns: Dim) -> tuple[Tensor
     """Cosine and sine of `2π·j·k/n` in f64 for a length that is only known at run time, and that length."""
     size = b.cast(b.dim_size(n), "f64")
     turns = b.iota((rows, columns), axis=0, dtype="f64") * b.iota((rows, columns), axis=1, dtype="f64") / size
-    angles = (turns - b.round(turns)) * (2 * np.pi)  # the products are whole numbers: what is cut off is exact
+    angles = (turns - b.round(turns)) * (
+        2 * np.pi
+    )  # the products are whole numbers, so whole turns are removed exactly
     return b.cos(angles), b.sin(angles), size
 
 

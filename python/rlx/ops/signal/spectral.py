@@ -1,4 +1,4 @@
-"""What users know by name and is written with Fourier transforms: several axes, frames, spectral densities, convolution."""
+"""Helpers that use Fourier transforms: transforms along several axes, frames, spectral densities, convolution."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ifft(b: Builder, x: Any, axis: int = -1, norm: str = "backward") -> Tensor:
 
 @helper
 def fft_axis(b: Builder, x: Any, axis: int, inverse: bool = False, norm: str = "backward") -> Tensor:
-    """`fft` along an axis that has to be named."""
+    """`fft` along an axis that must be given."""
     return b.fft(x, axis, inverse=inverse, norm=norm)
 
 
@@ -112,9 +112,9 @@ def stft(b: Builder, x: Any, frame_length: int, hop: int, window: Any = None) ->
     x = x if x.dtype.is_complex else as_part(b, x)
     axis = axis_of(-1, x.rank)
     total = x.shape.dims[axis]
-    for what, size in (("frame_length", frame_length), ("hop", hop)):
+    for name, size in (("frame_length", frame_length), ("hop", hop)):
         if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
-            raise ShapeError(f"{what} must be a positive integer, got {size!r}")
+            raise ShapeError(f"{name} must be a positive integer, got {size!r}")
     if type(total) is int and total < frame_length:
         raise ShapeError(f"a signal of {total} elements has no frame of {frame_length}", hint="pad it at the end")
     count = (total - frame_length) // hop + 1
@@ -150,10 +150,10 @@ def fft_conv1d(b: Builder, x: Any, kernel: Any) -> Tensor:
     length = convolution_length(size) if type(size) is int else size
     signals = [_grown(b, s, length) for s in signals]
     if is_complex:
-        whole = b.ifft(b.fft(signals[0]) * b.fft(signals[1]))
+        convolved = b.ifft(b.fft(signals[0]) * b.fft(signals[1]))
     else:
-        whole = b.irfft(b.rfft(signals[0]) * b.rfft(signals[1]), length)
-    return b.narrow(whole, -1, 0, size)
+        convolved = b.irfft(b.rfft(signals[0]) * b.rfft(signals[1]), length)
+    return b.narrow(convolved, -1, 0, size)
 
 
 def _grown(b: Builder, x: Tensor, length: Dim) -> Tensor:
@@ -196,7 +196,7 @@ def psd(b: Builder, x: Any, sample_rate: float = 1.0, axis: int = -1) -> Tensor:
 
 @helper
 def psd_real(b: Builder, x: Any, sample_rate: float = 1.0, axis: int = -1) -> Tensor:
-    """The same of real numbers, one-sided: `N//2 + 1` frequencies, in the order of `rfftfreq`.
+    """The same for real numbers, one-sided: `N//2 + 1` frequencies, in the order of `rfftfreq`.
 
     What stands for two frequencies counts twice, as in SciPy's `signal.periodogram(x, sample_rate, detrend=False,
     scaling="density")`.
@@ -259,6 +259,6 @@ def ifftshift(b: Builder, x: Any, axes: int | Sequence[int] | None = None) -> Te
 
 
 def _rotated(b: Builder, x: Tensor, axis: int, start: Dim) -> Tensor:
-    """What comes from `start` on, then what comes before it."""
+    """The elements from `start` on, then the elements before it."""
     size = x.shape.dims[axis]
     return b.concat([b.narrow(x, axis, start, size - start), b.narrow(x, axis, 0, start)], axis)
