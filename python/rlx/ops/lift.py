@@ -83,20 +83,20 @@ def size_of(b: Builder, d: Dim) -> Any:
     return d if type(d) is int else b.emit("dim_size", (), size=(d,))
 
 
-def axis_of(axis: Any, rank: int, what: str = "axis") -> int:
+def axis_of(axis: Any, rank: int, name: str = "axis") -> int:
     """A canonical axis from one that may be negative.
 
     Raises:
         ShapeError: It is not an integer or out of range.
     """
     if isinstance(axis, (bool, np.bool_)) or not isinstance(axis, (int, np.integer)):
-        raise ShapeError(f"{what} must be an integer, got {axis!r}")
+        raise ShapeError(f"{name} must be an integer, got {axis!r}")
     if not -rank <= axis < rank:
-        raise ShapeError(f"{what} {axis} is out of range for rank {rank}")
+        raise ShapeError(f"{name} {axis} is out of range for rank {rank}")
     return int(axis) % rank
 
 
-def axes_of(axes: Any, rank: int, what: str = "axes") -> tuple[int, ...]:
+def axes_of(axes: Any, rank: int, name: str = "axes") -> tuple[int, ...]:
     """Sorted distinct canonical axes; None means all.
 
     Raises:
@@ -106,20 +106,20 @@ def axes_of(axes: Any, rank: int, what: str = "axes") -> tuple[int, ...]:
         return tuple(range(rank))
     if not isinstance(axes, Iterable):
         axes = (axes,)
-    result = sorted(axis_of(a, rank, what) for a in axes)
+    result = sorted(axis_of(a, rank, name) for a in axes)
     if len(set(result)) != len(result):
-        raise ShapeError(f"{what} {tuple(axes)} name an axis twice")
+        raise ShapeError(f"{name} {tuple(axes)} name an axis twice")
     return tuple(result)
 
 
-def check_axis(axis: int, rank: int, what: str = "axis") -> None:
+def check_axis(axis: int, rank: int, name: str = "axis") -> None:
     """Canonical axes only: what the IR holds.
 
     Raises:
         ShapeError: The axis is not in [0, rank).
     """
     if not 0 <= axis < rank:
-        raise ShapeError(f"{what} {axis} is out of range for rank {rank}")
+        raise ShapeError(f"{name} {axis} is out of range for rank {rank}")
 
 
 def check_axes(axes: Sequence[int], rank: int) -> None:

@@ -17,24 +17,24 @@ from rlx.ops.norm import widened
 from rlx.ops.reduction.reduce import FLOATS
 
 
-def expect_dims(what: str, shape: Shape, *dims: Dim) -> None:
+def expect_dims(name: str, shape: Shape, *dims: Dim) -> None:
     """Check that an operand has these dimensions.
 
     Raises:
         ShapeError: It has other dimensions.
     """
     if shape.dims != dims:
-        raise ShapeError(f"{what} must be [{', '.join(map(str, dims))}], got {shape}")
+        raise ShapeError(f"{name} must be [{', '.join(map(str, dims))}], got {shape}")
 
 
-def sizes_of(what: str, shape: Shape, axes: str) -> tuple[Dim, ...]:
+def sizes_of(name: str, shape: Shape, axes: str) -> tuple[Dim, ...]:
     """The dimensions of an operand whose axes are given, one letter for each.
 
     Raises:
         ShapeError: It has another rank.
     """
     if shape.rank != len(axes):
-        raise ShapeError(f"{what} must be [{', '.join(axes)}], got {shape}")
+        raise ShapeError(f"{name} must be [{', '.join(axes)}], got {shape}")
     return shape.dims
 
 

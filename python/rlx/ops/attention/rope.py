@@ -95,12 +95,12 @@ class Rope(Card, op="rope"):
         (x, cos, sin), (dy,) = operands, cotangents
         attributes: Any = {"head_dim": head_dim, "n_rot": n_rot, "style": style}
 
-        def of_table(table: Tensor, other: bool) -> Tensor | None:
+        def of_table(table: Tensor, is_sine: bool) -> Tensor | None:
             """The scalar product of the lanes that the table multiplies with the cotangents of the products."""
             if n_rot == 0:
                 return None
             (first, second), (dfirst, dsecond) = (_lanes(b, t, head_dim, n_rot, style) for t in (x, dy))
-            slope = first * dsecond - second * dfirst if other else first * dfirst + second * dsecond
+            slope = first * dsecond - second * dfirst if is_sine else first * dfirst + second * dsecond
             of_heads = b.sum(slope, 2 if x.rank == 3 else 1)  # [B, S, half]
             if table.rank == 2:
                 of_heads = b.sum(of_heads, 0)

@@ -177,7 +177,7 @@ class Backward(Card):
         call: dict[str, Any] = {}
         for entry, shape in zip(self.forward.spec.operands, self._shapes(known_shapes, attributes), strict=True):
             if entry.name in by_name:
-                call[entry.name] = recorder.taken(by_name[entry.name])
+                call[entry.name] = recorder.adopted(by_name[entry.name])
             elif shape is not None:
                 call[entry.name] = _Absent(recorder, entry.name, shape)
         call |= {**self.fixed, **{name: value for name, value in attributes.items() if name in self._shared}}
@@ -186,7 +186,7 @@ class Backward(Card):
             built_operands, built_attributes = recorder.made
             by_name |= {name: t for name, t in zip(self.forward_names, built_operands, strict=True) if name in by_name}
             attributes |= {name: value for name, value in built_attributes.items() if name in self._shared}
-        return b.emit(self.name, [recorder.given_back(t) for t in by_name.values()], **attributes)
+        return b.emit(self.name, [recorder.returned(t) for t in by_name.values()], **attributes)
 
     # --- in reverse mode ------------------------------------------------------------------------------
 
@@ -277,12 +277,12 @@ class _Recorder(Builder):
         count = len(registry.SPECS[name].results)
         return None if count == 1 else (None,) * count
 
-    def taken(self, value: Any) -> Any:
+    def adopted(self, value: Any) -> Any:
         """A tensor of the other builder as a tensor of this builder."""
         return Tensor(self, value.value) if isinstance(value, Tensor) and value.builder is self._b else value
 
-    def given_back(self, value: Any) -> Any:
-        """The reverse of `taken`."""
+    def returned(self, value: Any) -> Any:
+        """The reverse of `adopted`."""
         return Tensor(self._b, value.value) if isinstance(value, Tensor) and value.builder is self else value
 
 

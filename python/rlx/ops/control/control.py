@@ -36,7 +36,7 @@ class Yield(Card, op="yield"):
         return ()
 
 
-def shown(shapes: Sequence[Shape]) -> str:
+def shapes_text(shapes: Sequence[Shape]) -> str:
     """Shapes for messages."""
     return ", ".join(map(str, shapes)) or "nothing"
 
@@ -59,7 +59,7 @@ def expect_arguments(region: RegionShapes, expected: Sequence[Shape], name: str)
         ShapeError: The arguments differ.
     """
     if list(region.arguments) != list(expected):
-        raise ShapeError(f"{name} takes {shown(region.arguments)}; it is given {shown(expected)}")
+        raise ShapeError(f"{name} takes {shapes_text(region.arguments)}; it is given {shapes_text(expected)}")
 
 
 class If(IfRules, op="if"):
@@ -71,7 +71,7 @@ class If(IfRules, op="if"):
         expect_arguments(otherwise, (), "else_region")
         if then.results != otherwise.results:
             raise ShapeError(
-                f"the branches yield {shown(then.results)} and {shown(otherwise.results)}; expected the same"
+                f"the branches yield {shapes_text(then.results)} and {shapes_text(otherwise.results)}; expected the same"
             )
         return then.results
 
@@ -108,9 +108,11 @@ class While(WhileRules, op="while"):
         expect_arguments(condition, inits, "cond_region")
         expect_arguments(body, inits, "body_region")
         if condition.results != (Shape((), "bool"),):
-            raise ShapeError(f"cond_region must yield one scalar bool, got {shown(condition.results)}")
+            raise ShapeError(f"cond_region must yield one scalar bool, got {shapes_text(condition.results)}")
         if body.results != tuple(inits):
-            raise ShapeError(f"body_region must yield the carries {shown(inits)}, got {shown(body.results)}")
+            raise ShapeError(
+                f"body_region must yield the carries {shapes_text(inits)}, got {shapes_text(body.results)}"
+            )
         return tuple(inits)
 
     def evaluate(
@@ -176,7 +178,9 @@ class Scan(ScanRules, op="scan"):
                 raise ShapeError(f"xs {i} must have the leading axis {length[0]}, got {x}")
         expect_arguments(body, [*carries, *(x.with_dims(x.dims[1:]) for x in xs)], "body_region")
         if body.results[:num_carries] != tuple(carries):
-            raise ShapeError(f"body_region must yield the carries {shown(carries)} first, got {shown(body.results)}")
+            raise ShapeError(
+                f"body_region must yield the carries {shapes_text(carries)} first, got {shapes_text(body.results)}"
+            )
         return (*carries, *(y.with_dims((length[0], *y.dims)) for y in body.results[num_carries:]))
 
     def requires(self, inputs: list[Shape], *, length: tuple[Dim, ...], **_: Any) -> list[tuple[Dim, str]]:

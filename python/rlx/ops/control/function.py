@@ -16,7 +16,7 @@ from rlx.ir.evaluate import EvaluatedRegion
 from rlx.ir.opview import RegionShapes
 from rlx.ir.regions import Region
 from rlx.ir.shape import Shape
-from rlx.ops.control.control import expect_arguments, flat, present, shown, unpacked
+from rlx.ops.control.control import expect_arguments, flat, present, shapes_text, unpacked
 from rlx.ops.control.control_rules import CustomFnRules
 from rlx.ops.lift import tensor_like
 from rlx.ops.shape.shape import EVERY
@@ -99,7 +99,7 @@ def _check_rule(name: str, region: RegionShapes | None, arguments: Sequence[Shap
         return
     expect_arguments(region, arguments, name)
     if list(region.results) != list(results):
-        raise ShapeError(f"{name} must yield {shown(results)}, got {shown(region.results)}")
+        raise ShapeError(f"{name} must yield {shapes_text(results)}, got {shapes_text(region.results)}")
 
 
 class ElementwiseRegion(Card, op="elementwise_region"):

@@ -60,7 +60,7 @@ def spread(b: Builder, values: Tensor, axis: int | None, rank: int) -> Tensor:
     return values if axis is None else along(b, values, axis, rank)
 
 
-def lifted(b: Builder, value: Any, dims: tuple[Dim, ...], kind: DType, what: str) -> Tensor:
+def lifted(b: Builder, value: Any, dims: tuple[Dim, ...], kind: DType, name: str) -> Tensor:
     """Scales or zero points as a user writes them: a tensor, a number for all positions, or a list.
 
     Raises:
@@ -69,14 +69,14 @@ def lifted(b: Builder, value: Any, dims: tuple[Dim, ...], kind: DType, what: str
     if isinstance(value, Tensor):
         tensor = tensor_like(b, value, kind)
         if tensor.dtype.is_float != kind.is_float or not (tensor.dtype.is_float or tensor.dtype.is_integer):
-            raise ShapeError(f"'{what}' must hold {kind.name}, got {tensor.shape}")
+            raise ShapeError(f"'{name}' must hold {kind.name}, got {tensor.shape}")
         tensor = cast(b, tensor, kind)
     else:
         array = np.asarray(value)
         if array.dtype.kind not in ("iuf" if kind.is_float else "iu"):
-            raise ShapeError(f"'{what}' must be {'numbers' if kind.is_float else 'integers'}, got {value!r:.60}")
+            raise ShapeError(f"'{name}' must be {'numbers' if kind.is_float else 'integers'}, got {value!r:.60}")
         if not kind.is_float and not np.all((array >= kind.min) & (array <= kind.max)):
-            raise ShapeError(f"'{what}' = {value!r:.60} does not fit {kind.name}")
+            raise ShapeError(f"'{name}' = {value!r:.60} does not fit {kind.name}")
         tensor = b.constant(fitted(array, kind).reshape(() if array.size == 1 else array.shape))
     return b.expand(tensor, dims) if tensor.rank == 0 and dims else tensor
 

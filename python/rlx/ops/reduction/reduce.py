@@ -92,7 +92,7 @@ class Reduce(Card, op="reduce"):
         keep_dims: bool,
     ) -> tuple[Tensor]:
         (x,), (y,), (dy,) = operands, results, cotangents
-        dy = _kept(b, dy, x, axes)
+        dy = _with_kept_axes(b, dy, x, axes)
         if kind == "mean":
             dy = dy / _count(b, x, axes)
         if kind in ("max", "min"):
@@ -124,7 +124,7 @@ class Reduce(Card, op="reduce"):
         yield sample((2, "n", 3), kind="sum", axes=(2,), keep_dims=True, dtypes=("f32",))
 
 
-def _kept(b: Builder, y: Tensor, x: Tensor, axes: tuple[int, ...]) -> Tensor:
+def _with_kept_axes(b: Builder, y: Tensor, x: Tensor, axes: tuple[int, ...]) -> Tensor:
     """A reduced tensor with axes of size 1 where `x` was reduced."""
     return b.reshape(y, [1 if i in axes else d for i, d in enumerate(x.shape.dims)])
 
@@ -137,7 +137,7 @@ def _count(b: Builder, x: Tensor, axes: tuple[int, ...]) -> Any:
 
 def _shares(b: Builder, x: Tensor, y: Tensor, axes: tuple[int, ...]) -> Tensor:
     """The share of each element in the gradient of a maximum (or minimum) `y`: equal for all elements that attain it."""
-    attains = b.cast(x == _kept(b, y, x, axes), "f32" if x.dtype.name in ("f16", "bf16") else x.dtype)
+    attains = b.cast(x == _with_kept_axes(b, y, x, axes), "f32" if x.dtype.name in ("f16", "bf16") else x.dtype)
     return b.cast(attains / b.sum(attains, axes, keep_dims=True), x.dtype)
 
 

@@ -149,8 +149,8 @@ class ScatterNd(Card, op="scatter_nd"):
             moved = rules.or_zeros(b, dx, x.shape), indices, rules.or_zeros(b, du, updates.shape)
             return b.emit("scatter_nd", moved, reduction=reduction)
         if reduction == "mul":
-            kept = None if dx is None else b.emit("scatter_nd", (dx, indices, updates), reduction="mul")
-            return rules.total(b, (kept, None if du is None else _mul_tangent(b, operands, du)))
+            moved_x = None if dx is None else b.emit("scatter_nd", (dx, indices, updates), reduction="mul")
+            return rules.total(b, (moved_x, None if du is None else _mul_tangent(b, operands, du)))
         attained, shares = _winners(b, operands, results[0])
         parts = [
             b.where(wins, widened(b, rules.or_zeros(b, d, o.shape)), 0.0)
@@ -161,7 +161,7 @@ class ScatterNd(Card, op="scatter_nd"):
     def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, reduction: str) -> Any:
         (x, indices, updates), (dy,) = operands, cotangents
         if reduction == "add":
-            return dy, None, lambda: taken(b, dy, indices)
+            return dy, None, lambda: gathered_or_zero(b, dy, indices)
         if reduction == "set":
             nothing = rules.zeros(b, updates.shape)
             return (
@@ -175,12 +175,12 @@ class ScatterNd(Card, op="scatter_nd"):
                 None,
                 lambda: _mul_cotangent(b, operands, dy),
             )
-        (kept, won), shares = _winners(b, operands, results[0])
+        (x_attains, update_attains), shares = _winners(b, operands, results[0])
         shared = widened(b, dy) * shares
         return (
-            lambda: cast(b, b.where(kept, shared, 0.0), x.dtype),
+            lambda: cast(b, b.where(x_attains, shared, 0.0), x.dtype),
             None,
-            lambda: cast(b, b.where(won, taken(b, shared, indices), 0.0), x.dtype),
+            lambda: cast(b, b.where(update_attains, gathered_or_zero(b, shared, indices), 0.0), x.dtype),
         )
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, reduction: str) -> Tensor:
@@ -228,7 +228,7 @@ def _gathered(b: Builder, x: Tensor, indices: Tensor) -> Tensor:
     return b.gather_nd(x, indices)
 
 
-def taken(b: Builder, x: Tensor, indices: Tensor) -> Tensor:
+def gathered_or_zero(b: Builder, x: Tensor, indices: Tensor) -> Tensor:
     """The slice of `x` at each tuple, and zeros for a tuple out of range."""
     result = _gathered(b, x, indices)
     return b.where(_over_slices(b, _inside(b, x.shape.dims, indices), result), result, 0)
@@ -253,21 +253,21 @@ def _of_last(b: Builder, dy: Tensor, indices: Tensor) -> Tensor:
     places = indices.shape.dims[:-1]
     number = product(places)
     if number == 1:
-        return taken(b, dy, indices)
+        return gathered_or_zero(b, dy, indices)
     number_of_update = b.reshape(b.iota((number,), dtype=i32) + 1, places)
     last = rules.zeros(b, Shape(dy.shape.dims[: _tuple_size(indices.shape)], i32))
     last = b.scatter_nd(last, indices, number_of_update, reduction="set")
     cotangents = _gathered(b, dy, indices)
-    return b.where(_over_slices(b, taken(b, last, indices) == number_of_update, cotangents), cotangents, 0)
+    return b.where(_over_slices(b, gathered_or_zero(b, last, indices) == number_of_update, cotangents), cotangents, 0)
 
 
 def _winners(b: Builder, operands: Any, y: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
     """Which elements and updates attain a maximum or minimum `y`, and the share of each: all equal, as in JAX."""
     x, indices, updates = operands
-    kept, won = x == y, updates == _gathered(b, y, indices)
+    x_attains, update_attains = x == y, updates == _gathered(b, y, indices)
     kind = widened(b, y).dtype
-    count = b.scatter_nd(cast(b, kept, kind), indices, cast(b, won, kind), reduction="add")
-    return (kept, won), 1.0 / count
+    count = b.scatter_nd(cast(b, x_attains, kind), indices, cast(b, update_attains, kind), reduction="add")
+    return (x_attains, update_attains), 1.0 / count
 
 
 def _mul_tangent(b: Builder, operands: Any, du: Tensor) -> Tensor:
@@ -282,7 +282,7 @@ def _mul_cotangent(b: Builder, operands: Any, dy: Tensor) -> Tensor:
     """The cotangent of the updates of a product."""
     x, indices, updates = operands
     cofactors = adjoint(b, _product_of_others(b, x.shape, indices, updates))
-    return cast(b, cofactors * taken(b, widened(b, dy) * adjoint(b, widened(b, x)), indices), updates.dtype)
+    return cast(b, cofactors * gathered_or_zero(b, widened(b, dy) * adjoint(b, widened(b, x)), indices), updates.dtype)
 
 
 def _product_of_others(b: Builder, x: Shape, indices: Tensor, updates: Tensor) -> Tensor:
@@ -308,7 +308,9 @@ def _product_of_others(b: Builder, x: Shape, indices: Tensor, updates: Tensor) -
 
     ones = b.expand(constant_scalar(b, 1, rows.dtype), slices)
     start, sorted_places = (ones, constant_scalar(b, -1, i64)), b.gather(place, order)
-    before, after = (b.scan(step, start, (rows, sorted_places), reverse=way)[1] for way in (False, True))
+    before, after = (
+        b.scan(step, start, (rows, sorted_places), reverse=is_reversed)[1] for is_reversed in (False, True)
+    )
     back = b.gather(before * after, b.argsort(order, axis=0))
     return b.reshape(back, updates.shape.dims)
 
@@ -338,7 +340,7 @@ class ScatterAdd(Card, op="scatter_add"):
 
     def vjp(self, b: Builder, operands: Any, results: Any, cotangents: Any, *, size: tuple[Dim, ...]) -> Any:
         indices = operands[1]
-        return taken(b, cotangents[0], b.reshape(indices, (*indices.shape.dims, 1))), None
+        return gathered_or_zero(b, cotangents[0], b.reshape(indices, (*indices.shape.dims, 1))), None
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         return Cost(operands[0].num_elements, moved_bytes(operands, results))

@@ -145,7 +145,7 @@ class Narrow(_Movement, op="narrow"):
         yield sample(("n", 6), axis=1, start=(1,), length=(4,), dtypes=("f32",))
 
 
-def check_range(start: Dim, limit: Dim, size: Dim, what: str) -> None:
+def check_range(start: Dim, limit: Dim, size: Dim, name: str) -> None:
     """`0 <= start <= limit <= size`, as far as it can be known before sizes are bound.
 
     Raises:
@@ -155,7 +155,7 @@ def check_range(start: Dim, limit: Dim, size: Dim, what: str) -> None:
     for low, high in pairs:
         gap = high - low
         if type(gap) is int and gap < 0:
-            raise ShapeError(f"the range {start}:{limit} does not fit {what} of size {size}")
+            raise ShapeError(f"the range {start}:{limit} does not fit {name} of size {size}")
 
 
 def range_requirements(start: Dim, limit: Dim, size: Dim, axis: int) -> Iterator[tuple[Dim, str]]:
@@ -249,8 +249,8 @@ class Concat(_Movement, op="concat"):
             raise ShapeError("expected at least one tensor")
         result, *remaining = common(b, *tensors)
         axis = axis_of(axis, result.rank)
-        for other in remaining:
-            result = b.emit("concat", (result, other), axis=axis)
+        for tensor in remaining:
+            result = b.emit("concat", (result, tensor), axis=axis)
         return result
 
     linear = ("lhs rhs",)
