@@ -16,7 +16,7 @@ from rlx.ir.graph import Graph
 from rlx.ir.listing import inspect_graph
 from rlx.ir.signature import POLICIES, POLICY_ATTRIBUTE, policy_of
 
-# What builds HIR: blocks, and what is a tensor op as well, which `.graph` has.
+# The methods that build HIR: blocks, and names that are also tensor ops, which `.graph` has.
 HIR_METHODS = (
     *(name for name, spec in registry.SPECS.items() if spec.stage == "hir"),
     "attention",
@@ -98,23 +98,23 @@ class GraphModule:
         """`"hir"`, `"mir"` or `"lir"`."""
         return self._graph.stage
 
-    def _at(self, stage: str) -> Graph | None:
+    def _graph_at(self, stage: str) -> Graph | None:
         return self._graph if self.stage == stage else None
 
     @property
     def as_hir(self) -> Graph | None:
         """The graph when the module is at HIR, else None."""
-        return self._at("hir")
+        return self._graph_at("hir")
 
     @property
     def as_mir(self) -> Graph | None:
         """The graph when the module is at MIR, else None."""
-        return self._at("mir")
+        return self._graph_at("mir")
 
     @property
     def as_lir(self) -> Graph | None:
         """The graph when the module is at LIR, else None."""
-        return self._at("lir")
+        return self._graph_at("lir")
 
     @property
     def graph(self) -> Graph:
@@ -130,10 +130,10 @@ class GraphModule:
         return self._graph
 
     def lower(self) -> GraphModule:
-        """The module at MIR: a new one, so that this one can be built on; from MIR on, the module itself."""
+        """The module at MIR: a new one, so that this one can still be extended; from MIR on, the module itself."""
         if self.stage != "hir":
             return self
-        # To the right of this module, hence by name.
+        # The package is to the right of this one in the import order, so it is imported by name.
         lowered = importlib.import_module("rlx.passes").run(self._graph, "builtin.module(rlx-lower-blocks,rlx-fuse)")
         return GraphModule(lowered)
 
@@ -147,7 +147,7 @@ class GraphModule:
         return policy_of(self._graph.module.operation) or "direct"
 
     def with_fusion_policy(self, policy: str) -> GraphModule:
-        """Choose what blocks become; gives the module itself.
+        """Choose what blocks become; returns the module itself.
 
         Args:
             policy: `"direct"` for fused ops, `"fusable"` for primitives, which transforms see through.
@@ -178,7 +178,7 @@ class GraphModule:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        if name in TRANSFORMS:  # to the right of this module, hence by name
+        if name in TRANSFORMS:  # `rlx.transforms` is to the right in the import order, so it is imported by name
             return partial(getattr(importlib.import_module("rlx"), name), self)
         name = _ALIASES.get(name, name)
         if name in HIR_METHODS:
@@ -195,11 +195,11 @@ class GraphModule:
             yield
 
     def set_outputs(self, outputs: Outputs) -> None:
-        """Say what the module computes: see `Graph.set_outputs`."""
+        """Set the results of the module: see `Graph.set_outputs`."""
         self._graph.set_outputs(outputs)
 
     def finish_hir(self, outputs: Outputs | None = None) -> GraphModule:
-        """Set the outputs, unless they are set, and verify the module; gives the module itself.
+        """Set the outputs, unless they are set, and verify the module; returns the module itself.
 
         Raises:
             StageError: The module is not at HIR.
@@ -214,7 +214,7 @@ class GraphModule:
         self._graph.verify()
         return self
 
-    # --- looking ----------------------------------------------------------------------------------
+    # --- text -------------------------------------------------------------------------------------
 
     def inspect(self) -> str:
         """Text for readers: stage, histogram of ops, arguments, ops with their places, outputs."""

@@ -38,20 +38,20 @@ class UnetResidualBlock(Card, op="unet_residual_block"):
         if x.rank != 4:
             raise ShapeError(f"x must be [N, C, H, W], got {x}")
         batch, channels, *pixels = x.dims
-        out = conv1_w.dims[0] if conv1_w.rank == 4 else 0
-        _check_kernel("conv1_w", x, conv1_w, (out, channels, 3, 3))
-        _check_kernel("conv2_w", x, conv2_w, (out, out, 3, 3))
-        result = x.with_dims((batch, out, *pixels))
+        out_channels = conv1_w.dims[0] if conv1_w.rank == 4 else 0
+        _check_kernel("conv1_w", x, conv1_w, (out_channels, channels, 3, 3))
+        _check_kernel("conv2_w", x, conv2_w, (out_channels, out_channels, 3, 3))
+        result = x.with_dims((batch, out_channels, *pixels))
         GroupNorm().infer(x, norm1_scale, norm1_bias, num_groups=num_groups, eps=eps)
         GroupNorm().infer(result, norm2_scale, norm2_bias, num_groups=num_groups, eps=eps)
-        check_weights(x, out, conv1_b=conv1_b, conv2_b=conv2_b, skip_b=skip_b)
+        check_weights(x, out_channels, conv1_b=conv1_b, conv2_b=conv2_b, skip_b=skip_b)
         _check_embedding(result, embedding, embedding_w, embedding_b)
         if skip_w is not None:
-            _check_kernel("skip_w", x, skip_w, (out, channels, 1, 1))
+            _check_kernel("skip_w", x, skip_w, (out_channels, channels, 1, 1))
         elif skip_b is not None:
             raise ShapeError("skip_b needs skip_w")
-        elif out != channels:
-            raise ShapeError(f"skip_w is missing: {channels} channels become {out}")
+        elif out_channels != channels:
+            raise ShapeError(f"skip_w is missing: {channels} channels become {out_channels}")
         return result
 
     def decompose(
@@ -103,14 +103,14 @@ class UnetResidualBlock(Card, op="unet_residual_block"):
         yield case(4, 4, (("n", 3), (3, 4), (4,)), neither, x=("n", 4, "h", 3), dtypes=("f32",))
 
 
-def _check_kernel(name: str, x: Shape, w: Shape, wanted: tuple[Dim, ...]) -> None:
+def _check_kernel(name: str, x: Shape, w: Shape, expected: tuple[Dim, ...]) -> None:
     same_dtype(x, w)
-    if w.dims != wanted:
-        raise ShapeError(f"{name} must be [{', '.join(map(str, wanted))}] to go with {x}, got {w}")
+    if w.dims != expected:
+        raise ShapeError(f"{name} must be [{', '.join(map(str, expected))}] to go with {x}, got {w}")
 
 
 def _check_embedding(h: Shape, embedding: Shape | None, w: Shape | None, bias: Shape | None) -> None:
-    """All three or none."""
+    """Check that all three operands of the embedding are given, or none."""
     if embedding is None and w is None and bias is None:
         return
     if embedding is None or w is None or bias is None:

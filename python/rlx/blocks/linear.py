@@ -55,9 +55,9 @@ class SharedLinearPair(Card, op="shared_linear_pair"):
         return linear_shape(x, w_first), linear_shape(x, w_second)
 
     def decompose(self, b: Builder, x: Tensor, w_first: Tensor, w_second: Tensor) -> tuple[Tensor, Tensor]:
-        both = b.matmul(x, b.concat([w_first, w_second], 1))
+        joined = b.matmul(x, b.concat([w_first, w_second], 1))
         first, second = w_first.shape.dims[1], w_second.shape.dims[1]
-        return b.narrow(both, -1, 0, first), b.narrow(both, -1, first, second)
+        return b.narrow(joined, -1, 0, first), b.narrow(joined, -1, first, second)
 
     def samples(self) -> Any:
         yield sample((3, 4), (4, 5), (4, 2), dtypes=FLOATS)

@@ -27,7 +27,7 @@ class Qwen35MtpHead(Card, op="qwen35_mtp_head"):
     def infer(
         self, *operands: Shape, num_heads: int, num_kv_heads: int, head_dim: int, n_rot: int, eps: float
     ) -> Shape:
-        p = self._named(operands)
+        p = self._by_name(operands)
         same_dtype(*(shape for name, shape in vars(p).items() if name not in _INDICES))
         batch, length, width = sizes_of("h_pre_norm", p.h_pre_norm, "BSE")
         expect_dims("input_ids", p.input_ids, batch, length)
@@ -57,7 +57,7 @@ class Qwen35MtpHead(Card, op="qwen35_mtp_head"):
         return row.with_dims((batch, 1, vocabulary))
 
     def requires(self, *operands: Shape, **_: Any) -> Any:
-        p = self._named(operands)
+        p = self._by_name(operands)
         tokens = Gather().requires(p.embed_w, p.input_ids, axis=0)
         return chain(tokens, GatherBatched().requires(p.h_pre_norm, p.last_token_idx, axis=1))
 
@@ -71,7 +71,7 @@ class Qwen35MtpHead(Card, op="qwen35_mtp_head"):
         n_rot: int,
         eps: float,
     ) -> Tensor:
-        p = self._named(operands)
+        p = self._by_name(operands)
 
         def normal(x: Tensor, name: str) -> Tensor:
             return b.rms_norm(x, getattr(p, f"{name}_w"), getattr(p, f"{name}_b"), eps=eps)
@@ -89,7 +89,7 @@ class Qwen35MtpHead(Card, op="qwen35_mtp_head"):
         k = turned(k, "k_norm", p.cos, p.sin)
         v = b.matmul(attended, p.v_w)
 
-        # Only the last token of each sequence is wanted, and others meet it in its keys and values alone.
+        # The result needs only the last token of each sequence; the other tokens contribute only keys and values.
         x, attended = (b.gather_batched(t, p.last_token_idx, axis=1) for t in (x, attended))
         q_gate = b.reshape(b.matmul(attended, p.q_gate_w), (batch, 1, num_heads, 2 * head_dim))
         cos, sin = (b.gather(t, p.last_token_idx, axis=0) for t in (p.cos, p.sin))
@@ -101,7 +101,7 @@ class Qwen35MtpHead(Card, op="qwen35_mtp_head"):
         h = h + b.swiglu_ffn(normal(h, "post_norm"), p.up_w, p.gate_w, p.down_w)
         return b.matmul(normal(h, "head_norm"), p.lm_head_w)
 
-    def _named(self, operands: Sequence[Any]) -> Any:
+    def _by_name(self, operands: Sequence[Any]) -> Any:
         """The operands by the names that the record gives them."""
         return SimpleNamespace(**dict(zip((o.name for o in self.spec.operands), operands, strict=True)))
 
@@ -132,7 +132,7 @@ def _case(batch: Any, length: Any, *, n_rot: int, **options: Any) -> Any:
 
 
 def _check_norm(p: Any, name: str, x: Shape, size: Dim) -> None:
-    """Scale and shift of a norm."""
+    """Check scale and shift of a norm."""
     check_weights(x, size, **{f"{name}_{part}": getattr(p, f"{name}_{part}") for part in "wb"})
 
 

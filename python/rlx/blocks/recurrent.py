@@ -61,9 +61,9 @@ class MambaBlock(Card, op="mamba_block"):
     ) -> Tensor:
         inner, size = a_log.shape.dims
         rank = dt_w.shape.dims[0]
-        both = b.matmul(x, in_w)
-        gate = b.narrow(both, -1, inner, inner)
-        u = b.silu(_convolved(b, b.narrow(both, -1, 0, inner), conv_w) + conv_b)
+        projected = b.matmul(x, in_w)
+        gate = b.narrow(projected, -1, inner, inner)
+        u = b.silu(_convolved(b, b.narrow(projected, -1, 0, inner), conv_w) + conv_b)
         coefficients = b.matmul(u, x_w)
         ranks, b_, c = (
             b.narrow(coefficients, -1, start, count) for start, count in ((0, rank), (rank, size), (rank + size, size))
