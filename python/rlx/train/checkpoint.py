@@ -1,4 +1,4 @@
-"""Checkpoints: one safetensors file, complete or not there at all."""
+"""Checkpoints: one safetensors file, which is complete or does not exist."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from rlx.ir.signature import Argument
 from rlx.weights import safetensors
 
 _KIND = {"format": "rlx.train", "version": "1"}
-# How many tensors that do not fit a message names.
+# How many of the tensors that do not fit are listed in a message.
 _NAMED = 10
 
 
 def write(path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray]) -> None:
-    """Write tensors to a file that replaces one of the same name when it is complete and on the disk.
+    """Write tensors to a file, which replaces a file of the same name once it is complete and on the disk.
 
     Raises:
-        Error: It cannot be written.
+        Error: The file cannot be written.
     """
     safetensors.write(path, tensors, _KIND)
 
@@ -31,10 +31,10 @@ def read(path: str | os.PathLike[str], expected: Mapping[str, Argument]) -> dict
 
     Args:
         path: The file.
-        expected: What has to be in it, by name.
+        expected: The arguments for which it must have tensors, by name.
 
     Raises:
-        Error: The file is missing or damaged, or does not fit; it names every tensor that does not.
+        Error: The file is missing or damaged, or does not fit; the message lists the tensors that do not.
     """
     name = file_name(path)
     tensors = safetensors.read(name, "the checkpoint ")
@@ -45,16 +45,18 @@ def read(path: str | os.PathLike[str], expected: Mapping[str, Argument]) -> dict
         if weight is None:
             continue
         # Frozen parameters may have symbols for sizes.
-        wanted = [d if type(d) is int else None for d in argument.shape.dims]
+        expected_sizes = [d if type(d) is int else None for d in argument.shape.dims]
         sizes = weight.shape
-        fits = len(wanted) == len(sizes) and all(w in (None, s) for w, s in zip(wanted, sizes, strict=True))
-        if not fits or weight.dtype != argument.shape.dtype.numpy:
+        sizes_fit = len(expected_sizes) == len(sizes) and all(
+            w in (None, s) for w, s in zip(expected_sizes, sizes, strict=True)
+        )
+        if not sizes_fit or weight.dtype != argument.shape.dtype.numpy:
             problems.append(f"'{key}' is {weight.dtype}{list(sizes)}, not {argument.shape}")
     if problems:
-        more = f"\n  and {len(problems) - _NAMED} more" if len(problems) > _NAMED else ""
+        more_problems = f"\n  and {len(problems) - _NAMED} more" if len(problems) > _NAMED else ""
         raise Error(
-            f"the checkpoint {name} does not fit:\n  " + "\n  ".join(problems[:_NAMED]) + more,
+            f"the checkpoint {name} does not fit:\n  " + "\n  ".join(problems[:_NAMED]) + more_problems,
             hint="it has to be of the same graph, with the same kind of optimiser and the same precision and accumulate",
         )
-    # Copies: the next checkpoint may take the place of this file, which not every system allows while it is mapped.
+    # Copies: the next checkpoint may replace this file, which some systems forbid while it is mapped.
     return {key: np.array(weight) for key, weight in tensors.items()}

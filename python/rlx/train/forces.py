@@ -26,17 +26,17 @@ def force_energy_loss(
 ) -> Any:
     """A graph of `force_weight · mean((F - F_ref)²) + energy_weight · mean((E - E_ref)²)`, where `F = -dE/dx`.
 
-    It is an ordinary graph: `TrainStep` trains it, which takes derivatives of the forces by the parameters.
+    It is an ordinary graph: `TrainStep` trains it, and differentiates the forces with respect to the parameters.
 
     Args:
         energy_graph: A `Graph` or `GraphModule`, HIR or MIR, with the energy among its outputs: a scalar, or one number for
             each of the structures of a batch, each of which depends on its own positions only.
         positions: The input `x`.
         energy: The name of the output that is the energy; the first when absent.
-        force_weight: Of the forces.
-        energy_weight: Of the energy.
-        reference_forces: The name of the new input with `F_ref`, shaped as the positions.
-        reference_energy: The name of the new input with `E_ref`, shaped as the energy.
+        force_weight: The weight of the forces.
+        energy_weight: The weight of the energy.
+        reference_forces: The name of the new input with `F_ref`, which has the shape of the positions.
+        reference_energy: The name of the new input with `E_ref`, which has the shape of the energy.
 
     Returns:
         A graph with the outputs `loss`, `force_mse`, `energy_mse`, `energy` and `forces`.
@@ -55,9 +55,9 @@ def force_energy_loss(
     if not outputs[chosen].dtype.is_float:
         raise Error(f"the energy '{chosen}' must hold floats, it is {outputs[chosen].shape}")
     if positions not in {a.name for a in summed.inputs}:
-        known = ", ".join(a.name for a in summed.inputs)
-        raise Error(f"the graph has no input '{positions}'; it has {known or 'none'}")
-    # The sum over a batch has the gradients of all its structures.
+        input_names = ", ".join(a.name for a in summed.inputs)
+        raise Error(f"the graph has no input '{positions}'; it has {input_names or 'none'}")
+    # The gradient of the sum over a batch holds the gradients of all its structures.
     summed.set_outputs({_TOTAL: summed.sum(outputs[chosen]), "energy": outputs[chosen]})
 
     g: Graph = grad_with_loss(summed, [positions], loss=_TOTAL)

@@ -24,7 +24,7 @@ class WeightSlot:
     """Where a weight lies.
 
     Attributes:
-        name: Of the parameter.
+        name: The name of the parameter.
         forward_id: Its position among the arguments of the forward function.
         offset: Its first byte, a multiple of 64.
         size: Its bytes.
@@ -42,7 +42,7 @@ class SharedWeightLayout:
 
     Attributes:
         arena_size: Its bytes, a multiple of 64.
-        slots: In the order of the forward function's arguments, one behind the other.
+        slots: The places of the weights, one after the other, in the order of the forward function's arguments.
     """
 
     arena_size: int
@@ -84,9 +84,9 @@ class TrainingCompileResult:
 
     Attributes:
         forward: The stages of the graph.
-        backward: Those of the graph of the loss, the gradients `grad_<name>`, and the other outputs.
-        weights: Where both find the weights.
-        wrt: The names that it is differentiated by.
+        backward: The stages of the graph with the loss, the gradients `grad_<name>`, and the other outputs.
+        weights: The layout of the weights for both.
+        wrt: The names of the arguments of the gradients.
     """
 
     forward: CompileResult
@@ -112,8 +112,8 @@ def compile_training(
 ) -> TrainingCompileResult:
     """Take a graph and the graph of its gradients through all stages of a target, without compiling them.
 
-    The forward graph keeps fused ops; the backward graph is made of primitives, cleaned up, and has the same arguments in the
-    same order.
+    The forward graph keeps fused ops; the backward graph consists of primitives, is simplified, and has the same arguments in
+    the same order.
 
     Args:
         graph: A `Graph` or `GraphModule`, HIR or MIR.
@@ -128,8 +128,8 @@ def compile_training(
             known, or there is no such target.
     """
     pipeline = Pipeline(target=target, arch=arch)
-    given = stages.prepared(stages.graph_of(graph, "compile_training", lowered=False), bind)
-    weights = SharedWeightLayout.of(given)
-    names = tuple(a.name for a in arguments_of(tensor_graph(given), names_of(wrt, "wrt"), "wrt"))
-    backward = grad_with_loss(given, names, loss=loss)
-    return TrainingCompileResult(pipeline.compile(given), pipeline.compile(backward), weights, names)
+    prepared_graph = stages.prepared(stages.graph_of(graph, "compile_training", lowered=False), bind)
+    weights = SharedWeightLayout.of(prepared_graph)
+    names = tuple(a.name for a in arguments_of(tensor_graph(prepared_graph), names_of(wrt, "wrt"), "wrt"))
+    backward = grad_with_loss(prepared_graph, names, loss=loss)
+    return TrainingCompileResult(pipeline.compile(prepared_graph), pipeline.compile(backward), weights, names)

@@ -35,22 +35,22 @@ def fit(
 
     Args:
         step: The step.
-        batches: Batches, as a list or whatever can be gone through; for several epochs more than once. Or a function that
-            gives them anew for each epoch, shuffled for instance.
-        epochs: How often to go through all batches; once, if `steps` is not given either.
-        steps: After how many steps to stop, however many epochs that takes.
-        log_every: Of so many steps one is in the result; the last is in any case.
-        checkpoint: Where `step.save` writes at the end, and in between.
-        checkpoint_every: After how many steps it does.
+        batches: The batches, as a list or another iterable, which several epochs iterate over more than once. Or a
+            function that returns the batches for each epoch, for instance shuffled.
+        epochs: How often to iterate over all batches; once, if `steps` is not given either.
+        steps: The number of steps after which to stop, over any number of epochs.
+        log_every: One of this many steps is in the result; the last step always is.
+        checkpoint: The file that `step.save` writes at the end, and in between.
+        checkpoint_every: The number of steps between two checkpoints.
         progress: Show a line with the last loss and metrics, if standard error is a terminal.
-        on_step: Called after each step with what it gave: `{"step": 3, "loss": …, …}`. What it adds to that, such as a
-            loss of other data, is in the result and on the line. If it returns True, that was the last.
+        on_step: Called after each step with its entry: `{"step": 3, "loss": …, …}`. Items that it adds to the entry, such
+            as a loss on other data, are in the result and on the line. If it returns True, training ends.
 
     Returns:
         `{"step": n, "loss": …, …}` with the metrics, for each step that is logged; steps are counted from 1.
 
     Raises:
-        Error: An option is wrong, or an epoch has no batch; and what the step raises.
+        Error: An option is wrong, an epoch has no batch, or the step raises it.
     """
     _check_counts(epochs=epochs, steps=steps, checkpoint_every=checkpoint_every)
     check_count("log_every", log_every)
@@ -100,11 +100,13 @@ def _numbered(batches: Batches, epochs: int | None, steps: int | None) -> Iterat
     number = 0
     for epoch in count(1):
         before = number
-        given = batches() if callable(batches) else batches
-        if not isinstance(given, Iterable) or isinstance(given, Mapping):
-            what = "the function of batches gives" if callable(batches) else "batches is"
-            raise Error(f"{what} {type(given).__name__}; expected batches, each a mapping of names to arrays")
-        for batch in given:
+        epoch_batches = batches() if callable(batches) else batches
+        if not isinstance(epoch_batches, Iterable) or isinstance(epoch_batches, Mapping):
+            subject = "the function of batches gives" if callable(batches) else "batches is"
+            raise Error(
+                f"{subject} {type(epoch_batches).__name__}; expected batches, each a mapping of names to arrays"
+            )
+        for batch in epoch_batches:
             number += 1
             yield number, batch
             if number == steps:
@@ -120,35 +122,35 @@ def _total(batches: Batches, epochs: int | None, steps: int | None) -> int | Non
     """How many steps there will be, if that is known."""
     if not isinstance(batches, Sized):
         return steps
-    known = None if epochs is None and steps is not None else len(batches) * (epochs or 1)
-    return min((n for n in (known, steps) if n is not None), default=None)
+    num_batches = None if epochs is None and steps is not None else len(batches) * (epochs or 1)
+    return min((n for n in (num_batches, steps) if n is not None), default=None)
 
 
 class _Progress:
-    """One line on a terminal, written over and over, at most ten times a second."""
+    """One line on a terminal, which is rewritten at most ten times a second."""
 
     _WIDTH = 24
     _INTERVAL = 0.1
 
-    def __init__(self, total: int | None, wanted: bool):
+    def __init__(self, total: int | None, enabled: bool):
         self._total = total
-        self._on = wanted and sys.stderr is not None and sys.stderr.isatty()
+        self._on = enabled and sys.stderr is not None and sys.stderr.isatty()
         self._start = self._shown = time.monotonic()
         self._last: Entry | None = None
         self._metrics: dict[str, Real] = {}
 
     def show(self, entry: Entry) -> None:
-        """Tell of a step."""
+        """Show a step."""
         if not self._on:
             return
         self._last = entry
-        # Metrics that only some steps have stay on the line.
+        # The last values of metrics that only some steps have stay on the line.
         self._metrics |= {n: v for n, v in entry.items() if n != "step" and isinstance(v, Real)}
         if time.monotonic() - self._shown >= self._INTERVAL:
             self._write(entry)
 
     def close(self) -> None:
-        """Leave the last step standing."""
+        """Show the last step, and end the line."""
         if self._last is not None:
             self._write(self._last)
             sys.stderr.write("\n")
@@ -162,9 +164,9 @@ class _Progress:
             text = f"{done}  {text}"
         else:
             bar = "#" * (self._WIDTH * done // self._total)
-            left = (self._total - done) / rate
-            text = f"[{bar:-<{self._WIDTH}}] {done}/{self._total}  {text}, {left:.0f} s left"
+            seconds_left = (self._total - done) / rate
+            text = f"[{bar:-<{self._WIDTH}}] {done}/{self._total}  {text}, {seconds_left:.0f} s left"
         text += "  " + ", ".join(f"{name} {value:.4g}" for name, value in self._metrics.items())
-        # A line that wraps could not be written over.
+        # A line that wraps could not be overwritten.
         sys.stderr.write(f"\r{text[: shutil.get_terminal_size().columns - 1]}\x1b[K")
         sys.stderr.flush()

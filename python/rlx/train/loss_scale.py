@@ -28,8 +28,8 @@ class DynamicLossScale:
 
     Attributes:
         initial: The scale at the beginning.
-        growth_interval: Updates with finite gradients, one after the other, until it grows.
-        factor: A power of two keeps the digits of gradients.
+        growth_interval: The number of consecutive updates with finite gradients after which the scale grows.
+        factor: The factor; a power of two keeps the digits of gradients.
     """
 
     initial: float = 65536.0
@@ -42,11 +42,11 @@ class DynamicLossScale:
         check_number("factor", self.factor, above=1)
 
     def update(self, g: Graph, finite: Tensor, boundary: Tensor | None) -> None:
-        """Give the states of the scale their next values.
+        """Emit the updates of the states of the scale.
 
         Args:
             g: The graph, which has the states.
-            finite: Whether all gradients are.
+            finite: Whether all gradients are finite.
             boundary: Whether this call updates parameters; None is always.
         """
         scale, good = g.argument(SCALE), g.argument(GOOD_STEPS)
@@ -60,7 +60,7 @@ class DynamicLossScale:
 
 
 def chosen(loss_scale: Any, precision: str) -> DynamicLossScale | float | None:
-    """The scale that a user means: by default a dynamic one for f16, none for other dtypes.
+    """The scale that a user chooses: by default a dynamic scale for f16, and none for other dtypes.
 
     Raises:
         Error: It is neither a positive number nor a `DynamicLossScale`.
@@ -71,10 +71,10 @@ def chosen(loss_scale: Any, precision: str) -> DynamicLossScale | float | None:
 
 
 def check_scale(name: str, value: Any) -> float:
-    """A scale.
+    """Check a scale; returns it as a float.
 
     Raises:
-        Error: It is none.
+        Error: The value is not a number, or out of range.
     """
     if not _LEAST <= check_number(name, value) <= _GREATEST:
         raise Error(f"{name} must be between 2⁻¹²⁶ and 2¹²⁶, got {value!r}")

@@ -1,4 +1,4 @@
-"""Optimisers as graphs: which states they keep for a parameter, and what its next value is.
+"""Optimisers as graphs: the states that they keep for a parameter, and the next value of the parameter.
 
 Options have the names and meanings of optax's optimisers of the same names, and their results are those of optax.
 """
@@ -20,11 +20,11 @@ Updated = tuple[Tensor, dict[str, Tensor]]
 
 @dataclass(frozen=True)
 class Optimizer(ABC):
-    """A rule by which parameters follow their gradients. Subclass it for one of your own.
+    """A rule that updates parameters from their gradients. Subclass it for another optimiser.
 
     Attributes:
         learning_rate: A number, or a schedule: see `rlx.train.schedules`.
-        name: Begins the names of the states: `adam_m/<param>`.
+        name: The prefix of the names of the states: `adam_m/<param>`.
     """
 
     learning_rate: float | Schedule
@@ -52,14 +52,14 @@ class Optimizer(ABC):
         step: Tensor,
         learning_rate: Tensor,
     ) -> Updated:
-        """The parameter's next value, and that of its states.
+        """The parameter's next value, and the next values of its states.
 
         Args:
             b: Where to emit.
-            gradient: Of the parameter's shape and dtype.
+            gradient: The gradient, in the parameter's shape and dtype.
             param: The parameter.
-            states: Those of `states`.
-            step: The number of updates that are done, a scalar of the parameter's dtype: 0 at the first one.
+            states: The states that `states` declares, by name.
+            step: The number of updates so far, a scalar of the parameter's dtype: 0 at the first update.
             learning_rate: A scalar of the parameter's dtype.
         """
 
@@ -187,17 +187,17 @@ class Lion(Optimizer):
 class Adafactor(Optimizer):
     """N. Shazeer, M. Stern: Adafactor, adaptive learning rates with sublinear memory cost, 2018, algorithms 4 and 5.
 
-    Of a parameter whose two largest dimensions are both at least `min_dim_size_to_factor` it keeps the mean squares of the
-    gradient along either of them, of the others all squares: at update `t` they are mixed with share
-    `1 - t^-decay_rate` of the past. The gradient, divided by their root, is cut to a root mean square of
-    `clipping_threshold` and multiplied by that of the parameter (at least 1e-3).
+    For a parameter whose two largest dimensions are both at least `min_dim_size_to_factor`, the state is the mean squares of
+    the gradient along each of these two; for other parameters it is all squares. At update `t` the past has the share
+    `1 - t^-decay_rate` in the new state. The gradient, divided by the root of these squares, is scaled down to a root mean
+    square of at most `clipping_threshold`, and multiplied by the root mean square of the parameter (at least 1e-3).
 
     Attributes:
         decay_rate: See above.
-        clipping_threshold: None cuts nothing.
+        clipping_threshold: See above; None does not limit the update.
         multiply_by_parameter_scale: Whether the learning rate is relative to the parameter's size.
         momentum: Share of the past in a mean of the updates; 0 keeps none.
-        weight_decay: Share of the parameter that is taken off at each update, whatever the learning rate.
+        weight_decay: Share of the parameter that is subtracted at each update, independent of the learning rate.
         eps: Added to the squares of the gradient.
         min_dim_size_to_factor: See above.
     """
@@ -255,7 +255,7 @@ class Adafactor(Optimizer):
         return param - direction, new
 
     def _normalised(self, b: Builder, gradient: Tensor, states: Any, past: Tensor) -> Updated:
-        """The gradient over the root of its mean squares, and those."""
+        """The gradient divided by the root of its mean squares, and the states with these."""
         squares = gradient * gradient + self.eps
         axes = self._factored_axes(gradient.shape)
         if axes is None:
@@ -272,9 +272,9 @@ class Adafactor(Optimizer):
 
 
 def _weight_of_past(b: Builder, decay: float, count: Tensor) -> Tensor | float:
-    """`1 - decay^count`: what the weights of a mean that began with zeros add up to.
+    """`1 - decay^count`: the sum of the weights of a running mean that began with zero.
 
-    In terms of tanh, `1 - exp(2y) = -2·tanh(y) / (1 - tanh(y))`, no digits are lost where the power is close to 1.
+    With tanh, as `1 - exp(2y) = -2·tanh(y) / (1 - tanh(y))`, no digits are lost where the power is close to 1.
     """
     if decay == 0:
         return 1.0

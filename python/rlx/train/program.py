@@ -26,12 +26,12 @@ STEP, ACCUMULATED = "train/step", "train/accumulated"
 
 @dataclass(frozen=True)
 class TrainingGraph:
-    """One training step as a graph: a batch in, the loss and metrics out, everything else in states.
+    """One training step as a graph: it takes a batch and gives the loss and metrics; everything else is in states.
 
     Attributes:
-        graph: Its first output is the loss.
+        graph: The graph, whose first output is the loss.
         trained: Names of the parameters that have become states.
-        frozen: Names of those that have not.
+        frozen: Names of the other parameters.
     """
 
     graph: Graph
@@ -40,7 +40,7 @@ class TrainingGraph:
 
     @property
     def results(self) -> tuple[str, ...]:
-        """The names that its outputs have for users: the first is `loss`."""
+        """The names of its outputs for users: the first is `loss`."""
         return ("loss", *(o.name for o in self.graph.outputs[1:]))
 
 
@@ -74,20 +74,20 @@ def training_graph(
     names = [a.name for a in trained]
     outputs = [o.name for o in source.outputs]
     if loss is None:
-        loss = outputs[0] if outputs else ""  # of which the transform says that it is missing
-    for other in outputs:
-        if other != loss and other in ("loss", "step"):
-            raise Error(f"output '{other}' is not the loss, so it needs another name", hint=f"the loss is '{loss}'")
+        loss = outputs[0] if outputs else ""  # the transform reports that there is no such output
+    for output in outputs:
+        if output != loss and output in ("loss", "step"):
+            raise Error(f"output '{output}' is not the loss, so it needs another name", hint=f"the loss is '{loss}'")
 
     derived = _with_gradients(source, names, loss, scale)
     if name != "f32":
         derived = run(derived, f"builtin.module(rlx-precision{{to={name}}})")
     step = _with_states(derived, names)
-    # What was differentiated, the gradients, then the other outputs: by position, since names may have got numbers.
-    first, *rest = step.output_tensors
-    gradients, others = rest[: len(names)], rest[len(names) :]
-    kept = dict(zip([o for o in outputs if scale is not None or o != loss], others, strict=True))
-    step.set_outputs({loss: kept.pop(loss, first), **kept})
+    # The differentiated output, the gradients, then the other outputs: by position, as names may have got a number added.
+    first, *gradients_and_metrics = step.output_tensors
+    gradients, metrics = gradients_and_metrics[: len(names)], gradients_and_metrics[len(names) :]
+    outputs_by_name = dict(zip([o for o in outputs if scale is not None or o != loss], metrics, strict=True))
+    step.set_outputs({loss: outputs_by_name.pop(loss, first), **outputs_by_name})
     _Update(step, optimizer, trained, gradients, scale, accumulate, clip_norm).emit()
     step.verify()
     frozen = tuple(a.name for a in step.params)
@@ -114,7 +114,7 @@ def _trained(graph: Graph, wrt: Any) -> list[Argument]:
 
 
 def _with_gradients(source: Graph, names: Sequence[str], loss: str, scale: DynamicLossScale | float | None) -> Graph:
-    """The outputs are what was differentiated, a gradient for each name, and the others."""
+    """A graph with these outputs: the differentiated one, a gradient for each name, and the others."""
     if scale is None:
         return grad_with_loss(source, names, loss=loss)
     scaled = source.clone()
@@ -125,7 +125,7 @@ def _with_gradients(source: Graph, names: Sequence[str], loss: str, scale: Dynam
         outputs["train/scaled_loss"] = scaled.cast(outputs[loss], kind) * factor
         scaled.set_outputs(outputs)
         loss = "train/scaled_loss"
-    return grad_with_loss(scaled, names, loss=loss)  # a loss that is none is refused here
+    return grad_with_loss(scaled, names, loss=loss)  # raises if there is no such output, or it is no scalar
 
 
 def _with_states(graph: Graph, names: Sequence[str]) -> Graph:
@@ -187,7 +187,7 @@ class _Update:
         ]
 
     def _accumulate(self) -> Tensor:
-        """Add the gradients up, and go on with their mean; whether they are complete."""
+        """Add up the gradients, and replace them by their mean; returns whether the sum is complete."""
         g = self.g
         counter = g.state(ACCUMULATED, (), "i32")
         complete = counter + 1 >= self.accumulate
@@ -202,7 +202,7 @@ class _Update:
         return complete
 
     def _clip(self, greatest: float) -> None:
-        """Shorten the gradients to a norm, all by the same factor (R. Pascanu et al., 2013)."""
+        """Scale down the gradients to a norm, all by the same factor (R. Pascanu et al., 2013)."""
         g = self.g
         squares: Any = 0.0
         for gradient in self.gradients:
@@ -210,16 +210,16 @@ class _Update:
         share = g.minimum(greatest / g.sqrt(squares), 1.0)
         self.gradients = [t * g.cast(share, t.dtype) for t in self.gradients]
 
-    def _checked(self, given: Any, states: Mapping[str, Tensor]) -> tuple[Any, Mapping[str, Any]]:
-        """What an optimiser's update gives: the new parameter, and the next value of each state."""
-        if not isinstance(given, tuple) or len(given) != 2 or not isinstance(given[1], Mapping):
+    def _checked(self, updated: Any, states: Mapping[str, Tensor]) -> tuple[Any, Mapping[str, Any]]:
+        """Check the result of an optimiser's update: the new parameter, and the next value of each state."""
+        if not isinstance(updated, tuple) or len(updated) != 2 or not isinstance(updated[1], Mapping):
             expected = "expected the new parameter and a dictionary of the next states"
-            raise Error(f"{self.optimizer.name}: update gives {type(given).__name__}; {expected}")
-        if given[1].keys() != states.keys():
-            told = ", ".join(given[1]) or "none"
+            raise Error(f"{self.optimizer.name}: update gives {type(updated).__name__}; {expected}")
+        if updated[1].keys() != states.keys():
+            names = ", ".join(updated[1]) or "none"
             expected = ", ".join(states) or "none"
-            raise Error(f"{self.optimizer.name}: update gives the states {told}; expected {expected}")
-        return given
+            raise Error(f"{self.optimizer.name}: update gives the states {names}; expected {expected}")
+        return updated
 
     def _update(self, argument: Argument, gradient: Tensor, step: Tensor, rate: Tensor, ready: Tensor | None) -> None:
         g, kind = self.g, gradient.dtype
@@ -228,12 +228,15 @@ class _Update:
         slots = self.optimizer.states(shape)
         if not isinstance(slots, Mapping):
             raise Error(f"{self.optimizer.name}: states must give a dictionary of shapes by name, got {slots!r}")
-        states = {slot: g.state(f"{self.optimizer.name}_{slot}/{argument.name}", of) for slot, of in slots.items()}
+        states = {
+            slot: g.state(f"{self.optimizer.name}_{slot}/{argument.name}", slot_shape)
+            for slot, slot_shape in slots.items()
+        }
         with g.named(f"update/{argument.name}"):
-            given = self.optimizer.update(
+            updated = self.optimizer.update(
                 g, gradient, g.cast(old, kind), states, g.cast(step, kind), g.cast(rate, kind)
             )
-            new, following = self._checked(given, states)
+            new, following = self._checked(updated, states)
             pairs = [(old, g.cast(new, old.dtype)), *((states[slot], following[slot]) for slot in states)]
             for state, value in pairs:
                 g.update(state, value if ready is None else g.where(ready, value, state))

@@ -1,8 +1,8 @@
-"""Learning rates: numbers, or functions of a builder and the number of updates that are done.
+"""Learning rates: numbers, or functions of a builder and the number of updates so far.
 
-A schedule is `schedule(b, step)`: `step` is a scalar of floats (0.0 at the first update), and what it gives is a scalar tensor
-or a number. It is part of the compiled program, so it is made of ops: `lambda b, step: 0.1 / (1.0 + step)` is one. The
-schedules below have the names and the meaning of optax's.
+A schedule is `schedule(b, step)`: `step` is a scalar of floats (0.0 at the first update), and the result is a scalar tensor or
+a number. It is part of the compiled program, so it consists of ops: `lambda b, step: 0.1 / (1.0 + step)` is a schedule. The
+schedules below have the names and the meaning of those of optax.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ def constant(value: float) -> Schedule:
 
 
 def linear(init_value: float, end_value: float, transition_steps: int, *, transition_begin: int = 0) -> Schedule:
-    """A straight line from one value to another, and the second from then on.
+    """A straight line from one value to another, then constant.
 
     Args:
         init_value: The learning rate up to `transition_begin`.
-        end_value: That from `transition_begin + transition_steps` on.
-        transition_steps: Over how many updates it changes.
-        transition_begin: The update at which it begins to.
+        end_value: The learning rate from `transition_begin + transition_steps` on.
+        transition_steps: The number of updates over which it changes.
+        transition_begin: The update at which it begins to change.
     """
     check_number("init_value", init_value, least=0)
     check_number("end_value", end_value, least=0)
@@ -59,7 +59,7 @@ def cosine(
         decay_steps: The update at which `end_value` is reached, the warmup included.
         warmup_steps: Updates from `init_value` to `peak_value`.
         init_value: The learning rate at the first update, if there is a warmup.
-        end_value: That from `decay_steps` on.
+        end_value: The learning rate from `decay_steps` on.
     """
     for name, value in (("peak_value", peak_value), ("init_value", init_value), ("end_value", end_value)):
         check_number(name, value, least=0)
@@ -91,11 +91,11 @@ def exponential(
 
     Args:
         init_value: The learning rate up to `transition_begin`.
-        transition_steps: Updates in which it is multiplied by `decay_rate` once.
-        decay_rate: Positive.
+        transition_steps: The number of updates in which it is multiplied by `decay_rate` once.
+        decay_rate: The factor, positive.
         transition_begin: The update at which it begins to change.
         staircase: Change it once every `transition_steps` only.
-        end_value: It never passes this.
+        end_value: The limit of the learning rate; None is no limit.
     """
     check_number("init_value", init_value, least=0)
     check_count("transition_steps", transition_steps)
@@ -127,10 +127,10 @@ def learning_rate_at(b: Builder, rate: float | Schedule, step: Tensor) -> Tensor
     Args:
         b: Where to emit.
         rate: A number or a schedule.
-        step: The number of updates that are done, a scalar of floats.
+        step: The number of updates so far, a scalar of floats.
 
     Raises:
-        Error: The schedule gives something else than a scalar or a number.
+        Error: The schedule gives neither a scalar nor a number.
     """
     value = rate(b, step) if callable(rate) else rate
     if not isinstance(value, Tensor):
@@ -144,10 +144,10 @@ def learning_rate_at(b: Builder, rate: float | Schedule, step: Tensor) -> Tensor
 
 
 def check_number(name: str, value: Any, *, least: float = -math.inf, above: float = -math.inf) -> float:
-    """A number that is finite in f32, at least `least`, and greater than `above`.
+    """Check for a number that is finite in f32, at least `least`, and greater than `above`; returns it as a float.
 
     Raises:
-        Error: It is none.
+        Error: The value is not such a number.
     """
     try:
         number = math.nan if isinstance(value, (bool, str)) else float(value)
@@ -163,10 +163,10 @@ def check_number(name: str, value: Any, *, least: float = -math.inf, above: floa
 
 
 def check_share(name: str, value: Any) -> float:
-    """A number from 0 up to, and without, 1.
+    """Check for a number that is at least 0 and less than 1; returns it as a float.
 
     Raises:
-        Error: It is none.
+        Error: The value is not such a number.
     """
     if not 0 <= check_number(name, value) < 1:
         raise Error(f"{name} must be at least 0 and less than 1, got {value!r}")
@@ -174,20 +174,20 @@ def check_share(name: str, value: Any) -> float:
 
 
 def check_flag(name: str, value: Any) -> None:
-    """True or False.
+    """Check for True or False.
 
     Raises:
-        Error: It is something else.
+        Error: The value is something else.
     """
     if not isinstance(value, bool):
         raise Error(f"{name} must be True or False, got {value!r}")
 
 
 def check_count(name: str, value: Any, least: int = 1) -> int:
-    """An integer.
+    """Check for an integer that is at least `least`; returns it as an int.
 
     Raises:
-        Error: It is none, or less than `least`.
+        Error: The value is not such an integer.
     """
     if isinstance(value, bool) or not hasattr(value, "__index__") or value < least:
         raise Error(f"{name} must be an integer of at least {least}, got {value!r}")

@@ -27,26 +27,26 @@ from rlx.weights.arrays import keep
 class TrainStep:
     """Trains a graph: each call takes a batch and moves the parameters one step down the loss.
 
-    Loss, gradients and update are one compiled program. The parameters and what the optimiser keeps are states of it: they
-    stay on the device, and a call copies nothing but the batch in and the loss and metrics out. Any thread may call any method:
-    they run one after the other, and a checkpoint is that of one step.
+    Loss, gradients and update are one compiled program. The parameters and the values that the optimiser keeps are states of
+    the program: they stay on the device, and a call copies only the batch in and the loss and metrics out. Any thread may call
+    any method: the calls run one after the other, and a checkpoint holds the state after one step.
 
     Args:
         graph: A `Graph` or `GraphModule`, HIR or MIR, one of whose outputs is the loss, a scalar. The other outputs are
-            metrics; `loss` and `step` are no names for them.
-        optimizer: Such as `rlx.train.Adam(1e-3)`.
-        wrt: Names of the parameters to train; all that hold floats when absent. Others stay as they are.
+            metrics, which must not be called `loss` or `step`.
+        optimizer: The optimiser, such as `rlx.train.Adam(1e-3)`.
+        wrt: Names of the parameters to train; all that hold floats when absent. Other parameters do not change.
         loss: The name of the output that is the loss; the first when absent.
         device: A `rlx.Device` or its name.
         threads: As in `rlx.Session`.
         precision: `"f16"` or `"bf16"`: forward and backward compute in that dtype, by `rlx-precision`; parameters, the
             optimiser and the loss stay in f32.
-        loss_scale: What the loss is multiplied by, and the gradients are divided by: a `DynamicLossScale` or a number.
-            With either, a step whose gradients are not all finite leaves parameters and optimiser as they were. When absent,
-            it is `DynamicLossScale()` for f16, and no scale for other dtypes.
-        accumulate: The parameters are updated at each call of this number, by the mean of the gradients of these calls.
-        clip_norm: The gradients, taken together as one vector, are shortened to at most this length.
-        params: Values of the parameters, by name or as the path of a file, where they did not come with the graph
+        loss_scale: The factor by which the loss is multiplied and the gradients are divided: a `DynamicLossScale` or a
+            number. With either, a step whose gradients are not all finite changes neither parameters nor optimiser. When
+            absent, it is `DynamicLossScale()` for f16, and no scale for other dtypes.
+        accumulate: The parameters are updated once in this many calls, by the mean of the gradients of these calls.
+        clip_norm: The largest norm of the gradients, taken together as one vector; longer ones are scaled down to it.
+        params: Values of the parameters, by name or as the path of a file, for those that did not come with the graph
             (`graph.weights`); they can be set later.
         bind: Sizes of symbols that are fixed now.
         cache: As in `Session.compile`.
@@ -79,7 +79,7 @@ class TrainStep:
         timeout: float | None = None,
     ):
         session = Session(device, threads=threads)
-        made = training_graph(
+        training = training_graph(
             graph,
             optimizer,
             wrt=wrt,
@@ -90,14 +90,14 @@ class TrainStep:
             clip_norm=clip_norm,
             bind=bind,
         )
-        self.graph = made.graph
-        self._trained = made.trained
-        self._results = made.results
-        self._params = {a.name: a for a in made.graph.arguments if a.name in {*made.trained, *made.frozen}}
+        self.graph = training.graph
+        self._trained = training.trained
+        self._results = training.results
+        self._params = {a.name: a for a in training.graph.arguments if a.name in {*training.trained, *training.frozen}}
         self._frozen: dict[str, np.ndarray] = {}
         self._unset = frozenset(self._params)
         self._lock = make_lock()
-        self.compiled: CompiledGraph = session.compile(made.graph, cache=cache, timeout=timeout)
+        self.compiled: CompiledGraph = session.compile(training.graph, cache=cache, timeout=timeout)
         if graph.weights:
             self.set_params({n: value for n, value in graph.weights.items() if n in self._params})
         if params is not None:
@@ -138,10 +138,10 @@ class TrainStep:
         return float(self.compiled.state(SCALE)) if SCALE in names else None
 
     def params(self) -> dict[str, np.ndarray]:
-        """Copies of all parameters by name, those that are not trained among them.
+        """Copies of all parameters by name, including those that are not trained.
 
         Raises:
-            Error: One is not set.
+            Error: A parameter is not set.
         """
         return holding(self._lock, self._read_params)
 
@@ -150,12 +150,12 @@ class TrainStep:
         return {n: self.compiled.state(n) if n in self._trained else self._frozen[n].copy() for n in self._params}
 
     def set_params(self, params: Mapping[str, Any] | str | os.PathLike[str], *, copy: bool = True) -> None:
-        """Set parameters, by name or as the path of a file, which must have them all. The optimiser goes on.
+        """Set parameters, by name or as the path of a file, which must have all of them. The optimiser keeps its state.
 
         Args:
-            params: Arrays by name, or what `rlx.weights.open` gives, or the path that it takes.
-            copy: False lends the arrays of parameters that are not trained, which must not be changed as long as this is
-                there. The others are always copied.
+            params: Arrays by name, the `Weights` that `rlx.weights.open` gives, or a path that it takes.
+            copy: False lends the arrays of parameters that are not trained; they must not be changed while the step is in
+                use. Other arrays are always copied.
 
         Raises:
             Error: A parameter does not fit or a name is unknown; then none is set.
@@ -166,14 +166,16 @@ class TrainStep:
         arrays = {}
         for name, value in params.items():
             if name not in self._params:
-                known = ", ".join(self._params)
-                raise Error(f"there is no parameter '{name}'{suggestion(str(name), self._params)}; there are {known}")
+                known_names = ", ".join(self._params)
+                raise Error(
+                    f"there is no parameter '{name}'{suggestion(str(name), self._params)}; there are {known_names}"
+                )
             arrays[name] = argument_array(self._params[name], value)
         frozen = {n: keep(a, copy) for n, a in arrays.items() if n not in self._trained}
         holding(self._lock, self._write, arrays, frozen)
 
     def _write(self, arrays: Mapping[str, np.ndarray], frozen: Mapping[str, np.ndarray]) -> None:
-        self._unset |= arrays.keys()  # as long as some are old and some are new
+        self._unset |= arrays.keys()  # until all are written: an interrupt must not leave old values beside new ones
         if frozen:
             self.compiled.set_params(frozen, copy=False)
             self._frozen = {**self._frozen, **frozen}
@@ -183,9 +185,9 @@ class TrainStep:
         self._unset -= arrays.keys()
 
     def state(self) -> dict[str, np.ndarray]:
-        """Copies of what is kept beside the parameters, by name.
+        """Copies of all states except the parameters, by name.
 
-        These are what the optimiser keeps (`adam_m/<param>`), sums of gradients (`gradient_sum/<param>`), counters and the
+        These are the states of the optimiser (`adam_m/<param>`), sums of gradients (`gradient_sum/<param>`), counters and the
         scale of the loss (`train/…`), and the states that the graph had before.
 
         Raises:
@@ -205,10 +207,10 @@ class TrainStep:
     # --- checkpoints ------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write parameters and states to a safetensors file: training goes on from it to the bit.
+        """Write parameters and states to a safetensors file, from which training continues with exactly the same numbers.
 
-        The file appears when it is complete: it is written beside its place, and then renamed. It also serves as a file of
-        weights, `Session.compile(graph, params=path)`.
+        The file appears once it is complete: it is written under another name, and then renamed. It can also be used as a
+        file of weights, `Session.compile(graph, params=path)`.
 
         Raises:
             Error: A parameter is not set, or the file cannot be written.
@@ -216,20 +218,20 @@ class TrainStep:
         checkpoint.write(path, holding(self._lock, lambda: self._read_params() | self._read_states()))
 
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Go on from what `save` wrote, for the same graph and the same kind of optimiser.
+        """Continue from a file that `save` wrote, for the same graph and the same kind of optimiser.
 
         Options of the optimiser may have changed.
 
         Raises:
-            Error: The file is missing or damaged, or does not fit; it names every tensor that is missing, too many or
-                of another shape or dtype. Nothing has changed then.
+            Error: The file is missing or damaged, or does not fit; the message lists the tensors that are missing, unknown
+                or of another shape or dtype. Nothing has changed then.
         """
         arguments: dict[str, Argument] = self._params | {a.name: a for a in self.graph.states}
         tensors = checkpoint.read(path, arguments)
         holding(self._lock, self._restore, tensors)
 
     def _restore(self, tensors: Mapping[str, np.ndarray]) -> None:
-        self._unset = frozenset(self._params)  # an interrupt must not leave a mixture that goes on
+        self._unset = frozenset(self._params)  # after an interrupt, a mixture of old and new values must not be used
         for name, array in tensors.items():
             if name not in self._params:
                 self.compiled.set_state(name, array)
