@@ -1,3 +1,3 @@
-"""Models built from blocks, that load published weights."""
+"""Models built from blocks, which load published weights."""
 
 import rlx.blocks  # noqa: F401  (whole before its parts: see passes/__init__.py)

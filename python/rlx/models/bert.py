@@ -129,7 +129,7 @@ def encoder(g: Any, config: BertConfig, ids: Tensor, mask: Tensor) -> Tensor:
     """Token representations.
 
     Args:
-        g: The graph; gets one parameter for each tensor of the checkpoint.
+        g: The graph, which gets one parameter for each tensor of the checkpoint.
         config: Sizes.
         ids: Token ids `[B, S]`, i32.
         mask: `[B, S]`, i32; 1 for tokens, 0 for padding.
@@ -179,12 +179,12 @@ def sentence_encoder(config: BertConfig, batch: DimLike, length: DimLike, name: 
 
 
 def check_weights(config: BertConfig, weights: Mapping[str, Weight], name: str) -> list[str]:
-    """The tensors of a checkpoint are those that `sentence_encoder` has as parameters, in f32, f16 or bf16.
+    """Check that a checkpoint has a tensor for each parameter of `sentence_encoder`, in f32, f16 or bf16.
 
     Args:
         config: Sizes.
-        weights: Tensors by name; the encoder does not use all that checkpoints hold, such as the pooler's.
-        name: What to call the checkpoint in messages.
+        weights: Tensors by name; the encoder does not use all tensors of checkpoints, for instance not the pooler's.
+        name: The name of the checkpoint in messages.
 
     Returns:
         The names of the parameters.
@@ -193,7 +193,7 @@ def check_weights(config: BertConfig, weights: Mapping[str, Weight], name: str) 
         Error: A tensor is missing, has another shape or dtype, or belongs to a layer that the configuration
             lacks.
     """
-    if config.num_hidden_layers > len(weights):  # which would take for ever to say in full
+    if config.num_hidden_layers > len(weights):  # a huge number of layers would take too long to compare
         layers = f"num_hidden_layers is {config.num_hidden_layers}"
         raise Error(f"{name} does not fit config.json: {layers}, and it has {len(weights)} tensors")
     problems = []
@@ -202,18 +202,18 @@ def check_weights(config: BertConfig, weights: Mapping[str, Weight], name: str) 
         weight = weights.get(parameter.name)
         if weight is None:
             problems.append(f"'{parameter.name}' ({parameter.shape}) is missing")
-        elif not _fits(weight, parameter.shape):
+        elif not _matches(weight, parameter.shape):
             problems.append(f"'{parameter.name}' is {weight.dtype}{list(weight.shape)}, expected {parameter.shape}")
     beyond = f"encoder.layer.{config.num_hidden_layers}."
     if any(tensor.startswith(beyond) for tensor in weights):
         problems.append(f"there is a layer '{beyond[:-1]}', but num_hidden_layers is {config.num_hidden_layers}")
     if problems:
-        more = f"\n  and {len(problems) - 10} more" if len(problems) > 10 else ""
+        more_problems = f"\n  and {len(problems) - 10} more" if len(problems) > 10 else ""
         listed = "\n  ".join(problems[:10])
-        raise Error(f"{name} does not fit config.json:\n  {listed}{more}")
+        raise Error(f"{name} does not fit config.json:\n  {listed}{more_problems}")
     return [parameter.name for parameter in parameters]
 
 
-def _fits(weight: Weight, expected: Shape) -> bool:
+def _matches(weight: Weight, expected: Shape) -> bool:
     kinds = (expected.dtype.numpy.name, "float16", "bfloat16")
     return weight.shape == expected.static and weight.dtype.name in kinds

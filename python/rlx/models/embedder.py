@@ -33,8 +33,8 @@ class SentenceEmbedder:
     Args:
         directory: Holds `config.json`, `tokenizer.json` and `model.safetensors`.
         session: Where to compile; the CPU by default.
-        max_length: Longer sentences are truncated to this many tokens. By default what
-            `sentence_bert_config.json` says if it is there, else as many as the model has positions.
+        max_length: Longer sentences are truncated to this many tokens. By default the number in
+            `sentence_bert_config.json` if there is one, else the number of the model's positions.
         progress: Called with the name of each slow step; returns a context manager that is open while it
             runs.
         cache: As in `Session.compile`.
@@ -74,7 +74,7 @@ class SentenceEmbedder:
             Error: `texts` is not a list of strings, or one cannot be tokenised.
         """
         texts = _strings(texts)
-        with _told(f"the tokenizer of {self.directory} failed"):
+        with _as_error(f"the tokenizer of {self.directory} failed"):
             return [encoding.ids for encoding in self.tokenizer.encode_batch(texts)]
 
     def program(self, batch: int, length: int) -> CompiledGraph:
@@ -129,7 +129,7 @@ class SentenceEmbedder:
             `[len(ids), hidden_size]`, f32.
 
         Raises:
-            Error: There are too many sentences or tokens, or a sentence or an id is none.
+            Error: There are too many sentences or tokens, a sentence is empty, or an id is not in the vocabulary.
         """
         length = _at_least(self._lengths, max(map(len, ids), default=0), "tokens")
         batch = _at_least(BATCHES, len(ids), "sentences")
@@ -145,11 +145,11 @@ class SentenceEmbedder:
         return embedding[: len(ids)]
 
 
-def _at_least(sizes: Sequence[int], wanted: int, what: str) -> int:
+def _at_least(sizes: Sequence[int], count: int, unit: str) -> int:
     for size in sizes:
-        if size >= wanted:
+        if size >= count:
             return size
-    raise Error(f"{wanted} {what} are more than {sizes[-1]}")
+    raise Error(f"{count} {unit} are more than {sizes[-1]}")
 
 
 def _strings(texts: Iterable[str]) -> list[str]:
@@ -167,7 +167,7 @@ def _strings(texts: Iterable[str]) -> list[str]:
 
 
 def _weights(path: Path, config: BertConfig) -> dict[str, np.ndarray]:
-    """The parameters of the encoder, read-only: all programs use this one copy. Those in f32 stay in the file."""
+    """The parameters of the encoder, read-only, for all programs together. Those in f32 are mapped from the file."""
     tensors = open_weights(path)
     weights = {}
     for name in check_weights(config, tensors, str(path)):
@@ -176,19 +176,19 @@ def _weights(path: Path, config: BertConfig) -> dict[str, np.ndarray]:
     return weights
 
 
-def _max_length(directory: Path, config: BertConfig, wanted: int | None) -> int:
+def _max_length(directory: Path, config: BertConfig, max_length: int | None) -> int:
     positions = config.max_position_embeddings
     path = directory / "sentence_bert_config.json"
-    if wanted is None and path.is_file():
+    if max_length is None and path.is_file():
         data = read_json(path)
         if not isinstance(data, dict):
             raise Error(f"cannot read {path}: expected an object, got {type(data).__name__}")
-        wanted = data.get("max_seq_length")
-    if wanted is None:
+        max_length = data.get("max_seq_length")
+    if max_length is None:
         return positions
-    if type(wanted) is not int or not 1 <= wanted <= positions:
-        raise Error(f"max_length must be an integer from 1 to the model's {positions} positions, got {wanted!r}")
-    return wanted
+    if type(max_length) is not int or not 1 <= max_length <= positions:
+        raise Error(f"max_length must be an integer from 1 to the model's {positions} positions, got {max_length!r}")
+    return max_length
 
 
 def _tokenizer(path: Path, config: BertConfig, longest: int) -> Any:
@@ -198,7 +198,7 @@ def _tokenizer(path: Path, config: BertConfig, longest: int) -> Any:
         raise Error("the package 'tokenizers' is not installed", hint="pip install 'rlx[text]'") from None
     if not path.is_file():
         raise Error(f"no such file: {path}")
-    with _told(f"cannot read {path}"):
+    with _as_error(f"cannot read {path}"):
         tokenizer = Tokenizer.from_file(str(path))
         greatest = max(tokenizer.get_vocab().values(), default=-1)
         tokenizer.no_padding()
@@ -210,8 +210,10 @@ def _tokenizer(path: Path, config: BertConfig, longest: int) -> Any:
 
 
 @contextmanager
-def _told(message: str) -> Iterator[None]:
-    """What tokenizers raises is plain, and a panic of its Rust code, for files that make no sense, is no `Exception`."""
+def _as_error(message: str) -> Iterator[None]:
+    """Turn what the package tokenizers raises into an `Error`: plain exceptions, and for some damaged files a panic of its
+    Rust code, which is not an `Exception`.
+    """
     try:
         yield
     except BaseException as problem:
