@@ -24,7 +24,7 @@ def _quit(*_: Any) -> None:
     os._exit(INTERRUPTED)
 
 
-# An interrupt while a command is being imported would show where: nothing has begun, so it may end at once.
+# An interrupt during the imports of a command would print a traceback. Nothing has begun, so the process ends at once.
 _early = _is_command() and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 _was_interrupted = False
 
@@ -42,8 +42,8 @@ if _early:
 def interrupted() -> int:
     """The exit code after a `KeyboardInterrupt`.
 
-    Where that came through the `exec` of a text, as it does in `dataclass`, Python would end itself by the signal instead, even
-    though it was caught.
+    If the interrupt was raised inside `exec` of a text, as in `dataclass`, Python would end itself by the signal even though
+    the exception was caught.
     """
     global _was_interrupted
     _was_interrupted = _early
@@ -51,10 +51,10 @@ def interrupted() -> int:
 
 
 def heed_interrupts() -> None:
-    """From here on an interrupt is a `KeyboardInterrupt`: there may be something to clean up.
+    """From here on an interrupt raises `KeyboardInterrupt`: there may be something to clean up.
 
-    What most of the work needs is imported first. NumPy and the bindings of MLIR crash when an exception comes out of the
-    Python modules that their C code imports.
+    The modules that most commands need are imported first: NumPy and the bindings of MLIR crash if the imports that their C
+    code makes raise an exception.
     """
     if not _early:
         return
@@ -65,6 +65,6 @@ def heed_interrupts() -> None:
 
 
 def ignore_interrupts() -> None:
-    """The command is over: what follows is Python's own tidying, which must not be seen failing."""
+    """The command has ended. Python now cleans up, and must not print errors if it is interrupted."""
     if _early:
         signal.signal(signal.SIGINT, signal.SIG_IGN)

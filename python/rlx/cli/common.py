@@ -88,10 +88,10 @@ def place_of(location: Any, file: str) -> Place:
     """
     from rlx.ir.location import unescaped
 
-    found = _PLACE.search(str(location))
-    if found is None:
+    match = _PLACE.search(str(location))
+    if match is None:
         return Place(file)
-    name, line, column = found.groups()
+    name, line, column = match.groups()
     return Place(file if name == _UNNAMED else unescaped(name), int(line), int(column))
 
 
@@ -99,9 +99,9 @@ def from_mlir(diagnostic: Any, file: str, source: Source | None = None) -> Diagn
     """A diagnostic of the bindings.
 
     Args:
-        diagnostic: Theirs.
+        diagnostic: The diagnostic.
         file: The file that is being read.
-        source: The text that they were given, while it is being parsed.
+        source: The text that the bindings parse; None at other times.
     """
     severity = str(diagnostic.severity).rsplit(".", 1)[-1].lower()
     notes = tuple(from_mlir(note, file, source) for note in diagnostic.notes)
@@ -117,21 +117,21 @@ def from_mlir(diagnostic: Any, file: str, source: Source | None = None) -> Diagn
 
 
 def from_error(problem: Any, file: str) -> list[Diagnostic]:
-    """An `rlx.Error` as diagnostics: all of MLIR's where it stems from some, else its message.
+    """An `rlx.Error` as diagnostics: those of MLIR if they are its cause, else its message.
 
     Args:
         problem: The error.
-        file: What to blame when the error has no place.
+        file: The name to print if the error has no place.
     """
     cause = problem.__cause__
     from_bindings = [from_mlir(d, file) for d in getattr(cause, "error_diagnostics", ())]
-    found = _TEXT_PLACE.match(problem.location or "")
-    name = file if found is None or found[1] == _UNNAMED else found[1]
-    place = Place(name, int(found[2]), int(found[3] or 0)) if found else Place(name)
+    match = _TEXT_PLACE.match(problem.location or "")
+    name = file if match is None or match[1] == _UNNAMED else match[1]
+    place = Place(name, int(match[2]), int(match[3] or 0)) if match else Place(name)
     hint = (Diagnostic("note", problem.hint, place),) if problem.hint else ()
-    own = Diagnostic("error", problem.message, place, hint)
+    diagnostic = Diagnostic("error", problem.message, place, hint)
     if from_bindings:
-        # The error's own message says which pass it was; the place is that of the first of the diagnostics.
+        # The message of the error names the pass; the place is that of the first diagnostic.
         first = from_bindings[0]
-        return [Diagnostic("error", own.message, first.place, (*first.notes, *hint)), *from_bindings[1:]]
-    return [own]
+        return [Diagnostic("error", diagnostic.message, first.place, (*first.notes, *hint)), *from_bindings[1:]]
+    return [diagnostic]

@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_compile_options(parser: argparse.ArgumentParser) -> None:
-    """Declare what all commands that compile have in common."""
+    """Declare the options that all commands that compile share."""
     parser.add_argument("--function", metavar="NAME", help="the function to take (default: the first public one)")
     parser.add_argument("--bind", action="append", default=[], metavar="SYMBOL=SIZE", help="fix the size of a symbol")
     parser.add_argument("--flag", action="append", default=[], metavar="FLAG", help="one more flag for the compiler")
@@ -134,7 +134,7 @@ def _text(compilation: Compilation, kind: str) -> str:
 
 
 def compiled(graph: Graph, device: str, arguments: argparse.Namespace, threads: int | None = None) -> CompiledGraph:
-    """A graph compiled for a device as the options say."""
+    """A graph compiled for a device with the given options."""
     from rlx.runtime.session import Session
 
     return Session(device, arch=arguments.arch, threads=threads, flags=tuple(arguments.flag)).compile(

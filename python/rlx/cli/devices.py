@@ -24,9 +24,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     from rlx.report.text import table
 
-    found = devices()
+    infos = devices()
     if arguments.json:
-        print(json.dumps([{name: getattr(d, name) for name in _FIELDS} for d in found], indent=1))
+        print(json.dumps([{name: getattr(d, name) for name in _FIELDS} for d in infos], indent=1))
         return 0
     rows = [
         [
@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
             "yes" if d.available else "no",
             d.name if d.available else f"{d.name} {d.reason}".strip(),
         ]
-        for d in found
+        for d in infos
     ]
     print("\n".join(table(rows, ["driver", "device", "usable", "name, or what is missing"])))
     return 0

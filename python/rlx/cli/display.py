@@ -1,4 +1,4 @@
-"""What the commands show: any text on any terminal, and steps that take a while."""
+"""The output of the commands: any text on any terminal, and the progress of slow steps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TextIO
 
 _SPINNER = "|/-\\"
 _FRAME_SECONDS = 0.1
-# What terminals without Unicode show instead; all else is shown by its number.
+# Replacements for terminals without Unicode; all other characters are shown as their number.
 _ASCII = {"…": "...", "–": "-", "—": "-", "×": "x", "µ": "u", "²": "^2", "≤": "<=", "≥": ">=", "→": "->", "·": "*"}
 
 
@@ -21,11 +21,11 @@ class Steps:
     """Shows slow steps as they run: a spinner on a terminal, else a line for each when it is done.
 
     Args:
-        stream: Where to; standard error when absent.
+        stream: Where to write; standard error when absent.
         only_terminal: Show nothing where the stream is not a terminal.
 
     Attributes:
-        seconds: What each step took, by name.
+        seconds: The duration of each step, by name.
     """
 
     def __init__(self, stream: TextIO | None = None, *, only_terminal: bool = False):
@@ -35,11 +35,11 @@ class Steps:
         self.seconds: dict[str, float] = {}
 
     @contextlib.contextmanager
-    def __call__(self, what: str) -> Iterator[None]:
-        """Show `what` while the body runs."""
+    def __call__(self, step: str) -> Iterator[None]:
+        """Show the name of a step while the body runs."""
         started = time.perf_counter()
         finished = threading.Event()
-        spinner = threading.Thread(target=self._spin, args=(what, started, finished), daemon=True)
+        spinner = threading.Thread(target=self._spin, args=(step, started, finished), daemon=True)
         if self.is_terminal:
             spinner.start()
         try:
@@ -49,15 +49,15 @@ class Steps:
             if self.is_terminal:
                 spinner.join()
                 self._show("\r\x1b[K")
-        self.seconds[what] = time.perf_counter() - started
+        self.seconds[step] = time.perf_counter() - started
         if not self.silent:
-            self._show(f"{what}: {self.seconds[what]:.2f} s\n")
+            self._show(f"{step}: {self.seconds[step]:.2f} s\n")
 
-    def _spin(self, what: str, started: float, finished: threading.Event) -> None:
+    def _spin(self, step: str, started: float, finished: threading.Event) -> None:
         frame = 0
         while not finished.wait(_FRAME_SECONDS):
             elapsed = time.perf_counter() - started
-            self._show(f"\r\x1b[K{_SPINNER[frame % len(_SPINNER)]} {what} ({elapsed:.1f} s)")
+            self._show(f"\r\x1b[K{_SPINNER[frame % len(_SPINNER)]} {step} ({elapsed:.1f} s)")
             frame += 1
 
     def _show(self, text: str) -> None:
@@ -66,7 +66,7 @@ class Steps:
 
 
 def show_any_text() -> None:
-    """Write what the encoding of standard output and error lacks in ASCII, instead of failing."""
+    """Write characters that the encoding of standard output or error lacks in ASCII, instead of failing."""
     codecs.register_error("rlx.ascii", _in_ascii)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -76,5 +76,5 @@ def show_any_text() -> None:
 def _in_ascii(problem: UnicodeError) -> tuple[str, int]:
     assert isinstance(problem, UnicodeEncodeError)
     missing = problem.object[problem.start : problem.end]
-    shown = (_ASCII.get(c) or c.encode("ascii", "backslashreplace").decode() for c in missing)
-    return "".join(shown), problem.end
+    replacements = (_ASCII.get(c) or c.encode("ascii", "backslashreplace").decode() for c in missing)
+    return "".join(replacements), problem.end

@@ -18,7 +18,7 @@ from importlib import metadata
 
 @dataclass(frozen=True)
 class Finding:
-    """One check: what was looked at, what was found, and whether that is good."""
+    """The result of one check: what was checked, whether it is in order, and what was found."""
 
     what: str
     ok: bool
@@ -37,8 +37,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     findings = []
     with Steps(only_terminal=True)("check"):
-        for what, check in (_CHECKS | _checks_of_others()).items():
-            findings.append(_checked(what, check))
+        for name, check in (_CHECKS | _checks_of_others()).items():
+            findings.append(_checked(name, check))
     if arguments.json:
         print(json.dumps([asdict(f) for f in findings], indent=1))
     else:
@@ -46,14 +46,14 @@ def run(arguments: argparse.Namespace) -> int:
     return 0 if all(f.ok for f in findings) else 1
 
 
-def _checked(what: str, check: Callable[[], str]) -> Finding:
-    """Run one check: whatever goes wrong in it is its finding."""
+def _checked(name: str, check: Callable[[], str]) -> Finding:
+    """Run one check: an exception becomes its finding."""
     started = time.perf_counter()
     try:
-        found = check()
+        result = check()
     except Exception as problem:
-        return Finding(what, False, f"{type(problem).__name__}: {problem}")
-    return Finding(what, True, f"{found} ({(time.perf_counter() - started) * 1e3:.0f} ms)")
+        return Finding(name, False, f"{type(problem).__name__}: {problem}")
+    return Finding(name, True, f"{result} ({(time.perf_counter() - started) * 1e3:.0f} ms)")
 
 
 def _python() -> str:
@@ -96,8 +96,8 @@ def _cpu() -> str:
     from rlx.backends.iree.devices import usable_cpus
 
     features = host_cpu()
-    known = "of unknown features" if features is None else Cpu(machine(), "host", features)
-    return f"{known}, {usable_cpus()} usable"
+    description = "of unknown features" if features is None else Cpu(machine(), "host", features)
+    return f"{description}, {usable_cpus()} usable"
 
 
 def _native() -> str:
@@ -153,9 +153,9 @@ def _compile_and_run(device: str) -> str:
     program = rlx.Session(device).compile(g, params={"w": arrays["w"]}, cache=False)
     program.load()
     compiled_after = time.perf_counter() - started
-    (got,) = program.run({"x": arrays["x"]})
+    (result,) = program.run({"x": arrays["x"]})
     (expected,) = rlx.evaluate(g, arrays)
-    error = float(np.abs(got - expected).max())
+    error = float(np.abs(result - expected).max())
     if not error < 1e-6:
         raise RuntimeError(f"the compiled program's result is {error:.3g} off the evaluator's")
     started = time.perf_counter()

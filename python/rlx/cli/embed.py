@@ -73,7 +73,7 @@ def _texts(words: Sequence[str]) -> list[str]:
 
 
 def _line(text: str, vector: Any) -> str:
-    shown = text if len(text) <= _TEXT_SHOWN else text[: _TEXT_SHOWN - 1] + "…"
+    shortened = text if len(text) <= _TEXT_SHOWN else text[: _TEXT_SHOWN - 1] + "…"
     numbers = " ".join(f"{x:+.4f}" for x in vector[:_NUMBERS_SHOWN])
-    more = len(vector) - _NUMBERS_SHOWN
-    return f"[{numbers}{f' … {more} more' if more > 0 else ''}]  {shown}"
+    num_hidden = len(vector) - _NUMBERS_SHOWN
+    return f"[{numbers}{f' … {num_hidden} more' if num_hidden > 0 else ''}]  {shortened}"

@@ -20,7 +20,7 @@ _COMMENT = re.compile(
 
 @dataclass
 class Expectation:
-    """One comment: a kind of diagnostic on a line (None is anywhere), and what its message holds."""
+    """One comment: a kind of diagnostic on a line (None is any place), and a pattern for its message."""
 
     kind: str
     line: int | None
@@ -52,38 +52,38 @@ def expectations(text: str, file: str) -> list[Expectation]:
     above = 0  # the last line without a comment
     waiting: list[Expectation] = []  # for the next such line
     for number, line in enumerate(text.split("\n"), 1):
-        found = _COMMENT.search(line)
-        if found is None:
+        match = _COMMENT.search(line)
+        if match is None:
             for expectation in waiting:
                 expectation.line = number
             waiting = []
             above = number
             continue
-        where = found["where"] or "+0"
-        place = Place(file, number, found.start() + 1)
+        position = match["where"] or "+0"
+        place = Place(file, number, match.start() + 1)
         expectation = Expectation(
-            found["kind"], number, found["text"], _pattern(found["text"], bool(found["re"])), place
+            match["kind"], number, match["text"], _pattern(match["text"], bool(match["re"])), place
         )
         result.append(expectation)
-        if where == "below":
+        if position == "below":
             waiting.append(expectation)
-        elif where == "above":
+        elif position == "above":
             expectation.line = above
         else:
-            expectation.line = None if where == "unknown" else number + int(where)
+            expectation.line = None if position == "unknown" else number + int(position)
     return result
 
 
 def unmet(text: str, file: str, diagnostics: Iterable[Diagnostic], *, only_expected: bool = False) -> list[Diagnostic]:
-    """What is wrong with a text's diagnostics: missing ones and, unless `only_expected`, unexpected ones."""
+    """Errors for the diagnostics that a text should give but does not and, unless `only_expected`, for unexpected ones."""
     expected = expectations(text, file)
     wrong: list[Diagnostic] = []
-    for diagnostic in (part for whole in diagnostics for part in whole.all()):
+    for diagnostic in (part for top in diagnostics for part in top.all()):
         if diagnostic.severity == "note" and diagnostic.message.startswith("see current operation"):
             continue
-        found = next((e for e in expected if e.fits(diagnostic, file)), None)
-        if found is not None:
-            found.met = True
+        fulfilled = next((e for e in expected if e.fits(diagnostic, file)), None)
+        if fulfilled is not None:
+            fulfilled.met = True
         elif not only_expected:
             message = f"unexpected {diagnostic.severity}: {diagnostic.message}"
             wrong.append(Diagnostic("error", message, diagnostic.place))

@@ -14,7 +14,7 @@ _ZIP = b"PK\x03\x04"
 
 
 def read_program(path: str, function: str | None = None, sha256: str | None = None) -> Graph | Artifact:
-    """What a file holds.
+    """The graph or compiled program in a file.
 
     Args:
         path: The file; `-` is standard input.
@@ -22,7 +22,7 @@ def read_program(path: str, function: str | None = None, sha256: str | None = No
         sha256: The SHA-256 that the file must have, in hexadecimal.
 
     Raises:
-        Error: It cannot be read, is another one than expected, or is neither a module nor an intact artifact.
+        Error: The file cannot be read, has another hash than expected, or is neither a module nor an intact artifact.
     """
     from rlx.backends.artifact import Artifact, check_sha256
     from rlx.ir.files import read_bytes
@@ -71,7 +71,7 @@ def _graph(data: bytes, path: str, function: str | None) -> Graph:
 
 
 def write_output(path: str, data: bytes) -> None:
-    """Write what a command makes: to standard output for `-`, to a file whole or not at all.
+    """Write the output of a command: to standard output for `-`, else to a file, completely or not at all.
 
     Raises:
         Error: The file cannot be written, or standard output is closed.
@@ -92,7 +92,7 @@ def write_output(path: str, data: bytes) -> None:
 
 
 def standard_output() -> TextIO:
-    """Where results go that have no file.
+    """The stream for results that are not written to a file.
 
     Raises:
         Error: The program was started without one.

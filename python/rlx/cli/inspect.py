@@ -64,8 +64,8 @@ def _show_graph(graph: Graph, arguments: argparse.Namespace) -> None:
     from rlx.ir.signature import STAGES
 
     compilation = Compilation(graph, target_of(arguments.target, arguments.arch), policy=arguments.policy)
-    wanted = arguments.stage or graph.stage
-    stages = STAGES[STAGES.index(graph.stage) :] if wanted == "all" else [wanted]
+    chosen = arguments.stage or graph.stage
+    stages = STAGES[STAGES.index(graph.stage) :] if chosen == "all" else [chosen]
     before, report = None, None
     for stage in stages:
         report = inspect_graph(compilation.at(stage))
@@ -78,7 +78,7 @@ def _show_graph(graph: Graph, arguments: argparse.Namespace) -> None:
 
 
 def _draw(report: GraphReport, arguments: argparse.Namespace) -> None:
-    """Write the files that are asked for."""
+    """Write the files that the options name."""
     from rlx.ir.files import write_atomically
 
     if arguments.svg:
@@ -104,7 +104,7 @@ def _artifact_text(artifact: Artifact) -> str:
 
 
 def _facts(info: Mapping[str, Any], indent: str) -> Iterator[str]:
-    """Each entry on a line of its own, or more; what it holds itself is indented."""
+    """Each entry on one line or more; the entries of a nested mapping are indented."""
     for name, value in info.items():
         if isinstance(value, Mapping):
             yield f"{indent}{name}:"

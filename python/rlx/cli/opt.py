@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rlx.passes.pipeline import Pipeline
     from rlx.passes.runner import Instrument
 
-# Only what --version and --help need is imported above: MLIR is loaded when there is something to do.
+# Only the modules that --version and --help need are imported above: MLIR is loaded when there is something to do.
 _MARKER = "// -----"
 BROKEN_PIPE = 141  # what a shell reports of a program that died of SIGPIPE
 
@@ -83,7 +83,7 @@ def _print(text: str) -> None:
 
 
 def passes_text() -> str:
-    """What `--list-passes` prints: ours with their options, then MLIR's."""
+    """The text that `--list-passes` prints: the passes of RLX with their options, then those of MLIR."""
     from rlx.passes import native
     from rlx.passes.base import infos
 
@@ -97,7 +97,7 @@ def pipeline_of(settings: Settings) -> Pipeline:
     """The passes that the command line names.
 
     Raises:
-        CommandLineError: Both kinds are given, or a flag is no pass.
+        CommandLineError: Both a pipeline and single passes are given, or a flag is not a pass.
         PassError: The pipeline's text is wrong.
     """
     from rlx.passes.pipeline import Pipeline
@@ -124,7 +124,7 @@ def _element(name: str, value: str | None) -> str:
 
 
 class Run:
-    """One call: reads the input, runs the pipeline on its parts, writes the results when all went well."""
+    """One call: reads the input, runs the pipeline on its parts, and writes the results if nothing failed."""
 
     def __init__(self, settings: Settings):
         from rlx.passes.instruments import Statistics, Timing
@@ -158,7 +158,7 @@ class Run:
     # --- the whole --------------------------------------------------------------------------------
 
     def run(self) -> int:
-        """Everything; the exit code."""
+        """Run the command; returns the exit code."""
         from rlx import mlir
         from rlx.ir import registry
 
@@ -169,7 +169,7 @@ class Run:
             instruments = self._instruments()
             data = self._read()
         except Error as problem:
-            # The pipeline is not the input's fault: nothing to compare with comments.
+            # An error in the pipeline is no error of the input, so it is not compared with comments.
             for diagnostic in from_error(problem, PROGRAM):
                 self.show(diagnostic)
             return 1
@@ -206,7 +206,7 @@ class Run:
             raise Error(f"not the name of a file: {str(path)!r}") from None
 
     def _parts(self, data: bytes) -> list[str]:
-        """The parts of the input. Lines before a part stay as empty ones, so that line numbers are right."""
+        """The parts of the input. Lines before a part become empty lines, so that line numbers are right."""
         from rlx.ir.isolated import is_bytecode
         from rlx.ir.text import decoded
 
@@ -223,9 +223,9 @@ class Run:
             return [text]
         marker = self.settings.values["split-input-file"] or _MARKER
         parts, start = [], 0
-        for found in re.finditer(rf"^{re.escape(marker)}[ \t\r]*\n?", text, re.MULTILINE):
-            parts.append("\n" * text.count("\n", 0, start) + text[start : found.start()])
-            start = found.end()
+        for match in re.finditer(rf"^{re.escape(marker)}[ \t\r]*\n?", text, re.MULTILINE):
+            parts.append("\n" * text.count("\n", 0, start) + text[start : match.start()])
+            start = match.end()
         return [*parts, "\n" * text.count("\n", 0, start) + text[start:]]
 
     def _instruments(self) -> list[Instrument]:
@@ -253,7 +253,7 @@ class Run:
         if self.statistics is not None:
             result.append(self.statistics)
         if self.timing is not None:
-            result.append(self.timing)  # innermost: the others' time is not that of a pass
+            result.append(self.timing)  # innermost: the time of other instruments does not count for a pass
         return result
 
     def _check_names(self, names: Sequence[str]) -> None:
@@ -349,16 +349,16 @@ class Run:
     # --- results ----------------------------------------------------------------------------------
 
     def _write(self, results: Sequence[str | bytes | None]) -> int:
-        kept = [r for r in results if r is not None]
-        if not kept:  # every part failed as its comments say: a file that is there stays as it is
+        outputs = [r for r in results if r is not None]
+        if not outputs:  # every part failed as its comments expect: an existing file is not changed
             self._show_figures()
             return 0
-        if isinstance(kept[0], bytes):
+        if isinstance(outputs[0], bytes):
             if len(results) > 1:
                 raise CommandLineError("--emit-bytecode writes one module, but the input has several")
-            data = kept[0]
+            data = outputs[0]
         else:
-            data = f"{_MARKER}\n".join(str(r) for r in kept).encode()
+            data = f"{_MARKER}\n".join(str(r) for r in outputs).encode()
         before = time.perf_counter()
         try:
             write_output(self.settings.values.get("o") or "-", data)
@@ -370,9 +370,9 @@ class Run:
         self._show_figures()
         return 0
 
-    def _record(self, what: str, since: float) -> None:
+    def _record(self, name: str, since: float) -> None:
         if self.timing is not None:
-            self.timing.record(what, time.perf_counter() - since)
+            self.timing.record(name, time.perf_counter() - since)
 
     def _show_figures(self) -> None:
         for figures in (self.statistics, self.timing):

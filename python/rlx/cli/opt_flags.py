@@ -19,7 +19,7 @@ class CommandLineError(Exception):
 
 @dataclass(frozen=True)
 class Flag:
-    """One flag: what its value is (`""` for none, `[=X]` for an optional one, `=X`), and what it does."""
+    """One flag: its name, the form of its value (`""` for none, `[=X]` for an optional one, `=X`), and its help."""
 
     name: str
     value: str
@@ -31,7 +31,7 @@ class Flag:
 
     @property
     def usage(self) -> str:
-        """The flag as it is written."""
+        """The flag as users write it."""
         return f"-o {self.value[1:]}" if self.name == "o" else f"--{self.name}{self.value}"
 
 
@@ -74,7 +74,7 @@ _BY_NAME = {flag.name: flag for flag in FLAGS} | {"h": FLAGS[-1]}
 
 @dataclass
 class Settings:
-    """What the command line says."""
+    """The parsed command line."""
 
     values: dict[str, str | None] = field(default_factory=dict)
     input: str | None = None
@@ -98,7 +98,7 @@ class Settings:
 
 
 def parse(arguments: Sequence[str]) -> Settings:
-    """The settings that arguments give. Whatever is no flag of ours may be a pass.
+    """The settings that arguments give. An unknown flag may be the name of a pass.
 
     Raises:
         CommandLineError: A flag lacks its value, or has one that does not fit.
@@ -148,14 +148,14 @@ def _fail(message: str) -> NoReturn:
 
 
 def unknown(name: str, passes: Sequence[str]) -> CommandLineError:
-    """The error for a flag that is neither ours nor a pass."""
+    """The error for a flag that is neither a flag of `rlx-opt` nor a pass."""
     close = get_close_matches(name, [*_BY_NAME, *passes], 1)
     guess = f"\nDid you mean '--{close[0]}'?" if close else ""
     return CommandLineError(f"unknown command line argument '--{name}'{guess}\nTry: '{PROGRAM} --help'")
 
 
 def help_text() -> str:
-    """What `--help` prints."""
+    """The text that `--help` prints."""
     options = "\n".join(table([(f.usage, f.help) for f in FLAGS], indent="  "))
     return f"""\
 usage: {PROGRAM} [FILE|-] [-o OUT] [--pass-pipeline=TEXT | --PASS[=OPTIONS] …] [flags]

@@ -99,7 +99,7 @@ def _check_target(artifact: Artifact, arguments: argparse.Namespace) -> None:
 
 
 def _files(arguments: argparse.Namespace, outputs: Sequence[Output]) -> dict[str, list[str]]:
-    """Where each output goes."""
+    """The files to which each output is written."""
     from rlx.ir.attributes import suggestion
     from rlx.ir.errors import Error
 
@@ -133,34 +133,34 @@ def _save(path: str, array: np.ndarray) -> None:
     save_array(path, array)
 
 
-def _from_file(path: str, declared: Sequence[Argument], given: Mapping[str, np.ndarray]) -> Arrays:
+def _from_file(path: str, declared: Sequence[Argument], already_given: Mapping[str, np.ndarray]) -> Arrays:
     from rlx.weights import open as open_weights
 
-    return open_weights(path).values_of(a for a in declared if a.kind == "param" and a.name not in given)
+    return open_weights(path).values_of(a for a in declared if a.kind == "param" and a.name not in already_given)
 
 
 def _check(declared: Sequence[Argument], inputs: Arrays, params: Arrays) -> None:
-    """Every argument has come, by the right flag, and fits.
+    """Check that every argument is given by the right flag, and has the right shape and dtype.
 
     Raises:
-        Error: It names all that are missing, each with the flag to add.
+        Error: The message names all missing arguments, each with the flag to add.
     """
     from rlx.cli.values import flag_for
     from rlx.ir.attributes import suggestion
     from rlx.ir.errors import Error
     from rlx.ir.evaluate import check_argument
 
-    for kind, arrays, other in (("input", inputs, "--param"), ("param", params, "--input")):
+    for kind, arrays, other_option in (("input", inputs, "--param"), ("param", params, "--input")):
         names = {a.name for a in declared if a.kind == kind}
         for name in arrays:
             if name in names:
                 continue
             if any(a.name == name for a in declared):
-                raise Error(f"'{name}' is no {kind}; give it with {other}")
-            known = ", ".join(sorted(names)) or "none"
+                raise Error(f"'{name}' is no {kind}; give it with {other_option}")
+            known_names = ", ".join(sorted(names)) or "none"
             unnamed = any(re.fullmatch(r"arg\d+", n) for n in names)
             raise Error(
-                f"there is no {kind} '{name}'{suggestion(name, names)}; the program has {known}",
+                f"there is no {kind} '{name}'{suggestion(name, names)}; the program has {known_names}",
                 hint=f'MLIR forgets what %{name} is called: write %{name}: … {{rlx.name = "{name}"}}'
                 if unnamed
                 else None,
@@ -206,7 +206,7 @@ def _artifact_call(
 
 
 def _timed(call: Callable[[], list[np.ndarray]], repeat: int | None) -> list[np.ndarray]:
-    """The results of the last run, after saying how long runs took."""
+    """The results of the last run; prints how long the runs took."""
     results = call()
     if repeat is None:
         return results

@@ -21,10 +21,10 @@ _FORMS = "NAME=@FILE.npy, NAME=1x4xf32=0 (all elements) or NAME=1x4xf32=1,2,3,4"
 
 
 def named_arrays(texts: Iterable[str], option: str) -> dict[str, np.ndarray]:
-    """Arrays by name, from what several uses of one option say.
+    """Arrays by name, from several uses of one option.
 
     Args:
-        texts: What was written after the option.
+        texts: The values of the option.
         option: Its name, for messages.
 
     Raises:
@@ -42,12 +42,12 @@ def named_arrays(texts: Iterable[str], option: str) -> dict[str, np.ndarray]:
         if value.startswith("@"):
             arrays[name] = read_file(value[1:]).numpy()
         else:
-            arrays[name] = _written(value, f"{option}={text}")
+            arrays[name] = _parsed_array(value, f"{option}={text}")
     return arrays
 
 
 def save_array(path: str, array: np.ndarray) -> None:
-    """Write an array as a `.npy` file, whole or not at all.
+    """Write an array as a `.npy` file, completely or not at all.
 
     Raises:
         Error: The file cannot be written.
@@ -68,32 +68,32 @@ def flag_for(argument: Argument) -> str:
     return f"{option}={argument.name}={dims}{argument.shape.dtype.name}=0"
 
 
-def _written(value: str, what: str) -> np.ndarray:
+def _parsed_array(value: str, flag: str) -> np.ndarray:
     from rlx.ir.dtype import dtype, fitted
 
     type_, equals, elements = value.partition("=")
     match = _TYPE.fullmatch(type_)
     if match is None or not equals:
-        raise Error(f"{what}: expected {_FORMS}")
+        raise Error(f"{flag}: expected {_FORMS}")
     kind = dtype("bool" if match["dtype"] == "i1" else match["dtype"])
     try:
         shape = tuple(int(size) for size in match["dims"].split("x")[:-1])
-    except ValueError:  # Python reads no number of thousands of digits
-        raise Error(f"{what}: expected {_FORMS}") from None
+    except ValueError:  # Python does not read numbers of thousands of digits
+        raise Error(f"{flag}: expected {_FORMS}") from None
     words = [word.strip() for word in elements.split(",")] if elements.strip() else []
     if len(words) not in (1, prod(shape)):
-        raise Error(f"{what}: expected 1 or {prod(shape)} elements, got {len(words)}")
-    values = [_element(word, kind, what) for word in words]
+        raise Error(f"{flag}: expected 1 or {prod(shape)} elements, got {len(words)}")
+    values = [_element(word, kind, flag) for word in words]
     try:
         array = fitted(values, kind)
         return np.full(shape, array[0]) if len(words) == 1 else array.reshape(shape)
     except Error as problem:
-        raise Error(f"{what}: {problem.message}", hint=problem.hint) from None
-    except (ValueError, MemoryError) as problem:  # more than NumPy has numbers for, or than there is memory
-        raise Error(f"{what}: cannot make an array of {type_}: {problem}") from None
+        raise Error(f"{flag}: {problem.message}", hint=problem.hint) from None
+    except (ValueError, MemoryError) as problem:  # larger than NumPy allows, or than the memory
+        raise Error(f"{flag}: cannot make an array of {type_}: {problem}") from None
 
 
-def _element(word: str, kind: DType, what: str) -> Any:
+def _element(word: str, kind: DType, flag: str) -> Any:
     try:
         if kind.is_bool:
             return {"true": True, "1": True, "false": False, "0": False}[word.lower()]
@@ -103,7 +103,7 @@ def _element(word: str, kind: DType, what: str) -> Any:
             return float(word)
         limits, number = np.iinfo(kind.numpy), int(word, 0)
     except (KeyError, ValueError):
-        raise Error(f"{what}: {word!r} is not an element of {kind.name}") from None
+        raise Error(f"{flag}: {word!r} is not an element of {kind.name}") from None
     if not limits.min <= number <= limits.max:
-        raise Error(f"{what}: {number} is out of range for {kind.name} ({limits.min} to {limits.max})")
+        raise Error(f"{flag}: {number} is out of range for {kind.name} ({limits.min} to {limits.max})")
     return number
