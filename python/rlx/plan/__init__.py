@@ -1,4 +1,4 @@
-"""Plans of what a compiled function does with memory: data, for back ends that manage it themselves and for reports."""
+"""Plans of the memory of compiled functions, as data for reports and for back ends that manage memory themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which values of a function there are, when each lives, and which share their bytes by what they are."""
+"""The values of a function, when each lives, and which are views of others and so share their bytes."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Storage:
 
     Attributes:
         size: Bytes.
-        start: The first step at which it holds something.
-        end: The last step at which that is read.
-        kind: `"value"`, or what is given from outside: `"input"`, `"param"`, `"state"`, `"constant"`.
+        start: The first step at which it holds a value.
+        end: The last step at which this is read.
+        kind: `"value"`, or the kind of a value from outside: `"input"`, `"param"`, `"state"`, `"constant"`.
     """
 
     size: int
@@ -41,16 +41,16 @@ class Live:
 
     Attributes:
         value: The MLIR value.
-        name: Of an argument, else `%3`.
-        op: What gives it; None for an argument.
-        shape: Static.
-        start: The step at which it comes to be.
+        name: The name of an argument; for a result `%3`.
+        op: The op that computes it; None for an argument.
+        shape: Its shape, static.
+        start: The step at which it is computed.
         end: The last step at which it or a view of it is read.
         storage: Where its bytes are.
         offset: Its first byte in the storage.
-        base: The value that it is a view of, or is written over.
+        base: The value that it is a view of, or over which it is written.
         relation: `"own"`, `"view"` or `"in place"`.
-        outputs: Names of the results of the function that it is.
+        outputs: Names of the function's results that are this value.
     """
 
     value: Any
@@ -139,7 +139,7 @@ class Liveness:
             live.storage.end = max(live.storage.end, end)
 
     def _base(self, op: Any, value: Any) -> tuple[Live, int] | None:
-        """What a value is a view of, and at which byte of it: the same elements in the same order."""
+        """The value of which another is a view (the same elements in the same order), and the byte at which this begins."""
         if op is None or not registry.is_ours(op) or len(op.operands) != 1 or len(op.regions):
             return None
         name, parent = op.name[4:], self.values[op.operands[0]]
@@ -153,7 +153,7 @@ class Liveness:
         return None if first is None else (parent, first * source.dtype.itemsize)
 
     def _use_step(self, op: Any, value: Any) -> int:
-        """When an op reads a value for the last time: a region that the value does not belong to may run again."""
+        """The last step at which an op reads a value: a region that reads a value from outside may run again."""
         block = value.owner if isinstance(value, mlir.ir.BlockArgument) else value.owner.operation.block
         while op.block != block:
             op = op.parent.operation
@@ -180,11 +180,11 @@ def _run_of(op: Any, source: Shape, sizes: Mapping[str, int]) -> int | None:
         starts, limits = list(values["starts"]), list(values["limits"])
     else:
         return None
-    first, stride, whole = 0, 1, True
+    first, stride, is_full = 0, 1, True
     for low, high, size in zip(reversed(starts), reversed(limits), reversed(source.static), strict=True):
-        if high - low > 1 and not whole:
+        if high - low > 1 and not is_full:
             return None
-        whole = whole and low == 0 and high == size
+        is_full = is_full and low == 0 and high == size
         first += low * stride
         stride *= size
     return first

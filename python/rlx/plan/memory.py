@@ -23,19 +23,20 @@ class PlannedValue:
     """One value and its bytes.
 
     Attributes:
-        name: Of an argument; results are `%0`, `%1`, … in program order.
-        op: The op that gives it, without prefix; for an argument its kind.
+        name: The name of an argument; results are `%0`, `%1`, … in program order.
+        op: The op that computes it, without prefix; for an argument its kind.
         label: The same for readers: `add` for a `binary` whose kind is `add`.
-        shape: Static.
-        size: Bytes.
-        start: The step at which it comes to be: 0 is before the first op, op number `i` is step `i + 1`.
+        shape: Its shape, static.
+        size: Its bytes.
+        start: The step at which it is computed: 0 is before the first op, op number `i` is step `i + 1`.
         end: The last step at which it is needed; the return is the last of all.
         offset: Its first byte in the arena; None when it lies elsewhere.
-        relation: `"own"`: bytes of its own. `"view"`: the bytes of `base`, from `base_offset` on. `"in place"`: written
-            over `base`, whose last reader is the op that gives it. `"external"`: given by the caller, or a constant.
-        base: The name of the value that it is a view of or is written over.
+        relation: `"own"`: no other value shares its bytes at that time. `"view"`: the bytes of `base`, from `base_offset` on.
+            `"in place"`: written over `base`, whose last reader is the op that computes it. `"external"`: given by the
+            caller, or a constant.
+        base: The name of the value that it is a view of, or over which it is written.
         base_offset: Where it begins in `base`, in bytes.
-        outputs: Names of the results of the function that it is.
+        outputs: Names of the function's results that are this value.
         location: The user's `file:line`, empty when unknown.
     """
 
@@ -59,13 +60,13 @@ class MemoryPlan:
     """Where values lie. `plan[value]` is the entry of an MLIR value of the graph that was planned.
 
     Attributes:
-        name: Of the function.
-        values: In program order.
+        name: The name of the function.
+        values: The values, in program order.
         arena_size: Bytes of the arena.
-        total_bytes: What all values in the arena take when each has bytes of its own.
-        peak_live_bytes: The most that is needed at one step. No plan with the same views and the same ops done in place
-            has a smaller arena.
-        alignment: Every value that is no view begins at a multiple of this many bytes.
+        total_bytes: The bytes that all values in the arena would take if none were shared.
+        peak_live_bytes: The largest number of bytes that one step needs. No plan with the same views and the same ops
+            done in place has a smaller arena.
+        alignment: Every value that is not a view begins at a multiple of this many bytes.
         sizes: Sizes of symbols that the plan is made for.
         steps: The label of the op at each step.
     """
@@ -86,7 +87,7 @@ class MemoryPlan:
 
     @property
     def bytes_saved(self) -> int:
-        """What sharing saves."""
+        """The bytes that sharing saves."""
         return self.total_bytes - self.arena_size
 
     def live_bytes(self) -> list[int]:
@@ -145,13 +146,13 @@ def plan_memory(
     Args:
         graph: A `Graph` or a module, usually LIR.
         alignment: Of each value in the arena, in bytes; a power of two.
-        allocate_inputs: Inputs have a place in the arena, which is used again after their last reader. Else they lie
-            where the caller has them.
+        allocate_inputs: Inputs have a place in the arena, which is used again after their last reader. Else they stay
+            in the caller's memory.
         allocate_params: Parameters and states have a place in the arena, which nothing else uses.
-        allocate_constants: Constants have one, too.
+        allocate_constants: Constants have a place in the arena, too.
         in_place: Allow elementwise ops to be written over an operand.
-        hoist_weights: What is computed from parameters and constants alone lies outside: a program that computes it once,
-            when it is loaded, needs it at every run.
+        hoist_weights: Values that are computed from parameters and constants alone lie outside the arena: a program that
+            computes them once, when it is loaded, needs them at every run.
         sizes: Sizes of symbols.
         entry: The function of a module; None takes the first public one.
 
@@ -177,7 +178,7 @@ def plan_memory(
     if in_place:
         _merge_in_place(liveness, inside)
     storages = list(dict.fromkeys(v.storage for v in liveness.values.values() if v.storage.kind in inside | pinned))
-    offsets = _placed(storages, alignment)
+    offsets = _offsets(storages, alignment)
     return _plan(graph, liveness, offsets, alignment)
 
 
@@ -192,7 +193,7 @@ def _is_of_weights(live: Live, liveness: Liveness) -> bool:
 
 
 def _merge_in_place(liveness: Liveness, inside: set[str]) -> None:
-    """Let results of elementwise ops be written over operands that die there."""
+    """Let results of elementwise ops be written over operands of which the op is the last reader."""
     followers: dict[Storage, list[Live]] = {}
     for live in liveness.values.values():
         followers.setdefault(live.storage, []).append(live)
@@ -206,8 +207,8 @@ def _merge_in_place(liveness: Liveness, inside: set[str]) -> None:
         live.base, live.relation = chosen, "in place"
         moved = followers.pop(live.storage)
         chosen.storage.end = live.storage.end
-        for other in moved:
-            other.storage = chosen.storage
+        for follower in moved:
+            follower.storage = chosen.storage
         followers[chosen.storage] += moved
 
 
@@ -241,8 +242,8 @@ def _trailing(shape: Shape) -> tuple[int, ...]:
 # --- placing --------------------------------------------------------------------------------------
 
 
-def _placed(storages: Sequence[Storage], alignment: int) -> dict[Storage, int]:
-    """An offset for each: largest first, each into the smallest gap that takes it, else on top."""
+def _offsets(storages: Sequence[Storage], alignment: int) -> dict[Storage, int]:
+    """An offset for each storage: largest first, each in the smallest gap that is large enough, else at the top."""
     offsets: dict[Storage, int] = {}
     by_offset: list[tuple[int, int, Storage]] = []
     order = sorted(range(len(storages)), key=lambda i: (-storages[i].size, storages[i].start, i))
@@ -250,13 +251,13 @@ def _placed(storages: Sequence[Storage], alignment: int) -> dict[Storage, int]:
         storage = storages[i]
         size = aligned(storage.size, alignment)
         best, best_gap, top = -1, 0, 0
-        for offset, _, other in by_offset:
-            if other.end < storage.start or storage.end < other.start:
+        for offset, _, neighbour in by_offset:
+            if neighbour.end < storage.start or storage.end < neighbour.start:
                 continue
             gap = offset - top
             if gap >= size and (best < 0 or gap < best_gap):
                 best, best_gap = top, gap
-            top = max(top, offset + aligned(other.size, alignment))
+            top = max(top, offset + aligned(neighbour.size, alignment))
         offsets[storage] = best if best >= 0 else top
         insort(by_offset, (offsets[storage], i, storage))
     return offsets

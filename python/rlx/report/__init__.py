@@ -1,1 +1,1 @@
-"""Reports on graphs and compilations: what fused, where values lie in memory, which way each op goes; as text and drawings."""
+"""Reports on graphs and compilations, as text and drawings: fusions, places of values in memory, how each op is lowered."""

@@ -1,4 +1,4 @@
-"""The dispatch report: which way each op of a graph goes on a target."""
+"""The dispatch report: how each op of a graph is lowered for a target."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _SHOWN_PLACES = 3
 
 @dataclass(frozen=True)
 class OpDispatch:
-    """All ops of one name that go one way.
+    """All ops of one name that are lowered in the same way.
 
     Attributes:
-        name: Without prefix.
-        path: `"native"`: the target lowers the op itself. `"decomposed"`: it lowers what the op is made of.
+        name: The name of the op, without prefix.
+        path: `"native"`: the target lowers the op itself. `"decomposed"`: it lowers the ops of the decomposition.
             `"unsupported"`: neither.
-        count: How many.
-        into: What they become, by name, in all; the op itself when it is native.
+        count: The number of ops.
+        into: The numbers of ops that they become in all, by name; the op itself when it is native.
         reason: Why they are not supported, else empty.
         locations: The user's places, each once, in order.
     """
@@ -45,11 +45,11 @@ class OpDispatch:
 
 @dataclass(frozen=True)
 class DispatchReport:
-    """Which way each op goes. `str()` is a table.
+    """How each op is lowered. `str()` is a table.
 
     Attributes:
-        target: What the report is for.
-        rows: By name and path; unsupported ones first, then the most frequent.
+        target: The name of the target.
+        rows: By name and path; unsupported ops first, then the most frequent.
     """
 
     target: str
@@ -61,7 +61,7 @@ class DispatchReport:
         return not any(row.path == "unsupported" for row in self.rows)
 
     def count(self, path: str) -> int:
-        """How many ops go one way: `"native"`, `"decomposed"` or `"unsupported"`."""
+        """The number of ops with one path: `"native"`, `"decomposed"` or `"unsupported"`."""
         return sum(row.count for row in self.rows if row.path == path)
 
     def summary(self) -> str:
@@ -74,8 +74,8 @@ class DispatchReport:
         for row in self.rows:
             if row.path == "unsupported":
                 places = [short_place(p) for p in row.locations[:_SHOWN_PLACES]]
-                more = [f"{len(row.locations) - len(places)} more"] if len(row.locations) > len(places) else []
-                note = row.reason + (f" ({', '.join([*places, *more])})" if places else "")
+                hidden = [f"{len(row.locations) - len(places)} more"] if len(row.locations) > len(places) else []
+                note = row.reason + (f" ({', '.join([*places, *hidden])})" if places else "")
             else:
                 note = counts_text(row.into) if row.path == "decomposed" else ""
             rows.append((row.name, str(row.count), row.path, note))
@@ -90,25 +90,25 @@ def analyse_dispatch(
     target: str = "linalg",
     unsupported_dtypes: Collection[str] = (),
 ) -> DispatchReport:
-    """Say for every op which way it goes.
+    """Report how every op is lowered.
 
     Args:
         graph: MIR (or HIR, whose blocks count as composite ops); it is not changed.
         claimed: Names of the ops that the target lowers itself.
-        target: Its name, for the report.
-        unsupported_dtypes: Names of the dtypes that it cannot compute with.
+        target: The name of the target, for the report.
+        unsupported_dtypes: Names of the dtypes with which the target cannot compute.
     """
     claimed, unsupported = frozenset(claimed), frozenset(unsupported_dtypes)
-    found: dict[tuple[str, str, str], tuple[int, Counter[str], dict[str, None]]] = {}
+    groups: dict[tuple[str, str, str], tuple[int, Counter[str], dict[str, None]]] = {}
     parts: dict[Any, tuple[Counter[str], str]] = {}
     for op in collect(graph.module):
         name = opview.name_of(op)
         path, into, reason = _path(op, claimed, unsupported, parts)
-        count, total, places = found.get((name, path, reason), (0, Counter(), {}))
-        found[name, path, reason] = (count + 1, total + into, places | dict.fromkeys(filter(None, [place_of(op)])))
+        count, total, places = groups.get((name, path, reason), (0, Counter(), {}))
+        groups[name, path, reason] = (count + 1, total + into, places | dict.fromkeys(filter(None, [place_of(op)])))
     rows = [
         OpDispatch(name, path, count, into, reason, tuple(places))
-        for (name, path, reason), (count, into, places) in found.items()
+        for (name, path, reason), (count, into, places) in groups.items()
     ]
     rows.sort(key=lambda row: (row.path != "unsupported", -row.count, row.name))
     return DispatchReport(target, tuple(rows))
@@ -117,7 +117,7 @@ def analyse_dispatch(
 def _path(
     op: Any, claimed: frozenset[str], unsupported: frozenset[str], parts: dict[Any, tuple[Counter[str], str]]
 ) -> tuple[str, Counter[str], str]:
-    """Path, what the op becomes, and why it is not supported."""
+    """The path of an op, the ops that it becomes, and why it is not supported."""
     name = opview.name_of(op)
     dtypes = sorted({shape_of(r).dtype.name for r in op.results} & unsupported)
     if dtypes:
@@ -134,9 +134,9 @@ def _path(
 
 
 def _decomposed(op: Any, claimed: frozenset[str], unsupported: frozenset[str]) -> tuple[Counter[str], str]:
-    """What an op becomes when it stands alone, and what of that is not supported."""
+    """The ops that an op becomes when it is lowered alone, and which of them are not supported."""
     if len(op.regions):
-        return Counter(), ""  # the ops of its regions, which have rows of their own
+        return Counter(), ""  # it becomes the ops of its regions, which have their own rows
     alone = _alone(op)
     try:
         Decompose(except_=tuple(claimed)).run(alone)
@@ -156,7 +156,7 @@ def _decomposed(op: Any, claimed: frozenset[str], unsupported: frozenset[str]) -
 
 
 def _alone(op: Any) -> Any:
-    """A module with a copy of one op only, whose operands are arguments."""
+    """A module with only a copy of one op, whose operands are arguments."""
     ir = mlir.ir
     with mlir.entered():
         module = ir.Module.create(loc=op.location)

@@ -1,4 +1,4 @@
-"""The fusion report: what fused between two stages, and what could have."""
+"""The fusion report: which ops were fused between two stages, and which patterns could have been."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Miss:
     """A pattern that stayed unfused.
 
     Attributes:
-        pattern: Such as `"matmul + bias"`.
-        reason: What is in the way.
-        detail: What exactly: a rank, a count, the name of an op; may be empty.
+        pattern: The pattern, such as `"matmul + bias"`.
+        reason: Why it did not fuse.
+        detail: Details of the reason: a rank, a count, the name of an op; may be empty.
         hint: What to do about it.
         location: The user's `file:line` of the op that would be the root, empty when unknown.
     """
@@ -56,12 +56,12 @@ class Miss:
 
 @dataclass(frozen=True)
 class FusionReport:
-    """What fused. `str()` is the report.
+    """The fused ops and the missed fusions. `str()` is the report.
 
     Attributes:
-        before: Ops of the first stage, by name.
-        after: Ops of the second.
-        missed: Patterns that stayed unfused in the second, in program order.
+        before: The numbers of ops in the first stage, by name.
+        after: The numbers of ops in the second stage.
+        missed: The patterns that stayed unfused in the second stage, in program order.
     """
 
     before: Counter[str]
@@ -74,10 +74,10 @@ class FusionReport:
         return Counter({name: n for name, n in self.after.items() if registry.card(name).spec.family == "fused"})
 
     def assert_clean(self) -> None:
-        """Nothing was missed.
+        """Check that no pattern stayed unfused.
 
         Raises:
-            Error: Something was; the message lists it all.
+            Error: Patterns did; the message lists all of them.
         """
         if self.missed:
             lines = "\n".join(f"  {miss}" for miss in self.missed)
@@ -96,10 +96,10 @@ class FusionReport:
 
 
 def analyse_fusion(before: Graph, after: Graph) -> FusionReport:
-    """Compare two stages of a graph, and look for what could have fused in the second.
+    """Compare two stages of a graph, and look for patterns in the second that could have been fused.
 
     Args:
-        before: The graph as given.
+        before: The graph before the fusions.
         after: The graph with its fusions done: MIR.
     """
     return FusionReport(_counts(before), _counts(after), tuple(_misses(after)))
@@ -147,14 +147,14 @@ def _bias(product: Any) -> Iterator[Miss]:
 
     width = shape_of(product.results[0]).dims[-1]
     users = _users(product)
-    adds = [u for u in users if _is(u, "binary", "add") and _bias_of(u, product, width) is not None]
+    adds = [u for u in users if _is_op(u, "binary", "add") and _bias_of(u, product, width) is not None]
     if not adds:
-        other = next((u for u in users if _is(u, "activation") or _is(u, "binary", "sub")), None)
-        if len(users) == 1 and other is not None:
+        other_user = next((u for u in users if _is_op(u, "activation") or _is_op(u, "binary", "sub")), None)
+        if len(users) == 1 and other_user is not None:
             hint = "add a bias, which may be zero, before the activation"
-            if not _is(other, "activation"):
+            if not _is_op(other_user, "activation"):
                 hint = "negate the vector and add it"
-            yield miss("matmul + bias", MissReason.NON_ADD_BIAS_CONSUMER, f"but by {label_of(other)}", hint)
+            yield miss("matmul + bias", MissReason.NON_ADD_BIAS_CONSUMER, f"but by {label_of(other_user)}", hint)
         return
     if len(users) > 1:
         hint = "compute the product once more, or use the biased result in its place"
@@ -168,7 +168,7 @@ def _bias(product: Any) -> Iterator[Miss]:
         return
     then = _only_user(adds[0])
     pattern = "matmul + bias"
-    if then is not None and _is(then, "activation"):
+    if then is not None and _is_op(then, "activation"):
         if _is_epilogue(then):
             pattern += f" + {label_of(then)}"
         else:
@@ -178,15 +178,15 @@ def _bias(product: Any) -> Iterator[Miss]:
 
 
 def _epilogue(product: Any) -> Iterator[Miss]:
-    """An activation behind a product that is fused with its bias already."""
+    """An activation after a product that is already fused with its bias."""
     spec = registry.SPECS["fused_matmul_bias_act"]
     has_one = any(a.name == "activation" and a.name in product.attributes for a in spec.attributes)
     then = _only_user(product)
-    if has_one or then is None or not _is(then, "activation"):
+    if has_one or then is None or not _is_op(then, "activation"):
         return
-    known = _is_epilogue(then)
-    reason = MissReason.NOT_FUSED if known else MissReason.UNSUPPORTED_EPILOGUE_ACTIVATION
-    hint = "give activation= to the linear layer" if known else "the activation stays an op of its own"
+    is_supported = _is_epilogue(then)
+    reason = MissReason.NOT_FUSED if is_supported else MissReason.UNSUPPORTED_EPILOGUE_ACTIVATION
+    hint = "give activation= to the linear layer" if is_supported else "the activation stays an op of its own"
     yield Miss(f"fused matmul + {label_of(then)}", reason, "", hint, place_of(then))
 
 
@@ -231,7 +231,7 @@ def _swiglu(multiply: Any) -> Iterator[Miss]:
 # --- looking at ops -------------------------------------------------------------------------------
 
 
-def _is(op: Any, name: str, kind: str | None = None) -> bool:
+def _is_op(op: Any, name: str, kind: str | None = None) -> bool:
     return op.name == f"rlx.{name}" and (kind is None or label_of(op) == kind)
 
 
@@ -256,14 +256,14 @@ def _producer(value: Any, name: str) -> Any:
 
 def _bias_of(add: Any, product: Any, width: Any) -> Shape | None:
     """The other operand of an addition when it varies along the last axis only, as a bias does."""
-    others = [v for v in add.operands if v != product.results[0]]
-    if len(others) != 1:
+    other_operands = [v for v in add.operands if v != product.results[0]]
+    if len(other_operands) != 1:
         return None
-    shape = shape_of(others[0])
-    fits = shape.rank >= 1 and shape.dims[-1] == width and all(d == 1 for d in shape.dims[:-1])
-    return shape if fits else None
+    shape = shape_of(other_operands[0])
+    is_vector = shape.rank >= 1 and shape.dims[-1] == width and all(d == 1 for d in shape.dims[:-1])
+    return shape if is_vector else None
 
 
 def _is_epilogue(activation: Any) -> bool:
-    """Whether a product fuses with an activation behind it: see `rlx-fuse-matmul-bias-act`."""
+    """Whether a product fuses with an activation after it: see `rlx-fuse-matmul-bias-act`."""
     return not opview.has_trait(activation, "wide_range")

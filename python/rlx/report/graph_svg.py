@@ -1,4 +1,4 @@
-"""Drawings of graphs as SVG: each op below what it reads, with few crossings of the lines between them."""
+"""Drawings of graphs as SVG: each op is below the ops that it reads, and few of the lines between them cross."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _Node:
 
 
 def drawing(report: GraphReport) -> str:
-    """A graph as an SVG document. What depends on no input stands in the boxes of the ops that read it."""
+    """A graph as an SVG document. Values that depend on no input are written in the boxes of the ops that read them."""
     nodes = _nodes(report)
     layers = _layers(nodes)
     _order(layers)
@@ -54,30 +54,30 @@ def drawing(report: GraphReport) -> str:
 def _nodes(report: GraphReport) -> list[_Node]:
     nodes: list[_Node] = []
     made_by: dict[str, _Node] = {}
-    written: dict[str, str] = {}
+    expressions: dict[str, str] = {}
     for argument in report.arguments:
         if argument.kind == "param":
-            written[argument.name] = argument.name
+            expressions[argument.name] = argument.name
             continue
         node = _Node((argument.name, str(argument.shape)), "input", f"{argument.kind} {argument.name}")
         nodes.append(node)
         made_by[argument.name] = node
     has_inputs = bool(nodes)
     for op, inside in _with_regions(report.ops):
-        captured = dict.fromkeys(n for held in inside for n in held.operands if n in written or n in made_by)
-        read = (*op.operands, *(name for name in captured if name not in op.operands))
-        inline = [written[name] for name in read if name in written]
-        if len(inline) == len(read) and (has_inputs or not inline):
-            written.update(dict.fromkeys(op.results, _expression(op, inline)))
+        captured = dict.fromkeys(n for inner in inside for n in inner.operands if n in expressions or n in made_by)
+        names_read = (*op.operands, *(name for name in captured if name not in op.operands))
+        inline = [expressions[name] for name in names_read if name in expressions]
+        if len(inline) == len(names_read) and (has_inputs or not inline):
+            expressions.update(dict.fromkeys(op.results, _expression(op, inline)))
             continue
         node = _Node(_op_lines(op, inline), op.name, str(op).strip())
-        for name in dict.fromkeys(read):
+        for name in dict.fromkeys(names_read):
             if name in made_by:
                 _connect(made_by[name], node)
         nodes.append(node)
         made_by.update(dict.fromkeys(op.results, node))
     for output, value in zip(report.outputs, report.returned, strict=True):
-        lines = (output.name, str(output.shape), *([] if value in made_by else [_short(written[value])]))
+        lines = (output.name, str(output.shape), *([] if value in made_by else [_shortened(expressions[value])]))
         node = _Node(lines, "output", f"output {output.name}")
         if value in made_by:
             _connect(made_by[value], node)
@@ -86,7 +86,7 @@ def _nodes(report: GraphReport) -> list[_Node]:
 
 
 def _with_regions(ops: Iterable[OpReport]) -> Iterable[tuple[OpReport, list[OpReport]]]:
-    """Each op of the function, whose box stands for its regions as well, with the ops in these."""
+    """Each op of the function with the ops in its regions, which share its box."""
     outer: list[tuple[OpReport, list[OpReport]]] = []
     for op in ops:
         if op.depth:
@@ -97,21 +97,21 @@ def _with_regions(ops: Iterable[OpReport]) -> Iterable[tuple[OpReport, list[OpRe
 
 
 def _expression(op: OpReport, operands: Sequence[str]) -> str:
-    """What depends on no input, as text."""
+    """The text of a value that depends on no input."""
     value = op.attributes.get("value")
     if op.name == "constant" and value is not None:
         return str(value.reshape(-1)[0]) if value.size == 1 else f"constant {op.shapes[0]}"
     return f"{op.label}({', '.join(operands)})"
 
 
-def _short(text: str) -> str:
+def _shortened(text: str) -> str:
     return text if len(text) <= _LONGEST else f"…{text[1 - _LONGEST :]}"
 
 
 def _op_lines(op: OpReport, inline: Sequence[str]) -> tuple[str, ...]:
     lines = [op.label, ", ".join(map(str, op.shapes))]
     lines += inline[:3] if len(inline) <= 3 else [*inline[:2], f"and {len(inline) - 2} more"]
-    return tuple(_short(line) for line in lines if line)
+    return tuple(_shortened(line) for line in lines if line)
 
 
 def _connect(above: _Node, below: _Node) -> None:
@@ -120,8 +120,8 @@ def _connect(above: _Node, below: _Node) -> None:
 
 
 def _layers(nodes: Sequence[_Node]) -> list[list[_Node]]:
-    """Each node one layer below the lowest that it reads; inputs just above their first reader."""
-    for node in nodes:  # in the order of the program, so what a node reads has its layer already
+    """Each node is one layer below the lowest node that it reads; inputs are directly above their first reader."""
+    for node in nodes:  # in program order, so the nodes that a node reads have their layers already
         node.layer = max((n.layer + 1 for n in node.above), default=0)
     for node in nodes:
         if not node.above and node.below:
@@ -148,7 +148,7 @@ def _lengthened(above: _Node, below: _Node, layers: list[list[_Node]]) -> _Node:
 
 
 def _order(layers: list[list[_Node]]) -> None:
-    """Sort each layer by where the neighbours stand, down and up in turn, so that few edges cross."""
+    """Sort each layer by the positions of the neighbours, downwards and upwards in turn, so that few edges cross."""
     for sweep in range(_SWEEPS):
         downwards = sweep % 2 == 0
         position = {node: i for layer in layers for i, node in enumerate(layer)}
@@ -184,15 +184,15 @@ def _place(layers: list[list[_Node]]) -> None:
 
 
 def _align(layer: Sequence[_Node], downwards: bool) -> None:
-    """Move each node towards the mean of its neighbours, as far as those beside it let it."""
-    wanted = []
+    """Move each node towards the mean of its neighbours, as far as the nodes beside it allow."""
+    wishes = []
     for node in layer:
         near = (node.above if downwards else node.below) or node.below or node.above
-        wanted.append(sum(n.x for n in near) / len(near) if near else node.x)
+        wishes.append(sum(n.x for n in near) / len(near) if near else node.x)
     # Groups of touching nodes, each as (offsets from the first node, wish of the first node): where two
     # overlap they become one, which goes to the mean of its members' wishes.
     groups: list[tuple[list[_Node], list[float], float]] = []
-    for node, wish in zip(layer, wanted, strict=True):
+    for node, wish in zip(layer, wishes, strict=True):
         members, offsets, first = [node], [0.0], wish
         while groups:
             before, their_offsets, their_first = groups[-1]
@@ -213,14 +213,14 @@ def _align(layer: Sequence[_Node], downwards: bool) -> None:
 
 
 def _document(report: GraphReport, nodes: Sequence[_Node]) -> str:
-    """The drawing below its heading, above what the colours mean."""
+    """The heading, the drawing, and the legend of the colours."""
     heading = f"@{report.name} [{report.stage}]"
     ops = {node.op for node in nodes if node.lines}
     least = max(len(heading) * palette.CHARACTER, palette.legend_width(ops)) + 2 * _MARGIN
-    taken = max((n.x + n.width / 2 + _MARGIN for n in nodes), default=least)
-    width = max(taken, least)
+    right_edge = max((n.x + n.width / 2 + _MARGIN for n in nodes), default=least)
+    width = max(right_edge, least)
     for node in nodes:
-        node.x += (width - taken) / 2
+        node.x += (width - right_edge) / 2
     height = max([n.y + n.height for n in nodes], default=2.0 * _MARGIN) + 2 * _MARGIN
     size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
     lines = [f'<svg xmlns="http://www.w3.org/2000/svg" {size} {palette.FONT} fill="{palette.INK}">']
@@ -254,8 +254,8 @@ def _edges(nodes: Iterable[_Node]) -> list[str]:
 
 
 def _box(node: _Node) -> list[str]:
-    left, rounding = node.x - node.width / 2, 10 if node.op in ("input", "output") else 3
-    place = f'x="{left:.1f}" y="{node.y:.1f}" width="{node.width:.1f}" height="{node.height:.1f}"'
+    left_edge, rounding = node.x - node.width / 2, 10 if node.op in ("input", "output") else 3
+    place = f'x="{left_edge:.1f}" y="{node.y:.1f}" width="{node.width:.1f}" height="{node.height:.1f}"'
     lines = [f"<g><title>{escape(node.title)}</title>"]
     lines.append(f'<rect {place} rx="{rounding}" fill="{palette.colour_of(node.op)}" stroke="{palette.OUTLINE}"/>')
     for i, line in enumerate(node.lines):

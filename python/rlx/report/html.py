@@ -1,4 +1,4 @@
-"""A graph as one HTML page that needs nothing else: its drawing, and the listing of its ops."""
+"""A graph as one HTML page that needs no other file: its drawing, and the listing of its ops."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pre, svg {{ display: block; max-width: 100%; overflow-x: auto; height: auto; }}
 
 
 def page(report: GraphReport) -> str:
-    """The page. Letting the pointer rest on a box of the drawing shows its op."""
+    """The page. A pointer that rests on a box of the drawing shows the op."""
     title = escape(f"@{report.name} [{report.stage}]")
     return "\n".join(
         [

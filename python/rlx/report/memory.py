@@ -27,14 +27,14 @@ class MemoryReport(MemoryPlan):
     def __str__(self) -> str:
         rows = []
         for v in self.values:
-            where = "-" if v.offset is None else str(v.offset)
-            how = f"{v.relation} {v.base}" if v.base else v.relation
+            offset = "-" if v.offset is None else str(v.offset)
+            memory = f"{v.relation} {v.base}" if v.base else v.relation
             if v.relation == "view" and v.base_offset:
-                how += f" + {v.base_offset}"
+                memory += f" + {v.base_offset}"
             outputs = f"output {', '.join(v.outputs)}" if v.outputs else ""
             steps = f"{v.start}..{v.end}"
             rows.append(
-                (v.name, v.label, str(v.shape), where, str(v.size), steps, how, outputs, short_place(v.location))
+                (v.name, v.label, str(v.shape), offset, str(v.size), steps, memory, outputs, short_place(v.location))
             )
         header = ("value", "op", "shape", "offset", "bytes", "steps", "memory", "", "source")
         return "\n".join([self.summary(), *table(rows, header, right=(3, 4), indent="  ")]) + "\n"
@@ -49,10 +49,10 @@ def analyse_memory(graph: Any, **options: Any) -> MemoryReport:
 
     Args:
         graph: A `Graph` or a module, usually LIR.
-        options: As `plan_memory` takes them.
+        options: The options of `plan_memory`.
 
     Raises:
-        Error: As `plan_memory`.
+        Error: `plan_memory` raises it.
     """
     plan = plan_memory(graph, **options)
     return MemoryReport(**{field.name: getattr(plan, field.name) for field in fields(plan)})

@@ -1,4 +1,4 @@
-"""Drawings of memory plans as SVG: a rectangle for each value, as wide as it lives and as high as it is large."""
+"""Drawings of memory plans as SVG: a rectangle for each value, whose width is its lifetime and whose height is its size."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlx.report.text import bytes_text, short_place
 _LEFT, _TOP, _RIGHT = 84, 62, 72
 _HEIGHT = 360
 _WIDEST, _NARROWEST = 1400, 560
-_LABEL_STEP = 13  # two slanted labels need this much
+_LABEL_STEP = 13  # the least distance of two slanted labels
 _IN_USE = "bytes in use"
 
 
@@ -118,8 +118,8 @@ class _Drawing:
 
     def _live_curve(self) -> str:
         points = []
-        for step, used in enumerate(self.plan.live_bytes()):
-            points += [f"{self.x(step):.1f},{self.y(used):.1f}", f"{self.x(step + 1):.1f},{self.y(used):.1f}"]
+        for step, num_bytes in enumerate(self.plan.live_bytes()):
+            points += [f"{self.x(step):.1f},{self.y(num_bytes):.1f}", f"{self.x(step + 1):.1f},{self.y(num_bytes):.1f}"]
         return (
             f'<polyline points="{" ".join(points)}" fill="none" stroke="{palette.ACCENT}" stroke-width="1.5">'
             f"<title>{_IN_USE}</title></polyline>"

@@ -49,7 +49,7 @@ _OF_FAMILY = {family: group for group in GROUPS for family in group.families}
 def group_of(op: str) -> Group | None:
     """The group of an op by its name without prefix, or of a kind of argument; None for ops of other dialects.
 
-    A gradient has that of its forward op.
+    A gradient has the group of its forward op.
     """
     if op not in registry.load():
         return _OF_FAMILY.get(op)
@@ -65,10 +65,10 @@ def colour_of(op: str) -> str:
 
 
 def legend(ops: Collection[str], x: float, y: float) -> Iterator[str]:
-    """What the colours of some ops mean, in one row that begins at `x`, with its text on the line `y`."""
-    used = {group_of(op) for op in ops}
+    """The legend of the colours of some ops, in one row that begins at `x`, with its text on the line `y`."""
+    groups = {group_of(op) for op in ops}
     for group in GROUPS:
-        if group in used:
+        if group in groups:
             yield f'<rect x="{x:.0f}" y="{y - 10:.0f}" width="12" height="12" fill="{group.colour}" stroke="{OUTLINE}"/>'
             yield f'<text x="{x + 17:.0f}" y="{y:.0f}">{group.name}</text>'
             x += entry_width(group.name)
@@ -76,8 +76,8 @@ def legend(ops: Collection[str], x: float, y: float) -> Iterator[str]:
 
 def legend_width(ops: Collection[str]) -> float:
     """The pixels that the legend of some ops takes."""
-    used = {group_of(op) for op in ops}
-    return sum(entry_width(group.name) for group in GROUPS if group in used)
+    groups = {group_of(op) for op in ops}
+    return sum(entry_width(group.name) for group in GROUPS if group in groups)
 
 
 def entry_width(name: str) -> float:

@@ -1,4 +1,4 @@
-"""What reports and commands print with: tables, sizes, places."""
+"""Text for reports and commands: tables, sizes, places."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def table(
 
     Args:
         rows: Cells, which may have several lines.
-        header: What stands above the columns, if anything.
+        header: The titles of the columns, if any.
         right: Columns that are aligned to the right.
-        indent: What stands before each line.
+        indent: The beginning of each line.
     """
     every = [list(row) for row in ([header] if header else []) + list(rows)]
     cells = [[cell.splitlines() or [""] for cell in row] for row in every]
@@ -38,7 +38,7 @@ def table(
 
 
 def bytes_text(count: int) -> str:
-    """A size for people: `1.5 MiB`."""
+    """A size for readers: `1.5 MiB`."""
     for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if count >= size:
             return f"{count / size:.4g} {unit}"
@@ -51,12 +51,12 @@ def counts_text(counts: Counter[str]) -> str:
 
 
 def short_place(place: str) -> str:
-    """A place with the last part of its path only, for tables."""
+    """A place with only the last part of its path, for tables."""
     return os.path.basename(place)
 
 
 def wrapped(text: str, *, indent: str, width: int = 100) -> str:
-    """Words on lines of at most `width` characters, the second and later ones behind `indent`."""
+    """Text wrapped to lines of at most `width` characters, of which all but the first begin with `indent`."""
     return "\n".join(
         textwrap.wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
     )
