@@ -1,4 +1,4 @@
-"""What all importers share: the table of rules, the list of what has none, limits, and constants that become weights."""
+"""What all importers share: the table of rules, the list of ops without a rule, limits, constants that become weights."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error, UnsupportedError
 from rlx.ir.graph import Graph
 
-# Ops of a model, functions that are called several times counted as often: a text of a kilobyte may stand for any number.
+# The largest number of ops of a model. A function counts once for each call: a text of a kilobyte may stand for any number.
 MOST_OPS = 100_000
-# Elements of a constant that stays one. A larger one becomes a parameter with its value: compilers pack and share those.
+# The elements of the largest constant. A larger one becomes a parameter with its value: compilers pack and share those.
 LARGEST_LITERAL = 1024
 _LISTED = 50
 
@@ -26,9 +26,9 @@ class Rule:
     """How one kind of op is built.
 
     Attributes:
-        build: Takes the graph, the op's operands, and by keyword those attributes that its signature names.
-        attributes: The names of these.
-        required: Those without a default.
+        build: Takes the graph, the op's operands, and by keyword the attributes that its signature names.
+        attributes: The names of these attributes.
+        required: The names of those without a default.
     """
 
     build: Callable[..., Any]
@@ -37,10 +37,10 @@ class Rule:
 
     @classmethod
     def of(cls, build: Callable[..., Any]) -> Rule:
-        """A rule by its function's signature."""
-        named = [p for p in inspect.signature(build).parameters.values() if p.kind is p.KEYWORD_ONLY]
-        required = frozenset(p.name for p in named if p.default is p.empty)
-        return cls(build, frozenset(p.name for p in named), required)
+        """The rule for a function, from its signature."""
+        keywords = [p for p in inspect.signature(build).parameters.values() if p.kind is p.KEYWORD_ONLY]
+        required = frozenset(p.name for p in keywords if p.default is p.empty)
+        return cls(build, frozenset(p.name for p in keywords), required)
 
 
 class Table:
@@ -48,10 +48,10 @@ class Table:
 
     A rule is `rule(g, *operands, **attributes)`: it emits rlx ops into the graph `g` and gives a tensor, or a sequence of
     them for an op of several results. An attribute of the op that the rule does not name is an error, so that none is
-    overlooked; the importer says which ones have no bearing on the numbers.
+    overlooked; the importer lists the attributes that do not change the numbers.
 
     Args:
-        what: What the format is called, for messages.
+        what: The name of the format, for messages.
     """
 
     def __init__(self, what: str):
@@ -68,13 +68,13 @@ class Table:
         return register
 
     def check(self, nodes: Iterable[tuple[str, str | None]]) -> None:
-        """Every op has a rule.
+        """Check that every op has a rule.
 
         Args:
             nodes: The name and the place of each op.
 
         Raises:
-            UnsupportedError: It lists all kinds of ops that have none, how often each comes, and where it comes first.
+            UnsupportedError: The message lists all kinds of ops without a rule, how often each occurs, and where first.
         """
         counts: Counter[str] = Counter()
         first: dict[str, str] = {}
@@ -99,7 +99,7 @@ class Table:
         irrelevant: Collection[str] = (),
         place: str | None = None,
     ) -> list[Tensor]:
-        """What stands for an op's results.
+        """Build an op; returns the tensors for its results.
 
         Args:
             g: The graph.
@@ -110,20 +110,20 @@ class Table:
             place: Where the op stands, for messages.
 
         Raises:
-            Error: The rule does not take the op as it is written; it names the op and its place.
+            Error: The rule does not take the op as it is written; the message names the op and its place.
         """
         rule = self.rules[op]
         try:
             unknown = [name for name in attributes if name not in rule.attributes and name not in irrelevant]
             missing = rule.required - attributes.keys()
             if unknown or missing:
-                what = f"with '{unknown[0]}'" if unknown else f"without '{min(missing)}'"
-                raise UnsupportedError(f"{what} cannot be imported")
+                obstacle = f"with '{unknown[0]}'" if unknown else f"without '{min(missing)}'"
+                raise UnsupportedError(f"{obstacle} cannot be imported")
             built = rule.build(g, *operands, **{n: v for n, v in attributes.items() if n in rule.attributes})
         except Error as problem:
             message = f"{op}{': ' if problem.message.startswith('rlx.') else ' '}{problem.message}"
             raise type(problem)(message, location=place or problem.location, hint=problem.hint) from None
-        except (TypeError, ValueError) as problem:  # what the signature of a rule does not allow
+        except (TypeError, ValueError) as problem:  # the call does not match the signature of the rule
             raise UnsupportedError(
                 f"{op} is written in a way that is not imported: {problem}", location=place
             ) from None
@@ -134,13 +134,13 @@ def constant(g: Graph, array: np.ndarray, largest_literal: float = LARGEST_LITER
     """A constant of a model: a literal if it is small or one number everywhere, else a parameter `constant0`, ….
 
     Args:
-        g: The graph; gets a parameter with its value.
+        g: The graph, which gets the parameter.
         array: The elements.
-        largest_literal: Elements that a literal may have.
+        largest_literal: The number of elements up to which a constant is a literal.
     """
     if array.size <= largest_literal or not any(array.strides):
         return g.constant(array)
-    taken = {a.name for a in g.arguments}
-    name = next(n for n in map("constant{}".format, range(len(taken) + 1)) if n not in taken)
+    taken_names = {a.name for a in g.arguments}
+    name = next(n for n in map("constant{}".format, range(len(taken_names) + 1)) if n not in taken_names)
     array.flags.writeable = False
     return g.param(name, array.shape, array.dtype, value=array)

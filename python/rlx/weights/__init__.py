@@ -1,7 +1,7 @@
-"""Weights: lazy, immutable tensors with an encoding, whatever file they come from.
+"""Weights: lazy, immutable tensors with an encoding, from files of any format.
 
-`open` gives a mapping of names to `Weight`s, of which nothing but the headers has been read. The formats are in a table
-(`formats.py`), each in a file of its own; how the elements of a tensor are stored is its `Encoding`'s business.
+`open` gives a mapping of names to `Weight`s, of which only the headers have been read. The formats are in a table
+(`formats.py`), and each has its own file; the `Encoding` of a tensor knows how its elements are stored.
 """
 
 from __future__ import annotations

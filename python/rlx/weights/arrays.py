@@ -10,7 +10,7 @@ from rlx.ir.errors import Error
 
 
 def keep(array: np.ndarray, copy: bool = True) -> np.ndarray:
-    """An array, C-contiguous, that nobody else changes: the array itself where it is known to stay as it is.
+    """A C-contiguous array that nobody else changes: the array itself if it is known not to change, else a copy.
 
     Args:
         array: A caller's array.
@@ -22,7 +22,7 @@ def keep(array: np.ndarray, copy: bool = True) -> np.ndarray:
 
 
 def _is_constant(array: np.ndarray) -> bool:
-    """Whether no array can write to this one's memory: it belongs to `bytes`, or to a file that is mapped read-only."""
+    """Whether the memory of an array cannot be written: it belongs to `bytes`, or to a file that is mapped read-only."""
     owner: object = array
     while isinstance(owner, np.ndarray):
         if owner.flags.writeable:
@@ -34,10 +34,10 @@ def _is_constant(array: np.ndarray) -> bool:
 
 
 def check_no_nan(array: np.ndarray, what: str) -> None:
-    """Refuse NaN: every result would be NaN.
+    """Check that an array holds no NaN, which would make every result NaN.
 
     Raises:
-        Error: There is one; the message says how many.
+        Error: It holds NaN; the message says how many.
     """
     if array.dtype.kind in "fcV" and bool(np.isnan(array).any()):
         raise Error(f"{what} holds {int(np.isnan(array).sum())} NaN values")

@@ -14,14 +14,14 @@ from rlx.ir.errors import Error
 class Encoding(ABC):
     """How a tensor's elements are stored.
 
-    A packed encoding stores blocks of elements with their scales. Whoever computes with the blocks themselves asks the
-    weight for `stored()` and looks at its `encoding`; everybody else asks for `numpy()` and gets what `values` gives.
+    A packed encoding stores blocks of elements with their scales. Code that computes with the blocks calls `stored()` of the
+    weight and reads its `encoding`; other code calls `numpy()`, which uses `values`.
     """
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """What it is called, such as `"plain"`."""
+        """The name of the encoding, such as `"plain"`."""
 
     @property
     @abstractmethod
@@ -30,22 +30,22 @@ class Encoding(ABC):
 
     @abstractmethod
     def nbytes(self, shape: tuple[int, ...]) -> int:
-        """How many bytes a tensor of this shape is stored in.
+        """The number of bytes in which a tensor of this shape is stored.
 
         Raises:
-            Error: No tensor of this shape is stored so; a number of elements that no blocks divide, for one.
+            Error: The encoding cannot store this shape; for instance, the elements do not divide into blocks.
         """
 
     @abstractmethod
     def values(self, stored: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        """The plain numbers, without a copy where that can be.
+        """The plain numbers, without a copy where possible.
 
         Args:
             stored: The bytes, `nbytes(shape)` of them: u8, rank 1, at any address, and read-only.
             shape: The tensor's shape.
 
         Raises:
-            Error: The bytes stand for no numbers.
+            Error: The bytes are not a valid encoding of numbers.
         """
 
 
@@ -55,7 +55,7 @@ class Plain(Encoding):
 
     Attributes:
         element: The dtype.
-        order: `"C"`, the last axis runs fastest, or `"F"`, the first one does.
+        order: `"C"` if the last axis varies fastest, `"F"` if the first one does.
     """
 
     element: np.dtype
@@ -81,10 +81,10 @@ class Plain(Encoding):
 
 @dataclass(frozen=True)
 class Unreadable(Encoding):
-    """An encoding that a file may use and nothing here reads: its tensors are listed, and refused when they are used.
+    """An encoding that RLX cannot read: its tensors are listed, but using them raises an error.
 
     Attributes:
-        stored_as: What the file calls it.
+        stored_as: The name of the dtype in the file.
         hint: What to do about it.
     """
 

@@ -1,4 +1,4 @@
-"""The formats of files of weights, and which of them a file has."""
+"""The formats of files of weights, and how the format of a file is found."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlx.weights import npy, safetensors
 from rlx.weights.mapped import Content, content_of
 from rlx.weights.weight import Weights
 
-# By what a file starts with. One that starts with nothing of this is a safetensors file, whose first bytes are a number.
+# Readers by the first bytes of a file. A file that starts with none of these is a safetensors file, which starts with a number.
 _BY_BEGINNING: dict[bytes, Callable[[Content, str], Weights]] = {
     b"PK\x03\x04": npy.read_archive,
     b"\x93NUMPY": npy.read_array,
@@ -20,11 +20,11 @@ _BY_BEGINNING: dict[bytes, Callable[[Content, str], Weights]] = {
 
 
 def open(path: str | os.PathLike[str]) -> Weights:
-    """The tensors of a file, none of which is read before it is used.
+    """The tensors of a file, each of which is read when it is used.
 
     Args:
         path: A safetensors file, the index of several (`model.safetensors.index.json`), a folder that has one of the two,
-            or NumPy's `.npz` or `.npy`. What a file holds decides, not its name.
+            or a file of NumPy, `.npz` or `.npy`. The content of a file decides its format, not its name.
 
     Raises:
         Error: It is missing, damaged or of another format.
@@ -43,7 +43,7 @@ def open(path: str | os.PathLike[str]) -> Weights:
 
 
 def opened(params: Any) -> Mapping[str, Any]:
-    """What a user gives as parameters: the `Weights` that a path stands for, or what was given.
+    """The parameters that a user gives: the `Weights` of a path, or the mapping itself.
 
     Raises:
         Error: It is neither a path nor a mapping, or `open` raises it.

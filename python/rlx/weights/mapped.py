@@ -1,4 +1,4 @@
-"""Files in memory: mapped, so that what nobody looks at is not read."""
+"""Files in memory: mapped, so that only the parts that are used are read."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Content = mmap.mmap | bytes
 
 
 def content_of(path: str | os.PathLike[str]) -> Content:
-    """What a file holds: a map of it, or bytes of what has no map (a pipe, an empty file).
+    """The content of a file: a memory map, or bytes for files that cannot be mapped (a pipe, an empty file).
 
     Raises:
-        Error: It is missing, no file, or cannot be read.
+        Error: The file is missing, is a folder, or cannot be read.
     """
     name = file_name(path)
     try:
@@ -34,5 +34,5 @@ def content_of(path: str | os.PathLike[str]) -> Content:
 
 
 def part(content: Content, start: int, size: int) -> memoryview:
-    """Some bytes of a file, without a copy. They are fewer if the file ends before."""
+    """Some bytes of a file, without a copy; fewer than `size` if the file ends before."""
     return memoryview(content)[start : start + size]

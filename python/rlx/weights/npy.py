@@ -31,14 +31,14 @@ _HEADERS: dict[Any, Callable[..., Any]] = {
 }
 _LOCAL_HEADER = 30  # bytes in front of a member's name
 _ENCRYPTED = 0x1
-_BEST_DEFLATION = 1032  # a byte of deflate stands for at most so many
+_BEST_DEFLATION = 1032  # the most bytes that one byte of deflate can stand for
 
 
 def read_file(path: str | os.PathLike[str]) -> Weight:
-    """The array of a `.npy` file, by the file's name without its ending.
+    """The array of a `.npy` file, named as the file without its ending.
 
     Raises:
-        Error: It is missing or damaged, or holds no plain array.
+        Error: The file is missing or damaged, or holds no plain array.
     """
     name = os.fspath(path)
     (weight,) = read_array(content_of(path), name).values()
@@ -56,7 +56,7 @@ def read_archive(content: Content, name: str) -> Weights:
     """The arrays of a `.npz` file.
 
     Raises:
-        Error: It is damaged, holds something else, or claims to be larger than it can be.
+        Error: The file is damaged, holds other members than arrays, or claims an impossible size.
     """
     return Weights(_checked(name, lambda: _members(content, name)), name)
 
@@ -111,7 +111,7 @@ class _Stored:
 
 @dataclass(frozen=True)
 class _Deflated:
-    """A compressed member of an archive, which is decompressed each time that it is used."""
+    """A compressed member of an archive, which is decompressed every time it is used."""
 
     content: Content
     begin: int
@@ -139,7 +139,7 @@ class _Deflated:
 
 
 def _weight(key: str, data: _Stored | _Deflated, file: str) -> Weight:
-    """An array by its header."""
+    """The array that a header describes."""
     stream = io.BytesIO(data.head())
     version = np.lib.format.read_magic(stream)
     if version not in _HEADERS:

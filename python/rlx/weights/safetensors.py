@@ -1,7 +1,7 @@
 """The safetensors format: a header of JSON, then the bytes of all tensors without gaps.
 
-The format's own package checks a file (lengths, offsets, overlaps, truncation). Its tensors are copies, so that where they lie
-is read from the header, and the file is mapped here. Source: https://github.com/huggingface/safetensors#format
+The format's own package checks a file (lengths, offsets, overlaps, truncation). It would copy the tensors, so their places are
+read from the header here, and the file is mapped. Source: https://github.com/huggingface/safetensors#format
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from rlx.weights.encoding import Encoding, Plain, Unreadable
 from rlx.weights.mapped import Content, content_of, part
 from rlx.weights.weight import Weight, Weights
 
-# What a model's folder calls its file of weights, and the index of several.
+# The names of the file of weights in a model's folder, and of the index of several files.
 NAME = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 
-# The dtypes of the format that NumPy has; there are packed ones of eight, six and four bits besides.
+# The dtypes of the format that NumPy has; the format also has packed dtypes of eight, six and four bits.
 _PLAIN = {
     "BOOL": "bool",
     **{f"{sign}{bits}": f"{kind}int{bits}" for sign, kind in (("I", ""), ("U", "u")) for bits in (8, 16, 32, 64)},
@@ -52,12 +52,12 @@ def read(path: str | os.PathLike[str], what: str = "") -> Weights:
     content = content_of(name)
     try:
         with package.safe_open(name, framework="numpy"):
-            pass  # all is checked
+            pass  # opening checks the whole file
         (length,) = struct.unpack("<Q", content[:8])
         header = json.loads(content[8 : 8 + length], object_pairs_hook=unique_names)
         header.pop("__metadata__", None)
         tensors = [_weight(key, entry, content, 8 + length, name) for key, entry in header.items()]
-    # The last ones only if the file is written to meanwhile.
+    # The last three exceptions occur only if another process changes the file at the same time.
     except (package.SafetensorError, OSError, ValueError, TypeError, KeyError, AttributeError, struct.error) as problem:
         raise Error(
             f"cannot read {what}{name}: {problem}",
@@ -75,10 +75,10 @@ def _weight(name: str, entry: Mapping[str, Any], content: Content, begin: int, f
 
 
 def read_index(path: str) -> Weights:
-    """The tensors of a model that is several files, by the index beside them.
+    """The tensors of a model in several files, from the index beside them.
 
     Raises:
-        Error: The index is damaged, names a file that is not beside it, or one that is missing or lacks a tensor.
+        Error: The index is damaged, names a file in another folder, or a file is missing or lacks a tensor.
     """
     index = read_json(path)
     places = index.get("weight_map") if isinstance(index, dict) else None
@@ -97,14 +97,14 @@ def read_index(path: str) -> Weights:
 
 
 def write(path: str | os.PathLike[str], tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str]) -> None:
-    """Write tensors to a file that replaces one of the same name when it is complete and on the disk.
+    """Write tensors to a file, which replaces a file of the same name once it is complete and on the disk.
 
-    The package of the format would write to a temporary file of its own, which nobody removes if the process is killed.
+    The package of the format would write its own temporary file, which would be left behind if the process is killed.
 
     Raises:
-        Error: It cannot be written, or a dtype is none of the twelve.
+        Error: The file cannot be written, or a dtype is not one of the twelve.
     """
-    # Larger elements first, so that all are aligned to their size.
+    # Tensors with larger elements come first, so that all are aligned to the size of their elements.
     ordered = sorted(tensors.items(), key=lambda item: (-item[1].itemsize, item[0]))
     header: dict[str, Any] = {"__metadata__": dict(metadata)}
     end = 0

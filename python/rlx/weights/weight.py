@@ -1,4 +1,4 @@
-"""`Weight`, a tensor that is read when it is used, and `Weights`, those of a file or of a model by name."""
+"""`Weight`, a tensor that is read when it is used, and `Weights`, the tensors of a file or a model by name."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from rlx.ir.signature import Argument
 from rlx.weights.arrays import check_no_nan, keep
 from rlx.weights.encoding import Encoding, Plain, Unreadable
 
-_NAMED = 10  # tensors that a message names
+_NAMED = 10  # how many tensors a message lists
 
 
 @dataclass(frozen=True, eq=False)
 class Weight:
-    """A tensor that nobody changes. Nothing of it is read before it is used.
+    """An immutable tensor, which is read when it is used.
 
     Attributes:
         name: Its name.
         shape: Its sizes.
         encoding: How its elements are stored.
-        nbytes: Bytes that it takes as it is stored.
-        origin: Where it comes from, for messages: a file's name.
-        read: Gives the stored bytes.
+        nbytes: The number of its stored bytes.
+        origin: Where it comes from, for messages: the name of a file.
+        read: Returns the stored bytes.
     """
 
     name: str
@@ -44,24 +44,24 @@ class Weight:
         return self.encoding.dtype
 
     def stored(self) -> np.ndarray:
-        """The bytes as they are stored: u8, rank 1, read-only; of a file that is mapped without a copy.
+        """The stored bytes: u8, rank 1, read-only; without a copy if the file is mapped.
 
         Raises:
-            Error: The file is damaged there.
+            Error: This part of the file is damaged.
         """
         try:
             data = np.frombuffer(self.read(), np.uint8)
         except Error as problem:
             raise self._refusal(problem) from None
         if data.size != self.nbytes:
-            raise Error(f"{self._what} has {data.size} bytes, and {self.nbytes} are expected")
+            raise Error(f"{self._description} has {data.size} bytes, and {self.nbytes} are expected")
         return data
 
     def numpy(self) -> np.ndarray:
-        """The values, as a read-only array; of a file that is mapped without a copy, where they are stored plainly.
+        """The values, as a read-only array; without a copy if the file is mapped and the encoding plain.
 
         Raises:
-            Error: The dtype is none that NumPy has, the shape none that it takes, or the file is damaged there.
+            Error: NumPy does not have the dtype or does not allow the shape, or this part of the file is damaged.
         """
         stored = self.stored()
         try:
@@ -69,7 +69,7 @@ class Weight:
         except Error as problem:
             raise self._refusal(problem) from None
         except (ValueError, MemoryError) as problem:  # too many axes, too many elements
-            raise Error(f"cannot read {self._what}: {problem}") from None
+            raise Error(f"cannot read {self._description}: {problem}") from None
         array.flags.writeable = False
         return array
 
@@ -77,15 +77,15 @@ class Weight:
         return np.array(self.numpy(), dtype, copy=copy)
 
     @property
-    def _what(self) -> str:
+    def _description(self) -> str:
         return f"tensor '{self.name}' of {self.origin}"
 
     def _refusal(self, problem: Error) -> Error:
-        return Error(f"{self._what} {problem.message}", hint=problem.hint)
+        return Error(f"{self._description} {problem.message}", hint=problem.hint)
 
 
 class _NoTensor(Error, KeyError):
-    """A mapping is asked for a name that it has not."""
+    """The error for a name that a mapping of weights does not have."""
 
     __str__ = Exception.__str__
 
@@ -95,7 +95,7 @@ class Weights(Mapping[str, Weight]):
 
     Args:
         weights: The tensors.
-        origin: What they come from, for messages: a file's name.
+        origin: Where they come from, for messages: the name of a file.
 
     Raises:
         Error: Two have the same name.
@@ -114,13 +114,13 @@ class Weights(Mapping[str, Weight]):
 
         Args:
             arrays: Arrays by name: anything with `__array__` or `__dlpack__`.
-            origin: What to call them in messages.
+            origin: Their name in messages.
 
         Raises:
-            Error: One is no array.
+            Error: A value is not an array.
         """
-        kept = {name: keep(as_array(value, f"tensor '{name}'")) for name, value in arrays.items()}
-        return cls((_of_array(name, array, origin) for name, array in kept.items()), origin)
+        constants = {name: keep(as_array(value, f"tensor '{name}'")) for name, value in arrays.items()}
+        return cls((_of_array(name, array, origin) for name, array in constants.items()), origin)
 
     def __getitem__(self, name: str) -> Weight:
         try:
@@ -138,28 +138,28 @@ class Weights(Mapping[str, Weight]):
         return f"<Weights of {self.origin}: {len(self)} tensors>"
 
     def values_of(self, arguments: Iterable[Argument]) -> dict[str, np.ndarray]:
-        """The values of a graph's parameters. Of the other tensors nothing is read.
+        """The values of a graph's parameters. Other tensors are not read.
 
         Raises:
-            Error: A tensor is missing, does not fit, or holds NaN. Shapes and dtypes of all are checked before one is read.
+            Error: A tensor is missing, does not fit, or holds NaN. All shapes and dtypes are checked before a tensor is read.
         """
-        wanted = list(arguments)
-        missing = [repr(a.name) for a in wanted if a.name not in self]
+        params = list(arguments)
+        missing = [repr(a.name) for a in params if a.name not in self]
         if missing:
-            more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
-            raise Error(f"{self.origin} has no tensor {', '.join(missing[:_NAMED])}{more}")
-        for argument in wanted:
+            more_names = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+            raise Error(f"{self.origin} has no tensor {', '.join(missing[:_NAMED])}{more_names}")
+        for argument in params:
             weight = self[argument.name]
-            if not isinstance(weight.encoding, Unreadable):  # which says so better
+            if not isinstance(weight.encoding, Unreadable):  # reading it raises a better error
                 check_argument(argument, weight)
-        return {a.name: finite(self[a.name]) for a in wanted}
+        return {a.name: finite(self[a.name]) for a in params}
 
 
 def finite(weight: Weight) -> np.ndarray:
-    """A weight's values, which are none that spoil every result.
+    """The values of a weight, after a check that none is NaN.
 
     Raises:
-        Error: One is NaN, or they cannot be read.
+        Error: A value is NaN, or the values cannot be read.
     """
     array = weight.numpy()
     check_no_nan(array, f"tensor '{weight.name}' of {weight.origin}")

@@ -10,7 +10,7 @@ from rlx.ir.builder import Tensor
 from rlx.ir.errors import UnsupportedError
 from rlx.ir.shape import Shape
 
-# Those that have a method of their own: the op's name, the method's.
+# The ops that correspond to one method of graphs: name of the op, name of the method.
 _METHODS = {
     "abs": "abs",
     "add": "add",
@@ -52,7 +52,7 @@ def convert(g: Any, x: Tensor, *, results: list[Shape]) -> Tensor:
 
 @imports("compare")
 def compare(g: Any, a: Tensor, b: Tensor, *, comparison_direction: str, compare_type: str = "NOTYPE") -> Tensor:
-    if compare_type == "TOTALORDER":  # -NaN, -0 and 0 have places of their own in it
+    if compare_type == "TOTALORDER":  # this order distinguishes -NaN and NaN, and -0 and 0
         raise UnsupportedError("in total order cannot be imported")
     return g.compare(comparison_direction.lower(), a, b)
 

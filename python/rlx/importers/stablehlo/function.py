@@ -1,4 +1,4 @@
-"""A StableHLO module as a graph: its function, with all that it calls in the place of the calls."""
+"""A StableHLO module as a graph: its function, with every call replaced by the function that it calls."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from rlx.ir.text import decoded, is_path, parse_module, read_text
 
 _PREFIX = "stablehlo."
 _CALLS = ("func.call", "stablehlo.composite")
-_DEEPEST = 64  # functions that call each other
+_DEEPEST = 64  # the largest allowed depth of calls
 _UNKNOWN_DIALECT = re.compile(r"Dialect `(?P<dialect>\w+)' not found for custom op '(?P<op>[\w.]+)'")
-# What says how exactly, or on which machine, but not what is computed.
+# Attributes that choose a precision or an algorithm, but do not change what is computed.
 _IRRELEVANT = ("precision_config", "algorithm", "result_accuracy", "indices_are_sorted")
 
 
@@ -70,22 +70,22 @@ def is_stablehlo(module: mlir.Module) -> bool:
 
 
 def from_module(module: mlir.Module, entry: str | None = None, largest_literal: float = LARGEST_LITERAL) -> Graph:
-    """The same of a module that has been parsed and verified.
+    """The graph of a module that has been parsed and verified; see `from_stablehlo`.
 
     Args:
         module: The module.
         entry: Name of the function; None takes the first public one.
-        largest_literal: Elements of a constant that does not become a parameter.
+        largest_literal: The number of elements up to which a constant does not become a parameter.
     """
     mlir.stablehlo()
     return _Import(module, largest_literal).graph_of(find_function(module, entry))
 
 
 def _nodes(function: mlir.FuncOp) -> Iterator[tuple[str, mlir.Operation]]:
-    """Name and op of all that a function holds but its end; what stands in regions is their op's business."""
+    """Name and op of all ops of a function except its return; ops in regions belong to the op with the region."""
     for block in function.regions[0].blocks:
         for op in block.operations:
-            if op.operation.name != "func.return":  # the verifier has seen to it that there is one, at the end
+            if op.operation.name != "func.return":  # the verifier has checked that there is one, at the end
                 yield op.operation.name, op.operation
 
 
@@ -93,8 +93,8 @@ class _Import:
     def __init__(self, module: mlir.Module, largest_literal: float):
         self.largest_literal = largest_literal
         self.functions = {f.name.value: f for f in functions(module)}
-        self.nodes: list[tuple[str, str | None]] = []  # of all functions that are reached, names without prefix
-        self.sizes: dict[str, tuple[int, int]] = {}  # how many ops a function stands for, and how deep it calls others
+        self.nodes: list[tuple[str, str | None]] = []  # the ops of all reached functions, names without prefix
+        self.sizes: dict[str, tuple[int, int]] = {}  # how many ops a function becomes, and the depth of its calls
 
     def graph_of(self, function: mlir.FuncOp) -> Graph:
         self._measure(function, ())
@@ -109,7 +109,7 @@ class _Import:
         return g
 
     def _measure(self, function: mlir.FuncOp, calls: tuple[str, ...]) -> tuple[int, int]:
-        """How many ops a function stands for, and how deep it calls others: nothing is built before that is known.
+        """How many ops a function becomes, and the depth of its calls: nothing is built before both are known.
 
         Args:
             function: The function.
@@ -121,8 +121,8 @@ class _Import:
         if name in self.sizes:
             return self.sizes[name]
         if function.is_external or len(list(function.regions[0].blocks)) != 1:
-            what = "no body" if function.is_external else "branches between blocks"
-            raise Error(f"function '{name}' has {what}", location=place)
+            obstacle = "no body" if function.is_external else "branches between blocks"
+            raise Error(f"function '{name}' has {obstacle}", location=place)
         size, depth = 0, 0
         for node, op in _nodes(function):
             callee = _callee(op)
@@ -130,8 +130,8 @@ class _Import:
                 self.nodes.append((node.removeprefix(_PREFIX), describe(op.location)))
                 size += 1
                 continue
-            more, deeper = self._measure(self._function(callee, op), (*calls, name))
-            size, depth = size + more, max(depth, deeper + 1)
+            callee_size, callee_depth = self._measure(self._function(callee, op), (*calls, name))
+            size, depth = size + callee_size, max(depth, callee_depth + 1)
             if max(depth, len(calls)) > _DEEPEST:
                 raise Error(f"functions call each other more than {_DEEPEST} deep", location=describe(op.location))
         if size > MOST_OPS:
@@ -145,7 +145,7 @@ class _Import:
         return self.functions[name]
 
     def _inlined(self, g: Graph, function: mlir.FuncOp, arguments: Sequence[Tensor]) -> list[Tensor]:
-        """What a function returns for arguments; its ops go into the graph."""
+        """The results of a function for arguments; its ops are added to the graph."""
         values = dict(zip(function.entry_block.arguments, arguments, strict=True))
         *body, end = function.entry_block.operations
         for op in body:
@@ -165,8 +165,8 @@ class _Import:
         name = op.name.removeprefix(_PREFIX)
         attributes = {n: _value(a) for n, a in _inherent(op)}
         takes = imports.rules[name].attributes
-        more = {"results": shapes, "regions": list(op.regions), "largest_literal": self.largest_literal}
-        attributes |= {n: v for n, v in more.items() if n in takes}
+        details = {"results": shapes, "regions": list(op.regions), "largest_literal": self.largest_literal}
+        attributes |= {n: v for n, v in details.items() if n in takes}
         with g.located(op.location):
             built = imports.build(g, name, operands, attributes, _IRRELEVANT, place)
         if [t.shape for t in built] != shapes:
@@ -176,7 +176,7 @@ class _Import:
 
 
 def _callee(op: mlir.Operation) -> str | None:
-    """The name of the function that an op calls, None of one that calls none."""
+    """The name of the function that an op calls; None for an op that calls none."""
     if op.name not in _CALLS:
         return None
     return op.attributes["callee" if op.name == "func.call" else "decomposition"].value
@@ -194,14 +194,14 @@ def _shape(value: mlir.Value, location: mlir.Location) -> Shape:
 
 
 def _names(arguments: Iterable[mlir.Value]) -> list[str]:
-    """What the locations call the arguments, if that is a name for each."""
+    """The names of the arguments in their locations, if every argument has one and they differ; else `arg0`, …."""
     names = [name_of(a.location) for a in arguments]
-    named = all(re.fullmatch(r"[^\s\0]{1,200}", n) for n in names) and len(set(names)) == len(names)
-    return names if named else [f"arg{i}" for i in range(len(names))]
+    are_names = all(re.fullmatch(r"[^\s\0]{1,200}", n) for n in names) and len(set(names)) == len(names)
+    return names if are_names else [f"arg{i}" for i in range(len(names))]
 
 
 def _inherent(op: mlir.Operation) -> Iterator[tuple[str, Any]]:
-    """The attributes of an op's own; those of other dialects (`mhlo.…`, `jax.…`) are notes of tools."""
+    """The attributes that belong to an op; those of other dialects (`mhlo.…`, `jax.…`) are notes of tools."""
     for name in op.attributes:
         key = getattr(name, "name", name)
         if "." not in key:
@@ -209,14 +209,14 @@ def _inherent(op: mlir.Operation) -> Iterator[tuple[str, Any]]:
 
 
 def _value(attribute: Any) -> Any:
-    """An attribute as a Python value; what is none stays as it is."""
+    """An attribute as a Python value; other attributes stay as they are."""
     ir = mlir.ir
     if isinstance(attribute, (ir.IntegerAttr, ir.BoolAttr, ir.FloatAttr, ir.StringAttr)):
         return attribute.value
     if isinstance(attribute, (ir.DenseI64ArrayAttr, ir.DenseBoolArrayAttr)):
         return tuple(attribute)
     if isinstance(attribute, ir.DenseElementsAttr):
-        shape_of_type(attribute.type)  # of a dtype that is ours
+        shape_of_type(attribute.type)  # raises for a dtype that RLX does not have
         return elements_from_mlir(attribute)
     if enum := re.fullmatch(r"#stablehlo<\w+ (\w+)>", str(attribute)):
         return enum[1]

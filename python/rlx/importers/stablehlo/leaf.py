@@ -24,4 +24,4 @@ def iota(g: Any, *, iota_dimension: int, results: list[Shape]) -> Tensor:
 
 @imports("optimization_barrier")
 def optimization_barrier(g: Any, *xs: Tensor) -> tuple[Tensor, ...]:
-    return xs  # it holds compilers back, and has no bearing on the numbers
+    return xs  # a barrier restricts compilers, and does not change the numbers

@@ -11,7 +11,7 @@ from rlx.ir import opview
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import UnsupportedError
 
-# What a region's op makes of all elements, and of two tensors.
+# By the op in the region: the reduction that it gives, and the method that joins two tensors.
 _KINDS = {
     "stablehlo.add": ("sum", "add"),
     "stablehlo.multiply": ("prod", "mul"),
@@ -33,13 +33,13 @@ def reduce(g: Any, *operands: Tensor, dimensions: tuple[int, ...], regions: Any)
 
 def _joining_op(region: Any, x: Tensor) -> str:
     """The name of the only op of a region, which joins its two arguments."""
-    first, *others = opview.block_of(region).operations
+    first, *other_ops = opview.block_of(region).operations
     name = first.operation.name
     name = _OF_BOOLS.get(name, name) if x.dtype.is_bool else name
     arguments = set(opview.block_of(region).arguments)
-    if len(others) != 1 or name not in _KINDS or set(first.operation.operands) != arguments:
-        known = ", ".join(n.removeprefix("stablehlo.") for n in _KINDS)
-        raise UnsupportedError(f"by another function than one of {known} cannot be imported")
+    if len(other_ops) != 1 or name not in _KINDS or set(first.operation.operands) != arguments:
+        known_names = ", ".join(n.removeprefix("stablehlo.") for n in _KINDS)
+        raise UnsupportedError(f"by another function than one of {known_names} cannot be imported")
     return name
 
 
@@ -52,13 +52,13 @@ def _reduced(g: Any, kind: str, x: Tensor, axes: tuple[int, ...]) -> Tensor:
 
 
 def _is_neutral(start: Tensor, kind: str) -> bool:
-    """Whether a value is a constant that a reduction starts from without it."""
+    """Whether a value is the constant from which the reduction starts by default."""
     op = getattr(start.value.owner, "operation", None)
     if op is None or op.name != "rlx.constant":
         return False
     value = opview.attributes_of(op)["value"].item()
     if kind in ("sum", "prod"):
-        # -0 is the neutral one of a sum, and 0 gives the sum of nothing but -0 another sign, as rlx has it.
+        # The neutral element of a sum is -0. A start of 0 changes the sign of a sum of -0 alone, as it does in rlx.
         return value == (kind == "prod")
     limits = start.dtype
     if limits.is_float:
