@@ -203,7 +203,7 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(
         monkeypatch.setattr(os, "replace", full)
     elif disk == "full":
         monkeypatch.setattr(Path, "write_bytes", half)
-        monkeypatch.setattr("rlx.train.checkpoint.open", lambda path, _: Full(path), raising=False)
+        monkeypatch.setattr("rlx.weights.safetensors.open", lambda path, _: Full(path), raising=False)
     else:
         real = os.open
         refused = lambda path, flags, *rest, **more: (  # noqa: E731
