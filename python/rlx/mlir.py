@@ -41,10 +41,24 @@ passmanager: Any = importlib.import_module(f"{provider}.passmanager")
 rewrite: Any = importlib.import_module(f"{provider}.rewrite")
 
 if TYPE_CHECKING:
-    from rlx.mlir_types import Attribute, Block, FuncOp, Location, Module, Operation, Region, Type, Value
+    from rlx.mlir_types import (
+        Attribute,
+        Block,
+        BlockArgument,
+        FuncOp,
+        InsertionPoint,
+        Location,
+        Module,
+        Operation,
+        OpResult,
+        Region,
+        Type,
+        Value,
+    )
 else:
     Attribute, Type, Location = ir.Attribute, ir.Type, ir.Location
     Module, Operation, Region, Block, Value = ir.Module, ir.Operation, ir.Region, ir.Block, ir.Value
+    BlockArgument, OpResult, InsertionPoint = ir.BlockArgument, ir.OpResult, ir.InsertionPoint
     FuncOp = importlib.import_module(f"{provider}.dialects.func").FuncOp
 
 # Who works with the context holds this. MLIR itself runs under the interpreter's lock, but verifiers and passes in Python

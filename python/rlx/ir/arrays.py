@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from rlx.ir.errors import Error
+from rlx.ir.guards import is_array, is_sequence
 from rlx.ir.packages import required
 
 _WRAP = "wrap it in numpy.asarray with the dtype that you mean"
@@ -59,16 +60,20 @@ def as_numbers(value: Any, what: str) -> np.ndarray:
         raise Error(f"{what}: the {_kind(value)} is no array of numbers: {_in_one_line(problem)}") from problem
 
 
-def is_written(value: Any) -> bool:
+def is_written(value: object) -> bool:
     """Whether these are Python's own numbers, or lists: what has no dtype yet."""
-    return isinstance(value, (bool, int, float, complex, list, tuple)) and not isinstance(value, np.generic)
+    return (_is_number(value) or is_sequence(value)) and not isinstance(value, np.generic)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (bool, int, float, complex, np.generic))
 
 
 def _read(value: Any, what: str) -> np.ndarray:
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         return _from_torch(value, torch, what)
-    if isinstance(value, np.ndarray):
+    if is_array(value):
         return value
     if is_written(value):
         raise Error(f"{what} must be an array, got {_kind(value)}", hint=_WRAP)
@@ -83,7 +88,7 @@ def _read(value: Any, what: str) -> np.ndarray:
 
 def _plain(array: Any, what: str) -> np.ndarray:
     """An array of a subclass as one of the class itself: its operators have other meanings."""
-    if not isinstance(array, np.ndarray):
+    if not is_array(array):
         raise Error(f"{what} must be an array, got {_kind(array)}")
     if isinstance(array, np.ma.MaskedArray):
         raise Error(
@@ -113,17 +118,15 @@ def _from_torch(tensor: Any, torch: Any, what: str) -> np.ndarray:
 
 def _without_tensors(value: Any, what: str) -> Any:
     """Nested lists as they are, but for arrays in them, which are read as `as_array` reads them."""
-    if isinstance(value, (list, tuple)):
+    if is_sequence(value):
         return [_without_tensors(entry, what) for entry in value]
-    if isinstance(value, (bool, int, float, complex, np.generic)) or type(value) is np.ndarray:
-        return value
-    return as_array(value, what)
+    return value if _is_number(value) else as_array(value, what)
 
 
-def _kind(value: Any) -> str:
-    kind = type(value)
-    home = kind.__module__.partition(".")[0] if isinstance(kind.__module__, str) else "builtins"
-    return kind.__qualname__ if home in ("builtins", "__main__") else f"{home}.{kind.__qualname__}"
+def _kind(value: object) -> str:
+    name, module = type(value).__qualname__, getattr(type(value), "__module__", None)
+    home = module.partition(".")[0] if isinstance(module, str) else "builtins"
+    return name if home in ("builtins", "__main__") else f"{home}.{name}"
 
 
 def _in_one_line(problem: Exception) -> str:

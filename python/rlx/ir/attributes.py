@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -18,10 +18,11 @@ from rlx.ir.dtype import DType, dtype
 from rlx.ir.dtype import from_mlir as dtype_from_mlir
 from rlx.ir.errors import ShapeError
 from rlx.ir.grouping import segment_attributes
+from rlx.ir.guards import is_integer, is_real, is_truth_value, is_tuple
 from rlx.ir.shape import as_dtype, element_type
 
 
-def suggestion(name: str, known: Any) -> str:
+def suggestion(name: object, known: Iterable[object]) -> str:
     """` (did you mean 'x'?)` when a known name is close, else nothing."""
     close = get_close_matches(name, [k for k in known if isinstance(k, str)], 1) if isinstance(name, str) else ()
     return f" (did you mean '{close[0]}'?)" if close else ""
@@ -31,7 +32,7 @@ def suggestion(name: str, known: Any) -> str:
 
 
 def _integer(value: Any) -> int:
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
+    if not is_integer(value):
         raise ShapeError(f"expected an integer, got {value!r}")
     if not -(2**63) <= value < 2**63:
         raise ShapeError(f"expected an integer of 64 bits, got {value}")
@@ -39,7 +40,7 @@ def _integer(value: Any) -> int:
 
 
 def _number(value: Any) -> float:
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
+    if not is_real(value):
         raise ShapeError(f"expected a number, got {value!r}")
     try:
         return float(value)
@@ -53,7 +54,7 @@ def _dim(value: Any) -> Dim:
 
 
 def _boolean(value: Any) -> bool:
-    if not isinstance(value, (bool, np.bool_)):
+    if not is_truth_value(value):
         raise ShapeError(f"expected True or False, got {value!r}")
     return bool(value)
 
@@ -109,7 +110,7 @@ def check_interval(spec: AttributeSpec, value: Any) -> Any:
     Raises:
         ShapeError: A number lies outside.
     """
-    for number in (value if isinstance(value, tuple) else (value,)) if spec.interval else ():
+    for number in (value if is_tuple(value) else (value,)) if spec.interval else ():
         if not spec.admits(number):
             raise ShapeError(f"{number} is not in {spec.interval}")
     return value
@@ -125,7 +126,7 @@ def complete(spec: OpSpec, values: Mapping[str, Any]) -> dict[str, Any]:
     for name in values:
         if name not in known:
             raise ShapeError(f"unknown attribute '{name}'{suggestion(name, known)}")
-    result = {}
+    result: dict[str, Any] = {}
     for attribute in spec.attributes:
         if attribute.name in values:
             result[attribute.name] = normalise(attribute, values[attribute.name])
@@ -332,7 +333,7 @@ def read_from(spec: OpSpec, attributes: Any, bindings: Mapping[str, int] | None 
     Raises:
         ShapeError: One is missing or of the wrong kind.
     """
-    result = {}
+    result: dict[str, Any] = {}
     for attribute in spec.attributes:
         name = attribute.name
         result[name] = read_one(attribute, attributes)

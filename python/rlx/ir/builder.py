@@ -1,9 +1,12 @@
 """`Builder` emits ops, `Tensor` is a value: the machinery under `rlx.Graph`, passes and decompositions."""
 
+# The methods that `method_of` makes are `Builder`'s own.
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +18,7 @@ from rlx.ir.attributes import suggestion
 from rlx.ir.checks import check_name
 from rlx.ir.dtype import DType, dtype
 from rlx.ir.errors import Error, ShapeError
+from rlx.ir.guards import is_tuple
 from rlx.ir.location import caller_location, describe
 from rlx.ir.op_methods import OpMethods, TensorMethods
 from rlx.ir.regions import IN_BODY, Region, RegionBuilder
@@ -31,7 +35,7 @@ class Tensor(TensorMethods):
 
     __slots__ = ("builder", "value")
 
-    def __init__(self, builder: Any, value: Any):
+    def __init__(self, builder: Any, value: mlir.Value):
         self.builder: Any = builder  # its methods are installed from the cards
         self.value = value
 
@@ -72,7 +76,7 @@ class Tensor(TensorMethods):
             hint="use g.where to choose elementwise",
         )
 
-    def __array__(self, *_: Any, **__: Any) -> Any:
+    def __array__(self, *_: object, **__: object) -> np.ndarray:
         raise Error(f"{self!r} has no value while it is traced", location=describe(caller_location()))
 
 
@@ -88,7 +92,7 @@ class Builder(RegionBuilder, OpMethods):
         location: One location for all ops; None records the caller's file and line.
     """
 
-    def __init__(self, insertion_point: Any, location: mlir.Location | None = None):
+    def __init__(self, insertion_point: mlir.InsertionPoint, location: mlir.Location | None = None):
         self._points = [insertion_point]
         self._location = location
         self._scopes: list[str] = []
@@ -97,7 +101,7 @@ class Builder(RegionBuilder, OpMethods):
     # --- where and whence -------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def named(self, name: str) -> Iterator[None]:
+    def named(self, name: str) -> Generator[None]:
         """Scope names and locations: ops built inside carry `name` in their location."""
         check_name(name, "a scope's name")
         self._scopes.append(name)
@@ -107,7 +111,7 @@ class Builder(RegionBuilder, OpMethods):
             self._scopes.pop()
 
     @contextlib.contextmanager
-    def at(self, insertion_point: Any) -> Iterator[None]:
+    def at(self, insertion_point: mlir.InsertionPoint) -> Generator[None]:
         """Emit somewhere else: into a region, before an op."""
         self._points.append(insertion_point)
         try:
@@ -116,7 +120,7 @@ class Builder(RegionBuilder, OpMethods):
             self._points.pop()
 
     @contextlib.contextmanager
-    def located(self, location: mlir.Location) -> Iterator[None]:
+    def located(self, location: mlir.Location) -> Generator[None]:
         """Give all ops that are emitted inside one location."""
         before, self._location = self._location, location
         try:
@@ -125,30 +129,30 @@ class Builder(RegionBuilder, OpMethods):
             self._location = before
 
     @property
-    def insertion_point(self) -> Any:
+    def insertion_point(self) -> mlir.InsertionPoint:
         """Where the next op goes."""
         return self._points[-1]
 
     @property
-    def location(self) -> Any:
+    def location(self) -> mlir.Location:
         """The location that the next op gets."""
         return self._location if self._location is not None else caller_location("/".join(self._scopes))
 
-    def is_weight(self, value: Any) -> bool:
+    def is_weight(self, value: mlir.Value) -> bool:
         """Whether a value is a parameter or a state of the graph."""
         return False
 
-    def name_of(self, value: Any) -> str:
+    def name_of(self, value: mlir.Value) -> str:
         """A name for messages."""
         return value.get_name()
 
     # --- emitting ---------------------------------------------------------------------------------
 
-    def tensor(self, value: Any) -> Tensor:
+    def tensor(self, value: mlir.Value) -> Tensor:
         """An MLIR value as a tensor of this builder."""
         return Tensor(self, value)
 
-    def check_operand(self, operand: Any, what: str) -> Any:
+    def check_operand(self, operand: object, what: str) -> mlir.Value:
         """The MLIR value of an operand.
 
         Raises:
@@ -219,12 +223,12 @@ class Builder(RegionBuilder, OpMethods):
         single = len(spec.results) == 1 and spec.results[0].arity == "single"
         return tensors[0] if single else tensors
 
-    def _checked_operands(self, spec: OpSpec, operands: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    def _checked_operands(self, spec: OpSpec, operands: Sequence[Any]) -> tuple[list[mlir.Value], list[Any]]:
         """Flat MLIR values, and shapes in the groups of the record."""
         if len(operands) != len(spec.operands):
             raise ShapeError(f"expected {len(spec.operands)} operands, got {len(operands)}")
         shapes: list[Any] = []
-        values: list[Any] = []
+        values: list[mlir.Value] = []
         for entry, operand in zip(spec.operands, operands, strict=True):
             if entry.arity == "variadic":
                 group = [self.check_operand(o, entry.name) for o in operand]
@@ -261,7 +265,7 @@ class Builder(RegionBuilder, OpMethods):
                 raise self.problem(card, f"'{name}' is given twice{count}")
         given |= kwargs
         kwargs = {name: given.pop(name) for name in list(given) if name not in names}
-        operands = []
+        operands: list[Any] = []
         for operand in spec.operands:
             if operand.name not in given and operand.arity == "single":
                 known = [a.name for a in spec.attributes]
@@ -301,7 +305,9 @@ def _segments(
     return stored
 
 
-def _custom(spec: OpSpec, values: Sequence[Any], results: Sequence[Shape], stored: dict[str, Any]) -> dict[str, Any]:
+def _custom(
+    spec: OpSpec, values: Sequence[mlir.Value], results: Sequence[Shape], stored: dict[str, Any]
+) -> dict[str, Any]:
     """The attributes of the `rlx.custom` that stands for an op of a user's."""
     ir, context = mlir.ir, mlir.context()
     own = {
@@ -343,7 +349,7 @@ def method_of(card: Card) -> Any:
             if len(self._pending) > mark:
                 self._retire(mark)
         if expected is not None:
-            first = result[0] if isinstance(result, tuple) else result
+            first = result[0] if is_tuple(result) else result
             wanted = Shape(expected, expected.dtype if isinstance(expected, Shape) else first.dtype)
             if first.shape != wanted:
                 raise self.problem(card, f"the result is {first.shape}, but shape= says {wanted}")

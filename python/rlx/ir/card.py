@@ -14,6 +14,7 @@ import numpy as np
 
 from rlx import mlir
 from rlx.ir.dim import Dim
+from rlx.ir.guards import is_list, is_tuple
 from rlx.ir.shape import DimLike, Shape
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class Sample:
     """
 
     operands: tuple[Operand | list[Operand] | None, ...]
-    attributes: dict[str, Any] = field(default_factory=dict)
+    attributes: dict[str, Any] = field(default_factory=dict[str, Any])
     dtypes: tuple[str, ...] | None = None
     tolerance: float = 1.0
     build: Callable[..., Any] | None = None
@@ -81,7 +82,7 @@ def sample(
     def operand(value: Any) -> Any:
         if value is None or isinstance(value, Operand):
             return value
-        if isinstance(value, list):
+        if is_list(value):
             return [operand(v) for v in value]
         return Operand(tuple(value))
 
@@ -267,7 +268,7 @@ def moved_bytes(operands: Sequence[Shape], results: Sequence[Shape]) -> Dim:
 
 def as_results(value: Any) -> tuple[Any, ...]:
     """A result or a tuple of results, as a tuple."""
-    return value if isinstance(value, tuple) else (value,)
+    return value if is_tuple(value) else (value,)
 
 
 def wide(dtype: Any) -> np.dtype:

@@ -17,6 +17,7 @@ from rlx.ir import opview, registry
 from rlx.ir.card import Card
 from rlx.ir.dtype import DType
 from rlx.ir.errors import Error
+from rlx.ir.guards import is_sequence
 
 _KINDS: dict[str, AttributeKind] = {
     "int": "i64",
@@ -105,7 +106,7 @@ def _spec(cls: type[CustomOp], name: str) -> OpSpec:
 def _check_linear(cls: type[CustomOp]) -> None:
     names = [operand.name for operand in cls.spec.operands]
     groups: Any = cls.linear
-    if not isinstance(groups, (tuple, list)) or not all(isinstance(group, str) for group in groups):
+    if not is_sequence(groups) or not all(isinstance(group, str) for group in groups):
         raise Error(f"{cls.__qualname__}: linear must be a tuple of names of operands, got {groups!r}")
     for name in (name for group in groups for name in group.split()):
         if name not in names:
@@ -119,7 +120,7 @@ def _attribute(cls: type[CustomOp], parameter: inspect.Parameter) -> AttributeSp
     if inspect.isclass(parameter.annotation) and parameter.annotation is not parameter.empty:
         annotation = parameter.annotation.__name__
     kind = _KINDS.get(annotation.removesuffix(" | None").rpartition("rlx.")[2]) or _OF_DEFAULT.get(
-        type(parameter.default)
+        parameter.default.__class__
     )
     if kind is None:
         known = ", ".join(_KINDS)
@@ -142,7 +143,7 @@ def sources(module: mlir.Module, rules: Mapping[str, Any]) -> list[str] | None:
     for operation in opview.operations(module.body):
         if operation.name == opview.CUSTOM:
             names.add(opview.name_of(operation))
-    found = []
+    found: list[str] = []
     try:
         for name in sorted(names):
             found.append(inspect.getsource(type(registry.card(name))))

@@ -14,7 +14,7 @@ import ast
 import keyword
 import operator
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -83,11 +83,11 @@ def parse(text: str) -> Dim:
     )
 
 
-_OPERATORS: dict[type, Any] = {
+_OPERATORS: dict[type, Callable[[Any, Any], Dim]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
+    ast.FloorDiv: lambda a, b: a // b,
     ast.Mod: operator.mod,
 }
 
@@ -107,7 +107,8 @@ def _from_ast(node: ast.expr) -> Dim:
             return _OPERATORS[type(operation)](a, b)
         case ast.Call(func=ast.Name(id=name), args=[_, *_] as args, keywords=[]) if name in CALLS:
             return extremum(name, map(_from_ast, args))
-    raise Error(f"{ast.unparse(node)!r} is not allowed")
+        case _:
+            raise Error(f"{ast.unparse(node)!r} is not allowed")
 
 
 LARGEST = 2**63 - 1  # what a type can say

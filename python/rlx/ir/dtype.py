@@ -1,7 +1,11 @@
 """The twelve dtypes: NumPy and MLIR forms, promotion, and what Python scalars become beside a tensor."""
 
+# Users hand over what annotations do not allow.
+# pyright: reportUnnecessaryIsInstance=false
+
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -10,6 +14,7 @@ import numpy as np
 
 from rlx.ir.arrays import as_numbers
 from rlx.ir.errors import Error
+from rlx.ir.guards import is_integer, is_truth_value
 from rlx.ir.packages import required
 
 Kind = Literal["bool", "signed", "unsigned", "float", "complex"]
@@ -129,7 +134,7 @@ DTYPES: tuple[DType, ...] = (f32, f16, bf16, f64, i8, i16, i32, i64, u8, u32, bo
 _BY_NAME: dict[str, DType] = {name: d for d in DTYPES for name in (d.name, d.numpy_name)} | {"bool_": bool_}
 _BY_MLIR: dict[str, DType] = {d.mlir: d for d in DTYPES}
 _BY_PYTHON_TYPE: dict[type, DType] = {bool: bool_, int: i32, float: f32, complex: c64}
-_ABSTRACT = (
+_ABSTRACT: tuple[type, ...] = (
     np.generic,
     np.number,
     np.integer,
@@ -156,22 +161,30 @@ def dtype(x: Any) -> DType:
     """
     if isinstance(x, DType):
         return x
-    name: str | None = None
-    if isinstance(x, str):
-        name = x
-    elif isinstance(x, np.dtype):
-        name = x.name if x.isnative else x.str
-    elif isinstance(x, type):
-        if x in _BY_PYTHON_TYPE:
-            return _BY_PYTHON_TYPE[x]
-        # Other classes would come out of np.dtype as `object`, and abstract ones as some default.
-        concrete = x not in _ABSTRACT and (issubclass(x, np.generic) or x.__module__ == "ml_dtypes")
-        name = np.dtype(x).name if concrete else f"class {x.__qualname__}"
+    name = _name_of(x)
     if name is not None and name in _BY_NAME:
         return _BY_NAME[name]
     described = f"{name!r}" if name is not None else f"{x!r} of type {type(x).__name__}"
     hint = next(hint for prefixes, hint in _HINTS if (name or "").startswith(prefixes))
     raise Error(f"{described} is not one of the dtypes {', '.join(d.name for d in DTYPES)}", hint=hint)
+
+
+def _name_of(x: object) -> str | None:
+    """What NumPy calls what a user gives for a dtype; None if it is nothing that has such a name."""
+    if isinstance(x, str):
+        return x
+    if isinstance(x, np.dtype):
+        return x.name if x.isnative else x.str
+    if not inspect.isclass(x):
+        return None
+    if x in _BY_PYTHON_TYPE:
+        return _BY_PYTHON_TYPE[x].name
+    return np.dtype(x).name if _is_concrete(x) else f"class {x.__qualname__}"
+
+
+def _is_concrete(kind: type) -> bool:
+    """Whether a class is a dtype: others would come out of np.dtype as `object`, and abstract ones as some default."""
+    return kind not in _ABSTRACT and (issubclass(kind, np.generic) or kind.__module__ == "ml_dtypes")
 
 
 # By the start of the name that NumPy gives; the first that fits counts.
@@ -349,7 +362,7 @@ def _shown(value: Any) -> str:
 
 
 def _fitting_hint(value: Any, kind: DType) -> str:
-    whole = isinstance(value, (int, np.integer, np.bool_))
+    whole = is_integer(value) or is_truth_value(value)
     if kind.is_integer and not whole and np.imag(value) == 0 and not np.isfinite(np.float64(np.real(value))):
         return "an integer is finite"
     if kind.is_bool:

@@ -11,10 +11,12 @@ import numpy as np
 from rlx import mlir
 from rlx.ir import opview, registry
 from rlx.ir.arrays import as_array
+from rlx.ir.builder import Tensor
 from rlx.ir.card import Card, as_results
 from rlx.ir.dim import Bindings
 from rlx.ir.errors import Error, ShapeError
 from rlx.ir.graph import Graph
+from rlx.ir.guards import is_list, is_mapping
 from rlx.ir.location import describe
 from rlx.ir.requirements import requirements
 from rlx.ir.shape import Shape, shape_of
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from rlx.blocks.graph_module import GraphModule
 
 # What is made of the results of an op while a function is evaluated: tests round them at random.
-Observer = Callable[[Any, Sequence[np.ndarray], tuple[np.ndarray, ...]], Sequence[np.ndarray]]
+Observer = Callable[[mlir.Operation, Sequence[np.ndarray], tuple[np.ndarray, ...]], Sequence[np.ndarray]]
 
 
 def argument_array(argument: Argument, value: Any) -> np.ndarray:
@@ -105,7 +107,7 @@ def collect_arguments(graph: Graph | GraphModule, values: Mapping[str, Any]) -> 
 
     if not isinstance(graph, Graph) and not hasattr(graph, "into_graph"):
         raise Error(f"expected a Graph or GraphModule, got {type(graph).__name__}")
-    if not isinstance(values, Mapping):
+    if not is_mapping(values):
         raise Error(f"values must be a mapping of names to arrays, got {type(values).__name__}")
     names = {a.name for a in graph.arguments}
     for name in values:
@@ -166,7 +168,7 @@ def evaluate_function(
 def _evaluate_block(
     block: mlir.Block,
     arrays: Sequence[np.ndarray],
-    outside: Mapping[Any, np.ndarray],
+    outside: Mapping[mlir.Value, np.ndarray],
     symbols: Mapping[str, int],
     observe: Observer | None,
 ) -> list[np.ndarray]:
@@ -193,7 +195,7 @@ class EvaluatedRegion:
     """What an evaluator gets for a region: call it with arrays, it gives a list of what it yields."""
 
     block: mlir.Block
-    environment: Mapping[Any, np.ndarray]
+    environment: Mapping[mlir.Value, np.ndarray]
     symbols: Mapping[str, int]
     observe: Observer | None
 
@@ -209,12 +211,12 @@ class EvaluatedRegion:
 
 def regions_of(
     op: mlir.Operation,
-    environment: Mapping[Any, np.ndarray],
+    environment: Mapping[mlir.Value, np.ndarray],
     symbols: Mapping[str, int],
     observe: Observer | None = None,
 ) -> list[EvaluatedRegion]:
     """What stands for the regions of an op, given the arrays of all values outside that they use."""
-    return [EvaluatedRegion(opview.block_of(r), environment, symbols, observe) for r in op.regions]
+    return [EvaluatedRegion(r.blocks[0], environment, symbols, observe) for r in op.regions]
 
 
 def evaluate_op(
@@ -243,7 +245,7 @@ def evaluate_op(
         values["regions"] = tuple(regions)
     with np.errstate(all="ignore"):
         results = as_results(card.evaluate(*opview.operands_of(op, operands), **values))
-    checked = []
+    checked: list[np.ndarray] = []
     for result, value in zip(op.results, results, strict=True):
         expected = shape_of(result).bind(symbols)
         array = np.asarray(value)
@@ -280,13 +282,11 @@ def decomposition(card: Card, operands: Sequence[Any], values: Mapping[str, Any]
     graph = Graph(card.name, stage="hir")
     arrays: list[np.ndarray] = []
 
-    def argument(array: np.ndarray) -> Any:
+    def argument(array: np.ndarray) -> Tensor:
         arrays.append(array)
         return graph.input(f"x{len(arrays)}", Shape(array.shape, dtype(array.dtype)))
 
-    tensors = [
-        None if o is None else [argument(a) for a in o] if isinstance(o, list) else argument(o) for o in operands
-    ]
+    tensors = [None if o is None else [argument(a) for a in o] if is_list(o) else argument(o) for o in operands]
     with mlir.entered():
         results = as_results(card.decompose(graph, *tensors, **values))
     graph.set_outputs(results)

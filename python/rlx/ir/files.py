@@ -10,7 +10,7 @@ import secrets
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ _PARTIAL = ".rlx-partial"
 _LONGEST_PREFIX = 200  # bytes of a name that its temporary file repeats, so that it is not too long itself
 
 
-def file_name(path: Any, what: str = "a file") -> str:
+def file_name(path: str | os.PathLike[str], what: str = "a file") -> str:
     """A path as text.
 
     Args:
@@ -116,7 +116,7 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
 
 
 @contextlib.contextmanager
-def replacing(path: str | os.PathLike[str], *, durable: bool = False) -> Iterator[str]:
+def replacing(path: str | os.PathLike[str], *, durable: bool = False) -> Generator[str]:
     """The name of a file to write to, which takes the place of `path` at the end; not after an exception.
 
     It lies in the same folder and is locked, so that a later call for the same path removes it if this process is
@@ -151,7 +151,7 @@ def _status(name: str) -> os.stat_result | None:
 
 
 @contextlib.contextmanager
-def _passed_on(name: str) -> Iterator[str]:
+def _passed_on(name: str) -> Generator[str]:
     """A temporary file whose bytes go to a device or a pipe at the end."""
     with tempfile.TemporaryDirectory(prefix="rlx-") as folder:
         temporary = os.path.join(folder, "output")
@@ -161,7 +161,7 @@ def _passed_on(name: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _partial(target: Path, before: os.stat_result | None, durable: bool) -> Iterator[str]:
+def _partial(target: Path, before: os.stat_result | None, durable: bool) -> Generator[str]:
     sweep(target)
     temporary, handle = _claimed(target)
     try:

@@ -1,5 +1,8 @@
 """`Graph`: a function under construction, in a module of its own."""
 
+# Users hand over what annotations do not allow.
+# pyright: reportUnnecessaryIsInstance=false
+
 from __future__ import annotations
 
 import re
@@ -12,6 +15,7 @@ from rlx.ir import registry
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.checks import check_name, check_string
 from rlx.ir.errors import Error, ShapeError, StageError
+from rlx.ir.guards import is_iterable, is_mapping
 from rlx.ir.location import caller_location, describe
 from rlx.ir.shape import Shape, ShapeLike
 from rlx.ir.signature import (
@@ -241,13 +245,13 @@ class Graph(Builder):
         known = ", ".join(a.name for a in self._arguments)
         raise Error(f"the graph has no argument '{name}'; it has {known or 'none'}")
 
-    def is_weight(self, value: Any) -> bool:
-        if isinstance(value, mlir.ir.BlockArgument) and value.owner == self.function.entry_block:
+    def is_weight(self, value: mlir.Value) -> bool:
+        if isinstance(value, mlir.BlockArgument) and value.owner == self.function.entry_block:
             return self._arguments[value.arg_number].kind != "input"
         return False
 
-    def name_of(self, value: Any) -> str:
-        if isinstance(value, mlir.ir.BlockArgument) and value.owner == self.function.entry_block:
+    def name_of(self, value: mlir.Value) -> str:
+        if isinstance(value, mlir.BlockArgument) and value.owner == self.function.entry_block:
             return self._arguments[value.arg_number].name
         return value.get_name()
 
@@ -264,15 +268,13 @@ class Graph(Builder):
         """
         if isinstance(outputs, Tensor):
             outputs = [outputs]
-        if not isinstance(outputs, Iterable) or isinstance(outputs, str):
+        if not is_iterable(outputs) or isinstance(outputs, str):
             raise ShapeError(
                 f"set_outputs takes tensors, or tensors by name, got {type(outputs).__name__}",
                 location=describe(caller_location()),
             )
         named: list[tuple[Any, Any]] = (
-            list(outputs.items())
-            if isinstance(outputs, Mapping)
-            else [(f"output{i}", o) for i, o in enumerate(outputs)]
+            list(outputs.items()) if is_mapping(outputs) else [(f"output{i}", o) for i, o in enumerate(outputs)]
         )
         for name, output in named:
             check_name(name, "an output's name")
@@ -303,14 +305,14 @@ class Graph(Builder):
         """The tensors of the outputs, in order."""
         return [Tensor(self, v) for o, v in self._returned() if o.updates is None]
 
-    def _terminator(self) -> Any:
+    def _terminator(self) -> mlir.Operation:
         operations = self.function.entry_block.operations
         return operations[len(operations) - 1].operation
 
-    def _returned(self) -> list[tuple[Output, Any]]:
+    def _returned(self) -> list[tuple[Output, mlir.Value]]:
         return list(zip(self._outputs, self._terminator().operands, strict=True))
 
-    def _return(self, entries: list[tuple[Output, Any]]) -> None:
+    def _return(self, entries: list[tuple[Output, mlir.Value]]) -> None:
         old = self._terminator()
         with mlir.entered():
             end = mlir.dialect("func").ReturnOp(
@@ -335,7 +337,7 @@ class Graph(Builder):
     @property
     def symbols(self) -> frozenset[str]:
         """The symbols in the shapes of the arguments."""
-        return frozenset().union(*(a.shape.symbols for a in self._arguments))
+        return frozenset[str]().union(*(a.shape.symbols for a in self._arguments))
 
     def verify(self) -> None:
         """Check the whole module.
@@ -396,7 +398,7 @@ def module_stage(module: mlir.Module) -> str:
     return stage_of(module.operation) or "mir"
 
 
-def find_function(module: mlir.Module, name: str | None = None) -> Any:
+def find_function(module: mlir.Module, name: str | None = None) -> mlir.FuncOp:
     """A function by name; without a name, the first public one.
 
     Raises:

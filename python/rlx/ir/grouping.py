@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 
 from rlx import mlir
 from rlx.dialect.spec import RUNS, OpSpec, ValueSpec
 from rlx.ir.errors import ShapeError
+
+T = TypeVar("T")
 
 OPERAND_SEGMENTS, RESULT_SEGMENTS = "operandSegmentSizes", "resultSegmentSizes"
 SEGMENTS = (OPERAND_SEGMENTS, RESULT_SEGMENTS)
@@ -68,7 +70,8 @@ def _by_sizes(values: Sequence[ValueSpec], items: Sequence[Any], what: str, size
     expected = sum(RUNS if v.arity == "variadic" else 1 for v in values)
     if sizes is None or len(sizes) != expected or sum(sizes) != len(items):
         raise ShapeError(f"{what}SegmentSizes must have {expected} entries that add up to {len(items)}, got {sizes}")
-    counts, remaining, result = iter(sizes), iter(items), []
+    result: list[Any] = []
+    counts, remaining = iter(sizes), iter(items)
     for value in values:
         if value.arity == "variadic":
             count = sum(next(counts) for _ in range(RUNS))
@@ -114,7 +117,7 @@ def segment_attributes(spec: OpSpec) -> set[str]:
     return {name for name, values in groups if is_segmented(values)}
 
 
-def grouped_operands(spec: Any, op: mlir.Operation, items: Sequence[Any]) -> list[Any]:
+def grouped_operands(spec: OpSpec, op: mlir.Operation, items: Sequence[Any]) -> list[Any]:
     """One item for each operand of an op, in the groups of its record.
 
     Raises:
@@ -125,9 +128,9 @@ def grouped_operands(spec: Any, op: mlir.Operation, items: Sequence[Any]) -> lis
     return grouped(spec.operands, items, "operand", sizes)
 
 
-def flat(groups: Sequence[Any]) -> list[Any]:
+def flat(groups: Sequence[T | list[T] | None]) -> list[T]:
     """All items of groups, one after the other, without absent ones."""
-    result: list[Any] = []
+    result: list[T] = []
     for group in groups:
         result += group if isinstance(group, list) else [] if group is None else [group]
     return result

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
-import numpy as np
-
+from rlx import mlir
 from rlx.ir import opview, registry
 from rlx.ir.card import Cost
 from rlx.ir.dim import Dim
 from rlx.ir.graph import Graph
+from rlx.ir.guards import is_array, is_tuple
 from rlx.ir.location import describe, scope_of
 from rlx.ir.shape import Shape, shape_of
 from rlx.ir.signature import Argument, Output
@@ -123,7 +123,9 @@ class GraphReport:
 def inspect_graph(graph: Graph) -> GraphReport:
     """A report on a graph, which is not changed."""
     function = graph.function
-    names = dict(zip(function.entry_block.arguments, (a.name for a in graph.arguments), strict=True))
+    names: dict[mlir.Value, str] = dict(
+        zip(function.entry_block.arguments, (a.name for a in graph.arguments), strict=True)
+    )
     *body, end = _walk(function.entry_block, 0)
     numbers = count()
     ops = tuple(_report(op, depth, names, numbers) for op, depth in body)
@@ -140,7 +142,7 @@ def inspect_diff(before: GraphReport, after: GraphReport) -> str:
     return f"{before.stage} to {after.stage}: {', '.join(parts) or 'the same ops'}"
 
 
-def _walk(block: Any, depth: int) -> Iterator[tuple[Any, int]]:
+def _walk(block: mlir.Block, depth: int) -> Iterator[tuple[mlir.Operation, int]]:
     for op in block.operations:
         operation = op.operation
         yield operation, depth
@@ -149,7 +151,7 @@ def _walk(block: Any, depth: int) -> Iterator[tuple[Any, int]]:
                 yield from _walk(inner, depth + 1)
 
 
-def _report(op: Any, depth: int, names: dict[Any, str], numbers: Iterator[int]) -> OpReport:
+def _report(op: mlir.Operation, depth: int, names: dict[mlir.Value, str], numbers: Iterator[int]) -> OpReport:
     """A report on one op; its results, and the arguments of its regions, get names."""
     for result in op.results:
         names[result] = f"%{next(numbers)}"
@@ -165,15 +167,15 @@ def _report(op: Any, depth: int, names: dict[Any, str], numbers: Iterator[int]) 
     values = opview.attributes_of(op)
     given = tuple(shape_of(r) for r in op.results)
     defaults = {a.name: a.default for a in card.spec.attributes}
-    changed = {k: v for k, v in values.items() if isinstance(v, np.ndarray) or v != defaults[k]}
+    changed = {k: v for k, v in values.items() if is_array(v) or v != defaults[k]}
     cost = None if card.spec.terminator else opview.cost_of(op)
     return OpReport(card.name, card.label(values), operands, results, given, changed, cost, location, scope, depth)
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, np.ndarray):
+    if is_array(value):
         return str(value.reshape(-1)[0]) if value.size == 1 else f"{value.dtype}{list(value.shape)}"
-    if isinstance(value, tuple):
+    if is_tuple(value):
         return f"[{', '.join(map(str, value))}]"
     return str(value)
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import re
-import sys
 import traceback
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -17,12 +16,12 @@ _NUMPY = str(Path(np.__file__).parent)  # which calls back what is handed to it
 _PLACE = re.compile(r'"([^"]*)":(\d+):(\d+)')
 _ESCAPE = re.compile(rb"\\([0-9A-F]{2}|\\)")
 _ours: dict[str, bool] = {}
-_locations: dict[tuple[str, int, str], Any] = {}
+_locations: dict[tuple[str, int, str], mlir.Location] = {}
 
 
 def caller() -> tuple[str, int]:
     """File and line of the innermost frame outside this package."""
-    frame = sys._getframe(1)
+    frame = inspect.currentframe()
     while frame is not None:
         name = frame.f_code.co_filename
         ours = _ours.get(name)
@@ -34,7 +33,7 @@ def caller() -> tuple[str, int]:
     return "<unknown>", 0
 
 
-def caller_location(scope: str = "") -> Any:
+def caller_location(scope: str = "") -> mlir.Location:
     """The caller's place as an MLIR location, wrapped in the name of the scope when there is one."""
     name, line = caller()
     key = (name, line, scope)
@@ -84,6 +83,6 @@ def name_of(location: mlir.Location) -> str:
     return unescaped(named[1]) if named else ""
 
 
-def within(location: mlir.Location, note: str) -> Any:
+def within(location: mlir.Location, note: str) -> mlir.Location:
     """The same place, with a note of what made the op: a block, a pass."""
     return mlir.ir.Location.name(note, location, context=mlir.context())

@@ -42,10 +42,10 @@ def _free(name: str) -> str:
     return name + "_" if taken else name
 
 
-def _of_group(member: str, values: tuple[ValueSpec, ...], index: int, segments: str) -> Callable[[Any], Any]:
+def _of_group(member: str, values: tuple[ValueSpec, ...], index: int, segments: str) -> Callable[[mlir.Operation], Any]:
     what = member.removesuffix("s")
 
-    def value(self: Any) -> Any:
+    def value(self: mlir.Operation) -> Any:
         op = self.operation
         sizes = list(op.attributes[segments]) if segments in op.attributes else None
         return grouped(values, list(getattr(op, member)), what, sizes)[index]
@@ -53,11 +53,11 @@ def _of_group(member: str, values: tuple[ValueSpec, ...], index: int, segments: 
     return value
 
 
-def _of_attribute(name: str) -> Callable[[Any], Any]:
+def _of_attribute(name: str) -> Callable[[mlir.Operation], mlir.Attribute | None]:
     return lambda self: self.operation.attributes.get(name)
 
 
-def _of_region(index: int) -> Callable[[Any], Any]:
+def _of_region(index: int) -> Callable[[mlir.Operation], mlir.Region]:
     return lambda self: self.operation.regions[index]
 
 

@@ -100,17 +100,17 @@ def operands_of(op: mlir.Operation, items: Sequence[Any]) -> list[Any]:
     return grouping.grouped_operands(spec, op, items)
 
 
-def block_of(region: mlir.Region) -> Any:
+def block_of(region: mlir.Region) -> mlir.Block | None:
     """The block of a region, None for an empty one."""
     return next(iter(region.blocks), None)
 
 
-def home_of(value: Any) -> Any:
+def home_of(value: mlir.Value) -> mlir.Block:
     """The block in which a value is defined."""
-    return value.owner.operation.block if isinstance(value, mlir.ir.OpResult) else value.owner
+    return value.owner.operation.block if isinstance(value, mlir.OpResult) else value.owner
 
 
-def yielded(block: mlir.Block) -> list[Any]:
+def yielded(block: mlir.Block) -> list[mlir.Value]:
     """What a block gives: the operands of its last op."""
     operations = block.operations
     return list(operations[len(operations) - 1].operation.operands)
@@ -140,7 +140,8 @@ def cost_of(op: mlir.Operation) -> Cost:
     """Work of an op, with that of its regions as often as they run, as far as that is known: else once."""
     total, times = own_cost_of(op), card_of(op).runs(attributes_of(op))
     for region in op.regions:
-        for inner in block_of(region).operations if block_of(region) is not None else ():
+        block = block_of(region)
+        for inner in block.operations if block is not None else ():
             own = cost_of(inner.operation)
             total = Cost(total.flops + own.flops * times, total.bytes + own.bytes * times)
     return total
@@ -152,7 +153,7 @@ def own_cost_of(op: mlir.Operation) -> Cost:
     return card_of(op).cost(operands, [shape_of(r) for r in op.results], attributes_of(op))
 
 
-def operations(block: mlir.Block) -> Iterator[Any]:
+def operations(block: mlir.Block) -> Iterator[mlir.Operation]:
     """The ops of a block in order, each before those in its regions."""
     for view in block.operations:
         op = view.operation

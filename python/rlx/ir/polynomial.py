@@ -102,7 +102,7 @@ def common_factor(a: Terms, b: Terms) -> Terms:
     shared = terms[0][0]
     for monomial, _ in terms[1:]:
         rest = list(monomial)
-        kept = []
+        kept: list[Any] = []
         for atom in shared:
             if atom in rest:
                 rest.remove(atom)

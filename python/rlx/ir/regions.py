@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlx import mlir
 from rlx.ir.errors import ShapeError
+from rlx.ir.guards import is_sequence
 from rlx.ir.location import describe
 from rlx.ir.op_methods import TensorMethods
 from rlx.ir.opview import DEEPEST, RegionShapes, home_of, operations
 from rlx.ir.shape import Shape
+
+if TYPE_CHECKING:
+    from rlx.ir.builder import Tensor
 
 # Of what a user's function of tensors raises: it is theirs to read, as it is.
 IN_BODY = "raised by the function that builds a region"
@@ -28,12 +32,12 @@ class Region:
         shapes: What it takes and yields.
     """
 
-    holder: Any
+    holder: mlir.Operation
     block: mlir.Block
     shapes: RegionShapes
 
 
-def _isolate(holder: Any) -> None:
+def _isolate(holder: mlir.Operation) -> None:
     """Let the ops of a region use nothing from outside of it."""
     ir = mlir.ir
     (block,) = holder.regions[0].blocks
@@ -48,7 +52,7 @@ def _isolate(holder: Any) -> None:
                 op.operands[i] = stand_in.result
 
 
-def use(op: mlir.Operation, values: dict[Any, Any]) -> None:
+def use(op: mlir.Operation, values: dict[mlir.Value, mlir.Value]) -> None:
     """Replace operands of an op, and of those in its regions."""
     for i, operand in enumerate(op.operands):
         if operand in values:
@@ -62,20 +66,24 @@ def use(op: mlir.Operation, values: dict[Any, Any]) -> None:
 class RegionBuilder:
     """What a `Builder` knows of regions."""
 
-    _points: list[Any]
-    location: mlir.Location
-    at: Any
-    emit: Any
-    tensor: Any
+    _points: list[mlir.InsertionPoint]
+
+    if TYPE_CHECKING:  # what a `Builder` is besides
+
+        @property
+        def location(self) -> mlir.Location: ...
+        def at(self, insertion_point: mlir.InsertionPoint) -> contextlib.AbstractContextManager[None]: ...
+        def emit(self, name: str, operands: Sequence[Any]) -> Any: ...
+        def tensor(self, value: mlir.Value) -> Tensor: ...
 
     def __init__(self) -> None:
         self._has_regions = False
-        self._record: list[Any] | None = None
+        self._record: list[Tensor] | None = None
         # Regions that are being built, and those of which nothing became: values in them stay valid with the builder.
-        self._pending: list[Any] = []
-        self._retired: list[Any] = []
+        self._pending: list[mlir.Operation] = []
+        self._retired: list[mlir.Operation] = []
 
-    def _sees(self, value: Any) -> bool:
+    def _sees(self, value: mlir.Value) -> bool:
         """Whether a value is defined in the block of the insertion point, or in one around it."""
         home = home_of(value)
         for point in reversed(self._points):  # a region that is being built is in no op yet
@@ -109,7 +117,7 @@ class RegionBuilder:
             except Exception as problem:
                 problem.add_note(IN_BODY)
                 raise
-            results = list(returned) if isinstance(returned, (list, tuple)) else [returned]
+            results = list(returned) if is_sequence(returned) else [returned]
             for result in results:
                 if not isinstance(result, TensorMethods):
                     raise ShapeError(
@@ -132,7 +140,7 @@ class RegionBuilder:
         assert problem is not None
         raise problem
 
-    def open_region(self, shapes: Sequence[Shape]) -> tuple[Any, Any]:
+    def open_region(self, shapes: Sequence[Shape]) -> tuple[mlir.Operation, mlir.Block]:
         """An empty block for a region, and the op that holds it until it belongs to another."""
         ir, location = mlir.ir, self.location
         self._has_regions = True
@@ -149,9 +157,10 @@ class RegionBuilder:
         self._record = made
 
     @contextlib.contextmanager
-    def recorded(self) -> Iterator[list[Any]]:
+    def recorded(self) -> Generator[list[Tensor]]:
         """A list of all tensors that ops give inside."""
-        before, made = self._record, []
+        made: list[Tensor] = []
+        before = self._record
         self._record = made
         try:
             yield made
@@ -160,7 +169,7 @@ class RegionBuilder:
             if before is not None:
                 before += made
 
-    def scratch(self, function: Callable[..., Any], shapes: Sequence[Shape]) -> Any:
+    def scratch(self, function: Callable[..., Any], shapes: Sequence[Shape]) -> mlir.Block:
         """The block of what a function of tensors emits, to be read and not to become part of the graph.
 
         It may be used until the end of the `scratchpad` around it.
@@ -168,7 +177,7 @@ class RegionBuilder:
         return self.region(function, shapes).block
 
     @contextlib.contextmanager
-    def scratchpad(self) -> Iterator[None]:
+    def scratchpad(self) -> Generator[None]:
         """Where `scratch` may be used."""
         mark = len(self._pending)
         try:
@@ -184,14 +193,14 @@ class RegionBuilder:
                 self._retired.append(holder)
         del self._pending[mark:]
 
-    def inline(self, block: mlir.Block, arguments: Sequence[Any]) -> list[Any]:
+    def inline(self, block: mlir.Block, arguments: Sequence[Tensor]) -> list[Tensor]:
         """Emit copies of the ops of a region's block here, and give what it yields.
 
         Args:
             block: The block; it stays as it is.
             arguments: What stands for its arguments.
         """
-        values: dict[Any, Any] = dict(zip(block.arguments, (t.value for t in arguments), strict=True))
+        values: dict[mlir.Value, mlir.Value] = dict(zip(block.arguments, (t.value for t in arguments), strict=True))
         *body, end = block.operations
         for view in body:
             old = view.operation

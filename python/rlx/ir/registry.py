@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rlx import mlir
 from rlx.dialect import spec_gen
@@ -87,7 +87,7 @@ def is_ours(op: mlir.Operation) -> bool:
     return op.name.startswith("rlx.")
 
 
-def _attach(_context: Any) -> None:
+def _attach(_context: object) -> None:
     from rlx.ir.verify import verify_op
 
     for name, found in load().items():

@@ -58,7 +58,7 @@ class Requirement:
         return cls(expression, data[1], data[2])
 
 
-def requirements(*modules: Any) -> tuple[Requirement, ...]:
+def requirements(*modules: mlir.Module) -> tuple[Requirement, ...]:
     """Everything that the ops of the modules' functions need of their symbols, once each.
 
     What a composite op needs is not told by what it decomposes into: a back end asks the module that it was given, too.
@@ -79,8 +79,7 @@ def certain(d: Dim) -> bool:
     if type(d) is int:
         return d >= 0
     assert isinstance(d, DimExpr)
-    low = d.bounds[0]
-    return low is not None and low >= 0
+    return d.bounds[0] >= 0
 
 
 def _of_op(op: mlir.Operation) -> Iterator[tuple[Dim, str]]:

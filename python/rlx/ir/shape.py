@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
-from typing import Any
+from typing import Any, SupportsIndex, overload
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from rlx.ir.dim import LARGEST, Dim, DimExpr, dim, product
 from rlx.ir.dtype import DType, dtype, f32
 from rlx.ir.dtype import from_mlir as dtype_from_mlir
 from rlx.ir.errors import ShapeError
+from rlx.ir.guards import is_sequence
 
 DimLike = int | str | DimExpr
 ShapeLike = Iterable[DimLike]  # a Shape is one
@@ -41,7 +42,7 @@ class Shape:
         else:
             if isinstance(dims, (int, np.integer, str, DimExpr)):
                 dims = (dims,)
-            elif isinstance(dims, (bytes, bytearray, Mapping, Set)) or not isinstance(dims, Iterable):
+            elif not _has_order(dims):
                 raise ShapeError(
                     f"a shape is a sequence of sizes, not {dims!r:.60} of type {type(dims).__name__}",
                     hint='give ints and symbol names: (2, "seq", 64), or () for a scalar',
@@ -51,7 +52,7 @@ class Shape:
         if len(self.dims) > LARGEST_RANK:
             raise ShapeError(f"a tensor of rank {len(self.dims)}; at most {LARGEST_RANK} dimensions are allowed")
         self._hash = hash(self.dims)
-        self._type = None
+        self._type: mlir.Type | None = None
 
     @property
     def rank(self) -> int:
@@ -69,7 +70,7 @@ class Shape:
     @property
     def symbols(self) -> frozenset[str]:
         """Names of the symbols that occur in the dimensions."""
-        return frozenset().union(*(d.symbols for d in self.dims if isinstance(d, DimExpr)))
+        return frozenset[str]().union(*(d.symbols for d in self.dims if isinstance(d, DimExpr)))
 
     @property
     def size_bytes(self) -> Dim:
@@ -102,7 +103,7 @@ class Shape:
         return self.dims  # type: ignore[return-value]
 
     @property
-    def type(self) -> Any:
+    def type(self) -> mlir.Type:
         """The MLIR type: `tensor<?x4xf32, #rlx.dims<["batch"]>>`."""
         if self._type is None:
             self._type = _mlir_type(self)
@@ -114,13 +115,17 @@ class Shape:
     def __len__(self) -> int:
         return len(self.dims)
 
-    def __getitem__(self, index: Any) -> Any:
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> Dim: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Dim, ...]: ...
+    def __getitem__(self, index: SupportsIndex | slice) -> Dim | tuple[Dim, ...]:
         return self.dims[index]
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Shape):
             return self.dims == other.dims and self.dtype is other.dtype
-        if isinstance(other, (tuple, list)):
+        if is_sequence(other):
             return len(other) == len(self.dims) and all(
                 d == (dim(o) if isinstance(o, str) else o) for d, o in zip(self.dims, other, strict=True)
             )
@@ -137,21 +142,25 @@ class Shape:
         return f"Shape(({dims}{',' if len(self.dims) == 1 else ''}), {self.dtype.name})"
 
 
+def _has_order(dims: object) -> bool:
+    return isinstance(dims, Iterable) and not isinstance(dims, (bytes, bytearray, Mapping, Set))
+
+
 def as_dtype(value: Any) -> DType:
     return value if isinstance(value, DType) else dtype(value)
 
 
 # Types are uniqued by the one context of the process, so both directions are a dictionary look-up.
-_types: dict[tuple[tuple[Dim, ...], DType], Any] = {}
-_shapes: dict[Any, Shape] = {}
+_types: dict[tuple[tuple[Dim, ...], DType], mlir.Type] = {}
+_shapes: dict[mlir.Type, Shape] = {}
 
 
-def element_type(dtype: DType) -> Any:
+def element_type(dtype: DType) -> mlir.Type:
     """The MLIR element type of a dtype."""
     return mlir.ir.Type.parse(dtype.mlir, context=mlir.context())
 
 
-def _mlir_type(shape: Shape) -> Any:
+def _mlir_type(shape: Shape) -> mlir.Type:
     key = (shape.dims, shape.dtype)
     found = _types.get(key)
     if found is None:
@@ -170,7 +179,7 @@ def _mlir_type(shape: Shape) -> Any:
     return found
 
 
-def shape_of_type(type_: Any) -> Shape:
+def shape_of_type(type_: mlir.Type) -> Shape:
     """The shape that an MLIR type stands for.
 
     Raises:
@@ -182,14 +191,14 @@ def shape_of_type(type_: Any) -> Shape:
     return found
 
 
-def shape_of(value: Any) -> Shape:
+def shape_of(value: mlir.Value) -> Shape:
     """The shape of an MLIR value."""
     type_ = value.type
     found = _shapes.get(type_)
     return found if found is not None else shape_of_type(type_)
 
 
-def _read_type(type_: Any) -> Shape:
+def _read_type(type_: mlir.Type) -> Shape:
     ir = mlir.ir
     if not isinstance(type_, ir.RankedTensorType):
         raise ShapeError(f"expected a ranked tensor type, got {type_}")
@@ -207,7 +216,7 @@ def _read_type(type_: Any) -> Shape:
     return Shape((next(remaining) if s == -1 else s for s in sizes), element)
 
 
-def _encoded_dims(encoding: Any, type_: Any) -> list[Dim]:
+def _encoded_dims(encoding: mlir.Attribute, type_: mlir.Type) -> list[Dim]:
     text = str(encoding)
     if not text.startswith("#rlx.dims<"):
         raise ShapeError(f"{type_}: the encoding of an rlx tensor is #rlx.dims<[…]>, not {text}")

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from rlx import mlir
 from rlx.ir.attributes import suggestion
 from rlx.ir.dtype import DType, fitted
 from rlx.ir.errors import Error, ShapeError, VerificationError
+from rlx.ir.guards import is_array, is_real, is_truth_value
 from rlx.ir.location import describe
 from rlx.ir.shape import Shape, shape_of_type
 
@@ -44,13 +43,12 @@ class Output:
     updates: str | None = None
 
 
-def functions(module: mlir.Module) -> list[Any]:
+def functions(module: mlir.Module) -> list[mlir.FuncOp]:
     """The functions of a module, in order."""
-    function_type = mlir.dialect("func").FuncOp
-    return [op for op in module.body.operations if isinstance(op, function_type)]
+    return [op for op in module.body.operations if isinstance(op, mlir.FuncOp)]
 
 
-def bodies(module: mlir.Module) -> list[Any]:
+def bodies(module: mlir.Module) -> list[mlir.FuncOp]:
     """The functions of a module that compute something, in order: those that are only declared have no block."""
     return [function for function in functions(module) if not function.is_external]
 
@@ -105,7 +103,7 @@ def read_arguments(function: mlir.FuncOp) -> list[Argument]:
         VerificationError: An attribute has no meaning, or an argument is no tensor.
     """
     places = _argument_places(function)
-    result = []
+    result: list[Argument] = []
     for i, (type_, entry) in enumerate(_entries(function, "arg_attrs")):
         with _at(places[i], f"argument {i} of '{function.name.value}'"):
             declared, shape = _argument(i, entry), shape_of_type(type_)
@@ -121,7 +119,7 @@ def read_outputs(function: mlir.FuncOp) -> list[Output]:
     Raises:
         VerificationError: An attribute has no meaning, or a result is no tensor.
     """
-    result = []
+    result: list[Output] = []
     for i, (type_, entry) in enumerate(_entries(function, "res_attrs")):
         with _at(function.location, f"result {i} of '{function.name.value}'"):
             name, updates = _result(i, entry)
@@ -149,16 +147,16 @@ def declared_updates(function: mlir.FuncOp) -> list[str | None]:
     return [_result(i, entry)[1] for i, (_, entry) in enumerate(_entries(function, "res_attrs"))]
 
 
-def _entries(function: mlir.FuncOp, name: str) -> list[tuple[Any, Any]]:
+def _entries(function: mlir.FuncOp, name: str) -> list[tuple[mlir.Type, Any]]:
     """The type and the attributes of each argument or each result."""
     type_ = function.type
     types = list(type_.inputs if name == "arg_attrs" else type_.results)
     attributes = function.attributes
-    stored = list(attributes[name]) if name in attributes else [{}] * len(types)
+    stored = list(attributes[name]) if name in attributes else [dict[str, Any]()] * len(types)
     return list(zip(types, stored, strict=True))
 
 
-def _argument_places(function: mlir.FuncOp) -> list[Any]:
+def _argument_places(function: mlir.FuncOp) -> list[mlir.Location]:
     if function.is_external:
         return [function.location] * len(function.type.inputs)
     return [argument.location for argument in function.entry_block.arguments]
@@ -209,9 +207,9 @@ def initial_value(init: Any, kind: DType) -> float:
     Raises:
         ShapeError: It is no number, NaN, or none that the dtype has.
     """
-    if isinstance(init, np.ndarray) and not init.ndim:
+    if is_array(init) and not init.ndim:
         init = init.item()
-    if not isinstance(init, (bool, int, float, np.bool_, np.integer, np.floating)):
+    if not is_real(init) and not is_truth_value(init):
         hint = "an array is given by set_state, or when it is run"
         raise ShapeError(f"init must be a number, got {type(init).__name__}", hint=hint)
     fitted(init, kind)
@@ -236,7 +234,7 @@ class _at:
     def __enter__(self) -> None:
         return None
 
-    def __exit__(self, kind: Any, problem: Any, trace: Any) -> None:
+    def __exit__(self, kind: object, problem: object, trace: object) -> None:
         if isinstance(problem, Error):
             place = problem.location or describe(self.location)
             raise VerificationError(f"{self.what}: {problem.message}", location=place, hint=problem.hint) from None
@@ -264,7 +262,7 @@ def _check_function(function: mlir.FuncOp) -> None:
     with _at(function.location, "a function"):
         if not name:
             raise ShapeError("has an empty name")  # which is printed, but not read
-    states: dict[str, Any] = {}
+    states: dict[str, mlir.Type] = {}
     taken: dict[str, int] = {}
     places = _argument_places(function)
     for i, (type_, entry) in enumerate(_entries(function, "arg_attrs")):

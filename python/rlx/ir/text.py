@@ -47,7 +47,7 @@ def checked_source(text: str, name: str) -> assembly.Source:
     return source
 
 
-def parse_op(source: assembly.Source) -> Any:
+def parse_op(source: assembly.Source) -> mlir.Operation:
     """The op that text holds, verified; several ops come in a module. Locations are where the user wrote them.
 
     Args:
@@ -87,7 +87,7 @@ def _fail_silently(source: assembly.Source) -> NoReturn:
     raise ParseError(what, location=place)
 
 
-def parse_module(text: str, name: str = "<text>") -> Any:
+def parse_module(text: str, name: str = "<text>") -> mlir.Module:
     """Text as a verified module; rlx ops are in the readable form or in the generic one.
 
     Args:
@@ -119,7 +119,7 @@ def parse_module(text: str, name: str = "<text>") -> Any:
 
 
 def print_op(
-    op: mlir.Operation,
+    op: mlir.Operation | mlir.Module,
     *,
     generic: bool = False,
     debug_info: bool = False,

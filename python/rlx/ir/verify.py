@@ -11,6 +11,7 @@ from rlx.ir import attributes as attributes_module
 from rlx.ir import opview, registry
 from rlx.ir.card import Card, as_results
 from rlx.ir.errors import Error, ShapeError
+from rlx.ir.guards import is_list
 from rlx.ir.shape import Shape, shape_of, shape_of_type
 from rlx.ir.signature import stage_of
 
@@ -22,7 +23,7 @@ def check_dtypes(spec: OpSpec, operands: Sequence[Any]) -> None:
         ShapeError: One has not.
     """
     for value, operand in zip(spec.operands, operands, strict=True):
-        for shape in operand if isinstance(operand, list) else [operand]:
+        for shape in operand if is_list(operand) else [operand]:
             if shape is not None and shape.dtype.name not in value.dtypes:
                 allowed = ", ".join(value.dtypes)
                 raise ShapeError(f"operand '{value.name}' is {shape.dtype.name}; expected one of {allowed}")

@@ -56,14 +56,14 @@ def _prune_loop(op: Any) -> Any:
     """Carries come first in operands, arguments, yields and results; a scan has slices and stacks behind them."""
     is_scan = opview.name_of(op) == "scan"
     count = opview.attributes_of(op)["num_carries"] if is_scan else len(op.operands)
-    body = opview.block_of(op.regions[0 if is_scan else 1])
+    body = op.regions[0 if is_scan else 1].blocks[0]
     read = [_is_read(r) for r in op.results]
     carries = read[:count]
     while True:
         wanted = [v for v, keep in zip(opview.yielded(body), [*carries, *read[count:]], strict=True) if keep]
         arguments = _reached(body, wanted)
         if not is_scan:
-            condition = opview.block_of(op.regions[0])
+            condition = op.regions[0].blocks[0]
             of_condition = _reached(condition, opview.yielded(condition))
             arguments = [a or b for a, b in zip(arguments, of_condition, strict=True)]
         grown = [a or b for a, b in zip(carries, arguments[:count], strict=True)]

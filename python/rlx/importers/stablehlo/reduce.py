@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from rlx import mlir
 from rlx.importers.stablehlo.rules import imports
 from rlx.ir import opview
 from rlx.ir.builder import Tensor
@@ -31,13 +32,13 @@ def reduce(g: Any, *operands: Tensor, dimensions: tuple[int, ...], regions: Any)
     return total if _is_neutral(start, kind) else getattr(g, join)(total, start)
 
 
-def _joining_op(region: Any, x: Tensor) -> str:
+def _joining_op(region: mlir.Region, x: Tensor) -> str:
     """The name of the only op of a region, which joins its two arguments."""
-    first, *other_ops = opview.block_of(region).operations
+    block = region.blocks[0]
+    first, *other_ops = block.operations
     name = first.operation.name
     name = _OF_BOOLS.get(name, name) if x.dtype.is_bool else name
-    arguments = set(opview.block_of(region).arguments)
-    if len(other_ops) != 1 or name not in _KINDS or set(first.operation.operands) != arguments:
+    if len(other_ops) != 1 or name not in _KINDS or set(first.operation.operands) != set(block.arguments):
         known_names = ", ".join(n.removeprefix("stablehlo.") for n in _KINDS)
         raise UnsupportedError(f"by another function than one of {known_names} cannot be imported")
     return name

@@ -90,7 +90,7 @@ def layout(name: str) -> Layout | None:
 
 def split_types(text: str) -> list[str] | None:
     """The types of a list; None when it is not written as types are printed."""
-    types = []
+    types: list[str] = []
     position, end = 0, len(text)
     while position < end:
         found = TYPE.match(text, position)

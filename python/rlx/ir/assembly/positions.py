@@ -112,7 +112,7 @@ class Source:
         known: dict[str, Any] = {}
         name = self.printed_name if unnamed is None else unnamed
 
-        def mended(location: mlir.Location) -> Any:
+        def mended(location: mlir.Location) -> mlir.Location:
             text = str(location)
             if text not in known:
                 known[text] = location
@@ -122,7 +122,7 @@ class Source:
                     known[text] = mlir.ir.Location.file(self.name, line, column, context=mlir.context())
             return known[text]
 
-        def visit(inner: Any) -> Any:
+        def visit(inner: mlir.Operation) -> Any:
             inner.location = mended(inner.location)
             for region in inner.regions:
                 for block in region:

@@ -129,7 +129,7 @@ def _without_segments(form: Layout, operands: str, attributes: str, types: str, 
     """
     entries = attributes[1:]
     given = _segment_sizes(entries)
-    drop = set()
+    drop: set[str] = set()
     if form.operands is not None and OPERAND_SEGMENTS in given:
         if not form.brackets:
             if given[OPERAND_SEGMENTS] == run_sizes(types):
@@ -151,7 +151,8 @@ def _segment_sizes(entries: str) -> dict[str, str]:
 
 def _counts(values: Sequence[ValueSpec], sizes: list[int]) -> list[int] | None:
     """How many values each of a record's operands has, None when the sizes do not fit the record."""
-    counts, position = [], 0
+    counts: list[int] = []
+    position = 0
     for value in values:
         width = RUNS if value.arity == "variadic" else 1
         counts.append(sum(sizes[position : position + width]))
@@ -170,7 +171,8 @@ def _in_groups(values: tuple[ValueSpec, ...], sizes: str, operands: str, types: 
         return None
     if segments(values, counts, each) != flat:
         return None
-    groups, position = [], 0
+    groups: list[str] = []
+    position = 0
     for value, count in zip(values, counts, strict=True):
         group = ", ".join(names[position : position + count])
         groups.append(f"[{group}]" if value.arity == "variadic" else group or "_")

@@ -235,7 +235,8 @@ class _Reader(Scanner):
         """Which segment sizes the attributes give."""
         if op.attributes is None or "SegmentSizes" not in self.text[slice(*op.attributes)]:
             return set()
-        names, depth = set(), 0
+        names: set[str] = set()
+        depth = 0
         for found in _ENTRY.finditer(self.text, *op.attributes):
             if found[1] and depth == 1:
                 names.add(found[1])
@@ -244,7 +245,7 @@ class _Reader(Scanner):
 
     def _segments(self, op: Op, groups: list[list[Span]] | None) -> str:
         """The attributes that say how operands and results are grouped, where the text does not give them."""
-        form, declared, added = op.form, self._declared(op), []
+        form, declared, added = op.form, self._declared(op), list[str]()
         operands, results = self._type_lists(op)
         if form.operands is not None and OPERAND_SEGMENTS not in declared:
             if groups is None:

@@ -73,7 +73,7 @@ class Scanner:
         text = self.text[slice(*span)]
         types = split_types(text)
         if types is None:
-            types, start, depth = [], 0, 0
+            types, start, depth = list[str](), 0, 0
             text = " ".join(COMMENT.sub(lambda m: "" if m[1] else m[0], text).split())
             for found in _COMMA.finditer(text):
                 depth += (found[0] in "(<[{") - (found[0] in ")>]}")

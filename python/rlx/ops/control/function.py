@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from rlx import mlir
 from rlx.ir import opview
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, Operand, sample
@@ -108,8 +109,8 @@ class ElementwiseRegion(Card, op="elementwise_region"):
         expect_arguments(body, inputs, "body_region")
         return body.results
 
-    def check_regions(self, op: Any) -> None:
-        body = opview.block_of(op.regions[0])
+    def check_regions(self, op: mlir.Operation) -> None:
+        body = op.regions[0].blocks[0]
         *inner, _ = opview.operations(body)
         for step in inner:
             if step.name != "rlx.constant" and not opview.has_trait(step, "elementwise"):
