@@ -304,14 +304,14 @@ def sign_function(function: mlir.FuncOp, arguments: Iterable[Argument], outputs:
         declare(function, arguments, outputs)
 
 
-def declare(function: Any, arguments: Iterable[Argument], outputs: Iterable[Output]) -> None:
+def declare(function: mlir.FuncOp, arguments: Iterable[Argument], outputs: Iterable[Output]) -> None:
     """Write names and kinds of arguments and results, whatever types they have there, into a function's attributes."""
     ir = mlir.ir
 
-    def text(value: str) -> Any:
+    def text(value: str) -> mlir.Attribute:
         return ir.StringAttr.get(value)
 
-    argument_attributes = []
+    argument_attributes: list[mlir.Attribute] = []
     for a in arguments:
         entry = {"rlx.kind": text(a.kind), "rlx.name": text(a.name)}
         if a.donate:
