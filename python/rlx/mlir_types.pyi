@@ -1,6 +1,6 @@
 """What RLX uses of MLIR's objects, for type checkers: the bindings carry no annotations. At run time see `rlx.mlir`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 class Location:
@@ -12,6 +12,7 @@ class Attribute:
     def __getattr__(self, name: str) -> Any: ...  # which ones depends on the kind of attribute
     def __iter__(self) -> Iterator[Any]: ...  # of arrays and dictionaries
     def __getitem__(self, key: Any, /) -> Any: ...
+    def __contains__(self, name: str, /) -> bool: ...  # of dictionaries
     def __len__(self) -> int: ...
 
 class Type:
@@ -63,6 +64,8 @@ class Attributes:
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[Any]: ...
     def get(self, name: str, /) -> Attribute | None: ...
+
+AttributeDict = Attributes | Attribute | Mapping[str, Attribute]  # an op's, a dictionary that is an attribute, or Python's
 
 class Operation:
     """An op. Views of registered ops, such as those that `block.operations` gives, have the same members."""

@@ -19,7 +19,7 @@ _WRAP = "wrap it in numpy.asarray with the dtype that you mean"
 _WORTH_SHOWING = 200
 
 
-def as_array(value: Any, what: str) -> np.ndarray:
+def as_array(value: object, what: str) -> np.ndarray:
     """Anything with `__array__` or `__dlpack__` as a plain array, without a copy where that can be.
 
     A tensor of PyTorch's on the CPU is taken as `.detach()` gives it, conjugated and negated where it says so, bf16 too.
@@ -44,7 +44,7 @@ def as_array(value: Any, what: str) -> np.ndarray:
         raise Error(f"{what}: the {_kind(value)} cannot be read as an array: {_in_one_line(problem)}") from problem
 
 
-def as_numbers(value: Any, what: str) -> np.ndarray:
+def as_numbers(value: object, what: str) -> np.ndarray:
     """The same, of Python's numbers and nested lists of them as well, which get NumPy's dtype for them.
 
     Raises:
@@ -86,7 +86,7 @@ def _read(value: Any, what: str) -> np.ndarray:
     raise Error(f"{what} must be an array (or have __array__ or __dlpack__), got {_kind(value)}")
 
 
-def _plain(array: Any, what: str) -> np.ndarray:
+def _plain(array: object, what: str) -> np.ndarray:
     """An array of a subclass as one of the class itself: its operators have other meanings."""
     if not is_array(array):
         raise Error(f"{what} must be an array, got {_kind(array)}")
@@ -116,7 +116,7 @@ def _from_torch(tensor: Any, torch: Any, what: str) -> np.ndarray:
     return plain.numpy()
 
 
-def _without_tensors(value: Any, what: str) -> Any:
+def _without_tensors(value: object, what: str) -> Any:
     """Nested lists as they are, but for arrays in them, which are read as `as_array` reads them."""
     if is_sequence(value):
         return [_without_tensors(entry, what) for entry in value]

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from rlx.ir.errors import ShapeError
 from rlx.ir.grouping import segment_attributes
 from rlx.ir.guards import is_integer, is_real, is_truth_value, is_tuple
 from rlx.ir.shape import as_dtype, element_type
+
+if TYPE_CHECKING:
+    from rlx.mlir_types import AttributeDict
 
 
 def suggestion(name: object, known: Iterable[object]) -> str:
@@ -48,18 +51,18 @@ def _number(value: Any) -> float:
         raise ShapeError(f"expected a number that a double holds, got {str(value)[:20]}…") from None
 
 
-def _dim(value: Any) -> Dim:
+def _dim(value: object) -> Dim:
     found = dim(value, signed=True)  # of which ops a size may be negative is for `verify.infer` to say
     return _integer(found) if type(found) is int else found
 
 
-def _boolean(value: Any) -> bool:
+def _boolean(value: object) -> bool:
     if not is_truth_value(value):
         raise ShapeError(f"expected True or False, got {value!r}")
     return bool(value)
 
 
-def _string(value: Any) -> str:
+def _string(value: object) -> str:
     if not isinstance(value, str):
         raise ShapeError(f"expected a string, got {value!r}")
     return value
@@ -140,7 +143,7 @@ def complete(spec: OpSpec, values: Mapping[str, Any]) -> dict[str, Any]:
 # --- to MLIR --------------------------------------------------------------------------------------
 
 
-def _dims_to_mlir(value: tuple[Dim, ...]) -> Any:
+def _dims_to_mlir(value: tuple[Dim, ...]) -> mlir.Attribute:
     ir, context = mlir.ir, mlir.context()
     i64 = ir.IntegerType.get_signless(64, context=context)
     return ir.ArrayAttr.get(
@@ -152,14 +155,14 @@ def _dims_to_mlir(value: tuple[Dim, ...]) -> Any:
 _LARGE = 1 << 20  # bytes: a larger splat is not written out
 
 
-def _repeated(splat: Any, shape: tuple[int, ...]) -> Any:
+def _repeated(splat: mlir.Attribute, shape: tuple[int, ...]) -> mlir.Attribute:
     """A splat in another shape."""
     text, element = str(splat), splat.type.element_type
     body = text[text.index("<") + 1 : text.rindex("> :")].strip("[]")
     return mlir.ir.Attribute.parse(f"dense<{body}> : {mlir.ir.RankedTensorType.get(shape, element)}")
 
 
-def elements_to_mlir(array: np.ndarray) -> Any:
+def elements_to_mlir(array: np.ndarray) -> mlir.Attribute:
     """A dense attribute that holds an array of one of the twelve dtypes."""
     ir, context = mlir.ir, mlir.context()
     kind = dtype(array.dtype)
@@ -177,7 +180,7 @@ def elements_to_mlir(array: np.ndarray) -> Any:
 _small: dict[tuple[str, Any], Any] = {}
 
 
-def to_mlir(spec: AttributeSpec, value: Any) -> Any:
+def to_mlir(spec: AttributeSpec, value: Any) -> mlir.Attribute:
     """The MLIR attribute of a canonical Python value."""
     if spec.kind == "elements":
         return elements_to_mlir(value)
@@ -190,7 +193,7 @@ def to_mlir(spec: AttributeSpec, value: Any) -> Any:
     return found
 
 
-def _to_mlir(kind: str, value: Any) -> Any:
+def _to_mlir(kind: str, value: Any) -> mlir.Attribute:
     ir, context = mlir.ir, mlir.context()
     if kind == "i64":
         return ir.IntegerAttr.get(ir.IntegerType.get_signless(64, context=context), value)
@@ -210,7 +213,7 @@ def _to_mlir(kind: str, value: Any) -> Any:
 # --- from MLIR ------------------------------------------------------------------------------------
 
 
-def _dims_from_mlir(attribute: Any) -> tuple[Dim, ...] | None:
+def _dims_from_mlir(attribute: mlir.Attribute) -> tuple[Dim, ...] | None:
     """The sizes that a list of integers and strings holds; None for anything else."""
     ir = mlir.ir
     if not isinstance(attribute, ir.ArrayAttr) or not all(
@@ -220,7 +223,7 @@ def _dims_from_mlir(attribute: Any) -> tuple[Dim, ...] | None:
     return tuple(dim(entry.value, signed=True) for entry in attribute)
 
 
-def elements_from_mlir(attribute: Any) -> np.ndarray:
+def elements_from_mlir(attribute: mlir.Attribute) -> np.ndarray:
     """The array that a dense attribute holds: a copy, or a read-only view of one element of a large splat."""
     ir = mlir.ir
     type_ = attribute.type
@@ -239,7 +242,7 @@ def elements_from_mlir(attribute: Any) -> np.ndarray:
     return np.array(ir.DenseElementsAttr(attribute)).astype(kind.numpy, copy=False).reshape(shape)
 
 
-def _printed_elements(attribute: Any, kind: DType, shape: tuple[int, ...]) -> np.ndarray:
+def _printed_elements(attribute: mlir.Attribute, kind: DType, shape: tuple[int, ...]) -> np.ndarray:
     """The bindings read no single complex or bf16 elements: read what they print."""
     text = str(attribute)
     body = text[text.index("<") + 1 : text.rindex("> :")]
@@ -273,7 +276,7 @@ _FORMS = {
 }
 
 
-def from_mlir(spec: AttributeSpec, attribute: Any) -> Any:
+def from_mlir(spec: AttributeSpec, attribute: mlir.Attribute) -> Any:
     """The canonical Python value of an MLIR attribute.
 
     Raises:
@@ -293,7 +296,7 @@ def from_mlir(spec: AttributeSpec, attribute: Any) -> Any:
         raise ShapeError(f"attribute '{spec.name}': {problem.message}") from None
 
 
-def _value(spec: AttributeSpec, attribute: Any) -> Any:
+def _value(spec: AttributeSpec, attribute: mlir.Attribute) -> Any:
     ir, kind = mlir.ir, spec.kind
     if kind == "dims":
         return _dims_from_mlir(attribute)
@@ -327,7 +330,7 @@ def read(spec: OpSpec, op: mlir.Operation, bindings: Mapping[str, int] | None = 
     return read_from(spec, op.attributes, bindings)
 
 
-def read_from(spec: OpSpec, attributes: Any, bindings: Mapping[str, int] | None = None) -> dict[str, Any]:
+def read_from(spec: OpSpec, attributes: AttributeDict, bindings: Mapping[str, int] | None = None) -> dict[str, Any]:
     """The same of MLIR attributes by name.
 
     Raises:
@@ -342,7 +345,7 @@ def read_from(spec: OpSpec, attributes: Any, bindings: Mapping[str, int] | None 
     return result
 
 
-def read_one(attribute: AttributeSpec, attributes: Any) -> Any:
+def read_one(attribute: AttributeSpec, attributes: AttributeDict) -> Any:
     """The canonical Python value of one of the MLIR attributes of an op, its default where it is absent.
 
     Raises:

@@ -368,7 +368,7 @@ def _parameters(card: Card) -> list[str]:
     return list(names) or [entry.name for entry in (*card.spec.operands, *card.spec.attributes)]
 
 
-def _lift(b: Any, value: Any) -> Any:
+def _lift(b: Builder, value: object) -> Any:
     if type(value) is not np.ndarray:
         return value
     dtype(value.dtype)  # a dtype that is none of ours is the op's problem, not the constant's

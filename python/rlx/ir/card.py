@@ -45,7 +45,7 @@ class Operand:
     """
 
     dims: tuple[DimLike, ...]
-    dtype: Any = None
+    dtype: object = None
     low: float = -2.0
     high: float = 2.0
     distinct: bool = False

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rlx.ir.errors import Error
 
 
-def check_name(name: Any, what: str) -> None:
+def check_name(name: object, what: str) -> None:
     """A name is text that MLIR and files can hold.
 
     Raises:
@@ -35,7 +33,7 @@ def is_unicode(text: str) -> bool:
     return True
 
 
-def check_string(value: Any, what: str) -> None:
+def check_string(value: object, what: str) -> None:
     """An option that is text.
 
     Raises:

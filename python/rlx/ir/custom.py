@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from rlx import mlir
 from rlx.dialect.spec import REQUIRED, AttributeKind, AttributeSpec, OpSpec, TraitSpec, ValueSpec
 from rlx.ir import opview, registry
-from rlx.ir.card import Card
+from rlx.ir.card import Card, Sample
 from rlx.ir.dtype import DType
 from rlx.ir.errors import Error
 from rlx.ir.guards import is_sequence
@@ -75,7 +75,7 @@ class CustomOp(Card):
         _check_linear(cls)
         registry.register_custom(cls(), name)
 
-    def samples(self) -> Iterable[Any]:
+    def samples(self) -> Iterable[Sample]:
         return ()
 
 

@@ -140,28 +140,28 @@ class DimExpr:
     def __eq__(self, other: object) -> bool:
         return self is other or (isinstance(other, DimExpr) and self.text == other.text)
 
-    def __add__(self, other: Any) -> Dim:
+    def __add__(self, other: object) -> Dim:
         return NotImplemented if (right := _operand(other)) is None else _add(self, right, 1)
 
-    def __sub__(self, other: Any) -> Dim:
+    def __sub__(self, other: object) -> Dim:
         return NotImplemented if (right := _operand(other)) is None else _add(self, right, -1)
 
-    def __rsub__(self, other: Any) -> Dim:
+    def __rsub__(self, other: object) -> Dim:
         return NotImplemented if (left := _operand(other)) is None else _add(left, self, -1)
 
-    def __mul__(self, other: Any) -> Dim:
+    def __mul__(self, other: object) -> Dim:
         return NotImplemented if (right := _operand(other)) is None else _multiply(self, right)
 
-    def __floordiv__(self, other: Any) -> Dim:
+    def __floordiv__(self, other: object) -> Dim:
         return NotImplemented if (right := _operand(other)) is None else _floordiv(self, right)
 
-    def __rfloordiv__(self, other: Any) -> Dim:
+    def __rfloordiv__(self, other: object) -> Dim:
         return NotImplemented if (left := _operand(other)) is None else _floordiv(left, self)
 
-    def __mod__(self, other: Any) -> Dim:
+    def __mod__(self, other: object) -> Dim:
         return NotImplemented if (right := _operand(other)) is None else _mod(self, right)
 
-    def __rmod__(self, other: Any) -> Dim:
+    def __rmod__(self, other: object) -> Dim:
         return NotImplemented if (left := _operand(other)) is None else _mod(left, self)
 
     def __neg__(self) -> Dim:

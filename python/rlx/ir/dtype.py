@@ -105,7 +105,7 @@ class DType:
     def __repr__(self) -> str:
         return f"rlx.{'bool_' if self.is_bool else self.name}"
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return dtype, (self.name,)  # copies and unpickled values are the same instance
 
 
@@ -148,7 +148,7 @@ _ABSTRACT: tuple[type, ...] = (
 )
 
 
-def dtype(x: Any) -> DType:
+def dtype(x: object) -> DType:
     """The `DType` that `x` names.
 
     Args:
@@ -218,7 +218,7 @@ def from_mlir(text: str) -> DType:
 # Promotion
 
 
-def promote(a: Any, b: Any) -> DType:
+def promote(a: object, b: object) -> DType:
     """The dtype in which operands of dtypes `a` and `b` meet: anything that `dtype` accepts.
 
     ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====
@@ -297,7 +297,7 @@ def weak(value: bool | int | float | complex, other: DType) -> DType:
 # Values
 
 
-def fitted(value: Any, kind: DType) -> np.ndarray:
+def fitted(value: object, kind: DType) -> np.ndarray:
     """A number, or numbers in lists or an array, as an array of a dtype.
 
     Floats round to nearest; infinities and NaN stay. Everything else keeps its value: an integer may be given as a float
@@ -322,7 +322,7 @@ def fitted(value: Any, kind: DType) -> np.ndarray:
         return (given.astype(np.float64) if integers and kind.is_inexact else given).astype(kind.numpy)
 
 
-def _fits_at_sight(value: Any, kind: DType) -> bool:
+def _fits_at_sight(value: object, kind: DType) -> bool:
     """Whether this is one of Python's numbers within the range of the dtype, as most constants are."""
     if type(value) is float:
         return kind.kind == "float" and abs(value) <= kind.max
@@ -354,7 +354,7 @@ def _fit_float(given: np.ndarray, kind: DType) -> np.ndarray:
     return np.isfinite(rounded) | ~np.isfinite(given)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if isinstance(value, int) and abs(value) >= 10**1000:  # Python prints no more than some thousand digits
         return "an integer of more than 1000 digits"
     text = str(value)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 Observer = Callable[[mlir.Operation, Sequence[np.ndarray], tuple[np.ndarray, ...]], Sequence[np.ndarray]]
 
 
-def argument_array(argument: Argument, value: Any) -> np.ndarray:
+def argument_array(argument: Argument, value: object) -> np.ndarray:
     """What a user gives for an argument: see `as_array` for what that may be.
 
     Raises:

@@ -109,7 +109,7 @@ class Graph(Builder):
 
     # --- arguments --------------------------------------------------------------------------------
 
-    def input(self, name: str, shape: ShapeLike, dtype: Any = None, *, donate: bool = False) -> Tensor:
+    def input(self, name: str, shape: ShapeLike, dtype: object = None, *, donate: bool = False) -> Tensor:
         """A tensor that the caller gives at every run.
 
         Args:
@@ -122,7 +122,7 @@ class Graph(Builder):
             raise Error(f"input '{name}': donate is True or False, not {donate!r:.60}")
         return self.add_argument(Argument(name, "input", _argument_shape("input", name, shape, dtype), donate))
 
-    def param(self, name: str, shape: ShapeLike, dtype: Any = None, *, value: Any = None) -> Tensor:
+    def param(self, name: str, shape: ShapeLike, dtype: object = None, *, value: Any = None) -> Tensor:
         """A weight: bound once before the first run, by name.
 
         Args:
@@ -156,7 +156,7 @@ class Graph(Builder):
         values = source.weights
         self._weights |= {a.name: values[a.name] for a in self.params if a.name in values and _fits(a, values[a.name])}
 
-    def state(self, name: str, shape: ShapeLike, dtype: Any = None, *, init: float = 0) -> Tensor:
+    def state(self, name: str, shape: ShapeLike, dtype: object = None, *, init: float = 0) -> Tensor:
         """A tensor that stays on the device between runs; `update` gives its next value.
 
         Args:
@@ -371,7 +371,7 @@ class Graph(Builder):
         return f"<Graph {self.name}({arguments}) -> {outputs or 'nothing'}>"
 
 
-def _argument_shape(kind: str, name: Any, shape: Any, dtype: Any) -> Shape:
+def _argument_shape(kind: str, name: object, shape: ShapeLike, dtype: object) -> Shape:
     """The shape of a new argument; what is wrong with it names the argument and the caller's line."""
     try:
         return Shape(shape, dtype)

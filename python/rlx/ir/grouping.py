@@ -30,7 +30,7 @@ def is_segmented(values: tuple[ValueSpec, ...]) -> bool:
 
 
 def grouped(
-    values: tuple[ValueSpec, ...], items: Sequence[Any], what: str, sizes: Sequence[int] | None = None
+    values: tuple[ValueSpec, ...], items: Sequence[object], what: str, sizes: Sequence[int] | None = None
 ) -> list[Any]:
     """Flat operands or results as the record names them: single, None for an absent optional one, list for variadic.
 
@@ -46,7 +46,7 @@ def grouped(
     return _by_sizes(values, items, what, sizes) if is_segmented(values) else counted(values, items, what)
 
 
-def counted(values: Sequence[ValueSpec], items: Sequence[Any], what: str) -> list[Any]:
+def counted(values: Sequence[ValueSpec], items: Sequence[object], what: str) -> list[Any]:
     """The same where the count alone says what is there: at most one optional value, or one variadic group.
 
     Raises:
@@ -66,11 +66,13 @@ def counted(values: Sequence[ValueSpec], items: Sequence[Any], what: str) -> lis
     return [None if v.arity == "optional" and not extra else next(remaining) for v in values]
 
 
-def _by_sizes(values: Sequence[ValueSpec], items: Sequence[Any], what: str, sizes: Sequence[int] | None) -> list[Any]:
+def _by_sizes(
+    values: Sequence[ValueSpec], items: Sequence[object], what: str, sizes: Sequence[int] | None
+) -> list[Any]:
     expected = sum(RUNS if v.arity == "variadic" else 1 for v in values)
     if sizes is None or len(sizes) != expected or sum(sizes) != len(items):
         raise ShapeError(f"{what}SegmentSizes must have {expected} entries that add up to {len(items)}, got {sizes}")
-    result: list[Any] = []
+    result: list[object] = []
     counts, remaining = iter(sizes), iter(items)
     for value in values:
         if value.arity == "variadic":
@@ -117,7 +119,7 @@ def segment_attributes(spec: OpSpec) -> set[str]:
     return {name for name, values in groups if is_segmented(values)}
 
 
-def grouped_operands(spec: OpSpec, op: mlir.Operation, items: Sequence[Any]) -> list[Any]:
+def grouped_operands(spec: OpSpec, op: mlir.Operation, items: Sequence[object]) -> list[Any]:
     """One item for each operand of an op, in the groups of its record.
 
     Raises:

@@ -172,7 +172,7 @@ def _report(op: mlir.Operation, depth: int, names: dict[mlir.Value, str], number
     return OpReport(card.name, card.label(values), operands, results, given, changed, cost, location, scope, depth)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if is_array(value):
         return str(value.reshape(-1)[0]) if value.size == 1 else f"{value.dtype}{list(value.shape)}"
     if is_tuple(value):

@@ -88,7 +88,7 @@ def attributes_of(op: mlir.Operation, bindings: Mapping[str, int] | None = None)
     return attributes.read_from(spec, found, bindings)
 
 
-def operands_of(op: mlir.Operation, items: Sequence[Any]) -> list[Any]:
+def operands_of(op: mlir.Operation, items: Sequence[object]) -> list[Any]:
     """One item for each operand, in the groups of the record.
 
     Raises:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
-from typing import Any, SupportsIndex, overload
+from typing import SupportsIndex, overload
 
 import numpy as np
 
@@ -35,7 +35,7 @@ class Shape:
     dims: tuple[Dim, ...]
     dtype: DType
 
-    def __init__(self, dims: ShapeLike, dtype: Any = None):
+    def __init__(self, dims: ShapeLike, dtype: object = None):
         if isinstance(dims, Shape):
             self.dims = dims.dims
             self.dtype = dims.dtype if dtype is None else as_dtype(dtype)
@@ -80,7 +80,7 @@ class Shape:
         """The same dtype with other dimensions."""
         return Shape(dims, self.dtype)
 
-    def with_dtype(self, dtype: Any) -> Shape:
+    def with_dtype(self, dtype: object) -> Shape:
         """The same dimensions with another dtype."""
         return Shape(self.dims, dtype)
 
@@ -146,7 +146,7 @@ def _has_order(dims: object) -> bool:
     return isinstance(dims, Iterable) and not isinstance(dims, (bytes, bytearray, Mapping, Set))
 
 
-def as_dtype(value: Any) -> DType:
+def as_dtype(value: object) -> DType:
     return value if isinstance(value, DType) else dtype(value)
 
 

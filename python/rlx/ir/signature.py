@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlx import mlir
 from rlx.ir.attributes import suggestion
@@ -13,6 +13,9 @@ from rlx.ir.errors import Error, ShapeError, VerificationError
 from rlx.ir.guards import is_array, is_real, is_truth_value
 from rlx.ir.location import describe
 from rlx.ir.shape import Shape, shape_of_type
+
+if TYPE_CHECKING:
+    from rlx.mlir_types import AttributeDict
 
 KINDS = ("input", "param", "state")
 STAGES = ("hir", "mir", "lir")
@@ -81,7 +84,7 @@ def _declared(op: mlir.Operation, name: str, known: Iterable[str]) -> str | None
     return stored.value
 
 
-def _stored(entry: Any, name: str) -> Any:
+def _stored(entry: AttributeDict, name: str) -> mlir.Attribute:
     """An attribute that is there.
 
     Raises:
@@ -147,7 +150,7 @@ def declared_updates(function: mlir.FuncOp) -> list[str | None]:
     return [_result(i, entry)[1] for i, (_, entry) in enumerate(_entries(function, "res_attrs"))]
 
 
-def _entries(function: mlir.FuncOp, name: str) -> list[tuple[mlir.Type, Any]]:
+def _entries(function: mlir.FuncOp, name: str) -> list[tuple[mlir.Type, AttributeDict]]:
     """The type and the attributes of each argument or each result."""
     type_ = function.type
     types = list(type_.inputs if name == "arg_attrs" else type_.results)
@@ -162,7 +165,7 @@ def _argument_places(function: mlir.FuncOp) -> list[mlir.Location]:
     return [argument.location for argument in function.entry_block.arguments]
 
 
-def _argument(i: int, entry: Mapping[str, Any]) -> Declared:
+def _argument(i: int, entry: AttributeDict) -> Declared:
     _check_names(entry, _OF_ARGUMENTS)
     name = _text(entry, "rlx.name", f"arg{i}")
     kind = _text(entry, "rlx.kind", "input")
@@ -179,13 +182,13 @@ def _argument(i: int, entry: Mapping[str, Any]) -> Declared:
     return Declared(name, kind, "rlx.donate" in entry, init)
 
 
-def _result(i: int, entry: Mapping[str, Any]) -> tuple[str, str | None]:
+def _result(i: int, entry: AttributeDict) -> tuple[str, str | None]:
     """Name of a result, and the state that it updates."""
     _check_names(entry, _OF_RESULTS)
     return _text(entry, "rlx.name", f"output{i}"), _text(entry, "rlx.updates", "") or None
 
 
-def _text(entry: Mapping[str, Any], name: str, default: str) -> str:
+def _text(entry: AttributeDict, name: str, default: str) -> str:
     if name not in entry:
         return default
     stored = _stored(entry, name)
@@ -194,7 +197,7 @@ def _text(entry: Mapping[str, Any], name: str, default: str) -> str:
     return stored.value
 
 
-def _check_names(entry: Any, known: Iterable[str]) -> None:
+def _check_names(entry: AttributeDict, known: Iterable[str]) -> None:
     for named in entry:
         name = getattr(named, "name", named)
         if name.startswith("rlx.") and name not in known:

@@ -69,7 +69,7 @@ class _Operand(_Member):
         self.index = index
         self.is_grouped = any(operand.arity != "single" for operand in spec.operands)
 
-    def __get__(self, view: Any, owner: type) -> Any:
+    def __get__(self, view: View, owner: type) -> Any:
         op = view.operation
         groups = opview.operands_of(op, list(op.operands)) if self.is_grouped else op.operands
         value = view.__dict__[self.name] = groups[self.index]
@@ -80,7 +80,7 @@ class _Result(_Member):
     def __init__(self, index: int):
         self.index = index
 
-    def __get__(self, view: Any, owner: type) -> Any:
+    def __get__(self, view: View, owner: type) -> Any:
         value = view.__dict__[self.name] = view.operation.results[self.index]
         return value
 
@@ -89,7 +89,7 @@ class _Attribute(_Member):
     def __init__(self, attribute: AttributeSpec):
         self.attribute = attribute
 
-    def __get__(self, view: Any, owner: type) -> Any:
+    def __get__(self, view: View, owner: type) -> Any:
         value = view.__dict__[self.name] = attributes.read_one(self.attribute, view.operation.attributes)
         return value
 
