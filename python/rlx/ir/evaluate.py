@@ -214,16 +214,17 @@ def regions_of(
     environment: Mapping[mlir.Value, np.ndarray],
     symbols: Mapping[str, int],
     observe: Observer | None = None,
-) -> list[EvaluatedRegion]:
-    """What stands for the regions of an op, given the arrays of all values outside that they use."""
-    return [EvaluatedRegion(r.blocks[0], environment, symbols, observe) for r in op.regions]
+) -> list[EvaluatedRegion | None]:
+    """What stands for the regions of an op, None for an empty one, given the arrays of all values outside that they use."""
+    blocks = map(opview.block_of, op.regions)
+    return [block and EvaluatedRegion(block, environment, symbols, observe) for block in blocks]
 
 
 def evaluate_op(
     op: mlir.Operation,
     operands: Sequence[np.ndarray],
     symbols: Mapping[str, int],
-    regions: Sequence[EvaluatedRegion] = (),
+    regions: Sequence[EvaluatedRegion | None] = (),
 ) -> tuple[np.ndarray, ...]:
     """Evaluate one op, and hold its results to the shapes that inference promised.
 

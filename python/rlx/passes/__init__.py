@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 # The packages to the left first, and whole: a thread that imports a part of one while another thread imports the package
 # would get it half-made.
-import rlx.blocks  # noqa: F401
+import rlx.blocks  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
 if TYPE_CHECKING:
     import builtins

@@ -25,9 +25,11 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any, ClassVar
 
+from rlx import mlir
 from rlx.ir.attributes import suggestion
 from rlx.ir.dim import Dim, dim
 from rlx.ir.errors import Error, PassError
+from rlx.ir.guards import is_mapping, is_tuple
 
 PREFIX = "rlx-"
 # Where passes live, and what their names start with: every file directly in these packages may hold one, named after the rest.
@@ -59,7 +61,7 @@ def option(default: Any, help: str, *, choices: tuple[str, ...] = (), rest: bool
         rest: The field is a mapping that takes all options which no other field names, such as symbols.
     """
     metadata = {"help": help, "choices": choices, "rest": rest}
-    if isinstance(default, dict):
+    if is_mapping(default):
         return dataclasses.field(default_factory=lambda: dict(default), metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
 
@@ -124,7 +126,7 @@ class Pass:
         cls.name = name
         _passes[name] = cls
 
-    def run(self, module: Any) -> None:
+    def run(self, module: mlir.Module) -> None:
         """Edit a module in place.
 
         Args:
@@ -176,7 +178,7 @@ class Pass:
         return cls(**values)
 
     def __str__(self) -> str:
-        given = []
+        given: list[str] = []
         for entry in self.options():
             value = getattr(self, entry.field)
             if entry.rest:
@@ -193,10 +195,10 @@ def _parse_rest(rest: Any, name: str, text: str | None) -> Any:
 @cache
 def _options(cls: type[Pass]) -> tuple[Option, ...]:
     hints = typing.get_type_hints(cls)
-    result = []
+    result: list[Option] = []
     for field in dataclasses.fields(cls):  # pyright: ignore[reportArgumentType]
-        missing = field.default is dataclasses.MISSING
-        default = field.default_factory() if missing else field.default  # pyright: ignore[reportCallIssue]
+        factory = field.default_factory
+        default = field.default if factory is dataclasses.MISSING else factory()
         name = field.name.rstrip("_").replace("_", "-")
         entry = Option(name, field.name, hints[field.name], default, **field.metadata)
         result.append(entry)
@@ -235,10 +237,10 @@ def _type_name(kind: Any) -> str:
     return {bool: "true or false", int: "an integer", float: "a number", str: "a string"}.get(kind, str(kind))
 
 
-def _print_value(value: Any) -> str:
+def _print_value(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, tuple):
+    if is_tuple(value):
         return ",".join(map(_print_value, value))
     return "" if value is None else str(value)
 

@@ -29,7 +29,7 @@ class Bind(Pass, name="rlx-bind"):
 
     sizes: Mapping[str, Dim] = option({}, "the size of a symbol", rest=True)
 
-    def run(self, module: Any) -> None:
+    def run(self, module: mlir.Module) -> None:
         values = {name: dim(size) for name, size in self.sizes.items()}
         binder = _Binder(values)
         mlir.walk(module, binder.visit, mlir.ir.WalkOrder.PRE_ORDER)
@@ -51,7 +51,7 @@ class _Binder:
         self.problem: Error | None = None
         self._types: dict[Any, Any] = {}
 
-    def visit(self, op: Any) -> Any:
+    def visit(self, op: mlir.Operation) -> Any:
         try:
             self._bind(op.operation)
         except Error as problem:
@@ -60,7 +60,7 @@ class _Binder:
             return mlir.ir.WalkResult.INTERRUPT
         return mlir.ir.WalkResult.ADVANCE
 
-    def _bind(self, op: Any) -> None:
+    def _bind(self, op: mlir.Operation) -> None:
         for result in op.results:
             self._set(result)
         for region in op.regions:
@@ -72,7 +72,7 @@ class _Binder:
         elif "function_type" in op.attributes:
             self._bind_signature(op)
 
-    def _set(self, value: Any) -> None:
+    def _set(self, value: mlir.Value) -> None:
         before = value.type
         after = self.type_of(before)
         if after is not before:
@@ -94,7 +94,7 @@ class _Binder:
             return True
         return Shape((substitute(d, self.values) for d in shape.dims), shape.dtype).type
 
-    def _bind_attributes(self, op: Any) -> None:
+    def _bind_attributes(self, op: mlir.Operation) -> None:
         spec = registry.SPECS[op.name.removeprefix("rlx.")]
         for entry in spec.attributes:
             if entry.kind != "dims" or entry.name not in op.attributes:
@@ -105,7 +105,7 @@ class _Binder:
             if after != before:
                 op.attributes[entry.name] = attributes.to_mlir(entry, after)
 
-    def _bind_signature(self, op: Any) -> None:
+    def _bind_signature(self, op: mlir.Operation) -> None:
         ir = mlir.ir
         type_ = op.attributes["function_type"].value
         if isinstance(type_, ir.FunctionType):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from rlx import mlir
 from rlx.ir import opview, registry
@@ -38,7 +37,7 @@ class CheckLir(Pass, name="rlx-check-lir"):
     target: str = option("", "the target's name, for messages")
     arch: str = option("", "its architecture, for messages")
 
-    def run(self, module: Any) -> None:
+    def run(self, module: mlir.Module) -> None:
         functions = bodies(module)
         self._check_ops(functions)
         if self.unsupported_dtypes or not self.empty or not self.computed_kernels:
@@ -50,10 +49,10 @@ class CheckLir(Pass, name="rlx-check-lir"):
         arch = f" ({self.arch})" if self.arch else ""
         return f"target {self.target}{arch}" if self.target else "the target"
 
-    def _check_ops(self, functions: list[Any]) -> None:
+    def _check_ops(self, functions: list[mlir.FuncOp]) -> None:
         restricted = self.for_ is not None or bool(self.ops)
         taken = claimed(self.for_, self.ops) if restricted else registry.load().keys() - block_names()
-        others = []
+        others: list[str] = []
         for function in functions:
             for op in opview.operations(function.entry_block):
                 name = opview.name_of(op)
@@ -65,7 +64,7 @@ class CheckLir(Pass, name="rlx-check-lir"):
             message = f"{len(others)} {what} no lowering for {self._target}:\n" + "\n".join(others)
             raise UnsupportedError(message, hint="give it a decomposition, or a rule of the target's lowering")
 
-    def _check_support(self, functions: list[Any]) -> None:
+    def _check_support(self, functions: list[mlir.FuncOp]) -> None:
         wrong = [line for function in functions for line in self._refused(function)]
         if wrong:
             message = f"{self._target} does not support some dtypes or ops:\n" + "\n".join(wrong)
@@ -73,7 +72,7 @@ class CheckLir(Pass, name="rlx-check-lir"):
                 message, hint="cast to a dtype that it has, outside of the program; leave out empty tensors"
             )
 
-    def _refused(self, function: Any) -> Iterator[str]:
+    def _refused(self, function: mlir.FuncOp) -> Iterator[str]:
         for a in read_arguments(function):
             yield from (f"  {a.kind} '{a.name}' is {what}" for what in self._against(a.shape))
         for op in opview.operations(function.entry_block):
@@ -90,7 +89,7 @@ class CheckLir(Pass, name="rlx-check-lir"):
         return against if self.empty or 0 not in shape.dims else [*against, f"{shape}, which is empty"]
 
 
-def _is_given(value: Any) -> bool:
+def _is_given(value: mlir.Value) -> bool:
     """Whether a value is an argument or a constant, perhaps seen in another way."""
     while not isinstance(value, mlir.ir.BlockArgument):
         op = value.owner.operation

@@ -30,6 +30,10 @@ _POSITIONS = ("indices", "labels", "targets")
 _CARRIERS = ("cast", "reshape", "transpose", "narrow", "slice", "expand", "concat")
 
 
+def _print_note(text: str) -> None:
+    print(f"note: check-numerics: {text}", file=sys.stderr)
+
+
 class CheckNumerics(Instrument):
     """Fails at the first pass that changes a result, or that leaves a function without a value.
 
@@ -43,14 +47,14 @@ class CheckNumerics(Instrument):
 
     def __init__(self, seed: int = 0, note: Callable[[str], None] | None = None):
         self.seed = seed
-        self._note = note or (lambda text: print(f"note: check-numerics: {text}", file=sys.stderr))
+        self._note = note or _print_note
         self._noted: set[str] = set()
         self._copy: Any = None
 
-    def before(self, step: Step, module: Any) -> None:
+    def before(self, step: Step, module: mlir.Module) -> None:
         self._copy = clone_module(module)
 
-    def after(self, step: Step, module: Any) -> None:
+    def after(self, step: Step, module: mlir.Module) -> None:
         if step.ours is not None and not step.ours.preserves_results:
             self._tell(f"{step.name} changes results on purpose")
             return
@@ -124,11 +128,11 @@ def _repeated(sizes: Sequence[int]) -> Iterator[int]:
         yield from sizes
 
 
-def foreign_op(function: Any) -> str | None:
+def foreign_op(function: mlir.FuncOp) -> str | None:
     """The name of an op inside a function that is not ours, None when there is none."""
     found: list[str] = []
 
-    def visit(op: Any) -> Any:
+    def visit(op: mlir.Operation) -> Any:
         name = op.operation.name
         if name.startswith("rlx.") or name in ("func.func", "func.return"):
             return mlir.ir.WalkResult.ADVANCE
@@ -142,7 +146,7 @@ def foreign_op(function: Any) -> str | None:
 # --- inputs ---------------------------------------------------------------------------------------
 
 
-def draw(random: np.random.Generator, argument: Argument, value: Any, symbols: Mapping[str, int]) -> np.ndarray:
+def draw(random: np.random.Generator, argument: Argument, value: mlir.Value, symbols: Mapping[str, int]) -> np.ndarray:
     """A random array for an argument."""
     shape = argument.shape.bind(symbols).static
     kind = argument.shape.dtype
@@ -156,7 +160,7 @@ def draw(random: np.random.Generator, argument: Argument, value: Any, symbols: M
     return (real + 1j * random.uniform(-2, 2, shape) if kind.is_complex else real).astype(kind.numpy)
 
 
-def index_limit(value: Any, symbols: Mapping[str, int]) -> int | None:
+def index_limit(value: mlir.Value, symbols: Mapping[str, int]) -> int | None:
     """The size of the smallest axis that a value indexes, None when it indexes none."""
     limits: list[int] = []
     pending, seen = [value], {value}
@@ -175,7 +179,7 @@ def index_limit(value: Any, symbols: Mapping[str, int]) -> int | None:
     return min(limits, default=None)
 
 
-def _limit_in(op: Any, value: Any, symbols: Mapping[str, int]) -> int | None:
+def _limit_in(op: mlir.Operation, value: mlir.Value, symbols: Mapping[str, int]) -> int | None:
     spec = opview.card_of(op).spec
     groups = dict(zip([o.name for o in spec.operands], opview.operands_of(op, list(op.operands)), strict=True))
     role = next((n for n in _POSITIONS if n in groups and groups[n] == value), None)
@@ -185,7 +189,7 @@ def _limit_in(op: Any, value: Any, symbols: Mapping[str, int]) -> int | None:
     if "size" in values:
         return int(np.ravel(values["size"])[0])
     table = shape_of(next(v for n, v in groups.items() if n != role and not isinstance(v, list)))
-    axis = values.get("axis", 0 if role == "indices" else table.rank - 1)
+    axis: int = values.get("axis", 0 if role == "indices" else table.rank - 1)
     size = table.bind(symbols).dims[axis]
     return None if isinstance(size, DimExpr) else size
 

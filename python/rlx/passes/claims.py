@@ -20,7 +20,7 @@ def claimed(lowering: str | None, more: Iterable[str] = ()) -> frozenset[str]:
     Raises:
         PassError: There is no such pass, it lowers nothing, or there is no such op.
     """
-    return known_ops(more) | (_lowered_by(lowering) if lowering else frozenset())
+    return known_ops(more) | (_lowered_by(lowering) if lowering else frozenset[str]())
 
 
 def known_ops(names: Iterable[str]) -> frozenset[str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from rlx import mlir
 from rlx.ir import attributes, registry
 from rlx.ir.errors import Error
 from rlx.ir.evaluate import evaluate_op
@@ -21,7 +22,7 @@ class ConstantFold(Pass, name="rlx-constant-fold"):
 
     max_elements: int = option(65536, "the largest operand or result that is evaluated, in elements")
 
-    def run(self, module: Any) -> None:
+    def run(self, module: mlir.Module) -> None:
         known: dict[Any, np.ndarray] = {}
         constants: list[Any] = []
         for op in collect(module):
@@ -31,7 +32,7 @@ class ConstantFold(Pass, name="rlx-constant-fold"):
                 constants += self._fold(op, known)
         erase_dead(constants)
 
-    def _foldable(self, op: Any, known: dict[Any, np.ndarray]) -> bool:
+    def _foldable(self, op: mlir.Operation, known: dict[Any, np.ndarray]) -> bool:
         operands = list(op.operands)
         if not operands and op.name != "rlx.dim_size":
             return False
@@ -39,11 +40,11 @@ class ConstantFold(Pass, name="rlx-constant-fold"):
             return False
         return not len(op.regions) and all(self._small(r) for r in op.results)
 
-    def _small(self, value: Any) -> bool:
+    def _small(self, value: mlir.Value) -> bool:
         size = shape_of(value).num_elements
         return isinstance(size, int) and size <= self.max_elements
 
-    def _read(self, value: Any, known: dict[Any, np.ndarray]) -> bool:
+    def _read(self, value: mlir.Value, known: dict[Any, np.ndarray]) -> bool:
         """Take in a constant that is small enough."""
         op = getattr(value.owner, "operation", None)
         if op is None or op.name != "rlx.constant" or not self._small(value):
@@ -51,14 +52,14 @@ class ConstantFold(Pass, name="rlx-constant-fold"):
         known[value] = attributes.read(registry.card(op.name).spec, op)["value"]
         return True
 
-    def _fold(self, op: Any, known: dict[Any, np.ndarray]) -> list[Any]:
+    def _fold(self, op: mlir.Operation, known: dict[Any, np.ndarray]) -> list[Any]:
         """Replace an op by constants; these."""
         try:
             arrays = evaluate_op(op, [known[v] for v in op.operands], {})
         except Error:
             return []  # such as a symbol in an attribute
         builder = builder_before(op, self.name)
-        values = []
+        values: list[mlir.Value] = []
         for array in arrays:
             value = builder.emit("constant", (), value=array).value
             known[value] = array

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from rlx import mlir
 from rlx.ir import registry
 from rlx.ir.errors import PassError
 from rlx.ir.graph import module_stage
@@ -25,7 +25,7 @@ class Decompose(Pass, name="rlx-decompose"):
     ops: tuple[str, ...] = option((), "the ops to decompose; all composite ones when empty")
     except_: tuple[str, ...] = option((), "ops to keep, beside those")
 
-    def run(self, module: Any) -> None:
+    def run(self, module: mlir.Module) -> None:
         names = self.targets()
         decompose_all(module, names)
         if module_stage(module) == "hir" and not has_blocks(module):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from rlx import mlir
 from rlx.ir.attributes import suggestion
 from rlx.ir.errors import PassError
 from rlx.ir.signature import policy_of
@@ -33,7 +33,7 @@ class Fuse(Pass, name="rlx-fuse"):
 
     only: tuple[str, ...] = option((), "the fused ops to make, such as those that a target claims; all when empty")
 
-    def run(self, module: Any) -> None:
+    def run(self, module: mlir.Module) -> None:
         made = {fusion.makes for group in GROUPS for fusion in group}
         for name in self.only:
             if name not in made:

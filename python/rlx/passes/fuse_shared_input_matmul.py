@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cmp_to_key
 from typing import Any
 
+from rlx import mlir
 from rlx.ir import views
 from rlx.ir.shape import shape_of
 from rlx.passes.fusion import Fusion, is_parameter
@@ -25,7 +26,7 @@ def linear_layers_of_one_input(op: views.FusedMatmulBiasAct, rewriter: Rewriter)
         weights = rewriter.emit("concat", [weights, layer.w], axis=1)
         biases = rewriter.emit("concat", [biases, layer.bias], axis=0)
     joined = rewriter.emit("fused_matmul_bias_act", [op.x, weights, biases])
-    parts, start = [], 0
+    parts, start = list[mlir.Value](), 0
     for layer in layers:
         width, axis = shape_of(layer.w).dims[1], shape_of(joined).rank - 1
         parts.append(rewriter.emit("narrow", [joined], axis=axis, start=(start,), length=(width,)))

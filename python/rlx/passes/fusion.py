@@ -21,7 +21,7 @@ class Fusion(Pass):
     makes: ClassVar[str]
     patterns: ClassVar[tuple[Pattern, ...]]
 
-    def run(self, module: Any) -> None:
+    def run(self, module: mlir.Module) -> None:
         rewrite(module, self.patterns, self.name)
 
 

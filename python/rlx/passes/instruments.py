@@ -6,8 +6,9 @@ import contextlib
 import sys
 import time
 from collections.abc import Collection
-from typing import Any, TextIO
+from typing import TextIO
 
+from rlx import mlir
 from rlx.ir.text import print_op
 from rlx.passes.pattern import RewriteCounts, counted
 from rlx.passes.pipeline import Step
@@ -52,13 +53,13 @@ class PrintIR(Instrument):
         self._generic = generic
         self._text = ""
 
-    def before(self, step: Step, module: Any) -> None:
+    def before(self, step: Step, module: mlir.Module) -> None:
         if self._after_change:
             self._text = self._asm(module)
         if self._before_all or step.name in self._before:
             self._print(f"IR Dump Before {step.title} ({step.name})", module)
 
-    def after(self, step: Step, module: Any) -> None:
+    def after(self, step: Step, module: mlir.Module) -> None:
         if self._after_change:
             changed = self._asm(module) != self._text
             wanted = changed and (step.name in self._after or not self._after)
@@ -67,14 +68,14 @@ class PrintIR(Instrument):
         if wanted:
             self._print(f"IR Dump After {step.title} ({step.name})", module)
 
-    def failed(self, step: Step, module: Any) -> None:
+    def failed(self, step: Step, module: mlir.Module) -> None:
         if self._after_failure or self._after_all:
             self._print(f"IR Dump After {step.title} Failed ({step.name})", module)
 
-    def _asm(self, module: Any) -> str:
+    def _asm(self, module: mlir.Module) -> str:
         return print_op(module, generic=self._generic, debug_info=self._debug_info)
 
-    def _print(self, title: str, module: Any) -> None:
+    def _print(self, title: str, module: mlir.Module) -> None:
         stream = self._stream or sys.stderr
         stream.write(f"// -----// {title} //----- //\n{self._asm(module)}\n\n")
         stream.flush()
@@ -86,15 +87,15 @@ class Statistics(Instrument):
     def __init__(self) -> None:
         self.counts: dict[Step, RewriteCounts] = {}
         self._inside = contextlib.ExitStack()
-        self._now = RewriteCounts()
+        self._now: RewriteCounts = RewriteCounts()
 
-    def before(self, step: Step, module: Any) -> None:
+    def before(self, step: Step, module: mlir.Module) -> None:
         self._now = self._inside.enter_context(counted())
 
-    def after(self, step: Step, module: Any) -> None:
+    def after(self, step: Step, module: mlir.Module) -> None:
         self._leave(step)
 
-    def failed(self, step: Step, module: Any) -> None:
+    def failed(self, step: Step, module: mlir.Module) -> None:
         self._leave(step)
 
     def _leave(self, step: Step) -> None:
@@ -127,15 +128,15 @@ class Timing(Instrument):
         """What was timed, and for how long."""
         return [(f"{w.title} ({w.name})" if isinstance(w, Step) else str(w), s) for w, s in self._seconds.items()]
 
-    def before(self, step: Step, module: Any) -> None:
+    def before(self, step: Step, module: mlir.Module) -> None:
         self._mark = time.perf_counter()
 
-    def verified(self, step: Step, module: Any) -> None:
+    def verified(self, step: Step, module: mlir.Module) -> None:
         now = time.perf_counter()
         self.record(step, now - self._mark)
         self._mark = now
 
-    def after(self, step: Step, module: Any) -> None:
+    def after(self, step: Step, module: mlir.Module) -> None:
         self.record("(V) Verifier", time.perf_counter() - self._mark)
 
     def stop(self) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from rlx import mlir
 from rlx.passes.base import Pass
 from rlx.passes.rewrite import block_names, decompose_all, set_stage
 
@@ -13,6 +13,6 @@ from rlx.passes.rewrite import block_names, decompose_all, set_stage
 class LowerBlocks(Pass, name="rlx-lower-blocks"):
     """Replace every HIR block by primitives; the module is at stage mir then. `rlx-fuse` makes fused ops of them."""
 
-    def run(self, module: Any) -> None:
+    def run(self, module: mlir.Module) -> None:
         decompose_all(module, block_names())
         set_stage(module, "mir")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from rlx import mlir
 from rlx.ir import opview
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.errors import PassError
@@ -29,7 +30,7 @@ class LowerControlFlow(Pass, name="rlx-lower-control-flow"):
     mode: str = option("all", "what to inline: branches, loops, or both", choices=("all", "select", "unroll"))
     max_steps: int = option(1024, "the most copies of one body")
 
-    def run(self, module: Any) -> None:
+    def run(self, module: mlir.Module) -> None:
         rules: dict[str, Callable[..., Any]] = {}
         if self.mode != "unroll":
             rules["if"] = _select
@@ -41,7 +42,7 @@ class LowerControlFlow(Pass, name="rlx-lower-control-flow"):
             regions = [opview.block_of(region) for region in op.regions]
             replace_with(op, rules[name], self.name, regions=regions, **opview.attributes_of(op))
 
-    def _check(self, op: Any) -> None:
+    def _check(self, op: mlir.Operation) -> None:
         """A loop has a number of steps, and not too many.
 
         Raises:
@@ -99,7 +100,7 @@ class LowerControlFlow(Pass, name="rlx-lower-control-flow"):
         return (*carries, *(b.concat(list(column), 0) for column in columns))
 
 
-def _size(op: Any) -> int:
+def _size(op: mlir.Operation) -> int:
     """How many ops are in the regions of an op."""
     return sum(1 for region in op.regions for block in region.blocks for _ in opview.operations(block))
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 from rlx import mlir
 from rlx.ir.attributes import suggestion
@@ -100,7 +99,7 @@ def _explain(name: str, message: str) -> Problem:
     return Problem(" ".join(message.split()))
 
 
-def run(text: str, module: Any) -> None:
+def run(text: str, module: mlir.Module) -> None:
     """Run a pipeline of the provider's passes on a module, without verifying afterwards.
 
     Raises:

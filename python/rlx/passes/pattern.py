@@ -21,7 +21,7 @@ import contextlib
 import types
 import typing
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, overload
@@ -31,6 +31,7 @@ from rlx.ir import opview, registry
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import as_results
 from rlx.ir.errors import Error, PassError
+from rlx.ir.guards import is_sequence, is_tuple
 from rlx.ir.location import describe, raised_at
 from rlx.ir.views import View
 from rlx.passes.rewrite import TERMINATORS, builder_before, check_types, collect, is_unread
@@ -92,7 +93,7 @@ class RewriteCounts:
         visits: How often a pattern was tried on an op.
     """
 
-    rewrites: Counter[str] = field(default_factory=Counter)
+    rewrites: Counter[str] = field(default_factory=Counter[str])
     erased: int = 0
     visits: int = 0
 
@@ -101,7 +102,7 @@ _counting: ContextVar[tuple[RewriteCounts, ...]] = ContextVar("counting", defaul
 
 
 @contextlib.contextmanager
-def counted() -> Iterator[RewriteCounts]:
+def counted() -> Generator[RewriteCounts]:
     """Counts of all that is rewritten inside."""
     counts = RewriteCounts()
     token = _counting.set((*_counting.get(), counts))
@@ -182,11 +183,11 @@ class Rewriter:
             attributes: As cards take them.
         """
         results = self.builder.emit(name, [self.tensors(v) for v in operands], **attributes)
-        return tuple(t.value for t in results) if isinstance(results, tuple) else results.value
+        return tuple(t.value for t in results) if is_tuple(results) else results.value
 
     def tensors(self, value: Any) -> Any:
         """A value as a tensor of the builder; of None it is None, of a list a list."""
-        if isinstance(value, (list, tuple)):
+        if is_sequence(value):
             return [self.tensors(v) for v in value]
         return value if value is None else self.builder.tensor(value)
 

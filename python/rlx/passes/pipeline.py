@@ -12,10 +12,12 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
+from rlx import mlir
 from rlx.ir.attributes import suggestion
 from rlx.ir.errors import PassError
+from rlx.ir.guards import is_iterable
 from rlx.passes import native
 from rlx.passes.base import OptionError, Pass, find, load
 
@@ -75,7 +77,7 @@ def _fail(text: str, offset: int, message: str, hint: str | None = None) -> NoRe
 class _Reader:
     def __init__(self, text: str):
         self.text = text
-        self.at = 0
+        self.at: int = 0
         self.depth = 0
 
     def fail(self, message: str, offset: int | None = None) -> NoReturn:
@@ -190,7 +192,7 @@ class Step:
             return type(self.ours).__name__
         return "".join(word.capitalize() for word in re.split("[-_.]", self.name))
 
-    def run(self, module: Any) -> None:
+    def run(self, module: mlir.Module) -> None:
         """Run on a module, in place.
 
         Raises:
@@ -246,7 +248,7 @@ class Pipeline:
             return cls.parse(value)
         if isinstance(value, Pass):
             return cls([value])
-        if not isinstance(value, Iterable):
+        if not is_iterable(value):
             raise PassError(f"a pipeline is text, passes or pipelines, not {value!r:.60}")
         elements = [e for v in value for e in (cls.of(v).elements if not isinstance(v, Pass) else [v])]
         return cls(elements, ",".join(map(str, elements)))
@@ -257,7 +259,7 @@ class Pipeline:
     def __repr__(self) -> str:
         return f"Pipeline({str(self)!r})"
 
-    def run(self, module: Any, *, verify_each: bool = True, instruments: Iterable[Instrument] = ()) -> None:
+    def run(self, module: mlir.Module, *, verify_each: bool = True, instruments: Iterable[Instrument] = ()) -> None:
         """Run on a module, in place: see `rlx.passes.runner.run_on_module`."""
         from rlx.passes.runner import run_on_module
 

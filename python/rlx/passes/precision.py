@@ -14,6 +14,7 @@ from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import as_results
 from rlx.ir.dtype import DType, dtype, f32
 from rlx.ir.errors import PassError, ShapeError
+from rlx.ir.guards import is_list
 from rlx.ir.packages import required
 from rlx.ir.shape import shape_of
 from rlx.ir.signature import functions
@@ -51,7 +52,7 @@ class Precision(Pass, name="rlx-precision"):
     policy: str = option("mixed_conservative", "how much is lowered", choices=POLICIES)
     keep: tuple[str, ...] = option((), "ops and kinds that stay in f32, such as softmax or gelu")
 
-    def run(self, module: Any) -> None:
+    def run(self, module: mlir.Module) -> None:
         kinds = {
             case for spec in registry.SPECS.values() for a in spec.attributes if a.name == "kind" for case in a.cases
         }
@@ -95,7 +96,7 @@ class _Lowering:
         self.dead: list[Any] = []
         self._likes_wide: dict[Any, bool] = {}
 
-    def run(self, function: Any) -> None:
+    def run(self, function: mlir.FuncOp) -> None:
         ops = list(opview.operations(function.entry_block))
         for op in reversed(ops):
             for result in op.results:
@@ -109,14 +110,14 @@ class _Lowering:
             if op.name in ("rlx.cast", "rlx.constant") and next(iter(op.results[0].uses), None) is None:
                 op.erase()
 
-    def _enter(self, block: Any) -> None:
+    def _enter(self, block: mlir.Block) -> None:
         for argument in block.arguments:
             if _is_f32(argument):
                 self.numbers[argument] = _Number(wide=argument)
 
     # --- what to do with an op --------------------------------------------------------------------
 
-    def _wanted_wide(self, op: Any) -> bool:
+    def _wanted_wide(self, op: mlir.Operation) -> bool:
         """Whether a user of a value would take it in f32, as far as can be said before its operands are known."""
         op = op.operation
         if not registry.is_ours(op) or self._is_kept(op):
@@ -126,7 +127,7 @@ class _Lowering:
             return all(self._likes_wide[r] for r in op.results if _is_f32(r))
         return kind is not OpClass.COMPUTE
 
-    def _is_kept(self, op: Any) -> bool:
+    def _is_kept(self, op: mlir.Operation) -> bool:
         """Whether the op stays in f32 whatever its operands are."""
         names = {opview.name_of(op), _kind(op)}
         kind = class_of(opview.card_of(op).spec)
@@ -136,7 +137,7 @@ class _Lowering:
             return False
         return opview.has_trait(op, "wide_range") or (kind is OpClass.REDUCTION and self.policy == "mixed_conservative")
 
-    def _is_lowered(self, op: Any, numbers: list[_Number]) -> bool:
+    def _is_lowered(self, op: mlir.Operation, numbers: list[_Number]) -> bool:
         if self._is_kept(op):
             return False
         kind = class_of(opview.card_of(op).spec)
@@ -154,7 +155,7 @@ class _Lowering:
 
     # --- rewriting --------------------------------------------------------------------------------
 
-    def _rewrite(self, op: Any) -> None:
+    def _rewrite(self, op: mlir.Operation) -> None:
         for region in op.regions:
             for block in region:
                 self._enter(block)
@@ -168,7 +169,7 @@ class _Lowering:
         extreme = any(n.extreme for n in numbers) and registry.is_ours(op) and not self._moderates(op)
         self._keep(op, extreme or self._counts(op))
 
-    def _keep(self, op: Any, extreme: bool) -> None:
+    def _keep(self, op: mlir.Operation, extreme: bool) -> None:
         """Leave an op as it is; its operands come in f32."""
         for i, value in enumerate(op.operands):
             if _is_f32(value):
@@ -180,7 +181,7 @@ class _Lowering:
             array = attributes.elements_from_mlir(op.attributes["value"])
             self.numbers[op.results[0]] = _Number(op.results[0], array=array, extreme=not _holds(self.low, array))
 
-    def _lower(self, op: Any) -> bool:
+    def _lower(self, op: mlir.Operation) -> bool:
         """Emit an op in the low dtype; whether the dialect has it so."""
         spec = opview.card_of(op).spec
         builder = builder_before(op, Precision.name)
@@ -210,11 +211,11 @@ class _Lowering:
         self.dead.append(op)
         return True
 
-    def _operand(self, builder: Builder, op: Any, name: str, value: Any) -> Any:
+    def _operand(self, builder: Builder, op: mlir.Operation, name: str, value: Any) -> Any:
         """An operand as an op in the low dtype takes it: a tensor, None, or a list."""
         if value is None:
             return None
-        if isinstance(value, list):
+        if is_list(value):
             return [self._operand(builder, op, name, v) for v in value]
         if _is_f32(value):
             # A mask may be of any dtype, whatever that of the others is.
@@ -222,7 +223,7 @@ class _Lowering:
             value = self._wide(value, op) if own else self._low(value, op)
         return Tensor(builder, value)
 
-    def _rewrite_cast(self, op: Any) -> bool:
+    def _rewrite_cast(self, op: mlir.Operation) -> bool:
         """Casts to the low dtype are those of this pass, and casts from it give a value that is there already."""
         source, result = op.operands[0], op.results[0]
         to = shape_of(result).dtype
@@ -243,14 +244,14 @@ class _Lowering:
 
     # --- values in either dtype -------------------------------------------------------------------
 
-    def _wide(self, value: Any, user: Any) -> Any:
+    def _wide(self, value: mlir.Value, user: mlir.Operation) -> Any:
         number = self.numbers[value]
         if number.wide is None:
             builder = builder_before(_ancestor(user, number.low), Precision.name)
             number.wide = builder.cast(Tensor(builder, number.low), f32).value
         return number.wide
 
-    def _low(self, value: Any, user: Any) -> Any:
+    def _low(self, value: mlir.Value, user: mlir.Operation) -> Any:
         number = self.numbers[value]
         if number.low is None:
             if number.array is not None:
@@ -261,7 +262,7 @@ class _Lowering:
                 number.low = builder.cast(Tensor(builder, self._exact_source(number.wide)), self.low).value
         return number.low
 
-    def _exact_source(self, value: Any) -> Any:
+    def _exact_source(self, value: mlir.Value) -> Any:
         """What a value was cast from, where the low dtype holds that as exactly as f32 does: bool, small integers."""
         op = producer(value, views.Cast)
         return op.x if op is not None and self._is_exact(shape_of(op.x).dtype) else value
@@ -271,35 +272,36 @@ class _Lowering:
 
     # --- what is known of numbers -----------------------------------------------------------------
 
-    def _moderates(self, op: Any) -> bool:
+    def _moderates(self, op: mlir.Operation) -> bool:
         return class_of(opview.card_of(op).spec) is OpClass.COMPUTE or opview.has_trait(op, "bounded")
 
-    def _counts(self, op: Any) -> bool:
+    def _counts(self, op: mlir.Operation) -> bool:
         """Whether an op gives integers as f32 that the low dtype may round."""
         if op.name == "rlx.cast":
             source = shape_of(op.operands[0]).dtype
             return not source.is_inexact and not self._is_exact(source)
         if op.name == "rlx.iota":
-            size = shape_of(op.results[0]).dims[attributes.read(registry.card("iota").spec, op)["axis"]]
+            axis: int = attributes.read(registry.card("iota").spec, op)["axis"]
+            size = shape_of(op.results[0]).dims[axis]
             return type(size) is not int or size - 1 > 2 / self.low.eps
         return False
 
 
-def _is_f32(value: Any) -> bool:
+def _is_f32(value: mlir.Value) -> bool:
     type_ = value.type
     return isinstance(type_, mlir.ir.RankedTensorType) and shape_of(value).dtype is f32
 
 
-def _kind(op: Any) -> str:
+def _kind(op: mlir.Operation) -> str:
     """What an enumerated op does; nothing for others."""
     return op.attributes["kind"].value if "kind" in op.attributes else ""
 
 
-def _ancestor(op: Any, value: Any) -> Any:
+def _ancestor(op: mlir.Operation, value: mlir.Value) -> mlir.Operation:
     """The op of the block where a value is defined that holds `op`, or is it."""
-    block = value.owner if isinstance(value, mlir.ir.BlockArgument) else value.owner.operation.block
+    block = opview.home_of(value)
     while op.block != block:
-        op = op.parent.operation
+        op = op.block.owner.operation
     return op
 
 

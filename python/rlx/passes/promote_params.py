@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
+from rlx import mlir
 from rlx.ir.attributes import suggestion
 from rlx.ir.errors import PassError
 from rlx.ir.signature import functions, read_arguments, read_outputs, sign_function
@@ -17,7 +17,7 @@ class PromoteParams(Pass, name="rlx-promote-params"):
 
     names: tuple[str, ...] = option((), "the parameters to promote; all when empty")
 
-    def run(self, module: Any) -> None:
+    def run(self, module: mlir.Module) -> None:
         found: set[str] = set()
         for function in functions(module):
             if not function.is_external:
@@ -26,7 +26,7 @@ class PromoteParams(Pass, name="rlx-promote-params"):
             if name not in found:
                 raise PassError(f"{self.name}: there is no parameter '{name}'{suggestion(name, found)}")
 
-    def _promote(self, function: Any) -> set[str]:
+    def _promote(self, function: mlir.FuncOp) -> set[str]:
         arguments = read_arguments(function)
         params = {a.name for a in arguments if a.kind == "param"}
         chosen = params & set(self.names) if self.names else params

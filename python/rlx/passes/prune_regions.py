@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rlx import mlir
 from rlx.ir import opview
 from rlx.ir.builder import Builder
+from rlx.ir.regions import Region
 from rlx.ir.signature import functions
 from rlx.passes.base import Pass
 from rlx.passes.rewrite import builder_before
@@ -23,13 +25,13 @@ class PruneRegions(Pass, name="rlx-prune-regions"):
     A carry that only its own next value depends on is one of them.
     """
 
-    def run(self, module: Any) -> None:
+    def run(self, module: mlir.Module) -> None:
         for function in functions(module):
             for block in function.body:
                 _prune(block)
 
 
-def _prune(block: Any) -> None:
+def _prune(block: mlir.Block) -> None:
     """Prune the ops of a block, those behind first: what they drop is unread for those before, and for those inside."""
     for op in reversed([view.operation for view in block.operations if len(view.operation.regions)]):
         name = opview.name_of(op)
@@ -42,17 +44,17 @@ def _prune(block: Any) -> None:
                 _prune(inner)
 
 
-def _is_read(value: Any) -> bool:
+def _is_read(value: mlir.Value) -> bool:
     return next(iter(value.uses), None) is not None
 
 
-def _prune_plain(op: Any) -> Any:
+def _prune_plain(op: mlir.Operation) -> Any:
     """An op whose regions have no arguments, and yield its results."""
     keep = [_is_read(r) for r in op.results]
     return op if all(keep) else _rebuilt(op, list(op.operands), keep, [keep] * len(op.regions), {})
 
 
-def _prune_loop(op: Any) -> Any:
+def _prune_loop(op: mlir.Operation) -> Any:
     """Carries come first in operands, arguments, yields and results; a scan has slices and stacks behind them."""
     is_scan = opview.name_of(op) == "scan"
     count = opview.attributes_of(op)["num_carries"] if is_scan else len(op.operands)
@@ -84,7 +86,7 @@ def _kept(values: Any, keep: Sequence[bool]) -> list[Any]:
     return [v for v, flag in zip(values, keep, strict=True) if flag]
 
 
-def _reached(block: Any, wanted: Sequence[Any]) -> list[bool]:
+def _reached(block: mlir.Block, wanted: Sequence[Any]) -> list[bool]:
     """Which arguments of a block the wanted values depend on."""
     live = set(wanted)
     for view in reversed(list(block.operations)[:-1]):
@@ -99,7 +101,7 @@ def _reached(block: Any, wanted: Sequence[Any]) -> list[bool]:
 
 
 def _rebuilt(
-    op: Any,
+    op: mlir.Operation,
     operands: list[Any],
     results: Sequence[bool],
     yields: Sequence[Sequence[bool]],
@@ -109,9 +111,9 @@ def _rebuilt(
     """Put an op in place of another that has some of its operands, results, yielded values and arguments of regions."""
     b = builder_before(op, "prune")
     stored = opview.attributes_of(op) | changed
-    regions = []
+    regions: list[Region] = []
     for region, keep in zip(op.regions, yields, strict=True):
-        regions.append(_region(b, opview.block_of(region), arguments, keep))
+        regions.append(_region(b, region.blocks[0], arguments, keep))
     tensors = [b.tensor(v) for v in operands]
     grouped: list[Any] = [tensors] if opview.name_of(op) in _LOOPS else tensors
     new = b.emit(opview.name_of(op), grouped, regions=regions, **stored)
@@ -121,7 +123,7 @@ def _rebuilt(
     return new[0].value.owner.operation
 
 
-def _region(b: Builder, block: Any, arguments: Sequence[bool], keep: Sequence[bool]) -> Any:
+def _region(b: Builder, block: mlir.Block, arguments: Sequence[bool], keep: Sequence[bool]) -> Any:
     """A region with a copy of a block that takes and yields less."""
     taken = list(arguments) or [True] * len(block.arguments)
     kept = [b.tensor(a).shape for a in _kept(block.arguments, taken)]
@@ -129,7 +131,9 @@ def _region(b: Builder, block: Any, arguments: Sequence[bool], keep: Sequence[bo
     return b.region(lambda *t: _pruned(b, block, taken, t, keep), kept)
 
 
-def _pruned(b: Builder, block: Any, taken: Sequence[bool], tensors: Sequence[Any], keep: Sequence[bool]) -> list[Any]:
+def _pruned(
+    b: Builder, block: mlir.Block, taken: Sequence[bool], tensors: Sequence[Any], keep: Sequence[bool]
+) -> list[Any]:
     stand_ins = iter(tensors)
     arguments = [next(stand_ins) if flag else b.tensor(a) for a, flag in zip(block.arguments, taken, strict=True)]
     before = len(b.insertion_point.block.operations)

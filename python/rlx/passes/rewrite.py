@@ -19,7 +19,7 @@ _DEEPEST = 16
 TERMINATORS = frozenset(f"rlx.{name}" for name, spec in registry.SPECS.items() if spec.terminator)
 
 
-def builder_before(op: Any, note: str) -> Builder:
+def builder_before(op: mlir.Operation, note: str) -> Builder:
     """A builder in front of an op, with the op's location.
 
     Args:
@@ -29,7 +29,7 @@ def builder_before(op: Any, note: str) -> Builder:
     return Builder(mlir.ir.InsertionPoint(op), within(op.location, note))
 
 
-def collect(module: Any, names: Container[str] | None = None) -> list[Any]:
+def collect(module: mlir.Module, names: Container[str] | None = None) -> list[Any]:
     """The rlx ops of a module in order, those in the regions of an op before it.
 
     Terminators are not among them: a region has its own as long as it is there, whatever happens to the other ops.
@@ -41,7 +41,7 @@ def collect(module: Any, names: Container[str] | None = None) -> list[Any]:
     found: list[Any] = []
     advance = mlir.ir.WalkResult.ADVANCE
 
-    def visit(op: Any) -> Any:
+    def visit(op: mlir.Operation) -> Any:
         name = op.name
         if not name.startswith("rlx.") or name in TERMINATORS:
             return advance
@@ -53,7 +53,7 @@ def collect(module: Any, names: Container[str] | None = None) -> list[Any]:
     return found
 
 
-def replace(op: Any, values: Iterable[Any]) -> None:
+def replace(op: mlir.Operation, values: Iterable[Any]) -> None:
     """Give all uses of an op's results to other values, and erase the op.
 
     Raises:
@@ -66,7 +66,7 @@ def replace(op: Any, values: Iterable[Any]) -> None:
     op.erase()
 
 
-def check_types(op: Any, values: list[Any]) -> None:
+def check_types(op: mlir.Operation, values: list[Any]) -> None:
     """Values that are to stand for the results of an op have their types.
 
     Raises:
@@ -79,7 +79,7 @@ def check_types(op: Any, values: list[Any]) -> None:
         raise Error(message, location=describe(op.location))
 
 
-def replace_with(op: Any, function: Callable[..., Any], note: str, **extra: Any) -> None:
+def replace_with(op: mlir.Operation, function: Callable[..., Any], note: str, **extra: Any) -> None:
     """Replace an op by what a function of tensors emits before it.
 
     Args:
@@ -98,7 +98,7 @@ def replace_with(op: Any, function: Callable[..., Any], note: str, **extra: Any)
     replace(op, [r.value if isinstance(r, Tensor) else r for r in results])
 
 
-def instead_of(op: Any, builder: Builder, function: Callable[[], Any]) -> tuple[Any, ...]:
+def instead_of(op: mlir.Operation, builder: Builder, function: Callable[[], Any]) -> tuple[Any, ...]:
     """What a function, such as a decomposition, emits to stand for an op: looked at, as it may be a user's.
 
     Args:
@@ -128,7 +128,7 @@ def instead_of(op: Any, builder: Builder, function: Callable[[], Any]) -> tuple[
     return results
 
 
-def decompose(op: Any) -> None:
+def decompose(op: mlir.Operation) -> None:
     """Replace a composite op by its card's decomposition."""
     card = opview.card_of(op)
     values = opview.attributes_of(op)
@@ -137,7 +137,7 @@ def decompose(op: Any) -> None:
     replace_with(op, card.decompose, card.name, **values)
 
 
-def decompose_all(module: Any, names: Container[str]) -> int:
+def decompose_all(module: mlir.Module, names: Container[str]) -> int:
     """Decompose every op of the given names, and what that emits, until none is left; how many there were.
 
     Raises:
@@ -168,7 +168,7 @@ def erase_dead(ops: Iterable[Any]) -> None:
             pending.update(dict.fromkeys(owners))
 
 
-def is_unread(op: Any) -> bool:
+def is_unread(op: mlir.Operation) -> bool:
     """Whether nobody reads what an op gives; no op of ours has side effects."""
     for result in op.results:
         for _ in result.uses:
@@ -176,7 +176,7 @@ def is_unread(op: Any) -> bool:
     return True
 
 
-def set_stage(module: Any, stage: str) -> None:
+def set_stage(module: mlir.Module, stage: str) -> None:
     """Declare a module's stage: `"hir"`, `"mir"` or `"lir"`, at which nothing is left for a fusion policy to choose."""
     with mlir.entered():
         attributes = module.operation.attributes
@@ -185,7 +185,7 @@ def set_stage(module: Any, stage: str) -> None:
             del attributes[POLICY_ATTRIBUTE]
 
 
-def replace_body(module: Any, other: Any) -> None:
+def replace_body(module: mlir.Module, other: Any) -> None:
     """Give a module the ops of another one, which is left empty. They are of other dialects, and of no stage of ours."""
     for op in list(module.body.operations):
         op.operation.erase()
@@ -199,7 +199,7 @@ def replace_body(module: Any, other: Any) -> None:
             del attributes[name]
 
 
-def has_blocks(module: Any) -> bool:
+def has_blocks(module: mlir.Module) -> bool:
     """Whether HIR blocks are left."""
     return bool(collect(module, block_names()))
 

@@ -15,33 +15,33 @@ from rlx.passes.pipeline import Pipeline, Step
 class Instrument:
     """Looks on while a pipeline runs. Every method may do nothing."""
 
-    def start(self, module: Any) -> None:
+    def start(self, module: mlir.Module) -> None:
         """Before the first pass."""
 
-    def before(self, step: Step, module: Any) -> None:
+    def before(self, step: Step, module: mlir.Module) -> None:
         """Before a pass."""
 
-    def verified(self, step: Step, module: Any) -> None:
+    def verified(self, step: Step, module: mlir.Module) -> None:
         """After a pass, before its result is verified: the end of its own work."""
 
-    def after(self, step: Step, module: Any) -> None:
+    def after(self, step: Step, module: mlir.Module) -> None:
         """After a pass whose result is valid."""
 
-    def failed(self, step: Step, module: Any) -> None:
+    def failed(self, step: Step, module: mlir.Module) -> None:
         """After a pass that raised, or whose result is invalid."""
 
     def finish(self) -> None:
         """After the last pass, or the one that failed."""
 
 
-def clone_module(module: Any) -> Any:
+def clone_module(module: mlir.Module) -> Any:
     """An independent copy of a module."""
     with mlir.entered():
         return module.operation.clone().opview
 
 
 def run_on_module(
-    module: Any,
+    module: mlir.Module,
     pipeline: str | Pipeline,
     *,
     verify_each: bool = True,
@@ -70,7 +70,7 @@ def run_on_module(
             instrument.finish()
 
 
-def _run_step(step: Step, module: Any, verify_each: bool, instruments: list[Instrument]) -> None:
+def _run_step(step: Step, module: mlir.Module, verify_each: bool, instruments: list[Instrument]) -> None:
     for instrument in instruments:
         instrument.before(step, module)
     try:
@@ -87,7 +87,7 @@ def _run_step(step: Step, module: Any, verify_each: bool, instruments: list[Inst
         instrument.after(step, module)
 
 
-def _run_named(step: Step, module: Any) -> None:
+def _run_named(step: Step, module: mlir.Module) -> None:
     """Run one pass; whatever goes wrong carries its name."""
     try:
         with mlir.entered():
@@ -102,7 +102,7 @@ def _run_named(step: Step, module: Any) -> None:
         raise PassError(message, hint="this is a defect of the pass, not of the module") from problem
 
 
-def _verify(step: Step, module: Any) -> None:
+def _verify(step: Step, module: mlir.Module) -> None:
     with mlir.entered():
         try:
             module.operation.verify()

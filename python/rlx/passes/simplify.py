@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from rlx import mlir
 from rlx.passes import simplify_rules
 from rlx.passes.base import Pass
 from rlx.passes.pattern import patterns_in, rewrite
@@ -20,5 +20,5 @@ class Simplify(Pass, name="rlx-simplify"):
     only.
     """
 
-    def run(self, module: Any) -> None:
+    def run(self, module: mlir.Module) -> None:
         rewrite(module, _PATTERNS, self.name)

@@ -15,7 +15,7 @@ from rlx.passes.pattern import Rewriter, pattern, producer
 # --- looking at values ----------------------------------------------------------------------------
 
 
-def splat(value: mlir.Value) -> Any:
+def splat(value: mlir.Value) -> float | None:
     """The number that every element of a value is; None when that is not known, or it is complex."""
     while isinstance(value, mlir.ir.OpResult):
         op = value.owner.operation
@@ -34,7 +34,7 @@ def _if_alike(value: mlir.Value, result: mlir.Value) -> Any:
     return value if value.type == result.type else None
 
 
-def _expanded(rewriter: Rewriter, value: Any, result: mlir.Value) -> Any:
+def _expanded(rewriter: Rewriter, value: mlir.Value, result: mlir.Value) -> Any:
     """A value, repeated to the shape of the result that it is to stand for."""
     return value if value.type == result.type else rewriter.emit("expand", [value], shape=shape_of(result).dims)
 
@@ -56,7 +56,7 @@ def neutral_element(op: views.Binary, rewriter: Rewriter) -> Any:
     return _if_alike(op.rhs, op.result) if _is(splat(op.lhs), neutral) and op.has_trait("commutative") else None
 
 
-def _is(value: mlir.Value, number: float) -> bool:
+def _is(value: float | None, number: float) -> bool:
     """Whether a splat is a number, with its sign where it is a float."""
     return value == number and (not isinstance(value, float) or math.copysign(1, value) == math.copysign(1, number))
 

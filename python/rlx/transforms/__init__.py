@@ -3,4 +3,5 @@
 The engines are `forward`, `reverse` and `batching`; every other file is one transform, named as its pass is.
 """
 
-import rlx.blocks  # noqa: F401  (whole before its parts: see passes/__init__.py)
+# Whole before its parts: see passes/__init__.py.
+import rlx.blocks  # noqa: F401  # pyright: ignore[reportUnusedImport]

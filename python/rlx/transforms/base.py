@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,6 +15,7 @@ from rlx.ir.attributes import suggestion
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error, PassError, StageError
 from rlx.ir.graph import Graph, find_function, module_stage
+from rlx.ir.guards import is_iterable
 from rlx.ir.location import describe
 from rlx.ir.shape import Shape
 from rlx.ir.signature import Argument, Output
@@ -45,7 +46,7 @@ class Transform(Pass):
         """
         raise NotImplementedError(f"{self.name} does nothing")
 
-    def run(self, module: Any) -> None:
+    def run(self, module: mlir.Module) -> None:
         if module_stage(module) == "hir":
             LowerBlocks().run(module)
         found = tensor_graph(Graph.from_module(module))
@@ -106,7 +107,7 @@ class Derived:
     arguments: dict[str, Tensor]
 
     @classmethod
-    def of(cls, source: Graph, shapes: Mapping[str, Any] | None = None) -> Derived:
+    def of(cls, source: Graph, shapes: Mapping[str, Shape] | None = None) -> Derived:
         """A new graph with the arguments of another.
 
         Args:
@@ -114,7 +115,7 @@ class Derived:
             shapes: New shapes of some arguments.
         """
         graph = Graph(source.name_symbol)
-        tensors = {}
+        tensors: dict[str, Tensor] = {}
         for a in source.arguments:
             shape = a.shape if shapes is None else shapes.get(a.name, a.shape)
             tensors[a.name] = graph.add_argument(Argument(a.name, a.kind, shape, a.donate, a.init))
@@ -122,7 +123,7 @@ class Derived:
         return cls(source, graph, tensors)
 
     @property
-    def block(self) -> Any:
+    def block(self) -> mlir.Block:
         """The block of the source's function."""
         return self.source.function.entry_block
 
@@ -166,7 +167,7 @@ def _fresh(name: str, taken: Container[str]) -> str:
 # --- what transforms are asked --------------------------------------------------------------------
 
 
-def names_of(names: Any, what: str) -> tuple[str, ...]:
+def names_of(names: object, what: str) -> tuple[str, ...]:
     """Names as a user may give them: one, or several.
 
     Raises:
@@ -174,7 +175,7 @@ def names_of(names: Any, what: str) -> tuple[str, ...]:
     """
     if isinstance(names, str):
         return (names,)
-    if not isinstance(names, Iterable) or not all(isinstance(n, str) for n in names):
+    if not is_iterable(names) or not all(isinstance(n, str) for n in names):
         raise Error(f"{what} must be a list of names of arguments, got {names!r}")
     return tuple(names)
 

@@ -31,7 +31,7 @@ class Batching:
     def __init__(self, builder: Builder, size: Dim):
         self.builder = builder
         self.size = size
-        self._batched: set[Any] = set()
+        self._batched: set[mlir.Value] = set()
 
     def mark(self, tensors: Sequence[Tensor]) -> None:
         """Say that tensors have the batch as their leading axis."""

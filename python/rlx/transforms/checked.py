@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 from rlx import mlir
 from rlx.ir import opview
-from rlx.ir.builder import Tensor
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.dim import Dim
 from rlx.ir.errors import Error
+from rlx.ir.guards import is_list, is_sequence
 from rlx.ir.location import describe, raised_at
 from rlx.ir.shape import Shape
 from rlx.ops import rules
@@ -25,7 +27,7 @@ class Absent(Tensor):
 
     __slots__ = ()
 
-    def __init__(self, value: Any):
+    def __init__(self, value: mlir.Value):
         self.value = value
 
     @property
@@ -39,7 +41,7 @@ class Absent(Tensor):
 
 
 @contextlib.contextmanager
-def rule(op: mlir.Operation, what: str) -> Iterator[None]:
+def rule(op: mlir.Operation, what: str) -> Generator[None]:
     """Around the call of a rule: whatever it raises becomes an error that names the op, the rule and the user's line."""
     try:
         yield
@@ -54,7 +56,7 @@ def rule(op: mlir.Operation, what: str) -> Iterator[None]:
         raise Error(message, location=describe(op.location), hint=raised_at(problem)) from problem
 
 
-def tangents(b: Any, op: mlir.Operation, given: Any) -> list[Tensor | None]:
+def tangents(b: Builder, op: mlir.Operation, given: Any) -> list[Tensor | None]:
     """What a jvp gives, one entry for each result.
 
     Raises:
@@ -62,7 +64,7 @@ def tangents(b: Any, op: mlir.Operation, given: Any) -> list[Tensor | None]:
     """
     if given is None and op.name == opview.CUSTOM:  # a rule that forgets to return has no wrong derivative
         raise Error("it returns None; expected a tangent, or a tuple with one for each result", hint="zero is (None,)")
-    found = list(given) if isinstance(given, (tuple, list)) else [given]
+    found = list(given) if is_sequence(given) else [given]
     if len(found) != len(op.results):
         raise Error(f"it gives {_count(len(found), 'tangent')} for {_count(len(op.results), 'result')}")
     for i, (tangent, value) in enumerate(zip(found, op.results, strict=True)):
@@ -84,23 +86,23 @@ def cotangents(op: mlir.Operation, given: Any, operands: Sequence[Any]) -> list[
         Error: It is no sequence of as many groups.
     """
     names = [o.name for o in opview.card_of(op).spec.operands]
-    if not isinstance(given, (tuple, list)):
+    if not is_sequence(given):
         came = "None" if given is None else f"a {type(given).__name__}"
         raise Error(f"it returns {came}; expected a tuple with a cotangent for each of {', '.join(names)}")
     if len(given) != len(operands):
         counted = f"{_count(len(given), 'cotangent')} for {_count(len(names), 'operand')}"
         raise Error(f"it gives {counted} ({', '.join(names)})", hint="None is zero")
     for name, group, like in zip(names, given, operands, strict=True):
-        if not isinstance(like, list) or group is None:
+        if not is_list(like) or group is None:
             continue
-        if not isinstance(group, (tuple, list)):
+        if not is_sequence(group):
             raise Error(f"for '{name}' it gives a {type(group).__name__}; expected a list of {len(like)}")
         if len(group) != len(like):
             raise Error(f"for '{name}' it gives {_count(len(group), 'cotangent')}; expected {len(like)}")
     return scopes.flat(given, operands)
 
 
-def cotangent(b: Any, op: mlir.Operation, index: int, shape: Shape, given: Any) -> Any:
+def cotangent(b: Builder, op: mlir.Operation, index: int, shape: Shape, given: Any) -> Any:
     """A cotangent that a vjp gives: a function is called.
 
     Args:
@@ -128,13 +130,13 @@ def cotangent(b: Any, op: mlir.Operation, index: int, shape: Shape, given: Any) 
         return given
 
 
-def batched(b: Any, op: mlir.Operation, given: Any, size: Any) -> list[Tensor]:
+def batched(b: Builder, op: mlir.Operation, given: Any, size: Dim) -> list[Tensor]:
     """What a vmap gives, one entry for each result.
 
     Raises:
         Error: It is something else.
     """
-    found = list(given) if isinstance(given, (tuple, list)) else [given]
+    found = list(given) if is_sequence(given) else [given]
     if len(found) != len(op.results):
         raise Error(f"it gives {_count(len(found), 'tensor')} for {_count(len(op.results), 'result')}")
     for i, (result, old) in enumerate(zip(found, op.results, strict=True)):
@@ -144,7 +146,7 @@ def batched(b: Any, op: mlir.Operation, given: Any, size: Any) -> list[Tensor]:
     return found
 
 
-def _expect(b: Any, given: Any, shape: Shape, what: str) -> None:
+def _expect(b: Builder, given: object, shape: Shape, what: str) -> None:
     if not isinstance(given, Tensor):
         raise Error(f"{what} must be a tensor, got {type(given).__name__}")
     if given.builder is not b:
@@ -158,7 +160,7 @@ def _operand(op: mlir.Operation, index: int) -> str:
     names: list[str] = []
     positions = list(range(len(op.operands)))
     for entry, group in zip(opview.card_of(op).spec.operands, opview.operands_of(op, positions), strict=True):
-        if isinstance(group, list):
+        if is_list(group):
             names += [f"'{entry.name}' ({i} of {len(group)})" for i in range(len(group))]
         elif group is not None:
             names.append(f"'{entry.name}'")

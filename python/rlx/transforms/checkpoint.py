@@ -1,5 +1,8 @@
 """`rlx-checkpoint`: less memory for the backward pass, for more time."""
 
+# Users hand over what annotations do not allow.
+# pyright: reportUnnecessaryIsInstance=false
+
 from __future__ import annotations
 
 import itertools
@@ -48,7 +51,7 @@ class Checkpoint(Transform, name="rlx-checkpoint"):
             read = _read_outside(segment, returned)
             read.sort(key=lambda v: str(v.type))  # a group of values may change its type a few times only
 
-            def inside(segment: Sequence[Any] = segment, read: Sequence[Any] = read) -> list[Tensor]:
+            def inside(segment: Sequence[mlir.Operation] = segment, read: Sequence[mlir.Value] = read) -> list[Tensor]:
                 for op in segment:
                     scope.bind(op.results, copy(derived.graph, op, [scope[v] for v in op.operands], scope))
                 return [scope[v] for v in read]
@@ -59,7 +62,7 @@ class Checkpoint(Transform, name="rlx-checkpoint"):
         named = [(o.name, r) for o, r in zip(graph.results, results, strict=True) if o.updates is None]
         return derived.finish(named, results)
 
-    def _segments(self, ops: list[Any]) -> list[tuple[list[Any], bool]]:
+    def _segments(self, ops: list[mlir.Operation]) -> list[tuple[list[mlir.Operation], bool]]:
         """Stretches of ops, and whether each is computed again.
 
         Raises:
@@ -90,7 +93,7 @@ class Checkpoint(Transform, name="rlx-checkpoint"):
         return [(first, False), *((part, i < len(parts) - 1) for i, part in enumerate(parts))]
 
 
-def _bytes(value: Any) -> int:
+def _bytes(value: mlir.Value) -> int:
     """Bytes of a value; symbols count as 64."""
     return estimate(shape_of(value).size_bytes, 64)
 
@@ -105,11 +108,11 @@ def _cuts(sizes: list[int], count: int) -> list[int]:
     return [*dict.fromkeys([*cuts, len(sizes)])]
 
 
-def _needed(ops: list[Any], sizes: list[int], cuts: list[int]) -> int:
+def _needed(ops: list[mlir.Operation], sizes: list[int], cuts: list[int]) -> int:
     """Bytes of what crosses a cut, and of the largest segment."""
     home = {r: i for i, op in enumerate(ops) for r in op.results}
     segment = [sum(i >= c for c in cuts[1:]) for i in range(len(ops))]
-    crossing = set()
+    crossing: set[mlir.Value] = set()
     for i, op in enumerate(ops):
         for value in _operands(op):
             if value in home and segment[home[value]] != segment[i]:
@@ -118,11 +121,11 @@ def _needed(ops: list[Any], sizes: list[int], cuts: list[int]) -> int:
     return sum(map(_bytes, crossing)) + largest
 
 
-def _operands(op: mlir.Operation) -> list[Any]:
+def _operands(op: mlir.Operation) -> list[mlir.Value]:
     return [*op.operands, *(captures(op) if len(op.regions) else ())]
 
 
-def _read_outside(segment: list[Any], returned: list[Any]) -> list[Any]:
+def _read_outside(segment: list[mlir.Operation], returned: list[mlir.Value]) -> list[mlir.Value]:
     """The results of a stretch of ops that others read, or that the function gives."""
     own = {r for op in segment for r in op.results}
     inside = {op.results[0] for op in segment if len(op.results)}

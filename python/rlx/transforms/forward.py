@@ -11,6 +11,7 @@ from rlx.ir import opview
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card
 from rlx.ir.errors import Error
+from rlx.ir.guards import is_list
 from rlx.ir.location import within
 from rlx.ir.shape import Shape
 from rlx.ops import rules
@@ -31,7 +32,7 @@ class Forward:
         self.builder = builder
         self.note = note
         # By the values that are emitted; what is not there has the tangent zero.
-        self.tangents: dict[Any, Tensor] = {}
+        self.tangents: dict[mlir.Value, Tensor] = {}
 
     def seed(self, tensor: Tensor, tangent: Tensor | None) -> None:
         """Say what the tangent of a tensor is."""
@@ -183,11 +184,11 @@ def linear_jvp(b: Builder, card: Card, primals: list[Any], tangents: list[Any], 
     return rules.total(b, terms)
 
 
-def _is_zero(tangent: Any) -> bool:
-    return all(t is None for t in tangent) if isinstance(tangent, list) else tangent is None
+def _is_zero(tangent: object) -> bool:
+    return all(t is None for t in tangent) if is_list(tangent) else tangent is None
 
 
 def _filled(b: Builder, primal: Any, tangent: Any) -> Any:
-    if isinstance(primal, list):
+    if is_list(primal):
         return [_filled(b, p, t) for p, t in zip(primal, tangent, strict=True)]
     return None if primal is None else rules.or_zeros(b, tangent, primal.shape)

@@ -1,5 +1,8 @@
 """`rlx-grad`: gradients of a scalar."""
 
+# Users hand over what annotations do not allow.
+# pyright: reportUnnecessaryIsInstance=false
+
 from __future__ import annotations
 
 from dataclasses import dataclass

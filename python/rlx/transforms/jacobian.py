@@ -40,7 +40,7 @@ def identity(b: Builder, shape: Shape) -> Tensor:
 def forward(graph: Graph, names: Sequence[str], what: str, prefix: str = "jacobian") -> Graph:
     """Dense derivatives by forward mode: one direction for each element of an argument."""
     derived = Derived.of(graph)
-    b, outputs = derived.graph, []
+    b, outputs = derived.graph, list[tuple[int, str, Tensor]]()
     found = float_outputs(graph, what)
     with b.scratchpad():
         for argument in real_arguments(graph, names, what):
@@ -60,7 +60,7 @@ def reverse(graph: Graph, names: Sequence[str], what: str) -> Graph:
     """Dense derivatives by reverse mode: one cotangent for each element of an output."""
     arguments = real_arguments(graph, names, what)
     derived = Derived.of(graph)
-    b, outputs = derived.graph, []
+    b, outputs = derived.graph, list[tuple[str, Tensor]]()
     with b.scratchpad():
         for _, output in float_outputs(graph, what):
             single = Derived.of(graph)

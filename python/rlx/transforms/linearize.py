@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from rlx import mlir
 from rlx.blocks.graph_module import GraphModule
 from rlx.ir import opview
+from rlx.ir.builder import Tensor
 from rlx.ir.graph import Graph
 from rlx.ir.signature import Argument
 from rlx.passes.rewrite import decompose
@@ -58,7 +60,7 @@ def _open_up(moved: Graph, count: int) -> None:
     """Decompose what is a function of the point and of a tangent at once, such as `activation_backward`."""
     block = moved.function.entry_block
     while True:
-        hanging, mixed = set(list(block.arguments)[count:]), []
+        hanging, mixed = set(list(block.arguments)[count:]), list[mlir.Operation]()
         for op in ops_of(block):
             if any(v in hanging for v in op.operands):
                 hanging.update(op.results)
@@ -82,9 +84,9 @@ def _split(source: Graph, moved: Graph) -> tuple[Graph, Graph, tuple[str, ...]]:
     scope.bind(given, list(primal.arguments.values()))
     entering = [linear.add_argument(Argument(a.name, "input", a.shape)) for a in moved.arguments[count:]]
     linear_scope.bind(tangents, entering)
-    hanging, residuals = set(tangents), {}
+    hanging, residuals = set(tangents), dict[mlir.Value, tuple[str, Tensor]]()
 
-    def inside(value: Any) -> Any:
+    def inside(value: mlir.Value) -> Tensor:
         """What stands for a value in the linear graph: a residual where it does not depend on a tangent."""
         if value not in hanging and value not in residuals:
             outside = scope[value]

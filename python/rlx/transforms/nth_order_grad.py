@@ -1,5 +1,8 @@
 """`rlx-nth-order-grad`: the nth derivative by one number."""
 
+# Users hand over what annotations do not allow.
+# pyright: reportUnnecessaryIsInstance=false
+
 from __future__ import annotations
 
 from dataclasses import dataclass

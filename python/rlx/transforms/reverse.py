@@ -44,11 +44,11 @@ class Reverse:
         self.builder = builder
         self.note = note
         # Values (that are emitted) which depend on the chosen ones.
-        self.varied: set[Any] = set()
+        self.varied: set[mlir.Value] = set()
         # Those of them that have no value, because a linear function is transposed.
-        self._absent: set[Any] = set()
+        self._absent: set[mlir.Value] = set()
         self._tape: list[_Step] = []
-        self._terms: dict[Any, list[Any]] = {}
+        self._terms: dict[mlir.Value, list[Any]] = {}
 
     def choose(self, tensors: Sequence[Tensor], *, absent: bool = False) -> None:
         """Say for which tensors cotangents are wanted.
@@ -64,7 +64,7 @@ class Reverse:
 
     # --- forward ----------------------------------------------------------------------------------
 
-    def run(self, block: mlir.Block, scope: Scope, known: Mapping[Any, Tensor] | None = None) -> list[Tensor]:
+    def run(self, block: mlir.Block, scope: Scope, known: Mapping[mlir.Value, Tensor] | None = None) -> list[Tensor]:
         """Emit the ops of a block; what it yields.
 
         Args:
@@ -261,7 +261,7 @@ class Body:
         """A copy of the region's ops at the builder's place; what they yield."""
         return scopes.inlined(self.engine.builder, self.block, arguments, self.scope)
 
-    def keeping(self, arguments: Sequence[Tensor], values: Sequence[Any]) -> tuple[list[Tensor], list[Tensor]]:
+    def keeping(self, arguments: Sequence[Tensor], values: Sequence[mlir.Value]) -> tuple[list[Tensor], list[Tensor]]:
         """The same, and what stands for some values of the block."""
         inner = self._inner(arguments, None)
         results = scopes.copied(self.engine.builder, self.block, inner)
@@ -286,7 +286,7 @@ class Body:
         self,
         arguments: Sequence[Tensor],
         wanted: Sequence[bool],
-        known: Mapping[Any, Tensor] | None = None,
+        known: Mapping[mlir.Value, Tensor] | None = None,
         captures: Sequence[Tensor] | None = None,
     ) -> tuple[list[Tensor], Callable[[Sequence[Tensor | None]], tuple[list[Tensor | None], list[Tensor | None]]]]:
         """The region's ops at the builder's place, ready to go back over.

@@ -10,6 +10,7 @@ from rlx.ir import opview, registry
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card
 from rlx.ir.errors import Error
+from rlx.ir.guards import is_list
 from rlx.ir.location import describe
 from rlx.ir.regions import use
 from rlx.ir.shape import shape_of
@@ -25,16 +26,16 @@ class Scope:
     def __init__(self, builder: Builder, around: Scope | None = None):
         self._builder = builder
         self._around = around
-        self._values: dict[Any, Any] = {}
+        self._values: dict[mlir.Value, Tensor] = {}
 
-    def __setitem__(self, value: Any, stand_in: Any) -> None:
+    def __setitem__(self, value: mlir.Value, stand_in: Tensor) -> None:
         self._values[value] = stand_in
 
-    def bind(self, values: Sequence[Any], stand_ins: Sequence[Any]) -> None:
+    def bind(self, values: Sequence[mlir.Value], stand_ins: Sequence[Tensor]) -> None:
         """Say what stands for each of several values."""
         self._values.update(zip(values, stand_ins, strict=True))
 
-    def __getitem__(self, value: Any) -> Any:
+    def __getitem__(self, value: mlir.Value) -> Tensor:
         scope: Scope | None = self
         while scope is not None:
             found = scope._values.get(value)
@@ -44,24 +45,24 @@ class Scope:
         return self._builder.tensor(value)
 
 
-def captures(op: mlir.Operation) -> list[Any]:
+def captures(op: mlir.Operation) -> list[mlir.Value]:
     """The values from outside that the regions of an op read, each once, in order."""
-    found: dict[Any, None] = {}
-    inner: set[Any] = set()
+    found: dict[mlir.Value, None] = {}
+    inner: set[mlir.Value] = set()
     for region in op.regions:
         for block in region.blocks:
             _captures(block, inner, found)
     return list(found)
 
 
-def block_captures(block: mlir.Block) -> list[Any]:
+def block_captures(block: mlir.Block) -> list[mlir.Value]:
     """The values from outside that a block reads, each once, in order."""
-    found: dict[Any, None] = {}
+    found: dict[mlir.Value, None] = {}
     _captures(block, set(), found)
     return list(found)
 
 
-def _captures(block: mlir.Block, inner: set[Any], found: dict[Any, None]) -> None:
+def _captures(block: mlir.Block, inner: set[mlir.Value], found: dict[mlir.Value, None]) -> None:
     inner.update(block.arguments)
     for view in block.operations:
         op = view.operation
@@ -99,17 +100,17 @@ def inlined(b: Builder, block: mlir.Block, arguments: Sequence[Tensor], around: 
     return copied(b, block, scope)
 
 
-def has_tangent(value: Any) -> bool:
+def has_tangent(value: mlir.Value) -> bool:
     """Whether a value has a tangent at all: it is a float or complex."""
     return shape_of(value).dtype.is_inexact
 
 
-def decomposition(b: Builder, op: mlir.Operation, scope: Scope) -> Any:
+def decomposition(b: Builder, op: mlir.Operation, scope: Scope) -> mlir.Block:
     """The block of what a composite op decomposes into; its arguments stand for the op's operands."""
     return _instead(b, op, opview.card_of(op).decompose, scope)
 
 
-def reversible(b: Builder, op: mlir.Operation, scope: Scope) -> Any:
+def reversible(b: Builder, op: mlir.Operation, scope: Scope) -> mlir.Block | None:
     """The same of what stands for an op in reverse mode; None where that is the op itself."""
     card = opview.card_of(op)
     if "num_checkpoints" in op.attributes or card.name == "while":
@@ -117,7 +118,7 @@ def reversible(b: Builder, op: mlir.Operation, scope: Scope) -> Any:
     return None
 
 
-def _instead(b: Builder, op: mlir.Operation, function: Callable[..., Any], scope: Scope) -> Any:
+def _instead(b: Builder, op: mlir.Operation, function: Callable[..., Any], scope: Scope) -> mlir.Block:
     card = opview.card_of(op)
     values = opview.attributes_of(op)
     if card.spec.regions:
@@ -146,7 +147,7 @@ def at_op(problem: Error, op: mlir.Operation, what: str) -> Error:
     return type(problem)(message, location=describe(op.location), hint=problem.hint)
 
 
-def grouped(op: mlir.Operation, items: Sequence[Any]) -> list[Any]:
+def grouped(op: mlir.Operation, items: Sequence[object]) -> list[Any]:
     """One item for each operand of an op, in the groups of its record."""
     return opview.operands_of(op, items)
 
@@ -155,7 +156,7 @@ def flat(groups: Sequence[Any], pattern: Sequence[Any]) -> list[Any]:
     """Items of groups one by one; an entry of None stands for as many as the pattern has there."""
     result: list[Any] = []
     for group, like in zip(groups, pattern, strict=True):
-        if isinstance(like, list):
+        if is_list(like):
             result += [None] * len(like) if group is None else list(group)
         elif like is not None:
             result.append(group)
@@ -169,7 +170,7 @@ def linear_groups(card: Card) -> Iterator[list[int]]:
         yield [names.index(name) for name in group.split()]
 
 
-def ops_of(block: mlir.Block) -> Iterator[Any]:
+def ops_of(block: mlir.Block) -> Iterator[mlir.Operation]:
     """The ops of a block, without its last one.
 
     Raises:
@@ -184,7 +185,9 @@ def ops_of(block: mlir.Block) -> Iterator[Any]:
         yield op
 
 
-def depends(block: mlir.Block, given: Sequence[bool], of_outside: Callable[[Any], bool], *, floats: bool) -> list[bool]:
+def depends(
+    block: mlir.Block, given: Sequence[bool], of_outside: Callable[[mlir.Value], bool], *, floats: bool
+) -> list[bool]:
     """Which values that a block yields depend on those of its arguments that are given.
 
     Args:
@@ -196,7 +199,7 @@ def depends(block: mlir.Block, given: Sequence[bool], of_outside: Callable[[Any]
     reached = {a for a, is_given in zip(block.arguments, given, strict=True) if is_given}
     local = set(block.arguments)
 
-    def is_reached(value: Any) -> bool:
+    def is_reached(value: mlir.Value) -> bool:
         return value in reached if value in local else of_outside(value)
 
     for op in ops_of(block):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +11,7 @@ from rlx.ir.builder import Tensor
 from rlx.ir.dim import Dim, dim
 from rlx.ir.errors import Error, PassError
 from rlx.ir.graph import Graph
+from rlx.ir.guards import is_mapping, is_sequence
 from rlx.ir.shape import Shape
 from rlx.passes.base import option
 from rlx.transforms.base import Derived, Transform, names_of, outputs_of
@@ -136,15 +136,16 @@ def vmap(graph: Any, batched: Any, size: Any, out_axes: Any = 0) -> Any:
     Raises:
         Error: An argument or axis does not exist, or an op has no rule.
     """
-    if isinstance(batched, Mapping):
+    if is_mapping(batched):
         entries = tuple(f"{n}:{a}" for n, a in batched.items())
     else:
         entries = tuple(f"{n}:0" for n in names_of(batched, "batched"))
-    axes = list(out_axes.values()) if isinstance(out_axes, Mapping) else out_axes
-    axes = axes if isinstance(axes, (tuple, list)) else [axes]
+    axes: list[Any] = list(
+        out_axes.values() if is_mapping(out_axes) else out_axes if is_sequence(out_axes) else [out_axes]
+    )
     if any(isinstance(a, bool) or not hasattr(a, "__index__") for a in axes):
         raise Error(f"out_axes must be an axis, or axes by name or in order, got {out_axes!r}")
-    outs = [f"{n}:{a}" for n, a in out_axes.items()] if isinstance(out_axes, Mapping) else [str(a) for a in axes]
+    outs = [f"{n}:{a}" for n, a in out_axes.items()] if is_mapping(out_axes) else [str(a) for a in axes]
     if isinstance(size, bool) or not (isinstance(size, str) or hasattr(size, "__index__") or hasattr(size, "symbols")):
         raise Error(f"size must be an integer or the name of a symbol, got {size!r}")
     return Vmap(batched=entries, size=str(size), out_axes=tuple(outs))(graph)
