@@ -1,3 +1,4 @@
 """Lowerings: rlx ops into the dialects that back ends take."""
 
-import rlx.blocks  # noqa: F401  (whole before its parts: see passes/__init__.py)
+# Whole before its parts: see passes/__init__.py.
+import rlx.blocks  # noqa: F401  # pyright: ignore[reportUnusedImport]

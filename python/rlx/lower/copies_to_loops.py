@@ -16,10 +16,10 @@ class CopiesToLoops(Pass, name="rlx-copies-to-loops"):
     Run it after one-shot-bufferize, before convert-linalg-to-loops.
     """
 
-    def run(self, module: Any) -> None:
+    def run(self, module: mlir.Module) -> None:
         copies: list[Any] = []
 
-        def visit(op: Any) -> Any:
+        def visit(op: mlir.Operation) -> Any:
             if op.name == "memref.copy":
                 copies.append(op)
             return mlir.ir.WalkResult.ADVANCE

@@ -9,6 +9,7 @@ from typing import Any
 
 from rlx import mlir
 from rlx.ir import opview, registry
+from rlx.ir.card import as_results
 from rlx.ir.dtype import DType
 from rlx.ir.errors import UnsupportedError
 from rlx.ir.location import describe
@@ -76,13 +77,13 @@ class Table:
         """Names of the ops that have a rule here; all others must be decomposed first."""
         return frozenset(self.rules)
 
-    def check(self, module: Any) -> None:
+    def check(self, module: mlir.Module) -> None:
         """Every rlx op of a module has a rule.
 
         Raises:
             UnsupportedError: It lists every op that has none, with its location.
         """
-        missing = []
+        missing: list[str] = []
         for function in bodies(module):
             for op in opview.operations(function.entry_block):
                 name = opview.name_of(op)
@@ -94,7 +95,7 @@ class Table:
             raise UnsupportedError(message)
 
     def lower_block(
-        self, build: Any, block: Any, arguments: Sequence[Any], values: dict[Any, Lowered] | None = None
+        self, build: Any, block: mlir.Block, arguments: Sequence[Any], values: dict[mlir.Value, Lowered] | None = None
     ) -> list[Lowered]:
         """Emit a block's ops at the insertion point, and give what it returns or yields.
 
@@ -112,23 +113,25 @@ class Table:
                 self._lower_op(build, op.operation, values)
         return [values[v] for v in end.operation.operands]
 
-    def _lower_op(self, build: Any, op: Any, values: dict[Any, Lowered]) -> None:
+    def _lower_op(self, build: Any, op: mlir.Operation, values: dict[mlir.Value, Lowered]) -> None:
         operands = opview.operands_of(op, [values[v] for v in op.operands])
         given = opview.attributes_of(op)
         if len(op.regions):
             blocks = map(opview.block_of, op.regions)
             given["regions"] = tuple(block and partial(self._lower_region, build, block, values) for block in blocks)
         results = self.rules[opview.name_of(op)](build, [shape_of(r) for r in op.results], *operands, **given)
-        values.update(_paired(op.results, results if isinstance(results, tuple) else (results,)))
+        values.update(_paired(op.results, as_results(results)))
 
-    def _lower_region(self, build: Any, block: Any, values: dict[Any, Lowered], *arguments: Any) -> list[Lowered]:
+    def _lower_region(
+        self, build: Any, block: mlir.Block, values: dict[mlir.Value, Lowered], *arguments: Any
+    ) -> list[Lowered]:
         # A rule may lower a region more than once; each time its values are new.
         return self.lower_block(build, block, arguments, dict(values))
 
 
-def _paired(values: Sequence[Any], lowered: Sequence[Any]) -> dict[Any, Lowered]:
+def _paired(values: Sequence[Any], lowered: Sequence[Any]) -> dict[mlir.Value, Lowered]:
     """What stands for each of some rlx values."""
-    paired = {}
+    paired: dict[mlir.Value, Lowered] = {}
     for value, one in zip(values, lowered, strict=True):
         shape = shape_of(value)
         if not isinstance(one, Lowered):
@@ -138,7 +141,7 @@ def _paired(values: Sequence[Any], lowered: Sequence[Any]) -> dict[Any, Lowered]
     return paired
 
 
-def empty_module(module: Any) -> Any:
+def empty_module(module: mlir.Module) -> Any:
     """A module without ops, of the name and the place of another one."""
     ir = mlir.ir
     made = ir.Module.create(loc=module.operation.location)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from rlx import mlir
 from rlx.lower.linalg import claimed_ops, lower_module
 from rlx.passes.base import Pass
 from rlx.passes.rewrite import replace_body
@@ -22,5 +22,5 @@ class ToLinalg(Pass, name="rlx-to-linalg"):
     def lowered_ops(cls) -> frozenset[str]:
         return claimed_ops()
 
-    def run(self, module: Any) -> None:
+    def run(self, module: mlir.Module) -> None:
         replace_body(module, lower_module(module))

@@ -18,7 +18,7 @@ def storage_type(dtype: DType) -> Any:
     return mlir.ir.Type.parse(_STORAGE.get(dtype.name, dtype.mlir), context=mlir.context())
 
 
-def constant(value: Any, element: Any) -> Any:
+def constant(value: Any, element: mlir.Type) -> Any:
     """A scalar constant of an MLIR element type."""
     arith = mlir.dialect("arith")
     if isinstance(element, mlir.ir.FloatType):

@@ -26,8 +26,8 @@ def rounded(low: Loops, value: Any, dims: Sequence[Dim], dtype: DType) -> Any:
     wide = accumulator(dtype)
     if wide is dtype:
         return value
-    body = lambda v: low.arith.truncf(storage_type(dtype), v)  # noqa: E731
-    return low.map(dims, storage_type(dtype), [Lowered(value, Shape(dims, wide))], body)
+    element = storage_type(dtype)
+    return low.map(dims, element, [Lowered(value, Shape(dims, wide))], lambda v: low.arith.truncf(element, v))
 
 
 def is_empty(*dims: Dim) -> bool:
@@ -109,8 +109,7 @@ def _of_parts(low: Loops, result: Shape, lhs: Lowered, rhs: Lowered, product: Ca
     re, im = dialect.re, dialect.im
     terms = [term(re, re), term(im, im), term(re, im), term(im, re)]
     s = Scalars(f32)
-    body = lambda a, b, c, d: dialect.create_(element, s.sub(a, b), s.add(c, d))  # noqa: E731
-    return low.map(result.dims, element, terms, body)
+    return low.map(result.dims, element, terms, lambda a, b, c, d: dialect.create_(element, s.sub(a, b), s.add(c, d)))
 
 
 def _broadcast_matmul(low: Loops, lhs: Lowered, rhs: Lowered, result: Shape) -> Any:

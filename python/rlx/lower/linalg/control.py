@@ -122,7 +122,7 @@ class _Packing:
 
     def split(self, stack: Any) -> list[Any]:
         """The stacks, out of the one."""
-        length, parts = self.rows[0].dims[0], []
+        length, parts = self.rows[0].dims[0], list[mlir.Value]()
         for shape, start, width in zip(self.rows, self._starts, self.widths, strict=True):
             part = extract(self.low, stack, (0, start), (length, width), (1, 1))
             parts.append(self.low.reshape(part, (length, width), shape.dims))

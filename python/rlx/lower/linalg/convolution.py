@@ -32,7 +32,7 @@ from rlx.ir.dtype import DType
 from rlx.ir.shape import Shape
 from rlx.lower.libm.scalars import Scalars, storage_type
 from rlx.lower.linalg.contraction import batch_matmul, contraction_loop, matmul_2d
-from rlx.lower.linalg.loops import PARALLEL, Loops, product_of
+from rlx.lower.linalg.loops import PARALLEL, Indexed, Loops, product_of
 from rlx.lower.linalg.rules import Lowered, lowers
 from rlx.lower.linalg.shape import extract
 
@@ -103,7 +103,7 @@ def _by_taps(low: Loops, c: _Convolution, x: Any, w: Any) -> Any:
     ones = (1,) * len(c.kernel)
     spatial = tuple(range(3, 3 + len(c.kernel)))  # after the loops over batch, groups and outer
     channels = c.groups * c.outer
-    views, weights = [], []
+    views, weights = list[Indexed](), list[Indexed]()
     for tap in cartesian(*map(range, c.kernel)):
         starts = (0, 0, *(t * d for t, d in zip(tap, c.dilation, strict=True)))
         view = extract(low, x, starts, (c.batch, c.groups, *c.target), (1, 1, *c.stride))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -53,8 +54,7 @@ def cast(low: Loops, results: list[Shape], x: Lowered, *, dtype: DType) -> Any:
     if storage_type(dtype) == storage_type(x.shape.dtype):
         return x.value
     scalars = Scalars(dtype)
-    body = lambda value: scalars.convert(value, x.shape.dtype)  # noqa: E731
-    return low.map(results[0].dims, storage_type(dtype), [x], body)
+    return low.map(results[0].dims, storage_type(dtype), [x], lambda value: scalars.convert(value, x.shape.dtype))
 
 
 @lowers("binary")
@@ -111,10 +111,12 @@ def where(low: Loops, results: list[Shape], condition: Lowered, on_true: Lowered
 @lowers("activation")
 def activation(low: Loops, results: list[Shape], x: Lowered, *, kind: str) -> Any:
     s = Scalars(x.shape.dtype)
-    if x.shape.dtype.is_complex:
-        body = lambda value: complex_functions.activation(s, kind, value)  # noqa: E731
-    else:
-        body = lambda value: s.leave(activate(s, kind, s.enter(value)))  # noqa: E731
+
+    def body(value: Any) -> Any:
+        if x.shape.dtype.is_complex:
+            return complex_functions.activation(s, kind, value)
+        return s.leave(activate(s, kind, s.enter(value)))
+
     return low.map(results[0].dims, storage_type(results[0].dtype), [x], body)
 
 
@@ -167,7 +169,7 @@ def _gelu_approx(s: Scalars, x: Any) -> Any:
     return _zero_at_minus_infinity(s, x, s.mul(s.mul(s.constant(0.5), x), bracket))
 
 
-_STRUCTURAL = {
+_STRUCTURAL: dict[str, Callable[[Scalars, Any], Any]] = {
     "neg": lambda s, x: s.neg(x),
     "abs": _absolute,
     "relu": lambda s, x: s.max(x, s.constant(0)),
@@ -177,7 +179,10 @@ _STRUCTURAL = {
     "gelu": _gelu,
     "gelu_approx": _gelu_approx,
 }
-_COMPOSED = {"sqrt": lambda s, x: s.math.sqrt(x), "rsqrt": lambda s, x: s.div(s.constant(1.0), s.math.sqrt(x))}
+_COMPOSED: dict[str, Callable[[Scalars, Any], Any]] = {
+    "sqrt": lambda s, x: s.math.sqrt(x),
+    "rsqrt": lambda s, x: s.div(s.constant(1.0), s.math.sqrt(x)),
+}
 
 
 __all__ = ["activate", "f32", "power"]

@@ -18,7 +18,7 @@ from rlx.lower.linalg.rules import TABLE
 from rlx.lower.table import empty_module
 
 
-def lower_module(module: Any) -> Any:
+def lower_module(module: mlir.Module) -> Any:
     """A new module of linalg, tensor, scf, arith, math and complex ops with the same functions.
 
     Inputs, parameters and states are arguments, the new values of states are results; the attributes that tell them apart
@@ -40,7 +40,7 @@ def lower_module(module: Any) -> Any:
         return lowered
 
 
-def _check_sizes(module: Any) -> None:
+def _check_sizes(module: mlir.Module) -> None:
     for function in bodies(module):
         for op in opview.operations(function.entry_block):
             for shape in map(shape_of, op.results):
@@ -48,7 +48,7 @@ def _check_sizes(module: Any) -> None:
                     raise ShapeError(f"{shape} has more than {LARGEST} bytes", location=describe(op.location))
 
 
-def _lower_function(function: Any, into: Any) -> None:
+def _lower_function(function: mlir.FuncOp, into: Any) -> None:
     ir, func = mlir.ir, mlir.dialect("func")
     arguments, outputs = read_arguments(function), read_outputs(function)
     signature = ir.FunctionType.get([tensor_type(a.shape) for a in arguments], [tensor_type(o.shape) for o in outputs])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rlx import mlir
 from rlx.ir.dim import Dim
 from rlx.ir.dtype import DType
 from rlx.ir.shape import Shape
@@ -61,7 +62,7 @@ def gather_nd(low: Loops, results: list[Shape], x: Lowered, indices: Lowered, *,
 
     def body(_: Any) -> Any:
         loops = [low.scalar_index(i) for i in range(result.rank)]
-        chosen = []
+        chosen: list[mlir.Value] = []
         for k in range(count):
             index = low.tensor.extract(indices.value, [*loops[:places], low.size(k)])
             chosen.append(clamped(low, index, indices.shape.dtype, x.shape.dims[batch_dims + k]))

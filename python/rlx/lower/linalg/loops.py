@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from rlx import mlir
+from rlx.ir.card import as_results
 from rlx.ir.dim import Dim, DimExpr, linear
 from rlx.ir.errors import Error
 from rlx.ir.shape import Shape
@@ -22,7 +23,7 @@ def tensor_type(shape: Shape) -> Any:
     return typed(shape.dims, storage_type(shape.dtype))
 
 
-def typed(dims: Sequence[Dim], element: Any) -> Any:
+def typed(dims: Sequence[Dim], element: mlir.Type) -> Any:
     """A tensor type of the given sizes and element type."""
     ir = mlir.ir
     unknown = ir.ShapedType.get_dynamic_size()
@@ -50,6 +51,17 @@ def projection(rank: int, axes: tuple[Axis, ...]) -> Any:
     return mlir.ir.AffineMap.get(rank, 0, [expression(a) for a in axes], context=context)
 
 
+# Takes scalars, gives a scalar, or a tuple of them. (Several types, as type checkers look for the one that a lambda fits.)
+Scalar = mlir.Value
+ScalarFunction = (
+    Callable[[Scalar], Any]
+    | Callable[[Scalar, Scalar], Any]
+    | Callable[[Scalar, Scalar, Scalar], Any]
+    | Callable[[Scalar, Scalar, Scalar, Scalar], Any]
+)
+Indexed = tuple[Any, tuple[Axis, ...]]  # an operand, with what runs along each of its axes
+
+
 class Loops:
     """Builds ops for one function.
 
@@ -57,7 +69,7 @@ class Loops:
         entry: The function's entry block; sizes and constants that are used all over go to its start.
     """
 
-    def __init__(self, entry: Any):
+    def __init__(self, entry: mlir.Block):
         self.ir = mlir.ir
         self.arith = mlir.dialect("arith")
         self.linalg = mlir.dialect("linalg")
@@ -157,15 +169,15 @@ class Loops:
 
     # --- tensors ----------------------------------------------------------------------------------
 
-    def constant(self, value: Any, element: Any) -> Any:
+    def constant(self, value: Any, element: mlir.Type) -> Any:
         """A scalar constant of an MLIR element type."""
         return constant(value, element)
 
-    def empty(self, dims: Sequence[Dim], element: Any) -> Any:
+    def empty(self, dims: Sequence[Dim], element: mlir.Type) -> Any:
         """A tensor whose contents do not matter."""
         return self.tensor.empty([d if type(d) is int else self.size(d) for d in dims], element)
 
-    def filled(self, dims: Sequence[Dim], element: Any, value: Any) -> Any:
+    def filled(self, dims: Sequence[Dim], element: mlir.Type, value: Any) -> Any:
         """A tensor with one value everywhere."""
         scalar = self.constant(value, element)
         return self.linalg.fill(scalar, outs=[self.empty(dims, element)])
@@ -184,10 +196,10 @@ class Loops:
 
     def generic(
         self,
-        inputs: Sequence[tuple[Any, tuple[Axis, ...]]],
-        outs: Sequence[tuple[Any, tuple[Axis, ...]]],
+        inputs: Sequence[Indexed],
+        outs: Sequence[Indexed],
         iterators: Sequence[str],
-        body: Callable[..., Any],
+        body: ScalarFunction,
     ) -> Any:
         """A `linalg.generic`.
 
@@ -211,16 +223,20 @@ class Loops:
         block = op.regions[0].blocks.append(*elements)
         with ir.InsertionPoint(block):
             stored = body(*block.arguments)
-            self.linalg.yield_(list(stored) if isinstance(stored, tuple) else [stored])
+            self.linalg.yield_(list(as_results(stored)))
         results = tuple(op.results)
         return results[0] if len(results) == 1 else results
 
-    def map(self, dims: Sequence[Dim], element: Any, operands: Sequence[Lowered], body: Callable[..., Any]) -> Any:
+    def map(self, dims: Sequence[Dim], element: mlir.Type, operands: Sequence[Lowered], body: ScalarFunction) -> Any:
         """An elementwise loop over `dims`; operands broadcast as in NumPy. `body` takes one scalar for each operand."""
         rank = len(dims)
         inputs = [self.broadcast(operand, dims) for operand in operands]
         out = (self.empty(dims, element), tuple(range(rank)))
-        return self.generic(inputs, [out], [PARALLEL] * rank, lambda *scalars: body(*scalars[:-1]))
+
+        def without_out(*scalars: Scalar) -> Any:
+            return body(*scalars[:-1])
+
+        return self.generic(inputs, [out], [PARALLEL] * rank, without_out)
 
     def broadcast(self, operand: Lowered, dims: Sequence[Dim]) -> tuple[Any, tuple[int, ...]]:
         """An operand with its stretched axes dropped, and the loops of the others."""

@@ -228,7 +228,7 @@ class Largest:
         rank = low.generic([(indices, (0, 1)), (indices, (0, 2))], [out], iterators, body)
         return self._at_ranks(rank, lambda index: index, indices)
 
-    def _at_ranks(self, rank: Any, value: Callable[..., Any], *operands: Any) -> Any:
+    def _at_ranks(self, rank: Any, value: Callable[[], Any] | Callable[[Any], Any], *operands: Any) -> Any:
         """What the elements of the ranks 0 … k - 1 hold."""
         low = self.low
 

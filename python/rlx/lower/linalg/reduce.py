@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from rlx.ir.dim import Dim
 from rlx.ir.dtype import DType, i64
 from rlx.ir.shape import Shape
 from rlx.lower.libm.scalars import Scalars, storage_type
@@ -32,7 +34,7 @@ def neutral(kind: str, dtype: DType) -> Any:
 
 
 @lowers("reduce")
-def reduce(low: Loops, results: list[Shape], x: Lowered, *, kind: str, axes: Any, keep_dims: bool) -> Any:
+def reduce(low: Loops, results: list[Shape], x: Lowered, *, kind: str, axes: tuple[int, ...], keep_dims: bool) -> Any:
     dtype = x.shape.dtype
     wide = accumulator(dtype)
     dims = [d for i, d in enumerate(x.shape.dims) if i not in axes]
@@ -65,7 +67,7 @@ def _combined(low: Loops, x: Lowered, kind: str, axes: Any) -> Any:
     return low.generic([(x.value, tuple(range(x.shape.rank)))], [(out, tuple(kept))], iterators, body)
 
 
-def _divided(low: Loops, total: Any, dims: Any, dtype: DType, count: Any) -> Any:
+def _divided(low: Loops, total: Any, dims: Sequence[Dim], dtype: DType, count: Any) -> Any:
     s = Scalars(dtype)
     integer = low.ir.IntegerType.get_signless(64)
     size = s.constant(count) if type(count) is int else s.convert(low.arith.index_cast(integer, low.size(count)), i64)

@@ -126,7 +126,7 @@ class _Merge:
         size: The size of a row; the last runs may be shorter, or missing.
     """
 
-    def __init__(self, low: Loops, key: Any, run: Any, size: Any):
+    def __init__(self, low: Loops, key: Callable[[Any], Any], run: Any, size: Any):
         self.low, self.key, self.arith = low, key, low.arith
         arith, one = low.arith, low.size(1)
         place = low.scalar_index(1)
@@ -170,7 +170,7 @@ class _Merge:
 
 
 def _while(
-    low: Loops, initial: Sequence[Any], condition: Callable[..., Any], body: Callable[..., Sequence[Any]]
+    low: Loops, initial: Sequence[Any], condition: Callable[[Any, Any], Any], body: Callable[[Any, Any], Sequence[Any]]
 ) -> tuple[Any, ...]:
     """An `scf.while` that carries values or tensors."""
     scf, types = mlir.dialect("scf"), [v.type for v in initial]

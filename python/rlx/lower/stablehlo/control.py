@@ -68,7 +68,11 @@ def scan(
         return [emit.add(count, 1), *yielded[:num_carries], *stacked]
 
     first = emit.full((), i32, 0)
-    loop = emit.while_([first, *inputs[:num_carries], *stacks], lambda count, *_: emit.compare("lt", count, size), step)
+
+    def goes_on(count: Lowered, *_: Lowered) -> Lowered:
+        return emit.compare("lt", count, size)
+
+    loop = emit.while_([first, *inputs[:num_carries], *stacks], goes_on, step)
     return loop[1:]
 
 

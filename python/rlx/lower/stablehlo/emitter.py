@@ -320,7 +320,11 @@ class Emitter:
 
     def _joining(self, name: str, kind: DType) -> Body:
         scalar = Shape((), kind)
-        return [scalar, scalar], lambda a, b: [self.elementwise(name, a, b)]
+
+        def join(a: Lowered, b: Lowered) -> list[Lowered]:
+            return [self.elementwise(name, a, b)]
+
+        return [scalar, scalar], join
 
     def sort(
         self, xs: Sequence[Lowered], axis: int, before: Callable[..., Lowered], *, stable: bool = True

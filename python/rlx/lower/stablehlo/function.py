@@ -15,7 +15,7 @@ from rlx.lower.stablehlo.rules import TABLE
 from rlx.lower.table import empty_module
 
 
-def lower_module(module: Any) -> Any:
+def lower_module(module: mlir.Module) -> Any:
     """A new module of StableHLO ops with the same functions: all that is an argument stays one, states among them.
 
     Args:
@@ -33,7 +33,7 @@ def lower_module(module: Any) -> Any:
         return lowered
 
 
-def check_module(module: Any) -> None:
+def check_module(module: mlir.Module) -> None:
     """Every rlx op of the module has a rule, and every size is static.
 
     Raises:
@@ -58,14 +58,14 @@ def check_module(module: Any) -> None:
         )
 
 
-def _symbols_in_attributes(op: Any) -> set[str]:
+def _symbols_in_attributes(op: mlir.Operation) -> set[str]:
     """Symbols of sizes that an op has; of some, such as `dim_size`, they need be no result's."""
     spec, given = opview.card_of(op).spec, opview.attributes_of(op)
     sizes = [d for a in spec.attributes if a.kind == "dims" for d in given[a.name] or ()]
-    return set().union(*map(symbols_of, sizes))
+    return set[str]().union(*map(symbols_of, sizes))
 
 
-def _lower_function(function: Any, into: Any) -> None:
+def _lower_function(function: mlir.FuncOp, into: Any) -> None:
     ir, func = mlir.ir, mlir.dialect("func")
     shapes = [a.shape for a in read_arguments(function)]
     operations = function.entry_block.operations

@@ -6,6 +6,8 @@ for normal floats, which a CPU may be set to treat as zeros, keep their places.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from rlx.ir.dtype import DType, dtype, i32
 from rlx.ir.shape import Shape
 from rlx.lower.stablehlo.emitter import Emitter
@@ -22,6 +24,15 @@ def order_key(emit: Emitter, x: Lowered) -> Lowered:
     # Floats are sign and size: of negative ones, the larger is the less. Both zeros are 0.
     key = emit.select(emit.compare("lt", bits, 0), emit.neg(magnitude), magnitude)
     return emit.select(emit.compare("ne", x, x), kind.max, key)
+
+
+def _before(emit: Emitter, direction: str) -> Callable[..., Lowered]:
+    """The comparison by which a sort of rows orders their first entries."""
+
+    def compare(a: Lowered, b: Lowered, *_: Lowered) -> Lowered:
+        return emit.compare(direction, a, b)
+
+    return compare
 
 
 @lowers("argmax")
@@ -54,7 +65,7 @@ def topk(emit: Emitter, results: list[Shape], x: Lowered, *, k: int) -> tuple[Lo
         return tuple(emit.full(r.static, r.dtype, 0) for r in results)
     positions = emit.iota(x.dims, axis, i32)
     # Stable: of equal elements the first comes first.
-    order = emit.sort([order_key(emit, x), x, positions], axis, lambda a, b, *_: emit.compare("gt", a, b))
+    order = emit.sort([order_key(emit, x), x, positions], axis, _before(emit, "gt"))
     return tuple(emit.slice_axis(found, axis, 0, k) for found in order[1:])
 
 
@@ -62,4 +73,4 @@ def topk(emit: Emitter, results: list[Shape], x: Lowered, *, k: int) -> tuple[Lo
 def argsort(emit: Emitter, results: list[Shape], x: Lowered, *, axis: int, descending: bool) -> Lowered:
     direction = "gt" if descending else "lt"
     rows = [order_key(emit, x), emit.iota(x.dims, axis, i32)]
-    return emit.sort(rows, axis, lambda a, b, *_: emit.compare(direction, a, b))[1]
+    return emit.sort(rows, axis, _before(emit, direction))[1]

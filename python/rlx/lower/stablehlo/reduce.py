@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -29,9 +28,11 @@ def neutral(kind: str, dtype: DType) -> Scalar:
 
 
 @lowers("reduce")
-def reduce(emit: Emitter, results: list[Shape], x: Lowered, *, kind: str, axes: Any, keep_dims: bool) -> Lowered:
+def reduce(
+    emit: Emitter, results: list[Shape], x: Lowered, *, kind: str, axes: tuple[int, ...], keep_dims: bool
+) -> Lowered:
     wide = emit.convert(x, accumulator(x.dtype))
     total = emit.reduce(wide, JOIN[kind], axes, neutral(kind, wide.dtype))
     if kind == "mean":
-        total = emit.div(total, prod(x.dims[a] for a in axes))
+        total = emit.div(total, prod(x.shape.static[a] for a in axes))
     return emit.reshape(emit.convert(total, x.dtype), results[0].static)
