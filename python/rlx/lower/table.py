@@ -16,8 +16,6 @@ from rlx.ir.location import describe
 from rlx.ir.shape import Shape, shape_of
 from rlx.ir.signature import bodies
 
-_ENDS = ("func.return", "rlx.yield")
-
 Rule = Callable[..., Any]
 
 
@@ -87,7 +85,7 @@ class Table:
         for function in bodies(module):
             for op in opview.operations(function.entry_block):
                 name = opview.name_of(op)
-                if op.name not in _ENDS and name not in self.rules:
+                if op.name not in opview.TERMINATORS and name not in self.rules:
                     shown = f"rlx.{name}" if registry.is_ours(op) else op.name
                     missing.append(f"  {describe(op.location) or '<unknown>'}: {shown}")
         if missing:
