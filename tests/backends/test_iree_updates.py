@@ -274,3 +274,18 @@ def test_random_updates(seed: int) -> None:
     for _ in range(_STEPS):
         values = {"x": rng.standard_normal((3, 3)).astype(np.float32)}
         _agree(compiled, reference, compiled.run(values), reference.run(values))
+
+
+def test_a_state_is_not_overwritten_while_another_kernel_may_read_it() -> None:
+    """What is kept in memory is executed apart, and the kernel that overwrites the state does not wait for that."""
+    g = rlx.Graph("main")
+    w, x = g.state("w", (1, 10, 4)), g.input("x", (3, 4, 5))
+    g.set_outputs([g.matmul(g.tanh(w), x)])
+    g.update(w, w * 0.5 + 1.0)
+    assert _kernels(g) == 0
+    g = rlx.Graph("main")
+    w, x = g.state("w", (1, 10, 4)), g.input("x", (3, 4, 5))
+    y = g.matmul(g.tanh(w), x)
+    g.set_outputs([y])
+    g.update(w, w * 0.5 + g.sum(y))  # which waits for the product
+    assert _kernels(g) == 1

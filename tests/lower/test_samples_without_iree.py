@@ -18,7 +18,7 @@ from tests.conformance.values import value_sets
 from tests.lower.upstream import Program, legalise, run_apart
 
 
-@pytest.mark.parametrize("op", sorted(claimed_ops() - NOT_CLAIMED))
+@pytest.mark.parametrize("op", sorted(op for op in claimed_ops() - NOT_CLAIMED if "." not in op))
 def test_samples(op: str, full: bool) -> None:
     """In a process of its own: a compiler that fails may take its process with it."""
     if not full:

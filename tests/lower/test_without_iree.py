@@ -16,7 +16,7 @@ _UPSTREAM = {"builtin", "func", "arith", "math", "complex", "linalg", "tensor", 
 _ROOM = np.array(1e-5)
 
 
-@pytest.mark.parametrize("op", sorted(claimed_ops()))
+@pytest.mark.parametrize("op", sorted(op for op in claimed_ops() if "." not in op))
 def test_only_upstream_dialects(op: str) -> None:
     """Of every op that is claimed, in all its dtypes, with symbols and without."""
     graphs = [g for c in cases(op) for g in [c.graph(), *(c.graph(b) for b in c.bindings()[:1] if b)]]

@@ -114,8 +114,9 @@ def _kernels(ops: Sequence[Any]) -> tuple[list[_Kernel], set[Any], set[str]]:
         if old is not None and old.type == new.type:
             stores[new] = _Store(op, old)
     kernels = []
+    fences = _Fences(ops, place)
     for group in _groups(_loops(ops, stores)):
-        kernel = _Kernel(ops, place, group, [stores[op.results[0]] for op in group if op.results[0] in stores])
+        kernel = _Kernel(ops, place, fences, group, [stores[op.results[0]] for op in group if op.results[0] in stores])
         if kernel.behind is not None:
             kernels.append(kernel)
     return kernels, storing, leaked
@@ -135,9 +136,7 @@ def _last_use(value: Any, place: dict[Any, int], kernel: set[Any]) -> int | None
                 if name == value:
                     continue
                 return None
-            while op not in place:
-                op = op.parent.operation
-            last = max(last, place[op])
+            last = max(last, _position(op, place))
             if user.name.startswith("linalg."):  # whose results are tensors of their own
                 continue
             if len(user.regions) or not len(user.results):
@@ -217,12 +216,45 @@ def _groups(loops: Sequence[Any]) -> list[list[Any]]:
     return list({id(group): group for group in group_of.values()}.values())
 
 
+class _Fences:
+    """Which fences (`util.optimization_barrier`) the ops of a block come before, and which behind: bits by position.
+
+    What a fence reads is executed by itself, and IREE lets others wait for that only if they need its result. A kernel that
+    overwrites a state must not start before all that read the state for a fence have ended: so it has to need that fence. Quirk:
+    `fences-overtaken`.
+    """
+
+    def __init__(self, ops: Sequence[Any], place: dict[Any, int]):
+        fences = [i for i, op in enumerate(ops) if op.name == "util.optimization_barrier"]
+        bits = {position: 1 << i for i, position in enumerate(fences)}
+        self.before, self.behind = [0] * len(ops), [0] * len(ops)
+        if not bits:
+            return
+        users = [{_position(use.owner.operation, place) for r in op.results for use in r.uses} for op in ops]
+        for i in range(len(ops)):
+            self.behind[i] |= bits.get(i, 0)
+            for user in users[i]:
+                self.behind[user] |= self.behind[i]
+        for i in reversed(range(len(ops))):
+            self.before[i] |= bits.get(i, 0)
+            for user in users[i]:
+                self.before[i] |= bits.get(user) or self.before[user]
+
+
+def _position(op: Any, place: dict[Any, int]) -> int:
+    """The position of an op of a block, or of the one that holds it."""
+    while op not in place:
+        op = op.parent.operation
+    return place[op]
+
+
 class _Kernel:
     """Some loops, to become one kernel.
 
     Args:
         ops: Those of the block.
         place: The position of each of them.
+        fences: Those of the block.
         group: The loops.
         stores: Of their results.
 
@@ -230,8 +262,10 @@ class _Kernel:
         behind: The position of the last op that has to come before this; None if a state cannot be overwritten.
     """
 
-    def __init__(self, ops: Sequence[Any], place: dict[Any, int], group: Sequence[Any], stores: Sequence[_Store]):
-        self.ops, self.place, self.stores = ops, place, stores
+    def __init__(
+        self, ops: Sequence[Any], place: dict[Any, int], fences: _Fences, group: Sequence[Any], stores: Sequence[_Store]
+    ):
+        self.ops, self.place, self.fences, self.stores = ops, place, fences, stores
         self.group = sorted(group, key=place.__getitem__)
         self.states = [s.old for s in stores]
         results = {op.results[0] for op in group}
@@ -253,7 +287,18 @@ class _Kernel:
                 return None
             last = max(last, used)
         owners = [value.owner for value, _ in self.reads]
-        return max([last, *(self.place[o.operation] for o in owners if not isinstance(o, mlir.ir.Block))])
+        makers = [self.place[o.operation] for o in owners if not isinstance(o, mlir.ir.Block)]
+        return None if self._may_overtake(makers) else max([last, *makers])
+
+    def _may_overtake(self, makers: Sequence[int]) -> bool:
+        """Whether the kernel, which needs what these make, may start before another reader of a state has ended."""
+        needed = awaited = 0
+        for state in self.states:
+            for use in state.uses:
+                needed |= self.fences.before[_position(use.owner.operation, self.place)]
+        for maker in makers:
+            awaited |= self.fences.behind[maker]
+        return bool(needed & ~awaited)
 
     def emit(self) -> None:
         """Emit the kernel, and store what it computes."""

@@ -166,7 +166,9 @@ def _batched(op: Any) -> list[Any]:
     if not _is_broadcast_product(op):
         return []
     lhs = op.operands[0]
-    return [] if _is_given(lhs) else [lhs]
+    rows = lhs.type.shape[-2]
+    is_packed_whole = lhs.type.has_static_shape and rows % _TILE == 0
+    return [] if is_packed_whole or _is_given(lhs) else [lhs]
 
 
 def _is_broadcast_product(op: Any) -> bool:
