@@ -70,8 +70,8 @@ QUIRKS = (
     ),
     Quirk(
         "fences-overtaken",
-        "what an optimization barrier reads is executed by itself, and a kernel that overwrites a state does not wait until that "
-        "has read the state: results differ from run to run",
+        "what an optimization barrier reads is executed by itself, and a kernel that overwrites a state does not wait until "
+        "that has read the state: results differ from run to run",
         (f"{_PASSES}/in_place_updates.py",),
         not_shown="it depends on the threads' timing; examples/digits_cnn.py showed it",
     ),

@@ -220,8 +220,8 @@ class _Fences:
     """Which fences (`util.optimization_barrier`) the ops of a block come before, and which behind: bits by position.
 
     What a fence reads is executed by itself, and IREE lets others wait for that only if they need its result. A kernel that
-    overwrites a state must not start before all that read the state for a fence have ended: so it has to need that fence. Quirk:
-    `fences-overtaken`.
+    overwrites a state must not start before all that read the state for a fence have ended: so it has to need that fence.
+    Quirk: `fences-overtaken`.
     """
 
     def __init__(self, ops: Sequence[Any], place: dict[Any, int]):
