@@ -45,8 +45,8 @@ dialect: $(VENV)/.installed ## regenerate what comes from dialect/*.td
 	@$(BIN)/python -m tools.generate_dialect
 
 docs: $(VENV)/.installed ## regenerate the tables in docs/ and the type stubs
-	@$(BIN)/python tools/generate_docs.py
-	@$(BIN)/python tools/generate_stubs.py
+	@$(BIN)/python -m tools.generate_docs
+	@$(BIN)/python -m tools.generate_stubs
 
 lint: $(VENV)/.installed-dev ## ruff and pyright
 	@echo "lint: ruff check"

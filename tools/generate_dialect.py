@@ -12,11 +12,12 @@ import argparse
 from pathlib import Path
 
 from rlx.ir.errors import Error
+from tools import generated
+from tools.generated import ROOT
 from tools.ods import irdl, reference, spec_source
 from tools.ods.ops import declared_ops
 from tools.tablegen import Records, from_json, read
 
-ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = "docs/reference/ops"
 
 
@@ -49,18 +50,9 @@ def update(root: Path, files: dict[str, str], check: bool) -> list[str]:
     """Write the files that are not current and remove pages of families that are gone; with `check`, only name them."""
     pages = {f"{REFERENCE}/{path.name}": path for path in (root / REFERENCE).glob("*.md")}
     gone = [name for name in pages if name not in files]
-    stale = [name for name, text in files.items() if not _holds(root / name, text)]
     for name in () if check else gone:
         pages[name].unlink()
-    for name in () if check else stale:
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(files[name], encoding="utf-8")
-    return stale + gone
-
-
-def _holds(path: Path, text: str) -> bool:
-    return path.exists() and path.read_bytes() == text.encode()
+    return generated.update(root, files, check) + gone
 
 
 def main() -> None:

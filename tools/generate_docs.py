@@ -1,19 +1,16 @@
 """Generate `docs/op-coverage.md`, what every op has, and `docs/targets.md`, what there is to compile for, from the registries.
 
-python tools/generate_docs.py [--check]
+python -m tools.generate_docs [--check]
 """
 
 from __future__ import annotations
-
-import argparse
-from pathlib import Path
 
 from rlx.backends.registry import backends
 from rlx.ir import registry
 from rlx.ir.card import Card
 from rlx.lower import linalg, stablehlo
+from tools import generated
 
-ROOT = Path(__file__).resolve().parents[1]
 PAGE, TARGETS_PAGE = "docs/op-coverage.md", "docs/targets.md"
 
 # What ops may lack, with the reason: a column, or a column of one op ("topk.vjp"). Anything else that is missing is a
@@ -145,18 +142,10 @@ def targets_page() -> str:
     return "\n".join([*lines, *pipelines, ""])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail when a page is stale")
-    check = parser.parse_args().check
-    for name, text in ((PAGE, page()), (TARGETS_PAGE, targets_page())):
-        path = ROOT / name
-        if path.exists() and path.read_text() == text:
-            continue
-        if check:
-            raise SystemExit(f"{name} is stale: run `make docs`")
-        path.write_text(text)
+def outputs() -> dict[str, str]:
+    """Every page: path below the repository's root, and text."""
+    return {PAGE: page(), TARGETS_PAGE: targets_page()}
 
 
 if __name__ == "__main__":
-    main()
+    generated.main(__doc__, outputs())
