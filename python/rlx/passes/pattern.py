@@ -34,7 +34,7 @@ from rlx.ir.errors import Error, PassError
 from rlx.ir.guards import is_sequence, is_tuple
 from rlx.ir.location import describe, raised_at
 from rlx.ir.views import View
-from rlx.passes.rewrite import TERMINATORS, builder_before, check_types, collect, is_unread
+from rlx.passes.rewrite import builder_before, check_types, collect, is_unread
 
 # Rewrites for each op that was there at first, before the driver gives up: an honest pattern needs a few.
 _LIMIT_PER_OP, _LIMIT = 32, 1000
@@ -333,7 +333,7 @@ class _Driver:
     def _enqueue(self, ops: Iterable[mlir.Operation]) -> None:
         for op in ops:
             name = op.name
-            if name.startswith("rlx.") and name not in TERMINATORS:
+            if name.startswith("rlx.") and name not in opview.TERMINATORS:
                 self.pending.add(op)
 
     def _erase(self, op: mlir.Operation) -> int:

@@ -16,7 +16,6 @@ from rlx.ir.signature import POLICY_ATTRIBUTE
 
 # Levels of ops that decompose into other composite ops: a handful is usual.
 _DEEPEST = 16
-TERMINATORS = frozenset(f"rlx.{name}" for name, spec in registry.SPECS.items() if spec.terminator)
 
 
 def builder_before(op: mlir.Operation, note: str) -> Builder:
@@ -43,7 +42,7 @@ def collect(module: mlir.Module, names: Container[str] | None = None) -> list[An
 
     def visit(op: mlir.Operation) -> Any:
         name = op.name
-        if not name.startswith("rlx.") or name in TERMINATORS:
+        if not name.startswith("rlx.") or name in opview.TERMINATORS:
             return advance
         if names is None or opview.name_of(op) in names:
             found.append(op)
@@ -162,7 +161,7 @@ def erase_dead(ops: Iterable[Any]) -> None:
     pending = dict.fromkeys(ops)
     while pending:
         op, _ = pending.popitem()
-        if registry.is_ours(op) and op.name not in TERMINATORS and is_unread(op):
+        if registry.is_ours(op) and op.name not in opview.TERMINATORS and is_unread(op):
             owners = [v.owner.operation for v in op.operands if isinstance(v, mlir.ir.OpResult)]
             op.erase()
             pending.update(dict.fromkeys(owners))

@@ -42,7 +42,7 @@ def estimated_flops(module: Any) -> int:
     total = 0
     for function in bodies(module):
         for op in opview.operations(function.entry_block):
-            if op.name in ("func.return", "rlx.yield"):
+            if op.name in opview.TERMINATORS:
                 continue
             total += max(0, estimate(opview.own_cost_of(op).flops, _TYPICAL_SIZE))  # a size may be n - 100
     return total

@@ -11,7 +11,7 @@ from typing import Any
 
 from rlx import mlir
 from rlx.backends.iree.passes.base import IreePass, create, elementwise, every, hidden, in_memory, maker_of
-from rlx.backends.iree.passes.sizes import dynamic_sizes
+from rlx.backends.iree.passes.sizes import dynamic_sizes, is_inside
 
 _LOOPS = ("scf.for", "scf.while")
 _VIEWS = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.extract_slice")
@@ -40,8 +40,8 @@ def _compute_before(loop: Any) -> None:
     rows: dict[Any, list[Any]] = {}
     for op in every(loop, lambda op: op.name == "tensor.extract_slice"):
         source = op.operands[0]
-        inside = any(_is_inside(offset, loop) for offset in op.opview.offsets)
-        if inside and not _is_inside(source, loop) and not _is_in_memory(source):
+        inside = any(is_inside(offset, loop) for offset in op.opview.offsets)
+        if inside and not is_inside(source, loop) and not _is_in_memory(source):
             rows.setdefault(source, []).append(op)
     for source, ops in rows.items():
         with loop.location, mlir.ir.InsertionPoint(loop):
@@ -53,15 +53,6 @@ def _compute_before(loop: Any) -> None:
 def _is_in_memory(value: Any) -> bool:
     maker = maker_of(value)
     return maker is not None and maker.name in ("util.optimization_barrier", "flow.tensor.tie_shape")
-
-
-def _is_inside(value: Any, loop: Any) -> bool:
-    """Whether a value is computed in a loop, or is what it carries."""
-    block = value.owner.operation.block if isinstance(value, mlir.ir.OpResult) else value.owner
-    around = block.owner.operation
-    while around is not None and around != loop:
-        around = around.parent and around.parent.operation
-    return around is not None
 
 
 # --- what a loop carries --------------------------------------------------------------------------

@@ -162,13 +162,16 @@ def _batched(op: Any) -> list[Any]:
         lhs, rhs, _ = op.operands
         if any(not v.type.has_static_shape for v in op.operands):
             return [lhs, rhs]
-        return [lhs] if lhs.type.shape[1] % _TILE and maker_of(lhs) is not None else []
+        return [] if _fills_tiles(lhs) or maker_of(lhs) is None else [lhs]
     if not _is_broadcast_product(op):
         return []
     lhs = op.operands[0]
-    rows = lhs.type.shape[-2]
-    is_packed_whole = lhs.type.has_static_shape and rows % _TILE == 0
-    return [] if is_packed_whole or _is_given(lhs) else [lhs]
+    return [] if _fills_tiles(lhs) or _is_given(lhs) else [lhs]
+
+
+def _fills_tiles(rows: Any) -> bool:
+    """Whether the rows of each matrix are known to be a whole number of tiles."""
+    return rows.type.has_static_shape and rows.type.shape[-2] % _TILE == 0
 
 
 def _is_broadcast_product(op: Any) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
+from rlx.ir import opview
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ def _of_chosen(op: Any, value: Any, axis: int) -> Size:
     """What is computed outside of a choice; what is computed inside is not known behind it."""
     operations = op.regions[0].blocks[0].operations
     size = size_of(operations[len(operations) - 1].operands[value.result_number], axis)
-    return _Asked(value, axis) if any(_is_inside(v, op.operation) for v in _values(size)) else size
+    return _Asked(value, axis) if any(is_inside(v, op.operation) for v in _values(size)) else size
 
 
 def _values(size: Size) -> Iterator[Any]:
@@ -130,10 +131,9 @@ def _values(size: Size) -> Iterator[Any]:
         yield size
 
 
-def _is_inside(value: Any, op: Any) -> bool:
-    """Whether a value is computed in a region of an op."""
-    block = value.owner.operation.block if isinstance(value, mlir.ir.OpResult) else value.owner
-    around = block.owner.operation
+def is_inside(value: Any, op: Any) -> bool:
+    """Whether a value is computed in a region of an op, or is an argument of one."""
+    around = opview.home_of(value).owner.operation
     while around is not None and around != op:
         around = around.parent and around.parent.operation
     return around is not None
