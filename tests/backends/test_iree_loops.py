@@ -9,10 +9,7 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.backends.iree.backend import module_text
-from rlx.backends.iree.pipeline import lower
-from rlx.backends.iree.targets import target
-from rlx.passes.runner import run_on_module
+from tests.backends.iree_text import iree_text
 from tests.ops.references import agree, random
 
 _ROOM = np.array(1e-5)
@@ -144,9 +141,7 @@ def test_matmuls_stay_before_the_loop() -> None:
     g = rlx.Graph("loops")
     x, w = g.input("x", ("steps", 4, 4)), g.input("w", (4, 4))
     g.set_outputs(_both_ways(g, g.matmul(x, w), w, None))
-    run_on_module(g.module, target("cpu").pipeline)
-    lower(g.module, target("cpu"))
-    text = module_text(g.module)
+    text = iree_text(g)
     assert "cf.cond_br" in text and "scf." not in text and text.count("flow.tensor.tie_shape") == 2
 
 

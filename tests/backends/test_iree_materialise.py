@@ -8,10 +8,7 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.backends.iree.backend import module_text
-from rlx.backends.iree.pipeline import lower
-from rlx.backends.iree.targets import target
-from rlx.passes.runner import run_on_module
+from tests.backends.iree_text import iree_text
 from tests.ops.references import agree
 
 
@@ -24,11 +21,7 @@ def _graph(kind: str, products: int) -> rlx.Graph:
 
 
 def _fences(graph: rlx.Graph) -> int:
-    work = graph.clone()
-    run_on_module(work.module, target("cpu").pipeline)
-    lower(work.module, target("cpu"))
-    text = module_text(work.module)
-    return text.count('"util.optimization_barrier"')
+    return iree_text(graph).count('"util.optimization_barrier"')
 
 
 @pytest.mark.parametrize(("kind", "products", "fences"), [("gelu", 2, 1), ("gelu", 1, 0), ("relu", 2, 0)])

@@ -9,11 +9,8 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.backends.iree.backend import module_text
-from rlx.backends.iree.pipeline import lower
-from rlx.backends.iree.targets import target
 from rlx.ir.evaluate import evaluate_function
-from rlx.passes.runner import run_on_module
+from tests.backends.iree_text import iree_text
 from tests.conformance.random_graphs import seeded
 
 _STEPS = 4
@@ -179,11 +176,7 @@ def _graph(name: str) -> rlx.Graph:
 
 
 def _kernels(graph: rlx.Graph) -> int:
-    work = graph.clone()
-    run_on_module(work.module, target("cpu").pipeline)
-    lower(work.module, target("cpu"))
-    text = module_text(work.module)
-    (main,) = [part for part in text.split('"func.func"') if f'sym_name = "{graph.name}"' in part]
+    (main,) = [part for part in iree_text(graph).split('"func.func"') if f'sym_name = "{graph.name}"' in part]
     return main.count('"flow.dispatch.workgroups"')
 
 

@@ -10,9 +10,9 @@ import pytest
 
 import rlx
 from rlx.backends.compilation import Compilation
-from rlx.backends.iree import backend, targets
+from rlx.backends.iree import targets
 from rlx.backends.iree.devices import devices
-from rlx.backends.iree.pipeline import lower
+from tests.backends.iree_text import iree_text
 
 TARGET = targets.target("vulkan")
 HAS_DEVICE = any(d.driver == "vulkan" and d.available for d in devices())
@@ -47,9 +47,7 @@ def test_nothing_is_fused_behind_a_reduction(size: Any) -> None:
     g = rlx.Graph("g")
     x = g.input("x", (5, size))
     g.set_outputs([x - g.mean(x, 0), x / g.max(x, 1, keep_dims=True)])
-    lowered = Compilation(g, TARGET).lir.module
-    lower(lowered, TARGET)
-    text = backend.module_text(lowered)
+    text = iree_text(g, TARGET)
     assert text.count("util.optimization_barrier") == 2
     assert "storage = b32|b8" in text
 

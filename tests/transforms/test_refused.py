@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 
 import rlx
-
-
-@pytest.fixture(autouse=True)
-def _wide() -> Any:
-    with jax.enable_x64(True):
-        yield
 
 
 def _line() -> int:
