@@ -31,7 +31,7 @@ class Compilation:
     Args:
         graph: HIR or MIR, with outputs. It must stay as it is until all that is wanted of the compilation is made.
         target: What for; `registry.target_of` gives it.
-        policy: What blocks become, `"direct"` or `"fusable"`.
+        policy: `"direct"` fuses ops at MIR, unless the module declares otherwise; `"fusable"` leaves primitives.
         passes: A pipeline to run first.
         bind: Sizes of symbols that are fixed; the others stay symbolic.
         precision: `"f16"` or `"bf16"`, or the dtype; None and f32 leave the graph as it is.
