@@ -19,6 +19,7 @@ from rlx.ir.graph import Graph
 from rlx.ir.requirements import Requirement, requirements
 from rlx.ir.signature import STAGES
 from rlx.passes import run
+from rlx.passes.levels import DEFAULT_LEVEL, check_level
 from rlx.passes.pipeline import Pipeline
 from rlx.version import __version__
 
@@ -35,6 +36,7 @@ class Compilation:
         passes: A pipeline to run first.
         bind: Sizes of symbols that are fixed; the others stay symbolic.
         precision: `"f16"` or `"bf16"`, or the dtype; None and f32 leave the graph as it is.
+        opt: The level of optimisation, 0 to 3: `rlx.passes.levels`.
 
     Attributes:
         given: The graph.
@@ -54,14 +56,16 @@ class Compilation:
         passes: str | None = None,
         bind: Mapping[str, int] | None = None,
         precision: Any = None,
+        opt: int = DEFAULT_LEVEL,
     ):
         check_policy(policy)
+        check_level(opt)
         check_options(bind, passes, precision)
         self.given = graph
         self.target = target
         self.phases: dict[str, float] = {}
         self._preparing = bind, passes
-        self._to_mir = to_mir(policy, precision)
+        self._to_mir = to_mir(policy, precision, opt)
         self._artifact: Artifact | None = None
 
     @property

@@ -14,6 +14,7 @@ from rlx.ir.signature import POLICIES
 from rlx.passes import run
 from rlx.passes.check_lir import CheckLir
 from rlx.passes.decompose import Decompose
+from rlx.passes.levels import passes_of_level
 from rlx.passes.pipeline import Element, Pipeline
 
 PRECISIONS = ("f32", "f16", "bf16")
@@ -108,15 +109,16 @@ def precision_name(precision: Any) -> str:
     return name
 
 
-def policy_passes(policy: str) -> str:
-    """What takes a module to MIR: `direct` makes fused ops, unless the module says otherwise; `fusable` leaves primitives."""
-    return "rlx-lower-blocks,rlx-fuse" if policy == "direct" else "rlx-lower-blocks"
+def to_mir(policy: str, precision: Any, level: int) -> str:
+    """The pipeline from HIR to MIR: blocks lowered, the passes of a level of optimisation, then the dtype to compute in.
 
-
-def to_mir(policy: str, precision: Any) -> str:
-    """The pipeline from HIR to MIR: blocks lowered, ops fused, then the dtype to compute in."""
-    lower, name = policy_passes(policy), precision_name(precision)
-    return lower if name == "f32" else f"{lower},rlx-precision{{to={name}}}"
+    Args:
+        policy: `direct` makes fused ops, unless the module says otherwise; `fusable` leaves primitives.
+        precision: The dtype to compute in.
+        level: 0 to 3.
+    """
+    steps, name = ["rlx-lower-blocks", *passes_of_level(level, fuse=policy == "direct")], precision_name(precision)
+    return ",".join(steps if name == "f32" else [*steps, f"rlx-precision{{to={name}}}"])
 
 
 def to_lir(legal: CheckLir) -> str:

@@ -61,9 +61,25 @@ def add_compile_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--policy", choices=("direct", "fusable"), default="direct", help="fuse ops, or leave primitives"
     )
+    add_level(parser)
     parser.add_argument("--precision", choices=("f32", "f16", "bf16"), help="compute in this dtype")
     parser.add_argument("--passes", metavar="PIPELINE", help="a pipeline to run first, as rlx-opt takes it")
     parser.add_argument("--no-cache", action="store_true", help="compile even if the program is in the cache")
+
+
+def add_level(parser: argparse.ArgumentParser) -> None:
+    """Declare the option for the level of optimisation."""
+    from rlx.passes.levels import DEFAULT_LEVEL, LEVELS
+
+    parser.add_argument(
+        "-O",
+        dest="opt",
+        type=int,
+        choices=LEVELS,
+        default=DEFAULT_LEVEL,
+        metavar="LEVEL",
+        help="the level of optimisation, 0 to 3 (default: %(default)s)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -90,6 +106,7 @@ def compilation_of(graph: Graph, target: str, arguments: argparse.Namespace) -> 
         graph,
         target_of(target, arguments.arch, tuple(arguments.flag)),
         policy=arguments.policy,
+        opt=arguments.opt,
         passes=arguments.passes,
         bind=bindings(arguments.bind),
         precision=arguments.precision,
@@ -143,6 +160,7 @@ def compiled(graph: Graph, device: str, arguments: argparse.Namespace, threads: 
         precision=arguments.precision,
         passes=arguments.passes,
         policy=arguments.policy,
+        opt=arguments.opt,
         cache=not arguments.no_cache,
     )
 

@@ -9,6 +9,7 @@ import argparse
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from rlx.cli.compile import add_level
 from rlx.cli.names import TARGET_HELP, TARGETS
 from rlx.report.text import wrapped
 
@@ -31,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--policy", choices=("direct", "fusable"), default="direct", help="fuse ops, or leave primitives"
     )
+    add_level(parser)
     parser.add_argument("--stats", action="store_true", help="one line for each stage: the number of each kind of op")
     parser.add_argument("--svg", metavar="OUT.svg", help="draw the graph (the last stage that is shown) into a file")
     parser.add_argument("--html", metavar="OUT.html", help="the same and the listing, as a page for a browser")
@@ -63,7 +65,9 @@ def _show_graph(graph: Graph, arguments: argparse.Namespace) -> None:
     from rlx.ir.listing import inspect_diff, inspect_graph
     from rlx.ir.signature import STAGES
 
-    compilation = Compilation(graph, target_of(arguments.target, arguments.arch), policy=arguments.policy)
+    compilation = Compilation(
+        graph, target_of(arguments.target, arguments.arch), policy=arguments.policy, opt=arguments.opt
+    )
     chosen = arguments.stage or graph.stage
     stages = STAGES[STAGES.index(graph.stage) :] if chosen == "all" else [chosen]
     before, report = None, None

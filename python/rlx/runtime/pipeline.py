@@ -12,6 +12,7 @@ from rlx.backends.compilation import Compilation
 from rlx.backends.registry import target_of
 from rlx.ir.errors import UnsupportedError
 from rlx.ir.graph import Graph
+from rlx.passes.levels import DEFAULT_LEVEL, check_level
 from rlx.report.dispatch import DispatchReport, analyse_dispatch
 from rlx.report.fusion import FusionReport, analyse_fusion
 from rlx.report.memory import MemoryReport, analyse_memory
@@ -33,9 +34,10 @@ class Pipeline:
         passes: A pipeline of passes to run first, as text.
         bind: Sizes of symbols that are fixed; the others stay symbolic.
         precision: `"f16"` or `"bf16"`, as in `Session.compile`.
+        opt: The level of optimisation, 0 to 3, as there.
 
     Raises:
-        Error: There is no such target, architecture or policy.
+        Error: There is no such target, architecture, policy or level.
     """
 
     target: str = "cpu"
@@ -44,9 +46,11 @@ class Pipeline:
     passes: str | None = None
     bind: Mapping[str, int] | None = None
     precision: Any = None
+    opt: int = DEFAULT_LEVEL
 
     def __post_init__(self) -> None:
         stages.check_policy(self.policy)
+        check_level(self.opt)
         target_of(self.target, self.arch)
 
     def compile(self, graph: Any) -> CompileResult:
@@ -82,6 +86,7 @@ class CompileResult(Compilation):
             passes=pipeline.passes,
             bind=pipeline.bind,
             precision=pipeline.precision,
+            opt=pipeline.opt,
         )
         self.pipeline = pipeline
 
@@ -131,7 +136,8 @@ class CompileResult(Compilation):
 
     def __str__(self) -> str:
         pipeline, target = self.pipeline, self.target
-        options = [f"policy {pipeline.policy}", f"precision {stages.precision_name(pipeline.precision)}"]
+        precision = f"precision {stages.precision_name(pipeline.precision)}"
+        options = [f"O{pipeline.opt}", f"policy {pipeline.policy}", precision]
         if pipeline.bind:
             options.append("with " + ", ".join(f"{name} = {size}" for name, size in pipeline.bind.items()))
         if pipeline.passes:

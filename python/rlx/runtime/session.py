@@ -15,6 +15,7 @@ from rlx.backends.stages import graph_of
 from rlx.ir.errors import Error
 from rlx.ir.files import file_name
 from rlx.ir.graph import Graph
+from rlx.passes.levels import DEFAULT_LEVEL
 from rlx.runtime.compiled import CompiledGraph, checked_threads
 from rlx.runtime.device import Device
 
@@ -59,6 +60,7 @@ class Session:
         precision: Any = ...,
         passes: str | None = ...,
         policy: str = ...,
+        opt: int = ...,
         cache: DiskCache | str | os.PathLike[str] | bool = ...,
         timeout: float | None = ...,
     ) -> CompiledGraph: ...
@@ -74,6 +76,7 @@ class Session:
         precision: Any = ...,
         passes: str | None = ...,
         policy: str = ...,
+        opt: int = ...,
         cache: DiskCache | str | os.PathLike[str] | bool = ...,
         timeout: float | None = ...,
     ) -> BucketedGraph: ...
@@ -88,6 +91,7 @@ class Session:
         precision: Any = None,
         passes: str | None = None,
         policy: str = "direct",
+        opt: int = DEFAULT_LEVEL,
         cache: DiskCache | str | os.PathLike[str] | bool = True,
         timeout: float | None = None,
     ) -> CompiledGraph | BucketedGraph:
@@ -105,6 +109,8 @@ class Session:
                 boundary (inputs, parameters, states, outputs) stay in f32: `rlx-precision` with its default policy.
             passes: A pipeline to run first.
             policy: `"direct"` fuses ops (`rlx-fuse`) unless the module declares otherwise, `"fusable"` leaves primitives.
+            opt: The level of optimisation: 0 does what is needed, 1 to 3 look for a program that is faster and needs less
+                memory, which gives the same numbers within the tolerance of its dtypes.
             cache: False for none, a directory, or a `DiskCache`; True is the user's cache directory. A directory has to be
                 this user's alone, or nothing is kept there, which is said once by the logger `rlx`.
             timeout: Seconds that an attempt of the compiler may take.
@@ -120,13 +126,25 @@ class Session:
         if buckets is not None and not isinstance(buckets, Mapping):
             raise Error(f"buckets must be a mapping of symbols to sizes, got {buckets!r:.60}")
         compilation = Compilation(
-            graph_of(graph, "compile"), self.target, policy=policy, passes=passes, bind=bind, precision=precision
+            graph_of(graph, "compile"),
+            self.target,
+            policy=policy,
+            passes=passes,
+            bind=bind,
+            precision=precision,
+            opt=opt,
         )
         if buckets:
             from rlx.runtime.bucketed import BucketedGraph
 
             source = compilation.prepared
-            options: dict[str, Any] = {"precision": precision, "policy": policy, "cache": cache, "timeout": timeout}
+            options: dict[str, Any] = {
+                "precision": precision,
+                "policy": policy,
+                "opt": opt,
+                "cache": cache,
+                "timeout": timeout,
+            }
             bucketed = BucketedGraph(source, buckets, lambda sizes: self.compile(source, bind=sizes, **options))
             _set_params(bucketed, source, params)
             return bucketed
