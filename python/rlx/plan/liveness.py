@@ -98,23 +98,27 @@ class Liveness:
         self.ops = list(opview.operations(graph.function.entry_block))
         self.last = len(self.ops)  # the return is one of them
         self.values: dict[Any, Live] = {}
-        self._step = {op: i + 1 for i, op in enumerate(self.ops)}
+        self._step = {_key(op): i + 1 for i, op in enumerate(self.ops)}
+        self._ends: dict[Any, int] = {}
         for argument, value in zip(graph.arguments, graph.function.entry_block.arguments, strict=True):
             self._add(value, argument.name, None, 0, argument.kind)
         results, arguments = count(), count()
         for op in self.ops:
             for region in op.regions:
                 for argument in (a for block in region for a in block.arguments):
-                    self._add(argument, f"%arg{next(arguments)}", op, self._step[op], "value")
+                    self._add(argument, f"%arg{next(arguments)}", op, self.step(op), "value")
             kind = "constant" if op.name == "rlx.constant" else "value"
             for result in op.results:
-                self._add(result, f"%{next(results)}", op, self._step[op], kind)
+                self._add(result, f"%{next(results)}", op, self.step(op), kind)
         for output, value in zip(graph.results, self.ops[-1].operands, strict=True):
             self.values[value].outputs.append(output.name)
+        for live in reversed(self.values.values()):  # a view before what it is a view of
+            if live.base is not None:
+                live.base.end = max(live.base.end, live.end)
 
     def step(self, op: Any) -> int:
         """The step of an op."""
-        return self._step[op]
+        return self._step[_key(op)]
 
     def _add(self, value: Any, name: str, op: Any, start: int, kind: str) -> None:
         if not isinstance(value.type, mlir.ir.RankedTensorType):
@@ -133,9 +137,6 @@ class Liveness:
             parent, offset = base
             live.base, live.relation, live.offset = parent, "view", parent.offset + offset
             live.storage = parent.storage
-            while parent is not None:
-                parent.end = max(parent.end, end)
-                parent = parent.base
             live.storage.end = max(live.storage.end, end)
 
     def _base(self, op: Any, value: Any) -> tuple[Live, int] | None:
@@ -161,12 +162,22 @@ class Liveness:
 
     def _end_of(self, op: Any) -> int:
         """The step of an op, or of the last op inside it."""
-        last = op
-        for region in op.regions:
-            for block in region:
-                for inner in opview.operations(block):
-                    last = inner
-        return self._step[last]
+        if not len(op.regions):
+            return self.step(op)
+        key = _key(op)
+        if key not in self._ends:
+            last = op
+            for region in op.regions:
+                for block in region:
+                    for inner in opview.operations(block):
+                        last = inner
+            self._ends[key] = self.step(last)
+        return self._ends[key]
+
+
+def _key(op: Any) -> Any:
+    """What stands for an op in a dictionary: its first result. Equal ops have equal hashes, and look-ups would take long."""
+    return op.results[0] if len(op.results) else op
 
 
 def _run_of(op: Any, source: Shape, sizes: Mapping[str, int]) -> int | None:

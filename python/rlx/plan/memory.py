@@ -6,8 +6,9 @@ Back ends that manage memory themselves use it (IREE allocates by itself and see
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 from rlx.ir import registry
@@ -92,11 +93,7 @@ class MemoryPlan:
 
     def live_bytes(self) -> list[int]:
         """Bytes of the arena in use at each step, rounded up to the alignment."""
-        used = [0] * len(self.steps)
-        for first, last, size in self._extents():
-            for step in range(first, last + 1):
-                used[step] += size
-        return used
+        return _in_use(self._extents(), len(self.steps))
 
     def _extents(self) -> list[tuple[int, int, int]]:
         """First and last step and size of every range of bytes of the arena."""
@@ -113,6 +110,15 @@ class MemoryPlan:
                 first, last, size = extents[i]
                 extents[i] = (first, max(last, v.end), size)
         return extents
+
+
+def _in_use(extents: Iterable[tuple[int, int, int]], steps: int) -> list[int]:
+    """The bytes in use at each step, from the first step, the last step and the size of each range of bytes."""
+    changes = [0] * (steps + 1)
+    for first, last, size in extents:
+        changes[first] += size
+        changes[last + 1] -= size
+    return list(accumulate(changes[:steps]))
 
 
 def aligned(size: int, alignment: int) -> int:
@@ -283,16 +289,13 @@ def _plan(graph: Graph, liveness: Liveness, offsets: dict[Storage, int], alignme
             outputs=tuple(live.outputs),
             location=place_of(live.op) if live.op is not None else "",
         )
-    peak = [0] * (liveness.last + 1)
-    for storage in offsets:
-        for step in range(storage.start, storage.end + 1):
-            peak[step] += aligned(storage.size, alignment)
+    used = _in_use(((s.start, s.end, aligned(s.size, alignment)) for s in offsets), liveness.last + 1)
     return MemoryPlan(
         name=graph.name_symbol,
         values=tuple(entries.values()),
         arena_size=max((o + aligned(s.size, alignment) for s, o in offsets.items()), default=0),
         total_bytes=sum(aligned(e.size, alignment) for e in entries.values() if e.offset is not None),
-        peak_live_bytes=max(peak),
+        peak_live_bytes=max(used),
         alignment=alignment,
         sizes=liveness.sizes,
         steps=("start", *map(label_of, liveness.ops)),
