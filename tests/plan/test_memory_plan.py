@@ -84,7 +84,7 @@ def check_plan(graph: Any, plan: MemoryPlan) -> None:
             # One is written over the other: by an elementwise op, at the step that reads the other for the last time.
             assert root(plan, a, "in place") is root(plan, b, "in place"), (a, b)
             assert a.end == second.start
-            assert registry.SPECS[second.op].family == "elementwise"
+            assert registry.SPECS[second.op].has_trait("elementwise")
 
 
 @settings(max_examples=80)

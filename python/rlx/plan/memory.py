@@ -1,6 +1,6 @@
 """The memory plan: where every value of a lowered graph lies in one arena, and when.
 
-Back ends that manage memory themselves use it (IREE allocates by itself and sees none of it), and reports show it.
+It is for back ends that manage memory themselves; none does as yet (IREE allocates by itself), and reports show it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from rlx.ir import registry
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
-from rlx.ir.opview import label_of, place_of
+from rlx.ir.opview import has_trait, label_of, place_of
 from rlx.ir.shape import Shape
 from rlx.plan.liveness import Live, Liveness, Storage
 
@@ -142,7 +142,7 @@ def plan_memory(
 
     Values live from the op that gives them to their last reader, and share bytes with values that live at other times.
     A reshape, a cast that keeps the bits, and a narrow or slice of elements that lie side by side are views of their
-    operand. An op of the elementwise family (activation, cast, binary, compare, where) is written over an operand of
+    operand. An elementwise op (the trait) is written over an operand of
     the same shape (up to leading ones) and element size that dies there; other ops never are, since they may read an
     element again after they have written over it. The rest is placed largest first, into the smallest gap that takes
     it.
@@ -204,7 +204,12 @@ def _merge_in_place(liveness: Liveness, inside: set[str]) -> None:
     for live in liveness.values.values():
         followers.setdefault(live.storage, []).append(live)
     for live in liveness.values.values():
-        if live.op is None or live.relation != "own" or live.storage.kind != "value" or not _is_elementwise(live.op):
+        if (
+            live.op is None
+            or live.relation != "own"
+            or live.storage.kind != "value"
+            or not has_trait(live.op, "elementwise")
+        ):
             continue
         operands = [liveness.values[v] for v in live.op.operands]
         chosen = next((o for o in operands if o.storage.kind in inside and _may_overwrite(live, o, operands)), None)
@@ -216,10 +221,6 @@ def _merge_in_place(liveness: Liveness, inside: set[str]) -> None:
         for follower in moved:
             follower.storage = chosen.storage
         followers[chosen.storage] += moved
-
-
-def _is_elementwise(op: Any) -> bool:
-    return registry.is_ours(op) and registry.SPECS[op.name[4:]].family == "elementwise"
 
 
 def _may_overwrite(result: Live, operand: Live, operands: Sequence[Live]) -> bool:
