@@ -104,8 +104,11 @@ def analyse_dispatch(
     for op in collect(graph.module):
         name = opview.name_of(op)
         path, into, reason = _path(op, claimed, unsupported, parts)
-        count, total, places = groups.get((name, path, reason), (0, Counter(), {}))
-        groups[name, path, reason] = (count + 1, total + into, places | dict.fromkeys(filter(None, [place_of(op)])))
+        count, total, places = groups.get((name, path, reason), (0, Counter[str](), dict[str, None]()))
+        total.update(into)
+        if place := place_of(op):
+            places[place] = None
+        groups[name, path, reason] = (count + 1, total, places)
     rows = [
         OpDispatch(name, path, count, into, reason, tuple(places))
         for (name, path, reason), (count, into, places) in groups.items()

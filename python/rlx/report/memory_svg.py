@@ -34,6 +34,9 @@ class _Drawing:
         self.width = max(least, min(26 * self.count, _WIDEST))
         self.cell = self.width / self.count
         views = {v.name: v.base for v in plan.values if v.relation == "view"}
+        self.views_of: dict[str | None, list[str]] = {}
+        for name, base in views.items():
+            self.views_of.setdefault(base, []).append(name)
         self.written_over: dict[str, int] = {}
         for v in self.shown:
             base = v.base
@@ -107,9 +110,8 @@ class _Drawing:
         lines.append(f"steps {value.start} to {value.end}")
         if value.base is not None:
             lines.append(f"written over {value.base}")
-        views = [v.name for v in self.plan.values if v.relation == "view" and v.base == value.name]
-        if views:
-            lines.append(f"views: {', '.join(views)}")
+        if value.name in self.views_of:
+            lines.append(f"views: {', '.join(self.views_of[value.name])}")
         if value.outputs:
             lines.append(f"output {', '.join(value.outputs)}")
         if value.location:
