@@ -27,7 +27,7 @@ class RLX_When<RLX_Trait declared, string attribute_, list<string> cases_>
 }
 
 // What an op does to numbers: one of five, or none where it runs regions, draws numbers or has numerics of its own. (The
-// identity is two of them.) `rlx-precision` and the colours of drawings follow from these.
+// identity is two of them.) `rlx-precision` follows from these.
 
 def RLX_IsProduct : RLX_Trait<"product", "adds up products of its operands' elements, which is where the work is">;
 def RLX_IsReduction : RLX_Trait<"reduction",

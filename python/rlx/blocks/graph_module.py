@@ -44,7 +44,7 @@ Outputs = Sequence[Tensor] | Mapping[str, Tensor] | Tensor
 
 
 class GraphModule:
-    """A graph with its stage: `"hir"` (blocks), `"mir"` (tensor ops) or `"lir"` (fused and planned).
+    """A graph with its stage: `"hir"` (blocks), `"mir"` (tensor ops) or `"lir"` (what a target takes).
 
     All methods of `Graph` are methods here. Those that build blocks exist at HIR only, `graph` from MIR on.
 
@@ -147,10 +147,10 @@ class GraphModule:
         return policy_of(self._graph.module.operation) or "direct"
 
     def with_fusion_policy(self, policy: str) -> GraphModule:
-        """Choose what blocks become; returns the module itself.
+        """Choose whether ops are fused once blocks are lowered; returns the module itself.
 
         Args:
-            policy: `"direct"` for fused ops, `"fusable"` for primitives, which transforms see through.
+            policy: `"direct"` fuses them, `"fusable"` leaves primitives.
 
         Raises:
             StageError: The module is not at HIR: its blocks are gone.

@@ -112,8 +112,8 @@ def compile_training(
 ) -> TrainingCompileResult:
     """Take a graph and the graph of its gradients through all stages of a target, without compiling them.
 
-    The forward graph keeps fused ops; the backward graph consists of primitives, is simplified, and has the same arguments in
-    the same order.
+    The backward graph is derived from primitives and simplified before ops are fused in it, and has the same arguments in the
+    same order.
 
     Args:
         graph: A `Graph` or `GraphModule`, HIR or MIR.
