@@ -39,6 +39,7 @@ _HOMES = {
     "from_stablehlo": "rlx.importers.stablehlo",
     "GraphModule": "rlx.blocks.graph_module",
     **dict.fromkeys(("Pipeline", "CompileResult"), "rlx.runtime.pipeline"),
+    "KernelDispatchPolicy": "rlx.backends.dispatch",
     "Device": "rlx.runtime.device",
     "CompiledGraph": "rlx.runtime.compiled",
     "BucketedGraph": "rlx.runtime.bucketed",

@@ -7,6 +7,7 @@ from rlx import ops as ops
 from rlx import passes as passes
 from rlx import train as train
 from rlx import weights as weights
+from rlx.backends.dispatch import KernelDispatchPolicy as KernelDispatchPolicy
 from rlx.blocks.graph_module import GraphModule as GraphModule
 from rlx.importers.stablehlo import from_stablehlo as from_stablehlo
 from rlx.ir.builder import Tensor as Tensor

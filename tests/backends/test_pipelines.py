@@ -129,6 +129,15 @@ def test_the_library_uses_the_same() -> None:
         assert compilation.lir is compilation.lir and result.lir.stage == "lir"
 
 
+@pytest.mark.parametrize(
+    "options", [["-O0"], ["-O1"], ["-O3"], ["--dispatch=force-common"], ["-O0", "--dispatch=softmax=common"]]
+)
+@pytest.mark.parametrize("target", ["cpu", "xla"])
+def test_levels_and_dispatch_are_in_the_text(target: str, options: list[str], tmp_path: Path) -> None:
+    (tmp_path / "gated.mlir").write_text(str(gated()))
+    assert same_lir(tmp_path / "gated.mlir", f"--target={target}", *options)
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_pipeline_checks_what_the_target_claims(target: str) -> None:
     chosen = target_of(target)

@@ -10,6 +10,7 @@ from typing import Any
 from rlx.backends.artifact import Artifact, Signature
 from rlx.backends.building import cached, code_fingerprint, placed, timed
 from rlx.backends.cache import DiskCache, fingerprint
+from rlx.backends.dispatch import KernelDispatchPolicy, policy_of
 from rlx.backends.protocol import Compiler, Target
 from rlx.backends.registry import backend_of
 from rlx.backends.stages import check_options, check_policy, prepared, preparing, to_mir
@@ -37,10 +38,12 @@ class Compilation:
         bind: Sizes of symbols that are fixed; the others stay symbolic.
         precision: `"f16"` or `"bf16"`, or the dtype; None and f32 leave the graph as it is.
         opt: The level of optimisation, 0 to 3: `rlx.passes.levels`.
+        dispatch: Which composite ops the target lowers by rules of its own: a `KernelDispatchPolicy`, or its text.
 
     Attributes:
         given: The graph.
         target: The target.
+        dispatch_policy: Which composite ops the target lowers by rules of its own.
         phases: Seconds that each phase took; `cached` is there where the program comes from the cache.
 
     Raises:
@@ -57,6 +60,7 @@ class Compilation:
         bind: Mapping[str, int] | None = None,
         precision: Any = None,
         opt: int = DEFAULT_LEVEL,
+        dispatch: KernelDispatchPolicy | str | None = None,
     ):
         check_policy(policy)
         check_level(opt)
@@ -66,6 +70,8 @@ class Compilation:
         self.phases: dict[str, float] = {}
         self._preparing = bind, passes
         self._to_mir = to_mir(policy, precision, opt)
+        self.dispatch_policy = policy_of(dispatch)
+        self._to_lir = self.dispatch_policy.applied(target.pipeline)
         self._artifact: Artifact | None = None
 
     @property
@@ -82,7 +88,7 @@ class Compilation:
 
     @property
     def _from_prepared(self) -> list[str]:
-        return [self._to_mir, self.target.pipeline]
+        return [self._to_mir, self._to_lir]
 
     @cached_property
     def prepared(self) -> Graph:
@@ -112,7 +118,7 @@ class Compilation:
         """
         with timed(self.phases, "passes"):
             if "mir" in self.__dict__:
-                return run(self.mir, self.target.pipeline)
+                return run(self.mir, self._to_lir)
             return run(self.prepared, self._from_prepared)
 
     def at(self, stage: str) -> Graph:

@@ -62,6 +62,12 @@ def add_compile_options(parser: argparse.ArgumentParser) -> None:
         "--policy", choices=("direct", "fusable"), default="direct", help="fuse ops, or leave primitives"
     )
     add_level(parser)
+    parser.add_argument(
+        "--dispatch",
+        metavar="POLICY",
+        help="prefer-native (the default), force-native or force-common: whether the target lowers composite ops by rules of "
+        "its own, or gets them decomposed; for single ops: prefer-native,softmax=common",
+    )
     parser.add_argument("--precision", choices=("f32", "f16", "bf16"), help="compute in this dtype")
     parser.add_argument("--passes", metavar="PIPELINE", help="a pipeline to run first, as rlx-opt takes it")
     parser.add_argument("--no-cache", action="store_true", help="compile even if the program is in the cache")
@@ -107,6 +113,7 @@ def compilation_of(graph: Graph, target: str, arguments: argparse.Namespace) -> 
         target_of(target, arguments.arch, tuple(arguments.flag)),
         policy=arguments.policy,
         opt=arguments.opt,
+        dispatch=arguments.dispatch,
         passes=arguments.passes,
         bind=bindings(arguments.bind),
         precision=arguments.precision,
@@ -161,6 +168,7 @@ def compiled(graph: Graph, device: str, arguments: argparse.Namespace, threads: 
         passes=arguments.passes,
         policy=arguments.policy,
         opt=arguments.opt,
+        dispatch=arguments.dispatch,
         cache=not arguments.no_cache,
     )
 

@@ -24,6 +24,7 @@ class Decompose(Pass, name="rlx-decompose"):
     for_: str | None = option(None, "the pass that comes next: the ops that it lowers are kept")
     ops: tuple[str, ...] = option((), "the ops to decompose; all composite ones when empty")
     except_: tuple[str, ...] = option((), "ops to keep, beside those")
+    force: tuple[str, ...] = option((), "ops to decompose although that pass lowers them")
 
     def run(self, module: mlir.Module) -> None:
         names = self.targets()
@@ -35,12 +36,12 @@ class Decompose(Pass, name="rlx-decompose"):
         """Names of the ops that the pass replaces.
 
         Raises:
-            PassError: An op does not exist, or is a primitive and named in `ops`; or `for` is no lowering.
+            PassError: An op does not exist, or is a primitive and named in `ops` or `force`; or `for` is no lowering.
         """
         cards = registry.load()
         composite = frozenset(name for name, card in cards.items() if card.composite)
-        wanted = known_ops(self.ops) if self.ops else composite
-        primitive = sorted(wanted - composite)
+        wanted, forced = known_ops(self.ops) if self.ops else composite, known_ops(self.force)
+        primitive = sorted((wanted | forced) - composite)
         if primitive:
             raise PassError(f"{self.name}: {', '.join(primitive)} is a primitive: it has no decomposition")
-        return wanted - claimed(self.for_, self.except_)
+        return (wanted - claimed(self.for_, self.except_)) | forced

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
-from rlx.ir import opview
+from rlx.backends.dispatch import KernelDispatchPolicy
+from rlx.ir import opview, registry
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
 from rlx.ir.opview import place_of
@@ -89,6 +90,7 @@ def analyse_dispatch(
     *,
     target: str = "linalg",
     unsupported_dtypes: Collection[str] = (),
+    policy: KernelDispatchPolicy | None = None,
 ) -> DispatchReport:
     """Report how every op is lowered.
 
@@ -97,13 +99,13 @@ def analyse_dispatch(
         claimed: Names of the ops that the target lowers itself.
         target: The name of the target, for the report.
         unsupported_dtypes: Names of the dtypes with which the target cannot compute.
+        policy: Which composite ops are decomposed; None decomposes those that are not claimed.
     """
-    claimed, unsupported = frozenset(claimed), frozenset(unsupported_dtypes)
+    analysis = _Analysis(frozenset(claimed), frozenset(unsupported_dtypes), policy or KernelDispatchPolicy())
     groups: dict[tuple[str, str, str], tuple[int, Counter[str], dict[str, None]]] = {}
-    parts: dict[Any, tuple[Counter[str], str]] = {}
     for op in collect(graph.module):
         name = opview.name_of(op)
-        path, into, reason = _path(op, claimed, unsupported, parts)
+        path, into, reason = analysis.path(op)
         count, total, places = groups.get((name, path, reason), (0, Counter[str](), dict[str, None]()))
         total.update(into)
         if place := place_of(op):
@@ -117,45 +119,59 @@ def analyse_dispatch(
     return DispatchReport(target, tuple(rows))
 
 
-def _path(
-    op: Any, claimed: frozenset[str], unsupported: frozenset[str], parts: dict[Any, tuple[Counter[str], str]]
-) -> tuple[str, Counter[str], str]:
-    """The path of an op, the ops that it becomes, and why it is not supported."""
-    name = opview.name_of(op)
-    dtypes = sorted({shape_of(r).dtype.name for r in op.results} & unsupported)
-    if dtypes:
-        return "unsupported", Counter(), f"no {', '.join(dtypes)}"
-    if name in claimed:
-        return "native", Counter({name: 1}), ""
-    if not opview.card_of(op).composite:
-        return "unsupported", Counter(), "no lowering, and it is a primitive"
-    key = (name, tuple(o.type for o in op.operands), tuple((n, op.attributes[n]) for n in op.attributes))
-    if key not in parts:
-        parts[key] = _decomposed(op, claimed, unsupported)
-    into, reason = parts[key]
-    return ("unsupported" if reason else "decomposed"), into, reason
+class _Analysis:
+    """What a target makes of ops."""
 
+    def __init__(self, claimed: frozenset[str], unsupported_dtypes: frozenset[str], policy: KernelDispatchPolicy):
+        self._cards = registry.load()
+        self._policy = policy
+        self._claimed = claimed
+        self._native = frozenset(name for name in claimed if not self._is_common(name))
+        self._unsupported = unsupported_dtypes
+        self._parts: dict[Any, tuple[Counter[str], str]] = {}
 
-def _decomposed(op: Any, claimed: frozenset[str], unsupported: frozenset[str]) -> tuple[Counter[str], str]:
-    """The ops that an op becomes when it is lowered alone, and which of them are not supported."""
-    if len(op.regions):
-        return Counter(), ""  # it becomes the ops of its regions, which have their own rows
-    alone = _alone(op)
-    try:
-        Decompose(except_=tuple(claimed)).run(alone)
-    except Error as problem:
-        return Counter(), f"its decomposition fails: {problem.message}"
-    into: Counter[str] = Counter()
-    missing: dict[str, None] = {}
-    for inner in collect(alone):
-        name = opview.name_of(inner)
-        into[name] += 1
-        dtypes = {shape_of(r).dtype.name for r in inner.results} & unsupported
+    def _is_common(self, name: str) -> bool:
+        card = self._cards.get(name)
+        return card is not None and card.composite and self._policy.is_common(name, self._claimed)
+
+    def path(self, op: Any) -> tuple[str, Counter[str], str]:
+        """The path of an op, the ops that it becomes, and why it is not supported."""
+        name = opview.name_of(op)
+        dtypes = sorted({shape_of(r).dtype.name for r in op.results} & self._unsupported)
         if dtypes:
-            missing[f"{name} of {', '.join(sorted(dtypes))}"] = None
-        elif name not in claimed:
-            missing[name] = None
-    return into, f"becomes {', '.join(missing)}, without a lowering" if missing else ""
+            return "unsupported", Counter(), f"no {', '.join(dtypes)}"
+        if name in self._native:
+            return "native", Counter({name: 1}), ""
+        if not opview.card_of(op).composite:
+            return "unsupported", Counter(), "no lowering, and it is a primitive"
+        if registry.is_ours(op) and not self._is_common(name):
+            return "unsupported", Counter(), f"no lowering, and the dispatch policy '{self._policy}' keeps it"
+        key = (name, tuple(o.type for o in op.operands), tuple((n, op.attributes[n]) for n in op.attributes))
+        if key not in self._parts:
+            self._parts[key] = self._decomposed(op)
+        into, reason = self._parts[key]
+        return ("unsupported" if reason else "decomposed"), into, reason
+
+    def _decomposed(self, op: Any) -> tuple[Counter[str], str]:
+        """The ops that an op becomes when it is lowered alone, and which of them are not supported."""
+        if len(op.regions):
+            return Counter(), ""  # it becomes the ops of its regions, which have their own rows
+        alone = _alone(op)
+        try:
+            Decompose(except_=tuple(self._native)).run(alone)
+        except Error as problem:
+            return Counter(), f"its decomposition fails: {problem.message}"
+        into: Counter[str] = Counter()
+        missing: dict[str, None] = {}
+        for inner in collect(alone):
+            name = opview.name_of(inner)
+            into[name] += 1
+            dtypes = {shape_of(r).dtype.name for r in inner.results} & self._unsupported
+            if dtypes:
+                missing[f"{name} of {', '.join(sorted(dtypes))}"] = None
+            elif name not in self._native:
+                missing[name] = None
+        return into, f"becomes {', '.join(missing)}, without a lowering" if missing else ""
 
 
 def _alone(op: Any) -> Any:

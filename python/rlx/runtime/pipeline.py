@@ -9,6 +9,7 @@ from typing import Any
 
 from rlx.backends import stages
 from rlx.backends.compilation import Compilation
+from rlx.backends.dispatch import KernelDispatchPolicy, policy_of
 from rlx.backends.registry import target_of
 from rlx.ir.errors import UnsupportedError
 from rlx.ir.graph import Graph
@@ -35,6 +36,7 @@ class Pipeline:
         bind: Sizes of symbols that are fixed; the others stay symbolic.
         precision: `"f16"` or `"bf16"`, as in `Session.compile`.
         opt: The level of optimisation, 0 to 3, as there.
+        dispatch: Which composite ops the target lowers by rules of its own, as there.
 
     Raises:
         Error: There is no such target, architecture, policy or level.
@@ -47,10 +49,12 @@ class Pipeline:
     bind: Mapping[str, int] | None = None
     precision: Any = None
     opt: int = DEFAULT_LEVEL
+    dispatch: KernelDispatchPolicy | str | None = None
 
     def __post_init__(self) -> None:
         stages.check_policy(self.policy)
         check_level(self.opt)
+        policy_of(self.dispatch)
         target_of(self.target, self.arch)
 
     def compile(self, graph: Any) -> CompileResult:
@@ -87,6 +91,7 @@ class CompileResult(Compilation):
             bind=pipeline.bind,
             precision=pipeline.precision,
             opt=pipeline.opt,
+            dispatch=pipeline.dispatch,
         )
         self.pipeline = pipeline
 
@@ -114,7 +119,13 @@ class CompileResult(Compilation):
         """Which way each op of the MIR goes on the target."""
         target = self.target
         named = f"{target.name} ({target.arch})"
-        return analyse_dispatch(self.mir, target.rules, target=named, unsupported_dtypes=target.unsupported_dtypes)
+        return analyse_dispatch(
+            self.mir,
+            target.rules,
+            target=named,
+            unsupported_dtypes=target.unsupported_dtypes,
+            policy=self.dispatch_policy,
+        )
 
     @property
     def dynamic_symbols(self) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 from rlx.backends.artifact import Artifact
 from rlx.backends.cache import DiskCache
 from rlx.backends.compilation import Compilation
+from rlx.backends.dispatch import KernelDispatchPolicy
 from rlx.backends.registry import target_of
 from rlx.backends.stages import graph_of
 from rlx.ir.errors import Error
@@ -61,6 +62,7 @@ class Session:
         passes: str | None = ...,
         policy: str = ...,
         opt: int = ...,
+        dispatch: KernelDispatchPolicy | str | None = ...,
         cache: DiskCache | str | os.PathLike[str] | bool = ...,
         timeout: float | None = ...,
     ) -> CompiledGraph: ...
@@ -77,6 +79,7 @@ class Session:
         passes: str | None = ...,
         policy: str = ...,
         opt: int = ...,
+        dispatch: KernelDispatchPolicy | str | None = ...,
         cache: DiskCache | str | os.PathLike[str] | bool = ...,
         timeout: float | None = ...,
     ) -> BucketedGraph: ...
@@ -92,6 +95,7 @@ class Session:
         passes: str | None = None,
         policy: str = "direct",
         opt: int = DEFAULT_LEVEL,
+        dispatch: KernelDispatchPolicy | str | None = None,
         cache: DiskCache | str | os.PathLike[str] | bool = True,
         timeout: float | None = None,
     ) -> CompiledGraph | BucketedGraph:
@@ -111,6 +115,8 @@ class Session:
             policy: `"direct"` fuses ops (`rlx-fuse`) unless the module declares otherwise, `"fusable"` leaves primitives.
             opt: The level of optimisation: 0 does what is needed, 1 to 3 look for a program that is faster and needs less
                 memory, which gives the same numbers within the tolerance of its dtypes.
+            dispatch: Which composite ops the device's target lowers by rules of its own, and which it gets decomposed: a
+                `KernelDispatchPolicy`, or its text, such as `"force-common"`.
             cache: False for none, a directory, or a `DiskCache`; True is the user's cache directory. A directory has to be
                 this user's alone, or nothing is kept there, which is said once by the logger `rlx`.
             timeout: Seconds that an attempt of the compiler may take.
@@ -119,39 +125,37 @@ class Session:
             CompileError: It cannot be expressed or compiled for the device.
             Error: An option is not known, or a parameter does not fit.
         """
-        if timeout is not None and (
-            isinstance(timeout, bool) or not isinstance(timeout, Real) or not 0 < timeout < 1e9
-        ):
-            raise Error(f"timeout must be a positive number of seconds, got {timeout!r:.60}")
+        _check_timeout(timeout)
+        options = {"precision": precision, "policy": policy, "opt": opt, "dispatch": dispatch}
+        compilation = Compilation(graph_of(graph, "compile"), self.target, passes=passes, bind=bind, **options)
         if buckets is not None and not isinstance(buckets, Mapping):
             raise Error(f"buckets must be a mapping of symbols to sizes, got {buckets!r:.60}")
-        compilation = Compilation(
-            graph_of(graph, "compile"),
-            self.target,
-            policy=policy,
-            passes=passes,
-            bind=bind,
-            precision=precision,
-            opt=opt,
-        )
         if buckets:
-            from rlx.runtime.bucketed import BucketedGraph
+            options |= {"cache": cache, "timeout": timeout}
+            program: CompiledGraph | BucketedGraph = self._bucketed(compilation.prepared, buckets, options)
+        else:
+            artifact = compilation.artifact(cache=_cache(cache), timeout=timeout)
+            program = CompiledGraph(artifact, threads=self.threads, phases=compilation.phases)
+        _set_params(program, compilation.prepared, params)
+        return program
 
-            source = compilation.prepared
-            options: dict[str, Any] = {
-                "precision": precision,
-                "policy": policy,
-                "opt": opt,
-                "cache": cache,
-                "timeout": timeout,
-            }
-            bucketed = BucketedGraph(source, buckets, lambda sizes: self.compile(source, bind=sizes, **options))
-            _set_params(bucketed, source, params)
-            return bucketed
-        artifact = compilation.artifact(cache=_cache(cache), timeout=timeout)
-        compiled = CompiledGraph(artifact, threads=self.threads, phases=compilation.phases)
-        _set_params(compiled, compilation.prepared, params)
-        return compiled
+    def _bucketed(self, source: Graph, buckets: Mapping[str, Sequence[int]], options: dict[str, Any]) -> BucketedGraph:
+        """Programs for some sizes of symbols."""
+        from rlx.runtime.bucketed import BucketedGraph
+
+        return BucketedGraph(source, buckets, lambda sizes: self.compile(source, bind=sizes, **options))
+
+
+def _check_timeout(timeout: float | None) -> None:
+    """A limit is a positive number of seconds, or None.
+
+    Raises:
+        Error: It is something else.
+    """
+    if timeout is None:
+        return
+    if isinstance(timeout, bool) or not isinstance(timeout, Real) or not 0 < timeout < 1e9:
+        raise Error(f"timeout must be a positive number of seconds, got {timeout!r:.60}")
 
 
 def _set_params(program: CompiledGraph | BucketedGraph, source: Graph, params: Any) -> None:

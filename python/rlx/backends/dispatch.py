@@ -1,0 +1,121 @@
+"""`KernelDispatchPolicy`: which composite ops a target lowers by rules of its own, and which it gets decomposed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from rlx.ir import registry
+from rlx.ir.attributes import suggestion
+from rlx.ir.errors import Error
+from rlx.ir.guards import is_mapping
+from rlx.passes.claims import known_ops
+from rlx.passes.decompose import Decompose
+from rlx.passes.pipeline import Pipeline
+
+DEFAULTS = ("prefer-native", "force-native", "force-common")
+WAYS = ("native", "common")
+
+
+@dataclass(frozen=True)
+class KernelDispatchPolicy:
+    """Which composite ops a target lowers by rules of its own (native), and which it gets decomposed (common).
+
+    Primitives have no decomposition, so no policy concerns them.
+
+    Args:
+        default: `"prefer-native"`: a target lowers what it has rules for, and gets the rest decomposed. `"force-common"`: it
+            gets all composite ops decomposed, as a check of its rules, or of what they are worth. `"force-native"`: it gets
+            none decomposed, and a graph with an op that it has no rule for is refused.
+        overrides: `"native"` or `"common"` for single ops, by name.
+
+    Raises:
+        Error: There is no such default or way, no such op, or an op is a primitive.
+    """
+
+    default: str = "prefer-native"
+    overrides: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def __post_init__(self) -> None:
+        if self.default not in DEFAULTS:
+            raise Error(f"dispatch policy {self.default!r:.60} is not one of {', '.join(DEFAULTS)}")
+        if not is_mapping(self.overrides):
+            raise Error(f"the overrides of a dispatch policy are ways by op name, not {self.overrides!r:.60}")
+        for name, way in self.overrides.items():
+            if way not in WAYS:
+                raise Error(f"the way of {name} is {way!r:.60}, expected one of {', '.join(WAYS)}")
+        object.__setattr__(self, "overrides", {n: self.overrides[n] for n in sorted(known_ops(self.overrides))})
+        cards = registry.load()
+        if primitives := [name for name in self.overrides if not cards[name].composite]:
+            raise Error(f"{', '.join(primitives)} is a primitive: it has no decomposition, so nothing is to be chosen")
+
+    @classmethod
+    def parse(cls, text: str) -> KernelDispatchPolicy:
+        """The policy that `str` writes, such as `"force-common"` or `"prefer-native,softmax=common"`.
+
+        Raises:
+            Error: The text is not of that form.
+        """
+        default, overrides = DEFAULTS[0], dict[str, str]()
+        for i, word in enumerate(text.split(",")):
+            name, equals, way = word.strip().partition("=")
+            if equals:
+                overrides[name] = way
+            elif i == 0:
+                default = name
+            else:
+                known = suggestion(name, registry.load())
+                raise Error(f"dispatch policy '{text:.60}': expected OP=native or OP=common, got '{name}'{known}")
+        return cls(default, overrides)
+
+    def __str__(self) -> str:
+        return ",".join([self.default, *(f"{name}={way}" for name, way in self.overrides.items())])
+
+    def _ops(self, way: str) -> tuple[str, ...]:
+        return tuple(name for name, chosen in self.overrides.items() if chosen == way)
+
+    def is_common(self, name: str, claimed: Collection[str]) -> bool:
+        """Whether an op is to be decomposed.
+
+        Args:
+            name: The op, composite.
+            claimed: The ops that the target has rules for.
+        """
+        if name in self.overrides:
+            return self.overrides[name] == "common"
+        return self.default == "force-common" or (self.default == "prefer-native" and name not in claimed)
+
+    def applied(self, pipeline: str) -> str:
+        """The pipeline of a target, with another `rlx-decompose`.
+
+        Raises:
+            Error: It has none.
+        """
+        if self == KernelDispatchPolicy():
+            return pipeline
+        steps = Pipeline.parse(pipeline).steps
+        if not any(isinstance(step.ours, Decompose) for step in steps):
+            raise Error(f"dispatch policy '{self}': the target decomposes no ops, its pipeline is {pipeline}")
+        changed = [self._changed(step.ours) if isinstance(step.ours, Decompose) else [step.text] for step in steps]
+        return str(Pipeline.of([step for part in changed for step in part]))
+
+    def _changed(self, step: Decompose) -> list[str]:
+        native, common = self._ops("native"), self._ops("common")
+        if self.default == "prefer-native":
+            return [str(replace(step, except_=(*step.except_, *native), force=(*step.force, *common)))]
+        if self.default == "force-common":
+            return [str(Decompose(except_=native))]
+        return [str(Decompose(ops=common))] if common else []
+
+
+def policy_of(given: KernelDispatchPolicy | str | None) -> KernelDispatchPolicy:
+    """A policy as users give it: itself, its text, or None for the default.
+
+    Raises:
+        Error: It is something else, or the text is wrong.
+    """
+    if given is None or isinstance(given, KernelDispatchPolicy):
+        return given or KernelDispatchPolicy()
+    if not isinstance(given, str):
+        raise Error(f"dispatch must be a KernelDispatchPolicy or its text, got {given!r:.60}")
+    return KernelDispatchPolicy.parse(given)
