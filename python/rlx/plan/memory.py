@@ -1,6 +1,6 @@
 """The memory plan: where every value of a lowered graph lies in one arena, and when.
 
-It is for back ends that manage memory themselves; none does as yet (IREE allocates by itself), and reports show it.
+It is for back ends that manage memory themselves, of which there is none as yet; reports show it.
 """
 
 from __future__ import annotations
