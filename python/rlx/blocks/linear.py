@@ -8,18 +8,10 @@ from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, sample
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
-from rlx.ops.contraction.contraction import Matmul
+from rlx.ops.fused import linear_shape
 from rlx.ops.lift import same_dtype
 from rlx.ops.norm import check_weights
 from rlx.ops.reduction.reduce import FLOATS
-
-
-def linear_shape(x: Shape, w: Shape, bias: Shape | None = None) -> Shape:
-    """The result of `x·w (+ bias)` with `w [K, N]`."""
-    if w.rank != 2:
-        raise ShapeError(f"w must be [K, N], got {w}")
-    check_weights(x, w.dims[1], bias=bias)
-    return Matmul().infer(x, w)
 
 
 class Linear(Card, op="linear"):

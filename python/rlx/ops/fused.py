@@ -16,12 +16,17 @@ from rlx.ops.norm import check_weights
 from rlx.ops.reduction.reduce import FLOATS
 
 
+def linear_shape(x: Shape, w: Shape, bias: Shape | None = None) -> Shape:
+    """The result of `x·w (+ bias)` with `w [K, N]`."""
+    if w.rank != 2:
+        raise ShapeError(f"w must be [K, N], got {w}")
+    check_weights(x, w.dims[1], bias=bias)
+    return Matmul().infer(x, w)
+
+
 class FusedMatmulBiasAct(Card, op="fused_matmul_bias_act"):
     def infer(self, x: Shape, w: Shape, bias: Shape, *, activation: str | None) -> Shape:
-        if w.rank != 2:
-            raise ShapeError(f"w must be [K, N], got {w}")
-        check_weights(x, w.dims[1], bias=bias)
-        return Matmul().infer(x, w)
+        return linear_shape(x, w, bias)
 
     def decompose(self, b: Builder, x: Tensor, w: Tensor, bias: Tensor, *, activation: str | None) -> Tensor:
         result = b.matmul(x, w) + bias

@@ -15,6 +15,7 @@ from rlx.ir.shape import Shape
 from rlx.ops.lift import cast, same_dtype
 from rlx.ops.norm import widened
 from rlx.ops.reduction.reduce import FLOATS
+from rlx.ops.rules import moved
 
 
 def expect_dims(name: str, shape: Shape, *dims: Dim) -> None:
@@ -40,7 +41,7 @@ def sizes_of(name: str, shape: Shape, axes: str) -> tuple[Dim, ...]:
 
 def _swapped(b: Builder, x: Tensor) -> Tensor:
     """Batch and time exchanged: scans go along the first axis."""
-    return b.transpose(x, (1, 0, *range(2, x.rank)))
+    return moved(b, x, 0, 1)
 
 
 def _wide(*arrays: np.ndarray) -> list[np.ndarray]:

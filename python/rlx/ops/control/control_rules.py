@@ -272,7 +272,10 @@ class ScanRules(Card):
             rules.batch(b, c, is_batched, size) if needs_batch else c
             for c, is_batched, needs_batch in zip(inputs, flags, [*carried, *[False] * len(sliced)], strict=True)
         ][:num_carries]
-        xs = [_exchanged(b, x) if is_batched else x for x, is_batched in zip(inputs[num_carries:], sliced, strict=True)]
+        xs = [
+            rules.moved(b, x, 0, 1) if is_batched else x
+            for x, is_batched in zip(inputs[num_carries:], sliced, strict=True)
+        ]
 
         def step(*tensors: Tensor) -> list[Tensor]:
             return body(tensors, [*carried, *sliced], [*carried, *stacked])
@@ -283,15 +286,10 @@ class ScanRules(Card):
         )
         last = [rules.batch(b, r, is_batched, size) for r, is_batched in zip(results, carried, strict=False)]
         stacks = [
-            _exchanged(b, r) if is_batched else rules.batch(b, r, False, size)
+            rules.moved(b, r, 0, 1) if is_batched else rules.batch(b, r, False, size)
             for r, is_batched in zip(results[num_carries:], stacked, strict=True)
         ]
         return (*last, *stacks)
-
-
-def _exchanged(b: Builder, x: Tensor) -> Tensor:
-    """`x` with its first two axes exchanged."""
-    return b.transpose(x, (1, 0, *range(2, x.rank)))
 
 
 def _parted(values: Sequence[Any], counts: Sequence[int]) -> list[list[Any]]:

@@ -14,6 +14,7 @@ from rlx.ir.builder import Builder, Tensor
 from rlx.ir.dim import Dim, product
 from rlx.ops.contraction.contraction import dots
 from rlx.ops.lift import size_of
+from rlx.ops.rules import moved
 
 
 def places(b: Builder, axes: Sequence[Tensor], sizes: Sequence[Dim]) -> Tensor:
@@ -121,7 +122,7 @@ def weight_product(
     (n, channels, *size), (_, out_channels, *counts) = x.shape.dims, dy.shape.dims
     edges = list(zip(padding[::2], padding[1::2], strict=True))
     padded = b.pad(x, [(0, 0), (0, 0), *edges])
-    elements = _channels_first(b, padded)
+    elements = moved(b, padded, 1, 0)  # [C, N, spatial…]
     if prod(kernel) != 1 or prod(stride) != 1:  # else the only tap reads all elements, in order
         axes = [
             b.iota((k, count), axis=0) * d + b.iota((k, count), axis=1) * s
@@ -137,11 +138,6 @@ def weight_product(
     cotangent = b.reshape(b.transpose(by_group, (1, 2, 0, 3)), (groups, out_channels // groups, points))
     result = dots(b, cotangent, elements, (2,), (2,), (0,), (0,))
     return b.reshape(result, (out_channels, channels // groups, *kernel))
-
-
-def _channels_first(b: Builder, x: Tensor) -> Tensor:
-    """`[C, N, spatial…]`."""
-    return b.transpose(x, (1, 0, *range(2, x.rank)))
 
 
 def one_by_one(
