@@ -130,6 +130,17 @@ def samples_of(kind: DType | str, count: int = 200, *, low: float = -5, high: fl
     return np.concatenate([special_values(kind), random(kind, (count,), low=low, high=high, seed=seed)])
 
 
+def special_array(name: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Special values first, so that bits that arithmetic would lose are among them."""
+    return np.resize(samples_of(name, 10), shape).astype(dtype(name).numpy)
+
+
+def same_bits(got: np.ndarray, reference: np.ndarray) -> None:
+    """Two arrays agree in shape, dtype and every bit."""
+    assert got.shape == reference.shape and got.dtype == reference.dtype
+    assert got.tobytes() == reference.tobytes()
+
+
 def random(kind: DType | str, shape: Sequence[int], *, low: float = -5, high: float = 5, seed: int = 0) -> np.ndarray:
     """Random values of a dtype."""
     kind, rng = dtype(kind), np.random.default_rng(seed)

@@ -12,20 +12,10 @@ import rlx
 from rlx.ir.dtype import DTYPES, dtype
 from rlx.ir.evaluate import evaluate
 from rlx.ir.signature import functions
-from tests.ops.references import in_jax, run, samples_of
+from tests.ops.references import in_jax, run, same_bits, special_array
 
 NAMES = [d.name for d in DTYPES]
 _NUMPY = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
-
-
-def _values(name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Special values first, so that bits that arithmetic would lose are among them."""
-    return np.resize(samples_of(name, 10), shape).astype(dtype(name).numpy)
-
-
-def _same_bits(got: np.ndarray, reference: np.ndarray) -> None:
-    assert got.shape == reference.shape and got.dtype == reference.dtype
-    assert got.tobytes() == reference.tobytes()
 
 
 def _padded(x: np.ndarray, padding: Any, **options: Any) -> np.ndarray:
@@ -38,20 +28,20 @@ def _padded(x: np.ndarray, padding: Any, **options: Any) -> np.ndarray:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("mode", _NUMPY)
 def test_pad(mode: str, name: str) -> None:
-    x = _values(name, (4, 5, 3))
+    x = special_array(name, (4, 5, 3))
     low, high = (3, 0, 2), (1, 4, 1)
     got = run("pad", x, low=low, high=high, mode=mode, value=1.0)
     pairs = list(zip(low, high, strict=True))
     given = {"constant_values": x.dtype.type(1)} if mode == "constant" else {}
     # JAX has padding of its own, for every dtype.
-    _same_bits(got, in_jax(lambda v: jnp.pad(v, pairs, mode=_NUMPY[mode], **given), x))
+    same_bits(got, in_jax(lambda v: jnp.pad(v, pairs, mode=_NUMPY[mode], **given), x))
 
 
 @pytest.mark.parametrize("padding", [2, (1, 3), [(1, 3)], [(0, 2), (1, 0)], np.array([[0, 2], [1, 0]]), [(1,), (2,)]])
 def test_padding_is_written_as_in_numpy(padding: Any) -> None:
-    x = _values("f32", (4, 5))
-    _same_bits(_padded(x, padding), np.pad(x, padding))
-    _same_bits(_padded(x, padding, mode="reflect"), np.pad(x, padding, "reflect"))
+    x = special_array("f32", (4, 5))
+    same_bits(_padded(x, padding), np.pad(x, padding))
+    same_bits(_padded(x, padding, mode="reflect"), np.pad(x, padding, "reflect"))
 
 
 @pytest.mark.parametrize(
@@ -59,19 +49,19 @@ def test_padding_is_written_as_in_numpy(padding: Any) -> None:
 )
 def test_padding_that_is_none(padding: Any) -> None:
     with pytest.raises(rlx.Error, match=r"rlx\.pad"):
-        _padded(_values("f32", (4, 5)), padding)
+        _padded(special_array("f32", (4, 5)), padding)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, -0.0, 1e-45, 3e38])
 def test_every_bit_of_the_value_counts(value: float) -> None:
     x = np.ones((2, 2), np.float32)
-    _same_bits(_padded(x, 1, value=value), np.pad(x, 1, constant_values=np.float32(value)))
+    same_bits(_padded(x, 1, value=value), np.pad(x, 1, constant_values=np.float32(value)))
 
 
 def test_the_value_has_to_be_of_the_dtype() -> None:
     for name, value in (("i32", 0.5), ("u8", -1), ("i8", 128), ("i64", np.nan), ("bool", 2), ("i32", np.inf)):
         with pytest.raises(rlx.ShapeError, match="does not fit"):
-            _padded(_values(name, (2, 2)), 1, value=value)
+            _padded(special_array(name, (2, 2)), 1, value=value)
     assert _padded(np.zeros((1,), bool), 1, value=True).tolist() == [True, False, True]
 
 
@@ -98,8 +88,8 @@ def test_symbolic_padding() -> None:
     assert [str(o.shape) for o in g.outputs] == ["f32[2*n, 3]", "f32[2*n+1, 2]"]
     value = np.arange(6, dtype=np.float32).reshape(3, 2)
     padded, wrapped = evaluate(g, {"x": value})
-    _same_bits(padded, np.pad(value, [(0, 3), (1, 0)]))
-    _same_bits(wrapped, np.pad(value, [(3, 1), (0, 0)], "wrap"))
+    same_bits(padded, np.pad(value, [(0, 3), (1, 0)]))
+    same_bits(wrapped, np.pad(value, [(3, 1), (0, 0)], "wrap"))
     g = rlx.Graph()
     g.set_outputs([g.pad(g.input("x", ("n",)), (2, 0), mode="reflect")])
     with pytest.raises(rlx.ShapeError, match="cannot add 2 to axis 0"):
@@ -113,10 +103,10 @@ def test_symbolic_padding() -> None:
 @pytest.mark.parametrize("upper", [False, True])
 def test_triangular(upper: bool, name: str) -> None:
     for shape in ((4, 6), (2, 5, 3), (0, 3), (3, 0)):
-        x = _values(name, shape)
+        x = special_array(name, shape)
         for diagonal in (0, 1, -2, 9, -9):
             got = run("triangular", x, upper=upper, diagonal=diagonal)
-            _same_bits(got, (np.triu if upper else np.tril)(x, diagonal))
+            same_bits(got, (np.triu if upper else np.tril)(x, diagonal))
 
 
 @pytest.mark.parametrize("diagonal", [2**31, 2**63 - 1, -(2**63)])
@@ -131,4 +121,4 @@ def test_diagonals_far_away(diagonal: int) -> None:
         x = np.ones((2, 3), np.float32)
         (got,) = evaluate_function(functions(module)[0], [x], {})
         assert (got == float(upper == (diagonal < 0))).all()
-        _same_bits(got, run("triangular", x, upper=upper, diagonal=diagonal))
+        same_bits(got, run("triangular", x, upper=upper, diagonal=diagonal))

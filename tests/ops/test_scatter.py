@@ -11,7 +11,7 @@ import pytest
 import rlx
 from rlx.ir.dtype import DTYPES, dtype
 from rlx.ir.evaluate import evaluate
-from tests.ops.references import FLOATS, INTEGERS, agree, in_jax, random, run, samples_of
+from tests.ops.references import FLOATS, INTEGERS, agree, in_jax, random, run, same_bits, samples_of
 
 NAMES = [d.name for d in DTYPES]
 NAN, INF = np.nan, np.inf
@@ -28,11 +28,6 @@ def _indices(name: str, shape: tuple[int, ...], high: int, seed: int = 0) -> np.
     values = random(name, shape, low=-3, high=high + 3, seed=seed)
     values.flat[0], values.flat[-1] = dtype(name).max, dtype(name).min
     return values
-
-
-def _same_bits(got: np.ndarray, reference: np.ndarray) -> None:
-    assert got.shape == reference.shape and got.dtype == reference.dtype
-    assert got.tobytes() == reference.tobytes()
 
 
 # --- gather_nd --------------------------------------------------------------------------------------
@@ -55,10 +50,10 @@ def test_gather_nd(name: str) -> None:
     for count in (0, 1, 2, 3):
         indices = _indices("i32", (2, 6, count), 5) if count else np.zeros((2, 6, 0), np.int32)
         got = run("gather_nd", x, indices)
-        _same_bits(got, _gathered(x, indices, 0))
+        same_bits(got, _gathered(x, indices, 0))
         if count:
             inside = np.clip(indices, 0, np.array(x.shape[:count]) - 1)
-            _same_bits(got, in_jax(lambda v, i: v[tuple(jnp.moveaxis(i, -1, 0))], x, inside))
+            same_bits(got, in_jax(lambda v, i: v[tuple(jnp.moveaxis(i, -1, 0))], x, inside))
 
 
 @pytest.mark.parametrize("name", INTEGERS)
@@ -66,7 +61,7 @@ def test_gather_nd(name: str) -> None:
 def test_indices_of_every_dtype_and_batches(batch_dims: int, name: str) -> None:
     x = _values("f32", (2, 3, 4, 5, 2))
     indices = _indices(name, (2, 3, 7, 2), 5)
-    _same_bits(run("gather_nd", x, indices, batch_dims=batch_dims), _gathered(x, indices, batch_dims))
+    same_bits(run("gather_nd", x, indices, batch_dims=batch_dims), _gathered(x, indices, batch_dims))
 
 
 def test_gathering_nothing() -> None:
@@ -110,7 +105,7 @@ def test_the_last_update_wins(name: str) -> None:
     expected = x.copy()
     for place, target in _positions(indices, (4,)):
         expected[target] = updates[place]
-    _same_bits(run("scatter_nd", x, indices, updates), expected)
+    same_bits(run("scatter_nd", x, indices, updates), expected)
 
 
 @pytest.mark.parametrize("name", INTEGERS)
@@ -120,9 +115,9 @@ def test_what_is_out_of_range_is_dropped(name: str) -> None:
     expected = x.copy()
     for place, target in _positions(indices, (3, 5)):
         expected[target] = updates[place]
-    _same_bits(run("scatter_nd", x, indices, updates), expected)
+    same_bits(run("scatter_nd", x, indices, updates), expected)
     outside = np.full((2, 1), dtype(name).max, dtype(name).numpy)
-    _same_bits(run("scatter_nd", x, outside, _values("f32", (2, 5)), reduction="add"), x)
+    same_bits(run("scatter_nd", x, outside, _values("f32", (2, 5)), reduction="add"), x)
 
 
 @pytest.mark.parametrize("name", (*FLOATS, *INTEGERS, "c64"))
@@ -180,17 +175,17 @@ def test_special_values() -> None:
     # What is dropped leaves even -0 and NaN as they are.
     for reduction in expected:
         dropped = run("scatter_nd", x, indices - 6, updates, reduction=reduction)
-        _same_bits(dropped, x)
+        same_bits(dropped, x)
 
 
 def test_scatters_of_nothing() -> None:
     x = _values("f32", (3, 2))
     none = np.zeros((0, 1), np.int32)
-    _same_bits(run("scatter_nd", x, none, x[:0]), x)
-    _same_bits(run("scatter_nd", x[:0], np.zeros((3, 1), np.int32), x), x[:0])
-    _same_bits(run("scatter_nd", x[:, :0], np.zeros((3, 1), np.int32), x[:, :0]), x[:, :0])
+    same_bits(run("scatter_nd", x, none, x[:0]), x)
+    same_bits(run("scatter_nd", x[:0], np.zeros((3, 1), np.int32), x), x[:0])
+    same_bits(run("scatter_nd", x[:, :0], np.zeros((3, 1), np.int32), x[:, :0]), x[:, :0])
     # Tuples of no index: every update is the whole tensor.
-    _same_bits(run("scatter_nd", x, np.zeros((2, 0), np.int32), np.stack([x + 1, x + 2])), x + 2)
+    same_bits(run("scatter_nd", x, np.zeros((2, 0), np.int32), np.stack([x + 1, x + 2])), x + 2)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from rlx.ir.dtype import DTYPES, dtype
-from tests.ops.references import INTEGERS, in_jax, random, run, samples_of
+from tests.ops.references import INTEGERS, in_jax, random, run, same_bits, special_array
 
 NAMES = [d.name for d in DTYPES]
 Use = tuple[str, tuple[int, ...], dict[str, Any], Callable[[Any], Any]]
@@ -42,30 +42,20 @@ _UNARY: list[Use] = [
 ]
 
 
-def _values(name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Special values first, so that bits that arithmetic would lose are among them."""
-    return np.resize(samples_of(name, 10), shape).astype(dtype(name).numpy)
-
-
-def _same_bits(got: np.ndarray, reference: np.ndarray) -> None:
-    assert got.shape == reference.shape and got.dtype == reference.dtype
-    assert got.tobytes() == reference.tobytes()
-
-
 @pytest.mark.parametrize(
     ("op", "shape", "attributes", "reference"), _UNARY, ids=[f"{op}-{shape}" for op, shape, *_ in _UNARY]
 )
 def test_unary(op: str, shape: tuple[int, ...], attributes: dict[str, Any], reference: Callable[[Any], Any]) -> None:
     for name in ("f32", "bf16", "bool", "c64"):
-        x = _values(name, shape)
-        _same_bits(run(op, x, **attributes), in_jax(reference, x))
+        x = special_array(name, shape)
+        same_bits(run(op, x, **attributes), in_jax(reference, x))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_concat(name: str) -> None:
-    x, y = _values(name, (2, 3)), _values(name, (2, 4))
-    _same_bits(run("concat", x, y, axis=1), in_jax(lambda a, b: jnp.concatenate([a, b], 1), x, y))
-    _same_bits(run("concat", x[:0], x, axis=0), x)
+    x, y = special_array(name, (2, 3)), special_array(name, (2, 4))
+    same_bits(run("concat", x, y, axis=1), in_jax(lambda a, b: jnp.concatenate([a, b], 1), x, y))
+    same_bits(run("concat", x[:0], x, axis=0), x)
 
 
 def _indices(name: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -79,32 +69,32 @@ def _indices(name: str, shape: tuple[int, ...]) -> np.ndarray:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_gather_clamps(axis: int, name: str) -> None:
-    table, indices = _values(name, (4, 5, 3)), _indices("i32", (2, 4))
+    table, indices = special_array(name, (4, 5, 3)), _indices("i32", (2, 4))
     got = run("gather", table, indices, axis=axis)
-    _same_bits(got, in_jax(lambda t, i: jnp.take(t, i, axis=axis, mode="clip"), table, indices))
+    same_bits(got, in_jax(lambda t, i: jnp.take(t, i, axis=axis, mode="clip"), table, indices))
 
 
 @pytest.mark.parametrize("name", INTEGERS)
 def test_indices_of_every_dtype(name: str) -> None:
-    table = _values("f32", (5, 3))
+    table = special_array("f32", (5, 3))
     indices = _indices(name, (7,))
     clamped = [min(max(int(i), 0), 4) for i in indices]
-    _same_bits(run("gather", table, indices, axis=0), table[clamped])
-    _same_bits(run("embedding", table, indices), table[clamped])
-    _same_bits(run("gather_batched", table, indices, axis=0), table[clamped])
+    same_bits(run("gather", table, indices, axis=0), table[clamped])
+    same_bits(run("embedding", table, indices), table[clamped])
+    same_bits(run("gather_batched", table, indices, axis=0), table[clamped])
 
 
 @pytest.mark.parametrize("name", ["f32", "f16", "bool", "i64", "c64"])
 def test_gather_batched(name: str) -> None:
-    table, indices = _values(name, (2, 3, 5, 4)), _indices("i32", (2, 3, 6))
+    table, indices = special_array(name, (2, 3, 5, 4)), _indices("i32", (2, 3, 6))
 
     def reference(t: Any, i: Any) -> Any:
         take = jax.vmap(jax.vmap(lambda a, b: jnp.take(a, b, axis=0, mode="clip")))
         return take(t, i)
 
-    _same_bits(run("gather_batched", table, indices, axis=2), in_jax(reference, table, indices))
+    same_bits(run("gather_batched", table, indices, axis=2), in_jax(reference, table, indices))
     one = indices[:, :, 0]
-    _same_bits(run("gather_batched", table, one, axis=2), in_jax(reference, table, one))
+    same_bits(run("gather_batched", table, one, axis=2), in_jax(reference, table, one))
 
 
 def test_gathering_nothing() -> None:
@@ -121,7 +111,7 @@ def test_gathering_nothing() -> None:
 def test_iota(name: str) -> None:
     for shape, axis in (((3, 4), 1), ((300,), 0), ((2, 3, 2), 1), ((0, 2), 0)):
         got = run("iota", shape=shape, axis=axis, dtype=name)
-        _same_bits(got, in_jax(lambda s=shape, a=axis: jax.lax.broadcasted_iota(dtype(name).numpy, s, a)))
+        same_bits(got, in_jax(lambda s=shape, a=axis: jax.lax.broadcasted_iota(dtype(name).numpy, s, a)))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -139,7 +129,7 @@ def test_constants_keep_every_bit(name: str) -> None:
         values[:0],
         splat,
     ):
-        _same_bits(run("constant", value=np.asarray(value)), np.asarray(value))
+        same_bits(run("constant", value=np.asarray(value)), np.asarray(value))
 
 
 def test_dim_size() -> None:
