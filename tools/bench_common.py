@@ -93,3 +93,8 @@ def calls_for(call: Callable[[], Any], seconds: float) -> int:
 def median_ms(seconds: Sequence[float]) -> float:
     """The median, in milliseconds."""
     return statistics.median(seconds) * 1e3
+
+
+def median_ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """The median over the rounds: what slows the machine down for a while slows both turns of a round."""
+    return statistics.median(a / b for a, b in zip(ours, theirs, strict=True))

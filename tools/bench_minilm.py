@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import statistics
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tools.bench_common import Figure, calls_for, cpu_seconds, median_ms, worker
+from tools.bench_common import Figure, calls_for, cpu_seconds, median_ms, median_ratio, worker
 
 PEERS = ("rlx", "onnxruntime", "onnxruntime, fused ops", "jax")
 SHAPES = ((1, 16), (1, 64), (1, 128), (1, 256), (8, 32), (8, 128))
@@ -46,13 +45,8 @@ def measure(model: Path, rounds: int) -> Iterator[Figure]:
         case = f"MiniLM, batch {shape[0]}, {shape[1]} tokens"
         for peer in PEERS:
             yield Figure(f"{case}: {peer}", milliseconds[peer], "ms")
-        ratio = max(_ratio(seconds["rlx", shape], seconds[peer, shape]) for peer in PEERS[1:])
+        ratio = max(median_ratio(seconds["rlx", shape], seconds[peer, shape]) for peer in PEERS[1:])
         yield Figure(f"{case}: rlx to the fastest other", ratio, "x", LIMIT)
-
-
-def _ratio(ours: list[float], theirs: list[float]) -> float:
-    """The median over the rounds: what slows the machine down for a while slows both turns of a round."""
-    return statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
 
 
 def _check(shape: Shape, vectors: dict[str, np.ndarray]) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import statistics
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from tools.bench_common import Figure, calls_for, cpu_seconds, median_ms, worker
+from tools.bench_common import Figure, calls_for, cpu_seconds, median_ms, median_ratio, worker
 from tools.training_models import MODELS, TrainingModel
 
 PEERS = ("rlx", "rlx on xla", "jax")
@@ -56,19 +55,15 @@ def _measure(index: int, model: TrainingModel, rounds: int) -> Iterator[Figure]:
         for task in TASKS:
             yield Figure(f"{model.name}, {task}: {peer}", median_ms(seconds[peer, task]), "ms")
     for peer in PEERS:
-        ratio = _ratio(seconds[peer, "gradient"], seconds[peer, "forward"])
+        ratio = median_ratio(seconds[peer, "gradient"], seconds[peer, "forward"])
         limit = GRADIENT_LIMIT if peer == "rlx" else None
         yield Figure(f"{model.name}: gradient to forward, {peer}", ratio, "x", limit)
     for peer in PEERS[:-1]:
-        ratio = _ratio(seconds[peer, "step"], seconds["jax", "step"])
+        ratio = median_ratio(seconds[peer, "step"], seconds["jax", "step"])
         yield Figure(f"{model.name}: step to jax's, {peer}", ratio, "x", STEP_LIMIT if peer == "rlx" else None)
     for peer in ("rlx", "jax"):
         yield Figure(f"{model.name}: peak memory of a step, {peer}", memory[peer] / 2**20, "MiB")
     yield Figure(f"{model.name}: peak memory to jax's, rlx", memory["rlx"] / memory["jax"], "x", MEMORY_LIMIT)
-
-
-def _ratio(ours: list[float], theirs: list[float]) -> float:
-    return statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
 
 
 def _differentiating() -> Iterator[Figure]:
