@@ -5,11 +5,12 @@ It is for back ends that manage memory themselves, of which there is none as yet
 
 from __future__ import annotations
 
-from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
+
+import numpy as np
 
 from rlx.ir import registry
 from rlx.ir.errors import Error
@@ -251,23 +252,27 @@ def _trailing(shape: Shape) -> tuple[int, ...]:
 
 def _offsets(storages: Sequence[Storage], alignment: int) -> dict[Storage, int]:
     """An offset for each storage: largest first, each in the smallest gap that is large enough, else at the top."""
-    offsets: dict[Storage, int] = {}
-    by_offset: list[tuple[int, int, Storage]] = []
-    order = sorted(range(len(storages)), key=lambda i: (-storages[i].size, storages[i].start, i))
-    for i in order:
-        storage = storages[i]
-        size = aligned(storage.size, alignment)
-        best, best_gap, top = -1, 0, 0
-        for offset, _, neighbour in by_offset:
-            if neighbour.end < storage.start or storage.end < neighbour.start:
-                continue
-            gap = offset - top
-            if gap >= size and (best < 0 or gap < best_gap):
-                best, best_gap = top, gap
-            top = max(top, offset + aligned(neighbour.size, alignment))
-        offsets[storage] = best if best >= 0 else top
-        insort(by_offset, (offsets[storage], i, storage))
-    return offsets
+    starts, ends = (np.array([getattr(s, name) for s in storages], np.int64) for name in ("start", "end"))
+    sizes = np.array([aligned(s.size, alignment) for s in storages], np.int64)
+    order = np.array(sorted(range(len(storages)), key=lambda i: (-storages[i].size, storages[i].start, i)), np.int64)
+    starts, ends, sizes = starts[order], ends[order], sizes[order]
+    offsets = np.zeros(len(storages), np.int64)
+    for i in range(len(storages)):
+        (others,) = np.nonzero((ends[:i] >= starts[i]) & (starts[:i] <= ends[i]))  # placed, and live at the same time
+        offsets[i] = _place(sizes[i], offsets[others], sizes[others])
+    return {storages[i]: int(offset) for i, offset in zip(order, offsets, strict=True)}
+
+
+def _place(size: np.int64, offsets: np.ndarray, sizes: np.ndarray) -> np.int64:
+    """The offset of a range of bytes among others that it may not overlap."""
+    by_offset = np.argsort(offsets, kind="stable")
+    begins = offsets[by_offset]
+    tops = np.maximum.accumulate(np.concatenate([[0], begins + sizes[by_offset]]))  # behind the first 0, 1, … of them
+    gaps = begins - tops[:-1]
+    fits = gaps >= size
+    if not fits.any():
+        return tops[-1]
+    return tops[np.argmin(np.where(fits, gaps, np.iinfo(np.int64).max))]
 
 
 def _plan(graph: Graph, liveness: Liveness, offsets: dict[Storage, int], alignment: int) -> MemoryPlan:
