@@ -93,8 +93,8 @@ def outcome_of(kind: Kind, data: bytes) -> tuple[str, str, str]:
     except BaseException as problem:
         where = [f for f in traceback.extract_tb(problem.__traceback__) if "/rlx/" in f.filename]
         last = f"{Path(where[-1].filename).name}:{where[-1].name}" if where else "outside"
-        told = f": {str(problem)[:60]}" if isinstance(problem, AssertionError) else ""
-        return "found", f"{type(problem).__name__} in {last}{told}", traceback.format_exc()
+        message = f": {str(problem)[:60]}" if isinstance(problem, AssertionError) else ""
+        return "found", f"{type(problem).__name__} in {last}{message}", traceback.format_exc()
     return "accepted", "", ""
 
 

@@ -128,8 +128,8 @@ class BucketedGraph:
         return tuple(chosen)
 
     def __repr__(self) -> str:
-        told = "; ".join(f"{name}: {', '.join(map(str, sizes))}" for name, sizes in self._buckets.items())
-        return f"<BucketedGraph for {told}>"
+        buckets = "; ".join(f"{name}: {', '.join(map(str, sizes))}" for name, sizes in self._buckets.items())
+        return f"<BucketedGraph for {buckets}>"
 
 
 def _check(graph: Graph, buckets: Mapping[str, Sequence[int]]) -> None:

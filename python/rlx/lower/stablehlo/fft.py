@@ -30,8 +30,8 @@ def _transformed(emit: Emitter, x: Lowered, kind: str, axis: int, length: int, n
     others = [i for i in range(x.rank) if i != axis]
     moved = emit.transpose(x, [*others, axis])
     size = {"RFFT": length // 2 + 1}.get(kind, length)
-    told = {"fft_type": attribute(f"#stablehlo<fft_type {kind}>"), "fft_length": sizes([length])}
-    result = emit.one("fft", [moved], (*moved.dims[:-1], size), dtype, told)
+    attributes = {"fft_type": attribute(f"#stablehlo<fft_type {kind}>"), "fft_length": sizes([length])}
+    result = emit.one("fft", [moved], (*moved.dims[:-1], size), dtype, attributes)
     factor = _factor(length, norm, kind.startswith("I"))
     result = result if factor == 1 else emit.mul(result, factor)
     return emit.transpose(result, [*range(axis), last, *range(axis, last)])
