@@ -12,7 +12,7 @@ import pytest
 import rlx
 from rlx import mlir
 from rlx.ir import views
-from rlx.passes.pattern import RewriteCounts, Rewriter, counted, pattern, producer, rewrite
+from rlx.passes.pattern import RewriteCounts, Rewriter, counted, has_one_use, pattern, producer, rewrite
 from rlx.passes.runner import clone_module
 
 
@@ -67,6 +67,44 @@ def test_many_readers_of_one_value_are_not_visited_for_each() -> None:
         return run(g, drop_double_neg)[1].visits / length
 
     assert visits(2000) < 1.2 * visits(250)
+
+
+@pattern
+def drop_neg_of_an_only_reader(op: views.Activation, rewriter: Rewriter) -> Any:
+    """`neg(x)` becomes `x`, where only `op` reads what gives `x`: it matches when other readers have gone."""
+    inner = producer(op.x, views.Activation)
+    return inner.x if op.kind == "neg" and inner is not None and has_one_use(op.x) else None
+
+
+@pattern
+def drop_third_neg(op: views.Activation, rewriter: Rewriter) -> Any:
+    """It looks at an op that is two ops away."""
+    inner = producer(op.x, views.Activation)
+    outer = None if inner is None else producer(inner.x, views.Binary)
+    return outer.lhs if outer is not None and outer.kind == "add" else None
+
+
+@pattern
+def mul_into_add(op: views.Binary, rewriter: Rewriter) -> Any:
+    return rewriter.emit("binary", list(op.operands), kind="add") if op.kind == "mul" else None
+
+
+def test_it_ends_only_when_nothing_matches() -> None:
+    g = rlx.Graph("dead_reader")
+    x = g.input("x", (3,))
+    y = g.exp(x)
+    z = g.neg(y)
+    g.gelu(y)  # nobody reads it, and it comes after the op that it keeps from matching
+    g.set_outputs([z])
+    after, _ = run(g, drop_neg_of_an_only_reader)
+    assert names(after) == ["func.return"]
+
+    g = rlx.Graph("two_ops_away")
+    x = g.input("x", (3,))
+    g.set_outputs([g.exp(g.neg(x * x))])
+    after, counts = run(g, drop_third_neg, mul_into_add)
+    assert names(after) == ["func.return"] and counts.rewrites["drop_third_neg"] == 1
+    assert not run(after, drop_third_neg, mul_into_add)[1].rewrites
 
 
 def test_what_it_does_is_counted() -> None:

@@ -199,7 +199,8 @@ def rewrite(scope: Any, patterns: Iterable[Pattern], note: str) -> RewriteCounts
     """Apply patterns to the ops of a module, those in regions too, until none matches; erase what nobody reads.
 
     Ops are looked at in program order, and again when something next to them has changed: one that reads a changed value, or
-    that gives one to an op that went. The order, and so the result, is the same each time.
+    that gives one to an op that went. A pattern may look further than that, so all ops are looked at once more after changes,
+    until nothing changes. The order, and so the result, is the same each time.
 
     Args:
         scope: A module or function.
@@ -275,6 +276,7 @@ class _Driver:
         for entry in patterns:
             for root in entry.roots:
                 self._enter(entry, root)
+        self.scope = scope
         self.pending = _Worklist(collect(scope))
         self.done = 0
         self.limit = _LIMIT_PER_OP * len(self.pending) + _LIMIT
@@ -288,6 +290,14 @@ class _Driver:
             others.append((entry, root))
 
     def run(self) -> None:
+        changes = -1
+        while (self.done + self.counts.erased) != changes:
+            if changes >= 0:
+                self.pending = _Worklist(collect(self.scope))
+            changes = self.done + self.counts.erased
+            self._empty_worklist()
+
+    def _empty_worklist(self) -> None:
         pending, by_op, everywhere = self.pending, self.by_op, self.everywhere
         while (op := pending.pop()) is not None:
             if is_unread(op):
@@ -352,7 +362,7 @@ class _Driver:
                     if is_unread(maker) and maker.name.startswith("rlx."):
                         dead.append(maker)
                     else:
-                        self._enqueue([maker])
+                        self._enqueue([maker, *(use.owner.operation for use in value.uses)])  # one reader at most
         return count
 
     def _read_by(self, op: mlir.Operation) -> list[mlir.Value]:
