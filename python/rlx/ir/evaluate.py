@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -14,9 +16,10 @@ from rlx.ir.arrays import as_array
 from rlx.ir.builder import Tensor
 from rlx.ir.card import Card, as_results
 from rlx.ir.dim import Bindings
+from rlx.ir.dtype import DType, dtype
 from rlx.ir.errors import Error, ShapeError
 from rlx.ir.graph import Graph
-from rlx.ir.guards import is_list, is_mapping
+from rlx.ir.guards import is_list, is_mapping, is_sequence, is_tuple
 from rlx.ir.location import describe
 from rlx.ir.requirements import requirements
 from rlx.ir.shape import Shape, shape_of
@@ -277,18 +280,52 @@ def evaluate_decomposition(card: Card, operands: Sequence[Any], values: Mapping[
 
 
 def decomposition(card: Card, operands: Sequence[Any], values: Mapping[str, Any]) -> tuple[Graph, list[np.ndarray]]:
-    """A graph of one op's decomposition for the given arrays, and its arguments."""
-    from rlx.ir.dtype import dtype
+    """A graph of one op's decomposition for the given arrays, and its arguments. It may be shared: it must not be changed."""
+    shapes = tuple(tuple(map(_shape, o)) if is_list(o) else o if o is None else _shape(o) for o in operands)
+    arrays = [array for o in operands if o is not None for array in (o if is_list(o) else [o])]
+    if all(_is_plain(value) for value in values.values()):
+        return _decomposed(card, shapes, _Attributes(values)), arrays
+    return _decomposed.__wrapped__(card, shapes, _Attributes(values)), arrays
 
+
+def _shape(array: np.ndarray) -> Shape:
+    return Shape(array.shape, dtype(array.dtype))
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether the text of a value says all of it."""
+    if is_sequence(value):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, (bool, int, float, str, DType))
+
+
+class _Attributes:
+    """Attributes of an op as part of a key: equal where their text is, since `0.0`, `-0.0`, `0` and `False` are equal."""
+
+    def __init__(self, values: Mapping[str, Any]):
+        self.values = values
+
+    @cached_property
+    def text(self) -> str:
+        return repr(sorted(self.values.items()))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Attributes) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+
+@lru_cache(maxsize=256)  # building it is most of the work for small arrays
+def _decomposed(card: Card, shapes: tuple[Any, ...], attributes: _Attributes) -> Graph:
     graph = Graph(card.name, stage="hir")
-    arrays: list[np.ndarray] = []
+    number = count(1)
 
-    def argument(array: np.ndarray) -> Tensor:
-        arrays.append(array)
-        return graph.input(f"x{len(arrays)}", Shape(array.shape, dtype(array.dtype)))
+    def argument(shape: Shape) -> Tensor:
+        return graph.input(f"x{next(number)}", shape)
 
-    tensors = [None if o is None else [argument(a) for a in o] if is_list(o) else argument(o) for o in operands]
+    tensors = [None if s is None else [argument(a) for a in s] if is_tuple(s) else argument(s) for s in shapes]
     with mlir.entered():
-        results = as_results(card.decompose(graph, *tensors, **values))
+        results = as_results(card.decompose(graph, *tensors, **attributes.values))
     graph.set_outputs(results)
-    return graph, arrays
+    return graph

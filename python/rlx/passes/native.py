@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
+from typing import Any
 
 from rlx import mlir
 from rlx.ir.attributes import suggestion
@@ -106,11 +107,18 @@ def run(text: str, module: mlir.Module) -> None:
         PassError: A pass failed.
     """
     with mlir.entered():
-        manager = mlir.passmanager.PassManager.parse(text)
-        manager.enable_verifier(False)
         try:
-            manager.run(module.operation)
+            _manager(text).run(module.operation)
         except mlir.ir.MLIRError as problem:
             found = problem.error_diagnostics
             message = found[0].message if found else "the pass failed and gave no reason"
             raise PassError(message, location=describe(found[0].location) if found else None) from problem
+
+
+@lru_cache(
+    maxsize=64
+)  # at its first run canonicalize collects the patterns of all dialects, which takes ten times a run
+def _manager(text: str) -> Any:
+    manager = mlir.passmanager.PassManager.parse(text)
+    manager.enable_verifier(False)
+    return manager
