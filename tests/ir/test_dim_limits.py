@@ -91,7 +91,7 @@ def test_regions_are_nested_so_deep_that_every_transform_can_follow() -> None:
     assert str(rlx.parse(str(deep))) == str(deep)
     rlx.hvp(deep, wrt=["x"])
     rlx.vmap(deep, batched={"x": 0}, size=2)
-    with pytest.raises(rlx.ShapeError, match="regions may be inside each other"):
+    with pytest.raises(rlx.ShapeError, match="regions may be nested"):
         nested(rlx.Graph(), 100)
 
 

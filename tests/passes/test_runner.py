@@ -130,7 +130,7 @@ def test_no_pass_is_blamed_for_an_invalid_input() -> None:
     rewrite.set_stage(g.module, "mir")
     with pytest.raises(rlx.VerificationError) as caught:
         rlx.passes.run(g, "cse")
-    assert caught.value.message.startswith("'rlx.linear' op is a block, which stands at stage hir only")
+    assert caught.value.message.startswith("'rlx.linear' op is a block, which is allowed at stage hir only")
 
 
 def test_a_native_pass_that_fails_is_a_pass_error() -> None:

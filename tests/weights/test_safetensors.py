@@ -153,7 +153,7 @@ def test_several_files(sharded: Path) -> None:
         ({"b": "model-1.safetensors"}, "tensor 'b' is in model-1.safetensors, which has none of that name"),
         ({"a": 1}, "expected the index"),
         ([], "expected the index"),
-        ('{"weight_map": {"a": "model-1.safetensors", "a": "model-2.safetensors"}}', "'a' stands twice"),
+        ('{"weight_map": {"a": "model-1.safetensors", "a": "model-2.safetensors"}}', "'a' occurs twice"),
         ("[1", "cannot read"),
     ],
 )

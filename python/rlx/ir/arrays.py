@@ -1,7 +1,8 @@
-"""Arrays as users hand them over: NumPy's, PyTorch's, JAX's, anything with `__array__` or `__dlpack__`, made NumPy's.
+"""Arrays that users pass (of NumPy, PyTorch, JAX, anything with `__array__` or `__dlpack__`), converted to NumPy arrays.
 
-This is the one place where foreign objects are read. Whatever is wrong with one becomes an `rlx.Error` that names what it
-was given for; nothing is cast, and nothing that an array says beside its numbers (a mask, a unit of time) is dropped unseen.
+This is the only place where objects of other libraries are read. Any problem with one becomes an `rlx.Error` that says which
+argument it was passed for. Nothing is cast. An array that holds more than numbers (a mask, a unit of time) is an error:
+that information is never dropped silently.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ _WORTH_SHOWING = 200
 
 
 def as_array(value: object, what: str) -> np.ndarray:
-    """Anything with `__array__` or `__dlpack__` as a plain array, without a copy where that can be.
+    """Anything with `__array__` or `__dlpack__` as a plain array, without a copy where possible.
 
-    A tensor of PyTorch's on the CPU is taken as `.detach()` gives it, conjugated and negated where it says so, bf16 too.
+    A PyTorch tensor on the CPU is read as `.detach()` gives it, with pending conjugation and negation done, bf16 too.
 
     Args:
         value: The array.
-        what: What it is given for, such as `input 'x'`: how a message starts.
+        what: What the array is for, such as `input 'x'`: messages start with this.
 
     Raises:
         Error: The value is none of these, cannot be read on the CPU, or is a masked array.
@@ -34,21 +35,21 @@ def as_array(value: object, what: str) -> np.ndarray:
     if type(value) is np.ndarray:
         return value
     try:
-        found = _read(value, what)
-        return found if type(found) is np.ndarray else _plain(found, what)
+        array = _read(value, what)
+        return array if type(array) is np.ndarray else _plain(array, what)
     except Error as problem:
         if problem.message.startswith(what):
             raise
         raise Error(f"{what}: {problem.message}", location=problem.location, hint=problem.hint) from None
-    except Exception as problem:  # whatever the object's own code raises
+    except Exception as problem:  # the object's own code may raise anything
         raise Error(f"{what}: the {_kind(value)} cannot be read as an array: {_in_one_line(problem)}") from problem
 
 
 def as_numbers(value: object, what: str) -> np.ndarray:
-    """The same, of Python's numbers and nested lists of them as well, which get NumPy's dtype for them.
+    """The same; Python numbers and nested lists of them are accepted too, with the dtype that NumPy gives them.
 
     Raises:
-        Error: As `as_array`, or the lists are ragged or hold other things than numbers and arrays.
+        Error: As for `as_array`, or the lists are ragged or hold something else than numbers and arrays.
     """
     if not is_written(value):
         return as_array(value, what)
@@ -56,12 +57,12 @@ def as_numbers(value: object, what: str) -> np.ndarray:
         return np.array(_without_tensors(value, what))
     except Error:
         raise
-    except Exception as problem:  # ragged lists, and what the entries' own code raises
+    except Exception as problem:  # ragged lists, or an exception of the entries' own code
         raise Error(f"{what}: the {_kind(value)} is no array of numbers: {_in_one_line(problem)}") from problem
 
 
 def is_written(value: object) -> bool:
-    """Whether these are Python's own numbers, or lists: what has no dtype yet."""
+    """Whether this is a Python number or a list, which has no dtype yet."""
     return (_is_number(value) or is_sequence(value)) and not isinstance(value, np.generic)
 
 
@@ -80,14 +81,14 @@ def _read(value: Any, what: str) -> np.ndarray:
     if isinstance(value, type):
         raise Error(f"{what} must be an array, got the class {value.__qualname__}")
     if hasattr(value, "__array__"):
-        return np.asanyarray(value)  # keeps what kind of array it gives, a masked one for instance
+        return np.asanyarray(value)  # keeps the class of the array, so that a masked one is recognised
     if hasattr(value, "__dlpack__"):
         return np.from_dlpack(value)
     raise Error(f"{what} must be an array (or have __array__ or __dlpack__), got {_kind(value)}")
 
 
 def _plain(array: object, what: str) -> np.ndarray:
-    """An array of a subclass as one of the class itself: its operators have other meanings."""
+    """An array of a subclass of `np.ndarray` as a plain one: operators of the subclass may have other meanings."""
     if not is_array(array):
         raise Error(f"{what} must be an array, got {_kind(array)}")
     if isinstance(array, np.ma.MaskedArray):
@@ -99,7 +100,9 @@ def _plain(array: object, what: str) -> np.ndarray:
 
 
 def _from_torch(tensor: Any, torch: Any, what: str) -> np.ndarray:
-    """A tensor of PyTorch's: it refuses gradients and views that are not written out yet, and NumPy knows no bf16 of its."""
+    """The array of a PyTorch tensor. PyTorch itself does not convert tensors that need gradients, lazily conjugated or negated
+    views, and bf16.
+    """
     device = tensor.device.type
     if device == "meta":
         raise Error(f"{what} is a tensor on the device meta, which has no values")
@@ -117,7 +120,7 @@ def _from_torch(tensor: Any, torch: Any, what: str) -> np.ndarray:
 
 
 def _without_tensors(value: object, what: str) -> Any:
-    """Nested lists as they are, but for arrays in them, which are read as `as_array` reads them."""
+    """Nested lists in which every array has been replaced by what `as_array` gives for it."""
     if is_sequence(value):
         return [_without_tensors(entry, what) for entry in value]
     return value if _is_number(value) else as_array(value, what)
@@ -130,7 +133,7 @@ def _kind(value: object) -> str:
 
 
 def _in_one_line(problem: Exception) -> str:
-    """What an exception says, in one line."""
+    """The class and the message of an exception, in one line."""
     try:
         lines = str(problem).strip().splitlines()
     except Exception:

@@ -1,4 +1,4 @@
-"""Attributes between Python and MLIR, by what the op's record says of them."""
+"""Attributes converted between Python and MLIR, as the records of the ops declare them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def suggestion(name: object, known: Iterable[object]) -> str:
-    """` (did you mean 'x'?)` when a known name is close, else nothing."""
+    """` (did you mean 'x'?)` when a known name is similar, else an empty string."""
     close = get_close_matches(name, [k for k in known if isinstance(k, str)], 1) if isinstance(name, str) else ()
     return f" (did you mean '{close[0]}'?)" if close else ""
 
@@ -52,8 +52,8 @@ def _number(value: Any) -> float:
 
 
 def _dim(value: object) -> Dim:
-    found = dim(value, signed=True)  # of which ops a size may be negative is for `verify.infer` to say
-    return _integer(found) if type(found) is int else found
+    d = dim(value, signed=True)  # `verify.infer` checks in which ops a size may be negative
+    return _integer(d) if type(d) is int else d
 
 
 def _boolean(value: object) -> bool:
@@ -108,10 +108,10 @@ def normalise(spec: AttributeSpec, value: Any) -> Any:
 
 
 def check_interval(spec: AttributeSpec, value: Any) -> Any:
-    """The canonical value of an attribute, if it lies where the record says.
+    """The canonical value of an attribute, if it lies in the interval of the record.
 
     Raises:
-        ShapeError: A number lies outside.
+        ShapeError: A number lies outside of it.
     """
     for number in (value if is_tuple(value) else (value,)) if spec.interval else ():
         if not spec.admits(number):
@@ -152,11 +152,11 @@ def _dims_to_mlir(value: tuple[Dim, ...]) -> mlir.Attribute:
     )
 
 
-_LARGE = 1 << 20  # bytes: a larger splat is not written out
+_LARGE = 1 << 20  # bytes: a larger splat (all elements equal) is not expanded
 
 
 def _repeated(splat: mlir.Attribute, shape: tuple[int, ...]) -> mlir.Attribute:
-    """A splat in another shape."""
+    """A splat attribute (all elements equal) with another shape."""
     text, element = str(splat), splat.type.element_type
     body = text[text.index("<") + 1 : text.rindex("> :")].strip("[]")
     return mlir.ir.Attribute.parse(f"dense<{body}> : {mlir.ir.RankedTensorType.get(shape, element)}")
@@ -187,10 +187,10 @@ def to_mlir(spec: AttributeSpec, value: Any) -> mlir.Attribute:
     if spec.kind == "dict":
         return mlir.ir.DictAttr.get(value, context=mlir.context())
     key = (spec.kind, repr(value) if spec.kind == "f64" else value)
-    found = _small.get(key)
-    if found is None:
-        found = _small[key] = _to_mlir(spec.kind, value)
-    return found
+    stored = _small.get(key)
+    if stored is None:
+        stored = _small[key] = _to_mlir(spec.kind, value)
+    return stored
 
 
 def _to_mlir(kind: str, value: Any) -> mlir.Attribute:
@@ -214,7 +214,7 @@ def _to_mlir(kind: str, value: Any) -> mlir.Attribute:
 
 
 def _dims_from_mlir(attribute: mlir.Attribute) -> tuple[Dim, ...] | None:
-    """The sizes that a list of integers and strings holds; None for anything else."""
+    """The sizes in a list of integers and strings; None for an attribute of another kind."""
     ir = mlir.ir
     if not isinstance(attribute, ir.ArrayAttr) or not all(
         isinstance(entry, (ir.IntegerAttr, ir.StringAttr)) for entry in attribute
@@ -233,8 +233,8 @@ def elements_from_mlir(attribute: mlir.Attribute) -> np.ndarray:
         return np.zeros(shape, kind.numpy)
     if attribute.is_splat and math.prod(shape) * kind.itemsize > _LARGE:
         with mlir.entered():
-            one = elements_from_mlir(_repeated(attribute, (1,)))
-        return np.broadcast_to(one[0], shape)  # its size is no reason to fill memory
+            single = elements_from_mlir(_repeated(attribute, (1,)))
+        return np.broadcast_to(single[0], shape)  # a view: it uses memory for one element only
     if kind.is_complex or kind.name == "bf16":
         return _printed_elements(attribute, kind, shape)
     if kind.is_bool and attribute.is_splat:
@@ -243,7 +243,7 @@ def elements_from_mlir(attribute: mlir.Attribute) -> np.ndarray:
 
 
 def _printed_elements(attribute: mlir.Attribute, kind: DType, shape: tuple[int, ...]) -> np.ndarray:
-    """The bindings read no single complex or bf16 elements: read what they print."""
+    """The array of a dense attribute of complex numbers or bf16, whose elements the bindings cannot read: from its text."""
     text = str(attribute)
     body = text[text.index("<") + 1 : text.rindex("> :")]
     part = np.dtype(np.float32) if kind.is_complex else kind.numpy
@@ -256,13 +256,13 @@ def _printed_elements(attribute: mlir.Attribute, kind: DType, shape: tuple[int, 
 
 
 def _float(text: str, part: np.dtype) -> Any:
-    """A printed number; NaN and infinities are printed as their bits."""
+    """The value of a printed number; NaN and infinities are printed as their bits."""
     if text.startswith("0x"):
         return np.array(int(text, 16), f"u{part.itemsize}").view(part)[()]
     return part.type(text)
 
 
-# What an attribute of each kind is written as.
+# How an attribute of each kind is written, for messages.
 _FORMS = {
     "bool": "true or false",
     "i64": "a whole number without a type, or of i64",
@@ -286,7 +286,7 @@ def from_mlir(spec: AttributeSpec, attribute: mlir.Attribute) -> Any:
         value = _value(spec, attribute)
     except ValueError:
         value = None
-    # The bindings also read what is stored in another way: an i64 as i32 or index, an f64 as f32.
+    # The bindings also accept attributes of other types: an i32 or index for an i64, an f32 for an f64.
     if value is None or (spec.kind not in ("dims", "elements", "dict") and to_mlir(spec, value) != attribute):
         expected = f'a string, such as "{spec.cases[0]}"' if spec.kind == "enum" else _FORMS[spec.kind]
         raise ShapeError(f"attribute '{spec.name}' is of the wrong kind: {attribute}; expected {expected}")

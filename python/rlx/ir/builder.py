@@ -1,6 +1,6 @@
-"""`Builder` emits ops, `Tensor` is a value: the machinery under `rlx.Graph`, passes and decompositions."""
+"""`Builder` emits ops and `Tensor` is a value: `rlx.Graph`, passes and decompositions are based on them."""
 
-# The methods that `method_of` makes are `Builder`'s own.
+# The methods that `method_of` makes belong to `Builder`, so they may use its private members.
 # pyright: reportPrivateUsage=false
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ class Builder(RegionBuilder, OpMethods):
     """Emits rlx ops at an insertion point.
 
     Every op of the dialect is a method (`matmul`, `softmax`, …), and so is every kind of the enumerated ops
-    (`gelu`, `add`, `lt`, `sum`). Tensors come first, the rest is by keyword; `shape=` states the expected
-    result, which is then checked.
+    (`gelu`, `add`, `lt`, `sum`). Tensors come first, other arguments are passed by keyword; `shape=`
+    gives the expected shape of the result, which is then checked.
 
     Args:
         insertion_point: Where ops go.
@@ -98,7 +98,7 @@ class Builder(RegionBuilder, OpMethods):
         self._scopes: list[str] = []
         RegionBuilder.__init__(self)
 
-    # --- where and whence -------------------------------------------------------------------------
+    # --- insertion points and locations -----------------------------------------------------------
 
     @contextlib.contextmanager
     def named(self, name: str) -> Generator[None]:
@@ -112,7 +112,7 @@ class Builder(RegionBuilder, OpMethods):
 
     @contextlib.contextmanager
     def at(self, insertion_point: mlir.InsertionPoint) -> Generator[None]:
-        """Emit somewhere else: into a region, before an op."""
+        """Emit the ops inside of this context somewhere else: into a region, before an op."""
         self._points.append(insertion_point)
         try:
             yield
@@ -121,12 +121,12 @@ class Builder(RegionBuilder, OpMethods):
 
     @contextlib.contextmanager
     def located(self, location: mlir.Location) -> Generator[None]:
-        """Give all ops that are emitted inside one location."""
-        before, self._location = self._location, location
+        """Give one location to all ops that are emitted inside of this context."""
+        outer_location, self._location = self._location, location
         try:
             yield
         finally:
-            self._location = before
+            self._location = outer_location
 
     @property
     def insertion_point(self) -> mlir.InsertionPoint:
@@ -172,12 +172,12 @@ class Builder(RegionBuilder, OpMethods):
     def emit(
         self, name: str, operands: Sequence[Any], *, regions: Sequence[Region | None] = (), **attributes: Any
     ) -> Any:
-        """Emit one op: a tensor, or a tuple of them when it has several results (or any number of them).
+        """Emit one op. Returns a tensor, or a tuple of tensors if the op has several results or a variadic one.
 
         Args:
             name: The op's name without prefix.
             operands: Tensors in the order of the record; None for an absent optional one, a list for a variadic one.
-            regions: What `region` made, None for an empty one; they become the op's.
+            regions: Results of `region`, None for an empty region; they are moved into the op.
             attributes: By name; absent ones take their defaults.
 
         Raises:
@@ -188,8 +188,7 @@ class Builder(RegionBuilder, OpMethods):
         try:
             complete = attributes_module.complete(spec, attributes)
             values, shapes = self._checked_operands(spec, operands)
-            given = tuple(r and r.shapes for r in regions)
-            results = infer(name, shapes, complete, given)
+            results = infer(name, shapes, complete, tuple(r and r.shapes for r in regions))
             stored = {
                 a.name: attributes_module.to_mlir(a, complete[a.name])
                 for a in spec.attributes
@@ -212,11 +211,11 @@ class Builder(RegionBuilder, OpMethods):
             loc=location,
             ip=self._points[-1],
         )
-        for region, made in zip(op.regions, regions, strict=False):
-            if made is not None:
-                made.block.append_to(region)
-                self._pending.remove(made.holder)
-                made.holder.erase()
+        for empty_region, region in zip(op.regions, regions, strict=False):
+            if region is not None:
+                region.block.append_to(empty_region)
+                self._pending.remove(region.holder)
+                region.holder.erase()
         tensors = tuple(Tensor(self, result) for result in op.results)
         if self._record is not None:
             self._record += tensors
@@ -248,31 +247,33 @@ class Builder(RegionBuilder, OpMethods):
         return self.emit(card.name, operands, **attributes)
 
     def bound(self, card: Card, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """The operands and attributes that call arguments give, as they were written.
+        """The operands and attributes that call arguments give, as the user wrote them.
 
         Raises:
             ShapeError: There are too many, or an operand is missing or given twice.
         """
         spec = card.spec
         names = [operand.name for operand in spec.operands]
-        every = [*names, *(attribute.name for attribute in spec.attributes)]
-        if len(args) > len(every):
-            raise self.problem(card, f"takes at most {len(every)} arguments ({', '.join(every)}), got {len(args)}")
-        given = dict(zip(every, args, strict=False))
+        parameters = [*names, *(attribute.name for attribute in spec.attributes)]
+        if len(args) > len(parameters):
+            raise self.problem(
+                card, f"takes at most {len(parameters)} arguments ({', '.join(parameters)}), got {len(args)}"
+            )
+        by_name = dict(zip(parameters, args, strict=False))
         for name in kwargs:
-            if name in given:
+            if name in by_name:
                 count = _count_problem(spec, sum(isinstance(value, Tensor) for value in args))
                 raise self.problem(card, f"'{name}' is given twice{count}")
-        given |= kwargs
-        kwargs = {name: given.pop(name) for name in list(given) if name not in names}
+        by_name |= kwargs
+        kwargs = {name: by_name.pop(name) for name in list(by_name) if name not in names}
         operands: list[Any] = []
         for operand in spec.operands:
-            if operand.name not in given and operand.arity == "single":
+            if operand.name not in by_name and operand.arity == "single":
                 known = [a.name for a in spec.attributes]
                 extra = next((k for k in kwargs if k not in known), "")
-                count = _count_problem(spec, sum(name in given for name in names))
+                count = _count_problem(spec, sum(name in by_name for name in names))
                 raise self.problem(card, f"operand '{operand.name}' is missing{count}{suggestion(extra, names)}")
-            operands.append(given.get(operand.name))
+            operands.append(by_name.get(operand.name))
         return operands, kwargs
 
     def problem_at(self, message: str) -> ShapeError:
@@ -285,7 +286,7 @@ class Builder(RegionBuilder, OpMethods):
 
 
 def _count_problem(spec: OpSpec, count: int) -> str:
-    """How many operands an op takes, where that is one number and not the one that it was given."""
+    """A note on how many operands an op takes, if that number is fixed and another number was given; else empty."""
     fixed = all(operand.arity == "single" for operand in spec.operands)
     return f": expected {len(spec.operands)} operands, got {count}" if fixed and count != len(spec.operands) else ""
 
@@ -293,14 +294,14 @@ def _count_problem(spec: OpSpec, count: int) -> str:
 def _segments(
     spec: OpSpec, operands: Sequence[Any], results: Sequence[Shape], stored: dict[str, Any]
 ) -> dict[str, Any]:
-    """The attributes of an op with those that group its operands and results."""
-    # A record has results that are all single, or one group of any number.
-    for name, values, groups, what in (
+    """The attributes of an op, with those added that say how its operands and results are grouped."""
+    # The results of a record are all single, or they are one variadic group.
+    for name, values, groups, kind in (
         (grouping.OPERAND_SEGMENTS, spec.operands, operands, "operand"),
         (grouping.RESULT_SEGMENTS, spec.results, [list(results)], "result"),
     ):
         if grouping.is_segmented(values):
-            sizes = grouping.segment_sizes(values, groups, what)
+            sizes = grouping.segment_sizes(values, groups, kind)
             stored[name] = mlir.ir.DenseI32ArrayAttr.get(sizes, context=mlir.context())
     return stored
 
@@ -308,20 +309,20 @@ def _segments(
 def _custom(
     spec: OpSpec, values: Sequence[mlir.Value], results: Sequence[Shape], stored: dict[str, Any]
 ) -> dict[str, Any]:
-    """The attributes of the `rlx.custom` that stands for an op of a user's."""
+    """The attributes of the `rlx.custom` that represents an op of a user."""
     ir, context = mlir.ir, mlir.context()
-    own = {
+    custom_attributes = {
         "name": ir.StringAttr.get(spec.name, context=context),
         "attributes": ir.DictAttr.get(stored, context=context),
     }
-    return _segments(registry.SPECS["custom"], [[shape_of(v) for v in values]], results, own)
+    return _segments(registry.SPECS["custom"], [[shape_of(v) for v in values]], results, custom_attributes)
 
 
 def method_of(card: Card) -> Any:
     """The `Builder` method of an op.
 
-    It is `build`, with NumPy arrays as constants, the optional check of `shape=`, and errors that name the op and the
-    caller's line.
+    It calls `build`. In addition, it turns NumPy arrays into constants, checks `shape=` if that is given, and adds the name
+    of the op and the caller's line to errors.
     """
     parameters = _parameters(card)
     takes_shape = "shape" in parameters
@@ -344,15 +345,15 @@ def method_of(card: Card) -> Any:
         except Exception as problem:
             if IN_BODY in getattr(problem, "__notes__", ()):
                 raise
-            raise _explained(self, card, problem, dict(zip(parameters, args, strict=False)) | kwargs) from problem
+            raise _call_error(self, card, problem, dict(zip(parameters, args, strict=False)) | kwargs) from problem
         finally:
             if len(self._pending) > mark:
                 self._retire(mark)
         if expected is not None:
             first = result[0] if is_tuple(result) else result
-            wanted = Shape(expected, expected.dtype if isinstance(expected, Shape) else first.dtype)
-            if first.shape != wanted:
-                raise self.problem(card, f"the result is {first.shape}, but shape= says {wanted}")
+            expected_shape = Shape(expected, expected.dtype if isinstance(expected, Shape) else first.dtype)
+            if first.shape != expected_shape:
+                raise self.problem(card, f"the result is {first.shape}, but shape= says {expected_shape}")
         return result
 
     method.__name__ = card.name
@@ -362,7 +363,7 @@ def method_of(card: Card) -> Any:
 
 
 def _parameters(card: Card) -> list[str]:
-    """What `build` takes after the builder; an op without its own takes operands, then attributes."""
+    """The parameters of `build` after the builder; without a `build` of its own, an op takes operands, then attributes."""
     code = type(card).build.__code__
     names = code.co_varnames[2 : code.co_argcount + code.co_kwonlyargcount]
     return list(names) or [entry.name for entry in (*card.spec.operands, *card.spec.attributes)]
@@ -371,23 +372,21 @@ def _parameters(card: Card) -> list[str]:
 def _lift(b: Builder, value: object) -> Any:
     if type(value) is not np.ndarray:
         return value
-    dtype(value.dtype)  # a dtype that is none of ours is the op's problem, not the constant's
+    dtype(value.dtype)  # raises here for an unknown dtype, so that the error names the op and not the constant
     return b.constant(value)
 
 
-def _explained(b: Builder, card: Card, problem: Exception, given: dict[str, Any]) -> Exception:
-    """What Python says of a wrong call, as an error of ours."""
+def _call_error(b: Builder, card: Card, problem: Exception, arguments: dict[str, Any]) -> Exception:
+    """The `ShapeError` for an exception that Python raises for a wrong call of `build`."""
     for operand in card.spec.operands:
-        value = given.get(operand.name)
-        if operand.name in given and not isinstance(value, (Tensor, list, tuple, type(None))):
+        value = arguments.get(operand.name)
+        if operand.name in arguments and not isinstance(value, (Tensor, list, tuple, type(None))):
             return b.problem(card, f"operand '{operand.name}' must be a tensor, got {type(value).__name__}")
     trace = problem.__traceback__
     if isinstance(problem, TypeError) and trace is not None and trace.tb_next is None:
-        said = str(problem).split(".build() ")[-1]
-        if (
-            "positional argument" in said and "were given" in said
-        ):  # Python's numbers count what the caller does not see
-            said = "got too many positional arguments"
-        return b.problem(card, f"{said}; it takes {', '.join(_parameters(card))}")
-    others = ", ".join(f"{n} = {v!r:.60}" for n, v in given.items() if not isinstance(v, Tensor))
+        message = str(problem).split(".build() ")[-1]
+        if "positional argument" in message and "were given" in message:
+            message = "got too many positional arguments"  # Python's message counts `self` and the builder too
+        return b.problem(card, f"{message}; it takes {', '.join(_parameters(card))}")
+    others = ", ".join(f"{n} = {v!r:.60}" for n, v in arguments.items() if not isinstance(v, Tensor))
     return b.problem(card, f"does not take {others or 'these arguments'}: {problem}")

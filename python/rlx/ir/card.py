@@ -1,7 +1,7 @@
-"""`Card`: everything about an op that its TableGen record does not say, in one class.
+"""`Card`: all information about an op that is not in its TableGen record, in one class.
 
 A card infers result shapes, evaluates on NumPy arrays (this *is* the op's meaning), and, for a composite op, decomposes
-into other ops. What is missing is derived: an op without `evaluate` is evaluated by its decomposition.
+into other ops. A method that a card does not have is derived: an op without `evaluate` is evaluated by its decomposition.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class Operand:
     """One operand of a sample: its dimensions, and how values are drawn.
 
     Args:
-        dims: Sizes; symbols are bound to several sizes by the harness.
-        dtype: A fixed dtype; None takes the dtype of the case.
-        low: Least value drawn.
-        high: Greatest value drawn (integers: exclusive).
-        distinct: Draw without repetition, for ops whose result jumps at ties.
+        dims: Sizes; the test harness binds symbols to several sizes.
+        dtype: A fixed dtype; None means the dtype of the test case.
+        low: The least value that is drawn.
+        high: The greatest value that is drawn (for integers it is excluded).
+        distinct: Draw no value twice, for ops whose result is not continuous where values are equal.
     """
 
     dims: tuple[DimLike, ...]
@@ -59,8 +59,8 @@ class Sample:
         operands: In the order of the record.
         attributes: By name; absent ones take their defaults.
         dtypes: Names of the dtypes to try; None tries all that the first operand takes.
-        tolerance: Factor on the harness's tolerance, for ops that lose digits by nature.
-        build: For an op with regions: a function of a builder, the operands one by one, and the attributes, that emits it.
+        tolerance: A factor on the tolerance of the test harness, for ops that cannot be exact.
+        build: For an op with regions: a function that emits it, of a builder, the operands one by one, and the attributes.
     """
 
     operands: tuple[Operand | list[Operand] | None, ...]
@@ -98,7 +98,7 @@ class Card:
     """
 
     spec: ClassVar[OpSpec]
-    # Whether the dimensions among the attributes are numbers of any sign, not sizes.
+    # Whether the attributes that are dimensions may be negative: positions or offsets, and not sizes.
     signed_sizes: ClassVar[bool] = False
 
     def __init_subclass__(cls, op: str | None = None, **kwargs: Any):
@@ -122,16 +122,16 @@ class Card:
         raise NotImplementedError(f"rlx.{self.name} has no inference")
 
     def check_regions(self, op: mlir.Operation) -> None:
-        """What has to hold of the ops inside the regions of an MLIR op, beyond what they take and yield.
+        """Check the ops inside of the regions of an MLIR op; the shapes that regions take and yield are checked by `infer`.
 
         Raises:
-            ShapeError: It does not.
+            ShapeError: An op is not allowed there.
         """
 
     def requires(self, *operands: Any, **attributes: Any) -> Iterable[tuple[Dim, str]]:
-        """Expressions in symbols that must not be negative, each with what is wrong otherwise.
+        """Expressions in symbols that must not be negative, each with a message for the case that it is.
 
-        `infer` has refused what is certainly wrong; the sizes of results need not be listed.
+        `infer` has refused what is wrong for all sizes. The sizes of results need not be listed.
         """
         return ()
 
@@ -142,11 +142,11 @@ class Card:
         return evaluate_decomposition(self, operands, attributes)
 
     def decompose(self, b: Builder, *operands: Any, **attributes: Any) -> Any:
-        """The same value out of other ops: a tensor, or a tuple for several results."""
+        """The same value computed by other ops: a tensor, or a tuple for several results."""
         raise NotImplementedError(f"rlx.{self.name} is a primitive: it has no decomposition")
 
     def build(self, b: Builder, *args: Any, **kwargs: Any) -> Any:
-        """What `Graph.<op>(…)` does: turn what a user may write into operands and canonical attributes.
+        """Emit the op for a call `Graph.<op>(…)`: turn the arguments of the user into operands and canonical attributes.
 
         The default takes operands by position (or name) and attributes by keyword.
         """
@@ -160,11 +160,11 @@ class Card:
         return Cost(flops, moved_bytes(operands, results))
 
     def label(self, attributes: Mapping[str, Any]) -> str:
-        """What readers call the op: its name, or what an enumerated op does, `add` for a `binary` whose kind is `add`."""
+        """The name of the op in listings: its own, or that of its kind, `add` for a `binary` of kind `add`."""
         return str(attributes.get("kind", self.name))
 
     def runs(self, attributes: dict[str, Any]) -> Dim:
-        """How often the op runs each of its regions; 1 where that is not known."""
+        """How often the op runs each of its regions; 1 if that is not known."""
         return 1
 
     def samples(self) -> Iterable[Sample]:
@@ -173,23 +173,23 @@ class Card:
 
     # --- rules of the transforms: what is missing is derived -----------------------------------------
 
-    # The operands in which the op is linear, each with the others held fixed; names in one string, "on_true on_false", are
-    # a group in which it is linear jointly. The tangent of the result is then the op itself on tangents.
+    # The operands in which the op is linear while the others are constant. Several names in one string, "on_true on_false",
+    # mean that it is linear in these operands together. The tangent of the result is then the op applied to tangents.
     linear: ClassVar[tuple[str, ...]] = ()
 
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Sequence[Any], **attributes: Any) -> Any:
         """Tangents of the results.
 
         Args:
-            b: Where to emit.
+            b: The builder to emit with.
             operands: In the groups of the record.
             tangents: The same groups; None where a tangent is zero or there is none (integers).
             results: The results of the op, flat.
             attributes: By name, all of them.
 
         Returns:
-            A tangent, or a tuple with one for each result; None is zero. (A user's op gives `(None,)`, so that a rule which
-            forgets to return is found out.)
+            A tangent, or a tuple with one for each result; None is zero. (For an op of a user, zero is `(None,)`, so that a
+            rule without a `return` is an error.)
         """
         raise NotImplementedError(f"rlx.{self.name} has no jvp")
 
@@ -199,31 +199,31 @@ class Card:
         """Cotangents of the operands: the adjoint of the jvp, for the inner product `Re(sum(conj(a)·b))`.
 
         Args:
-            b: Where to emit.
-            operands: In the groups of the record. One in which the op is linear may have no value: only its shape counts.
+            b: The builder to emit with.
+            operands: In the groups of the record. Of an operand in which the op is linear, use only the shape.
             results: The results of the op, flat.
-            cotangents: One for each result; None where it is zero. Not all are.
+            cotangents: One for each result; None where it is zero. At least one is not zero.
             attributes: By name, all of them.
 
         Returns:
             A sequence of cotangents in the groups of the record: a tensor, None for zero, a `rules.Range`, or a function
-            without arguments that gives one and is called only if that cotangent is wanted.
+            without arguments that returns one of these and is called only if that cotangent is needed.
         """
         raise NotImplementedError(f"rlx.{self.name} has no vjp")
 
     def pushforward(self, b: Builder, operands: Any, tangents: Any, *, regions: Any, **attributes: Any) -> Any:
-        """For an op with regions, in place of `jvp`: results, and their tangents. `regions` are `transforms.forward.Body`s."""
+        """For an op with regions, instead of `jvp`: results and their tangents. `regions` are `transforms.forward.Body`s."""
         raise NotImplementedError(f"rlx.{self.name} has no pushforward")
 
     def pullback(self, b: Builder, operands: Any, wanted: Any, *, regions: Any, **attributes: Any) -> Any:
-        """For an op with regions, in place of `vjp`: results, and a function from their cotangents to those of operands
-        (flat) and of what the regions read from outside. `regions` are `transforms.reverse.Body`s.
+        """For an op with regions, instead of `vjp`: the results, and a function from their cotangents to the cotangents of the
+        operands (flat) and of the values that the regions use from outside. `regions` are `transforms.reverse.Body`s.
         """
         raise NotImplementedError(f"rlx.{self.name} has no pullback")
 
     def reversible(self, b: Builder, *operands: Any, regions: Any, **attributes: Any) -> Any:
-        """For an op with regions: the same value out of ops that reverse mode can go back over, as `decompose` gives it; or
-        `NotImplemented`, where `pullback` is to be used.
+        """For an op with regions: the same value computed by ops that reverse mode can differentiate, returned as by
+        `decompose`; or `NotImplemented`, where `pullback` is used.
         """
         return NotImplemented
 
@@ -231,15 +231,15 @@ class Card:
         """The op on a batch.
 
         Args:
-            b: Where to emit.
-            operands: In the groups of the record. A batched one has the batch as its leading axis.
-            batched: The same groups: whether each is batched. At least one is.
+            b: The builder to emit with.
+            operands: In the groups of the record. A batched operand has the batch as its first axis.
+            batched: In the same groups, whether each operand is batched. At least one is.
             size: The size of the batch.
             attributes: By name, as they are without a batch. An op with regions gets `regions=` as well.
 
         Returns:
-            The result, or a tuple of results, each with the batch as its leading axis. NotImplemented, before anything is
-            emitted, has the decomposition batched instead: for operands that the op itself does not take with a batch.
+            The result, or a tuple of results, each with the batch as its first axis. Or NotImplemented, before anything is
+            emitted, where the op cannot take these operands with a batch: then its decomposition is batched instead.
         """
         raise NotImplementedError(f"rlx.{self.name} has no vmap")
 
@@ -254,7 +254,7 @@ class Card:
 
     @property
     def has_evaluator(self) -> bool:
-        """Whether the op has an evaluator of its own, beside its decomposition."""
+        """Whether the op has an evaluator of its own, and not only that of its decomposition."""
         return type(self).evaluate is not Card.evaluate
 
 

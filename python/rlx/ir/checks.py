@@ -1,4 +1,4 @@
-"""Checks of what users hand over beside arrays: names, options."""
+"""Checks of values that users pass and that are not arrays: names, options."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from rlx.ir.errors import Error
 
 
 def check_name(name: object, what: str) -> None:
-    """A name is text that MLIR and files can hold.
+    """Check that a name is text that MLIR and files can hold.
 
     Raises:
-        Error: It is no string, empty, or has a NUL or half a character in it.
+        Error: It is not a string, it is empty, or it contains a NUL or half of a surrogate pair.
     """
     if not isinstance(name, str) or not name:
         raise Error(f"{what} is a non-empty string, not {name!r:.60}", location=_place())
@@ -18,14 +18,14 @@ def check_name(name: object, what: str) -> None:
 
 
 def _place() -> str | None:
-    """The user's line."""
+    """The line of the user's code, as `file:line`."""
     from rlx.ir.location import caller_location, describe  # imports MLIR
 
     return describe(caller_location())
 
 
 def is_unicode(text: str) -> bool:
-    """Whether text can be written as UTF-8: it has no half of a surrogate pair."""
+    """Whether text can be written as UTF-8: it does not contain half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -34,10 +34,10 @@ def is_unicode(text: str) -> bool:
 
 
 def check_string(value: object, what: str) -> None:
-    """An option that is text.
+    """Check that an option is text.
 
     Raises:
-        Error: It is something else.
+        Error: It is not.
     """
     if not isinstance(value, str):
         raise Error(f"{what} must be a string, got {value!r:.60}")

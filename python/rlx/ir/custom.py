@@ -1,7 +1,8 @@
 """Ops that a user registers at run time: `class Swish(rlx.CustomOp, name="example.swish")`.
 
-The class is the card, and the signature of its `infer` the record: positional parameters are operands (optional with
-the default None, variadic as `*xs`), keyword-only ones attributes. In the IR such an op is an `rlx.custom`.
+The class is the card. The signature of its method `infer` takes the place of the record: positional parameters are operands
+(optional with the default None, variadic as `*xs`), keyword-only parameters are attributes. In the IR such an op is an
+`rlx.custom`.
 """
 
 from __future__ import annotations
@@ -42,19 +43,20 @@ _ANY = registry.SPECS["custom"].operands[0].dtypes
 
 
 class CustomOp(Card):
-    """Base of the cards of a user's ops. A subclass registers itself under `name`, which holds a dot.
+    """Base of the cards of a user's ops. A subclass registers itself under `name`, which contains a dot.
 
-    It has `infer`, and `evaluate` or `decompose`, as every card. An op without `decompose` runs on those back ends for which a
-    lowering is registered (`rlx.lower.linalg.lowers(name)`, `rlx.lower.stablehlo.lowers(name)`), and is differentiated and
+    It has `infer`, and `evaluate` or `decompose`, as every card has. An op without `decompose` runs on the back ends for which
+    a lowering is registered (`rlx.lower.linalg.lowers(name)`, `rlx.lower.stablehlo.lowers(name)`), and is differentiated and
     batched by its rules `linear`, `elementwise`, `jvp`, `vjp` and `vmap` (see `rlx.ir.card.Card`).
 
     Attributes:
-        dtypes: What its operands may hold.
+        dtypes: Names of the dtypes that its operands may have.
         elementwise: Whether each element of the result is a function of one element of each operand, broadcast as in NumPy.
         num_results: How many results it has.
 
     Raises:
-        Error: The name has no dot or is taken, the signature of `infer` cannot be a record, or `linear` names no operands.
+        Error: The name has no dot or is taken, the signature of `infer` cannot be a record, or `linear` has a name that is not
+            an operand.
     """
 
     dtypes: ClassVar[tuple[str, ...]] = _ANY
@@ -96,10 +98,10 @@ def _spec(cls: type[CustomOp], name: str) -> OpSpec:
     if sum(o.arity != "single" for o in operands) > 1:
         raise Error(f"{cls.__qualname__}.infer: a custom op may have one optional or variadic operand")
     results = tuple(ValueSpec(f"result{i}", _ANY) for i in range(cls.num_results))
-    home = f"{cls.__module__}.{cls.__qualname__}"
+    defined_at = f"{cls.__module__}.{cls.__qualname__}"
     return OpSpec(
         name, "custom", "mir", summary.rstrip("."), description.strip(), tuple(operands), tuple(attributes), results,
-        traits=(TraitSpec("elementwise"),) if cls.elementwise else (), defined_at=home, custom=True,
+        traits=(TraitSpec("elementwise"),) if cls.elementwise else (), defined_at=defined_at, custom=True,
     )  # fmt: skip
 
 
@@ -130,25 +132,25 @@ def _attribute(cls: type[CustomOp], parameter: inspect.Parameter) -> AttributeSp
 
 
 def sources(module: mlir.Module, rules: Mapping[str, Any]) -> list[str] | None:
-    """The source of every custom op in a module, and of its lowering: what a program compiled from it depends on.
+    """The source code of every custom op in a module and of its lowering: a compiled program depends on it.
 
     Args:
         module: A module of rlx ops.
         rules: Lowering rules by op name.
 
     Returns:
-        Texts, or None where a source cannot be had (an op defined at a prompt), so that nothing may be cached.
+        The texts, or None if some source code is not available (an op defined at a prompt): then nothing may be cached.
     """
     names: set[str] = set()
     for operation in opview.operations(module.body):
         if operation.name == opview.CUSTOM:
             names.add(opview.name_of(operation))
-    found: list[str] = []
+    texts: list[str] = []
     try:
         for name in sorted(names):
-            found.append(inspect.getsource(type(registry.card(name))))
+            texts.append(inspect.getsource(type(registry.card(name))))
             if name in rules:
-                found.append(inspect.getsource(rules[name]))
+                texts.append(inspect.getsource(rules[name]))
     except (OSError, TypeError):
         return None
-    return found
+    return texts

@@ -111,13 +111,13 @@ def _from_ast(node: ast.expr) -> Dim:
             raise Error(f"{ast.unparse(node)!r} is not allowed")
 
 
-LARGEST = 2**63 - 1  # what a type can say
+LARGEST = 2**63 - 1  # of a size in an MLIR type
 
 
 def dim(x: Any, *, signed: bool = False) -> Dim:
     """`x` as a dimension: an integer (NumPy's too), a `DimExpr`, or text for `parse`.
 
-    Raises `Error` for a negative constant, unless `signed`; for one that no type can hold, and any other type.
+    Raises `Error` for a negative constant, unless `signed`; for a constant that is too large; and for any other type of `x`.
     """
     if isinstance(x, DimExpr):
         return x
@@ -155,7 +155,7 @@ def product(dims: Iterable[Dim]) -> Dim:
     return total
 
 
-# Asking about dimensions
+# Properties of dimensions
 
 
 def symbols(d: Dim) -> frozenset[str]:
@@ -164,7 +164,7 @@ def symbols(d: Dim) -> frozenset[str]:
 
 
 def divisors(d: Dim) -> tuple[DimExpr, ...]:
-    """What `d` divides by, innermost first, without constants: its value exists where none of these is 0."""
+    """The divisors in `d` that are not constants, innermost first: `d` has a value only where none of these is 0."""
     return d.divisors if isinstance(d, DimExpr) else ()
 
 
@@ -177,7 +177,7 @@ def evaluate(d: Dim, bindings: Mapping[str, int]) -> int:
 
 
 def estimate(d: Dim, size: int) -> int:
-    """The value of `d` with every symbol of one size, for costs; 0 where that divides by zero."""
+    """The value of `d` where every symbol has the same size, for costs; 0 where that divides by zero."""
     try:
         return evaluate(d, dict.fromkeys(symbols(d), size))
     except Error:
@@ -245,20 +245,20 @@ def solve(d: Dim, value: int, bindings: Mapping[str, int]) -> dict[str, int] | N
     Returns ``{}`` if `d` has no unknown symbol and equals `value`, ``{name: size}`` if it is linear in its
     one unknown symbol, and None if it cannot be solved.
 
-    Raises `ShapeError` if no size >= 0 will do.
+    Raises `ShapeError` if there is no such size >= 0.
     """
-    known = substitute(d, bindings)
-    if isinstance(known, int):
-        if known != value:
-            raise ShapeError(f"dimension '{d}' is {known}, not {value}")
+    bound = substitute(d, bindings)
+    if isinstance(bound, int):
+        if bound != value:
+            raise ShapeError(f"dimension '{d}' is {bound}, not {value}")
         return {}
-    if len(known.symbols) > 1:
+    if len(bound.symbols) > 1:
         return None
-    (name,) = known.symbols
-    found = linear(known, name)
-    if found is None:
+    (name,) = bound.symbols
+    line = linear(bound, name)
+    if line is None:
         return None
-    slope, constant = found
+    slope, constant = line
     assert isinstance(slope, int) and isinstance(constant, int)  # no other symbol is left
     size, rest = divmod(value - constant, slope)
     if rest or size < 0:
@@ -267,7 +267,7 @@ def solve(d: Dim, value: int, bindings: Mapping[str, int]) -> dict[str, int] | N
 
 
 class Bindings:
-    """Sizes of symbols, collected from facts: an expression, the size that was seen, and the place where.
+    """Sizes of symbols, collected from facts. A fact is an expression, the size that it has, and the place where that was seen.
 
     Facts may come in any order; `solve` finds the sizes and checks every fact against them.
     """
@@ -287,14 +287,14 @@ class Bindings:
         """
         sizes: dict[str, int] = {}
         origins: dict[str, str] = {}
-        # Bare symbols go first, so that messages point at the plainest evidence.
+        # Facts about a symbol alone come first, so that messages name the simplest fact.
         pending = sorted(self._facts, key=lambda fact: str(fact[0]) not in symbols(fact[0]))
         while True:
             waiting = [fact for fact in pending if not _settle(*fact, sizes, origins)]
             if len(waiting) == len(pending):
                 break
             pending = waiting
-        # A fact may be settled and leave a symbol open: batch*seq is 0 for any seq once batch is 0.
+        # A fact that is true may leave the size of a symbol open: if batch is 0, batch*seq is 0 for any seq.
         waiting = [fact for fact in self._facts if symbols(fact[0]) - sizes.keys()]
         if waiting and not partial:
             facts = "; ".join(f"'{expression}' is {size} at {place}" for expression, size, place in waiting)
@@ -320,18 +320,18 @@ def _quoted(names: Iterable[str]) -> str:
 
 
 def _settle(expression: Dim, size: int, place: str, sizes: dict[str, int], origins: dict[str, str]) -> bool:
-    """Checks one fact, or learns a size from it; False if that has to wait for other sizes."""
+    """Checks one fact, or finds a size by it; False if that needs sizes that are not known yet."""
     if isinstance(expression, int):
         if expression != size:
             raise ShapeError(f"{place} is {size}, but {expression} is expected")
         return True
-    found: dict[str, int] | None = {}
+    solution: dict[str, int] | None = {}
     expected = None
     try:
         if expression.symbols <= sizes.keys():
             expected = expression.evaluate(sizes)
         else:
-            found = solve(expression, size, sizes)
+            solution = solve(expression, size, sizes)
     except Error as error:
         reasons = "".join(f"; {reason}" for reason in _reasons(expression, sizes, origins))
         raise ShapeError(f"{place}: {error.message}{reasons}", hint=error.hint) from None
@@ -341,10 +341,10 @@ def _settle(expression: Dim, size: int, place: str, sizes: dict[str, int], origi
             raise ShapeError(f"symbol '{name}' is {expected} from {origins[name]}, but {size} from {place}")
         reasons = ", ".join(_reasons(expression, sizes, origins))
         raise ShapeError(f"dimension '{name}' is {expected} because {reasons}, but {size} from {place}")
-    for name, value in (found or {}).items():
+    for name, value in (solution or {}).items():
         sizes[name] = value
         origins[name] = place if str(expression) == name else f"{place}, where '{expression}' is {size}"
-    return found is not None
+    return solution is not None
 
 
 def _reasons(expression: DimExpr, sizes: dict[str, int], origins: dict[str, str]) -> list[str]:

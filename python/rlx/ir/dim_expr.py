@@ -20,7 +20,7 @@ from rlx.ir.interval import Interval
 from rlx.ir.polynomial import Monomial, Terms
 
 LONGEST = 4096  # characters of a dimension
-DEEPEST = 32  # operators `//`, `%`, `max` and `min` inside each other
+DEEPEST = 32  # nested operators `//`, `%`, `max` and `min`
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class DimExpr:
 
     @cached_property
     def depth(self) -> int:
-        """How many ``//``, ``%``, ``max`` and ``min`` stand inside each other."""
+        """How deep ``//``, ``%``, ``max`` and ``min`` are nested."""
         calls = (atom for monomial, _ in self.terms for atom in monomial if isinstance(atom, Call))
         return max((call.depth for call in calls), default=0)
 
@@ -82,16 +82,16 @@ class DimExpr:
 
     @cached_property
     def divisors(self) -> tuple[DimExpr, ...]:
-        """The divisors of ``//`` and ``%`` at any depth that are no constants, innermost first."""
-        found: dict[DimExpr, None] = {}
+        """The divisors of ``//`` and ``%`` at any depth that are not constants, innermost first."""
+        result: dict[DimExpr, None] = {}
         for monomial, _ in self.terms:
             for atom in monomial:
                 if isinstance(atom, Call):
                     inner = [arg for arg in atom.args if isinstance(arg, DimExpr)]
-                    found |= dict.fromkeys(divisor for arg in inner for divisor in arg.divisors)
+                    result |= dict.fromkeys(divisor for arg in inner for divisor in arg.divisors)
                     if atom.kind not in CALLS and isinstance(atom.args[1], DimExpr):
-                        found[atom.args[1]] = None
-        return tuple(found)
+                        result[atom.args[1]] = None
+        return tuple(result)
 
     @cached_property
     def bounds(self) -> Interval:
@@ -206,10 +206,10 @@ def atom_dim(atom: Atom) -> DimExpr:
 def _checked(d: DimExpr) -> DimExpr:
     """The dimension itself. Raises `ShapeError` if it is too large to compute with."""
     if d.depth > DEEPEST or len(d.text) > LONGEST:
-        what = f"{len(d.text)} characters" if len(d.text) > LONGEST else f"{d.depth} nested operators"
+        size = f"{len(d.text)} characters" if len(d.text) > LONGEST else f"{d.depth} nested operators"
         raise ShapeError(
-            f"a size has {what}; at most {LONGEST} and {DEEPEST} are allowed",
-            hint="give a size that is so involved a symbol of its own",
+            f"a size has {size}; at most {LONGEST} and {DEEPEST} are allowed",
+            hint="give a size that is so complicated a symbol of its own",
         )
     return d
 
@@ -256,7 +256,7 @@ def _floordiv(a: Dim, b: Dim) -> Dim:
         if scale > 1:  # (g*x + c)//(g*b) is (x + c//g)//b
             rest = from_terms(polynomial.canonical({m: c // scale for m, c in _terms(rest)}))
             return whole + _floordiv(rest, b // scale)
-        if all(c < 0 for m, c in _terms(rest) if m):  # so that -(-x//b) is (x+b-1)//b
+        if all(c < 0 for m, c in _terms(rest) if m):  # for example, -(-x//b) becomes (x+b-1)//b
             return whole - _floordiv(b - 1 - rest, b)
     if _bounds(b)[0] >= 0:
         for monomial, coefficient in _terms(rest):
@@ -279,7 +279,7 @@ def _mod(a: Dim, b: Dim) -> Dim:
         return 0
     if _terms(b)[0][1] < 0:
         return -_mod(-a, -b)
-    # Multiples go before anything else is judged, so that x % b and (x + k*b) % b take the same way.
+    # First remove multiples of b, so that x % b and (x + k*b) % b get the same form.
     rest = _residue(a, b)
     for monomial, coefficient in _terms(rest):
         inner = _as_call(monomial, "%")
@@ -308,7 +308,7 @@ def _divide(a: Dim, b: Dim) -> Dim:
 
 
 def _split_multiples(a: Dim, b: Dim) -> tuple[Dim, Dim]:
-    """(whole, rest) with a == whole*b + rest, where whole multiples of a single-term `b` have left `rest`.
+    """(whole, rest) with a == whole*b + rest, where `rest` has no multiples of a `b` with a single term.
 
     A constant `b` leaves coefficients between -b and b that keep their sign, and a constant in [-b/2, b/2):
     (seq+1)//2 and (seq-1)//2+1 both become the latter.
@@ -330,7 +330,7 @@ def _split_multiples(a: Dim, b: Dim) -> tuple[Dim, Dim]:
 
 
 def _residue(a: Dim, b: Dim) -> Dim:
-    """`a` less multiples of a single-term `b`.
+    """`a` without multiples of a `b` with a single term.
 
     A constant `b` leaves coefficients in (-b/2, b/2] and a constant in [0, b).
     """
@@ -341,7 +341,7 @@ def _residue(a: Dim, b: Dim) -> Dim:
 
 
 def _constant_quotient(a: Dim, b: Dim) -> int | None:
-    """The value of a//b if bounds leave only one."""
+    """The value of a//b, if the bounds allow only one."""
     low, high = _bounds(a)
     if isinstance(b, int):
         if -math.inf < low and high < math.inf and low // b == high // b:
@@ -360,7 +360,7 @@ def _as_call(monomial: Monomial, kind: str) -> Call | None:
 
 
 def extremum(kind: str, dims: Iterable[Dim]) -> Dim:
-    """``max`` or ``min`` of dimensions, flattened, without arguments that another one dominates."""
+    """``max`` or ``min`` of dimensions, flattened, without arguments that another argument dominates."""
     flat: list[Dim] = []
     for d in dims:
         inner = _as_call(d.terms[0][0], kind) if isinstance(d, DimExpr) and d == atom_dim(d.terms[0][0][0]) else None
@@ -370,13 +370,13 @@ def extremum(kind: str, dims: Iterable[Dim]) -> Dim:
     def dominates(a: Dim, b: Dim) -> bool:
         return _bounds(a - b if kind == "max" else b - a)[0] >= 0
 
-    kept: list[Dim] = []
+    undominated: list[Dim] = []
     for d in flat:
-        if not any(dominates(other, d) for other in kept):
-            kept = [other for other in kept if not dominates(d, other)] + [d]
-    if not kept:
+        if not any(dominates(other, d) for other in undominated):
+            undominated = [other for other in undominated if not dominates(d, other)] + [d]
+    if not undominated:
         raise Error(f"{kind}() needs at least one dimension")
-    return kept[0] if len(kept) == 1 else atom_dim(Call(kind, tuple(kept)))
+    return undominated[0] if len(undominated) == 1 else atom_dim(Call(kind, tuple(undominated)))
 
 
 # Bounds
@@ -418,8 +418,8 @@ def _evaluate_atom(atom: Atom, bindings: Mapping[str, int], whole: DimExpr) -> i
 
 def _substitute_atom(atom: Atom, mapping: Mapping[str, Dim]) -> Dim:
     if isinstance(atom, str):
-        found = mapping.get(atom)
-        return atom_dim(atom) if found is None else found
+        replacement = mapping.get(atom)
+        return atom_dim(atom) if replacement is None else replacement
     args = [arg.substitute(mapping) if isinstance(arg, DimExpr) else arg for arg in atom.args]
     if atom.kind in CALLS:
         return extremum(atom.kind, args)

@@ -1,6 +1,6 @@
-"""The twelve dtypes: NumPy and MLIR forms, promotion, and what Python scalars become beside a tensor."""
+"""The twelve dtypes: NumPy and MLIR forms, promotion, and the dtype of a Python scalar next to a tensor."""
 
-# Users hand over what annotations do not allow.
+# Users may pass values that the annotations do not allow.
 # pyright: reportUnnecessaryIsInstance=false
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class DType:
     """An element type. There are twelve instances, compared by identity: ``a is b``, ``a == b``.
 
     Attributes:
-        name: Our name: ``"f32"``, ``"bool"``.
+        name: The name in RLX: ``"f32"``, ``"bool"``.
         kind: The family that it belongs to.
         itemsize: Bytes per element in memory.
         mlir: Text of the MLIR element type. ``c64`` is a pair of f32.
-        numpy_name: What NumPy (or ml_dtypes) calls it.
+        numpy_name: The name in NumPy (or ml_dtypes).
     """
 
     name: str
@@ -69,7 +69,7 @@ class DType:
 
     @property
     def is_inexact(self) -> bool:
-        """Whether float or complex: what can be differentiated."""
+        """Whether float or complex: values that can be differentiated."""
         return self.kind in ("float", "complex")
 
     @cached_property
@@ -170,7 +170,7 @@ def dtype(x: object) -> DType:
 
 
 def _name_of(x: object) -> str | None:
-    """What NumPy calls what a user gives for a dtype; None if it is nothing that has such a name."""
+    """The name of a dtype, as in NumPy, that a user gives in any form; None if it is nothing of that kind."""
     if isinstance(x, str):
         return x
     if isinstance(x, np.dtype):
@@ -183,11 +183,11 @@ def _name_of(x: object) -> str | None:
 
 
 def _is_concrete(kind: type) -> bool:
-    """Whether a class is a dtype: others would come out of np.dtype as `object`, and abstract ones as some default."""
+    """Whether a class is a dtype. np.dtype gives `object` for other classes, and some default for abstract ones."""
     return kind not in _ABSTRACT and (issubclass(kind, np.generic) or kind.__module__ == "ml_dtypes")
 
 
-# By the start of the name that NumPy gives; the first that fits counts.
+# By prefixes of the name in NumPy; the first entry with a matching prefix applies.
 _HINTS = (
     (("int2", "int4"), "cast it to i8"),
     (("uint2", "uint4"), "cast it to u8"),
@@ -209,17 +209,17 @@ def from_mlir(text: str) -> DType:
 
     Raises `Error` for any other type.
     """
-    found = _BY_MLIR.get(text)
-    if found is None:
+    result = _BY_MLIR.get(text)
+    if result is None:
         raise Error(f"MLIR type {text} is not an element type of RLX", hint=f"use one of {', '.join(_BY_MLIR)}")
-    return found
+    return result
 
 
 # Promotion
 
 
 def promote(a: object, b: object) -> DType:
-    """The dtype in which operands of dtypes `a` and `b` meet: anything that `dtype` accepts.
+    """The common dtype of operands of dtypes `a` and `b`, which may be anything that `dtype` accepts.
 
     ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====
     ..    bool  u8    i8    i16   u32   i32   i64   f16   bf16  f32   f64   c64
@@ -238,13 +238,13 @@ def promote(a: object, b: object) -> DType:
     c64   c64   c64   c64   c64   c64   c64   c64   c64   c64   c64   c64   c64
     ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====  ====
 
-    Commutative and idempotent; two integers meet in the narrowest integer that holds both ranges. c64
-    with f64 or i64 is c64, whose parts are f32: there is no wider complex dtype. Associative but for u32
-    with a signed integer narrower than i64 and a float narrower than f64: the two integers make an i64,
-    which with a float is f64, while either integer with the float is f32.
+    Commutative and idempotent. Two integers give the narrowest integer that holds both ranges. c64 with
+    f64 or i64 is c64, whose parts are f32: there is no wider complex dtype. Associative, except for u32
+    with a signed integer narrower than i64 and a float narrower than f64: the two integers give i64,
+    which with a float gives f64, but either integer with the float gives f32.
     """
-    found = _PROMOTIONS.get((a, b)) if isinstance(a, DType) and isinstance(b, DType) else None
-    return found if found is not None else _PROMOTIONS[dtype(a), dtype(b)]
+    result = _PROMOTIONS.get((a, b)) if isinstance(a, DType) and isinstance(b, DType) else None
+    return result if result is not None else _PROMOTIONS[dtype(a), dtype(b)]
 
 
 def _promote(a: DType, b: DType) -> DType:
@@ -255,7 +255,7 @@ def _promote(a: DType, b: DType) -> DType:
     if a.is_complex or b.is_complex:
         return c64
     if a.is_float or b.is_float:
-        return f64 if {f64, i64} & {a, b} else f32  # two different floats, or one beside an integer
+        return f64 if {f64, i64} & {a, b} else f32  # two different floats, or a float and an integer
     low, high = min(a.min, b.min), max(a.max, b.max)
     fitting = [d for d in DTYPES if d.is_integer and d.min <= low and high <= d.max]
     return min(fitting, key=lambda d: d.itemsize)
@@ -267,26 +267,26 @@ _PROMOTIONS = {(a, b): _promote(a, b) for a in DTYPES for b in DTYPES}
 def weak(value: bool | int | float | complex, other: DType) -> DType:
     """The dtype that a Python scalar takes next to a tensor of dtype `other`.
 
-    The scalar takes the tensor's dtype where that is of its kind or a higher one, so ``x + 1`` and ``x *
-    0.5`` keep an f16 tensor f16. Otherwise its kind decides: an int beside bool is i32, a float beside
-    bool or integers is f32 (f64 beside i64), a complex number is c64. NumPy's float64 and complex128
-    scalars are Python floats and complex numbers by inheritance, and count as such.
+    The scalar takes the tensor's dtype if that is of the same kind or a higher one, so ``x + 1`` and ``x *
+    0.5`` keep an f16 tensor f16. Otherwise its own kind decides: an int next to bool is i32, a float next
+    to bool or integers is f32 (f64 next to i64), a complex number is c64. NumPy's float64 and complex128
+    scalars are subclasses of Python's float and complex, and are treated as these.
 
     Raises:
-        Error: `value` is an int that does not fit the dtype, or it is no Python scalar.
+        Error: `value` is an int that does not fit the dtype, or it is not a Python scalar.
     """
     if isinstance(value, bool):
         return other
     if isinstance(value, int):
-        found = i32 if other.is_bool else other
-        low, high = (f64.min, f64.max) if found.is_complex else (found.min, found.max)
+        result = i32 if other.is_bool else other
+        low, high = (f64.min, f64.max) if result.is_complex else (result.min, result.max)
         if not low <= value <= high:
             raise Error(
-                f"the integer {_shown(value)} beside a tensor of dtype {other.name} has to be {found.name}, "
+                f"the integer {_shown(value)} beside a tensor of dtype {other.name} has to be {result.name}, "
                 f"and lies outside {low} to {high}",
                 hint="cast the tensor to a wider dtype first",
             )
-        return found
+        return result
     if isinstance(value, float):
         return other if other.is_inexact else promote(f32, other)
     if isinstance(value, complex):
@@ -300,30 +300,30 @@ def weak(value: bool | int | float | complex, other: DType) -> DType:
 def fitted(value: object, kind: DType) -> np.ndarray:
     """A number, or numbers in lists or an array, as an array of a dtype.
 
-    Floats round to nearest; infinities and NaN stay. Everything else keeps its value: an integer may be given as a float
-    and a truth value as 0 or 1, but only a complex dtype takes complex numbers.
+    Floats are rounded to nearest; infinities and NaN stay. All other values must be exact: an integer may be given as a
+    float and a truth value as 0 or 1, but only a complex dtype takes complex numbers.
 
     Raises:
-        Error: A value does not fit the dtype, or is no number.
+        Error: A value does not fit the dtype, or is not a number.
     """
-    if _fits_at_sight(value, kind):
+    if _is_plain_number_in_range(value, kind):
         return np.array(value).astype(kind.numpy)
-    given = as_numbers(value, "the value")
-    if given.dtype.kind == "V" and given.dtype.names is None and given.dtype.itemsize <= 2:  # those of ml_dtypes
-        given = given.astype(np.float32)
-    integers = given.dtype.kind == "O" and all(isinstance(v, int) for v in given.flat)  # beyond 64 bits
-    if given.dtype.kind not in "biufc" and not integers:
+    array = as_numbers(value, "the value")
+    if array.dtype.kind == "V" and array.dtype.names is None and array.dtype.itemsize <= 2:  # a dtype of ml_dtypes
+        array = array.astype(np.float32)
+    integers = array.dtype.kind == "O" and all(isinstance(v, int) for v in array.flat)  # integers of more than 64 bits
+    if array.dtype.kind not in "biufc" and not integers:
         raise Error(f"a constant holds numbers, not {value!r:.60}")
     with np.errstate(all="ignore"):
-        fits = _fit(given, kind)
-        if not fits.all():
-            wrong = given[~fits].flat[0]
+        is_fitting = _fit(array, kind)
+        if not is_fitting.all():
+            wrong = array[~is_fitting].flat[0]
             raise Error(f"{_shown(wrong)} does not fit {kind.name}", hint=_fitting_hint(wrong, kind))
-        return (given.astype(np.float64) if integers and kind.is_inexact else given).astype(kind.numpy)
+        return (array.astype(np.float64) if integers and kind.is_inexact else array).astype(kind.numpy)
 
 
-def _fits_at_sight(value: object, kind: DType) -> bool:
-    """Whether this is one of Python's numbers within the range of the dtype, as most constants are."""
+def _is_plain_number_in_range(value: object, kind: DType) -> bool:
+    """Whether this is a Python number within the range of the dtype: a quick test that most constants pass."""
     if type(value) is float:
         return kind.kind == "float" and abs(value) <= kind.max
     if type(value) is not int or kind.is_bool or kind.is_complex:
@@ -331,31 +331,31 @@ def _fits_at_sight(value: object, kind: DType) -> bool:
     return kind.min <= value <= kind.max and i64.min <= value <= i64.max  # beyond, NumPy has no integer for it
 
 
-def _fit(given: np.ndarray, kind: DType) -> np.ndarray:
-    """Which values the dtype has, but for rounding."""
+def _fit(array: np.ndarray, kind: DType) -> np.ndarray:
+    """Which values the dtype can hold, apart from rounding."""
     if kind.is_inexact:
-        if given.dtype.kind == "c" and not kind.is_complex:
-            return np.zeros(given.shape, bool)
-        parts = (np.real(given), np.imag(given)) if given.dtype.kind == "c" else (given,)
+        if array.dtype.kind == "c" and not kind.is_complex:
+            return np.zeros(array.shape, bool)
+        parts = (np.real(array), np.imag(array)) if array.dtype.kind == "c" else (array,)
         part = f32 if kind.is_complex else kind
         return np.logical_and.reduce([_fit_float(p, part) for p in parts])
-    if given.dtype.kind == "c":
-        return np.zeros(given.shape, bool)
-    whole = given.astype(np.float64) if given.dtype.kind == "f" else given
-    if whole.dtype.kind == "f":  # float(i64.max) is one more than that
+    if array.dtype.kind == "c":
+        return np.zeros(array.shape, bool)
+    whole = array.astype(np.float64) if array.dtype.kind == "f" else array
+    if whole.dtype.kind == "f":  # float(i64.max) is i64.max + 1
         return (np.trunc(whole) == whole) & (whole >= float(kind.min)) & (whole < float(kind.max) + 1)
     return np.asarray((whole >= kind.min) & (whole <= kind.max), bool)
 
 
-def _fit_float(given: np.ndarray, kind: DType) -> np.ndarray:
-    if given.dtype.kind == "O":
-        return np.array([abs(v) <= kind.max for v in given.flat], bool).reshape(given.shape)
-    rounded = given.astype(kind.numpy).astype(np.float64)
-    return np.isfinite(rounded) | ~np.isfinite(given)
+def _fit_float(array: np.ndarray, kind: DType) -> np.ndarray:
+    if array.dtype.kind == "O":
+        return np.array([abs(v) <= kind.max for v in array.flat], bool).reshape(array.shape)
+    rounded = array.astype(kind.numpy).astype(np.float64)
+    return np.isfinite(rounded) | ~np.isfinite(array)
 
 
 def _shown(value: object) -> str:
-    if isinstance(value, int) and abs(value) >= 10**1000:  # Python prints no more than some thousand digits
+    if isinstance(value, int) and abs(value) >= 10**1000:  # Python refuses to print integers of some thousand digits
         return "an integer of more than 1000 digits"
     text = str(value)
     return text if len(text) <= 40 else f"{text[:30]}… of {len(text)} digits"

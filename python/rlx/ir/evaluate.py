@@ -1,4 +1,4 @@
-"""The NumPy evaluator: a graph's meaning, op by op, with no compiler."""
+"""The NumPy evaluator: defines the meaning of a graph, op by op, without a compiler."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from rlx.ir.verify import infer
 if TYPE_CHECKING:
     from rlx.blocks.graph_module import GraphModule
 
-# What is made of the results of an op while a function is evaluated: tests round them at random.
+# Called with an op, its operands and results while a function is evaluated; returns the results to use. Tests round them.
 Observer = Callable[[mlir.Operation, Sequence[np.ndarray], tuple[np.ndarray, ...]], Sequence[np.ndarray]]
 
 
 def argument_array(argument: Argument, value: object) -> np.ndarray:
-    """What a user gives for an argument: see `as_array` for what that may be.
+    """The array that a user gives for an argument: see `as_array` for what that may be.
 
     Raises:
-        Error: It is no array, or does not fit; the message names the argument.
+        Error: It is not an array, or does not fit; the message names the argument.
     """
     array = as_array(value, f"{argument.kind} '{argument.name}'")
     check_argument(argument, array)
@@ -45,7 +45,7 @@ def argument_array(argument: Argument, value: object) -> np.ndarray:
 
 
 class Described(Protocol):
-    """What has a shape and a dtype: an array, or a tensor that nobody has read yet."""
+    """An object with a shape and a dtype: an array, or a tensor in a file that has not been read yet."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -54,7 +54,7 @@ class Described(Protocol):
 
 
 def check_argument(argument: Argument, array: Described) -> None:
-    """The array fits an argument, up to symbols.
+    """Check that an array fits an argument; a symbol fits any size.
 
     Raises:
         ShapeError: Rank, a static size or the dtype differs.
@@ -64,7 +64,7 @@ def check_argument(argument: Argument, array: Described) -> None:
     if array.dtype != expected.dtype.numpy:
         raise ShapeError(
             f"{what} must be {expected}, got {array.dtype}{list(array.shape)}",
-            hint=_how_to_convert(array.dtype, expected.dtype.numpy),
+            hint=_conversion_hint(array.dtype, expected.dtype.numpy),
         )
     fits = len(array.shape) == expected.rank and all(
         type(d) is not int or d == size for d, size in zip(expected.dims, array.shape, strict=True)
@@ -73,17 +73,17 @@ def check_argument(argument: Argument, array: Described) -> None:
         raise ShapeError(f"{what} must be {expected}, got {array.dtype}{list(array.shape)}")
 
 
-def _how_to_convert(given: np.dtype, expected: np.dtype) -> str:
-    if not given.isnative:
+def _conversion_hint(actual: np.dtype, expected: np.dtype) -> str:
+    if not actual.isnative:
         return "convert it to native byte order: array.astype(array.dtype.newbyteorder('='))"
-    if given.kind in "OSUTMm" or given.names:
+    if actual.kind in "OSUTMm" or actual.names:
         return f"make it an array of numbers, of dtype {expected}"
     module = "ml_dtypes" if expected.kind == "V" else "numpy"
     return f"cast it with .astype({module}.{expected})"
 
 
 def bind_symbols(pairs: Sequence[tuple[Argument, Sequence[int]]]) -> dict[str, int]:
-    """Sizes of all symbols, from the shapes that came.
+    """The sizes of all symbols, from the shapes of the arrays.
 
     Raises:
         ShapeError: A symbol has two sizes; the message names both places.
@@ -101,7 +101,7 @@ def bind_symbols(pairs: Sequence[tuple[Argument, Sequence[int]]]) -> dict[str, i
 def collect_arguments(graph: Graph | GraphModule, values: Mapping[str, Any]) -> list[np.ndarray]:
     """The arrays of all arguments in order.
 
-    Parameters that are not given have the values that came with the graph, and states their initial ones.
+    Parameters that are not given have the values that the graph carries, and states their initial values.
 
     Raises:
         Error: One is missing, unknown, or does not fit.
@@ -129,12 +129,12 @@ def collect_arguments(graph: Graph | GraphModule, values: Mapping[str, Any]) -> 
 
 
 def evaluate(graph: Graph | GraphModule, values: Mapping[str, Any]) -> list[np.ndarray]:
-    """Run a graph with the NumPy evaluators: slow, exact in meaning, no compiler.
+    """Run a graph with the NumPy evaluators: slow, but this defines what the graph means; no compiler is needed.
 
     Args:
         graph: HIR, MIR or LIR, bare or in a module.
-        values: Arrays of all inputs and parameters by name, and of states where they differ from their initial value; of
-            parameters that came with their values (`graph.weights`), where they differ.
+        values: Arrays by name: of all inputs and parameters, except parameters whose values the graph carries
+            (`graph.weights`) if these are to be used; and of states that do not start with their initial value.
 
     Returns:
         The outputs, in order.
@@ -160,7 +160,7 @@ def evaluate_function(
         function: A `func.func` of rlx ops.
         arrays: One for each argument.
         symbols: Sizes of the symbols in its types.
-        observe: Called with every op, its operands and results; gives what is used as its results.
+        observe: Called with every op, its operands and results; returns the results to use.
 
     Returns:
         One array for each result.
@@ -175,7 +175,7 @@ def _evaluate_block(
     symbols: Mapping[str, int],
     observe: Observer | None,
 ) -> list[np.ndarray]:
-    """What a block gives for its arguments, given the values outside of it."""
+    """The values that a block returns or yields for its arguments, given the values outside of it."""
     environment = dict(outside)
     environment.update(zip(block.arguments, arrays, strict=True))
     for op in block.operations:
@@ -195,7 +195,7 @@ def _evaluate_block(
 
 @dataclass(frozen=True)
 class EvaluatedRegion:
-    """What an evaluator gets for a region: call it with arrays, it gives a list of what it yields."""
+    """A region as an evaluator gets it: call it with arrays, and it returns a list of the arrays that it yields."""
 
     block: mlir.Block
     environment: Mapping[mlir.Value, np.ndarray]
@@ -208,7 +208,7 @@ class EvaluatedRegion:
 
     @property
     def results(self) -> list[Shape]:
-        """The shapes of what it yields, without symbols."""
+        """The shapes of the arrays that it yields, without symbols."""
         return [shape_of(v).bind(self.symbols) for v in opview.yielded(self.block)]
 
 
@@ -218,7 +218,7 @@ def regions_of(
     symbols: Mapping[str, int],
     observe: Observer | None = None,
 ) -> list[EvaluatedRegion | None]:
-    """What stands for the regions of an op, None for an empty one, given the arrays of all values outside that they use."""
+    """The regions of an op as evaluators get them, None for an empty one, given the arrays of the values from outside."""
     blocks = map(opview.block_of, op.regions)
     return [block and EvaluatedRegion(block, environment, symbols, observe) for block in blocks]
 
@@ -229,13 +229,13 @@ def evaluate_op(
     symbols: Mapping[str, int],
     regions: Sequence[EvaluatedRegion | None] = (),
 ) -> tuple[np.ndarray, ...]:
-    """Evaluate one op, and hold its results to the shapes that inference promised.
+    """Evaluate one op, and check that its results have the shapes that inference gives.
 
     Args:
         op: The op.
         operands: One array for each operand.
         symbols: Sizes of the symbols in its types.
-        regions: What stands for the op's regions.
+        regions: The regions of the op: see `regions_of`.
 
     Raises:
         ShapeError: The op does not take the sizes that its symbols have.
@@ -263,7 +263,7 @@ def evaluate_op(
 
 
 def _check_sizes(op: mlir.Operation, operands: Sequence[np.ndarray], values: Mapping[str, Any]) -> None:
-    """What inference could not tell while sizes were symbols: that the kernel fits, that an axis is not empty."""
+    """Check what inference cannot check while sizes are symbols: that a kernel fits, that an axis is not empty."""
     shapes = [Shape(array.shape, shape_of(value).dtype) for array, value in zip(operands, op.operands, strict=True)]
     try:
         infer(opview.name_of(op), opview.operands_of(op, shapes), dict(values))

@@ -1,4 +1,4 @@
-"""Files: read whole, and replaced whole or not at all."""
+"""Files are read completely, and replaced completely or not at all."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from typing import Any
 
 from rlx.ir.errors import Error
 
-# What a file may have that is read into memory at once.
+# The largest size of a file that is read into memory.
 LARGEST = 4 << 30
 _LARGEST_STREAM = 1 << 30
 _LARGEST_JSON = 64 << 20
 _CHUNK = 1 << 20
 _PARTIAL = ".rlx-partial"
-_LONGEST_PREFIX = 200  # bytes of a name that its temporary file repeats, so that it is not too long itself
+_LONGEST_PREFIX = 200  # bytes of a file's name that are repeated in the name of its temporary file
 
 
 def file_name(path: str | os.PathLike[str], what: str = "a file") -> str:
@@ -30,10 +30,10 @@ def file_name(path: str | os.PathLike[str], what: str = "a file") -> str:
 
     Args:
         path: Text or an `os.PathLike`.
-        what: What it should be the path of.
+        what: What file it is the path of, for messages.
 
     Raises:
-        Error: It is none: of another type, empty, with a null character or half of a character.
+        Error: It is not a path: of another type, empty, or with a NUL or half of a surrogate pair in it.
     """
     try:
         name = os.fspath(path)
@@ -81,10 +81,10 @@ def read_bytes(path: str | os.PathLike[str], limit: int = LARGEST) -> bytes:
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:
-    """What a JSON file holds.
+    """The value in a JSON file.
 
     Raises:
-        Error: The file is missing, no JSON, or an object of it has a name twice.
+        Error: The file is missing or is not JSON, or an object in it has a name twice.
     """
     try:
         return json.loads(read_bytes(path, _LARGEST_JSON).decode(), object_pairs_hook=unique_names)
@@ -93,20 +93,21 @@ def read_json(path: str | os.PathLike[str]) -> Any:
 
 
 def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON, for the reader's `object_pairs_hook`: of a name that stands twice, others may take another value.
+    """An object of JSON, for `object_pairs_hook` of `json.loads`. A name that occurs twice is an error, because other programs
+    may use the other one of its values.
 
     Raises:
-        ValueError: A name stands twice.
+        ValueError: A name occurs twice.
     """
-    made = dict(pairs)
-    if len(made) < len(pairs):
+    result = dict(pairs)
+    if len(result) < len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(f"'{next(name for name in names if names.count(name) > 1)}' stands twice")
-    return made
+        raise ValueError(f"'{next(name for name in names if names.count(name) > 1)}' occurs twice")
+    return result
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write a file, whole or not at all.
+    """Write a file completely or not at all.
 
     Raises:
         Error: The directory cannot be written.
@@ -117,27 +118,27 @@ def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str], *, durable: bool = False) -> Generator[str]:
-    """The name of a file to write to, which takes the place of `path` at the end; not after an exception.
+    """The name of a temporary file to write to, which replaces `path` at the end, unless an exception is raised.
 
-    It lies in the same folder and is locked, so that a later call for the same path removes it if this process is
-    killed. What `path` is stays: a file keeps its permissions, a symbolic link stays one, and a device or a pipe is
-    written to.
+    The temporary file is in the same folder and is locked. If this process is killed, the lock is released, and a later
+    call for the same path removes the file. A file keeps its permissions, a symbolic link stays a link, and to a device or
+    a pipe the bytes are written.
 
     Args:
         path: The file.
-        durable: Wait until it is on the disk, so that a loss of power leaves the old file or the new one.
+        durable: Wait until the data is on the disk, so that after a loss of power there is the old file or the new one.
 
     Raises:
         Error: The directory cannot be written.
     """
     name = file_name(path)
     try:
-        before = _status(name)
-        if before is not None and not stat.S_ISREG(before.st_mode) and not stat.S_ISDIR(before.st_mode):
+        status = _status(name)
+        if status is not None and not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
             with _passed_on(name) as temporary:
                 yield temporary
             return
-        with _partial(Path(os.path.realpath(name)), before, durable) as temporary:
+        with _partial(Path(os.path.realpath(name)), status, durable) as temporary:
             yield temporary
     except OSError as problem:
         raise Error(f"cannot write {name}: {problem.strerror or problem}") from None
@@ -161,14 +162,15 @@ def _passed_on(name: str) -> Generator[str]:
 
 
 @contextlib.contextmanager
-def _partial(target: Path, before: os.stat_result | None, durable: bool) -> Generator[str]:
+def _partial(target: Path, status: os.stat_result | None, durable: bool) -> Generator[str]:
+    """A temporary file that replaces `target`, whose status is given, at the end."""
     sweep(target)
-    temporary, handle = _claimed(target)
+    temporary, handle = _create_locked(target)
     try:
-        # The system has taken the umask off: reading the umask would mean to change it, in all threads.
-        permissions = stat.S_IMODE(os.fstat(handle).st_mode) if before is None else stat.S_IMODE(before.st_mode)
-        _permit(temporary, (0o600 | permissions) if before is None else 0o600)
-        if os.name == "nt":  # which replaces no file that is open
+        # The system has applied the umask to the new file. To read the umask would mean to set it, for all threads.
+        permissions = stat.S_IMODE(os.fstat(handle).st_mode) if status is None else stat.S_IMODE(status.st_mode)
+        _permit(temporary, (0o600 | permissions) if status is None else 0o600)
+        if os.name == "nt":  # Windows cannot replace a file that is open
             os.close(handle)
             handle = -1
         yield temporary
@@ -177,7 +179,7 @@ def _partial(target: Path, before: os.stat_result | None, durable: bool) -> Gene
             _synchronise(temporary)
         os.replace(temporary, target)
         temporary = ""
-        if durable and os.name != "nt":  # which opens no folders
+        if durable and os.name != "nt":  # Windows cannot open folders
             _synchronise(target.parent)
     finally:
         if temporary:
@@ -186,8 +188,8 @@ def _partial(target: Path, before: os.stat_result | None, durable: bool) -> Gene
             os.close(handle)
 
 
-def _claimed(target: Path) -> tuple[str, int]:
-    """A new file beside `target`, opened and locked for as long as this process holds it."""
+def _create_locked(target: Path) -> tuple[str, int]:
+    """A new file in the folder of `target`, opened, and locked until this process closes it."""
     while True:
         temporary = str(target.with_name(_prefix(target) + secrets.token_hex(4) + _PARTIAL))
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_CLOEXEC", 0)
@@ -198,25 +200,25 @@ def _claimed(target: Path) -> tuple[str, int]:
         lock(handle, wait=True)
         if os.path.exists(temporary):
             return temporary, handle
-        os.close(handle)  # swept away before it was locked
+        os.close(handle)  # another process has removed it before it was locked
 
 
 def _permit(path: str, mode: int) -> None:
-    with contextlib.suppress(OSError):  # of file systems that have no permissions
+    with contextlib.suppress(OSError):  # the file system may have no permissions
         os.chmod(path, mode & 0o777)
 
 
 def sweep(target: Path) -> None:
-    """Remove the temporary files that calls for the same target left when they were killed: nobody holds their locks."""
-    ours = re.compile(re.escape(_prefix(target)) + r"[0-9a-f]{8}" + re.escape(_PARTIAL))
+    """Remove the temporary files of calls for the same target whose process was killed: these are not locked any more."""
+    temporary_name = re.compile(re.escape(_prefix(target)) + r"[0-9a-f]{8}" + re.escape(_PARTIAL))
     with contextlib.suppress(OSError):
         for name in os.listdir(target.parent):
-            if ours.fullmatch(name):
+            if temporary_name.fullmatch(name):
                 remove_abandoned(target.with_name(name))
 
 
 def remove_abandoned(path: str | os.PathLike[str], dir_fd: int | None = None) -> None:
-    """Remove a temporary file unless a process that lives has locked it. Does not raise."""
+    """Remove a temporary file unless a running process has locked it. Does not raise."""
     flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
     with contextlib.suppress(OSError):
         handle = os.open(path, flags, dir_fd=dir_fd)
@@ -228,12 +230,12 @@ def remove_abandoned(path: str | os.PathLike[str], dir_fd: int | None = None) ->
 
 
 def lock(handle: int, *, wait: bool, shared: bool = False) -> bool:
-    """Lock an open file, until all handles of it are closed; returns whether that worked.
+    """Lock an open file until all of its handles are closed; returns whether that was possible.
 
     Args:
         handle: The file.
-        wait: Wait for others that have locked it.
-        shared: Let others lock it in the same way.
+        wait: Wait while another process holds the lock.
+        shared: Let other processes take a shared lock as well.
     """
     try:
         import fcntl
@@ -241,7 +243,7 @@ def lock(handle: int, *, wait: bool, shared: bool = False) -> bool:
         return False
     try:
         fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
-    except OSError:  # another's, or a file system without locks
+    except OSError:  # another process holds the lock, or the file system has no locks
         return False
     return True
 

@@ -1,6 +1,6 @@
 """`Graph`: a function under construction, in a module of its own."""
 
-# Users hand over what annotations do not allow.
+# Users may pass values that the annotations do not allow.
 # pyright: reportUnnecessaryIsInstance=false
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 class Graph(Builder):
     """A tensor program: one function whose arguments are inputs, parameters and states.
 
-    Every op is a method (see the op reference); tensors come first, the rest is by keyword.
+    Every op is a method (see the op reference); tensors come first, other arguments are passed by keyword.
 
     Args:
         name: Name of the function.
@@ -69,7 +69,7 @@ class Graph(Builder):
 
     @classmethod
     def from_module(cls, module: mlir.Module, entry: str | None = None) -> Graph:
-        """A graph over a module that exists: parsed text, or the result of a pass.
+        """A graph for an existing module: parsed text, or the result of a pass.
 
         Args:
             module: A builtin module.
@@ -110,13 +110,13 @@ class Graph(Builder):
     # --- arguments --------------------------------------------------------------------------------
 
     def input(self, name: str, shape: ShapeLike, dtype: object = None, *, donate: bool = False) -> Tensor:
-        """A tensor that the caller gives at every run.
+        """A tensor that the caller passes in every run.
 
         Args:
             name: Unique among the graph's arguments.
             shape: Sizes or symbol names.
             dtype: Element type; f32 when absent.
-            donate: The caller gives the buffer away, and its memory may be reused for results.
+            donate: The caller does not use the buffer any more, so its memory may be reused for results.
         """
         if not isinstance(donate, bool):
             raise Error(f"input '{name}': donate is True or False, not {donate!r:.60}")
@@ -129,17 +129,17 @@ class Graph(Builder):
             name: Unique among the graph's arguments.
             shape: Sizes or symbol names.
             dtype: Element type; f32 when absent.
-            value: What it holds, where that is known: an array, which must not be changed, or a `Weight` of a file. It is
-                what the parameter has where nothing else is given: see `weights`.
+            value: The value of the parameter, if it is known: an array, which must not be changed later, or a `Weight` of a
+                file. It is used if no other value is given: see `weights`.
 
         Raises:
             ShapeError: The value is of another shape or dtype.
         """
         argument = Argument(name, "param", _argument_shape("param", name, shape, dtype))
         if value is not None and not _fits(argument, value):
-            given = f"{getattr(value, 'dtype', type(value).__name__)}{list(getattr(value, 'shape', ()))}"
+            described = f"{getattr(value, 'dtype', type(value).__name__)}{list(getattr(value, 'shape', ()))}"
             raise ShapeError(
-                f"param '{name}' is {argument.shape}, its value {given}", location=describe(caller_location())
+                f"param '{name}' is {argument.shape}, its value {described}", location=describe(caller_location())
             )
         tensor = self.add_argument(argument)
         if value is not None:
@@ -152,7 +152,7 @@ class Graph(Builder):
         return MappingProxyType(self._weights)
 
     def take_weights(self, source: Graph) -> None:
-        """Take over the values of the parameters of a graph that this one was made from, of those that are the same here."""
+        """Take the values of parameters from the graph that this one was made from, where name and shape are the same."""
         values = source.weights
         self._weights |= {a.name: values[a.name] for a in self.params if a.name in values and _fits(a, values[a.name])}
 
@@ -168,19 +168,19 @@ class Graph(Builder):
         Raises:
             ShapeError: A size is a symbol, or the dtype does not have the number `init`.
         """
-        made = _argument_shape("state", name, shape, dtype)
+        argument_shape = _argument_shape("state", name, shape, dtype)
         location = describe(caller_location())
-        if not made.is_static:
+        if not argument_shape.is_static:
             raise ShapeError(
-                f"state '{name}' must have sizes that are known, got {made}",
+                f"state '{name}' must have sizes that are known, got {argument_shape}",
                 location=location,
                 hint="give the largest size that is needed, and the size in use as an input",
             )
         try:
-            value = initial_value(init, made.dtype)
+            value = initial_value(init, argument_shape.dtype)
         except Error as problem:
             raise ShapeError(f"state '{name}': {problem.message}", location=location, hint=problem.hint) from None
-        return self.add_argument(Argument(name, "state", made, init=value))
+        return self.add_argument(Argument(name, "state", argument_shape, init=value))
 
     def update(self, state: Tensor, value: Tensor) -> None:
         """Set the value that a state has in the next run.
@@ -258,13 +258,13 @@ class Graph(Builder):
     # --- outputs ----------------------------------------------------------------------------------
 
     def set_outputs(self, outputs: Iterable[Tensor] | Mapping[str, Tensor] | Tensor) -> None:
-        """Say what the graph computes.
+        """Set the outputs of the graph.
 
         Args:
             outputs: Tensors, or tensors by name. Unnamed outputs are called `output0`, `output1`, ….
 
         Raises:
-            Error: One is no tensor of this graph, or its name is no name. The outputs stay as they were.
+            Error: One is not a tensor of this graph, or its name is not valid. The outputs are not changed then.
         """
         if isinstance(outputs, Tensor):
             outputs = [outputs]
@@ -324,10 +324,10 @@ class Graph(Builder):
         self._sign()
 
     def _sign(self) -> None:
-        """Make the function's type and the attributes of its arguments and results say what the graph knows."""
+        """Update the function's type and the attributes of its arguments and results."""
         sign_function(self.function, self._arguments, self._outputs)
 
-    # --- whole ------------------------------------------------------------------------------------
+    # --- the whole graph --------------------------------------------------------------------------
 
     @property
     def stage(self) -> str:
@@ -372,7 +372,7 @@ class Graph(Builder):
 
 
 def _argument_shape(kind: str, name: object, shape: ShapeLike, dtype: object) -> Shape:
-    """The shape of a new argument; what is wrong with it names the argument and the caller's line."""
+    """The shape of a new argument; an error about it names the argument and the caller's line."""
     try:
         return Shape(shape, dtype)
     except Error as problem:
@@ -381,7 +381,7 @@ def _argument_shape(kind: str, name: object, shape: ShapeLike, dtype: object) ->
 
 
 def _fits(argument: Argument, value: Any) -> bool:
-    """Whether an array, or what has a shape and a dtype as one, may be an argument's value."""
+    """Whether an array, or another object with a shape and a dtype, may be the value of an argument."""
     dims, sizes = argument.shape.dims, tuple(getattr(value, "shape", ()))
     if getattr(value, "dtype", None) != argument.shape.dtype.numpy or len(dims) != len(sizes):
         return False
@@ -409,9 +409,9 @@ def find_function(module: mlir.Module, name: str | None = None) -> mlir.FuncOp:
         if function.name.value == name or (name is None and _is_public(function)):
             return function
     names = ", ".join(f.name.value for f in candidates)
-    wanted = f"function '{name}'" if name else "public function"
+    description = f"function '{name}'" if name else "public function"
     place = describe(module.operation.location)
-    raise Error(f"the module has no {wanted}; it has {names or 'no functions'}", location=place)
+    raise Error(f"the module has no {description}; it has {names or 'no functions'}", location=place)
 
 
 def _is_public(function: mlir.FuncOp) -> bool:

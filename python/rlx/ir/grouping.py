@@ -1,9 +1,9 @@
-"""Flat operands and results of MLIR ops, and the groups in which records name them.
+"""Flat operands and results of MLIR ops, and the groups that have names in the records.
 
 A group is a single value, an optional one (None when absent), or a variadic one (a list). Where a record has more than one
-group of open length, an attribute of the op says how many values each has: `operandSegmentSizes`,
-`resultSegmentSizes`. IRDL takes values of one type in a group, so a variadic group is `RUNS` of them: a run for each
-stretch of equal types.
+group of variable length, an attribute of the op says how many values each has: `operandSegmentSizes`,
+`resultSegmentSizes`. In IRDL all values of a group have one type. So a variadic group of a record is `RUNS` groups of IRDL,
+one for each run of values of equal type.
 """
 
 from __future__ import annotations
@@ -25,29 +25,30 @@ SEGMENTS = (OPERAND_SEGMENTS, RESULT_SEGMENTS)
 
 @cache
 def is_segmented(values: tuple[ValueSpec, ...]) -> bool:
-    """Whether an attribute has to say how values are grouped."""
+    """Whether an op needs an attribute that says how these values are grouped."""
     return any(v.arity == "variadic" for v in values) or sum(v.arity == "optional" for v in values) > 1
 
 
 def grouped(
-    values: tuple[ValueSpec, ...], items: Sequence[object], what: str, sizes: Sequence[int] | None = None
+    values: tuple[ValueSpec, ...], items: Sequence[object], kind: str, sizes: Sequence[int] | None = None
 ) -> list[Any]:
-    """Flat operands or results as the record names them: single, None for an absent optional one, list for variadic.
+    """Flat operands or results in the groups of the record: a single item, None for an absent optional one, a list for a
+    variadic one.
 
     Args:
-        values: The record's.
-        items: Flat.
-        what: `"operand"` or `"result"`, for messages.
-        sizes: The op's segment sizes, where the record needs them.
+        values: The operands or results of the record.
+        items: One item for each value, flat.
+        kind: `"operand"` or `"result"`, for messages.
+        sizes: The segment sizes of the op, where the record needs them.
 
     Raises:
         ShapeError: The count does not fit.
     """
-    return _by_sizes(values, items, what, sizes) if is_segmented(values) else counted(values, items, what)
+    return _by_sizes(values, items, kind, sizes) if is_segmented(values) else counted(values, items, kind)
 
 
-def counted(values: Sequence[ValueSpec], items: Sequence[object], what: str) -> list[Any]:
-    """The same where the count alone says what is there: at most one optional value, or one variadic group.
+def counted(values: Sequence[ValueSpec], items: Sequence[object], kind: str) -> list[Any]:
+    """The same where the number of items alone says which values are present: at most one value is optional or variadic.
 
     Raises:
         ShapeError: The count does not fit.
@@ -55,23 +56,23 @@ def counted(values: Sequence[ValueSpec], items: Sequence[object], what: str) -> 
     if any(v.arity == "variadic" for v in values):
         extra = len(items) - (len(values) - 1)
         if extra < 0:
-            raise ShapeError(f"expected at least {len(values) - 1} {what}s, got {len(items)}")
+            raise ShapeError(f"expected at least {len(values) - 1} {kind}s, got {len(items)}")
         remaining = iter(items)
         return [[next(remaining) for _ in range(extra)] if v.arity == "variadic" else next(remaining) for v in values]
     optional = sum(v.arity == "optional" for v in values)
     extra = len(items) - (len(values) - optional)
     if not 0 <= extra <= optional:
-        raise ShapeError(f"expected {_count(values)} {what}s, got {len(items)}")
+        raise ShapeError(f"expected {_count(values)} {kind}s, got {len(items)}")
     remaining = iter(items)
     return [None if v.arity == "optional" and not extra else next(remaining) for v in values]
 
 
 def _by_sizes(
-    values: Sequence[ValueSpec], items: Sequence[object], what: str, sizes: Sequence[int] | None
+    values: Sequence[ValueSpec], items: Sequence[object], kind: str, sizes: Sequence[int] | None
 ) -> list[Any]:
     expected = sum(RUNS if v.arity == "variadic" else 1 for v in values)
     if sizes is None or len(sizes) != expected or sum(sizes) != len(items):
-        raise ShapeError(f"{what}SegmentSizes must have {expected} entries that add up to {len(items)}, got {sizes}")
+        raise ShapeError(f"{kind}SegmentSizes must have {expected} entries that add up to {len(items)}, got {sizes}")
     result: list[object] = []
     counts, remaining = iter(sizes), iter(items)
     for value in values:
@@ -83,7 +84,7 @@ def _by_sizes(
         elif value.arity == "optional":
             result.append(None)
         else:
-            raise ShapeError(f"{what} '{value.name}' is missing")
+            raise ShapeError(f"{kind} '{value.name}' is missing")
     return result
 
 
@@ -92,7 +93,7 @@ def _count(values: Sequence[ValueSpec]) -> str:
     return str(least) if least == len(values) else f"{least} or {len(values)}"
 
 
-def segment_sizes(values: Sequence[ValueSpec], groups: Sequence[Any], what: str) -> list[int]:
+def segment_sizes(values: Sequence[ValueSpec], groups: Sequence[Any], kind: str) -> list[int]:
     """The segment sizes of groups of types.
 
     Raises:
@@ -106,7 +107,7 @@ def segment_sizes(values: Sequence[ValueSpec], groups: Sequence[Any], what: str)
         runs = [len(list(run)) for _, run in groupby(group)]
         if len(runs) > RUNS:
             raise ShapeError(
-                f"the {what}s '{value.name}' change their type {len(runs) - 1} times; at most {RUNS - 1} are possible",
+                f"the {kind}s '{value.name}' change their type {len(runs) - 1} times; at most {RUNS - 1} are possible",
                 hint="order them by type",
             )
         sizes += runs + [0] * (RUNS - len(runs))
@@ -114,7 +115,7 @@ def segment_sizes(values: Sequence[ValueSpec], groups: Sequence[Any], what: str)
 
 
 def segment_attributes(spec: OpSpec) -> set[str]:
-    """The attributes that an op has beside those of its record."""
+    """The names of the segment attributes that an op has in addition to the attributes of its record."""
     groups = zip(SEGMENTS, (spec.operands, spec.results), strict=True)
     return {name for name, values in groups if is_segmented(values)}
 

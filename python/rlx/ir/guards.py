@@ -1,7 +1,7 @@
-"""What kind of thing a value is, where its type says less: `isinstance` for classes with parameters.
+"""Tests of the class of a value of unknown type: `isinstance` for classes that have type parameters.
 
-Type checkers take the parameters of a class that an `Any` is found to be for unknown, which no strict file may pass on;
-what these functions find has `Any` there.
+After `isinstance(value, list)`, a type checker takes the type of the elements for unknown, and its strict rules do not
+allow unknown types. After `is_list(value)`, the type is `list[Any]`.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def is_truth_value(value: object) -> bool:
 
 
 def is_integer(value: object) -> bool:
-    """Whether this is an integer of Python's or of NumPy's, and no truth value."""
+    """Whether this is an integer of Python or NumPy, and not a truth value."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def is_real(value: object) -> bool:
-    """Whether this is a real number of Python's or of NumPy's, and no truth value."""
+    """Whether this is a real number of Python or NumPy, and not a truth value."""
     return is_integer(value) or isinstance(value, (float, np.floating))

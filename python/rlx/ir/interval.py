@@ -31,7 +31,12 @@ def multiply(a: Interval, b: Interval) -> Interval:
 def _product(x: float, y: float) -> float:
     if not x or not y:
         return 0  # an end of 0 is exact: 0 * inf is 0
-    if math.inf in (x, -x, y, -y):  # not by multiplying: the other may be an integer that no float holds
+    if math.inf in (
+        x,
+        -x,
+        y,
+        -y,
+    ):  # no multiplication here: the other number may be an integer that is too large for a float
         return math.inf if (x > 0) == (y > 0) else -math.inf
     return x * y
 

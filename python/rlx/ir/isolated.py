@@ -1,8 +1,8 @@
-"""What may crash MLIR is read in a process of its own first: bytecode, and text in the formats of other dialects.
+"""Input that may crash MLIR is first read in a separate process: bytecode, and text in the formats of other dialects.
 
-The parsers of MLIR's own dialects are made for what people write. A `linalg.transpose` with a wrong permutation, for
-one, ends the process. Text of rlx, func and builtin ops alone is read at once, unless it has one of the things of
-builtin that RLX never writes itself: an affine map that divides the least i64 by -1 ends the process as well.
+The parsers of MLIR's own dialects do not expect malicious input: for example, a `linalg.transpose` with a wrong permutation
+ends the process. Text that has only rlx, func and builtin ops is read directly, unless it uses parts of builtin that RLX
+never writes itself: an affine map that divides the least i64 by -1 ends the process as well.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from rlx.ir.errors import Error, ParseError
 from rlx.ir.locks import holding, make_lock
 
 _BYTECODE = b"ML\xefR"
-SECONDS = 20  # for one module; 100 MB of weights take 3
+SECONDS = 20  # for one module; 100 MB of weights take 3 s
 _START = 60  # seconds for the process to start, on a machine that may be busy
-_REAP = 2  # for a process that was killed to end
+_REAP = 2  # seconds for a process to end after it was killed
 _CHUNK = 1 << 16
-_OURS = frozenset(("rlx", "func", "builtin"))
-# Of builtin: what has arithmetic, sizes or layouts in its text, and binary resources after it.
-_RARE = "affine_map|affine_set|dense_resource|distinct|memref|opaque|sparse|strided|vector"
+_SAFE_DIALECTS = frozenset(("rlx", "func", "builtin"))
+# Words of builtin that come with arithmetic, sizes, layouts or binary resources.
+_RARE_WORDS = "affine_map|affine_set|dense_resource|distinct|memref|opaque|sparse|strided|vector"
 _GAP = r"(?:\s++|//[^\n\r]*+)*+"
-# Names with a dialect in front: of ops in custom and generic form, of types and attributes in both of their forms. An
-# escape in an op's name may stand for anything.
+# Names that begin with the name of a dialect: of ops in custom and generic form, of types and attributes in both of their
+# forms. An escape in the name of an op may stand for any character.
 _NAMES = re.compile(
     rf"""
     "(?P<generic>[A-Za-z_]\w*+)\.[^"\\\n]*+"{_GAP}[(<]
@@ -42,16 +42,17 @@ _NAMES = re.compile(
   | //[^\n\r]*+
   | [\#!](?P<short>[A-Za-z_]\w*+)<
   | (?<![%@^\w.$-])(?P<custom>[A-Za-z_]\w*+)\.[A-Za-z_]
-  | (?<![%@^\#!\w.$-])(?P<rare>{_RARE})(?![\w.$])
+  | (?<![%@^\#!\w.$-])(?P<rare>{_RARE_WORDS})(?![\w.$])
   | (?P<resources>\{{-\#)
     """,
     re.VERBOSE | re.ASCII,
 )
-# Where nothing of this is, there is none of that: a name with a dot that is not one of ours, an escape, what stands above.
-# Found many times as fast.
-_STRANGE_DOT = re.compile(r"\.(?<!\brlx\.)(?<!\bfunc\.)(?<!\bbuiltin\.)(?!\d)", re.ASCII)
-_STRANGE = re.compile(
-    rf'"[A-Za-z_]\w*+\.(?<!"rlx\.)(?<!"func\.)(?<!"builtin\.)|\\|[#!][A-Za-z_]\w*+<|\{{-#|\b(?:{_RARE})\b', re.ASCII
+# A text that matches neither of these patterns has no match of `_NAMES` that counts. They are many times as fast: they look
+# for a name with a dot that is not of a safe dialect, for an escape, and for the rare words.
+_SUSPICIOUS_DOT = re.compile(r"\.(?<!\brlx\.)(?<!\bfunc\.)(?<!\bbuiltin\.)(?!\d)", re.ASCII)
+_SUSPICIOUS = re.compile(
+    rf'"[A-Za-z_]\w*+\.(?<!"rlx\.)(?<!"func\.)(?<!"builtin\.)|\\|[#!][A-Za-z_]\w*+<|\{{-#|\b(?:{_RARE_WORDS})\b',
+    re.ASCII,
 )
 
 
@@ -69,30 +70,30 @@ def _command(*arguments: str) -> list[str]:
 
 
 def bytecode_text(data: bytes, name: str = "<bytecode>") -> str:
-    """The module that bytecode holds, as generic text with locations; neither checked nor verified.
+    """The module in bytecode, as generic text with locations; neither checked nor verified.
 
     Args:
-        data: What `rlx-opt --emit-bytecode` writes.
+        data: Bytecode, as `rlx-opt --emit-bytecode` writes it.
         name: What to call it in messages, usually a file name.
 
     Raises:
-        ParseError: It is damaged.
-        Error: No process can be started to read it.
+        ParseError: The bytecode is damaged.
+        Error: The process that reads it cannot be started.
     """
     command = _command("bytecode", str(SECONDS))
     try:
-        done = subprocess.run(command, input=data, capture_output=True, check=False, timeout=SECONDS + _START)
+        completed = subprocess.run(command, input=data, capture_output=True, check=False, timeout=SECONDS + _START)
     except subprocess.TimeoutExpired:
         raise ParseError(f"the bytecode could not be read in {SECONDS} s: it is damaged", location=name) from None
     except OSError as problem:
         raise _cannot_start(problem) from None
-    if done.returncode == 1:
-        message = done.stderr.decode(errors="replace").strip().split("\n")[-1]
+    if completed.returncode == 1:
+        message = completed.stderr.decode(errors="replace").strip().split("\n")[-1]
         raise ParseError(f"not valid bytecode: {message}", location=name)
-    if done.returncode:
+    if completed.returncode:
         raise ParseError("the bytecode is damaged: its reader ended without a message", location=name)
     try:
-        return done.stdout.decode()
+        return completed.stdout.decode()
     except UnicodeDecodeError:
         raise ParseError("the bytecode has a name that is not UTF-8", location=name) from None
 
@@ -102,22 +103,22 @@ def _cannot_start(problem: OSError) -> Error:
 
 
 def is_foreign(text: str) -> bool:
-    """Whether a text has what MLIR may not survive: another dialect than rlx, func and builtin, or builtin's rare things."""
-    if not _STRANGE_DOT.search(text) and not _STRANGE.search(text):
+    """Whether a text may crash MLIR: it uses another dialect than rlx, func and builtin, or the rare words of builtin."""
+    if not _SUSPICIOUS_DOT.search(text) and not _SUSPICIOUS.search(text):
         return False
-    return any(found.lastgroup and found[found.lastgroup] not in _OURS for found in _NAMES.finditer(text))
+    return any(match.lastgroup and match[match.lastgroup] not in _SAFE_DIALECTS for match in _NAMES.finditer(text))
 
 
 def attempt(text: str, name: str = "<text>") -> None:
-    """Let another process parse a text that is foreign; it survives if this one will.
+    """Let another process parse a text that is foreign, to see whether MLIR crashes.
 
     Raises:
         ParseError: MLIR's parser crashes, or takes very long.
-        Error: No process can be started to read it.
+        Error: The process that reads it cannot be started.
     """
     if not is_foreign(text):
         return
-    # What earlier texts have left in its memory may end a process that has been used; a new one decides.
+    # A process that has parsed other texts may crash because of what these left in its memory, so a new one decides.
     outcome = holding(_lock, lambda: _ask(text) or _ask(text))
     if outcome != ".":
         ending = f"takes more than {SECONDS} s for" if outcome == "late" else "crashes on"
@@ -130,21 +131,21 @@ def attempt(text: str, name: str = "<text>") -> None:
 
 _lock = make_lock()
 _process: subprocess.Popen[bytes] | None = None
-_owner = 0  # the process that started it: a fork has no part in it
-_owing = False  # an answer: whatever it is asked next, it would answer what it was asked before
+_owner = 0  # the id of the process that started it: a forked child must not use it
+_awaits_answer = False  # whether it has not answered yet: its next answer would be to an earlier text
 
 
 def _ask(text: str) -> str:
-    """`.` when the process is done with a text, `late`, or nothing when it has ended."""
+    """`.` when the process has parsed a text, `late` when that takes too long, an empty string when the process has ended."""
     process = _running()
     answer = _exchange(process, text.encode(), SECONDS)
     return "late" if answer is None else answer.decode()
 
 
 def _running() -> Any:
-    """The process, started if there is none that waits for a text."""
+    """The process that parses texts; it is started if there is none that can take a text."""
     global _process, _owner
-    if _process is not None and _owner == os.getpid() and not _owing and _process.poll() is None:
+    if _process is not None and _owner == os.getpid() and not _awaits_answer and _process.poll() is None:
         return _process
     close()
     try:
@@ -155,42 +156,42 @@ def _running() -> Any:
         raise _cannot_start(problem) from None
     _owner = os.getpid()
     process = _process
-    answer = _exchange(process, b"", _START)  # what takes long is the import of MLIR, and no fault of the text
+    answer = _exchange(process, b"", _START)  # importing MLIR takes long, whatever the text is
     if answer != b".":
         raise Error(f"cannot start a process that reads modules: it {'took too long' if answer is None else 'ended'}")
     return process
 
 
 def _exchange(process: Any, data: bytes, seconds: float) -> bytes | None:
-    """The same as `_answer`; a process that has not answered ends now or, if an interrupt comes between, later."""
-    global _owing
+    """As `_answer`, but a process that does not answer is ended: now, or before the next text if an interrupt prevents that."""
+    global _awaits_answer
     answer = None
-    _owing = True
+    _awaits_answer = True
     try:
         answer = _answer(process, data, seconds)
     finally:
         if answer != b".":
             close()
-    _owing = False
+    _awaits_answer = False
     return answer
 
 
 def _answer(process: Any, data: bytes, seconds: float) -> bytes | None:
-    """What a process answers to a text: nothing when it has ended, None when it takes longer than it may."""
-    waiting = memoryview(len(data).to_bytes(8, "little") + data)
-    until = time.monotonic() + seconds
+    """The answer of a process to a text: empty when the process has ended, None when the time is over."""
+    unsent = memoryview(len(data).to_bytes(8, "little") + data)
+    deadline = time.monotonic() + seconds
     os.set_blocking(process.stdin.fileno(), False)
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
         selector.register(process.stdin, selectors.EVENT_WRITE)
-        while ready := selector.select(max(0.0, until - time.monotonic())):
+        while ready := selector.select(max(0.0, deadline - time.monotonic())):
             if any(key.fileobj is process.stdout for key, _ in ready):
                 return process.stdout.read(1)
             try:
-                waiting = waiting[process.stdin.write(waiting[:_CHUNK]) or 0 :]
+                unsent = unsent[process.stdin.write(unsent[:_CHUNK]) or 0 :]
             except BrokenPipeError:
                 return b""
-            if not waiting:
+            if not unsent:
                 selector.unregister(process.stdin)
     return None
 
@@ -204,7 +205,9 @@ def close() -> None:
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
                 pipe.close()
-        with contextlib.suppress(subprocess.TimeoutExpired):  # an interrupt may have left it with its lock held
+        with contextlib.suppress(
+            subprocess.TimeoutExpired
+        ):  # an interrupt may have left the lock of the `Popen` object locked
             process.wait(_REAP)
     _process = None
 

@@ -1,12 +1,12 @@
-"""What MLIR text may hold, checked before MLIR's parser sees it.
+"""Limits on MLIR text, checked before MLIR's parser reads it.
 
-That parser is recursive: brackets some thousands deep overflow the stack of the process, and so do long affine
-expressions and chains of aliases. Aliases that double each other are 2^n characters when they are printed, and numbers of
-many digits take quadratic time. `check` goes over the text once, without recursion, and refuses all of these. Whatever
-it lets pass may still be wrong, which is for MLIR to say.
+MLIR's parser is recursive: some thousands of nested brackets overflow the stack of the process, and so do long affine
+expressions and chains of aliases. When each of n aliases uses the previous one twice, the printed text has 2^n characters.
+Numbers of many digits take quadratic time. `check` reads the text once, without recursion, and refuses all of these. A text
+that passes may still be invalid, which MLIR then reports.
 
-It reads tokens as MLIR's lexer does. Past the first token that does not fit, MLIR reads no further, so that it matters
-for valid beginnings only what is counted.
+Tokens are recognised as MLIR's lexer does. MLIR stops at the first syntax error, so the counts here need to be right only
+for the part of a text before that.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from typing import NoReturn
 
 from rlx.ir.errors import ParseError
 
-NESTING = 200  # brackets of all kinds around one place, aliases followed; MLIR overflows from about 3,000 on
+NESTING = 200  # brackets of all kinds around one place, with aliases expanded; MLIR overflows at about 3,000
 CHAIN = 1000  # operators of one affine expression
 DIGITS = 1000  # characters of one number
 BITS = 1024  # of an integer type
 DIMENSIONS = 10_000  # characters of `1x2x3x…`
-EXPANSION = 1 << 24  # characters that aliases may stand for in all, and as many times the text's own length as
-EXPANSION_FACTOR = 32  # debug locations do, which share their frames
+# Characters that all uses of aliases may stand for: `EXPANSION`, and `EXPANSION_FACTOR` times the length of the text. Debug
+# locations, which share their frames through aliases, need that factor.
+EXPANSION = 1 << 24
+EXPANSION_FACTOR = 32
 
 _STRING = r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*+"?'
 _COMMENT = r"//[^\n\r]*+"
@@ -47,7 +49,7 @@ _KINDS = rf"""
 """
 _FLAGS = re.VERBOSE | re.ASCII
 _TOKEN = re.compile(rf"\s*+(?:{_KINDS})", _FLAGS)
-# Most of a text is of no interest here, and passed over without stopping at every token; whole small groups as well.
+# Most tokens of a text do not matter here. One match skips them, and small bracketed groups, up to the next that matters.
 _INTERESTING = re.compile(
     rf"""
   (?: \s++ | {_STRING} | {_COMMENT} | ->
@@ -73,14 +75,14 @@ _EXPRESSION_ENDS = re.compile(rf'(?:[^,=:/"]|{_COMMENT}|/|{_STRING})*+[,=:]')
 
 
 def check(text: str, name: str = "<text>") -> None:
-    """Refuse text that MLIR's parser or printer would not survive.
+    """Refuse text that would crash MLIR's parser or printer, or take it very long.
 
     Args:
         text: MLIR text.
         name: What to call it in messages.
 
     Raises:
-        ParseError: With line and column, and the limit.
+        ParseError: The text exceeds a limit; the error has line, column and the limit.
     """
     _Scan(text, name).run()
 
@@ -88,12 +90,14 @@ def check(text: str, name: str = "<text>") -> None:
 class _Scan:
     def __init__(self, text: str, name: str):
         self.text, self.name = text, name
-        self.open: list[str] = []  # brackets around the place that is looked at
-        self.chain, self.operator = 0, 0  # operators of the expression so far, and where its last one ends
-        self.aliases: dict[str, tuple[int, int]] = {}  # the nesting and length that each adds to that of its name
-        self.defining: tuple[str, int, int] | None = None  # an alias, where its body starts, what was added before
-        self.deepest = 0  # in that body
-        self.added = 0  # characters that aliases stand for so far, beyond those of their names
+        self.open: list[str] = []  # brackets around the current place
+        self.chain, self.operator = 0, 0  # number of operators of the current expression, and where the last one ends
+        self.aliases: dict[str, tuple[int, int]] = {}  # for each alias, the nesting and length that it adds
+        self.defining: tuple[str, int, int] | None = (
+            None  # the alias being defined, where its body starts, `added` before it
+        )
+        self.deepest = 0  # the deepest nesting in that body
+        self.added = 0  # characters that the aliases used so far stand for
         self.budget = EXPANSION + EXPANSION_FACTOR * len(text)
 
     def fail(self, offset: int, message: str, hint: str | None = None) -> NoReturn:
@@ -112,40 +116,45 @@ class _Scan:
             "number": self._number,
             "operator": self._operator,
         }
-        before, candidate, at = "", "", 0
-        while found := (_INTERESTING if self.open else _TOKEN).match(self.text, at):
-            at, kind = found.end(), str(found.lastgroup)
-            token = found[kind]
+        previous, candidate, position = "", "", 0
+        while match := (_INTERESTING if self.open else _TOKEN).match(self.text, position):
+            position, kind = match.end(), str(match.lastgroup)
+            token = match[kind]
             if kind == "comment":
                 continue
-            start = at - len(token)
+            start = position - len(token)
             if not self.open:
-                self._outside(token, kind, before, candidate, start)
-                before, candidate = token, token if kind == "alias" else ""
+                self._outside(token, kind, previous, candidate, start)
+                previous, candidate = token, token if kind == "alias" else ""
             if step := steps.get(kind):
                 step(token, start)
 
-    def _outside(self, token: str, kind: str, before: str, candidate: str, offset: int) -> None:
-        """Outside of brackets stand aliases, `#name = body`: a body ends where something does not go on with it."""
+    def _outside(self, token: str, kind: str, previous: str, candidate: str, offset: int) -> None:
+        """Handle a token outside of brackets, where aliases are defined: `#name = body`.
+
+        A body ends at the first token that cannot continue it.
+        """
         if token == "=" and candidate:
             self._define(offset)
             self.defining, self.deepest = (candidate, offset + 1, self.added), 0
         elif (
-            self.defining and kind not in ("open", "other", "arrow", "operator") and before not in ("=", ":", "->", "-")
+            self.defining
+            and kind not in ("open", "other", "arrow", "operator")
+            and previous not in ("=", ":", "->", "-")
         ):
             self._define(offset)
 
     def _characters(self) -> None:
-        if (at := self.text.find("\0")) >= 0:
-            self.fail(at, "the text has a NUL character")
+        if (position := self.text.find("\0")) >= 0:
+            self.fail(position, "the text has a NUL character")
         try:
             self.text.encode()
         except UnicodeEncodeError as problem:
             self.fail(problem.start, f"the text has {self.text[problem.start]!r}, half of a character")
-        if _HIGH_BYTES.search(self.text):  # an escape beyond ASCII: all strings have to be UTF-8
-            for found in _STRING_OR_COMMENT.finditer(self.text):
-                if not _is_utf8(found.group()):
-                    self.fail(found.start(), "a string that is not UTF-8")
+        if _HIGH_BYTES.search(self.text):  # an escaped byte beyond ASCII: check that each string is UTF-8
+            for match in _STRING_OR_COMMENT.finditer(self.text):
+                if not _is_utf8(match.group()):
+                    self.fail(match.start(), "a string that is not UTF-8")
 
     # --- nesting ----------------------------------------------------------------------------------
 
@@ -161,7 +170,7 @@ class _Scan:
     def _leave(self, bracket: str, offset: int) -> None:
         opener = _CLOSES[bracket]
         while self.open and self.open[-1] == "<" != opener:
-            self.open.pop()  # a `<` that compares
+            self.open.pop()  # this `<` was a comparison
         if self.open and self.open[-1] == opener:
             self.open.pop()
 
@@ -174,7 +183,7 @@ class _Scan:
             self.defining = None
 
     def _follow(self, name: str, offset: int) -> None:
-        if len(name) > 7 and name[1:].isdigit():  # %0#123: the parser makes room for that many results
+        if len(name) > 7 and name[1:].isdigit():  # %0#123: the parser allocates memory for that many results
             self.fail(offset, f"an op has no result '{name[:20]}'")
         nesting, length = self.aliases.get(name, (0, 0))
         self._reach(len(self.open) + nesting, offset)
@@ -205,7 +214,7 @@ class _Scan:
 
 
 def _is_utf8(string: str) -> bool:
-    """Whether the bytes that a string of MLIR's stands for are UTF-8; true of a comment."""
+    """Whether the bytes that a string in MLIR's syntax stands for are UTF-8; true for a comment."""
     if string.startswith("//"):
         return True
     raw = _ESCAPE.sub(lambda m: bytes([int(m[1], 16)]) if len(m[1]) == 2 else b"?", string.encode())

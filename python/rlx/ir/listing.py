@@ -1,4 +1,4 @@
-"""Graphs listed for readers: what they take and give, their ops, and what these cost. It is not MLIR."""
+"""Listings of graphs for readers: arguments, outputs, ops and their costs. They are not MLIR text."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _COMMENT_COLUMN = 64
 
 @dataclass(frozen=True)
 class OpReport:
-    """One op.
+    """One op in a listing.
 
     Attributes:
-        name: Without the prefix of the dialect.
-        label: What readers call it: `add` for a `binary` whose kind is `add`.
-        operands: Names of the values it takes: those of arguments, else `%3`.
-        results: Names of the values it gives.
+        name: The name of the op without the prefix of the dialect.
+        label: The name for readers: `add` for a `binary` whose kind is `add`.
+        operands: Names of its operands: those of arguments, else numbers such as `%3`.
+        results: Names of its results.
         shapes: Shapes of its results.
-        attributes: Those that differ from their defaults.
-        cost: Its work; None for an op that has no card, such as the end of a region.
+        attributes: The attributes that differ from their defaults.
+        cost: Its work; None for an op that has no cost, such as the end of a region.
         location: The user's `file:line`, if known.
-        scope: The names that the builder was in, outermost first, joined by `/`.
-        depth: How many regions it is nested in.
+        scope: The scopes of the builder in which it was made, outermost first, joined by `/`.
+        depth: The number of regions that it is nested in.
     """
 
     name: str
@@ -50,8 +50,8 @@ class OpReport:
     depth: int
 
     def __str__(self) -> str:
-        given = {k: v for k, v in self.attributes.items() if k != "kind"}
-        options = ", ".join(f"{name}={_shown(value)}" for name, value in given.items())
+        attributes = {k: v for k, v in self.attributes.items() if k != "kind"}
+        options = ", ".join(f"{name}={_shown(value)}" for name, value in attributes.items())
         separator = "; " if self.operands and options else ""
         call = f"{self.label}({', '.join(self.operands)}{separator}{options})"
         text = f"{', '.join(self.results)} = {call}" if self.results else call
@@ -65,16 +65,16 @@ class OpReport:
 
 @dataclass(frozen=True)
 class GraphReport:
-    """A graph.
+    """The listing of a graph.
 
     Attributes:
-        name: Of its function.
+        name: The name of its function.
         stage: `"hir"`, `"mir"` or `"lir"`.
         arguments: Inputs, parameters and states, in order.
-        outputs: What it gives, in order.
-        returned: Names of the values that are the outputs.
-        updates: Names of the values that states become, by state.
-        ops: All ops, nested ones behind the op that holds them.
+        outputs: The outputs, in order.
+        returned: The name of the value of each output.
+        updates: The name of the next value of each state, by the name of the state.
+        ops: All ops; nested ops follow the op that holds them.
     """
 
     name: str
@@ -92,7 +92,7 @@ class GraphReport:
 
     @property
     def cost(self) -> Cost:
-        """Work of one run: the sum over the ops of the function; an op with regions counts them itself."""
+        """Work of one run: the sum over the ops of the function. The cost of an op includes that of its regions."""
         costs = [op.cost for op in self.ops if op.cost is not None and op.depth == 0]
         zero: Dim = 0
         return Cost(sum((c.flops for c in costs), zero), sum((c.bytes for c in costs), zero))
@@ -107,11 +107,11 @@ class GraphReport:
 
     def _signature(self) -> Iterator[str]:
         for kind in ("input", "state", "param"):
-            chosen = [a for a in self.arguments if a.kind == kind]
-            size = sum((a.shape.size_bytes for a in chosen), 0)
-            if kind == "param" and chosen:
-                yield f"  {len(chosen)} params, {_count(size)} bytes"
-            for a in chosen:
+            arguments = [a for a in self.arguments if a.kind == kind]
+            size = sum((a.shape.size_bytes for a in arguments), 0)
+            if kind == "param" and arguments:
+                yield f"  {len(arguments)} params, {_count(size)} bytes"
+            for a in arguments:
                 yield f"    {kind} {a.name}: {a.shape}{', donated' if a.donate else ''}"
         for output, value in zip(self.outputs, self.returned, strict=True):
             yield f"    output {output.name}: {output.shape} = {value}"
@@ -121,7 +121,7 @@ class GraphReport:
 
 
 def inspect_graph(graph: Graph) -> GraphReport:
-    """A report on a graph, which is not changed."""
+    """The listing of a graph, which is not changed."""
     function = graph.function
     names: dict[mlir.Value, str] = dict(
         zip(function.entry_block.arguments, (a.name for a in graph.arguments), strict=True)
@@ -129,9 +129,9 @@ def inspect_graph(graph: Graph) -> GraphReport:
     *body, end = _walk(function.entry_block, 0)
     numbers = count()
     ops = tuple(_report(op, depth, names, numbers) for op, depth in body)
-    given = list(zip(graph.results, (names[value] for value in end[0].operands), strict=True))
-    returned = tuple(value for result, value in given if result.updates is None)
-    updates = {result.updates: value for result, value in given if result.updates is not None}
+    results = list(zip(graph.results, (names[value] for value in end[0].operands), strict=True))
+    returned = tuple(value for result, value in results if result.updates is None)
+    updates = {result.updates: value for result, value in results if result.updates is not None}
     return GraphReport(graph.name, graph.stage, graph.arguments, graph.outputs, returned, updates, ops)
 
 
@@ -152,7 +152,7 @@ def _walk(block: mlir.Block, depth: int) -> Iterator[tuple[mlir.Operation, int]]
 
 
 def _report(op: mlir.Operation, depth: int, names: dict[mlir.Value, str], numbers: Iterator[int]) -> OpReport:
-    """A report on one op; its results, and the arguments of its regions, get names."""
+    """The listing of one op; adds names for its results and for the arguments of its regions to `names`."""
     for result in op.results:
         names[result] = f"%{next(numbers)}"
     for region in op.regions:
@@ -165,11 +165,11 @@ def _report(op: mlir.Operation, depth: int, names: dict[mlir.Value, str], number
         return OpReport(op.name, op.name, operands, results, (), {}, None, location, scope, depth)
     card = opview.card_of(op)
     values = opview.attributes_of(op)
-    given = tuple(shape_of(r) for r in op.results)
+    shapes = tuple(shape_of(r) for r in op.results)
     defaults = {a.name: a.default for a in card.spec.attributes}
     changed = {k: v for k, v in values.items() if is_array(v) or v != defaults[k]}
     cost = None if card.spec.terminator else opview.cost_of(op)
-    return OpReport(card.name, card.label(values), operands, results, given, changed, cost, location, scope, depth)
+    return OpReport(card.name, card.label(values), operands, results, shapes, changed, cost, location, scope, depth)
 
 
 def _shown(value: object) -> str:

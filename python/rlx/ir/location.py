@@ -12,7 +12,7 @@ import numpy as np
 from rlx import mlir
 
 _PACKAGE = str(Path(__file__).resolve().parents[1])
-_NUMPY = str(Path(np.__file__).parent)  # which calls back what is handed to it
+_NUMPY = str(Path(np.__file__).parent)  # NumPy may call back functions of this package
 _PLACE = re.compile(r'"([^"]*)":(\d+):(\d+)')
 _ESCAPE = re.compile(rb"\\([0-9A-F]{2}|\\)")
 _ours: dict[str, bool] = {}
@@ -37,15 +37,15 @@ def caller_location(scope: str = "") -> mlir.Location:
     """The caller's place as an MLIR location, wrapped in the name of the scope when there is one."""
     name, line = caller()
     key = (name, line, scope)
-    found = _locations.get(key)
-    if found is None:
+    location = _locations.get(key)
+    if location is None:
         context = mlir.context()
-        # A path that the locale cannot decode holds lone surrogates, which are no UTF-8.
-        found = mlir.ir.Location.file(name.encode(errors="backslashreplace").decode(), line, 0, context=context)
+        # A path that the locale cannot decode holds lone surrogates, which cannot be written as UTF-8.
+        location = mlir.ir.Location.file(name.encode(errors="backslashreplace").decode(), line, 0, context=context)
         if scope:
-            found = mlir.ir.Location.name(scope, found, context=context)
-        _locations[key] = found
-    return found
+            location = mlir.ir.Location.name(scope, location, context=context)
+        _locations[key] = location
+    return location
 
 
 def raised_at(problem: Exception) -> str | None:
@@ -67,7 +67,7 @@ def describe(location: mlir.Location) -> str | None:
 
 
 def unescaped(text: str) -> str:
-    """A string as it was before MLIR printed it, with a backslash and two hexadecimal digits for most bytes."""
+    """The string that MLIR printed. In what it prints, a backslash and two hexadecimal digits stand for most bytes."""
     data = _ESCAPE.sub(lambda m: b"\\" if m[1] == b"\\" else bytes.fromhex(m[1].decode()), text.encode())
     return data.decode(errors="backslashreplace")
 
@@ -79,10 +79,10 @@ def scope_of(location: mlir.Location) -> str:
 
 def name_of(location: mlir.Location) -> str:
     """The name that a location gives to a value, empty when it gives none."""
-    named = re.fullmatch(r'loc\("([^"]*)"(?:\(.*\))?\)', str(location), re.DOTALL)
-    return unescaped(named[1]) if named else ""
+    match = re.fullmatch(r'loc\("([^"]*)"(?:\(.*\))?\)', str(location), re.DOTALL)
+    return unescaped(match[1]) if match else ""
 
 
 def within(location: mlir.Location, note: str) -> mlir.Location:
-    """The same place, with a note of what made the op: a block, a pass."""
+    """The same place, with a note that says what made the op: a block, a pass."""
     return mlir.ir.Location.name(note, location, context=mlir.context())

@@ -14,17 +14,19 @@ _locks: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def make_lock() -> Any:
-    """A lock that its holder may take again, and that is free in a forked child, whoever held it in the parent."""
-    made = threading.RLock()
-    _locks.add(made)
-    return made
+    """A lock that the thread that holds it may take again, and that is free in a forked child process, even if a thread of
+    the parent held it.
+    """
+    lock = threading.RLock()
+    _locks.add(lock)
+    return lock
 
 
 def holding(lock: Any, function: Callable[..., T], *arguments: Any) -> T:
     """Call a function while holding a lock.
 
-    An interrupt may come before each line of Python. Where taking a lock, the call and giving the lock back are one line,
-    and the lock is C's, there is none at which the lock would stay behind.
+    An interrupt (`KeyboardInterrupt`) may come between two lines of Python. Here the lock is taken, the function called and
+    the lock released in one line, and the lock is implemented in C: so no interrupt can leave it locked.
     """
     with lock: return function(*arguments)  # noqa: E701  # fmt: skip
 

@@ -1,8 +1,9 @@
-"""A class for each op, which the bindings give to ops that they hand out: operands, attributes and results by name.
+"""A class for each op, which MLIR's bindings use for the ops that they return: operands, attributes and results by name.
 
-They are made from the op table, as `mlir-tblgen -gen-python-op-bindings` would make them from the records, but group variadic
-values as `ir/grouping.py` says, and hide no member of MLIR's: an accessor of such a name gets a `_` at its end.
-The module stands in for the bindings' `rlx` (`mlir.provide_dialect`). Ops are made by `Builder`, which infers their results.
+The classes are made from the op table, as `mlir-tblgen -gen-python-op-bindings` would make them from the records, with two
+differences: variadic values are grouped as in `ir/grouping.py`, and an accessor whose name MLIR's class has already gets a
+`_` at its end. The bindings use this module as their module of the dialect (`mlir.provide_dialect`). Ops are made by
+`Builder`, which infers their results.
 """
 
 from __future__ import annotations
@@ -37,18 +38,18 @@ def accessors(spec: OpSpec) -> dict[str, property]:
 
 
 def _free(name: str) -> str:
-    """A name that MLIR's class of ops does not use. Its `result`, for ops with one result, is ours where we have one."""
-    taken = keyword.iskeyword(name) or (name != "result" and hasattr(mlir.ir.OpView, name))
-    return name + "_" if taken else name
+    """A name that MLIR's class of ops does not use. Only its `result` is replaced where an op has a result of that name."""
+    is_taken = keyword.iskeyword(name) or (name != "result" and hasattr(mlir.ir.OpView, name))
+    return name + "_" if is_taken else name
 
 
 def _of_group(member: str, values: tuple[ValueSpec, ...], index: int, segments: str) -> Callable[[mlir.Operation], Any]:
-    what = member.removesuffix("s")
+    kind = member.removesuffix("s")
 
     def value(self: mlir.Operation) -> Any:
         op = self.operation
         sizes = list(op.attributes[segments]) if segments in op.attributes else None
-        return grouped(values, list(getattr(op, member)), what, sizes)[index]
+        return grouped(values, list(getattr(op, member)), kind, sizes)[index]
 
     return value
 

@@ -1,6 +1,6 @@
-"""An MLIR op of ours as its card sees it: which card, attributes by name, operands in groups, regions.
+"""Reads MLIR ops of the rlx dialect as their cards need them: card, attributes by name, operands in groups, regions.
 
-An op that a user has registered is an `rlx.custom` in the IR; here it is an op like all others.
+An op that a user has registered is an `rlx.custom` in the IR; the functions here treat it as an op like all others.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from rlx.ir.errors import ShapeError
 from rlx.ir.location import describe
 from rlx.ir.shape import Shape, shape_of
 
-# The two ops that the IR itself knows: what stands for an op of a user's, and the end of a region.
+# The only ops that this package knows by name: the one that represents an op of a user, and the end of a region.
 CUSTOM = "rlx.custom"
 YIELD = "rlx.yield"
 TERMINATORS = ("func.return", YIELD)
-DEEPEST = 48  # ops with regions inside each other: a transform takes some ten calls for each
+DEEPEST = 48  # nested ops with regions: transforms are recursive, with about ten Python calls for each level
 
 
 @dataclass(frozen=True)
 class RegionShapes:
-    """What a region takes and yields."""
+    """The shapes of the values that a region takes and yields."""
 
     arguments: tuple[Shape, ...]
     results: tuple[Shape, ...]
 
 
 def name_of(op: mlir.Operation) -> str:
-    """The name of an op without the `rlx.` prefix; of one that a user has registered, its own."""
+    """The name of an op without the `rlx.` prefix; for an op that a user has registered, the registered name."""
     name = op.name
     if name == CUSTOM:
         stored = op.attributes
@@ -42,7 +42,7 @@ def name_of(op: mlir.Operation) -> str:
 
 
 def label_of(op: mlir.Operation) -> str:
-    """What readers call an op, of ours or of another dialect: see `Card.label`."""
+    """The name of an op of any dialect in listings: see `Card.label`."""
     if not registry.is_ours(op):
         return op.name.rpartition(".")[2]
     return card_of(op).label({"kind": op.attributes["kind"].value} if "kind" in op.attributes else {})
@@ -63,7 +63,7 @@ def card_of(op: mlir.Operation) -> Card:
 
 
 def has_trait(op: mlir.Operation, name: TraitName) -> bool:
-    """Whether an op of any dialect has a trait of `dialect/RlxTraits.td`, with the attributes that it has."""
+    """Whether an op has a trait of `dialect/RlxTraits.td`, given its attributes. Ops of other dialects have none."""
     if not registry.is_ours(op):
         return False
     trait = card_of(op).spec.trait(name)
@@ -84,8 +84,8 @@ def attributes_of(op: mlir.Operation, bindings: Mapping[str, int] | None = None)
     stored = op.attributes["attributes"]
     if not isinstance(stored, mlir.ir.DictAttr):
         raise ShapeError(f"attribute 'attributes' must be a dictionary, got {stored}")
-    found = {entry.name: entry.attr for entry in stored}
-    return attributes.read_from(spec, found, bindings)
+    by_name = {entry.name: entry.attr for entry in stored}
+    return attributes.read_from(spec, by_name, bindings)
 
 
 def operands_of(op: mlir.Operation, items: Sequence[object]) -> list[Any]:
@@ -111,13 +111,13 @@ def home_of(value: mlir.Value) -> mlir.Block:
 
 
 def yielded(block: mlir.Block) -> list[mlir.Value]:
-    """What a block gives: the operands of its last op."""
+    """The values that a block returns or yields: the operands of its last op."""
     operations = block.operations
     return list(operations[len(operations) - 1].operation.operands)
 
 
 def region_shapes(op: mlir.Operation) -> tuple[RegionShapes | None, ...]:
-    """What each region takes and yields; None for an empty one.
+    """The shapes that each region of an op takes and yields; None for an empty region.
 
     Raises:
         ShapeError: A region does not end in `rlx.yield`.
@@ -131,19 +131,19 @@ def region_shapes(op: mlir.Operation) -> tuple[RegionShapes | None, ...]:
         operations = block.operations
         if not len(operations) or operations[len(operations) - 1].operation.name != YIELD:
             raise ShapeError(f"region {len(result)} must end in '{YIELD}'")
-        taken = tuple(shape_of(a) for a in block.arguments)
-        result.append(RegionShapes(taken, tuple(shape_of(v) for v in yielded(block))))
+        arguments = tuple(shape_of(a) for a in block.arguments)
+        result.append(RegionShapes(arguments, tuple(shape_of(v) for v in yielded(block))))
     return tuple(result)
 
 
 def cost_of(op: mlir.Operation) -> Cost:
-    """Work of an op, with that of its regions as often as they run, as far as that is known: else once."""
+    """Work of an op and of its regions. The regions count as often as they run, or once if that is not known."""
     total, times = own_cost_of(op), card_of(op).runs(attributes_of(op))
     for region in op.regions:
         block = block_of(region)
         for inner in block.operations if block is not None else ():
-            own = cost_of(inner.operation)
-            total = Cost(total.flops + own.flops * times, total.bytes + own.bytes * times)
+            inner_cost = cost_of(inner.operation)
+            total = Cost(total.flops + inner_cost.flops * times, total.bytes + inner_cost.bytes * times)
     return total
 
 
@@ -154,7 +154,7 @@ def own_cost_of(op: mlir.Operation) -> Cost:
 
 
 def operations(block: mlir.Block) -> Iterator[mlir.Operation]:
-    """The ops of a block in order, each before those in its regions."""
+    """The ops of a block in order, each before the ops in its regions."""
     for view in block.operations:
         op = view.operation
         yield op

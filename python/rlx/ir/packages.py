@@ -1,4 +1,4 @@
-"""Packages that are imported where they are needed, and what to do when one is not there."""
+"""Packages that are imported only where they are needed, and the error for a package that is not installed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from rlx.ir.errors import Error
 
-# What installs a package, where that is not its own name.
+# What to give to pip, where that is not the name of the package.
 _INSTALLS = {
     "iree.runtime": "iree-base-runtime",
     "iree.compiler": "iree-base-compiler",
@@ -21,8 +21,8 @@ def required(name: str, purpose: str) -> Any:
     """A package, or a module of it.
 
     Args:
-        name: What to import.
-        purpose: What needs it: how the message starts.
+        name: The package or module to import.
+        purpose: What needs it; the message starts with this.
 
     Raises:
         Error: It cannot be imported; the hint says how to install it.
@@ -34,7 +34,7 @@ def required(name: str, purpose: str) -> Any:
 
 
 def missing(name: str, purpose: str, problem: object) -> Error:
-    """The error that a package cannot be imported."""
+    """The error for a package that cannot be imported."""
     package = next((p for p in _INSTALLS if name == p or name.startswith(p + ".")), name.partition(".")[0])
     return Error(
         f"{purpose} needs the package '{package}', which cannot be imported: {problem}",

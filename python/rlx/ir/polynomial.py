@@ -2,7 +2,7 @@
 
 A polynomial is a sorted tuple of (monomial, coefficient) pairs without zero coefficients; a monomial is a
 sorted tuple of atoms, where a power is a repetition and ``()`` is the constant term. An atom is a name, or
-anything hashable whose ``str`` tells it from every other. Equal polynomials are equal tuples.
+any hashable object whose ``str`` differs from that of every other atom. Equal polynomials are equal tuples.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from rlx.ir.errors import ShapeError
 
-# Sizes of real models have a few terms. Products of sums grow as powers, and would take all time and memory there is.
+# Sizes in real models have a few terms. Without a limit, repeated products of sums could use up all time and memory.
 TERMS = 128
 PRODUCTS = 4096  # terms times terms in one multiplication
 BITS = 1024  # of a coefficient
@@ -21,7 +21,7 @@ BITS = 1024  # of a coefficient
 Monomial = tuple[Any, ...]
 Terms = tuple[tuple[Monomial, int], ...]
 
-_HINT = "give a size that is so involved a symbol of its own"
+_HINT = "give a size that is so complicated a symbol of its own"
 
 
 def _order(atom: Any) -> tuple[bool, str]:
@@ -34,13 +34,13 @@ def canonical(terms: Mapping[Monomial, int]) -> Terms:
     Terms are sorted by degree, then by atoms, so the constant is last. Multiplication respects this order, as
     long division needs.
     """
-    kept = [term for term in terms.items() if term[1]]
-    if len(kept) > TERMS:
-        raise ShapeError(f"a size has {len(kept)} terms; at most {TERMS} are allowed", hint=_HINT)
-    if any(coefficient.bit_length() > BITS for _, coefficient in kept):
+    nonzero = [term for term in terms.items() if term[1]]
+    if len(nonzero) > TERMS:
+        raise ShapeError(f"a size has {len(nonzero)} terms; at most {TERMS} are allowed", hint=_HINT)
+    if any(coefficient.bit_length() > BITS for _, coefficient in nonzero):
         raise ShapeError(f"a size has a coefficient of more than {BITS} bits", hint=_HINT)
-    kept.sort(key=lambda term: (-len(term[0]), [_order(atom) for atom in term[0]]))
-    return tuple(kept)
+    nonzero.sort(key=lambda term: (-len(term[0]), [_order(atom) for atom in term[0]]))
+    return tuple(nonzero)
 
 
 def constant(value: int) -> Terms:
@@ -70,12 +70,12 @@ def multiply(a: Terms, b: Terms) -> Terms:
 
 def divide_monomial(a: Monomial, b: Monomial) -> Monomial | None:
     """The monomial that times `b` is `a`, or None."""
-    rest = list(a)
+    quotient = list(a)
     for atom in b:
-        if atom not in rest:
+        if atom not in quotient:
             return None
-        rest.remove(atom)
-    return tuple(rest)
+        quotient.remove(atom)
+    return tuple(quotient)
 
 
 def exact_divide(a: Terms, b: Terms) -> Terms | None:
@@ -101,11 +101,11 @@ def common_factor(a: Terms, b: Terms) -> Terms:
     terms = a + b
     shared = terms[0][0]
     for monomial, _ in terms[1:]:
-        rest = list(monomial)
-        kept: list[Any] = []
+        unmatched = list(monomial)
+        common: list[Any] = []
         for atom in shared:
-            if atom in rest:
-                rest.remove(atom)
-                kept.append(atom)
-        shared = tuple(kept)
+            if atom in unmatched:
+                unmatched.remove(atom)
+                common.append(atom)
+        shared = tuple(common)
     return ((shared, math.gcd(*(coefficient for _, coefficient in terms))),)

@@ -1,17 +1,17 @@
-"""A program of its own: lets MLIR read what may crash it, so that it crashes here.
+"""A separate program in which MLIR reads data that may crash it, so that only this program crashes.
 
-MLIR's reader of bytecode trusts what it reads, and so do some custom formats of its dialects. The rlx dialect is not
-registered here: its ops and attributes are taken as they are, to be verified where the text is read in the end.
+MLIR's reader of bytecode does not check what it reads, and neither do the parsers of some formats in its dialects. The rlx
+dialect is not registered here: its ops and attributes are read without checks, and verified when the caller reads the text.
 
     python reader.py PROVIDER FOLDER bytecode SECONDS
 
-reads one module from standard input and prints it as generic text with locations. Exit code 1: it is not valid, as a
-message on standard error says.
+reads one module from standard input and prints it as generic text with locations. Exit code 1 means that it is not valid; a
+message on standard error says why.
 
     python reader.py PROVIDER FOLDER texts
 
-reads texts from standard input, each after its length in eight bytes, and answers each with a byte when MLIR is
-done with it, whatever it thinks of it. PROVIDER is the package of MLIR's bindings and FOLDER where it lies.
+reads texts from standard input, each after its length in eight bytes. It answers each with one byte when MLIR has parsed
+it, valid or not. PROVIDER is the package of MLIR's bindings, FOLDER the folder that contains the package.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _PORTABLE = b"StableHLO_v"  # the producer that bytecode names, after four bytes
 
 
 def _limit(seconds: int | None) -> None:
-    """Bound time and memory: a few bytes may ask for any number of gigabytes."""
+    """Limit time and memory: a few bytes of input may make MLIR allocate any number of gigabytes."""
     try:
         import resource
-    except ImportError:  # not on Windows, where the parent's own limit of time has to do
+    except ImportError:  # on Windows, where only the time limit of the parent process applies
         return
     limits = {
         resource.RLIMIT_AS: os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2,
@@ -37,13 +37,13 @@ def _limit(seconds: int | None) -> None:
     }
     if seconds is not None:
         limits[resource.RLIMIT_CPU] = seconds
-    for what, limit in limits.items():
+    for resource_kind, limit in limits.items():
         with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(what, (limit, limit))
+            resource.setrlimit(resource_kind, (limit, limit))
 
 
 class Reader:
-    """MLIR, with a new context for each module.
+    """Parses modules with MLIR, each in a new context.
 
     Args:
         provider: The package of the bindings.
@@ -56,7 +56,7 @@ class Reader:
             self._stablehlo = importlib.import_module(f"{provider}._mlir_libs._stablehlo")
 
     def context(self) -> Any:
-        """A context that takes all dialects."""
+        """A context that accepts ops of all dialects."""
         context = self.ir.Context()
         context.enable_multithreading(False)
         context.allow_unregistered_dialects = True
@@ -65,7 +65,7 @@ class Reader:
         return context
 
     def convert(self, data: bytes) -> int:
-        """Bytecode to text on standard output; the exit code."""
+        """Write bytecode as text to standard output; returns the exit code."""
         try:
             context = self.context()
             if data[5:].startswith(_PORTABLE) and self._stablehlo is not None:
@@ -76,27 +76,27 @@ class Reader:
             sys.stdout.buffer.write(text.encode())
             sys.stdout.buffer.flush()
         except self.ir.MLIRError as problem:
-            found = problem.error_diagnostics
-            sys.stderr.write(found[0].message if found else str(problem))
+            diagnostics = problem.error_diagnostics
+            sys.stderr.write(diagnostics[0].message if diagnostics else str(problem))
             return 1
         return 0
 
     def attempt_all(self) -> None:
-        """Read texts until there are no more."""
-        given, answers = sys.stdin.buffer, sys.stdout.buffer
-        while len(head := given.read(8)) == 8:
-            text = given.read(int.from_bytes(head, "little"))
-            with contextlib.suppress(Exception):  # the parent will meet it as well, and tell of it
+        """Parse texts from standard input until there are no more."""
+        texts, answers = sys.stdin.buffer, sys.stdout.buffer
+        while len(head := texts.read(8)) == 8:
+            text = texts.read(int.from_bytes(head, "little"))
+            with contextlib.suppress(Exception):  # the parent process gets the same error and reports it
                 self.ir.Operation.parse(text.decode(), context=self.context())
             answers.write(b".")
             answers.flush()
 
 
-def main(provider: str, folder: str, what: str, seconds: str | None = None) -> int:
-    """Run; the exit code."""
+def main(provider: str, folder: str, mode: str, seconds: str | None = None) -> int:
+    """Run the program; returns the exit code."""
     sys.path.append(folder)
     reader = Reader(provider)
-    if what == "bytecode":
+    if mode == "bytecode":
         data = sys.stdin.buffer.read()
         _limit(int(seconds or 0))
         return reader.convert(data)
@@ -108,4 +108,4 @@ def main(provider: str, folder: str, what: str, seconds: str | None = None) -> i
 if __name__ == "__main__":
     code = main(*sys.argv[1:])
     sys.stderr.flush()
-    os._exit(code)  # what damaged data has left in memory need not survive being taken down
+    os._exit(code)  # without cleaning up: damaged data may have left memory in a state in which that crashes

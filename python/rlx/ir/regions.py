@@ -1,4 +1,4 @@
-"""Regions: traced from functions of tensors into blocks that no op has yet, and copied into other blocks."""
+"""Regions: made by tracing functions of tensors, before the op that will own them exists, or copied into other blocks."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from rlx.ir.shape import Shape
 if TYPE_CHECKING:
     from rlx.ir.builder import Tensor
 
-# Of what a user's function of tensors raises: it is theirs to read, as it is.
+# The note on an exception that a user's function of tensors has raised: such an exception is passed on unchanged.
 IN_BODY = "raised by the function that builds a region"
 
 
 @dataclass
 class Region:
-    """A region that no op has yet.
+    """A region that does not belong to an op yet.
 
     Attributes:
-        holder: An op that holds the block until then.
-        block: Its block.
-        shapes: What it takes and yields.
+        holder: A temporary op that holds the block until then.
+        block: The block of the region.
+        shapes: The shapes that the region takes and yields.
     """
 
     holder: mlir.Operation
@@ -38,18 +38,20 @@ class Region:
 
 
 def _isolate(holder: mlir.Operation) -> None:
-    """Let the ops of a region use nothing from outside of it."""
+    """Replace all values that the ops of a region use from outside of it by values of placeholder ops inside."""
     ir = mlir.ir
     (block,) = holder.regions[0].blocks
-    inner = [block]
+    blocks = [block]
     for op in operations(block):
-        inner += [b for region in op.regions for b in region.blocks]
+        blocks += [b for region in op.regions for b in region.blocks]
     for op in operations(block):
         for i, operand in enumerate(op.operands):
-            if home_of(operand) not in inner:
+            if home_of(operand) not in blocks:
                 start = ir.InsertionPoint.at_block_begin(block)
-                stand_in = ir.Operation.create("builtin.unrealized_conversion_cast", results=[operand.type], ip=start)
-                op.operands[i] = stand_in.result
+                placeholder = ir.Operation.create(
+                    "builtin.unrealized_conversion_cast", results=[operand.type], ip=start
+                )
+                op.operands[i] = placeholder.result
 
 
 def use(op: mlir.Operation, values: dict[mlir.Value, mlir.Value]) -> None:
@@ -64,11 +66,11 @@ def use(op: mlir.Operation, values: dict[mlir.Value, mlir.Value]) -> None:
 
 
 class RegionBuilder:
-    """What a `Builder` knows of regions."""
+    """The part of `Builder` that makes regions."""
 
     _points: list[mlir.InsertionPoint]
 
-    if TYPE_CHECKING:  # what a `Builder` is besides
+    if TYPE_CHECKING:  # members that `Builder` adds
 
         @property
         def location(self) -> mlir.Location: ...
@@ -79,16 +81,17 @@ class RegionBuilder:
     def __init__(self) -> None:
         self._has_regions = False
         self._record: list[Tensor] | None = None
-        # Regions that are being built, and those of which nothing became: values in them stay valid with the builder.
+        # The holders of regions that are being built, and of those that were never used: values in them must stay valid as
+        # long as the builder exists.
         self._pending: list[mlir.Operation] = []
         self._retired: list[mlir.Operation] = []
 
     def _sees(self, value: mlir.Value) -> bool:
         """Whether a value is defined in the block of the insertion point, or in one around it."""
-        home = home_of(value)
-        for point in reversed(self._points):  # a region that is being built is in no op yet
+        defining_block = home_of(value)
+        for point in reversed(self._points):  # a region that is being built does not belong to an op yet
             block = point.block
-            while block != home:
+            while block != defining_block:
                 parent = block.owner.operation
                 if parent.name in ("func.func", "builtin.module"):
                     break
@@ -98,18 +101,18 @@ class RegionBuilder:
         return False
 
     def region(self, function: Callable[..., Any], shapes: Sequence[Shape]) -> Region:
-        """A region for an op that is about to be emitted: what a function of tensors emits, and yields.
+        """A region for an op that will be emitted next: it holds the ops that a function of tensors emits.
 
         Args:
-            function: Called with one tensor for each of `shapes`; gives a tensor, or a list or tuple of them. It may use
-                tensors from outside.
-            shapes: What the region takes.
+            function: Called with one tensor for each of `shapes`; returns a tensor, or a list or tuple of them, which the
+                region yields. It may use tensors from outside.
+            shapes: The shapes of the arguments of the region.
 
         Raises:
-            ShapeError: The function gives something else than tensors, or regions are nested too deep.
+            ShapeError: The function returns something else than tensors, or regions are nested too deep.
         """
         if len(self._points) > DEEPEST:
-            raise ShapeError(f"at most {DEEPEST} regions may be inside each other", location=describe(self.location))
+            raise ShapeError(f"at most {DEEPEST} regions may be nested", location=describe(self.location))
         holder, block = self.open_region(shapes)
         with self.at(mlir.ir.InsertionPoint(block)):
             try:
@@ -128,7 +131,7 @@ class RegionBuilder:
         return Region(holder, block, RegionShapes(tuple(shapes), tuple(r.shape for r in results)))
 
     def first_region(self, functions: Sequence[Callable[..., Any]], shapes: Sequence[Shape]) -> Region:
-        """The region of the first function that makes one; where none does, the error is that of the first."""
+        """The region of the first of some functions that raises no exception; if all do, raises that of the first function."""
         problem: Exception | None = None
         for function in functions:
             mark = len(self._pending)
@@ -141,7 +144,7 @@ class RegionBuilder:
         raise problem
 
     def open_region(self, shapes: Sequence[Shape]) -> tuple[mlir.Operation, mlir.Block]:
-        """An empty block for a region, and the op that holds it until it belongs to another."""
+        """An empty block for a region, and the temporary op that holds it."""
         ir, location = mlir.ir, self.location
         self._has_regions = True
         with mlir.entered():
@@ -152,33 +155,33 @@ class RegionBuilder:
         self._pending.append(holder)
         return holder, block
 
-    def record(self, made: list[Any]) -> None:
-        """Add all tensors that ops give from now on to a list."""
-        self._record = made
+    def record(self, results: list[Any]) -> None:
+        """Add the results of all ops that are emitted from now on to a list."""
+        self._record = results
 
     @contextlib.contextmanager
     def recorded(self) -> Generator[list[Tensor]]:
-        """A list of all tensors that ops give inside."""
-        made: list[Tensor] = []
-        before = self._record
-        self._record = made
+        """A list of the results of all ops that are emitted inside of this context."""
+        results: list[Tensor] = []
+        outer_record = self._record
+        self._record = results
         try:
-            yield made
+            yield results
         finally:
-            self._record = before
-            if before is not None:
-                before += made
+            self._record = outer_record
+            if outer_record is not None:
+                outer_record += results
 
     def scratch(self, function: Callable[..., Any], shapes: Sequence[Shape]) -> mlir.Block:
-        """The block of what a function of tensors emits, to be read and not to become part of the graph.
+        """A block with the ops that a function of tensors emits, to be read only: it does not become part of the graph.
 
-        It may be used until the end of the `scratchpad` around it.
+        It may be used until the end of the enclosing `scratchpad`.
         """
         return self.region(function, shapes).block
 
     @contextlib.contextmanager
     def scratchpad(self) -> Generator[None]:
-        """Where `scratch` may be used."""
+        """The context in which `scratch` may be used."""
         mark = len(self._pending)
         try:
             yield
@@ -186,7 +189,7 @@ class RegionBuilder:
             self._retire(mark)
 
     def _retire(self, mark: int) -> None:
-        """Keep the regions of which nothing became, cut off from the graph: MLIR forbids to free what is in use."""
+        """Keep regions that were not used, but let them use no values of the graph: MLIR must not free values in use."""
         with mlir.entered():
             for holder in reversed(self._pending[mark:]):
                 _isolate(holder)
@@ -194,11 +197,11 @@ class RegionBuilder:
         del self._pending[mark:]
 
     def inline(self, block: mlir.Block, arguments: Sequence[Tensor]) -> list[Tensor]:
-        """Emit copies of the ops of a region's block here, and give what it yields.
+        """Emit copies of the ops of a region's block here, and return the values that it yields.
 
         Args:
-            block: The block; it stays as it is.
-            arguments: What stands for its arguments.
+            block: The block; it is not changed.
+            arguments: The tensors that replace its arguments.
         """
         values: dict[mlir.Value, mlir.Value] = dict(zip(block.arguments, (t.value for t in arguments), strict=True))
         *body, end = block.operations

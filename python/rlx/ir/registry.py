@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rlx.dialect.spec import OpSpec
     from rlx.ir.card import Card
 
-# Importing these registers every card. They stand to the right of this module, hence by name.
+# Importing these packages registers every card. They are to the right in the import order, so they are imported by name.
 CARD_PACKAGES = ("rlx.ops", "rlx.blocks")
 
 SPECS: dict[str, OpSpec] = {spec.name: spec for spec in spec_gen.OPS}
@@ -23,7 +23,7 @@ _cards: dict[str, Card] = {}
 
 
 def register(cls: type[Card], name: str) -> None:
-    """Enter a card. Called by `class X(Card, op=name)`.
+    """Register a card. Called by `class X(Card, op=name)`.
 
     Raises:
         Error: The dialect has no such op, or it has a card already.
@@ -40,14 +40,14 @@ def register(cls: type[Card], name: str) -> None:
 
 
 def register_custom(card: Card, name: str) -> None:
-    """Enter the card of a user's op. The same class may be entered again, as when its file is run twice.
+    """Register the card of a user's op. The same class may be registered again, for instance when its file is run twice.
 
     Raises:
-        Error: Another class has the name.
+        Error: Another class has registered the name.
     """
-    before = _cards.get(name)
-    if before is not None and before.spec.defined_at != card.spec.defined_at:
-        raise Error(f"custom op '{name}' has two cards: {before.spec.defined_at} and {card.spec.defined_at}")
+    registered_card = _cards.get(name)
+    if registered_card is not None and registered_card.spec.defined_at != card.spec.defined_at:
+        raise Error(f"custom op '{name}' has two cards: {registered_card.spec.defined_at} and {card.spec.defined_at}")
     _cards[name] = card
 
 
@@ -71,15 +71,15 @@ def card(name: str) -> Card:
         Error: There is no such op.
     """
     name = name.removeprefix("rlx.")
-    found = _cards.get(name) or load().get(name)
-    if found is None and "." in name:
+    registered_card = _cards.get(name) or load().get(name)
+    if registered_card is None and "." in name:
         raise Error(
             f"no custom op '{name}' is registered{suggestion(name, load())}",
             hint="import the module that defines it; on the command line, --load=FILE.py",
         )
-    if found is None:
+    if registered_card is None:
         raise Error(f"there is no op 'rlx.{name}'{suggestion(name, load())}")
-    return found
+    return registered_card
 
 
 def is_ours(op: mlir.Operation) -> bool:
@@ -90,11 +90,11 @@ def is_ours(op: mlir.Operation) -> bool:
 def _attach(_context: object) -> None:
     from rlx.ir.verify import verify_op
 
-    for name, found in load().items():
-        if found.spec.custom:
+    for name, card in load().items():
+        if card.spec.custom:
             continue
         mlir.attach_pure(f"rlx.{name}")
-        if found.spec.terminator:
+        if card.spec.terminator:
             mlir.attach_terminator(f"rlx.{name}")
         mlir.attach_verifier(f"rlx.{name}", verify_op)
     mlir.provide_dialect("rlx", importlib.import_module("rlx.ir.op_classes"))

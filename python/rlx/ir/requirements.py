@@ -1,6 +1,6 @@
-"""What has to hold of the symbols of a program: sizes that are not negative, ranges that fit, axes that are not empty.
+"""Requirements on the symbols of a program: sizes are not negative, ranges lie inside of an axis, axes are not empty.
 
-Inference refuses what is certainly wrong; what depends on a symbol is collected here, and checked when its size is known.
+Inference refuses what is certainly wrong. What depends on a symbol is collected here, and checked when its size is known.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class Requirement:
     """An expression that must not be negative, and what it means.
 
     Attributes:
-        expression: In symbols.
-        meaning: What is wrong where it is negative.
-        location: The user's line.
+        expression: An expression in symbols.
+        meaning: What is wrong if it is negative.
+        location: The line of the user's code.
     """
 
     expression: DimExpr
@@ -33,7 +33,7 @@ class Requirement:
     location: str | None = None
 
     def check(self, bindings: Mapping[str, int]) -> None:
-        """Raise where it does not hold.
+        """Raise an error if the expression is negative.
 
         Raises:
             ShapeError: The expression is negative for these sizes.
@@ -47,10 +47,10 @@ class Requirement:
 
     @classmethod
     def from_json(cls, data: list[Any]) -> Requirement:
-        """What `to_json` gave.
+        """The requirement that `to_json` was called on.
 
         Raises:
-            Error: The expression is none in symbols.
+            Error: The expression has no symbols.
         """
         expression = parse(data[0])
         if not isinstance(expression, DimExpr):
@@ -59,19 +59,20 @@ class Requirement:
 
 
 def requirements(*modules: mlir.Module) -> tuple[Requirement, ...]:
-    """Everything that the ops of the modules' functions need of their symbols, once each.
+    """All requirements of the ops in the functions of some modules, each once.
 
-    What a composite op needs is not told by what it decomposes into: a back end asks the module that it was given, too.
+    The ops that a composite op decomposes into do not have all of its requirements. So a back end asks for those of the
+    module before decomposition as well.
     """
-    found: dict[tuple[DimExpr, str], Requirement] = {}
+    result: dict[tuple[DimExpr, str], Requirement] = {}
     for function in (f for module in modules for f in bodies(module)):
         for operation in opview.operations(function.entry_block):
             if registry.is_ours(operation):
                 for expression, meaning in _of_op(operation):
                     if isinstance(expression, DimExpr) and not certain(expression):
                         entry = Requirement(expression, meaning, describe(operation.location))
-                        found.setdefault((expression, meaning), entry)
-    return tuple(found.values())
+                        result.setdefault((expression, meaning), entry)
+    return tuple(result.values())
 
 
 def certain(d: Dim) -> bool:
@@ -83,19 +84,19 @@ def certain(d: Dim) -> bool:
 
 
 def _of_op(op: mlir.Operation) -> Iterator[tuple[Dim, str]]:
-    for expression, meaning in _direct(op):
-        for divisor in divisors(expression):  # first: the value of the expression does not exist without
+    for expression, meaning in _without_divisors(op):
+        for divisor in divisors(expression):  # first: where a divisor is 0, the expression has no value
             yield divisor * divisor - 1, f"{op.name}: the size {expression} divides by {divisor}, which is 0"
         yield expression, f"{op.name}: {meaning}"
 
 
-def _direct(op: mlir.Operation) -> Iterator[tuple[Dim, str]]:
+def _without_divisors(op: mlir.Operation) -> Iterator[tuple[Dim, str]]:
     card, attributes = opview.card_of(op), opview.attributes_of(op)
     results = [shape_of(result) for result in op.results]
     operands = [shape_of(operand) for operand in op.operands]
-    # Positions and lengths may be symbols where all shapes are static.
-    given = [d for entry in card.spec.attributes if entry.kind == "dims" for d in attributes[entry.name]]
-    if all(shape.is_static for shape in (*operands, *results)) and all(type(d) is int for d in given):
+    # Attributes (positions, lengths) may contain symbols even where all shapes are static.
+    sizes = [d for entry in card.spec.attributes if entry.kind == "dims" for d in attributes[entry.name]]
+    if all(shape.is_static for shape in (*operands, *results)) and all(type(d) is int for d in sizes):
         return
     for shape in results:
         for d in shape.dims:

@@ -15,8 +15,8 @@ from rlx.ir.errors import ShapeError
 from rlx.ir.guards import is_sequence
 
 DimLike = int | str | DimExpr
-ShapeLike = Iterable[DimLike]  # a Shape is one
-LARGEST_RANK = 64  # NumPy's
+ShapeLike = Iterable[DimLike]  # a `Shape` is iterable too
+LARGEST_RANK = 64  # the limit of NumPy
 
 
 class Shape:
@@ -85,7 +85,7 @@ class Shape:
         return Shape(self.dims, dtype)
 
     def bind(self, bindings: Mapping[str, DimLike]) -> Shape:
-        """Symbols replaced by sizes; unmentioned symbols stay."""
+        """The shape with symbols replaced by sizes; symbols that are not in `bindings` stay."""
         if self.is_static:
             return self
         values = {name: dim(value) for name, value in bindings.items()}
@@ -150,7 +150,7 @@ def as_dtype(value: object) -> DType:
     return value if isinstance(value, DType) else dtype(value)
 
 
-# Types are uniqued by the one context of the process, so both directions are a dictionary look-up.
+# The one context of the process has one object for equal types, so both directions are a look-up in a dictionary.
 _types: dict[tuple[tuple[Dim, ...], DType], mlir.Type] = {}
 _shapes: dict[mlir.Type, Shape] = {}
 
@@ -162,8 +162,8 @@ def element_type(dtype: DType) -> mlir.Type:
 
 def _mlir_type(shape: Shape) -> mlir.Type:
     key = (shape.dims, shape.dtype)
-    found = _types.get(key)
-    if found is None:
+    type_ = _types.get(key)
+    if type_ is None:
         ir, context = mlir.ir, mlir.context()
         dynamic = [d for d in shape.dims if type(d) is not int]
         encoding = None
@@ -173,10 +173,10 @@ def _mlir_type(shape: Shape) -> mlir.Type:
         unknown = ir.ShapedType.get_dynamic_size()
         sizes = [d if type(d) is int else unknown for d in shape.dims]
         element = element_type(shape.dtype)
-        found = ir.RankedTensorType.get(sizes, element, encoding, loc=ir.Location.unknown(context))
-        _types[key] = found
-        _shapes[found] = shape
-    return found
+        type_ = ir.RankedTensorType.get(sizes, element, encoding, loc=ir.Location.unknown(context))
+        _types[key] = type_
+        _shapes[type_] = shape
+    return type_
 
 
 def shape_of_type(type_: mlir.Type) -> Shape:
@@ -185,17 +185,17 @@ def shape_of_type(type_: mlir.Type) -> Shape:
     Raises:
         ShapeError: The type is not a ranked tensor of one of the twelve dtypes, or a dynamic dimension has no name.
     """
-    found = _shapes.get(type_)
-    if found is None:
-        found = _shapes[type_] = _read_type(type_)
-    return found
+    shape = _shapes.get(type_)
+    if shape is None:
+        shape = _shapes[type_] = _read_type(type_)
+    return shape
 
 
 def shape_of(value: mlir.Value) -> Shape:
     """The shape of an MLIR value."""
     type_ = value.type
-    found = _shapes.get(type_)
-    return found if found is not None else shape_of_type(type_)
+    shape = _shapes.get(type_)
+    return shape if shape is not None else shape_of_type(type_)
 
 
 def _read_type(type_: mlir.Type) -> Shape:

@@ -1,4 +1,4 @@
-"""What the attributes of modules and functions say: stages, policies, and the names and kinds of arguments and results."""
+"""The attributes of modules and functions: stages, policies, and the names and kinds of arguments and results."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def functions(module: mlir.Module) -> list[mlir.FuncOp]:
 
 
 def bodies(module: mlir.Module) -> list[mlir.FuncOp]:
-    """The functions of a module that compute something, in order: those that are only declared have no block."""
+    """The functions of a module that have a body, in order; others are only declared."""
     return [function for function in functions(module) if not function.is_external]
 
 
@@ -60,13 +60,13 @@ def stage_of(op: mlir.Operation) -> str | None:
     """The stage that an op declares, None when it declares none.
 
     Raises:
-        ShapeError: What it declares is no stage.
+        ShapeError: There is no such stage.
     """
     return _declared(op, "rlx.stage", STAGES)
 
 
 def policy_of(op: mlir.Operation) -> str | None:
-    """What a module says that its blocks become, None when it says nothing.
+    """The fusion policy that a module declares, None when it declares none.
 
     Raises:
         ShapeError: There is no such policy.
@@ -85,7 +85,7 @@ def _declared(op: mlir.Operation, name: str, known: Iterable[str]) -> str | None
 
 
 def _stored(entry: AttributeDict, name: str) -> mlir.Attribute:
-    """An attribute that is there.
+    """An attribute that is present.
 
     Raises:
         ShapeError: The bindings have no class for it, as for array<f16: 1.0>.
@@ -100,15 +100,15 @@ def _stored(entry: AttributeDict, name: str) -> mlir.Attribute:
 
 
 def read_arguments(function: mlir.FuncOp) -> list[Argument]:
-    """What a function's attributes say about its arguments; unnamed ones are inputs `arg0`, `arg1`, ….
+    """The arguments of a function, read from its attributes; those without a name are inputs `arg0`, `arg1`, ….
 
     Raises:
-        VerificationError: An attribute has no meaning, or an argument is no tensor.
+        VerificationError: An attribute is not valid, or an argument is not a tensor.
     """
     places = _argument_places(function)
     result: list[Argument] = []
     for i, (type_, entry) in enumerate(_entries(function, "arg_attrs")):
-        with _at(places[i], f"argument {i} of '{function.name.value}'"):
+        with _context(places[i], f"argument {i} of '{function.name.value}'"):
             declared, shape = _argument(i, entry), shape_of_type(type_)
             if declared.kind == "state":
                 initial_value(declared.init, shape.dtype)
@@ -117,14 +117,14 @@ def read_arguments(function: mlir.FuncOp) -> list[Argument]:
 
 
 def read_outputs(function: mlir.FuncOp) -> list[Output]:
-    """What a function's attributes say about its results; unnamed ones are `output0`, `output1`, ….
+    """The results of a function, read from its attributes; those without a name are `output0`, `output1`, ….
 
     Raises:
-        VerificationError: An attribute has no meaning, or a result is no tensor.
+        VerificationError: An attribute is not valid, or a result is not a tensor.
     """
     result: list[Output] = []
     for i, (type_, entry) in enumerate(_entries(function, "res_attrs")):
-        with _at(function.location, f"result {i} of '{function.name.value}'"):
+        with _context(function.location, f"result {i} of '{function.name.value}'"):
             name, updates = _result(i, entry)
             result.append(Output(name, shape_of_type(type_), updates))
     return result
@@ -132,7 +132,7 @@ def read_outputs(function: mlir.FuncOp) -> list[Output]:
 
 @dataclass(frozen=True)
 class Declared:
-    """What the attributes of an argument say, whatever its type is: see `Argument`."""
+    """An argument of any type, as its attributes declare it: see `Argument`."""
 
     name: str
     kind: str
@@ -141,12 +141,12 @@ class Declared:
 
 
 def declared_arguments(function: mlir.FuncOp) -> list[Declared]:
-    """What a function's attributes say about its arguments, which may be of any types: a lowering's are."""
+    """The arguments of a function, which may be of any type (after lowering they are), read from its attributes."""
     return [_argument(i, entry) for i, (_, entry) in enumerate(_entries(function, "arg_attrs"))]
 
 
 def declared_updates(function: mlir.FuncOp) -> list[str | None]:
-    """The states that a function's results update, None for other results; they may be of any types."""
+    """The states that a function's results update, None for other results; results may be of any type."""
     return [_result(i, entry)[1] for i, (_, entry) in enumerate(_entries(function, "res_attrs"))]
 
 
@@ -172,7 +172,7 @@ def _argument(i: int, entry: AttributeDict) -> Declared:
     if kind not in KINDS:
         raise ShapeError(f"'rlx.kind' is one of {', '.join(KINDS)}, not '{kind}'{suggestion(kind, KINDS)}")
     if "rlx.donate" in entry and (not isinstance(_stored(entry, "rlx.donate"), mlir.ir.UnitAttr) or kind != "input"):
-        raise ShapeError("'rlx.donate' stands without a value, at an input")
+        raise ShapeError("'rlx.donate' is written without a value, at an input")
     init = 0.0
     if "rlx.init" in entry:
         stored = _stored(entry, "rlx.init")
@@ -183,7 +183,7 @@ def _argument(i: int, entry: AttributeDict) -> Declared:
 
 
 def _result(i: int, entry: AttributeDict) -> tuple[str, str | None]:
-    """Name of a result, and the state that it updates."""
+    """The name of a result, and the state that it updates."""
     _check_names(entry, _OF_RESULTS)
     return _text(entry, "rlx.name", f"output{i}"), _text(entry, "rlx.updates", "") or None
 
@@ -208,7 +208,7 @@ def initial_value(init: Any, kind: DType) -> float:
     """The number with which every element of a state starts.
 
     Raises:
-        ShapeError: It is no number, NaN, or none that the dtype has.
+        ShapeError: It is not a number, it is NaN, or the dtype cannot hold it.
     """
     if is_array(init) and not init.ndim:
         init = init.item()
@@ -228,11 +228,11 @@ def _a(kind: str) -> str:
     return f"an {kind}" if kind == "input" else f"a {kind}"
 
 
-class _at:
-    """What goes wrong inside has a place and a subject."""
+class _context:
+    """Adds a location and a subject to the errors that are raised inside of this context."""
 
-    def __init__(self, location: mlir.Location, what: str):
-        self.location, self.what = location, what
+    def __init__(self, location: mlir.Location, subject: str):
+        self.location, self.subject = location, subject
 
     def __enter__(self) -> None:
         return None
@@ -240,19 +240,19 @@ class _at:
     def __exit__(self, kind: object, problem: object, trace: object) -> None:
         if isinstance(problem, Error):
             place = problem.location or describe(self.location)
-            raise VerificationError(f"{self.what}: {problem.message}", location=place, hint=problem.hint) from None
+            raise VerificationError(f"{self.subject}: {problem.message}", location=place, hint=problem.hint) from None
 
 
 # --- checking -------------------------------------------------------------------------------------
 
 
 def check(module: mlir.Module) -> None:
-    """Check the attributes of ours that stand at a module and at its functions.
+    """Check the `rlx.` attributes of a module and of its functions.
 
     Raises:
-        VerificationError: One is of the wrong type or without meaning, or two arguments have the same name.
+        VerificationError: One is of the wrong type or not valid, or two arguments have the same name.
     """
-    with _at(module.operation.location, "the module"):
+    with _context(module.operation.location, "the module"):
         stage_of(module.operation)
         policy_of(module.operation)
     for function in functions(module):
@@ -260,28 +260,28 @@ def check(module: mlir.Module) -> None:
 
 
 def _check_function(function: mlir.FuncOp) -> None:
-    """The same of one function, whose arguments may be of any types: a lowering's are."""
+    """Check one function, whose arguments may be of any type: after lowering they are."""
     name = function.name.value
-    with _at(function.location, "a function"):
+    with _context(function.location, "a function"):
         if not name:
-            raise ShapeError("has an empty name")  # which is printed, but not read
+            raise ShapeError("has an empty name")  # MLIR prints such a function, but cannot parse it
     states: dict[str, mlir.Type] = {}
-    taken: dict[str, int] = {}
+    positions: dict[str, int] = {}
     places = _argument_places(function)
     for i, (type_, entry) in enumerate(_entries(function, "arg_attrs")):
-        with _at(places[i], f"argument {i} of '{name}'"):
+        with _context(places[i], f"argument {i} of '{name}'"):
             declared = _argument(i, entry)
             argument = declared.name
-            if argument in taken:
-                raise ShapeError(f"is called '{argument}', as argument {taken[argument]} is")
-            taken[argument] = i
+            if argument in positions:
+                raise ShapeError(f"is called '{argument}', as argument {positions[argument]} is")
+            positions[argument] = i
             if declared.kind == "state":
                 states[argument] = type_
                 initial_value(declared.init, shape_of_type(type_).dtype)
     outputs: dict[str, int] = {}
     updated: dict[str, int] = {}
     for i, (type_, entry) in enumerate(_entries(function, "res_attrs")):
-        with _at(function.location, f"result {i} of '{name}'"):
+        with _context(function.location, f"result {i} of '{name}'"):
             output, updates = _result(i, entry)
             names, key = (outputs, output) if updates is None else (updated, updates)
             if key in names:
@@ -308,7 +308,7 @@ def sign_function(function: mlir.FuncOp, arguments: Iterable[Argument], outputs:
 
 
 def declare(function: mlir.FuncOp, arguments: Iterable[Argument], outputs: Iterable[Output]) -> None:
-    """Write names and kinds of arguments and results, whatever types they have there, into a function's attributes."""
+    """Write names and kinds of arguments and results into a function's attributes; their types in the function may differ."""
     ir = mlir.ir
 
     def text(value: str) -> mlir.Attribute:
@@ -319,7 +319,7 @@ def declare(function: mlir.FuncOp, arguments: Iterable[Argument], outputs: Itera
         entry = {"rlx.kind": text(a.kind), "rlx.name": text(a.name)}
         if a.donate:
             entry["rlx.donate"] = ir.UnitAttr.get()
-        if repr(a.init) != "0.0":  # -0.0 is not what a state has by default
+        if repr(a.init) != "0.0":  # -0.0 is not the default
             entry["rlx.init"] = ir.FloatAttr.get(ir.F64Type.get(), a.init)
         argument_attributes.append(ir.DictAttr.get(entry))
     result_attributes = [

@@ -1,4 +1,4 @@
-"""Text in, text out: parsing and verifying modules with errors that have a place."""
+"""Parsing, printing and verifying modules, with errors that say where in the text they are."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rlx.ir.location import describe
 
 _SEVERAL = "source must contain a single top-level operation"
 _NONE = f"{_SEVERAL}, found: 0"
-_UNNAMED = "-"  # what MLIR calls text that it was given without a name
+_UNNAMED = "-"  # the name that MLIR gives to text without a name
 
 
 def _diagnostics(problem: Any) -> tuple[str, str | None, list[str]]:
@@ -36,10 +36,10 @@ def _raise(kind: type[Error], problem: Any, source: assembly.Source | None = Non
 
 
 def checked_source(text: str, name: str) -> assembly.Source:
-    """Text for MLIR's parser, which it survives. This may take long, and needs no context: other threads go on.
+    """Text that is safe to give to MLIR's parser. This may take long, but needs no MLIR context: other threads continue.
 
     Raises:
-        ParseError: It is beyond a limit, has an rlx op that cannot be read, or crashes the parser.
+        ParseError: The text exceeds a limit, has an rlx op that cannot be read, or crashes the parser.
     """
     limits.check(text, name)
     source = assembly.read(text, name)
@@ -48,10 +48,10 @@ def checked_source(text: str, name: str) -> assembly.Source:
 
 
 def parse_op(source: assembly.Source) -> mlir.Operation:
-    """The op that text holds, verified; several ops come in a module. Locations are where the user wrote them.
+    """The op in a text, verified; if there are several ops, a module of them. Locations are places in the user's text.
 
     Args:
-        source: What `checked_source` gave.
+        source: The result of `checked_source`.
 
     Raises:
         ParseError: There is no op, or MLIR does not say what is wrong.
@@ -64,38 +64,41 @@ def parse_op(source: assembly.Source) -> mlir.Operation:
         try:
             op = ir.Operation.parse(source.text, source_name=source.name, context=context)
         except ir.MLIRError as problem:
-            found = problem.error_diagnostics
-            if len(found) != 1 or not found[0].message.startswith(_SEVERAL):
+            diagnostics = problem.error_diagnostics
+            if len(diagnostics) != 1 or not diagnostics[0].message.startswith(_SEVERAL):
                 raise
-            if found[0].message == _NONE:
+            if diagnostics[0].message == _NONE:
                 raise ParseError("expected a module or functions; there is no op", location=source.begin) from None
             op, unnamed = ir.Module.parse(source.text, context=context), _UNNAMED
     except ir.MLIRError as problem:
         if problem.error_diagnostics:
             raise
-        _fail_silently(source)
+        _fail_without_message(source)
     if op is None:
-        _fail_silently(source)
+        _fail_without_message(source)
     source.relocate(op, unnamed)
     return op.operation
 
 
-def _fail_silently(source: assembly.Source) -> NoReturn:
-    """MLIR's parser fails without a word where an rlx op stands that `assembly.read` did not take for one."""
+def _fail_without_message(source: assembly.Source) -> NoReturn:
+    """Raise the error for text that MLIR's parser refuses without a message.
+
+    It does so where there is an rlx op in the readable form that `assembly.read` has not recognised as an op.
+    """
     place, name = source.bare_op() or (source.begin, None)
-    what = "MLIR cannot parse this, and does not say why" if name is None else f"'{name}' is not expected here"
-    raise ParseError(what, location=place)
+    message = "MLIR cannot parse this, and does not say why" if name is None else f"'{name}' is not expected here"
+    raise ParseError(message, location=place)
 
 
 def parse_module(text: str, name: str = "<text>") -> mlir.Module:
-    """Text as a verified module; rlx ops are in the readable form or in the generic one.
+    """A verified module from text; rlx ops are in the readable form or in the generic one.
 
     Args:
         text: MLIR text.
         name: What to call the text in messages, usually a file name.
 
     Raises:
-        ParseError: Syntax or verification error, or text beyond a limit (see `rlx.ir.limits`), with line and column.
+        ParseError: A syntax or verification error, or text that exceeds a limit (see `rlx.ir.limits`), with line and column.
     """
     source = checked_source(text, name)
     ir = mlir.ir
@@ -130,10 +133,10 @@ def print_op(
 
     Args:
         op: The op.
-        generic: All ops in MLIR's generic form instead.
+        generic: Print all ops in MLIR's generic form.
         debug_info: Print locations.
-        elements_limit: Leave out constants of more elements than this.
-        verified: It is known to be verified. Other invalid ops print in the generic form.
+        elements_limit: Do not print the elements of constants that have more than this.
+        verified: Whether the op is known to be valid. Otherwise MLIR verifies it, and prints an invalid op in the generic form.
     """
     text = op.operation.get_asm(
         enable_debug_info=debug_info,
@@ -148,7 +151,7 @@ def verify_module(module: mlir.Module) -> None:
     """Check a module.
 
     Raises:
-        VerificationError: With the place and message of the first error.
+        VerificationError: The module is not valid; the error has the place and message of the first problem.
     """
     with mlir.entered():
         try:
@@ -159,14 +162,14 @@ def verify_module(module: mlir.Module) -> None:
 
 
 def is_path(text_or_path: str | os.PathLike[str]) -> bool:
-    """Whether an argument names a file rather than being module text."""
+    """Whether an argument is the path of a file, and not the text of a module."""
     if not isinstance(text_or_path, str):
         return True
     return "\n" not in text_or_path and not re.search(r"[{(]", text_or_path)
 
 
 def read_text(path: str | os.PathLike[str]) -> str:
-    """The module text that a file holds, as text or as bytecode.
+    """The text of the module in a file of text or of bytecode.
 
     Raises:
         Error: It is missing, unreadable or not UTF-8.
@@ -175,7 +178,7 @@ def read_text(path: str | os.PathLike[str]) -> str:
 
 
 def decoded(data: bytes, name: str) -> str:
-    """Module text from the content of a file, which is text or bytecode.
+    """The text of a module from the content of a file of text or of bytecode.
 
     Raises:
         ParseError: It is neither.
@@ -191,7 +194,7 @@ def decoded(data: bytes, name: str) -> str:
 
 
 def parse(text_or_path: str | os.PathLike[str], *, entry: str | None = None) -> Graph:
-    """The graph that MLIR text, or the file at a path, describes. Printing it gives equal text.
+    """The graph that a text in MLIR describes, or a file. Printing the graph gives equal text.
 
     Args:
         text_or_path: Module text, or the path of a file of text or bytecode.

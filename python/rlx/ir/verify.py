@@ -1,4 +1,4 @@
-"""The verifier of every op: the record's constraints, then the card's inference."""
+"""The verifier of every op: the constraints of the record, then the inference of the card."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from rlx.ir.signature import stage_of
 
 
 def check_dtypes(spec: OpSpec, operands: Sequence[Any]) -> None:
-    """Every operand has a dtype that the record allows.
+    """Check that every operand has a dtype that the record allows.
 
     Raises:
-        ShapeError: One has not.
+        ShapeError: One does not.
     """
     for value, operand in zip(spec.operands, operands, strict=True):
         for shape in operand if is_list(operand) else [operand]:
@@ -30,10 +30,10 @@ def check_dtypes(spec: OpSpec, operands: Sequence[Any]) -> None:
 
 
 def check_sizes(card: Card, attributes: Mapping[str, Any]) -> None:
-    """No size among the attributes is negative, unless the op takes any number for one.
+    """Check that no size among the attributes is negative, unless the op accepts negative numbers there.
 
     Raises:
-        ShapeError: One is.
+        ShapeError: One is negative.
     """
     if card.signed_sizes:
         return
@@ -46,7 +46,7 @@ def check_sizes(card: Card, attributes: Mapping[str, Any]) -> None:
                 )
 
 
-# Types and attributes are uniqued, so an op with the same key has the same results.
+# MLIR has one object for equal types or attributes. Ops with the same name, operand types and attributes have equal results.
 _inferred: dict[tuple[Any, ...], tuple[Shape, ...]] = {}
 
 
@@ -74,28 +74,28 @@ def infer_op(op: mlir.Operation) -> tuple[Shape, ...]:
     """
     attributes = op.attributes
     key = (op.name, tuple(o.type for o in op.operands), tuple((n, attributes[n]) for n in attributes))
-    found = _inferred.get(key)
-    if found is None:
+    shapes = _inferred.get(key)
+    if shapes is None:
         card = opview.card_of(op)
         if op.name != opview.CUSTOM:
             attributes_module.check_names(card.spec, op)
         operands = opview.operands_of(op, [shape_of(operand) for operand in op.operands])
         regions = opview.region_shapes(op) if card.spec.regions else ()
-        found = infer(card.name, operands, opview.attributes_of(op), regions)
+        shapes = infer(card.name, operands, opview.attributes_of(op), regions)
         if not card.spec.regions:  # what a region holds is not in the key
-            _inferred[key] = found
-    return found
+            _inferred[key] = shapes
+    return shapes
 
 
 def check_stage(op: mlir.Operation) -> None:
-    """A block may not stand in a module that declares itself lowered.
+    """Check that a block is not in a module whose stage is after HIR, and a terminator of regions not outside of them.
 
     Raises:
-        ShapeError: It does.
+        ShapeError: It is.
     """
     spec, parent = opview.card_of(op).spec, op.parent
     if spec.terminator and parent is not None and not registry.is_ours(parent.operation):
-        raise ShapeError(f"ends the regions of rlx ops, but stands in '{parent.operation.name}'")
+        raise ShapeError(f"ends regions of rlx ops, but is in '{parent.operation.name}'")
     if spec.stage != "hir":
         return
     while op.parent is not None:
@@ -103,27 +103,27 @@ def check_stage(op: mlir.Operation) -> None:
         stage = stage_of(op)
         if stage not in (None, "hir"):
             raise ShapeError(
-                f"is a block, which stands at stage hir only, but its module is at stage {stage}",
+                f"is a block, which is allowed at stage hir only, but its module is at stage {stage}",
                 hint='declare rlx.stage = "hir", build with stage="hir", or run rlx-lower-blocks',
             )
 
 
 def check_nesting(op: mlir.Operation) -> None:
-    """Regions may not be nested so deep that a walk over them overflows the stack.
+    """Check that regions are not nested so deep that a recursive walk over them would overflow the stack.
 
     Raises:
         ShapeError: They are.
     """
-    depth, around = 0, op
-    while around is not None and registry.is_ours(around):
+    depth, enclosing = 0, op
+    while enclosing is not None and registry.is_ours(enclosing):
         depth += 1
-        around = around.parent.operation if around.parent is not None else None
+        enclosing = enclosing.parent.operation if enclosing.parent is not None else None
     if depth > opview.DEEPEST:
-        raise ShapeError(f"stands in {depth - 1} regions; at most {opview.DEEPEST - 1} may be inside each other")
+        raise ShapeError(f"is nested in {depth - 1} regions; at most {opview.DEEPEST - 1} are allowed")
 
 
 def verify_op(op: mlir.Operation) -> bool:
-    """Check one op; on failure emit an error at its location and return False."""
+    """Check one op. On failure, emit an error at its location and return False."""
     try:
         check_stage(op.operation)
         expected = infer_op(op.operation)
@@ -141,8 +141,8 @@ def verify_op(op: mlir.Operation) -> bool:
         hint = f" ({problem.hint})" if problem.hint else ""
         op.location.emit_error(f"'{op.operation.name}' op {problem.message}{hint}")
         return False
-    except Exception as problem:  # an exception may not pass through the parser, which called us
-        told = str(problem).splitlines() or [""]
-        op.location.emit_error(f"'{op.operation.name}' op cannot be checked: {type(problem).__name__}: {told[0]}")
+    except Exception as problem:  # MLIR's parser, which has called this function, cannot handle Python exceptions
+        lines = str(problem).splitlines() or [""]
+        op.location.emit_error(f"'{op.operation.name}' op cannot be checked: {type(problem).__name__}: {lines[0]}")
         return False
     return True

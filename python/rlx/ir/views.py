@@ -1,7 +1,7 @@
-"""Ops as patterns see them: `views.Transpose(op)` has `x`, `perm` and `result`, by the names of the op's record.
+"""Ops as patterns see them: `views.Transpose(op)` has `x`, `perm` and `result`, the names in the record of the op.
 
-There is a class for each op of the dialect, made from its record when it is first asked for; `views.pyi`, which is
-generated, declares them for editors and type checkers.
+There is a class for each op of the dialect, made from its record when it is first used. The generated `views.pyi`
+declares them for editors and type checkers.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from rlx.ir import attributes, opview, registry
 class View:
     """An MLIR op of ours, with its operands, results and attributes by name.
 
-    An operand is an MLIR value, None where an optional one is absent, a list where it is variadic; an attribute is a Python
-    value, as cards get it. Each is read once: a view is for looking at an op that does not change meanwhile.
+    An operand is an MLIR value, None for an absent optional operand, a list for a variadic one; an attribute is a Python
+    value, as cards get it. Each is read once, so use a view only while its op does not change.
     """
 
     spec: ClassVar[OpSpec]
@@ -50,13 +50,13 @@ def class_name(op: str) -> str:
 
 
 def member_names(spec: OpSpec) -> dict[str, str]:
-    """What the members of a class are called, by the names that the record has; what `View` has ends in an underscore."""
+    """The name of each member of a class, by its name in the record: a name that `View` has already gets an underscore."""
     names = [entry.name for entry in (*spec.operands, *spec.attributes, *spec.results)]
     return {name: f"{name}_" if hasattr(View, name) else name for name in names}
 
 
 class _Member:
-    """A member that is computed when it is first read, and stands in the object from then on."""
+    """A member that is computed when it is first read, and is stored in the object from then on."""
 
     name: str
 
@@ -94,7 +94,7 @@ class _Attribute(_Member):
         return value
 
 
-def _made(name: str, spec: OpSpec) -> type[View]:
+def _make_class(name: str, spec: OpSpec) -> type[View]:
     members: dict[str, Any] = {"spec": spec, "__doc__": spec.summary}
     names = member_names(spec)
     members |= {names[a.name]: _Attribute(a) for a in spec.attributes}
@@ -110,5 +110,5 @@ _SPECS = {class_name(name): spec for name, spec in registry.SPECS.items()}
 def __getattr__(name: str) -> Any:
     if name not in _SPECS:
         raise AttributeError(f"the dialect has no op for '{name}'")
-    made = globals()[name] = _made(name, _SPECS[name])
-    return made
+    view_class = globals()[name] = _make_class(name, _SPECS[name])
+    return view_class

@@ -57,7 +57,7 @@ func.func @element(%x: tensor<2xi4>) {
 // A block in a module that says it is lowered.
 module attributes {rlx.stage = "mir"} {
   func.func @block(%x: tensor<2x3xf32>, %w: tensor<3x4xf32>) {
-    // expected-error @below {{'rlx.linear' op is a block, which stands at stage hir only, but its module is at stage mir}}
+    // expected-error @below {{'rlx.linear' op is a block, which is allowed at stage hir only, but its module is at stage mir}}
     rlx.linear(%x, %w) : (tensor<2x3xf32>, tensor<3x4xf32>) -> tensor<2x4xf32>
     return
   }

@@ -1,6 +1,6 @@
-"""The readable form of rlx ops, before MLIR's parser and after its printer.
+"""The readable form of rlx ops: text is rewritten before MLIR parses it and after MLIR has printed it.
 
-Ops of a dialect that is registered at run time have only MLIR's generic form, `"rlx.matmul"(%x, %w) : …`. `read` turns
+For a dialect that is registered at run time, MLIR has only the generic form, `"rlx.matmul"(%x, %w) : …`. `read` turns
 the readable form, `rlx.matmul(%x, %w) : …`, into the generic one, and `write` does the reverse; everything else in the
 text stays as it is. docs/assembly.md has the grammar.
 """

@@ -1,4 +1,4 @@
-"""Writing the generic form of ops, out of pieces of what the user wrote."""
+"""Writes the generic form of ops, out of pieces of the user's text."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from rlx.ir.assembly.grammar import STRING, Layout
 from rlx.ir.assembly.positions import Source
 from rlx.ir.assembly.scanner import Scanner, Span
 
-# What may follow an op in its line without standing in another column than the user wrote it.
-_QUIET = re.compile(r"[ \t]*+(?:loc\([^\n]*+|//[^\n]*+)?(?:\r?\n|\Z)")
+# What may follow an op in its line so that no later op gets another column than in the user's text.
+_REST_OF_LINE = re.compile(r"[ \t]*+(?:loc\([^\n]*+|//[^\n]*+)?(?:\r?\n|\Z)")
 _BREAK = re.compile(rf"{STRING}|(\r?\n|//[^\n]*+)")
 
 
 @dataclass(slots=True)
 class Types:
-    """The types of an op: of operands and of results, or a list."""
+    """Where the types of an op are: those of operands and those of results if `functional`, else a list of types."""
 
     functional: bool
     spans: list[Span]
@@ -25,91 +25,91 @@ class Types:
 
 @dataclass(slots=True)
 class Op:
-    """An op that is being read, and what its generic form has after its regions."""
+    """An op that is being read, and the parts that its generic form has after its regions."""
 
     name: str
     start: int
     form: Layout
-    count: int = 0  # of operands
-    end: int = 0  # of the operands
+    count: int = 0  # number of operands
+    end: int = 0  # where the operands end
     attributes: Span | None = None
     types: Types | None = None
-    added: str = ""  # attributes
-    region: int = 0  # how many of them are begun
+    added: str = ""  # attributes that the text does not have
+    region: int = 0  # number of regions that have begun
 
 
 class Generic:
-    """The text for MLIR's parser, as it grows. Lines keep their numbers."""
+    """The text for MLIR's parser, while it is written. Lines keep their numbers."""
 
     def __init__(self, scanner: Scanner):
         self.scanner = scanner
         self.text = scanner.text
         self.pieces: list[str] = []
         self.origins: list[int] = []
-        self.copied = 0  # how much of the text has its place in the pieces
+        self.copied = 0  # the text before this place has been handled
         self.moved = False
 
     def source(self) -> Source:
-        """The whole."""
+        """The complete text."""
         self.copy(len(self.text))
         return Source(self.text, self.scanner.name, self.pieces, self.origins, self.moved)
 
     def copy(self, end: int) -> None:
-        """Take over the text up to here as it stands."""
+        """Copy the text up to a place unchanged."""
         self.pieces.append(self.text[self.copied : end])
         self.origins.append(self.copied)
         self.copied = end
 
     def skip(self, end: int) -> None:
-        """Leave out the text up to here, but for line breaks."""
+        """Leave out the text up to a place, except line breaks."""
         self.insert("\n" * self.text.count("\n", self.copied, end), self.copied)
         self.copied = end
 
     def insert(self, text: str, place: int) -> None:
-        """Text that the user did not write; errors in it belong to a place."""
+        """Insert text that the user did not write; errors in it are reported at `place`."""
         self.pieces.append(text)
         self.origins.append(~place)
 
     def move(self, span: Span) -> None:
-        """Text that stands elsewhere, in one line."""
+        """Insert a part of the user's text that is somewhere else, as one line."""
         start, end = span
         if "\n" in self.text[start:end] or "//" in self.text[start:end]:
-            for found in _BREAK.finditer(self.text, start, end):
-                if found[1]:
-                    self._move_line(start, found.start())
-                    self.insert(" ", found.start())
-                    start = found.end()
+            for match in _BREAK.finditer(self.text, start, end):
+                if match[1]:
+                    self._move_line(start, match.start())
+                    self.insert(" ", match.start())
+                    start = match.end()
         self._move_line(start, end)
 
     def _move_line(self, start: int, end: int) -> None:
         self.pieces.append(self.text[start:end])
         self.origins.append(start)
 
-    def quiet(self, position: int) -> int:
-        """Note whether something follows that now stands in another column; returns the position."""
-        if not _QUIET.match(self.text, position):
+    def note_moved(self, position: int) -> int:
+        """Note if text that follows in this line now has another column; returns the position."""
+        if not _REST_OF_LINE.match(self.text, position):
             self.moved = True
         return position
 
     # --- ops --------------------------------------------------------------------------------------
 
     def plain(self, quoted: str, start: int, end: int, printed: re.Match[str]) -> int:
-        """Most ops there are: the name is put in quotes, and the type that all have is written for each."""
+        """Write the most common kind of op: put the name in quotes, and repeat the common type for each operand."""
         text, place = self.text, printed.start("type")
         if place < 0:
             self.pieces += text[self.copied : start], quoted
             self.origins += self.copied, ~start
             self.copied = end
             return printed.end()
-        kind, count = printed["type"], printed["operands"].count("%")
+        type_, count = printed["type"], printed["operands"].count("%")
         if count:
             self.pieces += (
                 text[self.copied : start],
                 quoted,
                 text[end:place],
                 "(",
-                kind,
-                f", {kind}" * (count - 1) + ") -> ",
+                type_,
+                f", {type_}" * (count - 1) + ") -> ",
             )
             self.origins += self.copied, ~start, end, ~place, place, ~place
         else:
@@ -123,14 +123,14 @@ class Generic:
         op: Op,
         end: int,
         operands: Span,
-        written: bool,
+        has_parentheses: bool,
         grouped: list[list[Span]] | None = None,
     ) -> None:
-        """The name in quotes, and the operands in parentheses."""
+        """Write the name in quotes, and the operands in parentheses."""
         self.copy(op.start)
         self.insert(f'"rlx.{op.name}"', op.start)
         self.copied = end
-        if not written:
+        if not has_parentheses:
             self.copy(operands[0])
             self.insert("(", operands[0])
             self.copy(operands[1])
@@ -144,7 +144,7 @@ class Generic:
             self.skip(stop)
 
     def tail(self, op: Op, position: int) -> int:
-        """Attributes and types, where they stand."""
+        """Write attributes and types in their places in the text."""
         if op.added and op.attributes is not None:
             self.copy(op.attributes[0] + 1)
             self.insert(op.added + self._separator(op), op.attributes[0])
@@ -170,12 +170,12 @@ class Generic:
         return position
 
     def _separator(self, op: Op) -> str:
-        """What stands between added attributes and those that are there."""
+        """The separator between added attributes and those in the text."""
         start, end = op.attributes or (0, 0)
         return "" if self.scanner.space(start + 1) == end - 1 else ", "
 
     def _repeat(self, span: Span, count: int) -> None:
-        """A type, so many times."""
+        """Insert a type `count` times."""
         for i in range(count):
             self.insert(", " if i else "", span[0])
             self.move(span)
@@ -188,7 +188,7 @@ class Generic:
         return brace + 1
 
     def end(self, op: Op, place: int) -> None:
-        """What the generic form has after the regions."""
+        """Write what the generic form has after the regions: attributes and types."""
         self.insert(", {}" * (len(op.form.regions) - op.region) + ")", place)
         if op.attributes is not None:
             start, end = op.attributes

@@ -1,4 +1,4 @@
-"""What reader and printer share: the tokens of MLIR text, and what the form of an op follows from in its record."""
+"""What reader and printer share: the tokens of MLIR text, and the properties of a record that decide the form of its op."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from rlx.dialect.spec import RUNS, ValueSpec
 from rlx.ir.grouping import is_segmented
 from rlx.ir.registry import SPECS
 
-# Quantifiers are possessive and alternatives begin differently, so that no text makes a pattern slow.
-# A string without an end goes on to that of its line: else each quote in it would begin another one.
+# Quantifiers are possessive and alternatives begin with different characters, so that no text makes a pattern slow.
+# A string without a closing quote ends at the end of its line.
 STRING = r'"[^"\\\n]*+(?:\\[^\n][^"\\\n]*+)*+"?+'
 SPACES = r"(?:[ \t\r\n]++|//[^\n]*+)*+"
 SPACE = re.compile(SPACES)
@@ -20,16 +20,16 @@ COMMENT = re.compile(rf"{STRING}|(//[^\n]*+)")
 
 
 def _nested(levels: int) -> str:
-    """What stands between the angle brackets of a type."""
+    """The pattern of the text between the angle brackets of a type."""
     inner = rf"|<{_nested(levels - 1)}>" if levels else ""
     return rf'(?:->|[^<>"/(){{}}\n-]++|-(?!>)|{STRING}{inner})*+'
 
 
-# Types as they are printed; what has comments, line breaks or function types inside is left to `balanced`.
+# Types as they are printed; for those with comments, line breaks or function types inside, there is `Scanner.balanced`.
 _TYPE = rf"!?[A-Za-z_][\w$.]*+(?:<{_nested(3)}>)?"
 _LIST = rf'\((?:[^"()/\n]++|{STRING})*+\)'
 TYPE = re.compile(rf"{_TYPE}(?![<.\w$])", re.ASCII)
-# An op after its name, as it is printed when it is not more than types, operands and simple attributes.
+# The text of an op after its name, as it is printed if it has only operands, simple attributes and types.
 PRINTED = re.compile(
     rf'\((?P<operands>[%\w$.#, -]*+)\)(?: \{{(?:[^{{}}"/\n]++|{STRING})*+\}})?'
     rf" : (?:{_LIST} -> (?:{_TYPE}|{_LIST})|(?P<type>{_TYPE}))(?=\n| loc\([^\n]*\n)",
@@ -38,7 +38,7 @@ PRINTED = re.compile(
 TYPES = re.compile(_LIST)
 TYPE_NAME = re.compile(r"!?[A-Za-z_][\w$.]*+", re.ASCII)
 
-# One type may stand for all, and so a line for many times its length; this bounds what comes of it.
+# Where one type is written for all operands, the generic form repeats it. This limits the length of the repeated text.
 LONGEST = 1 << 16
 
 
@@ -47,13 +47,13 @@ class Layout:
     """The form of an op.
 
     Attributes:
-        operands: The record's, where `operandSegmentSizes` has to say how they are grouped; else None.
-        brackets: Whether the text must say how they are grouped: there is more than one open group.
+        operands: The operands of the record, if the op needs `operandSegmentSizes` to group them; else None.
+        brackets: Whether the text groups operands by brackets: there is more than one group of variable length.
         results: Whether the results, one variadic group, need `resultSegmentSizes`.
-        regions: Names of the regions; a single one goes without.
-        ends: It has no results and ends a block: its types are those of its operands.
-        results_count: How many results it has, where the record says.
-        most: How many operands it has at most, where the record says.
+        regions: Names of the regions; the name of a single region is not written.
+        ends: Whether it ends a block: it has no results, and its types are those of its operands.
+        results_count: The number of results, if the record fixes it.
+        most: The greatest number of operands, if the record fixes it.
     """
 
     operands: tuple[ValueSpec, ...] | None
@@ -89,15 +89,15 @@ def layout(name: str) -> Layout | None:
 
 
 def split_types(text: str) -> list[str] | None:
-    """The types of a list; None when it is not written as types are printed."""
+    """The types in a list; None if it is not written as MLIR prints types."""
     types: list[str] = []
     position, end = 0, len(text)
     while position < end:
-        found = TYPE.match(text, position)
-        if found is None:
+        match = TYPE.match(text, position)
+        if match is None:
             return None
-        types.append(found[0])
-        position = found.end()
+        types.append(match[0])
+        position = match.end()
         if position < end:
             if not text.startswith(", ", position):
                 return None
@@ -106,14 +106,14 @@ def split_types(text: str) -> list[str] | None:
 
 
 def runs(types: list[str]) -> list[int]:
-    """The sizes of a variadic group: a run for each stretch of equal types."""
+    """The segment sizes of a variadic group: the length of each run of equal types."""
     sizes = [sum(1 for _ in run) for _, run in groupby(types)]
     return sizes + [0] * (RUNS - len(sizes))
 
 
 @lru_cache(1024)
 def run_sizes(text: str) -> str | None:
-    """The sizes of a variadic group whose types are this list; None when it is not written as types are printed."""
+    """The segment sizes of a variadic group with this list of types; None if it is not written as MLIR prints types."""
     types = split_types(text)
     return None if types is None or "!" in text else ", ".join(map(str, runs(types)))
 
@@ -122,9 +122,9 @@ def segments(values: tuple[ValueSpec, ...], counts: list[int], types: list[str])
     """Segment sizes of operands or results.
 
     Args:
-        values: The record's.
-        counts: How many values each of them has.
-        types: Of all values, in order.
+        values: The operands or results of the record.
+        counts: The number of values of each of them.
+        types: The types of all values, in order.
     """
     sizes: list[int] = []
     position = 0

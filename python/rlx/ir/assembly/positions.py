@@ -1,4 +1,4 @@
-"""Positions in text that was rewritten, in terms of the text that the user wrote."""
+"""Maps positions in rewritten text to positions in the text that the user wrote."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _BARE_OP = re.compile(rf"{STRING}|//[^\n]*+|(?<![\w.$#!@%^-])rlx\.([\w$.]++)", r
 
 
 class Source:
-    """Text for MLIR's parser, and where each part of it comes from.
+    """Text for MLIR's parser, and for each part of it the place in the user's text.
 
     Lines and columns count from 1, columns in bytes, as MLIR's do.
 
     Args:
-        written: What the user wrote.
-        name: What the text is called in locations.
+        written: The text that the user wrote.
+        name: The name of the text in locations.
         pieces: The text for the parser, in pieces.
-        origins: For each piece the place in `written` where it stands, or `~place` of what it was inserted for.
-        moved: Whether ops may stand in other columns than the user wrote them.
+        origins: For each piece its place in `written`; for an inserted piece `~place`, where `place` is what it belongs to.
+        moved: Whether ops may have other columns than in `written`.
     """
 
     def __init__(self, written: str, name: str, pieces: list[str], origins: list[int], moved: bool):
@@ -38,14 +38,14 @@ class Source:
 
     @property
     def changed(self) -> bool:
-        """Whether the text is another one than the user wrote."""
+        """Whether the text differs from what the user wrote."""
         return len(self._pieces) > 1
 
     @cached_property
     def printed_name(self) -> str:
         """The name as MLIR prints it in locations, where some characters are escaped."""
-        found = _FILE.fullmatch(str(mlir.ir.Location.file(self.name, 1, 1, context=mlir.context())))
-        return self.name if found is None else found[1]
+        match = _FILE.fullmatch(str(mlir.ir.Location.file(self.name, 1, 1, context=mlir.context())))
+        return self.name if match is None else match[1]
 
     @cached_property
     def _starts(self) -> list[int]:
@@ -56,7 +56,7 @@ class Source:
         return _line_starts(self.text), _line_starts(self.written)
 
     def place(self, line: int, column: int) -> tuple[int, int]:
-        """Where what stands at a line and column of `text` was written."""
+        """Line and column in the user's text, of a line and column of `text`."""
         lines, written_lines = self._lines
         if not self.changed or not 0 < line <= len(lines) or column < 1:
             return line, column
@@ -69,11 +69,11 @@ class Source:
         return _line_and_column(self.written, written_lines, place)
 
     def place_of(self, offset: int) -> tuple[int, int]:
-        """Line and column of an offset into what the user wrote."""
+        """Line and column of an offset into the user's text."""
         return _line_and_column(self.written, self._lines[1], offset)
 
     def described(self, place: str | None) -> str | None:
-        """A place in `text`, as `file:line:column`, as one in what the user wrote; places in other files stay."""
+        """The place in the user's text, as `file:line:column`, of such a place in `text`; places in other files stay."""
         file, line, column = [*(place or "").rsplit(":", 2), "", ""][:3]
         if file not in (self.name, self.printed_name) or not (line.isdecimal() and column.isdecimal()):
             return place
@@ -81,53 +81,53 @@ class Source:
 
     @property
     def begin(self) -> str:
-        """Where the text begins, as `file:line:column`, after space and comments."""
-        found = SPACE.match(self.written)
-        place = 0 if found is None or found.end() == len(self.written) else found.end()
+        """The place of the first token, after space and comments, as `file:line:column`."""
+        match = SPACE.match(self.written)
+        place = 0 if match is None or match.end() == len(self.written) else match.end()
         return "{}:{}:{}".format(self.name, *self.place_of(place))
 
     @property
     def blank(self) -> bool:
-        """Whether there is nothing but space and comments."""
+        """Whether the text has only space and comments."""
         return SPACE.fullmatch(self.written) is not None
 
     def bare_op(self) -> tuple[str, str] | None:
-        """The first rlx op without quotes that is left in the text for the parser: its place and name."""
-        for found in _BARE_OP.finditer(self.text):
-            if found[1] and layout(found[1]):
+        """Place and name of the first rlx op without quotes in the text for the parser, where MLIR does not accept it."""
+        for match in _BARE_OP.finditer(self.text):
+            if match[1] and layout(match[1]):
                 lines = self._lines[0]
-                line, column = _line_and_column(self.text, lines, found.start())
-                return "{}:{}:{}".format(self.name, *self.place(line, column)), found[0]
+                line, column = _line_and_column(self.text, lines, match.start())
+                return "{}:{}:{}".format(self.name, *self.place(line, column)), match[0]
         return None
 
     def relocate(self, op: mlir.Operation, unnamed: str | None = None) -> None:
-        """Have the locations of ops and block arguments that the parser made say where the user wrote them.
+        """Change the locations that the parser gave to ops and block arguments to places in the user's text.
 
         Args:
-            op: What was parsed.
-            unnamed: The parser's name for the text, where it could not be told ours.
+            op: The op that was parsed.
+            unnamed: The parser's name for the text, if the parser could not be given the real name.
         """
         if not self._moved and unnamed is None:
             return
-        known: dict[str, Any] = {}
+        relocated_by_text: dict[str, Any] = {}
         name = self.printed_name if unnamed is None else unnamed
 
-        def mended(location: mlir.Location) -> mlir.Location:
+        def relocated(location: mlir.Location) -> mlir.Location:
             text = str(location)
-            if text not in known:
-                known[text] = location
-                found = _FILE.fullmatch(text)
-                if found is not None and found[1] == name:
-                    line, column = self.place(int(found[2]), int(found[3]))
-                    known[text] = mlir.ir.Location.file(self.name, line, column, context=mlir.context())
-            return known[text]
+            if text not in relocated_by_text:
+                relocated_by_text[text] = location
+                match = _FILE.fullmatch(text)
+                if match is not None and match[1] == name:
+                    line, column = self.place(int(match[2]), int(match[3]))
+                    relocated_by_text[text] = mlir.ir.Location.file(self.name, line, column, context=mlir.context())
+            return relocated_by_text[text]
 
         def visit(inner: mlir.Operation) -> Any:
-            inner.location = mended(inner.location)
+            inner.location = relocated(inner.location)
             for region in inner.regions:
                 for block in region:
                     for argument in block.arguments:
-                        argument.set_location(mended(argument.location))
+                        argument.set_location(relocated(argument.location))
             return mlir.ir.WalkResult.ADVANCE
 
         mlir.walk(op, visit)
@@ -138,7 +138,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _line_starts(text: str) -> list[int]:
-    return [0, *(found.end() for found in re.finditer("\n", text))]
+    return [0, *(match.end() for match in re.finditer("\n", text))]
 
 
 def _line_and_column(text: str, lines: list[int], offset: int) -> tuple[int, int]:

@@ -16,7 +16,7 @@ def _dictionary(levels: int) -> str:
     return rf'\{{(?:[^"{{}}\n]++|{STRING}{inner})*+\}}'
 
 
-# MLIR prints an op in one line, but for its regions, which are indented more than it is.
+# MLIR prints an op in one line, except for its regions, which have a deeper indentation.
 _REST = (
     rf"(?: (?P<attributes>{_dictionary(4)}))?"
     rf' : \((?P<types>(?:[^"()\n]++|{STRING})*+)\)'
@@ -39,7 +39,7 @@ _SEGMENTS = re.compile(
 
 @dataclass(slots=True)
 class _Open:
-    """An op whose regions are being copied: the pieces in front of each region, its head's first."""
+    """An op whose regions are being copied. `pieces` has the index of the piece before each region; the first is the head."""
 
     indent: str
     head: str
@@ -51,58 +51,58 @@ class _Open:
 def write(text: str) -> str:
     """The text of a module with its rlx ops in the readable form.
 
-    An op whose text is not what MLIR's printer writes stays in the generic form, which `read` takes as well.
+    An op whose text is not as MLIR's printer writes it stays in the generic form, which `read` accepts as well.
 
     Args:
-        text: What MLIR's printer gave.
+        text: The text that MLIR has printed.
     """
     pieces: list[str] = []
     opened: list[_Open] = []
     last = 0
-    for found in _LINE.finditer(text):
-        indent, head, name, operands, opens, attributes, types, results, location = found.groups()[:9]
+    for match in _LINE.finditer(text):
+        indent, head, name, operands, opens, attributes, types, results, location = match.groups()[:9]
         if name is not None and not opens:
-            written = _op(name, operands, attributes, types, results)
-            if written is not None:
-                pieces += text[last : found.end("head")], written
-                last = found.end() if location is None else found.start("location")
+            readable = _op(name, operands, attributes, types, results)
+            if readable is not None:
+                pieces += text[last : match.end("head")], readable
+                last = match.end() if location is None else match.start("location")
             continue
         while opened and len(opened[-1].indent) >= len(indent) + (name is None):
-            opened.pop()  # its end was not found: it stays as it is
+            opened.pop()  # its end was not recognised: it stays in the generic form
         if name is None and (not opened or opened[-1].indent != indent):
             continue
-        pieces += text[last : found.start()], found[0]
-        last = found.end()
+        pieces += text[last : match.start()], match[0]
+        last = match.end()
         if opens:
             opened.append(_Open(indent, head, str(name), operands, [len(pieces) - 1]))
-        elif found["next"]:
+        elif match["next"]:
             opened[-1].pieces.append(len(pieces) - 1)
         else:
-            _close(pieces, opened.pop(), found)
+            _close(pieces, opened.pop(), match)
     pieces.append(text[last:])
     return "".join(pieces)
 
 
-def _close(pieces: list[str], op: _Open, found: re.Match[str]) -> None:
-    """Write the head of an op whose regions are done."""
+def _close(pieces: list[str], op: _Open, match: re.Match[str]) -> None:
+    """Write the head of an op after its last region has been copied."""
     form = layout(op.name)
-    written = _op(op.name, op.operands, found["end_attributes"], found["end_types"], found["end_results"])
-    if form is None or written is None or len(op.pieces) != len(form.regions):
+    text = _op(op.name, op.operands, match["end_attributes"], match["end_types"], match["end_results"])
+    if form is None or text is None or len(op.pieces) != len(form.regions):
         return
-    written = f"{op.indent}{op.head}{written}"
+    text = f"{op.indent}{op.head}{text}"
     end = len(pieces) - 1
     single = len(form.regions) == 1
     for name, piece, following in zip(form.regions, op.pieces, [*op.pieces[1:], end], strict=True):
         if not single and following == piece + 2 and not pieces[piece + 1].strip():
             pieces[piece] = pieces[piece + 1] = ""  # an empty region
             continue
-        pieces[piece] = f"{written} {{" if single else f"{written} {name} {{"
-        written = f"{op.indent}}}"
-    pieces[end] = written + (found["end_location"] or "")
+        pieces[piece] = f"{text} {{" if single else f"{text} {name} {{"
+        text = f"{op.indent}}}"
+    pieces[end] = text + (match["end_location"] or "")
 
 
 def _op(name: str, operands: str, attributes: str | None, types: str, results: str) -> str | None:
-    """An op without its regions; None when there is no such op."""
+    """The readable form of an op without its regions; None if there is no such op."""
     form = layout(name)
     if form is None:
         return None
@@ -117,27 +117,29 @@ def _op(name: str, operands: str, attributes: str | None, types: str, results: s
         return f"rlx.{name}{operands and ' '}{operands}{tail}{types and ' : '}{types}"
     text = f"rlx.{name}({operands}){tail}"
     count = operands.count("%")
-    # One type that all have is written once.
-    same = results == types if count == 1 else not count or types == ", ".join([results] * count)
-    return f"{text} : {results}" if same and results[0] != "(" else f"{text} : ({types}) -> {results}"
+    # If all operands and the result have the same type, it is written once.
+    one_type = results == types if count == 1 else not count or types == ", ".join([results] * count)
+    return f"{text} : {results}" if one_type and results[0] != "(" else f"{text} : ({types}) -> {results}"
 
 
 def _without_segments(form: Layout, operands: str, attributes: str, types: str, results: str) -> tuple[str, str, bool]:
     """Operands and attributes without the sizes of segments, where `read` derives the same ones.
 
-    The last of the results says whether the operands' sizes are gone.
+    The last of the results says whether the sizes for operands were left out.
     """
     entries = attributes[1:]
-    given = _segment_sizes(entries)
+    sizes_by_name = _segment_sizes(entries)
     drop: set[str] = set()
-    if form.operands is not None and OPERAND_SEGMENTS in given:
+    if form.operands is not None and OPERAND_SEGMENTS in sizes_by_name:
         if not form.brackets:
-            if given[OPERAND_SEGMENTS] == run_sizes(types):
+            if sizes_by_name[OPERAND_SEGMENTS] == run_sizes(types):
                 drop.add(OPERAND_SEGMENTS)
-        elif grouped := _in_groups(form.operands, given[OPERAND_SEGMENTS], operands, types):
+        elif grouped := _in_groups(form.operands, sizes_by_name[OPERAND_SEGMENTS], operands, types):
             drop.add(OPERAND_SEGMENTS)
             operands = grouped
-    if form.results and given.get(RESULT_SEGMENTS) == run_sizes(results[1:-1] if results[0] == "(" else results):
+    if form.results and sizes_by_name.get(RESULT_SEGMENTS) == run_sizes(
+        results[1:-1] if results[0] == "(" else results
+    ):
         drop.add(RESULT_SEGMENTS)
     if drop:
         attributes = "{" + _SEGMENTS.sub(lambda m: "" if m["name"] in drop else m[0], entries).removeprefix(", ")
@@ -146,11 +148,11 @@ def _without_segments(form: Layout, operands: str, attributes: str, types: str, 
 
 def _segment_sizes(entries: str) -> dict[str, str]:
     """The segment sizes among attributes, as text."""
-    return {found["name"]: found["sizes"] for found in _SEGMENTS.finditer(entries) if found["name"]}
+    return {match["name"]: match["sizes"] for match in _SEGMENTS.finditer(entries) if match["name"]}
 
 
 def _counts(values: Sequence[ValueSpec], sizes: list[int]) -> list[int] | None:
-    """How many values each of a record's operands has, None when the sizes do not fit the record."""
+    """The number of values of each operand of a record, None if the segment sizes do not fit the record."""
     counts: list[int] = []
     position = 0
     for value in values:
@@ -161,15 +163,15 @@ def _counts(values: Sequence[ValueSpec], sizes: list[int]) -> list[int] | None:
 
 
 def _in_groups(values: tuple[ValueSpec, ...], sizes: str, operands: str, types: str) -> str | None:
-    """Operands of an op with several open groups: lists in brackets, `_` for an absent one.
+    """The operands of an op with several groups of variable length: lists in brackets, `_` for an absent operand.
 
-    None when the sizes of segments do not follow from that.
+    None if the segment sizes do not follow from that.
     """
     flat = [int(size) for size in sizes.split(", ")]
-    counts, names, each = _counts(values, flat), operands.split(", ") if operands else [], split_types(types)
-    if counts is None or each is None or not sum(counts) == len(names) == len(each):
+    counts, names, value_types = _counts(values, flat), operands.split(", ") if operands else [], split_types(types)
+    if counts is None or value_types is None or not sum(counts) == len(names) == len(value_types):
         return None
-    if segments(values, counts, each) != flat:
+    if segments(values, counts, value_types) != flat:
         return None
     groups: list[str] = []
     position = 0

@@ -1,4 +1,4 @@
-"""From the readable form of rlx ops to the generic one."""
+"""Turns the readable form of rlx ops into the generic form."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from rlx.ir.attributes import suggestion
 from rlx.ir.grouping import OPERAND_SEGMENTS, RESULT_SEGMENTS
 from rlx.ir.registry import SPECS
 
-# What may begin an op, and what says where ops may stand; `#rlx.dims` and `%rlx.x` are no ops.
-# What is none of this is skipped up to the next character that may begin one: that is the fast way to search.
+# The tokens that may begin an op or that decide where ops may be; `#rlx.dims` and `%rlx.x` are not ops. All text up to the
+# next character that may begin such a token is skipped in one match, which is the fast way to search.
 _TOKEN = re.compile(
     rf'[^"/r(){{}}\[\]]*(?:({STRING})|(//[^\n]*+)|(rlx\.(?<![\w.$#!@%^-]rlx\.)[\w$.]*+)|([(\[{{])|([)\]}}])|["/r])',
     re.ASCII,
@@ -48,15 +48,17 @@ def _is_one_type(form: Layout, printed: re.Match[str]) -> bool:
     return form.results_count == 1 and form.most is not None and printed["operands"].count("%") <= form.most
 
 
-def _instead(name: str) -> str:
-    """What may be meant by the name of no op: a kind of one, as `relu` is, which is a method of graphs; or one like it."""
+def _hint_for_unknown(name: str) -> str:
+    """A hint for an unknown op name. It may be a kind of an op, such as `relu`, which is a method of graphs; else the hint
+    is an op with a similar name.
+    """
     ops = [op for op, spec in SPECS.items() if any(a.name == "kind" and name in a.cases for a in spec.attributes)]
-    written = " or ".join(f"'rlx.{op}'" for op in ops if not op.endswith("_backward"))
-    return f' (write {written} with {{kind = "{name}"}})' if written else suggestion(name, SPECS)
+    choices = " or ".join(f"'rlx.{op}'" for op in ops if not op.endswith("_backward"))
+    return f' (write {choices} with {{kind = "{name}"}})' if choices else suggestion(name, SPECS)
 
 
 class _Reader(Scanner):
-    """One pass over the text. What is not an rlx op in the readable form is copied."""
+    """Reads the text once. All text that is not an rlx op in the readable form is copied."""
 
     def __init__(self, text: str, name: str):
         super().__init__(text, name)
@@ -67,56 +69,56 @@ class _Reader(Scanner):
 
     def read(self) -> Source:
         text, position = self.text, 0
-        while found := _TOKEN.match(text, position):
-            kind, position = found.lastindex, found.end()
+        while match := _TOKEN.match(text, position):
+            kind, position = match.lastindex, match.end()
             if kind == 3:
-                position = self._op(found.start(3), position)
+                position = self._op(match.start(3), position)
             elif kind == 4:
                 end = self._end_of_resources(position)
                 if end is None:
-                    self.opened.append(found[4])
+                    self.opened.append(match[4])
                 else:
                     position = end
             elif kind == 5:
-                position = self._closed(found[5], position - 1)
+                position = self._closed(match[5], position - 1)
             elif kind == 2:
-                start, end = found.span(2)
-                before, until = self.comment
-                # Comments with nothing between them are one.
-                follows = until >= 0 and not text[until:start].strip(" \t\r\n")
-                self.comment = (before if follows else start, end)
+                start, end = match.span(2)
+                comment_start, comment_end = self.comment
+                # Comments with only space between them count as one.
+                continues = comment_end >= 0 and not text[comment_end:start].strip(" \t\r\n")
+                self.comment = (comment_start if continues else start, end)
         for op in self.opened:
             if isinstance(op, Op):
                 self.fail(op.start, f"expected '}}' at the end of the region of 'rlx.{op.name}'")
         return self.out.source()
 
     def _end_of_resources(self, position: int) -> int | None:
-        """The end of what stands in `{-# #-}`, after its opening brace; None where there is no such."""
+        """The end of `{-# … #-}`, after whose opening brace the position is; None if there is none here."""
         if not self.has_resources or not self.text.startswith("-#", position):
             return None
-        found = _RESOURCES.match(self.text, position)
-        self.has_resources = found is not None  # it was looked for up to the end of the text
-        return None if found is None else found.end()
+        match = _RESOURCES.match(self.text, position)
+        self.has_resources = match is not None  # without a match, there is no end in the whole text
+        return None if match is None else match.end()
 
     def _op(self, start: int, end: int) -> int:
-        """Read an op from its name on; returns where to read on."""
+        """Read an op whose name is at this place; returns the position after it."""
         text, name = self.text, self.text[start + 4 : end]
         form = layout(name)
         if not self._is_op(start, end, form):
             return end
         if form is None:
-            self.fail(start, f"there is no op 'rlx.{name}'{_instead(name)}")
+            self.fail(start, f"there is no op 'rlx.{name}'{_hint_for_unknown(name)}")
         printed = PRINTED.match(text, end) if form.plain else None
         if printed is not None and (printed["type"] is None or _is_one_type(form, printed)):
             return self.out.plain(f'"rlx.{name}"', start, end, printed)
         op = Op(name, start, form)
-        operands, position, written = self._operands(op, end)
+        operands, position, has_parentheses = self._operands(op, end)
         op.end = position
         after = self.space(position)
         following = text[after : after + 1]
         if following in ("(", "["):  # regions, or successors, as in the generic form
-            self.out.head(op, end, operands, written)
-            return self.out.quiet(position)
+            self.out.head(op, end, operands, has_parentheses)
+            return self.out.note_moved(position)
         if following == "<":
             self.fail(after, "rlx ops have attributes in {…}, and no properties")
         if following == "{":
@@ -128,18 +130,18 @@ class _Reader(Scanner):
             position = op.types.end
         elif op.count or not form.ends:
             self.fail(position, f"expected ':' and the types of 'rlx.{name}'")
-        if form.plain and op.types is not None and op.types.functional and written:
+        if form.plain and op.types is not None and op.types.functional and has_parentheses:
             self.out.copy(start)
             self.out.insert(f'"rlx.{name}"', start)
             self.out.copied = end
-            return self.out.quiet(position)
+            return self.out.note_moved(position)
         groups = self._groups(op, operands)
         op.added = self._segments(op, groups)
-        self.out.head(op, end, operands, written, groups)
-        return self.out.quiet(self._regions(op, position) if form.regions else self.out.tail(op, position))
+        self.out.head(op, end, operands, has_parentheses, groups)
+        return self.out.note_moved(self._regions(op, position) if form.regions else self.out.tail(op, position))
 
     def _is_op(self, start: int, end: int, form: Layout | None) -> bool:
-        """Whether a name stands where an op does, and not an attribute."""
+        """Whether a name is at a place where an op may be, and is not the name of an attribute."""
         text = self.text
         if self.opened and self.opened[-1] in ("(", "["):
             return False
@@ -154,7 +156,7 @@ class _Reader(Scanner):
         return before != "{" or after not in (",", "}") or (form.ends and after == "}")
 
     def _before(self, place: int) -> str:
-        """The last character before a place that is neither space nor comment."""
+        """The last character before a place that is not in space or in a comment."""
         while True:
             while place and self.text[place - 1] in " \t\r\n":
                 place -= 1
@@ -164,21 +166,21 @@ class _Reader(Scanner):
             self.comment = (-1, -1)
 
     def _operands(self, op: Op, end: int) -> tuple[Span, int, bool]:
-        """Where the operands of an op stand, where they end, and whether there are parentheses around them."""
+        """The span of the operands of an op, the position after them, and whether they are in parentheses."""
         text = self.text
-        found = _OPERANDS.match(text, end)
-        written = found is not None
-        if found is None:
+        match = _OPERANDS.match(text, end)
+        has_parentheses = match is not None
+        if match is None:
             if opening := _OPENING.match(text, end):
                 self.fail(opening.end(), f"expected operands of 'rlx.{op.name}', such as %x, and ')'")
-            found = _BARE.match(text, end)
-        if found is None:
+            match = _BARE.match(text, end)
+        if match is None:
             return (end, end), end, False
-        operands = found[1]
+        operands = match[1]
         op.count = (COMMENT.sub("", operands) if "//" in operands else operands).count("%")
         if op.form.most is not None and op.count > op.form.most:
-            self.fail(found.start(1), f"'rlx.{op.name}' takes at most {op.form.most} operands, got {op.count}")
-        return found.span(1), found.end(), written
+            self.fail(match.start(1), f"'rlx.{op.name}' takes at most {op.form.most} operands, got {op.count}")
+        return match.span(1), match.end(), has_parentheses
 
     def _types(self, op: Op, start: int) -> Types:
         """The types after the colon."""
@@ -208,20 +210,20 @@ class _Reader(Scanner):
     # --- segments ---------------------------------------------------------------------------------
 
     def _groups(self, op: Op, operands: Span) -> list[list[Span]] | None:
-        """Where the operands of each group stand, when the text says how they are grouped and no attribute does."""
+        """The spans of the operands of each group, if the operands are grouped by the text and not by an attribute."""
         values = op.form.operands
         if values is None or not op.form.brackets or OPERAND_SEGMENTS in self._declared(op):
             return None
         groups: list[list[Span]] = [[]]
-        inside = False
-        for found in _GROUP.finditer(self.text, *operands):
-            token = found[0]
-            if token == "," and not inside:
+        in_brackets = False
+        for match in _GROUP.finditer(self.text, *operands):
+            token = match[0]
+            if token == "," and not in_brackets:
                 groups.append([])
             elif token in "[]":
-                inside = token == "["
-            elif found[1]:
-                groups[-1].append(found.span())
+                in_brackets = token == "["
+            elif match[1]:
+                groups[-1].append(match.span())
         if len(groups) != len(values):
             names = ", ".join(f"[{v.name}…]" if v.arity == "variadic" else v.name for v in values)
             self.fail(
@@ -232,19 +234,19 @@ class _Reader(Scanner):
         return groups
 
     def _declared(self, op: Op) -> set[str]:
-        """Which segment sizes the attributes give."""
+        """The names of the segment attributes that the text has."""
         if op.attributes is None or "SegmentSizes" not in self.text[slice(*op.attributes)]:
             return set()
         names: set[str] = set()
         depth = 0
-        for found in _ENTRY.finditer(self.text, *op.attributes):
-            if found[1] and depth == 1:
-                names.add(found[1])
-            depth += (found[0] in "({[") - (found[0] in ")}]")
+        for match in _ENTRY.finditer(self.text, *op.attributes):
+            if match[1] and depth == 1:
+                names.add(match[1])
+            depth += (match[0] in "({[") - (match[0] in ")}]")
         return names
 
     def _segments(self, op: Op, groups: list[list[Span]] | None) -> str:
-        """The attributes that say how operands and results are grouped, where the text does not give them."""
+        """The segment attributes of operands and results that the text does not have."""
         form, declared, added = op.form, self._declared(op), list[str]()
         operands, results = self._type_lists(op)
         if form.operands is not None and OPERAND_SEGMENTS not in declared:
@@ -259,18 +261,18 @@ class _Reader(Scanner):
         return ", ".join(added)
 
     def _run_sizes(self, op: Op, span: Span, count: int) -> str:
-        """The sizes of a variadic group whose types are a list.
+        """The segment sizes of a variadic group with a list of types.
 
         Args:
             op: The op.
-            span: Where the list stands.
-            count: How often its type occurs when it is but one that all have.
+            span: The span of the list.
+            count: The number of values, for a list of a single type that all values have.
         """
         sizes = run_sizes(self.text[slice(*span)])
-        alone = op.types is not None and not op.types.functional and len(op.types.spans) == 1
-        if sizes is None or (alone and count != 1):
+        is_common_type = op.types is not None and not op.types.functional and len(op.types.spans) == 1
+        if sizes is None or (is_common_type and count != 1):
             types = self.list(span)
-            flat = runs(types * count if alone else types)
+            flat = runs(types * count if is_common_type else types)
             if len(flat) > RUNS:
                 self.fail(
                     span[0],
@@ -280,13 +282,13 @@ class _Reader(Scanner):
         return sizes
 
     def _type_lists(self, op: Op) -> tuple[Span, Span]:
-        """Where the types of operands and results stand."""
+        """The spans of the types of operands and of results."""
         if op.types is None:
             return (op.end, op.end), (op.end, op.end)
         spans = op.types.spans
         if not op.types.functional:
-            every = (spans[0][0], spans[-1][1])
-            return every, every
+            whole_list = (spans[0][0], spans[-1][1])
+            return whole_list, whole_list
         (start, end), results = spans
         inner = (results[0] + 1, results[1] - 1) if self.text.startswith("(", results[0]) else results
         return (start + 1, end - 1), inner
@@ -294,48 +296,48 @@ class _Reader(Scanner):
     # --- regions ----------------------------------------------------------------------------------
 
     def _region(self, op: Op, position: int) -> tuple[int, int, int] | None:
-        """Which region of an op begins here, where its keyword stands, and its brace."""
+        """The index of the region that begins here, and the places of its keyword and its brace; None if none begins."""
         names = op.form.regions
         start = self.space(position)
         if len(names) == 1:
             return (0, start, start) if self.text.startswith("{", start) else None
-        found = _KEYWORD.match(self.text, start)
-        if found is None or found[1] not in names[op.region :]:
+        match = _KEYWORD.match(self.text, start)
+        if match is None or match[1] not in names[op.region :]:
             return None
-        return names.index(found[1]), start, found.end() - 1
+        return names.index(match[1]), start, match.end() - 1
 
     def _regions(self, op: Op, position: int) -> int:
-        """The beginning of the first region: the generic form has regions between operands and attributes."""
+        """Begin the first region, if there is one: the generic form has regions between operands and attributes."""
         self.out.copy(op.end)
-        found = self._region(op, position)
-        if found is None:
+        region = self._region(op, position)
+        if region is None:
             if self.text.startswith("{", start := self.space(position)):
                 self.fail(start, f"expected '{op.form.regions[0]} {{', the name of the region of 'rlx.{op.name}'")
             self.out.insert(f" ({', '.join(['{}'] * len(op.form.regions))})", position)
             return self.out.tail(op, position)
-        index, keyword, brace = found
+        index, keyword, brace = region
         self.out.skip(position)
         self.out.insert(" (" + "{}, " * index, keyword)
         self.opened.append(op)
         return self.out.enter(op, index, keyword, brace)
 
     def _closed(self, bracket: str, place: int) -> int:
-        """Go on after a closing bracket."""
+        """Handle a closing bracket; returns the position after it."""
         top = self.opened[-1] if self.opened else ""
         if not isinstance(top, Op):
             if top and CLOSING[top] == bracket:
                 self.opened.pop()
             return place + 1
         if bracket != "}":
-            return place + 1  # MLIR says what is wrong
+            return place + 1  # an error, which MLIR reports
         self.out.copy(place + 1)
         position = place + 1
-        found = self._region(top, position) if top.region < len(top.form.regions) else None
-        if found is not None:
-            index, keyword, brace = found
+        region = self._region(top, position) if top.region < len(top.form.regions) else None
+        if region is not None:
+            index, keyword, brace = region
             self.out.insert(", " + "{}, " * (index - top.region), keyword)
             position = self.out.enter(top, index, keyword, brace)
         else:
             self.opened.pop()
             self.out.end(top, place)
-        return self.out.quiet(position)
+        return self.out.note_moved(position)

@@ -1,4 +1,4 @@
-"""Finding the ends of what rlx ops are made of: dictionaries, types, lists."""
+"""Finds where the parts of rlx ops end: dictionaries, types, lists."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ALIAS = re.compile(rf"^[ \t]*+(![\w$.]++)[ \t]*+=[ \t]*+({TYPE.pattern})", re.M
 
 
 class Scanner:
-    """Text under a name. All methods take and give places in it."""
+    """A text with a name. All methods take and return offsets into it."""
 
     def __init__(self, text: str, name: str):
         self.text = text
@@ -31,59 +31,59 @@ class Scanner:
         raise ParseError(message, location=f"{self.name}:{line}:{column}", hint=hint)
 
     def space(self, position: int) -> int:
-        found = SPACE.match(self.text, position)
-        return position if found is None else found.end()
+        match = SPACE.match(self.text, position)
+        return position if match is None else match.end()
 
     def dictionary(self, start: int) -> int:
         """The end of an attribute dictionary."""
-        found = _ATTRIBUTES.match(self.text, start)
-        return self.balanced(start) if found is None else found.end()
+        match = _ATTRIBUTES.match(self.text, start)
+        return self.balanced(start) if match is None else match.end()
 
     def balanced(self, start: int) -> int:
-        """The end of what stands in brackets. Angle brackets count only in types: attributes hold `>=`, too."""
+        """The end of a text in brackets. Angle brackets are brackets only in types: attributes may contain `>=`."""
         opened: list[int] = []
         angles = self.text[start] == "<"
-        for found in _BRACKET.finditer(self.text, start):
-            bracket = found[0]
+        for match in _BRACKET.finditer(self.text, start):
+            bracket = match[0]
             if bracket in "([{" or (angles and bracket == "<"):
-                opened.append(found.start())
+                opened.append(match.start())
             elif bracket in ")]}" or (angles and bracket == ">"):
                 if CLOSING[self.text[opened[-1]]] != bracket:
                     break
                 opened.pop()
                 if not opened:
-                    return found.end()
+                    return match.end()
         self.fail(opened[-1], f"'{self.text[opened[-1]]}' is not closed")
 
     def parentheses(self, start: int) -> int:
-        found = TYPES.match(self.text, start)
-        return self.balanced(start) if found is None else found.end()
+        match = TYPES.match(self.text, start)
+        return self.balanced(start) if match is None else match.end()
 
     def type(self, start: int) -> int:
-        found = TYPE.match(self.text, start)
-        if found is not None:
-            return found.end()
+        match = TYPE.match(self.text, start)
+        if match is not None:
+            return match.end()
         name = TYPE_NAME.match(self.text, start)
         if name is None:
             self.fail(start, "expected a type")
         return self.balanced(name.end()) if self.text.startswith("<", name.end()) else name.end()
 
     def list(self, span: Span) -> list[str]:
-        """The types of a list, each as it would be printed, so that equal ones are equal text."""
+        """The types of a list, each as MLIR would print it, so that equal types have equal text."""
         text = self.text[slice(*span)]
         types = split_types(text)
         if types is None:
             types, start, depth = list[str](), 0, 0
             text = " ".join(COMMENT.sub(lambda m: "" if m[1] else m[0], text).split())
-            for found in _COMMA.finditer(text):
-                depth += (found[0] in "(<[{") - (found[0] in ")>]}")
-                if found[0] == "," and not depth:
-                    types.append(text[start : found.start()].strip())
-                    start = found.end()
+            for match in _COMMA.finditer(text):
+                depth += (match[0] in "(<[{") - (match[0] in ")>]}")
+                if match[0] == "," and not depth:
+                    types.append(text[start : match.start()].strip())
+                    start = match.end()
             types += [text[start:].strip()] if text[start:].strip() else []
         return [self.aliases.get(t, t) for t in types] if "!" in text else types
 
     @cached_property
     def aliases(self) -> dict[str, str]:
-        """What the aliases of types stand for."""
-        return {found[1]: found[2] for found in _ALIAS.finditer(self.text)}
+        """The type that each alias of a type stands for."""
+        return {match[1]: match[2] for match in _ALIAS.finditer(self.text)}
