@@ -110,7 +110,7 @@ def test_list_passes_lists_ours_and_mlirs(capsys: pytest.CaptureFixture[str]) ->
     assert code == 0
     for name in (*load(), "canonicalize", "cse"):
         assert f"  --{name} " in out
-    assert "    except=<a list (a string, …)>: ops to keep, beside those" in out
+    assert "    except=<a list (a string, …)>: more ops to keep" in out
 
 
 def test_output_goes_to_a_file(capsys: pytest.CaptureFixture[str], file: Path) -> None:

@@ -74,7 +74,7 @@ def test_a_pipeline_is_made_of_text_and_passes() -> None:
         ('rlx-bind{seq="3}', 14, "the value is not closed"),
         ("cse{=3}", 5, "expected an option of 'cse'"),
         ("func.func", 1, "'func.func' is an op: name the passes to run on it, func.func(…)"),
-        ("rlx-simplify(cse)", 1, "'rlx-simplify' is a pass: its options stand in braces"),
+        ("rlx-simplify(cse)", 1, "'rlx-simplify' is a pass: write its options in braces"),
         ("func.func(rlx-simplify)", 11, "'rlx-simplify' runs on builtin.module, not on 'func.func'"),
     ],
 )

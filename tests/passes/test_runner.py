@@ -246,7 +246,7 @@ def test_a_function_that_loses_its_value_is_reported() -> None:
                 op, lambda b, x, **_: b.expand(b.narrow(x, 0, "n-1000", 1), ("n", 4)), "test", kind="tanh"
             )
 
-    with pytest.raises(rlx.PassError, match="check-numerics: rlx-probe leaves @f without a value"):
+    with pytest.raises(rlx.PassError, match="check-numerics: rlx-probe gives a @f that cannot be evaluated"):
         checked(graph(), Probe(narrow_too_far))
 
 
@@ -274,7 +274,7 @@ def test_what_cannot_be_evaluated_is_noted() -> None:
     g: Any = rlx.Graph("f")
     g.set_outputs([g.narrow(g.input("x", ("n",)), 0, 99, 1)])  # for larger sizes than are tried
     (note,) = checked(g, "cse")
-    assert note.startswith("@f is not checked: it has no value")
+    assert note.startswith("@f is not checked: it cannot be evaluated")
 
 
 def test_a_pass_that_another_thread_imports_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,15 +1,14 @@
-"""Passes: transforms of modules, registered by name and run by pipelines of text.
+"""Passes: transforms of modules, registered by name and run by pipelines written as text.
 
-`run(graph, "builtin.module(rlx-lower-blocks,canonicalize,cse)")` gives a new graph; `list()` says what
-there is.
+`run(graph, "builtin.module(rlx-lower-blocks,canonicalize,cse)")` returns a new graph; `list()` lists all passes.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-# The packages to the left first, and whole: a thread that imports a part of one while another thread imports the package
-# would get it half-made.
+# Import the packages to the left in the import order first, and completely. Otherwise a thread that imports a module of such a
+# package, while another thread imports the package, could see it half initialised.
 import rlx.blocks  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
 if TYPE_CHECKING:
@@ -29,13 +28,13 @@ def run(
     verify_each: bool = True,
     instruments: Iterable[Instrument] = (),
 ) -> Graph:
-    """Run passes on a copy.
+    """Run passes on a copy of a graph.
 
     Args:
         graph: A `Graph`, a `GraphModule` or an MLIR module; it is not changed.
         pipeline: Text in MLIR's syntax, a pass, or a list of both.
         verify_each: Verify after every pass.
-        instruments: What looks on: see `rlx.passes.instruments`.
+        instruments: Objects that observe the run: see `rlx.passes.instruments`.
 
     Returns:
         The result, with the same entry function.
@@ -58,7 +57,7 @@ def run(
     try:
         run_on_module(module, steps, verify_each=verify_each, instruments=instruments)
     except VerificationError:
-        verify_module(source)  # no pass is to blame for what came in
+        verify_module(source)  # if the input was invalid already, no pass has caused it
         raise
     entry = graph.name_symbol if hasattr(graph, "name_symbol") else None
     result = Graph.from_module(module, entry)
@@ -68,13 +67,13 @@ def run(
 
 
 def list() -> builtins.list[PassInfo]:
-    """The passes of RLX by name, with summaries and options; MLIR's are in `rlx.passes.native.names()`."""
+    """The passes of RLX by name, with summaries and options; those of MLIR are in `rlx.passes.native.names()`."""
     from rlx.passes.base import infos
 
     return infos()
 
 
-_HOMES = {
+_MODULE_OF_NAME = {
     **dict.fromkeys(("Pass", "PassInfo", "option"), "rlx.passes.base"),
     "Pipeline": "rlx.passes.pipeline",
     **dict.fromkeys(("Instrument", "run_on_module"), "rlx.passes.runner"),
@@ -84,8 +83,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULE_OF_NAME:
         raise AttributeError(f"module 'rlx.passes' has no attribute '{name}'")
     import importlib
 
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    return getattr(importlib.import_module(_MODULE_OF_NAME[name]), name)

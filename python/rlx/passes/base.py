@@ -1,4 +1,4 @@
-"""`Pass`: a transform of a module, registered by the name that stands in pipelines and on the command line.
+"""`Pass`: a transform of a module, registered by the name that pipelines and the command line use.
 
 A pass is one file named after it (`rlx-constant-fold` is `constant_fold.py`) with one frozen dataclass, whose
 fields are the options:
@@ -32,7 +32,8 @@ from rlx.ir.errors import Error, PassError
 from rlx.ir.guards import is_mapping, is_tuple
 
 PREFIX = "rlx-"
-# Where passes live, and what their names start with: every file directly in these packages may hold one, named after the rest.
+# The packages of passes, and the prefix of their names. A file directly in such a package may define the pass whose name,
+# without the prefix, is the name of the file.
 PASS_PACKAGES = {
     "rlx.passes": PREFIX,
     "rlx.transforms": PREFIX,
@@ -55,10 +56,10 @@ def option(default: Any, help: str, *, choices: tuple[str, ...] = (), rest: bool
     """A field of a pass that is an option.
 
     Args:
-        default: Its value when it is not given.
-        help: One line on what it does.
+        default: Its value if it is not given.
+        help: One line that says what it does.
         choices: The values that a string option may have; none means any.
-        rest: The field is a mapping that takes all options which no other field names, such as symbols.
+        rest: The field is a mapping that takes all options that are not the name of another field, such as symbols.
     """
     metadata = {"help": help, "choices": choices, "rest": rest}
     if is_mapping(default):
@@ -68,7 +69,7 @@ def option(default: Any, help: str, *, choices: tuple[str, ...] = (), rest: bool
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """What is known of one option: its name in text, the field, the type and the default."""
+    """The declaration of an option: its name in text, the field, the type and the default."""
 
     name: str
     field: str
@@ -79,10 +80,10 @@ class Option:
     rest: bool = False
 
     def parse(self, text: str | None) -> Any:
-        """The value that text stands for; None is an option without `=`, which means true.
+        """The value of the option from text; None stands for an option without `=`, which means true.
 
         Raises:
-            OptionError: The text is no such value.
+            OptionError: The text is not a value of the option.
         """
         try:
             value = _parse_value(self.type, "true" if text is None and self.type is bool else text)
@@ -109,9 +110,9 @@ class Pass:
     """A transform that edits an MLIR module in place."""
 
     name: ClassVar[str] = ""
-    # False for a pass that gives another function on purpose (a gradient): its results are not compared.
+    # False for a pass that changes on purpose what a function computes (a gradient): its results are not compared.
     preserves_results: ClassVar[bool] = True
-    # False for a pass that checks or marks a module and leaves its ops as they are: nothing has to be verified after it.
+    # False for a pass that only checks or marks a module and does not change its ops: the module is not verified after it.
     edits_ops: ClassVar[bool] = True
 
     def __init_subclass__(cls, name: str | None = None, **kwargs: Any):
@@ -139,12 +140,12 @@ class Pass:
 
     @classmethod
     def lowered_ops(cls) -> frozenset[str] | None:
-        """Names of the ops for which a lowering to other dialects has rules, without prefix; None for all other passes."""
+        """For a lowering to other dialects, the names (without prefix) of the ops that it has rules for; else None."""
         return None
 
     @classmethod
     def summary(cls) -> str:
-        """One line: the first of the docstring."""
+        """The first line of the docstring."""
         return (cls.__doc__ or "").strip().split("\n")[0].strip()
 
     @classmethod
@@ -153,43 +154,44 @@ class Pass:
         return _options(cls)
 
     @classmethod
-    def from_options(cls, given: Iterable[tuple[str, str | None]]) -> Pass:
-        """The pass with options as text.
+    def from_options(cls, options: Iterable[tuple[str, str | None]]) -> Pass:
+        """The pass with options given as text.
 
         Raises:
             OptionError: One is unknown, given twice, or does not fit.
         """
-        known = {o.name: o for o in cls.options() if not o.rest}
-        rest = next((o for o in cls.options() if o.rest), None)
+        declared = {o.name: o for o in cls.options() if not o.rest}
+        catch_all = next((o for o in cls.options() if o.rest), None)
         values: dict[str, Any] = {}
         others: dict[str, Any] = {}
-        for name, text in given:
-            found = known.get(name)
-            key, target = (found.field, values) if found else (name, others)
-            if found is None and rest is None:
-                takes = f"; it takes {', '.join(known)}" if known else "; it takes none"
-                message = f"{cls.name} has no option '{name}'{suggestion(name, known) or takes}"
+        for name, text in options:
+            entry = declared.get(name)
+            key, target = (entry.field, values) if entry else (name, others)
+            if entry is None and catch_all is None:
+                accepted = f"; it takes {', '.join(declared)}" if declared else "; it takes none"
+                message = f"{cls.name} has no option '{name}'{suggestion(name, declared) or accepted}"
                 raise OptionError(message, option=name)
             if key in target:
                 raise OptionError(f"{cls.name}: option '{name}' is given twice", option=name)
-            target[key] = found.parse(text) if found else _parse_rest(rest, name, text)
-        if rest is not None:
-            values[rest.field] = others
+            target[key] = entry.parse(text) if entry else _parse_rest(catch_all, name, text)
+        if catch_all is not None:
+            values[catch_all.field] = others
         return cls(**values)
 
     def __str__(self) -> str:
-        given: list[str] = []
+        options: list[str] = []
         for entry in self.options():
             value = getattr(self, entry.field)
             if entry.rest:
-                given += [f"{key}={_quoted(_print_value(v))}" for key, v in value.items()]
+                options += [f"{key}={_quoted(_print_value(v))}" for key, v in value.items()]
             elif value != entry.default:
-                given.append(f"{entry.name}={_quoted(_print_value(value))}")
-        return f"{self.name}{{{' '.join(given)}}}" if given else self.name
+                options.append(f"{entry.name}={_quoted(_print_value(value))}")
+        return f"{self.name}{{{' '.join(options)}}}" if options else self.name
 
 
-def _parse_rest(rest: Any, name: str, text: str | None) -> Any:
-    return dataclasses.replace(rest, name=name, type=typing.get_args(rest.type)[1]).parse(text)
+def _parse_rest(catch_all: Any, name: str, text: str | None) -> Any:
+    """The value of an option that goes into the mapping of `catch_all`."""
+    return dataclasses.replace(catch_all, name=name, type=typing.get_args(catch_all.type)[1]).parse(text)
 
 
 @cache
@@ -246,7 +248,7 @@ def _print_value(value: object) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Text as an option's value: quoted where it would not be read back as one word."""
+    """Text as the value of an option, in quotes where it could not be read back without them."""
     if text and not re.search(r"[\s{}'\"]", text):
         return text
     return f"'{text}'" if '"' in text else f'"{text}"'
@@ -268,8 +270,8 @@ class PassInfo:
         return "\n".join(lines)
 
 
-def _module_of(name: str) -> None:
-    """Import the file that a pass name points to, where there is one."""
+def _import_file_of(name: str) -> None:
+    """Import the file in which the pass of a name is defined, if there is such a file."""
     for package, prefix in PASS_PACKAGES.items():
         if not name.startswith(prefix):
             continue
@@ -285,26 +287,26 @@ def _module_of(name: str) -> None:
 def load() -> Mapping[str, type[Pass]]:
     """All passes, by name."""
     for package in PASS_PACKAGES:
-        found = importlib.import_module(package)
-        for module in pkgutil.iter_modules(found.__path__, f"{package}."):
+        imported = importlib.import_module(package)
+        for module in pkgutil.iter_modules(imported.__path__, f"{package}."):
             if not module.ispkg:
                 importlib.import_module(module.name)
     return _passes
 
 
 def find(name: str) -> type[Pass] | None:
-    """The pass of a name, None when there is none. Imports the one file that the name points to, then all."""
+    """The pass of a name, None if there is none. Imports the file that is named after the pass, and if that fails all files."""
     if name not in _passes and name.startswith(PREFIX) and re.fullmatch(r"[a-z0-9-]+", name):
-        _module_of(name)
+        _import_file_of(name)
         if name not in _passes:
             load()
-    found = _passes.get(name)
-    if found is not None and found.__module__ in sys.modules:
-        # A class is registered before its decorators have run: where another thread imports its module, wait for the end.
-        importlib.import_module(found.__module__)
-    return found
+    cls = _passes.get(name)
+    if cls is not None and cls.__module__ in sys.modules:
+        # A class is registered before its decorators have run. If another thread is importing its module, wait for the end.
+        importlib.import_module(cls.__module__)
+    return cls
 
 
 def infos() -> list[PassInfo]:
-    """What is registered, by name."""
+    """All registered passes, by name."""
     return [PassInfo(name, cls.summary(), cls.options()) for name, cls in sorted(load().items())]

@@ -1,4 +1,4 @@
-"""`rlx-bind`: symbols become sizes."""
+"""`rlx-bind`: replaces symbols by sizes."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ _ENCODING = "#rlx.dims<"
 class Bind(Pass, name="rlx-bind"):
     """Give symbols a size: `rlx-bind{seq=128 batch=1}`.
 
-    Types of arguments and results, dimensions in attributes, and the encodings of tensor types follow. A
-    size may be an expression in symbols, `rows=2*batch`, which renames. Where a size does not fit, the
-    verifier says so.
+    It changes types of arguments and results, dimensions in attributes, and the encodings of tensor types. A size
+    may be an expression in symbols, `rows=2*batch`. If a size does not fit, the verifier reports that.
     """
 
     sizes: Mapping[str, Dim] = option({}, "the size of a symbol", rest=True)
@@ -43,7 +42,7 @@ class Bind(Pass, name="rlx-bind"):
 
 
 class _Binder:
-    """Rewrites one op after the other; every type only once."""
+    """Rewrites one op after the other; each type is computed only once."""
 
     def __init__(self, values: Mapping[str, Dim]):
         self.values = values
@@ -79,11 +78,11 @@ class _Binder:
             value.set_type(after)
 
     def type_of(self, type_: Any) -> Any:
-        """A type with its symbols bound; the very same one when it has none."""
-        found = self._types.get(type_)
-        if found is None:
-            found = self._types[type_] = self._bound(type_)
-        return type_ if found is True else found
+        """A type with its symbols replaced by sizes; the same object if there is nothing to replace."""
+        bound = self._types.get(type_)
+        if bound is None:
+            bound = self._types[type_] = self._bound(type_)
+        return type_ if bound is True else bound
 
     def _bound(self, type_: Any) -> Any:
         if not isinstance(type_, mlir.ir.RankedTensorType) or not str(type_.encoding or "").startswith(_ENCODING):

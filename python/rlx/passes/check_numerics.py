@@ -1,4 +1,4 @@
-"""Checking that passes keep results: the evaluators run a module before and after, on the same inputs."""
+"""Checks that passes do not change results: evaluates a module before and after each pass, on the same inputs."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from rlx.ir.signature import Argument, functions
 from rlx.passes.pipeline import Step
 from rlx.passes.runner import Instrument, clone_module
 
-# Relative to the largest element: sums may be taken in another order, and fused ops round less often.
+# Relative to the largest element: a pass may change the order of sums, and fused ops round less often.
 TOLERANCES = {"f64": 1e-9, "f32": 1e-4, "c64": 1e-4, "f16": 2e-2, "bf16": 1e-1}
-# Sizes of symbols to try: distinct ones first; some graphs need even or larger ones.
+# Sizes of symbols to try. Different sizes come first; some graphs need even or larger sizes.
 _SIZES = ((3, 5, 7, 4, 6), (4, 8, 6, 12, 10), (8, 16, 32, 24, 48), (1, 1, 1, 1, 1))
-# Operands that are positions, and ops that hand such values on.
+# Names of operands that are positions, and ops whose results are positions if their operands are.
 _POSITIONS = ("indices", "labels", "targets")
 _CARRIERS = ("cast", "reshape", "transpose", "narrow", "slice", "expand", "concat")
 
@@ -35,14 +35,14 @@ def _print_note(text: str) -> None:
 
 
 class CheckNumerics(Instrument):
-    """Fails at the first pass that changes a result, or that leaves a function without a value.
+    """Raises an error at the first pass that changes a result, or after which a function cannot be evaluated.
 
-    Functions with ops of other dialects are not checked, nor passes that change results on purpose; a note
+    Functions with ops of other dialects are not checked, and neither are passes that change results on purpose; a note
     says so.
 
     Args:
-        seed: Of the inputs: floats in [-2, 2], integers in the range that they index, symbols of small sizes.
-        note: Called with text about what is not checked; standard error when absent.
+        seed: The seed of the inputs: floats in [-2, 2], integers in the range that they index, small sizes of symbols.
+        note: Called with a text about each thing that is not checked; by default it is printed to standard error.
     """
 
     def __init__(self, seed: int = 0, note: Callable[[str], None] | None = None):
@@ -56,15 +56,15 @@ class CheckNumerics(Instrument):
 
     def after(self, step: Step, module: mlir.Module) -> None:
         if step.ours is not None and not step.ours.preserves_results:
-            self._tell(f"{step.name} changes results on purpose")
+            self._note_once(f"{step.name} changes results on purpose")
             return
-        found = {f.name.value: f for f in functions(module)}
+        results = {f.name.value: f for f in functions(module)}
         for function in functions(self._copy):
             if not function.is_external:
-                self._check(step, function, found.get(function.name.value))
+                self._check(step, function, results.get(function.name.value))
         self._copy = None
 
-    def _tell(self, text: str) -> None:
+    def _note_once(self, text: str) -> None:
         if text not in self._noted:
             self._noted.add(text)
             self._note(text)
@@ -79,9 +79,9 @@ class CheckNumerics(Instrument):
                 self._fail(step, f"removes {name}")
             return
         for function in (before, after):
-            other = foreign_op(function)
-            if other is not None:
-                self._tell(f"{name} is not checked: it holds '{other}'")
+            foreign = foreign_op(function)
+            if foreign is not None:
+                self._note_once(f"{name} is not checked: it holds '{foreign}'")
                 return
         old, new = (Graph.from_module(f.operation.parent.opview, f.name.value) for f in (before, after))
         if [a.name for a in old.arguments] != [a.name for a in new.arguments]:
@@ -92,14 +92,17 @@ class CheckNumerics(Instrument):
         arrays, results, symbols = expected
         try:
             values = evaluate_function(new.function, arrays, symbols)
-        except Exception as problem:  # evaluators raise what NumPy raises
-            self._fail(step, f"leaves {name} without a value: {_reason(problem)}")
+        except Exception as problem:  # evaluators pass on the exceptions of NumPy
+            self._fail(step, f"gives a {name} that cannot be evaluated: {_reason(problem)}")
         difference = differs(results, values, [o.name for o in old.results])
         if difference:
             self._fail(step, f"changes the result of {name}: {difference}")
 
     def _first_value(self, name: str, old: Graph, new: Graph) -> Any:
-        """Inputs, results of the old graph, symbols of the new: for the first sizes that the old takes."""
+        """Inputs, results of the old graph, and symbols of the new one, for the first sizes with which the old one has a value.
+
+        None, with a note, if there are no such sizes.
+        """
         reason = ""
         for sizes in _SIZES:
             try:
@@ -110,7 +113,7 @@ class CheckNumerics(Instrument):
                 return arrays, evaluate_function(old.function, arrays, bound), symbols
             except Exception as problem:
                 reason = _reason(problem)
-        self._tell(f"{name} is not checked: it has no value: {reason}")
+        self._note_once(f"{name} is not checked: it cannot be evaluated: {reason}")
         return None
 
     def _inputs(self, graph: Graph, symbols: Mapping[str, int]) -> list[np.ndarray]:
@@ -129,18 +132,18 @@ def _repeated(sizes: Sequence[int]) -> Iterator[int]:
 
 
 def foreign_op(function: mlir.FuncOp) -> str | None:
-    """The name of an op inside a function that is not ours, None when there is none."""
-    found: list[str] = []
+    """The name of an op of another dialect inside a function, None if there is none."""
+    names: list[str] = []
 
     def visit(op: mlir.Operation) -> Any:
         name = op.operation.name
         if name.startswith("rlx.") or name in ("func.func", "func.return"):
             return mlir.ir.WalkResult.ADVANCE
-        found.append(name)
+        names.append(name)
         return mlir.ir.WalkResult.INTERRUPT
 
     mlir.walk(function, visit, mlir.ir.WalkOrder.PRE_ORDER)
-    return found[0] if found else None
+    return names[0] if names else None
 
 
 # --- inputs ---------------------------------------------------------------------------------------
@@ -161,7 +164,7 @@ def draw(random: np.random.Generator, argument: Argument, value: mlir.Value, sym
 
 
 def index_limit(value: mlir.Value, symbols: Mapping[str, int]) -> int | None:
-    """The size of the smallest axis that a value indexes, None when it indexes none."""
+    """The size of the smallest axis that a value indexes, None if it does not index."""
     limits: list[int] = []
     pending, seen = [value], {value}
     while pending:
@@ -198,12 +201,12 @@ def _limit_in(op: mlir.Operation, value: mlir.Value, symbols: Mapping[str, int])
 
 
 def tolerance(kind: DType) -> float:
-    """How far two results may differ, relative to the largest element; 0 for what is exact."""
+    """How far two results may differ, relative to the largest element; 0 for dtypes that are exact."""
     return TOLERANCES.get(kind.name, 0.0)
 
 
 def differs(expected: Sequence[np.ndarray], got: Sequence[np.ndarray], names: Sequence[str]) -> str:
-    """Where two lists of results differ, empty when they agree."""
+    """A description of where two lists of results differ, empty if they agree."""
     if len(expected) != len(got):
         return f"{len(expected)} results became {len(got)}"
     for name, a, b in zip(names, expected, got, strict=True):
@@ -216,18 +219,18 @@ def differs(expected: Sequence[np.ndarray], got: Sequence[np.ndarray], names: Se
 
 
 def _worst(a: np.ndarray, b: np.ndarray) -> tuple[int, ...] | None:
-    """The index at which two arrays differ most, None when they agree."""
+    """The index at which two arrays differ most, None if they agree."""
     limit = tolerance(Shape(a.shape, a.dtype).dtype)
     if limit == 0 or a.size == 0:
-        wrong = a != b
-        return tuple(int(i) for i in np.argwhere(wrong)[0]) if wrong.any() else None
-    wide = np.complex128 if a.dtype.kind == "c" else np.float64
-    x, y = a.astype(wide), b.astype(wide)
+        is_different = a != b
+        return tuple(int(i) for i in np.argwhere(is_different)[0]) if is_different.any() else None
+    wide_dtype = np.complex128 if a.dtype.kind == "c" else np.float64
+    x, y = a.astype(wide_dtype), b.astype(wide_dtype)
     finite = np.isfinite(x)
     scale = max(1.0, float(np.abs(x[finite]).max(initial=0.0)))
-    same = (x == y) | (np.isnan(x) & np.isnan(y))
+    is_same = (x == y) | (np.isnan(x) & np.isnan(y))
     with np.errstate(invalid="ignore"):
-        error = np.where(same, 0.0, np.abs(x - y))
+        error = np.where(is_same, 0.0, np.abs(x - y))
     error = np.where(np.isnan(error), np.inf, error)
     worst = np.unravel_index(int(error.argmax()), error.shape)
     return tuple(int(i) for i in worst) if error[worst] > limit * scale else None

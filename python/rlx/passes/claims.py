@@ -1,4 +1,4 @@
-"""What a target claims, as options of passes say it: the ops of a lowering, and more by name."""
+"""The ops that a target claims, from the options of passes: the ops of a lowering, and more ops by name."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def claimed(lowering: str | None, more: Iterable[str] = ()) -> frozenset[str]:
 
     Args:
         lowering: The pass that lowers them, such as `rlx-to-linalg`.
-        more: Other ops.
+        more: Names of other ops.
 
     Raises:
         PassError: There is no such pass, it lowers nothing, or there is no such op.
@@ -24,7 +24,7 @@ def claimed(lowering: str | None, more: Iterable[str] = ()) -> frozenset[str]:
 
 
 def known_ops(names: Iterable[str]) -> frozenset[str]:
-    """Names of ops without prefix, all of which exist.
+    """Names of ops without prefix, after a check that all of the ops exist.
 
     Raises:
         PassError: One does not.
@@ -41,7 +41,7 @@ def _lowered_by(name: str) -> frozenset[str]:
     lowering = find(name)
     ops = None if lowering is None else lowering.lowered_ops()
     if ops is None:
-        what = "is not a pass" if lowering is None else "is not a lowering"
+        problem = "is not a pass" if lowering is None else "is not a lowering"
         known = [n for n, cls in load().items() if cls.lowered_ops() is not None]
-        raise PassError(f"'{name}' {what}{suggestion(name, known)}", hint=f"lowerings: {', '.join(sorted(known))}")
+        raise PassError(f"'{name}' {problem}{suggestion(name, known)}", hint=f"lowerings: {', '.join(sorted(known))}")
     return ops

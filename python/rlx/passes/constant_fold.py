@@ -1,4 +1,4 @@
-"""`rlx-constant-fold`: what is known before the first run."""
+"""`rlx-constant-fold`: computes before the first run what depends on constants only."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ConstantFold(Pass, name="rlx-constant-fold"):
         return isinstance(size, int) and size <= self.max_elements
 
     def _read(self, value: mlir.Value, known: dict[Any, np.ndarray]) -> bool:
-        """Take in a constant that is small enough."""
+        """Add the array of a value to `known` if it is a small constant; returns whether it is."""
         op = getattr(value.owner, "operation", None)
         if op is None or op.name != "rlx.constant" or not self._small(value):
             return False
@@ -53,11 +53,11 @@ class ConstantFold(Pass, name="rlx-constant-fold"):
         return True
 
     def _fold(self, op: mlir.Operation, known: dict[Any, np.ndarray]) -> list[Any]:
-        """Replace an op by constants; these."""
+        """Replace an op by constants, and return these."""
         try:
             arrays = evaluate_op(op, [known[v] for v in op.operands], {})
         except Error:
-            return []  # such as a symbol in an attribute
+            return []  # for instance if an attribute has a symbol
         builder = builder_before(op, self.name)
         values: list[mlir.Value] = []
         for array in arrays:

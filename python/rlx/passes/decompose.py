@@ -1,4 +1,4 @@
-"""`rlx-decompose`: composite ops out of simpler ones."""
+"""`rlx-decompose`: replaces composite ops by simpler ones."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from rlx.passes.rewrite import decompose_all, has_blocks, set_stage
 class Decompose(Pass, name="rlx-decompose"):
     """Replace composite ops by their decompositions, until only primitives and excepted ops are left.
 
-    A target names the ops that it takes: those of a lowering by `for`, others by `except`. Primitives among them are no
-    error: a claim names all that a target can do.
+    A target declares the ops that it takes: those of a lowering by `for`, others by `except`. There may be primitives among
+    them: a target declares all ops that it can compile.
     """
 
     for_: str | None = option(None, "the pass that comes next: the ops that it lowers are kept")
     ops: tuple[str, ...] = option((), "the ops to decompose; all composite ones when empty")
-    except_: tuple[str, ...] = option((), "ops to keep, beside those")
+    except_: tuple[str, ...] = option((), "more ops to keep")
     force: tuple[str, ...] = option((), "ops to decompose although that pass lowers them")
 
     def run(self, module: mlir.Module) -> None:
@@ -36,12 +36,12 @@ class Decompose(Pass, name="rlx-decompose"):
         """Names of the ops that the pass replaces.
 
         Raises:
-            PassError: An op does not exist, or is a primitive and named in `ops` or `force`; or `for` is no lowering.
+            PassError: An op does not exist, or `ops` or `force` names a primitive, or `for` is not a lowering.
         """
         cards = registry.load()
         composite = frozenset(name for name, card in cards.items() if card.composite)
-        wanted, forced = known_ops(self.ops) if self.ops else composite, known_ops(self.force)
-        primitive = sorted((wanted | forced) - composite)
+        requested, forced = known_ops(self.ops) if self.ops else composite, known_ops(self.force)
+        primitive = sorted((requested | forced) - composite)
         if primitive:
             raise PassError(f"{self.name}: {', '.join(primitive)} is a primitive: it has no decomposition")
-        return (wanted - claimed(self.for_, self.except_)) | forced
+        return (requested - claimed(self.for_, self.except_)) | forced

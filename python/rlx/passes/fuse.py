@@ -17,7 +17,7 @@ from rlx.passes.fuse_swiglu_dual_matmul import FuseSwigluDualMatmul
 from rlx.passes.fusion import Fusion
 from rlx.passes.pattern import rewrite
 
-# Those of one group look for different ops, and run at once; a later group looks for what an earlier one makes.
+# The fusions of one group look for different ops, and run together. A later group looks for ops that an earlier one makes.
 GROUPS: tuple[tuple[type[Fusion], ...], ...] = (
     (FuseMatmulBiasAct, FuseResidualLn, FuseResidualRmsNorm, FuseSwigluDualMatmul),
     (FuseSharedInputMatmul,),
@@ -26,22 +26,22 @@ GROUPS: tuple[tuple[type[Fusion], ...], ...] = (
 
 @dataclass(frozen=True)
 class Fuse(Pass, name="rlx-fuse"):
-    """Make fused ops where their patterns are: every `rlx-fuse-*`.
+    """Make fused ops where their patterns match: runs every `rlx-fuse-*`.
 
-    A module that declares the policy `fusable` (`GraphModule.with_fusion_policy`) stays as it is.
+    A module that declares the policy `fusable` (`GraphModule.with_fusion_policy`) is not changed.
     """
 
     only: tuple[str, ...] = option((), "the fused ops to make, such as those that a target claims; all when empty")
 
     def run(self, module: mlir.Module) -> None:
-        made = {fusion.makes for group in GROUPS for fusion in group}
+        fused_ops = {fusion.makes for group in GROUPS for fusion in group}
         for name in self.only:
-            if name not in made:
-                raise PassError(f"{self.name}: no fusion makes '{name}'{suggestion(name, made)}")
+            if name not in fused_ops:
+                raise PassError(f"{self.name}: no fusion makes '{name}'{suggestion(name, fused_ops)}")
         if policy_of(module.operation) == "fusable":
             return
         for group in GROUPS:
-            wanted = [fusion for fusion in group if not self.only or fusion.makes in self.only]
-            patterns = [pattern for fusion in wanted for pattern in fusion.patterns]
+            chosen = [fusion for fusion in group if not self.only or fusion.makes in self.only]
+            patterns = [pattern for fusion in chosen for pattern in fusion.patterns]
             if patterns:
                 rewrite(module, patterns, self.name)

@@ -17,26 +17,26 @@ def matmul_bias(op: views.Binary, rewriter: Rewriter) -> Any:
     if op.kind != "add" or not shape_of(op.result).dtype.is_float:
         return None
     for product, bias in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
-        inner = feeder(op, product, views.Matmul)
-        if inner is None or product.type != op.result.type or shape_of(inner.rhs).rank != 2:
+        matmul = feeder(op, product, views.Matmul)
+        if matmul is None or product.type != op.result.type or shape_of(matmul.rhs).rank != 2:
             continue
-        if is_vector(bias, shape_of(inner.rhs).dims[1]):
-            return rewriter.emit("fused_matmul_bias_act", [inner.lhs, inner.rhs, bias])
+        if is_vector(bias, shape_of(matmul.rhs).dims[1]):
+            return rewriter.emit("fused_matmul_bias_act", [matmul.lhs, matmul.rhs, bias])
     return None
 
 
 @pattern
 def biased_activation(op: views.Activation, rewriter: Rewriter) -> Any:
-    """An activation of such a product. One of a wide range stays apart: `rlx-precision` leaves it in f32."""
-    inner = feeder(op, op.x, views.FusedMatmulBiasAct)
-    if inner is None or inner.activation is not None or op.has_trait("wide_range"):
+    """An activation of such a product. An activation of a wide range is not fused, because `rlx-precision` keeps it in f32."""
+    linear = feeder(op, op.x, views.FusedMatmulBiasAct)
+    if linear is None or linear.activation is not None or op.has_trait("wide_range"):
         return None
-    return rewriter.emit("fused_matmul_bias_act", inner.operands, activation=op.kind)
+    return rewriter.emit("fused_matmul_bias_act", linear.operands, activation=op.kind)
 
 
 @dataclass(frozen=True)
 class FuseMatmulBiasAct(Fusion, name="rlx-fuse-matmul-bias-act"):
-    """Make `fused_matmul_bias_act` of a product that only the addition of a bias, and perhaps an activation, reads."""
+    """Make `fused_matmul_bias_act` of a product that only the addition of a bias uses, and of an activation after it."""
 
     makes = "fused_matmul_bias_act"
     patterns = (matmul_bias, biased_activation)

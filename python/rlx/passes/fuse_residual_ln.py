@@ -12,7 +12,7 @@ from rlx.passes.pattern import Rewriter, feeder, pattern
 
 
 def residual_sum(op: views.LayerNorm | views.RmsNorm) -> views.Binary | None:
-    """The addition of equal shapes that only a norm along the last axis reads, whose weights are vectors."""
+    """The addition of two equal shapes that only this norm uses, if it is along the last axis and its weights are vectors."""
     x = shape_of(op.x)
     if op.bias is None or op.axis != x.rank - 1 or not all(is_vector(v, x.dims[-1]) for v in (op.scale, op.bias)):
         return None
@@ -34,7 +34,7 @@ def residual_layer_norm(op: views.LayerNorm, rewriter: Rewriter) -> Any:
 
 @dataclass(frozen=True)
 class FuseResidualLn(Fusion, name="rlx-fuse-residual-ln"):
-    """Make `fused_residual_layer_norm` of a sum that only a layer norm reads."""
+    """Make `fused_residual_layer_norm` of a sum that only a layer norm uses."""
 
     makes = "fused_residual_layer_norm"
     patterns = (residual_layer_norm,)

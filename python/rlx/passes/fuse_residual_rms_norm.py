@@ -23,7 +23,7 @@ def residual_rms_norm(op: views.RmsNorm, rewriter: Rewriter) -> Any:
 
 @dataclass(frozen=True)
 class FuseResidualRmsNorm(Fusion, name="rlx-fuse-residual-rms-norm"):
-    """Make `fused_residual_rms_norm` of a sum that only an RMS norm with a bias reads."""
+    """Make `fused_residual_rms_norm` of a sum that only an RMS norm with a bias uses."""
 
     makes = "fused_residual_rms_norm"
     patterns = (residual_rms_norm,)

@@ -1,4 +1,4 @@
-"""`rlx-fuse-shared-input-matmul`: several linear layers of one input as one product."""
+"""`rlx-fuse-shared-input-matmul`: joins several linear layers of the same input into one product."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rlx.passes.pattern import Rewriter, pattern
 
 @pattern
 def linear_layers_of_one_input(op: views.FusedMatmulBiasAct, rewriter: Rewriter) -> Any:
-    """`x·w_i + b_i` for several i, as queries, keys and values are made: the weights, joined, are one product's."""
+    """`x·w_i + b_i` for several i, for example queries, keys and values: one product with the joined weights."""
     if not _is_joinable(op):
         return None
     layers = _layers(op)
@@ -41,10 +41,10 @@ def _is_joinable(op: views.FusedMatmulBiasAct) -> bool:
 
 
 def _layers(op: views.FusedMatmulBiasAct) -> list[views.FusedMatmulBiasAct]:
-    """The layers that may be joined with one, itself among them, in program order."""
+    """The layers that may be joined with a layer, including itself, in program order."""
     name, block = op.operation.name, op.operation.block
-    readers = dict.fromkeys(use.owner.operation for use in op.x.uses)
-    similar = [views.FusedMatmulBiasAct(r) for r in readers if r.name == name and r.block == block]
+    users = dict.fromkeys(use.owner.operation for use in op.x.uses)
+    similar = [views.FusedMatmulBiasAct(r) for r in users if r.name == name and r.block == block]
     return sorted((v for v in similar if v.x == op.x and _is_joinable(v)), key=cmp_to_key(_in_order))
 
 
@@ -54,9 +54,9 @@ def _in_order(a: views.FusedMatmulBiasAct, b: views.FusedMatmulBiasAct) -> int:
 
 @dataclass(frozen=True)
 class FuseSharedInputMatmul(Fusion, name="rlx-fuse-shared-input-matmul"):
-    """Make one product of linear layers that read one input, where weights and biases are parameters.
+    """Make one product of linear layers with the same input, if weights and biases are parameters.
 
-    Back ends join those once, when they load them. Run rlx-fuse-matmul-bias-act first.
+    Back ends join the parameters only once, when they load them. Run rlx-fuse-matmul-bias-act first.
     """
 
     makes = "fused_matmul_bias_act"

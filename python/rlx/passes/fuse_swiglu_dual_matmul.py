@@ -1,4 +1,4 @@
-"""`rlx-fuse-swiglu-dual-matmul`: the two products of a SwiGLU as one."""
+"""`rlx-fuse-swiglu-dual-matmul`: joins the two products of a SwiGLU into one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rlx.passes.pattern import Rewriter, feeder, pattern
 
 @pattern
 def swiglu_of_two_products(op: views.Binary, rewriter: Rewriter) -> Any:
-    """`(x·up) · silu(x·gate)`, with weights `[K, N]` that are parameters: joined, they are one product's."""
+    """`(x·up) · silu(x·gate)`, with weights `[K, N]` that are parameters: one product with the joined weights."""
     if op.kind != "mul":
         return None
     for linear, gated in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
@@ -31,7 +31,7 @@ def swiglu_of_two_products(op: views.Binary, rewriter: Rewriter) -> Any:
 
 
 def _has_known_width(weight: Any) -> bool:
-    """Whether the joined weights divide into halves again: of a size that is a symbol nobody knows."""
+    """Whether the width of a weight is an integer: else it is not known that the joined width can be divided by 2."""
     return type(shape_of(weight).dims[1]) is int
 
 

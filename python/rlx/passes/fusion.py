@@ -1,4 +1,4 @@
-"""`Fusion`: a pass that makes one fused op out of others, and what fusions ask of values."""
+"""`Fusion`: a pass that makes one fused op of others, and tests of values that fusions use."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from rlx.passes.pattern import Pattern, rewrite
 
 
 class Fusion(Pass):
-    """A pass of patterns, one of those that `rlx-fuse` runs.
+    """A pass that applies patterns; `rlx-fuse` runs all such passes.
 
     Attributes:
-        makes: The op that it makes, without prefix.
-        patterns: How.
+        makes: The name of the op that it makes, without prefix.
+        patterns: The patterns that make it.
     """
 
     makes: ClassVar[str]
@@ -31,7 +31,7 @@ def is_vector(value: mlir.Value, size: Any) -> bool:
 
 
 def is_parameter(value: mlir.Value) -> bool:
-    """Whether a value is a parameter of the function: back ends compute what depends on these alone once, when they load."""
+    """Whether a value is a parameter. Back ends compute what depends only on parameters once, when they load."""
     if not isinstance(value, mlir.ir.BlockArgument):
         return False
     owner = value.owner.owner

@@ -1,4 +1,4 @@
-"""What looks on while passes run: printing the IR, timing."""
+"""Instruments, which observe passes while they run: printing the IR, statistics, timing."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from rlx.passes.runner import Instrument
 
 
 class PrintIR(Instrument):
-    """Print the module around passes.
+    """Print the module before or after passes.
 
-    Each print stands under a line `// -----// IR Dump After Simplify (rlx-simplify) //----- //`.
+    Each print begins with a line `// -----// IR Dump After Simplify (rlx-simplify) //----- //`.
 
     Args:
         before: Names of passes before which to print.
@@ -27,7 +27,7 @@ class PrintIR(Instrument):
         after_all: Print after every pass.
         after_change: Print after every pass that changed something.
         after_failure: Print after a pass that failed.
-        stream: Where to; standard error when absent.
+        stream: The stream to print to; standard error by default.
         debug_info: Print locations too.
         generic: Print all ops in the generic form.
     """
@@ -62,10 +62,10 @@ class PrintIR(Instrument):
     def after(self, step: Step, module: mlir.Module) -> None:
         if self._after_change:
             changed = self._asm(module) != self._text
-            wanted = changed and (step.name in self._after or not self._after)
+            to_print = changed and (step.name in self._after or not self._after)
         else:
-            wanted = self._after_all or step.name in self._after
-        if wanted:
+            to_print = self._after_all or step.name in self._after
+        if to_print:
             self._print(f"IR Dump After {step.title} ({step.name})", module)
 
     def failed(self, step: Step, module: mlir.Module) -> None:
@@ -82,15 +82,15 @@ class PrintIR(Instrument):
 
 
 class Statistics(Instrument):
-    """How often each pattern was applied in each pass; `str()` is a table. It may watch many runs."""
+    """How often each pattern was applied in each pass; `str()` is a table. It may observe several runs."""
 
     def __init__(self) -> None:
         self.counts: dict[Step, RewriteCounts] = {}
-        self._inside = contextlib.ExitStack()
-        self._now: RewriteCounts = RewriteCounts()
+        self._counting = contextlib.ExitStack()
+        self._current: RewriteCounts = RewriteCounts()
 
     def before(self, step: Step, module: mlir.Module) -> None:
-        self._now = self._inside.enter_context(counted())
+        self._current = self._counting.enter_context(counted())
 
     def after(self, step: Step, module: mlir.Module) -> None:
         self._leave(step)
@@ -99,9 +99,9 @@ class Statistics(Instrument):
         self._leave(step)
 
     def _leave(self, step: Step) -> None:
-        self._inside.close()
-        if self._now.visits:
-            self.counts[step] = self._now
+        self._counting.close()
+        if self._current.visits:
+            self.counts[step] = self._current
 
     def __str__(self) -> str:
         lines = ["===-- Rewrites by pattern --==="]
@@ -112,21 +112,24 @@ class Statistics(Instrument):
 
 
 class Timing(Instrument):
-    """Wall time of every pass and of the verifier; `str()` is a table as MLIR's. It may watch many runs."""
+    """Wall time of every pass and of the verifier; `str()` is a table like MLIR's. It may observe several runs."""
 
     def __init__(self) -> None:
         self._start = self._mark = time.perf_counter()
         self._total: float | None = None
         self._seconds: dict[object, float] = {}
 
-    def record(self, what: Step | str, seconds: float) -> None:
-        """Add time to a line: a pass of the pipeline, or the name of something else, such as parsing."""
-        self._seconds[what] = self._seconds.get(what, 0.0) + seconds
+    def record(self, subject: Step | str, seconds: float) -> None:
+        """Add time to a line of the table: for a pass, or for something else by its name, such as parsing."""
+        self._seconds[subject] = self._seconds.get(subject, 0.0) + seconds
 
     @property
     def seconds(self) -> list[tuple[str, float]]:
-        """What was timed, and for how long."""
-        return [(f"{w.title} ({w.name})" if isinstance(w, Step) else str(w), s) for w, s in self._seconds.items()]
+        """The name and the seconds of each line."""
+        return [
+            (f"{subject.title} ({subject.name})" if isinstance(subject, Step) else str(subject), seconds)
+            for subject, seconds in self._seconds.items()
+        ]
 
     def before(self, step: Step, module: mlir.Module) -> None:
         self._mark = time.perf_counter()
@@ -140,17 +143,17 @@ class Timing(Instrument):
         self.record("(V) Verifier", time.perf_counter() - self._mark)
 
     def stop(self) -> None:
-        """Fix the total: what is done later does not count."""
+        """Fix the total time: work after this does not count."""
         self._total = time.perf_counter() - self._start
 
     def __str__(self) -> str:
         total = self._total if self._total is not None else time.perf_counter() - self._start
-        known = sum(self._seconds.values())
-        rows = [*self.seconds, ("Rest", max(0.0, total - known)), ("Total", total)]
+        recorded = sum(self._seconds.values())
+        rows = [*self.seconds, ("Rest", max(0.0, total - recorded)), ("Total", total)]
         rule = f"==={'-' * 73}==="
         lines = [rule, "... Execution time report ...".center(79).rstrip(), rule]
         lines += [f"  Total Execution Time: {total:.4f} seconds", "", "  ----Wall Time----  ----Name----"]
         for name, seconds in rows:
-            share = 100 * seconds / total if total else 0.0
-            lines.append(f"  {seconds:8.4f} ({share:5.1f}%)  {name}")
+            percent = 100 * seconds / total if total else 0.0
+            lines.append(f"  {seconds:8.4f} ({percent:5.1f}%)  {name}")
         return "\n".join(lines) + "\n"

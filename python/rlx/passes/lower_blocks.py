@@ -11,7 +11,7 @@ from rlx.passes.rewrite import block_names, decompose_all, set_stage
 
 @dataclass(frozen=True)
 class LowerBlocks(Pass, name="rlx-lower-blocks"):
-    """Replace every HIR block by primitives; the module is at stage mir then. `rlx-fuse` makes fused ops of them."""
+    """Replace every HIR block by primitives; then the module is at stage mir. `rlx-fuse` makes fused ops of primitives."""
 
     def run(self, module: mlir.Module) -> None:
         decompose_all(module, block_names())

@@ -1,4 +1,4 @@
-"""`rlx-lower-control-flow`: regions inlined, for targets that cannot branch or loop."""
+"""`rlx-lower-control-flow`: inlines regions, for targets without branches or loops."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from rlx.ir.location import describe
 from rlx.passes.base import Pass, option
 from rlx.passes.rewrite import collect, replace_with
 
-_MOST_OPS = 1 << 17  # loops in loops multiply their steps
+_MOST_OPS = 1 << 17  # ops that one loop may become: the steps of nested loops multiply
 
 
 @dataclass(frozen=True)
 class LowerControlFlow(Pass, name="rlx-lower-control-flow"):
     """Inline the regions of `if`, `while` and `scan`.
 
-    `select` computes both branches of an `if` and chooses elementwise; `unroll` repeats the body of a `while` as often as its
-    bound says, with carries that stay as they are once the condition is false, and that of a `scan` for each step.
+    `select` computes both branches of an `if` and chooses elementwise. `unroll` repeats the body of a `scan` for each step, and
+    that of a `while` as often as its bound says, where carries do not change any more once the condition is false.
     """
 
     mode: str = option("all", "what to inline: branches, loops, or both", choices=("all", "select", "unroll"))
-    max_steps: int = option(1024, "the most copies of one body")
+    max_steps: int = option(1024, "the greatest number of copies of one body")
 
     def run(self, module: mlir.Module) -> None:
         rules: dict[str, Callable[..., Any]] = {}
@@ -43,26 +43,26 @@ class LowerControlFlow(Pass, name="rlx-lower-control-flow"):
             replace_with(op, rules[name], self.name, regions=regions, **opview.attributes_of(op))
 
     def _check(self, op: mlir.Operation) -> None:
-        """A loop has a number of steps, and not too many.
+        """Check that the number of steps of a loop is known and is not too large.
 
         Raises:
-            PassError: It has not.
+            PassError: It is not known, or too large.
         """
         values = opview.attributes_of(op)
         steps = values.get("max_iterations", 0)
         if "length" in values:
             (steps,) = values["length"]
-        told = None
+        problem = None
         if steps is None:
-            told = "a while loop without max_iterations cannot be unrolled"
+            problem = "a while loop without max_iterations cannot be unrolled"
         elif type(steps) is not int:
-            told = f"a scan of symbolic length {steps} cannot be unrolled; bind it"
+            problem = f"a scan of symbolic length {steps} cannot be unrolled; bind it"
         elif steps > self.max_steps:
-            told = f"{steps} steps are more than max-steps = {self.max_steps}"
-        elif (made := steps * _size(op)) > _MOST_OPS:
-            told = f"{steps} steps would make {made} ops; at most {_MOST_OPS} are made of one loop"
-        if told is not None:
-            raise PassError(f"{self.name}: {told}", location=describe(op.location))
+            problem = f"{steps} steps are more than max-steps = {self.max_steps}"
+        elif (num_ops := steps * _size(op)) > _MOST_OPS:
+            problem = f"{steps} steps would make {num_ops} ops; at most {_MOST_OPS} are made of one loop"
+        if problem is not None:
+            raise PassError(f"{self.name}: {problem}", location=describe(op.location))
 
     def _unroll_while(
         self, b: Builder, inits: list[Tensor], *, max_iterations: int, regions: Sequence[Any]
@@ -70,10 +70,10 @@ class LowerControlFlow(Pass, name="rlx-lower-control-flow"):
         condition, body = regions
         carries, active = list(inits), None
         for _ in range(max_iterations):
-            (holds,) = b.inline(condition, carries)
-            active = holds if active is None else b.minimum(active, holds)
-            following = b.inline(body, carries)
-            carries = [b.where(active, new, old) for new, old in zip(following, carries, strict=True)]
+            (is_true,) = b.inline(condition, carries)
+            active = is_true if active is None else b.minimum(active, is_true)
+            next_carries = b.inline(body, carries)
+            carries = [b.where(active, new, old) for new, old in zip(next_carries, carries, strict=True)]
         return tuple(carries)
 
     def _unroll_scan(
@@ -101,7 +101,7 @@ class LowerControlFlow(Pass, name="rlx-lower-control-flow"):
 
 
 def _size(op: mlir.Operation) -> int:
-    """How many ops are in the regions of an op."""
+    """The number of ops in the regions of an op."""
     return sum(1 for region in op.regions for block in region.blocks for _ in opview.operations(block))
 
 
@@ -111,6 +111,6 @@ def _select(b: Builder, condition: Tensor, *, regions: Sequence[Any]) -> tuple[T
 
 
 def _empty(b: Builder, body: Any, num_carries: int) -> list[Tensor]:
-    """What a scan of no steps stacks."""
+    """The stacked results of a scan without steps: empty tensors."""
     shapes = [b.tensor(v).shape for v in opview.yielded(body)[num_carries:]]
     return [b.expand(b.constant(np.zeros((0,) + (1,) * s.rank, s.dtype.numpy)), (0, *s.dims)) for s in shapes]

@@ -1,4 +1,4 @@
-"""MLIR's own passes: what there is, checking their text, running them."""
+"""MLIR's own passes: their names, checking their text, running them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from rlx.ir.location import describe
 def names() -> Mapping[str, str]:
     """Passes of the provider's registry with their summaries, for listing and suggestions.
 
-    The bindings cannot list the registry, so the names are a committed list; a pass that is not in it runs
-    all the same.
+    The bindings cannot list the registry, so the names are a generated list in the repository. A pass that is
+    not in the list can be run as well.
     """
     from rlx.passes.native_gen import PASSES
 
@@ -27,7 +27,7 @@ def names() -> Mapping[str, str]:
 
 @dataclass(frozen=True)
 class Problem:
-    """What the provider's parser says against a pass: there is none of the name, or `option` does not fit."""
+    """Why the provider's parser refuses a pass: there is no pass of that name, or `option` does not fit."""
 
     message: str
     unknown: bool = False
@@ -49,10 +49,10 @@ def defaults(name: str) -> Mapping[str, str]:
 
 
 def check(name: str, options: Sequence[tuple[str, str | None]], text: str) -> Problem | None:
-    """Let the provider parse a pipeline of one pass; what is wrong with it, None when nothing is.
+    """Let the provider parse a pipeline of one pass. Returns the problem, None if there is none.
 
     Args:
-        name: The pass.
+        name: The name of the pass.
         options: Its options.
         text: The pipeline, with the ops that the pass is nested in.
     """
@@ -69,7 +69,7 @@ def check(name: str, options: Sequence[tuple[str, str | None]], text: str) -> Pr
 
 
 def _check_value(name: str, key: str, value: str | None) -> str | None:
-    # The provider tells of a value that does not fit on standard error only: find the plain cases here.
+    # The provider reports a value that does not fit only on standard error. So the simple cases are checked here.
     default = defaults(name).get(key)
     if default is None:
         return None
@@ -86,14 +86,14 @@ def _explain(name: str, message: str) -> Problem:
     option = re.search(r"no such option (\S+)", message)
     if option:
         known = defaults(name)
-        takes = f"; it takes {', '.join(known)}" if known else ""
+        accepted = f"; it takes {', '.join(known)}" if known else ""
         key = option.group(1)
-        return Problem(f"{name} has no option '{key}'{suggestion(key, known) or takes}", option=key)
+        return Problem(f"{name} has no option '{key}'{suggestion(key, known) or accepted}", option=key)
     restricted = re.search(r"restricted to '([^']+)' on a PassManager intended to run on '([^']+)'", message)
     if restricted:
         op = restricted.group(1)
-        fix = f"nest it: {op}({name})"
-        return Problem(f"'{name}' runs on '{op}', not on '{restricted.group(2)}': {fix}", nest_in=op)
+        hint = f"nest it: {op}({name})"
+        return Problem(f"'{name}' runs on '{op}', not on '{restricted.group(2)}': {hint}", nest_in=op)
     options = re.search(r"with options `([^`]+)`", message)
     if options:
         return Problem(f"{name}: a value does not fit in {{{options.group(1)}}}")
@@ -110,9 +110,9 @@ def run(text: str, module: mlir.Module) -> None:
         try:
             _manager(text).run(module.operation)
         except mlir.ir.MLIRError as problem:
-            found = problem.error_diagnostics
-            message = found[0].message if found else "the pass failed and gave no reason"
-            raise PassError(message, location=describe(found[0].location) if found else None) from problem
+            diagnostics = problem.error_diagnostics
+            message = diagnostics[0].message if diagnostics else "the pass failed and gave no reason"
+            raise PassError(message, location=describe(diagnostics[0].location) if diagnostics else None) from problem
 
 
 @lru_cache(

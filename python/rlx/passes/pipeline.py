@@ -3,7 +3,7 @@
     pipeline ::= op-name `(` element (`,` element)* `)`
     element  ::= pipeline | pass-name (`{` (key (`=` value)?)* `}`)?
 
-A value with spaces stands in quotes or braces. A list without an op name runs on `builtin.module`.
+A value with spaces is written in quotes or braces. A list without an op name runs on `builtin.module`.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 MODULE = "builtin.module"
 _ANCHORS = (MODULE, "any")
-NESTING = 32  # op names inside each other: real ones are three deep
+NESTING = 32  # nested op names; real pipelines have about three levels
 LONGEST = 1 << 20  # characters of a pipeline
-_SHOWN = 400  # of a line in messages
-_FOREIGN = re.compile("[\0\ud800-\udfff]")
+_SHOWN = 400  # characters of a line in messages
+_INVALID_CHARACTER = re.compile("[\0\ud800-\udfff]")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*")
 
 
 @dataclass(frozen=True)
 class OptionText:
-    """One option as written; `value` is without its quotes, None when there is no `=`."""
+    """One option as the user wrote it; `value` is without its quotes, None if there is no `=`."""
 
     key: str
     value: str | None
@@ -66,8 +66,8 @@ def _fail(text: str, offset: int, message: str, hint: str | None = None) -> NoRe
     line = text[line_start:].split("\n")[0]
     column = offset - line_start
     place = f"pipeline:{text.count(chr(10), 0, offset) + 1}:{column + 1}"
-    shown = max(0, column - _SHOWN // 2)  # of a long line what is around the place
-    line, column = line[shown : shown + _SHOWN], column - shown
+    start = max(0, column - _SHOWN // 2)  # of a long line, only the part around the place is shown
+    line, column = line[start : start + _SHOWN], column - start
     raise PassError(f"{message}\n  {line}\n  {' ' * column}^", location=place, hint=hint) from None
 
 
@@ -77,33 +77,33 @@ def _fail(text: str, offset: int, message: str, hint: str | None = None) -> NoRe
 class _Reader:
     def __init__(self, text: str):
         self.text = text
-        self.at: int = 0
+        self.position: int = 0
         self.depth = 0
 
     def fail(self, message: str, offset: int | None = None) -> NoReturn:
-        _fail(self.text, self.at if offset is None else offset, message)
+        _fail(self.text, self.position if offset is None else offset, message)
 
     def peek(self) -> str:
-        while self.at < len(self.text) and self.text[self.at].isspace():
-            self.at += 1
-        return self.text[self.at] if self.at < len(self.text) else ""
+        while self.position < len(self.text) and self.text[self.position].isspace():
+            self.position += 1
+        return self.text[self.position] if self.position < len(self.text) else ""
 
     @property
     def next(self) -> str:
-        """What stands next, for messages."""
+        """The next character, for messages."""
         return f"'{self.peek()}'" if self.peek() else "the end"
 
     def take(self, character: str) -> bool:
         if self.peek() != character:
             return False
-        self.at += 1
+        self.position += 1
         return True
 
-    def whole(self) -> tuple[Element, ...]:
+    def read(self) -> tuple[Element, ...]:
         if len(self.text) > LONGEST:
             raise PassError(f"a pipeline of {len(self.text)} characters; at most {LONGEST} are allowed")
-        if found := _FOREIGN.search(self.text):
-            raise PassError(f"the pipeline has {found.group()!r} at column {found.start() + 1}")
+        if match := _INVALID_CHARACTER.search(self.text):
+            raise PassError(f"the pipeline has {match.group()!r} at column {match.start() + 1}")
         elements = self.elements() if self.peek() else ()
         if self.peek():
             self.fail(f"expected ',' or the end, got {self.next}")
@@ -117,11 +117,11 @@ class _Reader:
 
     def element(self) -> Element:
         self.peek()
-        start = self.at
+        start = self.position
         match = _NAME.match(self.text, start)
         if match is None:
             self.fail(f"expected the name of a pass or an op, got {self.next}")
-        self.at = match.end()
+        self.position = match.end()
         name = match.group()
         if self.take("("):
             self.depth += 1
@@ -142,21 +142,21 @@ class _Reader:
             yield self.option(name)
 
     def option(self, name: str) -> OptionText:
-        start = self.at
+        start = self.position
         match = re.compile(r"[^\s={}]+").match(self.text, start)
         if match is None:
             self.fail(f"expected an option of '{name}', got {self.next}")
-        self.at = match.end()
+        self.position = match.end()
         value = None
-        if self.at < len(self.text) and self.text[self.at] == "=":
-            self.at += 1
+        if self.position < len(self.text) and self.text[self.position] == "=":
+            self.position += 1
             value = self.value()
-        return OptionText(match.group(), value, self.text[start : self.at], start)
+        return OptionText(match.group(), value, self.text[start : self.position], start)
 
     def value(self) -> str:
-        start, depth, quote = self.at, 0, ""
-        while self.at < len(self.text):
-            character = self.text[self.at]
+        start, depth, quote = self.position, 0, ""
+        while self.position < len(self.text):
+            character = self.text[self.position]
             if quote:
                 quote = "" if character == quote else quote
             elif character in "\"'":
@@ -167,10 +167,10 @@ class _Reader:
                 depth -= 1
             elif not depth and (character.isspace() or character == "}"):
                 break
-            self.at += 1
+            self.position += 1
         if quote or depth:
             self.fail("the value is not closed", start)
-        raw = self.text[start : self.at]
+        raw = self.text[start : self.position]
         return raw[1:-1] if len(raw) > 1 and raw[0] == raw[-1] and raw[0] in "\"'" else raw
 
 
@@ -179,7 +179,7 @@ class _Reader:
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One pass that runs on the whole module: ours, or the provider's under the ops that it is nested in."""
+    """One pass that runs on the module: a pass of RLX (`ours`), or one of MLIR, nested in the ops of the pipeline."""
 
     name: str
     text: str
@@ -187,7 +187,7 @@ class Step:
 
     @property
     def title(self) -> str:
-        """The name that instrumentation shows: that of the class, or what such a class would be called."""
+        """The name that instruments print: that of the class, or for a pass of MLIR its name in the style of a class."""
         if self.ours is not None:
             return type(self.ours).__name__
         return "".join(word.capitalize() for word in re.split("[-_.]", self.name))
@@ -205,16 +205,16 @@ class Step:
 
 
 class Pipeline:
-    """A sequence of passes, ours and MLIR's, in text and ready to run.
+    """A sequence of passes of RLX and MLIR, as text and ready to run.
 
     `str(pipeline)` is text that parses to the same pipeline.
 
     Args:
-        elements: What runs, in order.
+        elements: Passes, or elements of the text, in order.
         text: The text that the elements come from, for messages.
 
     Raises:
-        PassError: A pass or option does not exist; the message points at it.
+        PassError: A pass or option does not exist; the message shows where in the text it is.
     """
 
     def __init__(self, elements: Iterable[Element | Pass], text: str = "", anchor: str = MODULE):
@@ -228,9 +228,9 @@ class Pipeline:
         """The pipeline that text describes.
 
         Raises:
-            PassError: Wrong syntax, an unknown pass or option; with the column in the text.
+            PassError: The syntax is wrong, or a pass or option is unknown; the error has the column in the text.
         """
-        elements = _Reader(text).whole()
+        elements = _Reader(text).read()
         if len(elements) == 1 and elements[0].children is not None and elements[0].name in _ANCHORS:
             return cls(elements[0].children, text, elements[0].name)
         return cls(elements, text)
@@ -275,7 +275,7 @@ class Pipeline:
             yield Step(element.name, str(element), element)
         elif element.children is not None:
             if element.name.startswith("rlx-"):
-                _fail(self._text, element.offset, f"'{element.name}' is a pass: its options stand in braces")
+                _fail(self._text, element.offset, f"'{element.name}' is a pass: write its options in braces")
             for child in element.children:
                 yield from self._resolve(child, (*path, element.name))
         else:
@@ -291,8 +291,8 @@ class Pipeline:
         try:
             ours = cls.from_options((o.key, o.value) for o in element.options)
         except OptionError as problem:
-            given = [o for o in element.options if o.key == problem.option]
-            offset = given[-1].offset if given else element.offset
+            mentions = [o for o in element.options if o.key == problem.option]
+            offset = mentions[-1].offset if mentions else element.offset
             _fail(self._text, offset, problem.message, problem.hint)
         return Step(element.name, str(element), ours)
 
@@ -308,6 +308,6 @@ class Pipeline:
                 if "." in element.name:
                     message = f"'{element.name}' is an op: name the passes to run on it, {element.name}(…)"
                 _fail(self._text, element.offset, message, "`rlx-opt --list-passes` lists all passes")
-            given = [o for o in element.options if o.key == problem.option]
-            _fail(self._text, given[-1].offset if given else element.offset, problem.message)
+            mentions = [o for o in element.options if o.key == problem.option]
+            _fail(self._text, mentions[-1].offset if mentions else element.offset, problem.message)
         return Step(element.name, text)

@@ -1,4 +1,4 @@
-"""`rlx-precision`: compute in f16 or bf16 what is computed in f32."""
+"""`rlx-precision`: computes in f16 or bf16 instead of f32."""
 
 from __future__ import annotations
 
@@ -31,21 +31,22 @@ POLICIES = ("mixed_conservative", "mixed", "always")
 class Precision(Pass, name="rlx-precision"):
     """Compute in f16 or bf16 what is computed in f32.
 
-    Inputs, parameters, states and outputs keep their dtypes, by visible casts at that boundary; integers, bool, f64 and
-    c64 are not touched, nor is what is f16 or bf16 already. Ops that only move data follow their operands, and regions
-    take and give what they do. The policies, each of which lowers more than the one before:
+    Inputs, parameters, states and outputs keep their dtypes, with visible casts where they are used; tensors of other dtypes
+    than f32 are not changed. Ops that only move data take the dtype of their operands. Regions take and yield the same
+    dtypes as before. Each of these policies lowers more ops than the one before:
 
     * `mixed_conservative`: reductions (norms, softmax, sums), kinds such as exp and log, and arithmetic with numbers
-      that the dtype cannot hold (a large mask value, a small epsilon, an integer made a float) stay in f32; so does
-      arithmetic between f32 and f32. Contractions, convolutions, attention and the arithmetic around them are lowered.
-    * `mixed`: reductions are lowered too; they accumulate in f32 all the same.
+      that the dtype cannot hold (a large mask value, a small epsilon, an integer cast to a float) stay in f32. So does
+      arithmetic whose operands and uses are all f32. Contractions, convolutions, attention and the arithmetic around them
+      are lowered.
+    * `mixed`: reductions are lowered too; they still accumulate in f32.
     * `always`: everything is lowered.
 
-    Constants are converted; a finite one beyond the largest number of the dtype becomes that number. Blocks count as
-    one op of the class compute: run rlx-lower-blocks first to have the policy apply inside them.
+    Constants are converted; a finite constant that is larger than the largest number of the dtype becomes that number. A
+    block counts as one op that computes: run rlx-lower-blocks first if the policy should apply inside of blocks.
     """
 
-    # Rounding to 8 or 11 digits is more than a comparison of results lets pass.
+    # Rounding to 8 or 11 binary digits changes results by more than a comparison of results allows.
     preserves_results = False
 
     to: str = option("f16", "the dtype to compute in", choices=("f16", "bf16"))
@@ -68,14 +69,14 @@ class Precision(Pass, name="rlx-precision"):
 
 @dataclass(slots=True)
 class _Number:
-    """A value that is f32 in the program: where it is to be had, and what is known of its numbers.
+    """A value that is f32 in the program: the values that hold it in each dtype, and what is known about its numbers.
 
     Attributes:
-        wide: The f32 value, once there is one.
-        low: The value in the low dtype, once there is one.
+        wide: The f32 value, if there is one already.
+        low: The value in the low dtype, if there is one already.
         is_low: Whether it was computed in the low dtype.
         array: The value of a constant.
-        extreme: Whether its numbers may be out of the range (or, for counts, beyond the digits) of the low dtype.
+        extreme: Whether its numbers may be out of the range of the low dtype, or be integers that it would round.
     """
 
     wide: Any = None
@@ -86,7 +87,7 @@ class _Number:
 
 
 class _Lowering:
-    """Rewrites one function: ops in order, each once its operands are done."""
+    """Rewrites one function: the ops in order, so that the operands of an op are rewritten before it."""
 
     def __init__(self, options: Precision):
         self.low: DType = dtype(options.to)
@@ -94,13 +95,13 @@ class _Lowering:
         self.keep = frozenset(options.keep)
         self.numbers: dict[Any, _Number] = {}
         self.dead: list[Any] = []
-        self._likes_wide: dict[Any, bool] = {}
+        self._prefers_wide: dict[Any, bool] = {}
 
     def run(self, function: mlir.FuncOp) -> None:
         ops = list(opview.operations(function.entry_block))
         for op in reversed(ops):
             for result in op.results:
-                self._likes_wide[result] = all(self._wanted_wide(use.owner) for use in result.uses)
+                self._prefers_wide[result] = all(self._takes_wide(use.owner) for use in result.uses)
         self._enter(function.entry_block)
         for op in ops:
             self._rewrite(op)
@@ -117,18 +118,18 @@ class _Lowering:
 
     # --- what to do with an op --------------------------------------------------------------------
 
-    def _wanted_wide(self, op: mlir.Operation) -> bool:
-        """Whether a user of a value would take it in f32, as far as can be said before its operands are known."""
+    def _takes_wide(self, op: mlir.Operation) -> bool:
+        """Whether an op that uses a value would take it in f32, as far as that is known before its operands are rewritten."""
         op = op.operation
         if not registry.is_ours(op) or self._is_kept(op):
             return True
         kind = class_of(opview.card_of(op).spec)
         if kind in (OpClass.ELEMENTWISE, OpClass.DATA_MOVEMENT):
-            return all(self._likes_wide[r] for r in op.results if _is_f32(r))
+            return all(self._prefers_wide[r] for r in op.results if _is_f32(r))
         return kind is not OpClass.COMPUTE
 
     def _is_kept(self, op: mlir.Operation) -> bool:
-        """Whether the op stays in f32 whatever its operands are."""
+        """Whether the op stays in f32 in any case."""
         names = {opview.name_of(op), _kind(op)}
         kind = class_of(opview.card_of(op).spec)
         if kind is OpClass.BOUNDARY or names & self.keep or len(op.regions) or opview.card_of(op).spec.terminator:
@@ -141,17 +142,17 @@ class _Lowering:
         if self._is_kept(op):
             return False
         kind = class_of(opview.card_of(op).spec)
-        told = [n for n in numbers if n.array is None]  # a constant is there in every dtype
+        computed = [n for n in numbers if n.array is None]  # a constant can be had in either dtype
         if kind is OpClass.COMPUTE:
             return True
         if self.policy != "always" and any(n.extreme for n in numbers):
             return False
-        if kind is OpClass.DATA_MOVEMENT and told:
-            return all(n.is_low for n in told)
+        if kind is OpClass.DATA_MOVEMENT and computed:
+            return all(n.is_low for n in computed)
         if kind is OpClass.REDUCTION or (kind is OpClass.ELEMENTWISE and self.policy == "always"):
             return True
-        # f32 between f32 and f32 would be rounded for nothing.
-        return any(n.is_low for n in told) or not all(self._likes_wide[r] for r in op.results if _is_f32(r))
+        # If operands and uses are all f32, lowering the op would only lose digits.
+        return any(n.is_low for n in computed) or not all(self._prefers_wide[r] for r in op.results if _is_f32(r))
 
     # --- rewriting --------------------------------------------------------------------------------
 
@@ -166,11 +167,11 @@ class _Lowering:
         numbers = [self.numbers[v] for v in op.operands if _is_f32(v)]
         if registry.is_ours(op) and numbers and self._is_lowered(op, numbers) and self._lower(op):
             return
-        extreme = any(n.extreme for n in numbers) and registry.is_ours(op) and not self._moderates(op)
-        self._keep(op, extreme or self._counts(op))
+        extreme = any(n.extreme for n in numbers) and registry.is_ours(op) and not self._is_moderate(op)
+        self._keep(op, extreme or self._gives_integers(op))
 
     def _keep(self, op: mlir.Operation, extreme: bool) -> None:
-        """Leave an op as it is; its operands come in f32."""
+        """Keep an op in f32, with operands in f32."""
         for i, value in enumerate(op.operands):
             if _is_f32(value):
                 op.operands[i] = self._wide(value, op)
@@ -182,7 +183,7 @@ class _Lowering:
             self.numbers[op.results[0]] = _Number(op.results[0], array=array, extreme=not _holds(self.low, array))
 
     def _lower(self, op: mlir.Operation) -> bool:
-        """Emit an op in the low dtype; whether the dialect has it so."""
+        """Emit an op in the low dtype; returns whether the dialect allows that."""
         spec = opview.card_of(op).spec
         builder = builder_before(op, Precision.name)
         named = zip(spec.operands, opview.operands_of(op, list(op.operands)), strict=True)
@@ -198,7 +199,7 @@ class _Lowering:
             new.erase()
             return False
         for name in op.attributes:
-            if "." in name:  # a note of another pass
+            if "." in name:  # an attribute that another pass has added
                 new.attributes[name] = op.attributes[name]
         lowered = dict(changed)
         for old, result in zip(op.results, results, strict=True):
@@ -212,24 +213,24 @@ class _Lowering:
         return True
 
     def _operand(self, builder: Builder, op: mlir.Operation, name: str, value: Any) -> Any:
-        """An operand as an op in the low dtype takes it: a tensor, None, or a list."""
+        """An operand for an op in the low dtype: a tensor, None, or a list."""
         if value is None:
             return None
         if is_list(value):
             return [self._operand(builder, op, name, v) for v in value]
         if _is_f32(value):
-            # A mask may be of any dtype, whatever that of the others is.
-            own = name == "mask" and not self.numbers[value].is_low
-            value = self._wide(value, op) if own else self._low(value, op)
+            # A mask may have another dtype than the other operands.
+            keeps_wide = name == "mask" and not self.numbers[value].is_low
+            value = self._wide(value, op) if keeps_wide else self._low(value, op)
         return Tensor(builder, value)
 
     def _rewrite_cast(self, op: mlir.Operation) -> bool:
-        """Casts to the low dtype are those of this pass, and casts from it give a value that is there already."""
+        """Replace a cast to the low dtype, or note a cast from it as the wide value; returns whether it was one of these."""
         source, result = op.operands[0], op.results[0]
         to = shape_of(result).dtype
         if _is_f32(source):
             number = self.numbers[source]
-            if to is self.low and number.array is None:  # a constant overflows where the program says so
+            if to is self.low and number.array is None:  # a cast of a constant may overflow, as the program says
                 result.replace_all_uses_with(self._low(source, op))
                 self.dead.append(op)
             elif number.is_low:
@@ -263,7 +264,7 @@ class _Lowering:
         return number.low
 
     def _exact_source(self, value: mlir.Value) -> Any:
-        """What a value was cast from, where the low dtype holds that as exactly as f32 does: bool, small integers."""
+        """The operand of the cast that gave a value, if the low dtype holds it exactly (bool, small integers); else itself."""
         op = producer(value, views.Cast)
         return op.x if op is not None and self._is_exact(shape_of(op.x).dtype) else value
 
@@ -272,11 +273,11 @@ class _Lowering:
 
     # --- what is known of numbers -----------------------------------------------------------------
 
-    def _moderates(self, op: mlir.Operation) -> bool:
+    def _is_moderate(self, op: mlir.Operation) -> bool:
         return class_of(opview.card_of(op).spec) is OpClass.COMPUTE or opview.has_trait(op, "bounded")
 
-    def _counts(self, op: mlir.Operation) -> bool:
-        """Whether an op gives integers as f32 that the low dtype may round."""
+    def _gives_integers(self, op: mlir.Operation) -> bool:
+        """Whether the result of an op in f32 are integers that the low dtype may round."""
         if op.name == "rlx.cast":
             source = shape_of(op.operands[0]).dtype
             return not source.is_inexact and not self._is_exact(source)
@@ -293,12 +294,12 @@ def _is_f32(value: mlir.Value) -> bool:
 
 
 def _kind(op: mlir.Operation) -> str:
-    """What an enumerated op does; nothing for others."""
+    """The kind of an op, empty if it has none."""
     return op.attributes["kind"].value if "kind" in op.attributes else ""
 
 
 def _ancestor(op: mlir.Operation, value: mlir.Value) -> mlir.Operation:
-    """The op of the block where a value is defined that holds `op`, or is it."""
+    """The op that is or contains `op`, and is in the block where a value is defined."""
     block = opview.home_of(value)
     while op.block != block:
         op = op.block.owner.operation
@@ -306,7 +307,7 @@ def _ancestor(op: mlir.Operation, value: mlir.Value) -> mlir.Operation:
 
 
 def _holds(low: DType, array: np.ndarray) -> bool:
-    """Whether a dtype has the numbers of an array: none is too large, and not all are too small for full accuracy."""
+    """Whether a dtype can hold the numbers of an array: none is too large, and not all are so small that they lose digits."""
     finite = np.abs(array[np.isfinite(array)]).astype(np.float64)
     greatest = finite.max(initial=0.0)
     return bool(greatest <= low.max and (greatest == 0 or greatest >= _smallest_normal(low)))

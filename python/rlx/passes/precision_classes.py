@@ -1,7 +1,7 @@
-"""What a lower precision does to each op, by its traits.
+"""Classes of ops for `rlx-precision`, derived from their traits.
 
-The classes are those of mixed-precision training: what gains from short numbers, what loses digits by them, and what
-takes the precision of its surroundings.
+The classes are those of mixed-precision training: ops that become faster with short numbers, ops that lose digits, and ops
+that take the precision of the ops around them.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from rlx.dialect.spec import OpSpec
 
 
 class OpClass(Enum):
-    """What an op does to numbers."""
+    """The class of an op: what it does with numbers."""
 
-    COMPUTE = "compute"  # products: the work is there, and they accumulate in f32 whatever they take
+    COMPUTE = "compute"  # products, which are most of the work; they accumulate in f32 for operands of any dtype
     REDUCTION = "reduction"  # adds up many numbers, or normalises by such a sum
     ELEMENTWISE = "elementwise"  # arithmetic of a few numbers
-    DATA_MOVEMENT = "data movement"  # gives numbers that it was given
-    BOUNDARY = "boundary"  # gives numbers of its own, or runs regions: always in its own dtype
+    DATA_MOVEMENT = "data movement"  # its results are numbers of its operands
+    BOUNDARY = "boundary"  # makes new numbers, or runs regions: the dtype is not changed
 
 
 _BY_WORK = {
@@ -32,7 +32,7 @@ _BY_WORK = {
 
 
 def class_of(spec: OpSpec) -> OpClass:
-    """The class of an op. One that says nothing of itself, or is a user's, keeps its own dtype, which is never wrong."""
+    """The class of an op. An op without such traits, or of a user, keeps its dtype, which is always correct."""
     if spec.custom or any("f32" in v.dtypes and "f16" not in v.dtypes for v in (*spec.operands, *spec.results)):
         return OpClass.BOUNDARY
     return _BY_WORK[spec.work]

@@ -1,4 +1,4 @@
-"""`rlx-promote-params`: weights that the caller gives at every run."""
+"""`rlx-promote-params`: turns weights into inputs, which the caller passes in every run."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class PromoteParams(Pass, name="rlx-promote-params"):
     names: tuple[str, ...] = option((), "the parameters to promote; all when empty")
 
     def run(self, module: mlir.Module) -> None:
-        found: set[str] = set()
+        params: set[str] = set()
         for function in functions(module):
             if not function.is_external:
-                found |= self._promote(function)
+                params |= self._promote(function)
         for name in self.names:
-            if name not in found:
-                raise PassError(f"{self.name}: there is no parameter '{name}'{suggestion(name, found)}")
+            if name not in params:
+                raise PassError(f"{self.name}: there is no parameter '{name}'{suggestion(name, params)}")
 
     def _promote(self, function: mlir.FuncOp) -> set[str]:
         arguments = read_arguments(function)

@@ -1,4 +1,4 @@
-"""`rlx-prune-regions`: control flow without what nobody reads."""
+"""`rlx-prune-regions`: removes unused values from control flow."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _PRUNED = ("checkpoint", "if", *_LOOPS)
 
 @dataclass(frozen=True)
 class PruneRegions(Pass, name="rlx-prune-regions"):
-    """Take out of `if`, `while` and `scan` the results, carries and slices that nobody reads.
+    """Remove results, carries and slices of `if`, `while` and `scan` that are not used.
 
-    A carry that only its own next value depends on is one of them.
+    A carry is not used if only its own next value depends on it.
     """
 
     def run(self, module: mlir.Module) -> None:
@@ -32,10 +32,10 @@ class PruneRegions(Pass, name="rlx-prune-regions"):
 
 
 def _prune(block: mlir.Block) -> None:
-    """Prune the ops of a block, those behind first: what they drop is unread for those before, and for those inside."""
+    """Prune the ops of a block, the last one first: values that an op does not use any more may then be unused everywhere."""
     for op in reversed([view.operation for view in block.operations if len(view.operation.regions)]):
         name = opview.name_of(op)
-        if name in _PRUNED and not any(map(_is_read, op.results)):
+        if name in _PRUNED and not any(map(_is_used, op.results)):
             op.erase()
             continue
         new = _prune_loop(op) if name in _LOOPS else _prune_plain(op) if name in _PRUNED else op
@@ -44,51 +44,51 @@ def _prune(block: mlir.Block) -> None:
                 _prune(inner)
 
 
-def _is_read(value: mlir.Value) -> bool:
+def _is_used(value: mlir.Value) -> bool:
     return next(iter(value.uses), None) is not None
 
 
 def _prune_plain(op: mlir.Operation) -> Any:
-    """An op whose regions have no arguments, and yield its results."""
-    keep = [_is_read(r) for r in op.results]
+    """Prune an op whose regions have no arguments and yield its results."""
+    keep = [_is_used(r) for r in op.results]
     return op if all(keep) else _rebuilt(op, list(op.operands), keep, [keep] * len(op.regions), {})
 
 
 def _prune_loop(op: mlir.Operation) -> Any:
-    """Carries come first in operands, arguments, yields and results; a scan has slices and stacks behind them."""
+    """Prune a loop. Its operands, arguments, yields and results begin with the carries; in a scan, slices and stacks follow."""
     is_scan = opview.name_of(op) == "scan"
     count = opview.attributes_of(op)["num_carries"] if is_scan else len(op.operands)
     body = op.regions[0 if is_scan else 1].blocks[0]
-    read = [_is_read(r) for r in op.results]
-    carries = read[:count]
+    used = [_is_used(r) for r in op.results]
+    carries = used[:count]
     while True:
-        wanted = [v for v, keep in zip(opview.yielded(body), [*carries, *read[count:]], strict=True) if keep]
-        arguments = _reached(body, wanted)
+        needed = [v for v, keep in zip(opview.yielded(body), [*carries, *used[count:]], strict=True) if keep]
+        arguments = _needed_arguments(body, needed)
         if not is_scan:
             condition = op.regions[0].blocks[0]
-            of_condition = _reached(condition, opview.yielded(condition))
-            arguments = [a or b for a, b in zip(arguments, of_condition, strict=True)]
-        grown = [a or b for a, b in zip(carries, arguments[:count], strict=True)]
-        if grown == carries:
+            in_condition = _needed_arguments(condition, opview.yielded(condition))
+            arguments = [a or b for a, b in zip(arguments, in_condition, strict=True)]
+        more_carries = [a or b for a, b in zip(carries, arguments[:count], strict=True)]
+        if more_carries == carries:
             break
-        carries = grown
+        carries = more_carries
     inputs = [*carries, *arguments[count:]]
-    results = [*carries, *read[count:]]
+    results = [*carries, *used[count:]]
     if all(inputs) and all(results):
         return op
-    operands = _kept(op.operands, inputs)
+    operands = _selected(op.operands, inputs)
     changed = {"num_carries": sum(carries)} if is_scan else {}
     yields = [results] if is_scan else [[True], results]
     return _rebuilt(op, operands, results, yields, changed, inputs)
 
 
-def _kept(values: Any, keep: Sequence[bool]) -> list[Any]:
+def _selected(values: Any, keep: Sequence[bool]) -> list[Any]:
     return [v for v, flag in zip(values, keep, strict=True) if flag]
 
 
-def _reached(block: mlir.Block, wanted: Sequence[Any]) -> list[bool]:
-    """Which arguments of a block the wanted values depend on."""
-    live = set(wanted)
+def _needed_arguments(block: mlir.Block, values: Sequence[Any]) -> list[bool]:
+    """Whether each argument of a block is needed to compute some values in the block."""
+    live = set(values)
     for view in reversed(list(block.operations)[:-1]):
         op = view.operation
         if any(r in live for r in op.results):
@@ -108,7 +108,7 @@ def _rebuilt(
     changed: dict[str, Any],
     arguments: Sequence[bool] = (),
 ) -> Any:
-    """Put an op in place of another that has some of its operands, results, yielded values and arguments of regions."""
+    """Replace an op by one with only some of its operands, results, yielded values and arguments of regions."""
     b = builder_before(op, "prune")
     stored = opview.attributes_of(op) | changed
     regions: list[Region] = []
@@ -117,30 +117,32 @@ def _rebuilt(
     tensors = [b.tensor(v) for v in operands]
     grouped: list[Any] = [tensors] if opview.name_of(op) in _LOOPS else tensors
     new = b.emit(opview.name_of(op), grouped, regions=regions, **stored)
-    for old, tensor in zip(_kept(op.results, results), new, strict=True):
+    for old, tensor in zip(_selected(op.results, results), new, strict=True):
         old.replace_all_uses_with(tensor.value)
     op.erase()
     return new[0].value.owner.operation
 
 
 def _region(b: Builder, block: mlir.Block, arguments: Sequence[bool], keep: Sequence[bool]) -> Any:
-    """A region with a copy of a block that takes and yields less."""
-    taken = list(arguments) or [True] * len(block.arguments)
-    kept = [b.tensor(a).shape for a in _kept(block.arguments, taken)]
-    # What is not taken is not read by anything that is yielded: the ops that read it are erased at once.
-    return b.region(lambda *t: _pruned(b, block, taken, t, keep), kept)
+    """A region with a copy of a block that takes and yields only some of the values."""
+    is_taken = list(arguments) or [True] * len(block.arguments)
+    shapes = [b.tensor(a).shape for a in _selected(block.arguments, is_taken)]
+    # No yielded value depends on an argument that is not taken, so `_pruned` erases the ops that use such an argument.
+    return b.region(lambda *t: _pruned(b, block, is_taken, t, keep), shapes)
 
 
 def _pruned(
-    b: Builder, block: mlir.Block, taken: Sequence[bool], tensors: Sequence[Any], keep: Sequence[bool]
+    b: Builder, block: mlir.Block, is_taken: Sequence[bool], tensors: Sequence[Any], keep: Sequence[bool]
 ) -> list[Any]:
-    stand_ins = iter(tensors)
-    arguments = [next(stand_ins) if flag else b.tensor(a) for a, flag in zip(block.arguments, taken, strict=True)]
-    before = len(b.insertion_point.block.operations)
-    yielded = _kept(b.inline(block, arguments), keep)
+    new_arguments = iter(tensors)
+    arguments = [
+        next(new_arguments) if flag else b.tensor(a) for a, flag in zip(block.arguments, is_taken, strict=True)
+    ]
+    first = len(b.insertion_point.block.operations)
+    yielded = _selected(b.inline(block, arguments), keep)
     values = {t.value for t in yielded}
-    made = [view.operation for view in list(b.insertion_point.block.operations)[before:]]
-    for op in reversed(made):
-        if not any(r in values or _is_read(r) for r in op.results):
+    copies = [view.operation for view in list(b.insertion_point.block.operations)[first:]]
+    for op in reversed(copies):
+        if not any(r in values or _is_used(r) for r in op.results):
             op.erase()
     return yielded

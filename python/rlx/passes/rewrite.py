@@ -1,4 +1,4 @@
-"""What passes are made of: plain walks, and ops replaced by what a function of tensors emits."""
+"""Helpers of passes: they collect ops, and replace ops by those that a function of tensors emits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rlx.ir.location import describe, raised_at, within
 from rlx.ir.shape import shape_of
 from rlx.ir.signature import POLICY_ATTRIBUTE
 
-# Levels of ops that decompose into other composite ops: a handful is usual.
+# Levels of composite ops that decompose into other composite ops; usual are fewer than five.
 _DEEPEST = 16
 
 
@@ -22,22 +22,22 @@ def builder_before(op: mlir.Operation, note: str) -> Builder:
     """A builder in front of an op, with the op's location.
 
     Args:
-        op: New ops go before it.
-        note: What makes them: the name of a block or a pass, added to the location.
+        op: New ops are inserted before it.
+        note: The name of the block or pass that makes them, which is added to the location.
     """
     return Builder(mlir.ir.InsertionPoint(op), within(op.location, note))
 
 
 def collect(module: mlir.Module, names: Container[str] | None = None) -> list[Any]:
-    """The rlx ops of a module in order, those in the regions of an op before it.
+    """The rlx ops of a module in order; the ops in the regions of an op come before it.
 
-    Terminators are not among them: a region has its own as long as it is there, whatever happens to the other ops.
+    Terminators are left out: every region keeps its terminator, whatever passes do with the other ops.
 
     Args:
         module: A module or any other op.
         names: Op names without prefix; None takes all.
     """
-    found: list[Any] = []
+    ops: list[Any] = []
     advance = mlir.ir.WalkResult.ADVANCE
 
     def visit(op: mlir.Operation) -> Any:
@@ -45,18 +45,18 @@ def collect(module: mlir.Module, names: Container[str] | None = None) -> list[An
         if not name.startswith("rlx.") or name in opview.TERMINATORS:
             return advance
         if names is None or opview.name_of(op) in names:
-            found.append(op)
+            ops.append(op)
         return advance
 
     mlir.walk(module, visit)
-    return found
+    return ops
 
 
 def replace(op: mlir.Operation, values: Iterable[Any]) -> None:
-    """Give all uses of an op's results to other values, and erase the op.
+    """Replace all uses of an op's results by other values, and erase the op.
 
     Raises:
-        Error: A value has another type than the result that it stands for.
+        Error: A value has another type than the result that it replaces.
     """
     results, values = list(op.results), list(values)
     check_types(op, values)
@@ -66,10 +66,10 @@ def replace(op: mlir.Operation, values: Iterable[Any]) -> None:
 
 
 def check_types(op: mlir.Operation, values: list[Any]) -> None:
-    """Values that are to stand for the results of an op have their types.
+    """Check that values that will replace the results of an op have the same types.
 
     Raises:
-        Error: They have not.
+        Error: They have other types.
     """
     if [v.type for v in values] != [r.type for r in op.results]:
         expected = ", ".join(str(shape_of(r)) for r in op.results)
@@ -79,34 +79,34 @@ def check_types(op: mlir.Operation, values: list[Any]) -> None:
 
 
 def replace_with(op: mlir.Operation, function: Callable[..., Any], note: str, **extra: Any) -> None:
-    """Replace an op by what a function of tensors emits before it.
+    """Replace an op by the ops that a function of tensors emits before it.
 
     Args:
         op: An rlx op.
-        function: Called with a builder and the operands as the op's record groups them (None for an absent
-            optional one, a list for a variadic one); gives a tensor, or a tuple of them.
-        note: What does it, for the locations of the new ops.
+        function: Called with a builder and the operands in the groups of the op's record (None for an absent
+            optional one, a list for a variadic one); returns a tensor, or a tuple of them.
+        note: The name of the pass or block, which is added to the locations of the new ops.
         extra: Keyword arguments of the function.
 
     Raises:
-        Error: The function raised, or gave other types; the location is that of the op.
+        Error: The function raised an exception, or returned other types; the location is that of the op.
     """
     builder = builder_before(op, note)
     operands = opview.operands_of(op, [builder.tensor(v) for v in op.operands])
-    results = instead_of(op, builder, lambda: function(builder, *operands, **extra))
+    results = checked_replacement(op, builder, lambda: function(builder, *operands, **extra))
     replace(op, [r.value if isinstance(r, Tensor) else r for r in results])
 
 
-def instead_of(op: mlir.Operation, builder: Builder, function: Callable[[], Any]) -> tuple[Any, ...]:
-    """What a function, such as a decomposition, emits to stand for an op: looked at, as it may be a user's.
+def checked_replacement(op: mlir.Operation, builder: Builder, function: Callable[[], Any]) -> tuple[Any, ...]:
+    """The tensors that a function, such as a decomposition, returns to replace an op, after checks: it may be a user's.
 
     Args:
         op: An rlx op.
-        builder: Where it emits.
-        function: Gives a tensor, or a tuple of them.
+        builder: The builder that the function emits with.
+        function: Returns a tensor, or a tuple of them.
 
     Raises:
-        Error: It raised, or gave something else than the op gives; the location is that of the op.
+        Error: It raised an exception, or returned something that cannot replace the results; the location is that of the op.
     """
     name, place = f"'rlx.{opview.name_of(op)}'", describe(op.location)
     try:
@@ -116,13 +116,13 @@ def instead_of(op: mlir.Operation, builder: Builder, function: Callable[[], Any]
             raise
         raise type(problem)(f"{name}: {problem.message}", location=place, hint=problem.hint) from None
     except Exception as problem:
-        message = f"what stands for {name} raised {type(problem).__name__}: {problem}"
+        message = f"the replacement of {name} raised {type(problem).__name__}: {problem}"
         raise Error(message, location=place, hint=raised_at(problem)) from problem
     for result in results:
         if not isinstance(result, (Tensor, mlir.ir.Value)):
-            raise Error(f"what stands for {name} must be tensors, got {type(result).__name__}", location=place)
+            raise Error(f"the replacement of {name} must be tensors, got {type(result).__name__}", location=place)
         if isinstance(result, Tensor) and result.builder is not builder:
-            raise Error(f"what stands for {name} belongs to another graph", location=place)
+            raise Error(f"the replacement of {name} belongs to another graph", location=place)
     check_types(op, [r.value if isinstance(r, Tensor) else r for r in results])
     return results
 
@@ -137,27 +137,27 @@ def decompose(op: mlir.Operation) -> None:
 
 
 def decompose_all(module: mlir.Module, names: Container[str]) -> int:
-    """Decompose every op of the given names, and what that emits, until none is left; how many there were.
+    """Decompose all ops with these names, and those that this emits, until none is left. Returns how many there were.
 
     Raises:
-        Error: A decomposition failed, or leads to its own op again.
+        Error: A decomposition failed, or contains the same op again.
     """
     count = 0
     level = 0
-    while found := collect(module, names):
+    while ops := collect(module, names):
         if level == _DEEPEST:
-            name, place = opview.name_of(found[0]), describe(found[0].location)
+            name, place = opview.name_of(ops[0]), describe(ops[0].location)
             raise Error(f"'rlx.{name}' decomposes into itself", location=place)
-        for op in found:
+        for op in ops:
             decompose(op)
-        count += len(found)
+        count += len(ops)
         level += 1
     return count
 
 
 def erase_dead(ops: Iterable[Any]) -> None:
-    """Erase ops of ours without uses, and what is without uses then."""
-    # Several objects may stand for one op, and none of them may be asked anything once that is erased: each op is pending once.
+    """Erase rlx ops whose results are not used, and then their operands that are not used any more."""
+    # Several Python objects may stand for the same op, and all of them are invalid after it is erased. So each op is here once.
     pending = dict.fromkeys(ops)
     while pending:
         op, _ = pending.popitem()
@@ -168,7 +168,7 @@ def erase_dead(ops: Iterable[Any]) -> None:
 
 
 def is_unread(op: mlir.Operation) -> bool:
-    """Whether nobody reads what an op gives; no op of ours has side effects."""
+    """Whether the results of an op are not used; no rlx op has side effects."""
     for result in op.results:
         for _ in result.uses:
             return False
@@ -176,7 +176,7 @@ def is_unread(op: mlir.Operation) -> bool:
 
 
 def set_stage(module: mlir.Module, stage: str) -> None:
-    """Declare a module's stage: `"hir"`, `"mir"` or `"lir"`, at which nothing is left for a fusion policy to choose."""
+    """Declare the stage of a module: `"hir"`, `"mir"` or `"lir"`. At `"lir"` there is no fusion policy any more."""
     with mlir.entered():
         attributes = module.operation.attributes
         attributes["rlx.stage"] = mlir.ir.StringAttr.get(stage)
@@ -185,7 +185,7 @@ def set_stage(module: mlir.Module, stage: str) -> None:
 
 
 def replace_body(module: mlir.Module, other: Any) -> None:
-    """Give a module the ops of another one, which is left empty. They are of other dialects, and of no stage of ours."""
+    """Replace the ops of a module by those of another one, which is empty then. They are of other dialects, without a stage."""
     for op in list(module.body.operations):
         op.operation.erase()
     end = mlir.ir.InsertionPoint(module.body)
@@ -199,10 +199,10 @@ def replace_body(module: mlir.Module, other: Any) -> None:
 
 
 def has_blocks(module: mlir.Module) -> bool:
-    """Whether HIR blocks are left."""
+    """Whether a module has blocks, which are ops of HIR."""
     return bool(collect(module, block_names()))
 
 
 def block_names() -> frozenset[str]:
-    """Names of the ops that stand at HIR only."""
+    """Names of the ops that are allowed at HIR only."""
     return frozenset(name for name, spec in registry.SPECS.items() if spec.stage == "hir")

@@ -1,4 +1,4 @@
-"""Running a pipeline on a module: every pass in turn, the verifier after each, instruments around each."""
+"""Runs a pipeline on a module: the passes one after the other, the verifier after each, instruments around each."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from rlx.passes.pipeline import Pipeline, Step
 
 
 class Instrument:
-    """Looks on while a pipeline runs. Every method may do nothing."""
+    """Observes the run of a pipeline. By default all methods do nothing."""
 
     def start(self, module: mlir.Module) -> None:
-        """Before the first pass."""
+        """Called before the first pass."""
 
     def before(self, step: Step, module: mlir.Module) -> None:
-        """Before a pass."""
+        """Called before a pass."""
 
     def verified(self, step: Step, module: mlir.Module) -> None:
-        """After a pass, before its result is verified: the end of its own work."""
+        """Called after a pass has run and before its result is verified."""
 
     def after(self, step: Step, module: mlir.Module) -> None:
-        """After a pass whose result is valid."""
+        """Called after a pass whose result is valid."""
 
     def failed(self, step: Step, module: mlir.Module) -> None:
-        """After a pass that raised, or whose result is invalid."""
+        """Called after a pass that raised an error, or whose result is invalid."""
 
     def finish(self) -> None:
-        """After the last pass, or the one that failed."""
+        """Called after the last pass, or after the pass that failed."""
 
 
 def clone_module(module: mlir.Module) -> Any:
@@ -51,22 +51,22 @@ def run_on_module(
 
     Args:
         module: A builtin module.
-        pipeline: What to run.
+        pipeline: The passes to run.
         verify_each: Verify after every pass.
-        instruments: What looks on.
+        instruments: Objects that observe the run.
 
     Raises:
         PassError: A pass does not exist or failed.
         VerificationError: A pass gave an invalid module; the message names the pass.
     """
-    watching = list(instruments)
+    observers = list(instruments)
     try:
-        for instrument in watching:
+        for instrument in observers:
             instrument.start(module)
         for step in Pipeline.of(pipeline).steps:
-            _run_step(step, module, verify_each, watching)
+            _run_step(step, module, verify_each, observers)
     finally:
-        for instrument in watching:
+        for instrument in observers:
             instrument.finish()
 
 
@@ -88,7 +88,7 @@ def _run_step(step: Step, module: mlir.Module, verify_each: bool, instruments: l
 
 
 def _run_named(step: Step, module: mlir.Module) -> None:
-    """Run one pass; whatever goes wrong carries its name."""
+    """Run one pass; every error gets the name of the pass."""
     try:
         with mlir.entered():
             step.run(module)

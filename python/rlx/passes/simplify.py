@@ -1,4 +1,4 @@
-"""`rlx-simplify`: algebra and shape ops that do nothing."""
+"""`rlx-simplify`: removes arithmetic and shape ops that do nothing."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _PATTERNS = patterns_in(simplify_rules)
 class Simplify(Pass, name="rlx-simplify"):
     """Remove ops that do nothing and join ops that undo each other.
 
-    Exact up to the sign of a zero (`x + 0` is `x`); what would lose a NaN stays, so `x·0` is 0 for integers
-    only.
+    Exact up to the sign of a zero (`x + 0` is `x`). An op whose removal could lose a NaN stays, so `x·0` becomes 0
+    only for integers.
     """
 
     def run(self, module: mlir.Module) -> None:

@@ -16,13 +16,13 @@ from rlx.passes.pattern import Rewriter, pattern, producer
 
 
 def splat(value: mlir.Value) -> float | None:
-    """The number that every element of a value is; None when that is not known, or it is complex."""
+    """The number that all elements of a value are equal to; None if that is not known, or if it is complex."""
     while isinstance(value, mlir.ir.OpResult):
         op = value.owner.operation
         if op.name == "rlx.constant":
             elements = op.attributes["value"]
-            known = isinstance(elements, mlir.ir.DenseElementsAttr) and elements.is_splat
-            return getattr(elements.get_splat_value(), "value", None) if known else None
+            is_splat = isinstance(elements, mlir.ir.DenseElementsAttr) and elements.is_splat
+            return getattr(elements.get_splat_value(), "value", None) if is_splat else None
         if not opview.has_trait(op, "rearranges"):
             return None
         value = op.operands[0]
@@ -30,18 +30,18 @@ def splat(value: mlir.Value) -> float | None:
 
 
 def _if_alike(value: mlir.Value, result: mlir.Value) -> Any:
-    """A value, when it has the type of the result that it is to stand for."""
+    """A value, if it has the same type as the result that it would replace; else None."""
     return value if value.type == result.type else None
 
 
 def _expanded(rewriter: Rewriter, value: mlir.Value, result: mlir.Value) -> Any:
-    """A value, repeated to the shape of the result that it is to stand for."""
+    """A value, expanded to the shape of the result that it replaces."""
     return value if value.type == result.type else rewriter.emit("expand", [value], shape=shape_of(result).dims)
 
 
 # --- arithmetic -----------------------------------------------------------------------------------
 
-# The neutral element on the right. Of floats, -0 + 0 is 0, and so is -0 - (-0).
+# The neutral element on the right. For floats, 0 is not neutral for add, and -0 not for sub: -0 + 0 and -0 - (-0) are 0.
 _NEUTRAL = {"add": -0.0, "sub": 0.0, "mul": 1.0, "div": 1.0, "pow": 1.0}
 
 
@@ -93,14 +93,14 @@ def sign(op: views.Binary, rewriter: Rewriter) -> Any:
 
 
 def _negated(value: mlir.Value) -> Any:
-    """What a value is the negative of."""
+    """The tensor of which a value is the negative; None if it is not the result of a negation."""
     op = producer(value, views.Activation)
     return op.x if op is not None and op.kind == "neg" else None
 
 
 @pattern
 def activation_twice(op: views.Activation, rewriter: Rewriter) -> Any:
-    """-(-x); abs, relu and round a second time; abs(-x)."""
+    """-(-x); abs, relu or round applied twice; abs(-x)."""
     inner = producer(op.x, views.Activation)
     if inner is None:
         return None
@@ -141,7 +141,7 @@ def lossless(a: DType, b: DType) -> bool:
 
 @pattern
 def cast_chain(op: views.Cast, rewriter: Rewriter) -> Any:
-    """A cast to the same dtype, and one whose input was cast without loss."""
+    """A cast to the same dtype, and a cast of the result of a lossless cast."""
     middle, to = shape_of(op.x).dtype, op.dtype
     if middle is to:
         return op.x
@@ -151,7 +151,7 @@ def cast_chain(op: views.Cast, rewriter: Rewriter) -> Any:
     source = shape_of(inner.x).dtype
     if not lossless(source, middle):
         return None
-    # Floats saturate on their way to an integer, integers wrap.
+    # A cast from float to integer saturates, a cast from integer to integer wraps.
     if source.is_integer and middle.is_inexact and to.is_integer and not lossless(source, to):
         return None
     return inner.x if source is to else rewriter.emit("cast", [inner.x], dtype=to)
@@ -162,7 +162,7 @@ def cast_chain(op: views.Cast, rewriter: Rewriter) -> Any:
 
 @pattern
 def shape_chain(op: views.Reshape | views.Expand, rewriter: Rewriter) -> Any:
-    """A reshape or expand to the shape that there is, and two in a row."""
+    """A reshape or expand to the shape that the operand has already, and two of them in a row."""
     if _if_alike(op.x, op.result) is not None:
         return op.x
     inner = producer(op.x, type(op))
@@ -171,7 +171,7 @@ def shape_chain(op: views.Reshape | views.Expand, rewriter: Rewriter) -> Any:
 
 @pattern
 def expanded_operand(op: views.Binary | views.Compare | views.Where, rewriter: Rewriter) -> Any:
-    """An operand that is repeated to the shape which the result has without that: these ops broadcast by themselves."""
+    """An operand that is expanded, although the result has the same shape without that: these ops broadcast their operands."""
     values = op.operands
     for i, value in enumerate(values):
         inner = producer(value, views.Expand)
@@ -185,7 +185,7 @@ def expanded_operand(op: views.Binary | views.Compare | views.Where, rewriter: R
 
 @pattern
 def transpose_chain(op: views.Transpose, rewriter: Rewriter) -> Any:
-    """A transpose that moves nothing, and two in a row."""
+    """A transpose that keeps the order of axes, and two transposes in a row."""
     if op.perm == tuple(range(len(op.perm))):
         return op.x
     inner = producer(op.x, views.Transpose)
@@ -194,7 +194,7 @@ def transpose_chain(op: views.Transpose, rewriter: Rewriter) -> Any:
 
 @pattern
 def whole(op: views.Narrow | views.Slice, rewriter: Rewriter) -> Any:
-    """A narrow or slice of everything: one that keeps the shape starts at 0."""
+    """A narrow or slice of the whole tensor: if it keeps the shape, it starts at 0."""
     if isinstance(op, views.Slice) and any(s != 1 for s in op.strides):
         return None
     return _if_alike(op.x, op.result)
@@ -212,7 +212,7 @@ def narrow_of_narrow(op: views.Narrow, rewriter: Rewriter) -> Any:
 
 @pattern
 def narrow_of_concat(op: views.Narrow, rewriter: Rewriter) -> Any:
-    """A range inside one of the parts."""
+    """A range that is inside of one of the joined tensors."""
     inner, axis = producer(op.x, views.Concat), op.axis
     if inner is None or inner.axis != axis:
         return None
@@ -226,14 +226,14 @@ def narrow_of_concat(op: views.Narrow, rewriter: Rewriter) -> Any:
 
 
 def _at_most(a: Any, b: Any) -> bool:
-    """Whether `a <= b` is certain."""
+    """Whether `a <= b` is known."""
     gap = b - a
     return type(gap) is int and gap >= 0
 
 
 @pattern
 def concat_of_neighbours(op: views.Concat, rewriter: Rewriter) -> Any:
-    """Neighbouring ranges of one tensor, joined again; an empty part."""
+    """Neighbouring ranges of one tensor that are joined again; an empty operand."""
     axis = op.axis
     for part, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
         if shape_of(part).dims[axis] == 0:
@@ -246,7 +246,7 @@ def concat_of_neighbours(op: views.Concat, rewriter: Rewriter) -> Any:
 
 
 def _range(value: mlir.Value, axis: int) -> tuple[Any, Any, Any]:
-    """A value as a range of an axis of another: that one, start and length."""
+    """A value as a range of an axis of another tensor: this tensor, the start and the length."""
     op = producer(value, views.Narrow)
     if op is None or op.axis != axis:
         return value, 0, shape_of(value).dims[axis]
@@ -255,7 +255,7 @@ def _range(value: mlir.Value, axis: int) -> tuple[Any, Any, Any]:
 
 @pattern
 def reduce_of_ones(op: views.Reduce, rewriter: Rewriter) -> Any:
-    """A reduction over axes of size 1 only moves the shape."""
+    """A reduction over axes of size 1 only changes the shape."""
     x, result = shape_of(op.x), shape_of(op.result)
     if x.dtype is not result.dtype or any(x.dims[a] != 1 for a in op.axes):
         return None

@@ -14,7 +14,7 @@ from rlx.ir.guards import is_list
 from rlx.ir.location import describe
 from rlx.ir.regions import use
 from rlx.ir.shape import shape_of
-from rlx.passes.rewrite import instead_of
+from rlx.passes.rewrite import checked_replacement
 
 
 class Scope:
@@ -129,7 +129,7 @@ def _instead(b: Builder, op: mlir.Operation, function: Callable[..., Any], scope
         values["regions"] = tuple(opview.block_of(r) for r in block.operations[0].operation.regions)
 
     def emit(*tensors: Tensor) -> list[Any]:
-        return list(instead_of(op, b, lambda: function(b, *opview.operands_of(op, tensors), **values)))
+        return list(checked_replacement(op, b, lambda: function(b, *opview.operands_of(op, tensors), **values)))
 
     return b.scratch(emit, [shape_of(v) for v in op.operands])
 

@@ -19,7 +19,7 @@
 // OTHERS: the target does not support some dtypes or ops:
 // OTHERS-NEXT: input 'arg0' is f64[0, 2], which is empty
 // OTHERS-NEXT: rlx.matmul gives f64[0, 3], which is empty
-// OTHERS-NEXT: rlx.conv by what the program computes
+// OTHERS-NEXT: rlx.conv with a computed kernel
 // PASS: 'rlx-bind' is not a lowering
 // NONE: 'rlx-to-linal' is not a pass (did you mean 'rlx-to-linalg'?)
 // UNKNOWN: there is no op 'matmull' (did you mean 'matmul'?)
