@@ -1,7 +1,7 @@
-"""Transforms: derivatives and batching, graph in, graph out. Each is a pass as well.
+"""Transforms: derivatives and batching, from a graph to a new graph. Each is a pass as well.
 
-The engines are `forward`, `reverse` and `batching`; every other file is one transform, named as its pass is.
+The engines are `forward`, `reverse` and `batching`. Most other files define one transform, and are named after its pass.
 """
 
-# Whole before its parts: see passes/__init__.py.
+# Import the package completely before its parts: see passes/__init__.py.
 import rlx.blocks  # noqa: F401  # pyright: ignore[reportUnusedImport]

@@ -1,4 +1,4 @@
-"""What every transform is: a pass that puts another function in the place of one."""
+"""`Transform`, the base of all transforms: a pass that replaces a function by another one; and helpers of transforms."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from rlx.passes.lower_blocks import LowerBlocks
 from rlx.passes.runner import clone_module, run_on_module
 from rlx.transforms.scope import Scope, copied
 
-# What runs on a function that a transform has made: it leaves what nobody needs, and some things twice.
+# The passes that run on a function that a transform has made: it has ops that are not used, and some ops twice.
 _CLEAN_UP = (
     "builtin.module(rlx-constant-fold{max-elements=1},rlx-simplify,canonicalize,cse,rlx-prune-regions,canonicalize)"
 )
 
 
 class Transform(Pass):
-    """A pass that puts a derivative, or a batched function, in the place of a module's function."""
+    """A pass that replaces the function of a module by a derivative, or by a batched function."""
 
     preserves_results: ClassVar[bool] = False
 
@@ -39,52 +39,52 @@ class Transform(Pass):
         """The new graph.
 
         Args:
-            graph: At MIR; it is not changed.
+            graph: A graph at MIR; it is not changed.
 
         Raises:
-            Error: It has no such derivative, or an op has no rule; the message names the op and the user's line.
+            Error: There is no such derivative, or an op has no rule; the message names the op and the user's line.
         """
         raise NotImplementedError(f"{self.name} does nothing")
 
     def run(self, module: mlir.Module) -> None:
         if module_stage(module) == "hir":
             LowerBlocks().run(module)
-        found = tensor_graph(Graph.from_module(module))
-        made = cleaned(self.apply(found))
-        old = find_function(module, found.name_symbol)
-        place = mlir.ir.InsertionPoint(old.operation)
-        made.function.operation.detach_from_parent()
-        place.insert(made.function.operation)
-        old.operation.erase()
+        source = tensor_graph(Graph.from_module(module))
+        result = cleaned(self.apply(source))
+        old_function = find_function(module, source.name_symbol)
+        place = mlir.ir.InsertionPoint(old_function.operation)
+        result.function.operation.detach_from_parent()
+        place.insert(result.function.operation)
+        old_function.operation.erase()
 
     def __call__(self, graph: Any) -> Any:
-        """The new graph, cleaned up and verified; of a `GraphModule` a `GraphModule`."""
-        made = cleaned(self.apply(tensor_graph(graph)))
-        made.verify()
-        return GraphModule(made) if isinstance(graph, GraphModule) else made
+        """The new graph, cleaned up and verified; a `GraphModule` if `graph` is one."""
+        result = cleaned(self.apply(tensor_graph(graph)))
+        result.verify()
+        return GraphModule(result) if isinstance(graph, GraphModule) else result
 
 
 def tensor_graph(graph: Any) -> Graph:
-    """A graph or module at MIR; blocks become primitives.
+    """The graph of a graph or module, at MIR: blocks are replaced by primitives.
 
     Raises:
         StageError: It is at LIR.
-        Error: It is no graph, or gives nothing.
+        Error: It is not a graph, or has no results.
     """
-    found = getattr(graph, "_graph", graph)
-    if not isinstance(found, Graph):
+    bare = getattr(graph, "_graph", graph)
+    if not isinstance(bare, Graph):
         raise Error(f"expected a Graph or a GraphModule, got {type(graph).__name__}")
-    if not found.results:
-        raise Error(f"graph '{found.name}' has no outputs", hint="call set_outputs first")
-    if found.stage == "lir":
-        raise StageError(f"graph '{found.name}' is at stage lir", hint="transform it before it is lowered for a target")
-    if found.stage == "hir":
-        return importlib.import_module("rlx.passes").run(found, "builtin.module(rlx-lower-blocks)")
-    return found
+    if not bare.results:
+        raise Error(f"graph '{bare.name}' has no outputs", hint="call set_outputs first")
+    if bare.stage == "lir":
+        raise StageError(f"graph '{bare.name}' is at stage lir", hint="transform it before it is lowered for a target")
+    if bare.stage == "hir":
+        return importlib.import_module("rlx.passes").run(bare, "builtin.module(rlx-lower-blocks)")
+    return bare
 
 
 def cleaned(graph: Graph) -> Graph:
-    """A graph without what nobody needs, over a module of its own."""
+    """A graph without unused and repeated ops, in a new module."""
     module = clone_module(graph.module)
     run_on_module(module, _CLEAN_UP, verify_each=False)
     result = Graph.from_module(module, graph.name_symbol)
@@ -94,12 +94,12 @@ def cleaned(graph: Graph) -> Graph:
 
 @dataclass(frozen=True)
 class Derived:
-    """A graph under construction whose first arguments are those of another one.
+    """A new graph under construction, whose first arguments are those of another graph, the source.
 
     Attributes:
-        source: The graph that is read.
-        graph: The new one.
-        arguments: Its tensors that stand for the arguments of the source, by name.
+        source: The graph that is transformed.
+        graph: The new graph.
+        arguments: The tensors of the new graph for the arguments of the source, by name.
     """
 
     source: Graph
@@ -111,7 +111,7 @@ class Derived:
         """A new graph with the arguments of another.
 
         Args:
-            source: The graph that is read.
+            source: The graph that is transformed.
             shapes: New shapes of some arguments.
         """
         graph = Graph(source.name_symbol)
@@ -128,25 +128,25 @@ class Derived:
         return self.source.function.entry_block
 
     def scope(self, *more: Tensor) -> Scope:
-        """What stands for the arguments of the source; `more` for those behind them that the new graph has not."""
+        """A scope with the tensors for the source's arguments; `more` are for its last ones if the new graph has no such."""
         scope = Scope(self.graph)
         scope.bind(self.block.arguments, [*self.arguments.values(), *more])
         return scope
 
     def graph_results(self) -> list[Tensor]:
-        """A copy of the source's ops; what stands for its results."""
+        """Copy the ops of the source into the new graph; returns the tensors for its results."""
         return copied(self.graph, self.block, self.scope())
 
     def input(self, name: str, shape: Shape) -> Tensor:
-        """A new input; a name that is taken gets a number: `tangent_x_2`."""
+        """A new input. If the name is taken, a number is added: `tangent_x_2`."""
         return self.graph.input(_fresh(name, {a.name for a in self.graph.arguments}), shape)
 
     def finish(self, outputs: Sequence[tuple[str, Tensor]], results: Sequence[Tensor] = ()) -> Graph:
         """The new graph with its outputs, and with the source's updates of states.
 
         Args:
-            outputs: Names and tensors; of two of one name, the second gets a number: `grad_x_2`.
-            results: What stands for all results of the source; empty leaves the updates of states out.
+            outputs: Names and tensors; to a name that occurs twice, a number is added: `grad_x_2`.
+            results: The tensors for all results of the source. If empty, states are not updated.
         """
         named: dict[str, Tensor] = {}
         for name, tensor in outputs:
@@ -164,14 +164,14 @@ def _fresh(name: str, taken: Container[str]) -> str:
     return next(n for n in numbered if n not in taken)
 
 
-# --- what transforms are asked --------------------------------------------------------------------
+# --- checks of what users ask for -----------------------------------------------------------------
 
 
 def names_of(names: object, what: str) -> tuple[str, ...]:
-    """Names as a user may give them: one, or several.
+    """The names that a user gives: one name, or several.
 
     Raises:
-        Error: They are no names.
+        Error: They are not names.
     """
     if isinstance(names, str):
         return (names,)
@@ -181,35 +181,35 @@ def names_of(names: object, what: str) -> tuple[str, ...]:
 
 
 def arguments_of(graph: Graph, names: Sequence[str], what: str) -> list[Argument]:
-    """The arguments of a graph with these names; of no names, all parameters.
+    """The arguments of a graph with these names; without names, all parameters.
 
     Raises:
         PassError: One does not exist, is named twice, or holds no floats.
     """
-    known = {a.name: a for a in graph.arguments}
+    by_name = {a.name: a for a in graph.arguments}
     chosen = list(names) or [a.name for a in graph.params if a.shape.dtype.is_inexact]
     if not chosen:
-        hint = f"name arguments: {', '.join(known)}" if known else None
+        hint = f"name arguments: {', '.join(by_name)}" if by_name else None
         raise PassError(f"{what}: graph '{graph.name}' has no parameters", hint=hint)
     for i, name in enumerate(chosen):
-        if name not in known:
+        if name not in by_name:
             raise PassError(
-                f"{what}: the graph has no argument '{name}'{suggestion(name, known)}; it has {', '.join(known)}"
+                f"{what}: the graph has no argument '{name}'{suggestion(name, by_name)}; it has {', '.join(by_name)}"
             )
         if name in chosen[:i]:
             raise PassError(f"{what}: argument '{name}' is named twice")
-        if not known[name].shape.dtype.is_inexact:
-            shape = known[name].shape
+        if not by_name[name].shape.dtype.is_inexact:
+            shape = by_name[name].shape
             raise PassError(f"{what}: argument '{name}' is {shape}; only floats and complex numbers have derivatives")
-    return [known[name] for name in chosen]
+    return [by_name[name] for name in chosen]
 
 
 def with_outputs(graph: Graph, chosen: Mapping[str, int]) -> Graph:
-    """A graph with some of its outputs, under names of their own. It is changed.
+    """Reduce the outputs of a graph to some of them, with new names. Returns the same graph.
 
     Args:
-        graph: The graph.
-        chosen: The position of an output, by its new name.
+        graph: The graph, which is changed.
+        chosen: The position of each output, by its new name.
     """
     tensors = graph.output_tensors
     graph.set_outputs({name: tensors[i] for name, i in chosen.items()})
@@ -222,19 +222,19 @@ def float_outputs(graph: Graph, what: str) -> list[tuple[int, Output]]:
     Raises:
         PassError: There is none.
     """
-    found = [(i, o) for i, o in enumerate(graph.results) if o.updates is None and o.shape.dtype.is_inexact]
-    if not found:
+    outputs = [(i, o) for i, o in enumerate(graph.results) if o.updates is None and o.shape.dtype.is_inexact]
+    if not outputs:
         raise PassError(f"{what}: graph '{graph.name}' has no output of floats")
-    return found
+    return outputs
 
 
 def place_of(graph: Graph, index: int) -> str | None:
-    """Where a result of a graph was made, as `file:line`."""
+    """The user's line of the op that gives a result of a graph, as `file:line`."""
     value = opview.yielded(graph.function.entry_block)[index]
     owner = getattr(value.owner, "operation", None)
     return describe((graph.function.operation if owner is None else owner).location)
 
 
 def outputs_of(graph: Graph, results: Sequence[Tensor]) -> list[tuple[str, Tensor]]:
-    """The names of a graph's outputs with what stands for them."""
+    """The names of a graph's outputs, each with its tensor in the new graph; updates of states are left out."""
     return [(o.name, r) for o, r in zip(graph.results, results, strict=True) if o.updates is None]

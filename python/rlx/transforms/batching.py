@@ -1,4 +1,4 @@
-"""Batching: ops on many tensors at once. A batched tensor has the batch as its leading axis."""
+"""Batching: ops on many tensors at once. A batched tensor has the batch as its first axis."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from rlx.transforms.scope import Scope
 
 
 class Batching:
-    """Copies blocks to where a builder stands; what depends on a batched tensor is batched.
+    """Copies blocks to the insertion point of a builder. All values that depend on a batched tensor are batched.
 
     Args:
-        builder: Where to emit.
+        builder: The builder to emit with.
         size: The size of the batch.
     """
 
@@ -34,23 +34,23 @@ class Batching:
         self._batched: set[mlir.Value] = set()
 
     def mark(self, tensors: Sequence[Tensor]) -> None:
-        """Say that tensors have the batch as their leading axis."""
+        """Mark tensors as batched."""
         self._batched |= {t.value for t in tensors}
 
     def is_batched(self, tensor: Tensor) -> bool:
-        """Whether a tensor has the batch as its leading axis."""
+        """Whether a tensor is batched."""
         return tensor.value in self._batched
 
     def full(self, tensor: Tensor) -> Tensor:
-        """A tensor with the batch as its leading axis: repeated where it is not batched."""
+        """A tensor as a batched one: it is repeated if it is not batched."""
         return rules.batch(self.builder, tensor, self.is_batched(tensor), self.size)
 
     def run(self, block: mlir.Block, scope: Scope) -> list[Tensor]:
-        """Emit the ops of a block; what it yields.
+        """Emit the ops of a block; returns the tensors that it yields.
 
         Args:
-            block: It stays as it is.
-            scope: What stands for its arguments and for values from outside.
+            block: The block, which is not changed.
+            scope: The tensors for its arguments and for values from outside.
 
         Raises:
             Error: An op on a batched tensor has no rule; the message names it and the user's line.
@@ -83,7 +83,7 @@ class Batching:
         raise scopes.no_rule(op, "vmap")
 
     def _broadcasts(self, card: Card, operands: Sequence[Tensor]) -> bool:
-        """Whether an op may be emitted as it is. A composite one may want operands of one shape."""
+        """Whether an op on batched operands is the same op. A composite op may need operands of equal shapes."""
         return card.spec.has_trait("elementwise") and (not card.composite or all(map(self.is_batched, operands)))
 
     def _rule(self, card: Card, op: mlir.Operation, operands: list[Tensor], scope: Scope) -> Any:
@@ -93,19 +93,19 @@ class Batching:
         with checked.rule(op, "vmap"):
             if not card.has("vmap"):
                 rank = max(shape_of(v).rank for v in op.operands)
-                level = [rules.aligned(b, t, own, rank) for t, own in zip(operands, flags, strict=True)]
-                given = b.emit(card.name, scopes.grouped(op, level), **attributes)
+                aligned = [rules.aligned(b, t, is_batched, rank) for t, is_batched in zip(operands, flags, strict=True)]
+                returned = b.emit(card.name, scopes.grouped(op, aligned), **attributes)
             else:
                 if len(op.regions):
                     attributes["regions"] = [r and Body(self, r, scope) for r in map(opview.block_of, op.regions)]
                 groups = scopes.grouped(op, operands), scopes.grouped(op, flags)
-                given = card.vmap(b, *groups, size=self.size, **attributes)
-            return given if given is NotImplemented else checked.batched(b, op, given, self.size)
+                returned = card.vmap(b, *groups, size=self.size, **attributes)
+            return returned if returned is NotImplemented else checked.batched(b, op, returned, self.size)
 
 
 @dataclass(frozen=True)
 class Body:
-    """A region under batching, for the rules of ops with regions."""
+    """A region that is batched, for the rules of ops with regions."""
 
     engine: Batching
     block: mlir.Block
@@ -114,24 +114,26 @@ class Body:
     @property
     def reads_batched(self) -> bool:
         """Whether the region reads a batched tensor from outside."""
-        read = scopes.block_captures(self.block)
-        return any(self.engine.is_batched(self.scope[v]) for v in read)
+        captures = scopes.block_captures(self.block)
+        return any(self.engine.is_batched(self.scope[v]) for v in captures)
 
-    def batched(self, given: Sequence[bool]) -> list[bool]:
-        """Which results may be batched when these arguments are."""
+    def batched(self, arguments: Sequence[bool]) -> list[bool]:
+        """Whether each result may be batched, given whether each argument is."""
         engine, scope = self.engine, self.scope
-        return scopes.depends(self.block, given, lambda v: engine.is_batched(scope[v]), floats=False)
+        return scopes.depends(self.block, arguments, lambda v: engine.is_batched(scope[v]), floats=False)
 
     def __call__(self, arguments: Sequence[Tensor], batched: Sequence[bool], wanted: Sequence[bool]) -> list[Tensor]:
-        """The region's ops at the builder's place; what they yield.
+        """Emit the ops of the region; returns the tensors that it yields.
 
         Args:
-            arguments: Those that are batched have the batch in front.
-            batched: Which are.
-            wanted: Which results have to be batched.
+            arguments: The arguments; those that are batched have the batch as their first axis.
+            batched: Whether each argument is batched.
+            wanted: Whether each result must be batched.
         """
         inner = Scope(self.engine.builder, self.scope)
         inner.bind(self.block.arguments, arguments)
-        self.engine.mark([a for a, own in zip(arguments, batched, strict=True) if own])
+        self.engine.mark([a for a, is_batched in zip(arguments, batched, strict=True) if is_batched])
         results = self.engine.run(self.block, inner)
-        return [self.engine.full(r) if want else r for r, want in zip(results, wanted, strict=True)]
+        return [
+            self.engine.full(r) if must_be_batched else r for r, must_be_batched in zip(results, wanted, strict=True)
+        ]

@@ -1,4 +1,4 @@
-"""What rules of ops give, looked at before it is used: a wrong rule is an error that names it, not a wrong derivative."""
+"""Checks the results of rules of ops: a wrong rule gives an error that names it, and not a wrong derivative."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from rlx.transforms import scope as scopes
 
 
 class NotLinearError(Error):
-    """A rule that is transposed computes with a tensor that it may only scale, add and move."""
+    """A rule that is transposed is not linear: it may only scale, add and move tangents or cotangents."""
 
 
 class Absent(Tensor):
-    """A tensor without a value: it stands for what a linear function is applied to, while that is transposed."""
+    """A tensor without a value: the argument of a linear function while the function is transposed."""
 
     __slots__ = ()
 
@@ -32,7 +32,7 @@ class Absent(Tensor):
 
     @property
     def builder(self) -> Any:
-        """What an op that reads the tensor asks for first.
+        """The builder of the tensor, which every op that uses the tensor reads first.
 
         Raises:
             NotLinearError: Always.
@@ -42,118 +42,118 @@ class Absent(Tensor):
 
 @contextlib.contextmanager
 def rule(op: mlir.Operation, what: str) -> Generator[None]:
-    """Around the call of a rule: whatever it raises becomes an error that names the op, the rule and the user's line."""
+    """The context for the call of a rule: exceptions become errors that name the op, the rule and the user's line."""
     try:
         yield
     except NotLinearError:
         raise
     except Error as problem:
         if problem.location and len(op.regions):
-            raise  # it is about an op inside
+            raise  # the error is about an op inside of a region
         raise scopes.at_op(problem, op, what) from problem.__cause__
     except Exception as problem:
         message = f"{what} of rlx.{opview.name_of(op)} raised {type(problem).__name__}: {problem}"
         raise Error(message, location=describe(op.location), hint=raised_at(problem)) from problem
 
 
-def tangents(b: Builder, op: mlir.Operation, given: Any) -> list[Tensor | None]:
-    """What a jvp gives, one entry for each result.
+def tangents(b: Builder, op: mlir.Operation, returned: Any) -> list[Tensor | None]:
+    """The tangents that a jvp returns, one for each result.
 
     Raises:
-        Error: It is something else.
+        Error: It returns something else.
     """
-    if given is None and op.name == opview.CUSTOM:  # a rule that forgets to return has no wrong derivative
+    if returned is None and op.name == opview.CUSTOM:  # so that a missing `return` in a rule is not a zero derivative
         raise Error("it returns None; expected a tangent, or a tuple with one for each result", hint="zero is (None,)")
-    found = list(given) if is_sequence(given) else [given]
-    if len(found) != len(op.results):
-        raise Error(f"it gives {_count(len(found), 'tangent')} for {_count(len(op.results), 'result')}")
-    for i, (tangent, value) in enumerate(zip(found, op.results, strict=True)):
-        what = "the tangent of the result" if len(found) == 1 else f"the tangent of result {i}"
+    entries = list(returned) if is_sequence(returned) else [returned]
+    if len(entries) != len(op.results):
+        raise Error(f"it gives {_count(len(entries), 'tangent')} for {_count(len(op.results), 'result')}")
+    for i, (tangent, value) in enumerate(zip(entries, op.results, strict=True)):
+        subject = "the tangent of the result" if len(entries) == 1 else f"the tangent of result {i}"
         if tangent is not None:
-            _expect(b, tangent, scopes.shape_of(value), what)
-    return found
+            _expect(b, tangent, scopes.shape_of(value), subject)
+    return entries
 
 
-def cotangents(op: mlir.Operation, given: Any, operands: Sequence[Any]) -> list[Any]:
-    """What a vjp gives, one entry for each operand; the entries are looked at by `cotangent`.
+def cotangents(op: mlir.Operation, returned: Any, operands: Sequence[Any]) -> list[Any]:
+    """The entries that a vjp returns, one for each operand; `cotangent` checks each entry.
 
     Args:
         op: The op.
-        given: What the rule gave.
+        returned: What the rule returned.
         operands: In the groups of the record.
 
     Raises:
-        Error: It is no sequence of as many groups.
+        Error: It is not a sequence with one entry for each group.
     """
     names = [o.name for o in opview.card_of(op).spec.operands]
-    if not is_sequence(given):
-        came = "None" if given is None else f"a {type(given).__name__}"
-        raise Error(f"it returns {came}; expected a tuple with a cotangent for each of {', '.join(names)}")
-    if len(given) != len(operands):
-        counted = f"{_count(len(given), 'cotangent')} for {_count(len(names), 'operand')}"
+    if not is_sequence(returned):
+        described = "None" if returned is None else f"a {type(returned).__name__}"
+        raise Error(f"it returns {described}; expected a tuple with a cotangent for each of {', '.join(names)}")
+    if len(returned) != len(operands):
+        counted = f"{_count(len(returned), 'cotangent')} for {_count(len(names), 'operand')}"
         raise Error(f"it gives {counted} ({', '.join(names)})", hint="None is zero")
-    for name, group, like in zip(names, given, operands, strict=True):
-        if not is_list(like) or group is None:
+    for name, group, operand in zip(names, returned, operands, strict=True):
+        if not is_list(operand) or group is None:
             continue
         if not is_sequence(group):
-            raise Error(f"for '{name}' it gives a {type(group).__name__}; expected a list of {len(like)}")
-        if len(group) != len(like):
-            raise Error(f"for '{name}' it gives {_count(len(group), 'cotangent')}; expected {len(like)}")
-    return scopes.flat(given, operands)
+            raise Error(f"for '{name}' it gives a {type(group).__name__}; expected a list of {len(operand)}")
+        if len(group) != len(operand):
+            raise Error(f"for '{name}' it gives {_count(len(group), 'cotangent')}; expected {len(operand)}")
+    return scopes.flat(returned, operands)
 
 
-def cotangent(b: Builder, op: mlir.Operation, index: int, shape: Shape, given: Any) -> Any:
-    """A cotangent that a vjp gives: a function is called.
+def cotangent(b: Builder, op: mlir.Operation, index: int, shape: Shape, entry: Any) -> Any:
+    """The cotangent of an entry that a vjp returns; if the entry is a function, it is called.
 
     Args:
-        b: Where it is emitted.
+        b: The builder that the rule emits with.
         op: The op.
-        index: Of the operand; those behind the last one are what regions read from outside.
-        shape: What the cotangent has to be.
-        given: What the rule gave for it.
+        index: The index of the operand; values that regions use from outside follow the last operand.
+        shape: The shape that the cotangent must have.
+        entry: The entry that the rule returned.
 
     Raises:
-        Error: It is something else than a tensor or a range of that shape, or None.
+        Error: It is not a tensor or a range of that shape, and not None.
     """
     with rule(op, "vjp"):
-        if callable(given):
-            given = given()
-        if given is None:
+        if callable(entry):
+            entry = entry()
+        if entry is None:
             return None
-        value = given.value if isinstance(given, rules.Range) else given
-        wanted = shape
-        if isinstance(given, rules.Range) and isinstance(value, Tensor) and value.rank == shape.rank:
+        value = entry.value if isinstance(entry, rules.Range) else entry
+        expected = shape
+        if isinstance(entry, rules.Range) and isinstance(value, Tensor) and value.rank == shape.rank:
             dims = list(shape.dims)
-            dims[given.axis] = value.shape.dims[given.axis]
-            wanted = shape.with_dims(dims)
-        _expect(b, value, wanted, f"the cotangent of {_operand(op, index)}")
-        return given
+            dims[entry.axis] = value.shape.dims[entry.axis]
+            expected = shape.with_dims(dims)
+        _expect(b, value, expected, f"the cotangent of {_operand(op, index)}")
+        return entry
 
 
-def batched(b: Builder, op: mlir.Operation, given: Any, size: Dim) -> list[Tensor]:
-    """What a vmap gives, one entry for each result.
+def batched(b: Builder, op: mlir.Operation, returned: Any, size: Dim) -> list[Tensor]:
+    """The batched results that a vmap rule returns, one for each result.
 
     Raises:
-        Error: It is something else.
+        Error: It returns something else.
     """
-    found = list(given) if is_sequence(given) else [given]
-    if len(found) != len(op.results):
-        raise Error(f"it gives {_count(len(found), 'tensor')} for {_count(len(op.results), 'result')}")
-    for i, (result, old) in enumerate(zip(found, op.results, strict=True)):
+    entries = list(returned) if is_sequence(returned) else [returned]
+    if len(entries) != len(op.results):
+        raise Error(f"it gives {_count(len(entries), 'tensor')} for {_count(len(op.results), 'result')}")
+    for i, (result, old) in enumerate(zip(entries, op.results, strict=True)):
         shape = scopes.shape_of(old)
-        what = "the result" if len(found) == 1 else f"result {i}"
-        _expect(b, result, shape.with_dims((size, *shape.dims)), f"with the batch in front, {what}")
-    return found
+        subject = "the result" if len(entries) == 1 else f"result {i}"
+        _expect(b, result, shape.with_dims((size, *shape.dims)), f"with the batch in front, {subject}")
+    return entries
 
 
-def _expect(b: Builder, given: object, shape: Shape, what: str) -> None:
-    if not isinstance(given, Tensor):
-        raise Error(f"{what} must be a tensor, got {type(given).__name__}")
-    if given.builder is not b:
-        raise Error(f"{what} belongs to another graph")
-    if given.shape != shape:
-        hint = "sum what was broadcast: rlx.ops.rules.unbroadcast" if given.rank > shape.rank else None
-        raise Error(f"{what} must be {shape}, got {given.shape}", hint=hint)
+def _expect(b: Builder, value: object, shape: Shape, subject: str) -> None:
+    if not isinstance(value, Tensor):
+        raise Error(f"{subject} must be a tensor, got {type(value).__name__}")
+    if value.builder is not b:
+        raise Error(f"{subject} belongs to another graph")
+    if value.shape != shape:
+        hint = "sum what was broadcast: rlx.ops.rules.unbroadcast" if value.rank > shape.rank else None
+        raise Error(f"{subject} must be {shape}, got {value.shape}", hint=hint)
 
 
 def _operand(op: mlir.Operation, index: int) -> str:

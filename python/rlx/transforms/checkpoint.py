@@ -1,6 +1,6 @@
-"""`rlx-checkpoint`: less memory for the backward pass, for more time."""
+"""`rlx-checkpoint`: the backward pass takes less memory, and more time."""
 
-# Users hand over what annotations do not allow.
+# Users may pass values that the annotations do not allow.
 # pyright: reportUnnecessaryIsInstance=false
 
 from __future__ import annotations
@@ -26,14 +26,16 @@ from rlx.transforms.scope import captures, copy, ops_of
 class Checkpoint(Transform, name="rlx-checkpoint"):
     """Have the backward pass compute values again instead of keeping them.
 
-    Without a limit nothing is kept but the arguments. With `memory-limit` the function is cut into as few segments as
-    there have to be: kept are the values between segments, and, while one is gone back over, its own. Nothing is computed
-    again where all values fit.
+    Without a limit only the arguments are kept. With `memory-limit` the function is cut into as few segments as possible:
+    the values between segments are kept, and the values inside of a segment only while its gradient is computed. If all
+    values fit, nothing is computed again.
     """
 
     preserves_results = True
 
-    memory_limit: int | None = option(None, "bytes that the values of the forward pass may take; none keeps nothing")
+    memory_limit: int | None = option(
+        None, "bytes that the values of the forward pass may take; without a limit none are kept"
+    )
 
     def apply(self, graph: Graph) -> Graph:
         limit = self.memory_limit
@@ -43,42 +45,44 @@ class Checkpoint(Transform, name="rlx-checkpoint"):
         scope = derived.scope()
         ops = list(ops_of(derived.block))
         returned = opview.yielded(derived.block)
-        for segment, again in self._segments(ops):
-            if not again:
+        for segment, is_recomputed in self._segments(ops):
+            if not is_recomputed:
                 for op in segment:
                     scope.bind(op.results, copy(derived.graph, op, [scope[v] for v in op.operands], scope))
                 continue
-            read = _read_outside(segment, returned)
-            read.sort(key=lambda v: str(v.type))  # a group of values may change its type a few times only
+            read = _used_outside(segment, returned)
+            read.sort(key=lambda v: str(v.type))  # the number of runs of equal types in a group is limited
 
-            def inside(segment: Sequence[mlir.Operation] = segment, read: Sequence[mlir.Value] = read) -> list[Tensor]:
+            def emit_segment(
+                segment: Sequence[mlir.Operation] = segment, read: Sequence[mlir.Value] = read
+            ) -> list[Tensor]:
                 for op in segment:
                     scope.bind(op.results, copy(derived.graph, op, [scope[v] for v in op.operands], scope))
                 return [scope[v] for v in read]
 
-            made = derived.graph.emit("checkpoint", (), regions=[derived.graph.region(inside, ())])
-            scope.bind(read, made)
+            tensors = derived.graph.emit("checkpoint", (), regions=[derived.graph.region(emit_segment, ())])
+            scope.bind(read, tensors)
         results = [scope[v] for v in returned]
         named = [(o.name, r) for o, r in zip(graph.results, results, strict=True) if o.updates is None]
         return derived.finish(named, results)
 
     def _segments(self, ops: list[mlir.Operation]) -> list[tuple[list[mlir.Operation], bool]]:
-        """Stretches of ops, and whether each is computed again.
+        """The segments of ops, and whether each is computed again.
 
         Raises:
-            PassError: No number of segments keeps to the limit.
+            PassError: With any number of segments, the limit is exceeded.
         """
-        leading = next((i for i, op in enumerate(ops) if op.name != "rlx.constant"), len(ops))
-        first, rest = ops[:leading], ops[leading:]
+        num_constants = next((i for i, op in enumerate(ops) if op.name != "rlx.constant"), len(ops))
+        constants, others = ops[:num_constants], ops[num_constants:]
         if self.memory_limit is None:
-            return [(first, False), (rest, bool(rest))]
-        sizes = [sum(_bytes(r) for r in op.results) for op in rest]
+            return [(constants, False), (others, bool(others))]
+        sizes = [sum(_bytes(r) for r in op.results) for op in others]
         if sum(sizes) <= self.memory_limit:
             return [(ops, False)]
-        least, cuts = None, [0, len(rest)]
-        for count in range(2, len(rest) + 1):
+        least, cuts = None, [0, len(others)]
+        for count in range(2, len(others) + 1):
             cuts = _cuts(sizes, count)
-            needed = _needed(rest, sizes, cuts)
+            needed = _needed(others, sizes, cuts)
             least = needed if least is None else min(least, needed)
             if needed <= self.memory_limit:
                 break
@@ -88,18 +92,18 @@ class Checkpoint(Transform, name="rlx-checkpoint"):
                 f"the limit is {self.memory_limit}",
                 hint="raise memory-limit, or make the batch smaller",
             )
-        parts = [rest[a:b] for a, b in itertools.pairwise(cuts)]
-        # The last segment is gone back over at once: its values are there still.
-        return [(first, False), *((part, i < len(parts) - 1) for i, part in enumerate(parts))]
+        parts = [others[a:b] for a, b in itertools.pairwise(cuts)]
+        # The backward pass begins with the last segment, so its values are still in memory.
+        return [(constants, False), *((part, i < len(parts) - 1) for i, part in enumerate(parts))]
 
 
 def _bytes(value: mlir.Value) -> int:
-    """Bytes of a value; symbols count as 64."""
+    """The bytes of a value, with 64 for the size of each symbol."""
     return estimate(shape_of(value).size_bytes, 64)
 
 
 def _cuts(sizes: list[int], count: int) -> list[int]:
-    """Where to cut for so many segments of about the same number of bytes."""
+    """The positions of cuts into `count` segments of about the same number of bytes."""
     total, cuts, so_far = sum(sizes), [0], 0
     for i, size in enumerate(sizes):
         so_far += size
@@ -109,13 +113,13 @@ def _cuts(sizes: list[int], count: int) -> list[int]:
 
 
 def _needed(ops: list[mlir.Operation], sizes: list[int], cuts: list[int]) -> int:
-    """Bytes of what crosses a cut, and of the largest segment."""
-    home = {r: i for i, op in enumerate(ops) for r in op.results}
-    segment = [sum(i >= c for c in cuts[1:]) for i in range(len(ops))]
+    """The bytes of values that are used across a cut, plus those of the largest segment."""
+    position = {r: i for i, op in enumerate(ops) for r in op.results}
+    segment_of = [sum(i >= c for c in cuts[1:]) for i in range(len(ops))]
     crossing: set[mlir.Value] = set()
     for i, op in enumerate(ops):
         for value in _operands(op):
-            if value in home and segment[home[value]] != segment[i]:
+            if value in position and segment_of[position[value]] != segment_of[i]:
                 crossing.add(value)
     largest = max(sum(sizes[a:b]) for a, b in itertools.pairwise(cuts))
     return sum(map(_bytes, crossing)) + largest
@@ -125,26 +129,26 @@ def _operands(op: mlir.Operation) -> list[mlir.Value]:
     return [*op.operands, *(captures(op) if len(op.regions) else ())]
 
 
-def _read_outside(segment: list[mlir.Operation], returned: list[mlir.Value]) -> list[mlir.Value]:
-    """The results of a stretch of ops that others read, or that the function gives."""
-    own = {r for op in segment for r in op.results}
-    inside = {op.results[0] for op in segment if len(op.results)}
-    found = dict.fromkeys(v for v in returned if v in own)
+def _used_outside(segment: list[mlir.Operation], returned: list[mlir.Value]) -> list[mlir.Value]:
+    """The results of a segment that are used by other ops, or returned by the function."""
+    results = {r for op in segment for r in op.results}
+    first_results = {op.results[0] for op in segment if len(op.results)}
+    used = dict.fromkeys(v for v in returned if v in results)
     for op in ops_of(segment[-1].block):
-        if not len(op.results) or op.results[0] not in inside:
-            found.update(dict.fromkeys(v for v in _operands(op) if v in own))
-    return list(found)
+        if not len(op.results) or op.results[0] not in first_results:
+            used.update(dict.fromkeys(v for v in _operands(op) if v in results))
+    return list(used)
 
 
 def checkpoint(graph: Any, *, memory_limit: int | None = None) -> Any:
-    """A graph that means the same, whose backward pass computes values again instead of keeping them.
+    """A graph with the same results, whose backward pass computes values again instead of keeping them.
 
     Args:
         graph: A `Graph` or `GraphModule`, HIR or MIR.
         memory_limit: Bytes that the values of the forward pass may take while the gradient is computed (parameters and
-            inputs do not count; a symbol counts as 64). None keeps nothing but the arguments.
+            inputs do not count; a symbol counts as 64). With None only the arguments are kept.
 
     Raises:
-        PassError: The limit cannot be kept to.
+        PassError: The limit is exceeded, however the graph is cut.
     """
     return Checkpoint(memory_limit=memory_limit)(graph)

@@ -15,12 +15,12 @@ from rlx.transforms.nth_order_grad import one_argument
 
 @dataclass(frozen=True)
 class DirectionalNthGrad(Transform, name="rlx-directional-nth-grad"):
-    """Give the nth derivative of the outputs along n directions: forward mode over itself.
+    """Give the nth derivative of the outputs along n directions: forward mode, applied n times.
 
     There is a new input `dir_<level>` for each level from 0, shaped as the argument; the outputs are `dir<order>_<output>`.
     """
 
-    wrt: tuple[str, ...] = option((), "the argument; the one parameter when empty")
+    wrt: tuple[str, ...] = option((), "the argument; when empty, the only parameter")
     order: int = option(2, "how many times to differentiate")
 
     def apply(self, graph: Graph) -> Graph:
@@ -35,9 +35,9 @@ class DirectionalNthGrad(Transform, name="rlx-directional-nth-grad"):
 
     def _once(self, graph: Graph, name: str, direction: str) -> Graph:
         derived = Derived.of(graph)
-        moving = derived.arguments[name]
+        argument = derived.arguments[name]
         engine = Forward(derived.graph)
-        engine.seed(moving, derived.input(direction, moving.shape))
+        engine.seed(argument, derived.input(direction, argument.shape))
         with derived.graph.scratchpad():
             results = engine.run(derived.block, derived.scope())
             tangents = [

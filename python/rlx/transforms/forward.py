@@ -1,4 +1,4 @@
-"""Forward mode: ops with the tangents of their results."""
+"""Forward mode: emits ops and the tangents of their results."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from rlx.transforms.scope import Scope
 
 
 class Forward:
-    """Copies blocks to where a builder stands, with the ops that give tangents.
+    """Copies blocks to the insertion point of a builder, and adds the ops that compute tangents.
 
     Args:
-        builder: Where to emit.
+        builder: The builder to emit with.
         note: Added to the locations of the new ops.
     """
 
     def __init__(self, builder: Builder, note: str = "jvp"):
         self.builder = builder
         self.note = note
-        # By the values that are emitted; what is not there has the tangent zero.
+        # The tangents of emitted values; a value that is not a key has the tangent zero.
         self.tangents: dict[mlir.Value, Tensor] = {}
 
     def seed(self, tensor: Tensor, tangent: Tensor | None) -> None:
-        """Say what the tangent of a tensor is."""
+        """Set the tangent of a tensor."""
         if tangent is not None:
             self.tangents[tensor.value] = tangent
 
@@ -44,11 +44,11 @@ class Forward:
         return self.tangents.get(tensor.value)
 
     def run(self, block: mlir.Block, scope: Scope) -> list[Tensor]:
-        """Emit the ops of a block; what it yields.
+        """Emit the ops of a block; returns the tensors that it yields.
 
         Args:
-            block: It stays as it is.
-            scope: What stands for its arguments and for values from outside.
+            block: The block, which is not changed.
+            scope: The tensors for its arguments and for values from outside.
 
         Raises:
             Error: An op that depends on a tangent has no rule; the message names it and the user's line.
@@ -60,10 +60,10 @@ class Forward:
 
     def _step(self, op: mlir.Operation, operands: list[Tensor], scope: Scope) -> Sequence[Tensor]:
         b = self.builder
-        moving = any(t.value in self.tangents for t in operands) or (
+        has_tangent = any(t.value in self.tangents for t in operands) or (
             len(op.regions) and any(scope[v].value in self.tangents for v in scopes.captures(op))
         )
-        if not moving or not any(map(scopes.has_tangent, op.results)):
+        if not has_tangent or not any(map(scopes.has_tangent, op.results)):
             return scopes.copy(b, op, operands, scope)
         card = opview.card_of(op)
         try:
@@ -98,26 +98,26 @@ class Forward:
         primals, attributes = scopes.grouped(op, operands), opview.attributes_of(op)
         if card.has("jvp"):
             with checked.rule(op, "jvp"):
-                given = card.jvp(self.builder, primals, tangents, results, **attributes)
-                return checked.tangents(self.builder, op, given)
+                returned = card.jvp(self.builder, primals, tangents, results, **attributes)
+                return checked.tangents(self.builder, op, returned)
         return [linear_jvp(self.builder, card, primals, tangents, attributes)]
 
     def _from_vjp(
         self, card: Card, op: mlir.Operation, operands: list[Tensor], results: list[Tensor]
     ) -> Sequence[Tensor | None]:
-        """The jvp is the adjoint of the vjp, which is linear in the cotangents: that is transposed in turn."""
+        """The jvp from the vjp: the vjp is linear in the cotangents, and the jvp is its adjoint."""
         from rlx.transforms.reverse import transposed
 
         b = self.builder
         primals, attributes = scopes.grouped(op, operands), opview.attributes_of(op)
-        moving = [t.value in self.tangents for t in operands]
+        has_tangent = [t.value in self.tangents for t in operands]
 
         def emit(*cotangents: Tensor) -> list[Tensor]:
             with checked.rule(op, "vjp"):
-                given = checked.cotangents(op, card.vjp(b, primals, results, cotangents, **attributes), primals)
-            chosen = [(i, t, g) for i, (t, g, m) in enumerate(zip(operands, given, moving, strict=True)) if m]
-            found = [rules.resolved(b, checked.cotangent(b, op, i, t.shape, g)) for i, t, g in chosen]
-            return [rules.or_zeros(b, f, t.shape) for f, (_, t, _) in zip(found, chosen, strict=True)]
+                entries = checked.cotangents(op, card.vjp(b, primals, results, cotangents, **attributes), primals)
+            chosen = [(i, t, g) for i, (t, g, m) in enumerate(zip(operands, entries, has_tangent, strict=True)) if m]
+            pulled = [rules.resolved(b, checked.cotangent(b, op, i, t.shape, g)) for i, t, g in chosen]
+            return [rules.or_zeros(b, f, t.shape) for f, (_, t, _) in zip(pulled, chosen, strict=True)]
 
         block = b.scratch(emit, [r.shape for r in results])
         tangents = [self.tangent(t) for t in operands if t.value in self.tangents]
@@ -127,10 +127,10 @@ class Forward:
     def _regions(self, card: Card, op: mlir.Operation, operands: list[Tensor], scope: Scope) -> Sequence[Tensor]:
         tangents = scopes.grouped(op, [self.tangent(t) for t in operands])
         bodies = [block and Body(self, block, scope) for block in map(opview.block_of, op.regions)]
-        results, moved = card.pushforward(
+        results, tangents_of_results = card.pushforward(
             self.builder, scopes.grouped(op, operands), tangents, regions=bodies, **opview.attributes_of(op)
         )
-        self._seed(results, moved)
+        self._seed(results, tangents_of_results)
         return results
 
 
@@ -142,13 +142,13 @@ class Body:
     block: mlir.Block
     scope: Scope
 
-    def moving(self, given: Sequence[bool]) -> list[bool]:
-        """Which results may have a tangent when these arguments have one."""
+    def moving(self, arguments: Sequence[bool]) -> list[bool]:
+        """Whether each result may have a tangent, given whether each argument has one."""
         tangents = self.engine.tangents
-        return scopes.depends(self.block, given, lambda v: self.scope[v].value in tangents, floats=True)
+        return scopes.depends(self.block, arguments, lambda v: self.scope[v].value in tangents, floats=True)
 
     def plain(self, arguments: Sequence[Tensor]) -> list[Tensor]:
-        """A copy of the region's ops at the builder's place; what they yield."""
+        """Copy the ops of the region; returns the tensors that it yields."""
         return scopes.inlined(self.engine.builder, self.block, arguments, self.scope)
 
     def adjoint(
@@ -162,7 +162,7 @@ class Body:
     def run(
         self, arguments: Sequence[Tensor], tangents: Sequence[Tensor | None]
     ) -> tuple[list[Tensor], list[Tensor | None]]:
-        """The same with tangents of arguments and results."""
+        """As `plain`, with tangents of arguments and results."""
         inner = Scope(self.engine.builder, self.scope)
         inner.bind(self.block.arguments, arguments)
         for argument, tangent in zip(arguments, tangents, strict=True):
@@ -172,7 +172,7 @@ class Body:
 
 
 def linear_jvp(b: Builder, card: Card, primals: list[Any], tangents: list[Any], attributes: dict[str, Any]) -> Any:
-    """The tangent of an op that is linear in groups of operands: the sum of the op on the tangents of each group."""
+    """The tangent of an op that is linear in groups of operands: the sum of the op applied to the tangents of each group."""
     terms: list[Tensor | None] = []
     for group in scopes.linear_groups(card):
         if all(_is_zero(tangents[i]) for i in group):

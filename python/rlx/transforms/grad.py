@@ -1,6 +1,6 @@
 """`rlx-grad`: gradients of a scalar."""
 
-# Users hand over what annotations do not allow.
+# Users may pass values that the annotations do not allow.
 # pyright: reportUnnecessaryIsInstance=false
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ UNUSED = ("zero", "error")
 class Grad(Transform, name="rlx-grad"):
     """Give the gradient of a scalar output, the loss, by arguments.
 
-    The outputs are `grad_<name>` for each argument; with `with-loss` the loss before them, and the other outputs of the
-    function behind them.
+    The outputs are `grad_<name>` for each argument. With `with-loss`, the loss comes before them, and the other outputs of
+    the function after them.
     """
 
     wrt: tuple[str, ...] = option((), "the arguments to differentiate by; all parameters when empty")
     with_loss: bool = option(False, "keep the outputs: the loss first, the others last")
-    loss: str | None = option(None, "the output that is the loss; the first when none is named")
-    unused: str = option("zero", "what the gradient of an argument that does not reach the loss is", choices=UNUSED)
+    loss: str | None = option(None, "the name of the output that is the loss; by default the first")
+    unused: str = option("zero", "what to do with an argument on which the loss does not depend", choices=UNUSED)
 
     def apply(self, graph: Graph) -> Graph:
         index = self._loss(graph)
@@ -53,7 +53,7 @@ class Grad(Transform, name="rlx-grad"):
         """The position of the loss among the results.
 
         Raises:
-            PassError: There is none, or it is no real scalar.
+            PassError: There is none, or it is not a real scalar.
         """
         names = [o.name for o in graph.outputs]
         if not names:
@@ -77,11 +77,11 @@ class Grad(Transform, name="rlx-grad"):
     def _check_reached(self, graph: Graph, gradients: dict[str, Any]) -> None:
         if self.unused not in UNUSED:
             raise Error(f"unused must be one of {', '.join(UNUSED)}, got {self.unused!r}")
-        lost = [name for name, gradient in gradients.items() if gradient is None]
-        if lost and self.unused == "error":
-            told = ", ".join(f"'{name}'" for name in lost)
+        unreached = [name for name, gradient in gradients.items() if gradient is None]
+        if unreached and self.unused == "error":
+            names = ", ".join(f"'{name}'" for name in unreached)
             raise PassError(
-                f"{self.name}: {told} does not reach the loss of graph '{graph.name}', so its gradient is zero",
+                f"{self.name}: {names} does not reach the loss of graph '{graph.name}', so its gradient is zero",
                 hint='take it out of wrt, or pass unused="zero"',
             )
 
@@ -92,19 +92,19 @@ def grad(graph: Any, wrt: Any = (), *, loss: str | None = None, unused: str = "z
     Args:
         graph: A `Graph` or `GraphModule`, HIR or MIR.
         wrt: Names of the arguments to differentiate by; all parameters when empty.
-        loss: The output to differentiate; the first when none is named.
-        unused: `"zero"`, or `"error"` for an argument that does not reach the loss.
+        loss: The name of the output to differentiate; by default the first.
+        unused: `"zero"`, or `"error"` if the loss must depend on all of these arguments.
 
     Returns:
         A graph of the same arguments with an output `grad_<name>`, shaped as the argument, for each name.
 
     Raises:
-        Error: The loss is no real scalar, an argument does not exist, holds no floats or does not reach the loss, or an op has
-            no rule.
+        Error: The loss is not a real scalar, an argument does not exist or holds no floats, the loss does not depend on an
+            argument, or an op has no rule.
     """
     return Grad(wrt=names_of(wrt, "wrt"), loss=loss, unused=unused)(graph)
 
 
 def grad_with_loss(graph: Any, wrt: Any = (), *, loss: str | None = None, unused: str = "zero") -> Any:
-    """As `grad`, with the loss before the gradients, and the other outputs of the graph behind them."""
+    """As `grad`, with the loss before the gradients, and the other outputs of the graph after them."""
     return Grad(wrt=names_of(wrt, "wrt"), with_loss=True, loss=loss, unused=unused)(graph)

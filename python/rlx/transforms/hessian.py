@@ -16,11 +16,11 @@ from rlx.transforms.grad import Grad
 class Hessian(Transform, name="rlx-hessian"):
     """Give all second derivatives of a scalar output by arguments (forward mode over reverse mode).
 
-    The outputs are `hessian_<name>_<other>` for each pair of arguments, of the dimensions of the one, then those of the other.
+    The outputs are `hessian_<name>_<other>` for each pair of arguments, with the dimensions of the first, then the second.
     """
 
     wrt: tuple[str, ...] = option((), "the arguments to differentiate by; all parameters when empty")
-    loss: str | None = option(None, "the output that is the loss; the first when none is named")
+    loss: str | None = option(None, "the name of the output that is the loss; by default the first")
 
     def apply(self, graph: Graph) -> Graph:
         names = tuple(a.name for a in arguments_of(graph, self.wrt, self.name))
@@ -36,12 +36,12 @@ def hessian(graph: Any, wrt: Any = (), *, loss: str | None = None) -> Any:
     Args:
         graph: A `Graph` or `GraphModule`, HIR or MIR.
         wrt: Names of the arguments to differentiate by; all parameters when empty.
-        loss: The output to differentiate; the first when none is named.
+        loss: The name of the output to differentiate; by default the first.
 
     Returns:
         A graph of the same arguments with an output `hessian_<name>_<other>` of shape `[*name, *other]` for each pair of names.
 
     Raises:
-        Error: As `grad`, and where an argument is complex.
+        Error: As for `grad`, or an argument is complex.
     """
     return Hessian(wrt=names_of(wrt, "wrt"), loss=loss)(graph)

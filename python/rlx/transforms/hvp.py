@@ -16,21 +16,21 @@ from rlx.transforms.jvp import Jvp
 class Hvp(Transform, name="rlx-hvp"):
     """Give the loss, its gradient, and the Hessian times a direction (forward mode over reverse mode).
 
-    For each argument that is named there is a new input `tangent_<name>`; the outputs are the loss, `grad_<name>` for each, and
+    For each of these arguments there is a new input `tangent_<name>`. The outputs are the loss, `grad_<name>` for each, and
     `hvp_<name>` for each: the directional derivative of the gradient.
     """
 
     wrt: tuple[str, ...] = option((), "the arguments to differentiate by; all parameters when empty")
-    loss: str | None = option(None, "the output that is the loss; the first when none is named")
+    loss: str | None = option(None, "the name of the output that is the loss; by default the first")
 
     def apply(self, graph: Graph) -> Graph:
         names = tuple(a.name for a in arguments_of(graph, self.wrt, self.name))
         gradient = cleaned(Grad(wrt=names, with_loss=True, loss=self.loss).apply(graph))
         gradient = with_outputs(gradient, {o.name: i for i, o in enumerate(gradient.outputs[: 1 + len(names)])})
-        moved = Jvp(tangents=names).apply(gradient)
-        kept: dict[str, int] = {o.name: i for i, o in enumerate(gradient.outputs)}
-        first = len(kept) + 1  # behind the tangent of the loss
-        return with_outputs(moved, kept | {f"hvp_{name}": first + i for i, name in enumerate(names)})
+        with_tangents = Jvp(tangents=names).apply(gradient)
+        outputs: dict[str, int] = {o.name: i for i, o in enumerate(gradient.outputs)}
+        first = len(outputs) + 1  # after the tangent of the loss
+        return with_outputs(with_tangents, outputs | {f"hvp_{name}": first + i for i, name in enumerate(names)})
 
 
 def hvp(graph: Any, wrt: Any = (), *, loss: str | None = None) -> Any:
@@ -39,13 +39,13 @@ def hvp(graph: Any, wrt: Any = (), *, loss: str | None = None) -> Any:
     Args:
         graph: A `Graph` or `GraphModule`, HIR or MIR.
         wrt: Names of the arguments to differentiate by; all parameters when empty.
-        loss: The output to differentiate; the first when none is named.
+        loss: The name of the output to differentiate; by default the first.
 
     Returns:
         A graph with new inputs `tangent_<name>`, whose outputs are the loss, `grad_<name>` for each name, then `hvp_<name>` for
         each name.
 
     Raises:
-        Error: As `grad`.
+        Error: As for `grad`.
     """
     return Hvp(wrt=names_of(wrt, "wrt"), loss=loss)(graph)

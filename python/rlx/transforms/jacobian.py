@@ -1,4 +1,4 @@
-"""Dense derivatives: a basis of directions, all at once."""
+"""Dense derivatives: computed for a batch of directions that form a basis."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ def real_arguments(graph: Graph, names: Sequence[str], what: str) -> list[Argume
     """The arguments to differentiate by.
 
     Raises:
-        PassError: One is complex, or an output is: a dense derivative would have to say of which parts.
+        PassError: An argument or output is complex: dense derivatives by complex numbers are not defined here.
     """
-    found = arguments_of(graph, names, what)
-    for entry in (*found, *graph.outputs):
+    arguments = arguments_of(graph, names, what)
+    for entry in (*arguments, *graph.outputs):
         if entry.shape.dtype.is_complex:
             raise PassError(f"{what}: '{entry.name}' is {entry.shape}; dense derivatives are for real numbers")
-    return found
+    return arguments
 
 
 def identity(b: Builder, shape: Shape) -> Tensor:
-    """For each element of a tensor the tensor that is 1 there and 0 elsewhere: `[elements, *dims]`."""
+    """A batch with, for each element of a shape, the tensor that is 1 there and 0 elsewhere: `[elements, *dims]`."""
     count = product(shape.dims)
     rows = b.iota((count, count), axis=0, dtype="i32")
     columns = b.iota((count, count), axis=1, dtype="i32")
@@ -41,14 +41,14 @@ def forward(graph: Graph, names: Sequence[str], what: str, prefix: str = "jacobi
     """Dense derivatives by forward mode: one direction for each element of an argument."""
     derived = Derived.of(graph)
     b, outputs = derived.graph, list[tuple[int, str, Tensor]]()
-    found = float_outputs(graph, what)
+    float_results = float_outputs(graph, what)
     with b.scratchpad():
         for argument in real_arguments(graph, names, what):
-            moved = cleaned(Jvp(tangents=(argument.name,)).apply(graph))
+            with_tangents = cleaned(Jvp(tangents=(argument.name,)).apply(graph))
             basis = identity(b, argument.shape)
-            results = _batched(derived, moved, basis, argument.shape)
+            results = _batched(derived, with_tangents, basis, argument.shape)
             first = len(graph.outputs)
-            for i, (_, output) in enumerate(found):
+            for i, (_, output) in enumerate(float_results):
                 tangents = results[first + i]
                 columns = b.transpose(tangents, (*range(1, tangents.rank), 0))
                 dense = b.reshape(columns, (*output.shape.dims, *argument.shape.dims))
@@ -65,17 +65,17 @@ def reverse(graph: Graph, names: Sequence[str], what: str) -> Graph:
         for _, output in float_outputs(graph, what):
             single = Derived.of(graph)
             results = single.graph_results()
-            chosen = single.finish([(n, t) for n, t in outputs_of(graph, results) if n == output.name])
-            pulled = cleaned(Vjp(wrt=tuple(a.name for a in arguments)).apply(chosen))
-            found = _batched(derived, pulled, identity(b, output.shape), output.shape)
-            for argument, rows in zip(arguments, found[1:], strict=True):
+            one_output = single.finish([(n, t) for n, t in outputs_of(graph, results) if n == output.name])
+            gradient = cleaned(Vjp(wrt=tuple(a.name for a in arguments)).apply(one_output))
+            batched_results = _batched(derived, gradient, identity(b, output.shape), output.shape)
+            for argument, rows in zip(arguments, batched_results[1:], strict=True):
                 dense = b.reshape(rows, (*output.shape.dims, *argument.shape.dims))
                 outputs.append((f"jacobian_{output.name}_{argument.name}", dense))
     return derived.finish(outputs)
 
 
 def _batched(derived: Derived, graph: Graph, basis: Tensor, shape: Shape) -> list[Tensor]:
-    """The results of a graph, each batched, where its last argument is a batch of directions."""
+    """The results of a graph, each batched, for a batch of directions as its last argument."""
     b = derived.graph
     engine = Batching(b, product(shape.dims))
     engine.mark([basis])

@@ -15,7 +15,7 @@ from rlx.transforms.base import Transform, names_of
 class Jacrev(Transform, name="rlx-jacrev"):
     """Give the derivative of every element of the outputs by every element of arguments: reverse mode, for few outputs.
 
-    The outputs are `jacobian_<output>_<name>`, of the dimensions of the output, then those of the argument.
+    The outputs are `jacobian_<output>_<name>`, with the dimensions of the output, then those of the argument.
     """
 
     wrt: tuple[str, ...] = option((), "the arguments to differentiate by; all parameters when empty")

@@ -14,13 +14,13 @@ from rlx.transforms.forward import Forward
 
 @dataclass(frozen=True)
 class Jvp(Transform, name="rlx-jvp"):
-    """Give the directional derivative of every output beside the outputs (forward mode).
+    """Add the directional derivative of every output to the outputs (forward mode).
 
-    For each argument that is named there is a new input `tangent_<name>`, for each output of floats an output
+    For each of these arguments there is a new input `tangent_<name>`, for each output of floats a new output
     `tangent_<output>`.
     """
 
-    tangents: tuple[str, ...] = option((), "the arguments that move; all parameters when empty")
+    tangents: tuple[str, ...] = option((), "the arguments to differentiate by; all parameters when empty")
 
     def apply(self, graph: Graph) -> Graph:
         float_outputs(graph, self.name)
@@ -31,12 +31,12 @@ class Jvp(Transform, name="rlx-jvp"):
             engine.seed(derived.arguments[argument.name], tangent)
         with derived.graph.scratchpad():
             results = engine.run(derived.block, derived.scope())
-            moved = [
+            tangents = [
                 (f"tangent_{name}", rules.or_zeros(derived.graph, engine.tangent(r), r.shape))
                 for name, r in outputs_of(graph, results)
                 if r.dtype.is_inexact
             ]
-        return derived.finish([*outputs_of(graph, results), *moved], results)
+        return derived.finish([*outputs_of(graph, results), *tangents], results)
 
 
 def jvp(graph: Any, tangents: Any = ()) -> Any:
@@ -44,13 +44,13 @@ def jvp(graph: Any, tangents: Any = ()) -> Any:
 
     Args:
         graph: A `Graph` or `GraphModule`, HIR or MIR.
-        tangents: Names of the arguments that move; the others stay. All parameters when empty.
+        tangents: Names of the arguments to differentiate by; the others are constant. All parameters when empty.
 
     Returns:
         A graph with new inputs `tangent_<name>`, whose outputs are those of the graph, then `tangent_<output>` for each that
         holds floats or complex numbers.
 
     Raises:
-        Error: An argument does not exist or holds no floats, no output does, or an op has no rule.
+        Error: An argument does not exist or holds no floats, no output holds floats, or an op has no rule.
     """
     return Jvp(tangents=names_of(tangents, "tangents"))(graph)

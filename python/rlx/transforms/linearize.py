@@ -1,4 +1,4 @@
-"""A function as what it does at a point, and the linear function that it is near it."""
+"""Splits a derivative into the part that depends on the point, and the linear function of tangents at that point."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Linearized:
     """Two graphs: one to run once, one to run for each tangent.
 
     Attributes:
-        primal: Takes what the graph takes; gives its outputs, then `residual_<i>`: what the linear part needs.
+        primal: Has the arguments of the graph; gives its outputs, then `residual_<i>`: the values that the linear part needs.
         linear: Takes the residuals and `tangent_<name>`; gives `tangent_<output>`, linear in the tangents.
         residuals: Names of the residuals.
     """
@@ -33,37 +33,37 @@ class Linearized:
 
 
 def linearize(graph: Any, wrt: Any = ()) -> Linearized:
-    """Split a derivative: what depends on the point, and what is linear in the tangents.
+    """Split a derivative into a graph that depends on the point, and a graph that is linear in the tangents.
 
     Args:
         graph: A `Graph` or `GraphModule`, HIR or MIR.
-        wrt: Names of the arguments that move; all parameters when empty.
+        wrt: Names of the arguments to differentiate by; all parameters when empty.
 
     Raises:
-        Error: As `jvp`.
+        Error: As for `jvp`.
     """
     source = tensor_graph(graph)
     names = tuple(a.name for a in arguments_of(source, names_of(wrt, "wrt"), "linearize"))
-    moved = cleaned(Jvp(tangents=names).apply(source))
-    _open_up(moved, len(source.arguments))
-    moved = cleaned(moved)
-    primal, linear, residuals = _split(source, moved)
-    made = [cleaned(g) for g in (primal, linear)]
-    for part in made:
+    with_tangents = cleaned(Jvp(tangents=names).apply(source))
+    _decompose_mixed(with_tangents, len(source.arguments))
+    with_tangents = cleaned(with_tangents)
+    primal, linear, residuals = _split(source, with_tangents)
+    parts = [cleaned(g) for g in (primal, linear)]
+    for part in parts:
         part.verify()
     if isinstance(graph, GraphModule):
-        return Linearized(GraphModule(made[0]), GraphModule(made[1]), residuals)
-    return Linearized(made[0], made[1], residuals)
+        return Linearized(GraphModule(parts[0]), GraphModule(parts[1]), residuals)
+    return Linearized(parts[0], parts[1], residuals)
 
 
-def _open_up(moved: Graph, count: int) -> None:
-    """Decompose what is a function of the point and of a tangent at once, such as `activation_backward`."""
-    block = moved.function.entry_block
+def _decompose_mixed(with_tangents: Graph, count: int) -> None:
+    """Decompose ops that depend on a tangent and are not linear in it alone, such as `activation_backward`."""
+    block = with_tangents.function.entry_block
     while True:
-        hanging, mixed = set(list(block.arguments)[count:]), list[mlir.Operation]()
+        tangent_values, mixed = set(list(block.arguments)[count:]), list[mlir.Operation]()
         for op in ops_of(block):
-            if any(v in hanging for v in op.operands):
-                hanging.update(op.results)
+            if any(v in tangent_values for v in op.operands):
+                tangent_values.update(op.results)
                 card = opview.card_of(op)
                 if card.composite and not card.linear and not len(op.regions):
                     mixed.append(op)
@@ -73,40 +73,42 @@ def _open_up(moved: Graph, count: int) -> None:
             decompose(op)
 
 
-def _split(source: Graph, moved: Graph) -> tuple[Graph, Graph, tuple[str, ...]]:
-    """The ops that depend on a tangent, and the others."""
+def _split(source: Graph, with_tangents: Graph) -> tuple[Graph, Graph, tuple[str, ...]]:
+    """Two graphs: one of the ops that do not depend on a tangent, one of the others; and the names of the residuals."""
     primal = Derived.of(source)
     linear = Graph(f"{source.name_symbol}_linear")
-    block = moved.function.entry_block
+    block = with_tangents.function.entry_block
     count = len(source.arguments)
-    given, tangents = list(block.arguments)[:count], list(block.arguments)[count:]
+    primal_arguments, tangents = list(block.arguments)[:count], list(block.arguments)[count:]
     scope, linear_scope = Scope(primal.graph), Scope(linear)
-    scope.bind(given, list(primal.arguments.values()))
-    entering = [linear.add_argument(Argument(a.name, "input", a.shape)) for a in moved.arguments[count:]]
-    linear_scope.bind(tangents, entering)
-    hanging, residuals = set(tangents), dict[mlir.Value, tuple[str, Tensor]]()
+    scope.bind(primal_arguments, list(primal.arguments.values()))
+    tangent_arguments = [
+        linear.add_argument(Argument(a.name, "input", a.shape)) for a in with_tangents.arguments[count:]
+    ]
+    linear_scope.bind(tangents, tangent_arguments)
+    tangent_values, residuals = set(tangents), dict[mlir.Value, tuple[str, Tensor]]()
 
-    def inside(value: mlir.Value) -> Tensor:
-        """What stands for a value in the linear graph: a residual where it does not depend on a tangent."""
-        if value not in hanging and value not in residuals:
-            outside = scope[value]
+    def in_linear(value: mlir.Value) -> Tensor:
+        """The tensor for a value in the linear graph: a residual if the value does not depend on a tangent."""
+        if value not in tangent_values and value not in residuals:
+            primal_tensor = scope[value]
             name = f"residual_{len(residuals)}"
-            residuals[value] = (name, outside)
-            linear_scope[value] = linear.add_argument(Argument(name, "input", outside.shape))
+            residuals[value] = (name, primal_tensor)
+            linear_scope[value] = linear.add_argument(Argument(name, "input", primal_tensor.shape))
         return linear_scope[value]
 
     for op in ops_of(block):
-        read = [*op.operands, *(captures(op) if len(op.regions) else ())]
-        if not any(v in hanging for v in read):
+        used = [*op.operands, *(captures(op) if len(op.regions) else ())]
+        if not any(v in tangent_values for v in used):
             scope.bind(op.results, copy(primal.graph, op, [scope[v] for v in op.operands], scope))
             continue
-        for value in read:
-            inside(value)
-        hanging.update(op.results)
+        for value in used:
+            in_linear(value)
+        tangent_values.update(op.results)
         linear_scope.bind(op.results, copy(linear, op, [linear_scope[v] for v in op.operands], linear_scope))
     returned = opview.yielded(block)
-    outputs = list(zip(moved.results, returned, strict=True))
-    tangent_outputs = [(o.name, inside(v)) for o, v in outputs[len(source.outputs) :] if o.updates is None]
+    outputs = list(zip(with_tangents.results, returned, strict=True))
+    tangent_outputs = [(o.name, in_linear(v)) for o, v in outputs[len(source.outputs) :] if o.updates is None]
     linear.set_outputs(dict(tangent_outputs))
     plain = [(o.name, scope[v]) for o, v in outputs[: len(source.outputs)]]
     primal.finish([*plain, *residuals.values()])

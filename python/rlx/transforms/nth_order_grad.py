@@ -1,6 +1,6 @@
-"""`rlx-nth-order-grad`: the nth derivative by one number."""
+"""`rlx-nth-order-grad`: the nth derivative by a scalar."""
 
-# Users hand over what annotations do not allow.
+# Users may pass values that the annotations do not allow.
 # pyright: reportUnnecessaryIsInstance=false
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from rlx.transforms.grad import Grad
 
 @dataclass(frozen=True)
 class NthOrderGrad(Transform, name="rlx-nth-order-grad"):
-    """Give the nth derivative of a scalar output by a scalar argument: `grad` so many times."""
+    """Give the nth derivative of a scalar output by a scalar argument: `grad`, applied n times."""
 
-    wrt: tuple[str, ...] = option((), "the argument, a scalar; the one parameter when empty")
+    wrt: tuple[str, ...] = option((), "the argument, a scalar; when empty, the only parameter")
     order: int = option(2, "how many times to differentiate; 0 gives the output itself")
-    loss: str | None = option(None, "the output to differentiate; the first when none is named")
+    loss: str | None = option(None, "the name of the output to differentiate; by default the first")
 
     def apply(self, graph: Graph) -> Graph:
         name = one_argument(graph, self.wrt, self.order, self.name)
@@ -31,13 +31,13 @@ class NthOrderGrad(Transform, name="rlx-nth-order-grad"):
                 f"{self.name}: '{name}' must be a scalar of floats, got {argument.shape}",
                 hint="rlx.directional_nth_grad takes directions, rlx.hessian gives all second derivatives",
             )
-        made = Grad(wrt=(name,), loss=self.loss, with_loss=True).apply(graph)
+        gradient = Grad(wrt=(name,), loss=self.loss, with_loss=True).apply(graph)
         if self.order == 0:
-            return with_outputs(made, {made.outputs[0].name: 0})
-        made = with_outputs(made, {f"grad_{name}": 1})
+            return with_outputs(gradient, {gradient.outputs[0].name: 0})
+        gradient = with_outputs(gradient, {f"grad_{name}": 1})
         for _ in range(self.order - 1):
-            made = Grad(wrt=(name,)).apply(cleaned(made))
-        return with_outputs(made, {f"grad{self.order}_{name}": 0})
+            gradient = Grad(wrt=(name,)).apply(cleaned(gradient))
+        return with_outputs(gradient, {f"grad{self.order}_{name}": 0})
 
 
 GREATEST_ORDER = 32
@@ -47,18 +47,18 @@ def one_argument(graph: Graph, wrt: tuple[str, ...], order: int, what: str) -> s
     """The name of the argument to differentiate by.
 
     Raises:
-        PassError: It is not one, or the order is negative or beyond what can be done.
+        PassError: It is not one argument, or the order is negative or too large.
     """
-    found = arguments_of(graph, wrt, what)
-    if len(found) != 1:
-        raise PassError(f"{what}: expected one argument, got {', '.join(a.name for a in found)}")
+    arguments = arguments_of(graph, wrt, what)
+    if len(arguments) != 1:
+        raise PassError(f"{what}: expected one argument, got {', '.join(a.name for a in arguments)}")
     if isinstance(order, bool) or not isinstance(order, int) or order < 0:
         raise PassError(f"{what}: order must be a whole number that is not negative, got {order!r}")
     if order > GREATEST_ORDER:
         raise PassError(
             f"{what}: order must be at most {GREATEST_ORDER}, got {order}: each one doubles the graph or worse"
         )
-    return found[0].name
+    return arguments[0].name
 
 
 def nth_order_grad(graph: Any, wrt: Any, order: int, *, loss: str | None = None) -> Any:
@@ -68,12 +68,12 @@ def nth_order_grad(graph: Any, wrt: Any, order: int, *, loss: str | None = None)
         graph: A `Graph` or `GraphModule`, HIR or MIR.
         wrt: The name of the argument (or a list of it).
         order: How many times to differentiate.
-        loss: The output to differentiate; the first when none is named.
+        loss: The name of the output to differentiate; by default the first.
 
     Returns:
         A graph of the same arguments with one output, `grad<order>_<name>`; for order 0 the output itself.
 
     Raises:
-        Error: Output or argument is no real scalar, the order is negative, or an op has no rule.
+        Error: The output or the argument is not a real scalar, the order is negative, or an op has no rule.
     """
     return NthOrderGrad(wrt=names_of(wrt, "wrt"), order=order, loss=loss)(graph)

@@ -1,4 +1,4 @@
-"""Reverse mode: ops with a tape, then the cotangents of what they read, from the last op to the first."""
+"""Reverse mode: emits ops and records them on a tape, then computes cotangents of operands from the last op to the first."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ Pull = Callable[[list[Tensor | None]], Sequence[Any]]
 
 @dataclass(frozen=True)
 class _Step:
-    """An op on the tape: its results and operands (with what its regions read), and how cotangents go through it."""
+    """An op on the tape: results, operands (and values that its regions use), and a function from cotangents of the results to
+    those of the operands.
+    """
 
     op: mlir.Operation
     results: Sequence[Tensor]
@@ -33,29 +35,31 @@ class _Step:
 
 
 class Reverse:
-    """Copies blocks to where a builder stands, remembers what depends on chosen tensors, and goes back over it.
+    """Copies blocks to the insertion point of a builder, and computes the cotangents of chosen tensors.
+
+    It records on a tape the ops that depend on these tensors, and then goes over the tape backwards.
 
     Args:
-        builder: Where to emit.
+        builder: The builder to emit with.
         note: Added to the locations of the new ops.
     """
 
     def __init__(self, builder: Builder, note: str = "vjp"):
         self.builder = builder
         self.note = note
-        # Values (that are emitted) which depend on the chosen ones.
+        # Emitted values that depend on the chosen ones.
         self.varied: set[mlir.Value] = set()
-        # Those of them that have no value, because a linear function is transposed.
+        # Those of them that are `checked.Absent`, because a linear function is transposed.
         self._absent: set[mlir.Value] = set()
         self._tape: list[_Step] = []
         self._terms: dict[mlir.Value, list[Any]] = {}
 
     def choose(self, tensors: Sequence[Tensor], *, absent: bool = False) -> None:
-        """Say for which tensors cotangents are wanted.
+        """Choose tensors whose cotangents are wanted.
 
         Args:
-            tensors: Floats or complex; others count for nothing.
-            absent: They have no value: what is run must be linear in them.
+            tensors: The tensors; those that are not floats or complex are ignored.
+            absent: They have no value: the block that is run must be linear in them.
         """
         chosen = {t.value for t in tensors if t.dtype.is_inexact}
         self.varied |= chosen
@@ -65,73 +69,78 @@ class Reverse:
     # --- forward ----------------------------------------------------------------------------------
 
     def run(self, block: mlir.Block, scope: Scope, known: Mapping[mlir.Value, Tensor] | None = None) -> list[Tensor]:
-        """Emit the ops of a block; what it yields.
+        """Emit the ops of a block; returns the tensors that it yields.
 
         Args:
-            block: It stays as it is.
-            scope: What stands for its arguments and for values from outside.
-            known: Results of its ops that are there already, and are not computed again.
+            block: The block, which is not changed.
+            scope: The tensors for its arguments and for values from outside.
+            known: Tensors for results of its ops that exist already, and are not computed again.
 
         Raises:
             Error: An op that depends on a chosen tensor has no rule; the message names it and the user's line.
         """
         for op in scopes.ops_of(block):
             operands = [scope[v] for v in op.operands]
-            given = [known[r] for r in op.results if r in known] if known else []
-            results = self._step(op, operands, scope, given if len(given) == len(op.results) else None)
+            known_results = [known[r] for r in op.results if r in known] if known else []
+            results = self._step(op, operands, scope, known_results if len(known_results) == len(op.results) else None)
             scope.bind(op.results, results)
         return [scope[v] for v in opview.yielded(block)]
 
     def _step(
-        self, op: mlir.Operation, operands: list[Tensor], scope: Scope, given: list[Tensor] | None
+        self, op: mlir.Operation, operands: list[Tensor], scope: Scope, known: list[Tensor] | None
     ) -> Sequence[Tensor]:
         b = self.builder
-        read = [scope[v] for v in scopes.captures(op)] if len(op.regions) else []
-        varied = any(t.value in self.varied for t in operands) or any(t.value in self.varied for t in read)
+        captured = [scope[v] for v in scopes.captures(op)] if len(op.regions) else []
+        varied = any(t.value in self.varied for t in operands) or any(t.value in self.varied for t in captured)
         if not varied or not any(map(scopes.has_tangent, op.results)):
-            if any(t.value in self._absent for t in (*operands, *read)):
+            if any(t.value in self._absent for t in (*operands, *captured)):
                 raise checked.NotLinearError(f"rlx.{opview.name_of(op)} reads a tangent or cotangent")
-            return given or scopes.copy(b, op, operands, scope)
+            return known or scopes.copy(b, op, operands, scope)
         try:
-            results, pull = self._rule(op, operands, read, scope, given)
+            results, pull = self._rule(op, operands, captured, scope, known)
         except Error as problem:
             raise problem if problem.location else scopes.at_op(problem, op, "vjp") from None
         if pull is not None:
-            self._tape.append(_Step(op, results, [*operands, *read], pull))
+            self._tape.append(_Step(op, results, [*operands, *captured], pull))
             self.varied |= {r.value for r in results if r.dtype.is_inexact}
         return results
 
     def _rule(
-        self, op: mlir.Operation, operands: list[Tensor], read: list[Tensor], scope: Scope, given: list[Tensor] | None
+        self,
+        op: mlir.Operation,
+        operands: list[Tensor],
+        captured: list[Tensor],
+        scope: Scope,
+        known: list[Tensor] | None,
     ) -> tuple[Sequence[Tensor], Pull | None]:
-        """Results of an op and its pull; no pull where the tape has it in steps already."""
+        """The results of an op and its pull; no pull if its decomposition is on the tape instead."""
         b, card = self.builder, opview.card_of(op)
         block = scopes.reversible(b, op, scope) if card.has("reversible") else None
         if block is not None:
-            return self._inside(block, operands, scope), None
+            return self._run_instead(block, operands, scope), None
         if card.has("pullback"):
             with b.located(within(op.location, self.note)):
                 wanted = scopes.grouped(op, [t.value in self.varied for t in operands])
-                bodies = [block and Body(self, block, scope, read) for block in map(opview.block_of, op.regions)]
+                bodies = [block and Body(self, block, scope, captured) for block in map(opview.block_of, op.regions)]
                 grouped = scopes.grouped(op, operands)
                 return card.pullback(b, grouped, wanted, regions=bodies, **opview.attributes_of(op))
         if card.has("vjp") or card.has("jvp"):
-            results = given or self._results(op, operands, scope)
+            results = known or self._results(op, operands, scope)
             rule = self._vjp if card.has("vjp") else self._from_jvp
             return results, lambda cotangents: rule(card, op, operands, results, cotangents)
         if card.composite:
             with b.located(within(op.location, card.name)):
-                return self._inside(scopes.decomposition(b, op, scope), operands, scope), None
+                return self._run_instead(scopes.decomposition(b, op, scope), operands, scope), None
         raise scopes.no_rule(op, "vjp")
 
-    def _inside(self, block: mlir.Block, operands: list[Tensor], scope: Scope) -> list[Tensor]:
-        """Run a block in place of an op; what it yields."""
+    def _run_instead(self, block: mlir.Block, operands: list[Tensor], scope: Scope) -> list[Tensor]:
+        """Run a block in place of an op; returns the tensors that it yields."""
         inner = Scope(self.builder, scope)
         inner.bind(block.arguments, operands)
         return self.run(block, inner)
 
     def _results(self, op: mlir.Operation, operands: list[Tensor], scope: Scope) -> Sequence[Tensor]:
-        """A copy of an op; one that reads what has no value gives what has none."""
+        """The results of a copy of an op; if an operand is absent, the results are absent too."""
         if not any(t.value in self._absent for t in operands):
             return scopes.copy(self.builder, op, operands, scope)
         results = [checked.Absent(r) for r in op.results]
@@ -141,11 +150,11 @@ class Reverse:
     # --- back -------------------------------------------------------------------------------------
 
     def pull(self, results: Sequence[Tensor], cotangents: Sequence[Tensor | None]) -> None:
-        """Go back over the tape.
+        """Go over the tape backwards.
 
         Args:
-            results: What the cotangents belong to; the same tensor may occur more than once.
-            cotangents: None for zero.
+            results: The tensors with these cotangents; the same tensor may occur more than once.
+            cotangents: Their cotangents, None for zero.
         """
         for result, cotangent in zip(results, cotangents, strict=True):
             self._add(result, cotangent)
@@ -153,16 +162,16 @@ class Reverse:
         while self._tape:
             step = self._tape.pop()
             with b.located(within(step.op.location, self.note)):
-                own = [self.taken(r) for r in step.results]
-                if all(c is None for c in own):
+                result_cotangents = [self.taken(r) for r in step.results]
+                if all(c is None for c in result_cotangents):
                     continue
                 try:
-                    self._back(step, own)
+                    self._back(step, result_cotangents)
                 except Error as problem:
                     raise problem if problem.location else scopes.at_op(problem, step.op, "vjp") from None
 
     def _back(self, step: _Step, cotangents: list[Tensor | None]) -> None:
-        """Cotangents of the results of a step become terms of those of its operands, as far as they are wanted."""
+        """Add the terms that the results of a step contribute to the cotangents of its operands, where these are wanted."""
         for i, (operand, term) in enumerate(zip(step.operands, step.pull(cotangents), strict=True)):
             if operand.value in self.varied:
                 self._add(operand, checked.cotangent(self.builder, step.op, i, operand.shape, term))
@@ -172,7 +181,7 @@ class Reverse:
             self._terms.setdefault(tensor.value, []).append(term)
 
     def cotangent(self, tensor: Tensor) -> Tensor | None:
-        """What has come to a tensor, added up; None for zero."""
+        """The sum of the terms of a tensor's cotangent; None for zero."""
         terms = self._terms.pop(tensor.value, None)
         if terms is None:
             return None
@@ -181,7 +190,7 @@ class Reverse:
         return result
 
     def taken(self, tensor: Tensor) -> Tensor | None:
-        """The same, once: of a tensor that stands in two places (argument and capture, operand and result) it counts once."""
+        """As `cotangent`, and remove it: a tensor that is both argument and capture, or operand and result, counts once."""
         result = self.cotangent(tensor)
         self._terms.pop(tensor.value, None)
         return result
@@ -196,8 +205,8 @@ class Reverse:
     ) -> Sequence[Any]:
         grouped = scopes.grouped(op, operands)
         with checked.rule(op, "vjp"):
-            given = backward.cotangents(self.builder, card, grouped, results, cotangents, **opview.attributes_of(op))
-            return checked.cotangents(op, given, grouped)
+            returned = backward.cotangents(self.builder, card, grouped, results, cotangents, **opview.attributes_of(op))
+            return checked.cotangents(op, returned, grouped)
 
     def _from_jvp(
         self,
@@ -207,22 +216,22 @@ class Reverse:
         results: Sequence[Tensor],
         cotangents: list[Tensor | None],
     ) -> Sequence[Any]:
-        """The vjp is the adjoint of the jvp, which is linear in the tangents: that is transposed."""
+        """The vjp from the jvp: the jvp is linear in the tangents, and the vjp is its adjoint."""
         b, attributes = self.builder, opview.attributes_of(op)
-        moving = [i for i, t in enumerate(operands) if t.value in self.varied]
+        positions = [i for i, t in enumerate(operands) if t.value in self.varied]
 
         def emit(*tangents: Tensor) -> list[Tensor]:
-            by_position = dict(zip(moving, tangents, strict=True))
+            by_position = dict(zip(positions, tangents, strict=True))
             groups = scopes.grouped(op, [by_position.get(i) for i in range(len(operands))])
             primals = scopes.grouped(op, operands)
             with checked.rule(op, "jvp"):
-                found = checked.tangents(b, op, card.jvp(b, primals, groups, results, **attributes))
-            return [rules.or_zeros(b, f, r.shape) for f, r in zip(found, results, strict=True)]
+                pushed = checked.tangents(b, op, card.jvp(b, primals, groups, results, **attributes))
+            return [rules.or_zeros(b, t, r.shape) for t, r in zip(pushed, results, strict=True)]
 
-        block = b.scratch(emit, [operands[i].shape for i in moving])
+        block = b.scratch(emit, [operands[i].shape for i in positions])
         with checked.rule(op, "jvp"):
-            found = dict(zip(moving, transposed(b, block, cotangents), strict=True))
-        return [found.get(i) for i in range(len(operands))]
+            pulled = dict(zip(positions, transposed(b, block, cotangents), strict=True))
+        return [pulled.get(i) for i in range(len(operands))]
 
 
 @dataclass(frozen=True)
@@ -230,7 +239,7 @@ class Body:
     """A region in reverse mode, for the rules of ops with regions.
 
     Attributes:
-        captures: What the regions of the op read from outside. Their cotangents come with those of the arguments.
+        captures: The tensors that the regions of the op use from outside. Their cotangents follow those of the arguments.
     """
 
     engine: Reverse
@@ -240,29 +249,29 @@ class Body:
 
     @property
     def wanted(self) -> list[bool]:
-        """For which captures a cotangent is wanted."""
+        """Whether the cotangent of each capture is wanted."""
         return [t.value in self.engine.varied for t in self.captures]
 
-    def moving(self, given: Sequence[bool]) -> list[bool]:
-        """Which results may depend on these arguments, or on captures."""
+    def moving(self, arguments: Sequence[bool]) -> list[bool]:
+        """Whether each result may depend on these arguments (True in `arguments`), or on captures."""
         varied = self.engine.varied
-        return scopes.depends(self.block, given, lambda v: self.scope[v].value in varied, floats=True)
+        return scopes.depends(self.block, arguments, lambda v: self.scope[v].value in varied, floats=True)
 
     def _inner(self, arguments: Sequence[Tensor], captures: Sequence[Tensor] | None) -> Scope:
         inner = Scope(self.engine.builder, self.scope)
         if captures is not None:
-            own = scopes.block_captures(self.block)
-            stand_ins = {old.value: new for old, new in zip(self.captures, captures, strict=True)}
-            inner.bind(own, [stand_ins[self.scope[v].value] for v in own])
+            values = scopes.block_captures(self.block)
+            replacements = {old.value: new for old, new in zip(self.captures, captures, strict=True)}
+            inner.bind(values, [replacements[self.scope[v].value] for v in values])
         inner.bind(self.block.arguments, arguments)
         return inner
 
     def plain(self, arguments: Sequence[Tensor]) -> list[Tensor]:
-        """A copy of the region's ops at the builder's place; what they yield."""
+        """Copy the ops of the region; returns the tensors that it yields."""
         return scopes.inlined(self.engine.builder, self.block, arguments, self.scope)
 
     def keeping(self, arguments: Sequence[Tensor], values: Sequence[mlir.Value]) -> tuple[list[Tensor], list[Tensor]]:
-        """The same, and what stands for some values of the block."""
+        """As `plain`; returns the tensors for some values of the block as well."""
         inner = self._inner(arguments, None)
         results = scopes.copied(self.engine.builder, self.block, inner)
         return results, [inner[v] for v in values]
@@ -274,8 +283,8 @@ class Body:
 
         Args:
             fixed: The first arguments.
-            shapes: Of the last ones.
-            cotangents: Of what it yields.
+            shapes: The shapes of the last arguments.
+            cotangents: The cotangents of what the region yields.
 
         Returns:
             Cotangents of the last arguments.
@@ -289,27 +298,27 @@ class Body:
         known: Mapping[mlir.Value, Tensor] | None = None,
         captures: Sequence[Tensor] | None = None,
     ) -> tuple[list[Tensor], Callable[[Sequence[Tensor | None]], tuple[list[Tensor | None], list[Tensor | None]]]]:
-        """The region's ops at the builder's place, ready to go back over.
+        """Emit the ops of the region, so that cotangents can be computed.
 
         Args:
-            arguments: What stands for the region's arguments.
-            wanted: For which of them cotangents are wanted.
-            known: Values of the block that are there already, by the block's own values.
-            captures: What stands for the captures, where not they themselves.
+            arguments: The tensors for the region's arguments.
+            wanted: Whether the cotangent of each argument is wanted.
+            known: Tensors that exist already, by the values of the block that they replace.
+            captures: The tensors that replace the captures; by default the captures themselves.
 
         Returns:
-            What they yield, and a function from cotangents of that to cotangents of arguments and of captures.
+            The tensors that the region yields, and a function from their cotangents to those of arguments and of captures.
         """
         inner = self._inner(arguments, captures)
         engine = Reverse(self.engine.builder, self.engine.note)
-        engine.choose([a for a, want in zip(arguments, wanted, strict=True) if want])
-        outside = self.captures if captures is None else captures
-        engine.choose([c for c, want in zip(outside, self.wanted, strict=True) if want])
+        engine.choose([a for a, is_wanted in zip(arguments, wanted, strict=True) if is_wanted])
+        captured = self.captures if captures is None else captures
+        engine.choose([c for c, is_wanted in zip(captured, self.wanted, strict=True) if is_wanted])
         results = engine.run(self.block, inner, known)
 
         def pull(cotangents: Sequence[Tensor | None]) -> tuple[list[Tensor | None], list[Tensor | None]]:
             engine.pull(results, cotangents)
-            return [engine.taken(a) for a in arguments], [engine.taken(c) for c in outside]
+            return [engine.taken(a) for a in arguments], [engine.taken(c) for c in captured]
 
         return results, pull
 
@@ -326,10 +335,10 @@ def adjoint(
 
 
 def transposed(b: Builder, block: mlir.Block, cotangents: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """Cotangents of the arguments of a block that is linear in them, from those of what it yields.
+    """Cotangents of the arguments of a block that is linear in them, from the cotangents of what it yields.
 
-    What does not depend on the arguments is emitted; the rest has no value, unless an op with regions depends on them: then
-    they are zeros, at which the gradient of a linear function is what it is everywhere.
+    Ops that do not depend on the arguments are emitted; the results of the others are absent. If an op with regions is in the
+    block, the arguments are zeros instead: the gradient of a linear function is the same at every point.
 
     Raises:
         Error: It is not linear in them.

@@ -1,4 +1,4 @@
-"""What the transforms share: values of a block that is read, and the values that stand for them where ops are emitted."""
+"""What the transforms share: `Scope`, which maps values of a block to tensors of the new graph, and copies of blocks."""
 
 from __future__ import annotations
 
@@ -18,65 +18,65 @@ from rlx.passes.rewrite import checked_replacement
 
 
 class Scope:
-    """What stands for the values of a block, and for those around it.
+    """Maps the values of a block, and of the blocks around it, to tensors of a builder.
 
-    A value that is not in it stands for itself: what a rule emits reads values that are in place already.
+    A value that is not in the scope is mapped to itself: ops that a rule emits use values of the new graph already.
     """
 
-    def __init__(self, builder: Builder, around: Scope | None = None):
+    def __init__(self, builder: Builder, outer: Scope | None = None):
         self._builder = builder
-        self._around = around
+        self._outer = outer
         self._values: dict[mlir.Value, Tensor] = {}
 
-    def __setitem__(self, value: mlir.Value, stand_in: Tensor) -> None:
-        self._values[value] = stand_in
+    def __setitem__(self, value: mlir.Value, tensor: Tensor) -> None:
+        self._values[value] = tensor
 
-    def bind(self, values: Sequence[mlir.Value], stand_ins: Sequence[Tensor]) -> None:
-        """Say what stands for each of several values."""
-        self._values.update(zip(values, stand_ins, strict=True))
+    def bind(self, values: Sequence[mlir.Value], tensors: Sequence[Tensor]) -> None:
+        """Map each of several values to its tensor."""
+        self._values.update(zip(values, tensors, strict=True))
 
     def __getitem__(self, value: mlir.Value) -> Tensor:
         scope: Scope | None = self
         while scope is not None:
-            found = scope._values.get(value)
-            if found is not None:
-                return found
-            scope = scope._around
+            tensor = scope._values.get(value)
+            if tensor is not None:
+                return tensor
+            scope = scope._outer
         return self._builder.tensor(value)
 
 
 def captures(op: mlir.Operation) -> list[mlir.Value]:
-    """The values from outside that the regions of an op read, each once, in order."""
-    found: dict[mlir.Value, None] = {}
+    """The values from outside that the regions of an op use, each once, in order."""
+    captured: dict[mlir.Value, None] = {}
     inner: set[mlir.Value] = set()
     for region in op.regions:
         for block in region.blocks:
-            _captures(block, inner, found)
-    return list(found)
+            _captures(block, inner, captured)
+    return list(captured)
 
 
 def block_captures(block: mlir.Block) -> list[mlir.Value]:
-    """The values from outside that a block reads, each once, in order."""
-    found: dict[mlir.Value, None] = {}
-    _captures(block, set(), found)
-    return list(found)
+    """The values from outside that a block uses, each once, in order."""
+    captured: dict[mlir.Value, None] = {}
+    _captures(block, set(), captured)
+    return list(captured)
 
 
-def _captures(block: mlir.Block, inner: set[mlir.Value], found: dict[mlir.Value, None]) -> None:
+def _captures(block: mlir.Block, inner: set[mlir.Value], captured: dict[mlir.Value, None]) -> None:
     inner.update(block.arguments)
     for view in block.operations:
         op = view.operation
         for operand in op.operands:
             if operand not in inner:
-                found[operand] = None
+                captured[operand] = None
         for region in op.regions:
             for nested in region.blocks:
-                _captures(nested, inner, found)
+                _captures(nested, inner, captured)
         inner.update(op.results)
 
 
 def copy(b: Builder, op: mlir.Operation, operands: Sequence[Tensor], scope: Scope) -> list[Tensor]:
-    """A copy of an op at the builder's place, on other operands; its results."""
+    """Copy an op to the insertion point of a builder, with other operands; returns its results."""
     new = op.clone(b.insertion_point)
     if len(op.regions):
         values = {v: scope[v].value for v in captures(op)}
@@ -87,15 +87,15 @@ def copy(b: Builder, op: mlir.Operation, operands: Sequence[Tensor], scope: Scop
 
 
 def copied(b: Builder, block: mlir.Block, scope: Scope) -> list[Tensor]:
-    """A copy of the ops of a block at the builder's place; what they yield."""
+    """Copy the ops of a block to the insertion point of a builder; returns the tensors that it yields."""
     for op in ops_of(block):
         scope.bind(op.results, copy(b, op, [scope[v] for v in op.operands], scope))
     return [scope[v] for v in opview.yielded(block)]
 
 
-def inlined(b: Builder, block: mlir.Block, arguments: Sequence[Tensor], around: Scope) -> list[Tensor]:
-    """The same, with what stands for the arguments of the block."""
-    scope = Scope(b, around)
+def inlined(b: Builder, block: mlir.Block, arguments: Sequence[Tensor], outer: Scope) -> list[Tensor]:
+    """As `copied`, with tensors for the arguments of the block."""
+    scope = Scope(b, outer)
     scope.bind(block.arguments, arguments)
     return copied(b, block, scope)
 
@@ -106,23 +106,25 @@ def has_tangent(value: mlir.Value) -> bool:
 
 
 def decomposition(b: Builder, op: mlir.Operation, scope: Scope) -> mlir.Block:
-    """The block of what a composite op decomposes into; its arguments stand for the op's operands."""
-    return _instead(b, op, opview.card_of(op).decompose, scope)
+    """A block with the decomposition of a composite op; its arguments replace the op's operands."""
+    return _replacement(b, op, opview.card_of(op).decompose, scope)
 
 
 def reversible(b: Builder, op: mlir.Operation, scope: Scope) -> mlir.Block | None:
-    """The same of what stands for an op in reverse mode; None where that is the op itself."""
+    """A block with the ops that replace an op in reverse mode, see `Card.reversible`; None if the op is used itself."""
     card = opview.card_of(op)
     if "num_checkpoints" in op.attributes or card.name == "while":
-        return _instead(b, op, card.reversible, scope)
+        return _replacement(b, op, card.reversible, scope)
     return None
 
 
-def _instead(b: Builder, op: mlir.Operation, function: Callable[..., Any], scope: Scope) -> mlir.Block:
+def _replacement(b: Builder, op: mlir.Operation, function: Callable[..., Any], scope: Scope) -> mlir.Block:
+    """A block with the ops that a function emits to replace an op."""
     card = opview.card_of(op)
     values = opview.attributes_of(op)
     if card.spec.regions:
-        # What its regions read is not to be seen from where the block stands: a copy reads what stands for it.
+        # The new block cannot use the values that the regions use from outside: take the regions of a copy, which uses the
+        # tensors for these values.
         _, block = b.open_region(())
         with b.at(mlir.ir.InsertionPoint(block)):
             copy(b, op, [scope[v] for v in op.operands], scope)
@@ -135,7 +137,7 @@ def _instead(b: Builder, op: mlir.Operation, function: Callable[..., Any], scope
 
 
 def no_rule(op: mlir.Operation, what: str) -> Error:
-    """The error that an op cannot be transformed."""
+    """The error for an op without a rule."""
     name = opview.name_of(op)
     hint = f"give its card a rule, {what}, or a decomposition"
     return Error(f"rlx.{name} has no {what} rule", location=describe(op.location), hint=hint)
@@ -153,18 +155,18 @@ def grouped(op: mlir.Operation, items: Sequence[object]) -> list[Any]:
 
 
 def flat(groups: Sequence[Any], pattern: Sequence[Any]) -> list[Any]:
-    """Items of groups one by one; an entry of None stands for as many as the pattern has there."""
+    """The items of groups, one after the other. A group that is None becomes as many Nones as the pattern has items there."""
     result: list[Any] = []
-    for group, like in zip(groups, pattern, strict=True):
-        if is_list(like):
-            result += [None] * len(like) if group is None else list(group)
-        elif like is not None:
+    for group, entry in zip(groups, pattern, strict=True):
+        if is_list(entry):
+            result += [None] * len(entry) if group is None else list(group)
+        elif entry is not None:
             result.append(group)
     return result
 
 
 def linear_groups(card: Card) -> Iterator[list[int]]:
-    """The operands in which an op is linear jointly, as positions in its record."""
+    """The groups of operands in which an op is linear together, as positions in its record."""
     names = [o.name for o in card.spec.operands]
     for group in card.linear:
         yield [names.index(name) for name in group.split()]
@@ -181,22 +183,22 @@ def ops_of(block: mlir.Block) -> Iterator[mlir.Operation]:
         if op.name in opview.TERMINATORS:
             return
         if not registry.is_ours(op):
-            raise Error(f"'{op.name}' is no rlx op: only those can be transformed", location=describe(op.location))
+            raise Error(f"'{op.name}' is not an rlx op: only those can be transformed", location=describe(op.location))
         yield op
 
 
 def depends(
-    block: mlir.Block, given: Sequence[bool], of_outside: Callable[[mlir.Value], bool], *, floats: bool
+    block: mlir.Block, arguments: Sequence[bool], of_outside: Callable[[mlir.Value], bool], *, floats: bool
 ) -> list[bool]:
-    """Which values that a block yields depend on those of its arguments that are given.
+    """Whether each value that a block yields depends on some of its arguments, or on some values from outside.
 
     Args:
         block: A block.
-        given: For each argument.
-        of_outside: Whether a value from outside is given.
-        floats: Only through floats and complex numbers, as derivatives do.
+        arguments: Whether each argument counts.
+        of_outside: Whether a value from outside counts.
+        floats: Follow only floats and complex numbers, as derivatives do.
     """
-    reached = {a for a, is_given in zip(block.arguments, given, strict=True) if is_given}
+    reached = {a for a, counts in zip(block.arguments, arguments, strict=True) if counts}
     local = set(block.arguments)
 
     def is_reached(value: mlir.Value) -> bool:

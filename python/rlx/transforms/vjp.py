@@ -16,21 +16,21 @@ from rlx.transforms.reverse import Reverse
 
 @dataclass(frozen=True)
 class Vjp(Transform, name="rlx-vjp"):
-    """Give the cotangents of arguments beside the outputs (reverse mode).
+    """Add the cotangents of arguments to the outputs (reverse mode).
 
-    For each output of floats there is a new input `cotangent_<output>`, for each argument that is named an output
+    For each output of floats there is a new input `cotangent_<output>`, for each of these arguments a new output
     `grad_<name>`.
     """
 
     wrt: tuple[str, ...] = option((), "the arguments to differentiate by; all parameters when empty")
 
     def apply(self, graph: Graph) -> Graph:
-        found = float_outputs(graph, self.name)
+        float_results = float_outputs(graph, self.name)
         derived = Derived.of(graph)
-        given = [(i, derived.input(f"cotangent_{output.name}", output.shape)) for i, output in found]
+        cotangents = [(i, derived.input(f"cotangent_{output.name}", output.shape)) for i, output in float_results]
         wrt = [derived.arguments[a.name] for a in arguments_of(graph, self.wrt, self.name)]
         with derived.graph.scratchpad():
-            results, gradients = pulled_back(derived, wrt, dict(given))
+            results, gradients = pulled_back(derived, wrt, dict(cotangents))
             named = [
                 (f"grad_{t.name}", rules.or_zeros(derived.graph, g, t.shape))
                 for t, g in zip(wrt, gradients, strict=True)
@@ -44,9 +44,9 @@ def pulled_back(
     """The results of a graph, and the cotangents of some arguments.
 
     Args:
-        derived: Where to emit.
+        derived: The new graph.
         wrt: Arguments of the new graph.
-        cotangents: Of the results, by position.
+        cotangents: The cotangents of results, by position.
     """
     engine = Reverse(derived.graph)
     engine.choose(wrt)
@@ -65,7 +65,7 @@ def vjp(graph: Any, wrt: Any = ()) -> Any:
     Returns:
         A graph with a new input `cotangent_<output>` for each output that holds floats or complex numbers, whose outputs are
         those of the graph, then `grad_<name>` for each name. For complex arguments it is the adjoint for the
-        inner product `Re(sum(conj(a)·b))`, the conjugate of what JAX gives.
+        inner product `Re(sum(conj(a)·b))`, the conjugate of the gradient in JAX.
 
     Raises:
         Error: An argument does not exist or holds no floats, or an op has no rule.

@@ -1,4 +1,4 @@
-"""`rlx-vmap`: a function of one, as a function of many at once."""
+"""`rlx-vmap`: computes a function for a batch of arguments."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from rlx.transforms.batching import Batching
 class Vmap(Transform, name="rlx-vmap"):
     """Compute a function for a batch of arguments at once: `rlx-vmap{batched=x:0,y:1 size=8}`.
 
-    The arguments that are named get an axis more, and so do all outputs.
+    These arguments get one more axis, and so do all outputs.
     """
 
     batched: tuple[str, ...] = option((), "arguments with an axis for the batch: name, or name:axis")
     size: str = option("1", "the size of the batch, a number or a symbol")
     out_axes: tuple[str, ...] = option(
-        ("0",), "where the outputs have the batch: an axis for all, or output:axis for each"
+        ("0",), "the batch axis of the outputs: one axis for all, or output:axis for each"
     )
 
     def apply(self, graph: Graph) -> Graph:
@@ -39,17 +39,17 @@ class Vmap(Transform, name="rlx-vmap"):
         b, engine, scope = derived.graph, Batching(derived.graph, size), derived.scope()
         for value, (name, tensor) in zip(derived.block.arguments, derived.arguments.items(), strict=True):
             if name in axes:
-                scope[value] = moved = _moved(tensor, axes[name], 0)
-                engine.mark([moved])
+                scope[value] = argument = _moved(tensor, axes[name], 0)
+                engine.mark([argument])
         with b.scratchpad():
             results = engine.run(derived.block, scope)
         self._check_states(graph, axes, engine, results)
         out_axes = self._out_axes(graph)
-        full = [engine.full(r) for r in results]
-        outputs = [(name, _moved(r, 0, out_axes[name])) for name, r in outputs_of(graph, full)]
+        batched = [engine.full(r) for r in results]
+        outputs = [(name, _moved(r, 0, out_axes[name])) for name, r in outputs_of(graph, batched)]
         updates = [
             _moved(f, 0, axes[o.updates]) if o.updates in axes else r
-            for o, f, r in zip(graph.results, full, results, strict=True)
+            for o, f, r in zip(graph.results, batched, results, strict=True)
         ]
         return derived.finish(outputs, updates)
 
@@ -57,15 +57,15 @@ class Vmap(Transform, name="rlx-vmap"):
         known = {a.name: a for a in graph.arguments}
         if not self.batched:
             raise PassError(f"{self.name}: no argument is batched", hint=f"name some of {', '.join(known)}")
-        found: dict[str, int] = {}
+        axes: dict[str, int] = {}
         for entry in self.batched:
             name, axis = _entry(entry, self.name)
             if name not in known:
                 raise PassError(f"{self.name}: the graph has no argument '{name}'{suggestion(name, known)}")
-            if name in found:
+            if name in axes:
                 raise PassError(f"{self.name}: argument '{name}' is named twice")
-            found[name] = _axis(axis, known[name].shape.rank, f"{self.name}: argument '{name}'")
-        return found
+            axes[name] = _axis(axis, known[name].shape.rank, f"{self.name}: argument '{name}'")
+        return axes
 
     def _out_axes(self, graph: Graph) -> dict[str, int]:
         outputs = {o.name: o.shape.rank for o in graph.outputs}
@@ -78,10 +78,10 @@ class Vmap(Transform, name="rlx-vmap"):
                 raise PassError(message, hint="give one axis for all, or one for each output")
             entries = list(zip(outputs, common, strict=True))
         chosen = dict.fromkeys(outputs, axis)
-        for name, own in entries:
+        for name, output_axis in entries:
             if name not in outputs:
                 raise PassError(f"{self.name}: the graph has no output '{name}'{suggestion(name, outputs)}")
-            chosen[name] = own
+            chosen[name] = output_axis
         return {n: _axis(a, outputs[n], f"{self.name}: output '{n}'") for n, a in chosen.items()}
 
     def _check_states(self, graph: Graph, axes: dict[str, int], engine: Batching, results: list[Tensor]) -> None:
@@ -113,7 +113,7 @@ def _with_axis(shape: Shape, axis: int, size: Dim) -> Shape:
 
 
 def _moved(x: Tensor, source: int, destination: int) -> Tensor:
-    """`x` with one axis somewhere else."""
+    """`x` with one axis moved to another position."""
     if source == destination:
         return x
     order = [i for i in range(x.rank) if i != source]
@@ -126,12 +126,12 @@ def vmap(graph: Any, batched: Any, size: Any, out_axes: Any = 0) -> Any:
 
     Args:
         graph: A `Graph` or `GraphModule`, HIR or MIR.
-        batched: The axis that each batched argument has for the batch, by name; or names, for axis 0. The others are shared.
+        batched: The batch axis of each batched argument, by name; or names, for axis 0. Other arguments are shared.
         size: The size of the batch: an integer, or the name of a symbol.
-        out_axes: The axis that outputs have for it: one for all, by name, or in order.
+        out_axes: The batch axis of the outputs: one for all, by name, or in order.
 
     Returns:
-        A graph with the same arguments, of which the batched ones have one axis more, and the same outputs with one axis more.
+        A graph with the same arguments and outputs, where batched arguments and all outputs have one more axis.
 
     Raises:
         Error: An argument or axis does not exist, or an op has no rule.
