@@ -293,7 +293,7 @@ def test_in_a_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
     assert works(DiskCache(tmp_path / "cache"))
-    with pytest.raises(rlx.Error, match="relative to the present folder, which is gone"):
+    with pytest.raises(rlx.Error, match="relative to the current folder, which does not exist any more"):
         DiskCache("cache")
 
 

@@ -233,7 +233,7 @@ def test_folders_of_killed_processes_are_removed(place: Path) -> None:
     foreign.touch()
     for made in (abandoned, alive, foreign):
         os.utime(made, (0, 0))
-    with folders.own(alive):
+    with folders.open_stderr(alive):
         os.utime(alive, (0, 0))
         folders.make_folder()
     assert not abandoned.exists()

@@ -1,7 +1,7 @@
-"""`Artifact`: a compiled program with all that is needed to load it elsewhere.
+"""`Artifact`: a compiled program with everything that is needed to load it elsewhere.
 
-A program is code. What is checked here is that a file is whole and makes sense; whether to trust it is the user's to know,
-who may say which file is meant by its SHA-256.
+A program is code. Here it is checked that a file is complete and consistent. Whether to trust it, only the user can decide, who
+may give the SHA-256 of the file that is expected.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from rlx.ir.signature import KINDS, Argument, Output, initial_value
 FORMAT = 2
 _MANIFEST, _PROGRAM = "manifest.json", "program"
 _LONGEST_MANIFEST = 64 << 20
-_HIGHEST_RANK = 64  # of NumPy's arrays
+_HIGHEST_RANK = 64  # the limit of NumPy
 
 
 @dataclass(frozen=True)
 class Signature:
-    """What a compiled function takes and gives: the part of a graph that callers see."""
+    """The arguments and outputs of a compiled function: the part of a graph that callers see."""
 
     name: str
     arguments: tuple[Argument, ...]
@@ -61,13 +61,13 @@ class Signature:
 
     @classmethod
     def from_json(cls, data: Any) -> Signature:
-        """What `to_json` gave.
+        """The signature that `to_json` was called on.
 
         Raises:
-            Error: It is something else, or no program has such a signature.
+            Error: The data is of another form, or cannot be the signature of a program.
         """
-        found = _SIGNATURE(data, "signature")
-        signature = cls(found["name"], tuple(found["arguments"]), tuple(found["outputs"]))
+        content = _SIGNATURE(data, "signature")
+        signature = cls(content["name"], tuple(content["arguments"]), tuple(content["outputs"]))
         for entries in (signature.arguments, signature.outputs):
             names = [entry.name for entry in entries]
             if len(set(names)) != len(names):
@@ -81,22 +81,22 @@ def _shape_to_json(shape: Shape) -> dict[str, Any]:
 
 def _dim(value: Any, what: str) -> Dim:
     if type(value) is int or (type(value) is str and fields.text(value, what)):
-        found = dim(value)
-        if found == value or str(found) == value:
-            return found
+        size = dim(value)
+        if size == value or str(size) == value:
+            return size
     raise fields.refused(what, "a size or an expression in symbols", value)
 
 
 def _dtype(value: Any, what: str) -> DType:
-    found = dtype(fields.name(value, what))
-    if found.name != value:
+    result = dtype(fields.name(value, what))
+    if result.name != value:
         raise fields.refused(what, "the name of a dtype", value)
-    return found
+    return result
 
 
 def _argument(value: Any, what: str) -> Argument:
-    found = _ARGUMENT(value, what)
-    argument = Argument(found["name"], found["kind"], _shape(found, what), found["donate"], found["init"])
+    entries = _ARGUMENT(value, what)
+    argument = Argument(entries["name"], entries["kind"], _shape(entries, what), entries["donate"], entries["init"])
     if argument.donate and argument.kind != "input":
         raise Error(f"{what}: a {argument.kind} is not donated")
     if argument.kind == "state":
@@ -106,14 +106,14 @@ def _argument(value: Any, what: str) -> Argument:
 
 
 def _output(value: Any, what: str) -> Output:
-    found = _OUTPUT(value, what)
-    return Output(found["name"], _shape(found, what))
+    entries = _OUTPUT(value, what)
+    return Output(entries["name"], _shape(entries, what))
 
 
-def _shape(found: Mapping[str, Any], what: str) -> Shape:
-    shape = Shape(found["dims"], found["dtype"])
+def _shape(entries: Mapping[str, Any], what: str) -> Shape:
+    shape = Shape(entries["dims"], entries["dtype"])
     if shape.is_static:
-        dim(shape.size_bytes)  # not more than there are
+        dim(shape.size_bytes)  # raises if it is too large
     return shape
 
 
@@ -129,12 +129,12 @@ def requirement(value: Any, what: str) -> Requirement:
 
 
 _REQUIREMENT = row(name, text, optional(text))
-# What stands in the `info` of every artifact, beside what the back end says.
+# The entries that the `info` of every artifact has, in addition to those of the back end.
 _COMMON_INFO = {"requirements": listed(requirement), "rlx": name}
 
 
 def _unchanged(value: Any, what: str) -> Any:
-    return value  # it has its own check
+    return value  # it is checked elsewhere
 
 
 _CONTENT = record(
@@ -147,12 +147,12 @@ class Artifact:
     """A compiled program.
 
     Attributes:
-        target: Name of the target it is for.
+        target: The name of the target that it is compiled for.
         arch: Its architecture.
-        signature: What the program takes and gives.
+        signature: The arguments and outputs of the program.
         program: The code; for IREE's targets a VM module.
-        info: Facts for people and for loading: what there is, the back end's `info_fields` say. `requirements` are what has
-            to hold of the sizes of symbols, `rlx` is the version that compiled it.
+        info: Facts for people and for loading. The entries are those of the back end's `info_fields`, and `requirements`, the
+            requirements on the sizes of symbols, and `rlx`, the version that compiled it.
     """
 
     target: str
@@ -179,7 +179,7 @@ class Artifact:
 
     @property
     def sha256(self) -> str:
-        """The SHA-256 of the file that it makes, as `rlx compile` and `sha256sum` print it."""
+        """The SHA-256 of the file with this artifact, as `rlx compile` and `sha256sum` print it."""
         return hashlib.sha256(self.to_bytes()).hexdigest()
 
     @classmethod
@@ -187,7 +187,7 @@ class Artifact:
         """Read what `to_bytes` wrote.
 
         Args:
-            data: The file.
+            data: The content of the file.
             name: What to call it in messages.
             expected_sha256: The SHA-256 that the file must have, in hexadecimal.
 
@@ -202,8 +202,8 @@ class Artifact:
         except Error as problem:
             raise Error(f"{name} is not a compiled RLX program, or is damaged: {problem.message}") from None
         if isinstance(manifest, dict) and manifest.get("format") != FORMAT:
-            found = fields.shown(manifest.get("format"))
-            raise Error(f"{name}: format {found}, this version reads {FORMAT}", hint="compile it again")
+            written_format = fields.shown(manifest.get("format"))
+            raise Error(f"{name}: format {written_format}, this version reads {FORMAT}", hint="compile it again")
         try:
             return cls._from_manifest(manifest, program)
         except Error as problem:
@@ -213,19 +213,21 @@ class Artifact:
     def _from_manifest(cls, manifest: Any, program: bytes) -> Artifact:
         from rlx.backends.registry import backend_of
 
-        found = _CONTENT(manifest, "manifest")
-        if found["sha256"] != _checksum(manifest, program):
+        content = _CONTENT(manifest, "manifest")
+        if content["sha256"] != _checksum(manifest, program):
             raise Error("its checksum is that of another program")
-        signature = Signature.from_json(found["signature"])
-        compiler = backend_of(found["target"]).compiler
-        target = compiler.target(found["target"], found["arch"])
-        if (target.name, target.arch) != (found["target"], found["arch"]):
-            raise Error(f"it is for {found['target']} ({found['arch']}), another name of {target.name} ({target.arch})")
-        record({**compiler.info_fields(), **_COMMON_INFO})(found["info"], "info")
-        return cls(target.name, target.arch, signature, program, found["info"])
+        signature = Signature.from_json(content["signature"])
+        compiler = backend_of(content["target"]).compiler
+        target = compiler.target(content["target"], content["arch"])
+        if (target.name, target.arch) != (content["target"], content["arch"]):
+            raise Error(
+                f"it is for {content['target']} ({content['arch']}), another name of {target.name} ({target.arch})"
+            )
+        record({**compiler.info_fields(), **_COMMON_INFO})(content["info"], "info")
+        return cls(target.name, target.arch, signature, program, content["info"])
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the artifact to a file, whole or not at all."""
+        """Write the artifact to a file, completely or not at all."""
         write_atomically(path, self.to_bytes())
 
     @classmethod
@@ -234,7 +236,7 @@ class Artifact:
 
         Args:
             path: The file.
-            expected_sha256: The SHA-256 that it must have, in hexadecimal: nothing else of the file is looked at before.
+            expected_sha256: The SHA-256 that it must have, in hexadecimal. It is checked before anything else in the file.
 
         Raises:
             Error: It cannot be read, is damaged, or is not what was expected.
@@ -243,7 +245,7 @@ class Artifact:
 
 
 def _checksum(manifest: Mapping[str, Any], program: bytes) -> str:
-    """Over all of an artifact, so that one that was damaged by accident never gets to run."""
+    """A checksum of the whole artifact, so that one that was damaged by accident is never run."""
     others = {key: value for key, value in manifest.items() if key != "sha256"}
     digest = hashlib.sha256(json.dumps(others, sort_keys=True).encode() + b"\0")
     digest.update(program)
@@ -251,13 +253,13 @@ def _checksum(manifest: Mapping[str, Any], program: bytes) -> str:
 
 
 def check_sha256(data: bytes, expected: str, name: str) -> None:
-    """Compare the SHA-256 of a file with what is expected.
+    """Check that the SHA-256 of a file is the expected one.
 
     Raises:
-        Error: It is another one, or the expected one is none.
+        Error: It is another one, or `expected` is not a SHA-256.
     """
     if not isinstance(expected, str) or not re.fullmatch(r"[0-9a-fA-F]{64}", expected):
         raise Error(f"a SHA-256 has 64 hexadecimal digits, got {expected!r}", hint=f"sha256sum {name} prints it")
-    found = hashlib.sha256(data).hexdigest()
-    if found != expected.lower():
-        raise Error(f"{name} is another file than expected: its SHA-256 is {found}, not {expected.lower()}")
+    actual = hashlib.sha256(data).hexdigest()
+    if actual != expected.lower():
+        raise Error(f"{name} is another file than expected: its SHA-256 is {actual}, not {expected.lower()}")

@@ -1,4 +1,4 @@
-"""What compiling has in common for all back ends: timing, and the cache on disk."""
+"""Helpers of compiling for all back ends: timing, and the cache on disk."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _log = logging.getLogger("rlx")
 
 @cache
 def code_fingerprint(module: str) -> str:
-    """A hash of all code of the package that a module is in: a cached program is good for equal code only."""
+    """A hash of all code of the package that a module is in: a cached program is used only with equal code."""
     package = sys.modules[module.partition(".")[0]]
     folders = [Path(folder) for folder in getattr(package, "__path__", ())]
     sources = [path for folder in folders for kind in ("*.py", "*.mlir") for path in sorted(folder.rglob(kind))]
@@ -31,7 +31,7 @@ def code_fingerprint(module: str) -> str:
 
 
 class timed:
-    """Add the seconds spent inside to a table."""
+    """A context that adds the seconds spent in it to a table."""
 
     def __init__(self, table: dict[str, float], name: str):
         self.table, self.name = table, name
@@ -44,7 +44,7 @@ class timed:
 
 
 def cached(disk: DiskCache, key: str, graph: Graph) -> Artifact | None:
-    """The artifact of a cache entry, unless there is none, or one of another graph."""
+    """The artifact of a cache entry; None if there is no entry, or if it is for another graph."""
     stored = disk.get(key)
     if stored is None:
         return None
@@ -53,16 +53,18 @@ def cached(disk: DiskCache, key: str, graph: Graph) -> Artifact | None:
     except Error as problem:
         _log.info("%s", problem.message)
         return None
-    fits = artifact.signature.to_json() == Signature.of(graph).to_json()
-    return artifact if fits else None
+    is_equal = artifact.signature.to_json() == Signature.of(graph).to_json()
+    return artifact if is_equal else None
 
 
-def placed(artifact: Artifact, graph: Graph, lir: Callable[[], Graph]) -> Artifact:
-    """An artifact that tells of the lines of this graph; in the cache it has those of the graph that was compiled first."""
+def with_locations(artifact: Artifact, graph: Graph, lir: Callable[[], Graph]) -> Artifact:
+    """A cached artifact with the user's lines of this graph: the cache has those of the graph that was compiled first."""
     stored = {(expression, meaning) for expression, meaning, _ in artifact.info["requirements"]}
     if not stored:
         return artifact
     needs = requirements(graph.module)
-    if not stored <= {(str(r.expression), r.meaning) for r in needs}:  # some are of ops that others decompose into
+    if not stored <= {
+        (str(r.expression), r.meaning) for r in needs
+    }:  # some are requirements of ops after decomposition
         needs = requirements(graph.module, lir().module)
     return replace(artifact, info=artifact.info | {"requirements": [r.to_json() for r in needs]})

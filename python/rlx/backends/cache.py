@@ -1,12 +1,12 @@
-"""A cache on disk for compiled artifacts. It may lose an entry at any time, and never gives a wrong one.
+"""A cache on disk for compiled artifacts. It may lose an entry at any time, but never returns a wrong one.
 
 An entry is one file: a header (magic, version, length, SHA-256 of key and payload) and the payload. It is written
-to a temporary file in the same folder and moved into place, so that a reader, or another process that writes
-the same entry, sees all of it or nothing. Whatever goes wrong with the disk turns into a miss and a message
+to a temporary file in the same folder, which is then renamed, so that a reader, or another process that writes
+the same entry, sees the complete entry or none. Every problem with the disk becomes a cache miss and a message
 of the logger ``rlx``.
 
-What comes out of a cache is run. So the folder has to be this user's alone (`rlx.backends.private`); if it is not, there is no
-cache, and a message says so once.
+Programs from the cache are run. So the folder must belong to this user alone (`rlx.backends.private`). If it does not, the
+cache is not used, and a message says so once.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ _MAGIC = b"RLXC"
 _VERSION = 2
 _SUFFIX = ".rlxc"
 _TEMPORARY_SUFFIX = ".tmp"
-_LARGEST_ENTRY = 1 << 29  # reading it takes a second or so
+_LARGEST_ENTRY = 1 << 29  # reading it takes about a second
 _CHUNK = 1 << 20
 _HEX = frozenset("0123456789abcdef")
 _SUBFOLDER = re.compile(r"[0-9a-f]{2}")
 
-# Folders of which something has been said: once for each, however many caches are made of it.
+# Folders with a problem that has been reported: once for each folder, even if several caches use it.
 _warned: set[Path] = set()
 
 
 def default_directory() -> Path:
     """``RLX_CACHE_DIR``, else ``rlx`` in ``XDG_CACHE_HOME``, else ``~/.cache/rlx``, else a folder for temporary files.
 
-    A variable that is empty is one that is not set, and so are a relative ``XDG_CACHE_HOME`` (as its specification wants
-    it) and a relative ``HOME``.
+    An empty variable counts as not set, and so do a relative ``XDG_CACHE_HOME`` (as its specification says) and a relative
+    ``HOME``.
 
     Raises:
         Error: ``RLX_CACHE_DIR`` begins with ``~`` and the name of an unknown user.
@@ -82,13 +82,13 @@ class DiskCache:
     """Payloads by hexadecimal key. Usable from several threads and several processes at once.
 
     Args:
-        directory: Where entries lie; by default ``default_directory()``. It is made when the first entry is
-            put. It has to be this user's alone, and so has the way to it; otherwise nothing is kept or found.
-        max_bytes: Beyond this size the entries that were not used for longest are removed. A larger one, or one of more than
+        directory: The folder of the entries; by default ``default_directory()``. It is made when the first entry is
+            written. Only this user may be able to change it and the folders above it; otherwise the cache is not used.
+        max_bytes: Above this size the least recently used entries are removed. An entry that is larger itself, or larger than
             512 MiB, is not kept.
 
     Raises:
-        Error: The directory is no path, or an empty one.
+        Error: The directory is not a path, or is empty.
     """
 
     def __init__(self, directory: str | os.PathLike[str] | None = None, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
@@ -97,7 +97,7 @@ class DiskCache:
             self.directory = chosen.absolute()
         except OSError as problem:
             raise Error(
-                f"the cache folder {chosen} is relative to the present folder, which is gone: {problem}"
+                f"the cache folder {chosen} is relative to the current folder, which does not exist any more: {problem}"
             ) from None
         self.max_bytes = max_bytes
         self._largest = min(max_bytes, _LARGEST_ENTRY)
@@ -106,7 +106,7 @@ class DiskCache:
 
     def get(self, key: str) -> bytes | None:
         """The payload put under ``key``, or ``None``. An entry that is not intact is removed."""
-        part, name = _place(key)
+        part, name = _folder_and_name(key)
         try:
             with self._opened() as folder, folder.folder(part, create=False) as inner:
                 try:
@@ -128,8 +128,8 @@ class DiskCache:
             return None
 
     def put(self, key: str, payload: bytes) -> bool:
-        """Keep ``payload`` under ``key``; returns whether that worked. The disk is no reason to raise."""
-        part, name = _place(key)
+        """Keep ``payload`` under ``key``; returns whether that was possible. Problems with the disk raise no exception."""
+        part, name = _folder_and_name(key)
         if _HEADER.size + len(payload) > self._largest:
             return False
         try:
@@ -142,7 +142,7 @@ class DiskCache:
         return True
 
     def problem(self) -> str | None:
-        """Why nothing is kept in the folder, which is made if it is not there; None if all is well with it."""
+        """Why the folder cannot be used; None if it can. The folder is made if it does not exist."""
         try:
             with self._opened(create=True):
                 return None
@@ -167,7 +167,7 @@ class DiskCache:
         return private_folder(self.directory, lambda name: bool(_SUBFOLDER.fullmatch(name)), create=create)
 
     def _read(self, folder: Folder, name: str, key: str) -> bytes | None:
-        """The payload of an entry, or None. It is in memory only if it is what was put there."""
+        """The payload of an entry, or None. It is read into memory only after its checksum was found to be correct."""
         with open(folder.open(name), "rb") as file:
             size = os.fstat(file.fileno()).st_size
             header = file.read(_HEADER.size)
@@ -184,13 +184,12 @@ class DiskCache:
             file.seek(_HEADER.size)
             payload = file.read(length)
             with contextlib.suppress(OSError):
-                os.utime(
-                    file.fileno() if os.utime in os.supports_fd else folder.name(name)
-                )  # of last use, for eviction
+                # The time of the last use decides which entries are removed first.
+                os.utime(file.fileno() if os.utime in os.supports_fd else folder.name(name))
             return payload
 
     def _limit(self, added: int) -> None:
-        """Evict down to ``max_bytes``. The folder is only listed if the size we know of is above that."""
+        """Remove entries until the size is at most ``max_bytes``. The folder is listed only if the estimated size is larger."""
         with self._lock:
             if self._estimated_size is not None:
                 self._estimated_size += added
@@ -206,14 +205,14 @@ class DiskCache:
             self._estimated_size = total
 
     def _entries(self) -> list[tuple[str, str, os.stat_result]]:
-        """All entries: folder, name, status. On the way, removes temporary files that a process left when it was killed."""
-        found = []
+        """All entries: folder, name, status. Also removes the temporary files of processes that were killed."""
+        entries = []
         with contextlib.suppress(OSError), self._opened() as folder:
             for part in filter(_SUBFOLDER.fullmatch, folder.names()):
                 with contextlib.suppress(OSError), folder.folder(part, create=False) as inner:
                     _sweep(inner)
-                    found += [(part, name, status) for name, status in _files(inner)]
-        return found
+                    entries += [(part, name, status) for name, status in _files(inner)]
+        return entries
 
     def _remove(self, part: str, name: str) -> None:
         with contextlib.suppress(OSError), self._opened() as folder, folder.folder(part, create=False) as inner:
@@ -225,7 +224,7 @@ class DiskCache:
             _log.warning("%s; going on without the cache", message)
 
 
-def _place(key: str) -> tuple[str, str]:
+def _folder_and_name(key: str) -> tuple[str, str]:
     """The folder and the name of an entry."""
     if len(key) < 3 or not _HEX.issuperset(key):
         raise ValueError(f"a cache key is hexadecimal, not {key!r}")
@@ -237,15 +236,15 @@ def _write(folder: Folder, name: str, key: str, payload: bytes) -> None:
     digest = hashlib.sha256(key.encode())
     digest.update(payload)
     header = _HEADER.pack(_MAGIC, _VERSION, len(payload), digest.digest())
-    temporary, handle = _claimed(folder)
-    # No fsync: after a loss of power a damaged entry is a miss, and compiling again costs less than
-    # syncing always.
+    temporary, handle = _create_locked(folder)
+    # No fsync: an entry that a loss of power has damaged is a miss, and compiling again costs less than
+    # an fsync for every entry.
     with open(handle, "wb") as file:
         try:
             file.write(header)
             file.write(payload)
             file.flush()
-            if os.name == "nt":  # which moves no open file
+            if os.name == "nt":  # Windows cannot rename an open file
                 file.close()
             folder.replace(temporary, name)
         except BaseException:
@@ -254,19 +253,19 @@ def _write(folder: Folder, name: str, key: str, payload: bytes) -> None:
             raise
 
 
-def _claimed(folder: Folder) -> tuple[str, int]:
-    """A new file, which nobody takes for an abandoned one as long as it is open."""
+def _create_locked(folder: Folder) -> tuple[str, int]:
+    """A new file, which is locked while it is open, so that no other process removes it as an abandoned one."""
     while True:
         temporary = secrets.token_hex(8) + _TEMPORARY_SUFFIX
         handle = folder.create(temporary)
         lock(handle, wait=True)
         if temporary in folder.names():
             return temporary, handle
-        os.close(handle)  # swept away before it was locked
+        os.close(handle)  # another process has removed it before it was locked
 
 
 def _sweep(folder: Folder) -> None:
-    """Remove the temporary files that processes left when they were killed: nobody holds their locks."""
+    """Remove the temporary files of processes that were killed: these are not locked any more."""
     for name in folder.names():
         if name.endswith(_TEMPORARY_SUFFIX):
             remove_abandoned(folder.name(name), dir_fd=folder.handle)

@@ -1,4 +1,4 @@
-"""`Compilation`: a graph on its way to a target, from what was given to the artifact."""
+"""`Compilation`: compiles a graph for a target, and has the graph at every stage."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from rlx.backends.artifact import Artifact, Signature
-from rlx.backends.building import cached, code_fingerprint, placed, timed
+from rlx.backends.building import cached, code_fingerprint, timed, with_locations
 from rlx.backends.cache import DiskCache, fingerprint
 from rlx.backends.dispatch import KernelDispatchPolicy, policy_of
 from rlx.backends.protocol import Compiler, Target
@@ -26,25 +26,25 @@ from rlx.version import __version__
 
 
 class Compilation:
-    """A graph at every stage on its way to a target. Each stage is made when it is first asked for, and once.
+    """A graph at every stage of compiling it for a target. Each stage is computed once, when it is first used.
 
-    All steps are passes, and `pipeline_text` has them: `rlx-opt` makes the same of the same module.
+    All steps are passes, and `pipeline_text` lists them: with this text `rlx-opt` gives the same result for the same module.
 
     Args:
-        graph: HIR or MIR, with outputs. It must stay as it is until all that is wanted of the compilation is made.
-        target: What for; `registry.target_of` gives it.
+        graph: HIR or MIR, with outputs. It must not be changed as long as the compilation is used.
+        target: The target; see `registry.target_of`.
         policy: `"direct"` fuses ops at MIR, unless the module declares otherwise; `"fusable"` leaves primitives.
         passes: A pipeline to run first.
         bind: Sizes of symbols that are fixed; the others stay symbolic.
-        precision: `"f16"` or `"bf16"`, or the dtype; None and f32 leave the graph as it is.
+        precision: `"f16"` or `"bf16"`, or the dtype; None and f32 do not change the graph.
         opt: The level of optimisation, 0 to 3: `rlx.passes.levels`.
-        dispatch: Which composite ops the target lowers by rules of its own: a `KernelDispatchPolicy`, or its text.
+        dispatch: The composite ops that the target lowers by rules of its own: a `KernelDispatchPolicy`, or its text.
 
     Attributes:
-        given: The graph.
+        given: The graph that was given.
         target: The target.
-        dispatch_policy: Which composite ops the target lowers by rules of its own.
-        phases: Seconds that each phase took; `cached` is there where the program comes from the cache.
+        dispatch_policy: The composite ops that the target lowers by rules of its own.
+        phases: The seconds that each phase took; it has an entry `cached` if the program comes from the cache.
 
     Raises:
         Error: An option is of the wrong kind.
@@ -76,14 +76,14 @@ class Compilation:
 
     @property
     def compiler(self) -> Compiler:
-        """What compiles for the target."""
+        """The compiler for the target."""
         return backend_of(self.target.name).compiler
 
     # --- stages -----------------------------------------------------------------------------------
 
     @property
     def pipeline_text(self) -> str:
-        """All passes from the graph as given to LIR, as text for `rlx-opt`."""
+        """All passes from the given graph to LIR, as text for `rlx-opt`."""
         return str(Pipeline.of([*preparing(*self._preparing), *self._from_prepared]))
 
     @property
@@ -92,7 +92,7 @@ class Compilation:
 
     @cached_property
     def prepared(self) -> Graph:
-        """The graph with sizes bound and the user's passes run.
+        """The graph with sizes bound, after the user's passes.
 
         Raises:
             Error: A symbol is unknown, the pipeline is wrong, or a pass failed.
@@ -101,20 +101,20 @@ class Compilation:
 
     @cached_property
     def mir(self) -> Graph:
-        """The graph with blocks lowered, in the dtype to compute in.
+        """The graph with blocks lowered, and in the dtype to compute in.
 
         Raises:
-            Error: As `prepared`.
+            Error: As for `prepared`.
         """
         return run(self.prepared, self._to_mir)
 
     @cached_property
     def lir(self) -> Graph:
-        """The graph as the target takes it: what the target does not claim is decomposed, and all is verified.
+        """The graph as the target takes it: ops that the target does not claim are decomposed, and the graph is verified.
 
         Raises:
-            UnsupportedError: It lists every op that the target cannot take, with its location.
-            Error: As `prepared`.
+            UnsupportedError: The target does not take some ops; the error lists them with their locations.
+            Error: As for `prepared`.
         """
         with timed(self.phases, "passes"):
             if "mir" in self.__dict__:
@@ -122,11 +122,11 @@ class Compilation:
             return run(self.prepared, self._from_prepared)
 
     def at(self, stage: str) -> Graph:
-        """The graph at a stage: as given at its own, else `mir` or `lir`.
+        """The graph at a stage: the given graph if it is at this stage, else `mir` or `lir`.
 
         Raises:
             StageError: The graph has passed that stage.
-            Error: As `lir`.
+            Error: As for `lir`.
         """
         if STAGES.index(stage) < STAGES.index(self.given.stage):
             raise StageError(f"'{self.given.name}' is at stage {self.given.stage}, so it has no {stage}")
@@ -136,12 +136,12 @@ class Compilation:
 
     @cached_property
     def signature(self) -> Signature:
-        """What the program takes and gives."""
+        """The arguments and outputs of the program."""
         return Signature.of(self.prepared)
 
     @cached_property
     def requirements(self) -> tuple[Requirement, ...]:
-        """What has to hold of the sizes of symbols."""
+        """The requirements on the sizes of symbols."""
         return requirements(self.prepared.module, self.lir.module)
 
     # --- the artifact -----------------------------------------------------------------------------
@@ -150,11 +150,11 @@ class Compilation:
         """Compile the graph for the target. The first call does the work.
 
         Args:
-            cache: Where compiled programs are kept. A program that is there is found without any pass but the user's.
-            timeout: Seconds that an attempt of the compiler may take.
+            cache: The cache of compiled programs. For a program that is in it, only the user's passes are run.
+            timeout: The seconds that an attempt of the compiler may take.
 
         Raises:
-            CompileError: It cannot be expressed or compiled for the target.
+            CompileError: The graph cannot be expressed or compiled for the target.
         """
         if self._artifact is None:
             self._artifact = self._compiled(cache, timeout)
@@ -168,16 +168,18 @@ class Compilation:
                 artifact = None if key is None else cached(disk, key, self.prepared)
             if artifact is not None:
                 self.phases["cached"] = 1.0
-                return placed(artifact, self.prepared, lambda: self.lir)
-        made = self.compiler.compile_program(self, timeout)
+                return with_locations(artifact, self.prepared, lambda: self.lir)
+        compiled = self.compiler.compile_program(self, timeout)
         common = {"requirements": [r.to_json() for r in self.requirements], "rlx": __version__}
-        artifact = Artifact(self.target.name, self.target.arch, self.signature, made.program, {**made.info, **common})
-        if disk is not None and key is not None and made.lasting:
+        artifact = Artifact(
+            self.target.name, self.target.arch, self.signature, compiled.program, {**compiled.info, **common}
+        )
+        if disk is not None and key is not None and compiled.lasting:
             disk.put(key, artifact.to_bytes())
         return artifact
 
     def _key(self) -> str | None:
-        """A hash of all that the program depends on; None where that is not known, as for an op defined at a prompt."""
+        """A hash of everything that the program depends on; None if that is not known, as for an op defined at a prompt."""
         graph, compiler = self.prepared, self.compiler
         custom = sources(graph.module, self.target.rules)
         if custom is None:

@@ -1,6 +1,6 @@
-"""Checks of what a JSON text of another's holds: each takes a value and what to call it, and gives it back or raises.
+"""Checks of JSON data that may be hostile. Each takes a value and a name for messages, and returns the value or raises.
 
-A description of data is made of them: `record({"name": text, "sizes": listed(integer(0))})`.
+They are combined into a description of the data: `record({"name": text, "sizes": listed(integer(0))})`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SHOWN = 60
 
 
 def parsed(data: bytes, limit: int) -> Any:
-    """What a JSON text holds: numbers that are finite, and no object with two entries of one name.
+    """The value of a JSON text. All numbers must be finite, and no object may have two entries with the same name.
 
     Raises:
         Error: It is longer than `limit`, or is not JSON.
@@ -29,28 +29,28 @@ def parsed(data: bytes, limit: int) -> Any:
     if len(data) > limit:
         raise Error(f"{len(data)} bytes of JSON, expected at most {limit}")
     try:
-        found = json.loads(data, parse_float=_finite, parse_constant=_no_number, object_pairs_hook=_no_repetition)
+        value = json.loads(data, parse_float=_finite, parse_constant=_no_number, object_pairs_hook=_no_repetition)
     except RecursionError:
         raise Error("JSON that is nested too deeply") from None
     except ValueError as problem:
         raise Error(f"not JSON: {problem}") from None
-    level = [[found]]
+    level = [[value]]
     for _ in range(_DEEPEST):
-        level = [v for outer in level for v in (outer.values() if isinstance(outer, dict) else outer) if _holds(v)]
+        level = [v for outer in level for v in (outer.values() if isinstance(outer, dict) else outer) if _is_nested(v)]
         if not level:
-            return found
+            return value
     raise Error("JSON that is nested too deeply")
 
 
-def _holds(value: Any) -> bool:
+def _is_nested(value: Any) -> bool:
     return isinstance(value, (list, dict))
 
 
 def _finite(text: str) -> float:
-    found = float(text)
-    if not math.isfinite(found):
+    number = float(text)
+    if not math.isfinite(number):
         raise ValueError(f"{text} is not a number of 64 bits")
-    return found
+    return number
 
 
 def _no_number(name: str) -> Any:
@@ -58,20 +58,20 @@ def _no_number(name: str) -> Any:
 
 
 def _no_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    entries = dict(pairs)
+    if len(entries) != len(pairs):
         raise ValueError("an object has two entries of one name")
-    return found
+    return entries
 
 
 def refused(what: str, expected: str, value: Any) -> Error:
-    """The error that a value is not what it should be."""
+    """The error for a value that is not as expected."""
     return Error(f"{what}: expected {expected}, got {shown(value)}")
 
 
 def shown(value: Any) -> str:
-    """A value for a message, without most of it where it is long."""
-    if isinstance(value, (list, dict)) and value:  # which may be nested deeply
+    """A value as text for a message, shortened if it is long."""
+    if isinstance(value, (list, dict)) and value:  # it may be nested too deeply to print
         return f"a {type(value).__name__} of {len(value)}"
     written = ascii(value)
     return written if len(written) <= _SHOWN else written[:_SHOWN] + "…"
@@ -110,7 +110,7 @@ def integer(low: int, high: int) -> Check:
 
 
 def number(value: Any, what: str) -> float:
-    """A number; an infinite one is written as text."""
+    """A number; an infinite number is written as text."""
     if type(value) is str and value in ("inf", "-inf"):
         return float(value)
     if type(value) is float or (type(value) is int and abs(value) < 2**1023):
@@ -119,7 +119,7 @@ def number(value: Any, what: str) -> float:
 
 
 def number_to_json(value: float) -> float | str:
-    """A number as `number` reads it."""
+    """A number in the form that `number` reads."""
     return value if math.isfinite(value) else str(float(value))
 
 
@@ -135,12 +135,12 @@ def one_of(*values: str) -> Check:
 
 
 def optional(check: Check) -> Check:
-    """Something, or null."""
+    """A value that passes a check, or null."""
     return lambda value, what: None if value is None else check(value, what)
 
 
 def listed(check: Check, at_most: int = _LONGEST_LIST) -> Check:
-    """A list of which each element is something."""
+    """A list whose elements all pass a check."""
 
     def check_all(value: Any, what: str) -> list[Any]:
         if type(value) is not list or len(value) > at_most:
@@ -151,7 +151,7 @@ def listed(check: Check, at_most: int = _LONGEST_LIST) -> Check:
 
 
 def row(*checks: Check) -> Check:
-    """A list of as many elements as there are checks, each with its own."""
+    """A list with one element for each of some checks, which passes it."""
 
     def check_all(value: Any, what: str) -> list[Any]:
         if type(value) is not list or len(value) != len(checks):
@@ -162,7 +162,7 @@ def row(*checks: Check) -> Check:
 
 
 def record(checks: Mapping[str, Check]) -> Check:
-    """An object with these entries and no others."""
+    """An object with exactly these entries, each of which passes its check."""
 
     def check_all(value: Any, what: str) -> dict[str, Any]:
         if type(value) is not dict:

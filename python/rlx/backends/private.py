@@ -1,8 +1,8 @@
-"""Folders whose files nobody else can have written: what is read from them is run.
+"""Folders in which only this user can have written files: programs that are read from them are run.
 
-A folder is reached step by step from the root, each step through the handle of the one before, so that nobody can put
-another in its place meanwhile. Windows has no such handles, and other permissions, which are not checked: there, a user's own
-folders are closed to others by default.
+A folder is opened step by step from the root, each step relative to the handle of the previous folder, so that nobody can
+replace a folder in between. Windows has no such handles, and other permissions, which are not checked: there, by default other
+users cannot access a user's own folders.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ CHECKED = (
     hasattr(os, "getuid") and {os.open, os.mkdir, os.stat, os.unlink, os.readlink, os.rename} <= os.supports_dir_fd
 )
 
-_MOST_LINKS = 40  # as Linux has it
+_MOST_LINKS = 40  # as in Linux
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _CLOSED = getattr(os, "O_CLOEXEC", 0)
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _CLOSED
-# A folder on the way may be passed through without being readable.
+# A folder on the path can be passed through even if it is not readable.
 _STEP = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0) | _CLOSED
-_AS_IT_IS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | _CLOSED
+_NO_REDIRECTION = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | _CLOSED
 
 
 class UnsafeFolder(OSError):
-    """Somebody else could have put files into a folder."""
+    """Another user could have put files into a folder."""
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
 class Folder:
-    """An open folder. What is done to its files is done through it, whatever becomes of its name meanwhile."""
+    """An open folder. Its files are accessed through its handle, even if the folder is renamed or replaced meanwhile."""
 
     def __init__(self, path: Path, handle: int | None):
         self.path, self.handle = path, handle
@@ -54,32 +54,32 @@ class Folder:
             os.close(self.handle)
 
     def name(self, name: str) -> Any:
-        """What `os` takes as the path of a file in it, together with `dir_fd=folder.handle`."""
+        """The path of a file in the folder, for functions of `os` together with `dir_fd=folder.handle`."""
         return name if self.handle is not None else self.path / name
 
     def names(self) -> list[str]:
-        """What is in it."""
+        """The names of all files in the folder."""
         return os.listdir(self.path if self.handle is None else self.handle)
 
     def open(self, name: str) -> int:
-        """A handle to read a file of ours.
+        """A handle to read a file of this user.
 
         Raises:
-            OSError: There is none; or it is a link, a pipe, a device, a folder, or another user's.
+            OSError: There is no such file; or it is a link, a pipe, a device, a folder, or belongs to another user.
         """
-        handle = os.open(self.name(name), os.O_RDONLY | _AS_IT_IS, dir_fd=self.handle)
+        handle = os.open(self.name(name), os.O_RDONLY | _NO_REDIRECTION, dir_fd=self.handle)
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode) or (CHECKED and status.st_uid != os.geteuid()):
             os.close(handle)
-            raise UnsafeFolder(f"{self.path / name} is no file of this user's")
+            raise UnsafeFolder(f"{self.path / name} is not a file of this user")
         return handle
 
     def create(self, name: str) -> int:
-        """A handle to write a file that is not there yet, and that only this user may read."""
-        return os.open(self.name(name), os.O_RDWR | os.O_CREAT | os.O_EXCL | _AS_IT_IS, 0o600, dir_fd=self.handle)
+        """A handle to write a new file, which only this user may read."""
+        return os.open(self.name(name), os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_REDIRECTION, 0o600, dir_fd=self.handle)
 
     def replace(self, old: str, new: str) -> None:
-        """Give a file the name of another, which goes."""
+        """Rename a file; a file that has the new name is replaced."""
         os.replace(self.name(old), self.name(new), src_dir_fd=self.handle, dst_dir_fd=self.handle)
 
     def unlink(self, name: str) -> None:
@@ -87,100 +87,101 @@ class Folder:
         os.unlink(self.name(name), dir_fd=self.handle)
 
     def folder(self, name: str, *, create: bool) -> Folder:
-        """A folder in this one, which is closed to others.
+        """A folder in this one that other users cannot access.
 
         Raises:
-            OSError: It is not there and not to be made, or is a link or another user's.
+            OSError: It does not exist and `create` is false, or it is a link or belongs to another user.
         """
         if create:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(self.name(name), 0o700, dir_fd=self.handle)
         if self.handle is None:
             return Folder(self.path / name, None)
-        return _own(os.open(name, _FOLDER | _AS_IT_IS, dir_fd=self.handle), self.path / name, lambda _: True)
+        return _checked(os.open(name, _FOLDER | _NO_REDIRECTION, dir_fd=self.handle), self.path / name, lambda _: True)
 
 
-def private_folder(path: Path, ours: Callable[[str], bool], *, create: bool) -> Folder:
-    """A folder of this user's in which nobody else can write, on a way that nobody else can change.
+def private_folder(path: Path, is_own: Callable[[str], bool], *, create: bool) -> Folder:
+    """Open a folder of this user in which no other user can write, by a path that no other user can change.
 
-    Every folder on the way, also by symbolic links, must belong to this user or to root, and be writable by nobody else
-    unless it is sticky, as `/tmp` is. The folder itself must belong to this user. If others may look into it, and all that is
-    in it is ours, it is closed to them.
+    Every folder on the path, and on the paths of symbolic links, must belong to this user or to root. No other user may be able
+    to write to it, unless it is sticky, as `/tmp` is. The folder itself must belong to this user. If other users can read it,
+    and all files in it have names that `is_own` accepts, their permissions are removed.
 
     Args:
         path: An absolute path.
-        ours: Whether something of that name is what we put there.
-        create: Make it, and what is missing on the way, for this user alone.
+        is_own: Whether a name is the name of a file that RLX puts into the folder.
+        create: Make the folder, and missing folders on the path, for this user alone.
 
     Raises:
-        UnsafeFolder: It is none of these.
-        OSError: It is not there, or cannot be opened or made.
+        UnsafeFolder: Another user could change the folder or the path.
+        OSError: It does not exist, or cannot be opened or made.
     """
     if not CHECKED:
         if create:
             path.mkdir(parents=True, exist_ok=True)
         return Folder(path, None)
-    step = _walked(path, create)
+    step = _open_path(path, create)
     try:
         handle = os.open(".", _FOLDER, dir_fd=step)
     finally:
         os.close(step)
-    return _own(handle, path, ours)
+    return _checked(handle, path, is_own)
 
 
-def _walked(path: Path, create: bool) -> int:
-    """A handle of a folder, reached by folders that only this user and root can change."""
-    here = os.open(path.anchor, _STEP)
+def _open_path(path: Path, create: bool) -> int:
+    """A handle of a folder, after a check that only this user and root can change the folders on its path."""
+    handle = os.open(path.anchor, _STEP)
     try:
         names, links, place = list(reversed(path.parts[1:])), 0, Path(path.anchor)
-        sticky = _check_step(os.fstat(here), place, False)
+        sticky = _check_step(os.fstat(handle), place, False)
         while names:
             name = names.pop()
-            target = _link_target(name, here, place, sticky)
+            target = _link_target(name, handle, place, sticky)
             if target is None:
-                following = _step(name, here, create)
+                next_handle = _step(name, handle, create)
             else:
                 links += 1
                 if links > _MOST_LINKS:
                     raise UnsafeFolder(f"{path} has too many symbolic links")
                 names += reversed([part for part in target.parts if part != target.anchor])
-                following = os.open(target.anchor or ".", _STEP, dir_fd=here)
+                next_handle = os.open(target.anchor or ".", _STEP, dir_fd=handle)
                 name = target.anchor or "."
-            os.close(here)
-            here, place = following, place / name
-            sticky = _check_step(os.fstat(here), place, sticky)
-        return here
+            os.close(handle)
+            handle, place = next_handle, place / name
+            sticky = _check_step(os.fstat(handle), place, sticky)
+        return handle
     except BaseException:
-        os.close(here)
+        os.close(handle)
         raise
 
 
-def _step(name: str, here: int, create: bool) -> int:
+def _step(name: str, handle: int, create: bool) -> int:
+    """A handle of the next folder on a path, which is made if that is wanted."""
     try:
-        return os.open(name, _STEP | _AS_IT_IS, dir_fd=here)
+        return os.open(name, _STEP | _NO_REDIRECTION, dir_fd=handle)
     except FileNotFoundError:
         if not create:
             raise
     with contextlib.suppress(FileExistsError):
-        os.mkdir(name, 0o700, dir_fd=here)
-    return os.open(name, _STEP | _AS_IT_IS, dir_fd=here)
+        os.mkdir(name, 0o700, dir_fd=handle)
+    return os.open(name, _STEP | _NO_REDIRECTION, dir_fd=handle)
 
 
-def _link_target(name: str, here: int, place: Path, sticky: bool) -> Path | None:
-    """Where a symbolic link points to; None where there is none."""
+def _link_target(name: str, handle: int, place: Path, sticky: bool) -> Path | None:
+    """The path that a symbolic link points to; None if there is no link of this name."""
     try:
-        status = os.stat(name, dir_fd=here, follow_symlinks=False)
+        status = os.stat(name, dir_fd=handle, follow_symlinks=False)
     except FileNotFoundError:
         return None
     if not stat.S_ISLNK(status.st_mode):
         return None
     if not _trusted(status.st_uid, sticky):
         raise UnsafeFolder(f"the link {place / name} belongs to {_user(status.st_uid)}")
-    return Path(os.readlink(name, dir_fd=here))
+    return Path(os.readlink(name, dir_fd=handle))
 
 
 def _check_step(status: os.stat_result, place: Path, in_sticky: bool) -> bool:
-    """Whether a folder on the way, which only this user and root can change, is one in which everybody may make things.
+    """Check that only this user and root can replace the files in a folder on the path; returns whether it is sticky.
 
     Raises:
         UnsafeFolder: Others can change it.
@@ -194,17 +195,17 @@ def _check_step(status: os.stat_result, place: Path, in_sticky: bool) -> bool:
 
 
 def _trusted(owner: int, in_sticky: bool) -> bool:
-    """Whether what belongs to a user is not changed by anybody but us and root.
+    """Whether files of an owner can be changed only by this user and root.
 
-    In containers without privileges, root outside has no number inside: `/` and `/home` belong to "nobody". Such an owner is
-    taken for root, except where everybody may make things.
+    In containers without privileges, root of the host has no number inside of the container: `/` and `/home` belong to
+    "nobody". Such an owner is treated as root, except in a sticky folder, where every user may create files.
     """
     return owner in (0, os.geteuid()) or (not in_sticky and owner == _unmapped_owner())
 
 
 @cache
 def _unmapped_owner() -> int | None:
-    """The number that stands for all users who have none in this user namespace; None where there is no such."""
+    """The number that represents all users without a number in this user namespace; None if all users have one."""
     try:
         number = int(Path("/proc/sys/kernel/overflowuid").read_text())
         ranges = [list(map(int, line.split())) for line in Path("/proc/self/uid_map").read_text().splitlines()]
@@ -213,16 +214,16 @@ def _unmapped_owner() -> int | None:
     return None if any(first <= number < first + count for first, _, count in ranges) else number
 
 
-def _own(handle: int, path: Path, ours: Callable[[str], bool]) -> Folder:
-    """An open folder, if it is this user's alone."""
+def _checked(handle: int, path: Path, is_own: Callable[[str], bool]) -> Folder:
+    """An open folder, after a check that it belongs to this user alone."""
     try:
         status = os.fstat(handle)
         if status.st_uid != os.geteuid():
             raise UnsafeFolder(f"{path} belongs to {_user(status.st_uid)}")
         if _writable_by_others(status):
             raise UnsafeFolder(f"{path} is writable by others, who may have put files into it")
-        if status.st_mode & _OTHERS and all(map(ours, os.listdir(handle))):
-            with contextlib.suppress(OSError):  # nothing can be changed: others could not either
+        if status.st_mode & _OTHERS and all(map(is_own, os.listdir(handle))):
+            with contextlib.suppress(OSError):  # a read-only file system: nobody else can write to it either
                 os.fchmod(handle, 0o700)
         return Folder(path, handle)
     except BaseException:
@@ -237,7 +238,7 @@ def _writable_by_others(status: os.stat_result) -> bool:
 
 @cache
 def _is_own_group(number: int) -> bool:
-    """Whether a group is the one that many systems make for each user, with the user's name and nobody else in it."""
+    """Whether a group has only this user in it and the user's name, as many systems make for each user."""
     import grp
     import pwd
 

@@ -1,6 +1,7 @@
-"""What a back end is: a module, or an object, with the functions of `Compiler`, and of `Runtime` if it runs programs here.
+"""The protocols of back ends. A back end is a module or an object with the functions of `Compiler`, and of `Runtime` if it runs
+programs here.
 
-`registry.py` finds the back end of a target. `docs/backends.md` shows a whole one.
+`registry.py` finds the back end of a target. `docs/backends.md` shows a complete one.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ class Target(Protocol):
 
     @property
     def rules(self) -> Mapping[str, Any]:
-        """What the target lowers each op by, by op name: these are the ops that it claims. Others are decomposed."""
+        """The lowering rules of the target, by op name. These are the ops that it claims; others are decomposed."""
         ...
 
     @property
     def unsupported_dtypes(self) -> frozenset[str]:
-        """The dtypes of which a tensor cannot be computed with."""
+        """The dtypes that tensors cannot have."""
         ...
 
     @property
@@ -48,18 +49,18 @@ class Target(Protocol):
         ...
 
     def fingerprint(self) -> str:
-        """All of the target that programs depend on beside its name, its architecture and its pipeline, such as flags."""
+        """Text of all that programs depend on in addition to name, architecture and pipeline of the target, such as flags."""
         ...
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """What a back end makes of a graph.
+    """The result of compiling a graph.
 
     Attributes:
-        program: The code, in whatever form the back end loads, or users take elsewhere.
-        info: What is known of it, as JSON takes it: see `Compiler.info_fields`.
-        lasting: Whether compiling again would give no better program: only then it is kept in the cache.
+        program: The code, in any form that the back end loads, or that users can use elsewhere.
+        info: Facts about it, as JSON values: see `Compiler.info_fields`.
+        lasting: Whether it is kept in the cache: False if compiling it again later may give a better program.
     """
 
     program: bytes
@@ -69,14 +70,14 @@ class Compiled:
 
 @runtime_checkable
 class Compiler(Protocol):
-    """A way from graphs to programs."""
+    """The part of a back end that compiles graphs to programs."""
 
     def target_names(self) -> Collection[str]:
-        """The names that `target` takes, aliases among them."""
+        """The names that `target` accepts, including aliases."""
         ...
 
     def target(self, name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) -> Target:
-        """The target of a name, for one architecture or the default one.
+        """The target with a name, for an architecture or the default one.
 
         Raises:
             CompileError: There is no such architecture, or a flag is wrong.
@@ -84,7 +85,7 @@ class Compiler(Protocol):
         ...
 
     def version(self) -> str:
-        """The version of what compiles, on which programs depend.
+        """The version of the compiler, on which programs depend.
 
         Raises:
             CompileError: It is not installed.
@@ -92,27 +93,27 @@ class Compiler(Protocol):
         ...
 
     def compile_program(self, compilation: Compilation, timeout_s: float | None = None) -> Compiled:
-        """Compile a graph, the `lir` of the compilation, for its target. Nothing of it is changed.
+        """Compile a graph, the `lir` of the compilation, for its target. The graph is not changed.
 
         Args:
-            compilation: What is compiled; its `phases` may get the seconds of more phases.
-            timeout_s: Seconds that an attempt of a compiler may take.
+            compilation: The compilation; seconds of more phases may be added to its `phases`.
+            timeout_s: The seconds that an attempt of a compiler may take.
 
         Raises:
-            CompileError: It cannot be expressed or compiled for the target.
+            CompileError: The graph cannot be expressed or compiled for the target.
         """
         ...
 
     def info_fields(self) -> Mapping[str, Check]:
-        """The entries of `Compiled.info`, each with its check. A file with others is refused."""
+        """The entries of `Compiled.info`, each with its check. A file with other entries is refused."""
         ...
 
     def emit(self, kind: str, compilation: Compilation) -> str | None:
-        """What a compiler is given, in a form for people to read; None if the target has no form of that name."""
+        """The input of the compiler, in a readable form; None if the target has no form of that name."""
         ...
 
     def notes(self, artifact: Artifact) -> Sequence[str]:
-        """What somebody who takes a program elsewhere should know of it, a line each."""
+        """Facts that a user who runs the program elsewhere should know, one line each."""
         ...
 
 
@@ -127,24 +128,24 @@ class Program(Protocol):
         ...
 
     def read_state(self, name: str) -> np.ndarray:
-        """A copy of a state's present value."""
+        """A copy of the current value of a state."""
         ...
 
     def write_state(self, name: str, value: np.ndarray) -> None:
-        """Set a state."""
+        """Set the value of a state."""
         ...
 
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """One device, or one driver that has none.
+    """One device, or one driver without a device.
 
     Attributes:
-        driver: What runs programs on it: `"local-sync"`, `"cuda"` …
-        uri: What tells it from others of the same driver, such as `"cuda://0"`.
-        name: The device's own name.
+        driver: The driver that runs programs on it: `"local-sync"`, `"cuda"` …
+        uri: Identifies it among the devices of the driver, such as `"cuda://0"`.
+        name: The name of the device itself.
         available: Whether it can be used.
-        reason: Why not.
+        reason: Why it cannot be used.
     """
 
     driver: str
@@ -156,20 +157,20 @@ class DeviceInfo:
 
 @runtime_checkable
 class Runtime(Protocol):
-    """What runs the programs of a compiler, in this process or out of it."""
+    """The part of a back end that runs the programs of its compiler, in this process or in another one."""
 
     def device_names(self) -> Collection[str]:
-        """The targets whose programs run here, if there is such a device: names of devices for `Session`."""
+        """The targets whose programs can run on this machine if it has the device: names of devices for `Session`."""
         ...
 
     def load(self, artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int | None = None) -> Program:
-        """Load an artifact on its device. The parameters are C-contiguous, and nobody changes them afterwards.
+        """Load an artifact on its device. The parameters are C-contiguous, and are not changed afterwards.
 
         Raises:
-            Error: The device is not there, or the artifact does not run on it.
+            Error: There is no such device, or the artifact does not run on it.
         """
         ...
 
     def devices(self) -> Sequence[DeviceInfo]:
-        """The devices that it finds, and why it finds none. Never raises."""
+        """The devices of this machine, and for a driver without a device the reason. Never raises."""
         ...

@@ -1,8 +1,8 @@
-"""The back ends: the two that come with RLX, and those that other packages register as entry points of `rlx.backends`.
+"""All back ends: the two that come with RLX, and those that other packages register as entry points of `rlx.backends`.
 
-A package's metadata says `toy = "toy_backend"` under that group: a module, or `module:object`, with the functions of
-`protocol.Compiler`. It is loaded when a name is asked for that RLX itself does not have. One that cannot be loaded, or whose
-names are taken, is left out: it breaks nothing but itself, and `rlx doctor` says why.
+The metadata of such a package has an entry `toy = "toy_backend"` in that group: a module, or `module:object`, with the
+functions of `protocol.Compiler`. It is loaded when a target is used that RLX itself does not have. A back end that cannot be
+loaded, or whose names are taken, is left out: all others can be used, and `rlx doctor` says why it is left out.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rlx.ir.checks import check_string
 from rlx.ir.errors import CompileError, Error
 
 GROUP = "rlx.backends"
-# Packages with a module `backend`, and a light one, `targets`, which has the names.
+# Packages with a module `backend`, and a module `targets` that is quick to import and has the names.
 _BUILT_IN = {"iree": "rlx.backends.iree", "xla": "rlx.backends.xla"}
 _log = logging.getLogger("rlx")
 
@@ -33,8 +33,8 @@ class Registered:
 
     Attributes:
         name: Its name.
-        origin: What it comes with: `rlx`, or the name and version of a package.
-        targets: The names of its targets, aliases among them.
+        origin: The package that it is part of: `rlx`, or the name and version of another package.
+        targets: The names of its targets, including aliases.
         devices: The names of the devices that its programs run on.
     """
 
@@ -46,12 +46,12 @@ class Registered:
 
     @cached_property
     def compiler(self) -> Compiler:
-        """It, imported."""
+        """The back end itself, which is imported now."""
         return self._load()
 
     @property
     def runtime(self) -> Runtime | None:
-        """What runs its programs; None where it only compiles."""
+        """The part that runs its programs; None if it only compiles."""
         return self.compiler if isinstance(self.compiler, Runtime) else None
 
     def __str__(self) -> str:
@@ -79,7 +79,7 @@ def backend_of(target: str) -> Registered:
         CompileError: There is no such target.
     """
     check_string(target, "a target")
-    for backend in backends():  # those behind the right one are not looked for
+    for backend in backends():  # back ends after the right one are not imported
         if target in backend.targets:
             return backend
     known = target_names()
@@ -90,11 +90,11 @@ def backend_of(target: str) -> Registered:
 
 
 def target_of(name: str, arch: Any = None, flags: Any = ()) -> Target:
-    """A target from what a user says.
+    """A target from the arguments of a user.
 
     Raises:
         CompileError: There is no such target or architecture, or a flag is wrong.
-        Error: The architecture is no string, or the flags are no strings.
+        Error: The architecture is not a string, or the flags are not strings.
     """
     if arch is not None:
         check_string(arch, "arch")
@@ -104,11 +104,11 @@ def target_of(name: str, arch: Any = None, flags: Any = ()) -> Target:
 
 
 def runtime_of(target: str) -> Runtime:
-    """What runs the programs of a target.
+    """The runtime that runs the programs of a target.
 
     Raises:
         CompileError: There is no such target.
-        Error: Nothing here runs its programs.
+        Error: Its programs cannot run here.
     """
     backend = backend_of(target)
     if backend.runtime is None or target not in backend.devices:
@@ -120,7 +120,7 @@ def runtime_of(target: str) -> Runtime:
 
 
 def target_names() -> list[str]:
-    """The names of all targets, aliases among them."""
+    """The names of all targets, including aliases."""
     return [name for backend in backends() for name in backend.targets]
 
 
@@ -130,7 +130,7 @@ def device_names() -> list[str]:
 
 
 def backends() -> Iterator[Registered]:
-    """All back ends, those that come with RLX first; those of other packages are imported when they are reached."""
+    """All back ends: first those that come with RLX; those of other packages are imported when the iteration reaches them."""
     yield from map(_built_in, _BUILT_IN)
     yield from _installed()[0]
 
@@ -160,7 +160,7 @@ def _installed() -> tuple[tuple[Registered, ...], tuple[Problem, ...]]:
         origin = "an unnamed package" if entry.dist is None else f"{entry.dist.name} {entry.dist.version}"
         try:
             loaded.append(_checked(entry.name, origin, entry.load()))
-        except Exception as problem:  # it is somebody else's code
+        except Exception as problem:  # code of another package may raise anything
             reason = problem.message if isinstance(problem, Error) else f"{type(problem).__name__}: {problem}"
             refused.append(Problem(f"back end '{entry.name}' of {origin}", reason))
     clashes = [_clash(backend, loaded) for backend in loaded]
@@ -171,29 +171,29 @@ def _installed() -> tuple[tuple[Registered, ...], tuple[Problem, ...]]:
 
 
 def _checked(name: str, origin: str, compiler: Any) -> Registered:
-    """A back end that has all that the protocol says.
+    """A back end, after a check that it has all functions of the protocols and valid names.
 
     Raises:
-        Error: It lacks something.
+        Error: A function is missing, or a name is not valid.
     """
-    runs = hasattr(compiler, "load")
-    for protocol in (Compiler, Runtime) if runs else (Compiler,):
+    has_runtime = hasattr(compiler, "load")
+    for protocol in (Compiler, Runtime) if has_runtime else (Compiler,):
         functions = [name for name, value in vars(protocol).items() if inspect.isfunction(value) and name[0] != "_"]
-        lacking = [name for name in functions if not callable(getattr(compiler, name, None))]
-        if lacking:
-            raise Error(f"it has no {', '.join(lacking)}, which every {protocol.__name__} has")
-    targets, devices = tuple(compiler.target_names()), tuple(compiler.device_names()) if runs else ()
+        missing = [name for name in functions if not callable(getattr(compiler, name, None))]
+        if missing:
+            raise Error(f"it has no {', '.join(missing)}, which every {protocol.__name__} has")
+    targets, devices = tuple(compiler.target_names()), tuple(compiler.device_names()) if has_runtime else ()
     for target in (*targets, *devices):
         check_string(target, "the name of a target")
         if not target or target != target.lower():
             raise Error(f"the name of a target is in lower case, not {target!r}")
-    if others := set(devices) - set(targets):
-        raise Error(f"{', '.join(sorted(others))} is among its devices, and no target")
+    if unknown := set(devices) - set(targets):
+        raise Error(f"{', '.join(sorted(unknown))} is among its devices, but is not one of its targets")
     return Registered(name, origin, targets, devices, lambda: compiler)
 
 
 def _clash(backend: Registered, loaded: list[Registered]) -> str:
-    """Which other back end has a name of this one; empty if none has."""
+    """A message if another back end has a name of this one; empty if none has."""
     for other in (*map(_built_in, _BUILT_IN), *loaded):
         if other is not backend:
             if other.name == backend.name:

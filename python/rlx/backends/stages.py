@@ -1,4 +1,4 @@
-"""The steps from a graph as given to what a target lowers, as passes in text: shared by all that compile or report."""
+"""The steps from a given graph to LIR, as text of passes: shared by compilation, reports and the commands."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ PRECISIONS = ("f32", "f16", "bf16")
 
 
 def check_policy(policy: str) -> None:
-    """The policy is one of those that there are.
+    """Check that a policy exists.
 
     Raises:
-        Error: It is not.
+        Error: It does not.
     """
     if not isinstance(policy, str) or policy not in POLICIES:
         raise Error(f"policy {policy!r} is not one of {', '.join(POLICIES)}")
 
 
 def graph_of(graph: Any, what: str, *, lowered: bool = True) -> Graph:
-    """The graph that a user gave, bare or in a `GraphModule`.
+    """The graph that a user gives, itself or in a `GraphModule`.
 
     Args:
         graph: A `Graph` or `GraphModule`.
         what: The method that was called, for the message.
-        lowered: Take a module that is at HIR at MIR.
+        lowered: Lower a `GraphModule` at HIR to MIR.
 
     Raises:
         Error: It is neither, or has no outputs.
@@ -59,7 +59,7 @@ def _check_sizes(bind: Any) -> None:
 
 
 def prepared(graph: Graph, bind: Mapping[str, int] | None = None, passes: str | None = None) -> Graph:
-    """A graph after what its user asks for first: sizes bound, then passes run.
+    """A graph with the first steps that its user asks for: sizes are bound, then passes are run.
 
     Args:
         graph: HIR or MIR; it is not changed.
@@ -79,10 +79,10 @@ def prepared(graph: Graph, bind: Mapping[str, int] | None = None, passes: str | 
 
 
 def check_options(bind: Any = None, passes: Any = None, precision: Any = None) -> None:
-    """What a user gives to prepare a graph is sizes by symbol, text, and a dtype to compute in.
+    """Check the options of a user: `bind` is sizes by symbol, `passes` is text, `precision` is a dtype to compute in.
 
     Raises:
-        Error: It is something else.
+        Error: One is not.
     """
     if bind is not None:
         _check_sizes(bind)
@@ -98,10 +98,10 @@ def preparing(bind: Mapping[str, int] | None, passes: str | None) -> list[str]:
 
 
 def precision_name(precision: Any) -> str:
-    """The name of the dtype to compute in; f32 when it is not given.
+    """The name of the dtype to compute in; f32 if none is given.
 
     Raises:
-        Error: Nothing is computed in that.
+        Error: RLX cannot compute in that dtype.
     """
     name = "f32" if precision is None else str(getattr(precision, "name", precision))
     if name not in PRECISIONS:
@@ -113,7 +113,7 @@ def to_mir(policy: str, precision: Any, level: int) -> str:
     """The pipeline from HIR to MIR: blocks lowered, the passes of a level of optimisation, then the dtype to compute in.
 
     Args:
-        policy: `direct` makes fused ops, unless the module says otherwise; `fusable` leaves primitives.
+        policy: `direct` makes fused ops, unless the module declares `fusable`; `fusable` keeps primitives.
         precision: The dtype to compute in.
         level: 0 to 3.
     """
@@ -122,10 +122,10 @@ def to_mir(policy: str, precision: Any, level: int) -> str:
 
 
 def to_lir(legal: CheckLir) -> str:
-    """The pipeline of a target, to LIR: whatever it does not take is decomposed, and what is left is checked.
+    """The pipeline of a target to LIR: ops that it does not take are decomposed, and then the module is checked.
 
     Args:
-        legal: What the target takes.
+        legal: The check, whose options say what the target takes.
     """
     return str(Pipeline([Decompose(legal.for_, except_=legal.ops), *_CLEAN_UP, legal]))
 

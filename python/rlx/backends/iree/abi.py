@@ -1,4 +1,4 @@
-"""The types of a compiled function's arguments and results, as NumPy has them."""
+"""The types of the arguments and results of a compiled function, as types of NumPy arrays."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class ArgumentType(TensorType):
     """The type of an argument, and what the program may do with the caller's memory.
 
     Attributes:
-        access: ``"copy"``: the program gets a copy. ``"borrow"``: the program only reads the argument, so it
-            may read the caller's memory itself; this is tried out on copies in the first calls. ``"donate"``:
-            the caller gives the array up, and the program may overwrite it and return it. Either way the
-            caller's memory is only used on a local device and where it is large, writable and aligned to 64
-            bytes; elsewhere the program gets a copy.
+        access: ``"copy"``: the program gets a copy. ``"borrow"``: the program only reads the argument, so it may
+            use the caller's memory; in the first calls it gets copies, to check that it does not write to them.
+            ``"donate"``: the caller does not use the array any more, and the program may overwrite and return
+            it. The caller's memory is only used on a local device, and if it is large, writable and aligned to
+            64 bytes; otherwise the program gets a copy.
     """
 
     access: Access = "copy"
@@ -78,14 +78,14 @@ _ML_DTYPES = {
 
 
 def compiled_types(declaration: str) -> tuple[list[TensorType], list[TensorType]] | None:
-    """Argument and result types in IREE's ``iree.abi.declaration``; ``None`` if NumPy does not have them.
+    """Argument and result types in IREE's ``iree.abi.declaration``; ``None`` if NumPy has no such types.
 
     Raises:
         ExecutionError: A value that is passed is not a tensor.
     """
     if not declaration:
         return None
-    found: dict[str, list[TensorType]] = {"input": [], "output": []}
+    types: dict[str, list[TensorType]] = {"input": [], "output": []}
     for entry in _ENTRY.finditer(declaration):
         if entry["tensor"] is None:
             raise ExecutionError(f"only tensors can be passed, not {entry['other']}: {declaration}")
@@ -95,31 +95,31 @@ def compiled_types(declaration: str) -> tuple[list[TensorType], list[TensorType]
             return None
         dims = tensor["dims"].split("x")[:-1]
         shape = tuple(None if dim == "?" else int(dim) for dim in dims)
-        found[entry["kind"]].append(TensorType(dtype, shape))
-    return found["input"], found["output"]
+        types[entry["kind"]].append(TensorType(dtype, shape))
+    return types["input"], types["output"]
 
 
 def agreed_types(
-    function: str, what: str, given: Sequence[TensorType] | None, compiled: Sequence[TensorType] | None
+    function: str, kind: str, declared: Sequence[TensorType] | None, compiled: Sequence[TensorType] | None
 ) -> Sequence[TensorType]:
-    """The given types, if the function was compiled with the same layout; its own, if none are given.
+    """The declared types, after a check that the compiled ones have the same layout; the compiled ones if none are declared.
 
     Raises:
-        ExecutionError: They differ, or there are neither.
+        ExecutionError: They differ, or both are missing.
     """
-    if given is None:
+    if declared is None:
         if compiled is None:
-            raise ExecutionError(f"the module does not say what @{function}'s {what} types are: give them")
+            raise ExecutionError(f"the module does not say what @{function}'s {kind} types are: give them")
         return compiled
     if compiled is None:
-        return given
-    same = len(given) == len(compiled) and all(
-        a.shape == b.shape and _layout(a.dtype) == _layout(b.dtype) for a, b in zip(given, compiled, strict=True)
+        return declared
+    is_same = len(declared) == len(compiled) and all(
+        a.shape == b.shape and _layout(a.dtype) == _layout(b.dtype) for a, b in zip(declared, compiled, strict=True)
     )
-    if not same:
-        has, wanted = (", ".join(map(str, types)) or "none" for types in (compiled, given))
-        raise ExecutionError(f"@{function} was compiled with the {what} types {has}, not {wanted}")
-    return given
+    if not is_same:
+        has, expected = (", ".join(map(str, types)) or "none" for types in (compiled, declared))
+        raise ExecutionError(f"@{function} was compiled with the {kind} types {has}, not {expected}")
+    return declared
 
 
 def element_type(dtype: np.dtype) -> int:
@@ -130,10 +130,10 @@ def element_type(dtype: np.dtype) -> int:
     """
     from iree.runtime.dtypes import map_dtype_to_hal_element_type
 
-    found: Any = map_dtype_to_hal_element_type(dtype)
-    if found is None:
+    number: Any = map_dtype_to_hal_element_type(dtype)
+    if number is None:
         raise ExecutionError(f"IREE has no element type for {dtype}")
-    return int(found)
+    return int(number)
 
 
 def _dtype(element: str) -> np.dtype | None:
@@ -147,5 +147,5 @@ def _dtype(element: str) -> np.dtype | None:
 
 
 def _layout(dtype: np.dtype) -> tuple[str, int]:
-    """What IREE tells dtypes apart by: it has no unsigned ones."""
+    """The properties of a dtype that IREE distinguishes: it has no unsigned integers."""
     return "i" if dtype.kind == "u" else dtype.kind if dtype.kind != "V" else dtype.name, dtype.itemsize

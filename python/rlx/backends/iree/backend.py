@@ -33,12 +33,12 @@ from rlx.ir.signature import Argument, bodies
 
 # Below this many operations the threads of local-task cost more than they save (about 15 µs a call).
 PARALLEL_FLOPS = 20_000_000
-# What a symbol is taken to be where work has to be guessed.
+# The size of a symbol for estimates of work.
 _TYPICAL_SIZE = 64
 
 
 def estimated_flops(module: Any) -> int:
-    """Operations of one run of every function, with a typical size for each symbol."""
+    """The number of operations when each function runs once, with a typical size for each symbol."""
     total = 0
     for function in bodies(module):
         for op in opview.operations(function.entry_block):
@@ -57,21 +57,21 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
     """Compile a graph through linalg.
 
     Args:
-        compilation: What to compile.
-        timeout_s: Seconds that an attempt of the compiler may take.
+        compilation: The compilation.
+        timeout_s: The seconds that an attempt of the compiler may take.
 
     Raises:
         CompileError: The module cannot be expressed or compiled for the target.
     """
     target, phases = compilation.target, compilation.phases
     assert isinstance(target, Target)
-    prewarm(target)  # the compiler's process gets ready while we lower
+    prewarm(target)  # the compiler's process starts while the graph is lowered here
     lir = compilation.lir
-    needs = [r.to_json() for r in compilation.requirements]
+    requirements = [r.to_json() for r in compilation.requirements]
     with timed(phases, "lower"):
         lowered = _lowered(lir, target)
         borrow = only_reads_arguments(lowered)
-        _seal(lowered, compilation.signature, _described(compilation.signature, borrow, needs))
+        _seal(lowered, compilation.signature, _description(compilation.signature, borrow, requirements))
         text = module_text(lowered)
     with timed(phases, "iree"):
         compiled = compile_module(text, target, timeout_s=timeout_s, name=f"{lir.name_symbol}.mlir")
@@ -82,22 +82,22 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
         "cpu": compiled.cpu and compiled.cpu.to_json(),
         "iree": compiler_version(),
     }
-    return Compiled(compiled.vmfb, info, lasting=not compiled.weakened_by_chance)
+    return Compiled(compiled.vmfb, info, lasting=not compiled.may_improve)
 
 
 def _lowered(lir: Graph, target: Target) -> Any:
-    """What IREE is given."""
+    """The module that IREE compiles."""
     lowered = lir.clone().module
     lower(lowered, target)
     return lowered
 
 
 _LARGEST_FLOPS = 10**300
-_DESCRIBED = "rlx.described"
+_DESCRIPTION_KEY = "rlx.described"
 
 
 def info_fields() -> dict[str, Check]:
-    """What stands in an artifact's `info`. The flags are told to people; nothing is done with them."""
+    """The entries of an artifact's `info`. The flags are only for information."""
     return {
         "flops": integer(0, _LARGEST_FLOPS),
         "borrow": boolean,
@@ -107,34 +107,34 @@ def info_fields() -> dict[str, Check]:
     }
 
 
-def _described(signature: Signature, borrow: bool, needs: Sequence[Sequence[str | None]]) -> str:
-    """A hash of all on which the safety of a call depends, beside the program: what it reads and writes, and how far."""
-    # Not what users read: meanings and places of requirements.
-    expressions = sorted({str(need[0]) for need in needs})
+def _description(signature: Signature, borrow: bool, requirements: Sequence[Sequence[str | None]]) -> str:
+    """A hash of the facts in an artifact, besides the program, that make a call safe: types, access and sizes of arguments."""
+    # Texts for users, the meanings and places of requirements, do not matter.
+    expressions = sorted({str(requirement[0]) for requirement in requirements})
     return fingerprint(json.dumps([signature.to_json(), borrow, expressions], sort_keys=True))
 
 
-def _seal(lowered: Any, signature: Signature, described: str) -> None:
-    """Have the program itself say which description it goes with: one with another is refused when it is loaded."""
+def _seal(lowered: Any, signature: Signature, description: str) -> None:
+    """Store the hash of the description in the program: with another description it is refused when it is loaded."""
     with mlir.entered():
         for op in lowered.body.operations:
             if op.operation.name == "func.func" and op.operation.attributes["sym_name"].value == signature.name:
-                note = {_DESCRIBED: mlir.ir.StringAttr.get(described)}
+                note = {_DESCRIPTION_KEY: mlir.ir.StringAttr.get(description)}
                 op.operation.attributes["iree.reflection"] = mlir.ir.DictAttr.get(note)
 
 
 def emit(kind: str, compilation: Compilation) -> str | None:
-    """The linalg that IREE is given."""
+    """The linalg that IREE compiles, as text."""
     if kind != "linalg":
         return None
     target = compilation.target
     assert isinstance(target, Target)
-    with mlir.unregistered_dialects_allowed():  # else MLIR prints its generic form
+    with mlir.unregistered_dialects_allowed():  # otherwise MLIR prints the generic form
         return str(_lowered(compilation.lir, target))
 
 
 def notes(artifact: Artifact) -> list[str]:
-    """Where a program for a CPU runs."""
+    """A note on the CPUs on which a program for a CPU can run."""
     if (data := artifact.info["cpu"]) is None:
         return []
     cpu = Cpu.from_json(data)
@@ -143,12 +143,12 @@ def notes(artifact: Artifact) -> list[str]:
 
 
 def module_text(lowered: Any) -> str:
-    """What goes to IREE, with locations, so that its errors name the user's line."""
+    """The text that IREE gets, with locations, so that its errors name the user's line."""
     return lowered.operation.get_asm(enable_debug_info=True, print_generic_op_form=True)
 
 
-# Ops of the lowering that write into a part of a buffer. IREE may choose an argument's buffer for that, so where one
-# occurs the program gets copies of its arguments (quirk `arguments-overwritten`).
+# Ops of lowered modules that write to a part of a buffer. IREE may choose the buffer of an argument for that, so a program
+# with such an op gets copies of its arguments (quirk `arguments-overwritten`).
 _PARTIAL_WRITES = (
     "tensor.insert",
     "tensor.insert_slice",
@@ -163,15 +163,15 @@ _PARTIAL_WRITES = (
 
 
 def only_reads_arguments(lowered: Any) -> bool:
-    """Whether no op of a lowered module can be made to write into an argument's buffer."""
-    found = []
+    """Whether a lowered module has no op that IREE may let write to the buffer of an argument."""
+    is_partial_write = []
 
     def visit(op: Any) -> Any:
-        found.append(op.name in _PARTIAL_WRITES)
+        is_partial_write.append(op.name in _PARTIAL_WRITES)
         return mlir.ir.WalkResult.ADVANCE
 
     mlir.walk(lowered, visit)
-    return not any(found)
+    return not any(is_partial_write)
 
 
 class Program:
@@ -195,11 +195,11 @@ class Program:
             parameter_types={a.name: _tensor_type(a.shape) for a in params},
             threads=threads,
         )
-        borrow, needs = artifact.info["borrow"], artifact.info["requirements"]
-        if self.executable.note(signature.name, _DESCRIBED) != _described(signature, borrow, needs):
+        borrow, requirements = artifact.info["borrow"], artifact.info["requirements"]
+        if self.executable.note(signature.name, _DESCRIPTION_KEY) != _description(signature, borrow, requirements):
             raise ExecutionError("the program is another one than the artifact describes", hint="compile it again")
         self.states = {a.name: a for a in signature.of_kind("state")}
-        # A result may be the memory of a state, which the next run overwrites.
+        # A result may share the memory of a state, which the next run overwrites.
         function = self.executable.function(
             signature.name,
             [_argument_type(a, borrow) for a in signature.of_kind("input")],
@@ -211,24 +211,26 @@ class Program:
             self.call = _refusing_empty(function, [a.name for a in signature.of_kind("input")])
 
     def read_state(self, name: str) -> np.ndarray:
-        """A copy of a state's present value."""
+        """A copy of the current value of a state."""
         type_ = _tensor_type(self.states[name].shape)
         return self.executable.function(state_getter(name), [], [type_], copy_results=True)([])[0]
 
     def write_state(self, name: str, value: np.ndarray) -> None:
-        """Set a state."""
+        """Set the value of a state."""
         shape = self.states[name].shape
         type_ = ArgumentType(shape.dtype.numpy, shape.static)
         self.executable.function(state_setter(name), [type_], [])([value])
 
 
 def _refusing_empty(function: Function, names: Sequence[str]) -> Callable[[Sequence[np.ndarray]], list[np.ndarray]]:
-    """The function for a device that gives wrong results for no elements, or an error that says nothing (`empty-tensors`)."""
+    """A function that refuses empty inputs: some devices give wrong results or unclear errors for these (`empty-tensors`)."""
 
     def call(arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        for given, array in zip(names, arrays, strict=True):
+        for input_name, array in zip(names, arrays, strict=True):
             if not array.size:
-                raise ExecutionError(f"input '{given}' is empty, {list(array.shape)}, which this device does not take")
+                raise ExecutionError(
+                    f"input '{input_name}' is empty, {list(array.shape)}, which this device does not take"
+                )
         return function(arrays)
 
     return call
@@ -248,7 +250,7 @@ def _argument_type(argument: Argument, borrow: bool) -> ArgumentType:
 
 
 def choose_driver(target: Target, flops: int, threads: int | None) -> str:
-    """The runtime driver: for the CPU, threads only where the work pays for them."""
+    """The driver of the runtime; for the CPU, one with threads only if there is enough work."""
     if "local-task" not in target.drivers:
         return target.drivers[0]
     return "local-sync" if threads == 1 or flops < PARALLEL_FLOPS else "local-task"
@@ -258,8 +260,8 @@ def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int 
     """Load an artifact on its device.
 
     Raises:
-        ExecutionError: The device is not there, this machine's CPU lacks what the code needs, or a parameter is missing or
-            does not fit.
+        ExecutionError: There is no such device, this machine's CPU lacks instructions that the code needs, or a parameter is
+            missing or does not fit.
     """
     if (cpu := artifact.info["cpu"]) is not None:
         Cpu.from_json(cpu).check(f"the program {artifact.signature.name}")

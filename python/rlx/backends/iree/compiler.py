@@ -1,4 +1,4 @@
-"""From MLIR that is legal for IREE to a compiled module, by way of a compiler process and a retry ladder."""
+"""Compiles MLIR text with IREE, in a separate process. If that fails, it is repeated with weaker flags: a ladder."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from rlx.ir.errors import CompileError, Error
 DEFAULT_TIMEOUT_S = 600.0
 _LONGEST_DIAGNOSTIC = 600
 _LONGEST_NOTE = 300
-# What a compiler or a linker prints where the machine has nothing to spare.
-_BY_CHANCE = re.compile(
+# What a compiler or a linker prints if the machine runs out of memory, disk space or files.
+_OUT_OF_RESOURCES = re.compile(
     "no space left on device|cannot allocate memory|out of memory|bad_alloc|too many open files|"
     "resource temporarily unavailable|disk quota exceeded|text file busy",
     re.IGNORECASE,
@@ -35,7 +35,7 @@ class Diagnostic:
 
     Attributes:
         severity: ``"error"``, ``"warning"``, ``"remark"`` or ``"note"``.
-        location: ``file:line:col``, or empty where the compiler gave none.
+        location: ``file:line:col``, or empty if the compiler gave none.
         text: The message, without its location.
     """
 
@@ -56,11 +56,11 @@ class Attempt:
         flags: The compiler's flags.
         outcome: ``"ok"``, ``"failed with diagnostics"``, ``"crashed …"``, ``"was killed …"`` or ``"timed out
             after … s"``.
-        seconds: How long it took.
-        diagnostics: What the compiler said.
-        printed: The last that the compiler, or a linker that it ran, printed to standard error.
-        repeatable: Whether the same module would meet the same end again.
-        cpu: What the compiler took the flags to mean, where they are for a CPU.
+        seconds: The time that it took.
+        diagnostics: The messages of the compiler.
+        printed: The end of what the compiler, or a linker that it ran, printed to standard error.
+        repeatable: Whether another attempt with the same flags would have the same outcome.
+        cpu: The CPU that the compiler has derived from the flags, if they are for a CPU.
     """
 
     flags: tuple[str, ...]
@@ -79,12 +79,12 @@ class Attempt:
 
 @dataclass(frozen=True)
 class CompiledModule:
-    """What compiling gave.
+    """The result of compiling a module.
 
     Attributes:
         vmfb: The compiled module, ready for ``Executable``.
         flags_used: The flags of the attempt that succeeded.
-        seconds: The time spent, in all attempts.
+        seconds: The time of all attempts together.
         attempts: All attempts, the successful one last.
     """
 
@@ -95,21 +95,21 @@ class CompiledModule:
 
     @property
     def cpu(self) -> Cpu | None:
-        """The CPU that the code is for; None where it is for another device."""
+        """The CPU that the code is for; None if it is for another device."""
         return self.attempts[-1].cpu
 
     @property
-    def weakened_by_chance(self) -> bool:
-        """Whether a better rung failed for a reason that may be gone the next time: time, memory, a signal."""
+    def may_improve(self) -> bool:
+        """Whether an attempt with better flags failed for a temporary reason: time, memory, a signal from outside."""
         return any(not a.repeatable and a.flags != self.flags_used for a in self.attempts)
 
 
 class ModuleCompileError(CompileError):
-    """IREE could not compile a module, at any rung of the ladder.
+    """IREE could not compile a module with the flags of any rung of the ladder.
 
     Attributes:
-        attempts: What was tried, in order.
-        diagnostics: What the compiler said at the first attempt at which it said anything.
+        attempts: All attempts, in order.
+        diagnostics: The messages of the first attempt that has any.
     """
 
     def __init__(self, target: Target, attempts: tuple[Attempt, ...]):
@@ -123,7 +123,7 @@ class ModuleCompileError(CompileError):
         for number, attempt in enumerate(attempts, 1):
             rung = " ".join(attempt.flags[len(target.flags) :]) or "nothing more"
             lines.append(f"attempt {number}, with {rung}: {attempt.outcome} ({attempt.seconds:.2f} s)")
-            lines += [f"  {line}" for line in _telling_lines(attempt.printed)]
+            lines += [f"  {line}" for line in _important_lines(attempt.printed)]
         super().__init__("\n".join(lines), location=location or None, hint=_hint(attempts))
 
 
@@ -137,26 +137,26 @@ def compile_module(
 ) -> CompiledModule:
     """Compile MLIR text or bytecode for one target. May be called from several threads at once.
 
-    Every rung of the target's ladder is tried until one compiles. An error in the text itself, or in a flag,
-    ends the attempts at once, because no other rung would change it. A process that was killed from outside
-    (by the kernel, for want of memory, or by a user) is given a second chance at the same rung.
+    The rungs of the target's ladder are tried until one compiles. An error in the text itself, or in a flag,
+    ends the attempts, because no other rung would change it. If the process was killed from outside (by the
+    kernel because memory was full, or by a user), the same rung is tried once more.
 
     Args:
         text: The module.
-        target: What to compile for.
-        timeout_s: Seconds that each attempt may take; by default ``RLX_COMPILE_TIMEOUT`` or 600.
+        target: The target.
+        timeout_s: The seconds that each attempt may take; by default ``RLX_COMPILE_TIMEOUT`` or 600.
         worker: The processes to compile in; by default those that all callers share.
-        name: What diagnostics call the text where an operation has no location of its own.
+        name: The name of the text in diagnostics for operations without a location.
 
     Raises:
         CompileError: No attempt succeeded. The message has the diagnostics as ``file:line:col: error: …``
-            lines and says what was tried.
+            lines and lists the attempts.
     """
     started = time.perf_counter()
     timeout_s = default_timeout() if timeout_s is None else timeout_s
     module = text.encode() if isinstance(text, str) else bytes(text)
     attempts: list[Attempt] = []
-    for attempt, vmfb in _climb_down(module, target, timeout_s, worker or default_pool, name):
+    for attempt, vmfb in _attempts(module, target, timeout_s, worker or default_pool, name):
         attempts.append(attempt)
         if attempt.ok:
             return CompiledModule(vmfb, attempt.flags, time.perf_counter() - started, tuple(attempts))
@@ -164,7 +164,7 @@ def compile_module(
 
 
 def prewarm(target: Target, worker: WorkerPool | None = None) -> None:
-    """Start a compiler process and let it get ready for ``target``, while the caller does something else."""
+    """Start a compiler process and let it prepare for ``target``, without waiting for it."""
     flags = target.attempts[0]
     command = compiler_command(target.process_flags)
     (worker or default_pool).prewarm(command, {"kind": "warm", "flags": flags}, affinity=flags)
@@ -172,7 +172,7 @@ def prewarm(target: Target, worker: WorkerPool | None = None) -> None:
 
 @cache
 def compiler_version() -> str:
-    """The version of IREE's compiler; without package metadata, one made from the library's size and date."""
+    """The version of IREE's compiler; without package metadata, the size and time of the library instead."""
     try:
         return metadata.version("iree-base-compiler")
     except metadata.PackageNotFoundError:
@@ -181,7 +181,7 @@ def compiler_version() -> str:
 
 
 def default_timeout() -> float:
-    """Seconds that one attempt to compile may take: ``RLX_COMPILE_TIMEOUT``, or 600.
+    """The seconds that one attempt to compile may take: ``RLX_COMPILE_TIMEOUT``, or 600.
 
     Raises:
         Error: The variable is not a positive number.
@@ -196,10 +196,10 @@ def default_timeout() -> float:
     return seconds
 
 
-def _climb_down(
+def _attempts(
     module: bytes, target: Target, timeout_s: float, pool: WorkerPool, name: str
 ) -> Iterator[tuple[Attempt, bytes]]:
-    """Yield attempts with what they gave, until one succeeds or no other can."""
+    """Yield each attempt with the compiled module, until one succeeds or no other one can."""
     for flags in target.attempts:
         attempt, outcome, vmfb = _attempt(module, flags, target, timeout_s, pool, name)
         yield attempt, vmfb
@@ -223,7 +223,7 @@ def _attempt(
         seconds = time.perf_counter() - started
         if death.timed_out:
             return Attempt(flags, f"timed out after {timeout_s:g} s", seconds, repeatable=False), "died", b""
-        repeatable = not death.killed_from_outside and not _BY_CHANCE.search(death.stderr)
+        repeatable = not death.killed_from_outside and not _OUT_OF_RESOURCES.search(death.stderr)
         attempt = Attempt(flags, death.reason, seconds, printed=death.stderr, repeatable=repeatable)
         return attempt, "died", b""
     diagnostics = tuple(part for severity, message in reply.header["diagnostics"] for part in _split(severity, message))
@@ -235,20 +235,20 @@ def _attempt(
         time.perf_counter() - started,
         diagnostics,
         printed,
-        repeatable=ok or not _BY_CHANCE.search("\n".join([printed, *map(str, diagnostics)])),
+        repeatable=ok or not _OUT_OF_RESOURCES.search("\n".join([printed, *map(str, diagnostics)])),
         cpu=_cpu(reply.header["target"], flags, target),
     )
     return attempt, reply.header["outcome"], reply.body
 
 
 def _cpu(ir: str, flags: tuple[str, ...], target: Target) -> Cpu | None:
-    """The CPU that code is for: the host's own only where no other flag says more of it."""
-    said = [flag for flag in flags if flag.startswith("--iree-llvmcpu-target-")]
-    return Cpu.of_ir(ir, target.host_features if len(said) == 1 else "")
+    """The CPU that code is for. It counts as the host's own only if no other flag changes it."""
+    cpu_flags = [flag for flag in flags if flag.startswith("--iree-llvmcpu-target-")]
+    return Cpu.of_ir(ir, target.host_features if len(cpu_flags) == 1 else "")
 
 
 def _split(severity: str, message: str) -> Iterator[Diagnostic]:
-    """The compiler sends a diagnostic and its notes as one string of located paragraphs."""
+    """The diagnostic and its notes, which the compiler sends as one string of paragraphs with locations."""
     paragraphs: list[str] = []
     for paragraph in message.split("\n\n"):
         if _LOCATED.match(paragraph) or not paragraphs:
@@ -262,14 +262,14 @@ def _split(severity: str, message: str) -> Iterator[Diagnostic]:
 
 
 def _shortened(diagnostic: Diagnostic) -> str:
-    """Without most of the module that the compiler likes to print as a note."""
+    """A diagnostic as text, shortened: the compiler may print the whole module as a note."""
     limit = _LONGEST_NOTE if diagnostic.severity == "note" else _LONGEST_DIAGNOSTIC
     text = str(diagnostic)
     return text if len(text) <= limit else f"{text[:limit]} … ({len(text) - limit} more characters)"
 
 
-def _telling_lines(printed: str) -> list[str]:
-    """Of what a compiler or linker printed: the first errors, or else the last lines."""
+def _important_lines(printed: str) -> list[str]:
+    """The first errors in what a compiler or linker printed, or else its last lines."""
     lines = [line[:_LONGEST_NOTE] for line in printed.splitlines() if line.strip()]
     return [line for line in lines if "error" in line.lower()][:3] or lines[-3:]
 
@@ -278,7 +278,7 @@ def _hint(attempts: tuple[Attempt, ...]) -> str | None:
     if any("timed out" in attempt.outcome for attempt in attempts):
         return "give the compiler more time with RLX_COMPILE_TIMEOUT (seconds)"
     if any(not attempt.repeatable for attempt in attempts):
-        return "somebody ended the compiler's process, perhaps the system for want of memory; compile again"
+        return "the compiler's process was ended from outside, perhaps because memory was full; compile again"
     if all(not attempt.diagnostics for attempt in attempts):
         return "the compiler gave no reason; an operation that IREE does not know has this effect"
     return None

@@ -1,7 +1,7 @@
-"""What compiled code needs of a CPU, and what this machine's CPU has, in LLVM's names of features.
+"""The CPU features that compiled code needs and that this machine's CPU has, by LLVM's names.
 
-IREE says what it resolved a CPU to. Code that meets an instruction which the CPU lacks ends the process (SIGILL), so what
-code needs is kept with it, and checked before it is loaded.
+IREE reports which CPU and features it compiles for. An instruction that the CPU does not have ends the process (SIGILL). So the
+features that code needs are stored with it, and checked before it is loaded.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from rlx.ir.errors import ExecutionError
 
 
 def _table(words: str) -> dict[str, str]:
-    """`name=theirs` words as a dictionary; what both call the same is one name."""
-    return {name: theirs or name for name, _, theirs in (word.partition("=") for word in words.split())}
+    """A dictionary from words `llvm_name=system_name`; a word without `=` is both names."""
+    return {name: system_name or name for name, _, system_name in (word.partition("=") for word in words.split())}
 
 
-# The levels of the x86-64 ABI: each has the features of those before.
+# The levels of the x86-64 ABI: each also has the features of the levels before.
 _LEVELS = {
     "x86-64": "",
     "x86-64-v2": "cx16 popcnt sahf sse3 sse4.1 sse4.2 ssse3",
     "x86-64-v3": "avx avx2 bmi bmi2 f16c fma lzcnt movbe",
     "x86-64-v4": "avx512bw avx512cd avx512dq avx512f avx512vl",
 }
-# What systems call LLVM's features, of those that compilers make use of unasked and the system tells about.
+# Names of LLVM's features in each system: of the features that compilers use by default and that the system reports.
 _LINUX_X86 = _table(
     "sse3=pni ssse3 sse4.1=sse4_1 sse4.2=sse4_2 sse4a popcnt cx16 sahf=lahf_lm avx avx2 fma fma4 xop tbm f16c bmi=bmi1 bmi2 "
     "lzcnt=abm movbe adx aes vaes pclmul=pclmulqdq vpclmulqdq gfni sha=sha_ni avx512f avx512bw avx512cd avx512dq avx512vl "
@@ -55,13 +55,13 @@ _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 @dataclass(frozen=True)
 class Cpu:
-    """The CPU that code was made for.
+    """The CPU that code was compiled for.
 
     Attributes:
         architecture: `"x86_64"`, `"aarch64"` …
-        name: LLVM's name of the CPU, such as `"znver4"`; `"generic"` if it is none in particular.
+        name: LLVM's name of the CPU, such as `"znver4"`, or `"generic"`.
         features: The features that the code may use, in LLVM's names.
-        host: For code made for the compiling machine's own CPU: a hash of what that CPU can do.
+        host: For code that was compiled for the compiling machine's own CPU: a hash of the features of that CPU.
     """
 
     architecture: str
@@ -71,16 +71,18 @@ class Cpu:
 
     @classmethod
     def of_ir(cls, ir: str, host: str = "") -> Cpu | None:
-        """What IREE's `#hal.executable.target` attribute says; None where code is for no CPU."""
+        """The CPU in IREE's `#hal.executable.target` attribute; None if the code is not for a CPU."""
         target = re.search(r'#hal\.executable\.target<"llvm-cpu", "[^"]*", \{(?P<config>.*)', ir)
         if target is None:
             return None
-        found: dict[str, str] = dict(re.findall(r'(\w+) = "([^"]*)"', target["config"]))
+        entries: dict[str, str] = dict(re.findall(r'(\w+) = "([^"]*)"', target["config"]))
         features: set[str] = set()
-        for feature in found.get("cpu_features", "").split(","):  # of two that contradict each other, the last holds
+        for feature in entries.get("cpu_features", "").split(","):  # if two contradict each other, the last one applies
             (features.add if feature.startswith("+") else features.discard)(feature[1:])
-        architecture = found.get("target_triple", "").partition("-")[0]
-        return cls(_MACHINES.get(architecture, architecture), found.get("cpu") or "generic", frozenset(features), host)
+        architecture = entries.get("target_triple", "").partition("-")[0]
+        return cls(
+            _MACHINES.get(architecture, architecture), entries.get("cpu") or "generic", frozenset(features), host
+        )
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -92,17 +94,17 @@ class Cpu:
 
     @classmethod
     def from_json(cls, data: Any, what: str = "cpu") -> Cpu:
-        """Read what `to_json` wrote.
+        """The CPU that `to_json` was called on.
 
         Raises:
-            Error: The data is something else.
+            Error: The data is of another form.
         """
-        found = _RECORD(data, what)
-        return cls(**(found | {"features": frozenset(found["features"])}))
+        entries = _RECORD(data, what)
+        return cls(**(entries | {"features": frozenset(entries["features"])}))
 
     @property
     def level(self) -> str:
-        """The highest level of the x86-64 ABI that it has; elsewhere the architecture."""
+        """The highest level of the x86-64 ABI that it has; for other architectures, the architecture."""
         return level(self.features) if self.architecture == "x86_64" else self.architecture
 
     def __str__(self) -> str:
@@ -111,24 +113,24 @@ class Cpu:
         return f"{self.level} with {', '.join(more)}" if more else self.level
 
     def lacks(self) -> str | None:
-        """Why this machine's CPU cannot run the code, as far as one can tell; None where it can."""
-        here = machine()
-        if self.architecture and here and self.architecture != here:
-            return f"this machine is {here}, not {self.architecture}"
+        """Why this machine's CPU cannot run the code; None if it can, or if that is not known."""
+        this_machine = machine()
+        if self.architecture and this_machine and self.architecture != this_machine:
+            return f"this machine is {this_machine}, not {self.architecture}"
         present = host_cpu()
         if present is None or (self.host and self.host == host_features()):
             return None
-        missing = sorted((self.features & _names(here).keys()) - present)
+        missing = sorted((self.features & _names(this_machine).keys()) - present)
         return f"this machine's CPU lacks {', '.join(missing)}" if missing else None
 
     def check(self, program: str) -> None:
         """Raise if this machine's CPU cannot run the code.
 
         Args:
-            program: What is to be loaded.
+            program: The program that is loaded, for the message.
 
         Raises:
-            ExecutionError: It names the features that are missing.
+            ExecutionError: The CPU cannot run it; the message names the features that are missing.
         """
         if (lacks := self.lacks()) is not None:
             raise ExecutionError(
@@ -143,21 +145,25 @@ def level(features: Iterable[str]) -> str:
 
 
 def host_level() -> str | None:
-    """The level of this machine's CPU; None where that is not known, or where there are none."""
+    """The level of this machine's CPU; None if that is not known, or if its architecture has no levels."""
     present = host_cpu()
     return level(present) if present is not None and machine() == "x86_64" else None
 
 
 @cache
 def host_cpu() -> frozenset[str] | None:
-    """The features of this machine's CPU that have a name in our tables; None where the system does not tell."""
+    """The features of this machine's CPU that have a name in the tables; None if the system does not report them."""
     names, reported = _names(machine()), _reported_by_system()
-    return frozenset(name for name, theirs in names.items() if theirs in reported) if names and reported else None
+    return (
+        frozenset(name for name, system_name in names.items() if system_name in reported)
+        if names and reported
+        else None
+    )
 
 
 @cache
 def host_features() -> str:
-    """A hash of what this machine's CPU can do: code for ``target-cpu=host`` is for equal hashes only."""
+    """A hash of the features of this machine's CPU: code for ``target-cpu=host`` can run where the hash is equal."""
     described = [platform.system(), platform.machine(), platform.processor()]
     if os.path.exists("/proc/cpuinfo"):
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
@@ -178,7 +184,7 @@ def host_features() -> str:
 
 
 def _reported_by_system() -> frozenset[str]:
-    """The system's own names of what the CPU has; empty where it does not tell."""
+    """The features of the CPU by the system's names; empty if the system does not report them."""
     try:
         if sys.platform == "darwin":
             output = subprocess.run(["sysctl", "hw.optional.arm"], capture_output=True, text=True, timeout=10).stdout
@@ -192,27 +198,28 @@ def _reported_by_system() -> frozenset[str]:
 
 
 def _names(architecture: str) -> dict[str, str]:
-    """What this system calls LLVM's features, where that is known."""
+    """The system's name of each of LLVM's features, if it is known."""
     if sys.platform == "darwin":
         return _APPLE_ARM if architecture == "aarch64" else {}
     return {"x86_64": _LINUX_X86, "aarch64": _LINUX_ARM}.get(architecture, {}) if os.name == "posix" else {}
 
 
 def machine() -> str:
-    """The architecture of this machine, as LLVM spells it; empty where it is not known."""
-    theirs = platform.machine().lower()
-    return _MACHINES.get(theirs, theirs)
+    """The architecture of this machine, in LLVM's spelling; empty if it is not known."""
+    system_name = platform.machine().lower()
+    return _MACHINES.get(system_name, system_name)
 
 
 def _features_of(name: str) -> set[str]:
-    found: set[str] = set()
-    for each, features in _LEVELS.items():
-        found |= set(features.split())
-        if each == name:
-            return found
+    """The features of a level; none for another name."""
+    result: set[str] = set()
+    for level_name, features in _LEVELS.items():
+        result |= set(features.split())
+        if level_name == name:
+            return result
     return set()
 
 
 def _advice() -> str:
-    """The architecture to compile for, if code is to run on machines like this one."""
+    """The architecture to compile for so that code runs on machines like this one."""
     return host_level() or (machine() if machine() in ("aarch64", "riscv64") else "host")

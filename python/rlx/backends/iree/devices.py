@@ -1,4 +1,4 @@
-"""IREE's drivers and devices: opening them, sharing them, and saying why one cannot be opened."""
+"""IREE's drivers and devices: opens and shares them, and explains why one cannot be opened."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from rlx.ir.packages import required
 
 LOCAL_DRIVERS = ("local-sync", "local-task")
 
-# The compiler may place this much of a dispatch on the stack (see targets.py), and the default is half of it.
+# The stack of a worker thread: large enough for what a dispatch may allocate there (see targets.py); the default is half.
 _WORKER_STACK_BYTES = 524288
 
-_WHAT_IS_MISSING = {
+_REQUIRED_SOFTWARE = {
     "cuda": "NVIDIA's driver (libcuda.so)",
     "hip": "ROCm's HIP runtime (libamdhip64.so)",
     "vulkan": "a Vulkan loader (libvulkan.so.1) and a driver for it",
 }
 
 
-# The devices of this process, each opened once.
+# The open devices of this process.
 _lock = make_lock()
 _opened: dict[tuple[str, int], Any] = {}
 
 
 def device(uri: str, threads: int | None = None) -> Any:
-    """Open a device, or return it if it is open: an ``iree.runtime.HalDevice``.
+    """Open a device, or return it if it is open already: an ``iree.runtime.HalDevice``.
 
     Args:
-        uri: A driver's name (``"local-sync"``, ``"local-task"``, ``"cuda"`` …), perhaps with a device: ``"cuda://1"``.
-        threads: How many threads ``local-task`` works with; by default one per CPU that this process may use.
+        uri: The name of a driver (``"local-sync"``, ``"local-task"``, ``"cuda"`` …), optionally with a device: ``"cuda://1"``.
+        threads: The number of threads of ``local-task``; by default one per CPU that this process may use.
 
     Raises:
         ExecutionError: There is no such driver, or no such device.
     """
     driver = uri.partition("://")[0]
     count = (threads or usable_cpus()) if driver == "local-task" else 0
-    found = _opened.get((uri, count))
-    return found if found is not None else holding(_lock, _open_once, uri, driver, count)
+    opened = _opened.get((uri, count))
+    return opened if opened is not None else holding(_lock, _open_once, uri, driver, count)
 
 
 def _open_once(uri: str, driver: str, threads: int) -> Any:
@@ -61,24 +61,24 @@ def devices() -> list[DeviceInfo]:
         drivers = HalDriver.query()
     except Exception as error:
         return [DeviceInfo("iree", "", "", False, f"IREE's runtime cannot be imported: {error}")]
-    found: list[DeviceInfo] = []
+    infos: list[DeviceInfo] = []
     for driver in drivers:
         try:
             entries = _create_driver(driver).query_available_devices()
         except Exception as error:
-            found.append(DeviceInfo(driver, driver, "", False, _reason(driver, error)))
+            infos.append(DeviceInfo(driver, driver, "", False, _reason(driver, error)))
             continue
         if not entries:
-            found.append(DeviceInfo(driver, driver, "", False, "the driver finds no device"))
-        found += [_probe(driver, entry) for entry in entries]
-    return found
+            infos.append(DeviceInfo(driver, driver, "", False, "the driver finds no device"))
+        infos += [_probe(driver, entry) for entry in entries]
+    return infos
 
 
 def check_features(driver: str) -> None:
-    """The device that a driver opens first stores and computes with bytes, which Vulkan leaves open.
+    """Check that the first device of a driver can store bytes and compute with them, which is optional in Vulkan.
 
     Raises:
-        ExecutionError: It does not, or there is none.
+        ExecutionError: It cannot, or there is no device.
     """
     try:
         opened = _create_driver(driver)
@@ -103,7 +103,7 @@ def usable_cpus() -> int:
 
 
 def abandon_devices() -> None:
-    """In a forked child: forget all devices without closing them, which would wait for their threads."""
+    """In a forked child: forget all devices, without closing them, because that would wait for their threads for ever."""
     for opened in _opened.values():
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(opened))
     _opened.clear()
@@ -122,7 +122,7 @@ def _probe(driver: str, entry: dict[str, Any]) -> DeviceInfo:
 
 
 def short_reason(error: BaseException) -> str:
-    """An exception of IREE's without the C source line and the stack of calls."""
+    """The message of an exception of IREE, without the C source line and the stack of calls."""
     text = re.sub(r"\S+\.c:\d+: ", "", str(error))
     return text.split("; while ")[0].split("\n")[0].strip(" :")
 
@@ -136,7 +136,7 @@ def _open(uri: str, driver: str, threads: int) -> Any:
     if driver not in drivers:
         raise ExecutionError(f"IREE's runtime has no driver {driver!r}", hint=f"it has {', '.join(sorted(drivers))}")
     if driver == "local-task":
-        # Without a count IREE pins one thread per core, which stalls whenever another process holds that
+        # Without a count IREE binds one thread to each core, which then waits whenever another process uses that
         # core.
         flags = (f"--task_topology_group_count={threads}", f"--task_worker_stack_size={_WORKER_STACK_BYTES}")
         _binding.parse_flags(*flags)
@@ -152,14 +152,14 @@ def _open(uri: str, driver: str, threads: int) -> Any:
 def _create_driver(driver: str) -> Any:
     from iree.runtime import _binding
 
-    # Drivers read their flags when they are made, and the cached one would keep those of the first.
+    # A driver reads its flags when it is made, so a cached one would keep the flags of the first device.
     create = getattr(_binding, "create_hal_driver", _binding.get_cached_hal_driver)
     return create(driver)
 
 
 def _reason(driver: str, error: BaseException) -> str:
     reason = short_reason(error)
-    missing = _WHAT_IS_MISSING.get(driver)
+    missing = _REQUIRED_SOFTWARE.get(driver)
     if missing and ("NOT_FOUND" in reason or "UNAVAILABLE" in reason):
-        return f"{missing} is not there ({reason})"
+        return f"{missing} was not found ({reason})"
     return reason

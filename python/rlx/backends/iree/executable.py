@@ -1,9 +1,9 @@
-"""Loading compiled modules and calling their functions with NumPy arrays, which never share memory unasked.
+"""Loads compiled modules, and calls their functions with NumPy arrays, which share memory only if that is declared.
 
-IREE updates argument buffers in place and may return them, so what may become of an argument's memory is
-declared with its type (``ArgumentType.access``), and by default the program gets a copy. Small arguments are
-copied into buffers that are made once; small results are copied out. Large results are handed out as they
-are, unless they are memory of an argument.
+IREE updates argument buffers in place and may return them. So the type of an argument declares what the program
+may do with its memory (``ArgumentType.access``); by default the program gets a copy. Small arguments are copied
+into buffers that are made once; small results are copied out. Large results are returned without a copy, unless
+they are in the memory of an argument.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from rlx.backends.iree.names import PARAMETER_SCOPE
 from rlx.ir.errors import ExecutionError
 from rlx.ir.locks import holding, make_lock
 
-# What IREE's bindings raise.
+# The exceptions that IREE's bindings raise.
 _FAILURES = (ValueError, RuntimeError, IndexError, MemoryError, TypeError)
 
 
 class Executable:
-    """A loaded module. Its functions share state: any thread may call them, and one call runs at a time.
+    """A loaded module. Its functions share state. Any thread may call them, but only one call runs at a time.
 
     Args:
         vmfb: The compiled module.
         driver: The driver to run it with, such as ``"local-sync"``, or a device of it: ``"cuda://1"``.
-        parameters: The weights, by key. They are not copied where the program can use them as they are, so
-            they must not be changed afterwards. They are never written to.
-        parameter_types: What the weights have to be. If given, they are checked before IREE sees them, which
-            takes a weight that is too long.
+        parameters: The weights, by key. The program uses them without a copy if possible, so they must not be
+            changed afterwards. The program does not write to them.
+        parameter_types: The types that the weights must have. If given, the weights are checked first, because
+            IREE accepts a weight that is too long.
         scope: The scope of the parameters in the module.
-        threads: How many threads the ``local-task`` driver works with; by default one per CPU.
+        threads: The number of threads of the ``local-task`` driver; by default one per CPU.
 
     Raises:
         ExecutionError: The device cannot be opened, the module is not for it, or a parameter is missing or
@@ -60,7 +60,7 @@ class Executable:
         check_parameters(parameters, parameter_types or {})
         self.driver = driver
         self.device = device(driver, threads)
-        self.trim()  # what programs that are gone have left
+        self.trim()  # free buffers of programs that do not exist any more
         self.lock = make_lock()
         self.functions: weakref.WeakSet[Function] = weakref.WeakSet()
         from iree.runtime import _binding
@@ -83,7 +83,7 @@ class Executable:
         _executables.add(self)
 
     def trim(self) -> None:
-        """Free the buffers that the device's pool holds for programs that want some of their size."""
+        """Free the buffers that the device's pool keeps for later use."""
         self.device.allocator.trim()
 
     @property
@@ -97,9 +97,9 @@ class Executable:
         return [name for name in self.module.function_names if not name.startswith("__")]
 
     def note(self, function: str, key: str) -> str | None:
-        """What `iree.reflection` said of a function when the module was compiled."""
-        found = self.module.lookup_function(function)
-        return None if found is None else dict(found.reflection).get(key)
+        """An entry of `iree.reflection` of a function, which was set when the module was compiled."""
+        compiled = self.module.lookup_function(function)
+        return None if compiled is None else dict(compiled.reflection).get(key)
 
     def function(
         self,
@@ -113,24 +113,24 @@ class Executable:
 
         Args:
             name: Its name.
-            argument_types: Dtype, shape and access of its arguments; by default as compiled, each one copied.
+            argument_types: Dtype, shape and access of its arguments; by default as compiled, with copies.
             result_types: Dtype and shape of its results; by default as compiled. IREE has no unsigned types,
                 so an ``i8`` is ``int8`` unless a type here says ``uint8``.
-            copy_results: Copy every result, also large ones.
+            copy_results: Copy every result, even large ones.
 
         Raises:
-            ExecutionError: There is no such function, or its types are others.
+            ExecutionError: There is no such function, or it has other types.
         """
-        found = self.module.lookup_function(name)
-        if found is None:
+        compiled = self.module.lookup_function(name)
+        if compiled is None:
             names = ", ".join(self.function_names) or "none"
             raise ExecutionError(f"the module has no function @{name}", hint=f"it has {names}")
-        compiled = compiled_types(dict(found.reflection).get("iree.abi.declaration", ""))
-        arguments = agreed_types(name, "argument", argument_types, compiled and compiled[0])
-        results = agreed_types(name, "result", result_types, compiled and compiled[1])
+        types = compiled_types(dict(compiled.reflection).get("iree.abi.declaration", ""))
+        arguments = agreed_types(name, "argument", argument_types, types and types[0])
+        results = agreed_types(name, "result", result_types, types and types[1])
         staged = self.local and all(map(transfer.is_small, arguments))
         kind = StagedFunction if staged else Function
-        function = kind(self, name, found, arguments, results, copy_results)
+        function = kind(self, name, compiled, arguments, results, copy_results)
         self.functions.add(function)
         return function
 
@@ -138,7 +138,7 @@ class Executable:
 class Function:
     """A compiled function: takes a list of arrays, returns a list of arrays that own their memory.
 
-    The arrays must be C-contiguous and of the declared dtypes and shapes; whoever calls has checked that.
+    The arrays must be C-contiguous and of the declared dtypes and shapes; the caller must have checked that.
 
     Attributes:
         name: Its name.
@@ -165,14 +165,16 @@ class Function:
         self._lock = executable.lock
         self._invoke: Callable[[Any, Any, Any], None] = executable.context.invoke
         self._new_list: Any = VmVariantList
-        # The next call will want buffers of other sizes.
+        # With dynamic sizes, the next call may need buffers of other sizes.
         self._trims = any(t.static_shape is None for t in (*arguments, *results))
         target, local = executable.device, executable.local
         self._passers = [transfer.Lender(target, local, argument) for argument in arguments]
         self._takers = [
             transfer.make_taker(target, local, index, result, copy_results) for index, result in enumerate(results)
         ]
-        self._last = _Trimmer(executable)  # attributes go in the order in which they came: this one after the context
+        self._last = _Trimmer(
+            executable
+        )  # attributes are deleted in the order in which they were set: this one after the context
 
     def __call__(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Run it.
@@ -182,7 +184,7 @@ class Function:
         """
         if len(arrays) != len(self._passers):
             raise self._count_error(arrays)
-        try:  # `holding` without the time of its call
+        try:  # as `holding`, without the time of a call
             with self._lock: return self._run(arrays)  # noqa: E701  # fmt: skip
         except _FAILURES as error:
             raise self._failure(error) from error
@@ -201,7 +203,7 @@ class Function:
         return outputs
 
     def refuse(self, reason: str) -> None:
-        """From now on raise instead of running."""
+        """Raise an error in all later calls."""
 
         def invoke(*_: Any) -> None:
             raise RuntimeError(reason)
@@ -216,27 +218,27 @@ class Function:
 
 
 class _Trimmer:
-    """Empties a device's pool when it goes itself."""
+    """Empties a device's pool when it is deleted."""
 
     def __init__(self, executable: Executable) -> None:
-        # With the function that tells the process: Python may have taken modules apart when this goes.
+        # `os.getpid` is stored here: when this is deleted at exit, Python may have cleared the module `os`.
         self._at_end = executable.device.allocator.trim, os.getpid(), os.getpid
 
     _at_end: tuple[Callable[[], Any], int, Callable[[], int]] | None = None
 
     def __del__(self) -> None:
-        if self._at_end is None:  # an interrupt came before
+        if self._at_end is None:  # an interrupt has stopped `__init__`
             return
         trim, process, this_process = self._at_end
-        if this_process() == process:  # in a forked one its lock may be held for ever
+        if this_process() == process:  # in a forked process the lock of the pool may never be released
             trim()
 
 
 class StagedFunction(Function):
-    """A function all of whose arguments are small: they are copied into buffers made once, under the lock."""
+    """A function with small arguments only: they are copied into buffers that are made once, while the lock is held."""
 
-    def __init__(self, executable: Executable, *rest: Any) -> None:
-        super().__init__(executable, *rest)
+    def __init__(self, executable: Executable, *arguments: Any) -> None:
+        super().__init__(executable, *arguments)
         stages = [transfer.Stage(executable.device, argument) for argument in self.argument_types]
         self._staged = [stage.array for stage in stages]
         self._arguments: Any = self._new_list(len(stages))
@@ -248,14 +250,14 @@ class StagedFunction(Function):
         """Run it; raises as ``Function`` does."""
         if len(arrays) != len(self._staged):
             raise self._count_error(arrays)
-        try:  # `holding` without the time of its call
+        try:  # as `holding`, without the time of a call
             with self._lock: return self._run(arrays)  # noqa: E701  # fmt: skip
         except _FAILURES as error:
             raise self._failure(error) from error
 
     def _run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         loans = transfer.Loans() if self._lends else None
-        for stage, array in zip(self._staged, arrays):  # noqa: B905  (compared before; it costs 0.1 µs)
+        for stage, array in zip(self._staged, arrays):  # noqa: B905  (the lengths are equal; `strict` costs 0.1 µs)
             stage[...] = array
         results = self._new_list(len(self._takers))
         self._invoke(self._function, self._arguments, results)
@@ -263,20 +265,20 @@ class StagedFunction(Function):
 
 
 def check_parameters(parameters: Mapping[str, np.ndarray], types: Mapping[str, TensorType]) -> None:
-    """Compare weights with what a module needs; keys that it does not need are ignored.
+    """Check that weights are what a module needs; other keys are ignored.
 
     Raises:
-        ExecutionError: Names every key that is missing, or that has another dtype or size.
+        ExecutionError: A weight is missing, or has another dtype or size; the message lists all of these.
     """
-    wrong = []
+    problems = []
     for key, expected in types.items():
         array = parameters.get(key)
         if array is None:
-            wrong.append(f"{key!r} is missing: expected {expected}")
+            problems.append(f"{key!r} is missing: expected {expected}")
         elif array.dtype != expected.dtype or array.nbytes != expected.nbytes:
-            wrong.append(f"{key!r} is {array.dtype}{list(array.shape)}: expected {expected}")
-    if wrong:
-        raise ExecutionError("the parameters do not fit the module:\n  " + "\n  ".join(wrong))
+            problems.append(f"{key!r} is {array.dtype}{list(array.shape)}: expected {expected}")
+    if problems:
+        raise ExecutionError("the parameters do not fit the module:\n  " + "\n  ".join(problems))
 
 
 def _load_error(error: Exception, driver: str, parameters: Mapping[str, np.ndarray]) -> ExecutionError:
@@ -307,7 +309,7 @@ def _make_instance() -> Any:
 
 
 def _after_fork_in_child() -> None:
-    """A fork copies no threads: what was loaded on a device that has some would wait for ever."""
+    """Let programs on devices with threads raise errors: a fork copies no threads, so they would wait for ever."""
     abandon_devices()
     for executable in list(_executables):
         if executable.driver != "local-sync":

@@ -1,4 +1,4 @@
-"""Host memory: the C allocator's settings, alignment, and arrays that keep foreign memory alive."""
+"""Host memory: settings of the C allocator, alignment, and arrays that keep the memory of other objects alive."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from rlx.ir.locks import holding, make_lock
 
-# Compiled code loads vectors with aligned instructions: memory lent to it at any other address is a
+# Compiled code loads vectors with aligned instructions: memory at any other address would cause a
 # segmentation fault.
 ALIGNMENT = 64
 
@@ -24,17 +24,17 @@ _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 _configured = False
 
-# With so much memory in use, nothing is put into the pool; and it holds so many buffers.
+# The pool takes no more buffers while so much memory is in use; and the number of buffers that it may keep.
 _POOLED, _POOLED_BUFFERS = "2gib", 64
 _lock = make_lock()
 
 
 def configure_allocator() -> None:
-    """Have glibc keep freed memory instead of returning it to the system. Acts once, and with glibc only.
+    """Let glibc keep freed memory instead of returning it to the system. Has an effect once, and only with glibc.
 
-    IREE allocates its transients anew at each call. With glibc's defaults each of them is mapped, faulted in
-    page by page and unmapped again: an attention layer with 16 MB of scores takes 2.5 times as long. The
-    price is a process that keeps its peak memory. ``RLX_NO_MALLOPT=1`` leaves the allocator alone.
+    IREE allocates temporary buffers in every call. With glibc's defaults each buffer is mapped, filled page by
+    page and unmapped again: an attention layer with 16 MB of scores takes 2.5 times as long. The disadvantage is
+    that the process keeps its peak memory. With ``RLX_NO_MALLOPT=1`` the allocator is not changed.
     """
     holding(_lock, _configure_once)
 
@@ -44,7 +44,7 @@ def _configure_once() -> None:
     if _configured:
         return
     _configured = True
-    if _left_alone():
+    if _is_disabled():
         return
     if sys.platform != "linux" or platform.libc_ver()[0] != "glibc":
         return
@@ -56,24 +56,24 @@ def _configure_once() -> None:
 def pools() -> list[str] | None:
     """The pools between IREE and the C allocator, in the form that its runtime takes; None for none.
 
-    IREE asks for memory that is zero, and glibc writes the zeros where it gives memory out again: 3 % of the time of an
-    encoder's gradient. A pool gives out buffers as they are, to whoever wants one of exactly that size: so `trim` is to
-    be called when other sizes are going to be wanted. With ``RLX_NO_MALLOPT=1`` there is none.
+    IREE asks for memory that is zero, and glibc writes zeros to memory that it reuses: 3 % of the time of an encoder's
+    gradient. A pool reuses buffers without that, for requests of exactly the same size. So `trim` must be called when
+    other sizes are going to be needed. With ``RLX_NO_MALLOPT=1`` there is no pool.
     """
-    return None if _left_alone() else [f"caching:*=*;{_POOLED};{_POOLED_BUFFERS}"]
+    return None if _is_disabled() else [f"caching:*=*;{_POOLED};{_POOLED_BUFFERS}"]
 
 
-def _left_alone() -> bool:
+def _is_disabled() -> bool:
     return os.environ.get("RLX_NO_MALLOPT", "0") not in ("", "0")
 
 
 def address(array: np.ndarray) -> int:
-    """Where the array's first element lies."""
+    """The address of the array's first element."""
     return array.__array_interface__["data"][0]
 
 
 def empty_aligned(shape: tuple[int, ...], dtype: np.dtype | type) -> np.ndarray:
-    """``np.empty`` at an address that can be lent to compiled code without a copy."""
+    """``np.empty`` at an address that compiled code can use without a copy."""
     dtype = np.dtype(dtype)
     size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
     raw = np.empty(size + ALIGNMENT, np.uint8)
@@ -84,8 +84,8 @@ def empty_aligned(shape: tuple[int, ...], dtype: np.dtype | type) -> np.ndarray:
 def array_over(array: np.ndarray, *owners: Any) -> np.ndarray:
     """A writable array over the memory of ``array`` that, like every view of it, keeps ``owners`` alive.
 
-    IREE's own arrays do not: ``mapping.asarray(…)`` is freed with the array that it returned, under the views
-    of it.
+    IREE's own arrays do not: the memory of ``mapping.asarray(…)`` is freed with the array that it returned, even
+    if there are views of it.
     """
     block = np.asarray(_Block(address(array), array.nbytes, owners))
     return block.view(array.dtype).reshape(array.shape)

@@ -1,4 +1,4 @@
-"""Names in a compiled program that those who compile it and those who run it agree on."""
+"""Names in a compiled program that are used both when it is compiled and when it is run."""
 
 from __future__ import annotations
 

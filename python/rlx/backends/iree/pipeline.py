@@ -1,4 +1,4 @@
-"""The passes between a graph at LIR and what IREE is given."""
+"""The passes from LIR to the module that IREE compiles."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from rlx.passes.pipeline import Pipeline
 
 
 def lowering_passes(target: Target) -> str:
-    """The passes that make linalg of rlx ops, and of linalg what IREE compiles well for a target, as pipeline text.
+    """The passes that lower rlx ops to linalg, and then prepare linalg for IREE and a target, as pipeline text.
 
-    Their order matters: globals first, since weights and states are handled by what loads and stores them; loops are
-    still ops when their buffers are made, and are branches only when states have been found to be updated in place.
+    The order matters. Globals come first, because later passes recognise weights and states by the ops that load and store
+    them. Loops become branches last, because the passes before work on loops as ops.
     """
     from rlx.backends.iree.passes.emulate import Emulate
     from rlx.backends.iree.passes.set_device import SetDevice
@@ -38,6 +38,6 @@ def lowering_passes(target: Target) -> str:
 
 
 def lower(module: Any, target: Target) -> None:
-    """Make of a module of claimed ops what IREE is given for a target, in place."""
+    """Lower a module of claimed ops to the module that IREE compiles for a target, in place."""
     with mlir.unregistered_dialects_allowed():
         Pipeline.parse(lowering_passes(target)).run(module, verify_each=False)

@@ -26,7 +26,7 @@ def compiler_library() -> Path:
     name = _LIBRARIES.get(sys.platform, "libIREECompiler.so")
     try:
         spec = importlib.util.find_spec("iree.compiler")
-    except (ImportError, ValueError):  # what is not there, or is blocked
+    except (ImportError, ValueError):  # the package does not exist, or its import is blocked
         spec = None
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         path = Path(folder) / "_mlir_libs" / name
@@ -36,7 +36,7 @@ def compiler_library() -> Path:
 
 
 def compiler_command(process_flags: tuple[str, ...] = ()) -> Command:
-    """What a process runs that compiles with these flags, which hold for all that it compiles.
+    """The command of a process that compiles with these flags, which apply to everything that it compiles.
 
     Raises:
         CompileError: The compiler is not installed.
@@ -46,9 +46,9 @@ def compiler_command(process_flags: tuple[str, ...] = ()) -> Command:
 
 
 def _linker(library: Path) -> str:
-    """The linker, if its name would do harm in a shell; the process then gives it another one."""
-    found = os.environ.get(_LINKER_VARIABLE) or str(library.with_name("iree-lld"))
-    return "" if is_harmless(found) or not os.path.exists(found) else found
+    """The path of the linker if it is not harmless in a shell: then the process makes a link with another name. Else empty."""
+    path = os.environ.get(_LINKER_VARIABLE) or str(library.with_name("iree-lld"))
+    return "" if is_harmless(path) or not os.path.exists(path) else path
 
 
 default_pool = WorkerPool()

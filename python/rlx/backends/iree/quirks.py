@@ -1,7 +1,7 @@
-"""The register of workarounds for IREE: what it does not do right, and where RLX keeps away from it.
+"""The register of workarounds for IREE: what IREE does wrong, and where RLX avoids it.
 
-A comment that names a quirk (`loop-buffers`) means an entry here. `tests/backends/test_quirks.py` shows those that can be shown
-on any machine, and fails when one is gone: then its workaround can go.
+A comment that names a quirk (`loop-buffers`) refers to an entry here. `tests/backends/test_quirks.py` shows the quirks that can
+be shown on any machine, and fails when a quirk does not exist any more: then its workaround can be removed.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ class Quirk:
     """Something that IREE gets wrong.
 
     Attributes:
-        name: What comments call it.
+        name: The name that comments use.
         what: What happens without the workaround.
         where: The files that work around it, in `python/rlx/`.
         seen: The version of IREE that it was last seen with.
         issue: Where it is reported, if it is.
-        not_shown: Why no test shows it; None for those that one does.
+        not_shown: Why no test shows it; None if a test does.
     """
 
     name: str
@@ -38,94 +38,96 @@ QUIRKS = (
     # --- loops and states -----------------------------------------------------------------------
     Quirk(
         "loop-buffers",
-        "values that live equally long share a buffer; a loop passes that on several times, and the VM may have moved the "
-        "reference away before the last time: the program fails when it runs",
+        "values with the same lifetime share a buffer; a loop passes this buffer on several times, and the VM may have moved "
+        "the reference away before the last time: the program fails when it runs",
         (f"{_PASSES}/loop_buffers.py",),
         issue="https://github.com/iree-org/iree/issues/24753",
     ),
     Quirk(
         "loop-slices",
-        "the slice of a computed tensor that a step of a loop reads is computed in that step: a product before the loop "
-        "becomes many inside",
+        "if a step of a loop reads a slice of a computed tensor, the slice is computed in that step: a product before the "
+        "loop becomes many products inside of it",
         (f"{_PASSES}/loop_buffers.py",),
         not_shown=_SLOW,
     ),
     Quirk(
         "scf-outside-kernels",
-        "the offset of a carry in a shared buffer is taken from another step than the first, and the sizes of what a choice "
-        "inside a loop gives are not known",
+        "for a carry in a shared buffer, the first step uses the offset of a later step; and the sizes of the results of a "
+        "choice inside of a loop are not known",
         (f"{_PASSES}/branches.py",),
     ),
     Quirk(
         "stacks-copied",
-        "all that a loop stacks is copied in every step",
+        "all stacked results of a loop are copied in every step",
         ("lower/linalg/control.py",),
         not_shown=_SLOW,
     ),
     Quirk(
         "new-states",
-        "a state that is computed from itself goes into a new buffer",
+        "the new value of a state that is computed from the old value is written to a new buffer",
         (f"{_PASSES}/in_place_updates.py", f"{_PASSES}/workgroups.py"),
         not_shown=_SLOW,
     ),
     Quirk(
         "fences-overtaken",
-        "what an optimization barrier reads is executed by itself, and a kernel that overwrites a state does not wait until "
-        "that has read the state: results differ from run to run",
+        "the operand of an optimization barrier is executed separately, and a kernel that overwrites a state does not wait "
+        "until this has read the state: results differ from run to run",
         (f"{_PASSES}/in_place_updates.py",),
         not_shown="it depends on the threads' timing; examples/digits_cnn.py showed it",
     ),
     Quirk(
         "equal-globals",
-        "globals of equal initial values share their memory, which a kernel that overwrites one then changes for all",
+        "globals of equal initial values share their memory: a kernel that overwrites one of them changes all",
         (f"{_PASSES}/in_place_updates.py",),
-        not_shown="the states of tests/backends/test_iree_updates.py, which are overwritten, have always been filled apart",
+        not_shown="the overwritten states of tests/backends/test_iree_updates.py have always been filled separately",
     ),
     Quirk(
         "arguments-overwritten",
-        "an argument's buffer is updated in place, though the caller did not give it away and other results read it",
+        "the buffer of an argument is updated in place, although the caller has not donated it and other results read it",
         ("backends/iree/backend.py", "backends/iree/transfer.py"),
     ),
     # --- fusion ---------------------------------------------------------------------------------
     Quirk(
         "complex-tiles",
-        "a product leaves its tiles only behind the elementwise ops that follow, and complex numbers cannot be read in tiles: "
-        "the program does not compile",
+        "the result of a product stays in tiles through the elementwise ops that follow, and complex numbers cannot be read "
+        "in tiles: the program does not compile",
         (f"{_PASSES}/materialise.py",),
     ),
     Quirk(
         "thin-slices",
-        "a kernel that looks up single elements of a slice with strides, or of one element of the innermost axis, is no valid "
-        "code",
+        "for a kernel that looks up single elements of a slice with strides, or of one element of the innermost axis, the "
+        "generated code is not valid",
         (f"{_PASSES}/materialise.py",),
     ),
     Quirk(
         "batched-rows",
-        "the rows of all batches of a product are computed as one axis, and split while they are packed: the first rows of the "
-        "next batch stand in place of the padding",
+        "the rows of all batches of a product are computed as one axis, which is split while it is packed: the first rows of "
+        "the next batch are used instead of the padding",
         (f"{_PASSES}/materialise.py",),
     ),
     Quirk(
         "dynamic-packing",
-        "whatever makes an operand of a batched product with dynamic sizes does not compile once it is fused into its packing",
+        "the op that computes an operand of a batched product with dynamic sizes does not compile after it was fused into the "
+        "packing of the operand",
         (f"{_PASSES}/materialise.py",),
         not_shown="it depends on what else is in the program",
     ),
     Quirk(
         "activations-repeated",
-        "an activation is computed again in each product that reads it",
+        "an activation is computed again in each product that uses it",
         (f"{_PASSES}/materialise.py",),
         not_shown=_SLOW,
     ),
     Quirk(
         "sums-of-products",
-        "a sum over several axes of a product is taken for a contraction, which is no valid code where a factor lacks some",
+        "a sum over several axes of a product is treated as a contraction, for which the generated code is not valid if a "
+        "factor does not have all of these axes",
         ("lower/linalg/reduce.py",),
     ),
     Quirk(
         "transposes-propagated",
-        "transposes move into the contractions before them, which then do not run on packed tiles; for GPUs, the compiler "
-        "crashes on a weight that is a transposed parameter",
+        "transposes are moved into the contractions before them, which then do not run on packed tiles; for GPUs, the "
+        "compiler crashes on a weight that is a transposed parameter",
         ("backends/iree/targets.py",),
         not_shown=_SLOW,
     ),
@@ -144,39 +146,43 @@ QUIRKS = (
     ),
     Quirk(
         "constant-tables",
-        "a table that is made of nothing is computed once, and two scatters write into it",
+        "two tables that are computed from constants become one, and two scatters write to it",
         ("lower/linalg/scatter.py",),
         not_shown=_LOWERED,
     ),
     Quirk(
         "single-windows",
-        "a loop over one position of a window goes away, and the image must be of the size that the others read",
+        "a loop over a window of one position is removed, and then the image must have the size that the other loops give",
         ("lower/linalg/convolution.py",),
         not_shown=_LOWERED,
     ),
     Quirk(
         "library-functions",
-        "functions of f64, and some of f16, are calls of a library that is not linked",
+        "functions of f64, and some of f16, become calls of a library that is not linked",
         ("lower/libm/functions.py", "lower/libm/trigonometry.py", "lower/libm/powers.py", "lower/libm/scalars.py"),
     ),
-    Quirk("small-halves", "without F16C, an f32 below the normal f16 is rounded to 0", (f"{_PASSES}/emulate.py",)),
+    Quirk(
+        "small-halves",
+        "without F16C, an f32 that is smaller than the normal numbers of f16 is rounded to 0",
+        (f"{_PASSES}/emulate.py",),
+    ),
     Quirk("unfused-fma", "without FMA, f64's fused multiply-add rounds the product", (f"{_PASSES}/emulate.py",)),
     Quirk(
         "constants-evaluated",
-        "constants are computed by running the program inside the compiler, which hangs if that writes out of bounds",
+        "constants are computed by running the program inside of the compiler, which hangs if the program writes out of bounds",
         ("backends/iree/targets.py",),
         not_shown="a test that shows it would hang",
     ),
     # --- GPUs -----------------------------------------------------------------------------------
     Quirk(
         "reduction-races",
-        "in a kernel of a reduction and what is fused behind it, threads do not wait for the one that writes the result",
+        "in a kernel with a reduction and ops fused after it, threads do not wait for the thread that writes the result",
         (f"{_PASSES}/fence_reductions.py",),
-        not_shown="it needs a Vulkan device, and comes and goes",
+        not_shown="it needs a Vulkan device, and does not happen in every run",
     ),
     Quirk(
         "storage-of-bytes",
-        "bytes that a Vulkan target emulates in words lose the last word of a tensor",
+        "if a Vulkan target stores bytes in words, the last word of a tensor is lost",
         (f"{_PASSES}/set_device.py", "backends/iree/targets.py"),
         not_shown="it needs a Vulkan device",
     ),

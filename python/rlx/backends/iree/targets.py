@@ -1,13 +1,14 @@
-"""What IREE compiles for: devices, architectures and the flags that were measured to be right, as data.
+"""The targets of IREE as data: devices, architectures, and the flags that measurements have shown to be best.
 
 The reasons for the flags, measured with IREE 3.13 (ratios are of run time on one x86-64 core):
 
-* ``target-cpu=host``, O3 and data tiling together are worth 1.5x to 5x against the defaults. Data tiling
-  below O2 crashes the compiler, so a lower rung of the ladder drops both.
-* IREE turns f64 into f32, signatures included, unless told not to.
-* Constant evaluation runs the program inside the compiler, where an out-of-bounds write hangs it. Without it
-  constants are computed once, at load; compiling is up to 0.25 s faster. Quirk: `constants-evaluated`.
-* Without debug symbols and source map artifacts are a quarter smaller.
+* With ``target-cpu=host``, O3 and data tiling together programs are 1.5 to 5 times as fast as with the defaults.
+  Data tiling below O2 crashes the compiler, so a lower rung of the ladder is without both.
+* By default IREE turns f64 into f32, also in signatures.
+* Constant evaluation runs the program inside of the compiler, which hangs if the program writes out of bounds.
+  Without it constants are computed once, when the program is loaded; compiling is up to 0.25 s faster.
+  Quirk: `constants-evaluated`.
+* Without debug symbols and source map, artifacts are a quarter smaller.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ _LLVM_CPU = (
     "--iree-llvmcpu-stack-allocation-limit=262144",  # the default rejects some fused dispatches
 )
 _NO_OPTIMISATION: tuple[str, ...] = ()
-# By default transposes move into the contraction before them (the heads of attention, for one). On the CPU, the nest of
-# four or five loops that comes of it does not run on packed tiles: the whole encoder takes 1.5 times as long. For GPUs,
+# By default transposes are moved into the contraction before them (for example, the heads of attention). On the CPU, the
+# resulting nest of four or five loops does not run on packed tiles: the whole encoder takes 1.5 times as long. For GPUs,
 # the compiler crashes on a weight that is a transposed parameter. Quirk: `transposes-propagated`.
 _KEEP_TRANSPOSES = "--iree-global-opt-propagate-transposes=false"
 
@@ -47,20 +48,20 @@ class Target:
 
     Attributes:
         name: ``"cpu"``, ``"cuda"``, ``"rocm"``, ``"vulkan"``, ``"metal"`` or ``"vmvx"``.
-        arch: The architecture that code is made for, in the name's own spelling.
-        drivers: The runtime's drivers that can run the result, the preferred one first.
-        flags: What every attempt to compile has in common.
-        ladder: What each attempt adds, the best first; a module that fails at one rung is tried at the next.
-        process_flags: Flags that only a whole compiler process can have; they go to every attempt.
-        unsupported_dtypes: The dtypes (``"f64"``, ``"bf16"`` …) of which a tensor cannot be computed with.
-        device: What the module says of its device, where no flag says it: the attribute `hal.device.targets`.
-        fences_reductions: Whether nothing may be fused behind a reduction (see `passes/fence_reductions.py`).
-        takes_empty: Whether tensors without elements run.
-        computed_kernels: Whether the kernel of a convolution may be more than a view of an argument or of a constant.
+        arch: The architecture that code is compiled for, in the target's own spelling.
+        drivers: The drivers of the runtime that can run the program, the preferred one first.
+        flags: The flags of all attempts to compile.
+        ladder: The additional flags of each attempt, the best first; if an attempt fails, the next one is tried.
+        process_flags: Flags that apply to a whole compiler process, and so to all attempts.
+        unsupported_dtypes: The dtypes (``"f64"``, ``"bf16"`` …) that tensors cannot have.
+        device: The attribute `hal.device.targets` of the module, for devices that no flag describes.
+        fences_reductions: Whether no op may be fused with a reduction before it (see `passes/fence_reductions.py`).
+        takes_empty: Whether tensors may have no elements.
+        computed_kernels: Whether the kernel of a convolution may be computed, and not only an argument or a constant.
         notes: What a user should know about this target.
-        cross: Whether the code is for some other CPU than this machine's.
-        host_features: For code made for the host's CPU: a hash of what that CPU can do.
-        emulated: What the device may have no instructions for: keys of `EMULATED` in `passes/emulate.py`.
+        cross: Whether the code is for another CPU than this machine's.
+        host_features: For code for the host's CPU: a hash of the features of that CPU.
+        emulated: Operations for which the device may have no instructions: keys of `EMULATED` in `passes/emulate.py`.
     """
 
     name: str
@@ -81,7 +82,7 @@ class Target:
 
     @property
     def supports_f64(self) -> bool:
-        """Whether tensors of f64 can be computed with."""
+        """Whether tensors may be f64."""
         return "f64" not in self.unsupported_dtypes
 
     @property
@@ -98,13 +99,13 @@ class Target:
 
     @property
     def pipeline(self) -> str:
-        """The passes from MIR to what is lowered to linalg."""
+        """The passes from MIR to LIR."""
         return _pipeline(self)
 
     def fingerprint(self) -> str:
-        """All that the compiled code depends on beside the module and the compiler's version."""
-        own = (self.name, self.arch, self.host_features, self.device, str(self.fences_reductions))
-        return "\n".join([*own, *self.process_flags, *map(" ".join, self.attempts)])
+        """Text of all that the compiled code depends on, besides the module and the version of the compiler."""
+        properties = (self.name, self.arch, self.host_features, self.device, str(self.fences_reductions))
+        return "\n".join([*properties, *self.process_flags, *map(" ".join, self.attempts)])
 
 
 @cache
@@ -126,7 +127,7 @@ def _pipeline(target: Target) -> str:
 
 @dataclass(frozen=True)
 class _Family:
-    """A kind of device: how its architectures are spelled and what they add."""
+    """A kind of device: its architectures, their spellings, and the flags that they add."""
 
     base: Target
     default_arch: str
@@ -184,7 +185,7 @@ _CUDA_NAMES = {
 _ROCM_ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1101", "gfx1150", "gfx1151", "gfx1200", "gfx1201")
 _VULKAN_ARCHS = ("turing", "ampere", "ada", "rdna2", "rdna3", "rdna4", "valhall4", "adreno")
 
-# A dtype is listed where IREE 3.13 fails on x + y, x @ y or softmax(x) of it, whichever the fusions around.
+# A dtype is listed if IREE 3.13 fails on x + y, x @ y or softmax(x), with any fusions around these.
 _UNSUPPORTED = {
     ("vulkan", "default"): {"f64", "i64", "f16", "bf16", "i8", "u8", "i16"},
     ("vulkan", "valhall4"): {"f64", "i64", "bf16"},
@@ -193,8 +194,8 @@ _UNSUPPORTED = {
     ("metal", "default"): {"f64", "bf16"},
     ("vmvx", "default"): {"f16", "bf16", "c64"},
 }
-# The least that Vulkan's devices have, and storage of bytes, which bools are: emulated in words, the last of a tensor's are
-# lost (`storage-of-bytes`). Its features are those that `devices.check_features` asks for.
+# The least that devices with Vulkan have, and storage of bytes, which is needed for bool: if bytes were stored in words, the
+# last ones of a tensor would be lost (`storage-of-bytes`). `devices.check_features` checks for these features.
 _VULKAN_DEVICE = (
     '[#hal.device.target<"vulkan", [#hal.executable.target<"vulkan-spirv", "vulkan-spirv-fb", {iree_codegen.target_info = '
     '#iree_gpu.target<arch = "vp_android_baseline_2022", features = "spirv:v1.3,cap:Shader", wgp = <'
@@ -203,14 +204,17 @@ _VULKAN_DEVICE = (
     "max_workgroup_counts = [65535, 65535, 65535]>>}>]> : !hal.device]"
 )
 _ARCH_NOTES = {
-    **{("rocm", arch): "a matmul of f16 has to accumulate in f32" for arch in ("gfx90a", "gfx942", "gfx950")},
+    **{("rocm", arch): "a matmul of f16 must accumulate in f32" for arch in ("gfx90a", "gfx942", "gfx950")},
     **{
-        ("cuda", arch): "a matmul of f16 crashes the compiler: compile for sm_60, which this device runs too"
+        (
+            "cuda",
+            arch,
+        ): "a matmul of f16 crashes the compiler: compile for sm_60, whose code this device can run as well"
         for arch in ("sm_70", "sm_72", "sm_75")
     },
 }
 
-# Instructions that x86-64 has from its third level on, by what stands in for them.
+# The x86-64 feature, part of its third level, without which an operation is emulated.
 _X86_FEATURES = {"f16": "f16c", "fma": "fma"}
 
 _FAMILIES = {
@@ -240,7 +244,7 @@ _FAMILIES = {
             "",
             ("cuda",),
             (*_COMMON, "--iree-hal-target-device=cuda"),
-            (("--iree-opt-level=O1",), _NO_OPTIMISATION),  # training steps fail to bufferise at O2 and O3
+            (("--iree-opt-level=O1",), _NO_OPTIMISATION),  # at O2 and O3, bufferising a training step fails
         ),
         "sm_80",
         arch_flag="--iree-cuda-target=",
@@ -270,7 +274,9 @@ _FAMILIES = {
             fences_reductions=True,
             takes_empty=False,
             computed_kernels=False,  # the quirk `computed-kernels`
-            notes=("a named arch is only right on that very device: others compute wrong results silently",),
+            notes=(
+                "a program for a named arch is only correct on that device: others give wrong results without an error",
+            ),
         ),
         "default",
         arch_flag="--iree-vulkan-target=",
@@ -304,7 +310,7 @@ _TARGET_ALIASES = {"hip": "rocm", "amdgpu": "rocm", "nvidia": "cuda", "llvm-cpu"
 
 
 def target_names() -> tuple[str, ...]:
-    """The names that ``target`` takes, aliases among them."""
+    """The names that ``target`` accepts, including aliases."""
     return (*_FAMILIES, *_TARGET_ALIASES)
 
 
@@ -320,21 +326,21 @@ def archs(name: str) -> tuple[str, ...]:
 
 
 def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) -> Target:
-    """The target of that name, for one architecture or the default one.
+    """The target with a name, for an architecture or the default one.
 
-    ``extra_flags`` go to every attempt, after the target's own, so they win.
+    ``extra_flags`` are added to every attempt, after the target's own flags, so they have priority.
 
     Raises:
-        CompileError: No such target, or no such architecture of it.
+        CompileError: There is no such target or architecture.
     """
     name = _TARGET_ALIASES.get(name, name)
     if name not in _FAMILIES:
         raise _unknown("target", name, _FAMILIES)
     family = _FAMILIES[name]
-    wanted = family.default_arch if arch is None else arch.lower()
-    chosen = family.aliases.get(wanted, wanted)
+    arch_name = family.default_arch if arch is None else arch.lower()
+    chosen = family.aliases.get(arch_name, arch_name)
     if chosen != family.default_arch and chosen not in family.archs:
-        raise _unknown(f"architecture of {name}", wanted, [*archs(name), *family.aliases])
+        raise _unknown(f"architecture of {name}", arch_name, [*archs(name), *family.aliases])
     flags = family.archs.get(chosen, ())
     if family.arch_flag and chosen in family.archs:
         flags = (family.arch_flag + chosen,)
@@ -349,7 +355,7 @@ def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) 
         ladder=ladder,
         device=base.device if chosen == family.default_arch else "",
         unsupported_dtypes=frozenset(_UNSUPPORTED.get((name, chosen), ())),
-        notes=_notes(base, wanted, chosen),
+        notes=_notes(base, arch_name, chosen),
         cross=name == "cpu" and chosen != "host",
         host_features=host_features() if name == "cpu" and chosen == "host" else "",
         emulated=_emulated(chosen, extra_flags) if name == "cpu" else frozenset(),
@@ -357,7 +363,7 @@ def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) 
 
 
 def _emulated(arch: str, extra_flags: Sequence[str]) -> frozenset[str]:
-    """What a CPU may have no instructions for; one that flags choose may have none, whatever it is."""
+    """The operations for which a CPU may have no instructions: all of them if flags choose the CPU."""
     if any(flag.startswith("--iree-llvmcpu-target-") for flag in extra_flags):
         return frozenset(_X86_FEATURES)
     if arch == "host":
@@ -370,17 +376,17 @@ def _emulated(arch: str, extra_flags: Sequence[str]) -> frozenset[str]:
     return frozenset(_X86_FEATURES) if arch in ("x86-64", "x86-64-v2") else frozenset()
 
 
-def _notes(base: Target, wanted: str, chosen: str) -> tuple[str, ...]:
+def _notes(base: Target, arch_name: str, chosen: str) -> tuple[str, ...]:
     notes = list(base.notes)
-    if wanted in _NEWER_THAN_IREE_KNOWS:
-        notes.append(f"IREE cannot compile for {wanted}; the driver compiles PTX for {chosen} to it")
+    if arch_name in _NEWER_THAN_IREE_KNOWS:
+        notes.append(f"IREE cannot compile for {arch_name}; the driver compiles PTX for {chosen} to it")
     if note := _ARCH_NOTES.get((base.name, chosen)):
         notes.append(note)
     return tuple(notes)
 
 
-def _unknown(what: str, given: str, known: Iterable[str]) -> CompileError:
+def _unknown(kind: str, name: str, known: Iterable[str]) -> CompileError:
     known = list(dict.fromkeys(known))
-    close = difflib.get_close_matches(given, known, n=1)
+    close = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""
-    return CompileError(f"unknown {what}: {given!r}", hint=f"{hint}known: {', '.join(known)}")
+    return CompileError(f"unknown {kind}: {name!r}", hint=f"{hint}known: {', '.join(known)}")

@@ -1,4 +1,4 @@
-"""How arrays get into a program and results out of it, and who owns their memory meanwhile.
+"""Passes arrays into a program and results out of it, and keeps track of who owns their memory.
 
 A program may write to its arguments: quirk `arguments-overwritten`.
 """
@@ -13,48 +13,48 @@ import numpy as np
 from rlx.backends.iree.abi import ArgumentType, TensorType, element_type
 from rlx.backends.iree.memory import ALIGNMENT, COPY_LIMIT, address, array_over
 
-# Calls in which a program that is said to only read an argument gets a copy of it, to see whether that is so.
+# The number of calls in which a program that should only read an argument gets a copy of it, to check that.
 _TRIALS = 2
 
 
 class Loans:
-    """The callers' memory that one call may use, and the results it handed out, as ranges of addresses."""
+    """The memory of the caller that one call may use, and the memory of its results, as ranges of addresses."""
 
     def __init__(self) -> None:
         self._ranges: list[tuple[int, int, np.ndarray | None]] = []
         self._watched: list[tuple[Lender, np.ndarray, np.ndarray]] = []
 
     def lend(self, start: int, array: np.ndarray, donated: bool) -> None:
-        """Note that the program uses ``array``, which lies at ``start``, and whether it was donated."""
+        """Note that the program uses ``array``, whose memory begins at ``start``, and whether it was donated."""
         self._ranges.append((start, start + array.nbytes, array if donated else None))
 
     def clashes(self, start: int, nbytes: int, donated: bool) -> bool:
-        """Whether lending these bytes would let a program write, by one argument, to what it reads by another."""
+        """Whether these bytes overlap with another argument, so that a program could write to memory that it reads as well."""
         return any(
             start < stop and first < start + nbytes and (donated or owner is not None)
             for first, stop, owner in self._ranges
         )
 
     def watch(self, lender: Lender, original: np.ndarray, copy: np.ndarray) -> None:
-        """Note that the program got ``copy``, the bytes of ``original``, to see whether it writes to it."""
+        """Note that the program got ``copy``, a copy of the bytes of ``original``, to check whether it writes to it."""
         self._watched.append((lender, original, copy))
 
     def claim(self, result: np.ndarray) -> tuple[bool, np.ndarray | None]:
-        """Whether ``result`` may be handed out uncopied, and the donated array that its memory belongs to."""
+        """Whether ``result`` may be returned without a copy, and the donated array that its memory belongs to."""
         start = address(result)
         stop = start + result.nbytes
-        touched = [entry for entry in self._ranges if start < entry[1] and entry[0] < stop]
-        if not touched:
+        overlapping = [entry for entry in self._ranges if start < entry[1] and entry[0] < stop]
+        if not overlapping:
             self._ranges.append((start, stop, None))
             return True, None
-        if len(touched) > 1 or touched[0][2] is None:
+        if len(overlapping) > 1 or overlapping[0][2] is None:
             return False, None
-        self._ranges.remove(touched[0])
-        self._ranges.append((*touched[0][:2], None))  # a second result in the same memory is a copy
-        return True, touched[0][2]
+        self._ranges.remove(overlapping[0])
+        self._ranges.append((*overlapping[0][:2], None))  # a second result in the same memory must be copied
+        return True, overlapping[0][2]
 
     def settle(self) -> None:
-        """After the call: tell the lenders what became of the copies."""
+        """After the call: tell the lenders whether the program has changed the copies."""
         for lender, original, copy in self._watched:
             lender.judge(np.array_equal(_content(original), copy))
 
@@ -63,8 +63,8 @@ class Stage:
     """A buffer that is made once, into which a small argument is copied at each call.
 
     Attributes:
-        array: The buffer's memory as NumPy sees it.
-        view: The same as the program sees it.
+        array: The memory of the buffer as a NumPy array.
+        view: The same memory as an argument of the program.
     """
 
     def __init__(self, device: Any, argument: TensorType) -> None:
@@ -80,11 +80,11 @@ class Stage:
 
 
 class Lender:
-    """Passes an argument in: as a copy, or as the caller's own memory where that is allowed and pays.
+    """Passes an argument: as a copy, or as the caller's own memory if that is allowed and faster.
 
-    IREE decides by itself what it updates in place, and copies in the program do not keep it from that. So an
-    argument that is borrowed, as opposed to donated, is passed as a copy in the first calls, and for ever if
-    the program is seen to write to it.
+    IREE decides itself which buffers it updates in place, even if the program has copies. So an argument that is
+    borrowed, and not donated, is passed as a copy in the first calls, and in all calls if the program writes to
+    it.
     """
 
     def __init__(self, device: Any, local: bool, argument: TensorType) -> None:
@@ -102,7 +102,7 @@ class Lender:
 
     def __call__(self, array: np.ndarray, loans: Loans) -> Any:
         """The buffer view that the program gets for ``array``."""
-        # Up to the limit a copy is faster; compiled code crashes on, and IREE refuses, any other array.
+        # Up to the limit a copy is faster. IREE refuses arrays with other flags, and compiled code would crash on them.
         if not self._lends or array.nbytes <= COPY_LIMIT or not array.flags.carray:
             return self._view(self._copy(array), array)
         start = address(array)
@@ -117,7 +117,7 @@ class Lender:
         return self._view(buffer, array)
 
     def judge(self, unchanged: bool) -> None:
-        """Take note of whether the program left a copy that it got as it was."""
+        """Note whether the program has left a copy unchanged."""
         self._trials -= 1
         self._lends = self._lends and unchanged
 
@@ -132,7 +132,7 @@ Taker = Callable[[Any, "Loans | None"], np.ndarray]
 
 
 def make_taker(device: Any, local: bool, index: int, result: TensorType, always_copy: bool) -> Taker:
-    """A function from the list of results to the array, which owns its memory, that the caller gets.
+    """A function that makes an array, which owns its memory, of one of the results of a call.
 
     It needs no ``Loans`` if ``is_small(result)``, or if it always copies.
     """
@@ -150,8 +150,8 @@ def make_taker(device: Any, local: bool, index: int, result: TensorType, always_
         array = ndarray(tuple(view.shape), dtype, mapping)
         if always_copy or array.nbytes <= COPY_LIMIT or loans is None:
             return array.copy()
-        free, donated = loans.claim(array)
-        return array_over(array, mapping, donated) if free else array.copy()
+        is_free, donated = loans.claim(array)
+        return array_over(array, mapping, donated) if is_free else array.copy()
 
     def read_back(results: Any, _: Loans | None) -> np.ndarray:
         return _read_back(device, results.get_as_object(index, HalBufferView), dtype)
@@ -163,14 +163,14 @@ def make_taker(device: Any, local: bool, index: int, result: TensorType, always_
 
 
 def is_small(tensor: TensorType) -> bool:
-    """Whether copying a tensor of this type is faster than not copying it."""
+    """Whether copying a tensor of this type is faster than sharing its memory."""
     return tensor.nbytes is not None and tensor.nbytes <= COPY_LIMIT
 
 
 def _read_back(device: Any, view: Any, dtype: np.dtype) -> np.ndarray:
     """Copy a result out of a device's own memory, through a buffer that the host can map.
 
-    The runtime's ``to_host`` imports NumPy's memory instead, which Vulkan refuses at most addresses.
+    The runtime's own ``to_host`` uses NumPy's memory directly, which Vulkan refuses at most addresses.
     """
     from iree.runtime import BufferUsage, HalFence, MemoryType
 
@@ -190,7 +190,7 @@ def _read_back(device: Any, view: Any, dtype: np.dtype) -> np.ndarray:
 
 
 def _content(array: np.ndarray) -> np.ndarray:
-    """The array's bytes. IREE gets arrays in this form, because the buffer protocol knows no bfloat16."""
+    """The array's bytes. IREE gets arrays in this form, because the buffer protocol has no bfloat16."""
     return array.reshape(-1).view(np.uint8)
 
 

@@ -1,12 +1,12 @@
-"""The compiler in its process: what `rlx.backends.worker` runs to compile with IREE.
+"""The handler for `rlx.backends.worker` that compiles with IREE.
 
-IREE's compiler can crash or hang, so it lives in a process of its own. This file imports nothing but the standard
-library, and binds the few functions of IREE's C API that it needs.
+IREE's compiler can crash or hang, so it runs in a separate process. This file imports only the standard library, and binds
+the few functions of IREE's C API that it needs.
 
 Requests are ``{"kind": "compile", "flags": [...], "name": "m.mlir"}`` with the module as body, and ``{"kind": "warm",
 "flags": [...]}``. The reply has ``outcome`` (``"ok"``, ``"flags"``, ``"parse"`` or ``"compile"``), ``diagnostics`` (pairs
-of severity and text), ``seconds`` and ``target`` (IR in which the compiler says what it takes the flags to mean); its body
-is the compiled module.
+of severity and text), ``seconds`` and ``target`` (IR that shows the target that the compiler has derived from the flags); its
+body is the compiled module.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 
 _SEVERITIES = ("note", "warning", "error", "remark")
 _PIPELINE_STANDARD = 0
-_PHASE_WITH_TARGETS = b"preprocessing"  # the first whose IR names the devices' targets
+_PHASE_WITH_TARGETS = b"preprocessing"  # the first phase after which the IR has the targets of the devices
 _MAX_SESSIONS = 4
 _WARM_MODULE = b"func.func @warm(%a: tensor<4xf32>) -> tensor<4xf32> {\n  return %a : tensor<4xf32>\n}\n"
 
@@ -53,7 +53,7 @@ _SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
 
 
 class FlagError(Exception):
-    """The compiler does not know a flag, or not its value."""
+    """The compiler does not know a flag, or refuses its value."""
 
 
 class Compiler:
@@ -61,7 +61,7 @@ class Compiler:
 
     Args:
         library_path: The compiler's shared library.
-        process_flags: Flags that hold for the whole process: sessions do not know them.
+        process_flags: Flags that apply to the whole process, and cannot be set for a session.
     """
 
     def __init__(self, library_path: str, process_flags: tuple[str, ...] = ()):
@@ -100,7 +100,7 @@ class Compiler:
     def _invoke(
         self, session: int, name: str, module: bytes, diagnostics: list[tuple[str, str]], phase: bytes | None = None
     ) -> tuple[str, bytes]:
-        """The outcome and the compiled module; with a phase, the IR at its end."""
+        """The outcome, and the compiled module; with a phase, the IR after this phase instead."""
 
         @_DIAGNOSTIC_CALLBACK
         def on_diagnostic(severity: int, text: int, length: int, _: Any) -> None:
@@ -173,15 +173,16 @@ class Compiler:
 def make(
     library_path: str, linker: str, *process_flags: str
 ) -> Callable[[dict[str, Any], bytes], tuple[dict[str, Any], bytes]]:
-    """What answers requests, with a compiler that is loaded now.
+    """The function that answers requests, with a compiler that is loaded now.
 
     Args:
         library_path: The compiler's shared library.
-        linker: The linker, where the compiler must not use its name: it does so in a shell, and quotes nothing.
+        linker: The path of the linker if it is not harmless in a shell: the compiler runs the linker by a shell, without
+            quotes. Else empty.
         process_flags: As in ``Compiler``.
     """
     if linker:
-        link = os.path.join(tempfile.gettempdir(), "iree-lld")  # in this process's folder, which has a plain name
+        link = os.path.join(tempfile.gettempdir(), "iree-lld")  # in the folder of this process, whose name is harmless
         os.symlink(linker, link)
         os.environ["IREE_LLVM_EMBEDDED_LINKER_PATH"] = link
     compiler = Compiler(library_path, process_flags)

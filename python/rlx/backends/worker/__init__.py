@@ -1,7 +1,7 @@
-"""Work in processes of their own: for native code that may crash, hang, or share no process with others.
+"""Work in separate processes: for native code that may crash or hang, or that cannot share a process with other code.
 
-A *handler* is a Python file with a function `make(*arguments)`, which loads what is needed and returns a function from a
-request's header (what JSON takes) and body (bytes) to those of its reply:
+A *handler* is a Python file with a function `make(*arguments)`. It loads the native code and returns a function from the header
+(a JSON object) and the body (bytes) of a request to those of the reply:
 
     def make(library):
         compiler = ctypes.CDLL(library)
@@ -9,18 +9,18 @@ request's header (what JSON takes) and body (bytes) to those of its reply:
             return {"outcome": "ok"}, compile(compiler, header["flags"], body)
         return answer
 
-It runs in a process that has nothing of RLX, and no other module than those of the standard library unless the command adds to
-`sys.path`. The other side keeps a few such processes warm:
+It runs in a process without RLX, where only the standard library can be imported, unless the command adds folders to
+`sys.path`. The caller keeps a few such processes running:
 
     pool = WorkerPool()
     command = Command(handler.__file__, (library,))
     reply = pool.request(command, {"kind": "compile", "flags": []}, module, timeout_s=60)
 
-`request` may be called from several threads, and be interrupted. What goes wrong in the process is a `WorkerDied`, which says
-whether it crashed, was killed, or took too long and was ended, and what it printed; the next request gets another process.
-No process outlives its parent, and none is left at work after an interrupt. Compilers that may not share a process are in
-different commands.
+`request` may be called from several threads, and may be interrupted. If the process ends, `WorkerDied` is raised. It says
+whether the process crashed, was killed, or took too long and was ended, and what it printed; the next request gets another
+process. No process outlives its parent, and after an interrupt none goes on working. Compilers that cannot share a process
+have different commands.
 
-`pool.py` and `process.py` are the caller's side, `serve.py` is the process's own and has the protocol between them,
-`folder.py` makes the process's temporary folder, `shielded.py` keeps interrupts out.
+`pool.py` and `process.py` are the side of the caller. `serve.py` is the side of the process, and has the protocol. `folder.py`
+makes the temporary folder of a process, `shielded.py` protects calls from interrupts.
 """

@@ -1,7 +1,7 @@
-"""The temporary folder of a worker process: private, and of a name that is harmless in a shell.
+"""The temporary folder of a worker process. It is private, and its name is harmless in a shell.
 
-A compiler may run its linker through a shell and quote nothing: then a temporary folder called ``$(…)`` would be run, and one
-with a space would break every link.
+A compiler may run its linker through a shell without quoting paths. Then the name of a temporary folder such as ``$(…)`` would
+be run as a command, and with a space in the name linking would fail.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _ABANDONED_AFTER_S = 60.0
 
 
 def is_harmless(path: str | os.PathLike[str]) -> bool:
-    """Whether a shell takes a path for one word that means itself."""
+    """Whether a shell reads a path without quotes as one word, unchanged."""
     return os.name != "posix" or _HARMLESS.fullmatch(os.fspath(path)) is not None
 
 
 def make_folder() -> Path:
-    """A new folder that only this user can enter, in the system's temporary folder where its name is harmless.
+    """A new folder that only this user can enter, in the system's temporary folder if its name is harmless.
 
     Raises:
-        Error: There is no such place.
+        Error: No suitable folder can be made.
     """
     problems = []
     for parent in _parents():
@@ -47,19 +47,19 @@ def make_folder() -> Path:
         _remove_abandoned(parent)
         return folder
     reasons = "; ".join(problems) or (
-        f"the name of {_wanted()!r} is not harmless in a shell, and the others are not private"
+        f"the name of {_system_folder()!r} is not harmless in a shell, and the others are not private"
     )
     raise Error(f"there is no folder for temporary files: {reasons}", hint="set TMPDIR to a folder with a plain name")
 
 
-def own(folder: Path) -> IO[bytes]:
-    """The file for a worker's standard error: as long as a process has it open, nobody removes the folder."""
+def open_stderr(folder: Path) -> IO[bytes]:
+    """The file for a worker's standard error. It is locked: while a process has it open, the folder is not removed."""
     file = open(folder / "stderr", "w+b", buffering=0)  # noqa: SIM115
     lock(file.fileno(), wait=False, shared=True)
     return file
 
 
-def _wanted() -> str:
+def _system_folder() -> str:
     try:
         return tempfile.gettempdir()
     except OSError:  # none of the usual places can be written to
@@ -67,16 +67,16 @@ def _wanted() -> str:
 
 
 def _parents() -> list[str]:
-    """Where a worker's folder may lie, best first."""
-    wanted = _wanted()
-    chosen = [wanted] if wanted and is_harmless(wanted) else []
+    """The folders in which a worker's folder may be made, best first."""
+    preferred = _system_folder()
+    chosen = [preferred] if preferred and is_harmless(preferred) else []
     if os.name == "posix":
-        chosen += [place for place in _FALLBACKS if place != wanted and _nobody_else_renames(place)]
+        chosen += [place for place in _FALLBACKS if place != preferred and _is_safe_parent(place)]
     return chosen
 
 
-def _nobody_else_renames(parent: str) -> bool:
-    """Whether what this user makes in a folder stays what it is."""
+def _is_safe_parent(parent: str) -> bool:
+    """Whether no other user can rename or replace files of this user in a folder."""
     try:
         status = os.stat(parent)
     except OSError:
@@ -103,5 +103,5 @@ def _remove_if_abandoned(folder: Path) -> None:
     if time.time() - status.st_mtime < _ABANDONED_AFTER_S:
         return
     with open(folder / "stderr", "rb") as file:
-        if lock(file.fileno(), wait=False):  # refused as long as the worker or its parent lives
+        if lock(file.fileno(), wait=False):  # not possible while the worker or its parent runs
             shutil.rmtree(folder, ignore_errors=True)

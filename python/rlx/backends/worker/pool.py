@@ -1,7 +1,7 @@
-"""A small pool of warm worker processes.
+"""A small pool of worker processes that are kept running.
 
-Callers may be interrupted at any step. So a caller does nothing but wait: everything that holds a place in the pool runs
-in threads of the pool's own (``shielded.py``), where no interrupt lands, and gives the place back when it ends.
+Callers may be interrupted at any step. So a caller only waits: the work with a process of the pool is done in separate threads
+(``shielded.py``), which interrupts do not reach, and which always give the process back to the pool.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Any
 from rlx.backends.worker.process import Command, Reply, Worker, WorkerDied
 from rlx.backends.worker.shielded import Call
 
-# Native code may never free what it allocates: beyond this much memory a process is replaced when it is idle.
+# Native code may not free all memory that it allocates. A process that has used more than this is ended after its request.
 _RETIRE_ABOVE_MIB = 2048
-# How long a caller that has given up may stand in the queue for a process.
+# How often a thread that waits for a process checks whether its caller has given up.
 _SLICE_S = 0.25
 
 
 class WorkerPool:
-    """Up to ``size`` processes, started when they are needed and kept warm. Usable from several threads at once.
+    """Up to ``size`` processes, started when they are needed and kept running. Usable from several threads at once.
 
-    A process is used by one request at a time. Several processes, rather than one with several threads: the work scales
-    the same, and a crash or a time limit takes one request with it and not all.
+    A process works on one request at a time. Several processes are as fast as one process with several threads, and a crash
+    or a time limit ends only one request and not all.
     """
 
     def __init__(self, size: int = 2):
@@ -33,7 +33,7 @@ class WorkerPool:
         self._workers: list[Worker] = []
         self._idle: list[Worker] = []
         self._changed = threading.Condition()
-        weakref.finalize(self, _end_all, self._workers)  # also when Python exits
+        weakref.finalize(self, _end_all, self._workers)  # this is called when Python exits as well
         _pools.add(self)
 
     def request(
@@ -45,16 +45,16 @@ class WorkerPool:
         timeout_s: float | None = None,
         affinity: Any = None,
     ) -> Reply:
-        """Have a process answer a request. An interrupt ends the process and is raised.
+        """Send a request to a process and wait for the reply. An interrupt ends the process and is raised.
 
-        Waits while all processes are at work; an idle one that runs another command makes room.
+        Waits while all processes are busy; an idle process with another command is ended to make room.
 
         Args:
-            command: What the process runs.
-            header: The request's header, as JSON takes it.
-            body: Its body.
-            timeout_s: Seconds that the process may work on it.
-            affinity: A process whose request before had the same is preferred.
+            command: The command that the process must run.
+            header: The header of the request, a JSON object.
+            body: The body of the request.
+            timeout_s: The seconds that the process may work on it.
+            affinity: A process whose last request had the same affinity is preferred.
 
         Raises:
             WorkerDied: The process crashed, was killed, or took too long and was ended.
@@ -71,7 +71,7 @@ class WorkerPool:
         return Call(answer).result()
 
     def post(self, command: Command, header: Mapping[str, Any]) -> int:
-        """Send a process a request whose reply nobody waits for; returns the process's id."""
+        """Send a request without waiting for the reply; returns the id of the process."""
 
         def send(call: Call[int]) -> int:
             worker = self._acquire(command, None, call)
@@ -84,20 +84,20 @@ class WorkerPool:
         return Call(send).result()
 
     def prewarm(self, command: Command, header: Mapping[str, Any], affinity: Any = None) -> None:
-        """Start a process and send it a request, without waiting; does nothing if one fits or there is no place."""
+        """Start a process and send it a request, without waiting. Does nothing if such a process runs or the pool is full."""
 
         def start(_: Call[None]) -> None:
             with self._changed:
-                if not self._has_one_for(command) and len(self._workers) < self._size:
+                if not self._has_process_for(command) and len(self._workers) < self._size:
                     worker = self._start(command, affinity)
-                    worker.post(header)  # under the lock: it has no other user yet
+                    worker.post(header)  # while the lock is held no other thread uses the process
                     self._idle.append(worker)
 
-        if not self._has_one_for(command):
+        if not self._has_process_for(command):
             Call(start).start()
 
     def close(self) -> None:
-        """End all processes, also those at work (their callers get ``WorkerDied``). The pool stays usable."""
+        """End all processes, including busy ones (their callers get ``WorkerDied``). The pool can still be used."""
         Call(lambda _: self._close()).result()
 
     @property
@@ -105,7 +105,7 @@ class WorkerPool:
         """The ids of the pool's processes."""
         return [worker.pid for worker in tuple(self._workers)]
 
-    # --- in threads of the pool's own -------------------------------------------------------------
+    # --- these run in threads of `Call` -----------------------------------------------------------
 
     def _acquire(self, command: Command, affinity: Any, call: Call[Any]) -> Worker:
         with self._changed:
@@ -148,9 +148,9 @@ class WorkerPool:
             if worker in idle:
                 worker.close()
             else:
-                worker.kill()  # whoever holds it closes it
+                worker.kill()  # the thread that uses it closes it
 
-    def _has_one_for(self, command: Command) -> bool:
+    def _has_process_for(self, command: Command) -> bool:
         return any(worker.command == command for worker in tuple(self._workers))
 
     def _start(self, command: Command, affinity: Any) -> Worker:

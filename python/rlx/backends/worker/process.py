@@ -1,4 +1,4 @@
-"""One worker process as its parent sees it."""
+"""One worker process: the side of its parent."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from rlx.backends.worker import serve
-from rlx.backends.worker.folder import make_folder, own
+from rlx.backends.worker.folder import make_folder, open_stderr
 from rlx.ir.errors import Error
 
 _STDERR_TAIL = 2000
 _POSIX = os.name == "posix"
-# A killed process ends at once, unless the system is busy writing for it.
+# A killed process ends immediately, unless the system still writes data for it.
 _REAP_S = 10.0
 
 
 @dataclass(frozen=True)
 class Command:
-    """What a worker process runs. Processes of equal commands stand in for each other.
+    """What a worker process runs. A request can be sent to any process with an equal command.
 
     Attributes:
         handler: The path of a Python file with `make(*arguments)`; see ``serve.py``.
-        arguments: What `make` is called with.
-        path: What is added to `sys.path`: by default the handler finds nothing but the standard library.
+        arguments: The arguments of `make`.
+        path: Folders to add to `sys.path`: without them the handler can only import the standard library.
     """
 
     handler: str
@@ -42,12 +42,12 @@ class Command:
 
 @dataclass(frozen=True)
 class Reply:
-    """What a worker answered.
+    """The reply of a worker.
 
     Attributes:
-        header: The reply's header.
-        body: Its body.
-        printed: The last that the process printed to standard error since the request before.
+        header: The header of the reply.
+        body: The body of the reply.
+        printed: The end of what the process has printed to standard error since the previous request.
     """
 
     header: Mapping[str, Any]
@@ -59,9 +59,9 @@ class WorkerDied(Exception):
     """The process ended, or was ended, before it answered.
 
     Attributes:
-        returncode: As of ``subprocess``: minus the signal's number where a signal ended the process.
-        timed_out: Whether the parent ended it because its time was over.
-        stderr: The last that it printed.
+        returncode: As in ``subprocess``: minus the number of the signal if a signal ended the process.
+        timed_out: Whether the parent ended it because it took too long.
+        stderr: The end of what it printed.
     """
 
     def __init__(self, returncode: int, timed_out: bool, stderr: str):
@@ -72,7 +72,7 @@ class WorkerDied(Exception):
 
     @property
     def reason(self) -> str:
-        """What happened, in words: ``crashed with signal 11 (SIGSEGV)``."""
+        """What happened, as text: ``crashed with signal 11 (SIGSEGV)``."""
         if self.returncode >= 0:
             return f"ended with exit status {self.returncode}"
         number = -self.returncode
@@ -85,11 +85,11 @@ class WorkerDied(Exception):
 
     @property
     def killed_from_outside(self) -> bool:
-        """Someone else (a user, the kernel for want of memory) ended it: the request need not be at fault."""
+        """Whether a user ended it, or the kernel because memory was full: the cause may not be the request."""
         return not self.timed_out and -self.returncode in _FROM_OUTSIDE
 
 
-# What no compiler does to itself.
+# Signals that do not come from a crash of the process itself.
 _FROM_OUTSIDE = frozenset(
     getattr(signal, name)
     for name in ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT", "SIGXCPU", "SIGUSR1", "SIGUSR2", "SIGALRM")
@@ -98,7 +98,7 @@ _FROM_OUTSIDE = frozenset(
 
 
 class Worker:
-    """One process. Not thread-safe: whoever holds it uses it alone, and in a thread that no interrupt comes to.
+    """One process. Not thread-safe: only one thread may use it at a time, a thread that interrupts do not reach.
 
     Raises:
         Error: It cannot be started.
@@ -106,7 +106,7 @@ class Worker:
 
     def __init__(self, command: Command) -> None:
         self.command = command
-        self.affinity: Any = None  # of the request before
+        self.affinity: Any = None  # that of the last request
         self.peak_mib = 0
         self._unread_replies = 0
         self._timed_out = False
@@ -114,7 +114,7 @@ class Worker:
         folder = make_folder()
         self._folder = os.fspath(folder)
         try:
-            self._stderr = own(folder)
+            self._stderr = open_stderr(folder)
             self._process = self._started()
         except BaseException as problem:
             if hasattr(self, "_stderr"):
@@ -139,7 +139,7 @@ class Worker:
             stderr=self._stderr,
             env={**os.environ, **dict.fromkeys(("TMPDIR", "TMP", "TEMP"), self._folder)},
             bufsize=0,
-            start_new_session=_POSIX,  # so its linkers end with it, and a terminal's Ctrl-C spares it
+            start_new_session=_POSIX,  # its child processes can be ended with it, and Ctrl-C in a terminal does not end it
         )
 
     @property
@@ -149,12 +149,12 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        """Whether the process runs and may be used again; reaps it where it does not run."""
+        """Whether the process runs and may be used again. If it has ended, its exit status is collected."""
         return self._process.poll() is None and not self._ending
 
     def post(self, header: Mapping[str, Any]) -> None:
-        """Send a request whose reply nobody waits for."""
-        with contextlib.suppress(OSError):  # a process that died is noticed by the next request
+        """Send a request without waiting for the reply."""
+        with contextlib.suppress(OSError):  # the next request reports a process that has died
             self._send(header, b"")
             self._unread_replies += 1
 
@@ -171,49 +171,49 @@ class Worker:
         Args:
             header: The request's header.
             body: Its body.
-            timeout_s: Seconds after which the process is ended.
-            signals: An item that is put here ends the process at once.
+            timeout_s: The process is ended after so many seconds.
+            signals: When an item is put into this queue, the process is ended immediately.
 
         Raises:
             WorkerDied: The process crashed, was killed, or took too long and was ended.
         """
         signals = signals or SimpleQueue()
-        watched = allocate_lock()
-        watched.acquire()
+        watcher_ended = allocate_lock()
+        watcher_ended.acquire()
         try:
-            start_new_thread(self._watch, (timeout_s, signals, watched))
+            start_new_thread(self._watch, (timeout_s, signals, watcher_ended))
         except RuntimeError as problem:
             raise Error(f"cannot start a thread: {problem}") from None
         try:
             reply = self._exchange(header, body)
         except BaseException:
-            self.kill()  # the reply to this request must not be taken for that to the next one
+            self.kill()  # otherwise the next request would get the reply to this one
             raise
         finally:
             signals.put("answered")
-            watched.acquire()  # from here on nobody kills the process for this request's sake
+            watcher_ended.acquire()  # the watching thread has ended, and does not kill the process any more
         if reply is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(_REAP_S)  # it has an end of its own, which is to be told
+                self._process.wait(_REAP_S)  # it may be ending by itself: wait for its exit status
             self.kill()
             raise WorkerDied(self._process.returncode or 0, self._timed_out, self._printed())
         self.peak_mib = max(self.peak_mib, reply[0].get("peak_mib", 0))
         return Reply(*reply, self._printed())
 
     def kill(self) -> None:
-        """End the process and what it started, and reap it. May be called again."""
+        """End the process and its child processes, and collect its exit status. May be called again."""
         self._signal_group()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_REAP_S)
 
     def close(self) -> None:
-        """Kill, and release the pipes and files."""
+        """Kill the process, and close pipes and files."""
         self.kill()
         self._close_streams()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def forget(self) -> None:
-        """In a forked child: let go of the parent's process without touching it."""
+        """In a forked child: close the streams of the parent's process, and do not end it."""
         self._process.returncode = 0
         self._close_streams()
 
@@ -239,8 +239,8 @@ class Worker:
         assert self._process.stdin is not None
         serve.write_frame(self._process.stdin, dict(header), body)  # type: ignore[arg-type]
 
-    def _watch(self, timeout_s: float | None, signals: SimpleQueue[str], watched: Any) -> None:
-        """In a thread of its own: end the process when its time is over, or nobody waits any more."""
+    def _watch(self, timeout_s: float | None, signals: SimpleQueue[str], ended: Any) -> None:
+        """In a separate thread: end the process when its time is over, or when the caller does not wait any more."""
         try:
             try:
                 if signals.get(timeout=timeout_s) == "answered":
@@ -249,7 +249,7 @@ class Worker:
                 self._timed_out = True
             self._signal_group()
         finally:
-            watched.release()
+            ended.release()
 
     def _signal_group(self) -> None:
         self._ending = True
@@ -260,7 +260,7 @@ class Worker:
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     def _printed(self) -> str:
-        """The last that the process printed to standard error since the request before."""
+        """The end of what the process has printed to standard error since the previous request."""
         self._stderr.seek(0)
         return self._stderr.read().decode("utf-8", "replace")[-_STDERR_TAIL:].strip()
 

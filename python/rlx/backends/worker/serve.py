@@ -1,13 +1,13 @@
-"""The worker's side: reads requests from standard input, has a handler answer them, replies on standard output.
+"""The side of the worker: reads requests from standard input, calls a handler, and writes replies to standard output.
 
-This file is run as a script, and imports nothing but the standard library. Its one argument is JSON: ``folder``, which
-the parent made and this process removes at its end, ``handler``, the path of a Python file, ``arguments`` for it, and
-``path``, what is added to ``sys.path``. The handler's file has a function ``make(*arguments)`` that returns a function
-from a request's header and body to those of its reply.
+This file is run as a script, and imports only the standard library. Its only argument is a JSON object: ``folder``, which
+the parent has made and this process removes at its end; ``handler``, the path of a Python file; its ``arguments``; and
+``path``, folders that are added to ``sys.path``. The handler's file has a function ``make(*arguments)`` that returns a
+function from the header and body of a request to those of the reply.
 
-A frame is ``magic, header length, body length`` followed by a JSON header and raw bytes. A request's header has a
-``kind``. Of these ``ping`` and, for tests, ``sleep`` (``seconds``) and ``abort`` are answered here, all others by the
-handler. Each reply's header gets ``peak_mib``.
+A frame is ``magic, header length, body length``, followed by a JSON header and raw bytes. The header of a request has a
+``kind``. The kinds ``ping`` and, for tests, ``sleep`` (with ``seconds``) and ``abort`` are answered here, all others by the
+handler. The header of each reply gets an entry ``peak_mib``.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ def write_frame(stream: BinaryIO, header: dict[str, Any], body: bytes = b"") -> 
     """Write one frame to an unbuffered stream."""
     text = json.dumps(header).encode()
     for part in (_FRAME.pack(MAGIC, len(text), len(body)) + text, body):
-        rest = memoryview(part)
-        while rest:
-            rest = rest[stream.write(rest) :]
+        unsent = memoryview(part)
+        while unsent:
+            unsent = unsent[stream.write(unsent) :]
 
 
 def read_frame(stream: BinaryIO) -> Frame | None:
-    """Read one frame; ``None`` at the end of the stream, also in the middle of a frame."""
+    """Read one frame; ``None`` if the stream ends, even in the middle of a frame."""
     prefix = _read_exactly(stream, _FRAME.size)
     if prefix is None:
         return None
@@ -57,17 +57,17 @@ def read_frame(stream: BinaryIO) -> Frame | None:
 
 def _read_exactly(stream: BinaryIO, length: int) -> bytearray | None:
     buffer = bytearray(length)
-    rest = memoryview(buffer)
-    while rest:
-        count = stream.readinto(rest)  # type: ignore[attr-defined]
+    unfilled = memoryview(buffer)
+    while unfilled:
+        count = stream.readinto(unfilled)  # type: ignore[attr-defined]
         if not count:
             return None
-        rest = rest[count:]
+        unfilled = unfilled[count:]
     return buffer
 
 
 def _peak_mib() -> int:
-    """The largest resident set of this process so far, in MiB; 0 where it is not known."""
+    """The largest resident set of this process so far, in MiB; 0 if it is not known."""
     try:
         import resource
     except ImportError:
@@ -77,7 +77,7 @@ def _peak_mib() -> int:
 
 
 def _private_streams() -> tuple[BinaryIO, BinaryIO]:
-    """The protocol's streams; afterwards whatever native code prints goes to standard error."""
+    """The streams of the protocol. After this, everything that native code prints goes to standard error."""
     requests, replies = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
@@ -86,8 +86,8 @@ def _private_streams() -> tuple[BinaryIO, BinaryIO]:
     return open(requests, "rb", buffering=0), open(replies, "wb", buffering=0)
 
 
-def _settle() -> None:
-    """Keep this process from outliving a crash: no interrupt from the terminal, no core file."""
+def _ignore_interrupts_and_cores() -> None:
+    """Ignore interrupts from the terminal, and write no core file after a crash."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         import resource
@@ -97,7 +97,7 @@ def _settle() -> None:
 
 
 def _leave(folder: str) -> None:
-    """End this process at once, and what it started, in the middle of whatever it does."""
+    """End this process and its child processes immediately, even while a request is being handled."""
     import shutil
 
     shutil.rmtree(folder, ignore_errors=True)
@@ -107,7 +107,7 @@ def _leave(folder: str) -> None:
 
 
 def _read_requests(stream: BinaryIO, requests: queue.SimpleQueue[Frame], folder: str) -> None:
-    """Runs in a thread, so that the parent's death is noticed while the handler is busy or hangs."""
+    """Read requests in a thread, so that the end of the parent is noticed even while the handler is busy or hangs."""
     try:
         while (frame := read_frame(stream)) is not None:
             requests.put(frame)
@@ -136,7 +136,7 @@ def _load(path: str) -> Any:
 
 def main(settings: dict[str, Any]) -> None:
     """Answer requests until standard input closes; then remove the folder."""
-    _settle()
+    _ignore_interrupts_and_cores()
     source, replies = _private_streams()
     requests: queue.SimpleQueue[Frame] = queue.SimpleQueue()
     threading.Thread(target=_read_requests, args=(source, requests, settings["folder"]), daemon=True).start()

@@ -1,7 +1,7 @@
-"""Calls that no interrupt can break off: they run in a thread of their own, and the caller only waits.
+"""Calls that an interrupt cannot stop in the middle: they run in a separate thread, and the caller only waits.
 
-A `KeyboardInterrupt` is raised between any two steps of the main thread's code, also inside `finally` and between
-acquiring a lock and the `try` behind it. It never comes to another thread.
+A `KeyboardInterrupt` may be raised between any two steps of the main thread, even inside of `finally`, and between
+acquiring a lock and the `try` after it. It is never raised in another thread.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from rlx.ir.errors import Error
 
 T = TypeVar("T")
 
-# Waiting is done in slices, so that a signal is noticed even on systems where it does not wake a waiter.
+# Waiting is repeated in short intervals, so that a signal is noticed even on systems where it does not end the wait.
 _SLICE_S = 1.0
 
 
 class Call(Generic[T]):
-    """One call of a function in a thread of its own.
+    """One call of a function in a separate thread.
 
     Args:
-        function: Takes this object.
+        function: The function; it is called with this object.
 
     Attributes:
-        cancelled: Whether whoever waited has given up.
-        signals: Gets an item when the call is cancelled.
+        cancelled: Whether the caller has given up.
+        signals: An item is put into this queue when the call is cancelled.
     """
 
     def __init__(self, function: Callable[[Call[T]], T]) -> None:
@@ -36,15 +36,16 @@ class Call(Generic[T]):
         self._function = function
         self._value: Any = None
         self._error: BaseException | None = None
-        # Locks and queues of C are either done or not when an interrupt comes, and `threading.Event` is neither.
+        # An interrupt cannot stop operations on locks and queues that are implemented in C in the middle; a `threading.Event`
+        # is implemented in Python.
         self._ended = _thread.allocate_lock()
         self._ended.acquire()
 
     def start(self) -> None:
-        """Begin, without waiting.
+        """Start the call, without waiting.
 
         Raises:
-            Error: The system gives no more threads.
+            Error: No thread can be started.
         """
         try:
             _thread.start_new_thread(self._run, ())  # `Thread.start` waits on an `Event`
@@ -52,9 +53,9 @@ class Call(Generic[T]):
             raise Error(f"cannot start a thread: {problem}") from None
 
     def result(self) -> T:
-        """Begin, wait, and return or raise what the function does.
+        """Start the call, wait for it, and return its result or raise its exception.
 
-        Whatever else is raised here, an interrupt, cancels the call: it ends by itself, soon.
+        An interrupt here cancels the call, which then soon ends by itself.
         """
         try:
             self.start()
@@ -68,7 +69,7 @@ class Call(Generic[T]):
         return self._value
 
     def cancel(self) -> None:
-        """Tell the function that nobody waits any more."""
+        """Tell the function that its caller does not wait any more."""
         self.cancelled = True
         self.signals.put("cancelled")
 

@@ -1,7 +1,7 @@
-"""The XLA back end. Its program is a portable StableHLO artifact, which XLA compiles when it is loaded.
+"""The XLA back end. Its programs are portable StableHLO artifacts, which XLA compiles when they are loaded.
 
-XLA compiles for fixed sizes. The program of a graph with symbols is therefore the legalised graph itself, and lowered and
-compiled for each set of sizes that comes.
+XLA compiles for fixed sizes. So the program of a graph with symbols is the graph at LIR itself, which is lowered and compiled
+for each set of sizes that is used.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from rlx.ir.locks import holding, make_lock
 from rlx.ir.text import parse_module
 from rlx.lower.stablehlo import lower_module
 
-# Sets of sizes for which a program stays compiled.
+# The number of sets of sizes for which a compiled program is kept.
 _KEPT_SIZES = 32
 _ENTRY = "main"
 
@@ -45,21 +45,21 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
     """Lower a graph.
 
     Args:
-        compilation: What to compile.
-        timeout_s: Has no meaning here: XLA compiles when the program is loaded.
+        compilation: The compilation.
+        timeout_s: Not used: XLA compiles when the program is loaded.
 
     Raises:
         CompileError: An op has neither a lowering nor a decomposition.
-        Error: A portable artifact is wanted of a graph with symbols.
+        Error: The graph has symbols, and the target is a portable artifact.
     """
     target, lir = compilation.target, compilation.lir
     assert isinstance(target, Target)
     with timed(compilation.phases, "lower"):
-        # Without a device there is nobody who would specialise the graph: lowering it says which sizes are missing.
-        symbolic = bool(lir.symbols) and target.name != PORTABLE
-        program = str(lir.module).encode() if symbolic else portable(lir)
+        # A portable artifact is not specialised to sizes later: lowering it raises an error with the sizes that are missing.
+        is_symbolic = bool(lir.symbols) and target.name != PORTABLE
+        program = str(lir.module).encode() if is_symbolic else portable(lir)
     info = {
-        "form": "rlx" if symbolic else "stablehlo",
+        "form": "rlx" if is_symbolic else "stablehlo",
         "updates": [o.updates for o in lir.results],
         "options": [list(option) for option in target.options],
         "stablehlo": VERSION,
@@ -68,7 +68,7 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
 
 
 def info_fields() -> dict[str, Check]:
-    """What stands in an artifact's `info`."""
+    """The entries of an artifact's `info`."""
     return {
         "form": one_of("rlx", "stablehlo"),
         "updates": listed(optional(name)),
@@ -78,7 +78,7 @@ def info_fields() -> dict[str, Check]:
 
 
 def portable(graph: Graph) -> bytes:
-    """A legalised graph without symbols as a portable artifact, whose only function is `main`.
+    """A graph at LIR without symbols as a portable artifact, whose only function is `main`.
 
     Raises:
         UnsupportedError: An op has no lowering, or a size is a symbol.
@@ -89,37 +89,37 @@ def portable(graph: Graph) -> bytes:
 def _lowered(graph: Graph) -> Any:
     ir = mlir.ir
     with mlir.entered():
-        alone = ir.Module.create(loc=graph.function.location)
-        clone = graph.function.operation.clone(ir.InsertionPoint(alone.body))
+        module = ir.Module.create(loc=graph.function.location)
+        clone = graph.function.operation.clone(ir.InsertionPoint(module.body))
         clone.attributes["sym_name"] = ir.StringAttr.get(_ENTRY)
-    return lower_module(alone)
+    return lower_module(module)
 
 
 def emit(kind: str, compilation: Compilation) -> str | None:
-    """What XLA is given, as StableHLO text."""
+    """The StableHLO that XLA compiles, as text."""
     return str(_lowered(compilation.lir)) if kind == "stablehlo" else None
 
 
 def notes(artifact: Artifact) -> list[str]:
-    """Nothing: XLA compiles a program for the machine that loads it."""
+    """No notes: XLA compiles a program for the machine that loads it."""
     return []
 
 
 def devices() -> list[DeviceInfo]:
     """The CPU that JAX finds. Never raises."""
     try:
-        found = client.client()
+        cpu_client = client.client()
     except Error as problem:
         return [DeviceInfo("xla", "xla", "", False, problem.message)]
     version = client.jax().lib.__version__
-    return [DeviceInfo("xla", "xla", f"{found.devices()[0].device_kind}, jaxlib {version}", True)]
+    return [DeviceInfo("xla", "xla", f"{cpu_client.devices()[0].device_kind}, jaxlib {version}", True)]
 
 
 def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int | None = None) -> Program:
     """Compile an artifact, unless its sizes are not known yet, and put its weights on the device.
 
     Raises:
-        Error: JAX is not installed, or threads is neither None nor 1: XLA has one pool of threads in a process.
+        Error: JAX is not installed, or threads is neither None nor 1: XLA has one pool of threads in each process.
         CompileError: XLA cannot compile it.
     """
     if threads not in (None, 1):
@@ -127,28 +127,28 @@ def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int 
     return Program(artifact, parameters, threads)
 
 
-_ANOTHER = "the program is another one than the artifact describes"
+_MISMATCH = "the program is another one than the artifact describes"
 
 
 def _described_graph(artifact: Artifact) -> Graph:
-    """The graph that is an artifact's program.
+    """The graph that is the program of an artifact.
 
     Raises:
-        Error: It is none, or has another signature than the artifact.
+        Error: The program is not a graph, or has another signature than the artifact.
     """
     try:
         text = artifact.program.decode()
     except UnicodeDecodeError as problem:
         raise ExecutionError(f"the program is not text: byte {problem.start} is not UTF-8") from None
     graph = Graph.from_module(parse_module(text, "<artifact>"), artifact.signature.name)
-    found = Signature.of(graph).to_json(), [o.updates for o in graph.results]
-    if found != (artifact.signature.to_json(), artifact.info["updates"]):
-        raise ExecutionError(_ANOTHER, hint="compile it again")
+    described = Signature.of(graph).to_json(), [o.updates for o in graph.results]
+    if described != (artifact.signature.to_json(), artifact.info["updates"]):
+        raise ExecutionError(_MISMATCH, hint="compile it again")
     return graph
 
 
 def _check_types(executable: Executable, signature: Signature, updates: Sequence[str | None]) -> None:
-    """A program takes and gives what the signature says, in order, and what is a state's next value fits it.
+    """Check that a program has the arguments and results of a signature, in order, and that the next values of states fit.
 
     Raises:
         ExecutionError: It does not.
@@ -157,9 +157,9 @@ def _check_types(executable: Executable, signature: Signature, updates: Sequence
     outputs = iter([o.shape for o in signature.outputs])
     results = [next(outputs, None) if state is None else states.get(state) for state in updates]
     shapes = [a.shape for a in signature.arguments], results
-    wanted = tuple([None if s is None else (s.static, s.dtype.numpy) for s in side] for side in shapes)
-    if next(outputs, None) is not None or executable.types != wanted:
-        raise ExecutionError(_ANOTHER, hint="compile it again")
+    expected = tuple([None if s is None else (s.static, s.dtype.numpy) for s in side] for side in shapes)
+    if next(outputs, None) is not None or executable.types != expected:
+        raise ExecutionError(_MISMATCH, hint="compile it again")
 
 
 class Program:
@@ -183,22 +183,22 @@ class Program:
         else:
             self._executable = client.compiled(artifact.program, self._options)
             _check_types(self._executable, self.signature, self._updates)
-        # The client may use an array's own memory: nobody changes that of parameters.
+        # The client may use the memory of these arrays, so parameters must not be changed.
         values = dict(self._parameters)
         for state in self.signature.of_kind("state"):
             values[state.name] = np.full(state.shape.static, state.init, state.shape.dtype.numpy)
         self._on_device: dict[str, Any] = dict(zip(values, client.to_device(list(values.values())), strict=True))
 
     def call(self, arrays: Sequence[np.ndarray], /) -> list[np.ndarray]:
-        """Run it on arrays for the inputs, in order."""
+        """Run it on arrays for its inputs, in order."""
         return holding(self.lock, self._run, arrays)
 
     def _run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         executable = self._executable or self._specialised(self._sizes(arrays))
-        given = iter(client.to_device(arrays))
+        inputs = iter(client.to_device(arrays))
         on_device = self._on_device
         results = executable(
-            [next(given) if a.kind == "input" else on_device[a.name] for a in self.signature.arguments]
+            [next(inputs) if a.kind == "input" else on_device[a.name] for a in self.signature.arguments]
         )
         returned = [client.to_host(r) for r, state in zip(results, self._updates, strict=True) if state is None]
         updated = {
@@ -206,13 +206,13 @@ class Program:
             for value, state in zip(results, self._updates, strict=True)
             if state is not None
         }
-        self._on_device = on_device | updated  # all at once: an interrupt leaves the states of one run
+        self._on_device = on_device | updated  # in one step, so that after an interrupt all states are of the same run
         return returned
 
     def _sizes(self, arrays: Sequence[np.ndarray]) -> tuple[tuple[str, int], ...]:
-        given = [(a, array.shape) for a, array in zip(self._inputs, arrays, strict=True)]
-        given += [(a, self._parameters[a.name].shape) for a in self.signature.of_kind("param")]
-        return tuple(sorted(bind_symbols(given).items()))
+        shapes = [(a, array.shape) for a, array in zip(self._inputs, arrays, strict=True)]
+        shapes += [(a, self._parameters[a.name].shape) for a in self.signature.of_kind("param")]
+        return tuple(sorted(bind_symbols(shapes).items()))
 
     def _specialise(self, sizes: tuple[tuple[str, int], ...]) -> Executable:
         assert self._graph is not None
@@ -220,11 +220,11 @@ class Program:
         return Executable(portable(bound), self._options)
 
     def read_state(self, name: str) -> np.ndarray:
-        """A copy of a state's present value."""
+        """A copy of the current value of a state."""
         return client.to_host(self._on_device[name])
 
     def write_state(self, name: str, value: np.ndarray) -> None:
-        """Set a state."""
+        """Set the value of a state."""
         holding(self.lock, self._write_state, name, np.array(value, order="C"))
 
     def _write_state(self, name: str, value: np.ndarray) -> None:

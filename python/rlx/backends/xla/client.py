@@ -15,21 +15,22 @@ from rlx.backends.xla.options import Options
 from rlx.ir.errors import CompileError, Error, ExecutionError
 from rlx.ir.locks import holding, make_lock
 
-# Results are those of the arithmetic that the program says: nothing is reordered, and no value of f16 or bf16 is kept
-# in more bits than it has. NaN goes through min and max.
+# Results are those of the program's arithmetic: operations are not reordered, values of f16 and bf16 are not kept in higher
+# precision, and min and max of a NaN are NaN.
 _STRICT: dict[str, bool] = {
     "xla_allow_excess_precision": False,
     "xla_cpu_enable_fast_math": False,
     "xla_cpu_enable_fast_min_max": False,
 }
-# Compiled programs that are kept: loading one again, with other weights, does not compile it again.
+# The number of compiled programs that are kept: loading one again, with other weights, does not compile it again.
 _KEPT_EXECUTABLES = 64
 
 Type = tuple[tuple[int, ...], np.dtype]
 
-# JAX's modules import each other in circles: a thread that meets them while another imports them gets them half-made.
+# JAX's modules import each other in cycles. A thread that imports them while another thread does so could see them half
+# initialised.
 _lock = make_lock()
-# Whether there was a client, ours or a user's, when this process was forked: its threads did not come along.
+# Whether a client existed when this process was forked: its threads do not exist here.
 _lost = False
 
 
@@ -45,16 +46,16 @@ def jax() -> Any:
 @cache
 def _import_jax() -> Any:
     try:
-        found = importlib.import_module("jax")
+        package = importlib.import_module("jax")
         importlib.import_module("jax.extend.backend")
         importlib.import_module("jaxlib.xla_client")
     except ImportError as problem:
         raise Error(f"XLA needs JAX, which cannot be imported: {problem}", hint="pip install 'rlx[jax]'") from None
-    return found
+    return package
 
 
 def _xla_client() -> Any:
-    """The bindings of jaxlib. JAX comes first, which tells them not to log to standard error."""
+    """The bindings of jaxlib. JAX is imported first: it configures them not to log to standard error."""
     jax()
     return importlib.import_module("jaxlib.xla_client")
 
@@ -63,7 +64,7 @@ def client() -> Any:
     """The CPU client, which JAX itself uses as well.
 
     Raises:
-        ExecutionError: There is none, or it was made before this process was forked.
+        ExecutionError: There is no client, or it was made before this process was forked.
     """
     if _lost:
         raise ExecutionError(
@@ -82,7 +83,7 @@ def _make_client() -> Any:
 
 
 def _once(make: Callable[[], Any]) -> Any:
-    """What a function without arguments gives, which one thread makes while the others wait."""
+    """Call a function without arguments while other threads wait, and return its result."""
     return holding(_lock, make)
 
 
@@ -94,7 +95,7 @@ class Executable:
         options: XLA's options, by name.
 
     Raises:
-        CompileError: XLA cannot compile it, or knows no such option.
+        CompileError: XLA cannot compile it, or does not know an option.
     """
 
     def __init__(self, program: bytes | str, options: Options = ()):
@@ -108,23 +109,23 @@ class Executable:
 
     @cached_property
     def types(self) -> tuple[list[Type], list[Type]]:
-        """Shapes and dtypes of what it takes and of what it gives."""
+        """Shapes and dtypes of its arguments and of its results."""
         (module,) = self._loaded.hlo_modules()
-        found = _xla_client().XlaComputation(module.as_serialized_hlo_module_proto()).program_shape()
-        result = found.result_shape()
+        shape = _xla_client().XlaComputation(module.as_serialized_hlo_module_proto()).program_shape()
+        result = shape.result_shape()
         results = result.tuple_shapes() if result.is_tuple() else [result]
-        taken, given = (
-            [(s.dimensions(), s.numpy_dtype()) for s in side] for side in (found.parameter_shapes(), results)
+        argument_types, result_types = (
+            [(s.dimensions(), s.numpy_dtype()) for s in side] for side in (shape.parameter_shapes(), results)
         )
-        return taken, given
+        return argument_types, result_types
 
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:
-        """Run it: arrays on the device in, arrays on the device out.
+        """Run it, with arrays on the device; the results are on the device too.
 
         Raises:
             ExecutionError: It failed.
         """
-        client()  # which knows whether this process may run anything
+        client()  # raises an error if this process cannot run programs
         try:
             results = self._loaded.execute_sharded(list(arrays)).disassemble_into_single_device_arrays()
         except jax().errors.JaxRuntimeError as problem:
@@ -139,17 +140,17 @@ def compiled(program: bytes, options: Options = ()) -> Executable:
 
 
 def to_device(arrays: Sequence[np.ndarray]) -> list[Any]:
-    """Arrays as the client has them. They may be the caller's memory, which is only read."""
+    """Arrays on the device. They may use the caller's memory, which is only read."""
     device = client().devices()[0]
     with jax().enable_x64(True):  # otherwise f64 becomes f32
         return [jax().device_put(array, device) for array in arrays]
 
 
 def to_host(array: Any) -> np.ndarray:
-    """A copy of an array; waits until it is there.
+    """A copy of an array on the device; waits until it has been computed.
 
     Raises:
-        ExecutionError: The computation of it failed.
+        ExecutionError: Computing it failed.
     """
     client()
     try:
@@ -161,8 +162,8 @@ def to_host(array: Any) -> np.ndarray:
 def _after_fork_in_child() -> None:
     global _lost
     bridge = sys.modules.get("jax._src.xla_bridge")
-    made = bool(getattr(bridge, "_backends", None)) or _make_client.cache_info().currsize > 0
-    _lost = _lost or made
+    existed = bool(getattr(bridge, "_backends", None)) or _make_client.cache_info().currsize > 0
+    _lost = _lost or existed
 
 
 if hasattr(os, "register_at_fork"):

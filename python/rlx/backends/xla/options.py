@@ -1,8 +1,8 @@
-"""The options of XLA's that a program may carry: those that say how code is made, and touch nothing outside it.
+"""The options of XLA that a program may have: they change how code is generated, and have no other effects.
 
-XLA has hundreds. Some write files (`xla_dump_to`), load others, or end the process for a wrong value, and a program with its
-options may come from elsewhere. So what is not listed here, in these ranges, is refused, in flags and in files. For all others
-there is XLA's own environment variable, `XLA_FLAGS`.
+XLA has hundreds of options. Some write files (`xla_dump_to`), load files, or end the process for a wrong value, and a program
+with its options may come from another user. So all options that are not listed here, and values outside of these ranges, are
+refused, in flags and in files. Other options can be set by XLA's own environment variable, `XLA_FLAGS`.
 """
 
 from __future__ import annotations
@@ -59,16 +59,18 @@ def option(value: Any, what: str) -> list[Any]:
 
 
 def from_flag(flag: str) -> tuple[str, Any]:
-    """An option as a flag has it: `--xla_backend_optimization_level=0`.
+    """An option from a flag: `--xla_backend_optimization_level=0`.
 
     Raises:
-        CompileError: It is written otherwise, is not known, or has another kind of value.
+        CompileError: The flag is not of this form, the option is not known, or its value is not valid.
     """
-    name, equals, written = flag.removeprefix("--").partition("=")
+    name, equals, text_value = flag.removeprefix("--").partition("=")
     if not name.startswith("xla_") or not equals:
-        raise CompileError(f"flag {flag!r}: expected an option of XLA's, such as --xla_cpu_use_fusion_emitters=false")
-    known: dict[str, bool] = {"true": True, "false": False}
-    value = known.get(written.lower(), int(written) if written.isdecimal() and len(written) < 10 else written)
+        raise CompileError(f"flag {flag!r}: expected an option of XLA, such as --xla_cpu_use_fusion_emitters=false")
+    truth_values: dict[str, bool] = {"true": True, "false": False}
+    value = truth_values.get(
+        text_value.lower(), int(text_value) if text_value.isdecimal() and len(text_value) < 10 else text_value
+    )
     try:
         return name, _check_of(name)(value, f"flag {flag!r}")
     except Error as problem:
@@ -81,6 +83,6 @@ def _check_of(name: str) -> Check:
     close = get_close_matches(name, OPTIONS, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""
     raise CompileError(
-        f"programs carry no option {name!r} of XLA's",
+        f"programs cannot have the option {name!r} of XLA",
         hint=f"{hint}set others in the environment variable XLA_FLAGS; known: {', '.join(OPTIONS)}",
     )

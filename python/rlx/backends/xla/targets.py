@@ -1,4 +1,4 @@
-"""What StableHLO is made for. Importing this imports neither MLIR nor JAX."""
+"""The targets for which StableHLO is generated. Importing this imports neither MLIR nor JAX."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from rlx.ir.errors import CompileError
 
 @dataclass(frozen=True)
 class Target:
-    """XLA, or a portable artifact for whoever reads it: the same code.
+    """XLA, or a portable artifact for other programs; the code is the same.
 
     Attributes:
-        name: `"xla"`, whose programs run here, or `"stablehlo"`, which is a kind of file.
+        name: `"xla"`, whose programs run here, or `"stablehlo"`, a kind of file.
         arch: `"cpu"`, or `"portable"` for `stablehlo`.
-        options: XLA's options beside those that every program has.
-        unsupported_dtypes: None.
+        options: Options of XLA, in addition to those of all programs.
+        unsupported_dtypes: Empty: all dtypes are supported.
     """
 
     name: str
@@ -36,11 +36,11 @@ class Target:
 
     @property
     def pipeline(self) -> str:
-        """The passes from MIR to what is lowered to StableHLO."""
+        """The passes from MIR to LIR."""
         return _pipeline(self.name, self.arch)
 
     def fingerprint(self) -> str:
-        """The options."""
+        """The text of the options."""
         return repr(self.options)
 
 
@@ -57,7 +57,7 @@ _ARCHS = {"xla": "cpu", PORTABLE: "portable"}
 
 
 def target_names() -> tuple[str, ...]:
-    """The names that `target` takes."""
+    """The names that `target` accepts."""
     return tuple(_ARCHS)
 
 
@@ -66,11 +66,11 @@ def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) 
 
     Args:
         name: `"xla"` or `"stablehlo"`.
-        arch: None, or the only one there is.
-        extra_flags: Options of XLA's, `--xla_cpu_…=value`.
+        arch: None, or the only architecture of this target.
+        extra_flags: Options of XLA, `--xla_cpu_…=value`.
 
     Raises:
-        CompileError: There is no such architecture, or a flag is written otherwise or none that programs carry.
+        CompileError: There is no such architecture, or a flag is not an option that programs may have.
     """
     if arch not in (None, _ARCHS[name]):
         raise CompileError(f"unknown architecture of {name}: {arch!r}", hint=f"known: {_ARCHS[name]}")
@@ -78,5 +78,5 @@ def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) 
 
 
 def device_names() -> tuple[str, ...]:
-    """What XLA runs here."""
+    """The names of the targets whose programs XLA runs here."""
     return ("xla",)

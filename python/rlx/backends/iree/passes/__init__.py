@@ -1,4 +1,4 @@
-"""What IREE wants more than linalg, and what it does not do right: passes over what `rlx-to-linalg` gives.
+"""Passes over the result of `rlx-to-linalg`: for what IREE needs in addition to linalg, and for what it does wrong.
 
-`rlx.backends.iree.pipeline` says in which order they run.
+`rlx.backends.iree.pipeline` has their order.
 """

@@ -1,4 +1,4 @@
-"""What the passes for IREE have in common: ops of its dialects, which MLIR's bindings do not know."""
+"""What the passes for IREE share: they emit ops of IREE's dialects, which MLIR's bindings do not know."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rlx.ir.errors import PassError
 from rlx.passes.base import Pass
 
 for _name in ("util", "flow", "hal", "iree_linalg_ext", "iree_tensor_ext"):
-    mlir.provide_dialect(_name, ModuleType(_name))  # without classes for its ops, which there are none of
+    mlir.provide_dialect(_name, ModuleType(_name))  # an empty module: there are no classes for its ops
 
 
 class IreePass(Pass):
@@ -38,26 +38,26 @@ def create(
     attributes: dict[str, Any] | None = None,
     **more: Any,
 ) -> Any:
-    """An op by its name, at the insertion point."""
+    """Create an op by its name, at the insertion point."""
     return mlir.ir.Operation.create(
         name, results=list(results), operands=list(operands), attributes=attributes or {}, **more
     )
 
 
 def hidden(value: Any) -> Any:
-    """A value that the compiler knows nothing about."""
+    """The same value behind an optimization barrier, so that the compiler knows nothing about it."""
     return create("util.optimization_barrier", [value.type], [value]).result
 
 
 def in_memory(value: Any) -> Any:
-    """A tensor computed in memory before anything that follows: nothing is fused across this."""
+    """The same tensor, computed in memory first: ops that use the result are not fused with the op that computes it."""
     sizes = dynamic_sizes(value)
     fenced = hidden(value)
     return create("flow.tensor.tie_shape", [value.type], [fenced, *sizes]).result if sizes else fenced
 
 
 def elementwise(inputs: Sequence[tuple[Any, Any]], outs: Sequence[Any], body: Callable[[Any], list[Any]]) -> list[Any]:
-    """An elementwise loop over tensors and their maps; `body` emits what it yields into a block."""
+    """An elementwise loop over tensors, each with its map; `body` emits ops into a block and returns the values to yield."""
     ir, linalg, rank = mlir.ir, mlir.dialect("linalg"), outs[0].type.rank
     maps = [m for _, m in inputs] + [ir.AffineMap.get_identity(rank)] * len(outs)
     parallel = [ir.Attribute.parse("#linalg.iterator_type<parallel>")] * rank
@@ -71,18 +71,18 @@ def elementwise(inputs: Sequence[tuple[Any, Any]], outs: Sequence[Any], body: Ca
 
 
 def keep_in_memory(value: Any) -> None:
-    """Have all that reads a value read it from memory."""
+    """Let all users of a value read it from memory."""
     uses, maker = list(value.uses), value.owner.operation
     with maker.location, mlir.ir.InsertionPoint.after(maker):
         replace_uses(uses, in_memory(value))
 
 
-def every(module: Any, wanted: Callable[[Any], bool]) -> list[Any]:
-    """The ops of a module for which something holds, those in the regions of an op before it."""
+def every(module: Any, condition: Callable[[Any], bool]) -> list[Any]:
+    """The ops of a module that satisfy a condition; the ops in the regions of an op come before it."""
     matching: list[Any] = []
 
     def visit(op: Any) -> Any:
-        if wanted(op):
+        if condition(op):
             matching.append(op)
         return mlir.ir.WalkResult.ADVANCE
 
@@ -91,11 +91,11 @@ def every(module: Any, wanted: Callable[[Any], bool]) -> list[Any]:
 
 
 def maker_of(value: Any) -> Any:
-    """The op that gives a value; None for an argument of a block."""
+    """The op that defines a value; None for an argument of a block."""
     return value.owner.operation if isinstance(value, mlir.ir.OpResult) else None
 
 
 def replace_uses(uses: Sequence[Any], value: Any) -> None:
-    """Have uses, as `value.uses` listed them, use another value."""
+    """Replace the value in some uses, which are from `value.uses`, by another one."""
     for use in uses:
         use.owner.operation.operands[use.operand_number] = value

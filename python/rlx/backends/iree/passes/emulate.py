@@ -1,9 +1,9 @@
-"""`rlx-iree-emulate`: arithmetic that some CPUs have no instructions for, spelled out in what they have.
+"""`rlx-iree-emulate`: replaces arithmetic for which some CPUs have no instructions by instructions that they have.
 
-Without instructions for f16, IREE calls a function of its own to round a number, which gives 0 for whatever is too small to
-be a normal f16, and LLVM has comparisons of converted f16 done on f16, with such a rounding after each. Without one for
-f64's fused multiply-add, IREE rounds the product. Our lowerings count on neither. Quirks: `small-halves`,
-`unfused-fma`.
+On a CPU without instructions for f16, IREE calls its own function to round to f16, which gives 0 for all numbers that are
+smaller than the normal numbers of f16; and LLVM compares converted f16 in f16, with such a rounding after each conversion.
+Without an instruction for the fused multiply-add of f64, IREE rounds the product. RLX's lowerings need correct results of
+both. Quirks: `small-halves`, `unfused-fma`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from rlx.backends.iree.passes.base import every
 from rlx.ir.errors import PassError
 from rlx.passes.base import Pass, option
 
-# The gap between neighbours at a half in f32 is that of the small f16, those below the smallest normal one.
+# The distance of neighbouring f32 numbers at 0.5 is that of the f16 numbers below the smallest normal one.
 _HALF, _SMALLEST_NORMAL = 0.5, 2.0**-14
 _BITS_OF_HALF = 0x3F000000
 _SIGN, _INFINITY, _BITS_OF_SMALLEST_NORMAL = 0x8000, 0x7C00, 0x0400
 _FRACTIONS_APART = 23 - 10
-# From the exponent of an f16 to that of an f32; infinities and NaN are as far from there once more.
+# The difference between the exponents of an f16 and an f32; for infinities and NaN it is added twice.
 _REBIASED = (127 - 15) << 23
 _UPPER_HALF_OF_FRACTION = -1 << 27
 _SMALLEST_SPLIT = 2.0**-900
@@ -30,9 +30,9 @@ _SMALLEST_SPLIT = 2.0**-900
 
 @dataclass(frozen=True)
 class Emulate(Pass, name="rlx-iree-emulate"):
-    """Spell out arithmetic on scalars that a CPU has no instructions for, for IREE."""
+    """Emulate arithmetic on scalars for which a CPU has no instructions, for IREE."""
 
-    instructions: tuple[str, ...] = option((), "what the CPU lacks: f16, fma")
+    instructions: tuple[str, ...] = option((), "the instructions that the CPU does not have: f16, fma")
 
     def run(self, module: Any) -> None:
         unknown = sorted({*self.instructions} - {*EMULATED})
@@ -49,7 +49,7 @@ class Emulate(Pass, name="rlx-iree-emulate"):
 
 
 def _is_free(op: Any) -> bool:
-    """Whether an op may become several: the bodies of linalg's named ops are what their names say."""
+    """Whether an op may be replaced by several ops, which is not possible in the body of a named op of linalg."""
     parent = op.parent.name
     return parent == "linalg.generic" or not parent.startswith("linalg.")
 
@@ -69,7 +69,7 @@ class _Emitter:
         return self.arith.constant(type_, self.ir.IntegerAttr.get(type_, value))
 
     def below(self, a: Any, limit: float) -> Any:
-        """Whether a float's magnitude is below a limit; a NaN's is not."""
+        """Whether the magnitude of a float is below a limit; false for NaN."""
         return self.arith.cmpf(self.arith.CmpFPredicate.OLT, self.math.absf(a), self.number(a.type, limit))
 
     def less(self, a: Any, limit: int) -> Any:
@@ -104,35 +104,35 @@ def _widened(e: _Emitter, x: Any) -> Any:
 
 
 def _multiplied_and_added(e: _Emitter, a: Any, b: Any, c: Any) -> Any:
-    """a·b + c in f64, as if rounded once: off by an ulp at most, and exact where c is the rounded product, negated.
+    """a·b + c in f64, nearly as if rounded once: the error is at most an ulp, and zero if c is minus the rounded product.
 
-    T. J. Dekker's product of split factors and D. E. Knuth's sum, each with what it lost. Where parts of the factors or of
-    the product would be denormal, which may count as 0, or anything is infinite, the product is rounded.
+    The product of split factors is that of T. J. Dekker, the sum that of D. E. Knuth, each with its rounding error. If parts of
+    the factors or of the product would be denormal, which may count as 0, or if a value is infinite, the product is rounded.
     """
     add, sub, mul = e.arith.addf, e.arith.subf, e.arith.mulf
     (a_high, a_low), (b_high, b_low) = _halves(e, a), _halves(e, b)
     product = mul(a, b)
-    lost = add(add(sub(mul(a_high, b_high), product), mul(a_high, b_low)), mul(a_low, b_high))
-    lost = add(lost, mul(a_low, b_low))
+    product_error = add(add(sub(mul(a_high, b_high), product), mul(a_high, b_low)), mul(a_low, b_high))
+    product_error = add(product_error, mul(a_low, b_low))
     total = add(product, c)
-    part = sub(total, product)
-    rest = add(sub(product, sub(total, part)), sub(c, part))
-    exact = add(total, add(rest, lost))
-    plain = e.arith.cmpf(e.arith.CmpFPredicate.UGE, e.math.absf(total), e.number(e.f64, float("inf")))
+    rounded_c = sub(total, product)
+    sum_error = add(sub(product, sub(total, rounded_c)), sub(c, rounded_c))
+    exact = add(total, add(sum_error, product_error))
+    is_rounded = e.arith.cmpf(e.arith.CmpFPredicate.UGE, e.math.absf(total), e.number(e.f64, float("inf")))
     for value in (a, b, product):
-        plain = e.arith.ori(plain, e.below(value, _SMALLEST_SPLIT))
-    return e.arith.select(plain, total, exact)
+        is_rounded = e.arith.ori(is_rounded, e.below(value, _SMALLEST_SPLIT))
+    return e.arith.select(is_rounded, total, exact)
 
 
 def _halves(e: _Emitter, x: Any) -> tuple[Any, Any]:
-    """An f64 as the sum of two whose fractions have half as many bits."""
+    """An f64 as the sum of two numbers whose fractions have half as many bits."""
     arith = e.arith
     bits = arith.andi(arith.bitcast(e.i64, x), e.bits(e.i64, _UPPER_HALF_OF_FRACTION))
     high = arith.bitcast(e.f64, bits)
     return high, arith.subf(x, high)
 
 
-# By kind of instruction: what takes the place of an op of a name that makes one type of another.
+# By kind of instruction: the function that emulates an op, by the op's name, the type of its operands, and of its result.
 EMULATED: dict[str, dict[tuple[str, str, str], Callable[..., Any]]] = {
     "f16": {("arith.truncf", "f32", "f16"): _narrowed, ("arith.extf", "f16", "f32"): _widened},
     "fma": {("math.fma", "f64", "f64"): _multiplied_and_added},

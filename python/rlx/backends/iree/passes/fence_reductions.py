@@ -1,8 +1,7 @@
-"""`rlx-iree-fence-reductions`: the result of every reduction is in memory before anything reads it.
+"""`rlx-iree-fence-reductions`: writes the result of every reduction to memory before other ops read it.
 
-In the kernel of a reduction and of what is fused behind it, on Vulkan (Mesa's lavapipe) the threads that read the result do not
-wait for the one that writes it: `x - mean(x)` is wrong now and then. The code for Metal has the same shape.
-Quirk: `reduction-races`.
+In a kernel with a reduction and ops fused after it, on Vulkan (Mesa's lavapipe) the threads that read the result do not wait
+for the thread that writes it: `x - mean(x)` is sometimes wrong. The code for Metal has the same form. Quirk: `reduction-races`.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ _REDUCING = ("linalg.matmul", "linalg.batch_matmul", "linalg.reduce")
 
 @dataclass(frozen=True)
 class FenceReductions(IreePass, name="rlx-iree-fence-reductions"):
-    """Compute the result of every reduction in memory before anything reads it, for IREE on some GPUs."""
+    """Compute the result of every reduction in memory before other ops read it, for IREE on some GPUs."""
 
     def apply(self, module: Any) -> None:
         for op in every(module, _reduces):

@@ -1,6 +1,6 @@
-"""`rlx-iree-globals`: parameters and states become globals of the module.
+"""`rlx-iree-globals`: turns parameters and states into globals of the module.
 
-As arguments, weights are packed for products in every call; as globals they are packed once, when the program is loaded.
+Weights that are arguments are packed for products in every call; as globals they are packed once, when the program is loaded.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from rlx.ir.signature import Declared, bodies, declared_arguments, declared_upda
 
 @dataclass(frozen=True)
 class Globals(IreePass, name="rlx-iree-globals"):
-    """Make globals of parameters and states, for IREE.
+    """Turn parameters and states into globals, for IREE.
 
-    Functions load them at their start, and store the new values of states at their end; two functions for each state give
-    and set its value from outside.
+    Functions load them at their start, and store the new values of states at their end. For each state, two functions are
+    added that return and set its value.
     """
 
     def apply(self, module: Any) -> None:
-        made = _Globals(module)
+        globals_ = _Globals(module)
         for function in bodies(module):
-            _rewrite(function, made)
-        made.declare_accessors()
+            _rewrite(function, globals_)
+        globals_.declare_accessors()
 
 
 class _Globals:
@@ -37,16 +37,16 @@ class _Globals:
     def __init__(self, module: Any):
         self.module = module
         self.types: dict[str, Any] = {}
-        self.states: dict[str, Any] = {}  # their types, by the names that users know
+        self.states: dict[str, Any] = {}  # their types, by the names that users give them
 
     def load(self, declared: Declared, type_: Any) -> Any:
-        """Load a parameter or state, which is declared by that."""
+        """Load a parameter or state; its global is declared if this is the first use."""
         name = symbol_of(declared.kind, declared.name)
-        known = self.types.get(name)
-        if known is None:
+        declared_type = self.types.get(name)
+        if declared_type is None:
             self._declare(name, declared, type_)
-        elif known != type_:
-            raise Error(f"{declared.kind} '{declared.name}' has two shapes: {known} and {type_}")
+        elif declared_type != type_:
+            raise Error(f"{declared.kind} '{declared.name}' has two shapes: {declared_type} and {type_}")
         return _load(name, type_)
 
     def _declare(self, name: str, declared: Declared, type_: Any) -> None:
@@ -67,7 +67,7 @@ class _Globals:
         create("util.global", attributes=attributes, ip=ir.InsertionPoint.at_block_begin(self.module.body))
 
     def declare_accessors(self) -> None:
-        """Functions by which the runtime reads and sets states."""
+        """Add the functions by which the runtime reads and sets states."""
         ir, func = mlir.ir, mlir.dialect("func")
         end = ir.InsertionPoint(self.module.body)
         for name, type_ in self.states.items():
@@ -99,14 +99,14 @@ def _splat(value: float, type_: Any) -> Any:
     return ir.DenseElementsAttr.get_splat(type_, ir.IntegerAttr.get(element, int(value)))
 
 
-def _rewrite(function: Any, made: _Globals) -> None:
-    """Have a function take inputs only, and return what updates no state."""
+def _rewrite(function: Any, globals_: _Globals) -> None:
+    """Let a function take inputs only, and return only the results that do not update a state."""
     ir, block = mlir.ir, function.entry_block
     arguments, updates = declared_arguments(function), declared_updates(function)
     with ir.InsertionPoint.at_block_begin(block):
         for argument, declared in zip(block.arguments, arguments, strict=True):
             if declared.kind != "input":
-                argument.replace_all_uses_with(made.load(declared, argument.type))
+                argument.replace_all_uses_with(globals_.load(declared, argument.type))
     end = block.operations[len(block.operations) - 1].operation
     returned = list(end.operands)
     with end.location, ir.InsertionPoint(end):
@@ -115,17 +115,17 @@ def _rewrite(function: Any, made: _Globals) -> None:
                 _store(symbol_of("state", state), value)
         mlir.dialect("func").ReturnOp(_without(returned, [u is not None for u in updates]))
     end.erase()
-    stored = [a.kind != "input" for a in arguments]
-    for i in reversed(range(len(stored))):
-        if stored[i]:
+    is_global = [a.kind != "input" for a in arguments]
+    for i in reversed(range(len(is_global))):
+        if is_global[i]:
             block.erase_argument(i)
     results = _without(list(function.type.results), [u is not None for u in updates])
     type_ = ir.FunctionType.get([a.type for a in block.arguments], results)
     function.attributes["function_type"] = ir.TypeAttr.get(type_)
-    for name in ("arg_attrs", "res_attrs"):  # what they say now stands in the globals
+    for name in ("arg_attrs", "res_attrs"):  # this information is in the globals now
         if name in function.attributes:
             del function.attributes[name]
 
 
 def _without(values: Iterable[Any], left_out: Iterable[bool]) -> list[Any]:
-    return [value for value, out in zip(values, left_out, strict=True) if not out]
+    return [value for value, is_left_out in zip(values, left_out, strict=True) if not is_left_out]

@@ -1,7 +1,8 @@
-"""`rlx-iree-in-place-updates`: states that are computed from themselves element by element are written where they are.
+"""`rlx-iree-in-place-updates`: updates states in place if they are computed from themselves element by element.
 
-By itself IREE computes a new state into a new buffer, and keeps that. Of an optimiser's step that is as much memory as
-the parameters and all their moments, which is written without having been read. Quirks: `new-states`, `equal-globals`.
+Without this pass IREE writes the new value of a state to a new buffer, which replaces the old one. For a step of an optimiser,
+these buffers are as large as the parameters and all their moments, and are written without having been read. Quirks:
+`new-states`, `equal-globals`.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from rlx.ir.signature import bodies
 
 @dataclass(frozen=True)
 class InPlaceUpdates(IreePass, name="rlx-iree-in-place-updates"):
-    """Make one kernel of the loops that compute states of one size from each other, which overwrites the states, for IREE.
+    """Join the loops that compute states of one size from each other into one kernel that overwrites the states, for IREE.
 
-    The loops are elementwise, of a known size, and nothing else uses what they compute. A state that is needed by other
-    ops is overwritten behind the last of them. All other states are left alone, and so are those that might share their
-    memory with another one: that get a value in any other way, or whose value another state gets.
+    The loops are elementwise, of a known size, and their results are not used by other ops. A state that other ops use is
+    overwritten after the last of them. All other states are not changed. Neither are states that might share their memory
+    with another state: those that also get values in another way, or whose value is stored in another state.
     """
 
     def apply(self, module: Any) -> None:
         functions = bodies(module)
-        kernels = _kept([f for f in functions if not f.name.value.startswith((GETTER, SETTER))])
+        kernels = _valid_kernels([f for f in functions if not f.name.value.startswith((GETTER, SETTER))])
         for kernel in kernels:
             kernel.emit()
-        for kernel in kernels:  # only now: one may have been put before a loop of another's
+        for kernel in kernels:  # only now: a kernel may have been inserted before a loop of another one
             kernel.erase_loops()
         written = frozenset(_global(store.op) for kernel in kernels for store in kernel.stores)
         _initialise(module, written)
@@ -43,7 +44,7 @@ class InPlaceUpdates(IreePass, name="rlx-iree-in-place-updates"):
 
 @dataclass(frozen=True)
 class _Store:
-    """A state that gets another value: the op that stores it, and the state's present value."""
+    """A state that gets a new value: the op that stores it, and the old value of the state."""
 
     op: Any
     old: Any
@@ -53,25 +54,25 @@ class _Store:
         return self.op.operands[0]
 
 
-def _kept(functions: Sequence[Any]) -> list[_Kernel]:
-    """The kernels to make of functions, of one block each, that load states from globals and store them."""
+def _valid_kernels(functions: Sequence[Any]) -> list[_Kernel]:
+    """The kernels to make in functions, each of one block, that load states from globals and store them."""
     kernels, stored, leaked = [], set(), set()
     for function in functions:
-        made, stores, leaks = _kernels([op.operation for op in function.entry_block.operations])
-        kernels += made
+        candidates, stores, leaks = _kernels([op.operation for op in function.entry_block.operations])
+        kernels += candidates
         stored |= stores
         leaked |= leaks
     while True:
         covered = {store.op for kernel in kernels for store in kernel.stores}
         shared = leaked | {_global(op) for op in stored - covered}
-        kept = [k for k in kernels if not shared & {_global(store.op) for store in k.stores}]
-        if len(kept) == len(kernels):
-            return kept
-        kernels = kept
+        valid = [k for k in kernels if not shared & {_global(store.op) for store in k.stores}]
+        if len(valid) == len(kernels):
+            return valid
+        kernels = valid
 
 
 def _set_in_place(setter: Any) -> None:
-    """Have a function that sets a state write into its memory."""
+    """Let a function that sets a state write to the memory of the state."""
     (store,) = [op.operation for op in setter.entry_block.operations if op.operation.name == "util.global.store"]
     (value,) = store.operands
     with mlir.ir.InsertionPoint(store):
@@ -85,7 +86,7 @@ def _global(op: Any) -> str:
 
 
 def _initialise(module: Any, names: frozenset[str]) -> None:
-    """Have globals filled when the program is loaded: those of equal initial values would share their memory."""
+    """Let globals be filled when the program is loaded: globals with equal initial values would share their memory."""
     ir = mlir.ir
     for op in [op.operation for op in module.body.operations]:
         if op.name != "util.global" or op.attributes["sym_name"].value not in names:
@@ -103,50 +104,52 @@ def _initialise(module: Any, names: frozenset[str]) -> None:
 
 
 def _kernels(ops: Sequence[Any]) -> tuple[list[_Kernel], set[Any], set[str]]:
-    """What could become kernels of a function, the ops that store states, and the states whose values others get."""
-    place = {op: i for i, op in enumerate(ops)}
+    """Possible kernels of a function, the ops that store states, and the states whose values are stored in other states."""
+    position = {op: i for i, op in enumerate(ops)}
     loads = {_global(op): op.results[0] for op in ops if op.name == "util.global.load"}
-    storing = {op for op in ops if op.name == "util.global.store"}
-    leaked = {name for name, value in loads.items() if _last_use(value, place, set()) is None}
+    store_ops = {op for op in ops if op.name == "util.global.store"}
+    leaked = {name for name, value in loads.items() if _last_use(value, position, set()) is None}
     stores: dict[Any, _Store] = {}
-    for op in storing:
+    for op in store_ops:
         old, (new,) = loads.get(_global(op)), op.operands
         if old is not None and old.type == new.type:
             stores[new] = _Store(op, old)
     kernels = []
-    fences = _Fences(ops, place)
+    fences = _Fences(ops, position)
     for group in _groups(_loops(ops, stores)):
-        kernel = _Kernel(ops, place, fences, group, [stores[op.results[0]] for op in group if op.results[0] in stores])
-        if kernel.behind is not None:
+        kernel = _Kernel(
+            ops, position, fences, group, [stores[op.results[0]] for op in group if op.results[0] in stores]
+        )
+        if kernel.last_before is not None:
             kernels.append(kernel)
-    return kernels, storing, leaked
+    return kernels, store_ops, leaked
 
 
-def _last_use(value: Any, place: dict[Any, int], kernel: set[Any]) -> int | None:
-    """The position of the last op outside of a kernel that reads a value, or what may lie in its memory.
+def _last_use(value: Any, position: dict[Any, int], kernel: set[Any]) -> int | None:
+    """The position of the last op outside of a kernel that reads a value, or another value that may share its memory.
 
-    None if the value may live on under another name: stored, returned, carried by a loop or read by the kernel.
+    None if the value may be used as another value: stored, returned, carried by a loop or read by the kernel.
     """
-    last, names = -1, [value]
-    while names:
-        name = names.pop()
-        for use in name.uses:
+    last, aliases = -1, [value]
+    while aliases:
+        alias = aliases.pop()
+        for use in alias.uses:
             user = op = use.owner.operation
             if op in kernel:
-                if name == value:
+                if alias == value:
                     continue
                 return None
-            last = max(last, _position(op, place))
-            if user.name.startswith("linalg."):  # whose results are tensors of their own
+            last = max(last, _position(op, position))
+            if user.name.startswith("linalg."):  # its results are new tensors
                 continue
             if len(user.regions) or not len(user.results):
                 return None
-            names += user.results
+            aliases += user.results
     return last
 
 
 def _loops(ops: Sequence[Any], stores: dict[Any, _Store]) -> list[Any]:
-    """The elementwise loops of which nothing but other such loops, and stores, use the results."""
+    """The elementwise loops whose results are used only by other such loops and by stores."""
     loops: dict[Any, None] = {}
     for op in reversed(ops):
         if not _is_elementwise(op):
@@ -175,13 +178,13 @@ def _is_elementwise(op: Any) -> bool:
 
 
 def _is_plain(element: Any) -> bool:
-    """Whether an element type has whole bytes in memory."""
+    """Whether an element uses whole bytes in memory."""
     ir = mlir.ir
     return isinstance(element, ir.FloatType) or (isinstance(element, ir.IntegerType) and element.width >= 8)
 
 
 def _is_closed(body: Any) -> bool:
-    """Whether a body reads nothing from outside but constants, and has no regions."""
+    """Whether a body uses only constants from outside, and has no regions."""
     inside = set(body.arguments)
     for op in body.operations:
         if len(op.operation.regions):
@@ -199,13 +202,13 @@ def _is_constant(value: Any) -> bool:
 
 
 def _reads_alike(op: Any, value: Any) -> bool:
-    """Whether a loop reads a value only at the place that it computes."""
+    """Whether a loop reads a value only at the position of the element that it computes."""
     maps = [m.value for m in op.attributes["indexing_maps"]]
     return all(maps[i] == maps[-1] for i, operand in enumerate(op.operands) if operand == value)
 
 
 def _groups(loops: Sequence[Any]) -> list[list[Any]]:
-    """Loops that use each other's results."""
+    """Groups of loops that use each other's results."""
     group_of: dict[Any, list[Any]] = {op: [op] for op in loops}
     for op in loops:
         for use in op.results[0].uses:
@@ -217,56 +220,61 @@ def _groups(loops: Sequence[Any]) -> list[list[Any]]:
 
 
 class _Fences:
-    """Which fences (`util.optimization_barrier`) the ops of a block come before, and which behind: bits by position.
+    """For each op of a block, the fences (`util.optimization_barrier`) that depend on it and those that it depends on, as bits.
 
-    What a fence reads is executed by itself, and IREE lets others wait for that only if they need its result. A kernel that
-    overwrites a state must not start before all that read the state for a fence have ended: so it has to need that fence.
-    Quirk: `fences-overtaken`.
+    The operand of a fence is executed separately, and IREE lets an op wait for it only if the op needs the fence's result. A
+    kernel that overwrites a state must not start before all ops that read the state for a fence have ended: so it must need the
+    result of that fence. Quirk: `fences-overtaken`.
     """
 
-    def __init__(self, ops: Sequence[Any], place: dict[Any, int]):
+    def __init__(self, ops: Sequence[Any], position_of: dict[Any, int]):
         fences = [i for i, op in enumerate(ops) if op.name == "util.optimization_barrier"]
         bits = {position: 1 << i for i, position in enumerate(fences)}
-        self.before, self.behind = [0] * len(ops), [0] * len(ops)
+        self.before, self.after = [0] * len(ops), [0] * len(ops)
         if not bits:
             return
-        users = [{_position(use.owner.operation, place) for r in op.results for use in r.uses} for op in ops]
+        users = [{_position(use.owner.operation, position_of) for r in op.results for use in r.uses} for op in ops]
         for i in range(len(ops)):
-            self.behind[i] |= bits.get(i, 0)
+            self.after[i] |= bits.get(i, 0)
             for user in users[i]:
-                self.behind[user] |= self.behind[i]
+                self.after[user] |= self.after[i]
         for i in reversed(range(len(ops))):
             self.before[i] |= bits.get(i, 0)
             for user in users[i]:
                 self.before[i] |= bits.get(user) or self.before[user]
 
 
-def _position(op: Any, place: dict[Any, int]) -> int:
-    """The position of an op of a block, or of the one that holds it."""
-    while op not in place:
+def _position(op: Any, position: dict[Any, int]) -> int:
+    """The position of an op in a block, or of the op of the block that contains it."""
+    while op not in position:
         op = op.parent.operation
-    return place[op]
+    return position[op]
 
 
 class _Kernel:
-    """Some loops, to become one kernel.
+    """Some loops that become one kernel.
 
     Args:
-        ops: Those of the block.
-        place: The position of each of them.
-        fences: Those of the block.
+        ops: The ops of the block.
+        position: The position of each of them.
+        fences: The fences of the block.
         group: The loops.
-        stores: Of their results.
+        stores: The ops that store their results.
 
     Attributes:
-        behind: The position of the last op that has to come before this; None if a state cannot be overwritten.
+        last_before: The position of the last op that must come before the kernel; None if a state cannot be overwritten.
     """
 
     def __init__(
-        self, ops: Sequence[Any], place: dict[Any, int], fences: _Fences, group: Sequence[Any], stores: Sequence[_Store]
+        self,
+        ops: Sequence[Any],
+        position: dict[Any, int],
+        fences: _Fences,
+        group: Sequence[Any],
+        stores: Sequence[_Store],
     ):
-        self.ops, self.place, self.fences, self.stores = ops, place, fences, stores
-        self.group = sorted(group, key=place.__getitem__)
+        self.ops, self.position, self.fences, self.stores = ops, position, fences, stores
+        self.group = sorted(group, key=position.__getitem__)
         self.states = [s.old for s in stores]
         results = {op.results[0] for op in group}
         self.reads: dict[tuple[Any, str], Any] = {}  # by value and map, with the map
@@ -275,47 +283,47 @@ class _Kernel:
             for value, map_ in zip(list(op.operands)[:-1], maps, strict=False):
                 if value not in results:
                     self.reads.setdefault((value, str(map_)), map_)
-        self.behind = self._last_before()
+        self.last_before = self._position_of_last_before()
 
-    def _last_before(self) -> int | None:
+    def _position_of_last_before(self) -> int | None:
         loops, last = set(self.group), -1
         if len(set(self.states)) < len(self.states):
             return None
         for state in self.states:
-            used = _last_use(state, self.place, loops)
-            if used is None or not all(_reads_alike(op, state) for op in loops):
+            last_use = _last_use(state, self.position, loops)
+            if last_use is None or not all(_reads_alike(op, state) for op in loops):
                 return None
-            last = max(last, used)
+            last = max(last, last_use)
         owners = [value.owner for value, _ in self.reads]
-        makers = [self.place[o.operation] for o in owners if not isinstance(o, mlir.ir.Block)]
+        makers = [self.position[o.operation] for o in owners if not isinstance(o, mlir.ir.Block)]
         return None if self._may_overtake(makers) else max([last, *makers])
 
     def _may_overtake(self, makers: Sequence[int]) -> bool:
-        """Whether the kernel, which needs what these make, may start before another reader of a state has ended."""
+        """Whether the kernel may start before another op that reads a state has ended; `makers` define its operands."""
         needed = awaited = 0
         for state in self.states:
             for use in state.uses:
-                needed |= self.fences.before[_position(use.owner.operation, self.place)]
+                needed |= self.fences.before[_position(use.owner.operation, self.position)]
         for maker in makers:
-            awaited |= self.fences.behind[maker]
+            awaited |= self.fences.after[maker]
         return bool(needed & ~awaited)
 
     def emit(self) -> None:
-        """Emit the kernel, and store what it computes."""
-        assert self.behind is not None
-        with mlir.ir.InsertionPoint(self.ops[self.behind + 1]), self.group[-1].location:
+        """Emit the kernel, and store its results."""
+        assert self.last_before is not None
+        with mlir.ir.InsertionPoint(self.ops[self.last_before + 1]), self.group[-1].location:
             read = dict.fromkeys(value for value, _ in self.reads if value not in self.states)
             computed = overwriting(self.states, list(read), self._loop)
             for store, new in zip(self.stores, computed, strict=True):
                 store.op.operands[0] = new
 
     def erase_loops(self) -> None:
-        """Erase the loops, whose results nothing uses any more."""
+        """Erase the loops, whose results are not used any more."""
         for op in reversed(self.group):
             op.erase()
 
     def _loop(self, loaded: dict[Any, Any]) -> list[Any]:
-        """All loops as one, over what the kernel has loaded."""
+        """All loops as one loop over the tensors that the kernel has loaded."""
         reads = {key: map_ for key, map_ in self.reads.items() if key[0] not in self.states}
         identity = str(mlir.ir.AffineMap.get_identity(self.states[0].type.rank))
 
@@ -330,12 +338,12 @@ class _Kernel:
 
 
 def _inlined(loop: Any, scalars: dict[tuple[Any, str], Any], computed: dict[Any, Any]) -> Any:
-    """What a loop computes for one element.
+    """The element that a loop computes.
 
     Args:
         loop: The loop.
-        scalars: Elements of what is read, by value and map.
-        computed: Elements of results.
+        scalars: The elements that are read, by value and map.
+        computed: The elements of results of other loops.
     """
     body = loop.regions[0].blocks[0]
     values: dict[Any, Any] = {}
@@ -348,7 +356,7 @@ def _inlined(loop: Any, scalars: dict[tuple[Any, str], Any], computed: dict[Any,
         for i, operand in enumerate(op.operands):
             if operand in values:
                 copy.operands[i] = values[operand]
-            else:  # a constant outside
+            else:  # a constant from outside
                 constant = operand.owner.operation.clone()
                 constant.move_before(copy)
                 copy.operands[i] = constant.results[0]

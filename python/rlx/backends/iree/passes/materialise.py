@@ -1,7 +1,8 @@
-"""`rlx-iree-materialise`: what has to be computed in memory before a kernel that reads it.
+"""`rlx-iree-materialise`: computes some tensors in memory before the kernels that read them.
 
-IREE fuses into a kernel whatever it can. Here that is kept from it where the kernel would be wrong, not compile, or compute
-the same several times. Quirks: `activations-repeated`, `complex-tiles`, `thin-slices`, `batched-rows`, `dynamic-packing`.
+IREE fuses as many ops as it can into a kernel. This pass prevents that where the kernel would be wrong, would not compile, or
+would compute the same several times. Quirks: `activations-repeated`, `complex-tiles`, `thin-slices`, `batched-rows`,
+`dynamic-packing`.
 """
 
 from __future__ import annotations
@@ -14,28 +15,30 @@ from rlx import mlir
 from rlx.backends.iree.passes.base import IreePass, every, in_memory, keep_in_memory, maker_of, replace_uses
 
 _VIEWS = ("tensor.expand_shape", "tensor.collapse_shape")
-# Functions that are an instruction or two; all others are a series of them.
+# Functions that are one or two instructions; all others are expensive.
 _CHEAP = ("math.absf", "math.sqrt", "math.roundeven", "math.floor", "math.ceil", "math.trunc")
 
 
 @dataclass(frozen=True)
 class Materialise(IreePass, name="rlx-iree-materialise"):
-    """Keep what IREE fuses wrongly, or computes several times, apart from the kernels that read it."""
+    """Compute in memory what IREE would fuse wrongly, or compute several times."""
 
     def apply(self, module: Any) -> None:
         loops = every(module, lambda op: op.name.startswith("linalg."))
-        apart = [op for op in loops if _is_read_by_several_products(op)]
+        materialised = [op for op in loops if _is_used_by_several_products(op)]
         if any(_is_complex(value) for op in loops for value in (*op.operands, *op.results)):
-            apart += [op for op in loops if _meets_complex_numbers(op)]
-        reads = [(op, value) for op in loops for value in (*_looked_up(op), *_batched(op))]
-        for op in apart:
+            materialised += [op for op in loops if _meets_complex_numbers(op)]
+        reads = [
+            (op, value) for op in loops for value in (*_slices_with_lookups(op), *_operands_of_batched_product(op))
+        ]
+        for op in materialised:
             keep_in_memory(op.results[0])
         for op, value in reads:
             _read_from_memory(op, value)
 
 
 def _read_from_memory(op: Any, value: Any) -> None:
-    """Have one op, and what is inside of it, read a value from memory."""
+    """Let an op, and the ops inside of it, read a value from memory."""
     uses = [use for use in value.uses if _is_within(use.owner.operation, op)]
     with op.location, mlir.ir.InsertionPoint(op):
         replace_uses(uses, in_memory(value))
@@ -45,14 +48,14 @@ def _is_within(op: Any, outer: Any) -> bool:
     return op == outer or (op.parent is not None and op.parent.operation == outer)
 
 
-# --- activations that several products read -----------------------------------------------------
+# --- activations that several products use ------------------------------------------------------
 
 
-def _is_read_by_several_products(op: Any) -> bool:
-    """Whether an op is a function that is expensive to compute, of one tensor, and several products read what it gives.
+def _is_used_by_several_products(op: Any) -> bool:
+    """Whether an op is an expensive function of one tensor, and several products use its result.
 
-    In a feed-forward layer that is trained, a GELU would be computed for the product of the forward pass and again for the
-    gradient of its weight.
+    For example, in the training of a feed-forward layer, a GELU would be computed for the product of the forward pass and again
+    for the gradient of the weight.
     """
     if not _is_elementwise(op) or len(op.operands) != 2 or _is_complex(op.results[0]):
         return False
@@ -62,7 +65,7 @@ def _is_read_by_several_products(op: Any) -> bool:
 
 
 def _products_of(value: Any) -> set[Any]:
-    """The products that read a value, as it is or arranged in another way."""
+    """The products that use a value, or a rearrangement of it."""
     products: set[Any] = set()
     for use in value.uses:
         user = use.owner.operation
@@ -77,34 +80,34 @@ def _products_of(value: Any) -> set[Any]:
 
 
 def _meets_complex_numbers(op: Any) -> bool:
-    """Whether an op is a product of real numbers that are used, element by element, together with complex ones.
+    """Whether an op is a product of real numbers whose result is used in elementwise ops together with complex numbers.
 
-    IREE computes a product in tiles and leaves it in tiles through the elementwise ops that follow, and all that they meet is
-    brought into tiles as well. Of complex numbers it cannot read any, and gives up on such a program.
+    IREE computes a product in tiles and keeps the tiles through the elementwise ops that follow; the other operands of these
+    are brought into tiles as well. It cannot read complex numbers in tiles, and does not compile such a program.
     """
     if not _is_product(op) or _is_complex(op.results[0]):
         return False
-    waiting, seen = list(_elementwise_users(op)), set()  # these, and whatever they are fused with
-    while waiting:
-        owner = waiting.pop()
-        if owner in seen:
+    pending, seen = list(_elementwise_users(op)), set()  # the users, and the ops that are fused with them
+    while pending:
+        op_in_tiles = pending.pop()
+        if op_in_tiles in seen:
             continue
-        if any(map(_is_complex, (*owner.operands, *owner.results))):
+        if any(map(_is_complex, (*op_in_tiles.operands, *op_in_tiles.results))):
             return True
-        seen.add(owner)
-        waiting += [maker for maker in map(maker_of, owner.operands) if maker is not None and _keeps_tiles(maker)]
+        seen.add(op_in_tiles)
+        pending += [maker for maker in map(maker_of, op_in_tiles.operands) if maker is not None and _keeps_tiles(maker)]
     return False
 
 
 def _elementwise_users(op: Any) -> set[Any]:
-    """The elementwise ops that use what an op gives, and those that use what they give."""
+    """The elementwise ops that use the results of an op, and those that use their results in turn."""
     users: set[Any] = set()
-    waiting = [op]
-    while waiting:
-        readers = {use.owner.operation for result in waiting.pop().results for use in result.uses}
+    pending = [op]
+    while pending:
+        readers = {use.owner.operation for result in pending.pop().results for use in result.uses}
         new = {reader for reader in readers if _keeps_tiles(reader)} - users
         users |= new
-        waiting += new
+        pending += new
     return users
 
 
@@ -112,13 +115,13 @@ def _keeps_tiles(op: Any) -> bool:
     return op.name in (*_VIEWS, "linalg.transpose") or (_is_elementwise(op) and not list(_extracts(op)))
 
 
-# --- elements of slices, at computed places -----------------------------------------------------
+# --- elements of slices, at computed positions --------------------------------------------------
 
 
-def _looked_up(op: Any) -> list[Any]:
-    """The slices of which a kernel reads single elements at computed places, and of which IREE makes no valid code.
+def _slices_with_lookups(op: Any) -> list[Any]:
+    """The slices of which a kernel reads single elements at computed positions, if IREE's code for that is not valid.
 
-    They are those with strides, and those of one element of the innermost axis.
+    These are slices with strides, and slices of one element of the innermost axis.
     """
     return list(dict.fromkeys(s for s in (e.operands[0] for e in _extracts(op)) if _is_thin_slice(s, op)))
 
@@ -147,16 +150,16 @@ def _is_thin_slice(value: Any, reader: Any) -> bool:
 
 # --- operands of batched products ---------------------------------------------------------------
 
-# Rows that IREE's CPU code packs together, at most.
+# The greatest number of rows that IREE's code for CPUs packs together.
 _TILE = 16
 
 
-def _batched(op: Any) -> list[Any]:
-    """The operands of a batched product that have to be in memory before it.
+def _operands_of_batched_product(op: Any) -> list[Any]:
+    """The operands of a batched product that must be computed in memory first.
 
-    With dynamic sizes, whatever made an operand does not compile once it is fused into the packing of that. With static ones,
-    IREE may compute the rows of all batches as one axis, and split that while it packs them: where they are no whole number of
-    tiles, the first rows of the next batch then stand in place of the padding.
+    With dynamic sizes, the op that computes an operand does not compile if it is fused into the packing of the operand. With
+    static sizes, IREE may compute the rows of all batches as one axis, which it splits while it packs them. If the rows of a
+    batch do not fill whole tiles, the first rows of the next batch are then used instead of the padding.
     """
     if op.name == "linalg.batch_matmul":
         lhs, rhs, _ = op.operands
@@ -166,24 +169,24 @@ def _batched(op: Any) -> list[Any]:
     if not _is_broadcast_product(op):
         return []
     lhs = op.operands[0]
-    return [] if _fills_tiles(lhs) or _is_given(lhs) else [lhs]
+    return [] if _fills_tiles(lhs) or _is_argument_or_parameter(lhs) else [lhs]
 
 
 def _fills_tiles(rows: Any) -> bool:
-    """Whether the rows of each matrix are known to be a whole number of tiles."""
+    """Whether it is known that the rows of each matrix fill whole tiles."""
     return rows.type.has_static_shape and rows.type.shape[-2] % _TILE == 0
 
 
 def _is_broadcast_product(op: Any) -> bool:
-    """Whether an op is a product of matrices of batches, of which some factor may have fewer."""
+    """Whether an op is a batched product of matrices in which a factor may have fewer batch axes."""
     linalg = mlir.dialect("linalg")
     if op.name != "linalg.generic" or not linalg.isa_contraction_op(op):
         return False
     return len(op.attributes["iterator_types"]) > 3
 
 
-def _is_given(value: Any) -> bool:
-    """Whether a value is an argument or a parameter, perhaps of another shape: such kernels are packed when they are loaded."""
+def _is_argument_or_parameter(value: Any) -> bool:
+    """Whether a value is an argument or a parameter, perhaps reshaped: these are packed when the program is loaded."""
     maker = maker_of(value)
     while maker is not None and maker.name in _VIEWS:
         maker = maker_of(maker.operands[0])

@@ -1,6 +1,6 @@
-"""`rlx-iree-scatter`: loops that put rows into a table become one op.
+"""`rlx-iree-scatter`: replaces loops that write rows to a table by one op.
 
-IREE runs a loop outside of its kernels, with a call of a kernel or two for each step; its own scatter is one kernel.
+IREE runs a loop outside of its kernels, with one or two calls of a kernel in each step; its own scatter op is one kernel.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BODY = [
 
 @dataclass(frozen=True)
 class Scatter(IreePass, name="rlx-iree-scatter"):
-    """Make one op of every loop that combines rows with those of a table at listed places, for IREE."""
+    """Replace every loop that combines rows with rows of a table, at positions in a list, by one op, for IREE."""
 
     def apply(self, module: Any) -> None:
         for op in every(module, lambda op: op.name == "scf.for"):
@@ -41,9 +41,9 @@ class _Loop:
 
     Attributes:
         op: The `scf.for`.
-        rows: What is put into the table, a row in each step.
-        places: The row of the table for each of them, `[number, 1]`.
-        combine: The elementwise loop that takes a row of both kinds.
+        rows: The rows that are combined with the table, one in each step.
+        places: For each of them the index of a row of the table, `[number, 1]`.
+        combine: The elementwise loop that combines both rows.
     """
 
     op: Any
@@ -63,11 +63,11 @@ class _Loop:
         values: dict[Any, Any] = dict(zip(body.arguments, block.arguments, strict=False))
         *inner, end = [o.operation for o in body.operations]
         with ir.InsertionPoint(block):
-            for one in inner:
-                copy = one.clone()
-                for i, operand in enumerate(one.operands):
+            for scalar_op in inner:
+                copy = scalar_op.clone()
+                for i, operand in enumerate(scalar_op.operands):
                     copy.operands[i] = values.get(operand, operand)
-                values |= zip(one.results, copy.results, strict=True)
+                values |= zip(scalar_op.results, copy.results, strict=True)
             with end.location:
                 create("iree_linalg_ext.yield", operands=[values.get(v, v) for v in end.operands])
         self.op.results[0].replace_all_uses_with(op.results[0])
@@ -75,53 +75,55 @@ class _Loop:
 
 
 def _matched(op: Any) -> _Loop | None:
-    """A loop over all rows of a matrix, one after the other, each of which changes one row of another matrix."""
+    """A loop over all rows of a matrix, in order, each of which changes one row of another matrix; None for other loops."""
     body = op.regions[0].blocks[0]
     ops = [o.operation for o in body.operations]
     if [o.name for o in ops] != _BODY or len(op.results) != 1 or op.results[0].type.rank != 2:
         return None
-    place, at, row, old, out, combine, put, end = ops
+    place, place_index, row, old, out, combine, insert, end = ops
     (first, last, step, _), (number, table) = op.operands, body.arguments
     rows, places = row.operands[0], place.operands[0]
-    whole = _number(first) == 0 and _number(step) == 1
-    whole = whole and all(v.type.rank == 2 and _is(size_of(v, 0), last) for v in (rows, places))
-    reads = [rows.owner, places.owner]
-    linked = (
-        body not in reads
+    is_over_all_rows = _number(first) == 0 and _number(step) == 1
+    is_over_all_rows = is_over_all_rows and all(
+        v.type.rank == 2 and _is_equal(size_of(v, 0), last) for v in (rows, places)
+    )
+    sources = [rows.owner, places.owner]
+    is_scatter = (
+        body not in sources
         and list(place.operands)[1] == number
         and _number(place.operands[2]) == 0
         and places.type.shape[1] == 1
-        and at.operands[0] == place.results[0]
+        and place_index.operands[0] == place.results[0]
         and _is_row(row.opview, rows, number, rows)
         and old.operands[0] == table
-        and _is_row(old.opview, table, at.results[0], rows)
+        and _is_row(old.opview, table, place_index.results[0], rows)
         and list(combine.operands) == [row.results[0], old.results[0], out.results[0]]
-        and put.opview.source == combine.results[0]
-        and put.opview.dest == table
-        and _is_row(put.opview, table, at.results[0], rows)
-        and list(end.operands) == [put.results[0]]
+        and insert.opview.source == combine.results[0]
+        and insert.opview.dest == table
+        and _is_row(insert.opview, table, place_index.results[0], rows)
+        and list(end.operands) == [insert.results[0]]
     )
-    return _Loop(op, rows, places, combine) if whole and linked and _is_elementwise(combine) else None
+    return _Loop(op, rows, places, combine) if is_over_all_rows and is_scatter and _is_elementwise(combine) else None
 
 
 def _number(value: Any) -> int | None:
-    """A constant's value."""
+    """The value of a constant; None for another value."""
     maker = maker_of(value)
     return maker.attributes["value"].value if maker is not None and maker.name == "arith.constant" else None
 
 
-def _is(size: Any, value: Any) -> bool:
-    """Whether a size is that of an index value."""
+def _is_equal(size: Any, value: Any) -> bool:
+    """Whether a size is equal to an index value."""
     return size == _number(value) if isinstance(size, int) else size == value
 
 
 def _is_row(op: Any, matrix: Any, place: Any, rows: Any) -> bool:
-    """Whether a slice is the row at a place, as wide as `rows`. One that is not known to be narrower is the whole row."""
+    """Whether a slice is a row of a matrix, as wide as `rows`. If the width is dynamic, it is the whole row."""
     unknown = mlir.ir.ShapedType.get_dynamic_size()
     width, sizes = size_of(rows, 1), list(op.static_sizes)
-    wide = sizes == [1, width] if isinstance(width, int) else sizes == [1, unknown] and list(op.sizes) == [width]
+    has_width = sizes == [1, width] if isinstance(width, int) else sizes == [1, unknown] and list(op.sizes) == [width]
     return (
-        wide
+        has_width
         and matrix.type.shape[1] == sizes[1]
         and list(op.static_offsets) == [unknown, 0]
         and list(op.offsets) == [place]
@@ -130,10 +132,10 @@ def _is_row(op: Any, matrix: Any, place: Any, rows: Any) -> bool:
 
 
 def _is_elementwise(op: Any) -> bool:
-    """Whether a loop over one axis reads its two operands, and not its result, where it writes."""
+    """Whether a loop over one axis reads its two operands at the position where it writes, and does not read its result."""
     maps = [m.value for m in op.attributes["indexing_maps"]]
     body = op.regions[0].blocks[0]
-    parallel = [str(i) for i in op.attributes["iterator_types"]] == ["#linalg.iterator_type<parallel>"]
+    is_parallel = [str(i) for i in op.attributes["iterator_types"]] == ["#linalg.iterator_type<parallel>"]
     identity = mlir.ir.AffineMap.get_identity(1)
-    indexed = any(o.operation.name == "linalg.index" for o in body.operations)
-    return parallel and not indexed and maps == [identity] * 3 and not list(body.arguments[2].uses)
+    uses_index = any(o.operation.name == "linalg.index" for o in body.operations)
+    return is_parallel and not uses_index and maps == [identity] * 3 and not list(body.arguments[2].uses)

@@ -1,4 +1,4 @@
-"""`rlx-iree-set-device`: what the module says of its device, where no flag of the compiler says it.
+"""`rlx-iree-set-device`: describes the device in the module, if no flag of the compiler describes it.
 
 Quirk: `storage-of-bytes`.
 """
@@ -15,7 +15,7 @@ from rlx.passes.base import option
 
 @dataclass(frozen=True)
 class SetDevice(IreePass, name="rlx-iree-set-device"):
-    """Say in the module which devices it is for, for IREE."""
+    """Set the attribute of a module that describes its devices, for IREE."""
 
     targets: str = option("", "the attribute `hal.device.targets`")
 

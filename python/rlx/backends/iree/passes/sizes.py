@@ -1,7 +1,7 @@
-"""The sizes of a tensor from values that exist already, where there are some.
+"""The sizes of a tensor, from values that exist already if possible.
 
-IREE loses track of what it has to ask an intermediate value for (the results of choices and loops, above all), and what
-`rlx-to-linalg` gives computes all sizes at the start of a function.
+IREE cannot always find the size of an intermediate value (in particular of the results of choices and loops). And a function
+that `rlx-to-linalg` has lowered computes all sizes at its start.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from rlx.ir import opview
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """The size that a tensor turns out to have along an axis."""
+class _Dim:
+    """A size that must be read from a tensor when the program runs: `tensor.dim`."""
 
     value: Any
     axis: int
@@ -30,38 +30,38 @@ class _Combined:
     parts: tuple[Any, ...]
 
 
-# A number, an index value, or how to compute one.
+# A number, an index value, or a description of how to compute one.
 Size = Any
 
 
 def dynamic_sizes(value: Any) -> list[Any]:
-    """An index value for each dynamic dimension of a tensor; what has to be computed is so at the insertion point.
+    """An index value for each dynamic dimension of a tensor; values that must be computed are emitted at the insertion point.
 
-    Loops keep the sizes of their carries, and both sides of a choice give the same ones, as in rlx.
+    The sizes of carries of loops do not change, and both sides of a choice give the same sizes, as in rlx.
     """
     return [_emitted(size_of(value, i)) for i in range(value.type.rank) if value.type.is_dynamic_dim(i)]
 
 
 def size_of(value: Any, axis: int) -> Size:
-    """The size of a tensor along an axis. Equal values are equal sizes."""
+    """The size of a tensor along an axis. If two results are equal, the sizes are equal."""
     type_ = value.type
     if not type_.is_dynamic_dim(axis):
         return type_.get_dim_size(axis)
     if not isinstance(value, mlir.ir.OpResult):
         initial = _initial(value)
-        return _Asked(value, axis) if initial is None else size_of(initial, axis)
+        return _Dim(value, axis) if initial is None else size_of(initial, axis)
     op = value.owner.operation
     if op.name.startswith("linalg.") or op.name == "iree_linalg_ext.scatter":
         return size_of(list(op.operands)[value.result_number - len(op.results)], axis)
     rule = _RULES.get(op.name)
-    return _Asked(value, axis) if rule is None else rule(op.opview, value, axis)
+    return _Dim(value, axis) if rule is None else rule(op.opview, value, axis)
 
 
 def _emitted(size: Size) -> Any:
     arith = mlir.dialect("arith")
     if isinstance(size, int):
         return arith.constant(mlir.ir.IndexType.get(), size)
-    if isinstance(size, _Asked):
+    if isinstance(size, _Dim):
         return mlir.dialect("tensor").dim(size.value, _emitted(size.axis))
     if isinstance(size, _Combined):
         first, *others = map(_emitted, size.parts)
@@ -72,7 +72,7 @@ def _emitted(size: Size) -> Any:
 
 
 def _initial(argument: Any) -> Any:
-    """What a carry of a loop starts with; None for an argument of anything else."""
+    """The initial value of a carry of a loop; None for another argument."""
     op = argument.owner.owner.operation
     if op.name == "scf.for":
         return op.operands[2 + argument.arg_number]  # bounds and step come first; argument 0 counts the steps
@@ -81,22 +81,22 @@ def _initial(argument: Any) -> Any:
     return None
 
 
-def _mixed(static: Any, given: Any, axis: int) -> Size:
-    """An entry of a list of numbers in which values stand for those that are not known."""
+def _mixed(static: Any, dynamic: Any, axis: int) -> Size:
+    """An entry of a list of static numbers, or the value for it in `dynamic` if the number is not static."""
     unknown, static = mlir.ir.ShapedType.get_dynamic_size(), list(static)
-    return static[axis] if static[axis] != unknown else list(given)[static[:axis].count(unknown)]
+    return static[axis] if static[axis] != unknown else list(dynamic)[static[:axis].count(unknown)]
 
 
 def _of_slice(op: Any, value: Any, axis: int) -> Size:
-    """Axes of one element may be left out: whichever they are, the others are the same."""
+    """The size of a slice. Axes of one element may be dropped; which of them does not matter for the others."""
     static, dropped = list(op.static_sizes), len(op.static_sizes) - value.type.rank
-    kept = []
+    axes = []
     for i, size in enumerate(static):
         if size == 1 and dropped:
             dropped -= 1
         else:
-            kept.append(i)
-    return _mixed(static, op.sizes, kept[axis])
+            axes.append(i)
+    return _mixed(static, op.sizes, axes[axis])
 
 
 def _of_joined(op: Any, value: Any, axis: int) -> Size:
@@ -115,28 +115,28 @@ def _of_collapsed(op: Any, value: Any, axis: int) -> Size:
 
 
 def _of_chosen(op: Any, value: Any, axis: int) -> Size:
-    """What is computed outside of a choice; what is computed inside is not known behind it."""
+    """The size of a result of a choice, if it is computed outside: values from inside cannot be used after the choice."""
     operations = op.regions[0].blocks[0].operations
     size = size_of(operations[len(operations) - 1].operands[value.result_number], axis)
-    return _Asked(value, axis) if any(is_inside(v, op.operation) for v in _values(size)) else size
+    return _Dim(value, axis) if any(is_inside(v, op.operation) for v in _values(size)) else size
 
 
 def _values(size: Size) -> Iterator[Any]:
     if isinstance(size, _Combined):
         for part in size.parts:
             yield from _values(part)
-    elif isinstance(size, _Asked):
+    elif isinstance(size, _Dim):
         yield size.value
     elif not isinstance(size, int):
         yield size
 
 
 def is_inside(value: Any, op: Any) -> bool:
-    """Whether a value is computed in a region of an op, or is an argument of one."""
-    around = opview.home_of(value).owner.operation
-    while around is not None and around != op:
-        around = around.parent and around.parent.operation
-    return around is not None
+    """Whether a value is computed in a region of an op, or is an argument of a region."""
+    enclosing = opview.home_of(value).owner.operation
+    while enclosing is not None and enclosing != op:
+        enclosing = enclosing.parent and enclosing.parent.operation
+    return enclosing is not None
 
 
 _RULES = {

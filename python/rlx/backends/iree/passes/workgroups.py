@@ -1,4 +1,4 @@
-"""Kernels of IREE that overwrite tensors: dispatches whose results lie in the memory of operands. Quirk: `new-states`."""
+"""Kernels of IREE that overwrite tensors: dispatches whose results are in the memory of operands. Quirk: `new-states`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rlx.backends.iree.passes.base import create, elementwise
 
 
 def overwritten(old: Any, new: Any) -> Any:
-    """A tensor's elements in the memory of another one, which is lost."""
+    """The elements of a tensor, written to the memory of another one, which is overwritten."""
 
     def copy(loaded: dict[Any, Any]) -> list[Any]:
         identity = mlir.ir.AffineMap.get_identity(old.type.rank)
@@ -23,9 +23,9 @@ def overwriting(states: Sequence[Any], read: Sequence[Any], loop: Callable[[dict
     """A kernel that overwrites tensors.
 
     Args:
-        states: What it overwrites.
-        read: What it reads besides.
-        loop: Computes the new values, of all these as the kernel loads them.
+        states: The tensors that it overwrites.
+        read: The other tensors that it reads.
+        loop: Computes the new values, given the loaded tensor for each of all these.
 
     Returns:
         The new values, in the memory of the old ones.
@@ -39,15 +39,15 @@ def overwriting(states: Sequence[Any], read: Sequence[Any], loop: Callable[[dict
     types = [s.type for s in states]
     op = create("flow.dispatch.workgroups", types, operands, attributes, regions=2)
     access = ["readwrite"] * len(states) + ["readonly"] * len(read)
-    bound = [
+    types_in_kernel = [
         ir.Type.parse(f"!iree_tensor_ext.dispatch.tensor<{kind}:{v.type}>")
         for kind, v in zip(access, operands, strict=True)
     ]
-    body = op.regions[0].blocks.append(*bound)
+    body = op.regions[0].blocks.append(*types_in_kernel)
     with ir.InsertionPoint(body):
         loaded = {v: _access(b, v.type) for v, b in zip(operands, body.arguments, strict=True)}
-        for new, into in zip(loop(loaded), body.arguments, strict=False):
-            _access(into, new.type, new)
+        for new, target in zip(loop(loaded), body.arguments, strict=False):
+            _access(target, new.type, new)
         create("flow.return")
     with ir.InsertionPoint(op.regions[1].blocks.append()):
         counts = create("iree_tensor_ext.dispatch.workgroup_count_from_slice", [index] * 3)
@@ -55,8 +55,8 @@ def overwriting(states: Sequence[Any], read: Sequence[Any], loop: Callable[[dict
     return list(op.results)
 
 
-def _access(bound: Any, type_: Any, value: Any = None) -> Any:
-    """Load what is bound to a kernel's argument, or store a value there."""
+def _access(argument: Any, type_: Any, value: Any = None) -> Any:
+    """Load the tensor of an argument of a kernel, or store a value to it."""
     ir = mlir.ir
     parts = {
         "static_offsets": [0] * type_.rank,
@@ -67,7 +67,7 @@ def _access(bound: Any, type_: Any, value: Any = None) -> Any:
     sizes = [1, 0, 0, 0, 0] if value is None else [1, 1, 0, 0, 0, 0]
     attributes["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get(sizes)
     if value is None:
-        load = create("iree_tensor_ext.dispatch.tensor.load", [type_], [bound], attributes)
+        load = create("iree_tensor_ext.dispatch.tensor.load", [type_], [argument], attributes)
         return load.results[0]
-    create("iree_tensor_ext.dispatch.tensor.store", [], [value, bound], attributes)
+    create("iree_tensor_ext.dispatch.tensor.store", [], [value, argument], attributes)
     return None
