@@ -9,22 +9,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
+from rlx import mlir
 from rlx.ir.dtype import f32
 from rlx.lower.libm import trigonometry
 from rlx.lower.libm.powers import exp_pair, ln2_pair, log_pair
 from rlx.lower.libm.scalars import Scalars, constant
 from rlx.lower.libm.words import with_sign_of
 
-_Parts = tuple[Any, Any]
+_Parts = tuple["mlir.Value", "mlir.Value"]
 
 # Sizes that are squared safely, and the factor that brings others there. Its square root is a power of two, too.
 _SAFE = 2.0**60
 _FACTOR = 2.0**66
 
 
-def activation(s: Scalars, kind: str, z: Any) -> Any:
+def activation(s: Scalars, kind: str, z: mlir.Value) -> mlir.Value:
     """An activation on a c64 scalar; `abs` gives an f32."""
     r, x, y = _real(s), s.complex.re(z), s.complex.im(z)
     if kind == "abs":
@@ -32,7 +32,7 @@ def activation(s: Scalars, kind: str, z: Any) -> Any:
     return _joined(s, _FUNCTIONS[kind](r, x, y))
 
 
-def divide(s: Scalars, a: Any, b: Any) -> Any:
+def divide(s: Scalars, a: mlir.Value, b: mlir.Value) -> mlir.Value:
     """a/b by R. L. Smith's method, scaled so that nothing overflows but the result. a/0 divides both parts by 0."""
     r = _real(s)
     (ar, ai), (br, bi) = _split(s, a), _split(s, b)
@@ -53,11 +53,11 @@ def divide(s: Scalars, a: Any, b: Any) -> Any:
     imaginary = r.select(by_zero, ai, r.select(wide, cross, r.neg(cross)))
     # The scale to undo may be out of range: its square root is not.
     step = r.mul(r.math.sqrt(factor), _root_of_inverse(r, other))
-    parts = (r.mul(r.mul(r.div(part, under), step), step) for part in (real, imaginary))
-    return _joined(s, tuple(parts))
+    real, imaginary = (r.mul(r.mul(r.div(part, under), step), step) for part in (real, imaginary))
+    return _joined(s, (real, imaginary))
 
 
-def power(s: Scalars, a: Any, b: Any) -> Any:
+def power(s: Scalars, a: mlir.Value, b: mlir.Value) -> mlir.Value:
     """a**b as exp(b·log a), with log a and its product with b as sums of two floats.
 
     a**0 is 1; 0**b is 0 where the real part of b is positive, else NaN.
@@ -79,7 +79,7 @@ def power(s: Scalars, a: Any, b: Any) -> Any:
     return _joined(s, _special_powers(r, (x, y), (u, v), (real, imaginary)))
 
 
-def _sum_of_products(r: Scalars, *terms: tuple[Any, _Parts]) -> _Parts:
+def _sum_of_products(r: Scalars, *terms: tuple[mlir.Value, _Parts]) -> _Parts:
     """a·x + b·y as a float and a correction, where x and y are such sums."""
     (a, (x, x_low)), (b, (y, y_low)) = terms
     p, q = r.mul(a, x), r.mul(b, y)
@@ -96,7 +96,7 @@ def _sum_of_products(r: Scalars, *terms: tuple[Any, _Parts]) -> _Parts:
 def _special_powers(r: Scalars, a: _Parts, b: _Parts, general: _Parts) -> _Parts:
     zero, one, nan = r.constant(0.0), r.constant(1.0), r.constant(math.nan)
 
-    def equals(parts: _Parts, value: Any) -> Any:
+    def equals(parts: _Parts, value: mlir.Value) -> mlir.Value:
         return r.arith.andi(r.compare("eq", parts[0], value), r.compare("eq", parts[1], zero))
 
     at_zero = equals(a, zero)
@@ -122,40 +122,40 @@ def _real(s: Scalars) -> Scalars:
     return Scalars(f32)
 
 
-def _split(s: Scalars, z: Any) -> _Parts:
+def _split(s: Scalars, z: mlir.Value) -> _Parts:
     return s.complex.re(z), s.complex.im(z)
 
 
-def _joined(s: Scalars, parts: _Parts) -> Any:
+def _joined(s: Scalars, parts: _Parts) -> mlir.Value:
     return s.complex.create_(s.element, *parts)
 
 
-def _scale(r: Scalars, size: Any) -> _Parts:
+def _scale(r: Scalars, size: mlir.Value) -> _Parts:
     """A power of two that brings a size where squares are exact in range, and its inverse."""
     up, down, one = r.constant(_FACTOR), r.constant(1 / _FACTOR), r.constant(1.0)
     small, large = r.compare("lt", size, r.constant(1 / _SAFE)), r.compare("gt", size, r.constant(_SAFE))
     return r.select(small, up, r.select(large, down, one)), r.select(small, down, r.select(large, up, one))
 
 
-def _is_infinite(r: Scalars, x: Any) -> Any:
+def _is_infinite(r: Scalars, x: mlir.Value) -> mlir.Value:
     return r.compare("eq", r.math.absf(x), r.constant(math.inf))
 
 
-def _is_finite(r: Scalars, x: Any) -> Any:
+def _is_finite(r: Scalars, x: mlir.Value) -> mlir.Value:
     return r.compare("lt", r.math.absf(x), r.constant(math.inf))
 
 
-def _not(r: Scalars, condition: Any) -> Any:
+def _not(r: Scalars, condition: mlir.Value) -> mlir.Value:
     return r.arith.xori(condition, constant(1, condition.type))
 
 
-def _sum_error(r: Scalars, a: Any, b: Any, total: Any) -> Any:
+def _sum_error(r: Scalars, a: mlir.Value, b: mlir.Value, total: mlir.Value) -> mlir.Value:
     """What rounding left out of `total = a + b` (D. E. Knuth's two-sum)."""
     part = r.sub(total, a)
     return r.add(r.sub(a, r.sub(total, part)), r.sub(b, part))
 
 
-def hypot(r: Scalars, x: Any, y: Any) -> Any:
+def hypot(r: Scalars, x: mlir.Value, y: mlir.Value) -> mlir.Value:
     """√(x² + y²) without overflow; infinity if either is infinite."""
     across, up = r.math.absf(x), r.math.absf(y)
     large, small = r.max(across, up), r.min(across, up)
@@ -169,7 +169,7 @@ def hypot(r: Scalars, x: Any, y: Any) -> Any:
 # --- exp and log ------------------------------------------------------------------------------
 
 
-def _exp(r: Scalars, x: Any, y: Any) -> _Parts:
+def _exp(r: Scalars, x: mlir.Value, y: mlir.Value) -> _Parts:
     root = r.math.exp(r.mul(x, r.constant(0.5)))  # twice a factor: exp(x) alone may overflow before its product
     real = r.mul(r.mul(root, trigonometry.cos(r, y)), root)
     imaginary = r.mul(r.mul(root, trigonometry.sin(r, y)), root)
@@ -182,7 +182,7 @@ def _exp(r: Scalars, x: Any, y: Any) -> _Parts:
     return real, r.select(vanishes, zero, imaginary)
 
 
-def _log(r: Scalars, x: Any, y: Any) -> _Parts:
+def _log(r: Scalars, x: mlir.Value, y: mlir.Value) -> _Parts:
     across, up = r.math.absf(x), r.math.absf(y)
     large, small = r.max(across, up), r.min(across, up)
     zero = r.constant(0.0)
@@ -197,7 +197,7 @@ def _log(r: Scalars, x: Any, y: Any) -> _Parts:
     return r.select(infinite, r.constant(math.inf), real), trigonometry.atan2(r, y, x)
 
 
-def _size_squared_less_one(r: Scalars, a: Any, b: Any) -> Any:
+def _size_squared_less_one(r: Scalars, a: mlir.Value, b: mlir.Value) -> mlir.Value:
     """a² + b² - 1 where a is near 1, with the digits that cancel."""
     p, q = r.mul(a, a), r.mul(b, b)
     lost = r.add(r.math.fma(a, a, r.neg(p)), r.math.fma(b, b, r.neg(q)))
@@ -206,7 +206,7 @@ def _size_squared_less_one(r: Scalars, a: Any, b: Any) -> Any:
     return r.add(total, r.add(_sum_error(r, less, q, total), lost))
 
 
-def _log_size_pair(r: Scalars, x: Any, y: Any) -> _Parts:
+def _log_size_pair(r: Scalars, x: mlir.Value, y: mlir.Value) -> _Parts:
     """Log √(x² + y²) as a float and a correction."""
     size = r.max(r.math.absf(x), r.math.absf(y))
     factor, inverse = _scale(r, size)
@@ -233,7 +233,7 @@ def _log_size_pair(r: Scalars, x: Any, y: Any) -> _Parts:
 # --- sqrt -------------------------------------------------------------------------------------
 
 
-def _sqrt(r: Scalars, x: Any, y: Any) -> _Parts:
+def _sqrt(r: Scalars, x: mlir.Value, y: mlir.Value) -> _Parts:
     across, up = r.math.absf(x), r.math.absf(y)
     large = r.max(across, up)
     factor, _ = _scale(r, large)
@@ -254,7 +254,7 @@ def _sqrt(r: Scalars, x: Any, y: Any) -> _Parts:
     return r.select(left, other, main), imaginary
 
 
-def _root_of_inverse(r: Scalars, factor: Any) -> Any:
+def _root_of_inverse(r: Scalars, factor: mlir.Value) -> mlir.Value:
     """1/√factor, for a factor that `_scale` gave."""
     one, root = r.constant(1.0), math.sqrt(_FACTOR)
     scaled_down = r.compare("lt", factor, one)
@@ -265,20 +265,20 @@ def _root_of_inverse(r: Scalars, factor: Any) -> Any:
 # --- sin, cos, tanh ---------------------------------------------------------------------------
 
 
-def _sin(r: Scalars, x: Any, y: Any) -> _Parts:
+def _sin(r: Scalars, x: mlir.Value, y: mlir.Value) -> _Parts:
     sine, cosine = trigonometry.sin(r, x), trigonometry.cos(r, x)
     cosh, sinh = _hyperbolic(r, y)
     return _product(r, sine, cosh), _or_infinite(r, x, y, _product(r, cosine, sinh))
 
 
-def _cos(r: Scalars, x: Any, y: Any) -> _Parts:
+def _cos(r: Scalars, x: mlir.Value, y: mlir.Value) -> _Parts:
     sine, cosine = trigonometry.sin(r, x), trigonometry.cos(r, x)
     cosh, sinh = _hyperbolic(r, y)
     real = _or_infinite(r, x, r.math.absf(y), _product(r, cosine, cosh))
     return real, r.neg(_product(r, sine, sinh))
 
 
-def _hyperbolic(r: Scalars, y: Any) -> tuple[_Parts, _Parts]:
+def _hyperbolic(r: Scalars, y: mlir.Value) -> tuple[_Parts, _Parts]:
     """Cosh y and sinh y, each as two factors, since they overflow before a product with a sine does."""
     size = r.math.absf(y)
     half, one = r.constant(0.5), r.constant(1.0)
@@ -294,7 +294,7 @@ def _hyperbolic(r: Scalars, y: Any) -> tuple[_Parts, _Parts]:
     return (r.select(large, half_root, cosh), factor), (sinh, factor)
 
 
-def _product(r: Scalars, circular: Any, hyperbolic: _Parts) -> Any:
+def _product(r: Scalars, circular: mlir.Value, hyperbolic: _Parts) -> mlir.Value:
     """A product in which an exact 0 is stronger than infinity and NaN."""
     first, second = hyperbolic
     value = r.mul(r.mul(circular, first), second)
@@ -304,12 +304,12 @@ def _product(r: Scalars, circular: Any, hyperbolic: _Parts) -> Any:
     return r.select(vanishes, signed, value)
 
 
-def _or_infinite(r: Scalars, x: Any, y: Any, value: Any) -> Any:
+def _or_infinite(r: Scalars, x: mlir.Value, y: mlir.Value, value: mlir.Value) -> mlir.Value:
     """`value`, but y where y is infinite and x has no cosine."""
     return r.select(r.arith.andi(_is_infinite(r, y), _not(r, _is_finite(r, x))), y, value)
 
 
-def _tanh(r: Scalars, x: Any, y: Any) -> _Parts:
+def _tanh(r: Scalars, x: mlir.Value, y: mlir.Value) -> _Parts:
     """W. Kahan, "Branch cuts for complex elementary functions", 1987."""
     one, zero = r.constant(1.0), r.constant(0.0)
     size = r.math.absf(x)
@@ -332,7 +332,7 @@ def _tanh(r: Scalars, x: Any, y: Any) -> _Parts:
     return r.select(r.compare("eq", x, zero), x, real), r.select(r.compare("eq", y, zero), y, imaginary)
 
 
-_FUNCTIONS: dict[str, Callable[[Scalars, Any, Any], _Parts]] = {
+_FUNCTIONS: dict[str, Callable[[Scalars, mlir.Value, mlir.Value], _Parts]] = {
     "neg": lambda r, x, y: (r.neg(x), r.neg(y)),
     "exp": _exp,
     "log": _log,

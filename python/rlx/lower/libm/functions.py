@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
+from rlx import mlir
 from rlx.lower.libm import trigonometry
 from rlx.lower.libm.coefficients import ERF_P, ERF_Q, ERFC_P, ERFC_Q
 from rlx.lower.libm.powers import power
@@ -25,7 +25,7 @@ _TANH_P = (-0.16134119023996228053e4, -0.99225929672236083313e2, -0.964374927772
 _TANH_Q = (0.48402357071988688686e4, 0.22337720718962312926e4, 0.11274474380534949335e3, 1.0)
 
 
-def tanh(s: Scalars, x: Any) -> Any:
+def tanh(s: Scalars, x: mlir.Value) -> mlir.Value:
     """Hyperbolic tangent of a scalar."""
     if s.dtype.name != "f64":
         return s.math.tanh(x)
@@ -40,7 +40,7 @@ def tanh(s: Scalars, x: Any) -> Any:
     return with_sign_of(s, s.select(is_near, near, far), x)
 
 
-def erf(s: Scalars, x: Any) -> Any:
+def erf(s: Scalars, x: mlir.Value) -> mlir.Value:
     """Error function of a scalar."""
     if s.dtype.name != "f64":
         return s.math.erf(x)
@@ -56,7 +56,7 @@ def erf(s: Scalars, x: Any) -> Any:
     return with_sign_of(s, s.select(is_near, s.mul(size, quotient), far), x)
 
 
-FUNCTIONS: dict[str, Callable[[Scalars, Any], Any]] = {
+FUNCTIONS: dict[str, Callable[[Scalars, mlir.Value], mlir.Value]] = {
     "sin": trigonometry.sin,
     "cos": trigonometry.cos,
     "tan": trigonometry.tan,

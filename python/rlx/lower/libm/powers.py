@@ -10,13 +10,13 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import cache
-from typing import Any
 
+from rlx import mlir
 from rlx.lower.libm.scalars import Scalars, constant
 from rlx.lower.libm.series import economised, horner
 from rlx.lower.libm.words import Words
 
-_Pair = tuple[Any, Any]
+_Pair = tuple["mlir.Value", "mlir.Value"]
 
 # ln 2 as a float with so many trailing zeros that its product with an exponent is exact, and the rest.
 _LN2_BITS = {"f32": 14, "f64": 40}
@@ -26,7 +26,7 @@ _DENORMAL_SCALE = {"f32": 24, "f64": 54}
 _TOLERANCE = {"f32": 2.0**-30, "f64": 2.0**-60}
 
 
-def power(s: Scalars, a: Any, b: Any) -> Any:
+def power(s: Scalars, a: mlir.Value, b: mlir.Value) -> mlir.Value:
     """`a**b`: 1 for b = 0 or a = 1 whatever the other is; a negative base takes whole exponents only."""
     zero, one = s.constant(0.0), s.constant(1.0)
     infinity, nan = s.constant(math.inf), s.constant(math.nan)
@@ -46,7 +46,7 @@ def power(s: Scalars, a: Any, b: Any) -> Any:
     return s.select(either(s.compare("eq", b, zero), s.compare("eq", a, one)), one, result)
 
 
-def _scaled_log(s: Scalars, size: Any, factor: Any) -> _Pair:
+def _scaled_log(s: Scalars, size: mlir.Value, factor: mlir.Value) -> _Pair:
     """factor·log(size) as a sum of two floats."""
     high, low = log_pair(s, size)
     product = s.mul(factor, high)
@@ -54,7 +54,7 @@ def _scaled_log(s: Scalars, size: Any, factor: Any) -> _Pair:
     return product, s.math.fma(factor, low, lost)
 
 
-def log_pair(s: Scalars, size: Any) -> _Pair:
+def log_pair(s: Scalars, size: mlir.Value) -> _Pair:
     """log(size) for size >= 0 as a float and a correction; -infinity at 0.
 
     With size = 2^e·m and m between √½ and √2, it is e·log 2 + 2·atanh(r), where r = (m - 1)/(m + 1).
@@ -75,7 +75,7 @@ def log_pair(s: Scalars, size: Any) -> _Pair:
     return total, s.select(s.arith.ori(special, at_zero), s.constant(0.0), rest)
 
 
-def _split(s: Scalars, size: Any) -> _Pair:
+def _split(s: Scalars, size: mlir.Value) -> _Pair:
     """The exponent, as a float, and the mantissa between √½ and √2."""
     w = Words(s)
     bits = _DENORMAL_SCALE[s.dtype.name]
@@ -89,7 +89,7 @@ def _split(s: Scalars, size: Any) -> _Pair:
     return s.select(tiny, s.sub(exponent, s.constant(float(bits))), exponent), m
 
 
-def _half_log(s: Scalars, m: Any) -> _Pair:
+def _half_log(s: Scalars, m: mlir.Value) -> _Pair:
     """atanh(r) = r + r·z·(1/3 + z·R(z)) with z = r², as a sum of two floats; the factor 1/3 is one, too."""
     fma = s.math.fma
     one = s.constant(1.0)
@@ -116,7 +116,7 @@ def _product(s: Scalars, a: _Pair, b: _Pair) -> _Pair:
     return high, fma(a[0], b[1], fma(a[1], b[0], fma(a[0], b[0], s.neg(high))))
 
 
-def exp_pair(s: Scalars, high: Any, low: Any) -> Any:
+def exp_pair(s: Scalars, high: mlir.Value, low: mlir.Value) -> mlir.Value:
     """exp(high + low), where low is a correction to high; low does not matter where exp is 0, infinity or NaN."""
     w = Words(s)
     limit = _LARGEST_EXPONENT[s.dtype.name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -13,12 +14,12 @@ _STORAGE = {"u8": "i8", "u32": "i32", "bool": "i1"}
 
 
 @cache
-def storage_type(dtype: DType) -> Any:
+def storage_type(dtype: DType) -> mlir.Type:
     """The element type in which a dtype is stored: signless for unsigned integers."""
     return mlir.ir.Type.parse(_STORAGE.get(dtype.name, dtype.mlir), context=mlir.context())
 
 
-def constant(value: Any, element: mlir.Type) -> Any:
+def constant(value: Any, element: mlir.Type) -> mlir.Value:
     """A scalar constant of an MLIR element type."""
     arith = mlir.dialect("arith")
     if isinstance(element, mlir.ir.FloatType):
@@ -50,65 +51,65 @@ class Scalars:
         self.math = mlir.dialect("math")
         self.complex = mlir.dialect("complex")
 
-    def enter(self, value: Any) -> Any:
+    def enter(self, value: mlir.Value) -> mlir.Value:
         """A stored scalar as one to compute with."""
         return self.arith.extf(self.element, value) if self.outer.name in _NARROW else value
 
-    def leave(self, value: Any) -> Any:
+    def leave(self, value: mlir.Value) -> mlir.Value:
         """A computed scalar as one to store."""
         return self.arith.truncf(storage_type(self.outer), value) if self.outer.name in _NARROW else value
 
-    def constant(self, value: Any) -> Any:
+    def constant(self, value: Any) -> mlir.Value:
         return constant(value, self.element)
 
     # --- arithmetic -------------------------------------------------------------------------------
 
-    def _pick(self, for_float: str, for_integer: str, for_complex: str | None = None) -> Any:
+    def _pick(self, for_float: str, for_integer: str, for_complex: str | None = None) -> Callable[..., mlir.Value]:
         if self.dtype.is_float:
             return getattr(self.arith, for_float)
         if self.dtype.is_complex:
             return getattr(self.complex, for_complex or for_float)
         return getattr(self.arith, for_integer)
 
-    def add(self, a: Any, b: Any) -> Any:
+    def add(self, a: mlir.Value, b: mlir.Value) -> mlir.Value:
         return self._pick("addf", "ori" if self.dtype.is_bool else "addi", "add")(a, b)
 
-    def sub(self, a: Any, b: Any) -> Any:
+    def sub(self, a: mlir.Value, b: mlir.Value) -> mlir.Value:
         return self._pick("subf", "subi", "sub")(a, b)
 
-    def mul(self, a: Any, b: Any) -> Any:
+    def mul(self, a: mlir.Value, b: mlir.Value) -> mlir.Value:
         return self._pick("mulf", "andi" if self.dtype.is_bool else "muli", "mul")(a, b)
 
-    def div(self, a: Any, b: Any) -> Any:
+    def div(self, a: mlir.Value, b: mlir.Value) -> mlir.Value:
         if self.dtype.is_complex:
             from rlx.lower.libm import complex_functions
 
             return complex_functions.divide(self, a, b)
         return self._pick("divf", "divsi" if self.dtype.is_signed else "divui")(a, b)
 
-    def max(self, a: Any, b: Any) -> Any:
+    def max(self, a: mlir.Value, b: mlir.Value) -> mlir.Value:
         if self.dtype.is_bool:
             return self.arith.ori(a, b)
         return self._pick("maximumf", "maxsi" if self.dtype.is_signed else "maxui")(a, b)
 
-    def min(self, a: Any, b: Any) -> Any:
+    def min(self, a: mlir.Value, b: mlir.Value) -> mlir.Value:
         if self.dtype.is_bool:
             return self.arith.andi(a, b)
         return self._pick("minimumf", "minsi" if self.dtype.is_signed else "minui")(a, b)
 
-    def neg(self, a: Any) -> Any:
+    def neg(self, a: mlir.Value) -> mlir.Value:
         if self.dtype.is_float:
             return self.arith.negf(a)
         if self.dtype.is_complex:
             return self.complex.neg(a)
         return self.arith.subi(self.constant(0), a)
 
-    def select(self, condition: Any, a: Any, b: Any) -> Any:
+    def select(self, condition: mlir.Value, a: mlir.Value, b: mlir.Value) -> mlir.Value:
         return self.arith.select(condition, a, b)
 
     # --- comparison -------------------------------------------------------------------------------
 
-    def compare(self, kind: str, a: Any, b: Any) -> Any:
+    def compare(self, kind: str, a: mlir.Value, b: mlir.Value) -> mlir.Value:
         """An i1; `kind` is a case of the Comparison enumeration. NaN is unequal to everything."""
         predicates = self.arith
         if self.dtype.is_complex:
@@ -119,13 +120,13 @@ class Scalars:
         prefix = "" if kind in ("eq", "ne") else "s" if self.dtype.is_signed else "u"
         return self.arith.cmpi(getattr(predicates.CmpIPredicate, prefix + kind), a, b)
 
-    def is_nan(self, a: Any) -> Any:
+    def is_nan(self, a: mlir.Value) -> mlir.Value:
         """Whether a float is NaN."""
         return self.arith.cmpf(self.arith.CmpFPredicate.UNO, a, a)
 
     # --- conversion -------------------------------------------------------------------------------
 
-    def convert(self, value: Any, source: DType) -> Any:
+    def convert(self, value: mlir.Value, source: DType) -> mlir.Value:
         """A *stored* scalar of `source` as a *stored* one of this object's dtype, with the meaning of `rlx.cast`."""
         target = self.outer
         if source is target:
@@ -142,7 +143,7 @@ class Scalars:
             value, source = self.complex.re(value), f32
         return self.leave(self._convert_real(value, source))
 
-    def _convert_real(self, value: Any, source: DType) -> Any:
+    def _convert_real(self, value: mlir.Value, source: DType) -> mlir.Value:
         target = self.dtype
         if source is target:
             return value
@@ -163,7 +164,7 @@ class Scalars:
         signed = source.is_signed and not source.is_bool
         return (self.arith.extsi if signed else self.arith.extui)(self.element, value)
 
-    def from_integer(self, value: Any, *, signed: bool) -> Any:
+    def from_integer(self, value: mlir.Value, *, signed: bool) -> mlir.Value:
         """An integer as a computed float, rounded to it once.
 
         Adding 0 changes no such number and costs nothing: LLVM drops it. It keeps MLIR from folding the conversion and a
@@ -174,7 +175,7 @@ class Scalars:
         converted = (self.arith.sitofp if signed else self.arith.uitofp)(self.element, value)
         return self.arith.addf(converted, self.constant(0.0))
 
-    def _rounded_to_odd(self, value: Any) -> Any:
+    def _rounded_to_odd(self, value: mlir.Value) -> mlir.Value:
         """f64 to f32 such that rounding again to f16 or bf16 gives the one that is nearest to the f64.
 
         An inexact f32 with an even last bit is replaced by its neighbour on the other side of the f64 (S. Boldo and
@@ -191,7 +192,7 @@ class Scalars:
         neighbour = arith.select(short, arith.addi(bits, one), arith.subi(bits, one))
         return arith.bitcast(self.element, arith.select(arith.andi(even, inexact), neighbour, bits))
 
-    def _saturate(self, value: Any, source: DType) -> Any:
+    def _saturate(self, value: mlir.Value, source: DType) -> mlir.Value:
         """Float to integer: toward zero, saturating, NaN to 0; `fptosi` alone is undefined out of range."""
         from_scalars = Scalars(source)
         bits = 8 * self.dtype.itemsize

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cache
-from typing import Any
 
+from rlx import mlir
 from rlx.lower.libm.scalars import Scalars
 
 _Polynomial = list[Fraction]
@@ -60,7 +60,7 @@ def _chebyshev(count: int, interval: tuple[Fraction, Fraction]) -> list[_Polynom
     return found
 
 
-def horner(s: Scalars, x: Any, coefficients: Sequence[float]) -> Any:
+def horner(s: Scalars, x: mlir.Value, coefficients: Sequence[float]) -> mlir.Value:
     """The polynomial with these coefficients, the constant first."""
     value = s.constant(coefficients[-1])
     for c in reversed(coefficients[:-1]):

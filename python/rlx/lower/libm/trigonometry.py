@@ -11,16 +11,18 @@ import itertools
 import math
 from fractions import Fraction
 from functools import cache
-from typing import Any
 
+from rlx import mlir
 from rlx.lower.libm.scalars import Scalars
 from rlx.lower.libm.series import economised, horner
 from rlx.lower.libm.words import Words
 
+_Pair = tuple["mlir.Value", "mlir.Value"]
+
 _TOLERANCE = {"f32": 2.0**-28, "f64": 2.0**-58}
 
 
-def sin(s: Scalars, x: Any) -> Any:
+def sin(s: Scalars, x: mlir.Value) -> mlir.Value:
     """Sine of a scalar; NaN for infinities. The sign of a zero is kept."""
     quadrant, high, low = _reduced(s, x)
     w = Words(s)
@@ -29,7 +31,7 @@ def sin(s: Scalars, x: Any) -> Any:
     return _finite(s, x, w.with_sign_flipped(value, w.flipped(turned, w.sign(x))))
 
 
-def cos(s: Scalars, x: Any) -> Any:
+def cos(s: Scalars, x: mlir.Value) -> mlir.Value:
     """Cosine of a scalar; NaN for infinities."""
     quadrant, high, low = _reduced(s, x)
     w = Words(s)
@@ -39,7 +41,7 @@ def cos(s: Scalars, x: Any) -> Any:
     return _finite(s, x, w.with_sign_flipped(value, turned))
 
 
-def tan(s: Scalars, x: Any) -> Any:
+def tan(s: Scalars, x: mlir.Value) -> mlir.Value:
     """Tangent of a scalar; NaN for infinities. The sign of a zero is kept."""
     quadrant, high, low = _reduced(s, x)
     w = Words(s)
@@ -49,7 +51,7 @@ def tan(s: Scalars, x: Any) -> Any:
     return _finite(s, x, w.with_sign_flipped(quotient, w.sign(x)))
 
 
-def atan(s: Scalars, x: Any) -> Any:
+def atan(s: Scalars, x: mlir.Value) -> mlir.Value:
     """Arc tangent of a scalar. The sign of a zero is kept."""
     size = s.math.absf(x)
     one = s.constant(1.0)
@@ -59,12 +61,12 @@ def atan(s: Scalars, x: Any) -> Any:
     return w.with_sign_flipped(s.add(*_placed(s, angle, steep)), w.sign(x))
 
 
-def atan2(s: Scalars, y: Any, x: Any) -> Any:
+def atan2(s: Scalars, y: mlir.Value, x: mlir.Value) -> mlir.Value:
     """Angle of the point (x, y), with the special cases of C99."""
     return s.add(*angle_pair(s, y, x))
 
 
-def angle_pair(s: Scalars, y: Any, x: Any) -> tuple[Any, Any]:
+def angle_pair(s: Scalars, y: mlir.Value, x: mlir.Value) -> _Pair:
     """`atan2` as a float and a correction: four or more bits better than a float alone."""
     w = Words(s)
     across, up = s.math.absf(x), s.math.absf(y)
@@ -77,7 +79,7 @@ def angle_pair(s: Scalars, y: Any, x: Any) -> tuple[Any, Any]:
     return s.select(undefined, s.constant(math.nan), high), low
 
 
-def _finite(s: Scalars, x: Any, value: Any) -> Any:
+def _finite(s: Scalars, x: mlir.Value, value: mlir.Value) -> mlir.Value:
     """`value` where x is finite, else NaN."""
     return s.select(s.compare("lt", s.math.absf(x), s.constant(math.inf)), value, s.constant(math.nan))
 
@@ -85,7 +87,7 @@ def _finite(s: Scalars, x: Any, value: Any) -> Any:
 # --- arc tangent ------------------------------------------------------------------------------
 
 
-def _first_octant(s: Scalars, opposite: Any, adjacent: Any) -> tuple[Any, Any]:
+def _first_octant(s: Scalars, opposite: mlir.Value, adjacent: mlir.Value) -> _Pair:
     """The angle whose tangent is opposite/adjacent, for 0 <= opposite <= adjacent, as a float and a correction.
 
     0 for 0/0 and π/4 for inf/inf. Above tan(π/8) it is π/4 more than the angle with the tangent
@@ -116,7 +118,7 @@ def _first_octant(s: Scalars, opposite: Any, adjacent: Any) -> tuple[Any, Any]:
     return _sum(s, high, s.add(tail, s.add(low, s.select(turned, quarter_lost, zero))))
 
 
-def _placed(s: Scalars, angle: tuple[Any, Any], steep: Any, behind: Any = None) -> tuple[Any, Any]:
+def _placed(s: Scalars, angle: _Pair, steep: mlir.Value, behind: mlir.Value | None = None) -> _Pair:
     """An angle of the first octant, moved to where the absolute values were exchanged or the point is left of 0."""
     zero, back = s.constant(0.0), steep
     (half_high, half_low), (whole_high, whole_low) = Words(s).parts(_pi() / 2), Words(s).parts(_pi())
@@ -131,7 +133,7 @@ def _placed(s: Scalars, angle: tuple[Any, Any], steep: Any, behind: Any = None) 
     return total, s.add(lost, s.add(base_low, low))
 
 
-def _sum(s: Scalars, a: Any, b: Any) -> tuple[Any, Any]:
+def _sum(s: Scalars, a: mlir.Value, b: mlir.Value) -> _Pair:
     """A + b and what rounding left out, where a is 0 or the larger one (T. J. Dekker's fast two-sum)."""
     total = s.add(a, b)
     return total, s.add(s.sub(a, total), b)
@@ -147,7 +149,7 @@ def _atan_series(dtype: str) -> tuple[float, ...]:
 # --- sine and cosine --------------------------------------------------------------------------
 
 
-def _sin_kernel(s: Scalars, high: Any, low: Any) -> Any:
+def _sin_kernel(s: Scalars, high: mlir.Value, low: mlir.Value) -> mlir.Value:
     """sin(high + low) for an angle up to π/4, where low is a correction to high."""
     square = s.mul(high, high)
     cubic = s.mul(s.mul(high, square), horner(s, square, _sin_series(s.dtype.name)))
@@ -155,7 +157,7 @@ def _sin_kernel(s: Scalars, high: Any, low: Any) -> Any:
     return s.add(high, s.add(cubic, correction))
 
 
-def _cos_kernel(s: Scalars, high: Any, low: Any) -> Any:
+def _cos_kernel(s: Scalars, high: mlir.Value, low: mlir.Value) -> mlir.Value:
     """cos(high + low) for an angle up to π/4, where low is a correction to high."""
     square = s.mul(high, high)
     half = s.mul(s.constant(0.5), square)
@@ -182,7 +184,7 @@ def _cos_series(dtype: str) -> tuple[float, ...]:
 # --- reduction of the argument ----------------------------------------------------------------
 
 
-def _reduced(s: Scalars, x: Any) -> tuple[Any, Any, Any]:
+def _reduced(s: Scalars, x: mlir.Value) -> tuple[mlir.Value, mlir.Value, mlir.Value]:
     """|x| as a quarter turn count (a word, of which the last two bits count) and an angle high + low up to π/4."""
     w = Words(s)
     size = s.math.absf(x)
@@ -198,7 +200,7 @@ def _reduced(s: Scalars, x: Any) -> tuple[Any, Any, Any]:
     return s.select(near, w.constant(0), quadrant), s.select(near, size, high), s.select(near, zero, low)
 
 
-def _quarter_turns(s: Scalars, w: Words, bits: Any) -> tuple[Any, Any, Any]:
+def _quarter_turns(s: Scalars, w: Words, bits: mlir.Value) -> tuple[mlir.Value, mlir.Value, mlir.Value]:
     """x·2/π modulo 4, for x >= π/4 given by its bits: the nearest whole number, and what is left as high + low.
 
     x is M·2^k with a whole number M. The bits of 2/π before the one that is worth 2^(1-k) add multiples of 4, so M is
@@ -225,10 +227,10 @@ def _quarter_turns(s: Scalars, w: Words, bits: Any) -> tuple[Any, Any, Any]:
     return quadrant, *_fraction(s, w, after, below, negative)
 
 
-def _window(s: Scalars, w: Words, position: Any) -> list[Any]:
+def _window(s: Scalars, w: Words, position: mlir.Value) -> list[mlir.Value]:
     """Three words of the bits of 2/π, from a position on."""
     width = w.format.width
-    words: list[Any] = [w.constant(word) for word in _two_over_pi(width, w.format.bias)]
+    words: list[mlir.Value] = [w.constant(word) for word in _two_over_pi(width, w.format.bias)]
     index = w.right(position, width.bit_length() - 1)
     step = 1 << ((len(words) - 4).bit_length() - 1)
     while step:  # after each step the index is known to be less than `step`
@@ -242,7 +244,7 @@ def _window(s: Scalars, w: Words, position: Any) -> list[Any]:
     return [w.either(w.left(a, shift), w.right(w.right(b, 1), other)) for a, b in itertools.pairwise(words)]
 
 
-def _fraction(s: Scalars, w: Words, after: Any, below: Any, negative: Any) -> tuple[Any, Any]:
+def _fraction(s: Scalars, w: Words, after: mlir.Value, below: mlir.Value, negative: mlir.Value) -> _Pair:
     """Two words after the binary point as a float and a correction, negated where a mask is set."""
     width, fraction = w.format.width, w.format.fraction
     spare = width - fraction - 1

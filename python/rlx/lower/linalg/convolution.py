@@ -116,6 +116,7 @@ def _by_taps(low: Loops, c: _Convolution, x: Any, w: Any) -> Any:
         for value, factor in zip(scalars[: len(views)], scalars[len(views) : -1], strict=True):
             term = s.mul(s.enter(value), s.enter(factor))
             total = term if total is None else s.add(total, term)
+        assert total is not None
         return s.leave(total)
 
     dims = (c.batch, c.groups, c.outer, *c.target)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from rlx import mlir
 from rlx.ir.attributes import elements_to_mlir
 from rlx.ir.dtype import DType, f32, f64
 from rlx.ir.shape import Shape
@@ -18,7 +19,7 @@ from rlx.lower.linalg.rules import Lowered, lowers
 
 
 @lowers("constant")
-def constant(low: Loops, results: list[Shape], *, value: np.ndarray) -> Any:
+def constant(low: Loops, results: list[Shape], *, value: np.ndarray) -> mlir.Value:
     signless = {"uint8": np.int8, "uint32": np.int32}.get(value.dtype.name)
     stored = value.view(signless) if signless is not None else value
     if value.size == 0:
@@ -27,12 +28,12 @@ def constant(low: Loops, results: list[Shape], *, value: np.ndarray) -> Any:
 
 
 @lowers("iota")
-def iota(low: Loops, results: list[Shape], *, shape: Any, axis: int, dtype: DType) -> Any:
+def iota(low: Loops, results: list[Shape], *, shape: Any, axis: int, dtype: DType) -> mlir.Value:
     rank = len(shape)
     scalars = Scalars(dtype)
     i64 = low.ir.IntegerType.get_signless(64)
 
-    def body(_: Any) -> Any:
+    def body(_: mlir.Value) -> mlir.Value:
         position = low.arith.index_cast(i64, low.scalar_index(axis))
         from rlx.ir.dtype import i64 as i64_dtype
 
@@ -43,14 +44,14 @@ def iota(low: Loops, results: list[Shape], *, shape: Any, axis: int, dtype: DTyp
 
 
 @lowers("dim_size")
-def dim_size(low: Loops, results: list[Shape], *, size: Any) -> Any:
+def dim_size(low: Loops, results: list[Shape], *, size: Any) -> mlir.Value:
     i32 = low.ir.IntegerType.get_signless(32)
     scalar = low.arith.index_cast(i32, low.size(size[0]))
     return low.tensor.from_elements(tensor_type(results[0]), [scalar])
 
 
 @lowers("cast")
-def cast(low: Loops, results: list[Shape], x: Lowered, *, dtype: DType) -> Any:
+def cast(low: Loops, results: list[Shape], x: Lowered, *, dtype: DType) -> mlir.Value:
     if storage_type(dtype) == storage_type(x.shape.dtype):
         return x.value
     scalars = Scalars(dtype)
@@ -58,17 +59,17 @@ def cast(low: Loops, results: list[Shape], x: Lowered, *, dtype: DType) -> Any:
 
 
 @lowers("binary")
-def binary(low: Loops, results: list[Shape], lhs: Lowered, rhs: Lowered, *, kind: str) -> Any:
+def binary(low: Loops, results: list[Shape], lhs: Lowered, rhs: Lowered, *, kind: str) -> mlir.Value:
     s = Scalars(lhs.shape.dtype)
 
-    def body(a: Any, b: Any) -> Any:
+    def body(a: mlir.Value, b: mlir.Value) -> mlir.Value:
         a, b = s.enter(a), s.enter(b)
         return s.leave(power(s, a, b) if kind == "pow" else getattr(s, kind)(a, b))
 
     return low.map(results[0].dims, storage_type(results[0].dtype), [lhs, rhs], body)
 
 
-def power(s: Scalars, a: Any, b: Any) -> Any:
+def power(s: Scalars, a: mlir.Value, b: mlir.Value) -> mlir.Value:
     """`a**b` on computed scalars."""
     if s.dtype.is_complex:
         return complex_functions.power(s, a, b)
@@ -77,7 +78,7 @@ def power(s: Scalars, a: Any, b: Any) -> Any:
     return _integer_power(s, a, b)
 
 
-def _integer_power(s: Scalars, a: Any, b: Any) -> Any:
+def _integer_power(s: Scalars, a: mlir.Value, b: mlir.Value) -> mlir.Value:
     """Square and multiply over all bits of the exponent, without branches; negative exponents truncate."""
     bits = 8 * s.dtype.itemsize
     one, zero = s.constant(1), s.constant(0)
@@ -96,23 +97,23 @@ def _integer_power(s: Scalars, a: Any, b: Any) -> Any:
 
 
 @lowers("compare")
-def compare(low: Loops, results: list[Shape], lhs: Lowered, rhs: Lowered, *, kind: str) -> Any:
+def compare(low: Loops, results: list[Shape], lhs: Lowered, rhs: Lowered, *, kind: str) -> mlir.Value:
     s = Scalars(lhs.shape.dtype)
     element = storage_type(results[0].dtype)
     return low.map(results[0].dims, element, [lhs, rhs], lambda a, b: s.compare(kind, s.enter(a), s.enter(b)))
 
 
 @lowers("where")
-def where(low: Loops, results: list[Shape], condition: Lowered, on_true: Lowered, on_false: Lowered) -> Any:
+def where(low: Loops, results: list[Shape], condition: Lowered, on_true: Lowered, on_false: Lowered) -> mlir.Value:
     element = storage_type(results[0].dtype)
     return low.map(results[0].dims, element, [condition, on_true, on_false], low.arith.select)
 
 
 @lowers("activation")
-def activation(low: Loops, results: list[Shape], x: Lowered, *, kind: str) -> Any:
+def activation(low: Loops, results: list[Shape], x: Lowered, *, kind: str) -> mlir.Value:
     s = Scalars(x.shape.dtype)
 
-    def body(value: Any) -> Any:
+    def body(value: mlir.Value) -> mlir.Value:
         if x.shape.dtype.is_complex:
             return complex_functions.activation(s, kind, value)
         return s.leave(activate(s, kind, s.enter(value)))
@@ -120,7 +121,7 @@ def activation(low: Loops, results: list[Shape], x: Lowered, *, kind: str) -> An
     return low.map(results[0].dims, storage_type(results[0].dtype), [x], body)
 
 
-def activate(s: Scalars, kind: str, x: Any) -> Any:
+def activate(s: Scalars, kind: str, x: mlir.Value) -> mlir.Value:
     """An activation on a computed real scalar."""
     if kind in _STRUCTURAL:
         return _STRUCTURAL[kind](s, x)
@@ -131,24 +132,24 @@ def activate(s: Scalars, kind: str, x: Any) -> Any:
     return getattr(s.math, kind)(x)
 
 
-def _absolute(s: Scalars, x: Any) -> Any:
+def _absolute(s: Scalars, x: mlir.Value) -> mlir.Value:
     if s.dtype.is_float:
         return s.math.absf(x)
     return s.max(x, s.neg(x)) if s.dtype.is_signed else x
 
 
-def _sigmoid(s: Scalars, x: Any) -> Any:
+def _sigmoid(s: Scalars, x: mlir.Value) -> mlir.Value:
     one = s.constant(1.0)
     return s.div(one, s.add(one, activate(s, "exp", s.neg(x))))
 
 
-def _zero_at_minus_infinity(s: Scalars, x: Any, value: Any) -> Any:
+def _zero_at_minus_infinity(s: Scalars, x: mlir.Value, value: mlir.Value) -> mlir.Value:
     """x·0 at -inf is NaN; the limit of x·sigmoid(x) and its kin is -0."""
     at_limit = s.compare("eq", x, s.constant(-math.inf))
     return s.select(at_limit, s.constant(-0.0), value)
 
 
-def _silu(s: Scalars, x: Any) -> Any:
+def _silu(s: Scalars, x: mlir.Value) -> mlir.Value:
     # One division: x·sigmoid(x) would lose the small results where sigmoid(x) alone is denormal. Where exp(-x) is near
     # infinity, the result x·exp(x) is still a normal number.
     near = s.div(x, s.add(s.constant(1.0), activate(s, "exp", s.neg(x))))
@@ -157,19 +158,19 @@ def _silu(s: Scalars, x: Any) -> Any:
     return _zero_at_minus_infinity(s, x, s.select(far, s.mul(s.mul(x, root), root), near))
 
 
-def _gelu(s: Scalars, x: Any) -> Any:
+def _gelu(s: Scalars, x: mlir.Value) -> mlir.Value:
     inner = s.add(s.constant(1.0), functions.erf(s, s.mul(x, s.constant(math.sqrt(0.5)))))
     return _zero_at_minus_infinity(s, x, s.mul(s.mul(s.constant(0.5), x), inner))
 
 
-def _gelu_approx(s: Scalars, x: Any) -> Any:
+def _gelu_approx(s: Scalars, x: mlir.Value) -> mlir.Value:
     cube = s.mul(s.mul(x, x), x)
     inner = s.mul(s.constant(math.sqrt(2 / math.pi)), s.add(x, s.mul(s.constant(0.044715), cube)))
     bracket = s.add(s.constant(1.0), activate(s, "tanh", inner))
     return _zero_at_minus_infinity(s, x, s.mul(s.mul(s.constant(0.5), x), bracket))
 
 
-_STRUCTURAL: dict[str, Callable[[Scalars, Any], Any]] = {
+_STRUCTURAL: dict[str, Callable[[Scalars, mlir.Value], mlir.Value]] = {
     "neg": lambda s, x: s.neg(x),
     "abs": _absolute,
     "relu": lambda s, x: s.max(x, s.constant(0)),
@@ -179,7 +180,7 @@ _STRUCTURAL: dict[str, Callable[[Scalars, Any], Any]] = {
     "gelu": _gelu,
     "gelu_approx": _gelu_approx,
 }
-_COMPOSED: dict[str, Callable[[Scalars, Any], Any]] = {
+_COMPOSED: dict[str, Callable[[Scalars, mlir.Value], mlir.Value]] = {
     "sqrt": lambda s, x: s.math.sqrt(x),
     "rsqrt": lambda s, x: s.div(s.constant(1.0), s.math.sqrt(x)),
 }

@@ -9,6 +9,7 @@ from typing import Any
 from rlx import mlir
 from rlx.ir.card import as_results
 from rlx.ir.dim import Dim, DimExpr, linear
+from rlx.ir.dim_expr import Call
 from rlx.ir.errors import Error
 from rlx.ir.shape import Shape
 from rlx.lower.libm.scalars import constant, storage_type
@@ -18,12 +19,12 @@ PARALLEL, REDUCTION = "parallel", "reduction"
 
 
 @cache
-def tensor_type(shape: Shape) -> Any:
+def tensor_type(shape: Shape) -> mlir.Type:
     """The lowered tensor type: no encoding, `?` for symbolic sizes."""
     return typed(shape.dims, storage_type(shape.dtype))
 
 
-def typed(dims: Sequence[Dim], element: mlir.Type) -> Any:
+def typed(dims: Sequence[Dim], element: mlir.Type) -> mlir.Type:
     """A tensor type of the given sizes and element type."""
     ir = mlir.ir
     unknown = ir.ShapedType.get_dynamic_size()
@@ -59,7 +60,7 @@ ScalarFunction = (
     | Callable[[Scalar, Scalar, Scalar], Any]
     | Callable[[Scalar, Scalar, Scalar, Scalar], Any]
 )
-Indexed = tuple[Any, tuple[Axis, ...]]  # an operand, with what runs along each of its axes
+Indexed = tuple["mlir.Value", tuple[Axis, ...]]  # an operand, with what runs along each of its axes
 
 
 class Loops:
@@ -75,13 +76,13 @@ class Loops:
         self.linalg = mlir.dialect("linalg")
         self.tensor = mlir.dialect("tensor")
         self.entry = entry
-        self.symbols: dict[str, Any] = {}
-        self._sizes: dict[Dim, Any] = {}
+        self.symbols: dict[str, mlir.Value] = {}
+        self._sizes: dict[Dim, mlir.Value] = {}
         self.index_type = self.ir.IndexType.get(mlir.context())
 
     # --- sizes ------------------------------------------------------------------------------------
 
-    def bind_symbols(self, arguments: Sequence[tuple[Any, Shape]]) -> None:
+    def bind_symbols(self, arguments: Sequence[tuple[mlir.Value, Shape]]) -> None:
         """Read every symbol's size from an argument of which it is a dimension.
 
         Raises:
@@ -104,7 +105,7 @@ class Loops:
         """Sizes are computed before this (otherwise unused) op, so that they dominate the whole body."""
         self._sizes_end = self.arith.ConstantOp(self.index_type, 0).operation
 
-    def _solve(self, value: Any, axis: int, d: DimExpr) -> bool:
+    def _solve(self, value: mlir.Value, axis: int, d: DimExpr) -> bool:
         """Solve `slope·symbol + rest = size` for a single unknown symbol.
 
         The division is exact and by no zero: whoever calls the program has solved the same equation (`dim.Bindings`).
@@ -119,7 +120,7 @@ class Loops:
         self.symbols[unknown[0]] = self.arith.divsi(size, self.size(slope))
         return True
 
-    def size(self, d: Dim) -> Any:
+    def size(self, d: Dim) -> mlir.Value:
         """A dimension as an index value."""
         found = self._sizes.get(d)
         if found is None:
@@ -133,7 +134,7 @@ class Loops:
             self._sizes[d] = found
         return found
 
-    def _expression(self, d: DimExpr) -> Any:
+    def _expression(self, d: DimExpr) -> mlir.Value:
         total = None
         for monomial, coefficient in d.terms:
             term = None
@@ -145,16 +146,17 @@ class Loops:
             elif coefficient != 1:
                 term = self.arith.muli(term, self.size(coefficient))
             total = term if total is None else self.arith.addi(total, term)
+        assert total is not None  # a dimension that is an expression has terms
         return total
 
-    def _symbol(self, name: str) -> Any:
+    def _symbol(self, name: str) -> mlir.Value:
         if name not in self.symbols:
             hint = "bind it when compiling"
             raise Error(f"the size of {name} cannot be read from any argument", hint=hint)
         return self.symbols[name]
 
-    def _call(self, call: Any) -> Any:
-        left, right = (self.size(a) if type(a) is int else self._expression(a) for a in call.args[:2])
+    def _call(self, call: Call) -> mlir.Value:
+        left, right = (self.size(a) if isinstance(a, int) else self._expression(a) for a in call.args[:2])
         if call.kind == "//":
             result = self.arith.floordivsi(left, right)
         elif call.kind == "%":  # rounded down, as the quotient: `remsi` has the sign of the dividend
@@ -164,30 +166,30 @@ class Loops:
             pick = self.arith.maxsi if call.kind == "max" else self.arith.minsi
             result = pick(left, right)
             for other in call.args[2:]:
-                result = pick(result, self.size(other) if type(other) is int else self._expression(other))
+                result = pick(result, self.size(other) if isinstance(other, int) else self._expression(other))
         return result
 
     # --- tensors ----------------------------------------------------------------------------------
 
-    def constant(self, value: Any, element: mlir.Type) -> Any:
+    def constant(self, value: Any, element: mlir.Type) -> mlir.Value:
         """A scalar constant of an MLIR element type."""
         return constant(value, element)
 
-    def empty(self, dims: Sequence[Dim], element: mlir.Type) -> Any:
+    def empty(self, dims: Sequence[Dim], element: mlir.Type) -> mlir.Value:
         """A tensor whose contents do not matter."""
         return self.tensor.empty([d if type(d) is int else self.size(d) for d in dims], element)
 
-    def filled(self, dims: Sequence[Dim], element: mlir.Type, value: Any) -> Any:
+    def filled(self, dims: Sequence[Dim], element: mlir.Type, value: Any) -> mlir.Value:
         """A tensor with one value everywhere."""
         scalar = self.constant(value, element)
         return self.linalg.fill(scalar, outs=[self.empty(dims, element)])
 
-    def is_constant(self, value: Any) -> bool:
+    def is_constant(self, value: mlir.Value) -> bool:
         """Whether a value is written in the program."""
         owner = getattr(value.owner, "operation", None)
         return owner is not None and owner.name == "arith.constant"
 
-    def fill_of(self, value: Any) -> Any:
+    def fill_of(self, value: mlir.Value) -> mlir.Value | None:
         """The scalar that a tensor is filled with, as far as one can see; else None."""
         owner = getattr(value.owner, "operation", None)
         while owner is not None and owner.name in ("tensor.expand_shape", "tensor.collapse_shape"):
@@ -227,7 +229,9 @@ class Loops:
         results = tuple(op.results)
         return results[0] if len(results) == 1 else results
 
-    def map(self, dims: Sequence[Dim], element: mlir.Type, operands: Sequence[Lowered], body: ScalarFunction) -> Any:
+    def map(
+        self, dims: Sequence[Dim], element: mlir.Type, operands: Sequence[Lowered], body: ScalarFunction
+    ) -> mlir.Value:
         """An elementwise loop over `dims`; operands broadcast as in NumPy. `body` takes one scalar for each operand."""
         rank = len(dims)
         inputs = [self.broadcast(operand, dims) for operand in operands]
@@ -238,14 +242,14 @@ class Loops:
 
         return self.generic(inputs, [out], [PARALLEL] * rank, without_out)
 
-    def broadcast(self, operand: Lowered, dims: Sequence[Dim]) -> tuple[Any, tuple[int, ...]]:
+    def broadcast(self, operand: Lowered, dims: Sequence[Dim]) -> tuple[mlir.Value, tuple[int, ...]]:
         """An operand with its stretched axes dropped, and the loops of the others."""
         offset = len(dims) - operand.shape.rank
         stretched = [i for i, d in enumerate(operand.shape.dims) if d == 1 and dims[i + offset] != 1]
         axes = tuple(i + offset for i in range(operand.shape.rank) if i not in stretched)
         return self.squeeze(operand.value, operand.shape.dims, stretched), axes
 
-    def squeeze(self, value: Any, dims: Sequence[Dim], axes: Sequence[int]) -> Any:
+    def squeeze(self, value: mlir.Value, dims: Sequence[Dim], axes: Sequence[int]) -> mlir.Value:
         """A tensor without some of its axes of size 1."""
         if not axes:
             return value
@@ -256,12 +260,12 @@ class Loops:
                 groups[max(0, sum(k <= i for k in kept) - 1)].append(i)
         return self.collapse(value, [dims[i] for i in kept], groups)
 
-    def collapse(self, value: Any, dims: Sequence[Dim], groups: Sequence[Sequence[int]]) -> Any:
+    def collapse(self, value: mlir.Value, dims: Sequence[Dim], groups: Sequence[Sequence[int]]) -> mlir.Value:
         """Join runs of axes."""
         type_ = typed(dims, value.type.element_type)
         return value if type_ == value.type else self.tensor.collapse_shape(type_, value, groups)
 
-    def expand(self, value: Any, dims: Sequence[Dim], groups: Sequence[Sequence[int]]) -> Any:
+    def expand(self, value: mlir.Value, dims: Sequence[Dim], groups: Sequence[Sequence[int]]) -> mlir.Value:
         """Split axes."""
         type_ = typed(dims, value.type.element_type)
         if type_ == value.type:
@@ -271,7 +275,7 @@ class Loops:
         static = [d if type(d) is int else unknown for d in dims]
         return self.tensor.expand_shape(type_, value, groups, dynamic, static)
 
-    def reshape(self, value: Any, source: Sequence[Dim], target: Sequence[Dim]) -> Any:
+    def reshape(self, value: mlir.Value, source: Sequence[Dim], target: Sequence[Dim]) -> mlir.Value:
         """The same elements under another shape: runs of axes are joined, then split."""
         source, target = tuple(source), tuple(target)
         if source == target:
@@ -284,8 +288,8 @@ class Loops:
         return self.expand(joined, target, [list(range(c, d)) for _, _, c, d in segments])
 
     def padded(
-        self, value: Any, dims: Sequence[Dim], target: Sequence[Dim], fill: Any, before: Sequence[int] = ()
-    ) -> Any:
+        self, value: mlir.Value, dims: Sequence[Dim], target: Sequence[Dim], fill: Any, before: Sequence[int] = ()
+    ) -> mlir.Value:
         """A tensor grown to larger sizes with one value.
 
         Args:
@@ -314,7 +318,7 @@ class Loops:
             self.tensor.yield_(scalar)
         return op.result
 
-    def inserted(self, value: Any, dims: Sequence[Dim], into: Any, starts: Sequence[int]) -> Any:
+    def inserted(self, value: mlir.Value, dims: Sequence[Dim], into: mlir.Value, starts: Sequence[int]) -> mlir.Value:
         """A tensor in place of a part of another."""
         unknown = self.ir.ShapedType.get_dynamic_size()
         dynamic = [self.size(d) for d in dims if type(d) is not int]
@@ -322,14 +326,14 @@ class Loops:
         ones = [1] * len(static)
         return self.tensor.insert_slice(value, into, [], dynamic, [], list(starts), static, ones)
 
-    def transpose(self, value: Any, dims: Sequence[Dim], perm: Sequence[int]) -> Any:
+    def transpose(self, value: mlir.Value, dims: Sequence[Dim], perm: Sequence[int]) -> mlir.Value:
         """Permuted axes."""
         if list(perm) == list(range(len(perm))):
             return value
         out = self.empty([dims[p] for p in perm], value.type.element_type)
         return self.linalg.transpose(value, outs=[out], permutation=list(perm)).results[0]
 
-    def scalar_index(self, axis: int) -> Any:
+    def scalar_index(self, axis: int) -> mlir.Value:
         """Inside a loop body: the position along a loop."""
         return self.linalg.IndexOp(axis).result
 
