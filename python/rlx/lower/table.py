@@ -23,7 +23,7 @@ Rule = Callable[..., Any]
 class Lowered:
     """A lowered value with the shape that it has in rlx."""
 
-    value: Any
+    value: mlir.Value
     shape: Shape
 
     @property

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rlx import mlir
 from rlx.ir.shape import Shape
 from rlx.lower.libm.scalars import storage_type
@@ -12,16 +10,16 @@ from rlx.lower.linalg.rules import Lowered, lowers
 
 
 @lowers("complex")
-def complex_(low: Loops, results: list[Shape], real: Lowered, imag: Lowered) -> Any:
+def complex_(low: Loops, results: list[Shape], real: Lowered, imag: Lowered) -> mlir.Value:
     element, dialect = storage_type(results[0].dtype), mlir.dialect("complex")
     return low.map(results[0].dims, element, [real, imag], lambda re, im: dialect.create_(element, re, im))
 
 
 @lowers("real")
-def real(low: Loops, results: list[Shape], x: Lowered) -> Any:
+def real(low: Loops, results: list[Shape], x: Lowered) -> mlir.Value:
     return low.map(results[0].dims, storage_type(results[0].dtype), [x], mlir.dialect("complex").re)
 
 
 @lowers("imag")
-def imag(low: Loops, results: list[Shape], x: Lowered) -> Any:
+def imag(low: Loops, results: list[Shape], x: Lowered) -> mlir.Value:
     return low.map(results[0].dims, storage_type(results[0].dtype), [x], mlir.dialect("complex").im)

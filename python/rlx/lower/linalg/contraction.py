@@ -11,7 +11,7 @@ from rlx.ir.dim import Dim
 from rlx.ir.dtype import DType, f32
 from rlx.ir.shape import Shape
 from rlx.lower.libm.scalars import Scalars, storage_type
-from rlx.lower.linalg.loops import PARALLEL, REDUCTION, Loops, product_of
+from rlx.lower.linalg.loops import PARALLEL, REDUCTION, Indexed, Loops, product_of
 from rlx.lower.linalg.rules import Lowered, lowers
 from rlx.ops.contraction.contraction import free_axes
 
@@ -21,7 +21,7 @@ def accumulator(dtype: DType) -> DType:
     return f32 if dtype.name in ("f16", "bf16") else dtype
 
 
-def rounded(low: Loops, value: Any, dims: Sequence[Dim], dtype: DType) -> Any:
+def rounded(low: Loops, value: mlir.Value, dims: Sequence[Dim], dtype: DType) -> mlir.Value:
     """An accumulated result in its own dtype."""
     wide = accumulator(dtype)
     if wide is dtype:
@@ -36,7 +36,7 @@ def is_empty(*dims: Dim) -> bool:
 
 
 @lowers("matmul")
-def matmul(low: Loops, results: list[Shape], lhs: Lowered, rhs: Lowered) -> Any:
+def matmul(low: Loops, results: list[Shape], lhs: Lowered, rhs: Lowered) -> mlir.Value:
     dims, dtype = results[0].dims, results[0].dtype
     if dtype.is_complex:
         return _of_parts(low, results[0], lhs, rhs, partial(matmul, low, [results[0].with_dtype(f32)]))
@@ -50,7 +50,7 @@ def matmul(low: Loops, results: list[Shape], lhs: Lowered, rhs: Lowered) -> Any:
     return _broadcast_matmul(low, lhs, rhs, results[0])
 
 
-def matmul_2d(low: Loops, lhs: Any, rhs: Any, m: Dim, n: Dim, dtype: DType) -> Any:
+def matmul_2d(low: Loops, lhs: mlir.Value, rhs: mlir.Value, m: Dim, n: Dim, dtype: DType) -> mlir.Value:
     """`[M, K]·[K, N]`."""
     if is_empty(m, n, lhs.type.shape[-1]):
         return low.filled((m, n), storage_type(dtype), 0)
@@ -59,7 +59,7 @@ def matmul_2d(low: Loops, lhs: Any, rhs: Any, m: Dim, n: Dim, dtype: DType) -> A
     return rounded(low, low.linalg.matmul(lhs, rhs, outs=[out]), (m, n), dtype)
 
 
-def _batched(low: Loops, lhs: Lowered, rhs: Lowered, dims: Sequence[Dim]) -> Any:
+def _batched(low: Loops, lhs: Lowered, rhs: Lowered, dims: Sequence[Dim]) -> mlir.Value:
     batch = product_of(dims[:-2])
     m, n, k = dims[-2], dims[-1], lhs.shape.dims[-1]
     left = low.reshape(lhs.value, lhs.shape.dims, (batch, m, k))
@@ -68,7 +68,9 @@ def _batched(low: Loops, lhs: Lowered, rhs: Lowered, dims: Sequence[Dim]) -> Any
     return low.reshape(product, (batch, m, n), dims)
 
 
-def batch_matmul(low: Loops, lhs: Any, rhs: Any, dims: tuple[Dim, Dim, Dim], k: Dim, dtype: DType) -> Any:
+def batch_matmul(
+    low: Loops, lhs: mlir.Value, rhs: mlir.Value, dims: tuple[Dim, Dim, Dim], k: Dim, dtype: DType
+) -> mlir.Value:
     """`[B, M, K]·[B, K, N]`."""
     if is_empty(*dims, k):
         return low.filled(dims, storage_type(dtype), 0)
@@ -78,17 +80,17 @@ def batch_matmul(low: Loops, lhs: Any, rhs: Any, dims: tuple[Dim, Dim, Dim], k: 
 
 def contraction_loop(
     low: Loops,
-    inputs: list[tuple[Any, tuple[Any, ...]]],
+    inputs: Sequence[Indexed],
     dims: Sequence[Dim],
     axes: tuple[int, ...],
     rank: int,
     dtype: DType,
-) -> Any:
+) -> mlir.Value:
     """A contraction as a generic loop nest: the loops in `axes` are kept, the others summed."""
     wide = accumulator(dtype)
     s = Scalars(dtype)
 
-    def body(a: Any, b: Any, total: Any) -> Any:
+    def body(a: mlir.Value, b: mlir.Value, total: mlir.Value) -> mlir.Value:
         return s.add(total, s.mul(s.enter(a), s.enter(b)))
 
     out = low.filled(dims, storage_type(wide), 0)
@@ -96,14 +98,14 @@ def contraction_loop(
     return rounded(low, low.generic(inputs, [(out, axes)], iterators, body), dims, dtype)
 
 
-def _of_parts(low: Loops, result: Shape, lhs: Lowered, rhs: Lowered, product: Callable[..., Any]) -> Any:
+def _of_parts(low: Loops, result: Shape, lhs: Lowered, rhs: Lowered, product: Callable[..., Any]) -> mlir.Value:
     """A product of complex matrices out of four of real ones, which a compiler has fast code for."""
     dialect, real, element = mlir.dialect("complex"), storage_type(f32), storage_type(result.dtype)
 
-    def part(x: Lowered, of: Callable[[Any], Any]) -> Lowered:
+    def part(x: Lowered, of: Callable[[mlir.Value], mlir.Value]) -> Lowered:
         return Lowered(low.map(x.shape.dims, real, [x], of), x.shape.with_dtype(f32))
 
-    def term(left: Callable[[Any], Any], right: Callable[[Any], Any]) -> Lowered:
+    def term(left: Callable[[mlir.Value], mlir.Value], right: Callable[[mlir.Value], mlir.Value]) -> Lowered:
         return Lowered(product(part(lhs, left), part(rhs, right)), result.with_dtype(f32))
 
     re, im = dialect.re, dialect.im
@@ -112,12 +114,12 @@ def _of_parts(low: Loops, result: Shape, lhs: Lowered, rhs: Lowered, product: Ca
     return low.map(result.dims, element, terms, lambda a, b, c, d: dialect.create_(element, s.sub(a, b), s.add(c, d)))
 
 
-def _broadcast_matmul(low: Loops, lhs: Lowered, rhs: Lowered, result: Shape) -> Any:
+def _broadcast_matmul(low: Loops, lhs: Lowered, rhs: Lowered, result: Shape) -> mlir.Value:
     """Batch axes that stretch are read in place, not copied out."""
     rank = result.rank + 1  # the batch loops, m, n, k
     m, n, k = rank - 3, rank - 2, rank - 1
 
-    def operand(x: Lowered, row: int, column: int) -> tuple[Any, tuple[int, ...]]:
+    def operand(x: Lowered, row: int, column: int) -> tuple[mlir.Value, tuple[int, ...]]:
         offset = result.rank - x.shape.rank
         stretched = [i for i in range(x.shape.rank - 2) if x.shape.dims[i] == 1 and result.dims[i + offset] != 1]
         axes = tuple(i + offset for i in range(x.shape.rank - 2) if i not in stretched)
@@ -134,18 +136,18 @@ def dot_general(
     lhs: Lowered,
     rhs: Lowered,
     *,
-    lhs_contracting: Any,
-    rhs_contracting: Any,
-    lhs_batch: Any,
-    rhs_batch: Any,
-) -> Any:
+    lhs_contracting: tuple[int, ...],
+    rhs_contracting: tuple[int, ...],
+    lhs_batch: tuple[int, ...],
+    rhs_batch: tuple[int, ...],
+) -> mlir.Value:
     left_free = free_axes(lhs.shape.rank, lhs_contracting, lhs_batch)
     right_free = free_axes(rhs.shape.rank, rhs_contracting, rhs_batch)
 
     def size(x: Lowered, axes: Sequence[int]) -> Dim:
         return product_of([x.shape.dims[a] for a in axes])
 
-    def arranged(x: Lowered, *groups: Sequence[int]) -> Any:
+    def arranged(x: Lowered, *groups: Sequence[int]) -> mlir.Value:
         perm = [a for group in groups for a in group]
         moved = low.transpose(x.value, x.shape.dims, perm)
         return low.reshape(moved, [x.shape.dims[p] for p in perm], [size(x, g) for g in groups])

@@ -16,12 +16,12 @@ from rlx.lower.linalg.rules import Lowered, Region, lowers
 from rlx.lower.linalg.shape import extract
 
 
-def _values(lowered: Sequence[Lowered]) -> list[Any]:
+def _values(lowered: Sequence[Lowered]) -> list[mlir.Value]:
     return [one.value for one in lowered]
 
 
 @lowers("if")
-def if_(low: Loops, results: list[Shape], condition: Lowered, *, regions: Sequence[Region]) -> tuple[Any, ...]:
+def if_(low: Loops, results: list[Shape], condition: Lowered, *, regions: Sequence[Region]) -> tuple[mlir.Value, ...]:
     scf = mlir.dialect("scf")
     op = scf.IfOp(low.tensor.extract(condition.value, []), [tensor_type(s) for s in results], has_else=True)
     for block, region in zip((op.then_block, op.else_block), regions, strict=True):
@@ -33,7 +33,7 @@ def if_(low: Loops, results: list[Shape], condition: Lowered, *, regions: Sequen
 @lowers("while")
 def while_(
     low: Loops, results: list[Shape], inits: list[Lowered], *, max_iterations: int | None, regions: Sequence[Region]
-) -> tuple[Any, ...]:
+) -> tuple[mlir.Value, ...]:
     scf = mlir.dialect("scf")
     bounded = [] if max_iterations is None else [low.size(0)]
     values = [*_values(inits), *bounded]
@@ -68,17 +68,17 @@ def scan(
     reverse: bool,
     num_checkpoints: int | None,
     regions: Sequence[Region],
-) -> tuple[Any, ...]:
+) -> tuple[mlir.Value, ...]:
     carries, xs, rows = _values(inputs[:num_carries]), inputs[num_carries:], results[num_carries:]
     packing = _Packing.of(low, rows)
 
-    def body(*arguments: Any) -> list[Any]:
+    def body(*arguments: mlir.Value) -> list[mlir.Value]:
         return _values(regions[0](*arguments))
 
     if packing is None:
         return tuple(_Scan(low, xs, rows, length[0], reverse, body).run(carries))
 
-    def packed(*arguments: Any) -> list[Any]:
+    def packed(*arguments: mlir.Value) -> list[mlir.Value]:
         yielded = body(*arguments)
         return [*yielded[:num_carries], packing.joined(yielded[num_carries:])]
 
@@ -112,7 +112,7 @@ class _Packing:
     def _starts(self) -> list[int]:
         return [sum(self.widths[:i]) for i in range(len(self.widths))]
 
-    def joined(self, values: Sequence[Any]) -> Any:
+    def joined(self, values: Sequence[mlir.Value]) -> mlir.Value:
         """One row."""
         row = self.low.empty(self.shape.dims[1:], storage_type(self.shape.dtype))
         for value, shape, start, width in zip(values, self.rows, self._starts, self.widths, strict=True):
@@ -120,7 +120,7 @@ class _Packing:
             row = self.low.inserted(flat, (width,), row, (start,))
         return row
 
-    def split(self, stack: Any) -> list[Any]:
+    def split(self, stack: mlir.Value) -> list[mlir.Value]:
         """The stacks, out of the one."""
         length, parts = self.rows[0].dims[0], list[mlir.Value]()
         for shape, start, width in zip(self.rows, self._starts, self.widths, strict=True):
@@ -163,18 +163,18 @@ class _Scan:
     rows: list[Shape]
     length: Dim
     reverse: bool
-    body: Callable[..., list[Any]]
+    body: Callable[..., list[mlir.Value]]
 
-    def run(self, carries: Sequence[Any]) -> list[Any]:
+    def run(self, carries: Sequence[mlir.Value]) -> list[mlir.Value]:
         """Carries and stacks after it."""
         chunk = _chunk(self.length, len(self.rows))
         return self.at_once(carries) if chunk is None else self.in_chunks(carries, chunk)
 
-    def at_once(self, carries: Sequence[Any]) -> list[Any]:
+    def at_once(self, carries: Sequence[mlir.Value]) -> list[mlir.Value]:
         """One loop: carries and stacks after it."""
         return self._steps(carries, self.low.size(0), self.low.size(self.length), self.length)
 
-    def in_chunks(self, carries: Sequence[Any], chunk: int) -> list[Any]:
+    def in_chunks(self, carries: Sequence[mlir.Value], chunk: int) -> list[mlir.Value]:
         """A loop over chunks of so many steps, the last of which may be shorter."""
         low, scf = self.low, mlir.dialect("scf")
         chunks = (self.length + chunk - 1) // chunk
@@ -192,14 +192,14 @@ class _Scan:
         results = list(op.results)
         return [*results[: len(carries)], *map(self._joined, results[len(carries) :], shapes, self.rows)]
 
-    def _joined(self, value: Any, split: Shape, shape: Shape) -> Any:
+    def _joined(self, value: mlir.Value, split: Shape, shape: Shape) -> mlir.Value:
         """Chunks side by side, without what the last one lacks."""
         whole = (split.dims[0] * split.dims[1], *shape.dims[1:])
         start = whole[0] - self.length if self.reverse else 0
         value = self.low.reshape(value, split.dims, whole)
         return extract(self.low, value, (start, *[0] * (shape.rank - 1)), shape.dims, (1,) * shape.rank)
 
-    def _steps(self, carries: Sequence[Any], first: Any, count: Any, most: Dim) -> list[Any]:
+    def _steps(self, carries: Sequence[mlir.Value], first: mlir.Value, count: Any, most: Dim) -> list[mlir.Value]:
         """So many steps, from a given one on: carries, and stacks of `most` rows."""
         low, scf = self.low, mlir.dialect("scf")
         shapes = [s.with_dims((most, *s.dims[1:])) for s in self.rows]
@@ -214,7 +214,7 @@ class _Scan:
             scf.YieldOp([*yielded[: len(carries)], *(_with_row(low, *entry, place) for entry in stacked)])
         return list(op.results)
 
-    def _place(self, number: Any, size: Dim) -> Any:
+    def _place(self, number: mlir.Value, size: Dim) -> mlir.Value:
         """Where the row of that number lies among `size` rows."""
         if not self.reverse:
             return number
@@ -222,14 +222,14 @@ class _Scan:
         return low.arith.subi(low.arith.subi(low.size(size), low.size(1)), number)
 
 
-def _sizes(low: Loops, dims: Sequence[Dim]) -> tuple[list[Any], list[int]]:
+def _sizes(low: Loops, dims: Sequence[Dim]) -> tuple[list[mlir.Value], list[int]]:
     """Dynamic and static sizes of one row."""
     unknown = low.ir.ShapedType.get_dynamic_size()
     dynamic = [low.size(d) for d in dims if type(d) is not int]
     return dynamic, [1, *(d if type(d) is int else unknown for d in dims)]
 
 
-def _row(low: Loops, value: Any, shape: Shape, step: Any) -> Any:
+def _row(low: Loops, value: mlir.Value, shape: Shape, step: mlir.Value) -> mlir.Value:
     """`value[step]`."""
     rank, rest = shape.rank, shape.dims[1:]
     if 0 in rest:  # no place in what holds nothing is inside its bounds
@@ -240,7 +240,7 @@ def _row(low: Loops, value: Any, shape: Shape, step: Any) -> Any:
     return low.tensor.extract_slice(type_, value, [step], dynamic, [], offsets, static, [1] * rank)
 
 
-def _with_row(low: Loops, row: Any, into: Any, shape: Shape, step: Any) -> Any:
+def _with_row(low: Loops, row: mlir.Value, into: mlir.Value, shape: Shape, step: mlir.Value) -> mlir.Value:
     """`into` with `into[step] = row`."""
     rank = shape.rank
     if 0 in shape.dims[1:]:

@@ -25,8 +25,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product as cartesian
 from math import prod
-from typing import Any
 
+from rlx import mlir
 from rlx.ir.dim import Dim
 from rlx.ir.dtype import DType
 from rlx.ir.shape import Shape
@@ -63,8 +63,16 @@ class _Convolution:
 
 @lowers("conv")
 def conv(
-    low: Loops, results: list[Shape], x: Lowered, w: Lowered, *, stride: Any, padding: Any, dilation: Any, groups: int
-) -> Any:
+    low: Loops,
+    results: list[Shape],
+    x: Lowered,
+    w: Lowered,
+    *,
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
+    groups: int,
+) -> mlir.Value:
     dtype = x.shape.dtype
     if 0 in results[0].dims or 0 in w.shape.dims:
         return low.filled(results[0].dims, storage_type(dtype), 0)
@@ -87,7 +95,9 @@ def read_sizes(source: Sequence[Dim], target: Sequence[Dim], spans: Sequence[int
     return [span if count == 1 else size for size, count, span in zip(source, target, spans, strict=True)]
 
 
-def read_by_one(low: Loops, x: Any, source: Sequence[Dim], result: Sequence[Dim], spans: Sequence[int]) -> Any:
+def read_by_one(
+    low: Loops, x: mlir.Value, source: Sequence[Dim], result: Sequence[Dim], spans: Sequence[int]
+) -> mlir.Value:
     """A padded image `[N, C, source…]` cut off accordingly.
 
     Code generators drop a loop over one position, and with it what says that the others read part of the image: the indexing
@@ -97,7 +107,7 @@ def read_by_one(low: Loops, x: Any, source: Sequence[Dim], result: Sequence[Dim]
     return x if dims == tuple(source) else extract(low, x, (0,) * len(dims), dims, (1,) * len(dims))
 
 
-def _by_taps(low: Loops, c: _Convolution, x: Any, w: Any) -> Any:
+def _by_taps(low: Loops, c: _Convolution, x: mlir.Value, w: mlir.Value) -> mlir.Value:
     """One elementwise loop nest over as many shifted views of x as the kernel has positions, for `inner` 1."""
     s = Scalars(c.dtype)
     ones = (1,) * len(c.kernel)
@@ -111,7 +121,7 @@ def _by_taps(low: Loops, c: _Convolution, x: Any, w: Any) -> Any:
         weight = extract(low, w, (0, 0, *tap), (channels, 1, *ones), (1, 1, *ones))
         weights.append((low.reshape(weight, (channels, 1, *ones), (c.groups, c.outer)), (1, 2)))
 
-    def body(*scalars: Any) -> Any:
+    def body(*scalars: mlir.Value) -> mlir.Value:
         total = None
         for value, factor in zip(scalars[: len(views)], scalars[len(views) : -1], strict=True):
             term = s.mul(s.enter(value), s.enter(factor))
@@ -125,7 +135,7 @@ def _by_taps(low: Loops, c: _Convolution, x: Any, w: Any) -> Any:
     return low.reshape(result, dims, c.result)
 
 
-def _as_matmul(low: Loops, c: _Convolution, x: Any, w: Any) -> Any:
+def _as_matmul(low: Loops, c: _Convolution, x: mlir.Value, w: mlir.Value) -> mlir.Value:
     """Every window as a column: `[outer, inner·kernel] · [inner·kernel, target]` for each image and group."""
     size, points = c.inner * prod(c.kernel), product_of(c.target)
     columns = _columns(low, c, x)
@@ -145,7 +155,7 @@ def _as_matmul(low: Loops, c: _Convolution, x: Any, w: Any) -> Any:
     return low.reshape(product, dims, c.result)
 
 
-def _columns(low: Loops, c: _Convolution, x: Any) -> Any:
+def _columns(low: Loops, c: _Convolution, x: mlir.Value) -> mlir.Value:
     """`[batch, groups, inner·kernel, target]`."""
     count = len(c.kernel)
     dims = (c.batch, c.groups, c.inner, *c.kernel, *c.target)

@@ -10,6 +10,7 @@ import numpy as np
 
 from rlx import mlir
 from rlx.ir.attributes import elements_to_mlir
+from rlx.ir.dim import Dim
 from rlx.ir.dtype import DType, f32, f64
 from rlx.ir.shape import Shape
 from rlx.lower.libm import complex_functions, functions
@@ -28,7 +29,7 @@ def constant(low: Loops, results: list[Shape], *, value: np.ndarray) -> mlir.Val
 
 
 @lowers("iota")
-def iota(low: Loops, results: list[Shape], *, shape: Any, axis: int, dtype: DType) -> mlir.Value:
+def iota(low: Loops, results: list[Shape], *, shape: tuple[Dim, ...], axis: int, dtype: DType) -> mlir.Value:
     rank = len(shape)
     scalars = Scalars(dtype)
     i64 = low.ir.IntegerType.get_signless(64)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from math import prod
-from typing import Any
 
 from rlx import mlir
 from rlx.ir import opview
@@ -18,7 +17,7 @@ from rlx.lower.linalg.rules import TABLE
 from rlx.lower.table import empty_module
 
 
-def lower_module(module: mlir.Module) -> Any:
+def lower_module(module: mlir.Module) -> mlir.Module:
     """A new module of linalg, tensor, scf, arith, math and complex ops with the same functions.
 
     Inputs, parameters and states are arguments, the new values of states are results; the attributes that tell them apart
@@ -48,7 +47,7 @@ def _check_sizes(module: mlir.Module) -> None:
                     raise ShapeError(f"{shape} has more than {LARGEST} bytes", location=describe(op.location))
 
 
-def _lower_function(function: mlir.FuncOp, into: Any) -> None:
+def _lower_function(function: mlir.FuncOp, into: mlir.Module) -> None:
     ir, func = mlir.ir, mlir.dialect("func")
     arguments, outputs = read_arguments(function), read_outputs(function)
     signature = ir.FunctionType.get([tensor_type(a.shape) for a in arguments], [tensor_type(o.shape) for o in outputs])

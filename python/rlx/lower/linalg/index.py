@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rlx import mlir
 from rlx.ir.dim import Dim
 from rlx.ir.dtype import DType
@@ -13,7 +11,7 @@ from rlx.lower.linalg.loops import PARALLEL, Loops
 from rlx.lower.linalg.rules import Lowered, lowers
 
 
-def clamped(low: Loops, index: Any, dtype: DType, size: Dim) -> Any:
+def clamped(low: Loops, index: mlir.Value, dtype: DType, size: Dim) -> mlir.Value:
     """A stored integer scalar as an index in [0, size)."""
     arith, i64 = low.arith, low.ir.IntegerType.get_signless(64)
     if dtype.itemsize < 8:
@@ -24,16 +22,16 @@ def clamped(low: Loops, index: Any, dtype: DType, size: Dim) -> Any:
 
 
 @lowers("gather")
-def gather(low: Loops, results: list[Shape], table: Lowered, indices: Lowered, *, axis: int) -> Any:
+def gather(low: Loops, results: list[Shape], table: Lowered, indices: Lowered, *, axis: int) -> mlir.Value:
     return _gather(low, results[0], table, indices, axis, batch=0)
 
 
 @lowers("gather_batched")
-def gather_batched(low: Loops, results: list[Shape], table: Lowered, indices: Lowered, *, axis: int) -> Any:
+def gather_batched(low: Loops, results: list[Shape], table: Lowered, indices: Lowered, *, axis: int) -> mlir.Value:
     return _gather(low, results[0], table, indices, axis, batch=axis)
 
 
-def _gather(low: Loops, result: Shape, table: Lowered, indices: Lowered, axis: int, batch: int) -> Any:
+def _gather(low: Loops, result: Shape, table: Lowered, indices: Lowered, axis: int, batch: int) -> mlir.Value:
     """The indices stand at axes `axis - batch …` of the result, after the `axis - batch` leading table axes."""
     rank = result.rank
     element = storage_type(result.dtype)
@@ -43,7 +41,7 @@ def _gather(low: Loops, result: Shape, table: Lowered, indices: Lowered, axis: i
     index_axes = tuple(range(first, first + indices.shape.rank))
     after = tuple(range(first + indices.shape.rank, rank))
 
-    def body(index: Any, _: Any) -> Any:
+    def body(index: mlir.Value, _: mlir.Value) -> mlir.Value:
         chosen = clamped(low, index, indices.shape.dtype, table.shape.dims[axis])
         leading = [low.scalar_index(i) for i in range(axis)]
         return low.tensor.extract(table.value, [*leading, chosen, *(low.scalar_index(i) for i in after)])
@@ -53,14 +51,14 @@ def _gather(low: Loops, result: Shape, table: Lowered, indices: Lowered, axis: i
 
 
 @lowers("gather_nd")
-def gather_nd(low: Loops, results: list[Shape], x: Lowered, indices: Lowered, *, batch_dims: int) -> Any:
+def gather_nd(low: Loops, results: list[Shape], x: Lowered, indices: Lowered, *, batch_dims: int) -> mlir.Value:
     """Without its decomposition's positions on one axis, which take more bits than some devices store."""
     result, places, count = results[0], indices.shape.rank - 1, indices.shape.dims[-1]
     assert type(count) is int
     if result.num_elements == 0:
         return low.empty(result.dims, storage_type(result.dtype))
 
-    def body(_: Any) -> Any:
+    def body(_: mlir.Value) -> mlir.Value:
         loops = [low.scalar_index(i) for i in range(result.rank)]
         chosen: list[mlir.Value] = []
         for k in range(count):

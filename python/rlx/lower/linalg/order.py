@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from rlx import mlir
 from rlx.ir.dim import Dim, maximum
 from rlx.ir.dtype import DType, i32, i64
 from rlx.ir.shape import Shape
@@ -33,7 +34,7 @@ def key_dtype(dtype: DType) -> DType:
     return i64 if dtype.itemsize == 8 else i32
 
 
-def order_key(low: Loops, value: Any, dtype: DType) -> Any:
+def order_key(low: Loops, value: mlir.Value, dtype: DType) -> mlir.Value:
     """A stored scalar as a signed integer: larger for larger numbers, equal for both zeros, the largest for every NaN."""
     arith, integer = low.arith, storage_type(key_dtype(dtype))
     if dtype.is_float:
@@ -46,7 +47,7 @@ def order_key(low: Loops, value: Any, dtype: DType) -> Any:
     return arith.xori(value, low.constant(1 << (8 * dtype.itemsize - 1), integer))
 
 
-def _float_key(s: Scalars, x: Any) -> Any:
+def _float_key(s: Scalars, x: mlir.Value) -> mlir.Value:
     w = Words(s)
     bits, largest = w.of(x), w.constant(w.sign_mask - 1)
     # Floats are stored as sign and size: of negative ones a larger size is less.
@@ -65,16 +66,16 @@ def lowest(dtype: DType) -> int:
 
 
 @lowers("argmax")
-def argmax(low: Loops, results: list[Shape], x: Lowered, *, axis: int, keep_dims: bool) -> Any:
+def argmax(low: Loops, results: list[Shape], x: Lowered, *, axis: int, keep_dims: bool) -> mlir.Value:
     return _position(low, results[0], x, axis, lambda v: order_key(low, v, x.shape.dtype))
 
 
 @lowers("argmin")
-def argmin(low: Loops, results: list[Shape], x: Lowered, *, axis: int, keep_dims: bool) -> Any:
+def argmin(low: Loops, results: list[Shape], x: Lowered, *, axis: int, keep_dims: bool) -> mlir.Value:
     return _position(low, results[0], x, axis, lambda v: _reversed_numbers(low, v, x.shape.dtype))
 
 
-def _reversed_numbers(low: Loops, value: Any, dtype: DType) -> Any:
+def _reversed_numbers(low: Loops, value: mlir.Value, dtype: DType) -> mlir.Value:
     """A key that is larger for smaller numbers, and still the largest for NaN."""
     integer = storage_type(key_dtype(dtype))
     key, ones = order_key(low, value, dtype), low.constant(-1, integer)
@@ -86,15 +87,20 @@ def _reversed_numbers(low: Loops, value: Any, dtype: DType) -> Any:
     return low.arith.select(is_nan, largest, opposite)
 
 
-def _position(low: Loops, result: Shape, x: Lowered, axis: int, key: Callable[[Any], Any]) -> Any:
+def _position(low: Loops, result: Shape, x: Lowered, axis: int, key: Callable[[mlir.Value], mlir.Value]) -> mlir.Value:
     dims = x.shape.dims
     found = _first_largest(low, x.value, dims, axis, x.shape.dtype, key)
     return low.reshape(found, [d for i, d in enumerate(dims) if i != axis], result.dims)
 
 
 def _first_largest(
-    low: Loops, value: Any, dims: tuple[Dim, ...], axis: int, dtype: DType, key: Callable[[Any], Any]
-) -> Any:
+    low: Loops,
+    value: mlir.Value,
+    dims: tuple[Dim, ...],
+    axis: int,
+    dtype: DType,
+    key: Callable[[mlir.Value], mlir.Value],
+) -> mlir.Value:
     """Positions of the largest keys along an axis, in two passes: a pass over pairs of key and position is not
     vectorised, and ten times slower.
     """
@@ -107,7 +113,7 @@ def _first_largest(
     largest = low.generic([(value, every)], [(start, kept)], iterators, lambda v, most: low.arith.maxsi(most, key(v)))
     none = low.filled(kept_dims, positions, i32.max)
 
-    def body(v: Any, most: Any, first: Any) -> Any:
+    def body(v: mlir.Value, most: mlir.Value, first: mlir.Value) -> mlir.Value:
         here = low.arith.index_cast(positions, low.scalar_index(axis))
         found = low.arith.cmpi(low.arith.CmpIPredicate.eq, key(v), most)
         return low.arith.minsi(first, low.arith.select(found, here, low.constant(i32.max, positions)))
@@ -130,7 +136,7 @@ def topk(low: Loops, results: list[Shape], x: Lowered, *, k: int) -> Any:
     keys = low.map(shape.dims, integer, [Lowered(flat, shape)], lambda v: order_key(low, v, dtype))
     indices = Largest(low, rows, k, key_dtype(dtype)).of(keys, size)
 
-    def pick(index: Any, _: Any) -> Any:
+    def pick(index: mlir.Value, _: mlir.Value) -> mlir.Value:
         return low.tensor.extract(flat, [low.scalar_index(0), low.arith.index_cast(low.index_type, index)])
 
     out = (low.empty((rows, k), storage_type(dtype)), (0, 1))
@@ -152,7 +158,7 @@ class Largest:
         self.low, self.rows, self.k, self.dtype = low, rows, k, dtype
         self.position = storage_type(i32)
 
-    def of(self, keys: Any, size: Dim) -> Any:
+    def of(self, keys: mlir.Value, size: Dim) -> mlir.Value:
         """`[rows, k]` i32 from keys `[rows, size]`."""
         low = self.low
         if self.k == 1:
@@ -166,7 +172,7 @@ class Largest:
         block = 1 << max(1, round(math.log2(size / self.k) / 2))
         return self._by_blocks(keys, size, block, -(-size // block))
 
-    def _by_blocks(self, keys: Any, size: Dim, block: int, count: Dim) -> Any:
+    def _by_blocks(self, keys: mlir.Value, size: Dim, block: int, count: Dim) -> mlir.Value:
         """The k largest are in the k blocks with the largest maxima: any other maximum has k elements before it.
 
         With blocks of √(size/k) elements, both of the smaller problems have √(size·k).
@@ -182,7 +188,7 @@ class Largest:
         leading = self.of(maxima, count) if static else self.ranked(maxima, count)
         chosen = self._ascending(leading)
 
-        def candidate(index: Any, _: Any) -> Any:
+        def candidate(index: mlir.Value, _: mlir.Value) -> mlir.Value:
             at = low.arith.index_cast(low.index_type, index)
             return low.tensor.extract(blocks, [low.scalar_index(0), at, low.scalar_index(2)])
 
@@ -190,7 +196,7 @@ class Largest:
         candidates = low.generic([(chosen, (0, 1))], [out], [PARALLEL] * 3, candidate)
         found = self.of(low.reshape(candidates, (rows, k, block), (rows, k * block)), k * block)
 
-        def restored(index: Any, _: Any) -> Any:
+        def restored(index: mlir.Value, _: mlir.Value) -> mlir.Value:
             width = low.constant(block, self.position)
             at = low.arith.index_cast(low.index_type, low.arith.divui(index, width))
             origin = low.tensor.extract(chosen, [low.scalar_index(0), at])
@@ -199,11 +205,11 @@ class Largest:
         out = (low.empty((rows, k), self.position), (0, 1))
         return low.generic([(found, (0, 1))], [out], [PARALLEL] * 2, restored)
 
-    def ranked(self, keys: Any, size: Dim) -> Any:
+    def ranked(self, keys: mlir.Value, size: Dim) -> mlir.Value:
         """Every element's rank is the number of those before it in order."""
         low, predicate = self.low, self.low.arith.CmpIPredicate
 
-        def body(own: Any, other: Any, total: Any) -> Any:
+        def body(own: mlir.Value, other: mlir.Value, total: mlir.Value) -> mlir.Value:
             earlier = low.arith.cmpi(predicate.ult, low.scalar_index(2), low.scalar_index(1))
             at_least = low.arith.cmpi(predicate.sge, other, own)
             more = low.arith.cmpi(predicate.sgt, other, own)
@@ -215,11 +221,11 @@ class Largest:
         rank = low.generic([(keys, (0, 1)), (keys, (0, 2))], [out], iterators, body)
         return self._at_ranks(rank, lambda: low.arith.index_cast(self.position, low.scalar_index(2)))
 
-    def _ascending(self, indices: Any) -> Any:
+    def _ascending(self, indices: mlir.Value) -> mlir.Value:
         """`[rows, k]` distinct positions, the least first."""
         low = self.low
 
-        def body(own: Any, other: Any, total: Any) -> Any:
+        def body(own: mlir.Value, other: mlir.Value, total: mlir.Value) -> mlir.Value:
             before = low.arith.cmpi(low.arith.CmpIPredicate.slt, other, own)
             return low.arith.addi(total, low.arith.extui(self.position, before))
 
@@ -228,11 +234,16 @@ class Largest:
         rank = low.generic([(indices, (0, 1)), (indices, (0, 2))], [out], iterators, body)
         return self._at_ranks(rank, lambda index: index, indices)
 
-    def _at_ranks(self, rank: Any, value: Callable[[], Any] | Callable[[Any], Any], *operands: Any) -> Any:
+    def _at_ranks(
+        self,
+        rank: mlir.Value,
+        value: Callable[[], mlir.Value] | Callable[[mlir.Value], mlir.Value],
+        *operands: mlir.Value,
+    ) -> mlir.Value:
         """What the elements of the ranks 0 … k - 1 hold."""
         low = self.low
 
-        def body(place: Any, *scalars: Any) -> Any:
+        def body(place: mlir.Value, *scalars: mlir.Value) -> mlir.Value:
             wanted = low.arith.index_cast(self.position, low.scalar_index(1))
             here = low.arith.cmpi(low.arith.CmpIPredicate.eq, place, wanted)
             zero = low.constant(0, self.position)

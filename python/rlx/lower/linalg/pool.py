@@ -22,8 +22,9 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
+from rlx import mlir
 from rlx.ir.dim import Dim
-from rlx.ir.dtype import i64
+from rlx.ir.dtype import DType, i64
 from rlx.ir.shape import Shape
 from rlx.lower.libm.scalars import Scalars, storage_type
 from rlx.lower.linalg.contraction import accumulator, rounded
@@ -40,11 +41,11 @@ def pool(
     x: Lowered,
     *,
     kind: str,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
+    kernel: tuple[int, ...],
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
     count_include_pad: bool,
-) -> Any:
+) -> mlir.Value:
     dims, dtype, before = results[0].dims, results[0].dtype, padding[::2]
     if 0 in dims:
         return low.empty(dims, storage_type(dtype))
@@ -59,7 +60,15 @@ def pool(
     return rounded(low, total, dims, dtype)
 
 
-def _joined(low: Loops, x: Any, kind: str, dtype: Any, dims: Sequence[Dim], kernel: Any, stride: Any) -> Any:
+def _joined(
+    low: Loops,
+    x: mlir.Value,
+    kind: str,
+    dtype: DType,
+    dims: Sequence[Dim],
+    kernel: tuple[int, ...],
+    stride: tuple[int, ...],
+) -> mlir.Value:
     """The maximum or the sum of every window, in the dtype that `dtype` accumulates in."""
     s = Scalars(dtype)
     join = s.max if kind == "max" else s.add
@@ -69,29 +78,31 @@ def _joined(low: Loops, x: Any, kind: str, dtype: Any, dims: Sequence[Dim], kern
     out = (low.filled(dims, s.element, neutral(kind, dtype)), tuple(range(rank)))
     iterators = [PARALLEL] * rank + [REDUCTION] * count
 
-    def body(value: Any, _: Any, total: Any) -> Any:
+    def body(value: mlir.Value, _: mlir.Value, total: mlir.Value) -> mlir.Value:
         return join(total, s.enter(value))
 
     return low.generic([(x, (0, 1, *positions)), window], [out], iterators, body)
 
 
-def _divided(low: Loops, total: Any, dtype: Any, dims: Sequence[Dim], counts: Any) -> Any:
+def _divided(low: Loops, total: mlir.Value, dtype: DType, dims: Sequence[Dim], counts: Any) -> mlir.Value:
     """Sums over one number, or over an i64 for every position."""
     s, axes = Scalars(dtype), tuple(range(len(dims)))
     known = isinstance(counts, int)
 
-    def body(value: Any, *others: Any) -> Any:
+    def body(value: mlir.Value, *others: mlir.Value) -> mlir.Value:
         return s.div(value, s.constant(counts) if known else s.convert(others[0], i64))
 
     inputs = [(total, axes)] if known else [(total, axes), (counts, axes[2:])]
     return low.generic(inputs, [(low.empty(dims, s.element), axes)], [PARALLEL] * len(dims), body)
 
 
-def _counts(low: Loops, sizes: Sequence[Dim], dims: Sequence[Dim], kernel: Any, stride: Any, before: Any) -> Any:
+def _counts(
+    low: Loops, sizes: Sequence[Dim], dims: Sequence[Dim], kernel: tuple[int, ...], stride: tuple[int, ...], before: Any
+) -> mlir.Value:
     """How many elements that are not padding each window holds, as i64."""
     arith, integer = low.arith, storage_type(i64)
 
-    def body(_: Any) -> Any:
+    def body(_: mlir.Value) -> mlir.Value:
         total = None
         for axis, (size, window, step, edge) in enumerate(zip(sizes, kernel, stride, before, strict=True)):
             first = arith.subi(arith.muli(low.scalar_index(axis), low.size(step)), low.size(edge))

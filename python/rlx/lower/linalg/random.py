@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from rlx import mlir
 from rlx.ir.dim import Dim
 from rlx.ir.dtype import DType, u32
 from rlx.ir.shape import Shape
@@ -23,23 +23,23 @@ class _Words:
         self.word = storage_type(u32)
         self.double = low.ir.IntegerType.get_signless(64)
 
-    def product(self, x: Any, factor: int) -> tuple[Any, Any]:
+    def product(self, x: mlir.Value, factor: int) -> tuple[mlir.Value, mlir.Value]:
         wide = self.low.arith.extui(self.double, x)
         return self.halves(self.low.arith.muli(wide, self.low.constant(factor, self.double)))
 
-    def flipped(self, x: Any, y: Any) -> Any:
+    def flipped(self, x: mlir.Value, y: mlir.Value) -> mlir.Value:
         return self.low.arith.xori(x, y)
 
-    def increased(self, x: Any, step: int) -> Any:
+    def increased(self, x: mlir.Value, step: int) -> mlir.Value:
         return self.low.arith.addi(x, self.low.constant(step, self.word))
 
-    def halves(self, x: Any) -> tuple[Any, Any]:
+    def halves(self, x: mlir.Value) -> tuple[mlir.Value, mlir.Value]:
         """Low and high word of an integer of 64 bits."""
         arith = self.low.arith
         upper = arith.shrui(x, self.low.constant(32, self.double))
         return arith.trunci(self.word, x), arith.trunci(self.word, upper)
 
-    def key(self, seed: Any, dtype: DType) -> tuple[Any, Any]:
+    def key(self, seed: mlir.Value, dtype: DType) -> tuple[mlir.Value, mlir.Value]:
         """The words of a stored seed."""
         if dtype.itemsize < 8:
             arith = self.low.arith
@@ -48,7 +48,7 @@ class _Words:
 
 
 @lowers("random_bits")
-def random_bits(low: Loops, results: list[Shape], seed: Lowered, *, shape: Any) -> Any:
+def random_bits(low: Loops, results: list[Shape], seed: Lowered, *, shape: tuple[Dim, ...]) -> mlir.Value:
     dims, word = results[0].dims, storage_type(u32)
     if 0 in dims:
         return low.empty(dims, word)
@@ -58,11 +58,11 @@ def random_bits(low: Loops, results: list[Shape], seed: Lowered, *, shape: Any) 
     return low.reshape(extract(low, stream, (0,), (count,), (1,)), (count,), dims)
 
 
-def _blocks(low: Loops, seed: Lowered, count: Dim) -> tuple[Any, ...]:
+def _blocks(low: Loops, seed: Lowered, count: Dim) -> tuple[mlir.Value, ...]:
     """The first words of all blocks, the second, the third and the fourth."""
     words = _Words(low)
 
-    def body(key: Any, *_: Any) -> tuple[Any, ...]:
+    def body(key: mlir.Value, *_: mlir.Value) -> tuple[mlir.Value, ...]:
         number = words.halves(low.arith.index_cast(words.double, low.scalar_index(0)))
         zero = low.constant(0, words.word)
         return philox(words, (*number, zero, zero), words.key(key, seed.shape.dtype))
@@ -71,11 +71,11 @@ def _blocks(low: Loops, seed: Lowered, count: Dim) -> tuple[Any, ...]:
     return low.generic([(seed.value, ())], outs, [PARALLEL], body)
 
 
-def _interleaved(low: Loops, parts: Sequence[Any], count: Dim) -> Any:
+def _interleaved(low: Loops, parts: Sequence[mlir.Value], count: Dim) -> mlir.Value:
     """`[count, 4]` from four vectors."""
     equal = low.arith.CmpIPredicate.eq
 
-    def body(*words: Any) -> Any:
+    def body(*words: mlir.Value) -> mlir.Value:
         chosen = words[3]
         for i in range(3):
             here = low.arith.cmpi(equal, low.scalar_index(1), low.constant(i, low.index_type))

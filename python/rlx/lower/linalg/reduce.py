@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from rlx import mlir
 from rlx.ir.dim import Dim
 from rlx.ir.dtype import DType, i64
 from rlx.ir.shape import Shape
@@ -34,7 +35,9 @@ def neutral(kind: str, dtype: DType) -> Any:
 
 
 @lowers("reduce")
-def reduce(low: Loops, results: list[Shape], x: Lowered, *, kind: str, axes: tuple[int, ...], keep_dims: bool) -> Any:
+def reduce(
+    low: Loops, results: list[Shape], x: Lowered, *, kind: str, axes: tuple[int, ...], keep_dims: bool
+) -> mlir.Value:
     dtype = x.shape.dtype
     wide = accumulator(dtype)
     dims = [d for i, d in enumerate(x.shape.dims) if i not in axes]
@@ -53,13 +56,13 @@ def reduce(low: Loops, results: list[Shape], x: Lowered, *, kind: str, axes: tup
     return low.reshape(rounded(low, total, dims, dtype), dims, results[0].dims)
 
 
-def _combined(low: Loops, x: Lowered, kind: str, axes: Any) -> Any:
+def _combined(low: Loops, x: Lowered, kind: str, axes: tuple[int, ...]) -> mlir.Value:
     """A reduction over axes in one loop, in the dtype that sums accumulate in."""
     dtype = x.shape.dtype
     kept = [i for i in range(x.shape.rank) if i not in axes]
     s = Scalars(dtype)
 
-    def body(value: Any, total: Any) -> Any:
+    def body(value: mlir.Value, total: mlir.Value) -> mlir.Value:
         return getattr(s, COMBINE[kind])(total, s.enter(value))
 
     out = low.filled([x.shape.dims[i] for i in kept], storage_type(accumulator(dtype)), neutral(kind, dtype))
@@ -67,7 +70,7 @@ def _combined(low: Loops, x: Lowered, kind: str, axes: Any) -> Any:
     return low.generic([(x.value, tuple(range(x.shape.rank)))], [(out, tuple(kept))], iterators, body)
 
 
-def _divided(low: Loops, total: Any, dims: Sequence[Dim], dtype: DType, count: Any) -> Any:
+def _divided(low: Loops, total: mlir.Value, dims: Sequence[Dim], dtype: DType, count: Any) -> mlir.Value:
     s = Scalars(dtype)
     integer = low.ir.IntegerType.get_signless(64)
     size = s.constant(count) if type(count) is int else s.convert(low.arith.index_cast(integer, low.size(count)), i64)
@@ -75,7 +78,7 @@ def _divided(low: Loops, total: Any, dims: Sequence[Dim], dtype: DType, count: A
 
 
 @lowers("softmax")
-def softmax(low: Loops, results: list[Shape], x: Lowered, *, axis: int) -> Any:
+def softmax(low: Loops, results: list[Shape], x: Lowered, *, axis: int) -> mlir.Value:
     dims, dtype = x.shape.dims, x.shape.dtype
     wide = accumulator(dtype)
     value = x.value

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
+from rlx import mlir
 from rlx.ir.dim import Dim
 from rlx.ir.dtype import DType
 from rlx.ir.shape import Shape
@@ -22,21 +22,21 @@ _UNKNOWN_LEVELS = 4
 
 
 @lowers("cumsum")
-def cumsum(low: Loops, results: list[Shape], x: Lowered, *, axis: int, exclusive: bool) -> Any:
+def cumsum(low: Loops, results: list[Shape], x: Lowered, *, axis: int, exclusive: bool) -> mlir.Value:
     return _scan(low, x, "sum", axis, exclusive)
 
 
 @lowers("cumprod")
-def cumprod(low: Loops, results: list[Shape], x: Lowered, *, axis: int, exclusive: bool) -> Any:
+def cumprod(low: Loops, results: list[Shape], x: Lowered, *, axis: int, exclusive: bool) -> mlir.Value:
     return _scan(low, x, "prod", axis, exclusive)
 
 
 @lowers("cummax")
-def cummax(low: Loops, results: list[Shape], x: Lowered, *, axis: int) -> Any:
+def cummax(low: Loops, results: list[Shape], x: Lowered, *, axis: int) -> mlir.Value:
     return _scan(low, x, "max", axis, False)
 
 
-def _scan(low: Loops, x: Lowered, kind: str, axis: int, exclusive: bool) -> Any:
+def _scan(low: Loops, x: Lowered, kind: str, axis: int, exclusive: bool) -> mlir.Value:
     dims, dtype = x.shape.dims, x.shape.dtype
     if 0 in dims:
         return low.empty(dims, storage_type(dtype))
@@ -58,7 +58,9 @@ class _Scan:
     def __init__(self, low: Loops, kind: str, exclusive: bool):
         self.low, self.kind, self.exclusive = low, kind, exclusive
 
-    def of(self, value: Any, dims: tuple[Dim, Dim, Dim], dtype: DType, levels: int = _UNKNOWN_LEVELS) -> Any:
+    def of(
+        self, value: mlir.Value, dims: tuple[Dim, Dim, Dim], dtype: DType, levels: int = _UNKNOWN_LEVELS
+    ) -> mlir.Value:
         """Along the middle axis, in the dtype that contractions of `dtype` accumulate in."""
         low = self.low
         before, size, after = dims
@@ -77,23 +79,23 @@ class _Scan:
         running = low.generic(inputs, [out], [PARALLEL] * 4, lambda own, offset, _: combine(offset, own))
         return extract(low, low.reshape(running, split, whole), (0, 0, 0), dims, (1, 1, 1))
 
-    def _combine(self, s: Scalars) -> Callable[[Any, Any], Any]:
+    def _combine(self, s: Scalars) -> Callable[[mlir.Value, mlir.Value], mlir.Value]:
         return getattr(s, COMBINE[self.kind])
 
-    def _direct(self, value: Any, dims: tuple[Dim, ...], dtype: DType) -> Any:
+    def _direct(self, value: mlir.Value, dims: tuple[Dim, ...], dtype: DType) -> mlir.Value:
         """Along the third of four axes, each result by itself."""
         low, s = self.low, Scalars(dtype)
         combine, start = self._combine(s), neutral(self.kind, dtype)
         predicate = low.arith.CmpIPredicate.ult if self.exclusive else low.arith.CmpIPredicate.ule
 
-        def body(v: Any, total: Any) -> Any:
+        def body(v: mlir.Value, total: mlir.Value) -> mlir.Value:
             counts = low.arith.cmpi(predicate, low.scalar_index(4), low.scalar_index(2))
             return combine(total, low.arith.select(counts, s.enter(v), s.constant(start)))
 
         out = (low.filled(dims, storage_type(accumulator(dtype)), start), (0, 1, 2, 3))
         return low.generic([(value, (0, 1, 4, 3))], [out], [PARALLEL] * 4 + [REDUCTION], body)
 
-    def _totals(self, value: Any, dims: tuple[Dim, ...], dtype: DType) -> Any:
+    def _totals(self, value: mlir.Value, dims: tuple[Dim, ...], dtype: DType) -> mlir.Value:
         """Over the third of four axes."""
         low, s = self.low, Scalars(dtype)
         combine, element = self._combine(s), storage_type(accumulator(dtype))

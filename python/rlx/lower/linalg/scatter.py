@@ -22,7 +22,7 @@ _REDUCTIONS = {"add": "sum", "mul": "prod", "max": "max", "min": "min"}
 @lowers("scatter_nd")
 def scatter_nd(
     low: Loops, results: list[Shape], x: Lowered, indices: Lowered, updates: Lowered, *, reduction: str
-) -> Any:
+) -> mlir.Value:
     if 0 in x.shape.dims or 0 in updates.shape.dims:
         return x.value
     dims, (*places, count) = x.shape.dims, indices.shape.dims
@@ -42,7 +42,7 @@ def scatter_nd(
     return low.reshape(found, (positions, width), dims)
 
 
-def _targets(low: Loops, tuples: Any, dtype: DType, sizes: tuple[Dim, ...], number: Dim) -> Any:
+def _targets(low: Loops, tuples: mlir.Value, dtype: DType, sizes: tuple[Dim, ...], number: Dim) -> mlir.Value:
     """`[number]` integers: the row of each tuple, -1 where any index of it is out of range."""
     arith, i64 = low.arith, low.ir.IntegerType.get_signless(64)
     predicate, positions = arith.CmpIPredicate, product_of(sizes)
@@ -50,7 +50,7 @@ def _targets(low: Loops, tuples: Any, dtype: DType, sizes: tuple[Dim, ...], numb
     fits = type(positions) is int and positions <= i32.max
     stored = storage_type(i32) if fits else i64
 
-    def body(_: Any) -> Any:
+    def body(_: mlir.Value) -> mlir.Value:
         place, row = low.scalar_index(0), low.constant(0, i64)
         inside = low.constant(1, low.ir.IntegerType.get_signless(1))
         for k, size in enumerate(sizes):
@@ -82,12 +82,12 @@ class _Scatter:
         self.low, self.dtype = low, dtype
         self.positions, self.width, self.number = positions, width, number
 
-    def last(self, table: Any, targets: Any, rows: Any) -> Any:
+    def last(self, table: mlir.Value, targets: mlir.Value, rows: mlir.Value) -> mlir.Value:
         """Rows replaced, each by the last of its updates: the one with the greatest number."""
         low, arith = self.low, self.low.arith
         index = storage_type(i32)
 
-        def numbered(target: Any, _: Any) -> Any:
+        def numbered(target: mlir.Value, _: mlir.Value) -> mlir.Value:
             own = arith.index_cast(index, low.scalar_index(0))
             return arith.select(self._is_inside(target), own, low.constant(-1, index))
 
@@ -97,7 +97,7 @@ class _Scatter:
         latest = _Scatter(low, i32, self.positions, 1, self.number).combined(none, targets, numbers, "max")
         latest = low.reshape(latest, (self.positions, 1), (self.positions,))
 
-        def chosen(last: Any, own: Any, _: Any) -> Any:
+        def chosen(last: mlir.Value, own: mlir.Value, _: mlir.Value) -> mlir.Value:
             there = arith.cmpi(arith.CmpIPredicate.sge, last, low.constant(0, index))
             at = arith.index_cast(low.index_type, arith.maxsi(last, low.constant(0, index)))
             return arith.select(there, low.tensor.extract(rows, [at, low.scalar_index(1)]), own)
@@ -105,7 +105,7 @@ class _Scatter:
         out = (low.empty((self.positions, self.width), table.type.element_type), (0, 1))
         return low.generic([(latest, (0,)), (table, (0, 1))], [out], [PARALLEL] * 2, chosen)
 
-    def all(self, table: Any, targets: Any, rows: Any, reduction: str) -> Any:
+    def all(self, table: mlir.Value, targets: mlir.Value, rows: mlir.Value, reduction: str) -> mlir.Value:
         """Rows combined with all their updates, in the dtype that contractions accumulate in."""
         low, dtype, wide = self.low, self.dtype, accumulator(self.dtype)
         s, element = Scalars(dtype), storage_type(wide)
@@ -113,7 +113,7 @@ class _Scatter:
         if reduction == "add" and dtype.is_inexact:
             start = complex(-0.0, -0.0) if dtype.is_complex else -0.0  # -0 + 0 is 0
 
-        def masked(target: Any, row: Any, _: Any) -> Any:
+        def masked(target: mlir.Value, row: mlir.Value, _: mlir.Value) -> mlir.Value:
             return low.arith.select(self._is_inside(target), s.enter(row), s.constant(start))
 
         out = (low.empty((self.number, self.width), element), (0, 1))
@@ -130,10 +130,10 @@ class _Scatter:
         found = _Scatter(low, wide, self.positions, self.width, self.number).combined(table, targets, rows, reduction)
         return rounded(low, found, (self.positions, self.width), dtype)
 
-    def _is_inside(self, target: Any) -> Any:
+    def _is_inside(self, target: mlir.Value) -> mlir.Value:
         return self.low.arith.cmpi(self.low.arith.CmpIPredicate.sge, target, self.low.constant(0, target.type))
 
-    def combined(self, table: Any, targets: Any, rows: Any, reduction: str) -> Any:
+    def combined(self, table: mlir.Value, targets: mlir.Value, rows: mlir.Value, reduction: str) -> mlir.Value:
         """The table with rows combined into it one after the other. Those without a target change nothing."""
         low, stored = self.low, targets.type.element_type
         out = (low.empty((self.number, 1), stored), (0, 1))
@@ -142,7 +142,7 @@ class _Scatter:
         )
         s = Scalars(self.dtype)
 
-        def combine(update: Any, own: Any) -> Any:
+        def combine(update: mlir.Value, own: mlir.Value) -> mlir.Value:
             found = getattr(s, _COMBINE[reduction])(own, update)
             if not (self.dtype.is_complex and reduction == "mul"):
                 return found
@@ -151,7 +151,7 @@ class _Scatter:
 
         return self._row_by_row(table, safe, rows, combine)
 
-    def _row_by_row(self, table: Any, targets: Any, rows: Any, combine: Any) -> Any:
+    def _row_by_row(self, table: mlir.Value, targets: mlir.Value, rows: mlir.Value, combine: Any) -> mlir.Value:
         """A loop over the updates; `combine` takes a scalar of an update and one of the table."""
         low, width, element = self.low, self.width, table.type.element_type
         loop = mlir.dialect("scf").ForOp(low.size(0), low.size(self.number), low.size(1), [table])
@@ -166,12 +166,12 @@ class _Scatter:
             mlir.dialect("scf").YieldOp([into])
         return loop.results[0]
 
-    def _row(self, value: Any, place: Any) -> Any:
+    def _row(self, value: mlir.Value, place: mlir.Value) -> mlir.Value:
         dynamic, static = self._one_row()
         type_ = typed((self.width,), value.type.element_type)
         return self.low.tensor.extract_slice(type_, value, [place], dynamic, [], *static)
 
-    def _one_row(self) -> tuple[list[Any], list[list[int]]]:
+    def _one_row(self) -> tuple[list[mlir.Value], list[list[int]]]:
         """Dynamic sizes, and static offsets, sizes and strides, of one row of a table."""
         unknown = self.low.ir.ShapedType.get_dynamic_size()
         if type(self.width) is int:

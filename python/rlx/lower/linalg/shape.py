@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from rlx import mlir
 from rlx.ir.dim import Dim
 from rlx.ir.shape import Shape
 from rlx.lower.libm.scalars import storage_type
@@ -13,22 +13,24 @@ from rlx.lower.linalg.rules import Lowered, lowers
 
 
 @lowers("reshape")
-def reshape(low: Loops, results: list[Shape], x: Lowered, *, shape: Any) -> Any:
+def reshape(low: Loops, results: list[Shape], x: Lowered, *, shape: tuple[Dim, ...]) -> mlir.Value:
     return low.reshape(x.value, x.shape.dims, shape)
 
 
 @lowers("transpose")
-def transpose(low: Loops, results: list[Shape], x: Lowered, *, perm: Any) -> Any:
+def transpose(low: Loops, results: list[Shape], x: Lowered, *, perm: tuple[int, ...]) -> mlir.Value:
     return low.transpose(x.value, x.shape.dims, perm)
 
 
-def extract(low: Loops, x: Any, starts: Sequence[Dim], sizes: Sequence[Dim], strides: Sequence[int]) -> Any:
+def extract(
+    low: Loops, x: mlir.Value, starts: Sequence[Dim], sizes: Sequence[Dim], strides: Sequence[int]
+) -> mlir.Value:
     """`tensor.extract_slice` with sizes that may be symbolic."""
     if 0 in sizes:
         return low.empty(sizes, x.type.element_type)  # it may start at the end, which the op's verifier refuses
     unknown = low.ir.ShapedType.get_dynamic_size()
 
-    def split(dims: Sequence[Dim]) -> tuple[list[int], list[Any]]:
+    def split(dims: Sequence[Dim]) -> tuple[list[int], list[mlir.Value]]:
         static = [d if type(d) is int else unknown for d in dims]
         return static, [low.size(d) for d in dims if type(d) is not int]
 
@@ -47,25 +49,35 @@ def extract(low: Loops, x: Any, starts: Sequence[Dim], sizes: Sequence[Dim], str
 
 
 @lowers("narrow")
-def narrow(low: Loops, results: list[Shape], x: Lowered, *, axis: int, start: Any, length: Any) -> Any:
+def narrow(
+    low: Loops, results: list[Shape], x: Lowered, *, axis: int, start: tuple[Dim, ...], length: tuple[Dim, ...]
+) -> mlir.Value:
     starts: list[Dim] = [0] * x.shape.rank
     starts[axis] = start[0]
     return extract(low, x.value, starts, results[0].dims, [1] * x.shape.rank)
 
 
 @lowers("slice")
-def slice_(low: Loops, results: list[Shape], x: Lowered, *, starts: Any, limits: Any, strides: Any) -> Any:
+def slice_(
+    low: Loops,
+    results: list[Shape],
+    x: Lowered,
+    *,
+    starts: tuple[Dim, ...],
+    limits: tuple[Dim, ...],
+    strides: tuple[int, ...],
+) -> mlir.Value:
     return extract(low, x.value, starts, results[0].dims, strides)
 
 
 @lowers("concat")
-def concat(low: Loops, results: list[Shape], lhs: Lowered, rhs: Lowered, *, axis: int) -> Any:
+def concat(low: Loops, results: list[Shape], lhs: Lowered, rhs: Lowered, *, axis: int) -> mlir.Value:
     # A chain of concats becomes one op that copies each piece once; the inner ones are dead then.
     pieces = [*_pieces(lhs.value, axis), *_pieces(rhs.value, axis)]
     return low.tensor.concat(typed(results[0].dims, storage_type(results[0].dtype)), axis, pieces)
 
 
-def _pieces(value: Any, axis: int) -> list[Any]:
+def _pieces(value: mlir.Value, axis: int) -> list[mlir.Value]:
     owner = value.owner
     if getattr(owner, "name", "") == "tensor.concat" and owner.attributes["dim"].value == axis:
         return list(owner.operands)
@@ -73,7 +85,7 @@ def _pieces(value: Any, axis: int) -> list[Any]:
 
 
 @lowers("expand")
-def expand(low: Loops, results: list[Shape], x: Lowered, *, shape: Any) -> Any:
+def expand(low: Loops, results: list[Shape], x: Lowered, *, shape: tuple[Dim, ...]) -> mlir.Value:
     if x.shape.dims == tuple(shape):
         return x.value
     element = storage_type(results[0].dtype)
@@ -83,13 +95,13 @@ def expand(low: Loops, results: list[Shape], x: Lowered, *, shape: Any) -> Any:
 
 
 @lowers("reverse")
-def reverse(low: Loops, results: list[Shape], x: Lowered, *, axes: Any) -> Any:
+def reverse(low: Loops, results: list[Shape], x: Lowered, *, axes: tuple[int, ...]) -> mlir.Value:
     dims = x.shape.dims
     if 0 in dims or not axes:
         return x.value
     last = [low.size(d - 1) for d in dims]
 
-    def body(_: Any) -> Any:
+    def body(_: mlir.Value) -> mlir.Value:
         places = [low.scalar_index(i) for i in range(len(dims))]
         return low.tensor.extract(
             x.value, [low.arith.subi(last[i], place) if i in axes else place for i, place in enumerate(places)]

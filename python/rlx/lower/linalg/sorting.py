@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from rlx import mlir
 from rlx.ir.dim import Dim
@@ -21,7 +20,7 @@ _BLOCK = 32
 
 
 @lowers("argsort")
-def argsort(low: Loops, results: list[Shape], x: Lowered, *, axis: int, descending: bool) -> Any:
+def argsort(low: Loops, results: list[Shape], x: Lowered, *, axis: int, descending: bool) -> mlir.Value:
     dims, dtype = x.shape.dims, x.shape.dtype
     position = storage_type(i32)
     if 0 in dims:
@@ -33,7 +32,7 @@ def argsort(low: Loops, results: list[Shape], x: Lowered, *, axis: int, descendi
     flat = low.reshape(low.transpose(x.value, dims, swapped), moved, (rows, size))
     integer = storage_type(key_dtype(dtype))
 
-    def key(value: Any) -> Any:
+    def key(value: mlir.Value) -> mlir.Value:
         found = order_key(low, value, dtype)
         return found if descending else low.arith.xori(found, low.constant(-1, integer))
 
@@ -55,7 +54,7 @@ class _Descending:
         self.low, self.rows, self.dtype = low, rows, dtype
         self.element, self.position = storage_type(dtype), storage_type(i32)
 
-    def of(self, keys: Any, size: Dim) -> Any:
+    def of(self, keys: mlir.Value, size: Dim) -> mlir.Value:
         """`[rows, size]` i32 from keys `[rows, size]`."""
         low, rows = self.low, self.rows
         if type(size) is int and size <= _BLOCK:
@@ -67,14 +66,14 @@ class _Descending:
         merged = self._merged(sorted_keys, positions, whole[1])
         return extract(low, merged, (0, 0), (rows, size), (1, 1))
 
-    def _blocks(self, keys: Any, count: Dim) -> tuple[Any, Any]:
+    def _blocks(self, keys: mlir.Value, count: Dim) -> tuple[mlir.Value, mlir.Value]:
         """Keys and positions, each block sorted by itself."""
         low, flat, split = self.low, (self.rows * count, _BLOCK), (self.rows, count, _BLOCK)
         keys = low.reshape(keys, (self.rows, count * _BLOCK), flat)
         places = Largest(low, flat[0], _BLOCK, self.dtype).ranked(keys, _BLOCK)
         keys, places = low.reshape(keys, flat, split), low.reshape(places, flat, split)
 
-        def body(place: Any, *_: Any) -> tuple[Any, Any]:
+        def body(place: mlir.Value, *_: mlir.Value) -> tuple[mlir.Value, mlir.Value]:
             at = low.arith.index_cast(low.index_type, place)
             key = low.tensor.extract(keys, [low.scalar_index(0), low.scalar_index(1), at])
             start = low.arith.muli(low.scalar_index(1), low.size(_BLOCK))
@@ -85,7 +84,7 @@ class _Descending:
         key, position = (low.reshape(v, split, (self.rows, count * _BLOCK)) for v in found)
         return key, position
 
-    def _merged(self, keys: Any, positions: Any, size: Dim) -> Any:
+    def _merged(self, keys: mlir.Value, positions: mlir.Value, size: Dim) -> mlir.Value:
         """All runs of a row made one: each time round they are twice as long."""
         low, scf = self.low, mlir.dialect("scf")
         op = scf.ForOp(low.size(0), self._rounds(size), low.size(1), [keys, positions])
@@ -94,7 +93,7 @@ class _Descending:
             scf.YieldOp(list(self._with_runs_merged(run, keys, positions, size)))
         return op.results[1]
 
-    def _rounds(self, size: Dim) -> Any:
+    def _rounds(self, size: Dim) -> mlir.Value:
         """How often runs double until one holds a row."""
         low, rounds = self.low, self.low.size(0)
         if type(size) is int:
@@ -104,10 +103,12 @@ class _Descending:
             rounds = low.arith.addi(rounds, low.arith.index_castui(low.index_type, longer))
         return rounds
 
-    def _with_runs_merged(self, run: Any, keys: Any, positions: Any, size: Dim) -> tuple[Any, Any]:
+    def _with_runs_merged(
+        self, run: mlir.Value, keys: mlir.Value, positions: mlir.Value, size: Dim
+    ) -> tuple[mlir.Value, mlir.Value]:
         low = self.low
 
-        def body(*_: Any) -> tuple[Any, Any]:
+        def body(*_: mlir.Value) -> tuple[mlir.Value, mlir.Value]:
             row = low.scalar_index(0)
             source = _Merge(low, lambda at: low.tensor.extract(keys, [row, at]), run, low.size(size)).source()
             return low.tensor.extract(keys, [row, source]), low.tensor.extract(positions, [row, source])
@@ -126,7 +127,7 @@ class _Merge:
         size: The size of a row; the last runs may be shorter, or missing.
     """
 
-    def __init__(self, low: Loops, key: Callable[[Any], Any], run: Any, size: Any):
+    def __init__(self, low: Loops, key: Callable[[mlir.Value], mlir.Value], run: mlir.Value, size: mlir.Value):
         self.low, self.key, self.arith = low, key, low.arith
         arith, one = low.arith, low.size(1)
         place = low.scalar_index(1)
@@ -137,7 +138,7 @@ class _Merge:
         self.right_size = arith.minsi(run, arith.subi(rest, self.left_size))
         self.right = arith.addi(self.left, self.left_size)
 
-    def source(self) -> Any:
+    def source(self) -> mlir.Value:
         """The index of the element."""
         low, arith = self.low, self.arith
         from_left = self._taken_from_left()
@@ -150,16 +151,16 @@ class _Merge:
         chosen = arith.andi(has_left, arith.ori(missing, self._comes_first(own, other)))
         return arith.select(chosen, own, other)
 
-    def _comes_first(self, left: Any, right: Any) -> Any:
+    def _comes_first(self, left: mlir.Value, right: mlir.Value) -> mlir.Value:
         return self.arith.cmpi(self.arith.CmpIPredicate.sge, self.key(left), self.key(right))
 
-    def _taken_from_left(self) -> Any:
+    def _taken_from_left(self) -> mlir.Value:
         """How many of the elements before this one come from the left run, by bisection."""
         low, arith = self.low, self.arith
         bounds = [arith.maxsi(low.size(0), arith.subi(self.place, self.right_size))]
         bounds.append(arith.minsi(self.place, self.left_size))
 
-        def step(least: Any, most: Any) -> list[Any]:
+        def step(least: mlir.Value, most: mlir.Value) -> list[mlir.Value]:
             middle = arith.shrui(arith.addi(least, most), low.size(1))
             other = arith.subi(arith.subi(self.place, low.size(1)), middle)
             first = self._comes_first(arith.addi(self.left, middle), arith.addi(self.right, other))
@@ -170,8 +171,11 @@ class _Merge:
 
 
 def _while(
-    low: Loops, initial: Sequence[Any], condition: Callable[[Any, Any], Any], body: Callable[[Any, Any], Sequence[Any]]
-) -> tuple[Any, ...]:
+    low: Loops,
+    initial: Sequence[mlir.Value],
+    condition: Callable[[mlir.Value, mlir.Value], mlir.Value],
+    body: Callable[[mlir.Value, mlir.Value], Sequence[mlir.Value]],
+) -> tuple[mlir.Value, ...]:
     """An `scf.while` that carries values or tensors."""
     scf, types = mlir.dialect("scf"), [v.type for v in initial]
     op = scf.WhileOp(types, list(initial))

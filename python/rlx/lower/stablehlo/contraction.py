@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rlx.ir.dtype import DType, f32
 from rlx.ir.shape import Shape
 from rlx.lower.stablehlo.emitter import Emitter
@@ -36,10 +34,10 @@ def dot_general(
     lhs: Lowered,
     rhs: Lowered,
     *,
-    lhs_contracting: Any,
-    rhs_contracting: Any,
-    lhs_batch: Any,
-    rhs_batch: Any,
+    lhs_contracting: tuple[int, ...],
+    rhs_contracting: tuple[int, ...],
+    lhs_batch: tuple[int, ...],
+    rhs_batch: tuple[int, ...],
 ) -> Lowered:
     product = emit.dot_general(lhs, rhs, (lhs_contracting, rhs_contracting), (lhs_batch, rhs_batch))
     return emit.convert(product, results[0].dtype)

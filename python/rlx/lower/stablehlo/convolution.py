@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import product as cartesian
 from math import prod
-from typing import Any
 
 from rlx import mlir
 from rlx.ir.dtype import f64
@@ -21,9 +20,9 @@ def conv(
     x: Lowered,
     w: Lowered,
     *,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
     groups: int,
 ) -> Lowered:
     dims, kind = results[0].static, results[0].dtype
@@ -51,7 +50,13 @@ def conv(
 
 
 def _by_taps(
-    emit: Emitter, x: Lowered, w: Lowered, dims: tuple[int, ...], stride: Any, dilation: Any, groups: int
+    emit: Emitter,
+    x: Lowered,
+    w: Lowered,
+    dims: tuple[int, ...],
+    stride: tuple[int, ...],
+    dilation: tuple[int, ...],
+    groups: int,
 ) -> Lowered:
     """A product for each position of the kernel, over shifted parts of x.
 

@@ -20,24 +20,24 @@ Scalar = bool | int | float | complex
 
 
 @cache
-def tensor_type(shape: Shape) -> Any:
+def tensor_type(shape: Shape) -> mlir.Type:
     """The tensor type of a static shape, without rlx's encoding."""
     ir = mlir.ir
     return ir.RankedTensorType.get(shape.static, element_type(shape.dtype), loc=ir.Location.unknown(mlir.context()))
 
 
 @cache
-def attribute(text: str) -> Any:
+def attribute(text: str) -> mlir.Attribute:
     """An attribute from its text, such as `#stablehlo<comparison_direction LT>`."""
     return mlir.ir.Attribute.parse(text, context=mlir.context())
 
 
-def sizes(values: Sequence[int]) -> Any:
+def sizes(values: Sequence[int]) -> mlir.Attribute:
     """`array<i64: …>`, as most of the dialect's lists of axes and sizes are stored."""
     return mlir.ir.DenseI64ArrayAttr.get(list(values), context=mlir.context())
 
 
-def integer(value: int) -> Any:
+def integer(value: int) -> mlir.Attribute:
     """An i64 attribute."""
     ir = mlir.ir
     return ir.IntegerAttr.get(ir.IntegerType.get_signless(64, context=mlir.context()), value)
@@ -404,7 +404,7 @@ class Emitter:
         return self.one("dot_general", [lhs, rhs], dims, kind, attributes)
 
 
-def full_precision() -> Any:
+def full_precision() -> mlir.Attribute:
     """`precision_config` for products that devices (TPUs) would otherwise compute in fewer bits."""
     return attribute("[#stablehlo<precision HIGHEST>, #stablehlo<precision HIGHEST>]")
 

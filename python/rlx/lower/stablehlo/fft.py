@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rlx.ir.dtype import DType, c64, f32
 from rlx.ir.shape import Shape
 from rlx.lower.stablehlo.emitter import Emitter, attribute, sizes
@@ -21,7 +19,7 @@ def rfft(emit: Emitter, results: list[Shape], x: Lowered, *, axis: int, norm: st
 
 
 @lowers("irfft")
-def irfft(emit: Emitter, results: list[Shape], x: Lowered, *, axis: int, length: Any, norm: str) -> Lowered:
+def irfft(emit: Emitter, results: list[Shape], x: Lowered, *, axis: int, length: tuple[int, ...], norm: str) -> Lowered:
     return _transformed(emit, x, "IRFFT", axis, length[0], norm, f32)
 
 

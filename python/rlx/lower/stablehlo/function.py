@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rlx import mlir
 from rlx.ir import opview
 from rlx.ir.dim import symbols as symbols_of
@@ -15,7 +13,7 @@ from rlx.lower.stablehlo.rules import TABLE
 from rlx.lower.table import empty_module
 
 
-def lower_module(module: mlir.Module) -> Any:
+def lower_module(module: mlir.Module) -> mlir.Module:
     """A new module of StableHLO ops with the same functions: all that is an argument stays one, states among them.
 
     Args:
@@ -65,7 +63,7 @@ def _symbols_in_attributes(op: mlir.Operation) -> set[str]:
     return set[str]().union(*map(symbols_of, sizes))
 
 
-def _lower_function(function: mlir.FuncOp, into: Any) -> None:
+def _lower_function(function: mlir.FuncOp, into: mlir.Module) -> None:
     ir, func = mlir.ir, mlir.dialect("func")
     shapes = [a.shape for a in read_arguments(function)]
     operations = function.entry_block.operations

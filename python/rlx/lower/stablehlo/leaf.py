@@ -18,7 +18,7 @@ def constant(emit: Emitter, results: list[Shape], *, value: np.ndarray) -> Lower
 
 
 @lowers("iota")
-def iota(emit: Emitter, results: list[Shape], *, shape: Any, axis: int, dtype: DType) -> Lowered:
+def iota(emit: Emitter, results: list[Shape], *, shape: tuple[int, ...], axis: int, dtype: DType) -> Lowered:
     return emit.iota(results[0].static, axis, dtype)
 
 

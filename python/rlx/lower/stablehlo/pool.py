@@ -20,9 +20,9 @@ def pool(
     x: Lowered,
     *,
     kind: str,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
+    kernel: tuple[int, ...],
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
     count_include_pad: bool,
 ) -> Lowered:
     wide = emit.convert(x, accumulator(x.dtype))
@@ -35,7 +35,13 @@ def pool(
 
 
 def _divisor(
-    emit: Emitter, x: Lowered, total: Lowered, kernel: Any, stride: Any, padding: Any, count_include_pad: bool
+    emit: Emitter,
+    x: Lowered,
+    total: Lowered,
+    kernel: tuple[int, ...],
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
+    count_include_pad: bool,
 ) -> Any:
     """How many elements each window counts."""
     if count_include_pad:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from rlx.ir.dtype import i64, u32
 from rlx.ir.shape import Shape
@@ -34,7 +33,7 @@ class _Words:
 
 
 @lowers("random_bits")
-def random_bits(emit: Emitter, results: list[Shape], seed: Lowered, *, shape: Any) -> Lowered:
+def random_bits(emit: Emitter, results: list[Shape], seed: Lowered, *, shape: tuple[int, ...]) -> Lowered:
     dims, count = results[0].static, math.prod(results[0].static)
     if not count:
         return emit.full(dims, u32, 0)

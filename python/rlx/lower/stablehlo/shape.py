@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rlx.ir.shape import Shape
 from rlx.lower.stablehlo.emitter import Emitter
 from rlx.lower.stablehlo.rules import Lowered, lowers
 
 
 @lowers("reshape")
-def reshape(emit: Emitter, results: list[Shape], x: Lowered, *, shape: Any) -> Lowered:
+def reshape(emit: Emitter, results: list[Shape], x: Lowered, *, shape: tuple[int, ...]) -> Lowered:
     return emit.reshape(x, results[0].static)
 
 
 @lowers("transpose")
-def transpose(emit: Emitter, results: list[Shape], x: Lowered, *, perm: Any) -> Lowered:
+def transpose(emit: Emitter, results: list[Shape], x: Lowered, *, perm: tuple[int, ...]) -> Lowered:
     return emit.transpose(x, perm)
 
 
 @lowers("narrow")
-def narrow(emit: Emitter, results: list[Shape], x: Lowered, *, axis: int, start: Any, length: Any) -> Lowered:
+def narrow(
+    emit: Emitter, results: list[Shape], x: Lowered, *, axis: int, start: tuple[int, ...], length: tuple[int, ...]
+) -> Lowered:
     return emit.slice_axis(x, axis, start[0], start[0] + length[0])
 
 
 @lowers("slice")
-def slice_(emit: Emitter, results: list[Shape], x: Lowered, *, starts: Any, limits: Any, strides: Any) -> Lowered:
+def slice_(
+    emit: Emitter,
+    results: list[Shape],
+    x: Lowered,
+    *,
+    starts: tuple[int, ...],
+    limits: tuple[int, ...],
+    strides: tuple[int, ...],
+) -> Lowered:
     return emit.slice(x, starts, limits, strides)
 
 
@@ -35,10 +43,10 @@ def concat(emit: Emitter, results: list[Shape], lhs: Lowered, rhs: Lowered, *, a
 
 
 @lowers("expand")
-def expand(emit: Emitter, results: list[Shape], x: Lowered, *, shape: Any) -> Lowered:
+def expand(emit: Emitter, results: list[Shape], x: Lowered, *, shape: tuple[int, ...]) -> Lowered:
     return emit.broadcast(x, results[0].static)
 
 
 @lowers("reverse")
-def reverse(emit: Emitter, results: list[Shape], x: Lowered, *, axes: Any) -> Lowered:
+def reverse(emit: Emitter, results: list[Shape], x: Lowered, *, axes: tuple[int, ...]) -> Lowered:
     return emit.reverse(x, axes)
