@@ -17,7 +17,7 @@ import numpy as np
 from rlx.ir.builder import Tensor
 from rlx.ir.card import Operand, as_results
 from rlx.ir.dim import DimExpr
-from rlx.ir.evaluate import evaluate_op, regions_of
+from rlx.ir.evaluate import evaluate_op
 from rlx.ir.graph import Graph
 from rlx.ir.opview import operations
 from rlx.ir.shape import Shape
@@ -190,8 +190,8 @@ class Grower:
             for operand in (*operation.operands, *_captured(operation)):
                 if operand not in self.arrays:
                     self._evaluated(self.graph.tensor(operand))
-            regions = regions_of(operation, self.arrays, self.sizes)
-            results = evaluate_op(operation, [self.arrays[v] for v in operation.operands], self.sizes, regions)
+            operands = [self.arrays[v] for v in operation.operands]
+            results = evaluate_op(operation, operands, self.sizes, self.arrays)
             self.arrays.update(zip(operation.results, results, strict=True))
         return tensor
 

@@ -24,7 +24,7 @@ from tests.ops import test_norm as norm
 from tests.ops import test_padding as padding
 from tests.ops import test_quant as quant
 from tests.ops import test_recurrent as recurrent
-from tests.ops.references import FLOATS, agree, random, run
+from tests.ops.references import FLOATS, agree, random, run, same_bits, special_array
 
 NAN, INF = np.nan, np.inf
 
@@ -218,11 +218,11 @@ def test_order_as_pytorch_has_it(descending: bool) -> None:
 
 @pytest.mark.parametrize("mode", ["constant", "reflect", "replicate", "circular"])
 def test_pad_as_pytorch_has_it(mode: str) -> None:
-    x = padding._values("f32", (2, 3, 5, 4))
+    x = special_array("f32", (2, 3, 5, 4))
     options: Any = {"value": -7.5} if mode == "constant" else {}
     reference = torch.nn.functional.pad(torch.from_numpy(x), (3, 1, 2, 4), mode=mode, **options)
     got = padding._padded(x, [(0, 0), (0, 0), (2, 4), (3, 1)], mode=mode, **options)
-    padding._same_bits(got, reference.numpy())
+    same_bits(got, reference.numpy())
 
 
 # --- pool -------------------------------------------------------------------------------------------

@@ -41,9 +41,9 @@ def check_jvp(
     """
     names, rng = floats(graph), generator("jvp", str(graph))
     tangents = tangents_of(values, names, rng)
-    forward = forward or rlx.jvp(graph, names)
-    given = [a.name for a in forward.arguments[len(graph.arguments) :]]
-    outputs = rlx.evaluate(forward, {**values, **dict(zip(given, tangents.values(), strict=True))})
+    pushed: Graph = rlx.jvp(graph, names) if forward is None else forward
+    given = [a.name for a in pushed.arguments[len(graph.arguments) :]]
+    outputs = rlx.evaluate(pushed, {**values, **dict(zip(given, tangents.values(), strict=True))})
     primal = rlx.evaluate(graph, values)
     for got, expected in zip(outputs, primal, strict=False):
         # What is differentiated by its decomposition is computed by that: it may round otherwise than the evaluator.
@@ -72,11 +72,12 @@ def check_vjp(graph: Graph, values: Arrays, *, tolerance: float = 1e-10, forward
     tangents = tangents_of(values, names, rng)
     primal = rlx.evaluate(graph, values)
     outputs = [(o.name, v) for o, v in zip(graph.outputs, primal, strict=True) if o.shape.dtype.is_inexact]
-    forward, backward = forward or rlx.jvp(graph, names), rlx.vjp(graph, names)
-    given = [a.name for a in forward.arguments[len(values) :]], [a.name for a in backward.arguments[len(values) :]]
+    pushed: Graph = rlx.jvp(graph, names) if forward is None else forward
+    backward = rlx.vjp(graph, names)
+    given = [a.name for a in pushed.arguments[len(values) :]], [a.name for a in backward.arguments[len(values) :]]
     tangents = dict(zip(given[0], tangents.values(), strict=True))
     cotangents = {n: direction(v, rng) for n, (_, v) in zip(given[1], outputs, strict=True)}
-    moved = rlx.evaluate(forward, {**values, **tangents})[len(primal) :]
+    moved = rlx.evaluate(pushed, {**values, **tangents})[len(primal) :]
     pulled = rlx.evaluate(backward, {**values, **cotangents})[len(primal) :]
     finite = [np.isfinite(v) for _, v in outputs]
     pairs = [(c, np.where(f, m, 0)) for c, f, m in zip(cotangents.values(), finite, moved, strict=True)]

@@ -165,69 +165,137 @@ def evaluate_function(
     Returns:
         One array for each result.
     """
-    return [np.array(o) for o in _evaluate_block(function.entry_block, arrays, {}, symbols, observe)]
+    body = _Body(function.entry_block, symbols)
+    return [np.array(o) for o in body.run(arrays, {}, observe)]
 
 
-def _evaluate_block(
-    block: mlir.Block,
-    arrays: Sequence[np.ndarray],
-    outside: Mapping[mlir.Value, np.ndarray],
-    symbols: Mapping[str, int],
-    observe: Observer | None,
-) -> list[np.ndarray]:
-    """The values that a block returns or yields for its arguments, given the values outside of it."""
-    environment = dict(outside)
-    environment.update(zip(block.arguments, arrays, strict=True))
-    for op in block.operations:
-        operation = op.operation
-        operands = [environment[v] for v in operation.operands]
-        if operation.name in opview.TERMINATORS:
-            return operands
-        if not registry.is_ours(operation):
-            raise Error(f"'{operation.name}' has no evaluator", location=describe(operation.location))
-        regions = regions_of(operation, environment, symbols, observe)
-        results: Sequence[np.ndarray] = evaluate_op(operation, operands, symbols, regions)
-        if observe is not None:
-            results = observe(operation, operands, results)
-        environment.update(zip(operation.results, results, strict=True))
-    raise Error("the function does not return")
+class _Body:
+    """A block that is ready to be evaluated, as often as a loop wants: its ops are read once.
+
+    Args:
+        block: The block.
+        symbols: Sizes of the symbols in its types.
+    """
+
+    def __init__(self, block: mlir.Block, symbols: Mapping[str, int]):
+        self._block, self._symbols = block, symbols
+        self._arguments = list(block.arguments)
+
+    @cached_property
+    def _steps(self) -> list[_Step]:
+        operations = (op.operation for op in self._block.operations)
+        return [_Step(op, self._symbols) for op in operations if op.name not in opview.TERMINATORS]
+
+    @cached_property
+    def _yielded(self) -> list[mlir.Value]:
+        return opview.yielded(self._block)
+
+    @cached_property
+    def _captured(self) -> list[mlir.Value]:
+        """The values from outside that its ops read, also those inside of their regions."""
+        inside, read = set[mlir.Value](), dict[mlir.Value, None]()
+
+        inside.update(self._arguments)
+        for op in opview.operations(self._block):
+            read.update(dict.fromkeys(op.operands))
+            inside.update(op.results)
+            for inner in filter(None, map(opview.block_of, op.regions)):
+                inside.update(inner.arguments)
+        return [value for value in read if value not in inside]
+
+    @property
+    def results(self) -> list[Shape]:
+        """The shapes of what it returns or yields, without symbols."""
+        return [shape_of(v).bind(self._symbols) for v in self._yielded]
+
+    def run(
+        self, arrays: Sequence[np.ndarray], outside: Mapping[mlir.Value, np.ndarray], observe: Observer | None
+    ) -> list[np.ndarray]:
+        """The arrays that the block returns or yields for its arguments, given those of the values outside of it."""
+        environment = {value: outside[value] for value in self._captured} if outside else {}
+        environment.update(zip(self._arguments, arrays, strict=True))
+        for step in self._steps:
+            operands = [environment[v] for v in step.operands]
+            results: Sequence[np.ndarray] = step.run(operands, environment, observe)
+            if observe is not None:
+                results = observe(step.op, operands, results)
+            environment.update(zip(step.results, results, strict=True))
+        return [environment[v] for v in self._yielded]
 
 
 @dataclass(frozen=True)
 class EvaluatedRegion:
     """A region as an evaluator gets it: call it with arrays, and it returns a list of the arrays that it yields."""
 
-    block: mlir.Block
+    body: _Body
     environment: Mapping[mlir.Value, np.ndarray]
-    symbols: Mapping[str, int]
     observe: Observer | None
 
     def __call__(self, *arrays: np.ndarray) -> list[np.ndarray]:
-        arrays = tuple(np.asarray(a) for a in arrays)
-        return _evaluate_block(self.block, arrays, self.environment, self.symbols, self.observe)
+        return self.body.run(tuple(np.asarray(a) for a in arrays), self.environment, self.observe)
 
     @property
     def results(self) -> list[Shape]:
         """The shapes of the arrays that it yields, without symbols."""
-        return [shape_of(v).bind(self.symbols) for v in opview.yielded(self.block)]
+        return self.body.results
 
 
-def regions_of(
-    op: mlir.Operation,
-    environment: Mapping[mlir.Value, np.ndarray],
-    symbols: Mapping[str, int],
-    observe: Observer | None = None,
-) -> list[EvaluatedRegion | None]:
-    """The regions of an op as evaluators get them, None for an empty one, given the arrays of the values from outside."""
-    blocks = map(opview.block_of, op.regions)
-    return [block and EvaluatedRegion(block, environment, symbols, observe) for block in blocks]
+class _Step:
+    """An op that is ready to be evaluated.
+
+    Args:
+        op: The op.
+        symbols: Sizes of the symbols in its types.
+
+    Raises:
+        Error: It is none of ours.
+        ShapeError: An attribute has no value for these sizes.
+    """
+
+    def __init__(self, op: mlir.Operation, symbols: Mapping[str, int]):
+        if not registry.is_ours(op):
+            raise Error(f"'{op.name}' has no evaluator", location=describe(op.location))
+        self.op = op
+        self.operands, self.results = list(op.operands), list(op.results)
+        self._card = opview.card_of(op)
+        self._attributes = opview.attributes_of(op, symbols)
+        self._expected = [(s.static, s.dtype.numpy) for s in (shape_of(r).bind(symbols) for r in self.results)]
+        blocks = map(opview.block_of, op.regions)
+        self._bodies = [block and _Body(block, symbols) for block in blocks]
+        self._checks_sizes = bool(symbols) and not self._bodies
+
+    def run(
+        self, operands: Sequence[np.ndarray], outside: Mapping[mlir.Value, np.ndarray], observe: Observer | None
+    ) -> tuple[np.ndarray, ...]:
+        """The results for one array for each operand, given those of the values that its regions may read.
+
+        Raises:
+            ShapeError: The op does not take the sizes that its symbols have.
+            Error: The evaluator gives another shape or dtype than inference.
+        """
+        if self._checks_sizes:
+            _check_sizes(self.op, operands, self._attributes)
+        attributes = self._attributes
+        if self._bodies:
+            regions = tuple(body and EvaluatedRegion(body, outside, observe) for body in self._bodies)
+            attributes = attributes | {"regions": regions}
+        with np.errstate(all="ignore"):
+            results = as_results(self._card.evaluate(*opview.operands_of(self.op, operands), **attributes))
+        arrays = tuple(np.asarray(value) for value in results)
+        for result, array, expected in zip(self.results, arrays, self._expected, strict=True):
+            if (array.shape, array.dtype) != expected:
+                raise Error(
+                    f"'{self.op.name}': the evaluator gives {array.dtype}{list(array.shape)}, inference {shape_of(result)}",
+                    location=describe(self.op.location),
+                )
+        return arrays
 
 
 def evaluate_op(
     op: mlir.Operation,
     operands: Sequence[np.ndarray],
     symbols: Mapping[str, int],
-    regions: Sequence[EvaluatedRegion | None] = (),
+    outside: Mapping[mlir.Value, np.ndarray] | None = None,
 ) -> tuple[np.ndarray, ...]:
     """Evaluate one op, and check that its results have the shapes that inference gives.
 
@@ -235,31 +303,13 @@ def evaluate_op(
         op: The op.
         operands: One array for each operand.
         symbols: Sizes of the symbols in its types.
-        regions: The regions of the op: see `regions_of`.
+        outside: Arrays of the values that its regions read.
 
     Raises:
         ShapeError: The op does not take the sizes that its symbols have.
         Error: The evaluator gives another shape or dtype than inference.
     """
-    card = opview.card_of(op)
-    values = opview.attributes_of(op, symbols)
-    if symbols and not regions:
-        _check_sizes(op, operands, values)
-    if regions:
-        values["regions"] = tuple(regions)
-    with np.errstate(all="ignore"):
-        results = as_results(card.evaluate(*opview.operands_of(op, operands), **values))
-    checked: list[np.ndarray] = []
-    for result, value in zip(op.results, results, strict=True):
-        expected = shape_of(result).bind(symbols)
-        array = np.asarray(value)
-        if array.shape != expected.static or array.dtype != expected.dtype.numpy:
-            raise Error(
-                f"'{op.name}': the evaluator gives {array.dtype}{list(array.shape)}, inference {expected}",
-                location=describe(op.location),
-            )
-        checked.append(array)
-    return tuple(checked)
+    return _Step(op, symbols).run(operands, outside or {}, None)
 
 
 def _check_sizes(op: mlir.Operation, operands: Sequence[np.ndarray], values: Mapping[str, Any]) -> None:
