@@ -48,7 +48,7 @@ class _Binder:
         self.values = values
         self.seen: set[str] = set()
         self.problem: Error | None = None
-        self._types: dict[Any, Any] = {}
+        self._types: dict[mlir.Type, Any] = {}
 
     def visit(self, op: mlir.Operation) -> Any:
         try:
@@ -77,14 +77,14 @@ class _Binder:
         if after is not before:
             value.set_type(after)
 
-    def type_of(self, type_: Any) -> Any:
+    def type_of(self, type_: mlir.Type) -> mlir.Type:
         """A type with its symbols replaced by sizes; the same object if there is nothing to replace."""
         bound = self._types.get(type_)
         if bound is None:
             bound = self._types[type_] = self._bound(type_)
         return type_ if bound is True else bound
 
-    def _bound(self, type_: Any) -> Any:
+    def _bound(self, type_: mlir.Type) -> Any:
         if not isinstance(type_, mlir.ir.RankedTensorType) or not str(type_.encoding or "").startswith(_ENCODING):
             return True
         shape = shape_of_type(type_)

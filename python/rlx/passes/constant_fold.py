@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -23,8 +22,8 @@ class ConstantFold(Pass, name="rlx-constant-fold"):
     max_elements: int = option(65536, "the largest operand or result that is evaluated, in elements")
 
     def run(self, module: mlir.Module) -> None:
-        known: dict[Any, np.ndarray] = {}
-        constants: list[Any] = []
+        known: dict[mlir.Value, np.ndarray] = {}
+        constants: list[mlir.Operation] = []
         for op in collect(module):
             if op.name == "rlx.constant":
                 constants.append(op)
@@ -32,7 +31,7 @@ class ConstantFold(Pass, name="rlx-constant-fold"):
                 constants += self._fold(op, known)
         erase_dead(constants)
 
-    def _foldable(self, op: mlir.Operation, known: dict[Any, np.ndarray]) -> bool:
+    def _foldable(self, op: mlir.Operation, known: dict[mlir.Value, np.ndarray]) -> bool:
         operands = list(op.operands)
         if not operands and op.name != "rlx.dim_size":
             return False
@@ -44,7 +43,7 @@ class ConstantFold(Pass, name="rlx-constant-fold"):
         size = shape_of(value).num_elements
         return isinstance(size, int) and size <= self.max_elements
 
-    def _read(self, value: mlir.Value, known: dict[Any, np.ndarray]) -> bool:
+    def _read(self, value: mlir.Value, known: dict[mlir.Value, np.ndarray]) -> bool:
         """Add the array of a value to `known` if it is a small constant; returns whether it is."""
         op = getattr(value.owner, "operation", None)
         if op is None or op.name != "rlx.constant" or not self._small(value):
@@ -52,7 +51,7 @@ class ConstantFold(Pass, name="rlx-constant-fold"):
         known[value] = attributes.read(registry.card(op.name).spec, op)["value"]
         return True
 
-    def _fold(self, op: mlir.Operation, known: dict[Any, np.ndarray]) -> list[Any]:
+    def _fold(self, op: mlir.Operation, known: dict[mlir.Value, np.ndarray]) -> list[mlir.Operation]:
         """Replace an op by constants, and return these."""
         try:
             arrays = evaluate_op(op, [known[v] for v in op.operands], {})

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from rlx import mlir
 from rlx.ir import views
 from rlx.ir.shape import shape_of
 from rlx.passes.fusion import Fusion, is_vector
@@ -12,7 +12,7 @@ from rlx.passes.pattern import Rewriter, feeder, pattern
 
 
 @pattern
-def matmul_bias(op: views.Binary, rewriter: Rewriter) -> Any:
+def matmul_bias(op: views.Binary, rewriter: Rewriter) -> mlir.Value | None:
     """`x·w + bias`, with `w [K, N]` and `bias [N]`."""
     if op.kind != "add" or not shape_of(op.result).dtype.is_float:
         return None
@@ -26,7 +26,7 @@ def matmul_bias(op: views.Binary, rewriter: Rewriter) -> Any:
 
 
 @pattern
-def biased_activation(op: views.Activation, rewriter: Rewriter) -> Any:
+def biased_activation(op: views.Activation, rewriter: Rewriter) -> mlir.Value | None:
     """An activation of such a product. An activation of a wide range is not fused, because `rlx-precision` keeps it in f32."""
     linear = feeder(op, op.x, views.FusedMatmulBiasAct)
     if linear is None or linear.activation is not None or op.has_trait("wide_range"):

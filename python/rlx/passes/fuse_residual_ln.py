@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from rlx import mlir
 from rlx.ir import views
 from rlx.ir.shape import shape_of
 from rlx.passes.fusion import Fusion, is_vector
@@ -23,7 +23,7 @@ def residual_sum(op: views.LayerNorm | views.RmsNorm) -> views.Binary | None:
 
 
 @pattern
-def residual_layer_norm(op: views.LayerNorm, rewriter: Rewriter) -> Any:
+def residual_layer_norm(op: views.LayerNorm, rewriter: Rewriter) -> mlir.Value | None:
     """`layer_norm(x + residual)`."""
     total = residual_sum(op)
     if total is None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from rlx import mlir
 from rlx.ir import views
 from rlx.passes.fuse_residual_ln import residual_sum
 from rlx.passes.fusion import Fusion
@@ -12,7 +12,7 @@ from rlx.passes.pattern import Rewriter, pattern
 
 
 @pattern
-def residual_rms_norm(op: views.RmsNorm, rewriter: Rewriter) -> Any:
+def residual_rms_norm(op: views.RmsNorm, rewriter: Rewriter) -> mlir.Value | None:
     """`rms_norm(x + residual)`, with a bias."""
     total = residual_sum(op)
     if total is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cmp_to_key
-from typing import Any
 
 from rlx import mlir
 from rlx.ir import views
@@ -14,7 +13,7 @@ from rlx.passes.pattern import Rewriter, pattern
 
 
 @pattern
-def linear_layers_of_one_input(op: views.FusedMatmulBiasAct, rewriter: Rewriter) -> Any:
+def linear_layers_of_one_input(op: views.FusedMatmulBiasAct, rewriter: Rewriter) -> mlir.Value | None:
     """`x·w_i + b_i` for several i, for example queries, keys and values: one product with the joined weights."""
     if not _is_joinable(op):
         return None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
+from rlx import mlir
 from rlx.ir import views
 from rlx.ir.shape import shape_of
 from rlx.passes.fusion import Fusion, is_parameter
@@ -12,7 +12,7 @@ from rlx.passes.pattern import Rewriter, feeder, pattern
 
 
 @pattern
-def swiglu_of_two_products(op: views.Binary, rewriter: Rewriter) -> Any:
+def swiglu_of_two_products(op: views.Binary, rewriter: Rewriter) -> mlir.Value | None:
     """`(x·up) · silu(x·gate)`, with weights `[K, N]` that are parameters: one product with the joined weights."""
     if op.kind != "mul":
         return None
@@ -30,7 +30,7 @@ def swiglu_of_two_products(op: views.Binary, rewriter: Rewriter) -> Any:
     return None
 
 
-def _has_known_width(weight: Any) -> bool:
+def _has_known_width(weight: mlir.Value) -> bool:
     """Whether the width of a weight is an integer: else it is not known that the joined width can be divided by 2."""
     return type(shape_of(weight).dims[1]) is int
 

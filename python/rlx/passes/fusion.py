@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from rlx import mlir
+from rlx.ir.dim import Dim
 from rlx.ir.shape import shape_of
 from rlx.passes.base import Pass
 from rlx.passes.pattern import Pattern, rewrite
@@ -25,7 +26,7 @@ class Fusion(Pass):
         rewrite(module, self.patterns, self.name)
 
 
-def is_vector(value: mlir.Value, size: Any) -> bool:
+def is_vector(value: mlir.Value, size: Dim) -> bool:
     """Whether a value is a vector of so many elements, as a bias or a scale is."""
     return shape_of(value).dims == (size,)
 

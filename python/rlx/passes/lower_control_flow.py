@@ -65,7 +65,7 @@ class LowerControlFlow(Pass, name="rlx-lower-control-flow"):
             raise PassError(f"{self.name}: {problem}", location=describe(op.location))
 
     def _unroll_while(
-        self, b: Builder, inits: list[Tensor], *, max_iterations: int, regions: Sequence[Any]
+        self, b: Builder, inits: list[Tensor], *, max_iterations: int, regions: Sequence[mlir.Block]
     ) -> tuple[Tensor, ...]:
         condition, body = regions
         carries, active = list(inits), None
@@ -85,7 +85,7 @@ class LowerControlFlow(Pass, name="rlx-lower-control-flow"):
         length: tuple[int],
         reverse: bool,
         num_checkpoints: int | None,
-        regions: Sequence[Any],
+        regions: Sequence[mlir.Block],
     ) -> tuple[Tensor, ...]:
         carries, xs = inputs[:num_carries], inputs[num_carries:]
         rows: list[list[Tensor]] = []
@@ -105,12 +105,12 @@ def _size(op: mlir.Operation) -> int:
     return sum(1 for region in op.regions for block in region.blocks for _ in opview.operations(block))
 
 
-def _select(b: Builder, condition: Tensor, *, regions: Sequence[Any]) -> tuple[Tensor, ...]:
+def _select(b: Builder, condition: Tensor, *, regions: Sequence[mlir.Block]) -> tuple[Tensor, ...]:
     then, otherwise = (b.inline(region, []) for region in regions)
     return tuple(b.where(condition, x, y) for x, y in zip(then, otherwise, strict=True))
 
 
-def _empty(b: Builder, body: Any, num_carries: int) -> list[Tensor]:
+def _empty(b: Builder, body: mlir.Block, num_carries: int) -> list[Tensor]:
     """The stacked results of a scan without steps: empty tensors."""
     shapes = [b.tensor(v).shape for v in opview.yielded(body)[num_carries:]]
     return [b.expand(b.constant(np.zeros((0,) + (1,) * s.rank, s.dtype.numpy)), (0, *s.dims)) for s in shapes]

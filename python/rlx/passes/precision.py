@@ -93,9 +93,9 @@ class _Lowering:
         self.low: DType = dtype(options.to)
         self.policy = options.policy
         self.keep = frozenset(options.keep)
-        self.numbers: dict[Any, _Number] = {}
-        self.dead: list[Any] = []
-        self._prefers_wide: dict[Any, bool] = {}
+        self.numbers: dict[mlir.Value, _Number] = {}
+        self.dead: list[mlir.Operation] = []
+        self._prefers_wide: dict[mlir.Value, bool] = {}
 
     def run(self, function: mlir.FuncOp) -> None:
         ops = list(opview.operations(function.entry_block))
@@ -245,14 +245,14 @@ class _Lowering:
 
     # --- values in either dtype -------------------------------------------------------------------
 
-    def _wide(self, value: mlir.Value, user: mlir.Operation) -> Any:
+    def _wide(self, value: mlir.Value, user: mlir.Operation) -> mlir.Value:
         number = self.numbers[value]
         if number.wide is None:
             builder = builder_before(_ancestor(user, number.low), Precision.name)
             number.wide = builder.cast(Tensor(builder, number.low), f32).value
         return number.wide
 
-    def _low(self, value: mlir.Value, user: mlir.Operation) -> Any:
+    def _low(self, value: mlir.Value, user: mlir.Operation) -> mlir.Value:
         number = self.numbers[value]
         if number.low is None:
             if number.array is not None:
@@ -263,7 +263,7 @@ class _Lowering:
                 number.low = builder.cast(Tensor(builder, self._exact_source(number.wide)), self.low).value
         return number.low
 
-    def _exact_source(self, value: mlir.Value) -> Any:
+    def _exact_source(self, value: mlir.Value) -> mlir.Value:
         """The operand of the cast that gave a value, if the low dtype holds it exactly (bool, small integers); else itself."""
         op = producer(value, views.Cast)
         return op.x if op is not None and self._is_exact(shape_of(op.x).dtype) else value

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from rlx import mlir
 from rlx.ir import opview
-from rlx.ir.builder import Builder
+from rlx.ir.builder import Builder, Tensor
 from rlx.ir.regions import Region
 from rlx.ir.signature import functions
 from rlx.passes.base import Pass
 from rlx.passes.rewrite import builder_before
+
+T = TypeVar("T")
 
 _LOOPS = ("scan", "while")
 _PRUNED = ("checkpoint", "if", *_LOOPS)
@@ -48,13 +50,13 @@ def _is_used(value: mlir.Value) -> bool:
     return next(iter(value.uses), None) is not None
 
 
-def _prune_plain(op: mlir.Operation) -> Any:
+def _prune_plain(op: mlir.Operation) -> mlir.Operation:
     """Prune an op whose regions have no arguments and yield its results."""
     keep = [_is_used(r) for r in op.results]
     return op if all(keep) else _rebuilt(op, list(op.operands), keep, [keep] * len(op.regions), {})
 
 
-def _prune_loop(op: mlir.Operation) -> Any:
+def _prune_loop(op: mlir.Operation) -> mlir.Operation:
     """Prune a loop. Its operands, arguments, yields and results begin with the carries; in a scan, slices and stacks follow."""
     is_scan = opview.name_of(op) == "scan"
     count = opview.attributes_of(op)["num_carries"] if is_scan else len(op.operands)
@@ -82,11 +84,11 @@ def _prune_loop(op: mlir.Operation) -> Any:
     return _rebuilt(op, operands, results, yields, changed, inputs)
 
 
-def _selected(values: Any, keep: Sequence[bool]) -> list[Any]:
+def _selected(values: Iterable[T], keep: Sequence[bool]) -> list[T]:
     return [v for v, flag in zip(values, keep, strict=True) if flag]
 
 
-def _needed_arguments(block: mlir.Block, values: Sequence[Any]) -> list[bool]:
+def _needed_arguments(block: mlir.Block, values: Sequence[mlir.Value]) -> list[bool]:
     """Whether each argument of a block is needed to compute some values in the block."""
     live = set(values)
     for view in reversed(list(block.operations)[:-1]):
@@ -102,12 +104,12 @@ def _needed_arguments(block: mlir.Block, values: Sequence[Any]) -> list[bool]:
 
 def _rebuilt(
     op: mlir.Operation,
-    operands: list[Any],
+    operands: list[mlir.Value],
     results: Sequence[bool],
     yields: Sequence[Sequence[bool]],
     changed: dict[str, Any],
     arguments: Sequence[bool] = (),
-) -> Any:
+) -> mlir.Operation:
     """Replace an op by one with only some of its operands, results, yielded values and arguments of regions."""
     b = builder_before(op, "prune")
     stored = opview.attributes_of(op) | changed
@@ -123,7 +125,7 @@ def _rebuilt(
     return new[0].value.owner.operation
 
 
-def _region(b: Builder, block: mlir.Block, arguments: Sequence[bool], keep: Sequence[bool]) -> Any:
+def _region(b: Builder, block: mlir.Block, arguments: Sequence[bool], keep: Sequence[bool]) -> Region:
     """A region with a copy of a block that takes and yields only some of the values."""
     is_taken = list(arguments) or [True] * len(block.arguments)
     shapes = [b.tensor(a).shape for a in _selected(block.arguments, is_taken)]
@@ -132,8 +134,8 @@ def _region(b: Builder, block: mlir.Block, arguments: Sequence[bool], keep: Sequ
 
 
 def _pruned(
-    b: Builder, block: mlir.Block, is_taken: Sequence[bool], tensors: Sequence[Any], keep: Sequence[bool]
-) -> list[Any]:
+    b: Builder, block: mlir.Block, is_taken: Sequence[bool], tensors: Sequence[Tensor], keep: Sequence[bool]
+) -> list[Tensor]:
     new_arguments = iter(tensors)
     arguments = [
         next(new_arguments) if flag else b.tensor(a) for a, flag in zip(block.arguments, is_taken, strict=True)

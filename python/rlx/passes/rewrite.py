@@ -28,7 +28,7 @@ def builder_before(op: mlir.Operation, note: str) -> Builder:
     return Builder(mlir.ir.InsertionPoint(op), within(op.location, note))
 
 
-def collect(module: mlir.Module, names: Container[str] | None = None) -> list[Any]:
+def collect(module: mlir.Module, names: Container[str] | None = None) -> list[mlir.Operation]:
     """The rlx ops of a module in order; the ops in the regions of an op come before it.
 
     Terminators are left out: every region keeps its terminator, whatever passes do with the other ops.
@@ -37,7 +37,7 @@ def collect(module: mlir.Module, names: Container[str] | None = None) -> list[An
         module: A module or any other op.
         names: Op names without prefix; None takes all.
     """
-    ops: list[Any] = []
+    ops: list[mlir.Operation] = []
     advance = mlir.ir.WalkResult.ADVANCE
 
     def visit(op: mlir.Operation) -> Any:
@@ -52,7 +52,7 @@ def collect(module: mlir.Module, names: Container[str] | None = None) -> list[An
     return ops
 
 
-def replace(op: mlir.Operation, values: Iterable[Any]) -> None:
+def replace(op: mlir.Operation, values: Iterable[mlir.Value]) -> None:
     """Replace all uses of an op's results by other values, and erase the op.
 
     Raises:
@@ -65,7 +65,7 @@ def replace(op: mlir.Operation, values: Iterable[Any]) -> None:
     op.erase()
 
 
-def check_types(op: mlir.Operation, values: list[Any]) -> None:
+def check_types(op: mlir.Operation, values: list[mlir.Value]) -> None:
     """Check that values that will replace the results of an op have the same types.
 
     Raises:
@@ -155,7 +155,7 @@ def decompose_all(module: mlir.Module, names: Container[str]) -> int:
     return count
 
 
-def erase_dead(ops: Iterable[Any]) -> None:
+def erase_dead(ops: Iterable[mlir.Operation]) -> None:
     """Erase rlx ops whose results are not used, and then their operands that are not used any more."""
     # Several Python objects may stand for the same op, and all of them are invalid after it is erased. So each op is here once.
     pending = dict.fromkeys(ops)
@@ -184,7 +184,7 @@ def set_stage(module: mlir.Module, stage: str) -> None:
             del attributes[POLICY_ATTRIBUTE]
 
 
-def replace_body(module: mlir.Module, other: Any) -> None:
+def replace_body(module: mlir.Module, other: mlir.Module) -> None:
     """Replace the ops of a module by those of another one, which is empty then. They are of other dialects, without a stage."""
     for op in list(module.body.operations):
         op.operation.erase()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from rlx import mlir
 from rlx.ir import signature
@@ -34,7 +33,7 @@ class Instrument:
         """Called after the last pass, or after the pass that failed."""
 
 
-def clone_module(module: mlir.Module) -> Any:
+def clone_module(module: mlir.Module) -> mlir.Module:
     """An independent copy of a module."""
     with mlir.entered():
         return module.operation.clone().opview

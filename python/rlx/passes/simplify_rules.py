@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from rlx import mlir
 from rlx.ir import opview, views
+from rlx.ir.dim import Dim
 from rlx.ir.dtype import DType
 from rlx.ir.shape import shape_of
 from rlx.ops.lift import broadcast
@@ -29,12 +29,12 @@ def splat(value: mlir.Value) -> float | None:
     return None
 
 
-def _if_alike(value: mlir.Value, result: mlir.Value) -> Any:
+def _if_alike(value: mlir.Value, result: mlir.Value) -> mlir.Value | None:
     """A value, if it has the same type as the result that it would replace; else None."""
     return value if value.type == result.type else None
 
 
-def _expanded(rewriter: Rewriter, value: mlir.Value, result: mlir.Value) -> Any:
+def _expanded(rewriter: Rewriter, value: mlir.Value, result: mlir.Value) -> mlir.Value:
     """A value, expanded to the shape of the result that it replaces."""
     return value if value.type == result.type else rewriter.emit("expand", [value], shape=shape_of(result).dims)
 
@@ -46,7 +46,7 @@ _NEUTRAL = {"add": -0.0, "sub": 0.0, "mul": 1.0, "div": 1.0, "pow": 1.0}
 
 
 @pattern
-def neutral_element(op: views.Binary, rewriter: Rewriter) -> Any:
+def neutral_element(op: views.Binary, rewriter: Rewriter) -> mlir.Value | None:
     """`x + (-0)`, `x - 0`, `x·1`, `x / 1`, `x ** 1`; `x + 0` of integers."""
     neutral = _NEUTRAL.get(op.kind)
     if neutral is None:
@@ -62,13 +62,13 @@ def _is(value: float | None, number: float) -> bool:
 
 
 @pattern
-def extremum_of_itself(op: views.Binary, rewriter: Rewriter) -> Any:
+def extremum_of_itself(op: views.Binary, rewriter: Rewriter) -> mlir.Value | None:
     """max(x, x), min(x, x)."""
     return op.lhs if op.kind in ("max", "min") and op.lhs == op.rhs else None
 
 
 @pattern
-def times_zero(op: views.Binary, rewriter: Rewriter) -> Any:
+def times_zero(op: views.Binary, rewriter: Rewriter) -> mlir.Value | None:
     """x·0 for integers and bool; a float may be NaN or infinite."""
     if op.kind != "mul" or shape_of(op.result).dtype.is_inexact:
         return None
@@ -77,7 +77,7 @@ def times_zero(op: views.Binary, rewriter: Rewriter) -> Any:
 
 
 @pattern
-def sign(op: views.Binary, rewriter: Rewriter) -> Any:
+def sign(op: views.Binary, rewriter: Rewriter) -> mlir.Value | None:
     """`x + (-y)`, `x - (-y)`, `x·(-1)`."""
     if op.kind in ("add", "sub"):
         other = _negated(op.rhs)
@@ -92,14 +92,14 @@ def sign(op: views.Binary, rewriter: Rewriter) -> Any:
     return None
 
 
-def _negated(value: mlir.Value) -> Any:
+def _negated(value: mlir.Value) -> mlir.Value | None:
     """The tensor of which a value is the negative; None if it is not the result of a negation."""
     op = producer(value, views.Activation)
     return op.x if op is not None and op.kind == "neg" else None
 
 
 @pattern
-def activation_twice(op: views.Activation, rewriter: Rewriter) -> Any:
+def activation_twice(op: views.Activation, rewriter: Rewriter) -> mlir.Value | None:
     """-(-x); abs, relu or round applied twice; abs(-x)."""
     inner = producer(op.x, views.Activation)
     if inner is None:
@@ -114,7 +114,7 @@ def activation_twice(op: views.Activation, rewriter: Rewriter) -> Any:
 
 
 @pattern
-def known_condition(op: views.Where, rewriter: Rewriter) -> Any:
+def known_condition(op: views.Where, rewriter: Rewriter) -> mlir.Value | None:
     """A choice with a constant condition, or two equal branches."""
     known = splat(op.condition)
     if known is None and op.on_true != op.on_false:
@@ -140,7 +140,7 @@ def lossless(a: DType, b: DType) -> bool:
 
 
 @pattern
-def cast_chain(op: views.Cast, rewriter: Rewriter) -> Any:
+def cast_chain(op: views.Cast, rewriter: Rewriter) -> mlir.Value | None:
     """A cast to the same dtype, and a cast of the result of a lossless cast."""
     middle, to = shape_of(op.x).dtype, op.dtype
     if middle is to:
@@ -161,7 +161,7 @@ def cast_chain(op: views.Cast, rewriter: Rewriter) -> Any:
 
 
 @pattern
-def shape_chain(op: views.Reshape | views.Expand, rewriter: Rewriter) -> Any:
+def shape_chain(op: views.Reshape | views.Expand, rewriter: Rewriter) -> mlir.Value | None:
     """A reshape or expand to the shape that the operand has already, and two of them in a row."""
     if _if_alike(op.x, op.result) is not None:
         return op.x
@@ -170,7 +170,7 @@ def shape_chain(op: views.Reshape | views.Expand, rewriter: Rewriter) -> Any:
 
 
 @pattern
-def expanded_operand(op: views.Binary | views.Compare | views.Where, rewriter: Rewriter) -> Any:
+def expanded_operand(op: views.Binary | views.Compare | views.Where, rewriter: Rewriter) -> mlir.Value | None:
     """An operand that is expanded, although the result has the same shape without that: these ops broadcast their operands."""
     values = op.operands
     for i, value in enumerate(values):
@@ -184,7 +184,7 @@ def expanded_operand(op: views.Binary | views.Compare | views.Where, rewriter: R
 
 
 @pattern
-def transpose_chain(op: views.Transpose, rewriter: Rewriter) -> Any:
+def transpose_chain(op: views.Transpose, rewriter: Rewriter) -> mlir.Value | None:
     """A transpose that keeps the order of axes, and two transposes in a row."""
     if op.perm == tuple(range(len(op.perm))):
         return op.x
@@ -193,7 +193,7 @@ def transpose_chain(op: views.Transpose, rewriter: Rewriter) -> Any:
 
 
 @pattern
-def whole(op: views.Narrow | views.Slice, rewriter: Rewriter) -> Any:
+def whole(op: views.Narrow | views.Slice, rewriter: Rewriter) -> mlir.Value | None:
     """A narrow or slice of the whole tensor: if it keeps the shape, it starts at 0."""
     if isinstance(op, views.Slice) and any(s != 1 for s in op.strides):
         return None
@@ -201,7 +201,7 @@ def whole(op: views.Narrow | views.Slice, rewriter: Rewriter) -> Any:
 
 
 @pattern
-def narrow_of_narrow(op: views.Narrow, rewriter: Rewriter) -> Any:
+def narrow_of_narrow(op: views.Narrow, rewriter: Rewriter) -> mlir.Value | None:
     """Two ranges of one axis."""
     inner = producer(op.x, views.Narrow)
     if inner is None or op.axis != inner.axis:
@@ -211,7 +211,7 @@ def narrow_of_narrow(op: views.Narrow, rewriter: Rewriter) -> Any:
 
 
 @pattern
-def narrow_of_concat(op: views.Narrow, rewriter: Rewriter) -> Any:
+def narrow_of_concat(op: views.Narrow, rewriter: Rewriter) -> mlir.Value | None:
     """A range that is inside of one of the joined tensors."""
     inner, axis = producer(op.x, views.Concat), op.axis
     if inner is None or inner.axis != axis:
@@ -225,14 +225,14 @@ def narrow_of_concat(op: views.Narrow, rewriter: Rewriter) -> Any:
     return None
 
 
-def _at_most(a: Any, b: Any) -> bool:
+def _at_most(a: Dim, b: Dim) -> bool:
     """Whether `a <= b` is known."""
     gap = b - a
     return type(gap) is int and gap >= 0
 
 
 @pattern
-def concat_of_neighbours(op: views.Concat, rewriter: Rewriter) -> Any:
+def concat_of_neighbours(op: views.Concat, rewriter: Rewriter) -> mlir.Value | None:
     """Neighbouring ranges of one tensor that are joined again; an empty operand."""
     axis = op.axis
     for part, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
@@ -245,7 +245,7 @@ def concat_of_neighbours(op: views.Concat, rewriter: Rewriter) -> Any:
     return rewriter.emit("narrow", [base], axis=axis, start=(start,), length=(length + next_length,))
 
 
-def _range(value: mlir.Value, axis: int) -> tuple[Any, Any, Any]:
+def _range(value: mlir.Value, axis: int) -> tuple[mlir.Value, Dim, Dim]:
     """A value as a range of an axis of another tensor: this tensor, the start and the length."""
     op = producer(value, views.Narrow)
     if op is None or op.axis != axis:
@@ -254,7 +254,7 @@ def _range(value: mlir.Value, axis: int) -> tuple[Any, Any, Any]:
 
 
 @pattern
-def reduce_of_ones(op: views.Reduce, rewriter: Rewriter) -> Any:
+def reduce_of_ones(op: views.Reduce, rewriter: Rewriter) -> mlir.Value | None:
     """A reduction over axes of size 1 only changes the shape."""
     x, result = shape_of(op.x), shape_of(op.result)
     if x.dtype is not result.dtype or any(x.dims[a] != 1 for a in op.axes):
