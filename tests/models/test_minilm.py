@@ -29,7 +29,7 @@ def cosines(embedder: SentenceEmbedder, sentences: list[list[int]]) -> list[floa
     return [float(a @ b) for a, b in zip(got, expected, strict=True)]
 
 
-@drawn("length", [3, 17, 128, 256], of_each=2)
+@drawn("length", [3, 17, 128, 256])
 def test_one_sentence(minilm: SentenceEmbedder, length: int) -> None:
     assert cosines(minilm, [sentence(minilm, length)])[0] >= 0.99999
 

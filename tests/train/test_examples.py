@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from examples import char_transformer, digits_cnn
-from tests.drawing import of_which
+from tests.drawing import drawn
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
 @pytest.mark.slow
-@of_which("device")
-@pytest.mark.parametrize(("device", "method"), [("cpu", "ste"), ("xla", "lsq")])
-def test_digits_in_f32_and_in_few_bits(device: str, method: str, tmp_path: Path) -> None:
+@drawn("way", ["cpu-ste", "xla-lsq"])
+def test_digits_in_f32_and_in_few_bits(way: str, tmp_path: Path) -> None:
+    device, method = way.split("-")
     accuracy = digits_cnn.train(device, 200, tmp_path, method, bits=4)
     assert accuracy["f32"] > 0.97
     assert accuracy["rounded"] < accuracy["f32"] - 0.01

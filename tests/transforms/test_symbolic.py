@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from rlx.ir.graph import Graph
 from tests.conformance.cases import Case, cases, op_names
 from tests.conformance.failures import Failures
 from tests.conformance.values import random_values
+from tests.drawing import drawn
 from tests.transforms.cases import direction, floats, one_of_each, reversible
 
 _LARGEST = 13
@@ -28,28 +28,32 @@ def _symbolic(op: str) -> list[Case]:
 OPS = [op for op in op_names() if any(case.symbols for case in cases(op))]
 
 
-def _transforms(case: Case, graph: Graph) -> Iterator[tuple[str, Any]]:
-    """What there is to do with a graph: a function of the graph and of the size of a batch."""
+def _transform(name: str, case: Case, graph: Graph) -> Any:
+    """A function of the graph and of the size of a batch; None where the graph has no such transform."""
     names = floats(graph)
-    if names and any(o.shape.dtype.is_inexact for o in graph.outputs):
-        yield "jvp", lambda g, _: rlx.jvp(g, names)
-        if reversible(case):
-            yield "vjp", lambda g, _: rlx.vjp(g, names)
-    if graph.arguments:
-        yield "vmap", lambda g, size: rlx.vmap(g, [a.name for a in g.arguments], size)
+    if name == "vmap":
+        return (lambda g, size: rlx.vmap(g, [a.name for a in g.arguments], size)) if graph.arguments else None
+    if not names or not any(o.shape.dtype.is_inexact for o in graph.outputs):
+        return None
+    if name == "jvp":
+        return lambda g, _: rlx.jvp(g, names)
+    return (lambda g, _: rlx.vjp(g, names)) if reversible(case) else None
 
 
 @pytest.mark.parametrize("op", OPS)
-def test_symbolic(op: str) -> None:
+@drawn("name", ["jvp", "vjp", "vmap"], of_each=2)
+def test_symbolic(op: str, name: str) -> None:
     failures = Failures()
     for case in _symbolic(op):
         whole = case.graph()
-        for what, transform in _transforms(case, whole):
-            with failures.of(f"{case}, {what}"):
-                made = transform(whole, "batch_size")
-                for sizes in case.bindings():
-                    if max(sizes.values()) <= _LARGEST:
-                        _compare(made, transform(case.graph(sizes), _BATCH), _values(case, sizes, what == "vmap"))
+        transform = _transform(name, case, whole)
+        if transform is None:
+            continue
+        with failures.of(case):
+            made = transform(whole, "batch_size")
+            for sizes in case.bindings():
+                if max(sizes.values()) <= _LARGEST:
+                    _compare(made, transform(case.graph(sizes), _BATCH), _values(case, sizes, name == "vmap"))
     failures.check()
 
 

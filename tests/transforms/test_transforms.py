@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import rlx
+from tests.drawing import drawn
 from tests.transforms.checks import check_second, check_vjp, check_vmap
 
 RNG = np.random.default_rng(0)
@@ -249,7 +250,7 @@ def _jax_recurrence(reverse: bool) -> Any:
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("num_checkpoints", [None, 1, 2, 3, 7, 9])
+@drawn("num_checkpoints", [None, 1, 2, 3, 7, 9], of_each=2)
 def test_grad_of_scan(num_checkpoints: int | None, reverse: bool) -> None:
     """Whatever is kept of the forward pass, the gradient is the same."""
     g, values = _recurrence(num_checkpoints, reverse)
