@@ -129,6 +129,46 @@ def test_the_library_uses_the_same() -> None:
         assert compilation.lir is compilation.lir and result.lir.stage == "lir"
 
 
+class _Reached(Exception):
+    """A graph at MIR and at LIR, where fused ops are decomposed again."""
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"policy": "fusable"},
+        {"precision": "bf16"},
+        {"opt": 0},
+        {"opt": 0, "policy": "fusable"},
+        {"dispatch": "force-common"},
+        {"passes": "rlx-lower-blocks,rlx-decompose{ops=rms_norm}"},
+        {"bind": {"n": 3}},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("declared", ["direct", "fusable"])
+def test_a_session_takes_a_module_as_its_graph(
+    options: dict[str, Any], declared: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the option and the declared policy, a session and a pipeline make the same of a module and its graph."""
+
+    def reached(compilation: Compilation, **_: Any) -> Any:
+        raise _Reached(stages(compilation))
+
+    def stages(compilation: Compilation) -> str:
+        return f"{compilation.mir}{compilation.lir}"
+
+    monkeypatch.setattr(Compilation, "artifact", reached)
+    module = gated().with_fusion_policy(declared)
+    texts = {stages(rlx.Pipeline("cpu", **options).compile(given)) for given in (module, module.as_hir)}
+    for given in (module, module.as_hir):
+        with pytest.raises(_Reached) as text:
+            rlx.Session("cpu").compile(given, **options)
+        texts.add(str(text.value))
+    assert len(texts) == 1
+
+
 @pytest.mark.parametrize(
     "options", [["-O0"], ["-O1"], ["-O3"], ["--dispatch=force-common"], ["-O0", "--dispatch=softmax=common"]]
 )

@@ -13,14 +13,14 @@ from rlx.backends.cache import DiskCache, fingerprint
 from rlx.backends.dispatch import KernelDispatchPolicy, policy_of
 from rlx.backends.protocol import Compiler, Target
 from rlx.backends.registry import backend_of
-from rlx.backends.stages import check_options, check_policy, prepared, preparing, to_mir
+from rlx.backends.stages import check_options, check_policy, precision_name, prepared, preparing
 from rlx.ir.custom import sources
 from rlx.ir.errors import StageError
 from rlx.ir.graph import Graph
 from rlx.ir.requirements import Requirement, requirements
 from rlx.ir.signature import STAGES
 from rlx.passes import run
-from rlx.passes.levels import DEFAULT_LEVEL, check_level
+from rlx.passes.levels import DEFAULT_LEVEL, to_mir
 from rlx.passes.pipeline import Pipeline
 from rlx.version import __version__
 
@@ -63,13 +63,12 @@ class Compilation:
         dispatch: KernelDispatchPolicy | str | None = None,
     ):
         check_policy(policy)
-        check_level(opt)
         check_options(bind, passes, precision)
         self.given = graph
         self.target = target
         self.phases: dict[str, float] = {}
         self._preparing = bind, passes
-        self._to_mir = to_mir(policy, precision, opt)
+        self._to_mir = to_mir(opt, fuse=policy == "direct", precision=precision_name(precision))
         self.dispatch_policy = policy_of(dispatch)
         self._to_lir = self.dispatch_policy.applied(target.pipeline)
         self._artifact: Artifact | None = None

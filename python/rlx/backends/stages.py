@@ -7,6 +7,7 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
+from rlx.blocks.graph_module import GraphModule
 from rlx.ir.checks import check_string
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
@@ -14,7 +15,6 @@ from rlx.ir.signature import POLICIES
 from rlx.passes import run
 from rlx.passes.check_lir import CheckLir
 from rlx.passes.decompose import Decompose
-from rlx.passes.levels import passes_of_level
 from rlx.passes.pipeline import Element, Pipeline
 
 PRECISIONS = ("f32", "f16", "bf16")
@@ -30,19 +30,18 @@ def check_policy(policy: str) -> None:
         raise Error(f"policy {policy!r} is not one of {', '.join(POLICIES)}")
 
 
-def graph_of(graph: Any, what: str, *, lowered: bool = True) -> Graph:
-    """The graph that a user gives, itself or in a `GraphModule`.
+def graph_of(graph: Any, what: str) -> Graph:
+    """The graph that a user gives, itself or in a `GraphModule`, at the stage that it has.
 
     Args:
         graph: A `Graph` or `GraphModule`.
         what: The method that was called, for the message.
-        lowered: Lower a `GraphModule` at HIR to MIR.
 
     Raises:
         Error: It is neither, or has no outputs.
     """
-    if hasattr(graph, "into_graph"):
-        graph = graph.into_graph() if lowered else graph.as_hir or graph.into_graph()
+    if isinstance(graph, GraphModule):
+        graph = graph.as_hir or graph.graph
     if not isinstance(graph, Graph):
         raise Error(f"{what} takes a Graph or GraphModule, got {type(graph).__name__}")
     if not graph.results:
@@ -107,18 +106,6 @@ def precision_name(precision: Any) -> str:
     if name not in PRECISIONS:
         raise Error(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r:.60}")
     return name
-
-
-def to_mir(policy: str, precision: Any, level: int) -> str:
-    """The pipeline from HIR to MIR: blocks lowered, the passes of a level of optimisation, then the dtype to compute in.
-
-    Args:
-        policy: `direct` makes fused ops, unless the module declares `fusable`; `fusable` keeps primitives.
-        precision: The dtype to compute in.
-        level: 0 to 3.
-    """
-    steps, name = ["rlx-lower-blocks", *passes_of_level(level, fuse=policy == "direct")], precision_name(precision)
-    return ",".join(steps if name == "f32" else [*steps, f"rlx-precision{{to={name}}}"])
 
 
 def to_lir(legal: CheckLir) -> str:

@@ -134,8 +134,8 @@ class GraphModule:
         if self.stage != "hir":
             return self
         # The package is to the right of this one in the import order, so it is imported by name.
-        lowered = importlib.import_module("rlx.passes").run(self._graph, "builtin.module(rlx-lower-blocks,rlx-fuse)")
-        return GraphModule(lowered)
+        passes = importlib.import_module("rlx.passes")
+        return GraphModule(passes.run(self._graph, passes.to_mir()))
 
     def into_graph(self) -> Graph:
         """The tensor graph, lowered when the module is at HIR."""

@@ -79,6 +79,7 @@ _MODULE_OF_NAME = {
     **dict.fromkeys(("Instrument", "run_on_module"), "rlx.passes.runner"),
     **dict.fromkeys(("PrintIR", "Statistics", "Timing"), "rlx.passes.instruments"),
     "CheckNumerics": "rlx.passes.check_numerics",
+    "to_mir": "rlx.passes.levels",
 }
 
 

@@ -1,4 +1,4 @@
-"""The passes of each level of optimisation, between blocks and the dtype to compute in."""
+"""The passes from HIR to MIR: blocks lowered, those of a level of optimisation, and the dtype to compute in."""
 
 from __future__ import annotations
 
@@ -23,13 +23,22 @@ def check_level(level: Any) -> None:
         raise Error(f"opt={level!r:.60} is not one of the levels {', '.join(map(str, LEVELS))}")
 
 
-def passes_of_level(level: int, *, fuse: bool) -> tuple[str, ...]:
-    """The passes of a level, for a module whose blocks are lowered.
+def to_mir(level: int = 0, *, fuse: bool = True, precision: str = "f32") -> str:
+    """The pipeline from HIR to MIR.
 
     Args:
         level: 0 to 3. At every level the results are those of the graph, within the tolerance of its dtypes.
-        fuse: Whether to make fused ops.
+        fuse: Whether to make fused ops, unless the module says otherwise; else primitives stay.
+        precision: The name of the dtype to compute in.
+
+    Raises:
+        Error: There is no such level.
     """
     check_level(level)
-    fusing = ("rlx-fuse",) if fuse else ()
-    return fusing if level == 0 else (*_SCALAR, *fusing)
+    scalar, fusing = _SCALAR if level else (), ("rlx-fuse",) if fuse else ()
+    return ",".join(["rlx-lower-blocks", *scalar, *fusing, *precision_passes(precision)])
+
+
+def precision_passes(precision: str) -> tuple[str, ...]:
+    """What takes a module at MIR to the dtype to compute in; nothing does for f32."""
+    return () if precision == "f32" else (f"rlx-precision{{to={precision}}}",)

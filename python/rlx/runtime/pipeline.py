@@ -66,7 +66,7 @@ class Pipeline:
         Raises:
             Error: An option does not fit the graph, or a pass failed.
         """
-        result = CompileResult(self, stages.graph_of(graph, "Pipeline.compile", lowered=False).clone())
+        result = CompileResult(self, stages.graph_of(graph, "Pipeline.compile").clone())
         _ = result.mir
         return result
 

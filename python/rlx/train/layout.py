@@ -128,7 +128,7 @@ def compile_training(
             known, or there is no such target.
     """
     pipeline = Pipeline(target=target, arch=arch)
-    prepared_graph = stages.prepared(stages.graph_of(graph, "compile_training", lowered=False), bind)
+    prepared_graph = stages.prepared(stages.graph_of(graph, "compile_training"), bind)
     weights = SharedWeightLayout.of(prepared_graph)
     names = tuple(a.name for a in arguments_of(tensor_graph(prepared_graph), names_of(wrt, "wrt"), "wrt"))
     backward = grad_with_loss(prepared_graph, names, loss=loss)

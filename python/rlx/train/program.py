@@ -14,6 +14,7 @@ from rlx.ir.graph import Graph
 from rlx.ir.shape import Shape
 from rlx.ir.signature import Argument, sign_function
 from rlx.passes import run
+from rlx.passes.levels import precision_passes
 from rlx.train import loss_scale as scales
 from rlx.train.loss_scale import DynamicLossScale
 from rlx.train.optimizers import Optimizer
@@ -80,8 +81,7 @@ def training_graph(
             raise Error(f"output '{output}' is not the loss, so it needs another name", hint=f"the loss is '{loss}'")
 
     derived = _with_gradients(source, names, loss, scale)
-    if name != "f32":
-        derived = run(derived, f"builtin.module(rlx-precision{{to={name}}})")
+    derived = run(derived, precision_passes(name))
     step = _with_states(derived, names)
     # The differentiated output, the gradients, then the other outputs: by position, as names may have got a number added.
     first, *gradients_and_metrics = step.output_tensors

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,9 @@ from rlx.ir.guards import is_iterable
 from rlx.ir.location import describe
 from rlx.ir.shape import Shape
 from rlx.ir.signature import Argument, Output
+from rlx.passes import run
 from rlx.passes.base import Pass
+from rlx.passes.levels import to_mir
 from rlx.passes.lower_blocks import LowerBlocks
 from rlx.passes.runner import clone_module, run_on_module
 from rlx.transforms.scope import Scope, copied
@@ -79,7 +80,7 @@ def tensor_graph(graph: Any) -> Graph:
     if bare.stage == "lir":
         raise StageError(f"graph '{bare.name}' is at stage lir", hint="transform it before it is lowered for a target")
     if bare.stage == "hir":
-        return importlib.import_module("rlx.passes").run(bare, "builtin.module(rlx-lower-blocks)")
+        return run(bare, to_mir(fuse=False))
     return bare
 
 
