@@ -114,6 +114,40 @@ def test_what_is_no_op() -> None:
         g.custom("example.swish", x, bet=1.0)
 
 
+_CELL = """
+import numpy as np
+import rlx
+
+class Repeat(rlx.CustomOp, name="notebook.repeat"):
+    def infer(self, x, *, axis: int = 0):
+        dims = list(x.dims)
+        dims[axis] = dims[axis] * {times}
+        return rlx.Shape(dims, x.dtype)
+
+    def evaluate(self, x, *, axis):
+        return np.concatenate([x] * {times}, axis)
+
+    def decompose(self, b, x, *, axis):
+        result = x
+        for _ in range({times} - 1):
+            result = b.concat([result, x], axis)
+        return result
+"""
+
+
+def test_a_cell_of_a_notebook_that_is_run_again_counts(inputs: dict[str, np.ndarray]) -> None:
+    """Whoever asks for the card of an op gets the one that was registered last."""
+    for times in (1, 2, 3, 1):
+        exec(_CELL.format(times=times), {"__name__": "notebook"})
+        g = rlx.Graph()
+        g.set_outputs(g.custom("notebook.repeat", g.input("x", (4, 3))))
+        g.verify()
+        expected = np.concatenate([inputs["x"]] * times)
+        assert g.outputs[0].shape == expected.shape
+        for made in (g, rlx.parse(str(g)), g.clone(), rlx.passes.run(g, "rlx-decompose"), rlx.passes.run(g, "cse")):
+            np.testing.assert_array_equal(rlx.evaluate(made, {"x": inputs["x"]})[0], expected)
+
+
 def _infer(self: Any, x: rlx.Shape) -> rlx.Shape:
     return x
 

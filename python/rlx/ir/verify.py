@@ -46,7 +46,8 @@ def check_sizes(card: Card, attributes: Mapping[str, Any]) -> None:
                 )
 
 
-# MLIR has one object for equal types or attributes. Ops with the same name, operand types and attributes have equal results.
+# MLIR has one object for equal types or attributes. Ops with the same card, operand types and attributes have equal results.
+# (A user's op may get another card.) This grows only as the context does, which keeps every type and attribute as well.
 _inferred: dict[tuple[Any, ...], tuple[Shape, ...]] = {}
 
 
@@ -73,10 +74,10 @@ def infer_op(op: mlir.Operation) -> tuple[Shape, ...]:
         ShapeError: Operands or attributes do not fit.
     """
     attributes = op.attributes
-    key = (op.name, tuple(o.type for o in op.operands), tuple((n, attributes[n]) for n in attributes))
+    card = opview.card_of(op)
+    key = (card, tuple(o.type for o in op.operands), tuple((n, attributes[n]) for n in attributes))
     shapes = _inferred.get(key)
     if shapes is None:
-        card = opview.card_of(op)
         if op.name != opview.CUSTOM:
             attributes_module.check_names(card.spec, op)
         operands = opview.operands_of(op, [shape_of(operand) for operand in op.operands])
