@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import rlx
+from rlx.backends.iree import targets
+from rlx.backends.iree.backend import choose_driver, estimated_flops
 from tests.backends.iree_text import iree_text
 from tests.ops.references import agree, random
 
@@ -214,3 +216,24 @@ def test_an_argument_as_two_carries(loop: str, view: bool) -> None:
         values = {"anchor": random("f32", (n, 3)), "x": random("f32", (n, 4)), "xs": random("f32", (m, n, 4))}
         for got, wanted in zip(compiled.run(values), rlx.evaluate(g, values), strict=True):
             agree(got, wanted, noise=_ROOM)
+
+
+def _recurrence(steps: int | str, size: int) -> Any:
+    g: Any = rlx.Graph("recurrence")
+    w = g.param("w", (size, size))
+
+    def body(h: Any, x: Any) -> Any:
+        return (g.tanh(h @ w + x),) * 2
+
+    _, stack = g.scan(body, g.input("h", (1, size)), g.input("x", (steps, 1, size)))
+    g.set_outputs(stack)
+    return g
+
+
+def test_threads_have_to_pay_in_each_step_of_a_loop() -> None:
+    """However often a body runs, what counts is whether it is work for several threads."""
+    target = targets.target("cpu")
+    for size, driver in ((64, "local-sync"), (4096, "local-task")):
+        flops = {estimated_flops(_recurrence(steps, size).module) for steps in (1, 1000, "n")}
+        assert len(flops) == 1
+        assert choose_driver(target, flops.pop(), None) == driver

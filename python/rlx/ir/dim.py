@@ -176,10 +176,14 @@ def evaluate(d: Dim, bindings: Mapping[str, int]) -> int:
     return d.evaluate(bindings) if isinstance(d, DimExpr) else d
 
 
-def estimate(d: Dim, size: int) -> int:
-    """The value of `d` where every symbol has the same size, for costs; 0 where that divides by zero."""
+# The size of a symbol for estimates of work and memory.
+TYPICAL_SIZE = 64
+
+
+def estimate(d: Dim) -> int:
+    """The value of `d` with a typical size for each symbol, for costs; 0 where that divides by zero."""
     try:
-        return evaluate(d, dict.fromkeys(symbols(d), size))
+        return evaluate(d, dict.fromkeys(symbols(d), TYPICAL_SIZE))
     except Error:
         return 0
 

@@ -11,6 +11,7 @@ from rlx.backends import stages
 from rlx.backends.compilation import Compilation
 from rlx.backends.dispatch import KernelDispatchPolicy, policy_of
 from rlx.backends.registry import target_of
+from rlx.ir.dim import TYPICAL_SIZE
 from rlx.ir.errors import UnsupportedError
 from rlx.ir.graph import Graph
 from rlx.passes.levels import DEFAULT_LEVEL, check_level
@@ -18,9 +19,6 @@ from rlx.report.dispatch import DispatchReport, analyse_dispatch
 from rlx.report.fusion import FusionReport, analyse_fusion
 from rlx.report.memory import MemoryReport, analyse_memory
 from rlx.report.text import counts_text
-
-# What a symbol without a size is taken to be in the memory plan.
-_TYPICAL_SIZE = 64
 
 
 @dataclass(frozen=True)
@@ -111,7 +109,7 @@ class CompileResult(Compilation):
 
         What is computed from weights alone is not in it: the compiler has it computed when the program is loaded.
         """
-        sizes = dict.fromkeys(self.dynamic_symbols, _TYPICAL_SIZE)
+        sizes = dict.fromkeys(self.dynamic_symbols, TYPICAL_SIZE)
         return analyse_memory(self.lir, sizes=sizes, hoist_weights=True)
 
     @cached_property

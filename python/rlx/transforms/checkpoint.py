@@ -98,8 +98,8 @@ class Checkpoint(Transform, name="rlx-checkpoint"):
 
 
 def _bytes(value: mlir.Value) -> int:
-    """The bytes of a value, with 64 for the size of each symbol."""
-    return estimate(shape_of(value).size_bytes, 64)
+    """The bytes of a value, with a typical size for each symbol."""
+    return estimate(shape_of(value).size_bytes)
 
 
 def _cuts(sizes: list[int], count: int) -> list[int]:

@@ -33,18 +33,19 @@ from rlx.ir.signature import Argument, bodies
 
 # Below this many operations the threads of local-task cost more than they save (about 15 µs a call).
 PARALLEL_FLOPS = 20_000_000
-# The size of a symbol for estimates of work.
-_TYPICAL_SIZE = 64
 
 
 def estimated_flops(module: Any) -> int:
-    """The number of operations when each function runs once, with a typical size for each symbol."""
+    """The number of operations of each function, each op counted once, with a typical size for each symbol.
+
+    The body of a loop is counted once as well, because threads cost time in every step: they have to be worth it in each. With
+    threads, 1,000 steps of `tanh(h @ w + x)` for 256 numbers (134 million operations) took 36 ms on two cores instead of 9.
+    """
     total = 0
     for function in bodies(module):
         for op in opview.operations(function.entry_block):
-            if op.name in opview.TERMINATORS:
-                continue
-            total += max(0, estimate(opview.own_cost_of(op).flops, _TYPICAL_SIZE))  # a size may be n - 100
+            if op.name not in opview.TERMINATORS:
+                total += max(0, estimate(opview.own_cost_of(op).flops))  # a size may be n - 100
     return total
 
 
