@@ -9,7 +9,6 @@ import pytest
 import rlx
 from rlx import mlir
 from rlx.cli import opt
-from rlx.ir import signature
 from rlx.ir.text import verify_module
 
 T = "tensor<4xf32>"
@@ -122,16 +121,3 @@ def test_what_graphs_say_is_accepted() -> None:
     again = rlx.parse(str(g))
     assert str(again) == str(g)
     assert again.states[0].init == -1.5
-
-
-def test_checking_takes_time_in_proportion_to_the_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
-    places = signature._argument_places
-    monkeypatch.setattr(signature, "_argument_places", lambda f: calls.append(1) or places(f))
-    counts = []
-    for arguments in (2, 50):
-        listed = ", ".join(f"%a{i}: tensor<4xf32>" for i in range(arguments))
-        calls.clear()
-        rlx.parse(f"func.func @f({listed}) -> tensor<4xf32> {{ return %a0 : tensor<4xf32> }}")
-        counts.append(len(calls))
-    assert counts[0] == counts[1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,6 +13,7 @@ from rlx.ir import registry
 from rlx.passes import CheckNumerics
 from rlx.passes.rewrite import collect, erase_dead
 from tests.conformance.cases import Case, cases, op_names
+from tests.growth import check_linear
 
 # f32 first; an op that does not take it is tried in what it takes.
 _PREFERRED = ("f32", "i32", "bool", "c64")
@@ -138,32 +138,15 @@ def _layers(count: int) -> rlx.Graph:
     return g
 
 
-def _calls(work: Callable[[rlx.Graph], None], graph: rlx.Graph) -> int:
-    """How many functions are called: what a clock would say on a machine that does nothing else."""
-    count = 0
-
-    def note(frame: Any, event: str, argument: Any) -> None:
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(note)
-    try:
-        work(graph)
-    finally:
-        sys.setprofile(None)
-    return count
-
-
 @pytest.mark.parametrize(
     "text", ["rlx-lower-blocks", "rlx-decompose", "rlx-simplify", "rlx-constant-fold", "rlx-bind{n=3}"]
 )
 def test_passes_are_linear_in_the_number_of_ops(text: str) -> None:
-    def run(graph: rlx.Graph) -> None:
-        rlx.passes.run(graph, text, verify_each=False)
+    def work(count: int) -> Callable[[], rlx.Graph]:
+        graph = _layers(count)
+        return lambda: rlx.passes.run(graph, text, verify_each=False)
 
-    run(_layers(40))  # the caches of what is inferred are full from here on
-    small, large = (_calls(run, _layers(count)) for count in (40, 160))
-    assert large < 5 * small
+    check_linear(work)
 
 
 class Endless(rlx.CustomOp, name="tests.endless"):

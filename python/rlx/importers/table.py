@@ -140,7 +140,5 @@ def constant(g: Graph, array: np.ndarray, largest_literal: float = LARGEST_LITER
     """
     if array.size <= largest_literal or not any(array.strides):
         return g.constant(array)
-    taken_names = {a.name for a in g.arguments}
-    name = next(n for n in map("constant{}".format, range(len(taken_names) + 1)) if n not in taken_names)
     array.flags.writeable = False
-    return g.param(name, array.shape, array.dtype, value=array)
+    return g.param(g.new_name("constant"), array.shape, array.dtype, value=array)

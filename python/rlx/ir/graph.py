@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +24,7 @@ from rlx.ir.signature import (
     STAGES,
     Argument,
     Output,
-    functions,
+    find_function,
     initial_value,
     read_arguments,
     read_outputs,
@@ -51,20 +53,27 @@ class Graph(Builder):
             raise StageError(f"stage must be one of {', '.join(STAGES)}, got {stage!r:.60}")
         self.name = name
         with mlir.entered():
-            self.module = ir.Module.create(loc=caller_location())
-            self.module.operation.attributes["rlx.stage"] = ir.StringAttr.get(stage)
+            module = ir.Module.create(loc=caller_location())
+            module.operation.attributes["rlx.stage"] = ir.StringAttr.get(stage)
             function = mlir.dialect("func").FuncOp(
-                _symbol(name), ((), ()), ip=ir.InsertionPoint(self.module.body), loc=caller_location()
+                _symbol(name), ((), ()), ip=ir.InsertionPoint(module.body), loc=caller_location()
             )
             function.add_entry_block()
             end = mlir.dialect("func").ReturnOp([], ip=ir.InsertionPoint(function.entry_block))
-        self._adopt(function)
+        self._adopt(module, function)
         super().__init__(ir.InsertionPoint(end.operation))
 
-    def _adopt(self, function: mlir.FuncOp) -> None:
-        self.function = function
-        self._arguments: list[Argument] = []
-        self._outputs: list[Output] = []
+    def _adopt(self, module: mlir.Module, function: mlir.FuncOp) -> None:
+        self._module, self._function = module, function
+        self._arguments = read_arguments(function)
+        self._outputs = read_outputs(function)
+        # Arguments and results are written into the module when it is first asked for: doing that for each one takes time, and
+        # memory for types, that grow with the square of their number. Until then these are the results; from then on, None.
+        self._unwritten: list[mlir.Value] | None = list(self._terminator().operands)
+        self._returned_at = self._terminator().location
+        self._places = {a.name: i for i, a in enumerate(self._arguments)}
+        self._updated = {o.updates for o in self._outputs if o.updates is not None}
+        self._numbers: defaultdict[str, Iterator[int]] = defaultdict(count)
         self._weights: dict[str, Any] = {}
 
     @classmethod
@@ -78,15 +87,19 @@ class Graph(Builder):
         Raises:
             Error: There is no such function, it has no body, or its arguments are not tensors.
         """
+        self = cls._of_new(module, entry)
+        self._unwritten = None
+        return self
+
+    @classmethod
+    def _of_new(cls, module: mlir.Module, entry: str | None) -> Graph:
+        """The same for a module that nobody else has."""
         self = cls.__new__(cls)
         function = find_function(module, entry)
         if function.is_external:
             raise Error(f"function '{function.name.value}' has no body", location=describe(function.location))
-        self.module = module
         self.name = function.name.value
-        self._adopt(function)
-        self._arguments = read_arguments(function)
-        self._outputs = read_outputs(function)
+        self._adopt(module, function)
         block = function.entry_block
         Builder.__init__(self, mlir.ir.InsertionPoint(block.operations[len(block.operations) - 1]))
         return self
@@ -106,6 +119,18 @@ class Graph(Builder):
                 hint='build it with rlx.Graph(name, stage="hir") or rlx.Graph.define, and lower it',
             )
         return super().emit(name, operands, **attributes)
+
+    @property
+    def module(self) -> mlir.Module:
+        """The module of the function."""
+        self._write_down()
+        return self._module
+
+    @property
+    def function(self) -> mlir.FuncOp:
+        """The function itself."""
+        self._write_down()
+        return self._function
 
     # --- arguments --------------------------------------------------------------------------------
 
@@ -190,16 +215,15 @@ class Graph(Builder):
         """
         location = describe(caller_location())
         name = self.name_of(state.value) if isinstance(state, Tensor) else None
-        argument = next((a for a in self._arguments if a.name == name and a.kind == "state"), None)
-        if argument is None or state.builder is not self:
+        argument = self._arguments[self._places[name]] if name in self._places else None
+        if argument is None or argument.kind != "state" or state.builder is not self:
             raise ShapeError(f"update: {state!r} is not a state of this graph", location=location)
         if self.check_operand(value, "value") and value.shape != argument.shape:
             raise ShapeError(f"update: state '{name}' is {argument.shape}, the value {value.shape}", location=location)
-        if any(o.updates == name for o in self._outputs):
+        if argument.name in self._updated:
             raise Error(f"update: state '{name}' is updated twice", location=location)
-        self._return(
-            [(o, v) for o, v in self._returned()] + [(Output(f"next_{name}", argument.shape, name), value.value)]
-        )
+        self._return([*self._outputs, Output(f"next_{name}", argument.shape, name)], [*self._returned(), value.value])
+        self._updated.add(argument.name)
 
     def add_argument(self, argument: Argument) -> Tensor:
         """An argument of any kind.
@@ -208,12 +232,19 @@ class Graph(Builder):
             Error: Its name is empty or taken.
         """
         check_name(argument.name, "an argument's name")
-        if any(a.name == argument.name for a in self._arguments):
+        if argument.name in self._places:
             raise Error(f"the graph has an argument '{argument.name}' already", location=describe(caller_location()))
-        value = self.function.entry_block.add_argument(argument.shape.type, caller_location())
+        value = self._function.entry_block.add_argument(argument.shape.type, caller_location())
+        self._places[argument.name] = len(self._arguments)
         self._arguments.append(argument)
-        self._sign()
+        if self._unwritten is None:
+            sign_function(self._function, self._arguments, self._outputs)
         return Tensor(self, value)
+
+    def new_name(self, prefix: str) -> str:
+        """The next of `prefix0`, `prefix1`, … that no argument has."""
+        names = (f"{prefix}{number}" for number in self._numbers[prefix])
+        return next(name for name in names if name not in self._places)
 
     @property
     def arguments(self) -> tuple[Argument, ...]:
@@ -239,19 +270,18 @@ class Graph(Builder):
             Error: There is none of that name.
         """
         check_string(name, "an argument's name")
-        for i, argument in enumerate(self._arguments):
-            if argument.name == name:
-                return Tensor(self, self.function.entry_block.arguments[i])
+        if name in self._places:
+            return Tensor(self, self._function.entry_block.arguments[self._places[name]])
         known = ", ".join(a.name for a in self._arguments)
         raise Error(f"the graph has no argument '{name}'; it has {known or 'none'}")
 
     def is_weight(self, value: mlir.Value) -> bool:
-        if isinstance(value, mlir.BlockArgument) and value.owner == self.function.entry_block:
+        if isinstance(value, mlir.BlockArgument) and value.owner == self._function.entry_block:
             return self._arguments[value.arg_number].kind != "input"
         return False
 
     def name_of(self, value: mlir.Value) -> str:
-        if isinstance(value, mlir.BlockArgument) and value.owner == self.function.entry_block:
+        if isinstance(value, mlir.BlockArgument) and value.owner == self._function.entry_block:
             return self._arguments[value.arg_number].name
         return value.get_name()
 
@@ -287,8 +317,9 @@ class Graph(Builder):
                 self.check_operand(output, name)
             except ShapeError as problem:
                 raise self.problem_at(f"set_outputs: {problem.message}") from None
-        updates = [(o, v) for o, v in self._returned() if o.updates]
-        self._return([(Output(name, t.shape), t.value) for name, t in named] + updates)
+        updates = [(o, v) for o, v in zip(self._outputs, self._returned(), strict=True) if o.updates]
+        entries = [*((Output(name, t.shape), t.value) for name, t in named), *updates]
+        self._return([o for o, _ in entries], [v for _, v in entries])
 
     @property
     def outputs(self) -> tuple[Output, ...]:
@@ -303,36 +334,47 @@ class Graph(Builder):
     @property
     def output_tensors(self) -> list[Tensor]:
         """The tensors of the outputs, in order."""
-        return [Tensor(self, v) for o, v in self._returned() if o.updates is None]
+        return [Tensor(self, v) for o, v in zip(self._outputs, self._returned(), strict=True) if o.updates is None]
 
     def _terminator(self) -> mlir.Operation:
-        operations = self.function.entry_block.operations
+        operations = self._function.entry_block.operations
         return operations[len(operations) - 1].operation
 
-    def _returned(self) -> list[tuple[Output, mlir.Value]]:
-        return list(zip(self._outputs, self._terminator().operands, strict=True))
+    def _returned(self) -> list[mlir.Value]:
+        return list(self._terminator().operands) if self._unwritten is None else self._unwritten
 
-    def _return(self, entries: list[tuple[Output, mlir.Value]]) -> None:
+    def _return(self, outputs: list[Output], values: list[mlir.Value]) -> None:
+        self._outputs, self._returned_at = outputs, caller_location()
+        if self._unwritten is None:
+            self._write(values)
+        else:
+            self._unwritten = values
+
+    def _write_down(self) -> None:
+        """Write arguments and results into the module, since somebody reads it, and from now on at once."""
+        values = self._unwritten
+        if values is not None:
+            with mlir.entered():
+                if self._unwritten is values:  # else another thread has come first
+                    self._write(values)
+                    self._unwritten = None
+
+    def _write(self, values: list[mlir.Value]) -> None:
         old = self._terminator()
-        with mlir.entered():
-            end = mlir.dialect("func").ReturnOp(
-                [v for _, v in entries], ip=mlir.ir.InsertionPoint(old), loc=caller_location()
-            )
-        old.erase()
-        self._points[0] = mlir.ir.InsertionPoint(end.operation)
-        self._outputs = [o for o, _ in entries]
-        self._sign()
-
-    def _sign(self) -> None:
-        """Update the function's type and the attributes of its arguments and results."""
-        sign_function(self.function, self._arguments, self._outputs)
+        if values != list(old.operands):
+            with mlir.entered():
+                place = mlir.ir.InsertionPoint(old)
+                end = mlir.dialect("func").ReturnOp(values, ip=place, loc=self._returned_at)
+            old.erase()
+            self._points[0] = mlir.ir.InsertionPoint(end.operation)
+        sign_function(self._function, self._arguments, self._outputs)
 
     # --- the whole graph --------------------------------------------------------------------------
 
     @property
     def stage(self) -> str:
         """`"hir"`, `"mir"` or `"lir"`."""
-        return module_stage(self.module)
+        return module_stage(self._module)
 
     @property
     def symbols(self) -> frozenset[str]:
@@ -352,13 +394,13 @@ class Graph(Builder):
     def clone(self) -> Graph:
         """An independent copy."""
         with mlir.entered():
-            copy = Graph.from_module(self.module.operation.clone().opview, self.name_symbol)
+            copy = Graph._of_new(self.module.operation.clone().opview, self.name_symbol)
         copy.take_weights(self)
         return copy
 
     @property
     def name_symbol(self) -> str:
-        return self.function.name.value
+        return self._function.name.value
 
     def __str__(self) -> str:
         from rlx.ir.text import print_op
@@ -396,24 +438,3 @@ def _symbol(name: str) -> str:
 def module_stage(module: mlir.Module) -> str:
     """The stage that a module declares; without one, MIR."""
     return stage_of(module.operation) or "mir"
-
-
-def find_function(module: mlir.Module, name: str | None = None) -> mlir.FuncOp:
-    """A function by name; without a name, the first public one.
-
-    Raises:
-        Error: There is none.
-    """
-    candidates = functions(module)
-    for function in candidates:
-        if function.name.value == name or (name is None and _is_public(function)):
-            return function
-    names = ", ".join(f.name.value for f in candidates)
-    description = f"function '{name}'" if name else "public function"
-    place = describe(module.operation.location)
-    raise Error(f"the module has no {description}; it has {names or 'no functions'}", location=place)
-
-
-def _is_public(function: mlir.FuncOp) -> bool:
-    attributes = function.attributes
-    return "sym_visibility" not in attributes or str(attributes["sym_visibility"]) == '"public"'

@@ -56,6 +56,27 @@ def bodies(module: mlir.Module) -> list[mlir.FuncOp]:
     return [function for function in functions(module) if not function.is_external]
 
 
+def find_function(module: mlir.Module, name: str | None = None) -> mlir.FuncOp:
+    """A function by name; without a name, the first public one.
+
+    Raises:
+        Error: There is none.
+    """
+    candidates = functions(module)
+    for function in candidates:
+        if function.name.value == name or (name is None and _is_public(function)):
+            return function
+    names = ", ".join(f.name.value for f in candidates)
+    description = f"function '{name}'" if name else "public function"
+    place = describe(module.operation.location)
+    raise Error(f"the module has no {description}; it has {names or 'no functions'}", location=place)
+
+
+def _is_public(function: mlir.FuncOp) -> bool:
+    attributes = function.attributes
+    return "sym_visibility" not in attributes or str(attributes["sym_visibility"]) == '"public"'
+
+
 def stage_of(op: mlir.Operation) -> str | None:
     """The stage that an op declares, None when it declares none.
 

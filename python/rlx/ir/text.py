@@ -10,7 +10,7 @@ from rlx import mlir
 from rlx.ir import assembly, isolated, limits, signature
 from rlx.ir.errors import Error, ParseError, VerificationError
 from rlx.ir.files import read_bytes
-from rlx.ir.graph import Graph, find_function
+from rlx.ir.graph import Graph
 from rlx.ir.location import describe
 
 _SEVERAL = "source must contain a single top-level operation"
@@ -209,5 +209,4 @@ def parse(text_or_path: str | os.PathLike[str], *, entry: str | None = None) -> 
     else:
         text, name = str(text_or_path), "<text>"
     module = parse_module(text, name)
-    find_function(module, entry)
     return Graph.from_module(module, entry)

@@ -132,7 +132,7 @@ def _with_states(graph: Graph, names: Sequence[str]) -> Graph:
     """The same function, with some parameters as states."""
     arguments = [replace(a, kind="state") if a.name in names else a for a in graph.arguments]
     sign_function(graph.function, arguments, graph.results)
-    return Graph.from_module(graph.module, graph.name_symbol)
+    return Graph.from_module(graph.module, graph.name_symbol).clone()
 
 
 def wide(kind: DType) -> DType:

@@ -13,11 +13,11 @@ from rlx.ir import opview
 from rlx.ir.attributes import suggestion
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error, PassError, StageError
-from rlx.ir.graph import Graph, find_function, module_stage
+from rlx.ir.graph import Graph, module_stage
 from rlx.ir.guards import is_iterable
 from rlx.ir.location import describe
 from rlx.ir.shape import Shape
-from rlx.ir.signature import Argument, Output
+from rlx.ir.signature import Argument, Output, find_function
 from rlx.passes import run
 from rlx.passes.base import Pass
 from rlx.passes.levels import to_mir

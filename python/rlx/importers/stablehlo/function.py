@@ -13,10 +13,10 @@ from rlx.importers.table import LARGEST_LITERAL, MOST_OPS
 from rlx.ir.attributes import elements_from_mlir
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error, ParseError, UnsupportedError
-from rlx.ir.graph import Graph, find_function
+from rlx.ir.graph import Graph
 from rlx.ir.location import describe, name_of
 from rlx.ir.shape import Shape, shape_of, shape_of_type
-from rlx.ir.signature import functions
+from rlx.ir.signature import find_function, functions
 from rlx.ir.text import decoded, is_path, parse_module, read_text
 
 _PREFIX = "stablehlo."
