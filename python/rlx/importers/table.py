@@ -27,20 +27,34 @@ class Rule:
 
     Attributes:
         build: Takes the graph, the op's operands, and by keyword the attributes that its signature names.
+        signature: Its signature.
         attributes: The names of these attributes.
         required: The names of those without a default.
     """
 
     build: Callable[..., Any]
+    signature: inspect.Signature
     attributes: frozenset[str]
     required: frozenset[str]
 
     @classmethod
     def of(cls, build: Callable[..., Any]) -> Rule:
         """The rule for a function, from its signature."""
-        keywords = [p for p in inspect.signature(build).parameters.values() if p.kind is p.KEYWORD_ONLY]
+        signature = inspect.signature(build)
+        keywords = [p for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY]
         required = frozenset(p.name for p in keywords if p.default is p.empty)
-        return cls(build, frozenset(p.name for p in keywords), required)
+        return cls(build, signature, frozenset(p.name for p in keywords), required)
+
+    def check_operands(self, g: Graph, operands: Sequence[Tensor], attributes: Mapping[str, Any]) -> None:
+        """The rule takes so many operands.
+
+        Raises:
+            UnsupportedError: It does not.
+        """
+        try:
+            self.signature.bind(g, *operands, **attributes)
+        except TypeError as problem:
+            raise UnsupportedError(f"with {len(operands)} operands cannot be imported: {problem}") from None
 
 
 class Table:
@@ -119,14 +133,12 @@ class Table:
             if unknown or missing:
                 obstacle = f"with '{unknown[0]}'" if unknown else f"without '{min(missing)}'"
                 raise UnsupportedError(f"{obstacle} cannot be imported")
-            built = rule.build(g, *operands, **{n: v for n, v in attributes.items() if n in rule.attributes})
+            taken = {n: v for n, v in attributes.items() if n in rule.attributes}
+            rule.check_operands(g, operands, taken)
+            built = rule.build(g, *operands, **taken)
         except Error as problem:
             message = f"{op}{': ' if problem.message.startswith('rlx.') else ' '}{problem.message}"
             raise type(problem)(message, location=place or problem.location, hint=problem.hint) from None
-        except (TypeError, ValueError) as problem:  # the call does not match the signature of the rule
-            raise UnsupportedError(
-                f"{op} is written in a way that is not imported: {problem}", location=place
-            ) from None
         return [built] if isinstance(built, Tensor) else list(built)
 
 
@@ -140,5 +152,6 @@ def constant(g: Graph, array: np.ndarray, largest_literal: float = LARGEST_LITER
     """
     if array.size <= largest_literal or not any(array.strides):
         return g.constant(array)
-    array.flags.writeable = False
-    return g.param(g.new_name("constant"), array.shape, array.dtype, value=array)
+    value = array.view()
+    value.flags.writeable = False
+    return g.param(g.new_name("constant"), array.shape, array.dtype, value=value)
