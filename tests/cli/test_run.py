@@ -83,6 +83,36 @@ def test_outputs_are_saved(command: Command, hello_artifact: Path, tmp_path: Pat
         np.testing.assert_array_equal(np.load(path), np.array([[4, 6]], np.float32))
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--output-dir=DIR"],
+        ["--save=a/b=DIR/f", "--save=a_b=DIR/f"],
+        ["--save=DIR/f", "--save=DIR/../DIR/./f"],
+        ["--save=c=DIR/a_b.npy", "--output-dir=DIR"],
+        ["--save=a/b=one/f", "--save=c=two/f"],  # `two` is `one`
+    ],
+    ids=str,
+)
+def test_no_output_is_written_over_another(
+    options: list[str], command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However its file is named; one output may go to several files, and to one file twice."""
+    g: Any = rlx.Graph("three")
+    x = g.input("x", (2,))
+    g.set_outputs({"a/b": x, "a_b": x + 1.0, "c": x + 2.0})
+    (tmp_path / "m.mlir").write_text(str(g))
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").symlink_to("one")
+    monkeypatch.chdir(tmp_path)
+    call = ("run", "m.mlir", "--evaluate", "--input=x=2xf32=0")
+    message = command.error(*call, *options)
+    assert re.search(r"outputs '(a/b|a_b)' and '(a_b|c)' would both be written to ", message)
+    assert not list(tmp_path.rglob("*f*.npy")) and not (tmp_path / "DIR").exists()
+    command.output(*call, "--save=a_b=f", "--save=a_b=./f", "--save=a_b=g", "--save=c=h")
+    assert [np.load(name)[0] for name in "fgh"] == [1, 1, 2]
+
+
 def test_symbols_take_the_sizes_that_come(command: Command, tmp_path: Path) -> None:
     g = rlx.Graph("double")
     x = g.input("x", ("n",), "i32")

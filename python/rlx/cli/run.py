@@ -118,7 +118,27 @@ def _files(arguments: argparse.Namespace, outputs: Sequence[Output]) -> dict[str
     if arguments.output_dir is not None:
         for name in names:
             files[name].append(os.path.join(arguments.output_dir, name.replace("/", "_") + ".npy"))
+    _check_differ(files)
     return files
+
+
+def _check_differ(files: Mapping[str, Sequence[str]]) -> None:
+    """No file is to hold two outputs.
+
+    Raises:
+        Error: One is.
+    """
+    from rlx.ir.errors import Error
+
+    outputs: dict[str, str] = {}
+    for name, paths in files.items():
+        for path in paths:
+            other = outputs.setdefault(os.path.realpath(path), name)
+            if other != name:
+                raise Error(
+                    f"outputs '{other}' and '{name}' would both be written to {path}",
+                    hint="give each a file of its own by --save=NAME=FILE.npy",
+                )
 
 
 def _save(path: str, array: np.ndarray) -> None:
