@@ -19,7 +19,7 @@ from rlx.backends.worker import pool as pools
 from rlx.backends.worker import process as processes
 from rlx.backends.worker import shielded
 from rlx.backends.worker.pool import WorkerPool
-from rlx.backends.worker.process import Command, WorkerDied
+from rlx.backends.worker.process import Command, HandlerFailed, WorkerDied
 from rlx.ir.errors import Error
 from tests.backends import echo_handler
 from tests.backends.processes import is_gone, wait_until
@@ -95,6 +95,99 @@ def test_a_handler_that_cannot_be_loaded(pool: WorkerPool, tmp_path: Path) -> No
     with pytest.raises(WorkerDied) as caught:
         pool.request(Command(str(broken)), {"kind": "echo"})
     assert "no_such_module" in caught.value.stderr
+
+
+def test_an_exception_of_the_handler_costs_no_process(pool: WorkerPool) -> None:
+    echo(pool)
+    before = pool.pids
+    for _ in range(2):
+        with pytest.raises(HandlerFailed, match=r"^ValueError: not this one$") as caught:
+            pool.request(ECHO, {"kind": "raise"}, timeout_s=60)
+        assert "echo_handler.py" in caught.value.stderr
+        pool.post(ECHO, {"kind": "raise"})
+        echo(pool)
+    assert pool.pids == before
+
+
+SLOW = Command(str(echo_handler.__file__), ("slow",))
+
+
+def start_on_request(pool: WorkerPool) -> None:
+    echo(pool, SLOW)
+
+
+def start_ahead(pool: WorkerPool) -> None:
+    pool.prewarm(SLOW, {"kind": "ping"})
+    echo(pool, SLOW)
+
+
+def end_to_make_room(pool: WorkerPool) -> None:
+    echo(pool, OTHER)
+
+
+def end_after_use(pool: WorkerPool) -> None:
+    with pytest.raises(WorkerDied):
+        pool.request(SLOW, {"kind": "exit"})
+
+
+def end_when_found_dead(pool: WorkerPool) -> None:
+    echo(pool, SLOW)
+    processes.Worker.kill(next(w for w in pool._workers if w.command == SLOW))
+    echo(pool, SLOW)
+
+
+@pytest.mark.parametrize("work", [start_on_request, start_ahead, end_to_make_room, end_after_use, end_when_found_dead])
+def test_nobody_waits_for_the_start_or_end_of_a_process_of_others(
+    place: Path, monkeypatch: pytest.MonkeyPatch, work: Any
+) -> None:
+    """Neither who needs an idle process, nor who needs a new one and there is a place."""
+    reached, go_on = threading.Event(), threading.Event()
+    step = "_started" if work in (start_on_request, start_ahead) else "close"
+    original = getattr(processes.Worker, step)
+
+    def slowly(worker: Any) -> Any:
+        if worker.command == SLOW and not go_on.is_set():
+            reached.set()
+            go_on.wait(60)
+        return original(worker)
+
+    pool = WorkerPool(3 if work is not end_to_make_room else 2)
+    if work is end_to_make_room:
+        echo(pool, SLOW)  # it has been idle for longest, so it is the one that makes room
+    echo(pool, ECHO)
+    monkeypatch.setattr(processes.Worker, step, slowly)
+    with ThreadPoolExecutor(2) as executor:
+        try:
+            slow = executor.submit(work, pool)
+            assert reached.wait(60)
+            executor.submit(echo, pool, ECHO).result(20)
+            if work is not end_to_make_room:
+                executor.submit(echo, pool, OTHER).result(20)
+        finally:
+            go_on.set()
+        slow.result(60)
+    pids = pool.pids
+    assert len(set(pids)) == len(pids) <= 3
+    pool.close()
+    assert not pool.pids and all(map(is_gone, pids))
+
+
+def test_a_process_that_starts_while_the_pool_is_closed_does_not_stay(
+    pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, started = processes.Worker._started, []
+
+    def closing(worker: Any) -> Any:
+        process = original(worker)
+        started.append(process.pid)
+        pool.close()
+        return process
+
+    monkeypatch.setattr(processes.Worker, "_started", closing)
+    echo(pool)
+    pool.prewarm(ECHO, {"kind": "ping"})
+    assert wait_until(lambda: len(started) == 2 and all(map(is_gone, started)))
+    assert not pool.pids
 
 
 # ---- interrupts

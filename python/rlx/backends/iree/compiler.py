@@ -14,7 +14,7 @@ from rlx.backends.iree.cpu import Cpu
 from rlx.backends.iree.process import compiler_command, compiler_library, default_pool
 from rlx.backends.iree.targets import Target
 from rlx.backends.worker.pool import WorkerPool
-from rlx.backends.worker.process import WorkerDied
+from rlx.backends.worker.process import HandlerFailed, WorkerDied
 from rlx.ir.errors import CompileError, Error
 
 DEFAULT_TIMEOUT_S = 600.0
@@ -54,8 +54,8 @@ class Attempt:
 
     Attributes:
         flags: The compiler's flags.
-        outcome: ``"ok"``, ``"failed with diagnostics"``, ``"crashed …"``, ``"was killed …"`` or ``"timed out
-            after … s"``.
+        outcome: ``"ok"``, ``"failed with diagnostics"``, ``"crashed …"``, ``"was killed …"``, ``"timed out
+            after … s"`` or ``"failed with …"``, an exception of the handler.
         seconds: The time that it took.
         diagnostics: The messages of the compiler.
         printed: The end of what the compiler, or a linker that it ran, printed to standard error.
@@ -226,6 +226,9 @@ def _attempt(
         repeatable = not death.killed_from_outside and not _OUT_OF_RESOURCES.search(death.stderr)
         attempt = Attempt(flags, death.reason, seconds, printed=death.stderr, repeatable=repeatable)
         return attempt, "died", b""
+    except HandlerFailed as failure:
+        attempt = Attempt(flags, f"failed with {failure}", time.perf_counter() - started, printed=failure.stderr)
+        return attempt, "failed", b""
     diagnostics = tuple(part for severity, message in reply.header["diagnostics"] for part in _split(severity, message))
     ok = reply.header["outcome"] == "ok"
     printed = "" if ok else reply.printed

@@ -18,8 +18,8 @@ It runs in a process without RLX, where only the standard library can be importe
 
 `request` may be called from several threads, and may be interrupted. If the process ends, `WorkerDied` is raised. It says
 whether the process crashed, was killed, or took too long and was ended, and what it printed; the next request gets another
-process. No process outlives its parent, and after an interrupt none goes on working. Compilers that cannot share a process
-have different commands.
+process. `HandlerFailed` says that the handler raised an exception; its process goes on. No process outlives its parent, and
+after an interrupt none goes on working. Compilers that cannot share a process have different commands.
 
 `pool.py` and `process.py` are the side of the caller. `serve.py` is the side of the process, and has the protocol. `folder.py`
 makes the temporary folder of a process, `shielded.py` protects calls from interrupts.

@@ -10,6 +10,7 @@ import os
 import threading
 import weakref
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from rlx.backends.worker.process import Command, Reply, Worker, WorkerDied
@@ -19,6 +20,19 @@ from rlx.backends.worker.shielded import Call
 _RETIRE_ABOVE_MIB = 2048
 # How often a thread that waits for a process checks whether its caller has given up.
 _SLICE_S = 0.25
+
+
+@dataclass(frozen=True, eq=False)
+class _Place:
+    """The place in the pool of a process that is being started.
+
+    Attributes:
+        command: What it runs.
+        is_prewarmed: Whether it is started before somebody waits for it.
+    """
+
+    command: Command
+    is_prewarmed: bool
 
 
 class WorkerPool:
@@ -32,6 +46,7 @@ class WorkerPool:
         self._size = size
         self._workers: list[Worker] = []
         self._idle: list[Worker] = []
+        self._starting: list[_Place] = []
         self._changed = threading.Condition()
         weakref.finalize(self, _end_all, self._workers)  # this is called when Python exits as well
         _pools.add(self)
@@ -58,6 +73,7 @@ class WorkerPool:
 
         Raises:
             WorkerDied: The process crashed, was killed, or took too long and was ended.
+            HandlerFailed: The handler raised an exception.
             Error: No process can be started.
         """
 
@@ -87,11 +103,14 @@ class WorkerPool:
         """Start a process and send it a request, without waiting. Does nothing if such a process runs or the pool is full."""
 
         def start(_: Call[None]) -> None:
+            place = _Place(command, is_prewarmed=True)
             with self._changed:
-                if not self._has_process_for(command) and len(self._workers) < self._size:
-                    worker = self._start(command, affinity)
-                    worker.post(header)  # while the lock is held no other thread uses the process
-                    self._idle.append(worker)
+                if self._has_process_for(command) or not self._has_room:
+                    return
+                self._starting.append(place)
+            worker = self._start(place, affinity)
+            worker.post(header)
+            self._release(worker)
 
         if not self._has_process_for(command):
             Call(start).start()
@@ -107,42 +126,66 @@ class WorkerPool:
 
     # --- these run in threads of `Call` -----------------------------------------------------------
 
+    # Starting and ending a process takes time. Both are done without the lock, and the process has its place meanwhile.
+
     def _acquire(self, command: Command, affinity: Any, call: Call[Any]) -> Worker:
-        with self._changed:
-            while True:
-                if call.cancelled:
-                    raise WorkerDied(0, False, "")
-                self._discard_dead()
-                fitting = [w for w in self._idle if w.command == command]
-                if fitting:
-                    worker = next((w for w in fitting if w.affinity == affinity), fitting[-1])
-                    self._idle.remove(worker)
-                    break
-                if len(self._workers) >= self._size and self._idle:
-                    self._discard(self._idle[0])
-                if len(self._workers) < self._size:
-                    worker = self._start(command, affinity)
-                    break
-                self._changed.wait(_SLICE_S)
+        chosen = None
+        while chosen is None:
+            if call.cancelled:
+                raise WorkerDied(0, False, "")
+            with self._changed:
+                chosen, leaving = self._choose(command, affinity)
+                if chosen is None and leaving is None:
+                    self._changed.wait(_SLICE_S)
+            if leaving is not None:
+                self._end(leaving)
+        worker = self._start(chosen, affinity) if isinstance(chosen, _Place) else chosen
         if affinity is not None:
             worker.affinity = affinity
         return worker
+
+    def _choose(self, command: Command, affinity: Any) -> tuple[Worker | _Place | None, Worker | None]:
+        """An idle process, or a place for a new one; else an idle process that is to be ended first. The lock is held."""
+        idle = self._idle
+        fitting = [w for w in idle if w.command == command]
+        leaving = next((w for w in idle if not w.alive), None)
+        if leaving is None and fitting:
+            worker = next((w for w in fitting if w.affinity == affinity), fitting[-1])
+            idle.remove(worker)
+            return worker, None
+        if leaving is None and self._is_prewarming(command):
+            return None, None
+        if leaving is None and self._has_room:
+            self._starting.append(_Place(command, is_prewarmed=False))
+            return self._starting[-1], None
+        if leaving is None and idle:
+            leaving = idle[0]
+        if leaving is not None:
+            idle.remove(leaving)
+        return None, leaving
 
     def _release(self, worker: Worker) -> None:
         with self._changed:
             if worker in self._workers and worker.alive and worker.peak_mib < _RETIRE_ABOVE_MIB:
                 self._idle.append(worker)
-            else:
-                if worker in self._workers:
-                    self._workers.remove(worker)
-                worker.close()
-            self._changed.notify()
+                self._changed.notify_all()
+                return
+        self._end(worker)
+
+    def _end(self, worker: Worker) -> None:
+        """Close a process that nobody uses, then free its place."""
+        worker.close()
+        with self._changed:
+            if worker in self._workers:
+                self._workers.remove(worker)
+            self._changed.notify_all()
 
     def _close(self) -> None:
         with self._changed:
             workers, idle = self._workers.copy(), self._idle.copy()
             self._workers.clear()
             self._idle.clear()
+            self._starting.clear()
             self._changed.notify_all()
         for worker in workers:
             if worker in idle:
@@ -150,29 +193,36 @@ class WorkerPool:
             else:
                 worker.kill()  # the thread that uses it closes it
 
+    @property
+    def _has_room(self) -> bool:
+        return len(self._workers) + len(self._starting) < self._size
+
+    def _is_prewarming(self, command: Command) -> bool:
+        return any(place.command == command for place in tuple(self._starting) if place.is_prewarmed)
+
     def _has_process_for(self, command: Command) -> bool:
-        return any(worker.command == command for worker in tuple(self._workers))
+        return self._is_prewarming(command) or any(worker.command == command for worker in tuple(self._workers))
 
-    def _start(self, command: Command, affinity: Any) -> Worker:
-        worker = Worker(command)
-        worker.affinity = affinity
-        self._workers.append(worker)
-        return worker
-
-    def _discard_dead(self) -> None:
-        for worker in [w for w in self._idle if not w.alive]:
-            self._discard(worker)
-
-    def _discard(self, worker: Worker) -> None:
-        self._idle.remove(worker)
-        self._workers.remove(worker)
-        worker.close()
+    def _start(self, place: _Place, affinity: Any) -> Worker:
+        """A new process. If the pool is closed meanwhile, the process does not belong to it: `_release` ends it."""
+        started: list[Worker] = []
+        try:
+            started.append(Worker(place.command))
+        finally:
+            with self._changed:
+                if place in self._starting:
+                    self._starting.remove(place)
+                    self._workers += started
+                self._changed.notify_all()
+        started[0].affinity = affinity
+        return started[0]
 
     def _after_fork(self) -> None:
         for worker in self._workers:
             worker.forget()
         self._workers.clear()
         self._idle.clear()
+        self._starting.clear()
         self._changed = threading.Condition()
 
 

@@ -55,6 +55,18 @@ class Reply:
     printed: str
 
 
+class HandlerFailed(Exception):
+    """The handler raised an exception; the process can be used again.
+
+    Attributes:
+        stderr: The last that it printed, a traceback.
+    """
+
+    def __init__(self, message: str, stderr: str):
+        super().__init__(message)
+        self.stderr = stderr
+
+
 class WorkerDied(Exception):
     """The process ended, or was ended, before it answered.
 
@@ -176,6 +188,7 @@ class Worker:
 
         Raises:
             WorkerDied: The process crashed, was killed, or took too long and was ended.
+            HandlerFailed: The handler raised an exception.
         """
         signals = signals or SimpleQueue()
         watcher_ended = allocate_lock()
@@ -198,6 +211,8 @@ class Worker:
             self.kill()
             raise WorkerDied(self._process.returncode or 0, self._timed_out, self._printed())
         self.peak_mib = max(self.peak_mib, reply[0].get("peak_mib", 0))
+        if reply[0].get("outcome") == "error":
+            raise HandlerFailed(reply[0]["message"], self._printed())
         return Reply(*reply, self._printed())
 
     def kill(self) -> None:

@@ -7,7 +7,8 @@ function from the header and body of a request to those of the reply.
 
 A frame is ``magic, header length, body length``, followed by a JSON header and raw bytes. The header of a request has a
 ``kind``. The kinds ``ping`` and, for tests, ``sleep`` (with ``seconds``) and ``abort`` are answered here, all others by the
-handler. The header of each reply gets an entry ``peak_mib``.
+handler. The header of each reply gets an entry ``peak_mib``. If the handler raises an exception, the header has the
+``outcome`` ``error`` and a ``message``, and the traceback is printed.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import struct
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
@@ -143,7 +145,11 @@ def main(settings: dict[str, Any]) -> None:
     sys.path += settings["path"]
     handler: Handler = _load(settings["handler"]).make(*settings["arguments"])
     while True:
-        header, body = _answer(handler, *requests.get())
+        try:
+            header, body = _answer(handler, *requests.get())
+        except Exception as problem:  # of one request: the process stays for others
+            traceback.print_exc()
+            header, body = {"outcome": "error", "message": f"{type(problem).__name__}: {problem}"}, b""
         write_frame(replies, {**header, "peak_mib": _peak_mib()}, body)
 
 
