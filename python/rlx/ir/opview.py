@@ -100,6 +100,15 @@ def operands_of(op: mlir.Operation, items: Sequence[object]) -> list[Any]:
     return grouping.grouped_operands(spec, op, items)
 
 
+def key(op: mlir.Operation) -> Any:
+    """The op as the key of a dictionary: its first result, or itself if it has none.
+
+    The hash of an op itself is that of what it says: it is the same for ops that are alike, so that looking for one among many
+    takes long, and another one once its operands have changed.
+    """
+    return op.results[0] if len(op.results) else op
+
+
 def block_of(region: mlir.Region) -> mlir.Block | None:
     """The block of a region, None for an empty one."""
     return next(iter(region.blocks), None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -40,6 +41,8 @@ class Lowered:
         return self.shape.dtype
 
 
+# By their rlx values; those of a region in a map in front of those around it.
+_Values = ChainMap[mlir.Value, Lowered]
 # Emits a region's ops for given arguments, and gives what it yields.
 Region = Callable[..., list[Lowered]]
 
@@ -93,7 +96,7 @@ class Table:
             raise UnsupportedError(message)
 
     def lower_block(
-        self, build: Any, block: mlir.Block, arguments: Sequence[Any], values: dict[mlir.Value, Lowered] | None = None
+        self, build: Any, block: mlir.Block, arguments: Sequence[Any], values: _Values | None = None
     ) -> list[Lowered]:
         """Emit a block's ops at the insertion point, and give what it returns or yields.
 
@@ -103,7 +106,7 @@ class Table:
             arguments: What stands for its arguments.
             values: Lowered values by their rlx values, of the blocks around this one; those of the block are added.
         """
-        values = {} if values is None else values
+        values = ChainMap() if values is None else values
         values.update(_paired(block.arguments, arguments))
         *body, end = block.operations
         for op in body:
@@ -111,7 +114,7 @@ class Table:
                 self._lower_op(build, op.operation, values)
         return [values[v] for v in end.operation.operands]
 
-    def _lower_op(self, build: Any, op: mlir.Operation, values: dict[mlir.Value, Lowered]) -> None:
+    def _lower_op(self, build: Any, op: mlir.Operation, values: _Values) -> None:
         operands = opview.operands_of(op, [values[v] for v in op.operands])
         given = opview.attributes_of(op)
         if len(op.regions):
@@ -120,11 +123,9 @@ class Table:
         results = self.rules[opview.name_of(op)](build, [shape_of(r) for r in op.results], *operands, **given)
         values.update(_paired(op.results, as_results(results)))
 
-    def _lower_region(
-        self, build: Any, block: mlir.Block, values: dict[mlir.Value, Lowered], *arguments: Any
-    ) -> list[Lowered]:
+    def _lower_region(self, build: Any, block: mlir.Block, values: _Values, *arguments: Any) -> list[Lowered]:
         # A rule may lower a region more than once; each time its values are new.
-        return self.lower_block(build, block, arguments, dict(values))
+        return self.lower_block(build, block, arguments, values.new_child())
 
 
 def _paired(values: Sequence[Any], lowered: Sequence[Any]) -> dict[mlir.Value, Lowered]:

@@ -158,13 +158,13 @@ def decompose_all(module: mlir.Module, names: Container[str]) -> int:
 def erase_dead(ops: Iterable[mlir.Operation]) -> None:
     """Erase rlx ops whose results are not used, and then their operands that are not used any more."""
     # Several Python objects may stand for the same op, and all of them are invalid after it is erased. So each op is here once.
-    pending = dict.fromkeys(ops)
+    pending = {opview.key(op): op for op in ops}
     while pending:
-        op, _ = pending.popitem()
+        _, op = pending.popitem()
         if registry.is_ours(op) and op.name not in opview.TERMINATORS and is_unread(op):
             owners = [v.owner.operation for v in op.operands if isinstance(v, mlir.ir.OpResult)]
             op.erase()
-            pending.update(dict.fromkeys(owners))
+            pending.update((opview.key(owner), owner) for owner in owners)
 
 
 def is_unread(op: mlir.Operation) -> bool:

@@ -15,6 +15,7 @@ from rlx import mlir
 from rlx.backends.iree.names import GETTER, SETTER, symbol_of
 from rlx.backends.iree.passes.base import IreePass, create, elementwise, hidden
 from rlx.backends.iree.passes.workgroups import overwriting, overwritten
+from rlx.ir import opview
 from rlx.ir.signature import bodies
 
 
@@ -105,7 +106,7 @@ def _initialise(module: Any, names: frozenset[str]) -> None:
 
 def _kernels(ops: Sequence[Any]) -> tuple[list[_Kernel], set[Any], set[str]]:
     """Possible kernels of a function, the ops that store states, and the states whose values are stored in other states."""
-    position = {op: i for i, op in enumerate(ops)}
+    position = {opview.key(op): i for i, op in enumerate(ops)}
     loads = {_global(op): op.results[0] for op in ops if op.name == "util.global.load"}
     store_ops = {op for op in ops if op.name == "util.global.store"}
     leaked = {name for name, value in loads.items() if _last_use(value, position, set()) is None}
@@ -126,7 +127,7 @@ def _kernels(ops: Sequence[Any]) -> tuple[list[_Kernel], set[Any], set[str]]:
 
 
 def _last_use(value: Any, position: dict[Any, int], kernel: set[Any]) -> int | None:
-    """The position of the last op outside of a kernel that reads a value, or another value that may share its memory.
+    """The position of the last op outside of a kernel (its results) that reads a value, or another value that may share its memory.
 
     None if the value may be used as another value: stored, returned, carried by a loop or read by the kernel.
     """
@@ -135,7 +136,7 @@ def _last_use(value: Any, position: dict[Any, int], kernel: set[Any]) -> int | N
         alias = aliases.pop()
         for use in alias.uses:
             user = op = use.owner.operation
-            if op in kernel:
+            if opview.key(op) in kernel:
                 if alias == value:
                     continue
                 return None
@@ -150,7 +151,7 @@ def _last_use(value: Any, position: dict[Any, int], kernel: set[Any]) -> int | N
 
 def _loops(ops: Sequence[Any], stores: dict[Any, _Store]) -> list[Any]:
     """The elementwise loops whose results are used only by other such loops and by stores."""
-    loops: dict[Any, None] = {}
+    loops: dict[Any, Any] = {}
     for op in reversed(ops):
         if not _is_elementwise(op):
             continue
@@ -158,10 +159,11 @@ def _loops(ops: Sequence[Any], stores: dict[Any, _Store]) -> list[Any]:
         stored = stores.get(result)
         users = [use.owner.operation for use in result.uses]
         if users and all(
-            (stored and user == stored.op) or (user in loops and _reads_alike(user, result)) for user in users
+            (stored and user == stored.op) or (opview.key(user) in loops and _reads_alike(user, result))
+            for user in users
         ):
-            loops[op] = None
-    return list(loops)
+            loops[result] = op
+    return list(loops.values())
 
 
 def _is_elementwise(op: Any) -> bool:
@@ -209,13 +211,14 @@ def _reads_alike(op: Any, value: Any) -> bool:
 
 def _groups(loops: Sequence[Any]) -> list[list[Any]]:
     """Groups of loops that use each other's results."""
-    group_of: dict[Any, list[Any]] = {op: [op] for op in loops}
+    group_of: dict[Any, list[Any]] = {op.results[0]: [op] for op in loops}
     for op in loops:
         for use in op.results[0].uses:
-            group, other = group_of[op], group_of.get(use.owner.operation)
+            group, other = group_of[op.results[0]], group_of.get(opview.key(use.owner.operation))
             if other is not None and other is not group:
-                group += other
-                group_of |= dict.fromkeys(other, group)
+                larger, smaller = (group, other) if len(group) >= len(other) else (other, group)
+                larger += smaller
+                group_of.update((member.results[0], larger) for member in smaller)
     return list({id(group): group for group in group_of.values()}.values())
 
 
@@ -246,9 +249,9 @@ class _Fences:
 
 def _position(op: Any, position: dict[Any, int]) -> int:
     """The position of an op in a block, or of the op of the block that contains it."""
-    while op not in position:
+    while opview.key(op) not in position:
         op = op.parent.operation
-    return position[op]
+    return position[opview.key(op)]
 
 
 class _Kernel:
@@ -274,28 +277,28 @@ class _Kernel:
         stores: Sequence[_Store],
     ):
         self.ops, self.position, self.fences, self.stores = ops, position, fences, stores
-        self.group = sorted(group, key=position.__getitem__)
+        self.group = sorted(group, key=lambda op: position[opview.key(op)])
         self.states = [s.old for s in stores]
-        results = {op.results[0] for op in group}
+        self.results = {op.results[0] for op in group}
         self.reads: dict[tuple[Any, str], Any] = {}  # by value and map, with the map
         for op in self.group:
             maps = [m.value for m in op.attributes["indexing_maps"]]
             for value, map_ in zip(list(op.operands)[:-1], maps, strict=False):
-                if value not in results:
+                if value not in self.results:
                     self.reads.setdefault((value, str(map_)), map_)
         self.last_before = self._position_of_last_before()
 
     def _position_of_last_before(self) -> int | None:
-        loops, last = set(self.group), -1
+        last = -1
         if len(set(self.states)) < len(self.states):
             return None
         for state in self.states:
-            last_use = _last_use(state, self.position, loops)
-            if last_use is None or not all(_reads_alike(op, state) for op in loops):
+            last_use = _last_use(state, self.position, self.results)
+            if last_use is None or not all(_reads_alike(op, state) for op in self.group):
                 return None
             last = max(last, last_use)
         owners = [value.owner for value, _ in self.reads]
-        makers = [self.position[o.operation] for o in owners if not isinstance(o, mlir.ir.Block)]
+        makers = [self.position[opview.key(o.operation)] for o in owners if not isinstance(o, mlir.ir.Block)]
         return None if self._may_overtake(makers) else max([last, *makers])
 
     def _may_overtake(self, makers: Sequence[int]) -> bool:
