@@ -165,6 +165,18 @@ def test_a_common_lowering_knows_no_compiler(package: str) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_passes_are_run_by_the_runner() -> None:
+    """It verifies what they give, and keeps other threads out: nobody calls the method `run` of a pass but other passes."""
+    wrong = [
+        f"{path.relative_to(ROOT)}:{number} {line.strip()}"
+        for path in written("python/rlx/*.py")
+        if package_of(module_name(path)) not in ("passes", "transforms")
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if re.search(r"\b[A-Z]\w+\(.*\)\.run\(\w", line)
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 def test_public_names_are_those_of_the_snapshot() -> None:
     """A name that comes or goes is a decision: write it into tests/public_names.txt."""
     import rlx

@@ -15,7 +15,9 @@ from rlx.ir.graph import Graph
 from rlx.ir.opview import place_of
 from rlx.ir.shape import shape_of
 from rlx.passes.decompose import Decompose
+from rlx.passes.pipeline import Pipeline
 from rlx.passes.rewrite import collect
+from rlx.passes.runner import run_on_module
 from rlx.report.text import counts_text, short_place, table
 
 PATHS = ("native", "decomposed", "unsupported")
@@ -158,7 +160,7 @@ class _Analysis:
             return Counter(), ""  # it becomes the ops of its regions, which have their own rows
         alone = _alone(op)
         try:
-            Decompose(except_=tuple(self._native)).run(alone)
+            run_on_module(alone, Pipeline.of(Decompose(except_=tuple(self._native))))
         except Error as problem:
             return Counter(), f"its decomposition fails: {problem.message}"
         into: Counter[str] = Counter()

@@ -127,7 +127,7 @@ def _kernels(ops: Sequence[Any]) -> tuple[list[_Kernel], set[Any], set[str]]:
 
 
 def _last_use(value: Any, position: dict[Any, int], kernel: set[Any]) -> int | None:
-    """The position of the last op outside of a kernel (its results) that reads a value, or another value that may share its memory.
+    """The position of the last op outside of a kernel (its results) that reads a value, or one that may share its memory.
 
     None if the value may be used as another value: stored, returned, carried by a loop or read by the kernel.
     """
