@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 KINDS = ("input", "param", "state")
 STAGES = ("hir", "mir", "lir")
-# Module attribute of HIR: what `rlx-lower-blocks` makes of blocks, fused ops or primitives.
+# Module attribute up to MIR: whether `rlx-fuse` makes fused ops of primitives (`direct`) or not (`fusable`).
 POLICY_ATTRIBUTE = "rlx.fusion_policy"
 POLICIES = ("direct", "fusable")
 _OF_ARGUMENTS = ("rlx.name", "rlx.kind", "rlx.donate", "rlx.init")
