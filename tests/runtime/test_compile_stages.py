@@ -106,7 +106,7 @@ def test_the_reports() -> None:
     assert {v.op for v in result.memory.values} >= {"input", "param", "matmul"}
     assert result.memory is result.memory
     text = str(result)
-    assert text.startswith("@net for cpu (host), policy direct, precision f32\n")
+    assert text.startswith("@net for cpu (host), O2, policy direct, precision f32\n")
     assert "given (hir): 1 linear, 1 rms_norm" in text
     for report in (result.fusion, result.memory, result.dispatch):
         assert report.summary() in text
