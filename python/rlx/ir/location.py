@@ -13,6 +13,7 @@ from rlx import mlir
 
 _PACKAGE = str(Path(__file__).resolve().parents[1])
 _NUMPY = str(Path(np.__file__).parent)  # NumPy may call back functions of this package
+_BINDINGS = str(Path(mlir.ir.__file__).parent)
 _PLACE = re.compile(r'"([^"]*)":(\d+):(\d+)')
 _ESCAPE = re.compile(rb"\\([0-9A-F]{2}|\\)")
 _ours: dict[str, bool] = {}
@@ -49,11 +50,19 @@ def caller_location(scope: str = "") -> mlir.Location:
 
 
 def raised_at(problem: Exception) -> str | None:
-    """The innermost place outside this package where an exception came from, as `see file:line` for a hint."""
+    """The innermost place outside this package and MLIR's where an exception came from, as `see file:line` for a hint."""
     for frame in reversed(traceback.extract_tb(problem.__traceback__)):
-        if not frame.filename.startswith(_PACKAGE):
+        if not frame.filename.startswith((_PACKAGE, _BINDINGS)):
             return f"see {frame.filename}:{frame.lineno}"
     return None
+
+
+def defined_at(function: object) -> str | None:
+    """The place where a function outside this package is defined, as `see file:line` for a hint."""
+    code = getattr(inspect.unwrap(function) if callable(function) else function, "__code__", None)
+    if code is None or code.co_filename.startswith(_PACKAGE):
+        return None
+    return f"see {code.co_filename}:{code.co_firstlineno}"
 
 
 def describe(location: mlir.Location) -> str | None:

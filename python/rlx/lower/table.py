@@ -12,8 +12,9 @@ from rlx import mlir
 from rlx.ir import opview, registry
 from rlx.ir.card import as_results
 from rlx.ir.dtype import DType
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.errors import Error, UnsupportedError
 from rlx.ir.location import describe
+from rlx.ir.rule_errors import calling
 from rlx.ir.shape import Shape, shape_of
 from rlx.ir.signature import bodies
 
@@ -64,11 +65,16 @@ class Table:
         `build` emits ops, `results` are the result shapes; operands are `Lowered`, None, or lists of them. An op with
         regions has one more keyword argument, `regions`: for each region a function that takes what stands for its
         arguments, `Lowered` or bare values, emits its ops at the insertion point, and returns a list of what it yields;
-        None for an empty region. The rule returns an MLIR value or a `Lowered`, or a tuple of them.
+        None for an empty region. The rule returns an MLIR value or a `Lowered`, or a tuple of them, of which the number,
+        the types and the shapes are checked.
+
+        Raises:
+            Error: There is no such op, or it is one of the dialect and has a rule already.
         """
+        if not registry.card(op).spec.custom and op in self.rules:  # the file of a user's op may be run twice
+            raise Error(f"rlx.{op} has a lowering to {self.dialect} already", hint="rules are for custom ops")
 
         def register(rule: Rule) -> Rule:
-            assert op not in self.rules or "." in op, op  # the file of a user's op may be run twice
             self.rules[op] = rule
             return rule
 
@@ -101,7 +107,7 @@ class Table:
         """Emit a block's ops at the insertion point, and give what it returns or yields.
 
         Args:
-            build: What the rules build with.
+            build: What the rules build with; `build.type_of(shape)` is the type of a lowered tensor.
             block: A block of rlx ops.
             arguments: What stands for its arguments.
             values: Lowered values by their rlx values, of the blocks around this one; those of the block are added.
@@ -120,12 +126,34 @@ class Table:
         if len(op.regions):
             blocks = map(opview.block_of, op.regions)
             given["regions"] = tuple(block and partial(self._lower_region, build, block, values) for block in blocks)
-        results = self.rules[opview.name_of(op)](build, [shape_of(r) for r in op.results], *operands, **given)
-        values.update(_paired(op.results, as_results(results)))
+        rule, shapes = self.rules[opview.name_of(op)], [shape_of(r) for r in op.results]
+        with calling(op, f"lowering to {self.dialect}", rule):
+            results = as_results(rule(build, shapes, *operands, **given))
+            _check(build, results, shapes)
+        values.update(_paired(op.results, results))
 
     def _lower_region(self, build: Any, block: mlir.Block, values: _Values, *arguments: Any) -> list[Lowered]:
         # A rule may lower a region more than once; each time its values are new.
         return self.lower_block(build, block, arguments, values.new_child())
+
+
+def _check(build: Any, results: Sequence[Any], shapes: Sequence[Shape]) -> None:
+    """Check what a rule returns.
+
+    Raises:
+        Error: It is not a value of the right type for each result.
+    """
+    if len(results) != len(shapes):
+        raise Error(f"it returns {len(results)} values; the op has {len(shapes)} results")
+    for i, (result, shape) in enumerate(zip(results, shapes, strict=True)):
+        what = f"result {i}" if len(shapes) > 1 else "the result"
+        value = result.value if isinstance(result, Lowered) else result
+        if not isinstance(value, mlir.ir.Value):
+            raise Error(f"{what} must be an MLIR value or a Lowered, got {type(value).__name__}")
+        if isinstance(result, Lowered) and result.shape != shape:
+            raise Error(f"{what} must be {shape}, got {result.shape}")
+        if value.type != build.type_of(shape):
+            raise Error(f"{what} must be {build.type_of(shape)}, got {value.type}")
 
 
 def _paired(values: Sequence[Any], lowered: Sequence[Any]) -> dict[mlir.Value, Lowered]:

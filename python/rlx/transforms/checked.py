@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from rlx import mlir
@@ -12,7 +12,7 @@ from rlx.ir.builder import Builder, Tensor
 from rlx.ir.dim import Dim
 from rlx.ir.errors import Error
 from rlx.ir.guards import is_list, is_sequence
-from rlx.ir.location import describe, raised_at
+from rlx.ir.rule_errors import calling
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.transforms import scope as scopes
@@ -40,20 +40,8 @@ class Absent(Tensor):
         raise NotLinearError("it reads the value of a tangent or cotangent")
 
 
-@contextlib.contextmanager
-def rule(op: mlir.Operation, what: str) -> Generator[None]:
-    """The context for the call of a rule: exceptions become errors that name the op, the rule and the user's line."""
-    try:
-        yield
-    except NotLinearError:
-        raise
-    except Error as problem:
-        if problem.location and len(op.regions):
-            raise  # the error is about an op inside of a region
-        raise scopes.at_op(problem, op, what) from problem.__cause__
-    except Exception as problem:
-        message = f"{what} of rlx.{opview.name_of(op)} raised {type(problem).__name__}: {problem}"
-        raise Error(message, location=describe(op.location), hint=raised_at(problem)) from problem
+# The context for the call of a rule: whatever it raises becomes an error that names the op, the rule and the user's line.
+rule = partial(calling, passing=(NotLinearError,))
 
 
 def tangents(b: Builder, op: mlir.Operation, returned: Any) -> list[Tensor | None]:

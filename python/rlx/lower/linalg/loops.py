@@ -70,6 +70,8 @@ class Loops:
         entry: The function's entry block; sizes and constants that are used all over go to its start.
     """
 
+    type_of = staticmethod(tensor_type)
+
     def __init__(self, entry: mlir.Block):
         self.ir = mlir.ir
         self.arith = mlir.dialect("arith")

@@ -49,6 +49,8 @@ class Emitter:
     Operands of elementwise methods have one shape and dtype; all but the first may be Python numbers.
     """
 
+    type_of = staticmethod(tensor_type)
+
     def op(
         self,
         name: str,
