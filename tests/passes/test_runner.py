@@ -109,6 +109,7 @@ def test_a_defect_of_a_pass_is_a_pass_error() -> None:
     with pytest.raises(rlx.PassError, match="rlx-probe: internal error: KeyError: 'k'") as caught:
         rlx.passes.run(graph(), Probe(crash))
     assert isinstance(caught.value.__cause__, KeyError)
+    assert f"see {__file__}:{crash.__code__.co_firstlineno + 1}" in str(caught.value.hint)
 
 
 def test_an_invalid_result_names_the_pass_and_the_users_line() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from rlx import mlir
 from rlx.ir import signature
 from rlx.ir.errors import Error, PassError, VerificationError
-from rlx.ir.location import describe
+from rlx.ir.location import describe, raised_at
 from rlx.passes.pipeline import Pipeline, Step
 
 
@@ -98,7 +98,9 @@ def _run_named(step: Step, module: mlir.Module) -> None:
         raise type(problem)(message, location=problem.location, hint=problem.hint) from problem.__cause__
     except Exception as problem:
         message = f"{step.name}: internal error: {type(problem).__name__}: {problem}"
-        raise PassError(message, hint="this is a defect of the pass, not of the module") from problem
+        place = raised_at(problem)
+        hint = "this is a defect of the pass, not of the module" + (f": {place}" if place else "")
+        raise PassError(message, hint=hint) from problem
 
 
 def _verify(step: Step, module: mlir.Module) -> None:
