@@ -134,6 +134,13 @@ def test_the_checksum_finds_what_the_archive_does_not() -> None:
     assert "checksum" in refusal(zipped([("manifest.json", json.dumps(manifest).encode()), ("program", program)]))
 
 
+def test_a_file_of_a_back_end_that_is_not_installed() -> None:
+    manifest, program = members(written("cpu", 0))
+    told = refusal(sealed(manifest | {"target": "toy"}, program))
+    assert "it is for target 'toy', for which no back end is installed" in told
+    assert "damaged" not in told
+
+
 def test_nothing_is_inflated() -> None:
     bomb = zipped([("manifest.json", b"{}"), ("program", bytes(50 << 20))], zipfile.ZIP_DEFLATED)
     assert len(bomb) < 1 << 20

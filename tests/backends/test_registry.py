@@ -32,12 +32,17 @@ def install(folder: Path, package: str, module: str, source: str, entry: str | N
     (info / "entry_points.txt").write_text(f"[rlx.backends]\n{entry or module} = {module}\n")
 
 
-def python(folder: Path, code: str) -> str:
+def python(folder: Path, code: str, *arguments: str) -> str:
     """What a process prints in which the packages of a folder are installed."""
     path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = os.environ | {"PYTHONPATH": path, "RLX_CACHE_DIR": str(folder / "cache")}
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, env=environment, timeout=120
+        [sys.executable, "-c", code, *arguments],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=environment,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
@@ -180,3 +185,102 @@ def test_what_is_broken_or_clashes_is_left_out(tmp_path: Path) -> None:
 def test_a_kind_of_file_is_no_device(name: str) -> None:
     with pytest.raises(rlx.Error, match="which is a kind of file"):
         rlx.Session(name)
+
+
+# By the name of the target: a text of the example, the mistake that stands there instead, and what is said of it.
+_BREACHES = {
+    "exits": ("import json\n", "import sys; sys.exit('no licence')\n", "is left out: SystemExit: no licence"),
+    "letters": (
+        'return ("letters",)',
+        'return "letters"',
+        "is left out: target_names must return a tuple of names, got ",
+    ),
+    "noname": ('return ("noname",)', "return None", "is left out: target_names must return a tuple of names, got None"),
+    "short": (
+        "def target(name: str, arch: str | None = None, ",
+        "def target(name: str, ",
+        "must be target(name, arch=None, ",
+    ),
+    "norules": ("rules = ", "rules_of = ", "its target 'norules' has no rules, which every Target has"),
+    "nopipe": (
+        "    def fingerprint",
+        "    pipeline: Any = None\n\n    def fingerprint",
+        "pipeline of its target 'nopipe' must be",
+    ),
+    "mir": (
+        "    def fingerprint",
+        "    pipeline = 'canonicalize'\n\n    def fingerprint",
+        "target mir ends at stage mir: canonical",
+    ),
+    "raw": ("return Compiled(json", "return (json", "compile_program must return a Compiled, got bytes"),
+    "info": (
+        ").encode())",
+        ').encode(), {"speed": 1})',
+        "does not fit its info_fields: info: expected no entries but ",
+    ),
+    "nojson": (").encode())", ").encode(), {1: {2}})", "what it says of a program is not JSON: "),
+    "raises": (
+        "    lir = compilation.lir\n",
+        "    raise KeyError('steps')\n",
+        "compile_program raised KeyError: 'steps'",
+    ),
+    "unloaded": (
+        "    return Program(artifact",
+        "    return 1 / 0, (artifact",
+        "load raised ZeroDivisionError: division by zero",
+    ),
+    "fewer": (
+        "return [value for value, state in results if",
+        "return [0 for _ in () if",
+        "returned 0 arrays for 1 outputs",
+    ),
+    "wider": (
+        "(np.array(values[i]),",
+        "(np.array(values[i], np.float64),",
+        "must return f32[3] for 'output0', got float64[3]",
+    ),
+    "wrongly": ("(np.array(values[i]),", "(values[i][:2],", "must return f32[3] for 'output0', got float32[2]"),
+    "tuple": ("return [value for value, state in results if", "return tuple(v for v, state in results if", ""),
+}
+
+_BREACH = """
+import logging, sys
+import numpy as np, rlx
+logging.disable()
+for name in sys.argv[1:]:
+    g = rlx.Graph("g")
+    g.set_outputs([g.tanh(g.input("x", (3,)))])
+    try:
+        rlx.Session(name).compile(g).run({"x": np.zeros(3, np.float32)})
+    except rlx.Error as problem:
+        print(name, str(problem).replace("\\n", " "))
+    else:
+        print(name, "ran")
+"""
+
+
+def test_a_breach_of_the_protocol_is_an_error_that_names_the_back_end(tmp_path: Path) -> None:
+    for name, (text, instead, _) in _BREACHES.items():
+        source = TOY.read_text().replace('"toy"', f'"{name}"')
+        assert source.count(text) == 1, name
+        source = source.replace(text, instead)
+        if name == "tuple":
+            source = source.replace("if state is None]", "if state is None)")
+        install(tmp_path, f"{name}-backend", f"{name}_backend", source, name)
+    out = python(tmp_path, _BREACH, *_BREACHES)
+    said = dict(line.split(" ", 1) for line in out.splitlines())
+    for name, (_, _, message) in _BREACHES.items():
+        assert f"back end '{name}' of {name}-backend 1.0" in said[name] or name == "mir", said[name]
+        assert message in said[name], said[name]
+
+
+def test_an_alias_is_no_kind_of_file(tmp_path: Path) -> None:
+    source = TOY.read_text().replace('return ("toy",)', 'return ("toy", "plaything")')
+    source = source.replace(
+        "device_names = target_names", 'def device_names() -> tuple[str, ...]:\n    return ("toy",)\n\n'
+    )
+    install(tmp_path, "toy-backend", "toy_backend", source)
+    code = "import rlx\ntry:\n    rlx.Session('plaything')\nexcept rlx.Error as problem:\n    print(problem)"
+    said = python(tmp_path, code)
+    assert "'plaything' is another name of the target 'toy', and no device" in said
+    assert "rlx.Session('toy')" in said

@@ -19,7 +19,7 @@ from rlx.backends.container import packed, unpacked
 from rlx.backends.fields import boolean, listed, name, number, number_to_json, one_of, optional, record, row, text
 from rlx.ir.dim import Dim, dim
 from rlx.ir.dtype import DType, dtype
-from rlx.ir.errors import Error
+from rlx.ir.errors import CompileError, Error
 from rlx.ir.files import read_bytes, write_atomically
 from rlx.ir.graph import Graph
 from rlx.ir.requirements import Requirement
@@ -137,6 +137,10 @@ def _unchanged(value: Any, what: str) -> Any:
     return value  # it is checked elsewhere
 
 
+class _NoBackEndError(Error):
+    """An artifact is for a target of a package that is not installed here."""
+
+
 _CONTENT = record(
     {"format": _unchanged, "target": name, "arch": name, "signature": _unchanged, "info": _unchanged, "sha256": name}
 )
@@ -206,19 +210,25 @@ class Artifact:
             raise Error(f"{name}: format {written_format}, this version reads {FORMAT}", hint="compile it again")
         try:
             return cls._from_manifest(manifest, program)
+        except _NoBackEndError as problem:
+            raise Error(f"{name}: {problem.message}", hint=problem.hint) from None
         except Error as problem:
             raise Error(f"{name} is damaged: {problem.message}", hint=problem.hint) from None
 
     @classmethod
     def _from_manifest(cls, manifest: Any, program: bytes) -> Artifact:
-        from rlx.backends.registry import backend_of
+        from rlx.backends.registry import backend_of, target_of
 
         content = _CONTENT(manifest, "manifest")
         if content["sha256"] != _checksum(manifest, program):
             raise Error("its checksum is that of another program")
         signature = Signature.from_json(content["signature"])
-        compiler = backend_of(content["target"]).compiler
-        target = compiler.target(content["target"], content["arch"])
+        try:
+            compiler = backend_of(content["target"]).compiler
+        except CompileError as problem:
+            message = f"it is for target {content['target']!r}, for which no back end is installed"
+            raise _NoBackEndError(message, hint=problem.hint) from None
+        target = target_of(content["target"], content["arch"])
         if (target.name, target.arch) != (content["target"], content["arch"]):
             raise Error(
                 f"it is for {content['target']} ({content['arch']}), another name of {target.name} ({target.arch})"

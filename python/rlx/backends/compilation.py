@@ -10,12 +10,13 @@ from typing import Any
 from rlx.backends.artifact import Artifact, Signature
 from rlx.backends.building import cached, code_fingerprint, timed, with_locations
 from rlx.backends.cache import DiskCache, fingerprint
+from rlx.backends.contract import calling, check_compiled, check_info
 from rlx.backends.dispatch import KernelDispatchPolicy, policy_of
 from rlx.backends.protocol import Compiler, Target
-from rlx.backends.registry import backend_of
+from rlx.backends.registry import Registered, backend_of
 from rlx.backends.stages import check_options, check_policy, precision_name, prepared, preparing
 from rlx.ir.custom import sources
-from rlx.ir.errors import StageError
+from rlx.ir.errors import CompileError, StageError
 from rlx.ir.graph import Graph
 from rlx.ir.requirements import Requirement, requirements
 from rlx.ir.signature import STAGES
@@ -74,9 +75,14 @@ class Compilation:
         self._artifact: Artifact | None = None
 
     @property
+    def backend(self) -> Registered:
+        """The back end of the target."""
+        return backend_of(self.target.name)
+
+    @property
     def compiler(self) -> Compiler:
         """The compiler for the target."""
-        return backend_of(self.target.name).compiler
+        return self.backend.compiler
 
     # --- stages -----------------------------------------------------------------------------------
 
@@ -113,12 +119,17 @@ class Compilation:
 
         Raises:
             UnsupportedError: The target does not take some ops; the error lists them with their locations.
+            CompileError: The pipeline of the target does not end at LIR.
             Error: As for `prepared`.
         """
         with timed(self.phases, "passes"):
-            if "mir" in self.__dict__:
-                return run(self.mir, self._to_lir)
-            return run(self.prepared, self._from_prepared)
+            graph = run(self.mir, self._to_lir) if "mir" in self.__dict__ else run(self.prepared, self._from_prepared)
+        if graph.stage != "lir":
+            message = f"the pipeline of target {self.target.name} ends at stage {graph.stage}: {self._to_lir}"
+            raise CompileError(
+                message, hint="its last pass is rlx-check-lir: rlx.backends.stages.to_lir makes such a text"
+            )
+        return graph
 
     def at(self, stage: str) -> Graph:
         """The graph at a stage: the given graph if it is at this stage, else `mir` or `lir`.
@@ -168,7 +179,10 @@ class Compilation:
             if artifact is not None:
                 self.phases["cached"] = 1.0
                 return with_locations(artifact, self.prepared, lambda: self.lir)
-        compiled = self.compiler.compile_program(self, timeout)
+        with calling(self.backend, "compile_program"):
+            compiled = self.compiler.compile_program(self, timeout)
+        check_compiled(self.backend, compiled)
+        check_info(self.backend, self.compiler, compiled.info)
         common = {"requirements": [r.to_json() for r in self.requirements], "rlx": __version__}
         artifact = Artifact(
             self.target.name, self.target.arch, self.signature, compiled.program, {**compiled.info, **common}
@@ -185,5 +199,6 @@ class Compilation:
             return None
         name = compiler.__name__ if inspect.ismodule(compiler) else type(compiler).__module__
         code = (code_fingerprint("rlx"), code_fingerprint(name))
-        target = (compiler.version(), self.target.name, self.target.arch, self.target.fingerprint())
+        with calling(self.backend, "version or fingerprint"):
+            target = (compiler.version(), self.target.name, self.target.arch, self.target.fingerprint())
         return fingerprint(*code, *custom, *target, *self._from_prepared, str(graph.module), graph.name_symbol)

@@ -8,7 +8,6 @@ loaded, or whose names are taken, is left out: all others can be used, and `rlx 
 from __future__ import annotations
 
 import importlib
-import inspect
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -17,11 +16,13 @@ from functools import cache, cached_property, partial
 from importlib import metadata
 from typing import Any
 
+from rlx.backends.contract import calling, check_functions, check_target, names_of
 from rlx.backends.protocol import Compiler, Runtime, Target
 from rlx.ir.checks import check_string
 from rlx.ir.errors import CompileError, Error
 
 GROUP = "rlx.backends"
+RLX = "rlx"  # the origin of the back ends that come with RLX
 # Packages with a module `backend`, and a module `targets` that is quick to import and has the names.
 _BUILT_IN = {"iree": "rlx.backends.iree", "xla": "rlx.backends.xla"}
 _log = logging.getLogger("rlx")
@@ -93,14 +94,19 @@ def target_of(name: str, arch: Any = None, flags: Any = ()) -> Target:
     """A target from the arguments of a user.
 
     Raises:
-        CompileError: There is no such target or architecture, or a flag is wrong.
+        CompileError: There is no such target or architecture, a flag is wrong, or the back end breaks the protocol.
         Error: The architecture is not a string, or the flags are not strings.
     """
     if arch is not None:
         check_string(arch, "arch")
     if not isinstance(flags, (tuple, list)) or not all(isinstance(flag, str) for flag in flags):
         raise Error(f"flags must be a tuple of strings, got {flags!r:.60}")
-    return backend_of(name).compiler.target(name, arch, tuple(flags))
+    backend = backend_of(name)
+    with calling(backend, "target"):
+        target = backend.compiler.target(name, arch, tuple(flags))
+    if backend.origin != RLX:  # those of RLX are held to the protocol by the type checker
+        check_target(backend, target, name)
+    return target
 
 
 def runtime_of(target: str) -> Runtime:
@@ -112,6 +118,10 @@ def runtime_of(target: str) -> Runtime:
     """
     backend = backend_of(target)
     if backend.runtime is None or target not in backend.devices:
+        if (name := target_of(target).name) in backend.devices:
+            raise Error(
+                f"'{target}' is another name of the target '{name}', and no device", hint=f"rlx.Session({name!r})"
+            )
         raise Error(
             f"nothing here runs programs for target '{target}', which is a kind of file",
             hint=f"`rlx compile --target={target}` writes one; devices: {', '.join(device_names())}",
@@ -148,7 +158,7 @@ def _built_in(name: str) -> Registered:
     package = _BUILT_IN[name]
     targets: Any = importlib.import_module(f"{package}.targets")
     load: Any = partial(importlib.import_module, f"{package}.backend")
-    return Registered(name, "rlx", targets.target_names(), targets.device_names(), load)
+    return Registered(name, RLX, targets.target_names(), targets.device_names(), load)
 
 
 @cache
@@ -160,7 +170,7 @@ def _installed() -> tuple[tuple[Registered, ...], tuple[Problem, ...]]:
         origin = "an unnamed package" if entry.dist is None else f"{entry.dist.name} {entry.dist.version}"
         try:
             loaded.append(_checked(entry.name, origin, entry.load()))
-        except Exception as problem:  # code of another package may raise anything
+        except (Exception, SystemExit) as problem:  # code of another package may raise anything
             reason = problem.message if isinstance(problem, Error) else f"{type(problem).__name__}: {problem}"
             refused.append(Problem(f"back end '{entry.name}' of {origin}", reason))
     clashes = [_clash(backend, loaded) for backend in loaded]
@@ -174,19 +184,13 @@ def _checked(name: str, origin: str, compiler: Any) -> Registered:
     """A back end, after a check that it has all functions of the protocols and valid names.
 
     Raises:
-        Error: A function is missing, or a name is not valid.
+        Error: It lacks something, or something is of the wrong kind.
     """
     has_runtime = hasattr(compiler, "load")
     for protocol in (Compiler, Runtime) if has_runtime else (Compiler,):
-        functions = [name for name, value in vars(protocol).items() if inspect.isfunction(value) and name[0] != "_"]
-        missing = [name for name in functions if not callable(getattr(compiler, name, None))]
-        if missing:
-            raise Error(f"it has no {', '.join(missing)}, which every {protocol.__name__} has")
-    targets, devices = tuple(compiler.target_names()), tuple(compiler.device_names()) if has_runtime else ()
-    for target in (*targets, *devices):
-        check_string(target, "the name of a target")
-        if not target or target != target.lower():
-            raise Error(f"the name of a target is in lower case, not {target!r}")
+        check_functions(compiler, protocol)
+    targets = names_of(compiler.target_names(), "target_names")
+    devices = names_of(compiler.device_names(), "device_names") if has_runtime else ()
     if unknown := set(devices) - set(targets):
         raise Error(f"{', '.join(sorted(unknown))} is among its devices, but is not one of its targets")
     return Registered(name, origin, targets, devices, lambda: compiler)

@@ -120,10 +120,12 @@ def _cache() -> str:
 
 
 def _back_ends() -> str:
-    from rlx.backends.registry import backends, problems
+    from rlx.backends.registry import RLX, backends, problems, target_of
 
     if left_out := problems():
         raise RuntimeError("\n".join(map(str, left_out)))
+    for target in (target for backend in backends() if backend.origin != RLX for target in backend.targets):
+        target_of(target)
     return "; ".join(f"{b.name} of {b.origin}: {', '.join(b.targets)}" for b in backends())
 
 
@@ -176,9 +178,9 @@ def _xla() -> str:
 
 def _checks_of_others() -> dict[str, Callable[[], str]]:
     """A check for each device of other packages."""
-    from rlx.backends.registry import backends
+    from rlx.backends.registry import RLX, backends
 
-    others = [backend for backend in backends() if backend.origin != "rlx"]
+    others = [backend for backend in backends() if backend.origin != RLX]
     return {f"device {name}": partial(_try, name) for backend in others for name in backend.devices}
 
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from rlx.backends.artifact import Artifact
+from rlx.backends.contract import calling, check_results
 from rlx.backends.protocol import Program
-from rlx.backends.registry import runtime_of
+from rlx.backends.registry import backend_of, runtime_of
 from rlx.ir.arrays import as_array
 from rlx.ir.attributes import suggestion
-from rlx.ir.errors import Error
+from rlx.ir.errors import Error, ExecutionError
 from rlx.ir.evaluate import argument_array, bind_symbols, check_argument
 from rlx.ir.files import file_name
 from rlx.ir.locks import holding, make_lock
@@ -32,11 +33,13 @@ class _Content:
         weights: Values of the parameters.
         states: What the states get when the program is loaded, where that is not their first value.
         program: The program, once it is loaded.
+        proved: Whether the program has been called, and returned what it should.
     """
 
     weights: Mapping[str, np.ndarray] = field(default_factory=dict)
     states: Mapping[str, np.ndarray] = field(default_factory=dict)
     program: Program | None = None
+    proved: bool = True
 
 
 def checked_threads(threads: int | None) -> int | None:
@@ -156,11 +159,22 @@ class CompiledGraph:
         if missing:
             described = ", ".join(f"'{n}' ({self._params[n].shape})" for n in missing[:10])
             raise Error(f"{len(missing)} parameters are not set: {described}", hint="call set_param or set_params")
-        program = runtime_of(self.artifact.target).load(self.artifact, content.weights, self._threads)
-        for name, value in content.states.items():
-            program.write_state(name, value)
-        self._content = _Content(content.weights, program=program)
+        runtime, backend = runtime_of(self.artifact.target), backend_of(self.artifact.target)
+        with calling(backend, "load", ExecutionError):
+            program = runtime.load(self.artifact, content.weights, self._threads)
+            for name, value in content.states.items():
+                program.write_state(name, value)
+        self._content = _Content(content.weights, program=program, proved=False)
         return program
+
+    def _run_first(self, arrays: list[np.ndarray]) -> list[np.ndarray]:
+        """The first call of a program: what it returns is checked. Every later one is trusted, for the time that takes."""
+        program, backend = self._loaded(), backend_of(self.artifact.target)
+        with calling(backend, "call", ExecutionError):
+            results = program.call(arrays)
+        check_results(backend, results, self.artifact.signature.outputs)
+        self._content = replace(self._content, proved=True)
+        return results
 
     # --- running ----------------------------------------------------------------------------------
 
@@ -182,7 +196,7 @@ class CompiledGraph:
             raise Error(f"inputs must be a mapping of names to arrays, got {type(inputs).__name__}")
         if self._content.program is None:
             self.load()
-        arrays = []
+        arrays: list[np.ndarray] = []
         for name, dtype, shape, argument in self._checks:
             try:
                 array = inputs[name]
@@ -201,6 +215,8 @@ class CompiledGraph:
             sizes = bind_symbols([(a, array.shape) for a, array in zip(self._inputs, arrays, strict=True)])
             for requirement in self._requirements:
                 requirement.check(sizes)
+        if not self._content.proved:
+            return holding(self._lock, self._run_first, arrays)
         # `holding` without the time of its call
         with self._lock: return (self._content.program or self._loaded()).call(arrays)  # noqa: E701  # fmt: skip
 
