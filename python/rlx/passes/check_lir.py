@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from rlx import mlir
 from rlx.ir import opview, registry
-from rlx.ir.errors import UnsupportedError
+from rlx.ir.attributes import suggestion
+from rlx.ir.dtype import DTYPES
+from rlx.ir.errors import PassError, UnsupportedError
 from rlx.ir.location import describe
 from rlx.ir.shape import Shape, shape_of
 from rlx.ir.signature import bodies, read_arguments
@@ -40,11 +42,19 @@ class CheckLir(Pass, name="rlx-check-lir"):
     arch: str = option("", "its architecture, for messages")
 
     def run(self, module: mlir.Module) -> None:
+        self._check_dtypes()
         functions = bodies(module)
         self._check_ops(functions)
         if self.unsupported_dtypes or not self.empty or not self.computed_kernels:
             self._check_support(functions)
         set_stage(module, "lir")
+
+    def _check_dtypes(self) -> None:
+        known = [dtype.name for dtype in DTYPES]
+        for name in self.unsupported_dtypes:
+            if name not in known:
+                message = f"option 'unsupported-dtypes': there is no dtype '{name}'{suggestion(name, known)}"
+                raise PassError(message, hint=f"dtypes: {', '.join(known)}")
 
     @property
     def _target(self) -> str:

@@ -7,6 +7,7 @@
 // RUN: not rlx-opt %s --rlx-check-lir="for=rlx-bind" 2>&1 | filecheck %s --check-prefix=PASS
 // RUN: not rlx-opt %s --rlx-check-lir="for=rlx-to-linal" 2>&1 | filecheck %s --check-prefix=NONE
 // RUN: not rlx-opt %s --rlx-check-lir="ops=matmull" 2>&1 | filecheck %s --check-prefix=UNKNOWN
+// RUN: not rlx-opt %s --rlx-check-lir="unsupported-dtypes=f64,float16" 2>&1 | filecheck %s --check-prefix=DTYPE
 
 // OPS: check_lir.mlir: error: rlx-check-lir: 3 ops have no lowering for target toy (numpy):
 // OPS-NEXT: check_lir.mlir:{{[0-9]+}}:{{[0-9]+}}: rlx.activation
@@ -22,6 +23,7 @@
 // OTHERS-NEXT: rlx.conv with a computed kernel
 // PASS: 'rlx-bind' is not a lowering
 // NONE: 'rlx-to-linal' is not a pass (did you mean 'rlx-to-linalg'?)
+// DTYPE: option 'unsupported-dtypes': there is no dtype 'float16' (did you mean 'f16'?)
 // UNKNOWN: there is no op 'matmull' (did you mean 'matmul'?)
 
 // CHECK: module attributes {rlx.stage = "lir"}
