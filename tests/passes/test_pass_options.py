@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -44,6 +46,66 @@ def test_options_have_the_types_of_their_fields() -> None:
     assert parsed() == Everything()
     assert parsed(loud_mode="false", ops="", sizes="").ops == ()
     assert Everything.from_options([("except", "matmul")]).except_ == "matmul"  # type: ignore[attr-defined]
+
+
+class Undecorated(Pass):
+    name = "rlx-undecorated"
+    count: int = option(3, "how many")
+
+
+class UndecoratedHeir(Everything):
+    name = "rlx-undecorated-heir"
+    more: int = option(3, "how many more")
+
+
+@dataclass(frozen=True)
+class PlainField(Pass):
+    name = "rlx-plain-field"
+    strict: bool = False
+
+
+_BODY = {"name": "rlx-unknown-type", "__annotations__": {"strict": "Missing"}, "strict": option(None, "of no type")}
+UnknownType: Any = dataclass(frozen=True)(type("UnknownType", (Pass,), _BODY | {"__module__": __name__}))
+
+
+@pytest.mark.parametrize(
+    ("cls", "message"),
+    [
+        (Undecorated, "it is no dataclass\n  hint: decorate the class with @dataclass(frozen=True)"),
+        (UndecoratedHeir, "it is no dataclass"),
+        (PlainField, "its field 'strict' is no option\n  hint: strict: … = option(default, "),
+        (UnknownType, "the type of an option: name 'Missing' is not defined"),
+    ],
+    ids=lambda value: getattr(value, "name", ""),
+)
+def test_a_class_that_is_no_pass_is_named(cls: type[Pass], message: str) -> None:
+    with pytest.raises(rlx.Error) as caught:
+        cls.options()
+    assert f"{__file__}: pass '{cls.name}' ({cls.__qualname__}): {message}" in str(caught.value)
+
+
+_TAKEN = """
+import rlx
+from dataclasses import dataclass
+from rlx.passes.base import Pass, load
+for name in {names!r}:
+    try:
+        type("Mine", (Pass,), {{}}, name=name)
+    except rlx.Error as problem:
+        assert f"pass '{{name}}' exists twice: " in str(problem), problem
+    else:
+        raise AssertionError(name)
+load()
+print("done")
+"""
+
+
+def test_the_name_of_a_pass_of_rlx_is_taken_before_anybody_has_asked_for_it() -> None:
+    names = sorted(name for name, cls in base.load().items() if cls.__module__.startswith("rlx."))
+    assert len(names) > 20
+    code = _TAKEN.format(names=names)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
 
 
 def test_options_that_no_field_names_go_to_the_rest() -> None:

@@ -121,6 +121,8 @@ class Pass:
             return
         if not re.fullmatch(rf"{PREFIX}[a-z0-9]+(-[a-z0-9]+)*", name):
             raise Error(f"{cls.__qualname__}: '{name}' is not a pass name: '{PREFIX}' and words joined by '-'")
+        if name not in _passes and cls.__module__.rpartition(".")[0] not in PASS_PACKAGES:
+            _import_file_of(name)  # a pass of RLX that nobody has asked for yet has its name all the same
         other = _passes.get(name)
         if other is not None and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
             raise Error(f"pass '{name}' exists twice: {other.__qualname__} and {cls.__qualname__}")
@@ -194,11 +196,25 @@ def _parse_rest(catch_all: Any, name: str, text: str | None) -> Any:
     return dataclasses.replace(catch_all, name=name, type=typing.get_args(catch_all.type)[1]).parse(text)
 
 
+def _malformed(cls: type[Pass], message: str, hint: str) -> Error:
+    """The error that the class of a pass is not written as it has to be."""
+    place = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    return Error(f"pass '{cls.name}' ({cls.__qualname__}): {message}", location=place, hint=hint)
+
+
 @cache
 def _options(cls: type[Pass]) -> tuple[Option, ...]:
-    hints = typing.get_type_hints(cls)
+    if "__dataclass_fields__" not in vars(cls):
+        raise _malformed(cls, "it is no dataclass", "decorate the class with @dataclass(frozen=True)")
+    try:
+        hints = typing.get_type_hints(cls)
+    except NameError as problem:
+        raise _malformed(cls, f"the type of an option: {problem}", "import it where the program runs") from None
     result: list[Option] = []
     for field in dataclasses.fields(cls):  # pyright: ignore[reportArgumentType]
+        if "help" not in field.metadata:
+            hint = f'{field.name}: … = option(default, "what it does"), of rlx.passes.base'
+            raise _malformed(cls, f"its field '{field.name}' is no option", hint)
         factory = field.default_factory
         default = field.default if factory is dataclasses.MISSING else factory()
         name = field.name.rstrip("_").replace("_", "-")
