@@ -85,7 +85,7 @@ class Compiler(Protocol):
         ...
 
     def version(self) -> str:
-        """The version of the compiler, on which programs depend.
+        """The version of the compiler, on which programs depend: of all its code but the Python and MLIR files of its package.
 
         Raises:
             CompileError: It is not installed.
