@@ -161,8 +161,39 @@ def _infer(self: Any, x: rlx.Shape) -> rlx.Shape:
         ("a.b", {"infer": lambda self, x, *, f: x, "evaluate": _infer}, "'f' needs one of the annotations int, float"),
         ("a.b", {"infer": lambda self, x, **f: x, "evaluate": _infer}, "name the attributes"),
         ("example.swish", {"infer": _infer, "evaluate": _infer}, "has two cards"),
+        ("a.b", {"infer": _infer, "evaluate": _infer, "dtypes": "f32"}, "dtypes must be a tuple of .*f32.*; got 'f32'"),
+        ("a.b", {"infer": _infer, "evaluate": _infer, "dtypes": ("f33",)}, r"dtypes must be .*; got \('f33',\)"),
     ],
 )
 def test_classes_that_are_no_op(name: str, members: dict[str, Any], message: str) -> None:
     with pytest.raises(rlx.Error, match=message):
         type("Wrong", (rlx.CustomOp,), members, name=name)
+
+
+def _fails(kind: type[Exception]) -> Any:
+    def infer(self: Any, x: rlx.Shape) -> Any:
+        raise kind("broken")
+
+    return infer
+
+
+@pytest.mark.parametrize("kind", [KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError])
+def test_a_mistake_in_infer_is_not_the_callers(kind: type[Exception]) -> None:
+    infer = _fails(kind)
+    name = f"tests.fails_{kind.__name__}"
+    op = type("Fails", (rlx.CustomOp,), {"infer": infer, "evaluate": _infer}, name=name)
+    g = rlx.Graph()
+    x = g.input("x", (2,))
+    with pytest.raises(rlx.Error) as caught:
+        g.custom(op, x)
+    assert f"raised {kind.__name__}: " in str(caught.value)
+    assert str(caught.value).startswith(f"{__file__}:")
+    assert f"see {__file__}:{infer.__code__.co_firstlineno + 1}" in str(caught.value)
+
+
+def test_a_class_without_a_name_is_no_op() -> None:
+    op = type("Nameless", (custom_op.Swish,), {})
+    g = rlx.Graph()
+    x = g.input("x", (2,))
+    with pytest.raises(rlx.Error, match=r"the class Nameless has no name=, so it is no op"):
+        g.custom(op, x)

@@ -19,7 +19,7 @@ from rlx.ir.checks import check_name
 from rlx.ir.dtype import DType, dtype
 from rlx.ir.errors import Error, ShapeError
 from rlx.ir.guards import is_tuple
-from rlx.ir.location import caller_location, describe
+from rlx.ir.location import caller_location, describe, raised_at
 from rlx.ir.op_methods import OpMethods, TensorMethods
 from rlx.ir.regions import IN_BODY, Region, RegionBuilder
 from rlx.ir.shape import Shape, shape_of
@@ -285,6 +285,27 @@ class Builder(RegionBuilder, OpMethods):
         return ShapeError(f"rlx.{card.name}: {message}", location=describe(self.location))
 
 
+class CallError(ShapeError):
+    """A call does not match the parameters of a method.
+
+    Attributes:
+        reason: What Python says of the call.
+        parameters: The names of what the method takes.
+    """
+
+    reason: str = ""
+    parameters: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, method: str, reason: str, parameters: Sequence[str], location: str | None) -> CallError:
+        """The error for a call of a method at the caller's line."""
+        unexpected = reason.partition("unexpected keyword argument '")[2].partition("'")[0]
+        close = suggestion(unexpected, parameters) if unexpected else ""
+        error = cls(f"{method}: {reason}{close}; it takes {', '.join(parameters)}", location=location)
+        error.reason, error.parameters = reason, tuple(parameters)
+        return error
+
+
 def _count_problem(spec: OpSpec, count: int) -> str:
     """A note on how many operands an op takes, if that number is fixed and another number was given; else empty."""
     fixed = all(operand.arity == "single" for operand in spec.operands)
@@ -387,6 +408,9 @@ def _call_error(b: Builder, card: Card, problem: Exception, arguments: dict[str,
         message = str(problem).split(".build() ")[-1]
         if "positional argument" in message and "were given" in message:
             message = "got too many positional arguments"  # Python's message counts `self` and the builder too
-        return b.problem(card, f"{message}; it takes {', '.join(_parameters(card))}")
+        return CallError.of(f"rlx.{card.name}", message, _parameters(card), describe(b.location))
+    if (place := raised_at(problem)) is not None:  # the code of a user's op, or of an object among the arguments
+        message = f"rlx.{card.name}: code that it calls raised {type(problem).__name__}: {problem}"
+        return Error(message, location=describe(b.location), hint=place)
     others = ", ".join(f"{n} = {v!r:.60}" for n, v in arguments.items() if not isinstance(v, Tensor))
-    return b.problem(card, f"does not take {others or 'these arguments'}: {problem}")
+    return b.problem(card, f"does not take {others or 'these arguments'}: {type(problem).__name__}: {problem}")

@@ -97,6 +97,8 @@ def _spec(cls: type[CustomOp], name: str) -> OpSpec:
             operands.append(ValueSpec(parameter.name, cls.dtypes, "optional" if optional else "single"))
     if sum(o.arity != "single" for o in operands) > 1:
         raise Error(f"{cls.__qualname__}.infer: a custom op may have one optional or variadic operand")
+    if isinstance(cls.dtypes, str) or not set(cls.dtypes) <= set(_ANY):
+        raise Error(f"{cls.__qualname__}: dtypes must be a tuple of {', '.join(_ANY)}; got {cls.dtypes!r}")
     results = tuple(ValueSpec(f"result{i}", _ANY) for i in range(cls.num_results))
     defined_at = f"{cls.__module__}.{cls.__qualname__}"
     return OpSpec(

@@ -50,9 +50,9 @@ def caller_location(scope: str = "") -> mlir.Location:
 
 
 def raised_at(problem: Exception) -> str | None:
-    """The innermost place outside this package and MLIR's where an exception came from, as `see file:line` for a hint."""
+    """The innermost place where an exception came from outside this package, MLIR and NumPy: `see file:line`, for a hint."""
     for frame in reversed(traceback.extract_tb(problem.__traceback__)):
-        if not frame.filename.startswith((_PACKAGE, _BINDINGS)):
+        if not frame.filename.startswith((_PACKAGE, _BINDINGS, _NUMPY)):
             return f"see {frame.filename}:{frame.lineno}"
     return None
 

@@ -8,7 +8,7 @@ from keyword import iskeyword
 from typing import Any
 
 from rlx.ir import registry
-from rlx.ir.builder import Builder, method_of
+from rlx.ir.builder import Builder, CallError, method_of
 from rlx.ir.errors import Error
 from rlx.ir.location import describe
 from rlx.ops import operators
@@ -29,7 +29,12 @@ def kinds() -> dict[str, dict[str, str]]:
 
 def _kind_method(op: str, name: str, kind: str) -> Callable[..., Any]:
     def method(self: Builder, *args: Any, **kwargs: Any) -> Any:
-        return getattr(self, op)(kind, *args, **kwargs)
+        try:
+            return getattr(self, op)(kind, *args, **kwargs)
+        except CallError as problem:  # it speaks of the op, which takes the kind as well
+            if problem.parameters[:1] != ("kind",):
+                raise
+            raise CallError.of(name, problem.reason, problem.parameters[1:], problem.location) from None
 
     method.__name__ = name
     method.__qualname__ = f"Graph.{name}"

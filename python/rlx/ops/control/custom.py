@@ -19,6 +19,9 @@ class Custom(Card, op="custom"):
     def build(self, b: Builder, op: Any, *args: Any, **kwargs: Any) -> Any:
         """`op` is the class or its name; the rest is what that op takes."""
         if isinstance(op, type) and issubclass(op, CustomOp):
+            if "spec" not in vars(op):
+                hint = f'class {op.__name__}(rlx.CustomOp, name="library.op")'
+                raise ShapeError(f"the class {op.__qualname__} has no name=, so it is no op", hint=hint)
             op = op.spec.name
         if not isinstance(op, str):
             raise ShapeError(f"op must be a subclass of rlx.CustomOp or its name, got {op!r}")
