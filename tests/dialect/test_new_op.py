@@ -24,6 +24,12 @@ def RLX_SoftsignOp : RLX_Op<"softsign", "elementwise"> {
 }
 """
 CARD = """
+from typing import Any
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import Card, sample
+from rlx.ir.shape import Shape
+
 
 class Softsign(Card, op="softsign"):
     def infer(self, x: Shape, *, sharpness: float) -> Shape:
@@ -36,7 +42,7 @@ class Softsign(Card, op="softsign"):
     def samples(self) -> Any:
         yield sample((3, 5), dtypes=("f32",))
 """
-USE = """
+THIS_COPY = """
 import sys
 # An editable installation would have its own files imported.
 sys.meta_path = [finder for finder in sys.meta_path if "editable" not in type(finder).__module__]
@@ -44,6 +50,20 @@ import numpy as np
 import rlx
 
 assert rlx.__file__.startswith(sys.argv[1]), rlx.__file__
+"""
+WITHOUT_A_CARD = """
+try:
+    rlx.parse(
+        "func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {"
+        "  %0 = rlx.softsign(%x) {sharpness = 2.0 : f64} : tensor<4xf32>"
+        "  return %0 : tensor<4xf32> }"
+    )
+except rlx.Error as problem:
+    assert "rlx.softsign is declared in dialect/RlxElementwise.td" in str(problem) and "has no card" in str(problem), problem
+else:
+    raise AssertionError("an op without a card was taken unchecked")
+"""
+USE = """
 g = rlx.Graph("f")
 x = g.input("x", (4,))
 g.set_outputs([g.softsign(x, sharpness=2.0)])
@@ -85,13 +105,20 @@ def make_dialect(root: Path) -> subprocess.CompletedProcess[str]:
 def test_a_record_and_a_card_make_an_op(copy: Path) -> None:
     shutil.copytree(ROOT / "python", copy / "python", ignore=shutil.ignore_patterns("__pycache__"))
     add_record(copy, RECORD)
-    with (copy / "python/rlx/ops/elementwise/elementwise.py").open("a", encoding="utf-8") as file:
-        file.write(CARD)
     made = make_dialect(copy)
     assert made.returncode == 0, made.stderr
     assert "## `rlx.softsign`" in (copy / "docs/reference/ops/elementwise.md").read_text(encoding="utf-8")
+    run_in(copy, WITHOUT_A_CARD)
+    (copy / "python/rlx/ops/elementwise/softsign.py").write_text(
+        CARD, encoding="utf-8"
+    )  # a new file is found by itself
+    run_in(copy, USE)
+
+
+def run_in(copy: Path, code: str) -> None:
+    """Run code with the package of a copy."""
     environment = os.environ | {"PYTHONPATH": str(copy / "python")}
-    command = [sys.executable, "-c", USE, str(copy)]
+    command = [sys.executable, "-c", THIS_COPY + code, str(copy)]
     used = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True)
     assert used.returncode == 0, used.stderr
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 # The package to the left first, and whole: see passes/__init__.py.
 import rlx.ops  # noqa: F401
-from rlx.blocks import image, linear, mtp, recurrent, sequence, transformer
+from rlx.ir.submodules import import_all
 from rlx.ops import surface
 
+import_all(__name__)
 surface.install()
-
-__all__ = ["image", "linear", "mtp", "recurrent", "sequence", "transformer"]

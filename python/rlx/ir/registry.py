@@ -77,6 +77,9 @@ def card(name: str) -> Card:
             f"no custom op '{name}' is registered{suggestion(name, load())}",
             hint="import the module that defines it; on the command line, --load=FILE.py",
         )
+    if registered_card is None and name in SPECS:
+        message = f"rlx.{name} is declared in {SPECS[name].defined_at}, and has no card"
+        raise Error(message, hint=f'write it: class …(Card, op="{name}") in python/rlx/ops or python/rlx/blocks')
     if registered_card is None:
         raise Error(f"there is no op 'rlx.{name}'{suggestion(name, load())}")
     return registered_card
@@ -90,11 +93,10 @@ def is_ours(op: mlir.Operation) -> bool:
 def _attach(_context: object) -> None:
     from rlx.ir.verify import verify_op
 
-    for name, card in load().items():
-        if card.spec.custom:
-            continue
+    load()
+    for name, spec in SPECS.items():
         mlir.attach_pure(f"rlx.{name}")
-        if card.spec.terminator:
+        if spec.terminator:
             mlir.attach_terminator(f"rlx.{name}")
         mlir.attach_verifier(f"rlx.{name}", verify_op)
     mlir.provide_dialect("rlx", importlib.import_module("rlx.ir.op_classes"))

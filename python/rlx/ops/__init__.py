@@ -1,4 +1,4 @@
-"""The cards of all tensor ops, a file or a folder for each family; importing this registers them.
+"""The cards of all tensor ops, a file or a folder for each family; importing this registers those of all files.
 
 Every op is also a function here, taking tensors: `rlx.ops.softmax(x, axis=-1)` is `x.builder.softmax(x, axis=-1)`.
 """
@@ -6,29 +6,13 @@ Every op is also a function here, taking tensors: `rlx.ops.softmax(x, axis=-1)` 
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.errors import Error
+from rlx.ir.submodules import import_all
 from rlx.ops import surface
-
-_MODULES = (
-    *(
-        "attention.attention",
-        "attention.rope",
-        "backward.backward",
-        "contraction.contraction",
-        "contraction.linear_algebra",
-    ),
-    *("control.checkpoint", "control.control", "control.custom", "control.function", "convolution.convolution"),
-    *("convolution.convolution_transpose", "convolution.image", "convolution.pool", "elementwise.activation"),
-    *("elementwise.complex", "elementwise.elementwise", "elementwise.leaf", "fused", "loss", "norm"),
-    *("quantization.fake_quant", "quantization.quant", "quantization.quant_compute", "random", "recurrent"),
-    *("reduction.cumulative", "reduction.order", "reduction.reduce", "shape.index", "shape.padding", "shape.scatter"),
-    *("shape.shape", "signal.fft", "signal.spectral"),
-)
 
 
 class _Family(ModuleType):
@@ -72,8 +56,7 @@ def __dir__() -> list[str]:
     return sorted(surface.methods())
 
 
-for _name in _MODULES:
-    import_module(f"{__name__}.{_name}")
+import_all(__name__)
 surface.install()
 for _name in surface.methods().keys() & globals().keys():
     globals()[_name].__class__ = _Family

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from rlx.importers.stablehlo import contraction, elementwise, leaf, reduce, shape
 from rlx.importers.stablehlo.function import from_module, from_stablehlo, is_stablehlo
 from rlx.importers.stablehlo.rules import imports
+from rlx.ir.submodules import import_all
 
-__all__ = [
-    "contraction",
-    "elementwise",
-    "from_module",
-    "from_stablehlo",
-    "imports",
-    "is_stablehlo",
-    "leaf",
-    "reduce",
-    "shape",
-]
+import_all(__name__)
+
+__all__ = ["from_module", "from_stablehlo", "imports", "is_stablehlo"]
