@@ -163,3 +163,15 @@ def test_pages_of_families_that_are_gone_are_removed(tmp_path: Path) -> None:
     assert page.exists()
     generate_dialect.update(tmp_path, {}, check=False)
     assert not page.exists()
+
+
+def test_a_new_record_changes_nothing_of_the_others(copy: Path) -> None:
+    before = generate_dialect.outputs(generate_dialect.read_dialect(copy))
+    path = copy / "dialect/RlxElementwise.td"
+    head, first, tail = path.read_text(encoding="utf-8").partition("\ndef RLX_")
+    path.write_text(head + RECORD + first + tail, encoding="utf-8")
+    after = generate_dialect.outputs(generate_dialect.read_dialect(copy))
+    table = next(name for name in before if str(name).endswith("spec_gen.py"))
+    lines = after[table].splitlines()
+    missing = [line for line in before[table].splitlines() if line not in lines]
+    assert not missing

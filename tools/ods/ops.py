@@ -46,13 +46,13 @@ def declared_ops(records: Records) -> list[DeclaredOp]:
     result: list[DeclaredOp] = []
     places: dict[str, str] = {}
     for record in records.of_class("RLX_Op"):
-        op = _Reader(record).op()
+        reader = _Reader(record)
+        op = reader.op()
         if op.spec.name in places:
             raise ParseError(
-                f"there is an op 'rlx.{op.spec.name}' already, at {places[op.spec.name]}",
-                location=op.spec.defined_at,
+                f"there is an op 'rlx.{op.spec.name}' already, at {places[op.spec.name]}", location=reader.place
             )
-        places[op.spec.name] = op.spec.defined_at
+        places[op.spec.name] = reader.place
         result.append(op)
     return result
 
@@ -63,10 +63,10 @@ class _Reader:
     def __init__(self, record: Record):
         self._record = record
         # A record's path depends on how it was read; all ops are in one folder.
-        self._place = f"dialect/{Path(record.path).name}:{record.line}"
+        self.place = f"dialect/{Path(record.path).name}:{record.line}"
 
     def _refused(self, message: str, hint: str | None = None) -> ParseError:
-        return ParseError(f"{self._record.name}: {message}", location=self._place, hint=hint)
+        return ParseError(f"{self._record.name}: {message}", location=self.place, hint=hint)
 
     def op(self) -> DeclaredOp:
         record = self._record
@@ -89,7 +89,7 @@ class _Reader:
             tuple(self._value(result, name) for result, name in self._entries("results")),
             tuple(self._region(region, name) for region, name in self._entries("regions")),
             tuple(TraitSpec(t["traitName"], t["attribute"], tuple(t["cases"])) for t in traits),
-            self._place,
+            self.place.partition(":")[0],  # a line would change with every record that is added before it
             any(trait.name == "Terminator" for trait in record["traits"]),
         )
         if spec.stage not in _STAGES:

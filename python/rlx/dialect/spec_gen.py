@@ -80,7 +80,7 @@ OPS = (
         (
             TraitSpec('product'),
         ),
-        'dialect/RlxAttention.td:8',
+        'dialect/RlxAttention.td',
     ),
     OpSpec(
         'rope',
@@ -105,7 +105,7 @@ OPS = (
         (
             TraitSpec('local'),
         ),
-        'dialect/RlxAttention.td:33',
+        'dialect/RlxAttention.td',
     ),
     OpSpec(
         'relu_backward',
@@ -126,7 +126,7 @@ OPS = (
             TraitSpec('elementwise'),
             TraitSpec('cheap'),
         ),
-        'dialect/RlxBackward.td:11',
+        'dialect/RlxBackward.td',
     ),
     OpSpec(
         'activation_backward',
@@ -149,7 +149,7 @@ OPS = (
             TraitSpec('elementwise'),
             TraitSpec('wide_range', 'kind', ('exp', 'log', 'rsqrt', 'tan')),
         ),
-        'dialect/RlxBackward.td:18',
+        'dialect/RlxBackward.td',
     ),
     OpSpec(
         'complex_norm_sq_backward',
@@ -169,7 +169,7 @@ OPS = (
         (
             TraitSpec('elementwise'),
         ),
-        'dialect/RlxBackward.td:28',
+        'dialect/RlxBackward.td',
     ),
     OpSpec(
         'rope_backward',
@@ -194,7 +194,7 @@ OPS = (
         (
             TraitSpec('local'),
         ),
-        'dialect/RlxBackward.td:37',
+        'dialect/RlxBackward.td',
     ),
     OpSpec(
         'layer_norm_backward_input',
@@ -218,7 +218,7 @@ OPS = (
         (
             TraitSpec('reduction'),
         ),
-        'dialect/RlxBackward.td:45',
+        'dialect/RlxBackward.td',
     ),
     OpSpec(
         'layer_norm_backward_gamma',
@@ -241,7 +241,7 @@ OPS = (
         (
             TraitSpec('reduction'),
         ),
-        'dialect/RlxBackward.td:56',
+        'dialect/RlxBackward.td',
     ),
     OpSpec(
         'rms_norm_backward_input',
@@ -266,7 +266,7 @@ OPS = (
         (
             TraitSpec('reduction'),
         ),
-        'dialect/RlxBackward.td:63',
+        'dialect/RlxBackward.td',
     ),
     OpSpec(
         'rms_norm_backward_gamma',
@@ -291,7 +291,7 @@ OPS = (
         (
             TraitSpec('reduction'),
         ),
-        'dialect/RlxBackward.td:73',
+        'dialect/RlxBackward.td',
     ),
     OpSpec(
         'rms_norm_backward_beta',
@@ -316,7 +316,7 @@ OPS = (
         (
             TraitSpec('reduction'),
         ),
-        'dialect/RlxBackward.td:81',
+        'dialect/RlxBackward.td',
     ),
     OpSpec(
         'group_norm_backward_input',
@@ -341,7 +341,7 @@ OPS = (
         (
             TraitSpec('reduction'),
         ),
-        'dialect/RlxBackward.td:89',
+        'dialect/RlxBackward.td',
     ),
     OpSpec(
         'group_norm_backward_gamma',
@@ -364,7 +364,7 @@ OPS = (
         (
             TraitSpec('reduction'),
         ),
-        'dialect/RlxBackward.td:97',
+        'dialect/RlxBackward.td',
     ),
     OpSpec(
         'group_norm_backward_beta',
@@ -387,7 +387,7 @@ OPS = (
         (
             TraitSpec('reduction'),
         ),
-        'dialect/RlxBackward.td:104',
+        'dialect/RlxBackward.td',
     ),
     OpSpec(
         'attention_backward',
@@ -418,7 +418,7 @@ OPS = (
         (
             TraitSpec('product'),
         ),
-        'dialect/RlxBackward.td:111',
+        'dialect/RlxBackward.td',
     ),
     OpSpec(
         'cumsum_backward',
@@ -440,7 +440,7 @@ OPS = (
         (
             TraitSpec('reduction'),
         ),
-        'dialect/RlxBackward.td:125',
+        'dialect/RlxBackward.td',
     ),
     OpSpec(
         'gather_backward',
@@ -463,7 +463,7 @@ OPS = (
         (
             TraitSpec('reduction'),
         ),
-        'dialect/RlxBackward.td:132',
+        'dialect/RlxBackward.td',
     ),
     OpSpec(
         'max_pool2d_backward',
@@ -487,7 +487,7 @@ OPS = (
         (
             TraitSpec('reduction'),
         ),
-        'dialect/RlxBackward.td:142',
+        'dialect/RlxBackward.td',
     ),
     OpSpec(
         'conv2d_backward_input',
@@ -513,7 +513,7 @@ OPS = (
         (
             TraitSpec('product'),
         ),
-        'dialect/RlxBackward.td:154',
+        'dialect/RlxBackward.td',
     ),
     OpSpec(
         'conv2d_backward_weight',
@@ -539,7 +539,7 @@ OPS = (
         (
             TraitSpec('product'),
         ),
-        'dialect/RlxBackward.td:165',
+        'dialect/RlxBackward.td',
     ),
     OpSpec(
         'softmax_cross_entropy_backward',
@@ -560,7 +560,7 @@ OPS = (
         (
             TraitSpec('reduction'),
         ),
-        'dialect/RlxBackward.td:176',
+        'dialect/RlxBackward.td',
     ),
     OpSpec(
         'fake_quantize_backward',
@@ -582,7 +582,7 @@ OPS = (
         ),
         (),
         (),
-        'dialect/RlxBackward.td:183',
+        'dialect/RlxBackward.td',
     ),
     OpSpec(
         'fake_quantize_lsq_backward_x',
@@ -604,7 +604,7 @@ OPS = (
         ),
         (),
         (),
-        'dialect/RlxBackward.td:191',
+        'dialect/RlxBackward.td',
     ),
     OpSpec(
         'fake_quantize_lsq_backward_scale',
@@ -626,7 +626,7 @@ OPS = (
         ),
         (),
         (),
-        'dialect/RlxBackward.td:198',
+        'dialect/RlxBackward.td',
     ),
     OpSpec(
         'linear',
@@ -649,7 +649,7 @@ OPS = (
         (
             TraitSpec('product'),
         ),
-        'dialect/RlxBlocks.td:13',
+        'dialect/RlxBlocks.td',
     ),
     OpSpec(
         'linear_fused',
@@ -672,7 +672,7 @@ OPS = (
         (
             TraitSpec('product'),
         ),
-        'dialect/RlxBlocks.td:21',
+        'dialect/RlxBlocks.td',
     ),
     OpSpec(
         'shared_linear_pair',
@@ -694,7 +694,7 @@ OPS = (
         (
             TraitSpec('product'),
         ),
-        'dialect/RlxBlocks.td:32',
+        'dialect/RlxBlocks.td',
     ),
     OpSpec(
         'swiglu_ffn',
@@ -716,7 +716,7 @@ OPS = (
         (
             TraitSpec('product'),
         ),
-        'dialect/RlxBlocks.td:39',
+        'dialect/RlxBlocks.td',
     ),
     OpSpec(
         'residual_rms_norm',
@@ -741,7 +741,7 @@ OPS = (
             TraitSpec('reduction'),
             TraitSpec('bounded'),
         ),
-        'dialect/RlxBlocks.td:47',
+        'dialect/RlxBlocks.td',
     ),
     OpSpec(
         'depthwise_conv1d_causal',
@@ -764,7 +764,7 @@ OPS = (
         (
             TraitSpec('product'),
         ),
-        'dialect/RlxBlocks.td:55',
+        'dialect/RlxBlocks.td',
     ),
     OpSpec(
         'llama_decoder_block',
@@ -804,7 +804,7 @@ OPS = (
         (
             TraitSpec('product'),
         ),
-        'dialect/RlxBlocks.td:66',
+        'dialect/RlxBlocks.td',
     ),
     OpSpec(
         'transformer_encoder_block',
@@ -845,7 +845,7 @@ OPS = (
         (
             TraitSpec('product'),
         ),
-        'dialect/RlxBlocks.td:88',
+        'dialect/RlxBlocks.td',
     ),
     OpSpec(
         'qwen35_mtp_head',
@@ -898,7 +898,7 @@ OPS = (
         (
             TraitSpec('product'),
         ),
-        'dialect/RlxBlocks.td:113',
+        'dialect/RlxBlocks.td',
     ),
     OpSpec(
         'mamba_block',
@@ -926,7 +926,7 @@ OPS = (
         (
             TraitSpec('product'),
         ),
-        'dialect/RlxBlocks.td:141',
+        'dialect/RlxBlocks.td',
     ),
     OpSpec(
         'unet_residual_block',
@@ -961,7 +961,7 @@ OPS = (
         (
             TraitSpec('product'),
         ),
-        'dialect/RlxBlocks.td:156',
+        'dialect/RlxBlocks.td',
     ),
     OpSpec(
         'matmul',
@@ -981,7 +981,7 @@ OPS = (
         (
             TraitSpec('product'),
         ),
-        'dialect/RlxContraction.td:8',
+        'dialect/RlxContraction.td',
     ),
     OpSpec(
         'dot_general',
@@ -1006,7 +1006,7 @@ OPS = (
         (
             TraitSpec('product'),
         ),
-        'dialect/RlxContraction.td:18',
+        'dialect/RlxContraction.td',
     ),
     OpSpec(
         'grouped_matmul',
@@ -1027,7 +1027,7 @@ OPS = (
         (
             TraitSpec('product'),
         ),
-        'dialect/RlxContraction.td:30',
+        'dialect/RlxContraction.td',
     ),
     OpSpec(
         'lora_matmul',
@@ -1051,7 +1051,7 @@ OPS = (
         (
             TraitSpec('product'),
         ),
-        'dialect/RlxContraction.td:41',
+        'dialect/RlxContraction.td',
     ),
     OpSpec(
         'dense_solve',
@@ -1069,7 +1069,7 @@ OPS = (
         ),
         (),
         (),
-        'dialect/RlxContraction.td:51',
+        'dialect/RlxContraction.td',
     ),
     OpSpec(
         'batched_dense_solve',
@@ -1087,7 +1087,7 @@ OPS = (
         ),
         (),
         (),
-        'dialect/RlxContraction.td:62',
+        'dialect/RlxContraction.td',
     ),
     OpSpec(
         'yield',
@@ -1102,7 +1102,7 @@ OPS = (
         (),
         (),
         (),
-        'dialect/RlxControl.td:8',
+        'dialect/RlxControl.td',
         terminator=True,
     ),
     OpSpec(
@@ -1123,7 +1123,7 @@ OPS = (
             RegionSpec('else_region', 'single'),
         ),
         (),
-        'dialect/RlxControl.td:15',
+        'dialect/RlxControl.td',
     ),
     OpSpec(
         'while',
@@ -1145,7 +1145,7 @@ OPS = (
             RegionSpec('body_region', 'single'),
         ),
         (),
-        'dialect/RlxControl.td:27',
+        'dialect/RlxControl.td',
     ),
     OpSpec(
         'scan',
@@ -1169,7 +1169,7 @@ OPS = (
             RegionSpec('body_region', 'single'),
         ),
         (),
-        'dialect/RlxControl.td:39',
+        'dialect/RlxControl.td',
     ),
     OpSpec(
         'elementwise_region',
@@ -1188,7 +1188,7 @@ OPS = (
             RegionSpec('body_region', 'single'),
         ),
         (),
-        'dialect/RlxControl.td:55',
+        'dialect/RlxControl.td',
     ),
     OpSpec(
         'custom_fn',
@@ -1209,7 +1209,7 @@ OPS = (
             RegionSpec('jvp_region', 'optional'),
         ),
         (),
-        'dialect/RlxControl.td:67',
+        'dialect/RlxControl.td',
     ),
     OpSpec(
         'checkpoint',
@@ -1226,7 +1226,7 @@ OPS = (
             RegionSpec('body_region', 'single'),
         ),
         (),
-        'dialect/RlxControl.td:80',
+        'dialect/RlxControl.td',
     ),
     OpSpec(
         'optimization_barrier',
@@ -1244,7 +1244,7 @@ OPS = (
         ),
         (),
         (),
-        'dialect/RlxControl.td:92',
+        'dialect/RlxControl.td',
     ),
     OpSpec(
         'custom',
@@ -1264,7 +1264,7 @@ OPS = (
         ),
         (),
         (),
-        'dialect/RlxControl.td:102',
+        'dialect/RlxControl.td',
     ),
     OpSpec(
         'conv',
@@ -1289,7 +1289,7 @@ OPS = (
         (
             TraitSpec('product'),
         ),
-        'dialect/RlxConvolution.td:8',
+        'dialect/RlxConvolution.td',
     ),
     OpSpec(
         'conv_transpose',
@@ -1315,7 +1315,7 @@ OPS = (
         (
             TraitSpec('product'),
         ),
-        'dialect/RlxConvolution.td:21',
+        'dialect/RlxConvolution.td',
     ),
     OpSpec(
         'pool',
@@ -1340,7 +1340,7 @@ OPS = (
         (
             TraitSpec('reduction'),
         ),
-        'dialect/RlxConvolution.td:37',
+        'dialect/RlxConvolution.td',
     ),
     OpSpec(
         'resize',
@@ -1363,7 +1363,7 @@ OPS = (
         (
             TraitSpec('local'),
         ),
-        'dialect/RlxConvolution.td:52',
+        'dialect/RlxConvolution.td',
     ),
     OpSpec(
         'axial_rope_2d',
@@ -1389,7 +1389,7 @@ OPS = (
         (
             TraitSpec('local'),
         ),
-        'dialect/RlxConvolution.td:67',
+        'dialect/RlxConvolution.td',
     ),
     OpSpec(
         'activation',
@@ -1413,7 +1413,7 @@ OPS = (
             TraitSpec('bounded', 'kind', ('sigmoid', 'tanh', 'sin', 'cos', 'atan')),
             TraitSpec('wide_range', 'kind', ('exp', 'log', 'rsqrt', 'tan')),
         ),
-        'dialect/RlxElementwise.td:8',
+        'dialect/RlxElementwise.td',
     ),
     OpSpec(
         'cast',
@@ -1435,7 +1435,7 @@ OPS = (
             TraitSpec('elementwise'),
             TraitSpec('cheap'),
         ),
-        'dialect/RlxElementwise.td:24',
+        'dialect/RlxElementwise.td',
     ),
     OpSpec(
         'binary',
@@ -1460,7 +1460,7 @@ OPS = (
             TraitSpec('cheap', 'kind', ('add', 'sub', 'mul', 'div', 'max', 'min')),
             TraitSpec('wide_range', 'kind', ('pow',)),
         ),
-        'dialect/RlxElementwise.td:35',
+        'dialect/RlxElementwise.td',
     ),
     OpSpec(
         'compare',
@@ -1484,7 +1484,7 @@ OPS = (
             TraitSpec('cheap'),
             TraitSpec('commutative', 'kind', ('eq', 'ne')),
         ),
-        'dialect/RlxElementwise.td:53',
+        'dialect/RlxElementwise.td',
     ),
     OpSpec(
         'where',
@@ -1506,7 +1506,7 @@ OPS = (
             TraitSpec('elementwise'),
             TraitSpec('cheap'),
         ),
-        'dialect/RlxElementwise.td:67',
+        'dialect/RlxElementwise.td',
     ),
     OpSpec(
         'stop_gradient',
@@ -1529,7 +1529,7 @@ OPS = (
             TraitSpec('elementwise'),
             TraitSpec('cheap'),
         ),
-        'dialect/RlxElementwise.td:76',
+        'dialect/RlxElementwise.td',
     ),
     OpSpec(
         'clamp',
@@ -1551,7 +1551,7 @@ OPS = (
             TraitSpec('elementwise'),
             TraitSpec('cheap'),
         ),
-        'dialect/RlxElementwise.td:83',
+        'dialect/RlxElementwise.td',
     ),
     OpSpec(
         'complex',
@@ -1572,7 +1572,7 @@ OPS = (
             TraitSpec('elementwise'),
             TraitSpec('cheap'),
         ),
-        'dialect/RlxElementwise.td:94',
+        'dialect/RlxElementwise.td',
     ),
     OpSpec(
         'real',
@@ -1592,7 +1592,7 @@ OPS = (
             TraitSpec('elementwise'),
             TraitSpec('cheap'),
         ),
-        'dialect/RlxElementwise.td:101',
+        'dialect/RlxElementwise.td',
     ),
     OpSpec(
         'imag',
@@ -1612,7 +1612,7 @@ OPS = (
             TraitSpec('elementwise'),
             TraitSpec('cheap'),
         ),
-        'dialect/RlxElementwise.td:108',
+        'dialect/RlxElementwise.td',
     ),
     OpSpec(
         'conjugate',
@@ -1632,7 +1632,7 @@ OPS = (
             TraitSpec('elementwise'),
             TraitSpec('cheap'),
         ),
-        'dialect/RlxElementwise.td:115',
+        'dialect/RlxElementwise.td',
     ),
     OpSpec(
         'complex_norm_sq',
@@ -1652,7 +1652,7 @@ OPS = (
             TraitSpec('elementwise'),
             TraitSpec('cheap'),
         ),
-        'dialect/RlxElementwise.td:122',
+        'dialect/RlxElementwise.td',
     ),
     OpSpec(
         'constant',
@@ -1669,7 +1669,7 @@ OPS = (
         ),
         (),
         (),
-        'dialect/RlxElementwise.td:129',
+        'dialect/RlxElementwise.td',
     ),
     OpSpec(
         'iota',
@@ -1688,7 +1688,7 @@ OPS = (
         ),
         (),
         (),
-        'dialect/RlxElementwise.td:138',
+        'dialect/RlxElementwise.td',
     ),
     OpSpec(
         'dim_size',
@@ -1705,7 +1705,7 @@ OPS = (
         ),
         (),
         (),
-        'dialect/RlxElementwise.td:147',
+        'dialect/RlxElementwise.td',
     ),
     OpSpec(
         'fused_matmul_bias_act',
@@ -1728,7 +1728,7 @@ OPS = (
         (
             TraitSpec('product'),
         ),
-        'dialect/RlxFused.td:8',
+        'dialect/RlxFused.td',
     ),
     OpSpec(
         'fused_swiglu',
@@ -1749,7 +1749,7 @@ OPS = (
         (
             TraitSpec('local'),
         ),
-        'dialect/RlxFused.td:16',
+        'dialect/RlxFused.td',
     ),
     OpSpec(
         'fused_residual_layer_norm',
@@ -1775,7 +1775,7 @@ OPS = (
             TraitSpec('reduction'),
             TraitSpec('bounded'),
         ),
-        'dialect/RlxFused.td:25',
+        'dialect/RlxFused.td',
     ),
     OpSpec(
         'fused_residual_rms_norm',
@@ -1801,7 +1801,7 @@ OPS = (
             TraitSpec('reduction'),
             TraitSpec('bounded'),
         ),
-        'dialect/RlxFused.td:34',
+        'dialect/RlxFused.td',
     ),
     OpSpec(
         'fused_attention_block',
@@ -1830,7 +1830,7 @@ OPS = (
         (
             TraitSpec('product'),
         ),
-        'dialect/RlxFused.td:43',
+        'dialect/RlxFused.td',
     ),
     OpSpec(
         'fused_transformer_layer',
@@ -1868,7 +1868,7 @@ OPS = (
         (
             TraitSpec('product'),
         ),
-        'dialect/RlxFused.td:59',
+        'dialect/RlxFused.td',
     ),
     OpSpec(
         'softmax_cross_entropy_with_logits',
@@ -1888,7 +1888,7 @@ OPS = (
         (
             TraitSpec('reduction'),
         ),
-        'dialect/RlxLoss.td:8',
+        'dialect/RlxLoss.td',
     ),
     OpSpec(
         'binary_cross_entropy_with_logits',
@@ -1910,7 +1910,7 @@ OPS = (
         (
             TraitSpec('reduction'),
         ),
-        'dialect/RlxLoss.td:19',
+        'dialect/RlxLoss.td',
     ),
     OpSpec(
         'mse_loss',
@@ -1932,7 +1932,7 @@ OPS = (
         (
             TraitSpec('reduction'),
         ),
-        'dialect/RlxLoss.td:30',
+        'dialect/RlxLoss.td',
     ),
     OpSpec(
         'huber_loss',
@@ -1955,7 +1955,7 @@ OPS = (
         (
             TraitSpec('reduction'),
         ),
-        'dialect/RlxLoss.td:38',
+        'dialect/RlxLoss.td',
     ),
     OpSpec(
         'layer_norm2d',
@@ -1979,7 +1979,7 @@ OPS = (
             TraitSpec('reduction'),
             TraitSpec('bounded'),
         ),
-        'dialect/RlxNorm.td:8',
+        'dialect/RlxNorm.td',
     ),
     OpSpec(
         'batch_norm_inference',
@@ -2004,7 +2004,7 @@ OPS = (
         (
             TraitSpec('reduction'),
         ),
-        'dialect/RlxNorm.td:19',
+        'dialect/RlxNorm.td',
     ),
     OpSpec(
         'layer_norm',
@@ -2029,7 +2029,7 @@ OPS = (
             TraitSpec('reduction'),
             TraitSpec('bounded'),
         ),
-        'dialect/RlxNorm.td:31',
+        'dialect/RlxNorm.td',
     ),
     OpSpec(
         'rms_norm',
@@ -2054,7 +2054,7 @@ OPS = (
             TraitSpec('reduction'),
             TraitSpec('bounded'),
         ),
-        'dialect/RlxNorm.td:42',
+        'dialect/RlxNorm.td',
     ),
     OpSpec(
         'group_norm',
@@ -2079,7 +2079,7 @@ OPS = (
             TraitSpec('reduction'),
             TraitSpec('bounded'),
         ),
-        'dialect/RlxNorm.td:53',
+        'dialect/RlxNorm.td',
     ),
     OpSpec(
         'quantize',
@@ -2101,7 +2101,7 @@ OPS = (
         ),
         (),
         (),
-        'dialect/RlxQuantization.td:8',
+        'dialect/RlxQuantization.td',
     ),
     OpSpec(
         'dequantize',
@@ -2122,7 +2122,7 @@ OPS = (
         ),
         (),
         (),
-        'dialect/RlxQuantization.td:20',
+        'dialect/RlxQuantization.td',
     ),
     OpSpec(
         'q_matmul',
@@ -2148,7 +2148,7 @@ OPS = (
         (
             TraitSpec('product'),
         ),
-        'dialect/RlxQuantization.td:30',
+        'dialect/RlxQuantization.td',
     ),
     OpSpec(
         'q_conv2d',
@@ -2178,7 +2178,7 @@ OPS = (
         (
             TraitSpec('product'),
         ),
-        'dialect/RlxQuantization.td:43',
+        'dialect/RlxQuantization.td',
     ),
     OpSpec(
         'fake_quantize',
@@ -2203,7 +2203,7 @@ OPS = (
         ),
         (),
         (),
-        'dialect/RlxQuantization.td:57',
+        'dialect/RlxQuantization.td',
     ),
     OpSpec(
         'fake_quantize_lsq',
@@ -2224,7 +2224,7 @@ OPS = (
         ),
         (),
         (),
-        'dialect/RlxQuantization.td:75',
+        'dialect/RlxQuantization.td',
     ),
     OpSpec(
         'random_bits',
@@ -2243,7 +2243,7 @@ OPS = (
         ),
         (),
         (),
-        'dialect/RlxRandom.td:8',
+        'dialect/RlxRandom.td',
     ),
     OpSpec(
         'rng_uniform',
@@ -2265,7 +2265,7 @@ OPS = (
         ),
         (),
         (),
-        'dialect/RlxRandom.td:20',
+        'dialect/RlxRandom.td',
     ),
     OpSpec(
         'rng_normal',
@@ -2287,7 +2287,7 @@ OPS = (
         ),
         (),
         (),
-        'dialect/RlxRandom.td:33',
+        'dialect/RlxRandom.td',
     ),
     OpSpec(
         'sample',
@@ -2309,7 +2309,7 @@ OPS = (
         ),
         (),
         (),
-        'dialect/RlxRandom.td:46',
+        'dialect/RlxRandom.td',
     ),
     OpSpec(
         'selective_scan',
@@ -2332,7 +2332,7 @@ OPS = (
         (
             TraitSpec('reduction'),
         ),
-        'dialect/RlxRecurrent.td:8',
+        'dialect/RlxRecurrent.td',
     ),
     OpSpec(
         'gated_delta_net',
@@ -2355,7 +2355,7 @@ OPS = (
         (
             TraitSpec('reduction'),
         ),
-        'dialect/RlxRecurrent.td:20',
+        'dialect/RlxRecurrent.td',
     ),
     OpSpec(
         'gated_delta_net_carry',
@@ -2380,7 +2380,7 @@ OPS = (
         (
             TraitSpec('reduction'),
         ),
-        'dialect/RlxRecurrent.td:28',
+        'dialect/RlxRecurrent.td',
     ),
     OpSpec(
         'lstm',
@@ -2408,7 +2408,7 @@ OPS = (
         (
             TraitSpec('product'),
         ),
-        'dialect/RlxRecurrent.td:41',
+        'dialect/RlxRecurrent.td',
     ),
     OpSpec(
         'gru',
@@ -2435,7 +2435,7 @@ OPS = (
         (
             TraitSpec('product'),
         ),
-        'dialect/RlxRecurrent.td:54',
+        'dialect/RlxRecurrent.td',
     ),
     OpSpec(
         'reduce',
@@ -2458,7 +2458,7 @@ OPS = (
         (
             TraitSpec('reduction'),
         ),
-        'dialect/RlxReduction.td:8',
+        'dialect/RlxReduction.td',
     ),
     OpSpec(
         'softmax',
@@ -2480,7 +2480,7 @@ OPS = (
             TraitSpec('reduction'),
             TraitSpec('bounded'),
         ),
-        'dialect/RlxReduction.td:21',
+        'dialect/RlxReduction.td',
     ),
     OpSpec(
         'cumsum',
@@ -2502,7 +2502,7 @@ OPS = (
         (
             TraitSpec('reduction'),
         ),
-        'dialect/RlxReduction.td:30',
+        'dialect/RlxReduction.td',
     ),
     OpSpec(
         'argmax',
@@ -2524,7 +2524,7 @@ OPS = (
         (
             TraitSpec('moves_data'),
         ),
-        'dialect/RlxReduction.td:40',
+        'dialect/RlxReduction.td',
     ),
     OpSpec(
         'topk',
@@ -2546,7 +2546,7 @@ OPS = (
         (
             TraitSpec('moves_data'),
         ),
-        'dialect/RlxReduction.td:51',
+        'dialect/RlxReduction.td',
     ),
     OpSpec(
         'argmin',
@@ -2568,7 +2568,7 @@ OPS = (
         (
             TraitSpec('moves_data'),
         ),
-        'dialect/RlxReduction.td:61',
+        'dialect/RlxReduction.td',
     ),
     OpSpec(
         'cumprod',
@@ -2590,7 +2590,7 @@ OPS = (
         (
             TraitSpec('reduction'),
         ),
-        'dialect/RlxReduction.td:72',
+        'dialect/RlxReduction.td',
     ),
     OpSpec(
         'cummax',
@@ -2611,7 +2611,7 @@ OPS = (
         (
             TraitSpec('moves_data'),
         ),
-        'dialect/RlxReduction.td:82',
+        'dialect/RlxReduction.td',
     ),
     OpSpec(
         'argsort',
@@ -2633,7 +2633,7 @@ OPS = (
         (
             TraitSpec('moves_data'),
         ),
-        'dialect/RlxReduction.td:89',
+        'dialect/RlxReduction.td',
     ),
     OpSpec(
         'sort',
@@ -2655,7 +2655,7 @@ OPS = (
         (
             TraitSpec('moves_data'),
         ),
-        'dialect/RlxReduction.td:99',
+        'dialect/RlxReduction.td',
     ),
     OpSpec(
         'reshape',
@@ -2678,7 +2678,7 @@ OPS = (
             TraitSpec('rearranges'),
             TraitSpec('view'),
         ),
-        'dialect/RlxShape.td:8',
+        'dialect/RlxShape.td',
     ),
     OpSpec(
         'transpose',
@@ -2700,7 +2700,7 @@ OPS = (
             TraitSpec('moves_data'),
             TraitSpec('rearranges'),
         ),
-        'dialect/RlxShape.td:15',
+        'dialect/RlxShape.td',
     ),
     OpSpec(
         'narrow',
@@ -2724,7 +2724,7 @@ OPS = (
             TraitSpec('moves_data'),
             TraitSpec('rearranges'),
         ),
-        'dialect/RlxShape.td:22',
+        'dialect/RlxShape.td',
     ),
     OpSpec(
         'slice',
@@ -2748,7 +2748,7 @@ OPS = (
             TraitSpec('moves_data'),
             TraitSpec('rearranges'),
         ),
-        'dialect/RlxShape.td:32',
+        'dialect/RlxShape.td',
     ),
     OpSpec(
         'concat',
@@ -2770,7 +2770,7 @@ OPS = (
         (
             TraitSpec('moves_data'),
         ),
-        'dialect/RlxShape.td:43',
+        'dialect/RlxShape.td',
     ),
     OpSpec(
         'expand',
@@ -2792,7 +2792,7 @@ OPS = (
             TraitSpec('moves_data'),
             TraitSpec('rearranges'),
         ),
-        'dialect/RlxShape.td:53',
+        'dialect/RlxShape.td',
     ),
     OpSpec(
         'reverse',
@@ -2814,7 +2814,7 @@ OPS = (
             TraitSpec('moves_data'),
             TraitSpec('rearranges'),
         ),
-        'dialect/RlxShape.td:60',
+        'dialect/RlxShape.td',
     ),
     OpSpec(
         'pad',
@@ -2838,7 +2838,7 @@ OPS = (
         (
             TraitSpec('moves_data'),
         ),
-        'dialect/RlxShape.td:67',
+        'dialect/RlxShape.td',
     ),
     OpSpec(
         'triangular',
@@ -2860,7 +2860,7 @@ OPS = (
         (
             TraitSpec('moves_data'),
         ),
-        'dialect/RlxShape.td:82',
+        'dialect/RlxShape.td',
     ),
     OpSpec(
         'gather',
@@ -2882,7 +2882,7 @@ OPS = (
         (
             TraitSpec('moves_data'),
         ),
-        'dialect/RlxShape.td:93',
+        'dialect/RlxShape.td',
     ),
     OpSpec(
         'gather_batched',
@@ -2904,7 +2904,7 @@ OPS = (
         (
             TraitSpec('moves_data'),
         ),
-        'dialect/RlxShape.td:104',
+        'dialect/RlxShape.td',
     ),
     OpSpec(
         'embedding',
@@ -2924,7 +2924,7 @@ OPS = (
         (
             TraitSpec('moves_data'),
         ),
-        'dialect/RlxShape.td:114',
+        'dialect/RlxShape.td',
     ),
     OpSpec(
         'gather_nd',
@@ -2946,7 +2946,7 @@ OPS = (
         (
             TraitSpec('moves_data'),
         ),
-        'dialect/RlxShape.td:121',
+        'dialect/RlxShape.td',
     ),
     OpSpec(
         'scatter_nd',
@@ -2969,7 +2969,7 @@ OPS = (
         (
             TraitSpec('reduction'),
         ),
-        'dialect/RlxShape.td:134',
+        'dialect/RlxShape.td',
     ),
     OpSpec(
         'scatter_add',
@@ -2991,7 +2991,7 @@ OPS = (
         (
             TraitSpec('reduction'),
         ),
-        'dialect/RlxShape.td:148',
+        'dialect/RlxShape.td',
     ),
     OpSpec(
         'fft',
@@ -3012,7 +3012,7 @@ OPS = (
         ),
         (),
         (),
-        'dialect/RlxSignal.td:8',
+        'dialect/RlxSignal.td',
     ),
     OpSpec(
         'rfft',
@@ -3032,7 +3032,7 @@ OPS = (
         ),
         (),
         (),
-        'dialect/RlxSignal.td:21',
+        'dialect/RlxSignal.td',
     ),
     OpSpec(
         'irfft',
@@ -3053,7 +3053,7 @@ OPS = (
         ),
         (),
         (),
-        'dialect/RlxSignal.td:28',
+        'dialect/RlxSignal.td',
     ),
 )
 
