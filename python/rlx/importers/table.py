@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -10,9 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from rlx import mlir
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error, UnsupportedError
 from rlx.ir.graph import Graph
+from rlx.ir.guards import is_iterable
+from rlx.ir.location import defined_at, location_at
 
 # The largest number of ops of a model. A function counts once for each call: a text of a kilobyte may stand for any number.
 MOST_OPS = 100_000
@@ -75,7 +79,8 @@ class Table:
     def __call__(self, *ops: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         def register(build: Callable[..., Any]) -> Callable[..., Any]:
             for op in ops:
-                assert op not in self.rules, op
+                if op in self.rules:
+                    raise Error(f"{self.what} has two rules for {op}", hint=defined_at(build))
                 self.rules[op] = Rule.of(build)
             return build
 
@@ -112,6 +117,7 @@ class Table:
         attributes: Mapping[str, Any],
         irrelevant: Collection[str] = (),
         place: str | None = None,
+        location: mlir.Location | None = None,
     ) -> list[Tensor]:
         """Build an op; returns the tensors for its results.
 
@@ -121,7 +127,8 @@ class Table:
             operands: Tensors of the graph.
             attributes: The op's attributes by name, as Python values.
             irrelevant: Attributes that a rule need not name.
-            place: Where the op stands, for messages.
+            place: Where the op stands, for messages: `file:line`, or what else says it.
+            location: The same for the ops that are built; without it they get the place.
 
         Raises:
             Error: The rule does not take the op as it is written; the message names the op and its place.
@@ -134,12 +141,36 @@ class Table:
                 obstacle = f"with '{unknown[0]}'" if unknown else f"without '{min(missing)}'"
                 raise UnsupportedError(f"{obstacle} cannot be imported")
             taken = {n: v for n, v in attributes.items() if n in rule.attributes}
-            rule.check_operands(g, operands, taken)
-            built = rule.build(g, *operands, **taken)
+            with _located(g, location, place):
+                rule.check_operands(g, operands, taken)
+                built = rule.build(g, *operands, **taken)
+            return _tensors(rule, built)
         except Error as problem:
             message = f"{op}{': ' if problem.message.startswith('rlx.') else ' '}{problem.message}"
             raise type(problem)(message, location=place or problem.location, hint=problem.hint) from None
-        return [built] if isinstance(built, Tensor) else list(built)
+        except Exception as problem:
+            problem.add_note(f"raised by the rule of {self.what} for {op}, at {place or 'an unknown place'}")
+            raise
+
+
+def _located(g: Graph, location: mlir.Location | None, place: str | None) -> contextlib.AbstractContextManager[None]:
+    """The context in which ops get a location; where nothing is known, that of the caller."""
+    if location is None and place is not None:
+        location = location_at(place)
+    return contextlib.nullcontext() if location is None else g.located(location)
+
+
+def _tensors(rule: Rule, built: Any) -> list[Tensor]:
+    """What a rule returned, as a list.
+
+    Raises:
+        Error: It is no tensor, and no sequence of them.
+    """
+    tensors: list[Any] = [built] if isinstance(built, Tensor) else list(built) if is_iterable(built) else [built]
+    if wrong := [type(tensor).__name__ for tensor in tensors if not isinstance(tensor, Tensor)]:
+        message = f"has a rule that returns {wrong[0]}; expected a tensor, or a sequence of tensors"
+        raise Error(message, hint=defined_at(rule.build))
+    return tensors
 
 
 def constant(g: Graph, array: np.ndarray, largest_literal: float = LARGEST_LITERAL) -> Tensor:

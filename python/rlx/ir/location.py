@@ -75,6 +75,13 @@ def describe(location: mlir.Location) -> str | None:
     return f"{name}:{line}" if column == "0" else f"{name}:{line}:{column}"
 
 
+def location_at(place: str) -> mlir.Location:
+    """The MLIR location of `file:line:col`, `file:line`, or of any other text that says where something is."""
+    match = re.fullmatch(r"(.*?):(\d+)(?::(\d+))?", place, re.DOTALL)
+    name, line, column = (match[1], int(match[2]), int(match[3] or 0)) if match else (place, 0, 0)
+    return mlir.ir.Location.file(name, line, column, context=mlir.context())
+
+
 def unescaped(text: str) -> str:
     """The string that MLIR printed. In what it prints, a backslash and two hexadecimal digits stand for most bytes."""
     data = _ESCAPE.sub(lambda m: b"\\" if m[1] == b"\\" else bytes.fromhex(m[1].decode()), text.encode())

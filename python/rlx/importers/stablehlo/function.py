@@ -167,8 +167,7 @@ class _Import:
         takes = imports.rules[name].attributes
         details = {"results": shapes, "regions": list(op.regions), "largest_literal": self.largest_literal}
         attributes |= {n: v for n, v in details.items() if n in takes}
-        with g.located(op.location):
-            built = imports.build(g, name, operands, attributes, _IRRELEVANT, place)
+        built = imports.build(g, name, operands, attributes, _IRRELEVANT, place, op.location)
         if [t.shape for t in built] != shapes:
             gives = ", ".join(str(t.shape) for t in built)
             raise Error(f"{name} gives {gives}, not {', '.join(map(str, shapes))}", location=place)
