@@ -182,6 +182,16 @@ class Nibbles(Encoding):
         return ((pairs - 8) * np.float32(self.scale)).reshape(shape)
 
 
+@dataclass(frozen=True)
+class Giving(Nibbles):
+    """An encoding that is written wrongly: whatever is stored, it gives the same."""
+
+    result: Any
+
+    def values(self, stored: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        return self.result
+
+
 def test_packed_weights_are_taken_as_plain_ones(program: Any) -> None:
     encoding, data = Nibbles(0.5), bytes([0x98, 0xBA, 0xDC])
     weight = Weight("w", (3, 2), encoding, encoding.nbytes((3, 2)), "packed", lambda: data)
@@ -189,6 +199,12 @@ def test_packed_weights_are_taken_as_plain_ones(program: Any) -> None:
     assert weight.stored().tobytes() == data and weight.encoding is encoding
     np.testing.assert_array_equal(weight.numpy(), expected, strict=True)
     np.testing.assert_array_equal(given(program, Weights([weight], "packed")), X @ expected)
+    for wrong in (None, [1.0], expected.astype(np.float64), expected.ravel(), expected.T):
+        changed = dataclasses.replace(weight, encoding=Giving(0.5, wrong))
+        with pytest.raises(
+            Error, match=r"tensor 'w' of packed: values of .*'nibbles' must return float32\[3, 2\], got "
+        ):
+            changed.numpy()
     short = dataclasses.replace(weight, read=lambda: data[:2])
     with pytest.raises(Error, match="tensor 'w' of packed has 2 bytes, and 3 are expected"):
         short.numpy()

@@ -11,6 +11,7 @@ import numpy as np
 from rlx.ir.arrays import as_array
 from rlx.ir.errors import Error
 from rlx.ir.evaluate import check_argument
+from rlx.ir.guards import is_array
 from rlx.ir.signature import Argument
 from rlx.weights.arrays import check_no_nan, keep
 from rlx.weights.encoding import Encoding, Plain, Unreadable
@@ -70,6 +71,10 @@ class Weight:
             raise self._refusal(problem) from None
         except (ValueError, MemoryError) as problem:  # too many axes, too many elements
             raise Error(f"cannot read {self._description}: {problem}") from None
+        if not is_array(array) or (array.shape, array.dtype) != (self.shape, self.dtype):
+            returned = f"{array.dtype}{list(array.shape)}" if is_array(array) else type(array).__name__
+            message = f"{self._description}: values of the encoding '{self.encoding.name}' must return"
+            raise Error(f"{message} {self.dtype}{list(self.shape)}, got {returned}")
         array.flags.writeable = False
         return array
 
