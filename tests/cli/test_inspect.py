@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from html import escape
 from pathlib import Path
 
@@ -47,6 +48,29 @@ def test_weights_are_listed(command: Command, tmp_path: Path) -> None:
         "names   ?         [1]             4 B  <U1\n"
     )
     assert "no such file" in command.error("inspect", tmp_path / "none.safetensors")
+
+
+def test_what_a_file_starts_with_decides_whether_it_holds_weights(
+    command: Command, tmp_path: Path, hello: Path, hello_artifact: Path
+) -> None:
+    header = b'{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
+    safetensors = len(header).to_bytes(8, "little") + header + bytes(4)
+    array = np.ones((2, 3), np.float32)
+    folder = tmp_path / "model"
+    folder.mkdir()
+    archive, plain = io.BytesIO(), io.BytesIO()
+    np.savez(archive, w=array)
+    np.save(plain, array)
+    for name in ("w", "w.mlir", "w.npy", "w.rlx"):
+        for content in (archive.getvalue(), plain.getvalue(), safetensors):
+            (tmp_path / name).write_bytes(content)
+            assert command.output("inspect", tmp_path / name).startswith(f"{tmp_path / name}: 1 tensors, ")
+    (folder / "model.safetensors").write_bytes(safetensors)
+    assert command.output("inspect", folder).startswith(f"{folder / 'model.safetensors'}: 1 tensors, ")
+    (tmp_path / "graph.npz").write_bytes(hello.read_bytes())
+    assert command.output("inspect", tmp_path / "graph.npz").startswith("@hello [mir]")
+    (tmp_path / "program.safetensors").write_bytes(hello_artifact.read_bytes())
+    assert command.output("inspect", tmp_path / "program.safetensors").startswith("@hello compiled for cpu")
 
 
 def test_stages(command: Command, encoder_file: Path) -> None:

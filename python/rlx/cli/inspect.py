@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from rlx.ir.listing import GraphReport
     from rlx.weights import Weights
 
-_WEIGHTS = (".safetensors", ".safetensors.index.json", ".npz", ".npy")
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
@@ -43,8 +41,9 @@ def run(arguments: argparse.Namespace) -> int:
     from rlx.cli.files import read_program
     from rlx.ir.errors import Error
     from rlx.ir.graph import Graph
+    from rlx.weights.formats import holds_weights
 
-    if arguments.file.endswith(_WEIGHTS):
+    if holds_weights(arguments.file):
         from rlx.weights import open as open_weights
 
         print(_weights_text(open_weights(arguments.file)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from rlx.ir.errors import Error
@@ -12,9 +13,11 @@ from rlx.weights import npy, safetensors
 from rlx.weights.mapped import Content, content_of
 from rlx.weights.weight import Weights
 
+_ARCHIVE = b"PK\x03\x04"
+_LONGEST_BEGINNING = 4096
 # Readers by the first bytes of a file. A file that starts with none of these is a safetensors file, which starts with a number.
 _BY_BEGINNING: dict[bytes, Callable[[Content, str], Weights]] = {
-    b"PK\x03\x04": npy.read_archive,
+    _ARCHIVE: npy.read_archive,
     b"\x93NUMPY": npy.read_array,
 }
 
@@ -40,6 +43,28 @@ def open(path: str | os.PathLike[str]) -> Weights:
         if content[: len(beginning)] == beginning:
             return read(content, name)
     return safetensors.read(name)
+
+
+def holds_weights(path: str) -> bool:
+    """Whether a path is something that `open` takes: a folder, or a file that starts as one of weights.
+
+    Args:
+        path: The path; where nothing can be read there, it holds no weights.
+    """
+    if os.path.isdir(path) or path.endswith(".json"):
+        return True
+    if not os.path.isfile(path):  # what comes from a pipe can be read once only
+        return False
+    try:
+        with Path(path).open("rb") as file:
+            start = file.read(_LONGEST_BEGINNING)
+    except OSError:
+        return False
+    if start.startswith(_ARCHIVE):  # a compiled program is an archive as well
+        return start[30 : 30 + int.from_bytes(start[26:28], "little")].endswith(b".npy")
+    if any(start.startswith(beginning) for beginning in _BY_BEGINNING):
+        return True
+    return start[8:9] == b"{" and int.from_bytes(start[:8], "little") <= os.path.getsize(path) - 8
 
 
 def opened(params: Any) -> Mapping[str, Any]:
