@@ -28,8 +28,13 @@ _CODE = ("artifact", "program")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("file", metavar="FILE", help="MLIR text, of rlx or StableHLO ops; - is standard input")
-    result = parser.add_mutually_exclusive_group(required=True)
-    result.add_argument("-o", "--output", metavar="OUT", help="the file to write; - is standard output")
+    result = parser.add_mutually_exclusive_group()
+    result.add_argument(
+        "-o",
+        "--output",
+        metavar="OUT",
+        help="the file to write; - is standard output, the default where --emit is text",
+    )
     result.add_argument(
         "--dump-pipeline",
         action="store_true",
@@ -91,7 +96,10 @@ def add_level(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     from rlx.cli.files import read_graph, standard_output, write_output
+    from rlx.ir.errors import Error
 
+    if arguments.output is None and arguments.emit in _CODE and not arguments.dump_pipeline:
+        raise Error("a program needs a file: -o OUT; - is standard output")
     started = time.perf_counter()
     compilation = compilation_of(read_graph(arguments.file, arguments.function), arguments.target, arguments)
     if arguments.dump_pipeline:
@@ -99,7 +107,7 @@ def run(arguments: argparse.Namespace) -> int:
     elif arguments.emit in _CODE:
         _write_code(compilation, arguments, started)
     else:
-        write_output(arguments.output, _text(compilation, arguments.emit).encode())
+        write_output(arguments.output or "-", _text(compilation, arguments.emit).encode())
     return 0
 
 
