@@ -111,7 +111,10 @@ def test_numbers_are_refused_or_meant(name: str) -> None:
             assert f"'{attribute.name}': {tried} is not in" in str(refusal), f"{what}: {refusal}"
             continue
         axis = any(part in attribute.name for part in _AXES)
-        assert axis or tried == present or any(tried is v or tried == v for v in _MEANT[attribute.name]), what
+        meant = _MEANT.get(attribute.name, ())
+        assert axis or tried == present or any(tried is v or tried == v for v in meant), (
+            f"{what} is taken: if it means something there, add it to _MEANT; if not, give the attribute a narrower kind"
+        )
         for result in evaluate(g, values):
             wide = np.asarray(result, np.complex128)
             assert attribute.name == "value" or np.isfinite(wide).all(), what
