@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from rlx.dialect import spec_gen
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (
     "README.md",
@@ -28,6 +30,11 @@ def blocks(text: str) -> list[tuple[int, str]]:
         (text[: match.start(1)].count("\n") + 1, match.group(1))
         for match in re.finditer(r"^```python\n(.*?)^```", text, re.S | re.M)
     ]
+
+
+def test_the_number_of_ops_is_that_of_the_dialect() -> None:
+    (count,) = re.findall(r"\b(\d+) ops\b", (ROOT / "README.md").read_text())
+    assert int(count) == len(spec_gen.OPS)
 
 
 @pytest.mark.parametrize("page", PAGES)
