@@ -144,7 +144,7 @@ def test_standard_input_and_output(
         (["--target=cpuu"], "unknown target: 'cpuu'"),
         (["--target=xla", "--emit=linalg"], "--emit=linalg: target xla has no such form"),
         (["--target=cpu", "--emit=stablehlo"], "--emit=stablehlo: target cpu has no such form"),
-        (["--target=xla", "--flag=--iree-opt-level=O1"], "expected an option of XLA's"),
+        (["--target=xla", "--flag=--iree-opt-level=O1"], "expected an option of XLA, such as"),
         (["--target=cuda", "--arch=sm_1"], "unknown architecture of cuda: 'sm_1'"),
         (["--bind=n"], "--bind=n: expected SYMBOL=SIZE"),
         (["--bind=n=many"], "--bind=n=many: expected SYMBOL=SIZE"),

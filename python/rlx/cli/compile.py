@@ -131,6 +131,7 @@ def compilation_of(graph: Graph, target: str, arguments: argparse.Namespace) -> 
 def _write_code(compilation: Compilation, arguments: argparse.Namespace, started: float) -> None:
     """Compile, write the program, and say what it is."""
     from rlx.backends.cache import DiskCache
+    from rlx.backends.contract import calling
     from rlx.backends.registry import device_names
     from rlx.cli.display import Steps
     from rlx.cli.files import write_output
@@ -148,15 +149,20 @@ def _write_code(compilation: Compilation, arguments: argparse.Namespace, started
         name = compilation.given.name
         print(f"{arguments.output}: {name} for {target.name} ({target.arch}), {size}, {took:.2f} s")
         print(f"sha256: {hashlib.sha256(data).hexdigest()}")
-        for note in compilation.compiler.notes(artifact):
-            print(note)
+        with calling(compilation.backend, "notes"):
+            for note in compilation.compiler.notes(artifact):
+                print(note)
 
 
 def _text(compilation: Compilation, kind: str) -> str:
     """The module at one of its last steps, for people to read."""
+    from rlx.backends.contract import calling
     from rlx.ir.errors import Error
 
-    text = str(compilation.lir) if kind == "lir" else compilation.compiler.emit(kind, compilation)
+    if kind == "lir":
+        return str(compilation.lir)
+    with calling(compilation.backend, "emit"):
+        text = compilation.compiler.emit(kind, compilation)
     if text is None:
         raise Error(
             f"--emit={kind}: target {compilation.target.name} has no such form",
