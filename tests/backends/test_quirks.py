@@ -100,6 +100,33 @@ def _() -> bool:
     return needs("rlx-iree-branches", build, xs=(floats(5, 4, 4), ("steps", "batch", 4)), w=(floats(4, 4), (4, 4)))
 
 
+@probe("tables-of-constants")
+def _() -> bool:
+    scatter = """"iree_linalg_ext.scatter"(%u, %{i}, %t) ({{
+      ^bb0(%a: f32, %b: f32):
+        %s = arith.addf %b, %a : f32
+        "iree_linalg_ext.yield"(%s) : (f32) -> ()
+      }}) {{dimension_map = array<i64: 0>, unique_indices = false}}
+      : (tensor<2x3xf32>, tensor<2x1xi32>, tensor<5x3xf32>) -> tensor<5x3xf32>"""
+    text = f"""#xy = affine_map<(a, b) -> (a, b)>
+    func.func @main(%u: tensor<2x3xf32>, %i: tensor<2x1xi32>, %j: tensor<2x1xi32>) -> (tensor<5x3xf32>, tensor<5x3xf32>) {{
+      %c = arith.constant dense<1.0> : tensor<5x3xf16>
+      %e = tensor.empty() : tensor<5x3xf32>
+      %t = linalg.generic {{indexing_maps = [#xy, #xy], iterator_types = ["parallel", "parallel"]}}
+          ins(%c : tensor<5x3xf16>) outs(%e : tensor<5x3xf32>) {{
+      ^bb0(%a: f16, %o: f32):
+        %w = arith.extf %a : f16 to f32
+        linalg.yield %w : f32
+      }} -> tensor<5x3xf32>
+      %x = {scatter.format(i="i")}
+      %y = {scatter.format(i="j")}
+      return %x, %y : tensor<5x3xf32>, tensor<5x3xf32>
+    }}"""
+    u, i, j = np.ones((2, 3), np.float32), np.array([[0], [1]], np.int32), np.array([[2], [3]], np.int32)
+    x, y = run(text, u, i, j)
+    return not (np.array_equal(x[:, 0], [2, 2, 1, 1, 1]) and np.array_equal(y[:, 0], [1, 1, 2, 2, 1]))
+
+
 @probe("arguments-overwritten")
 def _() -> bool:
     text = """func.func @main(%c: tensor<8x4xf32>, %k: tensor<1x4xf32>) -> (tensor<8x4xf32>, tensor<8x4xf32>) {

@@ -44,11 +44,11 @@ def test_an_exception_of_a_rule_says_for_which_op(kind: type[Exception]) -> None
 @pytest.mark.parametrize("place", ["model.toy:7", "model.toy:7:3", "C:\\m.toy:7", "node 'conv1'"])
 def test_ops_are_where_the_model_has_them(place: str) -> None:
     graph = call(lambda g, x: x + x, place)
-    op = graph.module.body.operations[0].body.blocks[0].operations[0]
+    op = graph.function.entry_block.operations[0]
     assert describe(op.location) == describe(location_at(place))
     assert str(describe(op.location)).startswith(place)
     nowhere = call(lambda g, x: x + x, None)
-    assert __file__ in str(nowhere.module.body.operations[0].body.blocks[0].operations[0].location)
+    assert __file__ in str(nowhere.function.entry_block.operations[0].location)
 
 
 def test_a_second_rule_for_an_op() -> None:

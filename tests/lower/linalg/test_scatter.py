@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import rlx
+from rlx.ir.dtype import dtype
 from tests.lower.linalg.helpers import Case, assert_agrees, case, run
 
 _RANDOM = np.random.default_rng(5)
@@ -61,6 +62,34 @@ def test_what_is_dropped_changes_nothing() -> None:
 
 def test_many_updates() -> None:
     _check([_scatter((50000, 8), (10000,), 1, reduction=reduction) for reduction in ("set", "add")])
+
+
+def test_scatters_into_tables_of_constants() -> None:
+    """However the table is computed from constants, and in whatever dtype, each scatter has one of its own."""
+    graph, outputs = rlx.Graph(), []
+    indices = graph.input("i", (6, 1), "i32")
+    values: dict[str, Any] = {"i": np.array([[0], [1], [1], [2], [4], [4]], np.int32)}
+    for name in ("f32", "f16", "bf16", "i8", "f64"):
+        kind = dtype(name)
+        updates = graph.input(name, (6, 3), name)
+        values[name] = _RANDOM.integers(-3, 4, (6, 3)).astype(kind.numpy)
+        numbers = np.arange(15).reshape(5, 3)
+        tables = [
+            graph.constant(numbers.astype(kind.numpy)),
+            graph.constant(np.zeros((5, 3), kind.numpy)),
+            graph.cast(graph.constant(numbers.astype(np.float16)), kind),
+            graph.iota((5, 3), 0, kind),
+            graph.cast(graph.iota((5, 3), 0, "i32"), kind),
+            graph.cast(graph.cast(graph.iota((5, 3), 0, "i32"), "f32"), kind),
+            graph.cast(graph.constant(numbers.astype(np.int32)), kind) * 2,
+        ]
+        for table in tables:
+            outputs += [graph.scatter_nd(table, indices + i, updates, reduction="add") for i in range(2)]
+    graph.set_outputs(outputs)
+    for level in (0, 2):
+        results = rlx.Session("cpu").compile(graph, opt=level).run(values)
+        for i, (got, expected) in enumerate(zip(results, rlx.evaluate(graph, values), strict=True)):
+            np.testing.assert_array_equal(got, expected, err_msg=f"output {i} at level {level}")
 
 
 @pytest.mark.parametrize("dims", [(5, 3), ("n", 3)])

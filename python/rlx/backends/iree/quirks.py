@@ -69,6 +69,12 @@ QUIRKS = (
         not_shown=_SLOW,
     ),
     Quirk(
+        "tables-of-constants",
+        "two ops that overwrite a tensor which a kernel computes from constants alone get the same buffer: the second adds to "
+        "what the first has written",
+        (f"{_PASSES}/scatter.py",),
+    ),
+    Quirk(
         "fences-overtaken",
         "the operand of an optimization barrier is executed separately, and a kernel that overwrites a state does not wait "
         "until this has read the state: results differ from run to run",

@@ -1,6 +1,7 @@
 """`rlx-iree-scatter`: replaces loops that write rows to a table by one op.
 
 IREE runs a loop outside of its kernels, with one or two calls of a kernel in each step; its own scatter op is one kernel.
+Quirk: `tables-of-constants`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
-from rlx.backends.iree.passes.base import IreePass, create, every, maker_of
+from rlx.backends.iree.passes.base import IreePass, create, elementwise, every, hidden, maker_of
 from rlx.backends.iree.passes.sizes import size_of
 
 _BODY = [
@@ -55,7 +56,7 @@ class _Loop:
         ir, (table,) = mlir.ir, list(self.op.operands)[3:]
         attributes = {"dimension_map": ir.DenseI64ArrayAttr.get([0]), "unique_indices": ir.BoolAttr.get(False)}
         with self.op.location, ir.InsertionPoint(self.op):
-            operands = [self.rows, self.places, table]
+            operands = [self.rows, self.places, _own_table(table)]
             op = create("iree_linalg_ext.scatter", [table.type], operands, attributes, regions=1)
         element = table.type.element_type
         block = op.regions[0].blocks.append(element, element, arg_locs=[self.op.location] * 2)
@@ -72,6 +73,49 @@ class _Loop:
                 create("iree_linalg_ext.yield", operands=[values.get(v, v) for v in end.operands])
         self.op.results[0].replace_all_uses_with(op.results[0])
         self.op.erase()
+
+
+def _own_table(table: Any) -> Any:
+    """The table that a scatter overwrites, computed for this scatter alone if it is computed from constants."""
+    maker = maker_of(table)
+    if maker is None or maker.name != "linalg.generic" or not _is_of_constants(table):
+        return table
+    inputs = list(maker.operands)[:-1]
+    if not inputs or not all(map(_is_constant, inputs)):
+        return _copy(table, list(maker.operands)[-1])
+    hidden_inputs = [hidden(value) for value in inputs]
+    repeated = maker.clone()
+    for i, value in enumerate(hidden_inputs):
+        repeated.operands[i] = value
+    return repeated.results[0]
+
+
+def _copy(table: Any, empty: Any) -> Any:
+    """A copy of a table, of which no compiler can tell that it is one."""
+    ir, arith = mlir.ir, mlir.dialect("arith")
+    truth = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
+    always = hidden(arith.constant(truth, ir.DenseElementsAttr.get_splat(truth, ir.BoolAttr.get(True))))
+    maps = ir.AffineMap.get_identity(table.type.rank), ir.AffineMap.get(table.type.rank, 0, [])
+    zero = 0.0 if "f" in str(table.type.element_type) else 0
+
+    def chosen(block: Any) -> list[Any]:
+        value, condition, _ = block.arguments
+        return [arith.select(condition, value, arith.constant(value.type, zero))]
+
+    return elementwise([(table, maps[0]), (always, maps[1])], [empty], chosen)[0]
+
+
+def _is_constant(value: Any) -> bool:
+    maker = maker_of(value)
+    return maker is not None and maker.name == "arith.constant"
+
+
+def _is_of_constants(value: Any) -> bool:
+    """Whether a value is a constant, or computed by loops over constants alone, or over nothing."""
+    maker = maker_of(value)
+    if maker is None or maker.name != "linalg.generic":
+        return _is_constant(value)
+    return all(map(_is_of_constants, list(maker.operands)[:-1]))
 
 
 def _matched(op: Any) -> _Loop | None:
