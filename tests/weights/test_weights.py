@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,10 @@ from safetensors.numpy import save_file
 
 import rlx
 from rlx.ir.errors import Error
+from rlx.ir.signature import Argument
 from rlx.weights import Encoding, Weight, Weights
 from rlx.weights.arrays import keep
+from rlx.weights.weight import finite
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 W = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
@@ -84,17 +88,66 @@ def test_a_mapping(path: Path) -> None:
     assert repr(weights["w"]).startswith("Weight(name='w', shape=(3, 2), encoding=Plain(")
 
 
-def test_weights_do_not_change(path: Path) -> None:
-    weight = rlx.weights.open(path)["w"]
-    with pytest.raises(ValueError, match="read-only"):
-        weight.numpy()[0] = 1
-    np.asarray(weight).shape  # noqa: B018
-    np.array(weight)[0] = 1
-    np.testing.assert_array_equal(weight, W)
+# Every way to memory that may be the weight's own.
+WAYS: dict[str, Callable[[Weight], Any]] = {
+    "stored": lambda w: w.stored(),
+    "numpy": lambda w: w.numpy(),
+    "asarray": np.asarray,
+    "array without a copy": lambda w: np.array(w, copy=None),
+    "array with a copy": np.array,
+    "another dtype": lambda w: np.asarray(w, np.float64),
+    "view": lambda w: w.numpy().view(),
+    "part": lambda w: w.numpy()[1:],
+    "reshaped": lambda w: w.stored().reshape(2, -1),
+    "memoryview": lambda w: np.asarray(w.stored().data),
+    "read": lambda w: np.frombuffer(w.read(), np.uint8),
+    "values_of": lambda w: Weights([w], "f").values_of([Argument("w", "param", rlx.Shape(w.shape, "f32"))])["w"],
+    "finite": finite,
+}
+
+
+def test_weights_do_not_change(program: Any, path: Path) -> None:
+    """Whatever a caller does with the arrays that a weight gives, or with those that it was made of."""
+    np.savez_compressed(path.parent / "small.npz", w=W)
+    np.save(path.parent / "w.npy", np.asfortranarray(W))
+    files = (path, path.parent / "small.npz", path.parent / "w.npy")
+    weights = [rlx.weights.open(file)["w"] for file in files]
+    sources = [
+        W.copy(),
+        np.asfortranarray(W),
+        np.frombuffer(W.tobytes(), np.float32).reshape(W.shape),
+        W.copy().T.copy().T,
+    ]
+    weights += [Weights.of({"w": source})["w"] for source in sources]
+    lent = W.copy()
+    weights.append(Weight("w", W.shape, weights[0].encoding, W.nbytes, "f", lambda: lent.data))
+    for weight in weights:
+        program.set_params(Weights([weight], "the weights"))
+        for name, way in WAYS.items():
+            if weight is not weights[-1]:
+                spoil(way(weight))
+            elif name != "read":  # which gives what belongs to the caller
+                way(weight).flags.writeable = way(weight).flags.writeable
+        for source in sources:
+            spoil(source)
+        np.testing.assert_array_equal(weight, W)
+        np.testing.assert_array_equal(program.run({"x": X})[0], X @ W)
     mine = W.copy()
     weights = Weights.of({"w": mine})
     mine[...] = 0
     np.testing.assert_array_equal(weights["w"], W)
+
+
+def spoil(array: np.ndarray) -> None:
+    """Write to an array, and to what it stands on, by all means that NumPy has."""
+    owner: Any = array
+    while owner is not None:
+        if isinstance(owner, np.ndarray):
+            with contextlib.suppress(ValueError):
+                owner.flags.writeable = True
+            with contextlib.suppress(ValueError):
+                owner[...] = 77
+        owner = owner.base if isinstance(owner, np.ndarray) else getattr(owner, "obj", None)
 
 
 def test_a_file_that_takes_the_place_of_another_changes_nothing(program: Any, path: Path, tmp_path: Path) -> None:

@@ -21,6 +21,13 @@ def keep(array: np.ndarray, copy: bool = True) -> np.ndarray:
     return array if array.flags.c_contiguous else np.ascontiguousarray(array)
 
 
+def constant_bytes(array: np.ndarray) -> memoryview:
+    """The elements in the order of C as memory that nobody can write: the array's own if it cannot be written, else a copy."""
+    if _is_constant(array) and array.flags.c_contiguous:
+        return array.reshape(-1).view(np.uint8).data
+    return memoryview(array.tobytes())
+
+
 def _is_constant(array: np.ndarray) -> bool:
     """Whether the memory of an array cannot be written: it belongs to `bytes`, or to a file that is mapped read-only."""
     owner: object = array

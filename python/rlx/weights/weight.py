@@ -13,7 +13,7 @@ from rlx.ir.errors import Error
 from rlx.ir.evaluate import check_argument
 from rlx.ir.guards import is_array
 from rlx.ir.signature import Argument
-from rlx.weights.arrays import check_no_nan, keep
+from rlx.weights.arrays import check_no_nan, constant_bytes
 from rlx.weights.encoding import Encoding, Plain, Unreadable
 
 _NAMED = 10  # how many tensors a message lists
@@ -51,7 +51,8 @@ class Weight:
             Error: This part of the file is damaged.
         """
         try:
-            data = np.frombuffer(self.read(), np.uint8)
+            # Of a memory view that is read-only, not of its owner: nobody can make the array writable again.
+            data = np.frombuffer(memoryview(self.read()).toreadonly(), np.uint8)
         except Error as problem:
             raise self._refusal(problem) from None
         if data.size != self.nbytes:
@@ -124,7 +125,7 @@ class Weights(Mapping[str, Weight]):
         Raises:
             Error: A value is not an array.
         """
-        constants = {name: keep(as_array(value, f"tensor '{name}'")) for name, value in arrays.items()}
+        constants = {name: as_array(value, f"tensor '{name}'") for name, value in arrays.items()}
         return cls((_of_array(name, array, origin) for name, array in constants.items()), origin)
 
     def __getitem__(self, name: str) -> Weight:
@@ -172,5 +173,5 @@ def finite(weight: Weight) -> np.ndarray:
 
 
 def _of_array(name: str, array: np.ndarray, origin: str) -> Weight:
-    stored = array.reshape(-1).view(np.uint8)
+    stored = constant_bytes(array)
     return Weight(name, array.shape, Plain(array.dtype), array.nbytes, origin, lambda: stored)
