@@ -259,4 +259,6 @@ def reduce_of_ones(op: views.Reduce, rewriter: Rewriter) -> mlir.Value | None:
     x, result = shape_of(op.x), shape_of(op.result)
     if x.dtype is not result.dtype or any(x.dims[a] != 1 for a in op.axes):
         return None
+    if x.dtype.is_complex and op.kind == "prod":  # it starts from 1, by which a complex product makes inf NaN
+        return None
     return op.x if x.dims == result.dims else rewriter.emit("reshape", [op.x], shape=result.dims)

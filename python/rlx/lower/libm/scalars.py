@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from rlx import mlir
-from rlx.ir.dtype import DType, c64, f32
+from rlx.ir.dtype import DType, c64, f32, f64
 
 _NARROW = ("f16", "bf16")
 _STORAGE = {"u8": "i8", "u32": "i32", "bool": "i1"}
@@ -34,6 +34,19 @@ def constant(value: Any, element: mlir.Type) -> mlir.Value:
         value &= (1 << width) - 1
         value -= (1 << width) if value >> (width - 1) else 0
     return arith.constant(element, mlir.ir.IntegerAttr.get(element, value))
+
+
+def _with_digits(value: mlir.Value, dtype: DType, digits: int, dropped: int) -> mlir.Value:
+    """An integer with at most so many digits: longer ones lose their last, and then end in 1 unless these were 0."""
+    s = Scalars(dtype)
+    arith, mask = s.arith, (1 << dropped) - 1
+    inexact = s.compare("ne", arith.andi(value, s.constant(mask)), s.constant(0))
+    short = arith.ori(
+        arith.andi(value, s.constant(~mask)), arith.select(inexact, s.constant(1 << dropped), s.constant(0))
+    )
+    distance = arith.addi(value, s.constant(1 << digits)) if dtype.is_signed else value
+    limit = s.constant(1 << digits + dtype.is_signed)
+    return arith.select(arith.cmpi(arith.CmpIPredicate.ult, distance, limit), value, short)
 
 
 class Scalars:
@@ -153,6 +166,8 @@ class Scalars:
                     return self._rounded_to_odd(value)
                 wider = target.itemsize > source.itemsize
                 return (self.arith.extf if wider else self.arith.truncf)(self.element, value)
+            if self.outer.name == "bf16" and source.itemsize > 2:
+                return self._rounded_to_bf16_once(value, source)
             return self.from_integer(value, signed=source.is_signed and not source.is_bool)
         if source.is_float:
             return self._saturate(value, source)
@@ -175,16 +190,26 @@ class Scalars:
         converted = (self.arith.sitofp if signed else self.arith.uitofp)(self.element, value)
         return self.arith.addf(converted, self.constant(0.0))
 
+    def _rounded_to_bf16_once(self, value: mlir.Value, source: DType) -> mlir.Value:
+        """An integer of 32 or 64 bits as an f32 such that rounding it to bf16 gives what is nearest to the integer.
+
+        f16 needs none of this: all that f32 does not hold are beyond its range.
+        """
+        if source.itemsize == 8:
+            exact = _with_digits(value, source, 53, 11)
+            return self._rounded_to_odd(Scalars(f64).from_integer(exact, signed=source.is_signed))
+        return self.from_integer(_with_digits(value, source, 24, 8), signed=source.is_signed)
+
     def _rounded_to_odd(self, value: mlir.Value) -> mlir.Value:
         """f64 to f32 such that rounding again to f16 or bf16 gives the one that is nearest to the f64.
 
         An inexact f32 with an even last bit is replaced by its neighbour on the other side of the f64 (S. Boldo and
         G. Melquiond, "Emulation of a FMA and correctly rounded sums", 2008).
         """
-        arith, f64 = self.arith, value.type
+        arith = self.arith
         word = mlir.ir.IntegerType.get_signless(32)
         near = arith.truncf(self.element, value)
-        back, bits = arith.extf(f64, near), arith.bitcast(word, near)
+        back, bits = arith.extf(value.type, near), arith.bitcast(word, near)
         one, zero = constant(1, word), constant(0, word)
         even = arith.cmpi(arith.CmpIPredicate.eq, arith.andi(bits, one), zero)
         inexact = arith.cmpf(arith.CmpFPredicate.ONE, back, value)

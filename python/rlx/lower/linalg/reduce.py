@@ -9,7 +9,7 @@ import numpy as np
 
 from rlx import mlir
 from rlx.ir.dim import Dim
-from rlx.ir.dtype import DType, i64
+from rlx.ir.dtype import DType, f32, i64
 from rlx.ir.shape import Shape
 from rlx.lower.libm.scalars import Scalars, storage_type
 from rlx.lower.linalg.contraction import accumulator, rounded
@@ -71,10 +71,17 @@ def _combined(low: Loops, x: Lowered, kind: str, axes: tuple[int, ...]) -> mlir.
 
 
 def _divided(low: Loops, total: mlir.Value, dims: Sequence[Dim], dtype: DType, count: Any) -> mlir.Value:
-    s = Scalars(dtype)
+    s = Scalars(f32 if dtype.is_complex else dtype)
     integer = low.ir.IntegerType.get_signless(64)
     size = s.constant(count) if type(count) is int else s.convert(low.arith.index_cast(integer, low.size(count)), i64)
-    return low.map(dims, storage_type(dtype), [Lowered(total, Shape(dims, dtype))], lambda v: s.div(v, size))
+
+    def body(value: mlir.Value) -> mlir.Value:
+        if not dtype.is_complex:
+            return s.div(value, size)
+        parts = (s.div(part, size) for part in (s.complex.re(value), s.complex.im(value)))
+        return s.complex.create_(storage_type(dtype), *parts)
+
+    return low.map(dims, storage_type(dtype), [Lowered(total, Shape(dims, dtype))], body)
 
 
 @lowers("softmax")

@@ -119,9 +119,19 @@ def convert(x: np.ndarray, to: DType) -> np.ndarray:
         result = np.where(inside >= float(limits.max) + (limits.bits < 64), 0, inside).astype(to.numpy)
         result = np.where(wide >= float(limits.max), to.numpy.type(limits.max), result)
         return np.where(wide <= float(limits.min), to.numpy.type(limits.min), result).astype(to.numpy)
+    if to.name == "bf16" and x.dtype.kind in "iu" and x.dtype.itemsize > 2:
+        x = _with_digits_of_f64(x).astype(np.float64)
     if to.name == "bf16" and x.dtype == np.float64:
         x = _rounded_to_odd(x)
     return x.astype(to.numpy)
+
+
+def _with_digits_of_f64(x: np.ndarray) -> np.ndarray:
+    """Integers with at most 53 digits, the last of which is 1 where digits are lost; see `_rounded_to_odd`."""
+    if x.dtype.itemsize < 8:
+        return x
+    shortened = (x & ~0x7FF) | ((x & 0x7FF) != 0) * np.int64(0x800)
+    return np.where((x >= -(2**53)) & (x <= 2**53), x, shortened)
 
 
 def _rounded_to_odd(x: np.ndarray) -> np.ndarray:

@@ -30,6 +30,15 @@ def _lowest(dtype: np.dtype, kind: str) -> Any:
     return -np.inf if kind == "max" else np.inf
 
 
+def _divided(total: Any, count: float) -> Any:
+    """A sum over a count. Of a complex number each part is divided: NumPy's division by a complex count makes inf NaN."""
+    if total.dtype.kind != "c":
+        return total / count
+    mean = np.empty_like(total)
+    mean.real, mean.imag = total.real / count, total.imag / count
+    return mean
+
+
 class Reduce(Card, op="reduce"):
     def infer(self, x: Shape, *, kind: str, axes: tuple[int, ...], keep_dims: bool) -> Shape:
         check_axes(axes, x.rank)
@@ -50,7 +59,7 @@ class Reduce(Card, op="reduce"):
             wide = x.astype(np.float64)
         if kind == "mean":
             count = np.prod([x.shape[a] for a in axes], dtype=np.float64)
-            return (wide.sum(axis=axes, keepdims=keep_dims) / count).astype(x.dtype)
+            return _divided(wide.sum(axis=axes, keepdims=keep_dims), count).astype(x.dtype)
         function = np.sum if kind == "sum" else np.prod
         return function(wide, axis=axes, keepdims=keep_dims, dtype=wide.dtype).astype(x.dtype)
 
