@@ -334,6 +334,83 @@ def test_what_is_refused(text: Any, message: str) -> None:
         rlx.from_stablehlo(text)
 
 
+def tree(width: int, depth: int, call: str, leaf: str = "") -> str:
+    """Functions of so many calls each and so deep; the last one has no calls."""
+    calls = "".join(f"%{i + 1} = {call}\n" for i in range(width))
+    texts = []
+    for level in range(depth + 1):
+        body = "".join(
+            line.replace("CALLEE", f"@g{level + 1}").replace("VALUE", f"%{i}" if i else "%x") + "\n"
+            for i, line in enumerate(calls.splitlines())
+        )
+        body, result = (body, f"%{width}") if level < depth else (leaf, "%x")
+        texts.append(function(f"{body} return {result} : tensor<2xf32>", f"{'private ' if level else ''}@g{level}"))
+    return "".join(texts)
+
+
+CALLS = {
+    "call": "func.call CALLEE(VALUE) : (tensor<2xf32>) -> tensor<2xf32>",
+    "composite": 'stablehlo.composite "a.b" VALUE {decomposition = CALLEE} : (tensor<2xf32>) -> tensor<2xf32>',
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize(
+    ("width", "depth", "message"),
+    [
+        (2, 12, None),
+        (2, 16, "stands for more than 100000 ops"),
+        (2, 40, "stands for more than 100000 ops"),  # would take 2^40 steps
+        (400, 2, "stands for more than 100000 ops"),
+        (1, 64, None),
+        (1, 65, "functions call each other more than 64 deep"),
+        (1, 2000, "functions call each other more than 64 deep"),
+        (2, 500, "functions call each other more than 64 deep"),
+    ],
+)
+def test_calls_are_counted_before_they_are_followed(call: str, width: int, depth: int, message: str | None) -> None:
+    text = tree(width, depth, call)
+    if message is None:
+        np.testing.assert_array_equal(values(rlx.from_stablehlo(text), np.ones(2, np.float32)), [[1, 1]])
+    else:
+        with pytest.raises(rlx.Error, match=message):
+            rlx.from_stablehlo(text)
+
+
+def test_calls_are_followed_from_the_entry_only() -> None:
+    with pytest.raises(rlx.Error, match="more than 64 deep"):
+        rlx.from_stablehlo(tree(1, 70, CALLS["call"]))
+    assert rlx.from_stablehlo(tree(1, 70, CALLS["call"]), entry="g6").outputs
+
+
+HUGE = 2**63 - 1
+RESOURCES = '{-# dialect_resources: { builtin: { b: "0x040000000000803F00000040" } } #-}'
+
+
+@pytest.mark.parametrize("element", [name for name, _, _ in ELEMENTS.values()])
+@pytest.mark.parametrize(
+    "form", ["dense_resource<b>", "dense_resource<missing>", "sparse<[[0]], ONE>", "sparse<[], []>"]
+)
+def test_constants_of_other_forms_are_refused(form: str, element: str) -> None:
+    one = "true" if element == "i1" else "(1.0, 1.0)" if "complex" in element else "1.0" if "f" in element else "1"
+    type_ = f"tensor<2x{element}>"
+    text = f"func.func @f() -> {type_} {{ %0 = stablehlo.constant {form.replace('ONE', one)} : {type_} return %0 : {type_} }}"
+    with pytest.raises(rlx.UnsupportedError, match=r"<text>:1:\d+: constant whose elements are not written as dense"):
+        rlx.from_stablehlo(text + RESOURCES * ("<b>" in form))
+
+
+@pytest.mark.parametrize("shape", [(HUGE,), (HUGE, HUGE), (2**62,), (0, HUGE, HUGE), (HUGE, 0, 2)], ids=str)
+@pytest.mark.parametrize(
+    "op",
+    ["constant dense<1.0> : TYPE", "iota dim = 0 : TYPE", "broadcast_in_dim %x, dims = [] : (tensor<f32>) -> TYPE"],
+)
+def test_sizes_beyond_memory_are_refused_or_cannot_be_evaluated(op: str, shape: tuple[int, ...]) -> None:
+    type_ = f"tensor<{'x'.join(map(str, shape))}xf32>"
+    text = f"func.func @f(%x: tensor<f32>) -> {type_} {{ %0 = stablehlo.{op.replace('TYPE', type_)}\n return %0 : {type_} }}"
+    with pytest.raises(rlx.Error, match=r"constant: no array can have the shape|more memory than there is"):
+        values(rlx.from_stablehlo(text), np.array(1, np.float32))
+
+
 def test_an_attribute_that_a_rule_does_not_know_is_no_detail() -> None:
     g: Any = rlx.Graph("g")
     with pytest.raises(rlx.UnsupportedError, match=r"f\.mlir:3: tanh with 'flavour' cannot be imported"):

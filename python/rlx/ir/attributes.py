@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
@@ -224,11 +225,17 @@ def _dims_from_mlir(attribute: mlir.Attribute) -> tuple[Dim, ...] | None:
 
 
 def elements_from_mlir(attribute: mlir.Attribute) -> np.ndarray:
-    """The array that a dense attribute holds: a copy, or a read-only view of one element of a large splat."""
+    """The array that a dense attribute holds: a copy, or a read-only view of one element of a large splat.
+
+    Raises:
+        ShapeError: NumPy has no array of so many elements.
+    """
     ir = mlir.ir
     type_ = attribute.type
     kind = dtype_from_mlir(str(type_.element_type))
     shape = tuple(type_.shape)
+    if math.prod(d for d in shape if d) * kind.itemsize > sys.maxsize:
+        raise ShapeError(f"no array can have the shape of {type_}, which takes more bytes than there are addresses")
     if 0 in shape:
         return np.zeros(shape, kind.numpy)
     if attribute.is_splat and math.prod(shape) * kind.itemsize > _LARGE:

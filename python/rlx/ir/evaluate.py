@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import count
@@ -166,7 +168,11 @@ def evaluate_function(
         One array for each result.
     """
     body = _Body(function.entry_block, symbols)
-    return [np.array(o) for o in body.run(arrays, {}, observe)]
+    results = body.run(arrays, {}, observe)
+    try:
+        return [np.array(o) for o in results]
+    except MemoryError:
+        raise Error("the results need more memory than there is", location=describe(function.location)) from None
 
 
 class _Body:
@@ -279,8 +285,14 @@ class _Step:
         if self._bodies:
             regions = tuple(body and EvaluatedRegion(body, outside, observe) for body in self._bodies)
             attributes = attributes | {"regions": regions}
-        with np.errstate(all="ignore"):
-            results = as_results(self._card.evaluate(*opview.operands_of(self.op, operands), **attributes))
+        try:
+            with np.errstate(all="ignore"):
+                results = as_results(self._card.evaluate(*opview.operands_of(self.op, operands), **attributes))
+        except (MemoryError, ValueError) as problem:
+            if not isinstance(problem, MemoryError) and not _are_too_large(shape for shape, _ in self._expected):
+                raise
+            message = f"'{self.op.name}' needs more memory than there is"
+            raise Error(message, location=describe(self.op.location)) from None
         arrays = tuple(np.asarray(value) for value in results)
         for result, array, expected in zip(self.results, arrays, self._expected, strict=True):
             if (array.shape, array.dtype) != expected:
@@ -289,6 +301,11 @@ class _Step:
                     location=describe(self.op.location),
                 )
         return arrays
+
+
+def _are_too_large(shapes: Iterable[Sequence[int]]) -> bool:
+    """Whether NumPy may refuse an array of such a shape, even one of f64 or c128, before it asks for memory."""
+    return any(math.prod(size for size in shape if size) * 16 > sys.maxsize for shape in shapes)
 
 
 def evaluate_op(

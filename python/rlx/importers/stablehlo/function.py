@@ -94,7 +94,7 @@ class _Import:
         self.largest_literal = largest_literal
         self.functions = {f.name.value: f for f in functions(module)}
         self.nodes: list[tuple[str, str | None]] = []  # the ops of all reached functions, names without prefix
-        self.sizes: dict[str, tuple[int, int]] = {}  # how many ops a function becomes, and the depth of its calls
+        self.sizes: dict[str, tuple[int, int]] = {}  # how many ops a function stands for, and the depth of its calls
 
     def graph_of(self, function: mlir.FuncOp) -> Graph:
         self._measure(function, ())
@@ -109,7 +109,10 @@ class _Import:
         return g
 
     def _measure(self, function: mlir.FuncOp, calls: tuple[str, ...]) -> tuple[int, int]:
-        """How many ops a function becomes, and the depth of its calls: nothing is built before both are known.
+        """How many ops a function stands for, calls among them, and the depth of its calls.
+
+        Nothing is built before both are known. A call counts as well: functions of two calls and nothing else would take
+        forever to follow, though they become no op.
 
         Args:
             function: The function.
@@ -125,14 +128,16 @@ class _Import:
             raise Error(f"function '{name}' has {obstacle}", location=place)
         size, depth = 0, 0
         for node, op in _nodes(function):
+            size += 1
             callee = _callee(op)
             if callee is None:
                 self.nodes.append((node.removeprefix(_PREFIX), describe(op.location)))
-                size += 1
                 continue
-            callee_size, callee_depth = self._measure(self._function(callee, op), (*calls, name))
+            callee_size, callee_depth = 0, 0
+            if len(calls) < _DEEPEST:
+                callee_size, callee_depth = self._measure(self._function(callee, op), (*calls, name))
             size, depth = size + callee_size, max(depth, callee_depth + 1)
-            if max(depth, len(calls)) > _DEEPEST:
+            if max(depth, len(calls) + 1) > _DEEPEST:
                 raise Error(f"functions call each other more than {_DEEPEST} deep", location=describe(op.location))
         if size > MOST_OPS:
             raise Error(f"function '{name}' stands for more than {MOST_OPS} ops", location=place)
@@ -163,7 +168,10 @@ class _Import:
         place = describe(op.location)
         shapes = [_shape(r, op.location) for r in op.results]
         name = op.name.removeprefix(_PREFIX)
-        attributes = {n: _value(a) for n, a in _inherent(op)}
+        try:
+            attributes = {n: _value(a) for n, a in _inherent(op)}
+        except Error as problem:
+            raise type(problem)(f"{name}: {problem.message}", location=place, hint=problem.hint) from None
         takes = imports.rules[name].attributes
         details = {"results": shapes, "regions": list(op.regions), "largest_literal": self.largest_literal}
         attributes |= {n: v for n, v in details.items() if n in takes}

@@ -9,11 +9,17 @@ import numpy as np
 from rlx.importers.stablehlo.rules import imports
 from rlx.importers.table import constant as literal_or_weight
 from rlx.ir.builder import Tensor
+from rlx.ir.errors import UnsupportedError
 from rlx.ir.shape import Shape
 
 
 @imports("constant")
-def constant(g: Any, *, value: np.ndarray, largest_literal: float) -> Tensor:
+def constant(g: Any, *, value: Any, largest_literal: float) -> Tensor:
+    if not isinstance(value, np.ndarray):
+        raise UnsupportedError(
+            "whose elements are not written as dense<…> cannot be imported",
+            hint="write resources and sparse elements as dense ones",
+        )
     return literal_or_weight(g, value, largest_literal)
 
 
