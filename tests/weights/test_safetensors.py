@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import struct
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -161,3 +164,84 @@ def test_an_index_that_is_wrong(sharded: Path, places: Any, message: str) -> Non
     write_index(sharded, places)
     with pytest.raises(rlx.Error, match=message):
         open_weights(sharded)
+
+
+def test_the_content_decides_and_not_the_name(sharded: Path) -> None:
+    """Of a file of tensors called `.json`, and an index called something else."""
+    os.rename(sharded / "model.safetensors.index.json", sharded / "index")
+    shutil.copy(sharded / "model-1.safetensors", sharded / "tensors.json")
+    np.savez(sharded / "archive.npz", a=np.ones(2))
+    os.rename(sharded / "archive.npz", sharded / "archive.json")
+    assert list(open_weights(sharded / "index")) == ["a", "b"]
+    assert set(open_weights(sharded / "tensors.json")) == {"a", "unnamed"}
+    assert list(open_weights(sharded / "archive.json")) == ["a"]
+    (sharded / "empty.json").write_bytes(b"")
+    with pytest.raises(rlx.Error, match=r"cannot read .*empty\.json"):
+        open_weights(sharded / "empty.json")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "link to a pipe"])
+@pytest.mark.parametrize("place", ["index", "folder"])
+def test_what_a_folder_or_an_index_names_is_a_file_and_no_pipe_that_waits(sharded: Path, kind: str, place: str) -> None:
+    name = sharded / ("model-2.safetensors" if place == "index" else "model.safetensors")
+    name.unlink(missing_ok=True)
+    if place == "folder":
+        (sharded / "model.safetensors.index.json").unlink()
+    os.mkfifo(sharded / "pipe")
+    target = {"pipe": "pipe", "device": "/dev/zero", "link to a pipe": "pipe"}[kind]
+    os.rename(sharded / "pipe", name) if kind == "pipe" else os.symlink(target, name)
+    problems: list[BaseException] = []
+
+    def attempt() -> None:
+        try:
+            open_weights(sharded)
+        except BaseException as problem:
+            problems.append(problem)
+
+    thread = threading.Thread(target=attempt, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive(), "it waits for a writer"
+    assert isinstance(problems[0], rlx.Error) and "is no file" in str(problems[0])
+
+
+def test_a_pipe_that_the_caller_names_is_read_once(sharded: Path) -> None:
+    os.mkfifo(sharded / "pipe")
+    data = (sharded / "model-1.safetensors").read_bytes()
+    writer = threading.Thread(target=(sharded / "pipe").write_bytes, args=(data,), daemon=True)
+    writer.start()
+    found: list[Any] = []
+    reader = threading.Thread(target=lambda: found.append(open_weights(sharded / "pipe")), daemon=True)
+    reader.start()
+    reader.join(20)
+    assert not reader.is_alive(), "it waits for a second writer"
+    assert found[0]["a"].numpy().tolist() == [1, 1]
+
+
+def test_every_field_of_a_header_may_hold_anything(tmp_path: Path) -> None:
+    usual = {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}
+    odd = (
+        True,
+        None,
+        1.5,
+        -1,
+        2**63,
+        2**70,
+        "a",
+        [],
+        [True],
+        [True, 4],
+        [4.0],
+        [None],
+        [2**64],
+        [16, 0],
+        [0, 2**63],
+        {},
+        [[4]],
+    )
+    for field in usual:
+        for value in odd:
+            header = json.dumps({"w": usual | {field: value}}).encode()
+            (tmp_path / "w.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(16))
+            with pytest.raises(rlx.Error, match="cannot read"):
+                open_weights(tmp_path / "w.safetensors")["w"].numpy()

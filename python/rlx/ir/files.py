@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import mmap
 import os
 import re
 import secrets
@@ -75,7 +76,7 @@ def read_bytes(path: str | os.PathLike[str], limit: int = LARGEST) -> bytes:
     except FileNotFoundError:
         raise Error(f"no such file: {name}") from None
     except OSError as problem:
-        raise Error(f"cannot read {name}: {problem.strerror}") from None
+        raise Error(f"cannot read {name}: {problem.strerror or problem}") from None
     except MemoryError:
         raise Error(f"cannot read {name}: it does not fit into memory") from None
 
@@ -84,12 +85,19 @@ def read_json(path: str | os.PathLike[str]) -> Any:
     """The value in a JSON file.
 
     Raises:
-        Error: The file is missing or is not JSON, or an object in it has a name twice.
+        Error: The file is missing, larger than any that is read, or is not JSON, or an object in it has a name twice.
     """
+    return parsed_json(read_bytes(path, _LARGEST_JSON), os.fspath(path))
+
+
+def parsed_json(data: bytes | mmap.mmap, name: str) -> Any:
+    """The value that the content of a JSON file stands for; `name` is what messages call it. See `read_json`."""
+    if len(data) > _LARGEST_JSON:
+        raise Error(f"cannot read {name}: it has {len(data)} bytes, and at most {_LARGEST_JSON} are read")
     try:
-        return json.loads(read_bytes(path, _LARGEST_JSON).decode(), object_pairs_hook=unique_names)
+        return json.loads(bytes(data).decode(), object_pairs_hook=unique_names)
     except (ValueError, RecursionError) as problem:
-        raise Error(f"cannot read {os.fspath(path)}: {problem}") from None
+        raise Error(f"cannot read {name}: {problem}") from None
 
 
 def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 from rlx.ir.errors import Error
 from rlx.ir.files import file_name
 from rlx.weights import npy, safetensors
-from rlx.weights.mapped import Content, content_of
+from rlx.weights.mapped import Content, check_regular, content_of
 from rlx.weights.weight import Weights
 
 _ARCHIVE = b"PK\x03\x04"
@@ -18,6 +18,7 @@ _LONGEST_BEGINNING = 4096
 # Readers by the first bytes of a file. A file that starts with none of these is a safetensors file, which starts with a number.
 _BY_BEGINNING: dict[bytes, Callable[[Content, str], Weights]] = {
     _ARCHIVE: npy.read_archive,
+    b"PK\x05\x06": npy.read_archive,  # one without arrays
     b"\x93NUMPY": npy.read_array,
 }
 
@@ -36,13 +37,20 @@ def open(path: str | os.PathLike[str]) -> Weights:
     if os.path.isdir(name):
         single, index = (os.path.join(name, file) for file in (safetensors.NAME, safetensors.INDEX))
         name = index if os.path.isfile(index) and not os.path.isfile(single) else single
-    if name.endswith(".json"):
-        return safetensors.read_index(name)
+        check_regular(name)
     content = content_of(name)
+    if _is_json(content, name):
+        return safetensors.read_index(content, name)
     for beginning, read in _BY_BEGINNING.items():
         if content[: len(beginning)] == beginning:
             return read(content, name)
-    return safetensors.read(name)
+    return safetensors.read_content(content, name)
+
+
+def _is_json(content: Content, name: str) -> bool:
+    """Whether a file is text. A safetensors file starts with the length of its header, the last bytes of which are 0."""
+    text = b"\0" not in content[:8]
+    return text and (content[:64].lstrip().startswith(b"{") or name.endswith(".json"))
 
 
 def holds_weights(path: str) -> bool:

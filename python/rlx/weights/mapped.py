@@ -20,17 +20,27 @@ def content_of(path: str | os.PathLike[str]) -> Content:
     """
     name = file_name(path)
     try:
-        with open(name, "rb") as file:
-            status = os.fstat(file.fileno())
-            if stat.S_ISREG(status.st_mode) and status.st_size:
+        status = os.stat(name)  # a pipe is not opened here: it could not be opened again
+        if stat.S_ISREG(status.st_mode) and status.st_size:
+            with open(name, "rb") as file:
                 return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        if stat.S_ISDIR(status.st_mode):
+            raise Error(f"{name} is no file")
     except FileNotFoundError:
         raise Error(f"no such file: {name}") from None
-    except IsADirectoryError:
-        raise Error(f"{name} is no file") from None
     except OSError as problem:
-        raise Error(f"cannot read {name}: {problem.strerror}") from None
+        raise Error(f"cannot read {name}: {problem.strerror or problem}") from None
     return read_bytes(name)
+
+
+def check_regular(name: str) -> None:
+    """Check that what a folder or an index names is a file, if it is there: a pipe may keep its reader waiting for ever.
+
+    Raises:
+        Error: It is a pipe, a device or a socket.
+    """
+    if os.path.exists(name) and not os.path.isfile(name):
+        raise Error(f"{name} is no file")
 
 
 def part(content: Content, start: int, size: int) -> memoryview:

@@ -31,6 +31,7 @@ _HEADERS: dict[Any, Callable[..., Any]] = {
 }
 _LOCAL_HEADER = 30  # bytes in front of a member's name
 _ENCRYPTED = 0x1
+_SHORT = 100  # bytes that hold the end of an archive, and what may stand in front of it
 _BEST_DEFLATION = 1032  # the most bytes that one byte of deflate can stand for
 
 
@@ -67,11 +68,16 @@ def _checked(name: str, read: Callable[[], Any]) -> Any:
     except Error as problem:
         raise Error(f"cannot read {name}: {problem.message}", hint=problem.hint) from None
     except Exception as problem:  # what NumPy and zipfile raise for a damaged file has no common class
-        raise Error(f"cannot read {name}: {problem}", hint="write it with numpy.save or numpy.savez") from None
+        reason = (
+            str(problem) or f"its header is damaged ({type(problem).__name__})"
+        )  # that of a RecursionError is empty
+        raise Error(f"cannot read {name}: {reason}", hint="write it with numpy.save or numpy.savez") from None
 
 
 def _members(content: Content, name: str) -> list[Weight]:
-    with zipfile.ZipFile(io.BytesIO(content) if isinstance(content, bytes) else content) as archive:  # type: ignore[arg-type]
+    # The package looks in front of the end of an archive for more; a map raises another error than a file if nothing is there.
+    is_short = isinstance(content, bytes) or len(content) < _SHORT
+    with zipfile.ZipFile(io.BytesIO(content[:]) if is_short else content) as archive:  # type: ignore[arg-type]
         return [_member(entry, content, name) for entry in archive.infolist()]
 
 
@@ -148,7 +154,10 @@ def _weight(key: str, data: _Stored | _Deflated, file: str) -> Weight:
     header = stream.tell()
     size = data.size - header
     encoding = _encoding(kind, fortran)
-    if any(d < 0 for d in shape) or (isinstance(encoding, Plain) and encoding.nbytes(shape) != size):
+    # NumPy lets truth values pass as sizes.
+    if any(type(d) is not int or d < 0 for d in shape) or (
+        isinstance(encoding, Plain) and encoding.nbytes(shape) != size
+    ):
         raise Error(f"'{key}' is {kind}{list(shape)} by its header, and {size} bytes are there")
     return Weight(key, shape, encoding, size, file, partial(data.after, header))
 

@@ -17,10 +17,10 @@ import numpy as np
 
 from rlx.ir.dtype import dtype
 from rlx.ir.errors import Error
-from rlx.ir.files import file_name, read_json, replacing, unique_names
+from rlx.ir.files import file_name, parsed_json, replacing, unique_names
 from rlx.ir.packages import required
 from rlx.weights.encoding import Encoding, Plain, Unreadable
-from rlx.weights.mapped import Content, content_of, part
+from rlx.weights.mapped import Content, check_regular, content_of, part
 from rlx.weights.weight import Weight, Weights
 
 # The names of the file of weights in a model's folder, and of the index of several files.
@@ -46,13 +46,20 @@ def read(path: str | os.PathLike[str], what: str = "") -> Weights:
     Raises:
         Error: It is missing, truncated or damaged.
     """
+    name = file_name(path)
+    return read_content(content_of(name), name, what)
+
+
+def read_content(content: Content, name: str, what: str = "") -> Weights:
+    """The tensors of a file whose content is known; see `read`."""
     package = required("safetensors", "a file of weights")
     required("ml_dtypes", "a file of weights")  # NumPy knows bf16 once it is imported
-    name = file_name(path)
-    content = content_of(name)
     try:
-        with package.safe_open(name, framework="numpy"):
-            pass  # opening checks the whole file
+        if isinstance(content, bytes):  # that of a pipe cannot be read again
+            package.deserialize(content)
+        else:
+            with package.safe_open(name, framework="numpy"):
+                pass  # opening checks the whole file
         (length,) = struct.unpack("<Q", content[:8])
         header = json.loads(content[8 : 8 + length], object_pairs_hook=unique_names)
         header.pop("__metadata__", None)
@@ -74,13 +81,13 @@ def _weight(name: str, entry: Mapping[str, Any], content: Content, begin: int, f
     return Weight(name, tuple(entry["shape"]), encoding, end - start, file, read_part)
 
 
-def read_index(path: str) -> Weights:
+def read_index(content: Content, path: str) -> Weights:
     """The tensors of a model in several files, from the index beside them.
 
     Raises:
         Error: The index is damaged, names a file in another folder, or a file is missing or lacks a tensor.
     """
-    index = read_json(path)
+    index = parsed_json(content, path)
     places = index.get("weight_map") if isinstance(index, dict) else None
     if not isinstance(places, dict) or not all(isinstance(file, str) for file in places.values()):
         raise Error(f"cannot read {path}: expected the index of a safetensors model, with a 'weight_map'")
@@ -89,6 +96,7 @@ def read_index(path: str) -> Weights:
     for file in dict.fromkeys(places.values()):
         if file != os.path.basename(file) or file in ("", ".", "..") or "\\" in file or ":" in file:
             raise Error(f"{path} names {file!r}, which is no file beside it")
+        check_regular(os.path.join(folder, file))
         files[file] = read(os.path.join(folder, file))
     for name, file in places.items():
         if name not in files[file]:
