@@ -51,9 +51,11 @@ class Diagnostic:
         Args:
             sources: Text by file name; other files are read from disk when they are there.
         """
+        from rlx.ir.printable import printable
+
         head = f"{self.place}: {self.severity}: {self.message}\n"
         excerpt = _excerpt(self.place, sources)
-        return head + excerpt + "".join(note.format(sources) for note in self.notes)
+        return printable(head + excerpt) + "".join(note.format(sources) for note in self.notes)
 
 
 def _excerpt(place: Place, sources: Mapping[str, str]) -> str:

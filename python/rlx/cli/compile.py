@@ -135,6 +135,7 @@ def _write_code(compilation: Compilation, arguments: argparse.Namespace, started
     from rlx.backends.registry import device_names
     from rlx.cli.display import Steps
     from rlx.cli.files import write_output
+    from rlx.ir.printable import printable
     from rlx.report.text import bytes_text
 
     target = compilation.target
@@ -146,12 +147,12 @@ def _write_code(compilation: Compilation, arguments: argparse.Namespace, started
     if arguments.output != "-":
         took = time.perf_counter() - started
         size = bytes_text(len(data))
-        name = compilation.given.name
+        name = printable(compilation.given.name, keep="")
         print(f"{arguments.output}: {name} for {target.name} ({target.arch}), {size}, {took:.2f} s")
         print(f"sha256: {hashlib.sha256(data).hexdigest()}")
         with calling(compilation.backend, "notes"):
             for note in compilation.compiler.notes(artifact):
-                print(note)
+                print(printable(note))
 
 
 def _text(compilation: Compilation, kind: str) -> str:

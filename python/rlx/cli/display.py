@@ -11,6 +11,8 @@ import time
 from collections.abc import Iterator
 from typing import TextIO
 
+from rlx.ir.printable import printable
+
 _SPINNER = "|/-\\"
 _FRAME_SECONDS = 0.1
 # Replacements for terminals without Unicode; all other characters are shown as their number.
@@ -37,6 +39,7 @@ class Steps:
     @contextlib.contextmanager
     def __call__(self, step: str) -> Iterator[None]:
         """Show the name of a step while the body runs."""
+        step = printable(step, keep="")
         started = time.perf_counter()
         finished = threading.Event()
         spinner = threading.Thread(target=self._spin, args=(step, started, finished), daemon=True)

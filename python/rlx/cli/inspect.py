@@ -41,6 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     from rlx.cli.files import read_program
     from rlx.ir.errors import Error
     from rlx.ir.graph import Graph
+    from rlx.ir.printable import printable
     from rlx.weights.formats import holds_weights
 
     if holds_weights(arguments.file):
@@ -54,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.stage or arguments.svg or arguments.html:
         raise Error(f"{arguments.file} is compiled; --stage, --svg and --html need MLIR text")
-    print(_artifact_text(program))
+    print(printable(_artifact_text(program)))
     return 0
 
 
@@ -62,6 +63,7 @@ def _show_graph(graph: Graph, arguments: argparse.Namespace) -> None:
     from rlx.backends.compilation import Compilation
     from rlx.backends.registry import target_of
     from rlx.ir.listing import inspect_diff, inspect_graph
+    from rlx.ir.printable import printable
     from rlx.ir.signature import STAGES
 
     compilation = Compilation(
@@ -73,8 +75,8 @@ def _show_graph(graph: Graph, arguments: argparse.Namespace) -> None:
     for stage in stages:
         report = inspect_graph(compilation.at(stage))
         if before is not None:
-            print(("" if arguments.stats else "\n") + inspect_diff(before, report))
-        print(report.stats() if arguments.stats else report)
+            print(("" if arguments.stats else "\n") + printable(inspect_diff(before, report)))
+        print(printable(report.stats() if arguments.stats else str(report)))
         before = report
     if report is not None:
         _draw(report, arguments)
@@ -118,12 +120,21 @@ def _facts(info: Mapping[str, Any], indent: str) -> Iterator[str]:
 
 
 def _weights_text(weights: Weights) -> str:
+    from rlx.ir.printable import printable
     from rlx.report.text import bytes_text, table
 
     rows = []
     for weight in weights.values():
         dtype = "?" if weight.dtype.kind == "V" and not weight.dtype.itemsize else weight.dtype.name
-        rows.append([weight.name, dtype, str(list(weight.shape)), bytes_text(weight.nbytes), weight.encoding.name])
+        rows.append(
+            [
+                printable(weight.name, keep=""),
+                dtype,
+                str(list(weight.shape)),
+                bytes_text(weight.nbytes),
+                weight.encoding.name,
+            ]
+        )
     total = bytes_text(sum(weight.nbytes for weight in weights.values()))
     listing = table(rows, ["tensor", "dtype", "shape", "size", "encoding"], right=[3])
     return "\n".join([f"{weights.origin}: {len(rows)} tensors, {total}", *listing])

@@ -19,6 +19,7 @@ from rlx.cli.extensions import load
 from rlx.cli.files import standard_output, write_output
 from rlx.cli.opt_flags import PROGRAM, CommandLineError, Settings, help_text, parse, unknown
 from rlx.ir.errors import Error
+from rlx.ir.printable import printable
 from rlx.report.text import table
 from rlx.version import __version__
 
@@ -248,7 +249,7 @@ class Run:
         ]
         if "check-numerics" in settings.values:
             seed = int(settings.values["check-numerics"] or 0)
-            note = lambda text: print(f"{PROGRAM}: note: check-numerics: {text}", file=sys.stderr)  # noqa: E731
+            note = lambda text: print(f"{PROGRAM}: note: check-numerics: {printable(text)}", file=sys.stderr)  # noqa: E731
             result.append(CheckNumerics(seed, note))
         if self.statistics is not None:
             result.append(self.statistics)

@@ -60,6 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     from rlx.cli.values import named_arrays
     from rlx.ir.errors import Error
     from rlx.ir.graph import Graph
+    from rlx.ir.printable import printable
 
     if arguments.repeat is not None and arguments.repeat < 1:
         raise Error(f"--repeat must be a positive number, got {arguments.repeat}")
@@ -83,7 +84,9 @@ def run(arguments: argparse.Namespace) -> int:
         for path in files[output.name]:
             _save(path, array)
     for output, array in zip(outputs, results, strict=True):
-        print(f"{output.name}: {output.shape.dtype.name}{list(array.shape)}\n{np.array2string(array)}")
+        print(
+            f"{printable(output.name, keep='')}: {output.shape.dtype.name}{list(array.shape)}\n{np.array2string(array)}"
+        )
     return 0
 
 

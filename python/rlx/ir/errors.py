@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from rlx.ir.printable import printable
+
 
 class Error(Exception):
     """Base of every exception that RLX raises on purpose.
@@ -17,7 +19,7 @@ class Error(Exception):
         self.location = location
         self.hint = hint
         text = f"{location}: {message}" if location else message
-        super().__init__(f"{text}\n  hint: {hint}" if hint else text)
+        super().__init__(printable(f"{text}\n  hint: {hint}" if hint else text))
 
 
 class ShapeError(Error):

@@ -16,6 +16,7 @@ from rlx.ir.dtype import DType
 from rlx.ir.errors import Error, PassError
 from rlx.ir.evaluate import bind_symbols, evaluate_function
 from rlx.ir.graph import Graph
+from rlx.ir.printable import printable
 from rlx.ir.shape import Shape, shape_of
 from rlx.ir.signature import Argument, functions
 from rlx.passes.pipeline import Step
@@ -31,7 +32,7 @@ _CARRIERS = ("cast", "reshape", "transpose", "narrow", "slice", "expand", "conca
 
 
 def _print_note(text: str) -> None:
-    print(f"note: check-numerics: {text}", file=sys.stderr)
+    print(f"note: check-numerics: {printable(text)}", file=sys.stderr)
 
 
 class CheckNumerics(Instrument):

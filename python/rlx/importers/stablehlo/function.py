@@ -203,7 +203,9 @@ def _shape(value: mlir.Value, location: mlir.Location) -> Shape:
 def _names(arguments: Iterable[mlir.Value]) -> list[str]:
     """The names of the arguments in their locations, if every argument has one and they differ; else `arg0`, …."""
     names = [name_of(a.location) for a in arguments]
-    are_names = all(re.fullmatch(r"[^\s\0]{1,200}", n) for n in names) and len(set(names)) == len(names)
+    are_names = all(re.fullmatch(r"[^\s\0]{1,200}", n) and n.isprintable() for n in names) and len(set(names)) == len(
+        names
+    )
     return names if are_names else [f"arg{i}" for i in range(len(names))]
 
 

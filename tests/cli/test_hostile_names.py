@@ -1,0 +1,118 @@
+"""What names in files hold never reaches a terminal: escape sequences, carriage returns, characters that turn the order."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+import rlx
+from tests.cli.calling import Command
+
+HOSTILE = "\x1b[2J\x1b]0;t\x07\r\x08\x7f\x9b1m\u202e\u200b\u2066\u2028\ue000"
+BODY = "%0 = stablehlo.tanh %a : tensor<2xf32>"
+
+
+def mlir_string(text: str) -> str:
+    return "".join(f"\\{b:02X}" for b in text.encode())
+
+
+NAME = mlir_string(HOSTILE)
+MODULE = f"""module attributes {{rlx.stage = "mir"}} {{
+  func.func @"f{NAME}"(%a: tensor<2xf32> {{rlx.kind = "input", rlx.name = "x"}}) -> (tensor<2xf32> {{rlx.name = "y{NAME}"}}) {{
+    %0 = rlx.activation(%a) {{kind = "tanh"}} : tensor<2xf32> loc("{NAME}.py":7:3)
+    return %0 : tensor<2xf32>
+  }}
+}}
+"""
+STABLEHLO = f"""func.func @"f{NAME}"(%a: tensor<2xf32> loc("a{NAME}")) -> tensor<2xf32> {{
+  {BODY} loc("{NAME}.py":7:3)
+  return %0 : tensor<2xf32>
+}}
+"""
+FILES = {
+    "module.mlir": MODULE,
+    "stablehlo.mlir": STABLEHLO,
+    "unknown_op.mlir": STABLEHLO.replace("stablehlo.tanh", "stablehlo.cbrt"),
+    "unknown_call.mlir": STABLEHLO.replace(BODY, f'%0 = func.call @"g{NAME}"(%a) : (tensor<2xf32>) -> tensor<2xf32>'),
+    "own_call.mlir": STABLEHLO.replace(BODY, f'%0 = func.call @"f{NAME}"(%a) : (tensor<2xf32>) -> tensor<2xf32>'),
+    "wrong.mlir": MODULE.replace('kind = "tanh"', f'kind = "{NAME}"'),
+    "raw.mlir": MODULE.replace('kind = "tanh"', f"kind = {HOSTILE}"),
+    "comment.mlir": MODULE.replace("rlx.activation(%a)", f"rlx.nothing(%a) // {HOSTILE}\n"),
+}
+
+
+def is_harmless(text: str) -> bool:
+    return all(c.isprintable() or c in "\n\t" for c in text)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, text in FILES.items():
+        (tmp_path / name).write_bytes(text.encode())
+    tensors = {HOSTILE: np.ones(2, np.float32), f"{HOSTILE}\n  fake  float32": np.array([np.nan], np.float32)}
+    save_file(tensors, tmp_path / "w.safetensors")
+    np.savez(tmp_path / "w.npz", **{n.replace("/", ""): a for n, a in tensors.items()})  # type: ignore[arg-type]
+    (tmp_path / "bad.safetensors.index.json").write_text('{"weight_map": {"a": "\\u001b[2J"}}')
+    return tmp_path
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_commands_print_names_of_modules_as_escapes(command: Command, folder: Path, file: str) -> None:
+    calls: list[list[Any]] = [
+        ["inspect", folder / file],
+        ["inspect", folder / file, "--stage", "all"],
+        ["inspect", folder / file, "--stats"],
+        ["run", folder / file, "--input", "x=2xf32=1,2", "--device", "cpu"],
+        ["run", folder / file],
+        ["compile", folder / file, "-o", folder / "out.rlx"],
+    ]
+    for call in calls:
+        result = command(*call)
+        assert is_harmless(result.out + result.err), call
+    if (folder / "out.rlx").exists():
+        assert is_harmless(command.output("inspect", folder / "out.rlx"))
+
+
+@pytest.mark.parametrize("file", ["w.safetensors", "w.npz", "bad.safetensors.index.json"])
+def test_commands_print_names_of_tensors_as_escapes_on_one_line(command: Command, folder: Path, file: str) -> None:
+    result = command("inspect", folder / file)
+    assert is_harmless(result.out + result.err)
+    if result.code == 0:
+        assert len(result.out.splitlines()) == 4, "a total, the heads of the columns, and two tensors"
+        assert r"\x1b[2J" in result.out
+    model = "m.mlir"
+    g: Any = rlx.Graph("g")
+    g.set_outputs([g.input("x", (2,)) + g.param(f"{HOSTILE[:3]}p", (2,))])
+    (folder / model).write_text(str(g))
+    result = command("run", folder / model, "--input", "x=2xf32=1,2", "--params", folder / file)
+    assert result.code and is_harmless(result.out + result.err)
+
+
+def test_errors_are_harmless_in_python(folder: Path) -> None:
+    """And keep what they say in `message`."""
+    weights = rlx.weights.open(folder / "w.safetensors")
+    for name in weights:
+        with pytest.raises(rlx.Error) as caught:
+            rlx.weights.Weights([weights[name], rlx.weights.Weights.of({name: np.ones(2)})[name]], "f")
+        assert is_harmless(str(caught.value)) and name in caught.value.message
+
+
+def test_rlx_opt_prints_diagnostics_as_escapes(folder: Path) -> None:
+    program = [sys.executable, "-m", "rlx.cli.opt"]
+    for path in (folder / "wrong.mlir", folder / "raw.mlir"):
+        done = subprocess.run(
+            [*program, "--rlx-simplify", str(path)], capture_output=True, env={**os.environ, "PYTHONUTF8": "1"}
+        )
+        assert is_harmless(done.stderr.decode()), path
+
+
+def test_names_of_arguments_from_stablehlo_print() -> None:
+    assert [a.name for a in rlx.from_stablehlo(STABLEHLO).inputs] == ["arg0"]
+    assert [a.name for a in rlx.from_stablehlo(STABLEHLO.replace(f"a{NAME}", "größe")).inputs] == ["größe"]
