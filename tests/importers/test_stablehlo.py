@@ -163,6 +163,34 @@ def test_a_function_with_large_constants_carries_them(tmp_path: Path) -> None:
     np.testing.assert_allclose(values(rlx.grad(g, ["arg0"]), x)[0], np.tile(w.sum(1), (2, 1)), rtol=1e-4)
 
 
+@pytest.mark.parametrize("name", ["i8", "i16", "i32", "u8", "u32"])
+def test_integers_are_divided_toward_zero(name: str) -> None:
+    """All that fit, by exact arithmetic; and by 0, and the least by -1, as XLA does."""
+    kind = rlx.dtype(name)
+    edges = [
+        *range(-9, 10),
+        100,
+        127,
+        128,
+        255,
+        32767,
+        65537,
+        int(kind.min),
+        int(kind.min) + 1,
+        int(kind.max),
+        int(kind.max) - 1,
+    ]
+    edges += [int(v) for v in RANDOM.integers(int(kind.min), int(kind.max), 30)]
+    numbers = [n for n in edges if kind.min <= n <= kind.max]
+    pairs = [(a, b) for a in numbers for b in numbers]
+    exact = [abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1) if b else -1 for a, b in pairs]
+    type_ = f"tensor<{len(pairs)}x{ELEMENTS[name][0]}>"
+    text = f"func.func @f(%a: {type_}, %b: {type_}) -> {type_} {{ %0 = stablehlo.divide %a, %b : {type_} return %0 : {type_} }}"
+    a, b = np.array(pairs, kind.numpy).T
+    (found,) = values(rlx.from_stablehlo(text), a, b)
+    np.testing.assert_array_equal(found, np.array(exact, np.int64).astype(kind.numpy), strict=True)
+
+
 # --- reductions -------------------------------------------------------------------------------------
 
 # Of an element type: its name in StableHLO, its family and its bits. Types of one family and no more bits are promoted.
@@ -323,6 +351,9 @@ REGION = """%z = stablehlo.constant dense<0.0> : tensor<f32>
         (function("%0 = stablehlo.and %x, %x : tensor<2xi32> return %0 : tensor<2xi32>", shape="tensor<2xi32>"),
          "and of the bits of i32 cannot be imported"),
         ("module {}", "has no public function"),
+        ("", "expected StableHLO as text, as bytes or as a path, got an empty string"),
+        (function("%0 = stablehlo.divide %x, %x : tensor<2xi64> return %0 : tensor<2xi64>", shape="tensor<2xi64>"),
+         "divide of i64 cannot be imported"),
         ("what", "no such file"),
         (b"ML\xefR\rStableHLO_v1.4.0\0damaged", "bytecode"),
         (b"\xff\xfe", "neither UTF-8 text nor bytecode"),

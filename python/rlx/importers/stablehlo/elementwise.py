@@ -7,6 +7,7 @@ from typing import Any
 
 from rlx.importers.stablehlo.rules import imports
 from rlx.ir.builder import Tensor
+from rlx.ir.dtype import f64, i64
 from rlx.ir.errors import UnsupportedError
 from rlx.ir.shape import Shape
 
@@ -15,7 +16,6 @@ _METHODS = {
     "abs": "abs",
     "add": "add",
     "cosine": "cos",
-    "divide": "div",
     "exponential": "exp",
     "imag": "imag",
     "log": "log",
@@ -43,6 +43,19 @@ def _method(name: str) -> Callable[..., Tensor]:
 
 for _op, _name in _METHODS.items():
     imports(_op)(_method(_name))
+
+
+@imports("divide")
+def divide(g: Any, a: Tensor, b: Tensor) -> Tensor:
+    if not a.dtype.is_integer:
+        return g.div(a, b)
+    if a.dtype is i64:
+        raise UnsupportedError("of i64 cannot be imported", hint="integers of at most 32 bits can, and floats")
+    # Exact: of such integers f64 holds the quotient so well that its whole part is right. What StableHLO leaves open is as
+    # in XLA: division by 0 gives all bits, and that of the least integer by -1 wraps.
+    by_zero = g.eq(b, 0)
+    quotient = g.cast(a, f64) / g.cast(g.where(by_zero, 1, b), f64)
+    return g.cast(g.where(by_zero, -1, g.cast(quotient, i64)), a.dtype)
 
 
 @imports("convert")

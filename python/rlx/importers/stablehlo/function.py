@@ -46,6 +46,8 @@ def from_stablehlo(source: str | bytes | os.PathLike[str], *, entry: str | None 
     """
     if isinstance(source, (bytes, bytearray)):
         text, name = decoded(bytes(source), "<bytes>"), "<bytes>"
+    elif source == "":
+        raise ParseError("expected StableHLO as text, as bytes or as a path, got an empty string")
     elif not isinstance(source, (str, os.PathLike)):
         raise Error(f"expected StableHLO as text, as bytes or as a path, got {type(source).__name__}")
     elif is_path(source):
