@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 import re
 from pathlib import Path
@@ -19,6 +18,7 @@ from rlx.importers.stablehlo import imports
 from rlx.importers.table import LARGEST_LITERAL
 from rlx.ir.text import print_op
 from rlx.lower.stablehlo import lower_module
+from tests.importers.modules import ELEMENTS, values
 
 RANDOM = np.random.default_rng(3)
 
@@ -26,10 +26,6 @@ RANDOM = np.random.default_rng(3)
 def exported(graph: rlx.Graph) -> Any:
     """A graph as a StableHLO module."""
     return lower_module(Compilation(graph, target_of("stablehlo")).lir.module)
-
-
-def values(graph: rlx.Graph, *arrays: np.ndarray) -> list[np.ndarray]:
-    return rlx.evaluate(graph, {a.name: array for a, array in zip(graph.inputs, arrays, strict=True)})
 
 
 # --- what the lowering writes -----------------------------------------------------------------------
@@ -189,86 +185,6 @@ def test_integers_are_divided_toward_zero(name: str) -> None:
     a, b = np.array(pairs, kind.numpy).T
     (found,) = values(rlx.from_stablehlo(text), a, b)
     np.testing.assert_array_equal(found, np.array(exact, np.int64).astype(kind.numpy), strict=True)
-
-
-# --- reductions -------------------------------------------------------------------------------------
-
-# Of an element type: its name in StableHLO, its family and its bits. Types of one family and no more bits are promoted.
-ELEMENTS = {
-    **{n: (n, "float", 64) for n in ("f16", "bf16", "f32", "f64")},  # any float to any other
-    **{n: (n.replace("u", "ui"), "integer", int(n[1:])) for n in ("i8", "i16", "i32", "i64", "u8", "u32")},
-    "bool": ("i1", "integer", 1),
-    "c64": ("complex<f32>", "complex", 64),
-}
-JOINS: dict[str, Any] = {"add": np.add, "multiply": np.multiply, "maximum": np.maximum, "minimum": np.minimum}
-
-
-def reduction(x: str, start: str, result: str, body: str, start_type: str, x_type: str) -> str:
-    return f"""%{result} = "stablehlo.reduce"({x}, {start}) ({{ ^bb0(%x: TYPE, %y: TYPE): {body} }})
-      {{dimensions = array<i64: 0>}} : (tensor<3x{x_type}>, tensor<{start_type}>) -> TYPE\n"""
-
-
-@pytest.mark.parametrize("op", JOINS)
-def test_a_reduction_returns_what_joins_the_two_arguments_of_its_region_or_is_refused(op: str) -> None:
-    values_of_region = ("%x", "%y", "%i", "%k")
-    for a, b in itertools.product(values_of_region, repeat=2):
-        for returned in ("%s", *values_of_region, "%t") if {a, b} == {"%x", "%y"} else ("%s",):
-            other = "%t = stablehlo.subtract %s, %x : TYPE\n" if returned == "%t" else ""
-            body = f"%s = stablehlo.{op} {a}, {b} : TYPE\n {other} stablehlo.return {returned} : TYPE\n"
-            text = "func.func @f(%a: tensor<3xf32>, %i: TYPE) -> TYPE {\n %k = stablehlo.constant dense<1.0> : TYPE\n"
-            text += reduction("%a", "%i", "r", body, "f32", "f32") + "return %r : TYPE }"
-            text = text.replace("TYPE", "tensor<f32>")
-            if returned == "%s" and {a, b} == {"%x", "%y"}:
-                (found,) = values(rlx.from_stablehlo(text), np.array([1, 2, 3], np.float32), np.array(2.5, np.float32))
-                assert found == JOINS[op].reduce([1, 2, 3, 2.5])
-            else:
-                with pytest.raises(rlx.UnsupportedError, match="reduce by another function than one of add"):
-                    rlx.from_stablehlo(text)
-
-
-def promoting(to: str) -> list[str]:
-    return [n for n, (_, family, bits) in ELEMENTS.items() if family == ELEMENTS[to][1] and bits <= ELEMENTS[to][2]]
-
-
-@pytest.mark.parametrize("to", [n for n in ELEMENTS if n != "bool"])
-def test_reductions_compute_in_the_dtype_of_their_result(to: str) -> None:
-    """Sums and products that the dtypes of the operands do not hold; with starts that are arguments, and that are neutral."""
-    kinds = {n: k for n, k in JOINS.items() if to != "c64" or n in ("add", "multiply")}
-    numbers: Any = {"bool": [1, 1, 0], "integer": [100, 3, 125], "float": [6e4, 6e4, 3], "complex": [1 + 2j, 3, 1j]}
-    expected, arrays, arguments, body, outputs = [], [], [], "", []
-    for operand, start in itertools.product(promoting(to), repeat=2):
-        for kind, join in kinds.items():
-            n = len(outputs)
-            family = "bool" if operand == "bool" else ELEMENTS[operand][1]
-            x = np.array(numbers[family]).astype(rlx.dtype(operand).numpy)
-            begin = np.array(1 if start == "bool" else 7).astype(rlx.dtype(start).numpy)
-            neutral = n % 2 and kind in ("add", "multiply")
-            begin = np.array(int(kind == "multiply")).astype(begin.dtype) if neutral else begin
-            arguments.append(f"%a{n}: tensor<3x{ELEMENTS[operand][0]}>, %i{n}: tensor<{ELEMENTS[start][0]}>")
-            arrays += [x, begin]
-            if neutral:
-                number = ("false", "true")[int(begin)] if start == "bool" else str(np.real(begin).item())
-                number = f"({number}, 0.0)" if start == "c64" else number
-                body += f"%k{n} = stablehlo.constant dense<{number}> : tensor<{ELEMENTS[start][0]}>\n"
-            joined = f"%s = stablehlo.{kind} %x, %y : TYPE\n stablehlo.return %s : TYPE\n"
-            source = f"%{'k' if neutral else 'i'}{n}"
-            body += reduction(f"%a{n}", source, f"r{n}", joined, ELEMENTS[start][0], ELEMENTS[operand][0])
-            outputs.append(f"%r{n}")
-            wide = np.append(x.astype(rlx.dtype(to).numpy), begin.astype(rlx.dtype(to).numpy))
-            with np.errstate(over="ignore"):
-                if rlx.dtype(to).is_float:
-                    expected.append(join.reduce(wide.astype(np.float64)).astype(wide.dtype))
-                else:
-                    expected.append(join.reduce(wide, dtype=wide.dtype))
-    types = ", ".join(["TYPE"] * len(outputs))
-    text = f"func.func @f({', '.join(arguments)}) -> ({types}) {{ {body} return {', '.join(outputs)} : {types} }}"
-    g = rlx.from_stablehlo(text.replace("TYPE", f"tensor<{ELEMENTS[to][0]}>"))
-    kind = rlx.dtype(to)
-    tolerance = 2 * kind.eps if kind.is_inexact else 0
-    for found, wanted in zip(values(g, *arrays), expected, strict=True):
-        assert found.dtype == kind.numpy
-        wide = np.complex128 if kind.is_complex else np.float64 if kind.is_float else kind.numpy
-        np.testing.assert_allclose(found.astype(wide), wanted.astype(wide), rtol=tolerance)
 
 
 def test_ops_are_where_the_file_says() -> None:

@@ -277,7 +277,7 @@ class _Step:
 
         Raises:
             ShapeError: The op does not take the sizes that its symbols have.
-            Error: The evaluator gives another shape or dtype than inference.
+            Error: The evaluator gives another shape or dtype than inference, or memory is full.
         """
         if self._checks_sizes:
             _check_sizes(self.op, operands, self._attributes)
