@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.ir.evaluate import evaluate_function
 from tests.backends.iree_text import iree_text
+from tests.backends.state_programs import Reference, check_all, check_steps
 from tests.conformance.random_graphs import seeded
 
 _STEPS = 4
@@ -180,44 +180,14 @@ def _kernels(graph: rlx.Graph) -> int:
     return main.count('"flow.dispatch.workgroups"')
 
 
-class _Reference:
-    """The same program by the evaluator."""
-
-    def __init__(self, graph: rlx.Graph):
-        self.graph = graph
-        self.states = {
-            a.name: np.full(a.shape.static, a.init, a.shape.dtype.numpy) for a in graph.arguments if a.kind == "state"
-        }
-
-    def run(self, values: dict[str, np.ndarray]) -> list[np.ndarray]:
-        arrays = [{**values, **self.states}[a.name] for a in self.graph.arguments]
-        given = evaluate_function(self.graph.function, arrays, {})
-        results = []
-        for value, output in zip(given, self.graph.results, strict=True):
-            if output.updates is None:
-                results.append(value)
-            else:
-                self.states[output.updates] = value
-        return results
-
-
-def _agree(compiled: Any, reference: _Reference, results: Any, expected: Any) -> None:
-    for got, wanted in zip(results, expected, strict=True):
-        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
-    for name, wanted in reference.states.items():
-        got = compiled.state(name)
-        assert got.dtype == wanted.dtype
-        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5, err_msg=name)
-
-
 @pytest.mark.parametrize("name", _PROGRAMS)
 def test_states_over_several_runs(name: str) -> None:
     graph, rng = _graph(name), np.random.default_rng(0)
-    compiled, reference = rlx.Session().compile(graph), _Reference(graph)
+    compiled, reference = rlx.Session().compile(graph), Reference(graph)
     for step in range(_STEPS):
         values = {"x": rng.standard_normal((3, 3)).astype(np.float32)}
         results, expected = compiled.run(values), reference.run(values)
-        _agree(compiled, reference, results, expected)
+        check_all(compiled, reference, results, expected)
         held = [np.array(r) for r in results], [compiled.state(n) for n in reference.states]
         if step == 1:  # set one, by an array that is used for something else then
             one = next(iter(reference.states))
@@ -226,12 +196,12 @@ def test_states_over_several_runs(name: str) -> None:
             reference.states[one] = array.copy()
             array[...] = 0
         after = compiled.run(values), reference.run(values)
-        _agree(compiled, reference, *after)
+        check_all(compiled, reference, *after)
         for before, array in zip(held[0], results, strict=True):  # what was given out stays as it was
             np.testing.assert_array_equal(before, array)
     compiled.reset_state()
-    reference = _Reference(graph)
-    _agree(compiled, reference, compiled.run(values), reference.run(values))
+    reference = Reference(graph)
+    check_all(compiled, reference, compiled.run(values), reference.run(values))
 
 
 @pytest.mark.parametrize("name", _PROGRAMS)
@@ -263,10 +233,8 @@ def test_random_updates(seed: int) -> None:
         fitting = [t for t in known if t.shape.dims == state.shape.dims]
         graph.update(state, fitting[-1 - choose(min(3, len(fitting)))])
     graph.set_outputs([next(t for t in reversed(known) if t.rank)])
-    compiled, reference = rlx.Session().compile(graph), _Reference(graph)
-    for _ in range(_STEPS):
-        values = {"x": rng.standard_normal((3, 3)).astype(np.float32)}
-        _agree(compiled, reference, compiled.run(values), reference.run(values))
+    compiled, reference = rlx.Session().compile(graph), Reference(graph)
+    check_steps(compiled, reference, ({"x": rng.standard_normal((3, 3)).astype(np.float32)} for _ in range(_STEPS)))
 
 
 def test_a_state_is_not_overwritten_while_another_kernel_may_read_it() -> None:

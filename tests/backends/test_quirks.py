@@ -45,6 +45,8 @@ def run(text: str, *arrays: np.ndarray, arch: str = "host") -> list[np.ndarray]:
     """The results of a module, compiled at the first rung."""
     cpu = target("cpu", arch)
     compiled = compile_module(text, replace(cpu, ladder=cpu.ladder[:1]), timeout_s=60)
+    if compiled.cpu is not None and (lacks := compiled.cpu.lacks()):
+        pytest.skip(lacks)
     return list(Executable(compiled.vmfb).function("main")(list(arrays)))
 
 
@@ -125,6 +127,23 @@ def _() -> bool:
     u, i, j = np.ones((2, 3), np.float32), np.array([[0], [1]], np.int32), np.array([[2], [3]], np.int32)
     x, y = run(text, u, i, j)
     return not (np.array_equal(x[:, 0], [2, 2, 1, 1, 1]) and np.array_equal(y[:, 0], [1, 1, 2, 2, 1]))
+
+
+@probe("half-numbers")
+def _() -> bool:
+    text = """util.global private mutable @s : tensor<4xbf16>
+    util.initializer {
+      %one = arith.constant 1.0 : bf16
+      %hidden = util.optimization_barrier %one : bf16
+      %ones = flow.tensor.splat %hidden : tensor<4xbf16>
+      util.global.store %ones, @s : tensor<4xbf16>
+      util.return
+    }
+    func.func @main() -> tensor<4xbf16> {
+      %s = util.global.load @s : tensor<4xbf16>
+      return %s : tensor<4xbf16>
+    }"""
+    return fails(text)
 
 
 @probe("arguments-overwritten")

@@ -37,3 +37,18 @@ func.func @one(%a: tensor<4xf32>) -> tensor<4xf32> {
   }
   return %y : tensor<4xf32>
 }
+
+// What a step passes on twice has a buffer of its own the second time.
+// CHECK-LABEL: func.func @twice
+// CHECK: scf.for
+// CHECK: [[COPY:%.*]] = "hal.tensor.import"
+// CHECK-NEXT: scf.yield [[C:%.*]], [[COPY]]
+func.func @twice(%a: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c6 = arith.constant 6 : index
+  %y:2 = scf.for %n = %c0 to %c6 step %c1 iter_args(%c = %a, %d = %a) -> (tensor<4xf32>, tensor<4xf32>) {
+    scf.yield %c, %c : tensor<4xf32>, tensor<4xf32>
+  }
+  return %y#0, %y#1 : tensor<4xf32>, tensor<4xf32>
+}

@@ -12,6 +12,7 @@ from typing import Any
 from rlx import mlir
 from rlx.backends.iree.names import PARAMETER_SCOPE, state_getter, state_setter, symbol_of
 from rlx.backends.iree.passes.base import IreePass, create
+from rlx.backends.iree.passes.copies import copied
 from rlx.ir.errors import Error
 from rlx.ir.signature import Declared, bodies, declared_arguments, declared_updates
 
@@ -113,7 +114,10 @@ def _rewrite(function: Any, globals_: _Globals) -> None:
         for value, state in zip(returned, updates, strict=True):
             if state is not None:
                 _store(symbol_of("state", state), value)
-        mlir.dialect("func").ReturnOp(_without(returned, [u is not None for u in updates]))
+        in_states = {value for value, state in zip(returned, updates, strict=True) if state is not None}
+        given = _without(returned, [u is not None for u in updates])
+        # A copy of what a state gets, too: the quirk `stored-results`.
+        mlir.dialect("func").ReturnOp([copied(v) if v in in_states else v for v in given])
     end.erase()
     is_global = [a.kind != "input" for a in arguments]
     for i in reversed(range(len(is_global))):

@@ -2,13 +2,14 @@
 
 Without this pass IREE writes the new value of a state to a new buffer, which replaces the old one. For a step of an optimiser,
 these buffers are as large as the parameters and all their moments, and are written without having been read. Quirks:
-`new-states`, `equal-globals`.
+`new-states`, `equal-globals`, `half-numbers`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from struct import pack
 from typing import Any
 
 from rlx import mlir
@@ -97,11 +98,22 @@ def _initialise(module: Any, names: frozenset[str]) -> None:
         signature = {"function_type": ir.TypeAttr.get(ir.FunctionType.get([], []))}
         filler = create("util.initializer", attributes=signature, regions=1, ip=ir.InsertionPoint.after(op))
         with ir.InsertionPoint(filler.regions[0].blocks.append()):
-            scalar = mlir.dialect("arith").constant(value.type.element_type, value.get_splat_value())
-            fenced = hidden(scalar)
-            filled = create("flow.tensor.splat", [value.type], [fenced]).result
+            filled = _filled(value.type, value.get_splat_value())
             create("util.global.store", operands=[filled], attributes={"global": ir.FlatSymbolRefAttr.get(name)})
             create("util.return")
+
+
+def _filled(type_: Any, number: Any) -> Any:
+    """A tensor filled with a number that the compiler does not know. Quirk: `half-numbers`."""
+    ir, arith, element = mlir.ir, mlir.dialect("arith"), type_.element_type
+    if not isinstance(element, ir.FloatType) or element.width != 16:
+        return create("flow.tensor.splat", [type_], [hidden(arith.constant(element, number))]).result
+    word = ir.IntegerType.get_signless(16)
+    in_bytes = pack("<e", number.value) if isinstance(element, ir.F16Type) else pack("<f", number.value)[2:]
+    bits = arith.constant(word, ir.IntegerAttr.get(word, int.from_bytes(in_bytes, "little", signed=True)))
+    words = create("flow.tensor.splat", [ir.RankedTensorType.get(type_.shape, word)], [hidden(bits)]).result
+    sizes = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 0])}
+    return create("flow.tensor.bitcast", [type_], [words], sizes).result
 
 
 def _kernels(ops: Sequence[Any]) -> tuple[list[_Kernel], set[Any], set[str]]:
@@ -297,7 +309,7 @@ class _Kernel:
             if last_use is None or not all(_reads_alike(op, state) for op in self.group):
                 return None
             last = max(last, last_use)
-        owners = [value.owner for value, _ in self.reads]
+        owners = [value.owner for value in (*self.states, *(v for v, _ in self.reads))]
         makers = [self.position[opview.key(o.operation)] for o in owners if not isinstance(o, mlir.ir.Block)]
         return None if self._may_overtake(makers) else max([last, *makers])
 

@@ -5,13 +5,14 @@ Quirks: `loop-buffers`, `loop-slices`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
-from rlx.backends.iree.passes.base import IreePass, create, elementwise, every, hidden, in_memory, maker_of
-from rlx.backends.iree.passes.sizes import dynamic_sizes, is_inside
+from rlx.backends.iree.passes.base import IreePass, every, in_memory, maker_of
+from rlx.backends.iree.passes.copies import copied, in_own_buffer, zeros
+from rlx.backends.iree.passes.sizes import is_inside
 
 _LOOPS = ("scf.for", "scf.while")
 _VIEWS = ("tensor.expand_shape", "tensor.collapse_shape", "tensor.extract_slice")
@@ -27,6 +28,9 @@ class LoopBuffers(IreePass, name="rlx-iree-loop-buffers"):
             if loop.name == "scf.for":
                 _compute_before(loop)
             _separate(loop)
+        for op in every(module, lambda op: op.name in (*_LOOPS, "scf.if")):
+            for block in (b for region in op.regions for b in region.blocks):
+                _pass_on_once(block.operations[len(block.operations) - 1].operation)
 
 
 # --- what a loop reads ---------------------------------------------------------------------------
@@ -72,22 +76,46 @@ def _separate(loop: Any) -> None:
         value = loop.operands[i]
         if not _is_carry_of_outer_loop(value, loop):
             with loop.location, mlir.ir.InsertionPoint(loop):
-                loop.operands[i] = _in_own_buffer(_zeros(value) if _is_empty(value) else _copied(value))
+                loop.operands[i] = in_own_buffer(zeros(value) if _is_empty(value) else copied(value))
             if _is_empty(value) and not list(value.uses):
                 value.owner.operation.erase()
+
+
+def _pass_on_once(end: Any) -> None:
+    """Let a terminator pass on each tensor once: each repetition is replaced with a copy in a separate buffer.
+
+    Otherwise the VM may keep the reference in place for one of the carries, and move it away for the next.
+    """
+    passed: set[Any] = set()
+    for i, value in enumerate(end.operands):
+        if not isinstance(value.type, mlir.ir.RankedTensorType):
+            continue
+        source = _source(value)
+        if source in passed:
+            with end.location, mlir.ir.InsertionPoint(end):
+                end.operands[i] = in_own_buffer(copied(value))
+        passed.add(source)
+
+
+def _source(value: Any) -> Any:
+    """The value that a value is a view of."""
+    maker = maker_of(value)
+    while maker is not None and maker.name in _VIEWS:
+        value = maker.operands[0]
+        maker = maker_of(value)
+    return value
 
 
 def _is_one_kernel(loop: Any, initial: Sequence[Any]) -> bool:
     """Whether one kernel computes all initial values, and one kernel all next values: then they may share a buffer."""
     block = loop.regions[-1].blocks[0]
     following = block.operations[len(block.operations) - 1].operands
-    return all(len({_kernel_of(v) for v in values} | {None}) == 2 for values in (initial, following))
+    kernels = [{_kernel_of(v) for v in values} for values in (initial, following)]
+    return all(len(each) == 1 and None not in each for each in kernels)
 
 
 def _kernel_of(value: Any) -> Any:
-    maker = maker_of(value)
-    while maker is not None and maker.name in _VIEWS:
-        maker = maker_of(maker.operands[0])
+    maker = maker_of(_source(value))
     return maker if maker is not None and maker.name == "linalg.generic" else None
 
 
@@ -101,56 +129,3 @@ def _is_carry_of_outer_loop(value: Any, loop: Any) -> bool:
 def _is_empty(value: Any) -> bool:
     maker = maker_of(value)
     return maker is not None and maker.name == "tensor.empty"
-
-
-def _copied(value: Any) -> Any:
-    """A copy that the compiler cannot remove, because it does not know that the condition is true."""
-    is_true = _true()
-    return _filled(value, [value], lambda element, _: _selected(is_true, element, 0))
-
-
-def _zeros(value: Any) -> Any:
-    """Zeros instead of a tensor with undefined elements."""
-    is_true = _true()
-    return _filled(value, [], lambda unset: _selected(is_true, _number(unset.type, 0), 1))
-
-
-def _true() -> Any:
-    """A scalar that is true, which the compiler does not know."""
-    return hidden(_number(mlir.ir.IntegerType.get_signless(1), 1))
-
-
-def _selected(condition: Any, value: Any, other: int) -> Any:
-    return mlir.dialect("arith").select(condition, value, _number(value.type, other))
-
-
-def _number(element: Any, value: int) -> Any:
-    ir, arith = mlir.ir, mlir.dialect("arith")
-    if isinstance(element, ir.ComplexType):
-        part = element.element_type
-        parts = [ir.FloatAttr.get(part, float(value)), ir.FloatAttr.get(part, 0.0)]
-        return mlir.dialect("complex").constant(element, ir.ArrayAttr.get(parts))
-    if isinstance(element, ir.FloatType):
-        return arith.constant(element, ir.FloatAttr.get(element, float(value)))
-    # A single bit that is set is -1 as a signed number.
-    stored = -value if getattr(element, "width", 64) == 1 else value
-    return arith.constant(element, ir.IntegerAttr.get(element, stored))
-
-
-def _filled(like: Any, inputs: Sequence[Any], body: Callable[..., Any]) -> Any:
-    """A tensor of the type of another. `body` emits an element from the elements of `inputs` and an undefined element."""
-    type_, sizes = like.type, iter(dynamic_sizes(like))
-    dims = [next(sizes) if type_.is_dynamic_dim(i) else type_.get_dim_size(i) for i in range(type_.rank)]
-    out = mlir.dialect("tensor").empty(dims, type_.element_type)
-    identity = mlir.ir.AffineMap.get_identity(type_.rank)
-    return elementwise([(v, identity) for v in inputs], [out], lambda block: [body(*block.arguments)])[0]
-
-
-def _in_own_buffer(value: Any) -> Any:
-    """A value in a separate buffer: it is exported from the program, and imported again."""
-    ir = mlir.ir
-    view, encoding, sizes = ir.Type.parse("!hal.buffer_view"), ir.TypeAttr.get(value.type), dynamic_sizes(value)
-    exported = create("hal.tensor.export", [view], [value, *sizes], {"source_encoding": encoding}).result
-    groups = ir.DenseI32ArrayAttr.get([1, len(sizes), 0, 0])
-    attributes = {"target_encoding": encoding, "operandSegmentSizes": groups}
-    return create("hal.tensor.import", [value.type], [hidden(exported), *sizes], attributes).result
