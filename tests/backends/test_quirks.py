@@ -250,6 +250,25 @@ def _() -> bool:
     return not run(text, np.full(4, 3e-6, np.float32), arch="x86-64-v2")[0].any()
 
 
+@probe("contracted-products")
+def _() -> bool:
+    _skip_unless_x86()
+    x = floats(64)
+    text = """#i = affine_map<(i) -> (i)>
+    func.func @main(%x: tensor<64xf32>, %y: tensor<64xf32>) -> tensor<64xf32> {
+      %e = tensor.empty() : tensor<64xf32>
+      %z = linalg.generic {indexing_maps = [#i, #i, #i], iterator_types = ["parallel"]}
+          ins(%x, %y : tensor<64xf32>, tensor<64xf32>) outs(%e : tensor<64xf32>) {
+      ^bb0(%a: f32, %b: f32, %o: f32):
+        %m = arith.mulf %a, %a : f32
+        %s = arith.subf %m, %b : f32
+        linalg.yield %s : f32
+      } -> tensor<64xf32>
+      return %z : tensor<64xf32>
+    }"""
+    return bool(run(text, x, x * x, arch="x86-64-v3")[0].any())
+
+
 @probe("unfused-fma")
 def _() -> bool:
     _skip_unless_x86()

@@ -150,6 +150,12 @@ QUIRKS = (
         ("backends/iree/targets.py",),
         not_shown=_SLOW,
     ),
+    Quirk(
+        "contracted-products",
+        "a product and what it is added to are rounded once where the CPU can: numbers depend on the CPU, and no flag changes "
+        "that",
+        (f"{_PASSES}/round_products.py", "backends/iree/targets.py"),
+    ),
     # --- single ops -----------------------------------------------------------------------------
     Quirk("complex-padding", "`tensor.pad` of complex numbers crashes the compiler", ("lower/linalg/loops.py",)),
     Quirk(

@@ -55,6 +55,8 @@ class Target:
         process_flags: Flags that apply to a whole compiler process, and so to all attempts.
         unsupported_dtypes: The dtypes (``"f64"``, ``"bf16"`` …) that tensors cannot have.
         device: The attribute `hal.device.targets` of the module, for devices that no flag describes.
+        contracts_products: Whether the compiler rounds a product and a sum once if the architecture can. Quirk:
+            `contracted-products`.
         fences_reductions: Whether no op may be fused with a reduction before it (see `passes/fence_reductions.py`).
         takes_empty: Whether tensors may have no elements.
         computed_kernels: Whether the kernel of a convolution may be computed, and not only an argument or a constant.
@@ -72,6 +74,7 @@ class Target:
     process_flags: tuple[str, ...] = (_KEEP_TRANSPOSES,)
     unsupported_dtypes: frozenset[str] = frozenset()
     device: str = ""
+    contracts_products: bool = False
     fences_reductions: bool = False
     takes_empty: bool = True
     computed_kernels: bool = True
@@ -229,6 +232,7 @@ _FAMILIES = {
                 ("--iree-opt-level=O2",),
                 _NO_OPTIMISATION,
             ),
+            contracts_products=True,
             notes=(
                 "f64 sin, cos, tan, atan and tanh do not link: expand them first",
                 "f16 max and softmax do not link on x86: compute them in f32",

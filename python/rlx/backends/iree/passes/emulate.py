@@ -24,7 +24,7 @@ _SIGN, _INFINITY, _BITS_OF_SMALLEST_NORMAL = 0x8000, 0x7C00, 0x0400
 _FRACTIONS_APART = 23 - 10
 # The difference between the exponents of an f16 and an f32; for infinities and NaN it is added twice.
 _REBIASED = (127 - 15) << 23
-_UPPER_HALF_OF_FRACTION = -1 << 27
+_UPPER_HALF_OF_FRACTION, _HALF_OF_LOWER_BITS = -1 << 27, 1 << 26
 _SMALLEST_SPLIT = 2.0**-900
 
 
@@ -104,32 +104,54 @@ def _widened(e: _Emitter, x: Any) -> Any:
 
 
 def _multiplied_and_added(e: _Emitter, a: Any, b: Any, c: Any) -> Any:
-    """a·b + c in f64, nearly as if rounded once: the error is at most an ulp, and zero if c is minus the rounded product.
+    """a·b + c in f64, rounded once.
 
-    The product of split factors is that of T. J. Dekker, the sum that of D. E. Knuth, each with its rounding error. If parts of
-    the factors or of the product would be denormal, which may count as 0, or if a value is infinite, the product is rounded.
+    The product of split factors is that of T. J. Dekker, the sums are those of D. E. Knuth, each with its rounding error. The
+    sum of the errors is rounded to odd (S. Boldo and G. Melquiond, "Emulation of a FMA and correctly rounded sums", 2008). If
+    parts of the factors or of the product would be denormal, which may count as 0, or if a value is infinite, the product is
+    rounded.
     """
     add, sub, mul = e.arith.addf, e.arith.subf, e.arith.mulf
     (a_high, a_low), (b_high, b_low) = _halves(e, a), _halves(e, b)
     product = mul(a, b)
     product_error = add(add(sub(mul(a_high, b_high), product), mul(a_high, b_low)), mul(a_low, b_high))
     product_error = add(product_error, mul(a_low, b_low))
-    total = add(product, c)
-    rounded_c = sub(total, product)
-    sum_error = add(sub(product, sub(total, rounded_c)), sub(c, rounded_c))
-    exact = add(total, add(sum_error, product_error))
-    is_rounded = e.arith.cmpf(e.arith.CmpFPredicate.UGE, e.math.absf(total), e.number(e.f64, float("inf")))
+    low, low_error = _summed(e, c, product_error)
+    high, high_error = _summed(e, product, low)
+    exact = add(high, _summed_to_odd(e, low_error, high_error))
+    is_rounded = e.arith.cmpf(e.arith.CmpFPredicate.UGE, e.math.absf(exact), e.number(e.f64, float("inf")))
     for value in (a, b, product):
         is_rounded = e.arith.ori(is_rounded, e.below(value, _SMALLEST_SPLIT))
-    return e.arith.select(is_rounded, total, exact)
+    return e.arith.select(is_rounded, add(product, c), exact)
 
 
 def _halves(e: _Emitter, x: Any) -> tuple[Any, Any]:
     """An f64 as the sum of two numbers whose fractions have half as many bits."""
     arith = e.arith
-    bits = arith.andi(arith.bitcast(e.i64, x), e.bits(e.i64, _UPPER_HALF_OF_FRACTION))
-    high = arith.bitcast(e.f64, bits)
+    bits = arith.addi(arith.bitcast(e.i64, x), e.bits(e.i64, _HALF_OF_LOWER_BITS))
+    high = arith.bitcast(e.f64, arith.andi(bits, e.bits(e.i64, _UPPER_HALF_OF_FRACTION)))
     return high, arith.subf(x, high)
+
+
+def _summed(e: _Emitter, a: Any, b: Any) -> tuple[Any, Any]:
+    """A sum, and what its rounding error."""
+    add, sub = e.arith.addf, e.arith.subf
+    total = add(a, b)
+    part = sub(total, a)
+    return total, add(sub(a, sub(total, part)), sub(b, part))
+
+
+def _summed_to_odd(e: _Emitter, a: Any, b: Any) -> Any:
+    """A sum that is exact, or that neighbour of the exact sum whose last bit is set."""
+    arith = e.arith
+    total, error = _summed(e, a, b)
+    bits, one, zero = arith.bitcast(e.i64, total), e.bits(e.i64, 1), e.number(e.f64, 0.0)
+    signs = [arith.cmpf(arith.CmpFPredicate.OGT, value, zero) for value in (total, error)]
+    beyond = arith.xori(*signs)  # the total is farther from 0 than the exact sum
+    neighbour = arith.select(beyond, arith.subi(bits, one), arith.addi(bits, one))
+    even = arith.cmpi(arith.CmpIPredicate.eq, arith.andi(bits, one), e.bits(e.i64, 0))
+    inexact = arith.cmpf(arith.CmpFPredicate.ONE, error, zero)
+    return arith.bitcast(e.f64, arith.select(arith.andi(even, inexact), neighbour, bits))
 
 
 # By kind of instruction: the function that emulates an op, by the op's name, the type of its operands, and of its result.
