@@ -39,7 +39,7 @@ class _Loop(NamedTuple):
     kind: str
     start: str
     inside: str
-    next: tuple[str, str]
+    next: tuple[str, ...]
 
 
 _LOOPS = [_Loop(*loop) for loop in product(("while", "scan"), _START, ("", "loop", "choice"), product(_NEXT, repeat=2))]

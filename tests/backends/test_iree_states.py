@@ -17,7 +17,7 @@ from tests.backends.state_programs import Reference, check_steps
 from tests.drawing import drawn, shares
 
 _STEPS = 3
-_SHAPES = ((), (3,), (3, 2), (2, 1, 3))
+_SHAPES: tuple[tuple[int, ...], ...] = ((), (3,), (3, 2), (2, 1, 3))
 _DTYPES = ("f32", "f64", "f16", "bf16", "c64", "bool", "i8", "i32", "i64", "u8", "u32")
 _PROGRAMS_PER_DTYPE = 20
 # Every step rounds, and what was rounded goes into the next one; numbers stay of the size of 1.
@@ -77,7 +77,7 @@ class _Unit(NamedTuple):
     shown: str
 
 
-_UNITS = [_Unit(*unit) for unit in product(_SHAPES, _GIVEN, _SHOWN)]
+_UNITS = [_Unit(shape, given, shown) for shape, given, shown in product(_SHAPES, _GIVEN, _SHOWN)]
 
 
 def _add(g: Any, x: Any, unit: _Unit, number: int, dtype: str) -> Sequence[Any]:
