@@ -83,7 +83,7 @@ _UNITS = [_Unit(shape, given, shown) for shape, given, shown in product(_SHAPES,
 def _add(g: Any, x: Any, unit: _Unit, number: int, dtype: str) -> Sequence[Any]:
     """Two states and what they get; gives what is shown of them."""
     old = [g.state(f"s{number}.{i}", unit.shape, dtype, init=(number + i) % 2) for i in range(2)]
-    new = _GIVEN[unit.given](g, *old, x)
+    new = _GIVEN[unit.given](g, old[0], old[1], x)
     for state, value in zip(old, new, strict=True):
         g.update(state, value)
     return _SHOWN[unit.shown](g, x, old, new)
