@@ -19,14 +19,15 @@ def RLX_AttentionOp : RLX_Op<"attention", "attention", [RLX_IsProduct]> {
     `custom`: `mask [B, T]` or broadcastable to `[B, H, S, T]` (rank 4), nonzero (bool, integer) or at least 0.5
     (float)
     keeps; `bias`: `mask` broadcastable to `[B, H, S, T]` is added to the scores. A query that sees no key gives
-    zeros.
+    what `empty_rows` says: zeros, or NaN, as a plain softmax does.
   }];
   let arguments = (ins RLX_FloatTensor:$q, RLX_FloatTensor:$k, RLX_FloatTensor:$v,
                        Optional<RLX_OrderedTensor>:$mask,
                        RLX_Count:$num_heads, RLX_Count:$head_dim,
                        DefaultValuedAttr<RLX_MaskKind, "\"none\"">:$mask_kind,
                        OptionalAttr<RLX_Amount>:$window, OptionalAttr<RLX_Finite>:$score_scale,
-                       OptionalAttr<RLX_Positive>:$softcap);
+                       OptionalAttr<RLX_Positive>:$softcap,
+                       DefaultValuedAttr<RLX_EmptyRows, "\"zeros\"">:$empty_rows);
   let results = (outs RLX_FloatTensor:$result);
 }
 

@@ -118,7 +118,8 @@ def RLX_AttentionBackwardOp : RLX_Op<"attention_backward", "backward", [RLX_IsPr
   let arguments = (ins RLX_FloatTensor:$q, RLX_FloatTensor:$k, RLX_FloatTensor:$v, RLX_FloatTensor:$dy, Optional<RLX_OrderedTensor>:$mask,
                        RLX_Count:$num_heads, RLX_Count:$head_dim, RLX_AttentionInput:$wrt,
                        DefaultValuedAttr<RLX_MaskKind, "\"none\"">:$mask_kind, OptionalAttr<RLX_Amount>:$window,
-                       OptionalAttr<RLX_Finite>:$score_scale, OptionalAttr<RLX_Positive>:$softcap);
+                       OptionalAttr<RLX_Finite>:$score_scale, OptionalAttr<RLX_Positive>:$softcap,
+                       DefaultValuedAttr<RLX_EmptyRows, "\"zeros\"">:$empty_rows);
   let results = (outs RLX_FloatTensor:$result);
 }
 

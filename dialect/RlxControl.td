@@ -56,7 +56,7 @@ def RLX_ElementwiseRegionOp : RLX_Op<"elementwise_region", "function"> {
   let summary = "A chain of elementwise ops as one";
   let description = [{
     `body_region` takes the inputs and consists of elementwise ops (activation, cast, binary, compare, where,
-    clamp, constant) only; what it yields are the results. The inputs broadcast as in NumPy
+    clamp, constant) and, at its end, of reductions of what they give; what it yields are the results. The inputs broadcast as in NumPy
     wherever the ops of the region do. The region reads nothing from outside.
   }];
   let arguments = (ins Variadic<RLX_Tensor>:$inputs);

@@ -38,6 +38,11 @@ def RLX_MaskKind : RLX_Enum<"MaskKind", "which keys a query may see", [
   "bias"             // a mask operand that is added to the scores
 ]>;
 
+def RLX_EmptyRows : RLX_Enum<"EmptyRows", "what a query gives that sees no key", [
+  "zeros",
+  "nan"  // as a plain softmax of scores that are all -inf
+]>;
+
 def RLX_RopeStyle : RLX_Enum<"RopeStyle", "pairing of lanes", [
   "neox",  // lane i with lane i + n_rot/2
   "gptj"   // lane 2i with lane 2i + 1

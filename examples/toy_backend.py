@@ -55,7 +55,7 @@ RULES: dict[str, Callable[..., Any]] = {
 class Target:
     """The one target there is."""
 
-    name, arch, rules = "toy", "numpy", RULES
+    name, arch, fusions, rules = "toy", "numpy", (), RULES
     unsupported_dtypes = frozenset({"f16", "bf16", "f64", "c64", "i8", "i16", "i32", "i64", "u8", "u32"})
     pipeline = to_lir(CheckLir(ops=tuple(RULES), unsupported_dtypes=tuple(sorted(unsupported_dtypes)), target=name))
 

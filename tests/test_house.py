@@ -34,6 +34,7 @@ ALLOWED = {
     ("rlx.ir.graph", "rlx.blocks.graph_module"): "Graph.define gives a GraphModule",
     ("rlx.ir.evaluate", "rlx.blocks.graph_module"): "an annotation",
     ("rlx.blocks.graph_module", "rlx.passes"): "GraphModule.lower is a method",
+    ("rlx.passes.claims", "rlx.backends.registry"): "which fusions pay is a fact of the target",
     ("rlx.passes.base", "rlx.transforms"): "where passes are looked for",
     ("rlx.passes.base", "rlx.lower"): "where passes are looked for",
     ("rlx.passes.base", "rlx.backends.iree.passes"): "where passes are looked for",

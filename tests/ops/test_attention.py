@@ -118,6 +118,8 @@ def test_queries_that_see_nothing_give_zeros() -> None:
     assert not got[:, :2].any() and got[:, 2:].any()
     nothing = np.zeros((B, 3), np.int32)
     assert not run("attention", q, k, v, nothing, num_heads=H, head_dim=D, mask_kind="custom").any()
+    plain = run("attention", q, k, v, nothing, num_heads=H, head_dim=D, mask_kind="custom", empty_rows="nan")
+    assert np.isnan(plain).all()
     infinite = np.full((1, 1), -np.inf, np.float32)
     assert not run("attention", q, k, v, infinite, num_heads=H, head_dim=D, mask_kind="bias").any()
 

@@ -133,7 +133,6 @@ def test_fused_transformer_layer(name: str, biased: bool, activation: str) -> No
 
 
 _MISTAKES: list[tuple[dict[str, Any], str]] = [
-    ({"qkv_b": (24,)}, "out_b is missing"),
     ({"cos": (S, 2)}, "sin is missing"),
     ({"cos": (S, 3), "sin": (S, 3)}, "cos"),
     ({"qkv_w": (E, 20)}, "three times 2 heads of 4"),

@@ -48,7 +48,8 @@ def refuse_note(text: str) -> None:
 
 @pytest.mark.parametrize("op", op_names())
 def test_an_op_keeps_its_meaning_in_every_pass(op: str) -> None:
-    pipeline = "rlx-lower-blocks,rlx-fuse,rlx-decompose,rlx-simplify,rlx-constant-fold,canonicalize,cse"
+    pipeline = "rlx-lower-blocks,rlx-fuse,rlx-decompose,rlx-simplify,rlx-constant-fold,canonicalize,cse,"
+    pipeline += "rlx-recognize,rlx-fuse,rlx-fuse-elementwise-regions,rlx-unfuse{recognised=true},rlx-decompose"
     for case in samples(op):
         graph = case.graph()
         check = CheckNumerics(case.index, refuse_note)

@@ -397,3 +397,12 @@ def test_a_session_computes_in_f16() -> None:
     np.testing.assert_allclose(got, rlx.evaluate(lower, values)[0], rtol=4e-3, atol=1e-4)
     np.testing.assert_allclose(got, expected, rtol=0.03, atol=1e-3)
     assert not np.allclose(got, expected, rtol=1e-6, atol=1e-8)
+
+
+def test_a_product_with_a_wide_activation_is_lowered_without_it() -> None:
+    g: Any = rlx.Graph("f")
+    x, w, b = g.input("x", (2, 3)), g.param("w", (3, 4)), g.param("b", (4,))
+    g.set_outputs([g.exp(x @ w + b)])
+    lowered = rlx.passes.run(g, "rlx-fuse,rlx-precision{to=f16}")
+    dtypes = {op.name: str(op.results[0].type) for op in collect(lowered.module) if op.name != "rlx.cast"}
+    assert "xf16" in dtypes["rlx.matmul"] and "xf32" in dtypes["rlx.activation"]

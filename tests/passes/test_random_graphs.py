@@ -153,7 +153,10 @@ def check(graph: Any, seed: int, *pipelines: str) -> None:
             np.testing.assert_array_equal(a, b, err_msg=f"{pipeline}, output {i} of\n{graph}")
 
 
-_PIPELINES = ("rlx-simplify", "rlx-constant-fold", "rlx-constant-fold,rlx-simplify,canonicalize,cse")
+_PIPELINES = (
+    *("rlx-simplify", "rlx-constant-fold", "rlx-recognize", "rlx-fuse-elementwise-regions"),
+    "rlx-constant-fold,rlx-simplify,canonicalize,cse",
+)
 
 
 @drawn("number", range(100), of_each=50)

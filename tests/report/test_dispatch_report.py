@@ -1,18 +1,16 @@
-"""Which way ops go on a target, and what stayed unfused."""
+"""Which way ops go on a target."""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import Any
 
-import numpy as np
 import pytest
 
 import rlx
 from rlx.ir import registry
 from rlx.lower.linalg import claimed_ops
 from rlx.report.dispatch import DispatchReport, analyse_dispatch
-from rlx.report.fusion import MissReason, analyse_fusion
 from tests.conformance.cases import cases, op_names
 
 # What a small target might claim.
@@ -32,9 +30,6 @@ def model() -> Any:
 def row(report: DispatchReport, name: str) -> Any:
     (found,) = (r for r in report.rows if r.name == name)
     return found
-
-
-# --- dispatch -------------------------------------------------------------------------------------
 
 
 def test_paths_and_counts() -> None:
@@ -113,121 +108,3 @@ def test_the_report_agrees_with_what_legalising_does(name: str) -> None:
     elif registry.card(name).composite and report.compile_ready:
         assert row.path == "decomposed"
         assert left <= {*row.into, *(other.name for other in report.rows)}  # its regions hold ops of their own
-
-
-# --- fusion ---------------------------------------------------------------------------------------
-
-
-def misses(build: Any) -> list[tuple[str, MissReason]]:
-    g = rlx.Graph("misses")
-    tensors = {
-        "x": g.input("x", (4, 8)),
-        "w": g.param("w", (8, 8)),
-        "b": g.param("b", (8,)),
-        "scale": g.param("scale", (8,)),
-    }
-    g.set_outputs(build(g, **tensors))
-    report = analyse_fusion(g, g)
-    for miss in report.missed:
-        assert "test_dispatch_report.py:" in miss.location
-        assert miss.hint
-    return [(miss.pattern, miss.reason) for miss in report.missed]
-
-
-NOT_FUSED, MULTI = MissReason.NOT_FUSED, MissReason.MULTI_CONSUMER
-
-
-def test_products_and_biases() -> None:
-    assert misses(lambda g, x, w, b, scale: [x @ w + b]) == [("matmul + bias", NOT_FUSED)]
-    assert misses(lambda g, x, w, b, scale: [b + x @ w]) == [("matmul + bias", NOT_FUSED)]
-    assert misses(lambda g, x, w, b, scale: [g.gelu(x @ w + b)]) == [("matmul + bias + gelu", NOT_FUSED)]
-    rank_two = misses(lambda g, x, w, b, scale: [x @ w + g.reshape(b, (1, 8))])
-    assert rank_two == [("matmul + bias", MissReason.BIAS_RANK_TOO_HIGH)]
-    no_bias = misses(lambda g, x, w, b, scale: [g.relu(x @ w)])
-    assert no_bias == [("matmul + bias", MissReason.NON_ADD_BIAS_CONSUMER)]
-    difference = misses(lambda g, x, w, b, scale: [x @ w - b])
-    assert difference == [("matmul + bias", MissReason.NON_ADD_BIAS_CONSUMER)]
-
-    def twice(g: Any, x: Any, w: Any, b: Any, scale: Any) -> Any:
-        y = x @ w
-        return [y + b, g.softmax(y)]
-
-    assert misses(twice) == [("matmul + bias", MULTI)]
-
-
-def test_what_is_no_miss() -> None:
-    def none(g: Any, x: Any, w: Any, b: Any, scale: Any) -> Any:
-        fused = g.fused_matmul_bias_act(x, w, b, activation="gelu")
-        residual = fused @ w + x  # a residual is no bias
-        heads = g.matmul(g.reshape(residual, (2, 2, 8)), g.reshape(residual, (2, 8, 2)))
-        return [g.softmax(heads), g.layer_norm(g.exp(residual), scale, b), g.silu(scale) * b]
-
-    assert misses(none) == []
-
-
-def test_an_activation_outside_of_a_fused_product() -> None:
-    found = misses(lambda g, x, w, b, scale: [g.gelu(g.fused_matmul_bias_act(x, w, b))])
-    assert found == [("fused matmul + gelu", NOT_FUSED)]
-
-
-def test_products_of_one_input() -> None:
-    def three(g: Any, x: Any, w: Any, b: Any, scale: Any) -> Any:
-        return [x @ w, x @ g.transpose(w), g.fused_matmul_bias_act(x, w, b)]
-
-    assert misses(three) == [("matmuls of one input", MissReason.SHARED_MATMUL_COUNT)]
-
-
-def test_residuals_and_norms() -> None:
-    once = misses(lambda g, x, w, b, scale: [g.layer_norm(x + g.tanh(x), scale, b)])
-    assert once == [("residual + layer_norm", NOT_FUSED)]
-
-    def pre_norm(g: Any, x: Any, w: Any, b: Any, scale: Any) -> Any:
-        total = x + g.tanh(x)
-        return [g.rms_norm(total, scale), total]
-
-    assert misses(pre_norm) == [("residual + rms_norm", MULTI)]
-    assert misses(lambda g, x, w, b, scale: [g.layer_norm(x + b, scale, b)]) == []
-
-
-def test_swiglu() -> None:
-    def shared(g: Any, x: Any, w: Any, b: Any, scale: Any) -> Any:
-        return [g.silu(x @ w) * (x @ g.transpose(w))]
-
-    def apart(g: Any, x: Any, w: Any, b: Any, scale: Any) -> Any:
-        return [(g.tanh(x) @ w) * g.silu(x @ w)]
-
-    assert ("SwiGLU", NOT_FUSED) in misses(shared)
-    assert ("SwiGLU", MissReason.SWIGLU_NOT_SHARED_INPUT) in misses(apart)
-
-
-def test_counts_and_text() -> None:
-    hir = rlx.Graph("net", stage="hir")
-    x, w, b = hir.input("x", (4, 8)), hir.param("w", (8, 8)), hir.param("b", (8,))
-    y = hir.linear(hir.linear(x, w, b, activation="relu"), w, b)
-    hir.set_outputs(y)
-    direct = rlx.passes.run(hir, "builtin.module(rlx-lower-blocks,rlx-fuse)")
-    report = analyse_fusion(hir, direct)
-    assert report.before == {"linear": 2} and report.after == report.fused == {"fused_matmul_bias_act": 2}
-    report.assert_clean()
-    assert str(report).startswith("fusion: 2 ops became 2; fused: 2 fused_matmul_bias_act; missed: 0\n")
-    fusable = analyse_fusion(hir, rlx.passes.run(hir, "builtin.module(rlx-lower-blocks)"))
-    assert not fusable.fused and len(fusable.missed) == 2
-    with pytest.raises(rlx.Error, match="2 patterns stayed unfused"):
-        fusable.assert_clean()
-    assert "nothing is in the way" in str(fusable)
-
-
-def test_same_misses_are_told_once() -> None:
-    g = rlx.Graph("loop")
-    h, w, b = g.input("x", (4, 8)), g.param("w", (8, 8)), g.param("b", (8,))
-    for _ in range(3):
-        h = h @ w + b
-    g.set_outputs(h)
-    assert "missed 3 times test_dispatch_report.py:" in str(analyse_fusion(g, g))
-
-
-def test_constants_as_biases() -> None:
-    def constant(g: Any, x: Any, w: Any, b: Any, scale: Any) -> Any:
-        return [x @ w + np.ones(8, np.float32), x @ w + 1.0]
-
-    assert ("matmul + bias", NOT_FUSED) in misses(constant)

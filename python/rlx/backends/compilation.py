@@ -69,7 +69,7 @@ class Compilation:
         self.target = target
         self.phases: dict[str, float] = {}
         self._preparing = bind, passes
-        self._to_mir = to_mir(opt, fuse=policy == "direct", precision=precision_name(precision))
+        self._to_mir = to_mir(opt, fuse=policy == "direct", precision=precision_name(precision), target=target.name)
         self.dispatch_policy = policy_of(dispatch)
         self._to_lir = self.dispatch_policy.applied(target.pipeline)
         self._artifact: Artifact | None = None
@@ -90,6 +90,11 @@ class Compilation:
     def pipeline_text(self) -> str:
         """All passes from the given graph to LIR, as text for `rlx-opt`."""
         return str(Pipeline.of([*preparing(*self._preparing), *self._from_prepared]))
+
+    @property
+    def passes_to_mir(self) -> str:
+        """The passes from the graph as given to MIR, as text."""
+        return str(Pipeline.of([*preparing(*self._preparing), self._to_mir]))
 
     @property
     def _from_prepared(self) -> list[str]:

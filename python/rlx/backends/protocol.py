@@ -44,6 +44,11 @@ class Target(Protocol):
         ...
 
     @property
+    def fusions(self) -> Collection[str]:
+        """The fusions that pay on the target, which `rlx-fuse{target=…}` makes: `swiglu` stands for `rlx-fuse-swiglu`."""
+        ...
+
+    @property
     def pipeline(self) -> str:
         """The passes that take a module at MIR to the target's LIR, as text: see `stages.to_lir`."""
         ...

@@ -8,7 +8,7 @@ from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, sample
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
-from rlx.ops.fused import linear_shape
+from rlx.ops.fused.fused import linear_shape
 from rlx.ops.lift import same_dtype
 from rlx.ops.norm import check_weights
 from rlx.ops.reduction.reduce import FLOATS

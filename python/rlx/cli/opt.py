@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlx.cli import heed_interrupts, ignore_interrupts, interrupted
-from rlx.cli.common import Diagnostic, Place, from_error, from_mlir
+from rlx.cli.common import Diagnostic, Place, from_error, from_mlir, place_of
 from rlx.cli.display import show_any_text
 from rlx.cli.extensions import load
 from rlx.cli.files import standard_output, write_output
@@ -162,6 +162,7 @@ class Run:
         """Run the command; returns the exit code."""
         from rlx import mlir
         from rlx.ir import registry
+        from rlx.passes.remarks import received
 
         registry.load()  # before the context is made: verifiers are attached then
         try:
@@ -182,6 +183,7 @@ class Run:
                 stack.enter_context(mlir.unregistered_dialects_allowed())
             handler = mlir.context().attach_diagnostic_handler(self._receive)
             stack.callback(handler.detach)
+            stack.enter_context(received(self._remark))
             for part in self._parts(data):
                 results.append(self._process(part, pipeline, instruments))
                 if results[-1] is None and not self.verifying and not self.failed:
@@ -194,6 +196,10 @@ class Run:
     def _receive(self, diagnostic: Any) -> bool:
         self.report(from_mlir(diagnostic, self.file))
         return True
+
+    def _remark(self, location: Any, message: str, hint: str) -> None:
+        place = place_of(location, self.file)
+        self.report(Diagnostic("remark", message, place, (Diagnostic("note", hint, place),)))
 
     def _read(self) -> bytes:
         path = self.settings.input

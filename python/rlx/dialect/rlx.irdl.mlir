@@ -955,6 +955,43 @@ irdl.dialect @rlx {
     irdl.operands(x: %type_x, w: %type_w, bias: %type_bias)
     irdl.results(result: %type_result)
   }
+  irdl.operation @fused_matmul_residual {
+    %type_x = irdl.any
+    %type_w = irdl.any
+    %type_residual = irdl.any
+    %type_bias = irdl.any
+    %type_result = irdl.any
+    irdl.operands(x: %type_x, w: %type_w, residual: %type_residual, bias: optional %type_bias)
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @fused_conv_bias_act {
+    %type_x = irdl.any
+    %type_w = irdl.any
+    %type_bias = irdl.any
+    %type_result = irdl.any
+    %stride = irdl.base "#builtin.dense_array"
+    %padding = irdl.base "#builtin.dense_array"
+    %dilation = irdl.base "#builtin.dense_array"
+    irdl.operands(x: %type_x, w: %type_w, bias: %type_bias)
+    irdl.attributes { "stride" = %stride, "padding" = %padding, "dilation" = %dilation }
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @fused_ada_layer_norm {
+    %type_x = irdl.any
+    %type_scale = irdl.any
+    %type_shift = irdl.any
+    %type_result = irdl.any
+    irdl.operands(x: %type_x, scale: %type_scale, shift: %type_shift)
+    irdl.results(result: %type_result)
+  }
+  irdl.operation @fused_gated_residual {
+    %type_x = irdl.any
+    %type_gate = irdl.any
+    %type_residual = irdl.any
+    %type_result = irdl.any
+    irdl.operands(x: %type_x, gate: %type_gate, residual: %type_residual)
+    irdl.results(result: %type_result)
+  }
   irdl.operation @fused_swiglu {
     %type_x = irdl.any
     %type_result = irdl.any
@@ -978,7 +1015,7 @@ irdl.dialect @rlx {
     %type_scale = irdl.any
     %type_shift = irdl.any
     %type_result = irdl.any
-    irdl.operands(x: %type_x, residual: %type_residual, bias: optional %type_bias, scale: %type_scale, shift: %type_shift)
+    irdl.operands(x: %type_x, residual: %type_residual, bias: optional %type_bias, scale: %type_scale, shift: optional %type_shift)
     irdl.results(result: %type_result)
   }
   irdl.operation @fused_attention_block {
@@ -993,7 +1030,7 @@ irdl.dialect @rlx {
     %type_result = irdl.any
     %num_heads = irdl.base "#builtin.integer"
     %head_dim = irdl.base "#builtin.integer"
-    irdl.operands(hidden: %type_hidden, qkv_w: %type_qkv_w, out_w: %type_out_w, mask: %type_mask, qkv_b: optional %type_qkv_b, out_b: optional %type_out_b, cos: optional %type_cos, sin: optional %type_sin)
+    irdl.operands(hidden: %type_hidden, qkv_w: %type_qkv_w, out_w: %type_out_w, mask: optional %type_mask, qkv_b: optional %type_qkv_b, out_b: optional %type_out_b, cos: optional %type_cos, sin: optional %type_sin)
     irdl.attributes { "num_heads" = %num_heads, "head_dim" = %head_dim }
     irdl.results(result: %type_result)
   }

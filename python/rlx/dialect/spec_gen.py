@@ -38,6 +38,7 @@ _ACTIVATION = ('gelu',
 _ATTENTIONINPUT = ('query', 'key', 'value', 'mask')
 _BINARY = ('add', 'sub', 'mul', 'div', 'max', 'min', 'pow')
 _COMPARISON = ('eq', 'ne', 'lt', 'le', 'gt', 'ge')
+_EMPTYROWS = ('zeros', 'nan')
 _FFTNORM = ('backward', 'ortho', 'forward')
 _INTERPOLATION = ('nearest', 'bilinear')
 _LOSSREDUCTION = ('none', 'mean', 'sum')
@@ -50,7 +51,7 @@ _SCALEMODE = ('per_batch', 'ema', 'fixed')
 _SCATTERREDUCTION = ('set', 'add', 'mul', 'max', 'min')
 _STRAIGHTTHROUGH = ('identity', 'clipped_identity', 'tanh', 'hard_tanh')
 
-ENUMS = {'Activation': _ACTIVATION, 'AttentionInput': _ATTENTIONINPUT, 'Binary': _BINARY, 'Comparison': _COMPARISON, 'FftNorm': _FFTNORM, 'Interpolation': _INTERPOLATION, 'LossReduction': _LOSSREDUCTION, 'MaskKind': _MASKKIND, 'PadMode': _PADMODE, 'Pooling': _POOLING, 'Reduction': _REDUCTION, 'RopeStyle': _ROPESTYLE, 'ScaleMode': _SCALEMODE, 'ScatterReduction': _SCATTERREDUCTION, 'StraightThrough': _STRAIGHTTHROUGH}
+ENUMS = {'Activation': _ACTIVATION, 'AttentionInput': _ATTENTIONINPUT, 'Binary': _BINARY, 'Comparison': _COMPARISON, 'EmptyRows': _EMPTYROWS, 'FftNorm': _FFTNORM, 'Interpolation': _INTERPOLATION, 'LossReduction': _LOSSREDUCTION, 'MaskKind': _MASKKIND, 'PadMode': _PADMODE, 'Pooling': _POOLING, 'Reduction': _REDUCTION, 'RopeStyle': _ROPESTYLE, 'ScaleMode': _SCALEMODE, 'ScatterReduction': _SCATTERREDUCTION, 'StraightThrough': _STRAIGHTTHROUGH}
 
 OPS = (
     OpSpec(
@@ -58,7 +59,7 @@ OPS = (
         'attention',
         'mir',
         'Scaled dot-product attention',
-        '`softmax(mask(softcap(q·kᵀ·score_scale)))·v` for each head, softmax in f32.\n\nLayout: `q [B, S, H·D]`, `k [B, T, Hkv·D]`, `v [B, T, Hkv·Dv]`, or `q [B, H, S, D]`,\n`k [B, Hkv, T, D]`, `v [B, Hkv, T, Dv]`; the result is laid out as `q`. `H = num_heads` is a multiple of\n`Hkv`: query head `h` reads\nkey head `h // (H/Hkv)`. `score_scale` defaults to `1/sqrt(D)`; `softcap` c is `c·tanh(s/c)`.\n\nMasks: `causal`: query `i` sees keys `j <= i + T - S`; `sliding_window`: also `j >= i + T - S - window`;\n`custom`: `mask [B, T]` or broadcastable to `[B, H, S, T]` (rank 4), nonzero (bool, integer) or at least 0.5\n(float)\nkeeps; `bias`: `mask` broadcastable to `[B, H, S, T]` is added to the scores. A query that sees no key gives\nzeros.',
+        '`softmax(mask(softcap(q·kᵀ·score_scale)))·v` for each head, softmax in f32.\n\nLayout: `q [B, S, H·D]`, `k [B, T, Hkv·D]`, `v [B, T, Hkv·Dv]`, or `q [B, H, S, D]`,\n`k [B, Hkv, T, D]`, `v [B, Hkv, T, Dv]`; the result is laid out as `q`. `H = num_heads` is a multiple of\n`Hkv`: query head `h` reads\nkey head `h // (H/Hkv)`. `score_scale` defaults to `1/sqrt(D)`; `softcap` c is `c·tanh(s/c)`.\n\nMasks: `causal`: query `i` sees keys `j <= i + T - S`; `sliding_window`: also `j >= i + T - S - window`;\n`custom`: `mask [B, T]` or broadcastable to `[B, H, S, T]` (rank 4), nonzero (bool, integer) or at least 0.5\n(float)\nkeeps; `bias`: `mask` broadcastable to `[B, H, S, T]` is added to the scores. A query that sees no key gives\nwhat `empty_rows` says: zeros, or NaN, as a plain softmax does.',
         (
             ValueSpec('q', _DTYPES_0),
             ValueSpec('k', _DTYPES_0),
@@ -72,6 +73,7 @@ OPS = (
             AttributeSpec('window', 'i64', None, interval='[0, 2^31)'),
             AttributeSpec('score_scale', 'f64', None, interval='[-3.4e38, 3.4e38]'),
             AttributeSpec('softcap', 'f64', None, interval='(0, 3.4e38]'),
+            AttributeSpec('empty_rows', 'enum', 'zeros', 'EmptyRows', _EMPTYROWS),
         ),
         (
             ValueSpec('result', _DTYPES_0),
@@ -410,6 +412,7 @@ OPS = (
             AttributeSpec('window', 'i64', None, interval='[0, 2^31)'),
             AttributeSpec('score_scale', 'f64', None, interval='[-3.4e38, 3.4e38]'),
             AttributeSpec('softcap', 'f64', None, interval='(0, 3.4e38]'),
+            AttributeSpec('empty_rows', 'enum', 'zeros', 'EmptyRows', _EMPTYROWS),
         ),
         (
             ValueSpec('result', _DTYPES_0),
@@ -1176,7 +1179,7 @@ OPS = (
         'function',
         'mir',
         'A chain of elementwise ops as one',
-        '`body_region` takes the inputs and consists of elementwise ops (activation, cast, binary, compare, where,\nclamp, constant) only; what it yields are the results. The inputs broadcast as in NumPy\nwherever the ops of the region do. The region reads nothing from outside.',
+        '`body_region` takes the inputs and consists of elementwise ops (activation, cast, binary, compare, where,\nclamp, constant) and, at its end, of reductions of what they give; what it yields are the results. The inputs broadcast as in NumPy\nwherever the ops of the region do. The region reads nothing from outside.',
         (
             ValueSpec('inputs', _DTYPES_7, 'variadic'),
         ),
@@ -1712,7 +1715,7 @@ OPS = (
         'fused',
         'mir',
         'activation(x·w + bias)',
-        '`x […, M, K]`, `w [K, N]`, `bias [N]`; no `activation` is the identity.',
+        '`x […, M, K]`, `w [K, N]`; `bias` is `[N]`, or whatever else broadcasts to the result; no `activation` is the identity.',
         (
             ValueSpec('x', _DTYPES_0),
             ValueSpec('w', _DTYPES_0),
@@ -1727,6 +1730,101 @@ OPS = (
         (),
         (
             TraitSpec('product'),
+            TraitSpec('wide_range', 'activation', ('exp', 'log', 'rsqrt', 'tan')),
+        ),
+        'dialect/RlxFused.td',
+    ),
+    OpSpec(
+        'fused_matmul_residual',
+        'fused',
+        'mir',
+        'x·w (+ bias) + residual',
+        '`x […, M, K]`, `w [K, N]`, `residual […, M, N]`; `bias` as in `fused_matmul_bias_act`.',
+        (
+            ValueSpec('x', _DTYPES_0),
+            ValueSpec('w', _DTYPES_0),
+            ValueSpec('residual', _DTYPES_0),
+            ValueSpec('bias', _DTYPES_0, 'optional'),
+        ),
+        (),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        (
+            TraitSpec('product'),
+        ),
+        'dialect/RlxFused.td',
+    ),
+    OpSpec(
+        'fused_conv_bias_act',
+        'fused',
+        'mir',
+        'activation(conv(x, w) + bias)',
+        '`conv` with a `bias [O]` for each channel of its result; no `activation` is the identity.',
+        (
+            ValueSpec('x', _DTYPES_0),
+            ValueSpec('w', _DTYPES_0),
+            ValueSpec('bias', _DTYPES_0),
+        ),
+        (
+            AttributeSpec('stride', 'i64s', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('padding', 'i64s', REQUIRED, interval='[0, 2^31)'),
+            AttributeSpec('dilation', 'i64s', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('groups', 'i64', 1, interval='[1, 2^31)'),
+            AttributeSpec('activation', 'enum', None, 'Activation', _ACTIVATION),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        (
+            TraitSpec('product'),
+            TraitSpec('wide_range', 'activation', ('exp', 'log', 'rsqrt', 'tan')),
+        ),
+        'dialect/RlxFused.td',
+    ),
+    OpSpec(
+        'fused_ada_layer_norm',
+        'fused',
+        'mir',
+        'A layer norm along the last axis, modulated: normal(x)·(1 + scale) + shift',
+        '`normal` is a layer norm without weights. `scale` and `shift` broadcast to `x […, E]`, as `[B, 1, E]` do (Peebles and Xie,\nScalable diffusion models with transformers, section 3.2).',
+        (
+            ValueSpec('x', _DTYPES_0),
+            ValueSpec('scale', _DTYPES_0),
+            ValueSpec('shift', _DTYPES_0),
+        ),
+        (
+            AttributeSpec('eps', 'f64', 1e-06, interval='[0, 3.4e38]'),
+        ),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        (
+            TraitSpec('reduction'),
+        ),
+        'dialect/RlxFused.td',
+    ),
+    OpSpec(
+        'fused_gated_residual',
+        'fused',
+        'mir',
+        'residual + gate·x',
+        '`x` and `residual` have one shape, to which `gate` broadcasts, as `[B, 1, E]` does.',
+        (
+            ValueSpec('x', _DTYPES_0),
+            ValueSpec('gate', _DTYPES_0),
+            ValueSpec('residual', _DTYPES_0),
+        ),
+        (),
+        (
+            ValueSpec('result', _DTYPES_0),
+        ),
+        (),
+        (
+            TraitSpec('elementwise'),
         ),
         'dialect/RlxFused.td',
     ),
@@ -1788,7 +1886,7 @@ OPS = (
             ValueSpec('residual', _DTYPES_0),
             ValueSpec('bias', _DTYPES_0, 'optional'),
             ValueSpec('scale', _DTYPES_0),
-            ValueSpec('shift', _DTYPES_0),
+            ValueSpec('shift', _DTYPES_0, 'optional'),
         ),
         (
             AttributeSpec('eps', 'f64', 1e-05, interval='[0, 3.4e38]'),
@@ -1805,15 +1903,15 @@ OPS = (
     ),
     OpSpec(
         'fused_attention_block',
-        'fused',
+        'fused_layers',
         'mir',
         'Attention with its projections: q, k and v from one product, and the way out',
-        '`qkv = hidden·qkv_w (+ qkv_b)`, split into thirds q, k, v; `rope` of q and k where `cos` and `sin` are\ngiven; `attention` of kind `custom` with `mask`;\n`result = attended·out_w (+ out_b)`. `hidden [B, S, E]`, `qkv_w [E, 3·H·D]`, `out_w [H·D, E]`, `mask [B, S]`\nor as `attention` has it; both biases or none;\n`cos` and `sin [S, D/2]`.',
+        '`qkv = hidden·qkv_w (+ qkv_b)`, split into thirds q, k, v; `rope` of q and k where `cos` and `sin` are\ngiven; `attention` of kind `mask_kind` with `mask`, which is there for the kinds `custom` and `bias`;\n`result = attended·out_w (+ out_b)`. `hidden [B, S, E]`, `qkv_w [E, 3·H·D]`, `out_w [H·D, E]`, `mask [B, S]`\nor as `attention` has it; `cos` and `sin [S, D/2]`.',
         (
             ValueSpec('hidden', _DTYPES_0),
             ValueSpec('qkv_w', _DTYPES_0),
             ValueSpec('out_w', _DTYPES_0),
-            ValueSpec('mask', _DTYPES_1),
+            ValueSpec('mask', _DTYPES_1, 'optional'),
             ValueSpec('qkv_b', _DTYPES_0, 'optional'),
             ValueSpec('out_b', _DTYPES_0, 'optional'),
             ValueSpec('cos', _DTYPES_0, 'optional'),
@@ -1822,6 +1920,7 @@ OPS = (
         (
             AttributeSpec('num_heads', 'i64', REQUIRED, interval='[1, 2^31)'),
             AttributeSpec('head_dim', 'i64', REQUIRED, interval='[1, 2^31)'),
+            AttributeSpec('mask_kind', 'enum', 'custom', 'MaskKind', _MASKKIND),
         ),
         (
             ValueSpec('result', _DTYPES_0),
@@ -1834,7 +1933,7 @@ OPS = (
     ),
     OpSpec(
         'fused_transformer_layer',
-        'fused',
+        'fused_layers',
         'mir',
         'A post-norm encoder layer (BERT) in one op',
         '`h = ln1(hidden + attention_block(hidden))`; `result = ln2(h + activation(h·up_w (+ up_b))·down_w (+\ndown_b))`, `attention_block` as `fused_attention_block`\nwithout positions. `hidden [B, S, E]`, `qkv_w [E, 3·H·D]`, `out_w [H·D, E]`, `up_w [E, F]`, `down_w [F, E]`,\nscales and shifts `[E]`; all four biases or none.',

@@ -69,7 +69,7 @@ def has_trait(op: mlir.Operation, name: TraitName) -> bool:
     trait = card_of(op).spec.trait(name)
     if trait is None or not trait.attribute:
         return trait is not None
-    return op.attributes[trait.attribute].value in trait.cases
+    return trait.attribute in op.attributes and op.attributes[trait.attribute].value in trait.cases
 
 
 def attributes_of(op: mlir.Operation, bindings: Mapping[str, int] | None = None) -> dict[str, Any]:

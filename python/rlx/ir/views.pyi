@@ -33,6 +33,7 @@ class Attention(View):
     window: int | None
     score_scale: float | None
     softcap: float | None
+    empty_rows: str
     result: mlir.Value
 
 class Rope(View):
@@ -175,6 +176,7 @@ class AttentionBackward(View):
     window: int | None
     score_scale: float | None
     softcap: float | None
+    empty_rows: str
     result: mlir.Value
 
 class CumsumBackward(View):
@@ -718,6 +720,45 @@ class FusedMatmulBiasAct(View):
     activation: str | None
     result: mlir.Value
 
+class FusedMatmulResidual(View):
+    """x·w (+ bias) + residual."""
+
+    x: mlir.Value
+    w: mlir.Value
+    residual: mlir.Value
+    bias: mlir.Value | None
+    result: mlir.Value
+
+class FusedConvBiasAct(View):
+    """activation(conv(x, w) + bias)."""
+
+    x: mlir.Value
+    w: mlir.Value
+    bias: mlir.Value
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+    activation: str | None
+    result: mlir.Value
+
+class FusedAdaLayerNorm(View):
+    """A layer norm along the last axis, modulated: normal(x)·(1 + scale) + shift."""
+
+    x: mlir.Value
+    scale: mlir.Value
+    shift: mlir.Value
+    eps: float
+    result: mlir.Value
+
+class FusedGatedResidual(View):
+    """residual + gate·x."""
+
+    x: mlir.Value
+    gate: mlir.Value
+    residual: mlir.Value
+    result: mlir.Value
+
 class FusedSwiglu(View):
     """up·silu(gate) of the two halves of the last axis."""
 
@@ -743,7 +784,7 @@ class FusedResidualRmsNorm(View):
     residual: mlir.Value
     bias: mlir.Value | None
     scale: mlir.Value
-    shift: mlir.Value
+    shift: mlir.Value | None
     eps: float
     result: mlir.Value
 
@@ -753,13 +794,14 @@ class FusedAttentionBlock(View):
     hidden: mlir.Value
     qkv_w: mlir.Value
     out_w: mlir.Value
-    mask: mlir.Value
+    mask: mlir.Value | None
     qkv_b: mlir.Value | None
     out_b: mlir.Value | None
     cos: mlir.Value | None
     sin: mlir.Value | None
     num_heads: int
     head_dim: int
+    mask_kind: str
     result: mlir.Value
 
 class FusedTransformerLayer(View):

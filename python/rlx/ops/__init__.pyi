@@ -28,10 +28,10 @@ def argsort(x: Any, axis: int = ..., descending: bool = ..., *, shape: Any = ...
 def atan(x: Any, *, shape: Any = ...) -> Tensor:
     """`activation` of kind `atan`."""
 
-def attention(q: Any, k: Any, v: Any, mask: Any = ..., *, num_heads: int, head_dim: int, mask_kind: Any = ..., window: int | None = ..., score_scale: float | None = ..., softcap: float | None = ..., shape: Any = ...) -> Tensor:
+def attention(q: Any, k: Any, v: Any, mask: Any = ..., *, num_heads: int, head_dim: int, mask_kind: Any = ..., window: int | None = ..., score_scale: float | None = ..., softcap: float | None = ..., empty_rows: Any = ..., shape: Any = ...) -> Tensor:
     """Scaled dot-product attention."""
 
-def attention_backward(q: Any, k: Any, v: Any, dy: Any, mask: Any = ..., *, num_heads: int, head_dim: int, wrt: Any, mask_kind: Any = ..., window: int | None = ..., score_scale: float | None = ..., softcap: float | None = ..., shape: Any = ...) -> Tensor:
+def attention_backward(q: Any, k: Any, v: Any, dy: Any, mask: Any = ..., *, num_heads: int, head_dim: int, wrt: Any, mask_kind: Any = ..., window: int | None = ..., score_scale: float | None = ..., softcap: float | None = ..., empty_rows: Any = ..., shape: Any = ...) -> Tensor:
     """Gradient of attention with respect to one of its inputs."""
 
 def axial_rope_2d(x: Any, end_x: int, end_y: int, head_dim: int, num_heads: int, theta: float = ..., repeat_factor: int = ..., *, shape: Any = ...) -> Tensor:
@@ -181,16 +181,28 @@ def fftn(x: Any, axes: Any = ..., norm: str = ...) -> Any:
 def fftshift(x: Any, axes: Any = ...) -> Any:
     """NumPy's `fftshift`: frequency 0 moved to the middle of the axes, by default of all."""
 
-def fused_attention_block(hidden: Any, qkv_w: Any, out_w: Any, mask: Any, qkv_b: Any = ..., out_b: Any = ..., cos: Any = ..., sin: Any = ..., *, num_heads: int, head_dim: int, shape: Any = ...) -> Tensor:
+def fused_ada_layer_norm(x: Any, scale: Any, shift: Any, eps: float = ..., *, shape: Any = ...) -> Tensor:
+    """A layer norm along the last axis, modulated: normal(x)·(1 + scale) + shift."""
+
+def fused_attention_block(hidden: Any, qkv_w: Any, out_w: Any, mask: Any = ..., qkv_b: Any = ..., out_b: Any = ..., cos: Any = ..., sin: Any = ..., *, num_heads: int, head_dim: int, mask_kind: Any = ..., shape: Any = ...) -> Tensor:
     """Attention with its projections: q, k and v from one product, and the way out."""
+
+def fused_conv_bias_act(x: Any, w: Any, bias: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ..., groups: int = ..., activation: Any = ..., *, shape: Any = ...) -> Tensor:
+    """activation(conv(x, w) + bias)."""
+
+def fused_gated_residual(x: Any, gate: Any, residual: Any, *, shape: Any = ...) -> Tensor:
+    """residual + gate·x."""
 
 def fused_matmul_bias_act(x: Any, w: Any, bias: Any, activation: Any = ..., *, shape: Any = ...) -> Tensor:
     """activation(x·w + bias)."""
 
+def fused_matmul_residual(x: Any, w: Any, residual: Any, bias: Any = ..., *, shape: Any = ...) -> Tensor:
+    """x·w (+ bias) + residual."""
+
 def fused_residual_layer_norm(x: Any, residual: Any, bias: Any, scale: Any, shift: Any, eps: float = ..., *, shape: Any = ...) -> Tensor:
     """layer_norm(x + residual (+ bias)) along the last axis."""
 
-def fused_residual_rms_norm(x: Any, residual: Any, bias: Any, scale: Any, shift: Any, eps: float = ..., *, shape: Any = ...) -> Tensor:
+def fused_residual_rms_norm(x: Any, residual: Any, bias: Any, scale: Any, shift: Any = ..., eps: float = ..., *, shape: Any = ...) -> Tensor:
     """rms_norm(x + residual (+ bias)) along the last axis."""
 
 def fused_swiglu(x: Any, gate_first: bool = ..., *, shape: Any = ...) -> Tensor:

@@ -169,6 +169,12 @@ def broadcast(*shapes: Iterable[Dim]) -> tuple[Dim, ...]:
     return tuple(result)
 
 
+def broadcasts_to(dims: Sequence[Dim], to: Sequence[Dim]) -> bool:
+    """Whether a shape repeats to another by NumPy's rule, which stays as it is."""
+    tail = to[len(to) - len(dims) :]
+    return len(dims) <= len(to) and all(d in (1, size) for d, size in zip(dims, tail, strict=True))
+
+
 def prefix(shape: Shape, count: int) -> Sequence[Dim]:
     """The leading dimensions."""
     return shape.dims[:count]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterable
 
 from rlx.ir import registry
 from rlx.ir.attributes import suggestion
-from rlx.ir.errors import PassError
+from rlx.ir.errors import Error, PassError
 from rlx.passes.base import find, load
 
 
@@ -35,6 +36,19 @@ def known_ops(names: Iterable[str]) -> frozenset[str]:
         if name not in cards:
             raise PassError(f"there is no op '{name}'{suggestion(name, cards)}")
     return frozenset(stripped)
+
+
+def fusions_of_target(name: str) -> tuple[str, ...]:
+    """The fusions that pay on a target: its back end knows them.
+
+    Raises:
+        PassError: There is no such target.
+    """
+    registry_of_targets = importlib.import_module("rlx.backends.registry")
+    try:
+        return tuple(registry_of_targets.target_of(name).fusions)
+    except Error as problem:
+        raise PassError(problem.message, hint=problem.hint) from None
 
 
 def _lowered_by(name: str) -> frozenset[str]:

@@ -1,47 +1,60 @@
-"""`rlx-fuse`: all fusions, in their order."""
+"""`rlx-fuse`: the fusions, in their order."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from rlx import mlir
-from rlx.ir.attributes import suggestion
-from rlx.ir.errors import PassError
 from rlx.ir.signature import policy_of
 from rlx.passes.base import Pass, option
+from rlx.passes.fuse_ada_layer_norm import FuseAdaLayerNorm
+from rlx.passes.fuse_attention_block import FuseAttentionBlock
+from rlx.passes.fuse_conv_bias_act import FuseConvBiasAct
+from rlx.passes.fuse_gated_residual import FuseGatedResidual
 from rlx.passes.fuse_matmul_bias_act import FuseMatmulBiasAct
-from rlx.passes.fuse_residual_ln import FuseResidualLn
+from rlx.passes.fuse_matmul_residual import FuseMatmulResidual
+from rlx.passes.fuse_residual_layer_norm import FuseResidualLayerNorm
 from rlx.passes.fuse_residual_rms_norm import FuseResidualRmsNorm
+from rlx.passes.fuse_rms_norm_reshape import FuseRmsNormReshape
 from rlx.passes.fuse_shared_input_matmul import FuseSharedInputMatmul
+from rlx.passes.fuse_swiglu import FuseSwiglu
 from rlx.passes.fuse_swiglu_dual_matmul import FuseSwigluDualMatmul
-from rlx.passes.fusion import Fusion
-from rlx.passes.pattern import rewrite
+from rlx.passes.fuse_transformer_layer import FuseTransformerLayer
+from rlx.passes.fusion import Fusion, chosen, fuse, misses
+from rlx.passes.remarks import remark
 
-# The fusions of one group look for different ops, and run together. A later group looks for ops that an earlier one makes.
+# Those of one group look for different ops, and run at once; a later group looks for what an earlier one makes, or leaves.
 GROUPS: tuple[tuple[type[Fusion], ...], ...] = (
-    (FuseMatmulBiasAct, FuseResidualLn, FuseResidualRmsNorm, FuseSwigluDualMatmul),
+    (
+        *(FuseMatmulBiasAct, FuseConvBiasAct, FuseResidualLayerNorm, FuseResidualRmsNorm, FuseRmsNormReshape),
+        *(FuseAdaLayerNorm, FuseGatedResidual, FuseSwigluDualMatmul, FuseSwiglu),
+    ),
     (FuseSharedInputMatmul,),
+    (FuseAttentionBlock,),
+    (FuseTransformerLayer,),
+    (FuseMatmulResidual,),
 )
+FUSIONS: dict[str, type[Fusion]] = {fusion.title(): fusion for group in GROUPS for fusion in group}
 
 
 @dataclass(frozen=True)
 class Fuse(Pass, name="rlx-fuse"):
-    """Make fused ops where their patterns match: runs every `rlx-fuse-*`.
+    """Make fused ops where their patterns are.
 
-    A module that declares the policy `fusable` (`GraphModule.with_fusion_policy`) is not changed.
+    It runs every `rlx-fuse-*` but `rlx-fuse-elementwise-regions`, or those that pay on a target, or those that are named. A
+    module that declares the policy `fusable` (`GraphModule.with_fusion_policy`) stays as it is.
     """
 
-    only: tuple[str, ...] = option((), "the fused ops to make, such as those that a target claims; all when empty")
+    target: str = option("", "the target whose fusions to make: those that were measured to pay there")
+    only: tuple[str, ...] = option((), "the fusions to make, such as swiglu or matmul-bias-act; all when empty")
+    remarks: bool = option(False, "whether to say what is nearly there and does not fuse, as remarks")
 
     def run(self, module: mlir.Module) -> None:
-        fused_ops = {fusion.makes for group in GROUPS for fusion in group}
-        for name in self.only:
-            if name not in fused_ops:
-                raise PassError(f"{self.name}: no fusion makes '{name}'{suggestion(name, fused_ops)}")
+        wanted = chosen(self.name, FUSIONS, self.only, self.target)
         if policy_of(module.operation) == "fusable":
             return
-        for group in GROUPS:
-            chosen = [fusion for fusion in group if not self.only or fusion.makes in self.only]
-            patterns = [pattern for fusion in chosen for pattern in fusion.patterns]
-            if patterns:
-                rewrite(module, patterns, self.name)
+        groups = [[fusion for fusion in group if fusion in wanted] for group in GROUPS]
+        fuse(module, groups, self.name, off=[fusion for fusion in FUSIONS.values() if fusion not in wanted])
+        if self.remarks:
+            for location, miss in misses(module, wanted):
+                remark(location, f"{miss.fusion}: {miss.reason}", miss.hint)

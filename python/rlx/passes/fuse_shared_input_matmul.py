@@ -1,61 +1,123 @@
-"""`rlx-fuse-shared-input-matmul`: joins several linear layers of the same input into one product."""
+"""`rlx-fuse-shared-input-matmul`: any number of linear layers of one input as one product."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cmp_to_key
+from typing import Any
+
+import numpy as np
 
 from rlx import mlir
 from rlx.ir import views
 from rlx.ir.shape import shape_of
-from rlx.passes.fusion import Fusion, is_parameter
+from rlx.passes.fuse_swiglu_dual_matmul import COMPUTED, USE_PARAMETERS
+from rlx.passes.fusion import Fusion, is_vector, is_weight, runs_once, weight_before
 from rlx.passes.pattern import Rewriter, pattern
+
+_NAMES = {"rlx.matmul": views.Matmul, "rlx.fused_matmul_bias_act": views.FusedMatmulBiasAct}
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """A linear layer: the op, and what it computes."""
+
+    op: views.Matmul | views.FusedMatmulBiasAct
+    x: mlir.Value
+    weight: mlir.Value
+    bias: mlir.Value | None = None
+    activation: str | None = None
+
+    @property
+    def width(self) -> Any:
+        return shape_of(self.weight).dims[1]
+
+    @property
+    def is_joinable(self) -> bool:
+        """Whether its weights may be joined with others when the program is loaded."""
+        return is_weight(self.weight) and (self.bias is None or is_weight(self.bias))
 
 
 @pattern
-def linear_layers_of_one_input(op: views.FusedMatmulBiasAct, rewriter: Rewriter) -> mlir.Value | None:
-    """`x·w_i + b_i` for several i, for example queries, keys and values: one product with the joined weights."""
-    if not _is_joinable(op):
+def linear_layers_of_one_input(op: views.Matmul | views.FusedMatmulBiasAct, rewriter: Rewriter) -> Any:
+    """`x·w_i + b_i` for several i, as queries, keys and values are made: the weights, joined, are one product's."""
+    first = _layer(op)
+    if first is None:
         return None
-    layers = _layers(op)
-    if len(layers) < 2 or layers[0].operation != op.operation:
+    alike = _layers(first)
+    if len(alike) < 2 or not runs_once(op) or not first.is_joinable:
+        if len(alike) > 1 and alike[0].op.operation == op.operation:
+            rewriter.miss(f"{len(alike)} products read one input, but {COMPUTED}", USE_PARAMETERS)
         return None
-    weights, biases = layers[0].w, layers[0].bias
-    for layer in layers[1:]:
-        weights = rewriter.emit("concat", [weights, layer.w], axis=1)
-        biases = rewriter.emit("concat", [biases, layer.bias], axis=0)
-    joined = rewriter.emit("fused_matmul_bias_act", [op.x, weights, biases])
-    parts, start = list[mlir.Value](), 0
-    for layer in layers:
-        width, axis = shape_of(layer.w).dims[1], shape_of(joined).rank - 1
-        parts.append(rewriter.emit("narrow", [joined], axis=axis, start=(start,), length=(width,)))
-        start += width
+    layers = [layer for layer in alike if layer.is_joinable]
+    if len(layers) < 2 or layers[0].op.operation != op.operation:
+        return None
+    parts = _parts(rewriter, _joined(rewriter, layers), layers)
     for layer, part in zip(layers[1:], parts[1:], strict=True):
-        rewriter.replace(layer, part)
+        rewriter.replace(layer.op, part)
     return parts[0]
 
 
-def _is_joinable(op: views.FusedMatmulBiasAct) -> bool:
-    return op.activation is None and is_parameter(op.w) and is_parameter(op.bias)
+def _layer(op: views.Matmul | views.FusedMatmulBiasAct) -> _Layer | None:
+    if isinstance(op, views.Matmul):
+        shape = shape_of(op.rhs)
+        known = shape.rank == 2 and type(shape.dims[1]) is int and shape.dtype.is_float and shape_of(op.lhs).rank > 1
+        return _Layer(op, op.lhs, op.rhs) if known else None
+    width = shape_of(op.w).dims[1]
+    known = is_vector(op.bias, width) and type(width) is int and shape_of(op.x).rank > 1
+    return _Layer(op, op.x, op.w, op.bias, op.activation) if known else None
 
 
-def _layers(op: views.FusedMatmulBiasAct) -> list[views.FusedMatmulBiasAct]:
-    """The layers that may be joined with a layer, including itself, in program order."""
-    name, block = op.operation.name, op.operation.block
-    users = dict.fromkeys(use.owner.operation for use in op.x.uses)
-    similar = [views.FusedMatmulBiasAct(r) for r in users if r.name == name and r.block == block]
-    return sorted((v for v in similar if v.x == op.x and _is_joinable(v)), key=cmp_to_key(_in_order))
+def _layers(first: _Layer) -> list[_Layer]:
+    """The layers with the input and the activation of one, itself among them, in program order."""
+    block = first.op.operation.block
+    ops = dict.fromkeys(use.owner.operation for use in first.x.uses)
+    similar = [_layer(_NAMES[op.name](op)) for op in ops if op.name in _NAMES and op.block == block]
+    alike = [v for v in similar if v is not None and v.x == first.x and v.activation == first.activation]
+    return sorted(alike, key=cmp_to_key(_in_order))
 
 
-def _in_order(a: views.FusedMatmulBiasAct, b: views.FusedMatmulBiasAct) -> int:
-    return -1 if a.operation.is_before_in_block(b.operation) else 1
+def _in_order(a: _Layer, b: _Layer) -> int:
+    return -1 if a.op.operation.is_before_in_block(b.op.operation) else 1
+
+
+def _joined(rewriter: Rewriter, layers: list[_Layer]) -> Any:
+    """One product for all layers; where some have a bias, the others get zeros."""
+    first = layers[0].op
+    weights = [weight_before(rewriter, first, layer.weight) for layer in layers]
+    joined = _concat(rewriter, weights, 1)
+    if all(layer.bias is None for layer in layers):
+        return rewriter.emit("matmul", [layers[0].x, joined])
+    biases = [_zeros(rewriter, v) if v.bias is None else weight_before(rewriter, first, v.bias) for v in layers]
+    operands = [layers[0].x, joined, _concat(rewriter, biases, 0)]
+    return rewriter.emit("fused_matmul_bias_act", operands, activation=layers[0].activation)
+
+
+def _zeros(rewriter: Rewriter, layer: _Layer) -> Any:
+    return rewriter.builder.constant(np.zeros(layer.width, shape_of(layer.weight).dtype.numpy)).value
+
+
+def _concat(rewriter: Rewriter, values: list[mlir.Value], axis: int) -> Any:
+    joined = values[0]
+    for value in values[1:]:
+        joined = rewriter.emit("concat", [joined, value], axis=axis)
+    return joined
+
+
+def _parts(rewriter: Rewriter, joined: mlir.Value, layers: list[_Layer]) -> list[mlir.Value]:
+    """The results of the layers in that of all."""
+    parts, start, axis = list[mlir.Value](), 0, shape_of(joined).rank - 1
+    for layer in layers:
+        parts.append(rewriter.emit("narrow", [joined], axis=axis, start=(start,), length=(layer.width,)))
+        start += layer.width
+    return parts
 
 
 @dataclass(frozen=True)
 class FuseSharedInputMatmul(Fusion, name="rlx-fuse-shared-input-matmul"):
-    """Make one product of linear layers with the same input, if weights and biases are parameters.
+    """Make one product of linear layers that read one input, where weights and biases are parameters.
 
-    Back ends join the parameters only once, when they load them. Run rlx-fuse-matmul-bias-act first.
+    Back ends join those once, when they load them. Run rlx-fuse-matmul-bias-act first, so that biases are joined too.
     """
 
     makes = "fused_matmul_bias_act"

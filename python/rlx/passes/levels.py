@@ -23,20 +23,27 @@ def check_level(level: Any) -> None:
         raise Error(f"opt={level!r:.60} is not one of the levels {', '.join(map(str, LEVELS))}")
 
 
-def to_mir(level: int = 0, *, fuse: bool = True, precision: str = "f32") -> str:
+def to_mir(level: int = 0, *, fuse: bool = True, precision: str = "f32", target: str = "") -> str:
     """The pipeline from HIR to MIR.
 
     Args:
         level: 0 to 3. At every level the results are those of the graph, within the tolerance of its dtypes.
         fuse: Whether to make fused ops, unless the module says otherwise; else primitives stay.
         precision: The name of the dtype to compute in.
+        target: The target, for which it has to pay what is made; empty makes all.
 
     Raises:
         Error: There is no such level.
     """
     check_level(level)
-    scalar, fusing = _SCALAR if level else (), ("rlx-fuse",) if fuse else ()
+    scalar, fusing = _SCALAR if level else (), _fusing(level, target) if fuse else ()
     return ",".join(["rlx-lower-blocks", *scalar, *fusing, *precision_passes(precision)])
+
+
+def _fusing(level: int, target: str) -> tuple[str, ...]:
+    """Names for what primitives spell out, without the views that this leaves over, and fused ops."""
+    chosen = f"{{target={target}}}" if target else ""
+    return (f"rlx-recognize{chosen}", "rlx-simplify", f"rlx-fuse{chosen}") if level else (f"rlx-fuse{chosen}",)
 
 
 def precision_passes(precision: str) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from __future__ import annotations
 import contextlib
 import types
 import typing
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -35,6 +35,7 @@ from rlx.ir.guards import is_sequence, is_tuple
 from rlx.ir.location import describe, raised_at
 from rlx.ir.views import View
 from rlx.passes.rewrite import builder_before, check_types, collect, is_unread
+from rlx.passes.worklist import Worklist
 
 # Rewrites for each op that was there at first, before the driver gives up: an honest pattern needs a few.
 _LIMIT_PER_OP, _LIMIT = 32, 1000
@@ -151,11 +152,21 @@ def _has_several_uses(value: mlir.Value) -> bool:
 class Rewriter:
     """Emits ops in front of the op that a pattern has matched."""
 
-    def __init__(self, op: mlir.Operation, note: str):
-        self._op, self._note = op, note
+    def __init__(self, op: mlir.Operation, note: str, misses: list[tuple[str, str]] | None = None):
+        self._op, self._note, self._misses = op, note, misses
         self._builder: Builder | None = None
         self.made: list[Tensor] = []
         self.replaced: list[tuple[View, Any]] = []
+
+    def miss(self, reason: str, hint: str) -> None:
+        """Say why a pattern that nearly matches does not, where somebody listens (`passes/explain.py`); gives None.
+
+        Args:
+            reason: What is in the way.
+            hint: What would make it match.
+        """
+        if self._misses is not None:
+            self._misses.append((reason, hint))
 
     def replace(self, other: View, values: Any) -> None:
         """Replace another op, one that comes later, together with the one that is matched."""
@@ -165,6 +176,13 @@ class Rewriter:
     def new_ops(self) -> list[mlir.Operation]:
         """What has been emitted."""
         return list(dict.fromkeys(t.value.owner.operation for t in self.made))
+
+    def clear(self) -> None:
+        """Erase what has been emitted for a pattern that did not match after all."""
+        for op in reversed(self.new_ops):
+            if is_unread(op):
+                op.erase()
+        self.made.clear()
 
     @property
     def builder(self) -> Builder:
@@ -195,7 +213,28 @@ class Rewriter:
 # --- the driver ---------------------------------------------------------------------------------------
 
 
-def rewrite(scope: Any, patterns: Iterable[Pattern], note: str) -> RewriteCounts:
+Tried = list[tuple[Pattern, type[View]]]
+
+
+def by_root(patterns: Iterable[Pattern]) -> tuple[dict[str, Tried], Tried]:
+    """The patterns to try on an op: by its name, and those for an op that has no entry."""
+    by_op: dict[str, Tried] = {}
+    everywhere: Tried = []
+    for entry in patterns:
+        for root in entry.roots:
+            if hasattr(root, "spec"):
+                by_op.setdefault(f"rlx.{root.spec.name}", [*everywhere]).append((entry, root))
+                continue
+            everywhere.append((entry, root))
+            for others in by_op.values():
+                others.append((entry, root))
+    return by_op, everywhere
+
+
+Standing = dict[Any, tuple[str, "mlir.Location"]]
+
+
+def rewrite(scope: Any, patterns: Iterable[Pattern], note: str, standing: Standing | None = None) -> RewriteCounts:
     """Apply patterns to the ops of a module, those in regions too, until none matches; erase what nobody reads.
 
     Ops are looked at in program order, and again when something next to them has changed: one that reads a changed value, or
@@ -206,13 +245,14 @@ def rewrite(scope: Any, patterns: Iterable[Pattern], note: str) -> RewriteCounts
         scope: A module or function.
         patterns: Those of one op are tried in this order.
         note: What the locations of new ops say, such as the name of the pass.
+        standing: Gets each rewrite whose result no later one has replaced: by that value, the pattern and the op's location.
 
     Raises:
         Error: A pattern raised, or gave something else than the op does; the message names the pattern, and the location is
             the op's.
         PassError: The patterns do not come to an end.
     """
-    driver = _Driver(scope, patterns, note)
+    driver = _Driver(scope, patterns, note, standing)
     try:
         driver.run()
     finally:
@@ -223,77 +263,21 @@ def rewrite(scope: Any, patterns: Iterable[Pattern], note: str) -> RewriteCounts
     return driver.counts
 
 
-class _Worklist:
-    """Ops to look at, each once, in an order. One without results is never in.
-
-    An op is known by its first result: the hash that MLIR gives an op depends on its operands. It is taken out before it is
-    erased, because its object may not be asked anything then, and another op may get its address.
-    """
-
-    def __init__(self, ops: Iterable[mlir.Operation]):
-        self._entries: dict[Any, list[Any]] = {}
-        self._order: deque[list[Any]] = deque()
-        for op in ops:
-            if len(results := op.results):
-                key = results[0]
-                entry = self._entries[key] = [op, key]
-                self._order.append(entry)
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def pop(self) -> Any:
-        """The first op, None when there is none left."""
-        while self._order:
-            entry = self._order.popleft()
-            if entry:
-                op, key = entry
-                del self._entries[key]
-                return op
-        return None
-
-    def add(self, op: mlir.Operation, *, first: bool = False) -> None:
-        """Put an op that is not in at the end, or at the front."""
-        results = op.results
-        if len(results) and (key := results[0]) not in self._entries:
-            entry = self._entries[key] = [op, key]
-            (self._order.appendleft if first else self._order.append)(entry)
-
-    def discard(self, op: mlir.Operation) -> None:
-        """Take an op out, where it is in."""
-        results = op.results
-        entry = self._entries.pop(results[0], None) if len(results) else None
-        if entry is not None:
-            entry.clear()
-
-
 class _Driver:
-    def __init__(self, scope: Any, patterns: Iterable[Pattern], note: str):
-        self.note = note
+    def __init__(self, scope: Any, patterns: Iterable[Pattern], note: str, standing: Standing | None):
+        self.note, self.standing = note, standing
         self.counts = RewriteCounts()
-        self.by_op: dict[str, list[tuple[Pattern, type[View]]]] = {}
-        self.everywhere: list[tuple[Pattern, type[View]]] = []
-        for entry in patterns:
-            for root in entry.roots:
-                self._enter(entry, root)
+        self.by_op, self.everywhere = by_root(patterns)
         self.scope = scope
-        self.pending = _Worklist(collect(scope))
+        self.pending = Worklist(collect(scope))
         self.done = 0
         self.limit = _LIMIT_PER_OP * len(self.pending) + _LIMIT
-
-    def _enter(self, entry: Pattern, root: type[View]) -> None:
-        if hasattr(root, "spec"):
-            self.by_op.setdefault(f"rlx.{root.spec.name}", [*self.everywhere]).append((entry, root))
-            return
-        self.everywhere.append((entry, root))
-        for others in self.by_op.values():
-            others.append((entry, root))
 
     def run(self) -> None:
         changes = -1
         while (self.done + self.counts.erased) != changes:
             if changes >= 0:
-                self.pending = _Worklist(collect(self.scope))
+                self.pending = Worklist(collect(self.scope))
             changes = self.done + self.counts.erased
             self._empty_worklist()
 
@@ -311,13 +295,13 @@ class _Driver:
             if type(view) is not root:
                 view = root(op)
             self.counts.visits += 1
-            given = _applied(entry, view, rewriter)
+            given = applied(entry, view, rewriter)
             if given is not None:
                 together = [(view, given), *rewriter.replaced]
                 self._replace(entry, op, [(v.operation, _values(entry, v, g)) for v, g in together], rewriter.new_ops)
                 return
             if rewriter.made or rewriter.replaced:
-                self._clear(rewriter.new_ops)
+                rewriter.clear()
                 rewriter = Rewriter(op, self.note)
 
     def _replace(
@@ -335,6 +319,8 @@ class _Driver:
             for result, value in zip(old.results, values, strict=True):
                 self._enqueue([use.owner.operation for use in result.uses])
                 result.replace_all_uses_with(value)
+        if self.standing is not None:
+            self.standing[together[0][1][0]] = entry.name, op.location
         for made in reversed(new):  # before those that read them
             self.pending.add(made, first=True)
         for old, _ in together:
@@ -353,6 +339,8 @@ class _Driver:
             op = dead.pop()
             values = self._read_by(op)
             self.pending.discard(op)
+            if self.standing:
+                self.standing.pop(op.results[0], None)
             op.erase()
             count += 1
             for value in values:
@@ -377,12 +365,6 @@ class _Driver:
                 self.pending.discard(inner)
         return values if len(values) < 2 else list({v.owner.operation.results[0]: v for v in values}.values())
 
-    def _clear(self, new: Sequence[mlir.Operation]) -> None:
-        """Erase what a pattern has emitted that did not match after all."""
-        for op in reversed(new):
-            if is_unread(op):
-                op.erase()
-
     def _endless(self, entry: Pattern, op: mlir.Operation) -> PassError:
         applied = ", ".join(f"{name} {count} times" for name, count in self.counts.rewrites.most_common(3))
         return PassError(
@@ -392,7 +374,7 @@ class _Driver:
         )
 
 
-def _applied(entry: Pattern, op: View, rewriter: Rewriter) -> Any:
+def applied(entry: Pattern, op: View, rewriter: Rewriter) -> Any:
     """What a pattern gives for an op; whatever goes wrong carries its name."""
     try:
         return entry.function(op, rewriter)

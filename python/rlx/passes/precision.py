@@ -21,7 +21,7 @@ from rlx.ir.signature import functions
 from rlx.passes.base import Pass, option
 from rlx.passes.pattern import producer
 from rlx.passes.precision_classes import OpClass, class_of
-from rlx.passes.rewrite import builder_before
+from rlx.passes.rewrite import builder_before, collect, decompose
 from rlx.passes.simplify_rules import lossless
 
 POLICIES = ("mixed_conservative", "mixed", "always")
@@ -62,6 +62,9 @@ class Precision(Pass, name="rlx-precision"):
                 raise PassError(
                     f"{self.name}: there is no op or kind '{name}'{suggestion(name, {*registry.SPECS, *kinds})}"
                 )
+        for op in collect(module):  # their products are to be lowered, and their activations are not
+            if opview.has_trait(op, "product") and opview.has_trait(op, "wide_range"):
+                decompose(op)
         for function in functions(module):
             if not function.is_external:
                 _Lowering(self).run(function)

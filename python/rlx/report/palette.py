@@ -36,7 +36,7 @@ GROUPS = (
         "#ffd9a8",
         ("contraction", "convolution", "convolution_transpose", "linear", "fused", "sequence", "quant_compute"),
     ),
-    Group("attention", "#e5d0ff", ("attention", "rope", "transformer")),
+    Group("attention", "#e5d0ff", ("attention", "rope", "transformer", "fused_layers")),
     Group("reductions", "#cdeccd", ("reduce", "norm", "loss", "pool", "cumulative", "order")),
     Group("elementwise", "#fff3b8", ("elementwise", "complex", "quant", "fake_quant", "random")),
     Group("data", "#e3e6ea", ("leaf", "shape", "index", "padding", "scatter", "image")),

@@ -16,7 +16,7 @@ from rlx.ir.errors import UnsupportedError
 from rlx.ir.graph import Graph
 from rlx.passes.levels import DEFAULT_LEVEL, check_level
 from rlx.report.dispatch import DispatchReport, analyse_dispatch
-from rlx.report.fusion import FusionReport, analyse_fusion
+from rlx.report.fusion import FusionReport, analyse_fusion, op_counts
 from rlx.report.memory import MemoryReport, analyse_memory
 from rlx.report.text import counts_text
 
@@ -35,6 +35,7 @@ class Pipeline:
         precision: `"f16"` or `"bf16"`, as in `Session.compile`.
         opt: The level of optimisation, 0 to 3, as there.
         dispatch: Which composite ops the target lowers by rules of its own, as there.
+        assert_fusion_clean: Whether to refuse a graph in which a fusion nearly matches: `FusionReport.assert_clean`.
 
     Raises:
         Error: There is no such target, architecture, policy or level.
@@ -48,6 +49,7 @@ class Pipeline:
     precision: Any = None
     opt: int = DEFAULT_LEVEL
     dispatch: KernelDispatchPolicy | str | None = None
+    assert_fusion_clean: bool = False
 
     def __post_init__(self) -> None:
         stages.check_policy(self.policy)
@@ -62,10 +64,12 @@ class Pipeline:
             graph: A `Graph` or `GraphModule`, HIR or MIR.
 
         Raises:
-            Error: An option does not fit the graph, or a pass failed.
+            Error: An option does not fit the graph, a pass failed, or a fusion was missed that the pipeline insists on.
         """
         result = CompileResult(self, stages.graph_of(graph, "Pipeline.compile").clone())
         _ = result.mir
+        if self.assert_fusion_clean:
+            result.fusion.assert_clean()
         return result
 
 
@@ -100,8 +104,8 @@ class CompileResult(Compilation):
 
     @cached_property
     def fusion(self) -> FusionReport:
-        """What fused on the way to MIR, and what could have."""
-        return analyse_fusion(self.hir, self.mir)
+        """What fused on the way to MIR, what nearly did, and what would make it fuse: the passes run once more for it."""
+        return analyse_fusion(self.hir, self.passes_to_mir)
 
     @cached_property
     def memory(self) -> MemoryReport:
@@ -155,7 +159,7 @@ class CompileResult(Compilation):
         lines.append(f"  given ({self.hir.stage}): {counts_text(self.fusion.before)}")
         lines.append(f"  mir: {counts_text(self.fusion.after)}")
         try:
-            lines.append(f"  lir: {counts_text(analyse_fusion(self.hir, self.lir).after)}")
+            lines.append(f"  lir: {counts_text(op_counts(self.lir))}")
             reports = (self.fusion, self.memory, self.dispatch)
         except UnsupportedError as problem:
             lines.append("  lir: " + problem.message.replace("\n", "\n  "))

@@ -41,6 +41,6 @@ func.func @softmax(%x: tensor<?x6xf32, #rlx.dims<["n"]>>) -> tensor<?x6xf32, #rl
 // ONLY-LABEL: func.func @norm(
 // ONLY-NEXT: rlx.fused_residual_rms_norm(
 func.func @norm(%x: tensor<2x4xf32>, %w: tensor<4xf32>) -> tensor<2x4xf32> {
-  %0 = rlx.fused_residual_rms_norm(%x, %x, %w, %w) {eps = 1.0e-5} : (tensor<2x4xf32>, tensor<2x4xf32>, tensor<4xf32>, tensor<4xf32>) -> tensor<2x4xf32>
+  %0 = rlx.fused_residual_rms_norm(%x, %x, _, %w, %w) {eps = 1.0e-5} : (tensor<2x4xf32>, tensor<2x4xf32>, tensor<4xf32>, tensor<4xf32>) -> tensor<2x4xf32>
   return %0 : tensor<2x4xf32>
 }

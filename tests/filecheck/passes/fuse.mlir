@@ -1,8 +1,8 @@
 // RUN: rlx-opt %s --rlx-lower-blocks --rlx-fuse --check-numerics | filecheck %s
-// RUN: rlx-opt %s --rlx-lower-blocks --rlx-fuse=only=fused_residual_layer_norm | filecheck %s --check-prefix=ONLY
-// RUN: not rlx-opt %s --rlx-fuse=only=fused_swiglo 2>&1 | filecheck %s --check-prefix=WRONG
+// RUN: rlx-opt %s --rlx-lower-blocks --rlx-fuse=only=residual-layer-norm | filecheck %s --check-prefix=ONLY
+// RUN: not rlx-opt %s --rlx-fuse=only=swiglo 2>&1 | filecheck %s --check-prefix=WRONG
 
-// WRONG: error: rlx-fuse: no fusion makes 'fused_swiglo' (did you mean 'fused_swiglu'?)
+// WRONG: error: rlx-fuse: there is no fusion 'swiglo' (did you mean 'swiglu'?)
 
 module attributes {rlx.stage = "hir"} {
   // CHECK-LABEL: func.func @encoder(

@@ -10,13 +10,13 @@ func.func @gelu(%x: tensor<?x4xf32, #rlx.dims<["n"]>>, %w: tensor<4x3xf32>, %b: 
   return %2 : tensor<?x3xf32, #rlx.dims<["n"]>>
 }
 
-// exp leaves the range of f16, and stays where rlx-precision finds it.
+// Any activation, and a bias of another rank.
 // CHECK-LABEL: func.func @exp(
-// CHECK-NEXT: %[[y:.*]] = rlx.fused_matmul_bias_act(%arg0, %arg1, %arg2)
-// CHECK-NEXT: rlx.activation(%[[y]]) {kind = "exp"}
-func.func @exp(%x: tensor<2x4xf32>, %w: tensor<4x3xf32>, %b: tensor<3xf32>) -> tensor<2x3xf32> {
+// CHECK-NEXT: %[[y:.*]] = rlx.fused_matmul_bias_act(%arg0, %arg1, %arg2) {activation = "exp"} : (tensor<2x4xf32>, tensor<4x3xf32>, tensor<2x1xf32>)
+// CHECK-NEXT: return %[[y]]
+func.func @exp(%x: tensor<2x4xf32>, %w: tensor<4x3xf32>, %b: tensor<2x1xf32>) -> tensor<2x3xf32> {
   %0 = rlx.matmul(%x, %w) : (tensor<2x4xf32>, tensor<4x3xf32>) -> tensor<2x3xf32>
-  %1 = rlx.binary(%0, %b) {kind = "add"} : (tensor<2x3xf32>, tensor<3xf32>) -> tensor<2x3xf32>
+  %1 = rlx.binary(%0, %b) {kind = "add"} : (tensor<2x3xf32>, tensor<2x1xf32>) -> tensor<2x3xf32>
   %2 = rlx.activation(%1) {kind = "exp"} : tensor<2x3xf32>
   return %2 : tensor<2x3xf32>
 }

@@ -25,3 +25,18 @@ func.func @not_joined(%x: tensor<2x4xf32>, %w: tensor<4x3xf32> {rlx.kind = "para
   %2 = rlx.fused_matmul_bias_act(%x, %i, %b) : (tensor<2x4xf32>, tensor<4x3xf32>, tensor<3xf32>) -> tensor<2x3xf32>
   return %0, %1, %2 : tensor<2x3xf32>, tensor<2x3xf32>, tensor<2x3xf32>
 }
+
+// Without a bias, one with and one without; a weight that is a transposed parameter, in front of the first product.
+// CHECK-LABEL: func.func @transposed(
+// CHECK-NEXT: %[[t:.*]] = rlx.transpose(%arg2)
+// CHECK-NEXT: %[[w:.*]] = rlx.concat(%arg1, %[[t]]) {axis = 1}
+// CHECK-NEXT: %[[p:.*]] = rlx.matmul(%arg0, %[[w]])
+// CHECK-NEXT: %[[y:.*]] = rlx.narrow(%[[p]]) {axis = 1, length = [3], start = [0]}
+// CHECK-NEXT: %[[z:.*]] = rlx.narrow(%[[p]]) {axis = 1, length = [3], start = [3]}
+// CHECK-NEXT: return %[[y]], %[[z]]
+func.func @transposed(%x: tensor<2x4xf32>, %w: tensor<4x3xf32> {rlx.kind = "param", rlx.name = "w"}, %v: tensor<3x4xf32> {rlx.kind = "param", rlx.name = "v"}) -> (tensor<2x3xf32>, tensor<2x3xf32>) {
+  %0 = rlx.matmul(%x, %w) : (tensor<2x4xf32>, tensor<4x3xf32>) -> tensor<2x3xf32>
+  %1 = rlx.transpose(%v) {perm = array<i64: 1, 0>} : (tensor<3x4xf32>) -> tensor<4x3xf32>
+  %2 = rlx.matmul(%x, %1) : (tensor<2x4xf32>, tensor<4x3xf32>) -> tensor<2x3xf32>
+  return %0, %2 : tensor<2x3xf32>, tensor<2x3xf32>
+}

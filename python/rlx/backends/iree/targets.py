@@ -42,6 +42,14 @@ _NO_OPTIMISATION: tuple[str, ...] = ()
 _KEEP_TRANSPOSES = "--iree-global-opt-propagate-transposes=false"
 
 
+# Those that make no program slower. Joined weights do: docs/performance.md.
+_FUSIONS = (
+    *("matmul-bias-act", "conv-bias-act", "matmul-residual", "residual-layer-norm", "residual-rms-norm"),
+    *("ada-layer-norm", "gated-residual", "swiglu"),
+    *("recognize-activations", "recognize-softmax", "recognize-norms", "recognize-attention"),
+)
+
+
 @dataclass(frozen=True)
 class Target:
     """A device to compile for.
@@ -64,6 +72,7 @@ class Target:
         cross: Whether the code is for another CPU than this machine's.
         host_features: For code for the host's CPU: a hash of the features of that CPU.
         emulated: Operations for which the device may have no instructions: keys of `EMULATED` in `passes/emulate.py`.
+        fusions: Those that pay: `docs/performance.md`.
     """
 
     name: str
@@ -82,6 +91,7 @@ class Target:
     cross: bool = False
     host_features: str = ""
     emulated: frozenset[str] = frozenset()
+    fusions: tuple[str, ...] = _FUSIONS
 
     @property
     def supports_f64(self) -> bool:

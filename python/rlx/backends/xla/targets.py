@@ -10,6 +10,13 @@ from typing import Any
 from rlx.backends.xla.options import Options, from_flag
 from rlx.ir.errors import CompileError
 
+# Those that make no program slower: docs/performance.md. Weights are arguments here: joined, they are copied in every call.
+_FUSIONS = (
+    *("matmul-bias-act", "conv-bias-act", "matmul-residual", "residual-layer-norm", "residual-rms-norm"),
+    *("ada-layer-norm", "gated-residual", "swiglu"),
+    *("recognize-activations", "recognize-softmax", "recognize-norms"),
+)
+
 
 @dataclass(frozen=True)
 class Target:
@@ -20,12 +27,14 @@ class Target:
         arch: `"cpu"`, or `"portable"` for `stablehlo`.
         options: Options of XLA, in addition to those of all programs.
         unsupported_dtypes: Empty: all dtypes are supported.
+        fusions: Those that pay: `docs/performance.md`.
     """
 
     name: str
     arch: str
     options: Options = ()
     unsupported_dtypes: frozenset[str] = frozenset()
+    fusions: tuple[str, ...] = _FUSIONS
 
     @property
     def rules(self) -> Mapping[str, Any]:

@@ -52,7 +52,8 @@ class Attention(Card, op="attention"):
         else:
             scores = np.where(_visible(scores.shape, mask, attributes), scores, -np.inf)
         top = np.max(scores, -1, keepdims=True, initial=-np.inf)
-        unseeing = np.isneginf(top) & (attributes["mask_kind"] != "none")
+        guarded = attributes["mask_kind"] != "none" and attributes["empty_rows"] == "zeros"
+        unseeing = np.isneginf(top) & guarded
         weights = np.exp(scores - np.where(unseeing, 0, top))
         total = weights.sum(-1, keepdims=True)
         result = np.einsum("bhst,bhtd->bhsd", weights / np.where(unseeing, 1, total), value)
@@ -81,6 +82,7 @@ class Attention(Card, op="attention"):
         window: int | None = None,
         score_scale: float | None = None,
         softcap: float | None = None,
+        empty_rows: Any = "zeros",
     ) -> Tensor:
         return b.emit(
             "attention",
@@ -91,6 +93,7 @@ class Attention(Card, op="attention"):
             window=window,
             score_scale=score_scale,
             softcap=softcap,
+            empty_rows=empty_rows,
         )
 
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, **attributes: Any) -> Any:
@@ -166,6 +169,7 @@ class Attention(Card, op="attention"):
             (1, 5, 8), (1, 3, 8), (1, 3, 8), None, num_heads=2, head_dim=4, mask_kind="causal", dtypes=("f32",)
         )
         yield sample(*packed, None, score_scale=0.3, softcap=1.5, **sizes, dtypes=("f32", "f16"))
+        yield sample(*split, None, mask_kind="causal", empty_rows="nan", **sizes, dtypes=("f32",))
         dims = ("batch", "seq", 8)
         yield sample(dims, dims, dims, None, num_heads=2, head_dim=4, mask_kind="causal", dtypes=("f32",))
         past = ("batch", "past+seq", 8)

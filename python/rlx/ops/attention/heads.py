@@ -136,7 +136,7 @@ def attention_weights(b: Builder, heads: Heads, scores: Tensor, mask: Any, attri
         scores = scores + cast(b, grouped_mask(b, heads, mask), scores.dtype)
     elif kind != "none":
         scores = b.where(_keep(b, heads, mask, attributes), scores, float("-inf"))
-    return _weights(b, scores, bounded=kind != "none")
+    return _weights(b, scores, bounded=kind != "none" and attributes["empty_rows"] == "zeros")
 
 
 def grouped_mask(b: Builder, heads: Heads, mask: Tensor) -> Tensor:

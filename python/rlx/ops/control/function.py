@@ -111,10 +111,12 @@ class ElementwiseRegion(Card, op="elementwise_region"):
 
     def check_regions(self, op: mlir.Operation) -> None:
         body = op.regions[0].blocks[0]
-        *inner, _ = opview.operations(body)
+        *inner, end = opview.operations(body)
         for step in inner:
-            if step.name != "rlx.constant" and not opview.has_trait(step, "elementwise"):
-                raise ShapeError(f"body_region holds '{step.name}'; expected elementwise ops and constants")
+            last = step.name == "rlx.reduce" and all(use.owner.operation == end for use in step.results[0].uses)
+            if step.name != "rlx.constant" and not last and not opview.has_trait(step, "elementwise"):
+                expected = "elementwise ops, constants, and reductions that are results"
+                raise ShapeError(f"body_region holds '{step.name}'; expected {expected}")
             if any(opview.home_of(v) != body for v in step.operands):
                 raise ShapeError("body_region reads a value from outside; make it an input")
 
@@ -140,4 +142,9 @@ class ElementwiseRegion(Card, op="elementwise_region"):
             return b.elementwise_region(lambda x, bias: b.gelu(x + bias) * 2.0, x, bias)
 
         yield sample([(2, 3), (3,), Operand((2, 1), "bool")], build=chain, dtypes=EVERY)
+
+        def reduced(b: Any, x: Any) -> Any:
+            return b.elementwise_region(lambda x: (y := b.tanh(x * x), b.sum(y, -1)), x)
+
         yield sample([("n", 4), (4,)], build=gelu, dtypes=("f32",))
+        yield sample([("n", 4)], build=reduced, dtypes=("f32",))

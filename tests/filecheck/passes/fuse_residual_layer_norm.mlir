@@ -1,4 +1,4 @@
-// RUN: rlx-opt %s --rlx-fuse-residual-ln --check-numerics | filecheck %s
+// RUN: rlx-opt %s --rlx-fuse-residual-layer-norm --check-numerics | filecheck %s
 
 // CHECK-LABEL: func.func @post_norm(
 // CHECK-NEXT: %[[y:.*]] = rlx.fused_residual_layer_norm(%arg0, %arg1, %arg2, %arg3) {eps = {{.*}}}

@@ -1,4 +1,4 @@
-"""Fused ops: composite ops whose decomposition is their definition. Back ends may claim them as single ops."""
+"""Fused layers: attention with its projections, and a whole encoder layer."""
 
 from __future__ import annotations
 
@@ -10,103 +10,9 @@ from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
 from rlx.ops.attention.attention import Attention
 from rlx.ops.attention.rope import Rope
-from rlx.ops.contraction.contraction import Matmul
-from rlx.ops.lift import same_dtype
+from rlx.ops.fused.fused import linear_shape, project
 from rlx.ops.norm import check_weights
 from rlx.ops.reduction.reduce import FLOATS
-
-
-def linear_shape(x: Shape, w: Shape, bias: Shape | None = None) -> Shape:
-    """The result of `x·w (+ bias)` with `w [K, N]`."""
-    if w.rank != 2:
-        raise ShapeError(f"w must be [K, N], got {w}")
-    check_weights(x, w.dims[1], bias=bias)
-    return Matmul().infer(x, w)
-
-
-class FusedMatmulBiasAct(Card, op="fused_matmul_bias_act"):
-    def infer(self, x: Shape, w: Shape, bias: Shape, *, activation: str | None) -> Shape:
-        return linear_shape(x, w, bias)
-
-    def decompose(self, b: Builder, x: Tensor, w: Tensor, bias: Tensor, *, activation: str | None) -> Tensor:
-        result = b.matmul(x, w) + bias
-        return result if activation is None else b.activation(activation, result)
-
-    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
-        product = Matmul().cost(operands[:2], results, {})
-        return Cost(product.flops + 11 * results[0].num_elements, product.bytes)
-
-    def samples(self) -> Any:
-        yield sample((3, 4), (4, 5), (5,), dtypes=FLOATS)
-        for activation in ("gelu", "silu", "relu", "tanh"):
-            yield sample((2, 3, 4), (4, 5), (5,), activation=activation, dtypes=("f32", "f16"))
-        yield sample(("n", 4), (4, 5), (5,), activation="gelu_approx", dtypes=("f32",))
-
-
-class FusedSwiglu(Card, op="fused_swiglu"):
-    def infer(self, x: Shape, *, gate_first: bool) -> Shape:
-        width = x.dims[-1] if x.rank else 1
-        if type(width) is not int or width % 2:
-            raise ShapeError(f"the last axis of {x} does not split into two halves")
-        return x.with_dims((*x.dims[:-1], width // 2))
-
-    def decompose(self, b: Builder, x: Tensor, *, gate_first: bool) -> Tensor:
-        half = x.shape.dims[-1] // 2
-        first, second = b.narrow(x, -1, 0, half), b.narrow(x, -1, half, half)
-        up, gate = (second, first) if gate_first else (first, second)
-        return up * b.silu(gate)
-
-    def samples(self) -> Any:
-        yield sample((3, 8), dtypes=FLOATS)
-        yield sample(("n", 2, 6), gate_first=True, dtypes=("f32",))
-
-
-class _ResidualNorm(Card):
-    def infer(self, x: Shape, residual: Shape, bias: Shape | None, scale: Shape, shift: Shape, *, eps: float) -> Shape:
-        same_dtype(x, residual)
-        if x.rank < 1 or x.dims != residual.dims:
-            raise ShapeError(f"x {x} and residual {residual} must have one shape of rank 1 or more")
-        check_weights(x, x.dims[-1], bias=bias, scale=scale, shift=shift)
-        return x
-
-    def samples(self) -> Any:
-        yield sample((3, 8), (3, 8), (8,), (8,), (8,), dtypes=FLOATS)
-        yield sample((3, 8), (3, 8), None, (8,), (8,), eps=1e-3, dtypes=("f32",))
-        yield sample(("n", 8), ("n", 8), None, (8,), (8,), dtypes=("f32",))
-
-
-def _residual(x: Tensor, residual: Tensor, bias: Tensor | None) -> Tensor:
-    total = x + residual
-    return total if bias is None else total + bias
-
-
-class FusedResidualLayerNorm(_ResidualNorm, op="fused_residual_layer_norm"):
-    def decompose(
-        self, b: Builder, x: Tensor, residual: Tensor, bias: Any, scale: Tensor, shift: Tensor, *, eps: float
-    ) -> Tensor:
-        return b.layer_norm(_residual(x, residual, bias), scale, shift, eps=eps)
-
-
-class FusedResidualRmsNorm(_ResidualNorm, op="fused_residual_rms_norm"):
-    def decompose(
-        self, b: Builder, x: Tensor, residual: Tensor, bias: Any, scale: Tensor, shift: Tensor, *, eps: float
-    ) -> Tensor:
-        return b.rms_norm(_residual(x, residual, bias), scale, shift, eps=eps)
-
-
-def _projected(x: Shape, w: Shape, bias: Shape | None, name: str) -> Shape:
-    """`x·w (+ bias)` with `w [K, N]`."""
-    if w.rank != 2:
-        raise ShapeError(f"{name} must be [K, N], got {w}")
-    check_weights(x, w.dims[1], **{f"bias of {name}": bias})
-    return Matmul().infer(x, w)
-
-
-def _project(b: Builder, x: Tensor, w: Tensor, bias: Tensor | None, activation: str | None = None) -> Tensor:
-    if bias is not None:
-        return b.fused_matmul_bias_act(x, w, bias, activation=activation)
-    product = b.matmul(x, w)
-    return product if activation is None else b.activation(activation, product)
 
 
 def _all_or_none(**operands: Any) -> None:
@@ -126,7 +32,7 @@ class FusedAttentionBlock(Card, op="fused_attention_block"):
         hidden: Shape,
         qkv_w: Shape,
         out_w: Shape,
-        mask: Shape,
+        mask: Shape | None,
         qkv_b: Shape | None,
         out_b: Shape | None,
         cos: Shape | None,
@@ -134,12 +40,12 @@ class FusedAttentionBlock(Card, op="fused_attention_block"):
         *,
         num_heads: int,
         head_dim: int,
+        mask_kind: str,
     ) -> Shape:
-        _all_or_none(qkv_b=qkv_b, out_b=out_b)
         _all_or_none(cos=cos, sin=sin)
         if hidden.rank != 3:
             raise ShapeError(f"hidden must be [B, S, E], got {hidden}")
-        qkv = _projected(hidden, qkv_w, qkv_b, "qkv_w")
+        qkv = linear_shape(hidden, qkv_w, qkv_b, "qkv_w")
         width = num_heads * head_dim
         if num_heads < 1 or head_dim < 1 or qkv.dims[2] != 3 * width:
             expected = f"three times {num_heads} heads of {head_dim}"
@@ -147,8 +53,8 @@ class FusedAttentionBlock(Card, op="fused_attention_block"):
         third = qkv.with_dims((*qkv.dims[:2], width))
         if cos is not None and sin is not None:
             Rope().infer(third, cos, sin, head_dim=head_dim, n_rot=head_dim, style="neox")
-        attended = Attention().infer(third, third, third, mask, **_attention(num_heads, head_dim))
-        return _projected(attended, out_w, out_b, "out_w")
+        attended = Attention().infer(third, third, third, mask, **_attention(num_heads, head_dim, mask_kind))
+        return linear_shape(attended, out_w, out_b, "out_w")
 
     def decompose(
         self,
@@ -156,7 +62,7 @@ class FusedAttentionBlock(Card, op="fused_attention_block"):
         hidden: Tensor,
         qkv_w: Tensor,
         out_w: Tensor,
-        mask: Tensor,
+        mask: Any,
         qkv_b: Any,
         out_b: Any,
         cos: Any,
@@ -164,12 +70,14 @@ class FusedAttentionBlock(Card, op="fused_attention_block"):
         *,
         num_heads: int,
         head_dim: int,
+        mask_kind: str,
     ) -> Tensor:
-        qkv, width = _project(b, hidden, qkv_w, qkv_b), num_heads * head_dim
+        qkv, width = project(b, hidden, qkv_w, qkv_b), num_heads * head_dim
         q, k, v = (b.narrow(qkv, -1, i * width, width) for i in range(3))
         if cos is not None:
             q, k = (b.rope(x, cos, sin, head_dim) for x in (q, k))
-        return _project(b, b.attention(q, k, v, mask, **_attention(num_heads, head_dim)), out_w, out_b)
+        attended = b.attention(q, k, v, mask, **_attention(num_heads, head_dim, mask_kind))
+        return project(b, attended, out_w, out_b)
 
     def build(
         self,
@@ -177,7 +85,7 @@ class FusedAttentionBlock(Card, op="fused_attention_block"):
         hidden: Tensor,
         qkv_w: Tensor,
         out_w: Tensor,
-        mask: Tensor,
+        mask: Any = None,
         qkv_b: Any = None,
         out_b: Any = None,
         cos: Any = None,
@@ -185,15 +93,17 @@ class FusedAttentionBlock(Card, op="fused_attention_block"):
         *,
         num_heads: int,
         head_dim: int,
+        mask_kind: Any = "custom",
     ) -> Tensor:
         operands = (hidden, qkv_w, out_w, mask, qkv_b, out_b, cos, sin)
-        return b.emit("fused_attention_block", operands, num_heads=num_heads, head_dim=head_dim)
+        attributes = {"num_heads": num_heads, "head_dim": head_dim, "mask_kind": mask_kind}
+        return b.emit("fused_attention_block", operands, **attributes)
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
         hidden, qkv_w, out_w, mask = operands[:4]
         width = attributes["num_heads"] * attributes["head_dim"]
         third = hidden.with_dims((*hidden.dims[:2], width))
-        settings = _attention(attributes["num_heads"], attributes["head_dim"])
+        settings = _attention(attributes["num_heads"], attributes["head_dim"], attributes.get("mask_kind", "custom"))
         flops = Attention().cost((third, third, third, mask), (third,), settings).flops
         flops = flops + 2 * hidden.num_elements * qkv_w.dims[1] + 2 * third.num_elements * out_w.dims[1]
         return Cost(flops, moved_bytes([o for o in operands if o is not None], results))
@@ -209,11 +119,14 @@ class FusedAttentionBlock(Card, op="fused_attention_block"):
         yield case((2, 5, 6), Operand((2, 5), "bool"), dtypes=("f32",))
         yield case((2, 5, 6), Operand((2, 1, 5, 5), "i32", low=0, high=2), None, None, (5, 2), (5, 2), dtypes=("f32",))
         yield case(("b", "s", 6), Operand(("b", "s"), "f32", low=0, high=1), (24,), (6,), dtypes=("f32",))
+        yield case((2, 5, 6), None, None, (6,), mask_kind="causal", dtypes=("f32",))
+        yield case((2, 5, 6), None, (24,), mask_kind="none", dtypes=("f32",))
+        yield case((2, 5, 6), Operand((5, 5)), mask_kind="bias", dtypes=("f32",))
 
 
-def _attention(num_heads: int, head_dim: int) -> dict[str, Any]:
+def _attention(num_heads: int, head_dim: int, mask_kind: str = "custom") -> dict[str, Any]:
     """The attributes of a fused op's attention."""
-    plain = {"mask_kind": "custom", "window": None, "score_scale": None, "softcap": None}
+    plain = {"mask_kind": mask_kind, "window": None, "score_scale": None, "softcap": None}
     return {"num_heads": num_heads, "head_dim": head_dim, **plain}
 
 
@@ -243,10 +156,12 @@ class FusedTransformerLayer(Card, op="fused_transformer_layer"):
     ) -> Shape:
         _all_or_none(qkv_b=qkv_b, out_b=out_b, up_b=up_b, down_b=down_b)
         sizes = {"num_heads": num_heads, "head_dim": head_dim}
-        attended = FusedAttentionBlock().infer(hidden, qkv_w, out_w, mask, qkv_b, out_b, None, None, **sizes)
+        attended = FusedAttentionBlock().infer(
+            hidden, qkv_w, out_w, mask, qkv_b, out_b, None, None, **sizes, mask_kind="custom"
+        )
         norms = {"ln1_scale": ln1_scale, "ln1_shift": ln1_shift, "ln2_scale": ln2_scale, "ln2_shift": ln2_shift}
         check_weights(hidden, hidden.dims[2], **norms)
-        fed_forward = _projected(_projected(hidden, up_w, up_b, "up_w"), down_w, down_b, "down_w")
+        fed_forward = linear_shape(linear_shape(hidden, up_w, up_b, "up_w"), down_w, down_b, "down_w")
         for name, part in (("the attention block", attended), ("the feed-forward part", fed_forward)):
             if part.dims != hidden.dims:
                 raise ShapeError(f"{name} gives {part}, which cannot be added to hidden {hidden}")
@@ -279,7 +194,7 @@ class FusedTransformerLayer(Card, op="fused_transformer_layer"):
         sizes = {"num_heads": num_heads, "head_dim": head_dim}
         attended = b.fused_attention_block(hidden, qkv_w, out_w, mask, qkv_b, out_b, **sizes)
         h = b.fused_residual_layer_norm(attended, hidden, None, ln1_scale, ln1_shift, eps=eps1)
-        fed_forward = _project(b, _project(b, h, up_w, up_b, activation), down_w, down_b)
+        fed_forward = project(b, project(b, h, up_w, up_b, activation), down_w, down_b)
         return b.fused_residual_layer_norm(fed_forward, h, None, ln2_scale, ln2_shift, eps=eps2)
 
     def build(

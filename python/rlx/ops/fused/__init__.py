@@ -1,0 +1,1 @@
+"""Fused ops: names for what fusion passes find."""

@@ -1,0 +1,234 @@
+"""Fused ops: composite ops whose decomposition is their definition. Back ends may claim them as single ops.
+
+A product with what follows it, a norm with what precedes or follows it; `fused_layers.py` has whole layers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import Card, Cost, moved_bytes, sample
+from rlx.ir.errors import ShapeError
+from rlx.ir.shape import Shape
+from rlx.ops.contraction.contraction import Matmul
+from rlx.ops.convolution.convolution import Conv, pads_of, per_axis
+from rlx.ops.lift import broadcasts_to, same_dtype
+from rlx.ops.norm import along, check_weights
+from rlx.ops.reduction.reduce import FLOATS
+
+
+def linear_shape(x: Shape, w: Shape, bias: Shape | None = None, name: str = "w") -> Shape:
+    """The result of `x·w (+ bias)` with `w [K, N]`, which messages call `name`, and `bias [N]`."""
+    if w.rank != 2:
+        raise ShapeError(f"{name} must be [K, N], got {w}")
+    check_weights(x, w.dims[1], **{"bias" if name == "w" else f"bias of {name}": bias})
+    return Matmul().infer(x, w)
+
+
+def _check_bias(bias: Shape | None, result: Shape) -> Shape:
+    """The result of a product, to which a bias broadcasts.
+
+    Raises:
+        ShapeError: It does not, or is of another dtype.
+    """
+    if bias is not None:
+        same_dtype(bias, result)
+        if not broadcasts_to(bias.dims, result.dims):
+            raise ShapeError(f"bias {bias} must broadcast to the product {result}")
+    return result
+
+
+class _Epilogue(Card):
+    """A product with a bias and an activation."""
+
+    def finished(self, b: Builder, biased: Tensor, activation: str | None) -> Tensor:
+        return biased if activation is None else b.activation(activation, biased)
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        product: Card = Matmul() if "stride" not in attributes else Conv()
+        own = product.cost(operands[:2], results, {k: v for k, v in attributes.items() if k != "activation"})
+        return Cost(own.flops + 11 * results[0].num_elements, moved_bytes(operands, results))
+
+
+class FusedMatmulBiasAct(_Epilogue, op="fused_matmul_bias_act"):
+    def infer(self, x: Shape, w: Shape, bias: Shape, *, activation: str | None) -> Shape:
+        return _check_bias(bias, linear_shape(x, w))
+
+    def decompose(self, b: Builder, x: Tensor, w: Tensor, bias: Tensor, *, activation: str | None) -> Tensor:
+        return self.finished(b, b.matmul(x, w) + bias, activation)
+
+    def samples(self) -> Any:
+        yield sample((3, 4), (4, 5), (5,), dtypes=FLOATS)
+        for activation in ("gelu", "silu", "relu", "tanh"):
+            yield sample((2, 3, 4), (4, 5), (5,), activation=activation, dtypes=("f32", "f16"))
+        yield sample(("n", 4), (4, 5), (5,), activation="gelu_approx", dtypes=("f32",))
+        yield sample((2, 3, 4), (4, 5), (2, 1, 5), activation="exp", dtypes=("f32",))
+        yield sample((3, 4), (4, 5), (), dtypes=("f32",))
+
+
+class FusedConvBiasAct(_Epilogue, op="fused_conv_bias_act"):
+    def infer(self, x: Shape, w: Shape, bias: Shape, *, activation: str | None, **window: Any) -> Shape:
+        check_weights(x, w.dims[0] if w.rank else 0, bias=bias)
+        return Conv().infer(x, w, **window)
+
+    def decompose(
+        self, b: Builder, x: Tensor, w: Tensor, bias: Tensor, *, activation: str | None, **window: Any
+    ) -> Tensor:
+        product = b.emit("conv", (x, w), **window)
+        return self.finished(b, product + along(b, bias, 1, product.rank), activation)
+
+    def build(
+        self,
+        b: Builder,
+        x: Tensor,
+        w: Tensor,
+        bias: Tensor,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        activation: Any = None,
+    ) -> Tensor:
+        count = max(x.rank - 2, 0)
+        steps, dilations = per_axis(stride, count, "stride"), per_axis(dilation, count, "dilation")
+        pads = pads_of(padding, x.shape, w.shape, steps, dilations)
+        window: dict[str, Any] = {"stride": steps, "padding": pads, "dilation": dilations}
+        return b.emit("fused_conv_bias_act", (x, w, bias), **window, groups=groups, activation=activation)
+
+    def samples(self) -> Any:
+        line: Any = {"stride": (1,), "padding": (0, 0), "dilation": (1,)}
+        plane: Any = {"stride": (2, 1), "padding": (1, 1, 1, 0), "dilation": (1, 1), "groups": 2}
+        yield sample((2, 3, 5), (4, 3, 2), (4,), **line, dtypes=FLOATS)
+        yield sample((1, 4, 5, 4), (6, 2, 3, 3), (6,), **plane, activation="relu", dtypes=("f32",))
+        yield sample(("n", 3, "l"), (4, 3, 2), (4,), **line, activation="gelu", dtypes=("f32",))
+
+
+class FusedMatmulResidual(Card, op="fused_matmul_residual"):
+    def infer(self, x: Shape, w: Shape, residual: Shape, bias: Shape | None) -> Shape:
+        result = _check_bias(bias, linear_shape(x, w))
+        if residual != result:
+            raise ShapeError(f"residual {residual} must have the shape of the product, {result}")
+        return result
+
+    def decompose(self, b: Builder, x: Tensor, w: Tensor, residual: Tensor, bias: Tensor | None) -> Tensor:
+        return project(b, x, w, bias) + residual
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        product = Matmul().cost(operands[:2], results, {})
+        given = [o for o in operands if o is not None]
+        return Cost(product.flops + (len(given) - 2) * results[0].num_elements, moved_bytes(given, results))
+
+    def samples(self) -> Any:
+        yield sample((3, 4), (4, 5), (3, 5), (5,), dtypes=FLOATS)
+        yield sample(("n", 2, 4), (4, 5), ("n", 2, 5), None, dtypes=("f32",))
+
+
+class FusedAdaLayerNorm(Card, op="fused_ada_layer_norm"):
+    def infer(self, x: Shape, scale: Shape, shift: Shape, *, eps: float) -> Shape:
+        same_dtype(x, scale, shift)
+        if x.rank < 1 or not all(broadcasts_to(v.dims, x.dims) for v in (scale, shift)):
+            raise ShapeError(f"scale {scale} and shift {shift} must broadcast to x {x}, of rank 1 or more")
+        return x
+
+    def decompose(self, b: Builder, x: Tensor, scale: Tensor, shift: Tensor, *, eps: float) -> Tensor:
+        width = (x.shape.dims[-1],)
+        one, zero = (b.expand(b.constant(v, x.dtype), width) for v in (1, 0))
+        return b.layer_norm(x, one, zero, eps=eps) * (scale + 1.0) + shift
+
+    def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
+        return Cost(10 * operands[0].num_elements, moved_bytes(operands, results))
+
+    def samples(self) -> Any:
+        yield sample((2, 3, 8), (2, 1, 8), (2, 1, 8), dtypes=FLOATS)
+        yield sample(("n", 8), (8,), (), eps=1e-3, dtypes=("f32",))
+
+
+class FusedGatedResidual(Card, op="fused_gated_residual"):
+    def infer(self, x: Shape, gate: Shape, residual: Shape) -> Shape:
+        same_dtype(x, gate, residual)
+        if x.dims != residual.dims or not broadcasts_to(gate.dims, x.dims):
+            raise ShapeError(f"x {x} and residual {residual} must have one shape, to which gate {gate} broadcasts")
+        return x
+
+    def decompose(self, b: Builder, x: Tensor, gate: Tensor, residual: Tensor) -> Tensor:
+        return residual + gate * x
+
+    def samples(self) -> Any:
+        yield sample((2, 3, 4), (2, 1, 4), (2, 3, 4), dtypes=FLOATS)
+        yield sample(("n", 4), (4,), ("n", 4), dtypes=("f32",))
+
+
+class FusedSwiglu(Card, op="fused_swiglu"):
+    def infer(self, x: Shape, *, gate_first: bool) -> Shape:
+        width = x.dims[-1] if x.rank else 1
+        if type(width) is not int or width % 2:
+            raise ShapeError(f"the last axis of {x} does not split into two halves")
+        return x.with_dims((*x.dims[:-1], width // 2))
+
+    def decompose(self, b: Builder, x: Tensor, *, gate_first: bool) -> Tensor:
+        half = x.shape.dims[-1] // 2
+        first, second = b.narrow(x, -1, 0, half), b.narrow(x, -1, half, half)
+        up, gate = (second, first) if gate_first else (first, second)
+        return up * b.silu(gate)
+
+    def samples(self) -> Any:
+        yield sample((3, 8), dtypes=FLOATS)
+        yield sample(("n", 2, 6), gate_first=True, dtypes=("f32",))
+
+
+class _ResidualNorm(Card):
+    def infer(
+        self, x: Shape, residual: Shape, bias: Shape | None, scale: Shape, shift: Shape | None, *, eps: float
+    ) -> Shape:
+        same_dtype(x, residual)
+        if x.rank < 1 or x.dims != residual.dims:
+            raise ShapeError(f"x {x} and residual {residual} must have one shape of rank 1 or more")
+        check_weights(x, x.dims[-1], bias=bias, scale=scale, shift=shift)
+        return x
+
+    def samples(self) -> Any:
+        yield sample((3, 8), (3, 8), (8,), (8,), (8,), dtypes=FLOATS)
+        yield sample((3, 8), (3, 8), None, (8,), (8,), eps=1e-3, dtypes=("f32",))
+        yield sample(("n", 8), ("n", 8), None, (8,), (8,), dtypes=("f32",))
+
+
+def _residual(x: Tensor, residual: Tensor, bias: Tensor | None) -> Tensor:
+    return (x if bias is None else x + bias) + residual
+
+
+class FusedResidualLayerNorm(_ResidualNorm, op="fused_residual_layer_norm"):
+    def decompose(
+        self, b: Builder, x: Tensor, residual: Tensor, bias: Any, scale: Tensor, shift: Tensor, *, eps: float
+    ) -> Tensor:
+        return b.layer_norm(_residual(x, residual, bias), scale, shift, eps=eps)
+
+
+class FusedResidualRmsNorm(_ResidualNorm, op="fused_residual_rms_norm"):
+    def decompose(
+        self, b: Builder, x: Tensor, residual: Tensor, bias: Any, scale: Tensor, shift: Any, *, eps: float
+    ) -> Tensor:
+        return b.rms_norm(_residual(x, residual, bias), scale, shift, eps=eps)
+
+    def build(
+        self,
+        b: Builder,
+        x: Tensor,
+        residual: Tensor,
+        bias: Any,
+        scale: Tensor,
+        shift: Any = None,
+        eps: float = 1e-5,
+    ) -> Tensor:
+        return b.emit("fused_residual_rms_norm", (x, residual, bias, scale, shift), eps=eps)
+
+    def samples(self) -> Any:
+        yield from super().samples()
+        yield sample((2, 8), (2, 8), (8,), (8,), None, dtypes=("f32",))
+
+
+def project(b: Builder, x: Tensor, w: Tensor, bias: Tensor | None, activation: str | None = None) -> Tensor:
+    if bias is not None:
+        return b.fused_matmul_bias_act(x, w, bias, activation=activation)
+    product = b.matmul(x, w)
+    return product if activation is None else b.activation(activation, product)

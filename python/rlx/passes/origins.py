@@ -1,0 +1,152 @@
+"""Through views: which value a tensor shows, and which axis of it each axis is. Spellings differ most in these."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from rlx import mlir
+from rlx.ir import views
+from rlx.ir.dim import product
+from rlx.ir.shape import shape_of
+from rlx.passes.pattern import producer
+from rlx.passes.simplify_rules import splat
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A value behind transposes, repetitions and reshapes that only add or remove axes of size 1.
+
+    Attributes:
+        value: The value.
+        axes: For each axis of the tensor that was asked for, the axis of `value` that it is; None where it does not vary.
+    """
+
+    value: mlir.Value
+    axes: tuple[int | None, ...]
+
+    def through(self, x: mlir.Value) -> Origin:
+        """The same tensor, one op further back: at an operand of the elementwise op that gives `value`, which may broadcast."""
+        inner, dims, whole = origin_of(x), shape_of(x).dims, shape_of(self.value).dims
+        added = len(whole) - len(dims)
+
+        def axis(a: int | None) -> int | None:
+            repeats = a is None or a < added or dims[a - added] != whole[a]
+            return None if a is None or repeats else inner.axes[a - added]
+
+        return Origin(inner.value, tuple(map(axis, self.axes)))
+
+
+def origin_of(value: mlir.Value) -> Origin:
+    """What a tensor shows."""
+    found = Origin(value, tuple(range(shape_of(value).rank)))
+    while (inner := _step(found.value)) is not None:
+        x, axes = inner
+        found = Origin(x, tuple(None if a is None else axes[a] for a in found.axes))
+    return found
+
+
+def _step(value: mlir.Value) -> tuple[mlir.Value, list[int | None]] | None:
+    """One view back: its operand, and for each axis of the value the operand's."""
+    transpose = producer(value, views.Transpose)
+    if transpose is not None:
+        return transpose.x, list(transpose.perm)
+    expand = producer(value, views.Expand)
+    if expand is not None:
+        dims, source = shape_of(value).dims, shape_of(expand.x).dims
+        added = len(dims) - len(source)
+        kept = [None if i < added or source[i - added] != d else i - added for i, d in enumerate(dims)]
+        return expand.x, list[int | None](kept)
+    reshape = producer(value, views.Reshape)
+    if reshape is None:
+        return None
+    dims, source = shape_of(value).dims, shape_of(reshape.x).dims
+    large = [i for i, d in enumerate(source) if d != 1]
+    if [d for d in dims if d != 1] != [source[i] for i in large]:
+        return None
+    remaining = iter(large)
+    return reshape.x, [None if d == 1 else next(remaining) for d in dims]
+
+
+# --- statistics along axes ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """A reduction as seen by a tensor that stands beside what was reduced, with axes of size 1 for those that are gone.
+
+    Attributes:
+        kind: `"sum"`, `"mean"`, `"max"` …
+        x: What was reduced.
+        axes: The axes of it.
+        factor: What the result is multiplied by.
+        kept: For each axis of the tensor that was asked for, the axis of `x` that it is; None where it does not vary.
+    """
+
+    kind: str
+    x: mlir.Value
+    axes: tuple[int, ...]
+    factor: float
+    kept: tuple[int | None, ...]
+
+
+def statistic_of(found: Origin) -> Statistic | None:
+    """The reduction that a tensor shows, perhaps multiplied or divided by a number, or bounded by a limit that never counts."""
+    factor, stopped = 1.0, False
+    while True:
+        barrier, scaled = producer(found.value, views.StopGradient), unscaled(found.value)
+        if barrier is not None:
+            found, stopped = found.through(barrier.x), True
+        elif scaled is not None:
+            found, factor = found.through(scaled[0]), factor * scaled[1]
+        else:
+            break
+    reduce = producer(found.value, views.Reduce)
+    if reduce is None or (stopped and reduce.kind != "max"):  # of a softmax, nothing depends on the maximum
+        return None
+    rank = shape_of(reduce.x).rank
+    left = [a if reduce.keep_dims else None for a in range(rank)] if reduce.keep_dims else []
+    remaining = left or [a for a in range(rank) if a not in reduce.axes]
+    kept = tuple(None if a is None or remaining[a] in reduce.axes else remaining[a] for a in found.axes)
+    return Statistic(reduce.kind, reduce.x, reduce.axes, factor, kept)
+
+
+def unscaled(value: mlir.Value) -> tuple[mlir.Value, float] | None:
+    """A value as another one times a number."""
+    op = producer(value, views.Binary)
+    if op is None:
+        return None
+    for x, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
+        number = splat(other)
+        if number is None or isinstance(number, bool) or shape_of(x).rank != shape_of(value).rank:
+            continue
+        if op.kind == "mul":
+            return x, float(number)
+        if op.kind == "div" and x == op.lhs and number:
+            return x, 1.0 / number
+        if op.kind == "max" and number == -math.inf:
+            return x, 1.0
+    return None
+
+
+def mean_of(shown: Origin) -> Statistic | None:
+    """The mean that a tensor shows: a reduction, or a sum divided by the number of its elements."""
+    found = statistic_of(shown)
+    if found is None:
+        return None
+    if found.kind == "sum":
+        count = product(shape_of(found.x).dims[a] for a in found.axes)
+        return found if isinstance(count, int) and math.isclose(found.factor * count, 1.0, rel_tol=1e-5) else None
+    return found if found.kind == "mean" and found.factor == 1.0 else None
+
+
+def stands_beside(found: Statistic, x: mlir.Value, axis: int) -> bool:
+    """Whether a statistic is that of `x` along one axis, laid out to broadcast with it, whatever views are in between."""
+    shown, reduced = origin_of(x), origin_of(found.x)
+    if shown.value != reduced.value or len(found.axes) != 1 or len(found.kept) != len(shown.axes):
+        return False
+    if reduced.axes[found.axes[0]] != shown.axes[axis]:
+        return False
+    dims = shape_of(x).dims
+    kept = [None if a is None or dims[i] == 1 else reduced.axes[a] for i, a in enumerate(found.kept)]
+    return kept == [None if i == axis or dims[i] == 1 else a for i, a in enumerate(shown.axes)]
