@@ -44,7 +44,7 @@ def RLX_SwigluFfnOp : RLX_Block<"swiglu_ffn", "linear", [RLX_IsProduct]> {
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_ResidualRmsNormOp : RLX_Block<"residual_rms_norm", "linear", [RLX_IsReduction, RLX_IsBounded]> {
+def RLX_ResidualRmsNormOp : RLX_Block<"residual_rms_norm", "linear", [RLX_IsRowwise, RLX_IsReduction, RLX_IsBounded]> {
   let summary = "rms_norm(x + residual) along the last axis";
   let description = [{`x` and `residual […, E]`, `scale` and `bias [E]`.}];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$residual, RLX_FloatTensor:$scale,

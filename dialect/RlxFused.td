@@ -64,7 +64,7 @@ def RLX_FusedSwigluOp : RLX_Op<"fused_swiglu", "fused", [RLX_IsLocal]> {
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_FusedResidualLayerNormOp : RLX_Op<"fused_residual_layer_norm", "fused", [RLX_IsReduction, RLX_IsBounded]> {
+def RLX_FusedResidualLayerNormOp : RLX_Op<"fused_residual_layer_norm", "fused", [RLX_IsRowwise, RLX_IsReduction, RLX_IsBounded]> {
   let summary = "layer_norm(x + residual (+ bias)) along the last axis";
   let description = [{`x` and `residual […, E]`; `bias`, `scale` and `shift [E]`.}];
   let arguments = (ins RLX_FloatTensor:$x, RLX_FloatTensor:$residual, Optional<RLX_FloatTensor>:$bias,
@@ -74,7 +74,7 @@ def RLX_FusedResidualLayerNormOp : RLX_Op<"fused_residual_layer_norm", "fused", 
 }
 
 def RLX_FusedResidualRmsNormOp : RLX_Op<"fused_residual_rms_norm", "fused", [
-      RLX_IsReduction, RLX_IsBounded,
+      RLX_IsRowwise, RLX_IsReduction, RLX_IsBounded,
       AttrSizedOperandSegments
     ]> {
   let summary = "rms_norm(x + residual (+ bias)) along the last axis";

@@ -28,7 +28,7 @@ def RLX_BatchNormInferenceOp : RLX_Op<"batch_norm_inference", "norm", [RLX_IsRed
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_LayerNormOp : RLX_Op<"layer_norm", "norm", [RLX_IsReduction, RLX_IsBounded]> {
+def RLX_LayerNormOp : RLX_Op<"layer_norm", "norm", [RLX_IsRowwise, RLX_IsReduction, RLX_IsBounded]> {
   let summary = "Layer normalisation along one axis";
   let description = [{
     `(x - mean x) / sqrt(var x + eps) * scale + bias`, statistics over `axis` (population variance), in f32
@@ -39,7 +39,7 @@ def RLX_LayerNormOp : RLX_Op<"layer_norm", "norm", [RLX_IsReduction, RLX_IsBound
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_RmsNormOp : RLX_Op<"rms_norm", "norm", [RLX_IsReduction, RLX_IsBounded]> {
+def RLX_RmsNormOp : RLX_Op<"rms_norm", "norm", [RLX_IsRowwise, RLX_IsReduction, RLX_IsBounded]> {
   let summary = "Root-mean-square normalisation along one axis";
   let description = [{
     `x / sqrt(mean x^2 + eps) * scale (+ bias)`, statistics in f32 for f16 and bf16. `scale` and `bias`

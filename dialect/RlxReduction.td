@@ -18,7 +18,7 @@ def RLX_ReduceOp : RLX_Op<"reduce", "reduce", [RLX_IsReduction]> {
   let results = (outs RLX_Tensor:$result);
 }
 
-def RLX_SoftmaxOp : RLX_Op<"softmax", "reduce", [RLX_IsReduction, RLX_IsBounded]> {
+def RLX_SoftmaxOp : RLX_Op<"softmax", "reduce", [RLX_IsRowwise, RLX_IsReduction, RLX_IsBounded]> {
   let summary = "Normalised exponentials along an axis";
   let description = [{
     `exp(x - max x) / sum exp(x - max x)`; computed in f32 for f16 and bf16. A row that is -inf all over is NaN.
@@ -27,7 +27,7 @@ def RLX_SoftmaxOp : RLX_Op<"softmax", "reduce", [RLX_IsReduction, RLX_IsBounded]
   let results = (outs RLX_FloatTensor:$result);
 }
 
-def RLX_CumsumOp : RLX_Op<"cumsum", "reduce", [RLX_IsReduction]> {
+def RLX_CumsumOp : RLX_Op<"cumsum", "reduce", [RLX_IsRowwise, RLX_IsReduction]> {
   let summary = "Running sum along an axis";
   let description = [{
     `result[i] = x[0] + … + x[i]`; with `exclusive`, without `x[i]`. f16 and bf16 accumulate in f32.
@@ -69,7 +69,7 @@ def RLX_ArgminOp : RLX_Op<"argmin", "reduce", [RLX_MovesData]> {
   let results = (outs RLX_I32Tensor:$result);
 }
 
-def RLX_CumprodOp : RLX_Op<"cumprod", "cumulative", [RLX_IsReduction]> {
+def RLX_CumprodOp : RLX_Op<"cumprod", "cumulative", [RLX_IsRowwise, RLX_IsReduction]> {
   let summary = "Running product along an axis";
   let description = [{
     `result[i] = x[0] · … · x[i]`; with `exclusive`, without `x[i]`. f16 and bf16 accumulate in f32; integers wrap.
@@ -79,7 +79,7 @@ def RLX_CumprodOp : RLX_Op<"cumprod", "cumulative", [RLX_IsReduction]> {
   let results = (outs RLX_NumberTensor:$result);
 }
 
-def RLX_CummaxOp : RLX_Op<"cummax", "cumulative", [RLX_MovesData]> {
+def RLX_CummaxOp : RLX_Op<"cummax", "cumulative", [RLX_IsRowwise, RLX_MovesData]> {
   let summary = "Running maximum along an axis";
   let description = [{`result[i] = max(x[0], …, x[i])`; NaN propagates.}];
   let arguments = (ins RLX_RealTensor:$x, I64Attr:$axis);
@@ -96,7 +96,7 @@ def RLX_ArgsortOp : RLX_Op<"argsort", "order", [RLX_MovesData]> {
   let results = (outs RLX_I32Tensor:$result);
 }
 
-def RLX_SortOp : RLX_Op<"sort", "order", [RLX_MovesData]> {
+def RLX_SortOp : RLX_Op<"sort", "order", [RLX_IsRowwise, RLX_MovesData]> {
   let summary = "The elements of an axis in order";
   let description = [{The elements of `x` at `argsort(x)`: stable, NaN counts as the largest.}];
   let arguments = (ins RLX_OrderedTensor:$x, I64Attr:$axis, DefaultValuedAttr<BoolAttr, "false">:$descending);

@@ -35,6 +35,9 @@ def RLX_IsReduction : RLX_Trait<"reduction",
 def RLX_IsElementwise : RLX_Trait<"elementwise",
   "each element of the result is a function of one element of each operand, broadcast as in NumPy">;
 def RLX_IsLocal : RLX_Trait<"local", "each element of a result is computed from a few elements of the operands">;
+def RLX_IsRowwise : RLX_Trait<"rowwise",
+  "each row of the result, along `axis` or the last axis, is computed from the same row of the first operand: it may be "
+  "written over it">;
 def RLX_MovesData : RLX_Trait<"moves_data",
   "each element of a result is an element of an operand, or a fill, or the position of one">;
 

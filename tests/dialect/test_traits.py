@@ -90,6 +90,19 @@ def test_elementwise_commutes_with_picking_elements(name: str) -> None:
         np.testing.assert_array_equal(use(*picked), result.reshape(-1)[chosen])
 
 
+@_ops_with("rowwise")
+def test_a_row_depends_on_one_row(name: str) -> None:
+    """With half of the rows replaced, the others of the result are what they were."""
+    for use in _uses("rowwise", name):
+        x, *rest = use.arrays
+        result, axis = use(*use.arrays), use.attributes.get("axis", -1)
+        assert result.shape == x.shape and result.dtype == x.dtype
+        lines = np.moveaxis(np.arange(x.size).reshape(x.shape), axis, -1).reshape(-1, max(x.shape[axis], 1))
+        kept = np.isin(np.arange(x.size).reshape(x.shape), lines[::2])
+        changed = np.where(kept, x, np.ones((), x.dtype))
+        np.testing.assert_array_equal(use(changed, *rest)[kept], result[kept])
+
+
 @_ops_with("rearranges")
 def test_rearranging_is_by_place_and_not_by_value(name: str) -> None:
     for use in _uses("rearranges", name):

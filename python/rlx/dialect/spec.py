@@ -20,6 +20,7 @@ TraitName = Literal[
     "reduction",
     "elementwise",
     "local",
+    "rowwise",
     "moves_data",
     "rearranges",
     "view",

@@ -741,6 +741,7 @@ OPS = (
         ),
         (),
         (
+            TraitSpec('rowwise'),
             TraitSpec('reduction'),
             TraitSpec('bounded'),
         ),
@@ -1870,6 +1871,7 @@ OPS = (
         ),
         (),
         (
+            TraitSpec('rowwise'),
             TraitSpec('reduction'),
             TraitSpec('bounded'),
         ),
@@ -1896,6 +1898,7 @@ OPS = (
         ),
         (),
         (
+            TraitSpec('rowwise'),
             TraitSpec('reduction'),
             TraitSpec('bounded'),
         ),
@@ -2125,6 +2128,7 @@ OPS = (
         ),
         (),
         (
+            TraitSpec('rowwise'),
             TraitSpec('reduction'),
             TraitSpec('bounded'),
         ),
@@ -2150,6 +2154,7 @@ OPS = (
         ),
         (),
         (
+            TraitSpec('rowwise'),
             TraitSpec('reduction'),
             TraitSpec('bounded'),
         ),
@@ -2576,6 +2581,7 @@ OPS = (
         ),
         (),
         (
+            TraitSpec('rowwise'),
             TraitSpec('reduction'),
             TraitSpec('bounded'),
         ),
@@ -2599,6 +2605,7 @@ OPS = (
         ),
         (),
         (
+            TraitSpec('rowwise'),
             TraitSpec('reduction'),
         ),
         'dialect/RlxReduction.td',
@@ -2687,6 +2694,7 @@ OPS = (
         ),
         (),
         (
+            TraitSpec('rowwise'),
             TraitSpec('reduction'),
         ),
         'dialect/RlxReduction.td',
@@ -2708,6 +2716,7 @@ OPS = (
         ),
         (),
         (
+            TraitSpec('rowwise'),
             TraitSpec('moves_data'),
         ),
         'dialect/RlxReduction.td',
@@ -2752,6 +2761,7 @@ OPS = (
         ),
         (),
         (
+            TraitSpec('rowwise'),
             TraitSpec('moves_data'),
         ),
         'dialect/RlxReduction.td',

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from rlx import mlir
+from rlx.ir.dataflow import RegionFlow, wholes
 from rlx.ir.dim import Dim
 from rlx.ir.guards import is_list, is_tuple
 from rlx.ir.shape import DimLike, Shape
@@ -166,6 +167,33 @@ class Card:
     def runs(self, attributes: dict[str, Any]) -> Dim:
         """How often the op runs each of its regions; 1 if that is not known."""
         return 1
+
+    # --- where bytes are: for plans of memory ---------------------------------------------------------
+
+    def aliases(
+        self, operands: Sequence[Shape], results: Sequence[Shape], attributes: dict[str, Any]
+    ) -> Sequence[tuple[int, int] | None]:
+        """For each result the operand in which its elements lie side by side, in order, and the first of these; None where
+        they do not, whatever its operands. All shapes are static.
+        """
+        return [(0, 0) if self.spec.has_trait("view", attributes) else None] * len(results)
+
+    def parts(self, operands: Sequence[Shape], attributes: dict[str, Any]) -> Sequence[int | None]:
+        """For each operand the element of the result from which on all its elements lie there side by side, None where they
+        do not: operands that may be computed in the place of the result. All shapes are static.
+        """
+        return [None] * len(operands)
+
+    def flows(self, operands: int, results: int, attributes: dict[str, Any]) -> tuple[RegionFlow | None, ...]:
+        """For an op with regions: how values go into each and out of it; None for a region that does not run.
+
+        Args:
+            operands: Their number.
+            results: Their number.
+            attributes: By name, all of them.
+        """
+        body = RegionFlow(wholes(operands), wholes(results), repeats=False)
+        return (body, *[None] * (len(self.spec.regions) - 1))
 
     def samples(self) -> Iterable[Sample]:
         """Typical and extreme uses, from which the conformance harness makes its cases."""

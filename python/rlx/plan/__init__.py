@@ -1,7 +1,9 @@
-"""Plans of the memory of compiled functions, as data for reports and for back ends that manage memory themselves."""
+"""Plans of the memory of compiled functions: for reports, and for back ends that manage memory themselves."""
 
 from __future__ import annotations
 
-from rlx.plan.memory import MemoryPlan, PlannedValue, aligned, plan_memory
+from rlx.plan.memory import MemoryPlan, PlannedValue, Slot, plan_memory
+from rlx.plan.options import MemoryPlanOptions
+from rlx.plan.sharing import aligned
 
-__all__ = ["MemoryPlan", "PlannedValue", "aligned", "plan_memory"]
+__all__ = ["MemoryPlan", "MemoryPlanOptions", "PlannedValue", "Slot", "aligned", "plan_memory"]

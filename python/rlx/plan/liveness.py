@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
 
 from rlx import mlir
 from rlx.ir import opview, registry
+from rlx.ir.dataflow import RegionFlow
 from rlx.ir.dim import symbols
 from rlx.ir.errors import ShapeError
 from rlx.ir.graph import Graph
 from rlx.ir.shape import Shape, shape_of
 
-# The bits of a bool, stored in a byte, are those of 0 and 1.
-_SAME_BITS = frozenset({("bool", "i8"), ("bool", "u8"), ("i8", "u8"), ("u8", "i8"), ("i32", "u32"), ("u32", "i32")})
 
-
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Storage:
     """Memory of one value and of those that are views of it, or are written over it.
 
@@ -26,176 +24,284 @@ class Storage:
         size: Bytes.
         start: The first step at which it holds a value.
         end: The last step at which this is read.
-        kind: `"value"`, or the kind of a value from outside: `"input"`, `"param"`, `"state"`, `"constant"`.
+        kind: `"value"`, or the kind of a value from outside: `"input"`, `"param"`, `"state"`, `"constant"`; `"weight"` for
+            what is computed from parameters and constants alone, where such values lie elsewhere.
+        members: The values in it, the first of which gave it its size.
     """
 
     size: int
     start: int
     end: int
     kind: str
+    members: list[Live]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Live:
     """A value.
 
     Attributes:
         value: The MLIR value.
         name: The name of an argument; for a result `%3`.
-        op: The op that computes it; None for an argument.
+        step: Where it is computed: the step of its op, or of the op whose region takes it; None for an argument of the
+            function.
+        is_argument: Whether it is an argument, of the function or of a region.
+        home: The step of the op in whose region it is defined, and the number of that region; None in no region.
         shape: Its shape, static.
+        size: Bytes.
         start: The step at which it is computed.
         end: The last step at which it or a view of it is read.
         storage: Where its bytes are.
         offset: Its first byte in the storage.
-        base: The value that it is a view of, or over which it is written.
-        relation: `"own"`, `"view"` or `"in place"`.
+        base: The value that it is a view of, over which it is written, or within which it is computed.
+        relation: `"own"`, `"view"`, `"row"`, `"in place"` or `"within"`: see `PlannedValue`.
         outputs: Names of the function's results that are this value.
     """
 
     value: Any
     name: str
-    op: Any
+    step: Step | None
+    is_argument: bool
+    home: tuple[Step, int] | None
     shape: Shape
+    size: int
     start: int
     end: int
-    storage: Storage
+    storage: Storage = field(init=False)
     offset: int = 0
     base: Live | None = None
     relation: str = "own"
-    outputs: list[str] = field(default_factory=list)
-
-    @property
-    def size(self) -> int:
-        """Bytes."""
-        return bytes_of(self.shape)
+    outputs: list[str] = field(default_factory=list[str])
 
 
-def bytes_of(shape: Shape) -> int:
-    """Bytes of a static shape."""
-    count = shape.dtype.itemsize
-    for d in shape.static:
-        count *= d
-    return count
+@dataclass(eq=False, slots=True)
+class Step:
+    """An op, or the terminator of a block.
+
+    Attributes:
+        index: Its number.
+        op: The op.
+        home: The step of the op in whose region it is, and the number of that region; None in no region.
+        end: The step of the last op inside it; its own where it has no regions.
+        reads: Its operands; None for what takes no memory, such as the index of a loop.
+        results: What it gives, as `reads`.
+        arguments: The arguments of each of its regions, as `reads`.
+        yields: The terminator of each of its regions.
+        flows: How values go into its regions and out of them; None for a region that does not run, and for ops of other
+            dialects.
+    """
+
+    index: int
+    op: Any
+    home: tuple[Step, int] | None
+    end: int
+    reads: list[Live | None] = field(default_factory=list["Live | None"])
+    results: list[Live | None] = field(default_factory=list["Live | None"])
+    arguments: list[list[Live | None]] = field(default_factory=list["list[Live | None]"])
+    yields: list[Step | None] = field(default_factory=list["Step | None"])
+    flows: Sequence[RegionFlow | None] = ()
+
+    def repeats(self, region: int) -> bool:
+        """Whether a region may run more than once."""
+        flow = self.flows[region] if region < len(self.flows) else None
+        return flow is None or flow.repeats
+
+    def has_trait(self, name: Any) -> bool:
+        """Whether the op has a trait."""
+        return opview.has_trait(self.op, name)
 
 
 class Liveness:
     """The values of a graph's function in program order.
 
     Step 0 is before the first op, op `i` is step `i + 1` (one inside a region counts like any other), and the last step
-    is the return. Intervals include both ends: at its own step an op reads its operands and writes its results.
+    is the return. Intervals include both ends: at its own step an op reads its operands and writes its results. What a region
+    that may run again reads from outside lives to the end of that region's op.
+
+    Attributes:
+        sizes: Sizes of symbols.
+        steps: The ops; `steps[0]` is None.
+        last: The number of the return.
+        values: The values.
 
     Args:
         graph: Any stage.
         sizes: Sizes of symbols.
+        f32_uniform: Every element takes four bytes at least.
 
     Raises:
         ShapeError: A symbol has no size.
     """
 
-    def __init__(self, graph: Graph, sizes: Mapping[str, int]):
+    def __init__(self, graph: Graph, sizes: Mapping[str, int], *, f32_uniform: bool = False):
         self.sizes = dict(sizes)
-        self.ops = list(opview.operations(graph.function.entry_block))
-        self.last = len(self.ops)  # the return is one of them
+        self.f32_uniform = f32_uniform
+        self.steps: list[Step | None] = [None]
         self.values: dict[Any, Live] = {}
-        self._step = {_key(op): i + 1 for i, op in enumerate(self.ops)}
-        self._ends: dict[Any, int] = {}
-        for argument, value in zip(graph.arguments, graph.function.entry_block.arguments, strict=True):
-            self._add(value, argument.name, None, 0, argument.kind)
-        results, arguments = count(), count()
-        for op in self.ops:
-            for region in op.regions:
-                for argument in (a for block in region for a in block.arguments):
-                    self._add(argument, f"%arg{next(arguments)}", op, self.step(op), "value")
-            kind = "constant" if op.name == "rlx.constant" else "value"
-            for result in op.results:
-                self._add(result, f"%{next(results)}", op, self.step(op), kind)
-        for output, value in zip(graph.results, self.ops[-1].operands, strict=True):
-            self.values[value].outputs.append(output.name)
-        for live in reversed(self.values.values()):  # a view before what it is a view of
-            if live.base is not None:
-                live.base.end = max(live.base.end, live.end)
+        self._results, self._arguments = count(), count()
+        self._shapes: dict[Any, tuple[Shape, int]] = {}
+        self._captured: dict[Step, list[Live]] = {}  # what loops read from outside, until their end is known
+        entry = graph.function.entry_block
+        kinds: dict[Live, str] = {}
+        for argument, value in zip(graph.arguments, entry.arguments, strict=True):
+            live = self._define(value, argument.name, None, 0)
+            if live is not None:
+                live.is_argument = True
+                kinds[live] = argument.kind
+        end = self._block(entry, None)
+        self.last = end.index
+        for output, live in zip(graph.results, end.reads, strict=True):
+            assert live is not None
+            live.outputs.append(output.name)
+            live.end = self.last
+        self._settle(kinds)
 
-    def step(self, op: Any) -> int:
-        """The step of an op."""
-        return self._step[_key(op)]
+    @property
+    def ops(self) -> list[Any]:
+        """The ops, in order of their steps."""
+        return [step.op for step in self.steps if step is not None]
 
-    def _add(self, value: Any, name: str, op: Any, start: int, kind: str) -> None:
+    def item_size(self, shape: Shape) -> int:
+        """Bytes from one element to the next."""
+        return max(4, shape.dtype.itemsize) if self.f32_uniform else shape.dtype.itemsize
+
+    # --- building ---------------------------------------------------------------------------------
+
+    def _block(self, block: Any, home: tuple[Step, int] | None) -> Step:
+        """Number the ops of a block, and give the step of the last."""
+        step: Step | None = None
+        for view in block.operations:
+            op = view.operation
+            step = Step(len(self.steps), op, home, len(self.steps))
+            self.steps.append(step)
+            for value in op.operands:
+                live = self.values.get(value)
+                step.reads.append(live)
+                if live is not None:
+                    self._read(live, step)
+            step.results = [self._define(r, f"%{next(self._results)}", step, step.index) for r in op.results]
+            if len(op.regions):
+                self._regions(step)
+            else:
+                self._alias(step)
+        assert step is not None
+        return step
+
+    def _define(self, value: Any, name: str, step: Step | None, start: int) -> Live | None:
         if not isinstance(value.type, mlir.ir.RankedTensorType):
-            return  # the index of a loop: no memory
-        shape = shape_of(value).bind(self.sizes)
-        if not shape.is_static:
-            missing = ", ".join(sorted({s for d in shape.dims for s in symbols(d)}))
-            raise ShapeError(f"{name} is {shape}: a plan needs a size for {missing}", hint="give sizes={'batch': 8, …}")
-        end = max([start, *(self._use_step(use.owner.operation, value) for use in value.uses)])
-        if op is not None and len(op.regions):
-            end = max(end, self._end_of(op))
-        live = Live(value, name, op, shape, start, end, Storage(bytes_of(shape), start, end, kind))
+            return None  # the index of a loop: no memory
+        known = self._shapes.get(value.type)
+        if known is None:
+            shape = shape_of(value).bind(self.sizes)
+            if not shape.is_static:
+                missing = ", ".join(sorted({s for d in shape.dims for s in symbols(d)}))
+                raise ShapeError(
+                    f"{name} is {shape}: a plan needs a size for {missing}", hint="give sizes={'batch': 8, …}"
+                )
+            size = self.item_size(shape)
+            for d in shape.static:
+                size *= d
+            known = self._shapes[value.type] = (shape, size)
+        home = step.home if step is not None else None
+        live = Live(value, name, step, False, home, *known, start, start)
         self.values[value] = live
-        base = self._base(op, value)
-        if base is not None:
-            parent, offset = base
-            live.base, live.relation, live.offset = parent, "view", parent.offset + offset
-            live.storage = parent.storage
-            live.storage.end = max(live.storage.end, end)
+        return live
 
-    def _base(self, op: Any, value: Any) -> tuple[Live, int] | None:
-        """The value of which another is a view (the same elements in the same order), and the byte at which this begins."""
-        if op is None or not registry.is_ours(op) or len(op.operands) != 1 or len(op.regions):
-            return None
-        name, parent = op.name[4:], self.values[op.operands[0]]
-        source, result = parent.shape, shape_of(value).bind(self.sizes)
-        if name == "cast":
-            names = (source.dtype.name, result.dtype.name)
-            return (parent, 0) if names[0] == names[1] or names in _SAME_BITS else None
-        if opview.has_trait(op, "view") or (name == "expand" and bytes_of(source) == bytes_of(result)):
-            return parent, 0
-        first = _run_of(op, source, self.sizes) if name in ("narrow", "slice") else None
-        return None if first is None else (parent, first * source.dtype.itemsize)
+    def _read(self, live: Live, step: Step) -> None:
+        """A value is read at a step; where a region that may run again stands between the two, to the end of that."""
+        outermost, inner = None, step.home
+        while inner is not None and inner != live.home:
+            around, region = inner
+            if around.repeats(region):
+                outermost = around
+            inner = around.home
+        if outermost is None:
+            live.end = max(live.end, step.index)
+        else:
+            self._captured.setdefault(outermost, []).append(live)
 
-    def _use_step(self, op: Any, value: Any) -> int:
-        """The last step at which an op reads a value: a region that reads a value from outside may run again."""
-        block = value.owner if isinstance(value, mlir.ir.BlockArgument) else value.owner.operation.block
-        while op.block != block:
-            op = op.parent.operation
-        return self._end_of(op)
+    def _regions(self, step: Step) -> None:
+        op = step.op
+        if registry.is_ours(op):
+            card, values = opview.card_of(op), opview.attributes_of(op, self.sizes)
+            step.flows = card.flows(len(step.reads), len(step.results), values)
+        for number, region in enumerate(op.regions):
+            block = opview.block_of(region)
+            home = (step, number)
+            arguments: list[Live | None] = []
+            for argument in block.arguments if block is not None else ():
+                live = self._define(argument, f"%arg{next(self._arguments)}", step, step.index)
+                if live is not None:
+                    live.is_argument, live.home = True, home
+                arguments.append(live)
+            step.arguments.append(arguments)
+            self._enter(step, number)
+            step.yields.append(self._block(block, home) if block is not None else None)
+        step.end = len(self.steps) - 1
+        for live in self._captured.pop(step, ()):
+            live.end = max(live.end, step.end)
+        self._leave(step)
 
-    def _end_of(self, op: Any) -> int:
-        """The step of an op, or of the last op inside it."""
-        if not len(op.regions):
-            return self.step(op)
-        key = _key(op)
-        if key not in self._ends:
-            last = op
-            for region in op.regions:
-                for block in region:
-                    for inner in opview.operations(block):
-                        last = inner
-            self._ends[key] = self.step(last)
-        return self._ends[key]
+    def _enter(self, step: Step, region: int) -> None:
+        """What the arguments of a region are views of."""
+        flow = step.flows[region] if region < len(step.flows) else None
+        for argument, source in zip(step.arguments[region], flow.arguments if flow is not None else (), strict=False):
+            base = (step.results if source.kind == "carry" else step.reads)[source.index]
+            if argument is not None and base is not None:
+                argument.base, argument.relation = base, "row" if source.kind == "row" else "view"
 
+    def _leave(self, step: Step) -> None:
+        """The results of an op with regions live from when they are first written: carries and stacks from the beginning."""
+        first_yield = {
+            flow.index: min(y.index for y in step.yields if y is not None)
+            for region in step.flows
+            if region is not None
+            for flow in region.yields
+            if flow is not None and flow.kind == "whole"
+        }
+        for i, live in enumerate(step.results):
+            if live is not None:
+                live.start = first_yield.get(i, step.index)
+                live.end = max(live.end, step.end)
+        for number, arguments in enumerate(step.arguments):
+            flow = step.flows[number] if number < len(step.flows) else None
+            for i, argument in enumerate(arguments):
+                is_carry = flow is not None and flow.arguments[i].kind == "carry"
+                if argument is not None and not is_carry and step.repeats(number):
+                    argument.end = step.end  # the next step of the loop reads another part of it
 
-def _key(op: Any) -> Any:
-    """What stands for an op in a dictionary: its first result. Equal ops have equal hashes, and look-ups would take long."""
-    return op.results[0] if len(op.results) else op
+    def _alias(self, step: Step) -> None:
+        """Which results are views of operands."""
+        op = step.op
+        if not registry.is_ours(op) or op.name in opview.TERMINATORS:
+            return
+        card = opview.card_of(op)
+        if not card.has("aliases") and card.spec.trait("view") is None:
+            return
+        reads, results = [r for r in step.reads if r is not None], [r for r in step.results if r is not None]
+        values = opview.attributes_of(op, self.sizes)
+        found = card.aliases([r.shape for r in reads], [r.shape for r in results], values)
+        for result, alias in zip(results, found, strict=True):
+            if alias is None:
+                continue
+            base = reads[alias[0]]
+            if self.item_size(base.shape) == self.item_size(result.shape):
+                result.base, result.relation = base, "view"
+                result.offset = alias[1] * self.item_size(base.shape)  # in its base, until values are settled
 
-
-def _run_of(op: Any, source: Shape, sizes: Mapping[str, int]) -> int | None:
-    """The first element of a narrow or slice whose elements lie side by side in its operand, else None."""
-    values = opview.attributes_of(op, sizes)
-    starts, limits = [0] * source.rank, list(source.static)
-    if op.name == "rlx.narrow":
-        axis, first = values["axis"], values["start"][0]
-        starts[axis], limits[axis] = first, first + values["length"][0]
-    elif all(s == 1 for s in values["strides"]):
-        starts, limits = list(values["starts"]), list(values["limits"])
-    else:
-        return None
-    first, stride, is_full = 0, 1, True
-    for low, high, size in zip(reversed(starts), reversed(limits), reversed(source.static), strict=True):
-        if high - low > 1 and not is_full:
-            return None
-        is_full = is_full and low == 0 and high == size
-        first += low * stride
-        stride *= size
-    return first
+    def _settle(self, kinds: Mapping[Live, str]) -> None:
+        """What is read of a view is read of its base; then all have storage."""
+        for live in reversed(self.values.values()):
+            base, step = live.base, live.step
+            is_carry = live.is_argument and step is not None and base in step.results
+            if base is not None and not is_carry:
+                base.end = max(base.end, live.end)
+        for live in self.values.values():
+            if live.base is not None:
+                live.storage = live.base.storage
+                live.storage.members.append(live)
+                live.offset += live.base.offset
+                continue
+            is_constant = not live.is_argument and live.step is not None and live.step.op.name == "rlx.constant"
+            kind = kinds.get(live, "constant" if is_constant else "value")
+            live.storage = Storage(live.size, live.start, live.end, kind, [live])

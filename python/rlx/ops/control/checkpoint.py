@@ -128,6 +128,9 @@ class OptimizationBarrier(Card, op="optimization_barrier"):
     def evaluate(self, inputs: list[np.ndarray], after: list[np.ndarray]) -> tuple[np.ndarray, ...]:
         return tuple(inputs)
 
+    def aliases(self, operands: Any, results: Any, attributes: Any) -> list[tuple[int, int] | None]:
+        return [(i, 0) for i in range(len(results))]
+
     def decompose(self, b: Builder, inputs: list[Tensor], after: list[Tensor]) -> tuple[Tensor, ...]:
         """A `where` whose condition is always true, which no compiler can prove: it reads an element of each of `after`.
 

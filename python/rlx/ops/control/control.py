@@ -11,6 +11,7 @@ import numpy as np
 
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
+from rlx.ir.dataflow import Flow, RegionFlow, carries, wholes
 from rlx.ir.dim import Dim, dim
 from rlx.ir.dtype import bool_, f32, i32
 from rlx.ir.errors import ShapeError
@@ -78,6 +79,9 @@ class If(IfRules, op="if"):
     def evaluate(self, condition: np.ndarray, *, regions: Sequence[EvaluatedRegion]) -> tuple[np.ndarray, ...]:
         return tuple(regions[0 if condition else 1]())
 
+    def flows(self, operands: int, results: int, attributes: Any) -> tuple[RegionFlow, ...]:
+        return (RegionFlow((), wholes(results), repeats=False),) * 2
+
     def build(self, b: Builder, condition: Any, then: Callable[..., Any], els: Callable[..., Any], *args: Any) -> Any:
         for name, branch in (("then", then), ("els", els)):
             check_takes(branch, len(args), name)
@@ -123,6 +127,10 @@ class While(WhileRules, op="while"):
         while (max_iterations is None or done < max_iterations) and bool(condition(*carries)[0]):
             carries, done = body(*carries), done + 1
         return tuple(carries)
+
+    def flows(self, operands: int, results: int, attributes: Any) -> tuple[RegionFlow, ...]:
+        carried = carries(operands)
+        return RegionFlow(carried, (None,), repeats=True), RegionFlow(carried, carried, repeats=True)
 
     def build(
         self,
@@ -200,11 +208,18 @@ class Scan(ScanRules, op="scan"):
         carries = inputs[:num_carries]
         stacks = [np.zeros((length[0], *s.static), s.dtype.numpy) for s in body.results[num_carries:]]
         for step in range(length[0])[:: -1 if reverse else 1]:
-            yielded = body(*carries, *(x[step] for x in xs))
+            yielded = body(*carries, *(x[step, ...] for x in xs))  # arrays, and no scalars: parts of x
             carries = yielded[:num_carries]
             for stack, value in zip(stacks, yielded[num_carries:], strict=True):
                 stack[step] = value
         return (*carries, *stacks)
+
+    def flows(self, operands: int, results: int, attributes: Any) -> tuple[RegionFlow, ...]:
+        num_carries = attributes["num_carries"]
+        rows = tuple(Flow("row", i) for i in range(num_carries, operands))
+        stacks = tuple(Flow("row", i) for i in range(num_carries, results))
+        carried = carries(num_carries)
+        return (RegionFlow((*carried, *rows), (*carried, *stacks), repeats=True),)
 
     def build(
         self,

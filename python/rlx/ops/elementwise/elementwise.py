@@ -79,12 +79,20 @@ class Activation(Card, op="activation"):
         yield sample((), kind="silu", dtypes=("f32",))
 
 
+# The bits of a bool, stored in a byte, are those of 0 and 1.
+_SAME_BITS = frozenset({("bool", "i8"), ("bool", "u8"), ("i8", "u8"), ("u8", "i8"), ("i32", "u32"), ("u32", "i32")})
+
+
 class Cast(Card, op="cast"):
     def infer(self, x: Shape, *, dtype: DType) -> Shape:
         return x.with_dtype(dtype)
 
     def evaluate(self, x: np.ndarray, *, dtype: DType) -> np.ndarray:
         return convert(x, dtype)
+
+    def aliases(self, operands: Any, results: Any, attributes: Any) -> list[tuple[int, int] | None]:
+        names = (operands[0].dtype.name, results[0].dtype.name)
+        return [(0, 0) if names[0] == names[1] or names in _SAME_BITS else None]
 
     def build(self, b: Builder, x: Any, dtype: Any) -> Tensor:
         kind = as_dtype(dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -124,6 +125,12 @@ class Narrow(_Movement, op="narrow"):
     def evaluate(self, x: np.ndarray, *, axis: int, start: tuple[int], length: tuple[int]) -> np.ndarray:
         return np.take(x, range(start[0], start[0] + length[0]), axis)
 
+    def aliases(self, operands: Any, results: Any, attributes: Any) -> list[tuple[int, int] | None]:
+        (x,), (start,), (length,) = operands, attributes["start"], attributes["length"]
+        starts, limits = [0] * x.rank, list(x.static)
+        starts[attributes["axis"]], limits[attributes["axis"]] = start, start + length
+        return [_run(x, starts, limits)]
+
     def build(self, b: Builder, x: Tensor, axis: int, start: Any, length: Any) -> Tensor:
         return b.emit("narrow", (x,), axis=axis_of(axis, x.rank), start=(start,), length=(length,))
 
@@ -179,6 +186,10 @@ class Slice(_Movement, op="slice"):
     def evaluate(self, x: np.ndarray, *, starts: Any, limits: Any, strides: Any) -> np.ndarray:
         return x[tuple(slice(lo, hi, s) for lo, hi, s in zip(starts, limits, strides, strict=True))]
 
+    def aliases(self, operands: Any, results: Any, attributes: Any) -> list[tuple[int, int] | None]:
+        dense = all(s == 1 for s in attributes["strides"])
+        return [_run(operands[0], attributes["starts"], attributes["limits"]) if dense else None]
+
     def build(self, b: Builder, x: Tensor, starts: Any, limits: Any, strides: Any = None) -> Tensor:
         strides = (1,) * x.rank if strides is None else tuple(strides)
         return b.emit("slice", (x,), starts=tuple(starts), limits=tuple(limits), strides=strides)
@@ -230,6 +241,18 @@ def _cut(b: Builder, x: Tensor, sizes: Sequence[Dim]) -> Tensor:
     return x
 
 
+def _run(x: Shape, starts: Sequence[int], limits: Sequence[int]) -> tuple[int, int] | None:
+    """The first element of a range of each axis, where all that it holds lies side by side; see `Card.aliases`."""
+    first, stride, is_full = 0, 1, True
+    for low, high, size in zip(reversed(starts), reversed(limits), reversed(x.static), strict=True):
+        if high - low > 1 and not is_full:
+            return None
+        is_full = is_full and low == 0 and high == size
+        first += low * stride
+        stride *= size
+    return 0, first
+
+
 class Concat(_Movement, op="concat"):
     def infer(self, lhs: Shape, rhs: Shape, *, axis: int) -> Shape:
         same_dtype(lhs, rhs)
@@ -242,6 +265,11 @@ class Concat(_Movement, op="concat"):
 
     def evaluate(self, lhs: np.ndarray, rhs: np.ndarray, *, axis: int) -> np.ndarray:
         return np.concatenate([lhs, rhs], axis)
+
+    def parts(self, operands: Any, attributes: Any) -> list[int | None]:
+        dims = operands[0].static
+        outer = dims[: attributes["axis"]]
+        return [0, math.prod(dims)] if all(d == 1 for d in outer) else [None, None]
 
     def build(self, b: Builder, xs: Any, axis: int = 0) -> Tensor:
         tensors = [xs] if isinstance(xs, Tensor) else list(xs)
@@ -280,6 +308,9 @@ class Expand(_Movement, op="expand"):
 
     def evaluate(self, x: np.ndarray, *, shape: tuple[int, ...]) -> np.ndarray:
         return np.broadcast_to(x, shape)
+
+    def aliases(self, operands: Any, results: Any, attributes: Any) -> list[tuple[int, int] | None]:
+        return [(0, 0) if operands[0].num_elements == results[0].num_elements else None]
 
     def build(self, b: Builder, x: Any, shape: Any) -> Tensor:
         entries = list(shape.dims if isinstance(shape, Shape) else shape)

@@ -1,0 +1,291 @@
+"""Runs a function in the bytes of its memory plan, with the NumPy evaluators: what proves a plan right.
+
+All that lies in the arena is read from it, at the place that the plan says, and written there. The arena is poisoned, and so is
+every slot when its value has been read for the last time. What is read has to be what was written, and an op that is written
+over its operand has to give the same where a part of that is overwritten already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.errors import Error
+from rlx.ir.evaluate import collect_arguments, evaluate_op
+from rlx.ir.location import describe
+from rlx.ir.opview import TERMINATORS, attributes_of, label_of
+from rlx.ir.shape import Shape
+from rlx.plan.liveness import Live, Step, Storage
+from rlx.plan.memory import MemoryPlan
+
+# A NaN in every float type.
+_POISON = 0xFF
+
+
+def execute(plan: MemoryPlan, values: Mapping[str, Any]) -> list[np.ndarray]:
+    """Run a planned function in its arena.
+
+    Args:
+        plan: The plan, which knows its graph.
+        values: As for `rlx.evaluate`, of the sizes that the plan is made for.
+
+    Returns:
+        The outputs, in order.
+
+    Raises:
+        Error: An argument does not fit; or the plan is wrong: a value is overwritten before it is read for the last time.
+    """
+    graph = plan.layout.graph
+    arrays = collect_arguments(graph, values)
+    for argument, array in zip(graph.arguments, arrays, strict=True):
+        expected = argument.shape.bind(plan.sizes)
+        if array.shape != expected.static:
+            message = f"{argument.kind} '{argument.name}' must be {expected}, which the plan is made for"
+            raise Error(f"{message}, got {list(array.shape)}")
+    results = _Machine(plan).run(arrays)
+    return [r for r, output in zip(results, graph.results, strict=True) if output.updates is None]
+
+
+class _Machine:
+    def __init__(self, plan: MemoryPlan):
+        self.plan, self.layout = plan, plan.layout
+        self.arena = np.full(plan.arena_size, _POISON, np.uint8)
+        self.address = self.arena.__array_interface__["data"][0]
+        self.outside: dict[Live, np.ndarray] = {}
+        self.written: dict[Live, bytes] = {}  # what a read of a value has to give
+        self.shift: dict[Live, int] = {}  # of the rows of loops, from the first row
+        self.blocks: dict[tuple[Step, int] | None, list[Step]] = {}
+        self.dying: dict[int, list[Storage]] = {}
+        for step in self.layout.liveness.steps:
+            if step is not None:
+                self.blocks.setdefault(step.home, []).append(step)
+        for storage in self.layout.offsets:
+            self.dying.setdefault(storage.end, []).append(storage)
+
+    def run(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The results of the function."""
+        arguments = [v for v in self.layout.liveness.values.values() if v.step is None]
+        for live, array in zip(arguments, arrays, strict=True):
+            self._write(live, array, "the function")
+        return self._block(None)
+
+    def _block(self, home: tuple[Step, int] | None) -> list[np.ndarray]:
+        """Run the ops of a block, and give what its last op takes."""
+        for step in self.blocks[home]:
+            if step.op.name in TERMINATORS:
+                return [self._read(live, step) for live in step.reads]
+            operands = [self._read(live, step) for live in step.reads]
+            if step.yields:
+                _RegionOp(self, step).run(operands)
+            else:
+                results = evaluate_op(step.op, operands, self.plan.sizes)
+                self._check_overwriting(step, operands, results)
+                for live, array in zip(step.results, results, strict=True):
+                    self._write(live, array, label_of(step.op))
+                self.poison(self.dying.get(step.index, ()))
+        raise Error("the function does not return")
+
+    # --- bytes ------------------------------------------------------------------------------------
+
+    def view(self, live: Live) -> np.ndarray:
+        """The elements of a value in the arena; they can be written."""
+        item = self.layout.liveness.item_size(live.shape)
+        return self._elements(self.place(live), live.shape, item)
+
+    def _elements(self, offset: int, shape: Shape, item: int) -> np.ndarray:
+        strides, stride = list[int](), item
+        for d in reversed(shape.static):
+            strides.insert(0, stride)
+            stride *= d
+        if 0 in shape.static:
+            return np.empty(shape.static, shape.dtype.numpy)
+        return np.ndarray(shape.static, shape.dtype.numpy, self.arena.data, offset, tuple(strides))
+
+    def place(self, live: Live) -> int:
+        """The first byte of a value."""
+        shift, around = 0, live
+        while around is not None and around.relation in ("view", "row"):
+            shift += self.shift.get(around, 0)
+            around = around.base
+        return self.layout.offsets[live.storage] + live.offset + shift
+
+    def is_inside(self, live: Live) -> bool:
+        """Whether a value lies in the arena."""
+        return live.storage in self.layout.offsets
+
+    def _read(self, live: Live | None, step: Step) -> np.ndarray:
+        """A value, which can only be read."""
+        assert live is not None  # evaluators take tensors only
+        if not self.is_inside(live):
+            return self.outside[live]
+        array = self.view(live)
+        array.flags.writeable = False
+        if array.tobytes() != self.written[live]:
+            raise _wrong(step, f"reads {live.name}, which was overwritten since it was computed")
+        return array
+
+    def _write(self, live: Live | None, array: np.ndarray, by: str) -> None:
+        """Put a value in its place; a view is there already."""
+        assert live is not None
+        if not self.is_inside(live):
+            self.outside[live] = array = np.array(array)
+            array.flags.writeable = False
+            return
+        view, contents = self.view(live), np.ascontiguousarray(array).tobytes()
+        if live.relation == "view":
+            if view.tobytes() != contents:
+                raise Error(f"memory plan: {live.name} is not a view of what {by} takes")
+        else:
+            view[...] = np.array(array)  # which may lie in the same bytes
+        self.written[live] = contents
+
+    def poison(self, storages: Sequence[Storage]) -> None:
+        """Overwrite storages whose values have been read for the last time."""
+        for storage in storages:
+            start = self.layout.offsets[storage]
+            self.arena[start : start + storage.size] = _POISON
+
+    # --- checks -----------------------------------------------------------------------------------
+
+    def _check_overwriting(self, step: Step, operands: Sequence[np.ndarray], results: Sequence[np.ndarray]) -> None:
+        """An op that is written over an operand gives the same where half of that is written already."""
+        for i, k in self.layout.choices.over.get(step, {}).items():
+            result, over = results[i], step.reads[k]
+            assert over is not None
+            is_written, changed = _first_half(step, result), list(operands)
+            for j, live in enumerate(step.reads):
+                # Of other sizes only on devices where all elements have one size, and there nothing is read twice.
+                if live is not None and live.storage is over.storage and operands[j].itemsize == result.itemsize:
+                    changed[j] = np.array(operands[j])
+                    changed[j].reshape(result.shape).view(result.dtype)[is_written] = result[is_written]
+            again = evaluate_op(step.op, changed, self.plan.sizes)[i]
+            if again[~is_written].tobytes() != result[~is_written].tobytes():
+                raise _wrong(step, f"cannot be written over operand {k}: it reads what it has written")
+
+
+def _first_half(step: Step, result: np.ndarray) -> np.ndarray:
+    """Which elements an op has written half-way: of rows if it works on rows, else of elements."""
+    if step.has_trait("elementwise"):
+        return np.arange(result.size).reshape(result.shape) < result.size // 2
+    axis = attributes_of(step.op).get("axis", -1)
+    rows = np.delete(result.shape, axis)
+    count = int(np.prod(rows))
+    return np.broadcast_to(np.expand_dims(np.arange(count).reshape(rows) < count // 2, axis), result.shape)
+
+
+class _RegionOp:
+    """Runs an op with regions: its evaluator decides which of them run, and calls them."""
+
+    def __init__(self, machine: _Machine, step: Step):
+        self.machine, self.step = machine, step
+        self.flows = step.flows
+        arguments = [flow for region in self.flows if region is not None for flow in region.arguments]
+        yields = [flow for region in self.flows if region is not None for flow in region.yields if flow is not None]
+        self.carried = {flow.index for flow in arguments if flow.kind == "carry"}
+        self.passed = {flow.index for flow in arguments if flow.kind != "carry"}
+        self.stacked = {flow.index for flow in yields if flow.kind == "row"}
+        self.own = {live.storage for live in step.results if live is not None}
+
+    def run(self, operands: Sequence[np.ndarray]) -> None:
+        """Run the op."""
+        machine, step = self.machine, self.step
+        given = [array if k in self.passed else np.array(array) for k, array in enumerate(operands)]
+        for k in self.carried:
+            self._carry(k, given[k])
+            given[k] = self._result(k)
+        for k in self.stacked:
+            machine.poison([self._live(k).storage])
+        machine.poison([s for s in machine.dying.get(step.index, ()) if s not in self.own])
+        regions = [_Region(self, number) if end is not None else None for number, end in enumerate(step.yields)]
+        results = evaluate_op(step.op, given, machine.plan.sizes, regions)  # pyright: ignore[reportArgumentType]
+        for i, array in enumerate(results):
+            self._finish(i, array)
+        around = step.home[0] if step.home is not None else None
+        dead = [s for s in machine.dying.get(step.end, ()) if s in self.own or s.start <= step.index]
+        machine.poison([s for s in dead if around is None or around.end != step.end or s.start > around.index])
+
+    def _live(self, i: int) -> Live:
+        live = self.step.results[i]
+        assert live is not None
+        return live
+
+    def _result(self, i: int) -> np.ndarray:
+        array = self.machine.view(self._live(i))
+        array.flags.writeable = False
+        return array
+
+    def _carry(self, i: int, array: np.ndarray) -> None:
+        """Give a result, or the carry that becomes it, a value."""
+        live = self._live(i)
+        self.machine.view(live)[...] = np.array(array)
+        self.machine.written[live] = np.ascontiguousarray(array).tobytes()
+
+    def _finish(self, i: int, array: np.ndarray) -> None:
+        live, contents = self._live(i), np.ascontiguousarray(array).tobytes()
+        view = self.machine.view(live)
+        if i in self.stacked:
+            if set(view.tobytes()) - {_POISON}:
+                raise _wrong(self.step, f"finds that {live.name} was written by another op")
+            view[...] = array
+        elif view.tobytes() != contents:
+            raise _wrong(self.step, f"finds another value than it computed in {live.name}")
+        self.machine.written[live] = contents
+
+
+class _Region:
+    """What an evaluator calls to run a region once."""
+
+    def __init__(self, parent: _RegionOp, number: int):
+        self.parent, self.number = parent, number
+        end, flow = parent.step.yields[number], parent.flows[number]
+        assert end is not None
+        if flow is None:
+            raise _wrong(parent.step, f"runs its region {number}, which is planned to be left out")
+        self.end, self.flow = end, flow
+
+    @property
+    def results(self) -> list[Shape]:
+        """The shapes of what it yields."""
+        return [live.shape for live in self.end.reads if live is not None]
+
+    def __call__(self, *arrays: np.ndarray) -> list[np.ndarray]:
+        machine, step = self.parent.machine, self.parent.step
+        for live, flow, array in zip(step.arguments[self.number], self.flow.arguments, arrays, strict=True):
+            assert live is not None
+            if not machine.is_inside(live):
+                machine.outside[live] = array
+                continue
+            if flow.kind == "row":
+                at = array.__array_interface__["data"][0] - machine.address
+                machine.shift[live] = 0
+                machine.shift[live] = at - machine.place(live) if array.size else 0
+            machine.written[live] = np.ascontiguousarray(array).tobytes()
+        return self._yield(machine._block((step, self.number)))
+
+    def _yield(self, arrays: list[np.ndarray]) -> list[np.ndarray]:
+        """Copy what is yielded to where it belongs: first what is read whole by the op, then all carries as one."""
+        machine, parent, end = self.parent.machine, self.parent, self.end
+        given = list(zip(arrays, self.flow.yields, strict=True))
+        yielded = [np.array(a) if flow is None or flow.kind == "row" else a for a, flow in given]
+        for i, (array, _) in enumerate(given):
+            scratch = machine.layout.scratch.get((end, i))
+            if scratch is not None:
+                live = end.reads[i]
+                assert live is not None
+                item = machine.layout.liveness.item_size(live.shape)
+                copy = machine._elements(machine.layout.offsets[scratch], live.shape, item)
+                copy[...] = array
+                arrays[i] = copy
+        for i, (_, flow) in enumerate(given):
+            if flow is not None and flow.kind != "row":
+                parent._carry(flow.index, arrays[i])
+                yielded[i] = parent._result(flow.index)
+        dead = machine.dying.get(end.index, ())
+        machine.poison([s for s in dead if s.start > parent.step.index and s not in parent.own])
+        return yielded
+
+
+def _wrong(step: Step, what: str) -> Error:
+    return Error(f"memory plan: '{label_of(step.op)}' {what}", location=describe(step.op.location))

@@ -1,0 +1,143 @@
+"""Where storages lie in the arena: best fit in several orders, then a search from the best of them.
+
+Placing storages with fixed lifetimes in the smallest arena is NP-complete (Garey and Johnson, SR2, "dynamic storage
+allocation"), and the peak of live bytes bounds every answer from below. So orders are tried until one meets the bound, and
+where none does, storages that stand highest are placed earlier, a fixed number of times: a plan depends on the graph only.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rlx.plan.liveness import Storage
+from rlx.plan.sharing import aligned, used_bytes
+
+# Storages that the search may place in all, whatever the size of the graph, and how many tries without a gain end it.
+_PLACED_IN_SEARCH = 30_000
+_MOST_FAILURES = 60
+# From so many storages on, only the first orders are tried: one takes 2 seconds there.
+_MANY = 8_000
+
+
+@dataclass(frozen=True)
+class Placement:
+    """An offset for each storage, and the size of the arena."""
+
+    offsets: np.ndarray
+    size: int
+
+
+def place(storages: Sequence[Storage], last: int, alignment: int) -> dict[Storage, int]:
+    """An offset for each storage, such that those which live together do not overlap.
+
+    Args:
+        storages: With their lifetimes.
+        last: The last step.
+        alignment: Of each offset.
+    """
+    placed = [s for s in storages if s.size]
+    offsets = dict.fromkeys(storages, 0)
+    if not placed:
+        return offsets
+    problem = _Problem(placed, alignment)
+    bound = int(used_bytes(placed, last, alignment).max())
+    best = problem.solve(bound, used_bytes(placed, last, alignment))
+    offsets.update(zip(placed, map(int, best.offsets), strict=True))
+    return offsets
+
+
+class _Problem:
+    """Storages as arrays, and the orders in which to place them."""
+
+    def __init__(self, storages: Sequence[Storage], alignment: int):
+        self.count = len(storages)
+        self.size = np.array([aligned(s.size, alignment) for s in storages], np.int64)
+        self.start = np.array([s.start for s in storages], np.int64)
+        self.end = np.array([s.end for s in storages], np.int64)
+
+    def solve(self, bound: int, used: np.ndarray) -> Placement:
+        """The best placement that the orders and the search give."""
+        best: tuple[Placement, np.ndarray] | None = None
+        for number, order in enumerate(self._orders(used)):
+            if best is not None and self.count > _MANY and number > 2:
+                break
+            found = self.place(order)
+            if best is None or found.size < best[0].size:
+                best = found, order
+            if found.size == bound:
+                return found
+        assert best is not None
+        return self._search(*best, bound)
+
+    def _orders(self, used: np.ndarray) -> Iterator[np.ndarray]:
+        """Orders to place in, the most promising first."""
+        size, start, end = self.size, self.start, self.end
+        length = end - start + 1
+        yield np.lexsort((start, -size))
+        yield np.lexsort((-size, start))
+        yield np.lexsort((start, -size * length))
+        yield np.lexsort((start, -size, -length))
+        # Those that live at the fullest step first, then at the next fullest.
+        rank = np.empty(len(used), np.int64)
+        rank[np.argsort(-used, kind="stable")] = np.arange(len(used))
+        fullest = np.array([rank[a : b + 1].min() for a, b in zip(start, end, strict=True)])
+        yield np.lexsort((start, -size, fullest))
+        yield np.lexsort((start, -length, fullest))
+        yield np.lexsort((-size, -end))
+
+    def place(self, order: np.ndarray, above: int | None = None) -> Placement:
+        """Each storage in the smallest gap that takes it, else on top.
+
+        Args:
+            order: The storages.
+            above: Give up as soon as the arena is larger than this; its size is then one more.
+        """
+        offsets = np.zeros(self.count, np.int64)
+        # What is placed, by offset: where it begins and ends in the arena, and when.
+        low, high, first, last = (np.empty(self.count, np.int64) for _ in range(4))
+        top = 0
+        for k, i in enumerate(order):
+            size, start, end = int(self.size[i]), self.start[i], self.end[i]
+            together = np.flatnonzero((first[:k] <= end) & (last[:k] >= start))
+            offset = _best_fit(low[together], high[together], size) if len(together) else 0
+            offsets[i] = offset
+            top = max(top, offset + size)
+            if above is not None and top > above:
+                return Placement(offsets, above + 1)
+            at = int(np.searchsorted(low[:k], offset))
+            for array, value in ((low, offset), (high, offset + size), (first, start), (last, end)):
+                array[at + 1 : k + 1] = array[at:k]
+                array[at] = value
+        return Placement(offsets, top)
+
+    def _search(self, best: Placement, order: np.ndarray, bound: int) -> Placement:
+        """Move storages that reach the top to an earlier place in the order, as long as that gives a smaller arena."""
+        chance = random.Random(0)
+        budget, failures = _PLACED_IN_SEARCH // self.count, 0
+        while budget > 0 and failures < _MOST_FAILURES and best.size > bound:
+            highest = np.flatnonzero(best.offsets + self.size > max(bound, best.size - int(self.size.min())))
+            moved = int(highest[chance.randrange(len(highest))])
+            position = int(np.flatnonzero(order == moved)[0])
+            target = chance.randrange(position) if position else chance.randrange(self.count)
+            changed = np.insert(np.delete(order, position), target, moved)
+            found = self.place(changed, above=best.size)
+            budget -= 1
+            if found.size <= best.size:
+                failures = 0 if found.size < best.size else failures + 1
+                best, order = found, changed
+            else:
+                failures += 1
+        return best
+
+
+def _best_fit(low: np.ndarray, high: np.ndarray, size: int) -> int:
+    """The beginning of the smallest gap between ranges, which are sorted by their beginnings, or the end of all."""
+    ends = np.maximum.accumulate(high)
+    begins = np.concatenate(([0], ends[:-1]))
+    gaps = low - begins
+    fitting = np.flatnonzero(gaps >= size)
+    return int(begins[fitting[np.argmin(gaps[fitting])]]) if len(fitting) else int(ends[-1])

@@ -1,0 +1,286 @@
+"""Which values are computed in the bytes of others: what may be, and what is chosen.
+
+There are three ways. A result is written *over* an operand that dies there. What a region yields is computed *within* the
+result of the region's op. The operands of a concatenation are computed within its result. Each is decided by a function that
+says whether it is right, so that a plan from elsewhere is held to the same rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rlx.ir import opview, registry
+from rlx.plan.liveness import Live, Liveness, Step, Storage
+
+
+@dataclass
+class Choices:
+    """What shares bytes, by steps.
+
+    Attributes:
+        over: For each op, per result the operand over which it is written.
+        within: For each terminator of a region, the values that are computed within the results.
+        parts: For each concatenation, the operands that are computed within the result.
+    """
+
+    over: dict[Step, dict[int, int]] = field(default_factory=dict["Step", "dict[int, int]"])
+    within: dict[Step, set[int]] = field(default_factory=dict["Step", "set[int]"])
+    parts: dict[Step, set[int]] = field(default_factory=dict["Step", "set[int]"])
+
+
+class Sharing:
+    """The storages of a function's values, as values come to share them.
+
+    Args:
+        liveness: The values; their storages are changed.
+        kinds: Kinds of storage that lie in the arena and may be used again.
+        alignment: Of the beginnings of values.
+    """
+
+    def __init__(self, liveness: Liveness, kinds: frozenset[str], alignment: int):
+        self.liveness, self.kinds, self.alignment = liveness, kinds, alignment
+        self.choices = Choices()
+
+    # --- choosing ---------------------------------------------------------------------------------
+
+    def choose(self) -> None:
+        """Share whatever may be, where it costs nothing."""
+        for step in self._steps():
+            for i in range(len(step.results)):
+                for k in range(len(step.reads)):
+                    if self.may_overwrite(step, i, k):
+                        self.overwrite(step, i, k)
+                        break
+        for region_op in reversed(list(self._steps())):
+            for number, end in enumerate(region_op.yields):
+                for i in range(len(end.reads) if end is not None else 0):
+                    if self.may_yield_within(region_op, number, i):
+                        self.yield_within(region_op, number, i)
+        joins = [step for step in self._steps() if self._places(step)]
+        if joins:
+            profile = Profile(self.liveness, self._arena(), self.alignment)
+            for step in joins:
+                chosen = {k for k in range(len(step.reads)) if self.may_join(step, k)}
+                if chosen and profile.join(step, chosen):
+                    for k in sorted(chosen):
+                        self.join(step, k)
+
+    def scratch(self) -> dict[tuple[Step, int], Storage]:
+        """Storages for what a loop yields, where copying one carry would overwrite what another is copied from."""
+        found: dict[tuple[Step, int], Storage] = {}
+        for step in self._steps():
+            for number, end in enumerate(step.yields):
+                copied = [c for c in self._copied(step, number) if c[1].storage is not c[2].storage or c[1].offset]
+                overwritten = {result.storage for _, _, result in copied}
+                for i, yielded, _ in copied:
+                    if end is not None and yielded.storage in overwritten:
+                        found[end, i] = Storage(yielded.size, end.index, end.index, "value", [])
+        return found
+
+    def _copied(self, step: Step, number: int) -> Iterator[tuple[int, Live, Live]]:
+        """What a region yields as carries: its number, the value and the result."""
+        flow, end = step.flows[number] if number < len(step.flows) else None, step.yields[number]
+        for i, target in enumerate(flow.yields if flow is not None else ()):
+            yielded = end.reads[i] if end is not None else None
+            result = step.results[target.index] if target is not None and target.kind == "carry" else None
+            if yielded is not None and result is not None:
+                yield i, yielded, result
+
+    def _steps(self) -> Iterator[Step]:
+        return (step for step in self.liveness.steps if step is not None)
+
+    def _arena(self) -> list[Storage]:
+        found = dict.fromkeys(live.storage for live in self.liveness.values.values())
+        return [s for s in found if s.kind in self.kinds]
+
+    # --- over an operand --------------------------------------------------------------------------
+
+    def may_overwrite(self, step: Step, i: int, k: int) -> bool:
+        """Whether a result may have the bytes of an operand that dies there."""
+        result, operand = step.results[i], step.reads[k]
+        if result is None or operand is None or result.relation != "own" or result.storage.kind != "value":
+            return False
+        storage = operand.storage
+        dies = storage.end == step.index and storage is not result.storage and storage.kind in self.kinds
+        return dies and storage.size == result.storage.size and self._is_read_in_order(step, i, k)
+
+    def _is_read_in_order(self, step: Step, i: int, k: int) -> bool:
+        """Whether every element of an operand is read before the result is written there."""
+        result, operand = step.results[i], step.reads[k]
+        assert result is not None and operand is not None
+        if operand.offset != 0 or operand.size != result.size:
+            return False
+        if step.flows:
+            return any(flow.kind == "carry" and flow.index == i == k for r in step.flows if r for flow in r.arguments)
+        shared = [o for o in step.reads if o is not None and o.storage is operand.storage]
+        item = self.liveness.item_size(result.shape)
+        if len(step.results) == 1 and step.has_trait("elementwise"):
+            return all(
+                o.offset == 0
+                and _trailing(o.shape.static) == _trailing(result.shape.static)
+                and self.liveness.item_size(o.shape) == item
+                for o in shared
+            )
+        fits = operand.shape.static == result.shape.static and self.liveness.item_size(operand.shape) == item
+        return k == 0 and len(shared) == 1 and fits and step.has_trait("rowwise")
+
+    def overwrite(self, step: Step, i: int, k: int) -> None:
+        """Write a result over an operand."""
+        result, operand = step.results[i], step.reads[k]
+        assert result is not None and operand is not None
+        end = result.storage.end
+        _move(result.storage, operand.storage, 0)
+        operand.storage.end = end
+        result.base, result.relation = operand, "in place"
+        self.choices.over.setdefault(step, {})[i] = k
+
+    # --- within the result of a region's op ---------------------------------------------------------
+
+    def may_yield_within(self, step: Step, number: int, i: int) -> bool:
+        """Whether what a region yields may be computed in the bytes of the result that it becomes."""
+        result = self._becomes(step, number, i)
+        end = step.yields[number]
+        yielded = end.reads[i] if end is not None else None
+        if result is None or yielded is None or end is None:
+            return False
+        storage, root = yielded.storage, yielded.storage.members[0]
+        fits = storage.size == result.storage.size and yielded.offset == result.offset == 0
+        computed_there = storage.kind == "value" and not root.is_argument and root.home is not None
+        if not fits or not computed_there or root.base is not None or result.storage.kind not in self.kinds:
+            return False
+        if storage is result.storage or storage.end != end.index or not self._is_inside(root, step, number):
+            return False
+        return self._carry_is_over(step, number, i, root)
+
+    def _becomes(self, step: Step, number: int, i: int) -> Live | None:
+        """The result whose bytes a region gives whole."""
+        flow = step.flows[number] if number < len(step.flows) else None
+        target = flow.yields[i] if flow is not None and i < len(flow.yields) else None
+        return step.results[target.index] if target is not None and target.kind != "row" else None
+
+    def _is_inside(self, live: Live, step: Step, number: int) -> bool:
+        """Whether a value is computed in a region, or in one inside of that."""
+        home = live.home
+        while home is not None and home != (step, number):
+            home = home[0].home
+        return home is not None
+
+    def _carry_is_over(self, step: Step, number: int, i: int, root: Live) -> bool:
+        """Whether the carry has been read for the last time when what follows it is written."""
+        flow = step.flows[number]
+        assert flow is not None and root.step is not None
+        carry = step.arguments[number][i] if flow.yields[i] == _argument_flow(flow.arguments, i) else None
+        if carry is None or carry.end < root.start:
+            return True
+        writer = root.step
+        if carry.end > root.start or writer.index != root.start:
+            return False
+        k = next((k for k, o in enumerate(writer.reads) if o is not None and o.storage is carry.storage), None)
+        return k is not None and self._is_read_in_order(writer, writer.results.index(root), k)
+
+    def yield_within(self, step: Step, number: int, i: int) -> None:
+        """Compute what a region yields in the bytes of the result."""
+        result, end = self._becomes(step, number, i), step.yields[number]
+        assert result is not None and end is not None
+        yielded = end.reads[i]
+        assert yielded is not None
+        root, target = yielded.storage.members[0], result.storage
+        target.start = min(target.start, yielded.storage.start)
+        _move(yielded.storage, target, 0)
+        root.base, root.relation = result, "within"
+        self.choices.within.setdefault(end, set()).add(i)
+
+    # --- within a concatenation -----------------------------------------------------------------------
+
+    def _places(self, step: Step) -> list[int | None]:
+        """For each operand its first byte in the result, None where its elements do not lie side by side."""
+        op = step.op
+        if not registry.is_ours(op) or not (card := opview.card_of(op)).has("parts") or None in step.reads:
+            return []
+        reads = [r for r in step.reads if r is not None]
+        found = card.parts([r.shape for r in reads], opview.attributes_of(op, self.liveness.sizes))
+        item = self.liveness.item_size(reads[0].shape)
+        return [None if first is None else first * item for first in found]
+
+    def may_join(self, step: Step, k: int) -> bool:
+        """Whether an operand may be computed in its place in the result."""
+        places, result, operand = self._places(step), step.results[0], step.reads[k]
+        if not places or places[k] is None or result is None or operand is None:
+            return False
+        storage, root = operand.storage, operand.storage.members[0]
+        whole = operand.offset == 0 and storage.size == operand.size and operand.size > 0
+        computed = storage.kind == "value" and root.relation == "own" and not root.is_argument
+        dies = storage.end == step.index and operand not in step.reads[:k]
+        own = result.relation in ("own", "within") and result.storage.members[0] is result
+        return own and whole and computed and dies and (places[k] or 0) % self.alignment == 0
+
+    def join(self, step: Step, k: int) -> None:
+        """Compute an operand in its place in the result."""
+        result, operand = step.results[0], step.reads[k]
+        place = self._places(step)[k]
+        assert result is not None and operand is not None and place is not None
+        root, target = operand.storage.members[0], result.storage
+        target.start = min(target.start, operand.storage.start)
+        _move(operand.storage, target, place)
+        root.base, root.relation = result, "within"
+        self.choices.parts.setdefault(step, set()).add(k)
+
+
+def _argument_flow(flows: tuple[object, ...], i: int) -> object:
+    return flows[i] if i < len(flows) else None
+
+
+def _move(source: Storage, target: Storage, offset: int) -> None:
+    """Let all that is in a storage be in another one, from a byte on."""
+    for live in source.members:
+        live.storage = target
+        live.offset += offset
+    target.members += source.members
+
+
+def _trailing(dims: tuple[int, ...]) -> tuple[int, ...]:
+    """The dimensions without leading ones."""
+    first = next((i for i, d in enumerate(dims) if d != 1), len(dims))
+    return dims[first:]
+
+
+class Profile:
+    """The bytes in use at each step, to see what a concatenation in place costs before it is done."""
+
+    def __init__(self, liveness: Liveness, storages: list[Storage], alignment: int):
+        self.alignment = alignment
+        self.used = used_bytes(storages, liveness.last, alignment)
+        self.peak = int(self.used.max())
+
+    def join(self, step: Step, chosen: set[int]) -> bool:
+        """Count some operands as computed within the result, unless the peak would rise."""
+        result = step.results[0]
+        assert result is not None
+        operands = {live.storage for k in chosen if (live := step.reads[k]) is not None}
+        start = min(s.start for s in operands)
+        after = self.used[start : step.index + 1].copy()
+        after[: result.storage.start - start] += aligned(result.storage.size, self.alignment)
+        for storage in operands:
+            after[storage.start - start :] -= aligned(storage.size, self.alignment)
+        if len(after) and int(after.max()) > self.peak:
+            return False
+        self.used[start : step.index + 1] = after
+        return True
+
+
+def used_bytes(storages: list[Storage], last: int, alignment: int) -> np.ndarray:
+    """The bytes that storages take at each step, each rounded up to the alignment."""
+    changes = np.zeros(last + 2, np.int64)
+    for storage in storages:
+        size = aligned(storage.size, alignment)
+        changes[storage.start] += size
+        changes[storage.end + 1] -= size
+    return np.cumsum(changes)[:-1]
+
+
+def aligned(size: int, alignment: int) -> int:
+    """A size rounded up to a multiple of the alignment."""
+    return -(-size // alignment) * alignment
