@@ -36,6 +36,7 @@ ALLOWED = {
     ("rlx.blocks.graph_module", "rlx.passes"): "GraphModule.lower is a method",
     ("rlx.passes.claims", "rlx.backends.registry"): "which fusions pay is a fact of the target",
     ("rlx.passes.base", "rlx.transforms"): "where passes are looked for",
+    ("rlx.passes.base", "rlx.plan.passes"): "where passes are looked for",
     ("rlx.passes.base", "rlx.lower"): "where passes are looked for",
     ("rlx.passes.base", "rlx.backends.iree.passes"): "where passes are looked for",
 }

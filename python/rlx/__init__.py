@@ -60,7 +60,7 @@ _HOMES = {
     **dict.fromkeys(("linearize", "Linearized"), "rlx.transforms.linearize"),
     "Tick": "rlx.tick",
 }
-_MODULES = ("ops", "blocks", "weights", "importers", "passes", "train", "mlir")
+_MODULES = ("ops", "blocks", "weights", "importers", "passes", "plan", "train", "mlir")
 
 
 def public_names() -> dict[str, str]:

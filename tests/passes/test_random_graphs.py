@@ -130,6 +130,11 @@ class _Maker:
         return made
 
 
+def with_regions(seed: int) -> Any:
+    """A random graph with branches, loops and scans."""
+    return _Maker(seed, regions=True).g
+
+
 def inputs(graph: Any, seed: int) -> dict[str, np.ndarray]:
     generator = np.random.default_rng(seed)
     special = np.array([np.nan, np.inf, -np.inf, 0.5, -1.5, 0.0])
@@ -173,4 +178,4 @@ def test_the_size_of_a_negated_unsigned_integer() -> None:
 def test_a_random_graph_with_regions_keeps_its_value(number: int, seed: int) -> None:
     made_from, inlined = graph_seed(seed, number), "rlx-lower-control-flow"
     pipelines = *_PIPELINES, inlined, f"rlx-constant-fold,{inlined},rlx-constant-fold"
-    check(_Maker(made_from, regions=True).g, made_from, *pipelines)
+    check(with_regions(made_from), made_from, *pipelines)

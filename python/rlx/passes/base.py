@@ -37,6 +37,7 @@ PREFIX = "rlx-"
 PASS_PACKAGES = {
     "rlx.passes": PREFIX,
     "rlx.transforms": PREFIX,
+    "rlx.plan.passes": PREFIX,
     "rlx.lower": PREFIX,
     "rlx.backends.iree.passes": f"{PREFIX}iree-",
 }

@@ -87,6 +87,7 @@ class Step:
         results: What it gives, as `reads`.
         arguments: The arguments of each of its regions, as `reads`.
         yields: The terminator of each of its regions.
+        captured: What the ops in its regions read from outside of it.
         flows: How values go into its regions and out of them; None for a region that does not run, and for ops of other
             dialects.
     """
@@ -99,6 +100,7 @@ class Step:
     results: list[Live | None] = field(default_factory=list["Live | None"])
     arguments: list[list[Live | None]] = field(default_factory=list["list[Live | None]"])
     yields: list[Step | None] = field(default_factory=list["Step | None"])
+    captured: list[Live] = field(default_factory=list["Live"])
     flows: Sequence[RegionFlow | None] = ()
 
     def repeats(self, region: int) -> bool:
@@ -212,6 +214,7 @@ class Liveness:
         outermost, inner = None, step.home
         while inner is not None and inner != live.home:
             around, region = inner
+            around.captured.append(live)
             if around.repeats(region):
                 outermost = around
             inner = around.home

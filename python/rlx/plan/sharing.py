@@ -103,9 +103,15 @@ class Sharing:
         result, operand = step.results[i], step.reads[k]
         if result is None or operand is None or result.relation != "own" or result.storage.kind != "value":
             return False
-        storage = operand.storage
-        dies = storage.end == step.index and storage is not result.storage and storage.kind in self.kinds
-        return dies and storage.size == result.storage.size and self._is_read_in_order(step, i, k)
+        return operand.storage.end == step.index and self.may_write_over(step, i, k)
+
+    def may_write_over(self, step: Step, i: int, k: int) -> bool:
+        """Whether a result may have the bytes of an operand, if that dies there."""
+        result, operand = step.results[i], step.reads[k]
+        if result is None or operand is None or operand.storage is result.storage:
+            return False
+        fits = operand.storage.size == result.storage.size and operand.storage.kind in self.kinds
+        return fits and self._is_read_in_order(step, i, k)
 
     def _is_read_in_order(self, step: Step, i: int, k: int) -> bool:
         """Whether every element of an operand is read before the result is written there."""

@@ -1,0 +1,1 @@
+"""Passes about memory: the order of ops, and plans that a module carries."""

@@ -1,0 +1,48 @@
+"""`rlx-plan-memory`: a function carries where its values lie."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rlx import mlir
+from rlx.ir.graph import Graph
+from rlx.ir.signature import bodies
+from rlx.passes.base import Pass, option
+from rlx.plan.memory import plan_memory
+from rlx.plan.options import MemoryPlanOptions
+from rlx.plan.stored import erase_plan, write_plan
+
+
+@dataclass(frozen=True)
+class PlanMemory(Pass, name="rlx-plan-memory"):
+    """Write into each function where its values lie in one arena: `rlx-plan-memory{alignment=16 seq=128}`.
+
+    `rlx.plan.plan_of` reads the plan. It holds for the ops as they are then: whatever changes them comes before.
+    """
+
+    edits_ops = False
+
+    alignment: int = option(64, "of each value that is not a view, in bytes; a power of two")
+    inputs: bool = option(True, "whether inputs have a place, which is used again after their last reader")
+    params: bool = option(False, "whether parameters and states have a place, which nothing else uses")
+    constants: bool = option(False, "whether constants have a place, which nothing else uses")
+    in_place: bool = option(True, "whether values may be computed in the bytes of others")
+    hoist_weights: bool = option(False, "leave out what is computed from parameters and constants alone")
+    f32_uniform: bool = option(False, "every element takes four bytes at least")
+    sizes: Mapping[str, int] = option({}, "the size of a symbol that the plan is made for", rest=True)
+
+    def run(self, module: mlir.Module) -> None:
+        options = MemoryPlanOptions(
+            alignment=self.alignment,
+            allocate_inputs=self.inputs,
+            allocate_params=self.params,
+            allocate_constants=self.constants,
+            in_place=self.in_place,
+            hoist_weights=self.hoist_weights,
+            f32_uniform=self.f32_uniform,
+        )
+        for function in bodies(module):
+            erase_plan(function)
+            graph = Graph.from_module(module, function.name.value)
+            write_plan(plan_memory(graph, options, sizes=self.sizes))

@@ -1,0 +1,66 @@
+"""`rlx-schedule-memory`: the ops of each block in an order that needs less memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rlx import mlir
+from rlx.ir.graph import Graph
+from rlx.ir.signature import bodies
+from rlx.passes.base import Pass, option
+from rlx.plan.memory import plan_memory, prepare
+from rlx.plan.options import MemoryPlanOptions
+from rlx.plan.recompute import recompute_cheap
+from rlx.plan.schedule import Block, steps_of_blocks
+
+
+@dataclass(frozen=True)
+class ScheduleMemory(Pass, name="rlx-schedule-memory"):
+    """Order the ops of each block so that less memory is in use at once; where that does not pay, they stay as they are.
+
+    For targets that run ops in the order of the module, with `rlx-plan-memory` behind it. The order is that which has the smallest
+    arena.
+    """
+
+    recompute: bool = option(False, "compute cheap ops again where they are read late, if that lowers the peak")
+    symbol: int = option(64, "what a symbol without a size is taken to be")
+    sizes: Mapping[str, int] = option({}, "the size of a symbol", rest=True)
+
+    def run(self, module: mlir.Module) -> None:
+        for function in bodies(module):
+            graph = Graph.from_module(module, function.name.value)
+            sizes = {**dict.fromkeys(graph.symbols, self.symbol), **self.sizes}
+            _order(graph, sizes)
+            if self.recompute:
+                recompute_cheap(graph, sizes=sizes)
+
+
+def _order(graph: Graph, sizes: Mapping[str, int]) -> None:
+    """Give the blocks of a function their best orders, if the arena is smaller then."""
+    sharing = prepare(graph, MemoryPlanOptions(), sizes)
+    inside: dict[Any, int] = {}
+    changed: list[tuple[Block, Any, list[int]]] = []
+    for home, steps, end in steps_of_blocks(sharing.liveness):
+        block = Block(steps, end, sharing, inside)
+        order, peak = block.best_order()
+        if home is not None:
+            inside[home[0]] = max(peak, inside.get(home[0], 0))
+        if order != sorted(order):
+            changed.append((block, end.op, order))
+    if not changed:
+        return
+    before = plan_memory(graph, sizes=sizes)
+    for block, end, order in changed:
+        _move(block, end, order)
+    after = plan_memory(graph, sizes=sizes)
+    if (after.arena_size, after.peak_live_bytes) >= (before.arena_size, before.peak_live_bytes):
+        for block, end, order in changed:
+            _move(block, end, sorted(order))
+
+
+def _move(block: Block, end: Any, order: list[int]) -> None:
+    with mlir.entered():
+        for i in order:
+            block.nodes[i].step.op.move_before(end)

@@ -1,0 +1,303 @@
+"""Orders of the ops of a block, such that less memory is in use at once.
+
+To find the best order is NP-complete (Sethi 1975, "Complete register allocation problems"). Four are compared by what they cost:
+the one that is there, the one that greedily takes the op which frees most, looking some ops ahead, the same from the end
+of the block, and depth first with the operand first that needs most (Sethi and Ullman 1970).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+
+from rlx.plan.liveness import Live, Liveness, Step, Storage
+from rlx.plan.sharing import Sharing, aligned
+
+# How many ops that could come next are looked at, and how many that follow each of them.
+_CANDIDATES, _AHEAD = 6, 6
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """An op of a block, with all that is in its regions.
+
+    Attributes:
+        index: Its number in the order that is there.
+        step: The op.
+        reads: Storages that it reads, and that are freed when nobody reads them any more.
+        gives: Storages that it gives.
+        over: Storages that it reads and may write its result over.
+        before: The nodes that have to come before it.
+        after: Those that it has to come before.
+        inside: Bytes that its regions need for a while.
+    """
+
+    index: int
+    step: Step
+    reads: tuple[Storage, ...]
+    gives: tuple[Storage, ...]
+    over: tuple[Storage, ...]
+    before: set[int] = field(default_factory=set[int])
+    after: set[int] = field(default_factory=set[int])
+    inside: int = 0
+
+
+class Block:
+    """The ops of a block but its terminator, and what an order of them costs.
+
+    Args:
+        steps: The ops.
+        end: The terminator: what it reads is not freed.
+        sharing: The storages, of which only views share bytes yet.
+        inner: For each op inside the block, the bytes that its regions need for a while.
+    """
+
+    def __init__(self, steps: Sequence[Step], end: Step, sharing: Sharing, inner: dict[Step, int]):
+        self.sharing = sharing
+        self.kept = {live.storage for live in end.reads if live is not None}
+        given: dict[Storage, int] = {}
+        for index, step in enumerate(steps):
+            for live in step.results:
+                if live is not None and live.base is None and live.storage.kind == "value":
+                    given[live.storage] = index
+        self.readers: dict[Storage, set[int]] = {storage: set() for storage in given}
+        self.nodes = [self._node(i, step, given, inner.get(step, 0)) for i, step in enumerate(steps)]
+        for node in self.nodes:
+            for storage in node.reads:
+                self.readers.setdefault(storage, set()).add(node.index)
+        self._order_writers(steps)
+
+    def _node(self, index: int, step: Step, given: dict[Storage, int], inside: int) -> Node:
+        kinds, home = self.sharing.kinds, step.home
+        lives = list(dict.fromkeys(_reads(step)))
+        # What is defined around the block outlives it; inputs of the function end where they are read for the last time.
+        local = [v for v in lives if v.storage in given or (home is None and v.storage.kind in kinds)]
+        gives = tuple(v.storage for v in step.results if v is not None and v.storage in given and v.base is None)
+        over = tuple(
+            o.storage
+            for i in range(len(step.results))
+            for k, o in enumerate(step.reads)
+            if o is not None and o.storage.kind in kinds and self.sharing.may_write_over(step, i, k)
+        )
+        return Node(index, step, tuple(dict.fromkeys(v.storage for v in local)), gives, over, inside=inside)
+
+    def _order_writers(self, steps: Sequence[Step]) -> None:
+        """An op comes after those whose results it reads."""
+        number = {step: i for i, step in enumerate(steps)}
+        for node in self.nodes:
+            for live in _reads(node.step):
+                step = live.step
+                while step is not None and step not in number:
+                    step = step.home[0] if step.home is not None else None
+                i = number.get(step) if step is not None else None
+                if i is not None and i != node.index:
+                    node.before.add(i)
+                    self.nodes[i].after.add(node.index)
+
+    def size(self, storage: Storage) -> int:
+        """Bytes of a storage in the arena."""
+        return aligned(storage.size, self.sharing.alignment)
+
+    # --- what an order costs --------------------------------------------------------------------------
+
+    def peak(self, order: Iterable[int]) -> int:
+        """The most bytes in use at once, without what is defined around the block."""
+        state = _State(self)
+        return max((state.run(self.nodes[i]) for i in order), default=state.live)
+
+    def best_order(self) -> tuple[list[int], int]:
+        """The order that costs least, and its peak; the one that is there, unless another is better."""
+        best, peak = list(range(len(self.nodes))), self.peak(range(len(self.nodes)))
+        for order in (self.forward(), self.backward(), self.depth_first()):
+            found = self.peak(order)
+            if found < peak:
+                best, peak = order, found
+        return best, peak
+
+    # --- orders -----------------------------------------------------------------------------------------
+
+    def forward(self) -> list[int]:
+        """Always the op next that leaves least in use after it and the ops that follow at once."""
+        state, order = _State(self), list[int]()
+        waiting = [len(node.before) for node in self.nodes]
+        heap = [(state.change(node), node.index) for node in self.nodes if not waiting[node.index]]
+        heapify(heap)
+        done = [False] * len(self.nodes)
+        while len(order) < len(self.nodes):
+            index = self._next(heap, state, done, waiting)
+            state.run(self.nodes[index])
+            done[index] = True
+            order.append(index)
+            ready = [i for i in self.nodes[index].after if self._is_ready(i, waiting)]
+            # Of an op that reads a storage for the last time, the change is another now.
+            last = [next(iter(r)) for s in self.nodes[index].reads if len(r := state.remaining[s]) == 1]
+            for i in (*ready, *(i for i in last if not waiting[i] and not done[i])):
+                heappush(heap, (state.change(self.nodes[i]), i))
+        return order
+
+    @staticmethod
+    def _is_ready(i: int, waiting: list[int]) -> bool:
+        waiting[i] -= 1
+        return not waiting[i]
+
+    def _next(self, heap: list[tuple[int, int]], state: _State, done: list[bool], waiting: list[int]) -> int:
+        """The most promising of the ops that could come next."""
+        taken: list[tuple[int, int]] = []
+        while heap and len(taken) < _CANDIDATES:
+            entry = heappop(heap)
+            if not done[entry[1]] and entry[0] == state.change(self.nodes[entry[1]]) and entry not in taken:
+                taken.append(entry)
+                if entry[0] <= 0 and len(taken) == 1:
+                    return entry[1]  # whatever frees memory comes at once
+        best = min(taken, key=lambda entry: (self._after(entry[1], state, waiting), entry[1]))
+        for entry in taken:
+            if entry is not best:
+                heappush(heap, entry)
+        return best[1]
+
+    def _after(self, index: int, state: _State, waiting: list[int]) -> int:
+        """The least change that an op and those that it lets follow can bring."""
+        trial, total, least = _Trial(state), 0, None
+        missing: dict[int, int] = {}
+        for _ in range(_AHEAD):
+            node = self.nodes[index]
+            total += trial.run(node)
+            least = total if least is None else min(least, total)
+            for i in node.after:
+                missing[i] = missing.get(i, waiting[i]) - 1
+            ready = [i for i, count in missing.items() if not count]
+            if not ready or least <= 0:
+                break
+            index = min(ready, key=lambda i: (trial.change(self.nodes[i]), i))
+            del missing[index]
+        return least or 0
+
+    def backward(self) -> list[int]:
+        """From the end of the block: always the op before it that adds least to what is needed from before."""
+        needed = set(self.kept)
+        waiting = [len(node.after) for node in self.nodes]
+
+        def added(node: Node) -> int:
+            before = sum(self.size(s) for s in node.reads if s not in needed)
+            return before - sum(self.size(s) for s in node.gives)
+
+        heap = [(added(node), -node.index) for node in self.nodes if not waiting[node.index]]
+        heapify(heap)
+        order: list[int] = []
+        while heap:
+            cost, negative = heappop(heap)
+            node = self.nodes[-negative]
+            if cost != (now := added(node)):  # what it reads is needed by others, by now
+                heappush(heap, (now, negative))
+                continue
+            order.append(node.index)
+            needed.update(node.reads)
+            needed.difference_update(node.gives)
+            for i in node.before:
+                if self._is_ready(i, waiting):
+                    heappush(heap, (added(self.nodes[i]), -i))
+        return order[::-1]
+
+    def depth_first(self) -> list[int]:
+        """What an op reads just before it, beginning with the operand whose computation needs most."""
+        needs: list[int] = []
+        for node in self.nodes:
+            gives = sum(self.size(s) for s in node.gives)
+            held, need = 0, 0
+            for i in self._by_need(node, needs):
+                need = max(need, held + needs[i])
+                held += sum(self.size(s) for s in self.nodes[i].gives)
+            needs.append(max(need, held + gives + node.inside))
+        order: list[int] = []
+        seen = [False] * len(self.nodes)
+        for root in (i for i, node in enumerate(self.nodes) if not node.after):
+            stack = [(root, iter(self._by_need(self.nodes[root], needs)))]
+            seen[root] = True
+            while stack:
+                index, operands = stack[-1]
+                following = next((i for i in operands if not seen[i]), None)
+                if following is None:
+                    order.append(index)
+                    stack.pop()
+                else:
+                    seen[following] = True
+                    stack.append((following, iter(self._by_need(self.nodes[following], needs))))
+        return order
+
+    def _by_need(self, node: Node, needs: list[int]) -> list[int]:
+        def key(i: int) -> tuple[int, int]:
+            return sum(self.size(s) for s in self.nodes[i].gives) - needs[i], i
+
+        return sorted(node.before, key=key)
+
+
+def steps_of_blocks(liveness: Liveness) -> Iterator[tuple[tuple[Step, int] | None, list[Step], Step]]:
+    """The blocks of a function, each after those inside of it: where it is, its ops, and its terminator."""
+    blocks: dict[tuple[Step, int] | None, list[Step]] = {}
+    for step in liveness.steps:
+        if step is not None:
+            blocks.setdefault(step.home, []).append(step)
+    for home in sorted(blocks, key=lambda h: -1 if h is None else h[0].index, reverse=True):
+        *steps, end = blocks[home]
+        yield home, steps, end
+
+
+def _reads(step: Step) -> Iterator[Live]:
+    """What an op and the ops in its regions read."""
+    yield from (live for live in step.reads if live is not None)
+    yield from step.captured
+
+
+class _State:
+    """What is in use while an order is followed."""
+
+    def __init__(self, block: Block):
+        self.block = block
+        self.remaining = {storage: set(readers) for storage, readers in block.readers.items()}
+        given = {storage for node in block.nodes for storage in node.gives}
+        self.live = sum(block.size(s) for s in self.remaining if s not in given)
+
+    def freed(self, node: Node) -> int:
+        """Bytes that nobody needs after an op."""
+        size, kept = self.block.size, self.block.kept
+        read = sum(size(s) for s in node.reads if len(self.remaining[s]) == 1 and s not in kept)
+        return read + sum(size(s) for s in node.gives if not self.remaining[s] and s not in kept)
+
+    def change(self, node: Node) -> int:
+        """Bytes more in use after an op than before."""
+        return sum(self.block.size(s) for s in node.gives) - self.freed(node)
+
+    def run(self, node: Node) -> int:
+        """Follow the order by one op, and give the bytes that it needs meanwhile."""
+        block = self.block
+        gives = [block.size(s) for s in node.gives]
+        over = {s for s in node.over if len(self.remaining.get(s, ())) == 1 and s not in block.kept}
+        during = self.live + sum(gives) - (min(sum(gives), sum(map(block.size, over))) if over else 0) + node.inside
+        self.live += sum(gives) - self.freed(node)
+        for storage in node.reads:
+            self.remaining[storage].discard(node.index)
+        return max(during, self.live)
+
+
+class _Trial:
+    """Some ops more, which are not followed."""
+
+    def __init__(self, state: _State):
+        self.state = state
+        self.read: dict[Storage, int] = {}
+
+    def change(self, node: Node) -> int:
+        """Bytes more in use after an op than before."""
+        block, state = self.state.block, self.state
+        left = {s: len(state.remaining[s]) - self.read.get(s, 0) for s in node.reads}
+        freed = sum(block.size(s) for s, count in left.items() if count == 1 and s not in block.kept)
+        unread = sum(block.size(s) for s in node.gives if not state.remaining[s] and s not in block.kept)
+        return sum(block.size(s) for s in node.gives) - freed - unread
+
+    def run(self, node: Node) -> int:
+        """The same, and it counts as done."""
+        change = self.change(node)
+        for storage in node.reads:
+            self.read[storage] = self.read.get(storage, 0) + 1
+        return change
