@@ -5,6 +5,7 @@ from rlx import importers as importers
 from rlx import mlir as mlir
 from rlx import ops as ops
 from rlx import passes as passes
+from rlx import plan as plan
 from rlx import train as train
 from rlx import weights as weights
 from rlx.backends.dispatch import KernelDispatchPolicy as KernelDispatchPolicy

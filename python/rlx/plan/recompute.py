@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,8 @@ from rlx import mlir
 from rlx.ir import registry
 from rlx.ir.graph import Graph
 from rlx.plan.liveness import Live, Step, Storage
-from rlx.plan.memory import MemoryPlan, plan_memory
+from rlx.plan.memory import prepare, storages_in_arena
+from rlx.plan.options import MemoryPlanOptions
 from rlx.plan.sharing import used_bytes
 
 # Values that are computed again in a function at most, and ops that are planned anew for them in all.
@@ -27,42 +29,33 @@ class _Copy:
     late: list[Any]
 
 
-def recompute_cheap(graph: Graph, **options: Any) -> int:
+def recompute_cheap(graph: Graph, sizes: Mapping[str, int]) -> int:
     """Compute values again where that lowers the peak of live bytes, and give their number.
 
-    A value is taken if its op is cheap (the trait), is not read at the fullest step but after it, and all that its op reads lives
-    until then anyway.
+    A value is taken if its op is cheap (the trait), is not read at the fullest step but after it, and all that its op reads
+    lives until then anyway.
 
     Args:
         graph: The graph, which is changed.
-        options: Those of `plan_memory`.
+        sizes: Sizes of symbols.
     """
-    plan = plan_memory(graph, **options)
-    count, rounds = 0, min(_MOST_VALUES, _MOST_OPS // len(plan.steps))
+    use, count = _Use(graph, sizes), 0
     refused: set[Any] = set()
-    while rounds > 0:
-        rounds -= 1
-        copy = _find(plan, refused)
+    for _ in range(min(_MOST_VALUES, _MOST_OPS // len(use.used))):
+        copy = use.find(refused)
         if copy is None:
             break
         with mlir.entered():
             again = copy.op.clone(mlir.ir.InsertionPoint(copy.reader))
             _redirect(copy.late, copy.op.results[0], again.results[0])
-            changed = plan_memory(graph, **options)
-            if _cost(changed) < _cost(plan):
-                plan, count = changed, count + 1
-                continue
-            _redirect(copy.late, again.results[0], copy.op.results[0])
-            again.erase()
-        refused.add(copy.op)
-        plan = plan_memory(graph, **options)
+            changed = _Use(graph, sizes)
+            if changed.cost < use.cost:
+                use, count = changed, count + 1
+            else:
+                _redirect(copy.late, again.results[0], copy.op.results[0])
+                again.erase()
+                refused.add(copy.op)
     return count
-
-
-def _cost(plan: MemoryPlan) -> tuple[int, int]:
-    """The peak, and how many steps reach it."""
-    live = plan.live_bytes()
-    return plan.peak_live_bytes, live.count(plan.peak_live_bytes)
 
 
 def _redirect(ops: list[Any], old: Any, new: Any) -> None:
@@ -72,31 +65,45 @@ def _redirect(ops: list[Any], old: Any, new: Any) -> None:
                 op.operands[i] = new
 
 
-def _find(plan: MemoryPlan, refused: set[Any]) -> _Copy | None:
-    """The largest value that lies idle at the fullest step and may be computed again."""
-    layout = plan.layout
-    liveness = layout.liveness
-    used = used_bytes([s for s in layout.offsets if s.size], liveness.last, plan.options.alignment)
-    fullest = int(np.argmax(used))
-    readers: dict[Live, list[Step]] = {}
-    for step in liveness.steps[1:]:
-        assert step is not None
-        for live in step.reads:
-            if live is not None:
-                readers.setdefault(live, []).append(step)
-    idle = [
-        live
-        for live in liveness.values.values()
-        if live.start < fullest < live.end and live.step is not None and live.step.op not in refused
-    ]
-    for live in sorted(idle, key=lambda v: (-v.size, v.start)):
-        copy = _copy_of(live, fullest, readers.get(live, []), layout.offsets)
-        if copy is not None:
-            return copy
-    return None
+class _Use:
+    """The bytes that a function has in use at each step."""
+
+    def __init__(self, graph: Graph, sizes: Mapping[str, int]):
+        options = MemoryPlanOptions()
+        sharing = prepare(graph, options, sizes)
+        sharing.choose()
+        self.liveness = sharing.liveness
+        self.inside = storages_in_arena(sharing, sharing.scratch(), options)
+        self.used = used_bytes(self.inside, self.liveness.last, options.alignment)
+
+    @property
+    def cost(self) -> tuple[int, int]:
+        """The peak, and how many steps reach it."""
+        peak = int(self.used.max())
+        return peak, int(np.count_nonzero(self.used == peak))
+
+    def find(self, refused: set[Any]) -> _Copy | None:
+        """The largest value that lies idle at the fullest step and may be computed again."""
+        fullest, inside = int(np.argmax(self.used)), set(self.inside)
+        readers: dict[Live, list[Step]] = {}
+        for step in self.liveness.steps[1:]:
+            assert step is not None
+            for live in step.reads:
+                if live is not None:
+                    readers.setdefault(live, []).append(step)
+        idle = [
+            live
+            for live in self.liveness.values.values()
+            if live.start < fullest < live.end and live.step is not None and live.step.op not in refused
+        ]
+        for live in sorted(idle, key=lambda v: (-v.size, v.start)):
+            copy = _copy_of(live, fullest, readers.get(live, []), inside)
+            if copy is not None:
+                return copy
+        return None
 
 
-def _copy_of(live: Live, fullest: int, readers: list[Step], offsets: Any) -> _Copy | None:
+def _copy_of(live: Live, fullest: int, readers: list[Step], inside: set[Storage]) -> _Copy | None:
     step = live.step
     if step is None or live.is_argument or step.yields or len(step.results) != 1 or not registry.is_ours(step.op):
         return None
@@ -107,10 +114,10 @@ def _copy_of(live: Live, fullest: int, readers: list[Step], offsets: Any) -> _Co
     if any(r.home != step.home for r in late):
         return None
     first = late[0]
-    if not all(o is not None and _lives_until(o.storage, first, offsets) for o in step.reads):
+    if not all(o is not None and _lives_until(o.storage, first, inside) for o in step.reads):
         return None
     return _Copy(step.op, first.op, [r.op for r in late])
 
 
-def _lives_until(storage: Storage, step: Step, offsets: Any) -> bool:
-    return storage not in offsets or storage.end >= step.index
+def _lives_until(storage: Storage, step: Step, inside: set[Storage]) -> bool:
+    return storage not in inside or storage.end >= step.index

@@ -1,7 +1,7 @@
 """Orders of the ops of a block, such that less memory is in use at once.
 
-To find the best order is NP-complete (Sethi 1975, "Complete register allocation problems"). Four are compared by what they cost:
-the one that is there, the one that greedily takes the op which frees most, looking some ops ahead, the same from the end
+To find the best order is NP-complete (Sethi 1975, "Complete register allocation problems"). Four are compared by what they
+cost: the one that is there, the one that greedily takes the op which frees most, looking some ops ahead, the same from the end
 of the block, and depth first with the operand first that needs most (Sethi and Ullman 1970).
 """
 

@@ -9,8 +9,8 @@ then for each argument of its regions:
     {offset = 0, parts = [0, 1]} a concatenation whose operands are computed within it
     {}                           outside of the arena
 
-At the end of a region one for each value: `{within = true}` is computed in the place of the result, `{scratch = 64}` is copied through
-other bytes, `{}` is copied.
+At the end of a region one for each value: `{within = true}` is computed in the place of the result, `{scratch = 64}` is copied
+through other bytes, `{}` is copied.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
 from rlx.ir.location import describe
 from rlx.ir.opview import label_of
-from rlx.plan.liveness import Live, Liveness, Step, Storage
+from rlx.plan.liveness import Live, Step, Storage
 from rlx.plan.memory import Layout, MemoryPlan, complete, prepare, storages_in_arena
 from rlx.plan.options import MemoryPlanOptions
 from rlx.plan.sharing import Sharing, aligned

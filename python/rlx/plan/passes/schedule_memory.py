@@ -20,8 +20,7 @@ from rlx.plan.schedule import Block, steps_of_blocks
 class ScheduleMemory(Pass, name="rlx-schedule-memory"):
     """Order the ops of each block so that less memory is in use at once; where that does not pay, they stay as they are.
 
-    For targets that run ops in the order of the module, with `rlx-plan-memory` behind it. The order is that which has the smallest
-    arena.
+    For targets that run ops in the order of the module, with `rlx-plan-memory` behind it.
     """
 
     recompute: bool = option(False, "compute cheap ops again where they are read late, if that lowers the peak")
@@ -34,7 +33,7 @@ class ScheduleMemory(Pass, name="rlx-schedule-memory"):
             sizes = {**dict.fromkeys(graph.symbols, self.symbol), **self.sizes}
             _order(graph, sizes)
             if self.recompute:
-                recompute_cheap(graph, sizes=sizes)
+                recompute_cheap(graph, sizes)
 
 
 def _order(graph: Graph, sizes: Mapping[str, int]) -> None:
