@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import re
 from html import escape
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -120,6 +122,26 @@ def test_svg(command: Command, encoder_file: Path, tmp_path: Path) -> None:
     blocks = [box for title, box in found.items() if "transformer_encoder_block(" in title]
     assert len(blocks) == 2
     assert found["input ids"][1] < blocks[0][1] < blocks[1][1] < found["output embedding"][1]
+
+
+def test_memory(command: Command, encoder_file: Path, tmp_path: Path) -> None:
+    """Where values lie, of a graph and of a file that carries its plan, by the names of the listing."""
+    out = command.output("inspect", encoder_file, "--stage=lir", "--memory", "--memory-svg", tmp_path / "memory.svg")
+    listing, report = out.split("\nmemory of @")
+    assert "most is in use:" in report and "what would lower it:" in report and "gap 0.0 %" in report
+    name, op = re.findall(r"^  (%\d+) +(\w+) ", report, re.MULTILINE)[-1]
+    assert f"{name} = {op}(" in listing
+    assert ElementTree.parse(tmp_path / "memory.svg").getroot().tag.endswith("svg")
+
+
+def test_memory_of_a_planned_file(command: Command, tmp_path: Path) -> None:
+    g = rlx.Graph("planned")
+    g.set_outputs([g.exp(g.input("x", (16,)))])
+    planned = tmp_path / "planned.mlir"
+    planned.write_text(str(rlx.passes.run(g, "builtin.module(rlx-plan-memory{alignment=256},rlx-check-lir)")))
+    assert "memory of @planned: arena 256 B" in command.output("inspect", planned, "--memory")
+    planned.write_text(planned.read_text().replace("offset = 0, over = 0", "offset = 256"))
+    assert "lies outside of the arena" in command("inspect", planned, "--memory").err
 
 
 def test_html(command: Command, hello: Path, tmp_path: Path) -> None:

@@ -240,7 +240,10 @@ def test_regions_keep_what_they_read() -> None:
     plan, told = entries(rlx.parse(text))
     loop = plan.steps.index("for")
     last = plan.steps.index("yield")
-    product, inner = next(v for v in told.values() if v.label == "mul"), told["%arg1"]
+    product, inner = (
+        next(v for v in told.values() if v.label == "mul"),
+        next(v for n, v in told.items() if n.startswith("%arg") and v.size),
+    )
     exponential = next(v for v in told.values() if v.label == "exp")
     assert exponential.end == last  # the next round reads it again
     assert product.relation == "own"  # neither the carried value nor what comes from outside dies here

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import rlx
+from rlx.plan.execute import execute
 from rlx.train import compile_training
 from tests.train import mlp
 
@@ -40,6 +41,16 @@ def test_graphs_compute_from_one_arena() -> None:
     np.testing.assert_allclose(forward[0], expected[0], rtol=1e-6)
     for found, wanted in zip(backward, expected, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_the_backward_function_runs_in_its_arena_and_the_shared_weights() -> None:
+    result = compile_training(mlp.graph("batch"))
+    (batch,) = mlp.batches(1)
+    plan = result.activations({"batch": len(next(iter(batch.values())))})
+    assert all(v.offset is None for v in plan.values if v.op in ("param", "input")) and plan.gap == 0
+    values = {**batch, **mlp.params()}
+    for found, wanted in zip(execute(plan, values), rlx.evaluate(result.backward.lir, values), strict=True):
+        np.testing.assert_array_equal(found, wanted)
 
 
 def test_report() -> None:

@@ -34,6 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stats", action="store_true", help="one line for each stage: the number of each kind of op")
     parser.add_argument("--svg", metavar="OUT.svg", help="draw the graph (the last stage that is shown) into a file")
     parser.add_argument("--html", metavar="OUT.html", help="the same and the listing, as a page for a browser")
+    parser.add_argument("--memory", action="store_true", help="report where values lie in memory, and what needs most")
+    parser.add_argument("--memory-svg", metavar="OUT.svg", help="draw memory over time into a file")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -53,8 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
     if isinstance(program, Graph):
         _show_graph(program, arguments)
         return 0
-    if arguments.stage or arguments.svg or arguments.html:
-        raise Error(f"{arguments.file} is compiled; --stage, --svg and --html need MLIR text")
+    if arguments.stage or arguments.svg or arguments.html or arguments.memory or arguments.memory_svg:
+        raise Error(f"{arguments.file} is compiled; --stage, --svg, --html and --memory need MLIR text")
     print(printable(_artifact_text(program)))
     return 0
 
@@ -80,6 +82,8 @@ def _show_graph(graph: Graph, arguments: argparse.Namespace) -> None:
         before = report
     if report is not None:
         _draw(report, arguments)
+    if arguments.memory or arguments.memory_svg:
+        _show_memory(compilation.at("lir"), arguments)
 
 
 def _draw(report: GraphReport, arguments: argparse.Namespace) -> None:
@@ -94,6 +98,18 @@ def _draw(report: GraphReport, arguments: argparse.Namespace) -> None:
         from rlx.report.html import page
 
         write_atomically(arguments.html, page(report).encode())
+
+
+def _show_memory(lir: Graph, arguments: argparse.Namespace) -> None:
+    from rlx.ir.files import write_atomically
+    from rlx.ir.printable import printable
+    from rlx.report.memory import memory_of_program
+
+    report = memory_of_program(lir)
+    if arguments.memory:
+        print("\n" + printable(str(report)), end="")
+    if arguments.memory_svg:
+        write_atomically(arguments.memory_svg, report.svg().encode())
 
 
 def _artifact_text(artifact: Artifact) -> str:

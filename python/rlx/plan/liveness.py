@@ -140,7 +140,7 @@ class Liveness:
         self.f32_uniform = f32_uniform
         self.steps: list[Step | None] = [None]
         self.values: dict[Any, Live] = {}
-        self._results, self._arguments = count(), count()
+        self._numbers = count()  # as in listings of graphs
         self._shapes: dict[Any, tuple[Shape, int]] = {}
         self._captured: dict[Step, list[Live]] = {}  # what loops read from outside, until their end is known
         entry = graph.function.entry_block
@@ -181,7 +181,7 @@ class Liveness:
                 step.reads.append(live)
                 if live is not None:
                     self._read(live, step)
-            step.results = [self._define(r, f"%{next(self._results)}", step, step.index) for r in op.results]
+            step.results = [self._define(r, f"%{next(self._numbers)}", step, step.index) for r in op.results]
             if len(op.regions):
                 self._regions(step)
             else:
@@ -233,7 +233,7 @@ class Liveness:
             home = (step, number)
             arguments: list[Live | None] = []
             for argument in block.arguments if block is not None else ():
-                live = self._define(argument, f"%arg{next(self._arguments)}", step, step.index)
+                live = self._define(argument, f"%arg{next(self._numbers)}", step, step.index)
                 if live is not None:
                     live.is_argument, live.home = True, home
                 arguments.append(live)

@@ -29,7 +29,7 @@ class _Copy:
     late: list[Any]
 
 
-def recompute_cheap(graph: Graph, sizes: Mapping[str, int]) -> int:
+def recompute_cheap(graph: Graph, options: MemoryPlanOptions, sizes: Mapping[str, int]) -> int:
     """Compute values again where that lowers the peak of live bytes, and give their number.
 
     A value is taken if its op is cheap (the trait), is not read at the fullest step but after it, and all that its op reads
@@ -37,9 +37,10 @@ def recompute_cheap(graph: Graph, sizes: Mapping[str, int]) -> int:
 
     Args:
         graph: The graph, which is changed.
+        options: What lies in the arena.
         sizes: Sizes of symbols.
     """
-    use, count = _Use(graph, sizes), 0
+    use, count = _Use(graph, options, sizes), 0
     refused: set[Any] = set()
     for _ in range(min(_MOST_VALUES, _MOST_OPS // len(use.used))):
         copy = use.find(refused)
@@ -48,7 +49,7 @@ def recompute_cheap(graph: Graph, sizes: Mapping[str, int]) -> int:
         with mlir.entered():
             again = copy.op.clone(mlir.ir.InsertionPoint(copy.reader))
             _redirect(copy.late, copy.op.results[0], again.results[0])
-            changed = _Use(graph, sizes)
+            changed = _Use(graph, options, sizes)
             if changed.cost < use.cost:
                 use, count = changed, count + 1
             else:
@@ -68,8 +69,7 @@ def _redirect(ops: list[Any], old: Any, new: Any) -> None:
 class _Use:
     """The bytes that a function has in use at each step."""
 
-    def __init__(self, graph: Graph, sizes: Mapping[str, int]):
-        options = MemoryPlanOptions()
+    def __init__(self, graph: Graph, options: MemoryPlanOptions, sizes: Mapping[str, int]):
         sharing = prepare(graph, options, sizes)
         sharing.choose()
         self.liveness = sharing.liveness

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from functools import cached_property
 from typing import Any
 
-from rlx.plan import MemoryPlan, plan_memory
+from rlx.ir.dim import TYPICAL_SIZE
+from rlx.ir.graph import Graph
+from rlx.ir.opview import place_of
+from rlx.passes import run
+from rlx.plan import MemoryPlan, PlannedValue, plan_memory
+from rlx.plan.passes.schedule_memory import ScheduleMemory
+from rlx.plan.stored import has_plan, plan_of
 from rlx.report.memory_svg import drawing
 from rlx.report.text import bytes_text, short_place, table
 
+# Values that are listed at the fullest step, and ops up to which other orders are tried for the report.
+_LISTED, _TRIED = 8, 5_000
+_LATER = 16  # steps from the fullest one on, after which a value counts as kept for later; or a tenth of all
+
 
 class MemoryReport(MemoryPlan):
-    """A memory plan for readers. `str()` is a table."""
+    """A memory plan for readers. `str()` says what lies in memory at the fullest step, what would lower that, and where each
+    value lies.
+    """
 
     def summary(self) -> str:
         """One line."""
@@ -21,10 +34,116 @@ class MemoryReport(MemoryPlan):
         )
         return (
             f"memory of @{self.name}{f' for {assumed}' if assumed else ''}: arena {bytes_text(self.arena_size)} "
-            f"({self.arena_size} B), {saved}; at one step at most {bytes_text(self.peak_live_bytes)}"
+            f"({self.arena_size} B), {saved}; at one step at most {bytes_text(self.peak_live_bytes)}, "
+            f"gap {100 * self.gap:.1f} %"
         )
 
     def __str__(self) -> str:
+        return "\n".join([self.summary(), *self._at_the_peak(), *self.advice(), *self._places()]) + "\n"
+
+    def svg(self) -> str:
+        """The plan as a drawing: steps from left to right; above the bytes in use, below the places of values."""
+        return drawing(self)
+
+    # --- the fullest step -----------------------------------------------------------------------------
+
+    @cached_property
+    def peak_step(self) -> int:
+        """The first step at which most is in use."""
+        return self.live_bytes().index(self.peak_live_bytes)
+
+    def at_the_peak(self) -> list[PlannedValue]:
+        """What lies in the arena at the fullest step, the largest first: of each slot the value that is in it then."""
+        found: dict[int, PlannedValue] = {}
+        for v in self.values:
+            slot = self.slots[v.slot] if v.slot is not None else None
+            if slot is None or v.slot is None or not slot.start <= self.peak_step <= slot.end or not slot.size:
+                continue
+            if v.relation not in ("view", "row") and (v.slot not in found or v.start <= self.peak_step):
+                found[v.slot] = v
+        return sorted(found.values(), key=lambda v: (-self._slot_size(v), v.start))
+
+    def _slot_size(self, v: PlannedValue) -> int:
+        return self.slots[v.slot].size if v.slot is not None else 0
+
+    def _at_the_peak(self) -> list[str]:
+        if not self.peak_live_bytes:
+            return []
+        values = self.at_the_peak()
+        op = self.layout.liveness.steps[self.peak_step]
+        place = f" ({short_place(place_of(op.op))})" if op is not None and place_of(op.op) else ""
+        lines = [f"  at step {self.peak_step}, {self.steps[self.peak_step]}{place}, most is in use:"]
+        rows = [
+            (
+                *(v.name, v.label, str(v.shape), bytes_text(self._slot_size(v))),
+                f"{100 * self._slot_size(v) / self.peak_live_bytes:.0f} %",
+                *(self._readers(v), short_place(v.location)),
+            )
+            for v in values[:_LISTED]
+        ]
+        lines += table(rows, ("value", "op", "shape", "bytes", "", "read", "source"), right=(3, 4), indent="    ")
+        rest = values[_LISTED:]
+        if rest:
+            lines.append(f"    and {len(rest)} more: {bytes_text(sum(map(self._slot_size, rest)))}")
+        return lines
+
+    def _readers(self, v: PlannedValue) -> str:
+        """When a value is read for the last time, seen from the fullest step."""
+        end = self.slots[v.slot].end if v.slot is not None and v.end >= self.peak_step else v.end
+        last = min(end, v.end)
+        if v.outputs:
+            return f"output {', '.join(v.outputs)}"
+        return "now" if last <= self.peak_step else f"until step {last} {self.steps[last]}"
+
+    # --- what would lower it ----------------------------------------------------------------------------
+
+    def advice(self) -> list[str]:
+        """What would make the arena smaller, a line for each."""
+        if not self.peak_live_bytes:
+            return []
+        lines = self._other_orders()
+        later = self.peak_step + max(_LATER, len(self.steps) // 10)
+        idle = [v for v in self.at_the_peak() if not v.outputs and v.op != "input" and v.end > later]
+        share = sum(map(self._slot_size, idle)) / self.peak_live_bytes
+        if idle and share >= 0.25:
+            first = idle[0]
+            place = f" ({short_place(first.location)})" if first.location else ""
+            lines.append(
+                f"{100 * share:.0f} % of it is kept for later, the most by {first.name} {first.label}{place}: "
+                "`with g.checkpoint():` computes what a gradient needs again instead of keeping it"
+            )
+        inputs = sum(self._slot_size(v) for v in self.at_the_peak() if v.op == "input")
+        if inputs:
+            lines.append(f"inputs take {bytes_text(inputs)} of it: allocate_inputs=False leaves them with the caller")
+        if self.gap > 0.01:
+            lines.append(
+                f"values do not fit without gaps, which take {bytes_text(self.arena_size - self.peak_live_bytes)}"
+            )
+        return [
+            f"  what would lower it{':' if lines else ': nothing that is known here'}",
+            *(f"    {x}" for x in lines),
+        ]
+
+    def _other_orders(self) -> list[str]:
+        if len(self.steps) > _TRIED:
+            return [
+                f"other orders of the ops were not tried, as there are more than {_TRIED}: rlx-schedule-memory does"
+            ]
+        lines, least = list[str](), self.arena_size
+        for recompute in (False, True):
+            ordering = ScheduleMemory(recompute=recompute, hoist_weights=self.options.hoist_weights, sizes=self.sizes)
+            ordered = run(self.layout.graph, f"builtin.module({ordering})")
+            size = plan_memory(ordered, self.options, sizes=self.sizes).arena_size
+            if size < least:
+                saved = 100 * (1 - size / self.arena_size)
+                name = f"{ordering.name}{'{recompute}' if recompute else ''}"
+                lines.append(f"another order of the ops: {name} takes {bytes_text(size)}, {saved:.0f} % less")
+                least = size
+        return lines
+
+    # --- all values ---------------------------------------------------------------------------------------
+
+    def _places(self) -> list[str]:
         rows = []
         for v in self.values:
             offset = "-" if v.offset is None else str(v.offset)
@@ -37,11 +156,7 @@ class MemoryReport(MemoryPlan):
                 (v.name, v.label, str(v.shape), offset, str(v.size), steps, memory, outputs, short_place(v.location))
             )
         header = ("value", "op", "shape", "offset", "bytes", "steps", "memory", "", "source")
-        return "\n".join([self.summary(), *table(rows, header, right=(3, 4), indent="  ")]) + "\n"
-
-    def svg(self) -> str:
-        """The arena as a drawing: steps from left to right, bytes from bottom to top."""
-        return drawing(self)
+        return table(rows, header, right=(3, 4), indent="  ")
 
 
 def analyse_memory(graph: Any, **options: Any) -> MemoryReport:
@@ -54,5 +169,25 @@ def analyse_memory(graph: Any, **options: Any) -> MemoryReport:
     Raises:
         Error: `plan_memory` raises it.
     """
-    plan = plan_memory(graph, **options)
+    return report_of(plan_memory(graph, **options))
+
+
+def memory_of_program(lir: Graph) -> MemoryReport:
+    """The plan that a graph carries; where it carries none, one with 64 for each symbol.
+
+    What is computed from weights alone is not in that: a compiler has it computed when the program is loaded.
+
+    Args:
+        lir: The graph as a target takes it.
+
+    Raises:
+        Error: The graph carries a plan that does not fit.
+    """
+    if has_plan(lir.function):
+        return report_of(plan_of(lir))
+    return analyse_memory(lir, sizes=dict.fromkeys(sorted(lir.symbols), TYPICAL_SIZE), hoist_weights=True)
+
+
+def report_of(plan: MemoryPlan) -> MemoryReport:
+    """A report on a plan."""
     return MemoryReport(**{field.name: getattr(plan, field.name) for field in fields(plan)})

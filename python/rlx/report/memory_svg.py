@@ -1,20 +1,24 @@
-"""Drawings of memory plans as SVG: a rectangle for each value, whose width is its lifetime and whose height is its size."""
+"""Drawings of memory plans as SVG: above the bytes in use at each step, below which value lies where in the arena."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from html import escape
+from itertools import pairwise
+
+import numpy as np
 
 from rlx.plan import MemoryPlan, PlannedValue
 from rlx.report import palette
 from rlx.report.text import bytes_text, short_place
 
 # Sizes in pixels.
-_LEFT, _TOP, _RIGHT = 84, 62, 72
-_HEIGHT = 360
+_LEFT, _TOP, _RIGHT, _BETWEEN = 84, 70, 72, 46
+_CURVE, _HEIGHT = 150, 360
 _WIDEST, _NARROWEST = 1400, 560
 _LABEL_STEP = 13  # the least distance of two slanted labels
-_IN_USE = "bytes in use"
+_THIN = 3  # what is thinner has no outline, which would be all that is seen
+_ARENA = "arena"
 
 
 def drawing(plan: MemoryPlan) -> str:
@@ -27,35 +31,35 @@ class _Drawing:
         self.plan = plan
         self.count = len(plan.steps)
         self.top_bytes = max(plan.arena_size, 1)
-        self.shown = [v for v in plan.values if v.offset is not None and v.relation != "view"]
+        self.shown = [v for v in plan.values if v.offset is not None and v.relation not in ("view", "row")]
         self.ops = {v.op for v in self.shown}
         # The legend is one row below the drawing.
-        least = max(_NARROWEST, palette.legend_width(self.ops) + 2 * palette.entry_width(_IN_USE) - _LEFT)
+        least = max(_NARROWEST, palette.legend_width(self.ops) + 2 * palette.entry_width("in place") - _LEFT)
         self.width = max(least, min(26 * self.count, _WIDEST))
         self.cell = self.width / self.count
-        views = {v.name: v.base for v in plan.values if v.relation == "view"}
+        self.until = _until(self.shown)
         self.views_of: dict[str | None, list[str]] = {}
-        for name, base in views.items():
-            self.views_of.setdefault(base, []).append(name)
-        self.written_over: dict[str, int] = {}
-        for v in self.shown:
-            base = v.base
-            while base in views:
-                base = views[base]
-            if base is not None:
-                self.written_over[base] = v.start
-        self.every = max(1, -(-_LABEL_STEP // max(1, int(self.cell))))
+        for v in plan.values:
+            if v.relation == "view":
+                self.views_of.setdefault(v.base, []).append(v.name)
+        self.names_all = self.cell >= _LABEL_STEP  # else only steps at which much is in use are named
         longest = max(map(len, plan.steps))
-        self.bottom = int(0.75 * longest * palette.CHARACTER) + 70
+        self.map_top = _TOP + _CURVE + _BETWEEN
+        self.bottom = int(0.75 * (longest + 4) * palette.CHARACTER) + 70
 
     def x(self, step: float) -> float:
         return _LEFT + step * self.cell
 
     def y(self, offset: float) -> float:
-        return _TOP + _HEIGHT * (1 - offset / self.top_bytes)
+        """Of a byte of the arena."""
+        return self.map_top + _HEIGHT * (1 - offset / self.top_bytes)
+
+    def y_used(self, used: float) -> float:
+        """Of a number of bytes in use."""
+        return _TOP + _CURVE * (1 - used / self.top_bytes)
 
     def lines(self) -> Iterator[str]:
-        width, height = _LEFT + self.width + _RIGHT, _TOP + _HEIGHT + self.bottom
+        width, height = _LEFT + self.width + _RIGHT, self.map_top + _HEIGHT + self.bottom
         yield (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" width="{width:.0f}" '
             f'height="{height}" {palette.FONT} fill="{palette.INK}">'
@@ -64,10 +68,12 @@ class _Drawing:
         yield f'<rect width="{width:.0f}" height="{height}" fill="{palette.PAPER}"/>'
         yield f'<text x="{_LEFT}" y="22" font-size="14" font-weight="bold">Memory of @{escape(self.plan.name)}</text>'
         yield f'<text x="{_LEFT}" y="40" fill="{palette.MUTED}">{escape(self._figures())}</text>'
-        yield from self._grid()
+        yield from self._grid(self.y_used, "bytes in use", 4)
+        yield from self._areas()
+        yield from self._peak()
+        yield from self._grid(self.y, "places in the arena", 8)
         for value in self.shown:
             yield from self._rectangle(value)
-        yield self._live_curve()
         yield from self._step_labels()
         yield from self._legend(height - 14)
         yield "</svg>"
@@ -77,27 +83,86 @@ class _Drawing:
         sizes = "".join(f" · {name} = {size}" for name, size in plan.sizes.items())
         return (
             f"arena {bytes_text(plan.arena_size)} · at one step at most {bytes_text(plan.peak_live_bytes)} · "
-            f"without sharing {bytes_text(plan.total_bytes)}{sizes}"
+            f"gap {100 * plan.gap:.1f} % · without sharing {bytes_text(plan.total_bytes)}{sizes}"
         )
 
-    def _grid(self) -> Iterator[str]:
-        unit = _tick(self.top_bytes)
+    def _grid(self, y_of: Callable[[float], float], title: str, most: int) -> Iterator[str]:
+        unit = _tick(self.top_bytes, most)
+        yield f'<text x="{_LEFT}" y="{y_of(self.top_bytes) - 6:.1f}" fill="{palette.MUTED}">{title}</text>'
         for offset in range(0, self.top_bytes + 1, unit):
-            y = self.y(offset)
+            y = y_of(offset)
             yield f'<line x1="{_LEFT}" y1="{y:.1f}" x2="{_LEFT + self.width:.1f}" y2="{y:.1f}" stroke="#ddd"/>'
             yield f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{bytes_text(offset)}</text>'
+
+    # --- bytes in use ---------------------------------------------------------------------------------
+
+    def _areas(self) -> Iterator[str]:
+        """The bytes in use, a band for each group of ops, one on the other."""
+        below = np.zeros(self.count, np.int64)
+        for colour, used in self._used_by_colour().items():
+            above = below + used
+            points = [*self._outline(above), *reversed(list(self._outline(below)))]
+            yield f'<polygon points="{" ".join(points)}" fill="{colour}"/>'
+            below = above
+        yield (
+            f'<polyline points="{" ".join(self._outline(below))}" fill="none" stroke="{palette.OUTLINE}">'
+            "<title>bytes in use</title></polyline>"
+        )
+
+    def _used_by_colour(self) -> dict[str, np.ndarray]:
+        """The bytes in use at each step of the slots whose values have a colour."""
+        by_slot: dict[int, list[PlannedValue]] = {}
+        for v in self.shown:
+            assert v.slot is not None
+            by_slot.setdefault(v.slot, []).append(v)
+        found = {group.colour: np.zeros(self.count, np.int64) for group in palette.GROUPS}
+        found[palette.PAPER] = np.zeros(self.count, np.int64)
+        for number, slot in enumerate(self.plan.slots):
+            values = sorted(by_slot.get(number, ()), key=lambda v: v.start)
+            starts = [slot.start, *(v.start for v in values[1:]), slot.end + 1]
+            for v, first, end in zip(values, starts, starts[1:], strict=False):
+                found[palette.colour_of(v.op)][first:end] += slot.size
+            if not values:  # what is copied through other bytes
+                found[palette.PAPER][slot.start : slot.end + 1] += slot.size
+        return {colour: used for colour, used in found.items() if used.any()}
+
+    def _outline(self, used: np.ndarray) -> Iterator[str]:
+        changes = [0, *(np.flatnonzero(np.diff(used)) + 1), self.count]
+        for first, end in pairwise(changes):
+            y = self.y_used(float(used[first]))
+            yield f"{self.x(first):.1f},{y:.1f}"
+            yield f"{self.x(end):.1f},{y:.1f}"
+
+    def _peak(self) -> Iterator[str]:
+        """The arena's size, and the step at which most is in use."""
+        y, right = self.y_used(self.plan.arena_size), _LEFT + self.width
+        line = f'x1="{_LEFT}" y1="{y:.1f}" x2="{right:.1f}" y2="{y:.1f}"'
+        yield f'<line {line} stroke="{palette.ACCENT}" stroke-dasharray="6 3"/>'
+        yield f'<text x="{right + 6:.1f}" y="{y + 4:.1f}" fill="{palette.ACCENT}">{_ARENA}</text>'
+        used = self.plan.live_bytes()
+        step = used.index(max(used))
+        x, label = self.x(step + 0.5), f"most at step {step}: {self.plan.steps[step]}"
+        anchor = "end" if x > _LEFT + self.width / 2 else "start"
+        yield f'<circle cx="{x:.1f}" cy="{self.y_used(used[step]):.1f}" r="3.5" fill="{palette.ACCENT}"/>'
+        yield (
+            f'<text x="{x + (8 if anchor == "start" else -8):.1f}" y="{_TOP - 6}" text-anchor="{anchor}" '
+            f'fill="{palette.ACCENT}">{escape(label)}</text>'
+        )
+
+    # --- places ---------------------------------------------------------------------------------------
 
     def _rectangle(self, value: PlannedValue) -> Iterator[str]:
         assert value.offset is not None
         x, y = self.x(value.start), self.y(value.offset + value.size)
-        until = self.written_over.get(value.name, value.end + 1)
-        width, height = (until - value.start) * self.cell, self.y(value.offset) - y
-        dash = ' stroke-dasharray="3 2"' if value.relation == "in place" else ""
-        place = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{max(height, 0.5):.1f}"'
-        colours = f'fill="{palette.colour_of(value.op)}" fill-opacity="0.9" stroke="{palette.OUTLINE}"'
+        width = (self.until[value.name] - value.start) * self.cell
+        height = max(self.y(value.offset) - y, 0.5)
+        shares = value.relation in ("in place", "within")
+        stroke = f'stroke="{palette.OUTLINE}"' if min(width, height) >= _THIN else 'stroke="none"'
+        dash = ' stroke-dasharray="3 2"' if shares else ""
+        place = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
+        colours = f'fill="{palette.colour_of(value.op)}" {stroke}'
         yield f"<g><title>{escape(self._title(value))}</title><rect {place} {colours}{dash}/>"
-        label = f"{value.name} {value.label}"
-        for text in (label, value.name):
+        for text in (f"{value.name} {value.label}", value.name):
             if len(text) * palette.CHARACTER + 6 < width and height > 13:
                 yield f'<text x="{x + 4:.1f}" y="{y + height / 2 + 4:.1f}">{escape(text)}</text>'
                 break
@@ -109,7 +174,7 @@ class _Drawing:
         lines.append(f"bytes {value.offset} to {value.offset + value.size} ({bytes_text(value.size)})")
         lines.append(f"steps {value.start} to {value.end}")
         if value.base is not None:
-            lines.append(f"written over {value.base}")
+            lines.append(f"{'written over' if value.relation == 'in place' else 'computed within'} {value.base}")
         if value.name in self.views_of:
             lines.append(f"views: {', '.join(self.views_of[value.name])}")
         if value.outputs:
@@ -118,39 +183,57 @@ class _Drawing:
             lines.append(short_place(value.location))
         return "\n".join(lines)
 
-    def _live_curve(self) -> str:
-        points = []
-        for step, num_bytes in enumerate(self.plan.live_bytes()):
-            points += [f"{self.x(step):.1f},{self.y(num_bytes):.1f}", f"{self.x(step + 1):.1f},{self.y(num_bytes):.1f}"]
-        return (
-            f'<polyline points="{" ".join(points)}" fill="none" stroke="{palette.ACCENT}" stroke-width="1.5">'
-            f"<title>{_IN_USE}</title></polyline>"
-        )
+    # --- around ---------------------------------------------------------------------------------------
 
     def _step_labels(self) -> Iterator[str]:
-        y = _TOP + _HEIGHT + 14
-        for step in range(0, self.count, self.every):
-            x = self.x(step + 0.5)
-            name = escape(f"{step} {self.plan.steps[step]}")
+        y = self.map_top + _HEIGHT + 14
+        for step in self._named_steps():
+            x, name = self.x(step + 0.5), escape(f"{step} {self.plan.steps[step]}")
+            yield f'<line x1="{x:.1f}" y1="{y - 14}" x2="{x:.1f}" y2="{y - 9}" stroke="{palette.OUTLINE}"/>'
             yield f'<text transform="translate({x:.1f} {y}) rotate(48)" font-size="10">{name}</text>'
+
+    def _named_steps(self) -> list[int]:
+        """All steps where there is room; else those at which most is in use, as far as they do not stand too close."""
+        if self.names_all:
+            return list(range(self.count))
+        used = self.plan.live_bytes()
+        chosen: list[int] = [0, self.count - 1]
+        for step in sorted(range(self.count), key=lambda s: (-used[s], s)):
+            if all(abs(step - other) * self.cell >= 3 * _LABEL_STEP for other in chosen):
+                chosen.append(step)
+        return sorted(chosen)
 
     def _legend(self, y: int) -> Iterator[str]:
         x = float(_LEFT)
         yield from palette.legend(self.ops, x, y)
-        x += palette.legend_width(self.ops)
-        line = f'x1="{x:.0f}" y1="{y - 4}" x2="{x + 14:.0f}" y2="{y - 4}"'
-        yield f'<line {line} stroke="{palette.ACCENT}" stroke-width="1.5"/>'
-        yield f'<text x="{x + 17:.0f}" y="{y}">{_IN_USE}</text>'
-        if any(v.relation == "in place" for v in self.shown):
-            x += palette.entry_width(_IN_USE)
+        if any(v.relation in ("in place", "within") for v in self.shown):
+            x += palette.legend_width(self.ops)
             box = f'x="{x:.0f}" y="{y - 10}" width="12" height="12"'
             yield f'<rect {box} fill="none" stroke="{palette.OUTLINE}" stroke-dasharray="3 2"/>'
-            yield f'<text x="{x + 17:.0f}" y="{y}">in place</text>'
+            yield f'<text x="{x + 17:.0f}" y="{y}">in the bytes of another</text>'
 
 
-def _tick(total: int) -> int:
-    """The distance of grid lines: a power of two, such that there are four to eight."""
+def _until(values: list[PlannedValue]) -> dict[str, int]:
+    """For each value the step from which on something else is in its bytes, or nothing."""
+    by_slot: dict[int | None, list[PlannedValue]] = {}
+    for v in sorted(values, key=lambda v: v.start, reverse=True):
+        by_slot.setdefault(v.slot, []).append(v)
+    found: dict[str, int] = {}
+    for shared in by_slot.values():
+        after: list[tuple[int, int, int]] = []  # bytes, and from when on, of what comes later
+        for v in shared:
+            assert v.offset is not None
+            end = v.offset + v.size
+            over = [start for low, high, start in after if low < end and v.offset < high and start > v.start]
+            found[v.name] = min([v.end + 1, *over])
+            after = [entry for entry in after if not (v.offset <= entry[0] and entry[1] <= end)]
+            after.append((v.offset, end, v.start))
+    return found
+
+
+def _tick(total: int, most: int) -> int:
+    """The distance of grid lines: a power of two, such that there are half as many as given to all of them."""
     unit = 1
-    while total // unit > 8:
+    while total // unit > most:
         unit *= 2
     return unit

@@ -11,13 +11,12 @@ from rlx.backends import stages
 from rlx.backends.compilation import Compilation
 from rlx.backends.dispatch import KernelDispatchPolicy, policy_of
 from rlx.backends.registry import target_of
-from rlx.ir.dim import TYPICAL_SIZE
 from rlx.ir.errors import UnsupportedError
 from rlx.ir.graph import Graph
 from rlx.passes.levels import DEFAULT_LEVEL, check_level
 from rlx.report.dispatch import DispatchReport, analyse_dispatch
 from rlx.report.fusion import FusionReport, analyse_fusion, op_counts
-from rlx.report.memory import MemoryReport, analyse_memory
+from rlx.report.memory import MemoryReport, memory_of_program
 from rlx.report.text import counts_text
 
 
@@ -109,12 +108,11 @@ class CompileResult(Compilation):
 
     @cached_property
     def memory(self) -> MemoryReport:
-        """The memory plan of the LIR, with 64 for each symbol that has no size.
+        """The memory plan of the LIR: that which it carries, else one with 64 for each symbol that has no size.
 
         What is computed from weights alone is not in it: the compiler has it computed when the program is loaded.
         """
-        sizes = dict.fromkeys(self.dynamic_symbols, TYPICAL_SIZE)
-        return analyse_memory(self.lir, sizes=sizes, hoist_weights=True)
+        return memory_of_program(self.lir)
 
     @cached_property
     def dispatch(self) -> DispatchReport:

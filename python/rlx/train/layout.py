@@ -10,7 +10,7 @@ from typing import Any
 from rlx.backends import stages
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
-from rlx.plan import aligned
+from rlx.plan import MemoryPlan, MemoryPlanOptions, aligned, plan_memory
 from rlx.report.text import bytes_text, table
 from rlx.runtime.pipeline import CompileResult, Pipeline
 from rlx.transforms.base import arguments_of, names_of, tensor_graph
@@ -93,6 +93,17 @@ class TrainingCompileResult:
     backward: CompileResult
     weights: SharedWeightLayout
     wrt: tuple[str, ...]
+
+    def activations(self, sizes: Mapping[str, int] | None = None) -> MemoryPlan:
+        """Where all that the backward function computes lies, in one arena; its weights are those of `weights`.
+
+        Args:
+            sizes: Sizes of symbols.
+
+        Raises:
+            ShapeError: A symbol has no size.
+        """
+        return plan_memory(self.backward.lir, MemoryPlanOptions.backward_activations_only(), sizes=sizes)
 
     def __str__(self) -> str:
         parts = [f"gradients by: {', '.join(self.wrt)}", str(self.weights)]

@@ -24,6 +24,7 @@ class ScheduleMemory(Pass, name="rlx-schedule-memory"):
     """
 
     recompute: bool = option(False, "compute cheap ops again where they are read late, if that lowers the peak")
+    hoist_weights: bool = option(False, "leave out what is computed from parameters and constants alone")
     symbol: int = option(64, "what a symbol without a size is taken to be")
     sizes: Mapping[str, int] = option({}, "the size of a symbol", rest=True)
 
@@ -31,14 +32,15 @@ class ScheduleMemory(Pass, name="rlx-schedule-memory"):
         for function in bodies(module):
             graph = Graph.from_module(module, function.name.value)
             sizes = {**dict.fromkeys(graph.symbols, self.symbol), **self.sizes}
-            _order(graph, sizes)
+            options = MemoryPlanOptions(hoist_weights=self.hoist_weights)
+            _order(graph, options, sizes)
             if self.recompute:
-                recompute_cheap(graph, sizes)
+                recompute_cheap(graph, options, sizes)
 
 
-def _order(graph: Graph, sizes: Mapping[str, int]) -> None:
+def _order(graph: Graph, options: MemoryPlanOptions, sizes: Mapping[str, int]) -> None:
     """Give the blocks of a function their best orders, if the arena is smaller then."""
-    sharing = prepare(graph, MemoryPlanOptions(), sizes)
+    sharing = prepare(graph, options, sizes)
     inside: dict[Any, int] = {}
     changed: list[tuple[Block, Any, list[int]]] = []
     for home, steps, end in steps_of_blocks(sharing.liveness):
@@ -50,10 +52,10 @@ def _order(graph: Graph, sizes: Mapping[str, int]) -> None:
             changed.append((block, end.op, order))
     if not changed:
         return
-    before = plan_memory(graph, sizes=sizes)
+    before = plan_memory(graph, options, sizes=sizes)
     for block, end, order in changed:
         _move(block, end, order)
-    after = plan_memory(graph, sizes=sizes)
+    after = plan_memory(graph, options, sizes=sizes)
     if (after.arena_size, after.peak_live_bytes) >= (before.arena_size, before.peak_live_bytes):
         for block, end, order in changed:
             _move(block, end, sorted(order))
