@@ -18,6 +18,7 @@ PAGES = (
     "docs/transforms.md",
     "docs/weights.md",
     "docs/importers.md",
+    "docs/memory.md",
     "docs/training.md",
     "docs/assembly.md",
 )

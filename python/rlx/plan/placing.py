@@ -1,4 +1,4 @@
-"""Where storages lie in the arena: best fit in several orders, then a search from the best of them.
+"""Where storages lie in the arena: best and first fit in several orders, then a search from the best of them.
 
 Placing storages with fixed lifetimes in the smallest arena is NP-complete (Garey and Johnson, SR2, "dynamic storage
 allocation"), and the peak of live bytes bounds every answer from below. So orders are tried until one meets the bound, and
@@ -8,7 +8,7 @@ where none does, storages that stand highest are placed earlier, a fixed number 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +21,10 @@ _PLACED_IN_SEARCH = 30_000
 _MOST_FAILURES = 60
 # From so many storages on, only the first orders are tried: one takes 2 seconds there.
 _MANY = 8_000
+
+
+# Which of the gaps that are large enough, by their sizes.
+Fit = Callable[[np.ndarray], int]
 
 
 @dataclass(frozen=True)
@@ -61,17 +65,27 @@ class _Problem:
 
     def solve(self, bound: int, used: np.ndarray) -> Placement:
         """The best placement that the orders and the search give."""
+        best, order = self._best_of_orders(bound, used, _smallest_gap)
+        best = self._search(best, order, bound, _smallest_gap)
+        if best.size > bound and self.count <= _MANY:
+            # Some order gives the smallest arena by first fit, which need not be so by best fit.
+            found, order = self._best_of_orders(bound, used, _lowest_gap)
+            found = self._search(found, order, bound, _lowest_gap)
+            best = found if found.size < best.size else best
+        return best
+
+    def _best_of_orders(self, bound: int, used: np.ndarray, fit: Fit) -> tuple[Placement, np.ndarray]:
         best: tuple[Placement, np.ndarray] | None = None
         for number, order in enumerate(self._orders(used)):
             if best is not None and self.count > _MANY and number > 2:
                 break
-            found = self.place(order)
+            found = self.place(order, fit)
             if best is None or found.size < best[0].size:
                 best = found, order
             if found.size == bound:
-                return found
+                break
         assert best is not None
-        return self._search(*best, bound)
+        return best
 
     def _orders(self, used: np.ndarray) -> Iterator[np.ndarray]:
         """Orders to place in, the most promising first."""
@@ -89,11 +103,12 @@ class _Problem:
         yield np.lexsort((start, -length, fullest))
         yield np.lexsort((-size, -end))
 
-    def place(self, order: np.ndarray, above: int | None = None) -> Placement:
-        """Each storage in the smallest gap that takes it, else on top.
+    def place(self, order: np.ndarray, fit: Fit, above: int | None = None) -> Placement:
+        """Each storage in a gap that takes it, else on top.
 
         Args:
             order: The storages.
+            fit: Which of the gaps.
             above: Give up as soon as the arena is larger than this; its size is then one more.
         """
         offsets = np.zeros(self.count, np.int64)
@@ -103,7 +118,7 @@ class _Problem:
         for k, i in enumerate(order):
             size, start, end = int(self.size[i]), self.start[i], self.end[i]
             together = np.flatnonzero((first[:k] <= end) & (last[:k] >= start))
-            offset = _best_fit(low[together], high[together], size) if len(together) else 0
+            offset = _free(low[together], high[together], size, fit) if len(together) else 0
             offsets[i] = offset
             top = max(top, offset + size)
             if above is not None and top > above:
@@ -114,7 +129,7 @@ class _Problem:
                 array[at] = value
         return Placement(offsets, top)
 
-    def _search(self, best: Placement, order: np.ndarray, bound: int) -> Placement:
+    def _search(self, best: Placement, order: np.ndarray, bound: int, fit: Fit) -> Placement:
         """Move storages that reach the top to an earlier place in the order, as long as that gives a smaller arena."""
         chance = random.Random(0)
         budget, failures = _PLACED_IN_SEARCH // self.count, 0
@@ -124,7 +139,7 @@ class _Problem:
             position = int(np.flatnonzero(order == moved)[0])
             target = chance.randrange(position) if position else chance.randrange(self.count)
             changed = np.insert(np.delete(order, position), target, moved)
-            found = self.place(changed, above=best.size)
+            found = self.place(changed, fit, above=best.size)
             budget -= 1
             if found.size <= best.size:
                 failures = 0 if found.size < best.size else failures + 1
@@ -134,10 +149,18 @@ class _Problem:
         return best
 
 
-def _best_fit(low: np.ndarray, high: np.ndarray, size: int) -> int:
-    """The beginning of the smallest gap between ranges, which are sorted by their beginnings, or the end of all."""
+def _free(low: np.ndarray, high: np.ndarray, size: int, fit: Fit) -> int:
+    """The beginning of a gap between ranges, which are sorted by their beginnings, or the end of all."""
     ends = np.maximum.accumulate(high)
     begins = np.concatenate(([0], ends[:-1]))
     gaps = low - begins
     fitting = np.flatnonzero(gaps >= size)
-    return int(begins[fitting[np.argmin(gaps[fitting])]]) if len(fitting) else int(ends[-1])
+    return int(begins[fitting[fit(gaps[fitting])]]) if len(fitting) else int(ends[-1])
+
+
+def _smallest_gap(gaps: np.ndarray) -> int:
+    return int(np.argmin(gaps))
+
+
+def _lowest_gap(gaps: np.ndarray) -> int:
+    return 0

@@ -30,6 +30,7 @@ class Node:
         over: Storages that it reads and may write its result over.
         before: The nodes that have to come before it.
         after: Those that it has to come before.
+        given: Bytes of these.
         inside: Bytes that its regions need for a while.
     """
 
@@ -37,6 +38,7 @@ class Node:
     step: Step
     reads: tuple[Storage, ...]
     gives: tuple[Storage, ...]
+    given: int
     over: tuple[Storage, ...]
     before: set[int] = field(default_factory=set[int])
     after: set[int] = field(default_factory=set[int])
@@ -55,6 +57,7 @@ class Block:
 
     def __init__(self, steps: Sequence[Step], end: Step, sharing: Sharing, inner: dict[Step, int]):
         self.sharing = sharing
+        self.size: dict[Storage, int] = {}  # of a storage in the arena
         self.kept = {live.storage for live in end.reads if live is not None}
         given: dict[Storage, int] = {}
         for index, step in enumerate(steps):
@@ -80,7 +83,10 @@ class Block:
             for k, o in enumerate(step.reads)
             if o is not None and o.storage.kind in kinds and self.sharing.may_write_over(step, i, k)
         )
-        return Node(index, step, tuple(dict.fromkeys(v.storage for v in local)), gives, over, inside=inside)
+        reads = tuple(dict.fromkeys(v.storage for v in local))
+        for storage in (*reads, *gives):
+            self.size[storage] = aligned(storage.size, self.sharing.alignment)
+        return Node(index, step, reads, gives, sum(self.size[s] for s in gives), over, inside=inside)
 
     def _order_writers(self, steps: Sequence[Step]) -> None:
         """An op comes after those whose results it reads."""
@@ -94,10 +100,6 @@ class Block:
                 if i is not None and i != node.index:
                     node.before.add(i)
                     self.nodes[i].after.add(node.index)
-
-    def size(self, storage: Storage) -> int:
-        """Bytes of a storage in the arena."""
-        return aligned(storage.size, self.sharing.alignment)
 
     # --- what an order costs --------------------------------------------------------------------------
 
@@ -179,8 +181,7 @@ class Block:
         waiting = [len(node.after) for node in self.nodes]
 
         def added(node: Node) -> int:
-            before = sum(self.size(s) for s in node.reads if s not in needed)
-            return before - sum(self.size(s) for s in node.gives)
+            return sum(self.size[s] for s in node.reads if s not in needed) - node.given
 
         heap = [(added(node), -node.index) for node in self.nodes if not waiting[node.index]]
         heapify(heap)
@@ -203,12 +204,11 @@ class Block:
         """What an op reads just before it, beginning with the operand whose computation needs most."""
         needs: list[int] = []
         for node in self.nodes:
-            gives = sum(self.size(s) for s in node.gives)
             held, need = 0, 0
             for i in self._by_need(node, needs):
                 need = max(need, held + needs[i])
-                held += sum(self.size(s) for s in self.nodes[i].gives)
-            needs.append(max(need, held + gives + node.inside))
+                held += self.nodes[i].given
+            needs.append(max(need, held + node.given + node.inside))
         order: list[int] = []
         seen = [False] * len(self.nodes)
         for root in (i for i, node in enumerate(self.nodes) if not node.after):
@@ -227,7 +227,7 @@ class Block:
 
     def _by_need(self, node: Node, needs: list[int]) -> list[int]:
         def key(i: int) -> tuple[int, int]:
-            return sum(self.size(s) for s in self.nodes[i].gives) - needs[i], i
+            return self.nodes[i].given - needs[i], i
 
         return sorted(node.before, key=key)
 
@@ -256,25 +256,25 @@ class _State:
         self.block = block
         self.remaining = {storage: set(readers) for storage, readers in block.readers.items()}
         given = {storage for node in block.nodes for storage in node.gives}
-        self.live = sum(block.size(s) for s in self.remaining if s not in given)
+        self.live = sum(block.size[s] for s in self.remaining if s not in given)
 
     def freed(self, node: Node) -> int:
         """Bytes that nobody needs after an op."""
         size, kept = self.block.size, self.block.kept
-        read = sum(size(s) for s in node.reads if len(self.remaining[s]) == 1 and s not in kept)
-        return read + sum(size(s) for s in node.gives if not self.remaining[s] and s not in kept)
+        read = sum(size[s] for s in node.reads if len(self.remaining[s]) == 1 and s not in kept)
+        return read + sum(size[s] for s in node.gives if not self.remaining[s] and s not in kept)
 
     def change(self, node: Node) -> int:
         """Bytes more in use after an op than before."""
-        return sum(self.block.size(s) for s in node.gives) - self.freed(node)
+        return node.given - self.freed(node)
 
     def run(self, node: Node) -> int:
         """Follow the order by one op, and give the bytes that it needs meanwhile."""
         block = self.block
-        gives = [block.size(s) for s in node.gives]
         over = {s for s in node.over if len(self.remaining.get(s, ())) == 1 and s not in block.kept}
-        during = self.live + sum(gives) - (min(sum(gives), sum(map(block.size, over))) if over else 0) + node.inside
-        self.live += sum(gives) - self.freed(node)
+        reused = min(node.given, sum(block.size[s] for s in over))
+        during = self.live + node.given - reused + node.inside
+        self.live += self.change(node)
         for storage in node.reads:
             self.remaining[storage].discard(node.index)
         return max(during, self.live)
@@ -291,9 +291,9 @@ class _Trial:
         """Bytes more in use after an op than before."""
         block, state = self.state.block, self.state
         left = {s: len(state.remaining[s]) - self.read.get(s, 0) for s in node.reads}
-        freed = sum(block.size(s) for s, count in left.items() if count == 1 and s not in block.kept)
-        unread = sum(block.size(s) for s in node.gives if not state.remaining[s] and s not in block.kept)
-        return sum(block.size(s) for s in node.gives) - freed - unread
+        freed = sum(block.size[s] for s, count in left.items() if count == 1 and s not in block.kept)
+        unread = sum(block.size[s] for s in node.gives if not state.remaining[s] and s not in block.kept)
+        return node.given - freed - unread
 
     def run(self, node: Node) -> int:
         """The same, and it counts as done."""
