@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from rlx.ir import opview
+from rlx.ir.card import as_results
 from rlx.ir.errors import Error
 from rlx.ir.evaluate import collect_arguments, evaluate_op
 from rlx.ir.location import describe
-from rlx.ir.opview import TERMINATORS, attributes_of, label_of
+from rlx.ir.opview import label_of
 from rlx.ir.shape import Shape
 from rlx.plan.liveness import Live, Step, Storage
 from rlx.plan.memory import MemoryPlan
@@ -74,7 +76,7 @@ class _Machine:
     def _block(self, home: tuple[Step, int] | None) -> list[np.ndarray]:
         """Run the ops of a block, and give what its last op takes."""
         for step in self.blocks[home]:
-            if step.op.name in TERMINATORS:
+            if step.op.name in opview.TERMINATORS:
                 return [self._read(live, step) for live in step.reads]
             operands = [self._read(live, step) for live in step.reads]
             if step.yields:
@@ -169,7 +171,7 @@ def _first_half(step: Step, result: np.ndarray) -> np.ndarray:
     """Which elements an op has written half-way: of rows if it works on rows, else of elements."""
     if step.has_trait("elementwise"):
         return np.arange(result.size).reshape(result.shape) < result.size // 2
-    axis = attributes_of(step.op).get("axis", -1)
+    axis = opview.attributes_of(step.op).get("axis", -1)
     rows = np.delete(result.shape, axis)
     count = int(np.prod(rows))
     return np.broadcast_to(np.expand_dims(np.arange(count).reshape(rows) < count // 2, axis), result.shape)
@@ -198,9 +200,10 @@ class _RegionOp:
         for k in self.stacked:
             machine.poison([self._live(k).storage])
         machine.poison([s for s in machine.dying.get(step.index, ()) if s not in self.own])
-        regions = [_Region(self, number) if end is not None else None for number, end in enumerate(step.yields)]
-        results = evaluate_op(step.op, given, machine.plan.sizes, regions)  # pyright: ignore[reportArgumentType]
-        for i, array in enumerate(results):
+        regions = tuple(_Region(self, number) if end is not None else None for number, end in enumerate(step.yields))
+        attributes = opview.attributes_of(step.op, machine.plan.sizes) | {"regions": regions}
+        results = opview.card_of(step.op).evaluate(*opview.operands_of(step.op, given), **attributes)
+        for i, array in enumerate(as_results(results)):
             self._finish(i, array)
         around = step.home[0] if step.home is not None else None
         dead = [s for s in machine.dying.get(step.end, ()) if s in self.own or s.start <= step.index]
