@@ -79,7 +79,7 @@ def RLX_PadOp : RLX_Op<"pad", "padding", [RLX_MovesData]> {
   let results = (outs RLX_Tensor:$result);
 }
 
-def RLX_TriangularOp : RLX_Op<"triangular", "padding", [RLX_MovesData]> {
+def RLX_TriangularOp : RLX_Op<"triangular", "padding", [RLX_Updates, RLX_MovesData]> {
   let summary = "A triangle of each matrix, zero elsewhere";
   let description = [{
     `x […, M, N]`. The lower triangle keeps the elements with `column <= row + diagonal`, the upper one those
@@ -131,7 +131,7 @@ def RLX_GatherNdOp : RLX_Op<"gather_nd", "scatter", [RLX_MovesData]> {
   let results = (outs RLX_Tensor:$result);
 }
 
-def RLX_ScatterNdOp : RLX_Op<"scatter_nd", "scatter", [RLX_IsReduction]> {
+def RLX_ScatterNdOp : RLX_Op<"scatter_nd", "scatter", [RLX_Updates, RLX_IsReduction]> {
   let summary = "A tensor with slices combined into it at tuples of indices";
   let description = [{
     `indices [i…, K]`, `updates [i…, b…]` where `b…` are the axes of `x` after the first `K`. For each position

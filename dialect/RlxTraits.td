@@ -38,6 +38,9 @@ def RLX_IsLocal : RLX_Trait<"local", "each element of a result is computed from 
 def RLX_IsRowwise : RLX_Trait<"rowwise",
   "each row of the result, along `axis` or the last axis, is computed from the same row of the first operand: it may be "
   "written over it">;
+def RLX_Updates : RLX_Trait<"updates",
+  "the result is the first operand, of which some elements are replaced, by what also depends on the element itself or on other "
+  "operands: it may be written over it">;
 def RLX_MovesData : RLX_Trait<"moves_data",
   "each element of a result is an element of an operand, or a fill, or the position of one">;
 

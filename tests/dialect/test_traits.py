@@ -103,6 +103,17 @@ def test_a_row_depends_on_one_row(name: str) -> None:
         np.testing.assert_array_equal(use(changed, *rest)[kept], result[kept])
 
 
+@_ops_with("updates")
+def test_an_update_reads_of_the_first_operand_what_it_writes(name: str) -> None:
+    """With half of the elements replaced, the others of the result are what they were."""
+    for use in _uses("updates", name):
+        x, *rest = use.arrays
+        result, kept = use(*use.arrays), np.arange(x.size).reshape(x.shape) % 2 == 0
+        assert result.shape == x.shape and result.dtype == x.dtype
+        changed = np.where(kept, x, np.ones((), x.dtype))
+        np.testing.assert_array_equal(use(changed, *rest)[kept], result[kept])
+
+
 @_ops_with("rearranges")
 def test_rearranging_is_by_place_and_not_by_value(name: str) -> None:
     for use in _uses("rearranges", name):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.plan import MemoryPlan, MemoryPlanOptions, plan_memory
+from rlx.plan import MemoryPlan, MemoryPlanOptions, plan_memory, plan_of
 from rlx.plan.execute import execute
 from rlx.plan.memory import complete, prepare, storages_in_arena
 from rlx.plan.placing import place
@@ -128,6 +128,24 @@ def test_branches_give_their_results_where_they_belong() -> None:
         entries = planned(g, np.array(value), X)
     assert entries["exp"].relation == entries["reverse"].relation == "within"
     assert entries["exp"].offset == entries["reverse"].offset
+
+
+def test_states_that_lie_in_the_arena_are_updated_there() -> None:
+    g = rlx.Graph("main")
+    x, cache, moment, late = g.input("x", (1, 16)), *(g.state(n, (4, 16)) for n in ("cache", "moment", "late"))
+    g.update(cache, g.scatter_nd(cache, g.constant(np.array([[2]], np.int32)), x))
+    g.update(moment, moment * 0.9 + x * 0.1)
+    g.update(late, g.exp(late))
+    g.set_outputs({"y": g.sum(late * late)})
+    plan = plan_memory(g, allocate_params=True)
+    check_runs(g, plan, {"x": X[:1], "cache": X, "moment": X, "late": X})
+    slots = {v.name: v.slot for v in plan.values} | {v.outputs[0]: v.slot for v in plan.values if v.outputs}
+    shares = {name: slots[f"next_{name}"] == slots[name] for name in ("cache", "moment", "late")}
+    # One is read again when its next value is there.
+    assert shares == {"cache": True, "moment": True, "late": False}
+    read = plan_of(rlx.parse(str(rlx.passes.run(g, "builtin.module(rlx-plan-memory{params})"))))
+    assert read.arena_size == plan.arena_size and set(read.slots) == set(plan.slots)
+    assert all(v.relation != "within" for v in plan_memory(g).values)  # states are the caller's
 
 
 def test_a_concatenation_is_computed_in_place() -> None:

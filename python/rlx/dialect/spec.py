@@ -21,6 +21,7 @@ TraitName = Literal[
     "elementwise",
     "local",
     "rowwise",
+    "updates",
     "moves_data",
     "rearranges",
     "view",

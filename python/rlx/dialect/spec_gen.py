@@ -2967,6 +2967,7 @@ OPS = (
         ),
         (),
         (
+            TraitSpec('updates'),
             TraitSpec('moves_data'),
         ),
         'dialect/RlxShape.td',
@@ -3076,6 +3077,7 @@ OPS = (
         ),
         (),
         (
+            TraitSpec('updates'),
             TraitSpec('reduction'),
         ),
         'dialect/RlxShape.td',

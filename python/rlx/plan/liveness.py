@@ -125,6 +125,7 @@ class Liveness:
         steps: The ops; `steps[0]` is None.
         last: The number of the return.
         values: The values.
+        states: For results of the function that update a state, by their numbers, the state.
 
     Args:
         graph: Any stage.
@@ -152,10 +153,14 @@ class Liveness:
                 kinds[live] = argument.kind
         end = self._block(entry, None)
         self.last = end.index
-        for output, live in zip(graph.results, end.reads, strict=True):
+        by_name = {live.name: live for live in kinds}
+        self.states: dict[int, Live] = {}
+        for i, (output, live) in enumerate(zip(graph.results, end.reads, strict=True)):
             assert live is not None
             live.outputs.append(output.name)
             live.end = self.last
+            if output.updates is not None:
+                self.states[i] = by_name[output.updates]
         self._settle(kinds)
 
     @property

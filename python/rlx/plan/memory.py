@@ -156,9 +156,9 @@ def plan_memory(
     """Give every value of a graph a place in one arena.
 
     Values live from the op that gives them to their last reader, and share bytes with values that live at other times.
-    What an op says of itself (`Card.aliases`, `Card.parts`, `Card.flows`, the traits `elementwise` and `rowwise`) decides what
-    may be a view of its operand, or be computed in the bytes of another value (`rlx.plan.sharing`). The rest is placed by
-    best fit in several orders (`rlx.plan.placing`).
+    What an op says of itself (`Card.aliases`, `Card.parts`, `Card.flows`, the traits `elementwise`, `rowwise`, `updates`)
+    decides what may be a view of its operand, or be computed in the bytes of another value (`rlx.plan.sharing`). The rest is
+    placed by best fit in several orders (`rlx.plan.placing`).
 
     Args:
         graph: A `Graph` or a module, usually LIR.
@@ -187,7 +187,7 @@ def prepare(graph: Graph, options: MemoryPlanOptions, sizes: Mapping[str, int]) 
     """The values of a graph, none of which shares bytes with another that is no view of it."""
     liveness = Liveness(graph, sizes, f32_uniform=options.f32_uniform)
     _set_kinds(liveness, options)
-    return Sharing(liveness, options.shared_kinds, options.alignment)
+    return Sharing(liveness, options.shared_kinds, options.pinned_kinds, options.alignment)
 
 
 def storages_in_arena(
@@ -218,8 +218,7 @@ def _set_kinds(liveness: Liveness, options: MemoryPlanOptions) -> None:
         if options.hoist_weights and live.base is None and _is_of_weights(live):
             storage.kind = "weight"
         if storage.kind in options.pinned_kinds and live.base is None:
-            live.start = storage.start = 0
-            live.end = storage.end = liveness.last
+            storage.start, storage.end = 0, liveness.last
 
 
 def _is_of_weights(live: Live) -> bool:
@@ -253,14 +252,15 @@ def _plan(options: MemoryPlanOptions, layout: Layout) -> MemoryPlan:
 
 def _entry(live: Live, offsets: Mapping[Storage, int], slots: Mapping[Storage, int], labels: list[str]) -> PlannedValue:
     place, step = offsets.get(live.storage), live.step
+    is_pinned = live.storage.kind not in ("value", "input") and place is not None and live is live.storage.members[0]
     return PlannedValue(
         name=live.name,
         op=live.storage.kind if step is None else step.op.name.removeprefix("rlx."),
         label=live.storage.kind if step is None else labels[step.index - 1],
         shape=live.shape,
         size=live.size,
-        start=live.start,
-        end=live.end,
+        start=live.storage.start if is_pinned else live.start,
+        end=live.storage.end if is_pinned else live.end,
         offset=None if place is None else place + live.offset,
         relation="external" if place is None and live.base is None else live.relation,
         base=live.base.name if live.base is not None else None,

@@ -1,8 +1,9 @@
 """Which values are computed in the bytes of others: what may be, and what is chosen.
 
 There are three ways. A result is written *over* an operand that dies there. What a region yields is computed *within* the
-result of the region's op. The operands of a concatenation are computed within its result. Each is decided by a function that
-says whether it is right, so that a plan from elsewhere is held to the same rules.
+result of the region's op, and the next value of a state within the state. The operands of a concatenation are computed within
+its result. Each is decided by a function that says whether it is right, so that a plan from elsewhere is held to the same
+rules.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ class Choices:
 
     Attributes:
         over: For each op, per result the operand over which it is written.
-        within: For each terminator of a region, the values that are computed within the results.
+        within: For each terminator of a region, the values that are computed within the results; for that of the function,
+            those that are computed within states.
         parts: For each concatenation, the operands that are computed within the result.
     """
 
@@ -37,11 +39,12 @@ class Sharing:
     Args:
         liveness: The values; their storages are changed.
         kinds: Kinds of storage that lie in the arena and may be used again.
+        pinned: Kinds of storage that lie in the arena all the time.
         alignment: Of the beginnings of values.
     """
 
-    def __init__(self, liveness: Liveness, kinds: frozenset[str], alignment: int):
-        self.liveness, self.kinds, self.alignment = liveness, kinds, alignment
+    def __init__(self, liveness: Liveness, kinds: frozenset[str], pinned: frozenset[str], alignment: int):
+        self.liveness, self.kinds, self.pinned, self.alignment = liveness, kinds, pinned, alignment
         self.choices = Choices()
 
     # --- choosing ---------------------------------------------------------------------------------
@@ -59,6 +62,11 @@ class Sharing:
                 for i in range(len(end.reads) if end is not None else 0):
                     if self.may_yield_within(region_op, number, i):
                         self.yield_within(region_op, number, i)
+        end = self.liveness.steps[-1]
+        assert end is not None
+        for i in range(len(end.reads)):
+            if self.may_update_within(end, i):
+                self.update_within(end, i)
         joins = [step for step in self._steps() if self._places(step)]
         if joins:
             profile = Profile(self.liveness, self._arena(), self.alignment)
@@ -131,7 +139,7 @@ class Sharing:
                 for o in shared
             )
         fits = operand.shape.static == result.shape.static and self.liveness.item_size(operand.shape) == item
-        return k == 0 and len(shared) == 1 and fits and step.has_trait("rowwise")
+        return k == 0 and len(shared) == 1 and fits and (step.has_trait("rowwise") or step.has_trait("updates"))
 
     def overwrite(self, step: Step, i: int, k: int) -> None:
         """Write a result over an operand."""
@@ -179,12 +187,14 @@ class Sharing:
         flow = step.flows[number]
         assert flow is not None and root.step is not None
         carry = step.arguments[number][i] if flow.yields[i] == _argument_flow(flow.arguments, i) else None
-        if carry is None or carry.end < root.start:
-            return True
-        writer = root.step
-        if carry.end > root.start or writer.index != root.start:
-            return False
-        k = next((k for k, o in enumerate(writer.reads) if o is not None and o.storage is carry.storage), None)
+        return carry is None or self._is_over(carry, root)
+
+    def _is_over(self, variable: Live, root: Live) -> bool:
+        """Whether a carry or state has been read for the last time when what follows it is written."""
+        writer, start = root.step, root.storage.start
+        if variable.end != start or writer is None or writer.index != start:
+            return variable.end < start
+        k = next((k for k, o in enumerate(writer.reads) if o is not None and o.storage is variable.storage), None)
         return k is not None and self._is_read_in_order(writer, writer.results.index(root), k)
 
     def yield_within(self, step: Step, number: int, i: int) -> None:
@@ -197,6 +207,28 @@ class Sharing:
         target.start = min(target.start, yielded.storage.start)
         _move(yielded.storage, target, 0)
         root.base, root.relation = result, "within"
+        self.choices.within.setdefault(end, set()).add(i)
+
+    # --- within a state -----------------------------------------------------------------------------------
+
+    def may_update_within(self, end: Step, i: int) -> bool:
+        """Whether the next value of a state may be computed in its bytes, where states lie in the arena."""
+        value, state = end.reads[i], self.liveness.states.get(i)
+        if value is None or state is None or state.storage.kind not in self.pinned:
+            return False
+        storage, root = value.storage, value.storage.members[0]
+        fits = value.offset == 0 and storage.size == state.size and storage.kind == "value"
+        computed = root.relation == "own" and not root.is_argument and root.home is None and root.step is not None
+        only = [live.outputs for live in storage.members if live.outputs] == [value.outputs] and len(value.outputs) == 1
+        return fits and computed and only and self._is_over(state, root)
+
+    def update_within(self, end: Step, i: int) -> None:
+        """Compute the next value of a state in its bytes."""
+        value, state = end.reads[i], self.liveness.states[i]
+        assert value is not None
+        root = value.storage.members[0]
+        _move(value.storage, state.storage, 0)
+        root.base, root.relation = state, "within"
         self.choices.within.setdefault(end, set()).add(i)
 
     # --- within a concatenation -----------------------------------------------------------------------

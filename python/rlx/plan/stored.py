@@ -10,7 +10,8 @@ then for each argument of its regions:
     {}                           outside of the arena
 
 At the end of a region one for each value: `{within = true}` is computed in the place of the result, `{scratch = 64}` is copied
-through other bytes, `{}` is copied.
+through other bytes, `{}` is copied. At the end of the function `{within = true}` is computed in the place of the state that it
+updates.
 """
 
 from __future__ import annotations
@@ -95,6 +96,9 @@ def _of_arguments(layout: Layout) -> list[Entry]:
 def _entries(step: Step, layout: Layout) -> list[Entry] | None:
     """What stands at an op; None where nothing does."""
     around = step.home
+    if step is layout.liveness.steps[-1]:
+        updated = layout.choices.within.get(step, set())
+        return [{"within": True} if i in updated else {} for i in range(len(step.reads))] if updated else None
     if around is not None and around[0].yields[around[1]] is step:
         if not around[0].flows or around[0].flows[around[1]] is None:
             return None
@@ -224,6 +228,12 @@ class _Reader:
                         if i >= len(end.reads) or not sharing.may_yield_within(step, number, i):
                             raise self._stale(f"value {i} must not be computed in the place of a result", end)
                         sharing.yield_within(step, number, i)
+        end = steps[-1]
+        for i, entry in enumerate(self.stored[end]):
+            if "within" in entry:
+                if i >= len(end.reads) or not sharing.may_update_within(end, i):
+                    raise self._stale(f"result {i} must not be computed in the place of a state", end)
+                sharing.update_within(end, i)
         for step in steps:
             parts = self.stored[step][0].get("parts", []) if self.stored[step] and step.results else []
             for k in parts if isinstance(parts, list) else [parts]:
