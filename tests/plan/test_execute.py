@@ -130,6 +130,19 @@ def test_branches_give_their_results_where_they_belong() -> None:
     assert entries["exp"].offset == entries["reverse"].offset
 
 
+def test_a_carry_that_a_branch_reads_after_the_next_one_is_there() -> None:
+    g = rlx.Graph("main")
+    flag, x = g.input("flag", (), "bool"), g.input("x", (4, 16))
+
+    def step(i: Any, c: Any, total: Any) -> Any:
+        following, added = g.if_(flag, lambda: (g.exp(x), g.sum(c)), lambda: (g.tanh(x), g.sum(x)))
+        return i + 1, following, total + added
+
+    g.set_outputs(g.while_(lambda i, c, total: i < 3, step, 0, x * 2.0, 0.0)[1:])
+    for value in (True, False):
+        planned(g, np.array(value), X)
+
+
 def test_states_that_lie_in_the_arena_are_updated_there() -> None:
     g = rlx.Graph("main")
     x, cache, moment, late = g.input("x", (1, 16)), *(g.state(n, (4, 16)) for n in ("cache", "moment", "late"))
