@@ -23,7 +23,7 @@ from tools.mutations import MUTATIONS, Mutation
 ROOT = Path(__file__).resolve().parents[1]
 _PACKAGE = Path("python/rlx")
 # The tests that judge what rules mean, on cases that are generated.
-_JUDGES = ("tests/conformance", "tests/transforms", "tests/passes")
+_JUDGES = ("tests/conformance", "tests/transforms", "tests/passes", "tests/plan")
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S.*?)(?: - .*)?$", re.MULTILINE)
 _BEGUN = re.compile(r"^(tests/\S+::.*)$", re.MULTILINE)
 _SOME_FAILED, _NONE_FAILED, _NONE_COLLECTED = 1, 0, 5

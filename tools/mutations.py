@@ -131,4 +131,65 @@ MUTATIONS = (
         "emit.clamp(emit.convert(indices, i64), 0, max(size - 2, 0))",
         "test_compiled_xla and gather",
     ),
+    # --- memory -----------------------------------------------------------------------------------
+    Mutation(
+        "liveness: what a loop reads from outside dies at its first reader",
+        "        if outermost is None:\n            live.end",
+        "        if outermost is not None or True:\n            live.end",
+        "test_graphs_with_regions or test_blocks_of_models",
+    ),
+    Mutation(
+        "in place: over an operand that is read again",
+        "return operand.storage.end == step.index and self.may_write_over(step, i, k)",
+        "return operand.storage.end <= step.index + 1 and self.may_write_over(step, i, k)",
+        "test_graphs_of_the_whole_vocabulary",
+    ),
+    Mutation(
+        "in place: over an operand that is broadcast elsewhere",
+        "                o.offset == 0\n                and _trailing(o.shape.static) == _trailing(result.shape.static)\n",
+        "                True\n",
+        "test_an_operand_read_twice",
+    ),
+    Mutation(
+        "a carry is overwritten before it is read for the last time",
+        "            return variable.end < start\n",
+        "            return True\n",
+        "test_a_carry_that",
+    ),
+    Mutation(
+        "carries that change places are copied one after the other",
+        "if end is not None and yielded.storage in overwritten:",
+        "if end is not None and yielded.storage not in overwritten:",
+        "test_carries_that_change_places",
+    ),
+    Mutation(
+        "placing: two values may overlap at the step where one follows the other",
+        "(first[:k] <= end) & (last[:k] >= start)",
+        "(first[:k] <= end) & (last[:k] > start)",
+        "test_random_graphs_run_in_their_plan",
+    ),
+    Mutation(
+        "narrow: a view begins at the wrong element",
+        "        first += low * stride\n",
+        "        first += low\n",
+        "test_views",
+    ),
+    Mutation(
+        "a concatenation has its second operand at the wrong place",
+        "return [0, math.prod(dims)] if",
+        "return [0, 0] if",
+        "test_a_concatenation_is",
+    ),
+    Mutation(
+        "a plan is read without a look at the neighbour below",
+        "for _, other in active[max(0, at - 1) : at + 1]:",
+        "for _, other in active[at : at + 1]:",
+        "test_changed_plans or test_wrong_plans",
+    ),
+    Mutation(
+        "the order of ops forgets what regions read",
+        "    yield from step.captured\n",
+        "    yield from ()\n",
+        "test_differentiated_models or test_random_graphs",
+    ),
 )  # fmt: skip
