@@ -9,7 +9,7 @@ def RLX_QuantizeOp : RLX_Op<"quantize", "quant"> {
   let summary = "8-bit integers from floats";
   let description = [{
     `result = saturate(round(x / scale) + zero_point)`, rounding half to even, NaN to the zero point. `scale`
-    (f32, positive) and `zero_point` (i32, in the range of `dtype`) are scalars, or
+    (f32, positive) and `zero_point` (i32, saturated to the range of `dtype`) are scalars, or
     with `axis` of shape `[x.dim(axis)]`. f64 divides and adds in f64, the others in f32. `dtype` is i8 or u8.
   }];
   let arguments = (ins RLX_FloatTensor:$x, RLX_F32Tensor:$scale, RLX_I32Tensor:$zero_point, OptionalAttr<I64Attr>:$axis,
@@ -28,30 +28,31 @@ def RLX_DequantizeOp : RLX_Op<"dequantize", "quant"> {
 }
 
 def RLX_QMatmulOp : RLX_Op<"q_matmul", "quant_compute", [RLX_IsProduct]> {
-  let summary = "Product of 8-bit matrices, requantised";
+  let summary = "Product of 8-bit matrices, requantised or as floats";
   let description = [{
-    `x […, M, K]`, `w [K, N]` i8, `bias [N]` i32: `acc = (x - x_zero_point)·(w - w_zero_point) + bias` in i32,
-    `result = saturate(round(acc·multiplier) + out_zero_point)` i8, the product and
-    rounding (half to even) in f32. i32 wraps; zero points lie in the range of i8.
+    `x […, M, K]`, `w [K, N]` i8, `bias [N]` i32: `acc = (x - x_zero_point)·(w - w_zero_point) + bias` in i32.
+    With `dtype` i8, `result = saturate(round(acc·multiplier) + out_zero_point)`, the product and
+    rounding (half to even) in f32; with f32, `result = acc·multiplier`, and there is no `out_zero_point`.
+    `multiplier` is a scalar, or `[N]`: one number for each column. i32 wraps; zero points lie in the range of i8.
   }];
-  let arguments = (ins RLX_I8Tensor:$x, RLX_I8Tensor:$w, RLX_I32Tensor:$bias,
+  let arguments = (ins RLX_I8Tensor:$x, RLX_I8Tensor:$w, Optional<RLX_I32Tensor>:$bias, RLX_F32Tensor:$multiplier,
                        DefaultValuedAttr<RLX_ZeroPoint, "0">:$x_zero_point, DefaultValuedAttr<RLX_ZeroPoint, "0">:$w_zero_point,
-                       DefaultValuedAttr<RLX_ZeroPoint, "0">:$out_zero_point, RLX_Finite:$multiplier);
-  let results = (outs RLX_I8Tensor:$result);
+                       DefaultValuedAttr<RLX_ZeroPoint, "0">:$out_zero_point, RLX_DTypeAttr:$dtype);
+  let results = (outs RLX_RequantizedTensor:$result);
 }
 
 def RLX_QConv2dOp : RLX_Op<"q_conv2d", "quant_compute", [RLX_IsProduct]> {
-  let summary = "Convolution of 8-bit images, requantised";
+  let summary = "Convolution of 8-bit images, requantised or as floats";
   let description = [{
-    `x [N, C, H, W]`, `w [O, C/groups, kH, kW]` i8, `bias [O]` i32; as `conv` and `q_matmul`: accumulated in
-    i32, padded with `x_zero_point`.
+    `x [N, C, H, W]`, `w [O, C/groups, kH, kW]` i8, `bias [O]` i32, `multiplier` a scalar or `[O]`; as `conv` and
+    `q_matmul`: accumulated in i32, padded with `x_zero_point`.
   }];
-  let arguments = (ins RLX_I8Tensor:$x, RLX_I8Tensor:$w, RLX_I32Tensor:$bias, RLX_Steps:$stride,
-                       RLX_Amounts:$padding, RLX_Steps:$dilation, DefaultValuedAttr<RLX_Count,
-                       "1">:$groups,
+  let arguments = (ins RLX_I8Tensor:$x, RLX_I8Tensor:$w, Optional<RLX_I32Tensor>:$bias, RLX_F32Tensor:$multiplier,
+                       RLX_Steps:$stride, RLX_Amounts:$padding, RLX_Steps:$dilation,
+                       DefaultValuedAttr<RLX_Count, "1">:$groups,
                        DefaultValuedAttr<RLX_ZeroPoint, "0">:$x_zero_point, DefaultValuedAttr<RLX_ZeroPoint, "0">:$w_zero_point,
-                       DefaultValuedAttr<RLX_ZeroPoint, "0">:$out_zero_point, RLX_Finite:$multiplier);
-  let results = (outs RLX_I8Tensor:$result);
+                       DefaultValuedAttr<RLX_ZeroPoint, "0">:$out_zero_point, RLX_DTypeAttr:$dtype);
+  let results = (outs RLX_RequantizedTensor:$result);
 }
 
 def RLX_FakeQuantizeOp : RLX_Op<"fake_quantize", "fake_quant"> {

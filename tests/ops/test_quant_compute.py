@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import rlx
 from tests.ops.references import random, run
 from tests.ops.test_quant import _f32, _in_onnx, _same, _step
 
@@ -28,7 +29,7 @@ def test_q_matmul(zeros: dict[str, int]) -> None:
     x, w = random("i8", (2, 3, 20), low=-128, high=128), random("i8", (20, 4), low=-128, high=128, seed=1)
     bias = np.array([0, 2**31 - 1, -(2**31), 12345], np.int32)
     for multiplier in (2.0**-9, 0.0037, 1e-9, 0.0):
-        got = run("q_matmul", x, w, bias, multiplier=multiplier, **zeros)
+        got = run("q_matmul", x, w, bias, _f32(multiplier), dtype=rlx.i8, **zeros)
         expected = np.zeros(got.shape, np.int8)
         for i, j, n in np.ndindex(*got.shape):
             pairs = zip(x[i, j].tolist(), w[:, n].tolist(), strict=True)
@@ -48,11 +49,12 @@ def test_q_conv2d(zeros: dict[str, int]) -> None:
         x,
         w,
         bias,
+        _f32(multiplier),
         stride=(down_by, right_by),
         padding=(up, down, left, right),
         dilation=(rows_by, columns_by),
         groups=2,
-        multiplier=multiplier,
+        dtype=rlx.i8,
         **zeros,
     )
     zero = zeros.get("x_zero_point", 0)
@@ -75,5 +77,5 @@ def test_q_matmul_in_onnx(zeros: dict[str, int]) -> None:
     x, w = random("i8", (3, 20), low=-128, high=128), random("i8", (20, 4), low=-128, high=128, seed=1)
     point = [np.array(zeros.get(f"{n}_zero_point", 0), np.int8) for n in ("x", "w", "out")]
     operands = (x, _f32(2**-4), point[0], w, _f32(2**-5), point[1], _f32(2.0), point[2])
-    got = run("q_matmul", x, w, np.zeros(4, np.int32), multiplier=2.0**-10, **zeros)
+    got = run("q_matmul", x, w, None, _f32(2.0**-10), dtype=rlx.i8, **zeros)
     _same(got, _in_onnx("QLinearMatMul", *operands))

@@ -1154,23 +1154,25 @@ irdl.dialect @rlx {
     %type_x = irdl.any
     %type_w = irdl.any
     %type_bias = irdl.any
+    %type_multiplier = irdl.any
     %type_result = irdl.any
-    %multiplier = irdl.base "#builtin.float"
-    irdl.operands(x: %type_x, w: %type_w, bias: %type_bias)
-    irdl.attributes { "multiplier" = %multiplier }
+    %dtype = irdl.base "#builtin.type"
+    irdl.operands(x: %type_x, w: %type_w, bias: optional %type_bias, multiplier: %type_multiplier)
+    irdl.attributes { "dtype" = %dtype }
     irdl.results(result: %type_result)
   }
   irdl.operation @q_conv2d {
     %type_x = irdl.any
     %type_w = irdl.any
     %type_bias = irdl.any
+    %type_multiplier = irdl.any
     %type_result = irdl.any
     %stride = irdl.base "#builtin.dense_array"
     %padding = irdl.base "#builtin.dense_array"
     %dilation = irdl.base "#builtin.dense_array"
-    %multiplier = irdl.base "#builtin.float"
-    irdl.operands(x: %type_x, w: %type_w, bias: %type_bias)
-    irdl.attributes { "stride" = %stride, "padding" = %padding, "dilation" = %dilation, "multiplier" = %multiplier }
+    %dtype = irdl.base "#builtin.type"
+    irdl.operands(x: %type_x, w: %type_w, bias: optional %type_bias, multiplier: %type_multiplier)
+    irdl.attributes { "stride" = %stride, "padding" = %padding, "dilation" = %dilation, "dtype" = %dtype }
     irdl.results(result: %type_result)
   }
   irdl.operation @fake_quantize {

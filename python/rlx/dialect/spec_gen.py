@@ -17,7 +17,8 @@ _DTYPES_9 = ('f32', 'f16', 'bf16', 'f64', 'i8', 'i16', 'i32', 'i64', 'u8', 'u32'
 _DTYPES_10 = ('i32',)
 _DTYPES_11 = ('i8', 'u8')
 _DTYPES_12 = ('i8',)
-_DTYPES_13 = ('u32',)
+_DTYPES_13 = ('i8', 'f32')
+_DTYPES_14 = ('u32',)
 _ACTIVATION = ('gelu',
  'gelu_approx',
  'silu',
@@ -2190,7 +2191,7 @@ OPS = (
         'quant',
         'mir',
         '8-bit integers from floats',
-        '`result = saturate(round(x / scale) + zero_point)`, rounding half to even, NaN to the zero point. `scale`\n(f32, positive) and `zero_point` (i32, in the range of `dtype`) are scalars, or\nwith `axis` of shape `[x.dim(axis)]`. f64 divides and adds in f64, the others in f32. `dtype` is i8 or u8.',
+        '`result = saturate(round(x / scale) + zero_point)`, rounding half to even, NaN to the zero point. `scale`\n(f32, positive) and `zero_point` (i32, saturated to the range of `dtype`) are scalars, or\nwith `axis` of shape `[x.dim(axis)]`. f64 divides and adds in f64, the others in f32. `dtype` is i8 or u8.',
         (
             ValueSpec('x', _DTYPES_0),
             ValueSpec('scale', _DTYPES_3),
@@ -2232,21 +2233,22 @@ OPS = (
         'q_matmul',
         'quant_compute',
         'mir',
-        'Product of 8-bit matrices, requantised',
-        '`x […, M, K]`, `w [K, N]` i8, `bias [N]` i32: `acc = (x - x_zero_point)·(w - w_zero_point) + bias` in i32,\n`result = saturate(round(acc·multiplier) + out_zero_point)` i8, the product and\nrounding (half to even) in f32. i32 wraps; zero points lie in the range of i8.',
+        'Product of 8-bit matrices, requantised or as floats',
+        '`x […, M, K]`, `w [K, N]` i8, `bias [N]` i32: `acc = (x - x_zero_point)·(w - w_zero_point) + bias` in i32.\nWith `dtype` i8, `result = saturate(round(acc·multiplier) + out_zero_point)`, the product and\nrounding (half to even) in f32; with f32, `result = acc·multiplier`, and there is no `out_zero_point`.\n`multiplier` is a scalar, or `[N]`: one number for each column. i32 wraps; zero points lie in the range of i8.',
         (
             ValueSpec('x', _DTYPES_12),
             ValueSpec('w', _DTYPES_12),
-            ValueSpec('bias', _DTYPES_10),
+            ValueSpec('bias', _DTYPES_10, 'optional'),
+            ValueSpec('multiplier', _DTYPES_3),
         ),
         (
             AttributeSpec('x_zero_point', 'i64', 0, interval='[-128, 127]'),
             AttributeSpec('w_zero_point', 'i64', 0, interval='[-128, 127]'),
             AttributeSpec('out_zero_point', 'i64', 0, interval='[-128, 127]'),
-            AttributeSpec('multiplier', 'f64', REQUIRED, interval='[-3.4e38, 3.4e38]'),
+            AttributeSpec('dtype', 'dtype', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_12),
+            ValueSpec('result', _DTYPES_13),
         ),
         (),
         (
@@ -2258,12 +2260,13 @@ OPS = (
         'q_conv2d',
         'quant_compute',
         'mir',
-        'Convolution of 8-bit images, requantised',
-        '`x [N, C, H, W]`, `w [O, C/groups, kH, kW]` i8, `bias [O]` i32; as `conv` and `q_matmul`: accumulated in\ni32, padded with `x_zero_point`.',
+        'Convolution of 8-bit images, requantised or as floats',
+        '`x [N, C, H, W]`, `w [O, C/groups, kH, kW]` i8, `bias [O]` i32, `multiplier` a scalar or `[O]`; as `conv` and\n`q_matmul`: accumulated in i32, padded with `x_zero_point`.',
         (
             ValueSpec('x', _DTYPES_12),
             ValueSpec('w', _DTYPES_12),
-            ValueSpec('bias', _DTYPES_10),
+            ValueSpec('bias', _DTYPES_10, 'optional'),
+            ValueSpec('multiplier', _DTYPES_3),
         ),
         (
             AttributeSpec('stride', 'i64s', REQUIRED, interval='[1, 2^31)'),
@@ -2273,10 +2276,10 @@ OPS = (
             AttributeSpec('x_zero_point', 'i64', 0, interval='[-128, 127]'),
             AttributeSpec('w_zero_point', 'i64', 0, interval='[-128, 127]'),
             AttributeSpec('out_zero_point', 'i64', 0, interval='[-128, 127]'),
-            AttributeSpec('multiplier', 'f64', REQUIRED, interval='[-3.4e38, 3.4e38]'),
+            AttributeSpec('dtype', 'dtype', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_12),
+            ValueSpec('result', _DTYPES_13),
         ),
         (),
         (
@@ -2343,7 +2346,7 @@ OPS = (
             AttributeSpec('shape', 'dims', REQUIRED),
         ),
         (
-            ValueSpec('result', _DTYPES_13),
+            ValueSpec('result', _DTYPES_14),
         ),
         (),
         (),

@@ -930,23 +930,25 @@ class Dequantize(View):
     result: mlir.Value
 
 class QMatmul(View):
-    """Product of 8-bit matrices, requantised."""
+    """Product of 8-bit matrices, requantised or as floats."""
 
     x: mlir.Value
     w: mlir.Value
-    bias: mlir.Value
+    bias: mlir.Value | None
+    multiplier: mlir.Value
     x_zero_point: int
     w_zero_point: int
     out_zero_point: int
-    multiplier: float
+    dtype: DType
     result: mlir.Value
 
 class QConv2d(View):
-    """Convolution of 8-bit images, requantised."""
+    """Convolution of 8-bit images, requantised or as floats."""
 
     x: mlir.Value
     w: mlir.Value
-    bias: mlir.Value
+    bias: mlir.Value | None
+    multiplier: mlir.Value
     stride: tuple[int, ...]
     padding: tuple[int, ...]
     dilation: tuple[int, ...]
@@ -954,7 +956,7 @@ class QConv2d(View):
     x_zero_point: int
     w_zero_point: int
     out_zero_point: int
-    multiplier: float
+    dtype: DType
     result: mlir.Value
 
 class FakeQuantize(View):

@@ -391,11 +391,11 @@ def psd(x: Any, sample_rate: float = ..., axis: int = ...) -> Any:
 def psd_real(x: Any, sample_rate: float = ..., axis: int = ...) -> Any:
     """The same for real numbers, one-sided: `N//2 + 1` frequencies, in the order of `rfftfreq`."""
 
-def q_conv2d(x: Any, w: Any, bias: Any, multiplier: float, stride: Any = ..., padding: Any = ..., dilation: Any = ..., groups: int = ..., x_zero_point: int = ..., w_zero_point: int = ..., out_zero_point: int = ..., *, shape: Any = ...) -> Tensor:
-    """Convolution of 8-bit images, requantised."""
+def q_conv2d(x: Any, w: Any, bias: Any, multiplier: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ..., groups: int = ..., x_zero_point: int = ..., w_zero_point: int = ..., out_zero_point: int = ..., dtype: Any = ..., *, shape: Any = ...) -> Tensor:
+    """Convolution of 8-bit images, requantised or as floats."""
 
-def q_matmul(x: Any, w: Any, bias: Any, multiplier: float, x_zero_point: int = ..., w_zero_point: int = ..., out_zero_point: int = ..., *, shape: Any = ...) -> Tensor:
-    """Product of 8-bit matrices, requantised."""
+def q_matmul(x: Any, w: Any, bias: Any, multiplier: Any, x_zero_point: int = ..., w_zero_point: int = ..., out_zero_point: int = ..., dtype: Any = ..., *, shape: Any = ...) -> Tensor:
+    """Product of 8-bit matrices, requantised or as floats."""
 
 def quantize(x: Any, scale: Any, zero_point: Any = ..., axis: int | None = ..., dtype: Any = ..., *, shape: Any = ...) -> Tensor:
     """8-bit integers from floats."""

@@ -30,6 +30,11 @@ def rounded(low: Loops, value: mlir.Value, dims: Sequence[Dim], dtype: DType) ->
     return low.map(dims, element, [Lowered(value, Shape(dims, wide))], lambda v: low.arith.truncf(element, v))
 
 
+def factor(s: Scalars, value: mlir.Value) -> mlir.Value:
+    """A stored scalar as a factor of a sum in the dtype of `s`: an integer may be shorter."""
+    return s.arith.extsi(s.element, value) if s.dtype.is_integer and value.type != s.element else s.enter(value)
+
+
 def is_empty(*dims: Dim) -> bool:
     """Whether there is nothing to add up: tiling divides by the sizes of a contraction."""
     return 0 in dims
@@ -51,7 +56,7 @@ def matmul(low: Loops, results: list[Shape], lhs: Lowered, rhs: Lowered) -> mlir
 
 
 def matmul_2d(low: Loops, lhs: mlir.Value, rhs: mlir.Value, m: Dim, n: Dim, dtype: DType) -> mlir.Value:
-    """`[M, K]·[K, N]`."""
+    """`[M, K]·[K, N]`. Factors of shorter integers than `dtype` are extended with their sign."""
     if is_empty(m, n, lhs.type.shape[-1]):
         return low.filled((m, n), storage_type(dtype), 0)
     wide = accumulator(dtype)
@@ -86,12 +91,12 @@ def contraction_loop(
     rank: int,
     dtype: DType,
 ) -> mlir.Value:
-    """A contraction as a generic loop nest: the loops in `axes` are kept, the others summed."""
+    """A contraction as a generic loop nest: the loops in `axes` are kept, the others summed. Factors as in `matmul_2d`."""
     wide = accumulator(dtype)
     s = Scalars(dtype)
 
     def body(a: mlir.Value, b: mlir.Value, total: mlir.Value) -> mlir.Value:
-        return s.add(total, s.mul(s.enter(a), s.enter(b)))
+        return s.add(total, s.mul(factor(s, a), factor(s, b)))
 
     out = low.filled(dims, storage_type(wide), 0)
     iterators = [PARALLEL if i in axes else REDUCTION for i in range(rank)]

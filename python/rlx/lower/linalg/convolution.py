@@ -31,7 +31,7 @@ from rlx.ir.dim import Dim
 from rlx.ir.dtype import DType
 from rlx.ir.shape import Shape
 from rlx.lower.libm.scalars import Scalars, storage_type
-from rlx.lower.linalg.contraction import batch_matmul, contraction_loop, matmul_2d
+from rlx.lower.linalg.contraction import batch_matmul, contraction_loop, factor, matmul_2d
 from rlx.lower.linalg.loops import PARALLEL, Indexed, Loops, product_of
 from rlx.lower.linalg.rules import Lowered, lowers
 from rlx.lower.linalg.shape import extract
@@ -53,7 +53,7 @@ class _Convolution:
     target: tuple[Dim, ...]
     stride: tuple[int, ...]
     dilation: tuple[int, ...]
-    dtype: DType
+    dtype: DType  # in which it is added up; integers may be stored shorter
 
     @property
     def result(self) -> tuple[Dim, ...]:
@@ -73,18 +73,46 @@ def conv(
     dilation: tuple[int, ...],
     groups: int,
 ) -> mlir.Value:
-    dtype = x.shape.dtype
-    if 0 in results[0].dims or 0 in w.shape.dims:
-        return low.filled(results[0].dims, storage_type(dtype), 0)
+    return convolved(low, results[0], x, w, stride=stride, padding=padding, dilation=dilation, groups=groups)
+
+
+def convolved(
+    low: Loops,
+    result: Shape,
+    x: Lowered,
+    w: Lowered,
+    *,
+    stride: tuple[int, ...],
+    padding: tuple[int, ...],
+    dilation: tuple[int, ...],
+    groups: int,
+    fill: int = 0,
+) -> mlir.Value:
+    """A convolution.
+
+    Args:
+        low: Where to emit.
+        result: Its shape, in the dtype in which it is added up: that of x and w, or for integers a wider one.
+        x: The images.
+        w: The kernels.
+        stride: As `rlx.conv` has it.
+        padding: Likewise.
+        dilation: Likewise.
+        groups: Likewise.
+        fill: What x is padded with.
+    """
+    dtype = result.dtype
+    if 0 in result.dims or 0 in w.shape.dims:
+        return low.filled(result.dims, storage_type(dtype), 0)
     (outer, inner, *kernel), (batch, channels, *source) = w.shape.static, x.shape.dims
     before, after = padding[::2], padding[1::2]
     padded = tuple(d + b + a for d, b, a in zip(source, before, after, strict=True))
-    value = low.padded(x.value, x.shape.dims, (batch, channels, *padded), 0, (0, 0, *before))
+    value = low.padded(x.value, x.shape.dims, (batch, channels, *padded), fill, (0, 0, *before))
     spans = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
-    value = read_by_one(low, value, (batch, channels, *padded), results[0].dims, spans)
-    padded = tuple(read_sizes(padded, results[0].dims[2:], spans))
+    value = read_by_one(low, value, (batch, channels, *padded), result.dims, spans)
+    padded = tuple(read_sizes(padded, result.dims[2:], spans))
     c = _Convolution(
-        batch, groups, inner, outer // groups, padded, tuple(kernel), results[0].dims[2:], stride, dilation, dtype
+        batch, groups, inner, outer // groups, padded, tuple(kernel), result.dims[2:], stride, dilation, dtype
     )
     form = _by_taps if c.inner == 1 and prod(c.kernel) <= _MOST_TAPS else _as_matmul
     return form(low, c, value, w.value)
@@ -123,8 +151,8 @@ def _by_taps(low: Loops, c: _Convolution, x: mlir.Value, w: mlir.Value) -> mlir.
 
     def body(*scalars: mlir.Value) -> mlir.Value:
         total = None
-        for value, factor in zip(scalars[: len(views)], scalars[len(views) : -1], strict=True):
-            term = s.mul(s.enter(value), s.enter(factor))
+        for value, weight in zip(scalars[: len(views)], scalars[len(views) : -1], strict=True):
+            term = s.mul(factor(s, value), factor(s, weight))
             total = term if total is None else s.add(total, term)
         assert total is not None
         return s.leave(total)
@@ -161,7 +189,7 @@ def _columns(low: Loops, c: _Convolution, x: mlir.Value) -> mlir.Value:
     dims = (c.batch, c.groups, c.inner, *c.kernel, *c.target)
     positions = [((3 + count + i, s), (3 + i, d)) for i, (s, d) in enumerate(zip(c.stride, c.dilation, strict=True))]
     grouped = low.reshape(x, (c.batch, c.groups * c.inner, *c.source), (c.batch, c.groups, c.inner, *c.source))
-    out = (low.empty(dims, storage_type(c.dtype)), tuple(range(len(dims))))
+    out = (low.empty(dims, x.type.element_type), tuple(range(len(dims))))
     inputs = [(grouped, (0, 1, 2, *positions))]
     columns = low.generic(inputs, [out], [PARALLEL] * len(dims), lambda value, _: value)
     size, points = c.inner * prod(c.kernel), product_of(c.target)

@@ -135,7 +135,8 @@ class Quantize(Card, op="quantize"):
     ) -> np.ndarray:
         kind = wide(x.dtype)
         steps = np.rint(x.astype(kind) / along_axis(scale, axis, x.ndim).astype(kind))
-        steps = np.where(np.isnan(steps), 0, steps) + along_axis(zero_point, axis, x.ndim).astype(kind)
+        zero = np.clip(zero_point, int(dtype.min), int(dtype.max))
+        steps = np.where(np.isnan(steps), 0, steps) + along_axis(zero, axis, x.ndim).astype(kind)
         return convert(np.asarray(steps), dtype)
 
     def decompose(
@@ -144,7 +145,8 @@ class Quantize(Card, op="quantize"):
         wide_x = widened(b, x)
         steps = b.round(wide_x / cast(b, spread(b, scale, axis, x.rank), wide_x.dtype))
         steps = b.where(b.eq(steps, steps), steps, 0.0)  # NaN is unequal to itself
-        return b.cast(steps + cast(b, spread(b, zero_point, axis, x.rank), wide_x.dtype), dtype)
+        zero = b.maximum(b.minimum(zero_point, int(dtype.max)), int(dtype.min))
+        return b.cast(steps + cast(b, spread(b, zero, axis, x.rank), wide_x.dtype), dtype)
 
     def build(
         self, b: Builder, x: Tensor, scale: Any, zero_point: Any = 0, axis: int | None = None, dtype: Any = i8

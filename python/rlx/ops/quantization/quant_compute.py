@@ -1,4 +1,4 @@
-"""Products of 8-bit integers: accumulated in i32, scaled in f32, and rounded to 8 bits again."""
+"""Products of 8-bit integers: accumulated in i32, scaled in f32, and rounded to 8 bits again or left as floats."""
 
 from __future__ import annotations
 
@@ -9,28 +9,40 @@ import numpy as np
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, Operand, sample
 from rlx.ir.dim import Dim
-from rlx.ir.dtype import f32, i8, i32
+from rlx.ir.dtype import DType, f32, i8, i32
 from rlx.ir.errors import ShapeError
-from rlx.ir.shape import Shape
+from rlx.ir.shape import Shape, as_dtype
 from rlx.ops.contraction.contraction import Matmul
 from rlx.ops.convolution.convolution import Conv, pads_of, per_axis
 from rlx.ops.elementwise.elementwise import convert
 from rlx.ops.norm import along
+from rlx.ops.quantization.quant import along_axis, lifted, spread
 
 
-def _check_bias(bias: Shape, size: Dim) -> None:
-    if bias.dims != (size,):
-        raise ShapeError(f"'bias' must have shape [{size}], got {bias}")
+def _result(shape: Shape, columns: Dim, bias: Shape | None, multiplier: Shape, attributes: dict[str, Any]) -> Shape:
+    """The shape of a product, in the dtype that is asked for."""
+    if bias is not None and bias.dims != (columns,):
+        raise ShapeError(f"'bias' must have shape [{columns}], got {bias}")
+    if multiplier.dims not in ((), (columns,)):
+        raise ShapeError(f"'multiplier' must be a scalar or have shape [{columns}], got {multiplier}")
+    kind, zero_point = attributes["dtype"], attributes["out_zero_point"]
+    if kind not in (i8, f32):
+        raise ShapeError(f"dtype must be i8 or f32, got {kind.name}")
+    if kind is f32 and zero_point:
+        raise ShapeError(f"floats have no zero point, got out_zero_point = {zero_point}")
+    return shape.with_dtype(kind)
 
 
-def _requantised_array(total: np.ndarray, multiplier: float, zero_point: int) -> np.ndarray:
-    """`saturate(round(total·multiplier) + zero_point)` in f32."""
-    return convert(np.rint(total.astype(np.float32) * np.float32(multiplier)) + np.float32(zero_point), i8)
+def _scaled_array(total: np.ndarray, multiplier: np.ndarray, axis: int, zero_point: int, kind: DType) -> np.ndarray:
+    """`total·multiplier` in f32, which for i8 is rounded, moved by the zero point and saturated."""
+    scaled = total.astype(np.float32) * along_axis(multiplier, axis if multiplier.ndim else None, total.ndim)
+    return np.asarray(scaled) if kind is f32 else convert(np.rint(scaled) + np.float32(zero_point), i8)
 
 
-def _requantised(b: Builder, total: Tensor, multiplier: float, zero_point: int) -> Tensor:
+def _scaled(b: Builder, total: Tensor, multiplier: Tensor, axis: int, zero_point: int, kind: DType) -> Tensor:
     """The same with ops."""
-    return b.cast(b.round(b.cast(total, f32) * multiplier) + float(zero_point), i8)
+    scaled = b.cast(total, f32) * spread(b, multiplier, axis if multiplier.rank else None, total.rank)
+    return scaled if kind is f32 else b.cast(b.round(scaled) + float(zero_point), i8)
 
 
 def _centred(b: Builder, x: Tensor, zero_point: int) -> Tensor:
@@ -39,60 +51,81 @@ def _centred(b: Builder, x: Tensor, zero_point: int) -> Tensor:
     return steps - zero_point if zero_point else steps
 
 
+def _multiplier(b: Builder, value: Any) -> Tensor:
+    """A multiplier as users write it: a tensor, a number or a list.
+
+    Raises:
+        ShapeError: It is something else, or not finite as f32.
+    """
+    if not isinstance(value, Tensor):
+        array = np.asarray(value)
+        with np.errstate(over="ignore"):
+            if array.dtype.kind in "iuf" and not np.isfinite(array.astype(np.float32)).all():
+                raise ShapeError(f"'multiplier' must be finite, got {value!r:.60}")
+    dims = value.shape.dims if isinstance(value, Tensor) else np.shape(value)
+    return lifted(b, value, dims, f32, "multiplier")
+
+
 class QMatmul(Card, op="q_matmul"):
-    def infer(self, x: Shape, w: Shape, bias: Shape, **_: Any) -> Shape:
+    def infer(self, x: Shape, w: Shape, bias: Shape | None, multiplier: Shape, **attributes: Any) -> Shape:
         if w.rank != 2:
             raise ShapeError(f"w must be [K, N], got {w}")
-        _check_bias(bias, w.dims[1])
-        return Matmul().infer(x, w)
+        return _result(Matmul().infer(x, w), w.dims[1], bias, multiplier, attributes)
 
     def evaluate(
         self,
         x: np.ndarray,
         w: np.ndarray,
-        bias: np.ndarray,
+        bias: np.ndarray | None,
+        multiplier: np.ndarray,
         *,
         x_zero_point: int,
         w_zero_point: int,
         out_zero_point: int,
-        multiplier: float,
+        dtype: DType,
     ) -> np.ndarray:
-        total = np.matmul(x.astype(np.int32) - x_zero_point, w.astype(np.int32) - w_zero_point) + bias
-        return _requantised_array(total, multiplier, out_zero_point)
+        total = np.matmul(x.astype(np.int32) - x_zero_point, w.astype(np.int32) - w_zero_point)
+        if bias is not None:
+            total = total + bias
+        return _scaled_array(total, multiplier, total.ndim - 1, out_zero_point, dtype)
 
     def decompose(
         self,
         b: Builder,
         x: Tensor,
         w: Tensor,
-        bias: Tensor,
+        bias: Tensor | None,
+        multiplier: Tensor,
         *,
         x_zero_point: int,
         w_zero_point: int,
         out_zero_point: int,
-        multiplier: float,
+        dtype: DType,
     ) -> Tensor:
-        total = b.matmul(_centred(b, x, x_zero_point), _centred(b, w, w_zero_point)) + bias
-        return _requantised(b, total, multiplier, out_zero_point)
+        total = b.matmul(_centred(b, x, x_zero_point), _centred(b, w, w_zero_point))
+        if bias is not None:
+            total = total + bias
+        return _scaled(b, total, multiplier, total.rank - 1, out_zero_point, dtype)
 
     def build(
         self,
         b: Builder,
         x: Tensor,
         w: Tensor,
-        bias: Tensor,
-        multiplier: float,
+        bias: Tensor | None,
+        multiplier: Any,
         x_zero_point: int = 0,
         w_zero_point: int = 0,
         out_zero_point: int = 0,
+        dtype: Any = i8,
     ) -> Tensor:
         return b.emit(
             "q_matmul",
-            (x, w, bias),
-            multiplier=multiplier,
+            (x, w, bias, _multiplier(b, multiplier)),
             x_zero_point=x_zero_point,
             w_zero_point=w_zero_point,
             out_zero_point=out_zero_point,
+            dtype=as_dtype(dtype),
         )
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
@@ -100,16 +133,20 @@ class QMatmul(Card, op="q_matmul"):
         return Cost(Matmul().cost(operands[:2], results, {}).flops + 5 * results[0].num_elements, bytes_)
 
     def samples(self) -> Any:
-        def case(x: Any, w: Any, **attributes: Any) -> Any:
+        def case(x: Any, w: Any, **given: Any) -> Any:
+            attributes: dict[str, Any] = {"dtype": i8} | given
+            multiplier = Operand(w[1:] if attributes.pop("per_channel", False) else (), "f32", low=0.001, high=0.004)
+            bias = Operand(w[1:], "i32", low=-3000, high=3000) if attributes.pop("bias", True) else None
             operands = [Operand(dims, low=-128, high=128) for dims in (x, w)]
-            bias = Operand(w[1:], "i32", low=-3000, high=3000)
-            return sample(*operands, bias, dtypes=("i8",), **attributes)
+            return sample(*operands, bias, multiplier, dtypes=("i8",), **attributes)
 
-        yield case((3, 16), (16, 5), multiplier=0.004)
-        yield case((2, 3, 9), (9, 5), x_zero_point=-7, w_zero_point=3, out_zero_point=-128, multiplier=0.0031)
-        yield case(("n", 8), (8, 3), x_zero_point=100, multiplier=0.01)
-        yield case((2, "k"), ("k", 3), w_zero_point=-9, multiplier=1e-3)
-        yield case((2, 0), (0, 3), out_zero_point=5, multiplier=0.5)
+        yield case((3, 16), (16, 5))
+        yield case((2, 3, 9), (9, 5), per_channel=True, x_zero_point=-7, w_zero_point=3, out_zero_point=-128)
+        yield case(("n", 8), (8, 3), x_zero_point=100, bias=False)
+        yield case((2, "k"), ("k", 3), w_zero_point=-9)
+        yield case((2, 3, 9), (9, 5), per_channel=True, x_zero_point=-7, dtype=f32, bias=False)
+        yield case((2, "k"), ("k", 3), x_zero_point=5, w_zero_point=-9, dtype=f32)
+        yield case((2, 0), (0, 3), out_zero_point=5)
 
 
 class QConv2d(Card, op="q_conv2d"):
@@ -117,59 +154,65 @@ class QConv2d(Card, op="q_conv2d"):
         self,
         x: Shape,
         w: Shape,
-        bias: Shape,
+        bias: Shape | None,
+        multiplier: Shape,
         *,
         stride: Any,
         padding: Any,
         dilation: Any,
         groups: int,
-        **_: Any,
+        **attributes: Any,
     ) -> Shape:
         if x.rank != 4 or w.rank != 4:
             raise ShapeError(f"x must be [N, C, H, W] and w [O, C/groups, kH, kW], got {x} and {w}")
         result = Conv().infer(x, w, stride=stride, padding=padding, dilation=dilation, groups=groups)
-        _check_bias(bias, w.dims[0])
-        return result
+        return _result(result, w.dims[0], bias, multiplier, attributes)
 
     def evaluate(
         self,
         x: np.ndarray,
         w: np.ndarray,
-        bias: np.ndarray,
+        bias: np.ndarray | None,
+        multiplier: np.ndarray,
         *,
         x_zero_point: int,
         w_zero_point: int,
         out_zero_point: int,
-        multiplier: float,
+        dtype: DType,
         **geometry: Any,
     ) -> np.ndarray:
         total = Conv().evaluate(x.astype(np.int32) - x_zero_point, w.astype(np.int32) - w_zero_point, **geometry)
-        return _requantised_array(total + bias.reshape(-1, 1, 1), multiplier, out_zero_point)
+        if bias is not None:
+            total = total + bias.reshape(-1, 1, 1)
+        return _scaled_array(total, multiplier, 1, out_zero_point, dtype)
 
     def decompose(
         self,
         b: Builder,
         x: Tensor,
         w: Tensor,
-        bias: Tensor,
+        bias: Tensor | None,
+        multiplier: Tensor,
         *,
         x_zero_point: int,
         w_zero_point: int,
         out_zero_point: int,
-        multiplier: float,
+        dtype: DType,
         **geometry: Any,
     ) -> Tensor:
         # The padding is zero after the subtraction of the zero point, so it is x_zero_point before that.
         total = b.emit("conv", (_centred(b, x, x_zero_point), _centred(b, w, w_zero_point)), **geometry)
-        return _requantised(b, total + along(b, bias, 1, 4), multiplier, out_zero_point)
+        if bias is not None:
+            total = total + along(b, bias, 1, 4)
+        return _scaled(b, total, multiplier, 1, out_zero_point, dtype)
 
     def build(
         self,
         b: Builder,
         x: Tensor,
         w: Tensor,
-        bias: Tensor,
-        multiplier: float,
+        bias: Tensor | None,
+        multiplier: Any,
         stride: Any = 1,
         padding: Any = 0,
         dilation: Any = 1,
@@ -177,11 +220,12 @@ class QConv2d(Card, op="q_conv2d"):
         x_zero_point: int = 0,
         w_zero_point: int = 0,
         out_zero_point: int = 0,
+        dtype: Any = i8,
     ) -> Tensor:
         strides, dilations = per_axis(stride, 2, "stride"), per_axis(dilation, 2, "dilation")
         return b.emit(
             "q_conv2d",
-            (x, w, bias),
+            (x, w, bias, _multiplier(b, multiplier)),
             stride=strides,
             padding=pads_of(padding, x.shape, w.shape, strides, dilations),
             dilation=dilations,
@@ -189,7 +233,7 @@ class QConv2d(Card, op="q_conv2d"):
             x_zero_point=x_zero_point,
             w_zero_point=w_zero_point,
             out_zero_point=out_zero_point,
-            multiplier=multiplier,
+            dtype=as_dtype(dtype),
         )
 
     def cost(self, operands: Any, results: Any, attributes: Any) -> Cost:
@@ -199,12 +243,16 @@ class QConv2d(Card, op="q_conv2d"):
     def samples(self) -> Any:
         def case(x: Any, w: Any, **attributes: Any) -> Any:
             operands = [Operand(dims, low=-128, high=128) for dims in (x, w)]
-            bias = Operand(w[:1], "i32", low=-3000, high=3000)
-            plain: dict[str, Any] = {"stride": (1, 1), "padding": (0, 0, 0, 0), "dilation": (1, 1), "multiplier": 0.002}
-            return sample(*operands, bias, dtypes=("i8",), **(plain | attributes))
+            multiplier = Operand(w[:1] if attributes.pop("per_channel", False) else (), "f32", low=0.001, high=0.004)
+            bias = Operand(w[:1], "i32", low=-3000, high=3000) if attributes.pop("bias", True) else None
+            plain: dict[str, Any] = {"stride": (1, 1), "padding": (0, 0, 0, 0), "dilation": (1, 1), "dtype": i8}
+            return sample(*operands, bias, multiplier, dtypes=("i8",), **(plain | attributes))
 
         zeros = {"x_zero_point": -7, "w_zero_point": 3, "out_zero_point": 11}
         yield case((2, 3, 6, 5), (4, 3, 3, 2))
-        yield case((1, 4, 5, 6), (6, 2, 3, 3), padding=(1, 0, 2, 1), stride=(2, 1), groups=2, **zeros)
+        yield case((1, 4, 5, 6), (6, 2, 3, 3), padding=(1, 0, 2, 1), stride=(2, 1), groups=2, per_channel=True, **zeros)
         yield case((2, 4, 6, 6), (4, 1, 3, 3), padding=(1, 1, 1, 1), dilation=(2, 1), groups=4, **zeros)
+        floats = {"dtype": f32, "bias": False, "x_zero_point": -9, "per_channel": True}
+        yield case((1, 3, 6, 6), (4, 3, 3, 3), padding=(1, 1, 1, 1), **floats)
+        yield case((2, 4, 6, 6), (4, 1, 3, 3), padding=(1, 1, 1, 1), groups=4, **floats)
         yield case(("n", 2, "h", 5), (3, 2, 3, 1), padding=(1, 1, 0, 0), x_zero_point=5)
