@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from rlx.backends.iree.cpu import Cpu
 from rlx.backends.iree.devices import check_features, devices
 from rlx.backends.iree.executable import Executable, Function
 from rlx.backends.iree.names import state_getter, state_setter
+from rlx.backends.iree.passes.quantised_products import has_unsigned_products
 from rlx.backends.iree.pipeline import lower
 from rlx.backends.iree.targets import Target, device_names, target, target_names
 from rlx.backends.protocol import Compiled
@@ -74,6 +76,8 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
         borrow = only_reads_arguments(lowered)
         _seal(lowered, compilation.signature, _description(compilation.signature, borrow, requirements))
         text = module_text(lowered)
+        if has_unsigned_products(lowered):
+            target = replace(target, flags=(*target.flags, *targets.BYTE_PRODUCT_FLAGS))
     with timed(phases, "iree"):
         compiled = compile_module(text, target, timeout_s=timeout_s, name=f"{lir.name_symbol}.mlir")
     info = {

@@ -17,6 +17,7 @@ def lowering_passes(target: Target) -> str:
     them. Loops become branches last, because the passes before work on loops as ops.
     """
     from rlx.backends.iree.passes.emulate import Emulate
+    from rlx.backends.iree.passes.quantised_products import QuantisedProducts
     from rlx.backends.iree.passes.set_device import SetDevice
 
     steps: list[str | Pass] = [
@@ -24,6 +25,7 @@ def lowering_passes(target: Target) -> str:
         "rlx-iree-globals",
         "rlx-iree-scatter",
         "rlx-iree-materialise",
+        QuantisedProducts(target.has_byte_products),
         "rlx-iree-loop-buffers",
         "rlx-iree-in-place-updates",
         "rlx-iree-branches",

@@ -132,6 +132,19 @@ QUIRKS = (
         not_shown="it depends on what else is in the program",
     ),
     Quirk(
+        "rounding-packed",
+        "what rounds numbers to bytes is fused into the packing of a product, whose code takes two to three times as long",
+        (f"{_PASSES}/quantised_products.py",),
+        not_shown=_SLOW,
+    ),
+    Quirk(
+        "unsigned-layouts",
+        "a vector that is broadcast against a product of unsigned by signed bytes does not get its layout: the program does "
+        "not compile",
+        (f"{_PASSES}/quantised_products.py",),
+        not_shown="only code for a CPU with AVX-512 VNNI has that layout",
+    ),
+    Quirk(
         "activations-repeated",
         "an activation is computed again in each product that uses it",
         (f"{_PASSES}/materialise.py",),
