@@ -19,7 +19,7 @@ PACKAGE = ROOT / "python" / "rlx"
 
 ORDER = (
     *("mlir", "dialect", "ir", "ops", "blocks", "weights", "importers", "passes", "transforms", "plan", "lower"),
-    *("backends", "report", "runtime", "train", "models", "cli"),
+    *("backends", "report", "runtime", "quantization", "train", "models", "cli"),
 )
 # Modules of no package, which import nothing of ours, and may be imported by all.
 FREE = ("version", "native", "tick")

@@ -58,6 +58,10 @@ _HOMES = {
     "nth_order_grad": "rlx.transforms.nth_order_grad",
     "directional_nth_grad": "rlx.transforms.directional_nth_grad",
     **dict.fromkeys(("linearize", "Linearized"), "rlx.transforms.linearize"),
+    "calibrate": "rlx.quantization.calibrate",
+    "quantize": "rlx.quantization.quantize",
+    "quantization_sensitivity": "rlx.quantization.sensitivity",
+    "CalibrationRecord": "rlx.passes.quantization_record",
     "Tick": "rlx.tick",
 }
 _MODULES = ("ops", "blocks", "weights", "importers", "passes", "plan", "train", "mlir")

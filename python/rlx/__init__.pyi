@@ -41,6 +41,10 @@ from rlx.ir.evaluate import evaluate as evaluate
 from rlx.ir.graph import Graph as Graph
 from rlx.ir.shape import Shape as Shape
 from rlx.ir.text import parse as parse
+from rlx.passes.quantization_record import CalibrationRecord as CalibrationRecord
+from rlx.quantization.calibrate import calibrate as calibrate
+from rlx.quantization.quantize import quantize as quantize
+from rlx.quantization.sensitivity import quantization_sensitivity as quantization_sensitivity
 from rlx.runtime.bucketed import BucketedGraph as BucketedGraph
 from rlx.runtime.compiled import CompiledGraph as CompiledGraph
 from rlx.runtime.device import Device as Device

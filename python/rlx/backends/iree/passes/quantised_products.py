@@ -14,7 +14,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
-from rlx.backends.iree.passes.base import IreePass, elementwise, every, in_memory, maker_of, replace_uses
+from rlx.backends.iree.passes.base import (
+    IreePass,
+    elementwise,
+    every,
+    in_memory,
+    keep_in_memory,
+    maker_of,
+    replace_uses,
+)
 from rlx.passes.base import option
 
 _VIEWS = ("tensor.expand_shape", "tensor.collapse_shape")
@@ -28,14 +36,37 @@ class QuantisedProducts(IreePass, name="rlx-iree-quantised-products"):
     unsigned: bool = option(False, "whether the CPU multiplies unsigned by signed bytes")
 
     def apply(self, module: Any) -> None:
+        made = False
         for op in every(module, _is_product_of_bytes):
             weights_first = is_constant(op.operands[0]) and not is_constant(op.operands[1])
             activations = 1 if weights_first else 0
             if self.unsigned and op.name == "linalg.matmul":
                 _make_unsigned(op, activations)
+                made = True
             elif not is_constant(op.operands[activations]):
                 with op.location, mlir.ir.InsertionPoint(op):
                     op.operands[activations] = in_memory(op.operands[activations])
+        if made:
+            _tile_no_batches(module)
+
+
+def _tile_no_batches(module: Any) -> None:
+    """Say which products are computed in tiles of packed data: all of one matrix with another.
+
+    In the layouts that go with unsigned bytes, IREE has no code for batches of products; where it is told of one product, it
+    asks of no other. And the results of all are in memory before anything reads them. Quirk: `unsigned-layouts`.
+    """
+    with mlir.entered():
+        for op in every(module, _is_product_of_matrices):
+            op.attributes["iree.opt.data_tiling"] = mlir.ir.UnitAttr.get()
+            if not _is_product_of_bytes(op):
+                keep_in_memory(op.results[0])
+
+
+def _is_product_of_matrices(op: Any) -> bool:
+    if not op.name.startswith("linalg.") or not mlir.dialect("linalg").isa_contraction_op(op):
+        return False
+    return [v.type.rank for v in op.operands] == [2, 2, 2]
 
 
 def has_unsigned_products(module: Any) -> bool:

@@ -1,0 +1,206 @@
+"""Round the weights and activations of a graph, given as MLIR text, to integers of 8 or 4 bits.
+
+Ranges of activations come from data: arrays of an .npz file by the names of the inputs. An array has one more axis than its
+input, the batches, or as many, and is then cut along its first axis. The graph that is written takes the weights that the one given
+takes, and rounds them when it is loaded; with --output-params, the rounded ones are written to a file, and it takes those.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from rlx.ir.graph import Graph
+    from rlx.ir.signature import Argument
+    from rlx.passes.quantization_record import CalibrationRecord
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    from rlx.passes.quantize_insert import ACTIVATIONS, WEIGHTS
+    from rlx.quantization.observers import METHODS
+
+    parser.add_argument("file", metavar="FILE", help="MLIR text, of rlx or StableHLO ops; - is standard input")
+    parser.add_argument("-o", "--output", required=True, metavar="OUT", help="the file to write; - is standard output")
+    parser.add_argument("--params", metavar="FILE", help="a file that holds parameters: safetensors, .npz or .npy")
+    parser.add_argument("--data", metavar="FILE.npz", help="inputs to calibrate with, by name")
+    parser.add_argument("--record", metavar="FILE.json", help="a calibration record, instead of data")
+    parser.add_argument("--save-record", metavar="FILE.json", help="write the calibration record to a file")
+    parser.add_argument("--output-params", metavar="FILE", help="write the weights, rounded, as safetensors")
+    parser.add_argument("--weights", choices=WEIGHTS, default="int8", help="default: %(default)s")
+    parser.add_argument("--activations", choices=ACTIVATIONS, default="int8", help="default: %(default)s")
+    parser.add_argument(
+        "--method", choices=METHODS, default="minmax", help="how ranges are chosen (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--percentile", type=float, default=99.99, metavar="P", help="of the numbers in range (default: %(default)s)"
+    )
+    parser.add_argument("--symmetric", action="store_true", help="zero points of activations are 0")
+    parser.add_argument(
+        "--smooth",
+        type=float,
+        default=0.75,
+        metavar="S",
+        help="how far channels of large numbers are scaled down, 0 to 1 (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--group", type=int, default=32, metavar="N", help="rows that share a scale, for int4 (default: %(default)s)"
+    )
+    parser.add_argument("--keep", action="append", default=[], metavar="NAME", help="a product that stays in f32")
+    parser.add_argument("--sensitivity", action="store_true", help="print what each product costs in accuracy")
+    parser.add_argument(
+        "--min-cosine",
+        type=float,
+        metavar="C",
+        help="leave those products in f32 that cost most, until the outputs for the data are as close to those in f32",
+    )
+    parser.add_argument("--function", metavar="NAME", help="the function to take (default: the first public one)")
+    parser.add_argument("--bind", action="append", default=[], metavar="SYMBOL=SIZE", help="fix the size of a symbol")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    from rlx.backends.stages import prepared
+    from rlx.cli.compile import bindings
+    from rlx.cli.files import read_graph, write_output
+    from rlx.ir.errors import Error
+    from rlx.quantization.quantize import quantize
+    from rlx.weights import open as open_weights
+
+    _check(arguments)
+    graph = prepared(read_graph(arguments.file, arguments.function), bindings(arguments.bind))
+    params: dict[str, Any] = {}
+    if arguments.params is not None:
+        stored = open_weights(arguments.params)
+        params = {a.name: stored[a.name].numpy() for a in graph.params if a.name in stored}
+    data = _batches(arguments.data, graph) if arguments.data is not None else []
+    record = _record(arguments, graph, data, params)
+    options = {name: getattr(arguments, name) for name in ("weights", "activations", "symmetric", "smooth", "group")}
+    keep = [*arguments.keep, *_measured(arguments, graph, record, data, params, options)]
+    known = params if arguments.output_params is not None else {}
+    result = quantize(graph, record, **options, keep=keep, params=known)
+    if arguments.output_params is not None:
+        missing = [a.name for a in result.params if a.name not in result.weights and a.name not in params]
+        if missing:
+            raise Error(f"--output-params: '{missing[0]}' is not in --params={arguments.params}")
+        _write_params(arguments.output_params, result, params)
+    write_output(arguments.output, f"{result}\n".encode())
+    if arguments.output != "-":
+        print(f"{arguments.output}: {_summary(result)}")
+    return 0
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """What is asked for goes together.
+
+    Raises:
+        Error: It does not.
+    """
+    from rlx.ir.errors import Error
+
+    measured = arguments.sensitivity or arguments.min_cosine is not None
+    if arguments.data is None and (measured or (arguments.record is None and arguments.activations == "int8")):
+        what = "measuring accuracy" if measured else "rounding activations"
+        raise Error(f"{what} needs data", hint="give --data=FILE.npz, with an array for each input")
+    if arguments.output_params is not None and arguments.params is None:
+        raise Error("--output-params needs the weights", hint="give --params=FILE")
+
+
+def _record(
+    arguments: argparse.Namespace, graph: Graph, data: list[dict[str, np.ndarray]], params: Mapping[str, Any]
+) -> CalibrationRecord | None:
+    from rlx.passes.quantization_record import CalibrationRecord
+    from rlx.quantization.calibrate import calibrate
+
+    if arguments.record is not None:
+        return CalibrationRecord.load(arguments.record)
+    if arguments.activations != "int8":
+        return None
+    record = calibrate(graph, data, params=params, method=arguments.method, percentile=arguments.percentile)
+    if arguments.save_record is not None:
+        record.save(arguments.save_record)
+    return record
+
+
+def _measured(
+    arguments: argparse.Namespace,
+    graph: Graph,
+    record: CalibrationRecord | None,
+    data: list[dict[str, np.ndarray]],
+    params: Mapping[str, Any],
+    options: dict[str, Any],
+) -> list[str]:
+    """The products that have to stay in f32 for the accuracy that is asked for; what each costs is printed."""
+    from rlx.quantization.sensitivity import quantization_sensitivity
+
+    if not arguments.sensitivity and arguments.min_cosine is None:
+        return []
+    report = quantization_sensitivity(graph, record, data, params=params, **options)
+    print(report)
+    return [] if arguments.min_cosine is None else report.keep(arguments.min_cosine)
+
+
+def _batches(path: str, graph: Graph) -> list[dict[str, np.ndarray]]:
+    """The batches of inputs in an .npz file.
+
+    Raises:
+        Error: The file cannot be read, or an array of it does not fit.
+    """
+    from rlx.ir.errors import Error
+    from rlx.weights import open as open_weights
+
+    stored = open_weights(path)
+    arrays: dict[str, list[np.ndarray]] = {}
+    for argument in graph.inputs:
+        if argument.name not in stored:
+            raise Error(f"{path} has no array '{argument.name}'; it has {', '.join(stored) or 'none'}")
+        arrays[argument.name] = _cut(path, argument, np.asarray(stored[argument.name].numpy()))
+    counts = {name: len(parts) for name, parts in arrays.items()}
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"{count} of '{name}'" for name, count in counts.items())
+        raise Error(f"{path} has not as many batches of each input: {listed}")
+    return [dict(zip(arrays, parts, strict=True)) for parts in zip(*arrays.values(), strict=True)]
+
+
+def _cut(path: str, argument: Argument, array: np.ndarray) -> list[np.ndarray]:
+    """The batches of one input."""
+    from rlx.ir.errors import Error
+
+    shape = argument.shape
+    if array.ndim == shape.rank + 1:
+        return list(array)
+    if array.ndim != shape.rank or array.ndim == 0:
+        raise Error(
+            f"{path}: '{argument.name}' is {array.dtype}{list(array.shape)}, for an input {shape}",
+            hint="give it one axis more, of batches, or all of them joined along the first axis",
+        )
+    size = shape.dims[0] if isinstance(shape.dims[0], int) else len(array)
+    if size == 0 or len(array) < size:
+        raise Error(f"{path}: '{argument.name}' has {len(array)} rows, and one batch has {size}")
+    return [array[i : i + size] for i in range(0, len(array) - size + 1, size)]
+
+
+def _write_params(path: str, graph: Graph, params: Mapping[str, Any]) -> None:
+    from rlx.weights.safetensors import write
+
+    values = {a.name: np.asarray(graph.weights.get(a.name, params.get(a.name))) for a in graph.params}
+    write(path, values, {})
+
+
+def _summary(graph: Graph) -> str:
+    from collections import Counter
+
+    from rlx.ir import opview
+    from rlx.report.text import counts_text
+
+    names = Counter(
+        opview.name_of(op) for op in opview.operations(graph.function.entry_block) if op.name.startswith("rlx.")
+    )
+    products = Counter(
+        {name: n for name, n in names.items() if name in ("q_matmul", "q_conv2d", "matmul", "conv", "dot_general")}
+    )
+    return f"{graph.name}, {counts_text(products)}"

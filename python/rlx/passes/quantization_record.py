@@ -1,0 +1,142 @@
+"""What calibration has seen of each product's operands, and the numbers that follow for 8-bit integers."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.errors import Error
+from rlx.ir.files import read_json, write_atomically
+from rlx.ir.guards import is_mapping
+
+_FORMAT = "rlx calibration record, 1"
+_ARRAYS = ("low", "high")
+# Of the channels, the share that is not scaled down.
+_USUAL = 0.5
+# How many times as far as theirs a channel has to reach.
+_FAR = 4
+
+
+@dataclass(frozen=True)
+class CalibrationEntry:
+    """The operands of one product.
+
+    Attributes:
+        place: The user's line.
+        low: The least number of each channel that is summed over, f32 `[K]`; of a convolution, of each input channel.
+        high: The greatest, likewise.
+        range: The least and the greatest number that are to be represented; what lies outside is cut off.
+    """
+
+    place: str
+    low: np.ndarray
+    high: np.ndarray
+    range: tuple[float, float]
+
+    def smoothed(self, strength: float) -> tuple[np.ndarray | None, tuple[float, float]]:
+        """Factors that scale down the channels of the activations that reach far beyond the others, and the range after them.
+
+        The weights of a channel are divided by its factor. (As Xiao et al., SmoothQuant, but channels are never scaled up:
+        small numbers here may be larger elsewhere.)
+
+        Args:
+            strength: 0 leaves all as it is, 1 gives those channels the range of the others.
+
+        Returns:
+            f32 `[K]`, powers of 2, so that nothing is rounded, or None where no channel reaches far; and the range.
+        """
+        low, high = self.range
+        below, above = np.maximum(self.low, low), np.minimum(self.high, high)
+        reach = np.maximum(-below, above)
+        usual = np.quantile(reach, _USUAL)
+        if not usual or reach.max() < _FAR * usual:
+            return None, self.range
+        factors = np.exp2(-np.rint(strength * np.log2(np.maximum(reach / usual, 1)))).astype(np.float32)
+        return factors, (float((below * factors).min()), float((above * factors).max()))
+
+
+@dataclass(frozen=True)
+class CalibrationRecord:
+    """What `rlx.calibrate` gives: an entry for each product with weights, by name.
+
+    Attributes:
+        method: How ranges were chosen.
+        batches: How many batches were seen.
+        entries: By the name of the product, which is mostly that of its weight.
+    """
+
+    method: str
+    batches: int
+    entries: Mapping[str, CalibrationEntry] = field(default_factory=dict[str, CalibrationEntry])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a JSON file.
+
+        Raises:
+            Error: It cannot be written.
+        """
+        entries = {
+            name: {"place": e.place, "range": list(e.range), **{k: getattr(e, k).tolist() for k in _ARRAYS}}
+            for name, e in self.entries.items()
+        }
+        data = {"format": _FORMAT, "method": self.method, "batches": self.batches, "entries": entries}
+        write_atomically(path, (json.dumps(data) + "\n").encode())
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> CalibrationRecord:
+        """Read what `save` wrote.
+
+        Raises:
+            Error: The file is missing, or is something else.
+        """
+        name: str = os.fspath(path)
+        data: Any = read_json(path)
+        if not is_mapping(data) or data.get("format") != _FORMAT:
+            raise Error(f"{name} is no calibration record", hint="rlx.calibrate(…).save(path) writes one")
+        try:
+            stored: dict[str, Any] = data["entries"]
+            entries = {k: _entry(v) for k, v in stored.items()}
+            return cls(str(data["method"]), int(data["batches"]), entries)
+        except (KeyError, TypeError, ValueError, AttributeError) as problem:
+            raise Error(f"{name} is a damaged calibration record: {problem!r:.100}") from None
+
+    def __str__(self) -> str:
+        lines = [f"{len(self.entries)} products, {self.batches} batches, {self.method}"]
+        lines += [
+            f"  {n}: {e.range[0]:.4g} to {e.range[1]:.4g}, {len(e.low)} channels" for n, e in self.entries.items()
+        ]
+        return "\n".join(lines)
+
+
+def _entry(data: Any) -> CalibrationEntry:
+    low, high = (np.asarray(data[k], np.float32) for k in _ARRAYS)
+    first, last = map(float, data["range"])
+    if not low.shape == high.shape or low.ndim != 1 or not first <= 0 <= last:
+        raise ValueError("sizes of arrays")
+    if not all(np.isfinite(a).all() for a in (low, high, np.array([first, last]))):
+        raise ValueError("a number that is not finite")
+    return CalibrationEntry(str(data["place"]), low, high, (first, last))
+
+
+def scale_of(low: float, high: float, *, symmetric: bool) -> tuple[float, int]:
+    """Scale and zero point of an i8 that represents the numbers from `low` to `high`, and 0 exactly.
+
+    Args:
+        low: At most 0.
+        high: At least 0.
+        symmetric: Whether the zero point has to be 0.
+    """
+    if symmetric:
+        return _positive(max(-low, high) / 127), 0
+    scale = _positive((high - low) / 255)
+    return scale, int(np.clip(np.rint(-128 - low / scale), -128, 127))
+
+
+def _positive(scale: float) -> float:
+    """A scale; of a tensor that is 0 everywhere it is 1."""
+    return float(np.float32(scale)) if np.float32(scale) > np.finfo(np.float32).tiny else 1.0

@@ -1,0 +1,107 @@
+"""Where a graph can be quantised: products of activations with weights, by names that do not change."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rlx import mlir
+from rlx.ir import opview, registry, views
+from rlx.ir.dtype import f32
+from rlx.ir.location import describe
+from rlx.ir.shape import shape_of
+from rlx.ir.signature import read_arguments
+
+
+@dataclass(frozen=True)
+class Site:
+    """A product of activations with weights, in f32.
+
+    Attributes:
+        name: The parameter that the weights come from, or the op; the second of a name is `name#2`.
+        op: The product.
+        activations: The operand that is one.
+        weights: The other.
+        axis: The axis of the activations along which products are summed; of a convolution, that of the channels.
+        weight_axis: The axis of the weights that goes with it.
+        channel_axis: The axis of the weights that is the results' channels.
+    """
+
+    name: str
+    op: mlir.Operation
+    activations: mlir.Value
+    weights: mlir.Value
+    axis: int
+    weight_axis: int
+    channel_axis: int
+
+    @property
+    def place(self) -> str:
+        """The user's line."""
+        return describe(self.op.location) or "<unknown>"
+
+    @property
+    def is_convolution(self) -> bool:
+        return self.op.name == "rlx.conv"
+
+
+class WeightValues:
+    """Which values of a function depend on parameters and constants alone: they are the same in every run."""
+
+    def __init__(self, function: mlir.FuncOp):
+        arguments = function.entry_block.arguments
+        kinds = [a.kind for a in read_arguments(function)]
+        self._roots: dict[mlir.Value, frozenset[int]] = {
+            value: frozenset({i})
+            for i, (value, kind) in enumerate(zip(arguments, kinds, strict=True))
+            if kind == "param"
+        }
+        for op in opview.operations(function.entry_block):
+            if registry.is_ours(op) and not len(op.regions) and all(v in self._roots for v in op.operands):
+                roots = frozenset[int]().union(*(self._roots[v] for v in op.operands))
+                self._roots |= dict.fromkeys(op.results, roots)
+
+    def __contains__(self, value: mlir.Value) -> bool:
+        return value in self._roots
+
+    def roots(self, value: mlir.Value) -> frozenset[int]:
+        """The positions of the parameters that a value depends on."""
+        return self._roots[value]
+
+
+def sites(function: mlir.FuncOp) -> list[Site]:
+    """The products of a function that can be quantised, in order; those in regions are not among them."""
+    weights = WeightValues(function)
+    names = [a.name for a in read_arguments(function)]
+    seen: Counter[str] = Counter()
+    result: list[Site] = []
+    for op in opview.operations(function.entry_block):
+        for activations, factor, axis, weight_axis, channel_axis in _forms(op):
+            shape = shape_of(factor)
+            if activations in weights or factor not in weights or shape.dtype is not f32 or not shape.is_static:
+                continue
+            roots = [names[i] for i in sorted(weights.roots(factor))]
+            name = roots[0] if len(roots) == 1 else opview.name_of(op)
+            seen[name] += 1
+            unique = name if seen[name] == 1 else f"{name}#{seen[name]}"
+            result.append(Site(unique, op, activations, factor, axis, weight_axis, channel_axis))
+    return result
+
+
+def _forms(op: mlir.Operation) -> Iterator[tuple[mlir.Value, mlir.Value, int, int, int]]:
+    """The activations and the weights of an op that may be quantised, with their axes; nothing for others."""
+    if op.name == "rlx.matmul":
+        product = views.Matmul(op)
+        if shape_of(product.rhs).rank == 2:
+            yield product.lhs, product.rhs, shape_of(product.lhs).rank - 1, 0, 1
+    elif op.name == "rlx.dot_general":
+        dots = views.DotGeneral(op)
+        last = shape_of(dots.lhs).rank - 1
+        if shape_of(dots.rhs).rank == 2 and not dots.lhs_batch and tuple(dots.lhs_contracting) == (last,):
+            (summed,) = dots.rhs_contracting
+            yield dots.lhs, dots.rhs, last, summed, 1 - summed
+    elif op.name == "rlx.conv":
+        conv = views.Conv(op)
+        if shape_of(conv.x).rank == 4:
+            yield conv.x, conv.w, 1, 1, 0

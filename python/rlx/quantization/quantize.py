@@ -1,0 +1,143 @@
+"""`rlx.quantize`: a graph whose products with weights are of integers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rlx import mlir
+from rlx.backends.stages import graph_of
+from rlx.ir import opview
+from rlx.ir.errors import Error
+from rlx.ir.graph import Graph
+from rlx.ir.shape import shape_of
+from rlx.ir.signature import Argument, read_outputs, sign_function
+from rlx.passes import run
+from rlx.passes.quantization_record import CalibrationRecord
+from rlx.passes.quantization_sites import WeightValues
+from rlx.passes.quantize_insert import Scheme, insert
+from rlx.passes.rewrite import erase_dead
+from rlx.quantization.calibrate import weight_values
+
+_INTEGERS = ("rlx-quantize-propagate", "rlx-quantize-fold", "rlx-quantize-propagate", "canonicalize", "cse")
+# The names of bytes that stand for a parameter's numbers, and of what goes with them.
+_SUFFIX = "quantised"
+
+
+def quantize(
+    graph: Any,
+    record: CalibrationRecord | None = None,
+    *,
+    weights: str = "int8",
+    activations: str = "int8",
+    symmetric: bool = False,
+    smooth: float = 0.75,
+    group: int = 32,
+    keep: Sequence[str] = (),
+    params: Mapping[str, Any] | None = None,
+) -> Graph:
+    """Round weights, and activations, of products to integers of few bits.
+
+    Args:
+        graph: A `Graph` or `GraphModule` that computes in f32; it is not changed.
+        record: What `rlx.calibrate` gave of this graph; `int8` activations need one.
+        weights: `int8`, with a scale for each channel, or `int4`, with one for each group of rows of a channel.
+        activations: `int8`: products are of 8-bit integers, with sums in i32. `dynamic`: likewise, with a
+            scale for each row, from its numbers in each run. `none`: weights are made floats again.
+        symmetric: Whether the zero points of activations are 0.
+        smooth: How far channels of activations with large numbers are scaled down, and their weights up: 0 is not at all.
+        group: The rows of a group, for `int4`.
+        keep: Products that stay in f32, by their names in the record.
+        params: Weights that did not come with the graph.
+
+    Returns:
+        A graph at MIR. Where the values of a quantised weight are known, a parameter with the integers takes its place, and
+        its values come with the graph; else the weight is rounded when a program is loaded.
+
+    Raises:
+        Error: An option is wrong, the record is of another graph, or there is nothing to quantise.
+    """
+    scheme = Scheme(weights, activations, symmetric, smooth if record is not None else 0.0, group)
+    if record is None and activations != "none":
+        raise Error(
+            "activations need a record", hint="rlx.calibrate(graph, batches) makes one; or give activations='none'"
+        )
+    source = graph_of(graph, "quantize")
+    result = run(source, "rlx-lower-blocks")
+    with mlir.entered():
+        done = insert(result.function, scheme, record, keep=tuple(keep))
+    if not done and not keep:
+        raise Error(f"graph '{result.name}' has no product of activations with weights to quantise")
+    result = run(result, [*_INTEGERS])
+    return with_values(result, {**source.weights, **(params or {})})
+
+
+def with_values(graph: Graph, values: Mapping[str, Any]) -> Graph:
+    """The graph with parameters in place of what is rounded of weights whose values are known.
+
+    Args:
+        graph: Quantised; it is changed.
+        values: Weights by name.
+    """
+    names = [a.name for a in graph.arguments]
+    constant = WeightValues(graph.function)
+    chosen = [v for v in _foldable(graph, constant) if all(names[i] in values for i in constant.roots(v))]
+    if not chosen:
+        return graph
+    arrays = weight_values(graph, values, chosen)
+    taken = set(names)
+    for value in chosen:
+        (root, *_) = sorted(constant.roots(value))
+        name = _free(f"{names[root]}.{_SUFFIX if _is_bytes(value) else 'scale'}", taken)
+        parameter = graph.param(name, arrays[value].shape, shape_of(value).dtype, value=arrays[value])
+        makers = [value.owner.operation] if isinstance(value, mlir.ir.OpResult) else []
+        value.replace_all_uses_with(parameter.value)
+        erase_dead(makers)
+    return _without_unread(graph)
+
+
+def _foldable(graph: Graph, constant: WeightValues) -> list[mlir.Value]:
+    """What is computed of quantised weights up to their bytes, and what else is read behind these, such as scales.
+
+    What makes floats of bytes is left to whoever loads the program, or nothing would be gained.
+    """
+    operations = list(opview.operations(graph.function.entry_block))
+    rounded = {r for op in operations for r in op.results if r in constant and _is_bytes(r) and constant.roots(r)}
+    roots = frozenset[int]().union(*(constant.roots(value) for value in rounded))
+    late, chosen = set[mlir.Value](), dict.fromkeys(rounded)
+    for op in operations:
+        if any(v in rounded or v in late or v not in constant for v in op.operands):
+            late.update(op.results)
+            early = [v for v in op.operands if v in constant and v not in late and isinstance(v, mlir.ir.OpResult)]
+            chosen |= dict.fromkeys(v for v in early if constant.roots(v) & roots)
+    return [value for value in chosen if value not in late]
+
+
+def _is_bytes(value: mlir.Value) -> bool:
+    return shape_of(value).dtype.name in ("i8", "u8")
+
+
+def _free(name: str, taken: set[str]) -> str:
+    unique, number = name, 1
+    while unique in taken:
+        number += 1
+        unique = f"{name}.{number}"
+    taken.add(unique)
+    return unique
+
+
+def _without_unread(graph: Graph) -> Graph:
+    """The graph without parameters that nobody reads."""
+    function, block = graph.function, graph.function.entry_block
+    kept: list[Argument] = []
+    with mlir.entered():
+        for i in reversed(range(len(graph.arguments))):
+            argument = graph.arguments[i]
+            if argument.kind == "param" and next(iter(block.arguments[i].uses), None) is None:
+                block.erase_argument(i)
+            else:
+                kept.insert(0, argument)
+        sign_function(function, kept, read_outputs(function))
+        result = Graph.from_module(graph.module, graph.name_symbol)
+    result.take_weights(graph)
+    return result

@@ -1,0 +1,182 @@
+"""`rlx.quantization_sensitivity`: what each product costs in accuracy, and which to leave in f32."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rlx import mlir
+from rlx.backends.stages import graph_of
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.errors import Error
+from rlx.ir.graph import Graph
+from rlx.passes import run
+from rlx.passes.quantization_record import CalibrationRecord
+from rlx.passes.quantization_sites import Site, sites
+from rlx.passes.quantize_insert import Scheme, insert
+from rlx.quantization.calibrate import Runner, check_batch, runner
+from rlx.report.progress import progress as shown
+from rlx.report.text import short_place, table
+
+_SWITCHES = "quantised_products"
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """What rounding does to the results of a graph.
+
+    Attributes:
+        name: The product that is rounded alone.
+        place: The user's line.
+        cosine: The least cosine of a row of an output with that in f32.
+        error: The norm of what changes in the outputs, over that of the outputs.
+    """
+
+    name: str
+    place: str
+    cosine: float
+    error: float
+
+
+class SensitivityReport:
+    """What each product costs, the one that costs most first; as text, a table.
+
+    Attributes:
+        rows: Each product rounded alone.
+        together: All rounded.
+    """
+
+    def __init__(self, rows: Sequence[Sensitivity], together: Sensitivity, measure: _Measure):
+        self.rows = tuple(sorted(rows, key=lambda row: -row.error))
+        self.together = together
+        self._measure = measure
+
+    def keep(self, cosine: float) -> list[str]:
+        """The products to leave in f32 for the outputs to be as close as that, those that cost most first.
+
+        Args:
+            cosine: The least cosine that a row of an output may have with that in f32, above 0 and below 1.
+
+        Raises:
+            Error: It is no such number.
+        """
+        if isinstance(cosine, bool) or not 0 < cosine < 1:
+            raise Error(f"the least cosine must lie between 0 and 1, got {cosine!r:.60}")
+        names = [row.name for row in self.rows]
+        fewest, most = 0, len(names)
+        while fewest < most:  # one more product in f32 costs no accuracy, but for chance
+            count = (fewest + most) // 2
+            if self._measure.of(names[count:])[0] >= cosine:
+                most = count
+            else:
+                fewest = count + 1
+        return names[:fewest]
+
+    def __str__(self) -> str:
+        cells = [
+            (row.name, short_place(row.place), f"{row.cosine:.6f}", f"{row.error:.2e}")
+            for row in (self.together, *self.rows)
+        ]
+        return "\n".join(table(cells, ("product", "line", "least cosine", "relative error"), right=(2, 3)))
+
+
+def quantization_sensitivity(
+    graph: Any,
+    record: CalibrationRecord | None,
+    batches: Iterable[Mapping[str, Any]],
+    *,
+    weights: str = "int8",
+    activations: str = "int8",
+    symmetric: bool = False,
+    smooth: float = 0.75,
+    group: int = 32,
+    params: Mapping[str, Any] | None = None,
+    device: Any = "cpu",
+    progress: bool = True,
+) -> SensitivityReport:
+    """Round one product at a time, and compare the outputs with those in f32.
+
+    One program is compiled, in which each product has a switch, and which rounds and multiplies as floats.
+
+    Args:
+        graph: As for `rlx.quantize`, with its options and its record.
+        record: Likewise.
+        batches: Inputs by name; few are enough.
+        weights: As for `rlx.quantize`.
+        activations: Likewise.
+        symmetric: Likewise.
+        smooth: Likewise.
+        group: Likewise.
+        params: Weights that did not come with the graph.
+        device: Where to run; None takes the NumPy evaluator.
+        progress: Show a bar on a terminal.
+
+    Raises:
+        Error: As `rlx.quantize`; or there is no batch, or no output of floats.
+    """
+    scheme = Scheme(weights, activations, symmetric, smooth if record is not None else 0.0, group)
+    source = graph_of(graph, "quantization_sensitivity")
+    switched = run(source, "rlx-lower-blocks")
+    places = {site.name: site.place for site in sites(switched.function)}
+    if not places:
+        raise Error(f"graph '{switched.name}' has no product of activations with weights to quantise")
+    _with_switches(switched, scheme, record, list(places))
+    call = runner(switched, {**source.weights, **(params or {})}, device)
+    data = list(batches)
+    for number, batch in enumerate(data, 1):
+        check_batch(batch, number)
+    if not data:
+        raise Error(
+            "there is no batch to compare results on", hint="give at least one mapping of input names to arrays"
+        )
+    measure = _Measure(call, data, list(places))
+    rows = [
+        Sensitivity(name, places[name], *measure.of([name]))
+        for name in shown(list(places), "measure what each product costs", show=progress)
+    ]
+    return SensitivityReport(rows, Sensitivity("all together", "", *measure.of(list(places))), measure)
+
+
+def _with_switches(graph: Graph, scheme: Scheme, record: CalibrationRecord | None, names: Sequence[str]) -> None:
+    """Round every product whose switch, an element of one more input, is on."""
+    if any(a.name == _SWITCHES for a in graph.arguments):
+        raise Error(f"the graph has an argument '{_SWITCHES}' already")
+    switches = graph.input(_SWITCHES, (len(names),), "bool")
+
+    def select(b: Builder, site: Site, rounded: Tensor, plain: Tensor) -> Tensor:
+        number = names.index(site.name)
+        on = b.reshape(b.narrow(Tensor(b, switches.value), 0, number, 1), ())
+        return b.where(on, rounded, plain)
+
+    with mlir.entered():
+        insert(graph.function, scheme, record, select=select)
+
+
+class _Measure:
+    """How far results are from those in f32 with some products rounded."""
+
+    def __init__(self, call: Runner, batches: Sequence[Mapping[str, Any]], names: Sequence[str]):
+        self._call, self._batches, self._names = call, batches, names
+        self._exact = [self._run(batch, ()) for batch in batches]
+        if not any(self._exact):
+            raise Error("the graph has no output of floats to compare")
+
+    def _run(self, batch: Mapping[str, Any], rounded: Sequence[str]) -> list[np.ndarray]:
+        switches = np.array([name in rounded for name in self._names])
+        results = self._call({**batch, _SWITCHES: switches})
+        return [r.astype(np.float64).reshape(-1, r.shape[-1] if r.ndim else 1) for r in results if r.dtype.kind == "f"]
+
+    def of(self, rounded: Sequence[str]) -> tuple[float, float]:
+        """The least cosine of a row, and the relative error of all."""
+        least, changed, whole = 1.0, 0.0, 0.0
+        for batch, exact in zip(self._batches, self._exact, strict=True):
+            for wanted, got in zip(exact, self._run(batch, rounded), strict=True):
+                lengths = np.linalg.norm(wanted, axis=1) * np.linalg.norm(got, axis=1)
+                cosines = np.where(lengths > 0, np.sum(wanted * got, axis=1) / np.where(lengths > 0, lengths, 1), 1.0)
+                least = min(least, float(cosines.min(initial=1.0)))
+                changed += float(np.sum((got - wanted) ** 2))
+                whole += float(np.sum(wanted**2))
+        return least, float(np.sqrt(changed / whole)) if whole else 0.0
