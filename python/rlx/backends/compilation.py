@@ -14,7 +14,7 @@ from rlx.backends.contract import calling, check_compiled, check_info
 from rlx.backends.dispatch import KernelDispatchPolicy, policy_of
 from rlx.backends.protocol import Compiler, Target
 from rlx.backends.registry import Registered, backend_of
-from rlx.backends.stages import check_options, check_policy, precision_name, prepared, preparing
+from rlx.backends.stages import check_options, check_policy, prepared, preparing
 from rlx.ir.custom import sources
 from rlx.ir.errors import CompileError, StageError
 from rlx.ir.graph import Graph
@@ -23,6 +23,7 @@ from rlx.ir.signature import STAGES
 from rlx.passes import run
 from rlx.passes.levels import DEFAULT_LEVEL, to_mir
 from rlx.passes.pipeline import Pipeline
+from rlx.passes.precision_policies import precision_policy
 from rlx.version import __version__
 
 
@@ -69,7 +70,8 @@ class Compilation:
         self.target = target
         self.phases: dict[str, float] = {}
         self._preparing = bind, passes
-        self._to_mir = to_mir(opt, fuse=policy == "direct", precision=precision_name(precision), target=target.name)
+        chosen = precision_policy(precision).passes
+        self._to_mir = to_mir(opt, fuse=policy == "direct", precision=chosen, target=target.name)
         self.dispatch_policy = policy_of(dispatch)
         self._to_lir = self.dispatch_policy.applied(target.pipeline)
         self._artifact: Artifact | None = None

@@ -16,8 +16,7 @@ from rlx.passes import run
 from rlx.passes.check_lir import CheckLir
 from rlx.passes.decompose import Decompose
 from rlx.passes.pipeline import Element, Pipeline
-
-PRECISIONS = ("f32", "f16", "bf16")
+from rlx.passes.precision_policies import precision_policy
 
 
 def check_policy(policy: str) -> None:
@@ -87,25 +86,13 @@ def check_options(bind: Any = None, passes: Any = None, precision: Any = None) -
         _check_sizes(bind)
     if passes is not None:
         check_string(passes, "passes")
-    precision_name(precision)
+    precision_policy(precision)
 
 
 def preparing(bind: Mapping[str, int] | None, passes: str | None) -> list[str]:
     """The pipelines that `prepared` runs."""
     sizes = " ".join(f"{name}={int(size)}" for name, size in (bind or {}).items())
     return [*([f"rlx-bind{{{sizes}}}"] if sizes else []), *([passes] if passes else [])]
-
-
-def precision_name(precision: Any) -> str:
-    """The name of the dtype to compute in; f32 if none is given.
-
-    Raises:
-        Error: RLX cannot compute in that dtype.
-    """
-    name = "f32" if precision is None else str(getattr(precision, "name", precision))
-    if name not in PRECISIONS:
-        raise Error(f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r:.60}")
-    return name
 
 
 def to_lir(legal: CheckLir) -> str:

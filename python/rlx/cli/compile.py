@@ -73,7 +73,7 @@ def add_compile_options(parser: argparse.ArgumentParser) -> None:
         help="prefer-native (the default), force-native or force-common: whether the target lowers composite ops by rules of "
         "its own, or gets them decomposed; for single ops: prefer-native,softmax=common",
     )
-    parser.add_argument("--precision", choices=("f32", "f16", "bf16"), help="compute in this dtype")
+    parser.add_argument("--precision", metavar="NAME", help="f16, bf16, auto_mixed …: what to compute in")
     parser.add_argument("--passes", metavar="PIPELINE", help="a pipeline to run first, as rlx-opt takes it")
     parser.add_argument("--no-cache", action="store_true", help="compile even if the program is in the cache")
 

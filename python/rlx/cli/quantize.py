@@ -1,8 +1,9 @@
 """Round the weights and activations of a graph, given as MLIR text, to integers of 8 or 4 bits.
 
 Ranges of activations come from data: arrays of an .npz file by the names of the inputs. An array has one more axis than its
-input, the batches, or as many, and is then cut along its first axis. The graph that is written takes the weights that the one given
-takes, and rounds them when it is loaded; with --output-params, the rounded ones are written to a file, and it takes those.
+input, the batches, or as many, and is then cut along its first axis. The graph that is written takes the weights that the one
+given takes, and rounds them when it is loaded; with --output-params, the rounded ones are written to a file, and it takes
+those.
 """
 
 from __future__ import annotations

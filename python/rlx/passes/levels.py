@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from rlx.ir.errors import Error
+
+if TYPE_CHECKING:
+    from rlx.passes.base import Pass
 
 LEVELS = (0, 1, 2, 3)
 DEFAULT_LEVEL = 2
@@ -23,13 +27,13 @@ def check_level(level: Any) -> None:
         raise Error(f"opt={level!r:.60} is not one of the levels {', '.join(map(str, LEVELS))}")
 
 
-def to_mir(level: int = 0, *, fuse: bool = True, precision: str = "f32", target: str = "") -> str:
+def to_mir(level: int = 0, *, fuse: bool = True, precision: Sequence[Pass] = (), target: str = "") -> str:
     """The pipeline from HIR to MIR.
 
     Args:
         level: 0 to 3. At every level the results are those of the graph, within the tolerance of its dtypes.
         fuse: Whether to make fused ops, unless the module says otherwise; else primitives stay.
-        precision: The name of the dtype to compute in.
+        precision: What lowers the dtypes to compute in: `PrecisionPolicy.passes`.
         target: The target, for which it has to pay what is made; empty makes all.
 
     Raises:
@@ -37,15 +41,10 @@ def to_mir(level: int = 0, *, fuse: bool = True, precision: str = "f32", target:
     """
     check_level(level)
     scalar, fusing = _SCALAR if level else (), _fusing(level, target) if fuse else ()
-    return ",".join(["rlx-lower-blocks", *scalar, *fusing, *precision_passes(precision)])
+    return ",".join(["rlx-lower-blocks", *scalar, *fusing, *map(str, precision)])
 
 
 def _fusing(level: int, target: str) -> tuple[str, ...]:
     """Names for what primitives spell out, without the views that this leaves over, and fused ops."""
     chosen = f"{{target={target}}}" if target else ""
     return (f"rlx-recognize{chosen}", "rlx-simplify", f"rlx-fuse{chosen}") if level else (f"rlx-fuse{chosen}",)
-
-
-def precision_passes(precision: str) -> tuple[str, ...]:
-    """What takes a module at MIR to the dtype to compute in; nothing does for f32."""
-    return () if precision == "f32" else (f"rlx-precision{{to={precision}}}",)

@@ -24,7 +24,7 @@ from rlx.passes.precision_classes import OpClass, class_of
 from rlx.passes.rewrite import builder_before, collect, decompose
 from rlx.passes.simplify_rules import lossless
 
-POLICIES = ("mixed_conservative", "mixed", "always")
+POLICIES = ("mixed_conservative", "mixed", "always", "custom")
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,8 @@ class Precision(Pass, name="rlx-precision"):
 
     Inputs, parameters, states and outputs keep their dtypes, with visible casts where they are used; tensors of other dtypes
     than f32 are not changed. Ops that only move data take the dtype of their operands. Regions take and yield the same
-    dtypes as before. Each of these policies lowers more ops than the one before:
+    dtypes as before. Of these policies, each of
+    the first three lowers more ops than the one before:
 
     * `mixed_conservative`: reductions (norms, softmax, sums), kinds such as exp and log, and arithmetic with numbers
       that the dtype cannot hold (a large mask value, a small epsilon, an integer cast to a float) stay in f32. So does
@@ -41,6 +42,7 @@ class Precision(Pass, name="rlx-precision"):
       are lowered.
     * `mixed`: reductions are lowered too; they still accumulate in f32.
     * `always`: everything is lowered.
+    * `custom`: the ops and kinds in `lower` are, and nothing else.
 
     Constants are converted; a finite constant that is larger than the largest number of the dtype becomes that number. A
     block counts as one op that computes: run rlx-lower-blocks first if the policy should apply inside of blocks.
@@ -53,11 +55,15 @@ class Precision(Pass, name="rlx-precision"):
     policy: str = option("mixed_conservative", "how much is lowered", choices=POLICIES)
     keep: tuple[str, ...] = option((), "ops and kinds that stay in f32, such as softmax or gelu")
 
+    lower: tuple[str, ...] = option((), "ops and kinds that are lowered, for the policy custom")
+
     def run(self, module: mlir.Module) -> None:
+        if bool(self.lower) != (self.policy == "custom"):
+            raise PassError(f"{self.name}: the policy custom, and no other, takes ops to lower")
         kinds = {
             case for spec in registry.SPECS.values() for a in spec.attributes if a.name == "kind" for case in a.cases
         }
-        for name in self.keep:
+        for name in (*self.keep, *self.lower):
             if name not in registry.SPECS and name not in kinds:
                 raise PassError(
                     f"{self.name}: there is no op or kind '{name}'{suggestion(name, {*registry.SPECS, *kinds})}"
@@ -96,6 +102,7 @@ class _Lowering:
         self.low: DType = dtype(options.to)
         self.policy = options.policy
         self.keep = frozenset(options.keep)
+        self.lower = frozenset(options.lower)
         self.numbers: dict[mlir.Value, _Number] = {}
         self.dead: list[mlir.Operation] = []
         self._prefers_wide: dict[mlir.Value, bool] = {}
@@ -137,6 +144,8 @@ class _Lowering:
         kind = class_of(opview.card_of(op).spec)
         if kind is OpClass.BOUNDARY or names & self.keep or len(op.regions) or opview.card_of(op).spec.terminator:
             return True
+        if self.policy == "custom":
+            return not names & self.lower
         if self.policy == "always":
             return False
         return opview.has_trait(op, "wide_range") or (kind is OpClass.REDUCTION and self.policy == "mixed_conservative")
@@ -146,7 +155,7 @@ class _Lowering:
             return False
         kind = class_of(opview.card_of(op).spec)
         computed = [n for n in numbers if n.array is None]  # a constant can be had in either dtype
-        if kind is OpClass.COMPUTE:
+        if kind is OpClass.COMPUTE or self.policy == "custom":
             return True
         if self.policy != "always" and any(n.extreme for n in numbers):
             return False

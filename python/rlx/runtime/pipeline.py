@@ -14,6 +14,7 @@ from rlx.backends.registry import target_of
 from rlx.ir.errors import UnsupportedError
 from rlx.ir.graph import Graph
 from rlx.passes.levels import DEFAULT_LEVEL, check_level
+from rlx.passes.precision_policies import precision_policy
 from rlx.report.dispatch import DispatchReport, analyse_dispatch
 from rlx.report.fusion import FusionReport, analyse_fusion, op_counts
 from rlx.report.memory import MemoryReport, memory_of_program
@@ -31,7 +32,7 @@ class Pipeline:
             (`"fusable"`).
         passes: A pipeline of passes to run first, as text.
         bind: Sizes of symbols that are fixed; the others stay symbolic.
-        precision: `"f16"` or `"bf16"`, as in `Session.compile`.
+        precision: As in `Session.compile`.
         opt: The level of optimisation, 0 to 3, as there.
         dispatch: Which composite ops the target lowers by rules of its own, as there.
         assert_fusion_clean: Whether to refuse a graph in which a fusion nearly matches: `FusionReport.assert_clean`.
@@ -147,7 +148,7 @@ class CompileResult(Compilation):
 
     def __str__(self) -> str:
         pipeline, target = self.pipeline, self.target
-        precision = f"precision {stages.precision_name(pipeline.precision)}"
+        precision = f"precision {precision_policy(pipeline.precision).name}"
         options = [f"O{pipeline.opt}", f"policy {pipeline.policy}", precision]
         if pipeline.bind:
             options.append("with " + ", ".join(f"{name} = {size}" for name, size in pipeline.bind.items()))

@@ -110,7 +110,8 @@ class Session:
             buckets: Sizes of symbols for which programs are compiled now; a run takes the smallest that fits, and pads.
                 See `BucketedGraph`, which is then returned, for what the graph must not do.
             precision: `"f16"` or `"bf16"`: compute in that dtype; reductions, what would leave its range, and the
-                boundary (inputs, parameters, states, outputs) stay in f32: `rlx-precision` with its default policy.
+                boundary (inputs, parameters, states, outputs) stay in f32. Other policies by name, such as `"auto_mixed"`,
+                and a mapping of ops to dtypes: see docs/quantisation.md.
             passes: A pipeline to run first.
             policy: `"direct"` fuses ops (`rlx-fuse`) unless the module declares otherwise, `"fusable"` leaves primitives.
             opt: The level of optimisation: 0 does what is needed, 1 to 3 look for a program that is faster and needs less

@@ -59,14 +59,14 @@ class DynamicLossScale:
         g.update(good, next_good if boundary is None else g.where(boundary, next_good, good))
 
 
-def chosen(loss_scale: Any, precision: str) -> DynamicLossScale | float | None:
-    """The scale that a user chooses: by default a dynamic scale for f16, and none for other dtypes.
+def chosen(loss_scale: Any, *, by_default: bool) -> DynamicLossScale | float | None:
+    """The scale that a user chooses; by default a dynamic scale where there is to be one, as for f16, else none.
 
     Raises:
         Error: It is neither a positive number nor a `DynamicLossScale`.
     """
     if loss_scale is None:
-        return DynamicLossScale() if precision == "f16" else None
+        return DynamicLossScale() if by_default else None
     return loss_scale if isinstance(loss_scale, DynamicLossScale) else check_scale("loss_scale", loss_scale)
 
 

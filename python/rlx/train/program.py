@@ -14,7 +14,7 @@ from rlx.ir.graph import Graph
 from rlx.ir.shape import Shape
 from rlx.ir.signature import Argument, sign_function
 from rlx.passes import run
-from rlx.passes.levels import precision_passes
+from rlx.passes.precision_policies import precision_policy
 from rlx.train import loss_scale as scales
 from rlx.train.loss_scale import DynamicLossScale
 from rlx.train.optimizers import Optimizer
@@ -67,8 +67,8 @@ def training_graph(
     check_count("accumulate", accumulate)
     if clip_norm is not None and check_number("clip_norm", clip_norm) <= 0:
         raise Error(f"clip_norm must be positive, got {clip_norm!r}")
-    name = stages.precision_name(precision)
-    scale = scales.chosen(loss_scale, name)
+    dtypes = precision_policy(precision)
+    scale = scales.chosen(loss_scale, by_default=dtypes.computes_in("f16"))
 
     source = stages.prepared(tensor_graph(graph), bind)
     trained = _trained(source, wrt)
@@ -81,7 +81,8 @@ def training_graph(
             raise Error(f"output '{output}' is not the loss, so it needs another name", hint=f"the loss is '{loss}'")
 
     derived = _with_gradients(source, names, loss, scale)
-    derived = run(derived, precision_passes(name))
+    if dtypes.passes:
+        derived = run(derived, dtypes.passes)
     step = _with_states(derived, names)
     # The differentiated output, the gradients, then the other outputs: by position, as names may have got a number added.
     first, *gradients_and_metrics = step.output_tensors

@@ -38,3 +38,15 @@ func.func @other_scale(%x: tensor<4xi8>) -> tensor<4xi8> {
   %q = rlx.quantize(%f, %t, %z) {dtype = i8} : (tensor<4xf32>, tensor<f32>, tensor<i32>) -> tensor<4xi8>
   return %q : tensor<4xi8>
 }
+
+// Rounded once to the values of a scale, numbers stay as they are.
+// CHECK-LABEL: func.func @fake
+// CHECK: [[F:%.+]], %{{.+}} = rlx.fake_quantize
+// CHECK: [[R:%.+]] = rlx.reshape([[F]])
+// CHECK-NEXT: return [[R]]
+func.func @fake(%x: tensor<2x4xf32>, %s: tensor<f32>) -> tensor<8xf32> {
+  %f, %a = rlx.fake_quantize(%x, %s) {bits = 8, scale_mode = "fixed"} : (tensor<2x4xf32>, tensor<f32>) -> (tensor<2x4xf32>, tensor<f32>)
+  %r = rlx.reshape(%f) {shape = [8]} : (tensor<2x4xf32>) -> tensor<8xf32>
+  %g, %b = rlx.fake_quantize(%r, %s) {bits = 8, scale_mode = "fixed"} : (tensor<8xf32>, tensor<f32>) -> (tensor<8xf32>, tensor<f32>)
+  return %g : tensor<8xf32>
+}
