@@ -41,8 +41,8 @@ func.func @other_scale(%x: tensor<4xi8>) -> tensor<4xi8> {
 
 // Rounded once to the values of a scale, numbers stay as they are.
 // CHECK-LABEL: func.func @fake
-// CHECK: [[F:%.+]], %{{.+}} = rlx.fake_quantize
-// CHECK: [[R:%.+]] = rlx.reshape([[F]])
+// CHECK: [[F:%[0-9]+]]:2 = rlx.fake_quantize
+// CHECK: [[R:%.+]] = rlx.reshape([[F]]#0)
 // CHECK-NEXT: return [[R]]
 func.func @fake(%x: tensor<2x4xf32>, %s: tensor<f32>) -> tensor<8xf32> {
   %f, %a = rlx.fake_quantize(%x, %s) {bits = 8, scale_mode = "fixed"} : (tensor<2x4xf32>, tensor<f32>) -> (tensor<2x4xf32>, tensor<f32>)
