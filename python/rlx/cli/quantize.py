@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    from rlx.passes.quantize_insert import ACTIVATIONS, WEIGHTS
+    from rlx.passes.quantization_scheme import ACTIVATIONS, WEIGHTS
     from rlx.quantization.observers import METHODS
 
     parser.add_argument("file", metavar="FILE", help="MLIR text, of rlx or StableHLO ops; - is standard input")

@@ -12,50 +12,17 @@ from rlx.ir import opview
 from rlx.ir.attributes import suggestion
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.dtype import f32
-from rlx.ir.errors import Error, PassError
+from rlx.ir.errors import PassError
 from rlx.ir.shape import shape_of
 from rlx.ir.signature import functions
 from rlx.passes.base import Pass, option
 from rlx.passes.quantization_record import CalibrationEntry, CalibrationRecord, scale_of
+from rlx.passes.quantization_scheme import ACTIVATIONS, WEIGHTS, Scheme
 from rlx.passes.quantization_sites import Site, sites
 from rlx.passes.rewrite import builder_before, erase_dead
 
-WEIGHTS, ACTIVATIONS = ("int8", "int4"), ("int8", "dynamic", "none")
 # Gives what is used of a product, of rounded operands and as it was.
 Select = Callable[[Builder, Site, Tensor, Tensor], Tensor]
-
-
-@dataclass(frozen=True)
-class Scheme:
-    """What is rounded, and how.
-
-    Attributes:
-        weights: `int8`, with a scale for each channel of the result, or `int4`, with one for each group of rows besides.
-        activations: `int8`, with one scale for each tensor, from a record; `dynamic`, with one for each row of a product, from
-            its numbers in each run; or `none`: they stay f32. What convolutions take stays f32 with `dynamic`.
-        symmetric: Whether zero points of activations are 0.
-        smooth: How far the ranges of channels of activations are evened out, 0 to 1: `CalibrationEntry.smoothed`.
-        group: The rows of a group of 4-bit weights.
-    """
-
-    weights: str = "int8"
-    activations: str = "int8"
-    symmetric: bool = False
-    smooth: float = 0.0
-    group: int = 32
-
-    def __post_init__(self) -> None:
-        for name, known in (("weights", WEIGHTS), ("activations", ACTIVATIONS)):
-            if (given := getattr(self, name)) not in known:
-                raise Error(f"{name} is one of {', '.join(known)}, not {given!r:.60}")
-        if self.weights == "int4" and self.activations != "none":
-            raise Error(
-                "weights of 4 bits go with activations in f32", hint="give activations='none', or weights='int8'"
-            )
-        if isinstance(self.smooth, bool) or not 0 <= self.smooth <= 1:
-            raise Error(f"smooth must be a number from 0 to 1, got {self.smooth!r:.60}")
-        if type(self.group) is not int or self.group < 2 or self.group % 2:
-            raise Error(f"group must be an even number of rows, got {self.group!r:.60}")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@
 // RUN: not rlx-opt %s --rlx-precision=keep=softmx 2>&1 | filecheck %s --check-prefix=NAME
 
 // DTYPE: error: option 'to' is one of f16, bf16, not 'f64'
-// POLICY: error: option 'policy' is one of mixed_conservative, mixed, always, not 'fast'
+// POLICY: error: option 'policy' is one of mixed_conservative, mixed, always, custom, not 'fast'
 // NAME: error: rlx-precision: there is no op or kind 'softmx' (did you mean 'softmax'?)
 
 // CHECK-LABEL: func.func @boundary(
