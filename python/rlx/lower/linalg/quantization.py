@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rlx import mlir
 from rlx.ir.dtype import DType, f32, i8, i32
 from rlx.ir.shape import Shape
 from rlx.lower.libm.scalars import Scalars, storage_type
@@ -17,7 +18,7 @@ from rlx.lower.linalg.rules import Lowered, lowers
 _WHOLE_BESIDE = {"f32": 1.5 * 2**23, "f64": 1.5 * 2**52}
 
 
-def _stored(s: Scalars, scaled: Any, zero_point: Any, dtype: DType) -> Any:
+def _stored(s: Scalars, scaled: mlir.Value, zero_point: mlir.Value, dtype: DType) -> mlir.Value:
     """`saturate(round(scaled) + zero_point)` as a stored 8-bit integer, NaN as the zero point.
 
     Args:
@@ -42,10 +43,10 @@ def _stored(s: Scalars, scaled: Any, zero_point: Any, dtype: DType) -> Any:
 @lowers("quantize")
 def quantize(
     low: Loops, results: list[Shape], x: Lowered, scale: Lowered, zero_point: Lowered, *, axis: int | None, dtype: DType
-) -> Any:
+) -> mlir.Value:
     s = Scalars(x.shape.dtype)
 
-    def body(value: Any, by: Any, zero: Any) -> Any:
+    def body(value: mlir.Value, by: mlir.Value, zero: mlir.Value) -> mlir.Value:
         divisor = s.convert(by, f32) if s.outer.name == "f64" else by
         return _stored(s, s.div(s.enter(value), divisor), zero, dtype)
 
@@ -90,12 +91,18 @@ def _moved_by(low: Loops, w: Lowered, kept: int, zero_point: int) -> Lowered:
 
 
 def _finished(
-    low: Loops, result: Shape, axis: int, total: Any, terms: Sequence[Lowered], multiplier: Lowered, zero_point: int
-) -> Any:
+    low: Loops,
+    result: Shape,
+    axis: int,
+    total: mlir.Value,
+    terms: Sequence[Lowered],
+    multiplier: Lowered,
+    zero_point: int,
+) -> mlir.Value:
     """The sum of a product, in i32, and of terms for each position of `axis`, times the multiplier, in the result's dtype."""
     whole, s = Scalars(i32), Scalars(f32)
 
-    def body(*scalars: Any) -> Any:
+    def body(*scalars: mlir.Value) -> mlir.Value:
         sum_, by, *others = scalars
         for other in others:
             sum_ = whole.add(sum_, other)
@@ -119,7 +126,7 @@ def q_matmul(
     w_zero_point: int,
     out_zero_point: int,
     dtype: DType,
-) -> Any:
+) -> mlir.Value:
     """`Σ (x - a)·w` is `Σ x·w - a·Σ w`: the product is of 8-bit integers, and `Σ w` a constant."""
     terms = [] if bias is None else [bias]
     if w_zero_point:
@@ -146,7 +153,7 @@ def q_conv2d(
     out_zero_point: int,
     dtype: DType,
     **geometry: Any,
-) -> Any:
+) -> mlir.Value:
     """As `q_matmul`. The padding is zero after the subtraction of the zero point, so it is `x_zero_point` before that."""
     terms, fill = [] if bias is None else [bias], x_zero_point
     if w_zero_point:

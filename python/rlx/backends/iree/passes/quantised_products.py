@@ -36,18 +36,30 @@ class QuantisedProducts(IreePass, name="rlx-iree-quantised-products"):
     unsigned: bool = option(False, "whether the CPU multiplies unsigned by signed bytes")
 
     def apply(self, module: Any) -> None:
-        made = False
+        made, shared = False, dict[Any, Any]()
         for op in every(module, _is_product_of_bytes):
             weights_first = is_constant(op.operands[0]) and not is_constant(op.operands[1])
             activations = 1 if weights_first else 0
-            if self.unsigned and op.name == "linalg.matmul":
+            unsigned = self.unsigned and op.name == "linalg.matmul"
+            if unsigned or not is_constant(op.operands[activations]):
+                op.operands[activations] = _apart(op, op.operands[activations], unsigned, shared)
+            if unsigned:
                 _make_unsigned(op, activations)
                 made = True
-            elif not is_constant(op.operands[activations]):
-                with op.location, mlir.ir.InsertionPoint(op):
-                    op.operands[activations] = in_memory(op.operands[activations])
         if made:
             _tile_no_batches(module)
+
+
+def _apart(op: Any, x: Any, unsigned: bool, shared: dict[Any, Any]) -> Any:
+    """The activations of a product in memory, and moved where they are to be unsigned: once for all products of a block."""
+    source = x
+    while (maker := maker_of(source)) is not None and maker.name in _VIEWS:
+        source = maker.operands[0]
+    key = (source, x.type, unsigned)
+    if key not in shared or shared[key][1] != op.block:
+        with op.location, mlir.ir.InsertionPoint(op):
+            shared[key] = in_memory(_moved(x) if unsigned else x), op.block
+    return shared[key][0]
 
 
 def _tile_no_batches(module: Any) -> None:
@@ -100,14 +112,12 @@ def is_constant(value: Any) -> bool:
 
 
 def _make_unsigned(op: Any, activations: int) -> None:
-    """Replace a product of matrices by one in which the activations are unsigned, and what that adds is subtracted."""
+    """Replace a product by one whose activations, which were moved by 128, are unsigned; what that adds is subtracted."""
     weights = op.operands[1 - activations]
     total = op.results[0]
     uses = list(total.uses)
     with op.location, mlir.ir.InsertionPoint(op):
-        moved = in_memory(_moved(op.operands[activations]))
-        factors = [moved, weights] if activations == 0 else [weights, moved]
-        product = _product(factors, op.operands[2], activations)
+        product = _product(list(op.operands)[:2], op.operands[2], activations)
         extra = _summed(weights, kept=1 - activations)
         result = _without(in_memory(product), extra, kept=1 - activations)
     replace_uses(uses, result)
