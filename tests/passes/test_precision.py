@@ -397,6 +397,8 @@ def test_a_session_computes_in_f16() -> None:
     np.testing.assert_allclose(got, rlx.evaluate(lower, values)[0], rtol=4e-3, atol=1e-4)
     np.testing.assert_allclose(got, expected, rtol=0.03, atol=1e-3)
     assert not np.allclose(got, expected, rtol=1e-6, atol=1e-8)
+
+
 def test_a_product_with_a_wide_activation_is_lowered_without_it() -> None:
     g: Any = rlx.Graph("f")
     x, w, b = g.input("x", (2, 3)), g.param("w", (3, 4)), g.param("b", (4,))
