@@ -229,10 +229,14 @@ def _causal(g: Any, s: Any, fill: float, behind: int = T - S) -> Any:
 
 def test_causal_attention() -> None:
     for fill in (-math.inf, -3e38):
-        result = check(lambda g, *x, fill=fill: _attend(g, *x, lambda s: _causal(g, s, fill)), HEADS, {"attention"})
+        result = check(
+            lambda g, q, k, v, fill=fill: _attend(g, q, k, v, lambda s: _causal(g, s, fill)), HEADS, {"attention"}
+        )
         assert 'mask_kind = "causal"' in str(result)
     shifted = check(
-        lambda g, *x: _attend(g, *x, lambda s: _causal(g, s, -math.inf, 0)), HEADS, {"iota", "compare", "attention"}
+        lambda g, q, k, v: _attend(g, q, k, v, lambda s: _causal(g, s, -math.inf, 0)),
+        HEADS,
+        {"iota", "compare", "attention"},
     )
     assert 'mask_kind = "custom"' in str(shifted)
 
@@ -266,7 +270,9 @@ def test_masked_attention_where_queries_see_nothing(name: str) -> None:
 
 def test_what_a_mask_may_not_be() -> None:
     """Scores of -10 count beside others of -12."""
-    left = check(lambda g, *x: _attend(g, *x[:3], lambda s: g.where(x[3], s, -10.0)), [*HEADS, [(S, T), "bool"]], OPEN)
+    left = check(
+        lambda g, q, k, v, m: _attend(g, q, k, v, lambda s: g.where(m, s, -10.0)), [*HEADS, [(S, T), "bool"]], OPEN
+    )
     assert "attention" not in ops(left)
 
 
