@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
+from rlx.ir.dim import TYPICAL_SIZE
 from rlx.ir.graph import Graph
 from rlx.ir.signature import bodies
 from rlx.passes.base import Pass, option
@@ -25,7 +26,7 @@ class ScheduleMemory(Pass, name="rlx-schedule-memory"):
 
     recompute: bool = option(False, "compute cheap ops again where they are read late, if that lowers the peak")
     hoist_weights: bool = option(False, "leave out what is computed from parameters and constants alone")
-    symbol: int = option(64, "what a symbol without a size is taken to be")
+    symbol: int = option(TYPICAL_SIZE, "what a symbol without a size is taken to be")
     sizes: Mapping[str, int] = option({}, "the size of a symbol", rest=True)
 
     def run(self, module: mlir.Module) -> None:
