@@ -188,7 +188,7 @@ class _RegionOp:
         self.carried = {flow.index for flow in arguments if flow.kind == "carry"}
         self.passed = {flow.index for flow in arguments if flow.kind != "carry"}
         self.stacked = {flow.index for flow in yields if flow.kind == "row"}
-        self.own = {live.storage for live in step.results if live is not None}
+        self.result_storages = {live.storage for live in step.results if live is not None}
 
     def run(self, operands: Sequence[np.ndarray]) -> None:
         """Run the op."""
@@ -199,14 +199,14 @@ class _RegionOp:
             given[k] = self._result(k)
         for k in self.stacked:
             machine.poison([self._live(k).storage])
-        machine.poison([s for s in machine.dying.get(step.index, ()) if s not in self.own])
+        machine.poison([s for s in machine.dying.get(step.index, ()) if s not in self.result_storages])
         regions = tuple(_Region(self, number) if end is not None else None for number, end in enumerate(step.yields))
         attributes = opview.attributes_of(step.op, machine.plan.sizes) | {"regions": regions}
         results = opview.card_of(step.op).evaluate(*opview.operands_of(step.op, given), **attributes)
         for i, array in enumerate(as_results(results)):
             self._finish(i, array)
         around = step.home[0] if step.home is not None else None
-        dead = [s for s in machine.dying.get(step.end, ()) if s in self.own or s.start <= step.index]
+        dead = [s for s in machine.dying.get(step.end, ()) if s in self.result_storages or s.start <= step.index]
         machine.poison([s for s in dead if around is None or around.end != step.end or s.start > around.index])
 
     def _live(self, i: int) -> Live:
@@ -286,7 +286,7 @@ class _Region:
                 parent._carry(flow.index, arrays[i])
                 yielded[i] = parent._result(flow.index)
         dead = machine.dying.get(end.index, ())
-        machine.poison([s for s in dead if s.start > parent.step.index and s not in parent.own])
+        machine.poison([s for s in dead if s.start > parent.step.index and s not in parent.result_storages])
         return yielded
 
 

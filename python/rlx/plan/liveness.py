@@ -288,8 +288,8 @@ class Liveness:
             return
         reads, results = [r for r in step.reads if r is not None], [r for r in step.results if r is not None]
         values = opview.attributes_of(op, self.sizes)
-        found = card.aliases([r.shape for r in reads], [r.shape for r in results], values)
-        for result, alias in zip(results, found, strict=True):
+        aliases = card.aliases([r.shape for r in reads], [r.shape for r in results], values)
+        for result, alias in zip(results, aliases, strict=True):
             if alias is None:
                 continue
             base = reads[alias[0]]

@@ -69,9 +69,9 @@ class _Problem:
         best = self._search(best, order, bound, _smallest_gap)
         if best.size > bound and self.count <= _MANY:
             # Some order gives the smallest arena by first fit, which need not be so by best fit.
-            found, order = self._best_of_orders(bound, used, _lowest_gap)
-            found = self._search(found, order, bound, _lowest_gap)
-            best = found if found.size < best.size else best
+            first_fit, order = self._best_of_orders(bound, used, _lowest_gap)
+            first_fit = self._search(first_fit, order, bound, _lowest_gap)
+            best = first_fit if first_fit.size < best.size else best
         return best
 
     def _best_of_orders(self, bound: int, used: np.ndarray, fit: Fit) -> tuple[Placement, np.ndarray]:
@@ -79,10 +79,10 @@ class _Problem:
         for number, order in enumerate(self._orders(used)):
             if best is not None and self.count > _MANY and number > 2:
                 break
-            found = self.place(order, fit)
-            if best is None or found.size < best[0].size:
-                best = found, order
-            if found.size == bound:
+            placement = self.place(order, fit)
+            if best is None or placement.size < best[0].size:
+                best = placement, order
+            if placement.size == bound:
                 break
         assert best is not None
         return best
@@ -139,11 +139,11 @@ class _Problem:
             position = int(np.flatnonzero(order == moved)[0])
             target = chance.randrange(position) if position else chance.randrange(self.count)
             changed = np.insert(np.delete(order, position), target, moved)
-            found = self.place(changed, fit, above=best.size)
+            placement = self.place(changed, fit, above=best.size)
             budget -= 1
-            if found.size <= best.size:
-                failures = 0 if found.size < best.size else failures + 1
-                best, order = found, changed
+            if placement.size <= best.size:
+                failures = 0 if placement.size < best.size else failures + 1
+                best, order = placement, changed
             else:
                 failures += 1
         return best

@@ -112,9 +112,9 @@ class Block:
         """The order that costs least, and its peak; the one that is there, unless another is better."""
         best, peak = list(range(len(self.nodes))), self.peak(range(len(self.nodes)))
         for order in (self.forward(), self.backward(), self.depth_first()):
-            found = self.peak(order)
-            if found < peak:
-                best, peak = order, found
+            cost = self.peak(order)
+            if cost < peak:
+                best, peak = order, cost
         return best, peak
 
     # --- orders -----------------------------------------------------------------------------------------

@@ -78,15 +78,15 @@ class Sharing:
 
     def scratch(self) -> dict[tuple[Step, int], Storage]:
         """Storages for what a loop yields, where copying one carry would overwrite what another is copied from."""
-        found: dict[tuple[Step, int], Storage] = {}
+        scratch: dict[tuple[Step, int], Storage] = {}
         for step in self._steps():
             for number, end in enumerate(step.yields):
                 copied = [c for c in self._copied(step, number) if c[1].storage is not c[2].storage or c[1].offset]
                 overwritten = {result.storage for _, _, result in copied}
                 for i, yielded, _ in copied:
                     if end is not None and yielded.storage in overwritten:
-                        found[end, i] = Storage(yielded.size, end.index, end.index, "value", [])
-        return found
+                        scratch[end, i] = Storage(yielded.size, end.index, end.index, "value", [])
+        return scratch
 
     def _copied(self, step: Step, number: int) -> Iterator[tuple[int, Live, Live]]:
         """What a region yields as carries: its number, the value and the result."""
@@ -101,8 +101,8 @@ class Sharing:
         return (step for step in self.liveness.steps if step is not None)
 
     def _arena(self) -> list[Storage]:
-        found = dict.fromkeys(live.storage for live in self.liveness.values.values())
-        return [s for s in found if s.kind in self.kinds]
+        storages = dict.fromkeys(live.storage for live in self.liveness.values.values())
+        return [s for s in storages if s.kind in self.kinds]
 
     # --- over an operand --------------------------------------------------------------------------
 
@@ -239,9 +239,9 @@ class Sharing:
         if not registry.is_ours(op) or not (card := opview.card_of(op)).has("parts") or None in step.reads:
             return []
         reads = [r for r in step.reads if r is not None]
-        found = card.parts([r.shape for r in reads], opview.attributes_of(op, self.liveness.sizes))
+        elements = card.parts([r.shape for r in reads], opview.attributes_of(op, self.liveness.sizes))
         item = self.liveness.item_size(reads[0].shape)
-        return [None if first is None else first * item for first in found]
+        return [None if first is None else first * item for first in elements]
 
     def may_join(self, step: Step, k: int) -> bool:
         """Whether an operand may be computed in its place in the result."""
@@ -252,8 +252,8 @@ class Sharing:
         whole = operand.offset == 0 and storage.size == operand.size and operand.size > 0
         computed = storage.kind == "value" and root.relation == "own" and not root.is_argument
         dies = storage.end == step.index and operand not in step.reads[:k]
-        own = result.relation in ("own", "within") and result.storage.members[0] is result
-        return own and whole and computed and dies and (places[k] or 0) % self.alignment == 0
+        is_root = result.relation in ("own", "within") and result.storage.members[0] is result
+        return is_root and whole and computed and dies and (places[k] or 0) % self.alignment == 0
 
     def join(self, step: Step, k: int) -> None:
         """Compute an operand in its place in the result."""

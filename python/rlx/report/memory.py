@@ -54,14 +54,14 @@ class MemoryReport(MemoryPlan):
 
     def at_the_peak(self) -> list[PlannedValue]:
         """What lies in the arena at the fullest step, the largest first: of each slot the value that is in it then."""
-        found: dict[int, PlannedValue] = {}
+        by_slot: dict[int, PlannedValue] = {}
         for v in self.values:
             slot = self.slots[v.slot] if v.slot is not None else None
             if slot is None or v.slot is None or not slot.start <= self.peak_step <= slot.end or not slot.size:
                 continue
-            if v.relation not in ("view", "row") and (v.slot not in found or v.start <= self.peak_step):
-                found[v.slot] = v
-        return sorted(found.values(), key=lambda v: (-self._slot_size(v), v.start))
+            if v.relation not in ("view", "row") and (v.slot not in by_slot or v.start <= self.peak_step):
+                by_slot[v.slot] = v
+        return sorted(by_slot.values(), key=lambda v: (-self._slot_size(v), v.start))
 
     def _slot_size(self, v: PlannedValue) -> int:
         return self.slots[v.slot].size if v.slot is not None else 0

@@ -115,16 +115,16 @@ class _Drawing:
         for v in self.shown:
             assert v.slot is not None
             by_slot.setdefault(v.slot, []).append(v)
-        found = {group.colour: np.zeros(self.count, np.int64) for group in palette.GROUPS}
-        found[palette.PAPER] = np.zeros(self.count, np.int64)
+        by_colour = {group.colour: np.zeros(self.count, np.int64) for group in palette.GROUPS}
+        by_colour[palette.PAPER] = np.zeros(self.count, np.int64)
         for number, slot in enumerate(self.plan.slots):
             values = sorted(by_slot.get(number, ()), key=lambda v: v.start)
             starts = [slot.start, *(v.start for v in values[1:]), slot.end + 1]
             for v, first, end in zip(values, starts, starts[1:], strict=False):
-                found[palette.colour_of(v.op)][first:end] += slot.size
+                by_colour[palette.colour_of(v.op)][first:end] += slot.size
             if not values:  # what is copied through other bytes
-                found[palette.PAPER][slot.start : slot.end + 1] += slot.size
-        return {colour: used for colour, used in found.items() if used.any()}
+                by_colour[palette.PAPER][slot.start : slot.end + 1] += slot.size
+        return {colour: used for colour, used in by_colour.items() if used.any()}
 
     def _outline(self, used: np.ndarray) -> Iterator[str]:
         changes = [0, *(np.flatnonzero(np.diff(used)) + 1), self.count]
@@ -218,17 +218,17 @@ def _until(values: list[PlannedValue]) -> dict[str, int]:
     by_slot: dict[int | None, list[PlannedValue]] = {}
     for v in sorted(values, key=lambda v: v.start, reverse=True):
         by_slot.setdefault(v.slot, []).append(v)
-    found: dict[str, int] = {}
+    until: dict[str, int] = {}
     for shared in by_slot.values():
         after: list[tuple[int, int, int]] = []  # bytes, and from when on, of what comes later
         for v in shared:
             assert v.offset is not None
             end = v.offset + v.size
             over = [start for low, high, start in after if low < end and v.offset < high and start > v.start]
-            found[v.name] = min([v.end + 1, *over])
+            until[v.name] = min([v.end + 1, *over])
             after = [entry for entry in after if not (v.offset <= entry[0] and entry[1] <= end)]
             after.append((v.offset, end, v.start))
-    return found
+    return until
 
 
 def _tick(total: int, most: int) -> int:
