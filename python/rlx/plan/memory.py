@@ -1,6 +1,6 @@
 """The memory plan: where every value of a lowered graph lies in one arena, and when.
 
-Back ends that manage memory themselves use it (IREE allocates by itself and sees none of it), and reports show it.
+It is for back ends that manage memory themselves, of which there is none as yet; reports show it, and the executor runs it.
 """
 
 from __future__ import annotations
