@@ -188,3 +188,10 @@ def test_an_output_that_cannot_be_written_leaves_nothing(command: Command, hello
     out = tmp_path / "no such folder" / "hello.rlx"
     assert f"cannot write {out}" in command.error("compile", hello, "-o", out)
     assert [path.name for path in tmp_path.iterdir()] == ["hello.mlir"]
+
+
+def test_levels_are_those_of_the_passes() -> None:
+    from rlx.cli import names
+    from rlx.passes import levels
+
+    assert (names.LEVELS, names.DEFAULT_LEVEL) == (levels.LEVELS, levels.DEFAULT_LEVEL)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,8 @@ from tests.quantization.test_calibrate import batches, network, weights
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     Path("model.mlir").write_text(f"{network()}\n")
-    np.savez("weights.npz", **weights())
+    arrays: dict[str, Any] = weights()
+    np.savez("weights.npz", **arrays)
     np.savez("data.npz", x=np.stack([batch["x"] for batch in batches()]))
     return tmp_path
 

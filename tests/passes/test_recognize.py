@@ -184,7 +184,7 @@ def test_softmax_with_and_without_its_maximum() -> None:
 # --- attention ----------------------------------------------------------------------------------------
 
 
-def _attend(g: Any, q: Any, k: Any, v: Any, mask: Callable[[Any], Any] = lambda s: s, scale: str = "scores") -> Any:
+def _attend(g: Any, q: Any, k: Any, v: Any, mask: Any = lambda s: s, scale: str = "scores") -> Any:
     """`[B, H, S, D]`, as PyTorch and ONNX write it."""
     if scale == "query":
         q = q * (D**-0.5)

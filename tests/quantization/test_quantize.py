@@ -130,12 +130,13 @@ def test_edges() -> None:
     w[:, 1] = 0
     for values in (np.zeros((4, 6), np.float32), np.full((4, 6), 2.5, np.float32), np.full((4, 6), -1e-30, np.float32)):
         record = recorded(g, [{"x": values}], {"w": w})
-        for options in (
+        schemes: list[dict[str, Any]] = [
             {},
             {"symmetric": True},
             {"activations": "dynamic"},
             {"activations": "none", "weights": "int4"},
-        ):
+        ]
+        for options in schemes:
             quantised = rlx.quantize(g, record, params={"w": w}, **options)
             (got,) = rlx.evaluate(quantised, {"x": values})
             np.testing.assert_allclose(got, values @ w, rtol=0.2, atol=0.05 * np.abs(values).max())

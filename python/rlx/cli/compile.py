@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rlx.cli.names import TARGET_HELP, TARGETS
+from rlx.cli.names import DEFAULT_LEVEL, LEVELS, TARGET_HELP, TARGETS
 
 if TYPE_CHECKING:
     from rlx.backends.compilation import Compilation
@@ -80,8 +80,6 @@ def add_compile_options(parser: argparse.ArgumentParser) -> None:
 
 def add_level(parser: argparse.ArgumentParser) -> None:
     """Declare the option for the level of optimisation."""
-    from rlx.passes.levels import DEFAULT_LEVEL, LEVELS
-
     parser.add_argument(
         "-O",
         dest="opt",

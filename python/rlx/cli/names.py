@@ -1,4 +1,4 @@
-"""The names of targets and devices, for arguments of commands: those of all registered back ends."""
+"""The names of targets and devices, for arguments of commands: those of all registered back ends; and levels."""
 
 from __future__ import annotations
 
@@ -38,4 +38,6 @@ def _devices() -> list[str]:
 
 # Both go with `choices=` and `help=` of an argument.
 TARGETS, DEVICES = _Names(_targets), _Names(_devices)
+# The levels of optimisation, and that of every day: those of `rlx.passes.levels`, which takes long to import.
+LEVELS, DEFAULT_LEVEL = (0, 1, 2, 3), 2
 TARGET_HELP = "%(choices)s (default: %(default)s)"
