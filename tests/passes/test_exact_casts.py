@@ -9,6 +9,7 @@ import pytest
 
 import rlx
 from rlx.ir.dtype import DTYPES, DType
+from tests.drawing import drawn
 
 NAMES = [d.name for d in DTYPES]
 RANDOM = np.random.default_rng(12)
@@ -114,10 +115,10 @@ def test_the_cpu_casts_to_the_same_bits() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arch", ["x86-64-v2", "x86-64-v3"])
-@pytest.mark.parametrize("name", NAMES)
-def test_the_cpu_casts_chains_to_the_same_bits(name: str, arch: str) -> None:
+@drawn("way", [f"{name} on {arch}" for arch in ("x86-64-v2", "x86-64-v3") for name in NAMES])
+def test_the_cpu_casts_chains_to_the_same_bits(way: str) -> None:
     """Before and after `rlx-simplify`: MLIR folds chains as well, and LLVM fuses them with what follows."""
+    name, _, arch = way.partition(" on ")
     g, x, pairs = chains(rlx.dtype(name))
     wanted = rlx.evaluate(g, {"x": x})
     for graph in (g, simplified(g)):

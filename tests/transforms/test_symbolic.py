@@ -43,17 +43,20 @@ def _transform(name: str, case: Case, graph: Graph) -> Any:
 @pytest.mark.parametrize("op", OPS)
 @drawn("name", ["jvp", "vjp", "vmap"], of_each=2)
 def test_symbolic(op: str, name: str) -> None:
-    failures = Failures()
+    failures, count = Failures(), 0
     for case in _symbolic(op):
         whole = case.graph()
         transform = _transform(name, case, whole)
         if transform is None:
             continue
+        count += 1
         with failures.of(case):
             made = transform(whole, "batch_size")
             for sizes in case.bindings():
                 if max(sizes.values()) <= _LARGEST:
                     _compare(made, transform(case.graph(sizes), _BATCH), _values(case, sizes, name == "vmap"))
+    if not count:
+        pytest.skip("has no such derivative")
     failures.check()
 
 
