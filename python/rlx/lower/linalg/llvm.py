@@ -33,5 +33,3 @@ _STEPS = (
 # What `rlx-to-linalg` gives, to the LLVM dialect. Arguments are pointers to memory in row-major order, which functions may
 # overwrite: the caller copies what it needs again. Results are allocated by `malloc`, or are the memory of an argument.
 TO_LLVM = f"builtin.module({','.join(_STEPS)})"
-# `linalg.softmax` has no loops of its own: the decomposition of the op is taken instead.
-NOT_CLAIMED = frozenset({"softmax"})

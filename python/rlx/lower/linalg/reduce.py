@@ -13,6 +13,7 @@ from rlx.ir.dtype import DType, f32, i64
 from rlx.ir.shape import Shape
 from rlx.lower.libm.scalars import Scalars, storage_type
 from rlx.lower.linalg.contraction import accumulator, rounded
+from rlx.lower.linalg.elementwise import activate
 from rlx.lower.linalg.loops import PARALLEL, REDUCTION, Loops, product_of
 from rlx.lower.linalg.rules import Lowered, lowers
 
@@ -86,11 +87,24 @@ def _divided(low: Loops, total: mlir.Value, dims: Sequence[Dim], dtype: DType, c
 
 @lowers("softmax")
 def softmax(low: Loops, results: list[Shape], x: Lowered, *, axis: int) -> mlir.Value:
+    """`e·(1/sum(e))` with `e = exp(x - max(x))`: one division for each row, where `linalg.softmax` has one for each element."""
     dims, dtype = x.shape.dims, x.shape.dtype
     wide = accumulator(dtype)
+    s, element = Scalars(wide), storage_type(wide)
     value = x.value
     if wide is not dtype:
-        value = low.map(dims, storage_type(wide), [x], lambda v: low.arith.extf(storage_type(wide), v))
-    out = low.empty(dims, storage_type(wide))
-    result = low.linalg.SoftmaxOp([value.type], value, out, axis).results[0]
+        value = low.map(dims, element, [x], lambda v: low.arith.extf(element, v))
+    full, ones = Shape(dims, wide), Shape([1 if i == axis else d for i, d in enumerate(dims)], wide)
+    rest = [d for i, d in enumerate(dims) if i != axis]
+
+    def along_rows(kind: str, of: mlir.Value) -> Lowered:
+        return Lowered(low.reshape(_combined(low, Lowered(of, full), kind, (axis,)), rest, ones.dims), ones)
+
+    def shifted(v: mlir.Value, largest: mlir.Value) -> mlir.Value:
+        return activate(s, "exp", s.sub(v, largest))
+
+    powers = low.map(dims, element, [Lowered(value, full), along_rows("max", value)], shifted)
+    total = along_rows("sum", powers)
+    inverse = low.map(ones.dims, element, [total], lambda v: s.div(s.constant(1.0), v))
+    result = low.map(dims, element, [Lowered(powers, full), Lowered(inverse, ones)], s.mul)
     return rounded(low, result, dims, dtype)
