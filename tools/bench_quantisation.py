@@ -127,7 +127,8 @@ def compiled(graph: rlx.Graph, params: Arrays, **options: Any) -> rlx.CompiledGr
 
 def compared(ours: Callable[[], Any], theirs: Callable[[], Any], rounds: int) -> float:
     """The median ratio of times, in turns."""
-    ours(), theirs()
+    for warm_up in (ours, theirs):
+        warm_up()
     return statistics.median(cpu_seconds(ours, 1) / cpu_seconds(theirs, 1) for _ in range(rounds))
 
 
