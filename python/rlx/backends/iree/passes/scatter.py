@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
-from rlx.backends.iree.passes.base import IreePass, create, elementwise, every, hidden, maker_of
+from rlx.backends.iree.passes.base import IreePass, create, every, hidden, maker_of
+from rlx.backends.iree.passes.copies import copied
 from rlx.backends.iree.passes.sizes import size_of
 
 _BODY = [
@@ -82,27 +83,12 @@ def _own_table(table: Any) -> Any:
         return table
     inputs = list(maker.operands)[:-1]
     if not inputs or not all(map(_is_constant, inputs)):
-        return _copy(table, list(maker.operands)[-1])
+        return copied(table)
     hidden_inputs = [hidden(value) for value in inputs]
     repeated = maker.clone()
     for i, value in enumerate(hidden_inputs):
         repeated.operands[i] = value
     return repeated.results[0]
-
-
-def _copy(table: Any, empty: Any) -> Any:
-    """A copy of a table, of which no compiler can tell that it is one."""
-    ir, arith = mlir.ir, mlir.dialect("arith")
-    truth = ir.RankedTensorType.get([], ir.IntegerType.get_signless(1))
-    always = hidden(arith.constant(truth, ir.DenseElementsAttr.get_splat(truth, ir.BoolAttr.get(True))))
-    maps = ir.AffineMap.get_identity(table.type.rank), ir.AffineMap.get(table.type.rank, 0, [])
-    zero = 0.0 if "f" in str(table.type.element_type) else 0
-
-    def chosen(block: Any) -> list[Any]:
-        value, condition, _ = block.arguments
-        return [arith.select(condition, value, arith.constant(value.type, zero))]
-
-    return elementwise([(table, maps[0]), (always, maps[1])], [empty], chosen)[0]
 
 
 def _is_constant(value: Any) -> bool:
@@ -152,8 +138,7 @@ def _matched(op: Any) -> _Loop | None:
 
 def _number(value: Any) -> int | None:
     """The value of a constant; None for another value."""
-    maker = maker_of(value)
-    return maker.attributes["value"].value if maker is not None and maker.name == "arith.constant" else None
+    return maker_of(value).attributes["value"].value if _is_constant(value) else None
 
 
 def _is_equal(size: Any, value: Any) -> bool:
