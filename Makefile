@@ -19,6 +19,8 @@ BUILD_INPUTS := pyproject.toml CMakeLists.txt python/rlx/version.py $(wildcard c
 .NOTPARALLEL:
 .PHONY: help demo test test-all bench dialect lint format docs clean
 MAKEFLAGS += --no-print-directory
+# The tests start hundreds of processes: without byte code, each compiles the whole package again.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

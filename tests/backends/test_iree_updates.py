@@ -12,6 +12,7 @@ import rlx
 from tests.backends.iree_text import iree_text
 from tests.backends.state_programs import Reference, check_all, check_steps
 from tests.conformance.random_graphs import seeded
+from tests.drawing import drawn
 
 _STEPS = 4
 _PROGRAMS: dict[str, tuple[Callable[[Any, Any], Any], int]] = {}
@@ -209,10 +210,10 @@ def test_kernels(name: str) -> None:
     assert _kernels(_graph(name)) == _PROGRAMS[name][1]
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_random_updates(seed: int) -> None:
+@drawn("number", range(12), of_each=4)
+def test_random_updates(number: int) -> None:
     """States of two shapes, each of which may get a value that is made of all of them."""
-    choose, rng = seeded(seed), np.random.default_rng(seed)
+    choose, rng = seeded(number), np.random.default_rng(number)
     graph: Any = rlx.Graph("random")
     x = graph.input("x", (3, 3))
     states = [graph.state(f"s{i}", (3,) if i % 3 == 2 else (3, 3), init=float(i % 2)) for i in range(5)]

@@ -24,8 +24,8 @@ Bindings = Mapping[str, int]
 # Distinct sizes, so that two symbols are never mixed up unseen.
 _ODD = (3, 5, 7, 9, 11, 13)
 _LARGE = (33, 18, 20, 22, 24, 26)
-# Shares of an op's cases, of which a run of the tests that take long has one. None is of a single case, if there are two.
-_SHARES, _LEAST_IN_SHARE = 6, 2
+# Shares of an op's cases, of which a run of the tests that take long has one.
+_SHARES = 10
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ def _cases(op: str) -> Iterator[Case]:
 @cache
 def case_shares(op: str) -> list[list[Case]]:
     """The cases of an op in shares, that have each sample in as many dtypes as can be."""
-    return shares(cases(op), min(_SHARES, max(1, len(cases(op)) // _LEAST_IN_SHARE)), lambda case: case.index)
+    return shares(cases(op), min(_SHARES, len(cases(op))), lambda case: case.index)
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from tests.conformance.cases import plain_op_names
 from tests.conformance.failures import Failures
 from tests.conformance.refusals import base_case, is_axis, right_use
 from tests.conformance.values import generator
+from tests.drawing import drawn
 
 # Attributes as text. The second entry names the kinds that each is a right form of, whatever its value.
 _TEXTS: dict[str, tuple[str, ...]] = {
@@ -207,11 +209,12 @@ def _type(text: str) -> Any:
 
 
 @pytest.mark.parametrize("op", plain_op_names())
-def test_parser_refuses(op: str) -> None:
+@drawn("third", range(3), ids="third{}".format)
+def test_parser_refuses(op: str, third: int) -> None:
     failures = Failures()
     right = _right(op)
     rlx.parse(right.text())
-    for written in _wrong(registry.card(op).spec, right):
+    for written in islice(_wrong(registry.card(op).spec, right), third, None, 3):
         text = written.text()
         try:
             graph = rlx.parse(text)

@@ -69,11 +69,16 @@ def decomposed(op: str, *operands: np.ndarray, **attributes: Any) -> np.ndarray:
         return evaluate_function(function, operands, {})[0]
 
 
+_LITTLE_EFFORT = {
+    "xla_backend_optimization_level": 0,
+    "xla_cpu_use_fusion_emitters": False,
+    "xla_cpu_parallel_codegen_split_count": 1,
+}
+
+
 def jitted(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of JAX arrays, compiled as a whole with little effort: it runs once, and compiling it is what costs."""
-    return jax.jit(
-        function, compiler_options={"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False}
-    )
+    return jax.jit(function, compiler_options=_LITTLE_EFFORT)
 
 
 def in_jax(function: Callable[..., Any], *arrays: Any) -> Any:

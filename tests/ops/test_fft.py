@@ -17,6 +17,7 @@ from rlx.ir.evaluate import evaluate
 from rlx.ir.graph import Graph
 from rlx.passes.rewrite import decompose_all
 from tests.conformance import compiled, compiled_xla
+from tests.drawing import drawn
 from tests.ops.references import in_jax, random, run
 
 NORMS = ["backward", "ortho", "forward"]
@@ -190,11 +191,12 @@ _COMPILED = [31, 131, 360, 2018, 65536]
 
 
 @pytest.mark.parametrize("compiler", [compiled, compiled_xla], ids=["iree", "xla"])
-def test_compiled_is_accurate(compiler: Any) -> None:
+@drawn("n", _COMPILED, of_each=2)
+def test_compiled_is_accurate(n: int, compiler: Any) -> None:
     """With the sums of a real machine, which are f32 and in its order."""
-    told = [use for n in _COMPILED for use in uses(n)]
-    programs = compiler.compile_graphs([graph for graph, _, _ in told])
-    for (graph, arrays, exact), program in zip(told, programs, strict=True):
+    given = list(uses(n))
+    programs = compiler.compile_graphs([graph for graph, _, _ in given])
+    for (graph, arrays, exact), program in zip(given, programs, strict=True):
         assert program.problem is None, f"{graph.arguments}: {program.problem}"
         (got,) = program.run(compiled.contiguous(arrays))
         assert far(got, exact) < LIMIT, graph.arguments

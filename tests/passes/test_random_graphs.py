@@ -164,7 +164,7 @@ _PIPELINES = (
 )
 
 
-@drawn("number", range(100), of_each=50)
+@drawn("number", range(100), of_each=40)
 def test_a_random_graph_keeps_its_value(number: int, seed: int) -> None:
     made_from = graph_seed(seed, number)
     check(_Maker(made_from).g, made_from, *_PIPELINES)
@@ -174,7 +174,7 @@ def test_the_size_of_a_negated_unsigned_integer() -> None:
     check(_Maker(894).g, 894, *_PIPELINES)
 
 
-@drawn("number", range(60), of_each=30)
+@drawn("number", range(60), of_each=15)
 def test_a_random_graph_with_regions_keeps_its_value(number: int, seed: int) -> None:
     made_from, inlined = graph_seed(seed, number), "rlx-lower-control-flow"
     pipelines = *_PIPELINES, inlined, f"rlx-constant-fold,{inlined},rlx-constant-fold"

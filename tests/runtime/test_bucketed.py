@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import rlx
+from tests.drawing import drawn
 
 HEADS, HEAD_DIM, WIDTH, HIDDEN = 2, 4, 8, 12
 
@@ -75,7 +76,7 @@ def _check(compiled: Any, g: rlx.Graph, weights: Mapping[str, np.ndarray], **siz
     np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("device", [rlx.Device.CPU, rlx.Device.XLA])
+@drawn("device", [rlx.Device.CPU, rlx.Device.XLA])
 @pytest.mark.parametrize("make", [encoder, decoder])
 def test_bound_bucketed_and_dynamic(make: Any, device: Any) -> None:
     g, session = make(), rlx.Session(device)

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from tests.drawing import drawn
+
 FIRST_USES = """
 import importlib, os, random, sys, threading, traceback
 import numpy as np
@@ -146,7 +148,7 @@ def run(code: str, *arguments: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("seed", range(4))
+@drawn("seed", range(4), of_each=2)
 def test_first_uses_by_many_threads(seed: int) -> None:
     run(FIRST_USES, str(seed), "")
 
@@ -157,7 +159,7 @@ def test_the_first_use_of_jax_by_many_threads() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
-@pytest.mark.parametrize("device", ["cpu", "xla"])
+@drawn("device", ["cpu", "xla"])
 @pytest.mark.parametrize("before", ["used", "unused"])
 def test_a_forked_child_runs_or_says_why_not(device: str, before: str) -> None:
     if device == "xla":

@@ -13,6 +13,7 @@ import rlx
 from rlx.backends.artifact import Artifact
 from rlx.backends.cache import DiskCache
 from rlx.runtime.compiled import CompiledGraph
+from tests.drawing import drawn
 
 
 def test_unknown_devices_and_options(linear_graph: Any) -> None:
@@ -65,7 +66,7 @@ def test_options_are_part_of_the_key(linear_graph: Any, tmp_path: Path) -> None:
         assert "iree" in session.compile(linear_graph, cache=tmp_path).phases
 
 
-@pytest.mark.parametrize("device", ["cuda", "rocm", "vulkan", "metal"])
+@drawn("device", ["cuda", "rocm", "vulkan", "metal"], of_each=2)
 def test_other_targets_compile_here(device: str, tmp_path: Path) -> None:
     g: Any = rlx.Graph("layer", stage="hir")
     x = g.input("x", (1, 16, 32))

@@ -51,22 +51,29 @@ def trained_by_jax(
     import jax.numpy as jnp
     import optax
 
+    from tests.ops.references import jitted
+
     fixed = params()
 
     def loss(own: Any, batch: Any) -> Any:
         p = {**fixed, **own}
         return jnp.mean((jnp.tanh(batch["x"] @ p["w1"] + p["b1"]) @ p["w2"] - batch["y"]) ** 2)
 
+    @jitted
+    def updated(kept: Any, state: Any, values: Any) -> Any:
+        mean = jax.tree.map(lambda *g: sum(g) / len(g), *kept)
+        updates, state = transform.update(mean, state, values)
+        return optax.apply_updates(values, updates), state
+
+    differentiated = jitted(jax.value_and_grad(loss))
     values: Any = dict(given)
-    state = transform.init(values)
+    state = jitted(transform.init)(values)
     losses, kept = [], []
     for batch in data:
-        value, gradients = jax.value_and_grad(loss)(values, batch)
+        value, gradients = differentiated(values, batch)
         losses.append(float(value))
         kept.append(gradients)
         if len(kept) == accumulate:
-            mean = jax.tree.map(lambda *g: sum(g) / len(g), *kept)
-            updates, state = transform.update(mean, state, values)
-            values = optax.apply_updates(values, updates)
+            values, state = updated(kept, state, values)
             kept = []
     return losses, {n: np.asarray(v) for n, v in values.items()}

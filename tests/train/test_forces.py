@@ -9,6 +9,8 @@ import pytest
 
 import rlx
 from rlx.train import Adam, TrainStep, force_energy_loss
+from tests.drawing import drawn
+from tests.ops.references import jitted
 
 ATOMS, HIDDEN = 5, 6
 
@@ -35,7 +37,7 @@ def values(batch: tuple[int, ...] = (), kind: Any = np.float64) -> dict[str, np.
     return {n: np.asarray(random.standard_normal(s), kind) for n, s in shapes.items()}
 
 
-@pytest.mark.parametrize("batch", [(), (4,)])
+@drawn("batch", [(), (4,)], ids=str)
 def test_is_jax(batch: tuple[int, ...]) -> None:
     import jax
     import jax.numpy as jnp
@@ -55,8 +57,8 @@ def test_is_jax(batch: tuple[int, ...]) -> None:
     graph = force_energy_loss(potential(batch), energy="energy", force_weight=3.0, energy_weight=0.25)
     assert [o.name for o in graph.outputs] == ["loss", "force_mse", "energy_mse", "energy", "forces"]
     with jax.enable_x64(True):
-        expected, others = loss(given["w1"], given["w2"], given)
-        gradients = jax.grad(lambda w1, w2: loss(w1, w2, given)[0], (0, 1))(given["w1"], given["w2"])
+        expected, others = jitted(loss)(given["w1"], given["w2"], given)
+        gradients = jitted(jax.grad(lambda w1, w2: loss(w1, w2, given)[0], (0, 1)))(given["w1"], given["w2"])
     for found, wanted in zip(rlx.evaluate(graph, given), (expected, *others), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-12)
     for found, wanted in zip(rlx.evaluate(rlx.grad(graph, ["w1", "w2"]), given), gradients, strict=True):

@@ -15,6 +15,7 @@ from rlx.train import SGD, Adafactor, Adam, AdamW, Lion, Optimizer, constant, co
 from rlx.train.loss_scale import all_finite
 from rlx.train.schedules import learning_rate_at
 from tests.drawing import drawn
+from tests.ops.references import jitted
 
 STEPS = 20
 
@@ -97,11 +98,16 @@ def test_is_optax(name: str, kind: Any) -> None:
         gradients = random.standard_normal((STEPS, *shape)).astype(kind)
         with jax.enable_x64(True):
             transform = make(optax)
+
+            @jitted
+            def updated(gradient: Any, state: Any, param: Any, transform: Any = transform) -> Any:
+                updates, state = transform.update(gradient, state, param)
+                return optax.apply_updates(param, updates), state
+
             expected: Any = jax.numpy.asarray(param)
-            state = transform.init(expected)
+            state = jitted(transform.init)(expected)
             for gradient in gradients:
-                updates, state = transform.update(jax.numpy.asarray(gradient), state, expected)
-                expected = optax.apply_updates(expected, updates)
+                expected, state = updated(gradient, state, expected)
         found = trained(optimizer, param, gradients)
         assert found.dtype == kind
         # optax computes schedules, and adafactor's share of the past, in f32 in any case.

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 import rlx
 from rlx.backends.compilation import Compilation
 from rlx.backends.registry import target_of
 from rlx.train.program import training_graph
+from tests.drawing import drawn
 
 
-@pytest.mark.parametrize("name", ["cuda", "rocm", "vulkan", "metal"])
+@drawn("name", ["cuda", "rocm", "vulkan", "metal"])
 def test_compiles(name: str) -> None:
     g: Any = rlx.Graph("classifier")
     x, labels = g.input("x", (8, 5)), g.input("labels", (8,), rlx.i32)

@@ -41,7 +41,7 @@ def _transform(name: str, case: Case, graph: Graph) -> Any:
 
 
 @pytest.mark.parametrize("op", OPS)
-@drawn("name", ["jvp", "vjp", "vmap"], of_each=2)
+@drawn("name", ["jvp", "vjp", "vmap"])
 def test_symbolic(op: str, name: str) -> None:
     failures, count = Failures(), 0
     for case in _symbolic(op):
