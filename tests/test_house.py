@@ -35,10 +35,10 @@ ALLOWED = {
     ("rlx.ir.evaluate", "rlx.blocks.graph_module"): "an annotation",
     ("rlx.blocks.graph_module", "rlx.passes"): "GraphModule.lower is a method",
     ("rlx.passes.claims", "rlx.backends.registry"): "which fusions pay is a fact of the target",
-    ("rlx.passes.base", "rlx.transforms"): "where passes are looked for",
-    ("rlx.passes.base", "rlx.plan.passes"): "where passes are looked for",
-    ("rlx.passes.base", "rlx.lower"): "where passes are looked for",
-    ("rlx.passes.base", "rlx.backends.iree.passes"): "where passes are looked for",
+    ("rlx.passes.packages", "rlx.transforms"): "where passes are looked for",
+    ("rlx.passes.packages", "rlx.plan.passes"): "where passes are looked for",
+    ("rlx.passes.packages", "rlx.lower"): "where passes are looked for",
+    ("rlx.passes.packages", "rlx.backends"): "where passes are looked for",
 }
 
 LONGEST_FILE, LONGEST_FUNCTION = 450, 60

@@ -6,6 +6,7 @@ python -m tools.generate_docs [--check]
 from __future__ import annotations
 
 from rlx.backends.registry import backends
+from rlx.backends.stages import check_of
 from rlx.ir import registry
 from rlx.ir.card import Card
 from rlx.lower import linalg, stablehlo
@@ -135,7 +136,7 @@ def targets_page() -> str:
             target = named[name]
             aliases = [alias for alias, other in named.items() if other.name == name != alias]
             kind = "device" if name in backend.devices else "file"
-            lacks = " ".join(sorted(target.unsupported_dtypes))
+            lacks = " ".join(sorted(check_of(target.pipeline).unsupported_dtypes))
             cells = [f"`{name}`", " ".join(f"`{a}`" for a in aliases), backend.name, kind, f"`{target.arch}`", lacks]
             lines.append(f"| {' | '.join(cells)} |")
             pipelines += ["", f"## `{name}`", "", "```", target.pipeline, "```"]

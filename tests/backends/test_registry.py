@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import rlx
+from tests.installed import install, python
 
 ROOT = Path(__file__).resolve().parents[2]
 TOY = ROOT / "examples" / "toy_backend.py"
@@ -22,31 +20,6 @@ func.func @f(
   return %1 : tensor<2x3xf32>
 }
 """
-
-
-def install(folder: Path, package: str, module: str, source: str, entry: str | None = None) -> None:
-    """What an installer leaves in a folder of `sys.path`: a module, and the metadata of a package with one entry point."""
-    (folder / f"{module}.py").write_text(source)
-    info = folder / f"{package.replace('-', '_')}-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[rlx.backends]\n{entry or module} = {module}\n")
-
-
-def python(folder: Path, code: str, *arguments: str) -> str:
-    """What a process prints in which the packages of a folder are installed."""
-    path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = os.environ | {"PYTHONPATH": path, "RLX_CACHE_DIR": str(folder / "cache")}
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        env=environment,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout + done.stderr
 
 
 def test_the_example_is_short_and_in_the_docs() -> None:
@@ -202,7 +175,7 @@ _BREACHES = {
         "def target(name: str, ",
         "must be target(name, arch=None, ",
     ),
-    "norules": ("rules = ", "rules_of = ", "its target 'norules' has no rules, which every Target has"),
+    "nofusions": ("fusions = ", "fuses = ", "its target 'nofusions' has no fusions, which every Target has"),
     "nopipe": (
         "    def fingerprint",
         "    pipeline: Any = None\n\n    def fingerprint",
@@ -211,7 +184,7 @@ _BREACHES = {
     "mir": (
         "    def fingerprint",
         "    pipeline = 'canonicalize'\n\n    def fingerprint",
-        "target mir ends at stage mir: canonical",
+        "no rlx-check-lir says what the target takes: canonical",
     ),
     "raw": ("return Compiled(json", "return (json", "compile_program must return a Compiled, got bytes"),
     "info": (

@@ -12,7 +12,7 @@ import pytest
 
 import rlx
 from rlx.ir.dim import Dim, dim
-from rlx.passes import base
+from rlx.passes import base, packages
 from rlx.passes.base import OptionError, Pass, option
 
 
@@ -156,8 +156,7 @@ def test_every_pass_is_a_file_of_its_name_with_a_summary_and_helpful_options() -
     for info in found:
         assert info.summary.endswith("."), info.name
         assert all(o.help for o in info.options), info.name
-        package, file = base.load()[info.name].__module__.rsplit(".", 1)
-        assert info.name == base.PASS_PACKAGES[package] + file.replace("_", "-")
+        assert info.name == packages.name_of(base.load()[info.name].__module__)
         assert str(info).startswith(f"{info.name} - {info.summary}")
 
 

@@ -14,7 +14,7 @@ from rlx.backends.contract import calling, check_compiled, check_info
 from rlx.backends.dispatch import KernelDispatchPolicy, policy_of
 from rlx.backends.protocol import Compiler, Target
 from rlx.backends.registry import Registered, backend_of
-from rlx.backends.stages import check_options, check_policy, prepared, preparing
+from rlx.backends.stages import check_of, check_options, check_policy, prepared, preparing
 from rlx.ir.custom import sources
 from rlx.ir.errors import CompileError, StageError
 from rlx.ir.graph import Graph
@@ -201,7 +201,7 @@ class Compilation:
     def _key(self) -> str | None:
         """A hash of everything that the program depends on; None if that is not known, as for an op defined at a prompt."""
         graph, compiler = self.prepared, self.compiler
-        custom = sources(graph.module, self.target.rules)
+        custom = sources(graph.module, check_of(self.target.pipeline).lowering_rules)
         if custom is None:
             return None
         name = compiler.__name__ if inspect.ismodule(compiler) else type(compiler).__module__

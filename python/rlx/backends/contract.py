@@ -22,8 +22,6 @@ _KINDS: dict[str, tuple[Any, str]] = {
     "name": (str, "a string"),
     "arch": (str, "a string"),
     "pipeline": (str, "the text of a pipeline"),
-    "rules": (Mapping, "a mapping"),
-    "unsupported_dtypes": (frozenset, "a frozenset"),
 }
 
 

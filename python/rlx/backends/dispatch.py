@@ -102,7 +102,7 @@ class KernelDispatchPolicy:
     def _changed(self, step: Decompose) -> list[str]:
         native, common = self._ops("native"), self._ops("common")
         if self.default == "prefer-native":
-            return [str(replace(step, except_=(*step.except_, *native), force=(*step.force, *common)))]
+            return [str(replace(step, except_=(*step.except_, *native), without=(*step.without, *common)))]
         if self.default == "force-common":
             return [str(Decompose(except_=native))]
         return [str(Decompose(ops=common))] if common else []

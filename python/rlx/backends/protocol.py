@@ -34,23 +34,16 @@ class Target(Protocol):
         ...
 
     @property
-    def rules(self) -> Mapping[str, Any]:
-        """The lowering rules of the target, by op name. These are the ops that it claims; others are decomposed."""
-        ...
-
-    @property
-    def unsupported_dtypes(self) -> frozenset[str]:
-        """The dtypes that tensors cannot have."""
-        ...
-
-    @property
     def fusions(self) -> Collection[str]:
         """The fusions that pay on the target, which `rlx-fuse{target=…}` makes: `swiglu` stands for `rlx-fuse-swiglu`."""
         ...
 
     @property
     def pipeline(self) -> str:
-        """The passes that take a module at MIR to the target's LIR, as text: see `stages.to_lir`."""
+        """The passes that take a module at MIR to the target's LIR, as text: see `stages.to_lir`.
+
+        The options of its `rlx-check-lir` say which ops and dtypes the target takes.
+        """
         ...
 
     def fingerprint(self) -> str:

@@ -101,7 +101,19 @@ def to_lir(legal: CheckLir) -> str:
     Args:
         legal: The check, whose options say what the target takes.
     """
-    return str(Pipeline([Decompose(legal.for_, except_=legal.ops), *_CLEAN_UP, legal]))
+    return str(Pipeline([Decompose(legal.for_, except_=legal.ops, without=legal.without), *_CLEAN_UP, legal]))
+
+
+def check_of(pipeline: str) -> CheckLir:
+    """The check in the pipeline of a target, whose options say what the target takes.
+
+    Raises:
+        Error: There is none.
+    """
+    checks = [step.ours for step in Pipeline.parse(pipeline).steps if isinstance(step.ours, CheckLir)]
+    if not checks:
+        raise Error(f"no rlx-check-lir says what the target takes: {pipeline}")
+    return checks[-1]
 
 
 _CLEAN_UP = (Element("canonicalize"), Element("cse"))

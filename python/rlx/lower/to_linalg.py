@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from rlx import mlir
-from rlx.lower.linalg import claimed_ops, lower_module
+from rlx.lower.linalg import lower_module
+from rlx.lower.linalg.rules import RULES
 from rlx.passes.base import Pass
 from rlx.passes.rewrite import replace_body
 
@@ -19,8 +22,8 @@ class ToLinalg(Pass, name="rlx-to-linalg"):
     """
 
     @classmethod
-    def lowered_ops(cls) -> frozenset[str]:
-        return claimed_ops()
+    def rules(cls) -> Mapping[str, Callable[..., Any]]:
+        return RULES
 
     def run(self, module: mlir.Module) -> None:
         replace_body(module, lower_module(module))

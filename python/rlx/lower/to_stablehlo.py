@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from rlx import mlir
-from rlx.lower.stablehlo import claimed_ops, lower_module
+from rlx.lower.stablehlo import lower_module
+from rlx.lower.stablehlo.rules import RULES
 from rlx.passes.base import Pass
 from rlx.passes.rewrite import replace_body
 
@@ -19,8 +22,8 @@ class ToStablehlo(Pass, name="rlx-to-stablehlo"):
     """
 
     @classmethod
-    def lowered_ops(cls) -> frozenset[str]:
-        return claimed_ops()
+    def rules(cls) -> Mapping[str, Callable[..., Any]]:
+        return RULES
 
     def run(self, module: mlir.Module) -> None:
         replace_body(module, lower_module(module))

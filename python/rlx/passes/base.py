@@ -16,12 +16,11 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
-import pkgutil
 import re
 import sys
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, ClassVar
 
@@ -30,17 +29,8 @@ from rlx.ir.attributes import suggestion
 from rlx.ir.dim import Dim, dim
 from rlx.ir.errors import Error, PassError
 from rlx.ir.guards import is_mapping, is_tuple
-
-PREFIX = "rlx-"
-# The packages of passes, and the prefix of their names. A file directly in such a package may define the pass whose name,
-# without the prefix, is the name of the file.
-PASS_PACKAGES = {
-    "rlx.passes": PREFIX,
-    "rlx.transforms": PREFIX,
-    "rlx.plan.passes": PREFIX,
-    "rlx.lower": PREFIX,
-    "rlx.backends.iree.passes": f"{PREFIX}iree-",
-}
+from rlx.passes import packages
+from rlx.passes.packages import PREFIX
 
 _passes: dict[str, type[Pass]] = {}
 
@@ -122,8 +112,8 @@ class Pass:
             return
         if not re.fullmatch(rf"{PREFIX}[a-z0-9]+(-[a-z0-9]+)*", name):
             raise Error(f"{cls.__qualname__}: '{name}' is not a pass name: '{PREFIX}' and words joined by '-'")
-        if name not in _passes and cls.__module__.rpartition(".")[0] not in PASS_PACKAGES:
-            _import_file_of(name)  # a pass of RLX that nobody has asked for yet has its name all the same
+        if name not in _passes and packages.name_of(cls.__module__) is None:
+            packages.import_file_of(name)  # a pass of RLX that nobody has asked for yet has its name all the same
         other = _passes.get(name)
         if other is not None and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
             raise Error(f"pass '{name}' exists twice: {other.__qualname__} and {cls.__qualname__}")
@@ -142,8 +132,8 @@ class Pass:
         raise NotImplementedError(f"{self.name} does nothing")
 
     @classmethod
-    def lowered_ops(cls) -> frozenset[str] | None:
-        """For a lowering to other dialects, the names (without prefix) of the ops that it has rules for; else None."""
+    def rules(cls) -> Mapping[str, Callable[..., Any]] | None:
+        """For a lowering to other dialects, its rules by the names (without prefix) of the ops that they lower; else None."""
         return None
 
     @classmethod
@@ -287,34 +277,19 @@ class PassInfo:
         return "\n".join(lines)
 
 
-def _import_file_of(name: str) -> None:
-    """Import the file in which the pass of a name is defined, if there is such a file."""
-    for package, prefix in PASS_PACKAGES.items():
-        if not name.startswith(prefix):
-            continue
-        file = name.removeprefix(prefix).replace("-", "_")
-        try:
-            importlib.import_module(f"{package}.{file}")
-        except ModuleNotFoundError as problem:
-            if problem.name not in (package, f"{package}.{file}"):
-                raise
-
-
 @cache
 def load() -> Mapping[str, type[Pass]]:
     """All passes, by name."""
-    for package in PASS_PACKAGES:
-        imported = importlib.import_module(package)
-        for module in pkgutil.iter_modules(imported.__path__, f"{package}."):
-            if not module.ispkg:
-                importlib.import_module(module.name)
+    packages.import_all()
     return _passes
 
 
 def find(name: str) -> type[Pass] | None:
     """The pass of a name, None if there is none. Imports the file that is named after the pass, and if that fails all files."""
     if name not in _passes and name.startswith(PREFIX) and re.fullmatch(r"[a-z0-9-]+", name):
-        _import_file_of(name)
+        packages.import_file_of(name)
+        if name not in _passes:
+            packages.import_installed()
         if name not in _passes:
             load()
     cls = _passes.get(name)

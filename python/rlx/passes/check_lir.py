@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from rlx import mlir
 from rlx.ir import opview, registry
@@ -14,7 +15,7 @@ from rlx.ir.location import describe
 from rlx.ir.shape import Shape, shape_of
 from rlx.ir.signature import bodies, read_arguments
 from rlx.passes.base import Pass, option
-from rlx.passes.claims import claimed
+from rlx.passes.claims import claimed, known_ops, rules_of
 from rlx.passes.rewrite import block_names, set_stage
 
 # The index of the operand that is the kernel of an op.
@@ -35,6 +36,7 @@ class CheckLir(Pass, name="rlx-check-lir"):
     ops: tuple[str, ...] = option(
         (), "more ops that the target takes; if neither option is given, it takes all ops but blocks"
     )
+    without: tuple[str, ...] = option((), "ops that the target does not take, although that pass lowers them")
     unsupported_dtypes: tuple[str, ...] = option((), "dtypes that tensors must not have")
     empty: bool = option(True, "whether tensors may have no elements")
     computed_kernels: bool = option(True, "whether the kernel of a convolution may be computed by the program")
@@ -61,9 +63,24 @@ class CheckLir(Pass, name="rlx-check-lir"):
         arch = f" ({self.arch})" if self.arch else ""
         return f"target {self.target}{arch}" if self.target else "the target"
 
+    @property
+    def accepted(self) -> frozenset[str]:
+        """The names of the ops that the target takes.
+
+        Raises:
+            PassError: An option names an op or a lowering that does not exist.
+        """
+        if self.for_ is None and not self.ops:
+            return frozenset(registry.load()) - block_names() - known_ops(self.without)
+        return claimed(self.for_, self.ops, self.without)
+
+    @property
+    def lowering_rules(self) -> Mapping[str, Callable[..., Any]]:
+        """The rules of the lowering that comes next, by the names of the ops that they lower."""
+        return rules_of(self.for_) if self.for_ else {}
+
     def _check_ops(self, functions: list[mlir.FuncOp]) -> None:
-        is_restricted = self.for_ is not None or bool(self.ops)
-        accepted = claimed(self.for_, self.ops) if is_restricted else registry.load().keys() - block_names()
+        accepted = self.accepted
         refused: list[str] = []
         for function in functions:
             for op in opview.operations(function.entry_block):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from rlx.ir import registry
 from rlx.ir.attributes import suggestion
@@ -11,17 +12,18 @@ from rlx.ir.errors import Error, PassError
 from rlx.passes.base import find, load
 
 
-def claimed(lowering: str | None, more: Iterable[str] = ()) -> frozenset[str]:
+def claimed(lowering: str | None, more: Iterable[str] = (), without: Iterable[str] = ()) -> frozenset[str]:
     """Names of the ops that a target takes, without prefix.
 
     Args:
         lowering: The pass that lowers them, such as `rlx-to-linalg`.
         more: Names of other ops.
+        without: Names of ops that it does not take, although the pass lowers them.
 
     Raises:
         PassError: There is no such pass, it lowers nothing, or there is no such op.
     """
-    return known_ops(more) | (_lowered_by(lowering) if lowering else frozenset[str]())
+    return (known_ops(more) | frozenset(rules_of(lowering) if lowering else ())) - known_ops(without)
 
 
 def known_ops(names: Iterable[str]) -> frozenset[str]:
@@ -51,11 +53,16 @@ def fusions_of_target(name: str) -> tuple[str, ...]:
         raise PassError(problem.message, hint=problem.hint) from None
 
 
-def _lowered_by(name: str) -> frozenset[str]:
+def rules_of(name: str) -> Mapping[str, Callable[..., Any]]:
+    """The rules of a lowering, by the names of the ops that they lower.
+
+    Raises:
+        PassError: There is no such pass, or it lowers nothing.
+    """
     lowering = find(name)
-    ops = None if lowering is None else lowering.lowered_ops()
-    if ops is None:
+    rules = None if lowering is None else lowering.rules()
+    if rules is None:
         problem = "is not a pass" if lowering is None else "is not a lowering"
-        known = [n for n, cls in load().items() if cls.lowered_ops() is not None]
+        known = [n for n, cls in load().items() if cls.rules() is not None]
         raise PassError(f"'{name}' {problem}{suggestion(name, known)}", hint=f"lowerings: {', '.join(sorted(known))}")
-    return ops
+    return rules

@@ -24,7 +24,7 @@ class Decompose(Pass, name="rlx-decompose"):
     for_: str | None = option(None, "the pass that comes next: the ops that it lowers are kept")
     ops: tuple[str, ...] = option((), "the ops to decompose; all composite ones when empty")
     except_: tuple[str, ...] = option((), "more ops to keep")
-    force: tuple[str, ...] = option((), "ops to decompose although that pass lowers them")
+    without: tuple[str, ...] = option((), "ops that are not kept, although that pass lowers them")
 
     def run(self, module: mlir.Module) -> None:
         names = self.targets()
@@ -36,12 +36,12 @@ class Decompose(Pass, name="rlx-decompose"):
         """Names of the ops that the pass replaces.
 
         Raises:
-            PassError: An op does not exist, or `ops` or `force` names a primitive, or `for` is not a lowering.
+            PassError: An op does not exist, or `ops` names a primitive, or `for` is not a lowering.
         """
         cards = registry.load()
         composite = frozenset(name for name, card in cards.items() if card.composite)
-        requested, forced = known_ops(self.ops) if self.ops else composite, known_ops(self.force)
-        primitive = sorted((requested | forced) - composite)
+        requested = known_ops(self.ops) if self.ops else composite
+        primitive = sorted(requested - composite)
         if primitive:
             raise PassError(f"{self.name}: {', '.join(primitive)} is a primitive: it has no decomposition")
-        return (requested - claimed(self.for_, self.except_)) | forced
+        return requested - claimed(self.for_, self.except_, self.without)

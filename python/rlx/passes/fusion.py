@@ -21,9 +21,10 @@ from rlx.ir.location import describe
 from rlx.ir.shape import Shape, shape_of
 from rlx.ir.views import View
 from rlx.ops.lift import broadcasts_to
-from rlx.passes.base import PREFIX, Pass
+from rlx.passes.base import Pass
 from rlx.passes.claims import fusions_of_target
 from rlx.passes.explain import explain
+from rlx.passes.packages import PREFIX
 from rlx.passes.pattern import Pattern, Rewriter, Standing, rewrite
 
 

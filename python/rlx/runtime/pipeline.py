@@ -118,13 +118,13 @@ class CompileResult(Compilation):
     @cached_property
     def dispatch(self) -> DispatchReport:
         """Which way each op of the MIR goes on the target."""
-        target = self.target
+        target, check = self.target, stages.check_of(self.target.pipeline)
         named = f"{target.name} ({target.arch})"
         return analyse_dispatch(
             self.mir,
-            target.rules,
+            check.accepted,
             target=named,
-            unsupported_dtypes=target.unsupported_dtypes,
+            unsupported_dtypes=check.unsupported_dtypes,
             policy=self.dispatch_policy,
         )
 

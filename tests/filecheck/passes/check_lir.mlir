@@ -2,6 +2,7 @@
 // RUN: rlx-opt %s --rlx-check-lir="ops=matmul,rlx.conv,activation,reshape" | filecheck %s
 // RUN: rlx-opt %s --rlx-check-lir | filecheck %s
 // RUN: not rlx-opt %s --rlx-check-lir="ops=matmul,reshape target=toy arch=numpy" 2>&1 | filecheck %s --check-prefix=OPS
+// RUN: not rlx-opt %s --rlx-check-lir="for=rlx-to-linalg without=activation,conv target=toy arch=numpy" 2>&1 | filecheck %s --check-prefix=OPS
 // RUN: not rlx-opt %s --rlx-check-lir="unsupported-dtypes=f64,i64 target=toy" 2>&1 | filecheck %s --check-prefix=DTYPES
 // RUN: not rlx-opt %s --rlx-check-lir="computed-kernels=false empty=false" 2>&1 | filecheck %s --check-prefix=OTHERS
 // RUN: not rlx-opt %s --rlx-check-lir="for=rlx-bind" 2>&1 | filecheck %s --check-prefix=PASS

@@ -2,6 +2,7 @@
 // RUN: rlx-opt %s --rlx-decompose="ops=fused_swiglu" | filecheck %s --check-prefix=ONLY
 // RUN: rlx-opt %s --rlx-decompose="except=softmax,rlx.matmul" | filecheck %s --check-prefix=EXCEPT
 // RUN: rlx-opt %s --rlx-decompose="for=rlx-to-linalg except=softmax" | filecheck %s --check-prefix=EXCEPT
+// RUN: rlx-opt %s --rlx-decompose="for=rlx-to-linalg without=softmax" | filecheck %s --check-prefix=WITHOUT
 // RUN: not rlx-opt %s --rlx-decompose="for=cse" 2>&1 | filecheck %s --check-prefix=LOWERING
 // RUN: not rlx-opt %s --rlx-decompose="ops=sofmax" 2>&1 | filecheck %s --check-prefix=UNKNOWN
 // RUN: not rlx-opt %s --rlx-decompose="ops=matmul" 2>&1 | filecheck %s --check-prefix=PRIMITIVE
@@ -27,6 +28,9 @@ func.func @swiglu(%x: tensor<2x6xf32>) -> tensor<2x3xf32> {
 // CHECK: rlx.activation{{.*}} {kind = "exp"}
 // ONLY-LABEL: func.func @softmax(
 // ONLY-NEXT: rlx.softmax(
+// WITHOUT-LABEL: func.func @softmax(
+// WITHOUT-NOT: rlx.softmax
+// WITHOUT: rlx.activation
 // EXCEPT-LABEL: func.func @softmax(
 // EXCEPT-NEXT: rlx.softmax(
 func.func @softmax(%x: tensor<?x6xf32, #rlx.dims<["n"]>>) -> tensor<?x6xf32, #rlx.dims<["n"]>> {

@@ -17,7 +17,6 @@ import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
 
 from rlx.backends.iree.cpu import host_cpu, host_features, machine
 from rlx.ir.errors import CompileError
@@ -105,13 +104,6 @@ class Target:
     def attempts(self) -> tuple[tuple[str, ...], ...]:
         """The complete flags of each attempt to compile, the best first."""
         return tuple(self.flags + rung for rung in self.ladder)
-
-    @property
-    def rules(self) -> Mapping[str, Any]:
-        """The rules of the lowering to linalg, by op name."""
-        from rlx.lower.linalg.rules import RULES
-
-        return RULES
 
     @property
     def pipeline(self) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 from rlx.backends.xla.options import Options, from_flag
 from rlx.ir.errors import CompileError
@@ -26,22 +25,13 @@ class Target:
         name: `"xla"`, whose programs run here, or `"stablehlo"`, a kind of file.
         arch: `"cpu"`, or `"portable"` for `stablehlo`.
         options: Options of XLA, in addition to those of all programs.
-        unsupported_dtypes: Empty: all dtypes are supported.
         fusions: Those that pay: `docs/performance.md`.
     """
 
     name: str
     arch: str
     options: Options = ()
-    unsupported_dtypes: frozenset[str] = frozenset()
     fusions: tuple[str, ...] = _FUSIONS
-
-    @property
-    def rules(self) -> Mapping[str, Any]:
-        """The rules of the lowering to StableHLO, by op name."""
-        from rlx.lower.stablehlo.rules import RULES
-
-        return RULES
 
     @property
     def pipeline(self) -> str:
