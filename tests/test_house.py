@@ -142,7 +142,7 @@ def test_functions_fit_a_screen() -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("package", ["ir", "backends", "runtime"])
+@pytest.mark.parametrize("package", ["ir", "backends", "runtime", "transforms"])
 def test_ops_are_not_named(package: str) -> None:
     """What an op is like is asked of its record and its card, by those to the right of them and by those to the left."""
     names = {spec.name for spec in spec_gen.OPS} - WORDS

@@ -251,9 +251,13 @@ class Card:
 
     def reversible(self, b: Builder, *operands: Any, regions: Any, **attributes: Any) -> Any:
         """For an op with regions: the same value computed by ops that reverse mode can differentiate, returned as by
-        `decompose`; or `NotImplemented`, where `pullback` is used.
+        `decompose`.
         """
         return NotImplemented
+
+    def is_replaced(self, **attributes: Any) -> bool:
+        """Whether, with some attributes, reverse mode replaces the op by what `reversible` gives, or uses `pullback`."""
+        return True
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, **attributes: Any) -> Any:
         """The op on a batch.

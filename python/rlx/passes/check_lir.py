@@ -18,9 +18,6 @@ from rlx.passes.base import Pass, option
 from rlx.passes.claims import claimed, known_ops, rules_of
 from rlx.passes.rewrite import block_names, set_stage
 
-# The index of the operand that is the kernel of an op.
-_KERNELS = {"conv": 1}
-
 
 @dataclass(frozen=True)
 class CheckLir(Pass, name="rlx-check-lir"):
@@ -108,14 +105,17 @@ class CheckLir(Pass, name="rlx-check-lir"):
             place = describe(op.location) or "<unknown>"
             problems = dict.fromkeys(problem for r in op.results for problem in self._problems(shape_of(r)))
             yield from (f"  {place}: {op.name} gives {problem}" for problem in problems)
-            kernel = _KERNELS.get(opview.name_of(op))
-            if kernel is not None and not self.computed_kernels and not _is_not_computed(op.operands[kernel]):
+            if not self.computed_kernels and _is_convolution(op) and not _is_not_computed(op.operands[1]):
                 yield f"  {place}: {op.name} with a computed kernel, as in gradients, gives wrong results there"
 
     def _problems(self, shape: Shape) -> list[str]:
         """The reasons for which the target does not take tensors of a shape."""
         problems = [shape.dtype.name] if shape.dtype.name in self.unsupported_dtypes else []
         return problems if self.empty or 0 not in shape.dims else [*problems, f"{shape}, which is empty"]
+
+
+def _is_convolution(op: mlir.Operation) -> bool:
+    return registry.is_ours(op) and opview.card_of(op).spec.family == "convolution"
 
 
 def _is_not_computed(value: mlir.Value) -> bool:

@@ -26,9 +26,8 @@ from rlx.passes.runner import Instrument, clone_module
 TOLERANCES = {"f64": 1e-9, "f32": 1e-4, "c64": 1e-4, "f16": 2e-2, "bf16": 1e-1}
 # Sizes of symbols to try. Different sizes come first; some graphs need even or larger sizes.
 _SIZES = ((3, 5, 7, 4, 6), (4, 8, 6, 12, 10), (8, 16, 32, 24, 48), (1, 1, 1, 1, 1))
-# Names of operands that are positions, and ops whose results are positions if their operands are.
+# Names of operands that are positions.
 _POSITIONS = ("indices", "labels", "targets")
-_CARRIERS = ("cast", "reshape", "transpose", "narrow", "slice", "expand", "concat")
 
 
 def _print_note(text: str) -> None:
@@ -177,7 +176,7 @@ def index_limit(value: mlir.Value, symbols: Mapping[str, int]) -> int | None:
             limit = _limit_in(op, current, symbols)
             if limit is not None:
                 limits.append(limit)
-            elif op.name[4:] in _CARRIERS and op.results[0] not in seen:
+            elif (opview.has_trait(op, "moves_data") or op.name == "rlx.cast") and op.results[0] not in seen:
                 seen.add(op.results[0])
                 pending.append(op.results[0])
     return min(limits, default=None)

@@ -17,6 +17,7 @@ from rlx.ir.dim import estimate
 from rlx.ir.errors import PassError
 from rlx.ir.graph import Graph
 from rlx.ir.shape import shape_of
+from rlx.ops.control.checkpoint import recomputed
 from rlx.passes.base import option
 from rlx.transforms.base import Derived, Transform
 from rlx.transforms.scope import captures, copy, ops_of
@@ -60,8 +61,7 @@ class Checkpoint(Transform, name="rlx-checkpoint"):
                     scope.bind(op.results, copy(derived.graph, op, [scope[v] for v in op.operands], scope))
                 return [scope[v] for v in read]
 
-            tensors = derived.graph.emit("checkpoint", (), regions=[derived.graph.region(emit_segment, ())])
-            scope.bind(read, tensors)
+            scope.bind(read, recomputed(derived.graph, emit_segment))
         results = [scope[v] for v in returned]
         named = [(o.name, r) for o, r in zip(graph.results, results, strict=True) if o.updates is None]
         return derived.finish(named, results)
@@ -72,7 +72,7 @@ class Checkpoint(Transform, name="rlx-checkpoint"):
         Raises:
             PassError: With any number of segments, the limit is exceeded.
         """
-        num_constants = next((i for i, op in enumerate(ops) if op.name != "rlx.constant"), len(ops))
+        num_constants = next((i for i, op in enumerate(ops) if len(op.operands) or len(op.regions)), len(ops))
         constants, others = ops[:num_constants], ops[num_constants:]
         if self.memory_limit is None:
             return [(constants, False), (others, bool(others))]

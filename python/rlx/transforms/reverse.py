@@ -115,7 +115,7 @@ class Reverse:
     ) -> tuple[Sequence[Tensor], Pull | None]:
         """The results of an op and its pull; no pull if its decomposition is on the tape instead."""
         b, card = self.builder, opview.card_of(op)
-        block = scopes.reversible(b, op, scope) if card.has("reversible") else None
+        block = scopes.reversible(b, op, scope)
         if block is not None:
             return self._run_instead(block, operands, scope), None
         if card.has("pullback"):

@@ -113,7 +113,7 @@ def decomposition(b: Builder, op: mlir.Operation, scope: Scope) -> mlir.Block:
 def reversible(b: Builder, op: mlir.Operation, scope: Scope) -> mlir.Block | None:
     """A block with the ops that replace an op in reverse mode, see `Card.reversible`; None if the op is used itself."""
     card = opview.card_of(op)
-    if "num_checkpoints" in op.attributes or card.name == "while":
+    if card.has("reversible") and card.is_replaced(**opview.attributes_of(op)):
         return _replacement(b, op, card.reversible, scope)
     return None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,13 +53,13 @@ class Checkpoint(Card, op="checkpoint"):
             filled = [rules.or_zeros(b, t, r.shape) for t, r, m in zip(moved, results, moving, strict=True) if m]
             return [*results, *filled]
 
-        outputs = b.emit("checkpoint", (), regions=[b.region(inside, ())])
+        outputs = recomputed(b, inside)
         remaining = iter(outputs[len(moving) :])
         return outputs[: len(moving)], [next(remaining) if m else None for m in moving]
 
     def pullback(self, b: Builder, operands: Any, wanted: Any, *, regions: Any) -> Any:
         (body,) = regions
-        results = b.emit("checkpoint", (), regions=[b.region(lambda: body.plain([]), ())])
+        results = recomputed(b, lambda: body.plain([]))
 
         def pull(cotangents: Sequence[Tensor | None]) -> list[Tensor | None]:
             """Compute the ops again once the cotangents exist, then go back through them."""
@@ -78,7 +78,7 @@ class Checkpoint(Card, op="checkpoint"):
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, regions: Any) -> tuple[Tensor, ...]:
         (body,) = regions
         result_flags = [True] * len(body.batched([]))
-        return b.emit("checkpoint", (), regions=[b.region(lambda: body([], [], result_flags), ())])
+        return recomputed(b, lambda: body([], [], result_flags))
 
     def samples(self) -> Any:
         def normal(b: Any, x: Any, w: Any) -> Any:
@@ -108,6 +108,11 @@ def _checkpointed(b: Builder) -> Iterator[None]:
         region = Region(holder, block, RegionShapes((), tuple(t.shape for t in yielded)))
         for tensor, result in zip(yielded, b.emit("checkpoint", (), regions=[region]), strict=True):
             tensor.value = result.value
+
+
+def recomputed(b: Builder, emit: Callable[[], Sequence[Tensor]]) -> tuple[Tensor, ...]:
+    """The values of a checkpoint with the ops that a function emits."""
+    return tuple(b.emit("checkpoint", (), regions=[b.region(emit, ())]))
 
 
 def barrier(b: Builder, values: Sequence[Tensor], after: Sequence[Tensor]) -> list[Tensor]:

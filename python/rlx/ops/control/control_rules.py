@@ -194,6 +194,9 @@ class ScanRules(Card):
         moved_stacks = _spread(stacks[len(stacked) :], stacked)
         return [*last[:num_carries], *stacks[: len(stacked)]], [*_spread(last[num_carries:], carried), *moved_stacks]
 
+    def is_replaced(self, *, num_checkpoints: int | None, **_: Any) -> bool:
+        return num_checkpoints is not None
+
     def reversible(
         self,
         b: Builder,
@@ -204,8 +207,7 @@ class ScanRules(Card):
         **attributes: Any,
     ) -> Any:
         """With checkpoints: a scan over segments of a scan, which keeps the carries between segments only."""
-        if num_checkpoints is None:
-            return NotImplemented
+        assert num_checkpoints is not None
         return _segmented(b, inputs, num_checkpoints, regions[0], **attributes)
 
     def pullback(
