@@ -43,6 +43,13 @@ def _constant(g: Any, like: Any) -> Any:
     return g.constant(np.ones(like.shape.static, like.dtype.numpy))
 
 
+def _running(g: Any, a: Any) -> Any:
+    """A running sum, or for bool what moves as well."""
+    if not a.rank:
+        return a
+    return ~g.reverse(a, [0]) if a.dtype.is_bool else g.cumsum(a, 0)
+
+
 def _zero(g: Any, like: Any) -> Any:
     """What only a compiler knows to be a constant, if it is a number."""
     return like if like.dtype.is_bool else like - like
@@ -59,7 +66,7 @@ _GIVEN: dict[str, Callable[[Any, Any, Any, Any], tuple[Any, Any]]] = {
     "constants": lambda g, s, t, x: (_constant(g, x), _zero(g, x)),
     "moved_on_from_a_constant": lambda g, s, t, x: (_zero(g, x), s),
     "one_value": lambda g, s, t, x: (_joined(g, s, x),) * 2,
-    "moved_about": lambda g, s, t, x: (g.reverse(s, [0]) if s.rank else s, g.cumsum(t, 0) if t.rank else t),
+    "moved_about": lambda g, s, t, x: (g.reverse(s, [0]) if s.rank else s, _running(g, t)),
 }
 # What users see, of the input, the old and the new values.
 _SHOWN: dict[str, Callable[[Any, Any, Any, Any], Sequence[Any]]] = {

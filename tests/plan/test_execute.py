@@ -36,7 +36,7 @@ def test_graphs_of_the_whole_vocabulary(number: int, seed: int) -> None:
     for graph, options in ((made.graph, _OPTIONS[number % 4]), (lowered, {}), (lowered, _OPTIONS[1 + number % 3])):
         plan = plan_memory(graph, **options)
         check_runs(graph, plan, made.values)
-        assert plan.gap <= 0.05 or options.get("alignment") == 1
+        assert plan.gap <= 0.1 or options.get("alignment") == 1
 
 
 @drawn("number", range(60), of_each=20)

@@ -14,6 +14,7 @@ import numpy as np
 
 from rlx.ir import opview
 from rlx.ir.card import as_results
+from rlx.ir.dataflow import RegionFlow
 from rlx.ir.errors import Error
 from rlx.ir.evaluate import collect_arguments, evaluate_op
 from rlx.ir.location import describe
@@ -242,11 +243,17 @@ class _Region:
 
     def __init__(self, parent: _RegionOp, number: int):
         self.parent, self.number = parent, number
-        end, flow = parent.step.yields[number], parent.flows[number]
+        end = parent.step.yields[number]
         assert end is not None
+        self.end = end
+
+    @property
+    def flow(self) -> RegionFlow:
+        """How values flow through it: a region that is there for other uses than a run, such as a derivative, has no plan."""
+        flow = self.parent.flows[self.number]
         if flow is None:
-            raise _wrong(parent.step, f"runs its region {number}, which is planned to be left out")
-        self.end, self.flow = end, flow
+            raise _wrong(self.parent.step, f"runs its region {self.number}, which is planned to be left out")
+        return flow
 
     @property
     def results(self) -> list[Shape]:

@@ -7,8 +7,9 @@ these buffers are as large as the parameters and all their moments, and are writ
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from struct import pack
 from typing import Any
 
@@ -127,15 +128,51 @@ def _kernels(ops: Sequence[Any]) -> tuple[list[_Kernel], set[Any], set[str]]:
         old, (new,) = loads.get(_global(op)), op.operands
         if old is not None and old.type == new.type:
             stores[new] = _Store(op, old)
-    kernels = []
     fences = _Fences(ops, position)
-    for group in _groups(_loops(ops, stores)):
-        kernel = _Kernel(
-            ops, position, fences, group, [stores[op.results[0]] for op in group if op.results[0] in stores]
-        )
-        if kernel.last_before is not None:
-            kernels.append(kernel)
-    return kernels, store_ops, leaked
+
+    def kernel(group: Sequence[Any]) -> _Kernel:
+        return _Kernel(ops, position, fences, group, [stores[op.results[0]] for op in group if op.results[0] in stores])
+
+    kernels = [k for k in map(kernel, _groups(_loops(ops, stores))) if k.last_before is not None]
+    return _ordered(kernels, kernel), store_ops, leaked
+
+
+def _ordered(kernels: list[_Kernel], joined: Callable[[Sequence[Any]], _Kernel]) -> list[_Kernel]:
+    """Kernels in an order in which each comes after all others that read a state which it overwrites.
+
+    Kernels that would all have to come after each other become one, which reads each element of all their states before it
+    writes any. Where that cannot be, one of them is left out: IREE would copy its state, or overwrite it too early.
+    """
+    while True:
+        made_by = {opview.key(op): kernel for kernel in kernels for op in kernel.group}
+        before: dict[_Kernel, dict[_Kernel, None]] = {}  # in an order that is the same in every run
+        for kernel in kernels:
+            readers = (made_by.get(key) for state in kernel.states for key in _readers(state))
+            before[kernel] = dict.fromkeys(r for r in readers if r is not None and r is not kernel)
+        try:
+            ordered = list(TopologicalSorter(before).static_order())
+        except CycleError as error:
+            cycle = [kernel for kernel in kernels if kernel in error.args[1]]
+            is_one_size = len({tuple(state.type.shape) for kernel in cycle for state in kernel.states}) == 1
+            together = joined([op for kernel in cycle for op in kernel.group]) if is_one_size else None
+            kept = cycle[1:] if together is None or together.last_before is None else [together]
+            kernels = [*(kernel for kernel in kernels if kernel not in cycle), *kept]
+            continue
+        for kernel in ordered:
+            for reader in before[kernel]:
+                kernel.wait_for(reader)
+        return ordered
+
+
+def _readers(state: Any) -> Iterator[Any]:
+    """The keys of the ops that read a state, or what may share its memory."""
+    aliases = [state]
+    while aliases:
+        for use in aliases.pop().uses:
+            user = use.owner.operation
+            yield opview.key(user)
+            if not user.name.startswith("linalg."):  # whose results are new tensors
+                aliases += user.results
 
 
 def _last_use(value: Any, position: dict[Any, int], kernel: set[Any]) -> int | None:
@@ -299,6 +336,11 @@ class _Kernel:
                 if value not in self.results:
                     self.reads.setdefault((value, str(map_)), map_)
         self.last_before = self._position_of_last_before()
+
+    def wait_for(self, other: _Kernel) -> None:
+        """Come after another kernel, which has its place."""
+        assert self.last_before is not None and other.last_before is not None
+        self.last_before = max(self.last_before, other.last_before)
 
     def _position_of_last_before(self) -> int | None:
         last = -1
