@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rlx.cli.opt_flags import FLAGS
 from rlx.dialect import spec_gen
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -22,7 +23,14 @@ PAGES = (
     "docs/training.md",
     "docs/assembly.md",
 )
-OTHER_PAGES = ("CONTRIBUTING.md", "docs/architecture.md", "docs/backends.md", "docs/targets.md", "docs/trust.md")
+OTHER_PAGES = (
+    "CONTRIBUTING.md",
+    "docs/architecture.md",
+    "docs/backends.md",
+    "docs/targets.md",
+    "docs/trust.md",
+    "docs/rlx-opt.md",
+)
 
 
 def blocks(text: str) -> list[tuple[int, str]]:
@@ -36,6 +44,11 @@ def blocks(text: str) -> list[tuple[int, str]]:
 def test_the_number_of_ops_is_that_of_the_dialect() -> None:
     (count,) = re.findall(r"\b(\d+) ops\b", (ROOT / "README.md").read_text())
     assert int(count) == len(spec_gen.OPS)
+
+
+def test_the_page_of_rlx_opt_has_all_flags() -> None:
+    page = (ROOT / "docs/rlx-opt.md").read_text()
+    assert [flag.name for flag in FLAGS if f"-{flag.name}" not in page] == []
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -136,6 +136,7 @@ class Run:
         self.statistics: Statistics | None = Statistics() if settings.has("mlir-pass-statistics") else None
         self.found: list[Diagnostic] = []
         self.failed = False
+        self.found_wrong = False
         self.sources: dict[str, str] = {}
 
     # --- diagnostics ------------------------------------------------------------------------------
@@ -254,9 +255,14 @@ class Run:
             )
         ]
         if "check-numerics" in settings.values:
-            seed = int(settings.values["check-numerics"] or 0)
+            from rlx.cli.opt_search import comparison_of
+
             note = lambda text: print(f"{PROGRAM}: note: check-numerics: {printable(text)}", file=sys.stderr)  # noqa: E731
-            result.append(CheckNumerics(seed, note))
+            comparison = comparison_of(settings)
+            seed = (
+                comparison.seed if settings.values["check-numerics"] is None else int(settings.values["check-numerics"])
+            )
+            result.append(CheckNumerics(seed, note, comparison))
         if self.statistics is not None:
             result.append(self.statistics)
         if self.timing is not None:
@@ -282,7 +288,7 @@ class Run:
         self._record("Parser", before)
         if module is not None:
             try:
-                pipeline.run(module, verify_each=self.settings.verify_each, instruments=instruments)
+                module = self._transformed(module, pipeline, instruments)
             except Error as problem:
                 module = None
                 for diagnostic in from_error(problem, self.file):
@@ -294,9 +300,32 @@ class Run:
             for diagnostic in unmet(part, self.file, self.found, only_expected=only_expected):
                 self.show(diagnostic)
         before = time.perf_counter()
-        result = None if module is None else self._printed(module)
+        result = module if module is None or isinstance(module, str) else self._printed(module)
         self._record("Output", before)
         return result
+
+    def _transformed(self, module: Any, pipeline: Pipeline, instruments: Sequence[Instrument]) -> Any:
+        """The module behind the passes, or what was asked about them: a smaller module, or a text."""
+        settings = self.settings
+        if settings.has("bisect") or "reduce" in settings.values:
+            from rlx.cli import opt_search
+
+            if not settings.has("bisect"):
+                return opt_search.reduced(module, pipeline, settings)
+            text, is_wrong = opt_search.bisected(module, pipeline, settings)
+            self.found_wrong = self.found_wrong or is_wrong
+            return text
+        limit = settings.values.get("rewrite-limit")
+        if limit is None:
+            pipeline.run(module, verify_each=settings.verify_each, instruments=instruments)
+        else:
+            from rlx.ir.text import verify_module
+            from rlx.passes.rewrite_count import rewrites_counted
+
+            with rewrites_counted(int(limit)):
+                pipeline.run(module, verify_each=settings.verify_each, instruments=instruments)
+            verify_module(module)
+        return module
 
     def _parse(self, part: str) -> Any:
         from rlx import mlir
@@ -375,7 +404,7 @@ class Run:
             return 1
         self._record("Output", before)
         self._show_figures()
-        return 0
+        return int(self.found_wrong)
 
     def _record(self, name: str, since: float) -> None:
         if self.timing is not None:

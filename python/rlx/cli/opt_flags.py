@@ -46,6 +46,16 @@ FLAGS = (
         "[=SEED]",
         "evaluate on random inputs around every pass; name the first that changes a result",
     ),
+    Flag("bisect", "", "find the first rewriting after which the module is wrong; exit code 1 if there is one"),
+    Flag(
+        "reduce",
+        "[=COMMAND]",
+        "shrink the module as long as the passes fail on it as they do, or change its results; or as long as COMMAND FILE "
+        "fails (exit status not 0)",
+    ),
+    Flag("inputs", "=SEED|FILE", "what to evaluate on: a seed (default: 0), or arrays by name in an .npz file"),
+    Flag("tolerance", "=X", "how far floats may differ, relative to the largest (default: 1e-4 for f32)"),
+    Flag("rewrite-limit", "=N", "end after N rewrites, counted over all passes"),
     Flag("mlir-print-ir-before", "=PASS,…", "print the IR before these passes"),
     Flag("mlir-print-ir-after", "=PASS,…", "print the IR after these passes"),
     Flag("mlir-print-ir-before-all", "", "print the IR before every pass"),
@@ -138,9 +148,18 @@ def _enter(settings: Settings, flag: Flag, value: str | None) -> None:
         _fail(f"--{flag.name} is 0 or 1, not '{value}'")
     if flag.value in ("[=SEED]", "=N") and value is not None and not re.fullmatch("[0-9]{1,18}", value):
         _fail(f"--{flag.name} takes a number, not '{value}'")
+    if flag.value == "=X" and not _is_tolerance(str(value)):
+        _fail(f"--{flag.name} takes a number that is not negative, not '{value}'")
     if flag.value == "[=only-expected]" and value not in (None, "all", "only-expected"):
         _fail(f"--{flag.name} is all or only-expected, not '{value}'")
     settings.values[flag.name] = value
+
+
+def _is_tolerance(text: str) -> bool:
+    try:
+        return 0 <= float(text) < float("inf")
+    except ValueError:
+        return False
 
 
 def _fail(message: str) -> NoReturn:

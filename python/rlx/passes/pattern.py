@@ -34,6 +34,7 @@ from rlx.ir.errors import Error, PassError
 from rlx.ir.guards import is_sequence, is_tuple
 from rlx.ir.location import describe, raised_at
 from rlx.ir.views import View
+from rlx.passes import rewrite_count
 from rlx.passes.rewrite import builder_before, check_types, collect, is_unread
 from rlx.passes.worklist import Worklist
 
@@ -315,6 +316,9 @@ class _Driver:
         self.done += 1
         if self.done > self.limit:
             raise self._endless(entry, op)
+        counter = rewrite_count.active()
+        if counter is not None:
+            counter.begin(f"pattern '{entry.name}'", op, together[0][1], new)
         for old, values in together:
             for result, value in zip(old.results, values, strict=True):
                 self._enqueue([use.owner.operation for use in result.uses])
@@ -325,6 +329,8 @@ class _Driver:
             self.pending.add(made, first=True)
         for old, _ in together:
             self.counts.erased += self._erase(old) - 1
+        if counter is not None:
+            counter.end()
 
     def _enqueue(self, ops: Iterable[mlir.Operation]) -> None:
         for op in ops:

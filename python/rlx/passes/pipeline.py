@@ -192,6 +192,11 @@ class Step:
             return type(self.ours).__name__
         return "".join(word.capitalize() for word in re.split("[-_.]", self.name))
 
+    @property
+    def preserves_results(self) -> bool:
+        """Whether a function computes the same after it: MLIR's passes keep that, ours say it."""
+        return self.ours is None or self.ours.preserves_results
+
     def run(self, module: mlir.Module) -> None:
         """Run on a module, in place.
 

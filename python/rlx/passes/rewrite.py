@@ -13,6 +13,7 @@ from rlx.ir.errors import Error
 from rlx.ir.location import describe, raised_at, within
 from rlx.ir.shape import shape_of
 from rlx.ir.signature import POLICY_ATTRIBUTE
+from rlx.passes import rewrite_count
 
 # Levels of composite ops that decompose into other composite ops; usual are fewer than five.
 _DEEPEST = 16
@@ -60,9 +61,14 @@ def replace(op: mlir.Operation, values: Iterable[mlir.Value]) -> None:
     """
     results, values = list(op.results), list(values)
     check_types(op, values)
+    counter = rewrite_count.active()
+    if counter is not None:
+        counter.begin(op.name, op, values)
     for result, value in zip(results, values, strict=True):
         result.replace_all_uses_with(value)
     op.erase()
+    if counter is not None:
+        counter.end()
 
 
 def check_types(op: mlir.Operation, values: list[mlir.Value]) -> None:

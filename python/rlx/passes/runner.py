@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rlx import mlir
 from rlx.ir import signature
 from rlx.ir.errors import Error, PassError, VerificationError
 from rlx.ir.location import describe, raised_at
 from rlx.passes.pipeline import Pipeline, Step
+from rlx.passes.rewrite_count import RewritesStopped
 
 
 class Instrument:
@@ -27,7 +28,7 @@ class Instrument:
         """Called after a pass whose result is valid."""
 
     def failed(self, step: Step, module: mlir.Module) -> None:
-        """Called after a pass that raised an error, or whose result is invalid."""
+        """Called after a pass that raised an error, that was stopped, or whose result is invalid."""
 
     def finish(self) -> None:
         """Called after the last pass, or after the pass that failed."""
@@ -63,13 +64,16 @@ def run_on_module(
         for instrument in observers:
             instrument.start(module)
         for step in Pipeline.of(pipeline).steps:
-            _run_step(step, module, verify_each, observers)
+            run_step(step, module, verify_each=verify_each, instruments=observers)
     finally:
         for instrument in observers:
             instrument.finish()
 
 
-def _run_step(step: Step, module: mlir.Module, verify_each: bool, instruments: list[Instrument]) -> None:
+def run_step(
+    step: Step, module: mlir.Module, *, verify_each: bool = True, instruments: Sequence[Instrument] = ()
+) -> None:
+    """Run one pass of a pipeline on a module, in place; raises as `run_on_module` does."""
     for instrument in instruments:
         instrument.before(step, module)
     try:
@@ -77,8 +81,8 @@ def _run_step(step: Step, module: mlir.Module, verify_each: bool, instruments: l
         for instrument in instruments:
             instrument.verified(step, module)
         if verify_each and (step.ours is None or step.ours.edits_ops):
-            _verify(step, module)
-    except Error:
+            verify_after(step, module)
+    except (Error, RewritesStopped):
         for instrument in reversed(instruments):
             instrument.failed(step, module)
         raise
@@ -103,7 +107,12 @@ def _run_named(step: Step, module: mlir.Module) -> None:
         raise PassError(message, hint=hint) from problem
 
 
-def _verify(step: Step, module: mlir.Module) -> None:
+def verify_after(step: Step, module: mlir.Module) -> None:
+    """Verify what a pass gave.
+
+    Raises:
+        VerificationError: It is invalid; the message names the pass.
+    """
     with mlir.entered():
         try:
             module.operation.verify()

@@ -1,0 +1,150 @@
+"""`rlx-opt --bisect` and `--reduce`: what they take from the command line, and what they print."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rlx.cli.opt_flags import PROGRAM, Settings
+from rlx.ir.errors import Error
+from rlx.ir.printable import printable
+
+if TYPE_CHECKING:
+    from rlx.passes.bisect import Culprit
+    from rlx.passes.numerics import Comparison
+    from rlx.passes.pipeline import Pipeline
+
+_CANNOT_RUN = (126, 127)  # what a shell reports of a program that it cannot start
+
+
+def comparison_of(settings: Settings) -> Comparison:
+    """How results are compared: `--inputs` and `--tolerance`.
+
+    Raises:
+        Error: The file of inputs cannot be read.
+    """
+    from rlx.passes.numerics import Comparison
+
+    noted: set[str] = set()
+
+    def note(text: str) -> None:
+        if text not in noted:
+            noted.add(text)
+            print(f"{PROGRAM}: note: {printable(text)}", file=sys.stderr)
+
+    inputs, tolerance = settings.values.get("inputs") or "0", settings.values.get("tolerance")
+    seed, given = (int(inputs), {}) if inputs.isdecimal() else (0, _arrays(inputs))
+    return Comparison(seed, given, None if tolerance is None else float(tolerance), note)
+
+
+def _arrays(path: str) -> dict[str, Any]:
+    from rlx.weights import open as open_weights
+
+    return {name: weight.numpy() for name, weight in open_weights(path).items()}
+
+
+# --- bisect ---------------------------------------------------------------------------------------
+
+
+def bisected(module: Any, pipeline: Pipeline, settings: Settings) -> tuple[str, bool]:
+    """What `--bisect` prints, and whether it is that something is wrong."""
+    from rlx.passes.bisect import bisect
+
+    culprit = bisect(module, pipeline, comparison_of(settings))
+    if culprit is None:
+        return f"nothing is wrong: {len(pipeline.steps)} passes ran, and kept all results\n", False
+    return _described(culprit, pipeline, settings), True
+
+
+def _described(culprit: Culprit, pipeline: Pipeline, settings: Settings) -> str:
+    failure, rewriting, total = culprit.failure, culprit.rewriting, len(pipeline.steps)
+    lines = [failure.message, f"pass: {culprit.number} of {total}, {culprit.step.text}"]
+    if failure.location:
+        lines.append(f"at: {failure.location}")
+    if rewriting is not None:
+        lines.append(f"rewriting: {culprit.index} of {culprit.count} of this pass, {rewriting.name}")
+        if rewriting.location:
+            lines.append(f"of the op at: {rewriting.location}")
+        lines += ["before:", *(f"  {line}" for text in rewriting.before for line in text.splitlines())]
+        lines += ["after:", *(f"  {line}" for text in rewriting.after for line in text.splitlines())]
+    elif culprit.count:
+        lines.append(f"each of the {culprit.count} rewritings that this pass finishes is right by itself")
+    else:
+        lines.append("this pass does not count its rewritings")
+    lines += ["to repeat it:", f"  {_command(culprit, pipeline, settings)}"]
+    if rewriting is not None:
+        lines.append(f"without this rewriting: --rewrite-limit={culprit.limit - 1}")
+    return printable("\n".join(lines)) + "\n"
+
+
+def _command(culprit: Culprit, pipeline: Pipeline, settings: Settings) -> str:
+    """The command that prints the module behind the rewriting, or fails as it does there."""
+    from rlx.passes.pipeline import Pipeline
+
+    words = [PROGRAM, settings.file if settings.file != "<stdin>" else "-"]
+    words += [f"--load={name}" for name in settings.load]
+    words.append(f"--pass-pipeline={Pipeline.of([step.text for step in pipeline.steps[: culprit.number]])}")
+    if culprit.rewriting is not None:
+        words.append(f"--rewrite-limit={culprit.limit}")
+    elif culprit.failure.kind == "result":
+        words.append("--check-numerics")
+        words += [f"--{name}={settings.values[name]}" for name in ("inputs", "tolerance") if name in settings.values]
+    return shlex.join(words)
+
+
+# --- reduce ---------------------------------------------------------------------------------------
+
+
+def reduced(module: Any, pipeline: Pipeline, settings: Settings) -> Any:
+    """The module that `--reduce` gives.
+
+    Raises:
+        Error: The test is not interesting for the module, or cannot be run.
+    """
+    from rlx.passes.reduce import fails_alike, reduce
+
+    command = settings.values["reduce"]
+    if command is None:
+        test = fails_alike(module, pipeline, comparison_of(settings))
+    elif pipeline.steps:
+        raise Error("--reduce=COMMAND runs no passes: the command does", hint="--reduce takes the passes for the test")
+    else:
+        test = _command_test(command)
+    return reduce(module, test, lambda line: print(f"{PROGRAM}: reduce: {line}", file=sys.stderr))
+
+
+def _command_test(command: str) -> Callable[[Any], bool]:
+    """A test that runs a command with the name of a file behind it: interesting is what it fails on, as with mlir-reduce.
+
+    Raises:
+        Error: It is no command.
+    """
+    from rlx.ir.text import print_op
+
+    try:
+        words = shlex.split(command)
+    except ValueError as problem:
+        raise Error(f"--reduce={command}: {problem}") from None
+    if not words:
+        raise Error("--reduce= takes a command, to which the name of a file is added")
+
+    def test(module: Any) -> bool:
+        with tempfile.TemporaryDirectory(prefix="rlx-reduce-") as folder:
+            path = Path(folder) / "candidate.mlir"
+            path.write_text(print_op(module, verified=True), encoding="utf-8")
+            try:
+                done = subprocess.run([*words, os.fspath(path)], stdin=subprocess.DEVNULL, capture_output=True)
+            except OSError as problem:
+                raise Error(f"cannot run '{words[0]}': {problem.strerror}") from None
+        if done.returncode in _CANNOT_RUN:
+            said = done.stderr.decode(errors="replace").strip()[-400:]
+            raise Error(f"the test could not be run (exit status {done.returncode}): {said}")
+        return done.returncode != 0
+
+    return test

@@ -1,0 +1,221 @@
+"""The edits of `rlx-opt --reduce`: each leaves out a part of a module, in place. What is left may be invalid."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+
+from rlx import mlir
+from rlx.ir import opview, registry
+from rlx.ir.shape import shape_of
+from rlx.ir.signature import Argument, Output, bodies, functions, read_arguments, read_outputs, sign_function
+from rlx.passes.rewrite import collect, is_unread
+
+
+class _Signature:
+    """Arguments and results of a function while they are edited; `write` puts them into it."""
+
+    def __init__(self, function: mlir.FuncOp):
+        self.function, self.block = function, function.entry_block
+        self.arguments, self.outputs = read_arguments(function), read_outputs(function)
+        self.values = opview.yielded(self.block)
+
+    def add_argument(self, like: mlir.Value) -> mlir.Value:
+        """A new input of a value's type."""
+        name = _free("cut", [a.name for a in self.arguments])
+        self.arguments.append(Argument(name, "input", shape_of(like)))
+        return self.block.add_argument(like.type, self.function.location)
+
+    def add_output(self, value: mlir.Value) -> None:
+        """Another result."""
+        name = _free("kept", [o.name for o in self.outputs])
+        self.values.append(value)
+        self.outputs.append(Output(name, shape_of(value)))
+
+    def keep_outputs(self, kept: Sequence[int]) -> None:
+        """Leave out the other results."""
+        self.values, self.outputs = [self.values[i] for i in kept], [self.outputs[i] for i in kept]
+
+    def drop_unread_arguments(self) -> None:
+        """Leave out the arguments that nobody reads, unless a result updates them."""
+        updated = {o.updates for o in self.outputs}
+        for i in reversed(range(len(self.arguments))):
+            if not _is_read(self.block.arguments[i]) and self.arguments[i].name not in updated:
+                self.block.erase_argument(i)
+                del self.arguments[i]
+
+    def write(self) -> None:
+        operations = self.block.operations
+        old = operations[len(operations) - 1].operation
+        place = mlir.ir.InsertionPoint(old)
+        mlir.ir.Operation.create(old.name, operands=self.values, loc=old.location, ip=place)
+        old.erase()
+        sign_function(self.function, self.arguments, self.outputs)
+
+
+def _free(stem: str, taken: Collection[str]) -> str:
+    number = 0
+    while (name := f"{stem}{number}") in taken:
+        number += 1
+    return name
+
+
+def _is_read(value: mlir.Value) -> bool:
+    return next(iter(value.uses), None) is not None
+
+
+# --- leaving out ----------------------------------------------------------------------------------
+
+
+def without_functions(module: mlir.Module, chosen: Collection[int]) -> bool:
+    """Leave out functions, by their number."""
+    found = functions(module)
+    if len(chosen) == len(found):
+        return False
+    for number in chosen:
+        found[number].operation.erase()
+    return True
+
+
+def without_outputs(module: mlir.Module, chosen: Collection[int]) -> bool:
+    """Leave out results, counted over all functions."""
+    first = 0
+    for function in bodies(module):
+        signature = _Signature(function)
+        count = len(signature.values)
+        signature.keep_outputs([i for i in range(count) if first + i not in chosen])
+        first += count
+        signature.write()
+    return True
+
+
+def without_ops(module: mlir.Module, chosen: Collection[int]) -> bool:
+    """Leave out ops, by their number in `collect`.
+
+    What others read of them becomes an argument, and what only they have read a result, so that the others still compute what
+    they did.
+    """
+    ops = [op for i, op in enumerate(collect(module)) if i in chosen]
+    gone = {op.results[0] for op in ops}
+    ops = [op for op in ops if not _is_inside(op, gone)]  # those of regions go with the op that has them
+    signatures = {f.name.value: _Signature(f) for f in bodies(module)}
+    cut_off: dict[mlir.Value, _Signature] = {}
+    for op in reversed(ops):
+        signature = signatures[_function_of(op).name.value]
+        read = [v for v in op.operands if isinstance(v, mlir.ir.OpResult)]
+        cut_off |= {v: signature for v in read if v.owner.operation.results[0] not in gone}
+        for result in filter(_is_read, op.results):
+            argument = signature.add_argument(result)
+            result.replace_all_uses_with(argument)
+            signature.values = [argument if v == result else v for v in signature.values]
+        op.erase()
+    for value, signature in reversed(cut_off.items()):
+        if not _is_read(value) and value.owner.operation.block == signature.block:
+            signature.add_output(value)
+    for signature in signatures.values():
+        computed = [i for i, v in enumerate(signature.values) if isinstance(v, mlir.ir.OpResult)]
+        signature.keep_outputs(computed or range(len(signature.values)))
+        signature.write()
+    return True
+
+
+def _parents(op: mlir.Operation) -> list[mlir.Operation]:
+    """The ops around an op, the nearest first, up to the function."""
+    parents: list[mlir.Operation] = []
+    while op.name != "func.func":
+        op = op.block.owner.operation
+        parents.append(op)
+    return parents
+
+
+def _is_inside(op: mlir.Operation, ops: Collection[mlir.Value]) -> bool:
+    """Whether an op is in a region of others, which are given by their first results."""
+    return any(parent.results[0] in ops for parent in _parents(op)[:-1])
+
+
+def _function_of(op: mlir.Operation) -> mlir.FuncOp:
+    function = _parents(op)[-1].opview
+    assert isinstance(function, mlir.FuncOp)
+    return function
+
+
+def clean(module: mlir.Module, *, ops: bool) -> None:
+    """Leave out the arguments of functions that nobody reads, and such ops too."""
+    for function in bodies(module):
+        if ops:
+            _sweep(function.entry_block)
+        signature = _Signature(function)
+        signature.drop_unread_arguments()
+        signature.write()
+
+
+def _sweep(block: mlir.Block) -> None:
+    """Erase what is not read in a block, the last op first, so that one way through is enough."""
+    for op in reversed([view.operation for view in block.operations]):
+        if registry.is_ours(op) and op.name not in opview.TERMINATORS and is_unread(op):
+            op.erase()
+            continue
+        for inner in filter(None, map(opview.block_of, op.regions)):
+            _sweep(inner)
+
+
+# --- simplifying ----------------------------------------------------------------------------------
+
+
+def forward(module: mlir.Module, choice: tuple[int, int]) -> bool:
+    """Take an operand of an op for its result: the number of the op, and that of the operand."""
+    op = collect(module)[choice[0]]
+    op.results[0].replace_all_uses_with(op.operands[choice[1]])
+    op.erase()
+    return True
+
+
+def inline(module: mlir.Module, choice: tuple[int, int]) -> bool:
+    """Put the ops of a region in the place of the op that has it: the number of the op, and that of the region."""
+    op = collect(module)[choice[0]]
+    block = opview.block_of(op.regions[choice[1]])
+    yielded = opview.yielded(block) if block is not None else []
+    if block is None or [v.type for v in yielded] != [r.type for r in op.results]:
+        return False
+    for view in list(block.operations)[:-1]:
+        view.operation.move_before(op)
+    for result, value in zip(op.results, yielded, strict=True):
+        result.replace_all_uses_with(value)
+    op.erase()
+    return True
+
+
+def join_arguments(module: mlir.Module, choice: tuple[int, int, int]) -> bool:
+    """Take one argument for another of its type: the number of the function, the one that stays, the one that goes."""
+    number, kept, dropped = choice
+    arguments = bodies(module)[number].entry_block.arguments
+    arguments[dropped].replace_all_uses_with(arguments[kept])
+    return True
+
+
+_TYPE, _SIZE_IN_TYPE = re.compile(r"tensor<[^>]*"), re.compile(r"(?<=[<x])\d+(?=x)")
+_LIST, _SIZE_IN_LIST = re.compile(r"\b(\w+) = \[([^\]]*)\]"), re.compile(r"(?<![\w\"*])\d+(?![\w\"*])")
+
+
+def with_size(text: str, size: int, smaller: int, multiples: bool) -> str:
+    """The text of a module, in the generic form, with another number wherever a size stands: in types and attributes.
+
+    Args:
+        text: The module.
+        size: The number.
+        smaller: What to write instead.
+        multiples: Whether its multiples become less by the same factor.
+    """
+    lists = {a.name for spec in registry.SPECS.values() for a in spec.attributes if a.kind == "dims"}
+
+    def replaced(match: re.Match[str]) -> str:
+        number = int(match[0])
+        fits = number == size or (multiples and number % size == 0)
+        return str(number // size * smaller) if fits else match[0]
+
+    def in_list(match: re.Match[str]) -> str:
+        name, sizes = match.groups()
+        return f"{name} = [{_SIZE_IN_LIST.sub(replaced, sizes)}]" if name in lists else match[0]
+
+    text = _TYPE.sub(lambda match: _SIZE_IN_TYPE.sub(replaced, match[0]), text)
+    return _LIST.sub(in_list, text)

@@ -1,0 +1,61 @@
+"""Wrong patterns, to be planted into `rlx-simplify`, and graphs that show them."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+import rlx
+from rlx.ir import views
+from rlx.passes import simplify
+from rlx.passes.pattern import Pattern, Rewriter, pattern, producer
+
+
+@pattern
+def swapped_difference(op: views.Binary, rewriter: Rewriter) -> Any:
+    """A difference from an exponential, the wrong way round: another result."""
+    if op.kind != "sub" or op.lhs.type != op.rhs.type:
+        return None
+    inner = producer(op.lhs, views.Activation)
+    return rewriter.emit("binary", [op.rhs, op.lhs], kind="sub") if inner is not None and inner.kind == "exp" else None
+
+
+@pattern
+def missing_axis(op: views.Softmax, rewriter: Rewriter) -> Any:
+    """A softmax along an axis that is not there: the builder would refuse it, the verifier has to."""
+    if op.axis > 2:
+        return None
+    made = rewriter.emit("softmax", [op.x], axis=op.axis)
+    attribute = made.owner.operation.attributes
+    attribute["axis"] = type(attribute["axis"]).get(attribute["axis"].type, 7)
+    return made
+
+
+@pattern
+def raising(op: views.Softmax, rewriter: Rewriter) -> Any:
+    """A mistake of a programmer's."""
+    raise KeyError("no such axis")
+
+
+def plant(monkeypatch: pytest.MonkeyPatch, wrong: Pattern) -> None:
+    monkeypatch.setattr(simplify, "_PATTERNS", (*simplify._PATTERNS, wrong))  # type: ignore[attr-defined]
+
+
+def chain(seed: int, ops: int = 60) -> Any:
+    """A graph of so many ops, among which is something for each of the wrong patterns, and much for the right ones."""
+    choose = random.Random(seed)
+    g: Any = rlx.Graph("main")
+    x, w = g.input("x", (4, 6)), g.param("w", (4, 6))
+    values = [x, w]
+    places = range(ops // 4, 3 * ops // 4)
+    place = choose.choice(places)
+    steps = [g.tanh, lambda v: v + choose.choice(values), lambda v: g.transpose(g.transpose(v)), lambda v: v * 1.0]
+    for number in range(ops):
+        if number == place:
+            values.append(g.softmax(g.exp(g.tanh(values[-1])) - values[-1]))
+            shown = values[-1]
+        values.append(choose.choice(steps)(values[-1]))
+    g.set_outputs([values[-1], g.neg(shown)])
+    return g
