@@ -181,7 +181,7 @@ class Compilation:
         key = None
         if disk is not None:
             with timed(self.phases, "key"):
-                key = self._key()
+                key = self.key
                 artifact = None if key is None else cached(disk, key, self.prepared)
             if artifact is not None:
                 self.phases["cached"] = 1.0
@@ -198,7 +198,8 @@ class Compilation:
             disk.put(key, artifact.to_bytes())
         return artifact
 
-    def _key(self) -> str | None:
+    @cached_property
+    def key(self) -> str | None:
         """A hash of everything that the program depends on; None if that is not known, as for an op defined at a prompt."""
         graph, compiler = self.prepared, self.compiler
         custom = sources(graph.module, check_of(self.target.pipeline).lowering_rules)

@@ -39,6 +39,11 @@ class Target(Protocol):
         ...
 
     @property
+    def alternatives(self) -> Collection[Sequence[str]]:
+        """Sets of flags for `Compiler.target` that tuning tries: they keep what is computed, within rounding."""
+        ...
+
+    @property
     def pipeline(self) -> str:
         """The passes that take a module at MIR to the target's LIR, as text: see `stages.to_lir`.
 

@@ -18,6 +18,7 @@ from rlx.version import __version__
 COMMANDS = {
     "compile": "compile a graph to a file for one device",
     "run": "run a graph, or a compiled one, on given arrays",
+    "tune": "look for what makes a graph the fastest on this machine",
     "quantize": "round a graph to integers of 8 or 4 bits",
     "inspect": "say what a graph consists of and costs, or draw it",
     "embed": "turn sentences into vectors with a BERT sentence encoder",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,6 +23,9 @@ from rlx.ir.requirements import Requirement
 from rlx.ir.signature import Argument
 from rlx.weights import Weights, opened
 from rlx.weights.arrays import keep
+
+if TYPE_CHECKING:
+    from rlx.report.tuning import TuningReport
 
 
 @dataclass(frozen=True)
@@ -62,11 +65,13 @@ class CompiledGraph:
     Attributes:
         artifact: The program as it can be saved.
         phases: Seconds that each phase of compiling took.
+        tuning: What tuning tried and kept, for a program that was compiled with `tune=`.
     """
 
     def __init__(self, artifact: Artifact, *, threads: int | None = None, phases: dict[str, float] | None = None):
         self.artifact = artifact
         self.phases = phases or {}
+        self.tuning: TuningReport | None = None
         self._threads = checked_threads(threads)
         signature = artifact.signature
         self._inputs = signature.of_kind("input")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from numbers import Real
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from rlx.backends.artifact import Artifact
 from rlx.backends.cache import DiskCache
@@ -49,6 +49,7 @@ class Session:
         self.device = Device.of(device)
         self.threads = checked_threads(threads)
         self.target = target_of(self.device.value, arch, flags)
+        self.arch, self.flags = arch, tuple(flags)
 
     @overload
     def compile(
@@ -65,6 +66,8 @@ class Session:
         dispatch: KernelDispatchPolicy | str | None = ...,
         cache: DiskCache | str | os.PathLike[str] | bool = ...,
         timeout: float | None = ...,
+        tune: float | None = ...,
+        tune_inputs: Mapping[str, Any] | None = ...,
     ) -> CompiledGraph: ...
 
     @overload
@@ -98,6 +101,8 @@ class Session:
         dispatch: KernelDispatchPolicy | str | None = None,
         cache: DiskCache | str | os.PathLike[str] | bool = True,
         timeout: float | None = None,
+        tune: float | None = None,
+        tune_inputs: Mapping[str, Any] | None = None,
     ) -> CompiledGraph | BucketedGraph:
         """Compile a graph. The graph is not changed.
 
@@ -121,24 +126,39 @@ class Session:
             cache: False for none, a directory, or a `DiskCache`; True is the user's cache directory. A directory has to be
                 this user's alone, or nothing is kept there, which is said once by the logger `rlx`.
             timeout: Seconds that an attempt of the compiler may take.
+            tune: Seconds in which to look for what is the fastest here (docs/performance.md); the cache keeps it, and
+                `CompiledGraph.tuning` is the report.
+            tune_inputs: What to measure with, inputs and states by name; other inputs are drawn, with 64 for a symbol.
 
         Raises:
             CompileError: It cannot be expressed or compiled for the device.
             Error: An option is not known, or a parameter does not fit.
         """
         _check_timeout(timeout)
+        _check_buckets(buckets)
         options = {"precision": precision, "policy": policy, "opt": opt, "dispatch": dispatch}
+        if tune is not None or tune_inputs is not None:
+            options |= {"passes": passes, "bind": bind, "timeout": timeout, "buckets": buckets}
+            return self._tuned(graph_of(graph, "compile"), options, params, tune_inputs, _cache(cache), tune)
         compilation = Compilation(graph_of(graph, "compile"), self.target, passes=passes, bind=bind, **options)
-        if buckets is not None and not isinstance(buckets, Mapping):
-            raise Error(f"buckets must be a mapping of symbols to sizes, got {buckets!r:.60}")
         if buckets:
-            options |= {"cache": cache, "timeout": timeout}
-            program: CompiledGraph | BucketedGraph = self._bucketed(compilation.prepared, buckets, options)
-        else:
-            artifact = compilation.artifact(cache=_cache(cache), timeout=timeout)
-            program = CompiledGraph(artifact, threads=self.threads, phases=compilation.phases)
-        _set_params(program, compilation.prepared, params)
-        return program
+            bucketed = self._bucketed(compilation.prepared, buckets, options | {"cache": cache, "timeout": timeout})
+            return _with_params(bucketed, compilation.prepared, params)
+        artifact = compilation.artifact(cache=_cache(cache), timeout=timeout)
+        program = CompiledGraph(artifact, threads=self.threads, phases=compilation.phases)
+        return _with_params(program, compilation.prepared, params)
+
+    def _tuned(
+        self, graph: Graph, options: dict[str, Any], params: Any, inputs: Any, cache: DiskCache | None, seconds: Any
+    ) -> CompiledGraph:
+        """The fastest program for a graph on this machine."""
+        from rlx.runtime.tuning import Request, check_seconds, tuned
+
+        if options.pop("buckets"):
+            raise Error("tune goes with one set of sizes, not with buckets", hint="bind sizes, and tune each")
+        if inputs is not None and not isinstance(inputs, Mapping):
+            raise Error(f"tune_inputs must be a mapping of names to arrays, got {inputs!r:.60}")
+        return tuned(Request(self, graph, options, params, inputs, cache), check_seconds(seconds))
 
     def _bucketed(self, source: Graph, buckets: Mapping[str, Sequence[int]], options: dict[str, Any]) -> BucketedGraph:
         """Programs for some sizes of symbols."""
@@ -159,11 +179,25 @@ def _check_timeout(timeout: float | None) -> None:
         raise Error(f"timeout must be a positive number of seconds, got {timeout!r:.60}")
 
 
-def _set_params(program: CompiledGraph | BucketedGraph, source: Graph, params: Any) -> None:
-    """Give a program the values that came with its graph, and then those of the user."""
+def _check_buckets(buckets: Any) -> None:
+    """Buckets are a mapping, or None.
+
+    Raises:
+        Error: They are something else.
+    """
+    if buckets is not None and not isinstance(buckets, Mapping):
+        raise Error(f"buckets must be a mapping of symbols to sizes, got {buckets!r:.60}")
+
+
+P = TypeVar("P", CompiledGraph, "BucketedGraph")
+
+
+def _with_params(program: P, source: Graph, params: Any) -> P:
+    """A program with the values that came with its graph, and then those of the user."""
     for given in (source.weights or None, params):
         if given is not None:
             program.set_params(given)
+    return program
 
 
 def _cache(cache: Any) -> DiskCache | None:

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
+from rlx.backends.iree.alternatives import ALTERNATIVES, is_process_flag
 from rlx.backends.iree.cpu import host_cpu, host_features, machine
 from rlx.ir.errors import CompileError
 
@@ -104,6 +105,11 @@ class Target:
     def attempts(self) -> tuple[tuple[str, ...], ...]:
         """The complete flags of each attempt to compile, the best first."""
         return tuple(self.flags + rung for rung in self.ladder)
+
+    @property
+    def alternatives(self) -> tuple[tuple[str, ...], ...]:
+        """The flags that tuning tries."""
+        return ALTERNATIVES.get(self.name, ())
 
     @property
     def pipeline(self) -> str:
@@ -354,14 +360,14 @@ def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) 
     if family.arch_flag and chosen in family.archs:
         flags = (family.arch_flag + chosen,)
     base = family.base
-    ladder = base.ladder
-    if extra_flags:
-        ladder = tuple(dict.fromkeys((*rung, *extra_flags) for rung in ladder))
+    process_flags = (*base.process_flags, *filter(is_process_flag, extra_flags))
+    session_flags = [flag for flag in extra_flags if not is_process_flag(flag)]
     return replace(
         base,
         arch=chosen,
         flags=(*base.flags, *flags),
-        ladder=ladder,
+        ladder=tuple(dict.fromkeys((*rung, *session_flags) for rung in base.ladder)),
+        process_flags=process_flags,
         device=base.device if chosen == family.default_arch else "",
         unsupported_dtypes=frozenset(_UNSUPPORTED.get((name, chosen), ())),
         notes=_notes(base, arch_name, chosen),
@@ -370,11 +376,12 @@ def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) 
         emulated=_emulated(chosen, extra_flags) if name == "cpu" else frozenset(),
         has_byte_products=name == "cpu"
         and chosen == "host"
-        and not extra_flags
+        and not any(flag.startswith(_TARGET_FLAG) for flag in extra_flags)
         and (host_cpu() or set()) >= _BYTE_PRODUCTS,
     )
 
 
+_TARGET_FLAG = "--iree-llvmcpu-target-"  # what chooses the CPU
 # Of AVX-VNNI, which has them for 256 bits, IREE 3.13 makes no use.
 _BYTE_PRODUCTS = {"avx512f", "avx512bw", "avx512vl", "avx512vnni"}
 # What IREE makes code of them with; f32 products are up to 1.2 times as slow with it.
@@ -383,7 +390,7 @@ BYTE_PRODUCT_FLAGS = ("--iree-llvmcpu-enable-inner-tiled",)
 
 def _emulated(arch: str, extra_flags: Sequence[str]) -> frozenset[str]:
     """The operations for which a CPU may have no instructions: all of them if flags choose the CPU."""
-    if any(flag.startswith("--iree-llvmcpu-target-") for flag in extra_flags):
+    if any(flag.startswith(_TARGET_FLAG) for flag in extra_flags):
         return frozenset(_X86_FEATURES)
     if arch == "host":
         if machine() == "x86_64":

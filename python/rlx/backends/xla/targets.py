@@ -16,6 +16,13 @@ _FUSIONS = (
     *("recognize-activations", "recognize-softmax", "recognize-norms"),
 )
 
+_ALTERNATIVES = (
+    ("--xla_cpu_prefer_vector_width=512",),
+    ("--xla_cpu_enable_concurrency_optimized_scheduler=false",),
+    ("--xla_cpu_multi_thread_eigen=false",),
+    ("--xla_cpu_use_fusion_emitters=false",),
+)
+
 
 @dataclass(frozen=True)
 class Target:
@@ -32,6 +39,11 @@ class Target:
     arch: str
     options: Options = ()
     fusions: tuple[str, ...] = _FUSIONS
+
+    @property
+    def alternatives(self) -> tuple[tuple[str, ...], ...]:
+        """The options that tuning tries: those that keep the numbers."""
+        return _ALTERNATIVES if self.name != PORTABLE else ()
 
     @property
     def pipeline(self) -> str:

@@ -1,0 +1,78 @@
+"""Look for what makes a graph, given as MLIR text, the fastest on this machine, and keep it.
+
+Fusions, layouts, flags and tiles of the compiler, threads, and for the CPU the other compiler are tried. Each result is
+compared with the NumPy evaluator's. What is found is kept in the cache: the next call, and `Session.compile(…, tune=SECONDS)`
+of the same graph, use it without measuring. With -o the program is written to a file, as by `rlx compile`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from rlx.cli.compile import add_compile_options, bindings
+from rlx.cli.names import DEVICES
+
+if TYPE_CHECKING:
+    from rlx.report.tuning import Trial
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument("file", metavar="FILE", help="MLIR text, of rlx or StableHLO ops; - is standard input")
+    parser.add_argument("--seconds", default="60", metavar="S", help="how long it may take (default: %(default)s)")
+    parser.add_argument("-o", "--output", metavar="OUT", help="the file to write the program to; - is standard output")
+    parser.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an input to measure with, as `rlx run` takes it; others are drawn",
+    )
+    parser.add_argument("--params", metavar="FILE", help="a file that holds parameters: safetensors, .npz or .npy")
+    parser.add_argument("--device", choices=DEVICES, default="cpu", metavar="NAME", help="%(choices)s (default: cpu)")
+    parser.add_argument("--arch", help="the device's architecture, such as sm_80 or gfx1100")
+    parser.add_argument(
+        "--threads", type=int, metavar="N", help="threads to use on the CPU (default: what is faster is looked for)"
+    )
+    parser.add_argument("--again", action="store_true", help="measure even if an earlier run has kept a choice")
+    add_compile_options(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    from rlx.backends.cache import DiskCache
+    from rlx.cli.files import read_graph, write_output
+    from rlx.cli.values import named_arrays
+    from rlx.ir.printable import printable
+    from rlx.runtime.session import Session
+    from rlx.runtime.tuning import Request, check_seconds, tuned
+
+    seconds = check_seconds(_number(arguments.seconds))
+    session = Session(arguments.device, arch=arguments.arch, threads=arguments.threads, flags=tuple(arguments.flag))
+    names = ("precision", "passes", "policy", "opt", "dispatch")
+    options = {name: getattr(arguments, name) for name in names} | {"bind": bindings(arguments.bind), "timeout": None}
+    inputs = named_arrays(arguments.input, "--input")
+    cache = None if arguments.no_cache else DiskCache()
+    graph = read_graph(arguments.file, arguments.function)
+    request = Request(session, graph, options, arguments.params, inputs, cache)
+    program = tuned(request, seconds, again=arguments.again, progress=_show)
+    stream = sys.stderr if arguments.output == "-" else sys.stdout
+    print(printable(str(program.tuning)), file=stream)
+    if arguments.output is not None:
+        write_output(arguments.output, program.artifact.to_bytes())
+    return 0
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _show(trial: Trial) -> None:
+    from rlx.ir.printable import printable
+
+    print(printable(str(trial)), file=sys.stderr)

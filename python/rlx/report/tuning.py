@@ -1,0 +1,120 @@
+"""`TuningReport`: what tuning tried for a program, and what it kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from rlx.backends.fields import listed, name, number, one_of, optional, record, row, text
+from rlx.report.text import table
+
+# What became of a trial.
+OUTCOMES = (
+    *("kept", "faster", "outdone", "no faster", "slower"),
+    *("the same program", "other results", "failed", "no time left"),
+)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One way to compile and run a program.
+
+    Attributes:
+        name: What is different about it, as a user would write it; `"as given"` for the program without tuning.
+        outcome: One of `OUTCOMES`.
+        seconds: The median of its calls, None where it was not measured.
+        ratio: The median of the ratios of its calls to those of the program as given, taken in turns; below 1 is faster.
+        note: Why it failed, or where its results differ.
+    """
+
+    name: str
+    outcome: str
+    seconds: float | None = None
+    ratio: float | None = None
+    note: str = ""
+
+    def __str__(self) -> str:
+        figures = (
+            "" if self.ratio is None else f" ({_milliseconds(self.seconds)}, {self.ratio:.3f} of the time as given)"
+        )
+        return f"{self.name}: {_said(self)}{figures}"
+
+
+@dataclass(frozen=True)
+class TuningReport:
+    """What tuning tried. `str()` is a table.
+
+    Attributes:
+        name: Of the graph.
+        chosen: The name of the trial that was kept.
+        budget: The seconds that it might take.
+        took: The seconds that it took.
+        trials: All there was to try, in order.
+        kept_before: Whether an earlier run had found it, and nothing was measured.
+    """
+
+    name: str
+    chosen: str
+    budget: float
+    took: float
+    trials: tuple[Trial, ...]
+    kept_before: bool = False
+
+    @property
+    def ratio(self) -> float:
+        """The time of the program that was kept, by that of the program as given."""
+        return next((t.ratio for t in self.trials if t.name == self.chosen and t.ratio is not None), 1.0)
+
+    @property
+    def measured(self) -> int:
+        """How many trials were measured against the program as given."""
+        return sum(t.ratio is not None for t in self.trials[1:])
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        rows = [[t.name, t.outcome, t.seconds, t.ratio, t.note] for t in self.trials]
+        return {"name": self.name, "chosen": self.chosen, "budget": self.budget, "took": self.took, "trials": rows}
+
+    @classmethod
+    def from_json(cls, data: Any, what: str) -> TuningReport:
+        """The report of an earlier run.
+
+        Raises:
+            Error: It is none.
+        """
+        values: Mapping[str, Any] = _FIELDS(data, what)
+        trials = tuple(Trial(*row) for row in values["trials"])
+        return cls(values["name"], values["chosen"], values["budget"], values["took"], trials, kept_before=True)
+
+    def __str__(self) -> str:
+        rows = [(t.name, _milliseconds(t.seconds), _ratio(t.ratio), _said(t)) for t in self.trials]
+        head = f"@{self.name}: {self.chosen}"
+        if self.kept_before:
+            head += f", kept from an earlier run of {self.took:.1f} s"
+        elif not self.measured:
+            head += f": {self.budget:g} s were too few to measure anything else"
+        elif self.ratio < 1:
+            head += f", {self.ratio:.2f} of the time of the program as given"
+        else:
+            head += ": nothing else is faster"
+        tail = "" if self.kept_before else f"\n{self.measured} of {len(self.trials) - 1} measured in {self.took:.1f} s"
+        lines = table(rows, ("tried", "median", "ratio", ""), right=(1, 2), indent="  ")
+        return "\n".join([head, *lines]) + tail
+
+
+_TRIAL = row(name, one_of(*OUTCOMES), optional(number), optional(number), text)
+_FIELDS = record({"name": name, "chosen": name, "budget": number, "took": number, "trials": listed(_TRIAL)})
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds * 1e3:.4g} ms"
+
+
+def _ratio(ratio: float | None) -> str:
+    return "" if ratio is None else f"{ratio:.3f}"
+
+
+def _said(trial: Trial) -> str:
+    first = trial.note.strip().split("\n")[0][:100]
+    return f"{trial.outcome}: {first}" if first else trial.outcome

@@ -1,0 +1,236 @@
+"""The search of tuning: which of several ways to compile and run a program is the fastest, within some seconds.
+
+Each is compiled, checked, and measured in turns with the program as given, a few calls first. The best, and what joins them,
+go on, and are measured twice as often in each round, whose better half stays. What is not faster than by chance is not kept.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from statistics import median
+from typing import Any
+
+from rlx.ir.errors import Error
+from rlx.report.tuning import Trial
+
+FASTER = 0.97  # of the time: less is within what measuring twice gives
+_FINALISTS = 4
+_FIRST_PAIRS, _FINAL_PAIRS = 5, 9
+_FOR_FINALS = 0.25  # of the seconds
+_SHORTEST_SAMPLE = 5e-3  # seconds: as many calls as that takes are one sample
+_MOST_CALLS = 100
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One way to compile and run a program.
+
+    Attributes:
+        device: The name of the device.
+        flags: Flags of its compiler, besides the user's.
+        opt: The level of optimisation.
+        fusions: `"target"` (those that pay on the target), `"all"` or `"none"`.
+        threads: As in `Session`.
+    """
+
+    device: str
+    flags: tuple[str, ...] = ()
+    opt: int = 2
+    fusions: str = "target"
+    threads: int | None = None
+
+    def named(self, given: Choice) -> str:
+        """What is different about it from the program as given."""
+        changed = [f.name for f in fields(self) if getattr(self, f.name) != getattr(given, f.name)]
+        texts = [" ".join(self.flags) if name == "flags" else f"{name}={getattr(self, name)}" for name in changed]
+        return ", ".join(texts) or "as given"
+
+    def joined(self, other: Choice, given: Choice) -> Choice:
+        """The choice, with what is different about another one where it is as given itself."""
+        names = {flag.partition("=")[0] for flag in self.flags}
+        flags = [flag for flag in other.flags if flag.partition("=")[0] not in names]
+        changes: dict[str, Any] = {"flags": (*self.flags, *flags)}
+        for name in ("opt", "fusions", "threads"):
+            if getattr(self, name) == getattr(given, name):
+                changes[name] = getattr(other, name)
+        return replace(self, **changes)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A program that is ready to run.
+
+    Attributes:
+        program: What is measured.
+        identity: Equal for programs that are the same code, run in the same way.
+        problem: Where its results are wrong, empty where they are not.
+    """
+
+    program: Any
+    identity: object
+    problem: str = ""
+
+
+@dataclass
+class _Contestant:
+    choice: Choice
+    number: int  # of its trial
+    program: Any
+    seconds: list[float] = field(default_factory=list[float])
+    ratios: list[float] = field(default_factory=list[float])
+
+    @property
+    def ratio(self) -> float:
+        return median(self.ratios) if self.ratios else math.inf
+
+
+class Search:
+    """The search for the fastest of several choices.
+
+    Args:
+        choices: The first one is the program as given; the others are tried in their order.
+        prepare: Makes a program of a choice. An `Error` that it raises is that the choice cannot be tried.
+        measure: The seconds of a call of a program, over so many calls.
+        budget: The seconds that all may take.
+        clock: The time, in seconds.
+        progress: Called with each trial when it is first done.
+    """
+
+    def __init__(
+        self,
+        choices: Sequence[Choice],
+        prepare: Callable[[Choice], Candidate],
+        measure: Callable[[Any, int], float],
+        budget: float,
+        clock: Callable[[], float],
+        progress: Callable[[Trial], None],
+    ):
+        self.given, self.others = choices[0], list(choices[1:])
+        self.prepare, self.measure, self.clock, self.budget, self.progress = prepare, measure, clock, budget, progress
+        self.started = clock()
+        self.trials: list[Trial] = []
+        self._base: Candidate | None = None
+        self._same: dict[object, str] = {}
+        self._best: list[_Contestant] = []
+        self._calls = 1
+        self._once = 0.0  # the seconds that making a program takes
+
+    @property
+    def left(self) -> float:
+        """The seconds that are left."""
+        return self.budget - (self.clock() - self.started)
+
+    def run(self) -> None:
+        """Search until all is tried, or time is out. Whatever it is ended by, `chosen` and `trials` say how far it came.
+
+        Raises:
+            Error: The program as given cannot be compiled or run, or its results are wrong.
+        """
+        self._base = base = self.prepare(self.given)
+        if base.problem:
+            hint = "results are compared with those of the NumPy evaluator; without tune= nobody looks"
+            raise Error(f"cannot tune a program whose own results are wrong: {base.problem}", hint=hint)
+        self._once = self.clock() - self.started
+        self._same[base.identity] = "as given"
+        once = self.measure(base.program, 1)
+        self._calls = min(_MOST_CALLS, max(1, math.ceil(_SHORTEST_SAMPLE / max(once, 1e-9))))
+        self.trials.append(Trial("as given", "kept", self.measure(base.program, self._calls), 1.0))
+        self.progress(self.trials[0])
+        for choice in self.others:
+            if self.left < max(self._once, _FOR_FINALS * self.budget):
+                break
+            self._try(choice)
+        self._try_joined()
+        self._final()
+
+    @property
+    def chosen(self) -> Choice:
+        """The best choice so far: the program as given, unless another one is faster than by chance."""
+        best = min(self._best, key=lambda c: c.ratio, default=None)
+        return self.given if best is None or best.ratio > FASTER else best.choice
+
+    def results(self) -> list[Trial]:
+        """The trials, with what became of each; those that there was no time for are among them."""
+        chosen, tried = self.chosen.named(self.given), {trial.name for trial in self.trials}
+        done = [replace(trial, outcome=_outcome(trial, chosen)) for trial in self.trials]
+        done[:1] = [replace(trial, outcome="kept" if chosen == trial.name else "outdone") for trial in done[:1]]
+        names = [choice.named(self.given) for choice in self.others]
+        return [*done, *(Trial(name, "no time left") for name in names if name not in tried)]
+
+    def _try(self, choice: Choice) -> None:
+        name, number = choice.named(self.given), len(self.trials)
+        candidate = self._prepared(choice, name)
+        if isinstance(candidate, Candidate):
+            self.trials.append(Trial(name, "no time left"))
+            contestant = _Contestant(choice, number, candidate.program)
+            for _ in range(_FIRST_PAIRS):
+                if self._pair(contestant) > 2:
+                    break
+            self._best = sorted([*self._best, contestant], key=lambda c: c.ratio)[:_FINALISTS]
+            self.trials[number] = replace(self.trials[number], outcome=_outcome(self.trials[number], ""))
+        else:
+            self.trials.append(candidate)
+        self.progress(self.trials[number])
+
+    def _prepared(self, choice: Choice, name: str) -> Candidate | Trial:
+        """The program of a choice, or why there is nothing to measure."""
+        try:
+            candidate = self.prepare(choice)
+        except Error as problem:
+            return Trial(name, "failed", note=problem.message)
+        if candidate.problem:
+            return Trial(name, "other results", note=candidate.problem)
+        same = self._same.setdefault(candidate.identity, name)
+        if same != name:
+            return Trial(name, "the same program", note=f"as with {same}" if same != "as given" else "")
+        return candidate
+
+    def _pair(self, contestant: _Contestant) -> float:
+        """Measure a program and the one as given, in turns; the ratio."""
+        assert self._base is not None
+        programs = [self._base.program, contestant.program]
+        swapped = len(contestant.ratios) % 2
+        seconds = [self.measure(program, self._calls) for program in (programs[::-1] if swapped else programs)]
+        base, own = reversed(seconds) if swapped else seconds
+        contestant.seconds.append(own)
+        contestant.ratios.append(own / base if base else 1.0)
+        trial = self.trials[contestant.number]
+        self.trials[contestant.number] = replace(trial, seconds=median(contestant.seconds), ratio=contestant.ratio)
+        return contestant.ratios[-1]
+
+    def _try_joined(self) -> None:
+        """What joins the best ones, which each may be fast in another way."""
+        faster = [c.choice for c in self._best if c.ratio <= FASTER]
+        alike = [c for c in faster if c.device == faster[0].device]
+        if len(alike) > 1:
+            joined = alike[0]
+            for other in alike[1:]:
+                joined = joined.joined(other, self.given)
+            if joined not in alike and self.left > self._once:
+                self.others.append(joined)
+                self._try(joined)
+
+    def _final(self) -> None:
+        """Rounds among the best: each is measured twice as often as the last one, and the better half goes on."""
+        self._best, pairs = [c for c in self._best if c.ratio < 1], _FINAL_PAIRS
+        while self._best:
+            for _ in range(pairs):
+                if self.left < 2 * sum(c.seconds[-1] for c in self._best) * self._calls:
+                    return
+                for contestant in self._best:
+                    self._pair(contestant)
+            if len(self._best) == 1:
+                return
+            self._best = sorted(self._best, key=lambda c: c.ratio)[: (len(self._best) + 1) // 2]
+            pairs *= 2
+
+
+def _outcome(trial: Trial, chosen: str) -> str:
+    """What became of a trial, of which one was chosen in the end; empty while it is open."""
+    if trial.ratio is None or trial.name == chosen:
+        return "kept" if trial.name == chosen else trial.outcome
+    if trial.ratio <= FASTER:
+        return "outdone" if chosen else "faster"
+    return "slower" if trial.ratio > 1 / FASTER else "no faster"

@@ -1,0 +1,282 @@
+"""Tuning a program for this machine: what there is to try, what its results must be, and where the best one is kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import platform
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rlx.backends.cache import DiskCache, fingerprint
+from rlx.backends.compilation import Compilation
+from rlx.backends.fields import integer, listed, name, one_of, optional, parsed, record
+from rlx.backends.registry import target_of
+from rlx.ir.errors import Error
+from rlx.ir.evaluate import argument_array, bind_symbols, collect_arguments, evaluate
+from rlx.ir.graph import Graph
+from rlx.ir.shape import shape_of
+from rlx.passes.numerics import TOLERANCES, differs, draw
+from rlx.passes.rewrite import collect
+from rlx.report.tuning import Trial, TuningReport
+from rlx.runtime.compiled import CompiledGraph
+from rlx.runtime.tuner import Candidate, Choice, Search
+from rlx.weights import Weights, opened
+
+if TYPE_CHECKING:
+    from rlx.runtime.session import Session
+
+_SEED, _SYMBOL_SIZE = 0, 64
+_LARGEST_RECORD = 1 << 20
+# The two ways to run a graph on the CPU: each is an alternative to the other.
+_OTHER_DEVICE = {"cpu": "xla", "xla": "cpu"}
+_ALL_FUSIONS = "rlx-lower-blocks,rlx-simplify,rlx-recognize,rlx-simplify,rlx-fuse"
+_CHOICE = record(
+    {
+        "device": name,
+        "flags": listed(name),
+        "opt": integer(0, 3),
+        "fusions": one_of("target", "all", "none"),
+        "threads": optional(integer(1, 1 << 20)),
+    }
+)
+
+
+def check_seconds(seconds: Any) -> float:
+    """The seconds for tuning are a positive number.
+
+    Raises:
+        Error: They are something else.
+    """
+    if isinstance(seconds, (bool, np.bool_)) or not isinstance(seconds, Real) or not 0 < float(seconds) < 1e9:
+        raise Error(f"tune must be a positive number of seconds, got {seconds!r:.60}")
+    return float(seconds)
+
+
+@dataclass(frozen=True)
+class Request:
+    """A program that is to be tuned.
+
+    Attributes:
+        session: What the user compiles for.
+        graph: The graph.
+        options: Arguments of `Session.compile`: `bind`, `precision`, `passes`, `policy`, `opt`, `dispatch`, `timeout`.
+        params: Weights, as there.
+        inputs: Arrays to measure with, by the names of inputs and states. Other inputs are drawn, other states begin as always.
+        cache: Where programs and choices are kept, None for nowhere.
+    """
+
+    session: Session
+    graph: Graph
+    options: Mapping[str, Any]
+    params: Any = None
+    inputs: Mapping[str, Any] | None = None
+    cache: DiskCache | None = None
+
+    def compilation(self, **changed: Any) -> Compilation:
+        """The compilation of the program as given."""
+        options = {k: v for k, v in {**self.options, **changed}.items() if k != "timeout"}
+        return Compilation(self.graph, self.session.target, **options)
+
+    def compiled(self, choice: Choice) -> CompiledGraph:
+        """The program of a choice, without weights but those of the graph."""
+        from rlx.runtime.session import Session
+
+        session = self.session
+        options: dict[str, Any] = {**self.options, "opt": choice.opt}
+        if choice.fusions != "target":
+            options["policy"] = "fusable" if choice.fusions == "none" else "direct"
+        if choice.fusions == "all":
+            options["passes"] = ",".join(filter(None, [options["passes"], _ALL_FUSIONS]))
+        same = choice.device == session.device.value
+        arch, flags = (session.arch, session.flags) if same else (None, ())
+        other = Session(choice.device, arch=arch, threads=choice.threads, flags=(*flags, *choice.flags))
+        return other.compile(self.graph, cache=self.cache or False, **options)
+
+
+def tuned(
+    request: Request,
+    seconds: float,
+    *,
+    again: bool = False,
+    clock: Callable[[], float] = time.perf_counter,
+    measure: Callable[[CompiledGraph, Mapping[str, np.ndarray], int], float] | None = None,
+    progress: Callable[[Trial], None] = lambda _: None,
+) -> CompiledGraph:
+    """The program that is the fastest on this machine, with its report as `tuning`: what was kept, or what a search finds.
+
+    Args:
+        request: The program.
+        seconds: How long the search may take.
+        again: Whether to search even if a choice is kept.
+        clock: The time, in seconds.
+        measure: The seconds of one call of a program with inputs, over so many calls.
+        progress: Called with each trial when it is first done.
+
+    Raises:
+        Error: The program as given does not run here, or its results are wrong.
+        KeyboardInterrupt: The search was interrupted; the best choice so far is kept, if anything was measured.
+    """
+    seconds = check_seconds(seconds)
+    choices = choices_of(request)
+    values, expected, tolerance = _reference(request)
+    inputs = {a.name: values[a.name] for a in request.graph.inputs}
+    states = [n for n in request.inputs or () if n not in inputs]
+    key = _key(request, choices, inputs)
+    kept = None if again else _kept(request.cache, key, choices[0])
+    if kept is not None:
+        return _final(request, *kept)
+
+    def prepare(choice: Choice) -> Candidate:
+        program = request.compiled(choice)
+        program.set_params({a.name: values[a.name] for a in request.graph.params}, copy=False)
+        for name_ in states:
+            program.set_state(name_, values[name_])
+        problem = differs(expected, program.run(_fresh(program, inputs)), program.output_names, tolerance)
+        code = hashlib.sha256(program.artifact.program).digest()
+        at_load = choice.device, choice.threads, repr(program.artifact.info.get("options"))
+        return Candidate(program, (code, at_load), problem)
+
+    timed = measure or _seconds_of_a_call
+    search = Search(choices, prepare, lambda p, calls: timed(p, inputs, calls), seconds, clock, progress)
+    try:
+        search.run()
+    finally:
+        report = _report(request, search)
+        if report.measured:
+            _keep(request.cache, key, search.chosen, report)
+    return _final(request, search.chosen, report)
+
+
+def choices_of(request: Request) -> list[Choice]:
+    """What there is to try, the program as given first."""
+    session, options = request.session, request.options
+    device = session.device.value
+    fusions = "none" if options["policy"] == "fusable" else "target"
+    given = Choice(device, (), options["opt"], fusions, session.threads)
+    others: list[Choice] = []
+
+    def add(**changed: Any) -> None:
+        others.append(Choice(**{**asdict(given), **changed}))
+
+    elsewhere = _OTHER_DEVICE.get(device)
+    is_free = session.arch is None and not session.flags and not request.compilation().prepared.symbols
+    if elsewhere is not None and is_free and session.threads in (None, 1):
+        add(device=elsewhere)
+    if session.threads is None and device in _OTHER_DEVICE and (os.cpu_count() or 1) > 1:
+        add(threads=1)
+    for name_ in ("all", "none"):
+        if name_ != fusions:
+            add(fusions=name_)
+    if given.opt != 0:
+        add(opt=0)
+    for flags in session.target.alternatives:
+        add(flags=tuple(flags))
+    if elsewhere is not None and is_free and session.threads in (None, 1):
+        for flags in target_of(elsewhere, None, ()).alternatives:
+            add(device=elsewhere, flags=tuple(flags))
+    return [given, *others]
+
+
+# --- what its results must be ---------------------------------------------------------------------
+
+
+def _reference(request: Request) -> tuple[dict[str, np.ndarray], list[np.ndarray], float]:
+    """Values of all arguments, what the evaluator gives for them, and how far results may be from that.
+
+    Raises:
+        Error: An input does not fit, or the graph has no value for these sizes.
+    """
+    graph = request.compilation(opt=0, policy="fusable").mir
+    given: dict[str, Any] = dict(request.inputs or {})
+    names = [a.name for a in graph.arguments if a.kind != "param"]
+    if unknown := set(given) - set(names):
+        raise Error(f"tune_inputs: there is no input or state '{min(map(str, unknown))}'; there are {', '.join(names)}")
+    if request.params is not None:
+        params = opened(request.params)
+        given |= params.values_of(graph.params) if isinstance(params, Weights) else dict(params)
+    given = {**graph.weights, **given}
+    known = [(a, argument_array(a, given[a.name]).shape) for a in graph.arguments if a.name in given]
+    symbols = dict.fromkeys(sorted(graph.symbols), _SYMBOL_SIZE) | bind_symbols(known)
+    random = np.random.default_rng(_SEED)
+    for argument, value in zip(graph.arguments, graph.function.entry_block.arguments, strict=True):
+        if argument.name not in given and argument.kind != "state":
+            drawn = draw(random, argument, value, symbols)
+            given[argument.name] = _scaled(drawn) if argument.kind == "param" else drawn
+    arrays = collect_arguments(graph, given)
+    values = {a.name: array for a, array in zip(graph.arguments, arrays, strict=True)}
+    dtypes = {shape_of(r).dtype.name for op in collect(graph.module) for r in op.results}
+    tolerance = max((TOLERANCES[d] for d in dtypes if d in TOLERANCES), default=0.0)
+    return values, evaluate(graph, values), tolerance
+
+
+def _scaled(weight: np.ndarray) -> np.ndarray:
+    """Random weights, so small that a deep network neither overflows nor makes much of rounding."""
+    if weight.dtype.kind in "iub" or weight.ndim < 2:
+        return weight
+    return np.asarray(weight / math.sqrt(max(1, weight.size // max(1, weight.shape[-1]))), weight.dtype)
+
+
+def _fresh(program: CompiledGraph, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The inputs; those that the program may overwrite are copied."""
+    donated = {a.name for a in program.inputs if a.donate}
+    return {n: array.copy() if n in donated else array for n, array in inputs.items()}
+
+
+def _seconds_of_a_call(program: CompiledGraph, inputs: Mapping[str, np.ndarray], calls: int) -> float:
+    started = time.perf_counter()
+    for _ in range(calls):
+        program.run(_fresh(program, inputs))
+    return (time.perf_counter() - started) / calls
+
+
+# --- keeping --------------------------------------------------------------------------------------
+
+
+def _key(request: Request, choices: list[Choice], inputs: Mapping[str, np.ndarray]) -> str | None:
+    """What a choice is kept under: the program, the sizes of its inputs, the machine, and what there was to try."""
+    program = request.compilation().key
+    if program is None:
+        return None
+    sizes = [(n, array.shape) for n, array in inputs.items()]
+    machine = (platform.node(), platform.machine(), os.cpu_count())
+    return fingerprint("tuning", program, repr(sizes), repr(machine), repr(choices))
+
+
+def _kept(cache: DiskCache | None, key: str | None, given: Choice) -> tuple[Choice, TuningReport] | None:
+    stored = cache.get(key) if cache is not None and key is not None else None
+    if stored is None:
+        return None
+    try:
+        data = record({"choice": _CHOICE, "report": lambda value, what: TuningReport.from_json(value, what)})(
+            parsed(stored, _LARGEST_RECORD), "a kept choice"
+        )
+    except Error:
+        return None
+    return Choice(**{**data["choice"], "flags": tuple(data["choice"]["flags"])}), data["report"]
+
+
+def _keep(cache: DiskCache | None, key: str | None, choice: Choice, report: TuningReport) -> None:
+    if cache is not None and key is not None:
+        cache.put(key, json.dumps({"choice": asdict(choice), "report": report.to_json()}).encode())
+
+
+def _report(request: Request, search: Search) -> TuningReport:
+    took = search.budget - search.left
+    chosen = search.chosen.named(search.given)
+    return TuningReport(request.graph.name, chosen, search.budget, took, tuple(search.results()))
+
+
+def _final(request: Request, choice: Choice, report: TuningReport) -> CompiledGraph:
+    program = request.compiled(choice)
+    if request.params is not None:
+        program.set_params(request.params)
+    program.tuning = report
+    return program
