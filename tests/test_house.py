@@ -167,6 +167,15 @@ def test_a_common_lowering_knows_no_compiler(package: str) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_every_pass_has_a_filecheck_test() -> None:
+    from rlx.passes.base import PASS_PACKAGES, load
+
+    ours = [name for name, cls in load().items() if cls.__module__.rpartition(".")[0] in PASS_PACKAGES]
+    texts = (path.read_text() for path in files("tests/filecheck/*.mlir"))
+    lines = "\n".join(line for text in texts for line in text.splitlines() if "RUN:" in line)
+    assert [name for name in sorted(ours) if not re.search(rf"(?<!\w){name}(?![\w-])", lines)] == []
+
+
 def test_passes_are_run_by_the_runner() -> None:
     """It verifies what they give, and keeps other threads out: nobody calls the method `run` of a pass but other passes."""
     wrong = [

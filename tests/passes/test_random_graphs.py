@@ -1,13 +1,19 @@
-"""Random graphs through the passes: what comes out has the same value, to the last bit."""
+"""Random graphs through the passes: what comes out has the same value, to the last bit where the pass claims that."""
 
 from __future__ import annotations
 
 import random
+from functools import cache
 from typing import Any
 
 import numpy as np
+import pytest
 
 import rlx
+from rlx.passes.base import load
+from rlx.passes.levels import LEVELS
+from rlx.passes.numerics import differs
+from tests.conformance.random_graphs import Grower, seeded
 from tests.drawing import drawn, graph_seed
 
 _DTYPES = ("f32", "i32", "i8", "u8", "bool", "f16")
@@ -179,3 +185,76 @@ def test_a_random_graph_with_regions_keeps_its_value(number: int, seed: int) -> 
     made_from, inlined = graph_seed(seed, number), "rlx-lower-control-flow"
     pipelines = *_PIPELINES, inlined, f"rlx-constant-fold,{inlined},rlx-constant-fold"
     check(with_regions(made_from), made_from, *pipelines)
+
+
+# --- what passes claim ----------------------------------------------------------------------------
+
+_OPS = 12  # of a graph of the whole vocabulary
+# Passes that only run on what another pass has made: they get that.
+_BEFORE = {"rlx-check-plan": "rlx-plan-memory"}
+
+
+def _claiming() -> list[str]:
+    """The passes of rlx ops that keep results and need no options."""
+    packages = ("rlx.passes.", "rlx.plan.", "rlx.transforms.")
+    kept = {name for name, cls in load().items() if cls.preserves_results and cls.__module__.startswith(packages)}
+    return sorted(kept - {"rlx-bind"})
+
+
+@cache
+def _vocabulary(seed: int, number: int, mir: bool) -> tuple[Any, dict[str, np.ndarray], list[np.ndarray]]:
+    """A random graph of all ops, at HIR or MIR, with inputs and its results."""
+    made = Grower(seeded(graph_seed(seed, number))).grow(_OPS)
+    graph = rlx.passes.run(made.graph, "rlx-lower-blocks") if mir else made.graph
+    return graph, made.values, rlx.evaluate(graph, made.values)
+
+
+@cache
+def _with_regions(seed: int, number: int) -> tuple[Any, dict[str, np.ndarray], list[np.ndarray]]:
+    graph = with_regions(graph_seed(seed, number))
+    values = inputs(graph, graph_seed(seed, number))
+    return graph, values, rlx.evaluate(graph, values)
+
+
+def _difference(graph: Any, expected: list[np.ndarray], result: Any, values: Any, *, exact: bool) -> str:
+    names = [output.name for output in graph.outputs]
+    return differs(expected, rlx.evaluate(result, values), names, 0.0 if exact else None)
+
+
+@pytest.mark.parametrize("name", _claiming())
+def test_a_pass_does_what_it_claims(name: str, seed: int, full: bool) -> None:
+    claims = load()[name]
+    for number in range(40 if full else 3):
+        for graph, values, expected in (
+            _vocabulary(seed, number, False),
+            _vocabulary(seed, number, True),
+            _with_regions(seed, number),
+        ):
+            given = rlx.passes.run(graph, _BEFORE[name]) if name in _BEFORE else graph
+            result = rlx.passes.run(given, name)  # which verifies it
+            said = _difference(graph, expected, result, values, exact=claims.exact)
+            assert not said, f"{name}: {said}\n{graph}"
+            if claims.idempotent:
+                assert str(rlx.passes.run(result, name)) == str(result), f"{name} again, on\n{result}"
+
+
+def test_claims_are_made() -> None:
+    classes = [load()[name] for name in _claiming()]
+    assert sum(cls.exact for cls in classes) >= 10 and sum(cls.idempotent for cls in classes) >= 25
+    assert not any(cls.exact for cls in load().values() if not cls.preserves_results)
+
+
+@pytest.mark.parametrize("target", ["cpu", "xla"])
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_pipeline_keeps_results(level: int, target: str, seed: int, full: bool) -> None:
+    taken = 0
+    for number in range(40 if full else 5):
+        graph, values, expected = _vocabulary(seed, number, False)
+        try:
+            result = rlx.Pipeline(target, opt=level).compile(graph).lir
+        except rlx.UnsupportedError:
+            continue
+        taken += 1
+        said = _difference(graph, expected, result, values, exact=False)
+        assert not said, f"-O{level} for {target}: {said}\n{graph}"
+    assert taken

@@ -98,16 +98,30 @@ class Option:
 
 
 class Pass:
-    """A transform that edits an MLIR module in place."""
+    """A transform that edits an MLIR module in place.
+
+    A class says with its name what it claims, `class Simplify(Pass, name="rlx-simplify", exact=True, idempotent=True)`, and
+    `tests/passes/test_random_graphs.py` holds it to that.
+    """
 
     name: ClassVar[str] = ""
     # False for a pass that changes on purpose what a function computes (a gradient): its results are not compared.
     preserves_results: ClassVar[bool] = True
+    # Whether the evaluator gives the very same numbers after it, but for the sign of a zero: sums stay in their order.
+    exact: ClassVar[bool] = False
+    # Whether it leaves a module as it is on which it has just run.
+    idempotent: ClassVar[bool] = False
     # False for a pass that only checks or marks a module and does not change its ops: the module is not verified after it.
     edits_ops: ClassVar[bool] = True
 
-    def __init_subclass__(cls, name: str | None = None, **kwargs: Any):
+    def __init_subclass__(
+        cls, name: str | None = None, exact: bool | None = None, idempotent: bool | None = None, **kwargs: Any
+    ):
         super().__init_subclass__(**kwargs)
+        if exact is not None:
+            cls.exact = exact
+        if idempotent is not None:
+            cls.idempotent = idempotent
         if name is None:
             return
         if not re.fullmatch(rf"{PREFIX}[a-z0-9]+(-[a-z0-9]+)*", name):

@@ -20,7 +20,7 @@ from rlx.passes.rewrite import block_names, set_stage
 
 
 @dataclass(frozen=True)
-class CheckLir(Pass, name="rlx-check-lir"):
+class CheckLir(Pass, name="rlx-check-lir", exact=True, idempotent=True):
     """Check that a target takes every op and every tensor of a module, and declare the module LIR.
 
     It is the last pass of a target's pipeline, and its options say what the target takes. The error lists everything that

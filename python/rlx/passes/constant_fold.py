@@ -16,7 +16,7 @@ from rlx.passes.rewrite import builder_before, collect, erase_dead, replace
 
 
 @dataclass(frozen=True)
-class ConstantFold(Pass, name="rlx-constant-fold"):
+class ConstantFold(Pass, name="rlx-constant-fold", exact=True, idempotent=True):
     """Evaluate ops whose operands are all constants, by the NumPy evaluators."""
 
     max_elements: int = option(65536, "the largest operand or result that is evaluated, in elements")

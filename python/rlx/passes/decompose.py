@@ -14,7 +14,7 @@ from rlx.passes.rewrite import decompose_all, has_blocks, set_stage
 
 
 @dataclass(frozen=True)
-class Decompose(Pass, name="rlx-decompose"):
+class Decompose(Pass, name="rlx-decompose", idempotent=True):
     """Replace composite ops by their decompositions, until only primitives and excepted ops are left.
 
     A target declares the ops that it takes: those of a lowering by `for`, others by `except`. There may be primitives among

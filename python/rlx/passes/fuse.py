@@ -38,7 +38,7 @@ FUSIONS: dict[str, type[Fusion]] = {fusion.title(): fusion for group in GROUPS f
 
 
 @dataclass(frozen=True)
-class Fuse(Pass, name="rlx-fuse"):
+class Fuse(Pass, name="rlx-fuse", idempotent=True):
     """Make fused ops where their patterns are.
 
     It runs every `rlx-fuse-*` but `rlx-fuse-elementwise-regions`, or those that pay on a target, or those that are named. A

@@ -20,7 +20,7 @@ _MOST_TYPES = 16
 
 
 @dataclass(frozen=True)
-class FuseElementwiseRegions(Pass, name="rlx-fuse-elementwise-regions"):
+class FuseElementwiseRegions(Pass, name="rlx-fuse-elementwise-regions", exact=True):
     """Make an `elementwise_region` of elementwise ops of one shape that read each other: chains and diamonds.
 
     Values that are read elsewhere are results of the region, and so are reductions of its values. `rlx-fuse` leaves this out:

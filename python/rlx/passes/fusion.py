@@ -28,7 +28,7 @@ from rlx.passes.packages import PREFIX
 from rlx.passes.pattern import Pattern, Rewriter, Standing, rewrite
 
 
-class Fusion(Pass):
+class Fusion(Pass, idempotent=True):
     """A pass of patterns, one of those that `rlx-fuse` or `rlx-recognize` runs.
 
     Attributes:

@@ -10,7 +10,7 @@ from rlx.passes.rewrite import block_names, decompose_all, set_stage
 
 
 @dataclass(frozen=True)
-class LowerBlocks(Pass, name="rlx-lower-blocks"):
+class LowerBlocks(Pass, name="rlx-lower-blocks", exact=True, idempotent=True):
     """Replace every HIR block by primitives; then the module is at stage mir. `rlx-fuse` makes fused ops of primitives."""
 
     def run(self, module: mlir.Module) -> None:

@@ -20,7 +20,7 @@ _MOST_OPS = 1 << 17  # ops that one loop may become: the steps of nested loops m
 
 
 @dataclass(frozen=True)
-class LowerControlFlow(Pass, name="rlx-lower-control-flow"):
+class LowerControlFlow(Pass, name="rlx-lower-control-flow", exact=True, idempotent=True):
     """Inline the regions of `if`, `while` and `scan`.
 
     `select` computes both branches of an `if` and chooses elementwise. `unroll` repeats the body of a `scan` for each step, and

@@ -12,7 +12,7 @@ from rlx.passes.base import Pass, option
 
 
 @dataclass(frozen=True)
-class PromoteParams(Pass, name="rlx-promote-params"):
+class PromoteParams(Pass, name="rlx-promote-params", exact=True, idempotent=True):
     """Turn parameters into inputs."""
 
     names: tuple[str, ...] = option((), "the parameters to promote; all when empty")

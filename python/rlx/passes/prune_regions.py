@@ -21,7 +21,7 @@ _PRUNED = ("checkpoint", "if", *_LOOPS)
 
 
 @dataclass(frozen=True)
-class PruneRegions(Pass, name="rlx-prune-regions"):
+class PruneRegions(Pass, name="rlx-prune-regions", exact=True, idempotent=True):
     """Remove results, carries and slices of `if`, `while` and `scan` that are not used.
 
     A carry is not used if only its own next value depends on it.

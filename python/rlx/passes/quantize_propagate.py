@@ -86,7 +86,7 @@ def fake_twice(op: views.FakeQuantize, rewriter: Rewriter) -> Any:
 
 
 @dataclass(frozen=True)
-class QuantizePropagate(Pass, name="rlx-quantize-propagate"):
+class QuantizePropagate(Pass, name="rlx-quantize-propagate", idempotent=True):
     """Move rlx.quantize up and rlx.dequantize down through ops that move data, and cancel pairs of equal scales.
 
     Results are the same to the bit. Only what has one scale for a whole tensor is moved.

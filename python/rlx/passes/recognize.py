@@ -22,7 +22,7 @@ RECOGNISERS: dict[str, type[Fusion]] = {fusion.title(): fusion for group in GROU
 
 
 @dataclass(frozen=True)
-class Recognize(Pass, name="rlx-recognize"):
+class Recognize(Pass, name="rlx-recognize", idempotent=True):
     """Make norms, activations, softmax and attention of their primitives: every `rlx-recognize-*`.
 
     Run rlx-simplify and cse first: what is computed twice is not recognised as the same.

@@ -13,7 +13,7 @@ _PATTERNS = patterns_in(simplify_rules)
 
 
 @dataclass(frozen=True)
-class Simplify(Pass, name="rlx-simplify"):
+class Simplify(Pass, name="rlx-simplify", exact=True, idempotent=True):
     """Remove ops that do nothing and join ops that undo each other.
 
     Exact up to the sign of a zero (`x + 0` is `x`). An op whose removal could lose a NaN stays, so `x·0` becomes 0

@@ -19,7 +19,7 @@ _RECOGNISED = frozenset({"layer_norm", "rms_norm", "softmax", "attention"})
 
 
 @dataclass(frozen=True)
-class Unfuse(Pass, name="rlx-unfuse"):
+class Unfuse(Pass, name="rlx-unfuse", idempotent=True):
     """Give fused ops back: as the ops that they stand for, and products that were joined as one for each weight."""
 
     recognised: bool = option(False, "whether norms, softmax and attention become their primitives as well")

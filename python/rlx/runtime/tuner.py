@@ -213,8 +213,15 @@ class Search:
                 self._try(joined)
 
     def _final(self) -> None:
-        """Rounds among the best: each is measured twice as often as the last one, and the better half goes on."""
+        """Rounds among the best: each is measured twice as often as the last one, and the better half goes on.
+
+        What they were chosen for does not count: of many that are alike, the first calls of some are fast by chance.
+        """
         self._best, pairs = [c for c in self._best if c.ratio < 1], _FINAL_PAIRS
+        if self.left < 2 * pairs * sum(c.seconds[-1] for c in self._best) * self._calls:
+            return
+        for contestant in self._best:
+            contestant.ratios.clear()
         while self._best:
             for _ in range(pairs):
                 if self.left < 2 * sum(c.seconds[-1] for c in self._best) * self._calls:

@@ -24,7 +24,7 @@ from rlx.transforms.scope import captures, copy, ops_of
 
 
 @dataclass(frozen=True)
-class Checkpoint(Transform, name="rlx-checkpoint"):
+class Checkpoint(Transform, name="rlx-checkpoint", exact=True):
     """Have the backward pass compute values again instead of keeping them.
 
     Without a limit only the arguments are kept. With `memory-limit` the function is cut into as few segments as possible:

@@ -12,7 +12,7 @@ from rlx.plan.stored import plan_of
 
 
 @dataclass(frozen=True)
-class CheckPlan(Pass, name="rlx-check-plan"):
+class CheckPlan(Pass, name="rlx-check-plan", exact=True, idempotent=True):
     """Check the memory plan of each function: no values that live together overlap, and all lie in the arena.
 
     It refuses a plan that was made for other ops, by the name of what does not fit.

@@ -15,7 +15,7 @@ from rlx.plan.stored import erase_plan, write_plan
 
 
 @dataclass(frozen=True)
-class PlanMemory(Pass, name="rlx-plan-memory"):
+class PlanMemory(Pass, name="rlx-plan-memory", exact=True, idempotent=True):
     """Write into each function where its values lie in one arena: `rlx-plan-memory{alignment=16 seq=128}`.
 
     `rlx.plan.plan_of` reads the plan. It holds for the ops as they are then: whatever changes them comes before.

@@ -18,7 +18,7 @@ from rlx.plan.schedule import Block, steps_of_blocks
 
 
 @dataclass(frozen=True)
-class ScheduleMemory(Pass, name="rlx-schedule-memory"):
+class ScheduleMemory(Pass, name="rlx-schedule-memory", exact=True, idempotent=True):
     """Order the ops of each block so that less memory is in use at once; where that does not pay, they stay as they are.
 
     For targets that run ops in the order of the module, with `rlx-plan-memory` behind it.
