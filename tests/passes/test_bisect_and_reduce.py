@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+import types
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,16 +16,18 @@ import pytest
 import rlx
 from rlx.cli import opt
 from rlx.ir.text import verify_module
+from rlx.passes import simplify, simplify_rules
 from rlx.passes.bisect import bisect, first_failure
 from rlx.passes.numerics import Comparison
-from rlx.passes.pattern import Pattern
+from rlx.passes.pattern import Pattern, patterns_in
 from rlx.passes.pipeline import Pipeline
 from rlx.passes.reduce import fails_alike, reduce
 from rlx.passes.rewrite import collect
 from rlx.passes.rewrite_count import rewrites_counted
 from tests.drawing import graph_seed
 from tests.passes import planted
-from tests.passes.test_random_graphs import with_regions
+from tests.passes.test_random_graphs import inputs, with_regions
+from tools.mutations import MUTATIONS
 
 PIPELINE = "rlx-lower-blocks,cse,rlx-simplify,canonicalize,rlx-decompose"
 PLANTED = (
@@ -183,3 +186,22 @@ def test_a_wrong_use_says_what_is_wrong(
     code, out, err = call(capsys, [file, *words, "-o", output])
     assert (code, out) == (1, "") and said in err
     assert not output.exists()
+
+
+def test_bisect_names_the_rule_that_a_bug_of_the_list_breaks(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    (bug,) = [mutation for mutation in MUTATIONS if mutation.name == "simplify: 0 - x is x"]
+    source = Path(str(simplify_rules.__file__)).read_text()
+    broken = types.ModuleType(simplify_rules.__name__)
+    exec(compile(source.replace(bug.old, bug.new), "broken.py", "exec"), vars(broken))
+    monkeypatch.setattr(simplify, "_PATTERNS", patterns_in(broken))
+    for number in range(100):
+        graph = with_regions(graph_seed(seed, number))
+        culprit = bisect(graph.module, "rlx-simplify", Comparison(given=inputs(graph, number)))
+        if culprit is not None:
+            break
+    assert culprit is not None and culprit.rewriting is not None
+    assert culprit.rewriting.name == "pattern 'neutral_element'"
+    assert 'kind = "sub"' in culprit.rewriting.before[-1]
+    comparison = Comparison(given=inputs(graph, number))
+    small = reduce(graph.module, fails_alike(graph.module, "rlx-simplify", comparison))
+    assert len(collect(small)) <= 5, str(small)

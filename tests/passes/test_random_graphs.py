@@ -12,7 +12,7 @@ import pytest
 import rlx
 from rlx.passes.base import load
 from rlx.passes.levels import LEVELS
-from rlx.passes.numerics import differs
+from rlx.passes.numerics import differs, tolerances
 from tests.conformance.random_graphs import Grower, seeded
 from tests.drawing import drawn, graph_seed
 
@@ -190,8 +190,11 @@ def test_a_random_graph_with_regions_keeps_its_value(number: int, seed: int) -> 
 # --- what passes claim ----------------------------------------------------------------------------
 
 _OPS = 12  # of a graph of the whole vocabulary
-# Passes that only run on what another pass has made: they get that.
-_BEFORE = {"rlx-check-plan": "rlx-plan-memory"}
+# What has to come first: a plan to check, and ops of MIR.
+_BEFORE = {"rlx-check-plan": "rlx-plan-memory", "rlx-check-lir": "rlx-lower-blocks"}
+# Where "the very same numbers" are asked for. NumPy sums f64 in another order where an array is aligned otherwise; all other
+# floats are summed in wider ones, and rounded.
+_EXACTLY = 1e-14
 
 
 def _claiming() -> list[str]:
@@ -218,7 +221,8 @@ def _with_regions(seed: int, number: int) -> tuple[Any, dict[str, np.ndarray], l
 
 def _difference(graph: Any, expected: list[np.ndarray], result: Any, values: Any, *, exact: bool) -> str:
     names = [output.name for output in graph.outputs]
-    return differs(expected, rlx.evaluate(result, values), names, 0.0 if exact else None)
+    limits = [_EXACTLY] * len(names) if exact else tolerances(graph.function)[: len(names)]
+    return differs(expected, rlx.evaluate(result, values), names, limits)
 
 
 @pytest.mark.parametrize("name", _claiming())
@@ -231,7 +235,11 @@ def test_a_pass_does_what_it_claims(name: str, seed: int, full: bool) -> None:
             _with_regions(seed, number),
         ):
             given = rlx.passes.run(graph, _BEFORE[name]) if name in _BEFORE else graph
-            result = rlx.passes.run(given, name)  # which verifies it
+            try:
+                result = rlx.passes.run(given, name)  # which verifies it
+            except rlx.PassError as problem:  # a loop that has no bound
+                assert name == "rlx-lower-control-flow" and "cannot be unrolled" in problem.message
+                continue
             said = _difference(graph, expected, result, values, exact=claims.exact)
             assert not said, f"{name}: {said}\n{graph}"
             if claims.idempotent:

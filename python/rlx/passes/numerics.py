@@ -37,8 +37,7 @@ class Comparison:
     Attributes:
         seed: The seed of the inputs: floats in [-2, 2], integers in the range that they index, small sizes of symbols.
         given: Arrays to use instead, by the names of arguments, in functions whose argument of that name they fit.
-        tolerance: How far results may differ, relative to the largest element; None takes `TOLERANCES`, and exact equality
-            for integers.
+        tolerance: How far results of floats may differ, relative to the largest element; None takes `tolerances`.
         note: Called with a text about each function that is not compared.
     """
 
@@ -93,7 +92,8 @@ class Comparison:
             values = evaluate_function(new.function, arrays, symbols)
         except Exception as problem:  # evaluators pass on the exceptions of NumPy
             return f"gives a {name} that cannot be evaluated: {_reason(problem)}"
-        where = differs(results, values, [o.name for o in old.results], self.tolerance)
+        limits = tolerances(old.function) if self.tolerance is None else [self.tolerance] * len(results)
+        where = differs(results, values, [o.name for o in old.results], limits)
         return f"changes the result of {name}: {where}" if where else ""
 
     def _first_value(self, name: str, old: Graph, new: Graph) -> Any:
@@ -213,11 +213,32 @@ def _limit_in(op: mlir.Operation, value: mlir.Value, symbols: Mapping[str, int])
 # --- comparing ------------------------------------------------------------------------------------
 
 
+def tolerances(function: mlir.FuncOp) -> list[float]:
+    """How far each result of a function may differ: the tolerance of the coarsest floats that it is computed from."""
+    return [max(map(_own_tolerance, _behind(value)), default=0.0) for value in opview.yielded(function.entry_block)]
+
+
+def _behind(value: mlir.Value) -> set[mlir.Value]:
+    """A value, and those that it is computed from, also inside of regions."""
+    pending, found = [value], {value}
+    while pending:
+        current = pending.pop()
+        if not isinstance(current, mlir.ir.OpResult):
+            continue
+        op = current.owner.operation
+        inside = [i for region in op.regions for block in region.blocks for i in opview.operations(block)]
+        read = [*op.operands, *(v for inner in inside for v in (*inner.operands, *inner.results))]
+        pending += [v for v in dict.fromkeys(read) if v not in found]
+        found.update(read)
+    return found
+
+
+def _own_tolerance(value: mlir.Value) -> float:
+    return TOLERANCES.get(shape_of(value).dtype.name, 0.0)
+
+
 def differs(
-    expected: Sequence[np.ndarray],
-    got: Sequence[np.ndarray],
-    names: Sequence[str],
-    tolerance: float | None = None,
+    expected: Sequence[np.ndarray], got: Sequence[np.ndarray], names: Sequence[str], limits: Sequence[float]
 ) -> str:
     """A description of where two lists of results differ, empty if they agree.
 
@@ -225,24 +246,22 @@ def differs(
         expected: What they should be.
         got: What they are.
         names: What they are called.
-        tolerance: How far they may differ, relative to the largest element; None takes that of each dtype.
+        limits: How far each may differ if it holds floats, relative to its largest element; others have to be equal.
     """
     if len(expected) != len(got):
         return f"{len(expected)} results became {len(got)}"
-    for name, a, b in zip(names, expected, got, strict=True):
+    for name, a, b, limit in zip(names, expected, got, limits, strict=True):
         if a.shape != b.shape or a.dtype != b.dtype:
             return f"output '{name}' was {a.dtype}{list(a.shape)} and is {b.dtype}{list(b.shape)}"
-        where = _worst(a, b, tolerance)
+        where = _worst(a, b, limit)
         if where is not None:
             return f"output '{name}' at {list(where)} was {a[where]} and is {b[where]}"
     return ""
 
 
-def _worst(a: np.ndarray, b: np.ndarray, tolerance: float | None) -> tuple[int, ...] | None:
+def _worst(a: np.ndarray, b: np.ndarray, limit: float) -> tuple[int, ...] | None:
     """The index at which two arrays differ most, None if they agree."""
-    own = TOLERANCES.get(Shape(a.shape, a.dtype).dtype.name, 0.0)  # 0 for dtypes that are exact
-    limit = own if tolerance is None or own == 0 else tolerance
-    if own == 0 or a.size == 0:
+    if a.size == 0 or Shape(a.shape, a.dtype).dtype.name not in TOLERANCES:
         is_different = a != b
         return tuple(int(i) for i in np.argwhere(is_different)[0]) if is_different.any() else None
     wide_dtype = np.complex128 if a.dtype.kind == "c" else np.float64

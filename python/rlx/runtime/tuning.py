@@ -22,9 +22,7 @@ from rlx.backends.registry import target_of
 from rlx.ir.errors import Error
 from rlx.ir.evaluate import argument_array, bind_symbols, collect_arguments, evaluate
 from rlx.ir.graph import Graph
-from rlx.ir.shape import shape_of
-from rlx.passes.numerics import TOLERANCES, differs, draw
-from rlx.passes.rewrite import collect
+from rlx.passes.numerics import differs, draw, tolerances
 from rlx.report.tuning import Trial, TuningReport
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.tuner import Candidate, Choice, Search
@@ -126,7 +124,7 @@ def tuned(
     """
     seconds = check_seconds(seconds)
     choices = choices_of(request)
-    values, expected, tolerance = _reference(request)
+    values, expected, limits = _reference(request)
     inputs = {a.name: values[a.name] for a in request.graph.inputs}
     states = [n for n in request.inputs or () if n not in inputs]
     key = _key(request, choices, inputs)
@@ -139,7 +137,7 @@ def tuned(
         program.set_params({a.name: values[a.name] for a in request.graph.params}, copy=False)
         for name_ in states:
             program.set_state(name_, values[name_])
-        problem = differs(expected, program.run(_fresh(program, inputs)), program.output_names, tolerance)
+        problem = differs(expected, program.run(_fresh(program, inputs)), program.output_names, limits)
         code = hashlib.sha256(program.artifact.program).digest()
         at_load = choice.device, choice.threads, repr(program.artifact.info.get("options"))
         return Candidate(program, (code, at_load), problem)
@@ -188,8 +186,8 @@ def choices_of(request: Request) -> list[Choice]:
 # --- what its results must be ---------------------------------------------------------------------
 
 
-def _reference(request: Request) -> tuple[dict[str, np.ndarray], list[np.ndarray], float]:
-    """Values of all arguments, what the evaluator gives for them, and how far results may be from that.
+def _reference(request: Request) -> tuple[dict[str, np.ndarray], list[np.ndarray], list[float]]:
+    """Values of all arguments, what the evaluator gives for them, and how far each result may be from that.
 
     Raises:
         Error: An input does not fit, or the graph has no value for these sizes.
@@ -212,9 +210,8 @@ def _reference(request: Request) -> tuple[dict[str, np.ndarray], list[np.ndarray
             given[argument.name] = _scaled(drawn) if argument.kind == "param" else drawn
     arrays = collect_arguments(graph, given)
     values = {a.name: array for a, array in zip(graph.arguments, arrays, strict=True)}
-    dtypes = {shape_of(r).dtype.name for op in collect(graph.module) for r in op.results}
-    tolerance = max((TOLERANCES[d] for d in dtypes if d in TOLERANCES), default=0.0)
-    return values, evaluate(graph, values), tolerance
+    limits = zip(tolerances(graph.function), graph.results, strict=True)
+    return values, evaluate(graph, values), [limit for limit, result in limits if result.updates is None]
 
 
 def _scaled(weight: np.ndarray) -> np.ndarray:
