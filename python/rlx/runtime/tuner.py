@@ -15,7 +15,7 @@ from typing import Any
 from rlx.ir.errors import Error
 from rlx.report.tuning import Trial
 
-FASTER = 0.97  # of the time: less is within what measuring twice gives
+FASTER = 0.97  # of the time: more is within what measuring twice gives
 _FINALISTS = 4
 _FIRST_PAIRS, _FINAL_PAIRS = 5, 9
 _FOR_FINALS = 0.25  # of the seconds
@@ -85,6 +85,11 @@ class _Contestant:
     def ratio(self) -> float:
         return median(self.ratios) if self.ratios else math.inf
 
+    @property
+    def is_faster(self) -> bool:
+        """Whether it is faster than by chance: by a few percent, and in three of four pairs at least."""
+        return self.ratio <= FASTER and sorted(self.ratios)[3 * len(self.ratios) // 4] < 1
+
 
 class Search:
     """The search for the fastest of several choices.
@@ -148,8 +153,8 @@ class Search:
     @property
     def chosen(self) -> Choice:
         """The best choice so far: the program as given, unless another one is faster than by chance."""
-        best = min(self._best, key=lambda c: c.ratio, default=None)
-        return self.given if best is None or best.ratio > FASTER else best.choice
+        best = min((c for c in self._best if c.is_faster), key=lambda c: c.ratio, default=None)
+        return self.given if best is None else best.choice
 
     def results(self) -> list[Trial]:
         """The trials, with what became of each; those that there was no time for are among them."""
@@ -202,7 +207,7 @@ class Search:
 
     def _try_joined(self) -> None:
         """What joins the best ones, which each may be fast in another way."""
-        faster = [c.choice for c in self._best if c.ratio <= FASTER]
+        faster = [c.choice for c in self._best if c.is_faster]
         alike = [c for c in faster if c.device == faster[0].device]
         if len(alike) > 1:
             joined = alike[0]
