@@ -10,6 +10,7 @@ import platform
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +20,11 @@ from rlx.backends.cache import DiskCache, fingerprint
 from rlx.backends.compilation import Compilation
 from rlx.backends.fields import integer, listed, name, one_of, optional, parsed, record
 from rlx.backends.registry import target_of
+from rlx.ir.attributes import suggestion
 from rlx.ir.errors import Error
 from rlx.ir.evaluate import argument_array, bind_symbols, collect_arguments, evaluate
 from rlx.ir.graph import Graph
+from rlx.ir.signature import Argument
 from rlx.passes.numerics import differs, draw, tolerances
 from rlx.report.tuning import Trial, TuningReport
 from rlx.runtime.compiled import CompiledGraph
@@ -78,10 +81,35 @@ class Request:
     inputs: Mapping[str, Any] | None = None
     cache: DiskCache | None = None
 
-    def compilation(self, **changed: Any) -> Compilation:
-        """The compilation of the program as given."""
+    @cached_property
+    def given(self) -> Compilation:
+        """The program as given, at all stages."""
+        return self._compilation()
+
+    @cached_property
+    def reference(self) -> Graph:
+        """The graph whose value by the evaluator is what programs have to give: in the precision asked for, not optimised."""
+        return self._compilation(opt=0, policy="fusable").mir
+
+    def _compilation(self, **changed: Any) -> Compilation:
         options = {k: v for k, v in {**self.options, **changed}.items() if k != "timeout"}
         return Compilation(self.graph, self.session.target, **options)
+
+    @cached_property
+    def symbols(self) -> dict[str, int]:
+        """The sizes to measure with.
+
+        Raises:
+            Error: An array is for no input or state, or does not fit.
+        """
+        arguments = {a.name: a for a in self.given.prepared.arguments if a.kind != "param"}
+        known: list[tuple[Argument, tuple[int, ...]]] = []
+        for name_, value in (self.inputs or {}).items():
+            if name_ not in arguments:
+                close, names = suggestion(str(name_), arguments), ", ".join(arguments)
+                raise Error(f"tune_inputs: there is no input or state '{name_}'{close}; there are {names or 'none'}")
+            known.append((arguments[name_], argument_array(arguments[name_], value).shape))
+        return dict.fromkeys(sorted(self.given.prepared.symbols), _SYMBOL_SIZE) | bind_symbols(known)
 
     def compiled(self, choice: Choice) -> CompiledGraph:
         """The program of a choice, without weights but those of the graph."""
@@ -124,13 +152,13 @@ def tuned(
     """
     seconds = check_seconds(seconds)
     choices = choices_of(request)
-    values, expected, limits = _reference(request)
-    inputs = {a.name: values[a.name] for a in request.graph.inputs}
-    states = [n for n in request.inputs or () if n not in inputs]
-    key = _key(request, choices, inputs)
-    kept = None if again else _kept(request.cache, key, choices[0])
+    key = _key(request, choices)
+    kept = None if again else _kept(request.cache, key)
     if kept is not None:
         return _final(request, *kept)
+    values, expected, limits = _expected(request)
+    inputs = {a.name: values[a.name] for a in request.graph.inputs}
+    states = [n for n in request.inputs or () if n not in inputs]
 
     def prepare(choice: Choice) -> Candidate:
         program = request.compiled(choice)
@@ -165,7 +193,7 @@ def choices_of(request: Request) -> list[Choice]:
         others.append(Choice(**{**asdict(given), **changed}))
 
     elsewhere = _OTHER_DEVICE.get(device)
-    is_free = session.arch is None and not session.flags and not request.compilation().prepared.symbols
+    is_free = session.arch is None and not session.flags and not request.given.prepared.symbols
     if elsewhere is not None and is_free and session.threads in (None, 1):
         add(device=elsewhere)
     if session.threads is None and device in _OTHER_DEVICE and (os.cpu_count() or 1) > 1:
@@ -186,27 +214,21 @@ def choices_of(request: Request) -> list[Choice]:
 # --- what its results must be ---------------------------------------------------------------------
 
 
-def _reference(request: Request) -> tuple[dict[str, np.ndarray], list[np.ndarray], list[float]]:
+def _expected(request: Request) -> tuple[dict[str, np.ndarray], list[np.ndarray], list[float]]:
     """Values of all arguments, what the evaluator gives for them, and how far each result may be from that.
 
     Raises:
-        Error: An input does not fit, or the graph has no value for these sizes.
+        Error: A parameter does not fit, or the graph has no value for these sizes.
     """
-    graph = request.compilation(opt=0, policy="fusable").mir
-    given: dict[str, Any] = dict(request.inputs or {})
-    names = [a.name for a in graph.arguments if a.kind != "param"]
-    if unknown := set(given) - set(names):
-        raise Error(f"tune_inputs: there is no input or state '{min(map(str, unknown))}'; there are {', '.join(names)}")
+    graph, given = request.reference, dict(request.inputs or {})
     if request.params is not None:
         params = opened(request.params)
         given |= params.values_of(graph.params) if isinstance(params, Weights) else dict(params)
     given = {**graph.weights, **given}
-    known = [(a, argument_array(a, given[a.name]).shape) for a in graph.arguments if a.name in given]
-    symbols = dict.fromkeys(sorted(graph.symbols), _SYMBOL_SIZE) | bind_symbols(known)
     random = np.random.default_rng(_SEED)
     for argument, value in zip(graph.arguments, graph.function.entry_block.arguments, strict=True):
         if argument.name not in given and argument.kind != "state":
-            drawn = draw(random, argument, value, symbols)
+            drawn = draw(random, argument, value, request.symbols)
             given[argument.name] = _scaled(drawn) if argument.kind == "param" else drawn
     arrays = collect_arguments(graph, given)
     values = {a.name: array for a, array in zip(graph.arguments, arrays, strict=True)}
@@ -237,17 +259,17 @@ def _seconds_of_a_call(program: CompiledGraph, inputs: Mapping[str, np.ndarray],
 # --- keeping --------------------------------------------------------------------------------------
 
 
-def _key(request: Request, choices: list[Choice], inputs: Mapping[str, np.ndarray]) -> str | None:
+def _key(request: Request, choices: list[Choice]) -> str | None:
     """What a choice is kept under: the program, the sizes of its inputs, the machine, and what there was to try."""
-    program = request.compilation().key
+    program = request.given.key
     if program is None:
         return None
-    sizes = [(n, array.shape) for n, array in inputs.items()]
+    sizes = sorted(request.symbols.items())
     machine = (platform.node(), platform.machine(), os.cpu_count())
     return fingerprint("tuning", program, repr(sizes), repr(machine), repr(choices))
 
 
-def _kept(cache: DiskCache | None, key: str | None, given: Choice) -> tuple[Choice, TuningReport] | None:
+def _kept(cache: DiskCache | None, key: str | None) -> tuple[Choice, TuningReport] | None:
     stored = cache.get(key) if cache is not None and key is not None else None
     if stored is None:
         return None
