@@ -15,6 +15,7 @@ import pytest
 
 import rlx
 from rlx.cli import opt
+from rlx.ir.shape import shape_of
 from rlx.ir.text import verify_module
 from rlx.passes import simplify, simplify_rules
 from rlx.passes.bisect import bisect, first_failure
@@ -109,6 +110,14 @@ def test_reduce_goes_into_regions_and_through_functions(seed: int) -> None:
             assert small.operation.verify()
             inside = 0 if not len(left.regions) else 4  # a region yields something
             assert len(collect(small)) <= 2 + inside, str(small)
+
+
+def test_reduce_gives_symbols_small_sizes() -> None:
+    g: Any = rlx.Graph("main")
+    x = g.input("x", ("n", 12))
+    g.set_outputs([g.exp(g.reshape(x, (3, "4*n")))])
+    small = reduce(g.module, lambda m: [op.name for op in collect(m)] == ["rlx.reshape", "rlx.activation"])
+    assert [shape_of(op.results[0]).dims for op in collect(small)] == [(1, 1), (1, 1)]
 
 
 def test_a_right_pipeline_has_nothing_to_find(capsys: pytest.CaptureFixture[str], file: Path) -> None:

@@ -12,22 +12,25 @@ from typing import TypeVar
 
 from rlx import mlir
 from rlx.ir import opview, signature
+from rlx.ir.dim import dim
 from rlx.ir.errors import Error
 from rlx.ir.shape import shape_of
 from rlx.ir.signature import bodies, functions
 from rlx.ir.text import parse_module
 from rlx.passes import reduce_edits as edits
+from rlx.passes.bind import Bind
 from rlx.passes.bisect import Failure, first_failure
 from rlx.passes.numerics import Comparison
 from rlx.passes.pipeline import Pipeline
 from rlx.passes.rewrite import collect
-from rlx.passes.runner import clone_module
+from rlx.passes.runner import clone_module, run_on_module
 
 T = TypeVar("T")
 # A test of a module, which it may change: whether it is interesting.
 Test = Callable[[mlir.Module], bool]
 # Changes a module in place; whether there was something to change.
 Edit = Callable[[mlir.Module], bool]
+_OF_SYMBOL = 1 << 20  # what a symbol counts as a size: more than any number that stands for it
 _QUOTED_OR_NUMBER = re.compile(r"'[^']*'|@[\w$.-]+|%[\w#]+|\d[\w.+-]*|\[[^\]]*\]")
 
 
@@ -131,11 +134,21 @@ class _Search:
                 position += 1
 
     def shrink(self) -> None:
-        """Make sizes smaller, one after the other, the largest first, wherever they stand."""
+        """Give symbols a size, and make sizes smaller, one after the other, the largest first, wherever they stand."""
+        for symbol in sorted(_symbols(self.best)):
+            any(self._bound(symbol, size) for size in (1, 2, 3))
         for size in sorted(_sizes(self.best), reverse=True):
             for smaller in dict.fromkeys(s for s in (1, 2, size // 2) if s < size):
                 if any(self._shrunk(size, smaller, multiples) for multiples in (True, False)):
                     break
+
+    def _bound(self, symbol: str, size: int) -> bool:
+        candidate = clone_module(self.best)
+        try:
+            run_on_module(candidate, Pipeline.of(Bind(sizes={symbol: dim(size)})))
+        except Error:
+            return False
+        return self._accept(candidate)
 
     def _shrunk(self, size: int, smaller: int, multiples: bool) -> bool:
         text = edits.with_size(self.best.operation.get_asm(print_generic_op_form=True), size, smaller, multiples)
@@ -177,11 +190,10 @@ def _size(module: mlir.Module) -> tuple[int, ...]:
     ops = collect(module)
     found = bodies(module)
     results = sum(len(f.type.results) for f in found)
-    arguments = [a for f in found for a in f.entry_block.arguments]
-    values = [*arguments, *(r for op in ops for r in op.results)]
-    sizes = sum(d if type(d) is int else 1000 for v in values for d in shape_of(v).dims)
+    arguments = sum(len(f.type.inputs) for f in found)
+    sizes = sum(d if type(d) is int else _OF_SYMBOL for v in _values(module) for d in shape_of(v).dims)
     read = sum(len(op.operands) for op in ops)
-    return len(ops), len(functions(module)), results, len(arguments), read, sizes
+    return len(ops), len(functions(module)), results, arguments, read, sizes
 
 
 # --- what there is to edit ------------------------------------------------------------------------
@@ -226,6 +238,14 @@ def _pairs_of_arguments(module: mlir.Module) -> list[tuple[int, int, int]]:
 
 
 def _sizes(module: mlir.Module) -> set[int]:
-    values = [r for op in collect(module) for r in op.results]
-    values += [a for f in bodies(module) for a in f.entry_block.arguments]
-    return {d for value in values for d in shape_of(value).dims if type(d) is int and d > 1}
+    return {d for value in _values(module) for d in shape_of(value).dims if type(d) is int and d > 1}
+
+
+def _symbols(module: mlir.Module) -> set[str]:
+    return {symbol for value in _values(module) for symbol in shape_of(value).symbols}
+
+
+def _values(module: mlir.Module) -> list[mlir.Value]:
+    """The arguments of functions and the results of ops."""
+    arguments = [a for f in bodies(module) for a in f.entry_block.arguments]
+    return [*arguments, *(r for op in collect(module) for r in op.results)]
