@@ -16,6 +16,7 @@ import pytest
 
 import rlx
 from rlx.backends.iree import backend
+from rlx.runtime.tuning import check_seconds
 from tests.conformance.failures import Failures
 
 
@@ -149,6 +150,9 @@ def _compiling() -> dict[str, Given]:
         "symbol in bind": lambda v: compile_(bind={v: 2}) if hashable(v) else None,
         "sizes in buckets": lambda v: compile_(buckets={"n": v}),
         "size in buckets": lambda v: compile_(buckets={"n": [v]}),
+        "tune": check_seconds,  # the first thing that is done with them
+        "tune_inputs": lambda v: compile_(tune=1e-3, tune_inputs=v),
+        "array in tune_inputs": lambda v: compile_(tune=1e-3, tune_inputs={"x": v}),
         "target": lambda v: rlx.Pipeline(target=v),
         "arch of a pipeline": lambda v: rlx.Pipeline(target="cpu", arch=v),
         "passes.run": lambda v: rlx.passes.run(graph(), v),
