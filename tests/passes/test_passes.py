@@ -11,6 +11,7 @@ import pytest
 import rlx
 from rlx.ir import registry
 from rlx.passes import CheckNumerics
+from rlx.passes.levels import to_mir
 from rlx.passes.rewrite import collect, erase_dead
 from tests.conformance.cases import Case, cases, op_names
 from tests.growth import check_linear
@@ -148,6 +149,55 @@ def test_passes_are_linear_in_the_number_of_ops(text: str) -> None:
         return lambda: rlx.passes.run(graph, text, verify_each=False)
 
     check_linear(work)
+
+
+def _readers_of_one_input(count: int) -> rlx.Graph:
+    g: Any = rlx.Graph("f", stage="hir")
+    x = total = g.input("x", (3, 4))
+    table = g.param("table", (4, 4))
+    for i in range(count):
+        up, gate = (x @ g.param(f"{name}{i}", (4, 4)) for name in ("up", "gate"))
+        total = total + g.silu(gate) * up + g.relu(x @ g.exp(table)) * x
+    g.set_outputs([total])
+    return g
+
+
+def _encoder_layers(count: int) -> rlx.Graph:
+    g: Any = rlx.Graph("f", stage="hir")
+    x = g.input("x", (2, 3, 4))
+    mask = g.input("mask", (2, 3), "bool")
+
+    def dense(x: Any, name: str) -> Any:
+        return x @ g.param(f"{name}_w", (4, 4)) + g.param(f"{name}_b", (4,))
+
+    def norm(x: Any, name: str) -> Any:
+        return g.layer_norm(x, g.param(f"{name}_scale", (4,)), g.param(f"{name}_bias", (4,)))
+
+    for i in range(count // 4):
+        q, k, v = (dense(x, f"{name}{i}") for name in "qkv")
+        attended = g.attention(q, k, v, mask, num_heads=2, head_dim=2, mask_kind="custom")
+        hidden = norm(dense(attended, f"out{i}") + x, f"first{i}")
+        x = norm(hidden + dense(g.gelu(dense(hidden, f"up{i}")), f"down{i}"), f"second{i}")
+    g.set_outputs([x])
+    return g
+
+
+def _loops(count: int) -> rlx.Graph:
+    g: Any = rlx.Graph("f", stage="hir")
+    x, y = g.input("x", (4,)), g.input("y", (3, 4))
+    for _ in range(count // 4):
+        x, y = g.scan(lambda c, row: (g.tanh(c * 1.0 + row), c + g.exp(row)), x, y)
+    g.set_outputs([x, y])
+    return g
+
+
+@pytest.mark.parametrize("build", [_readers_of_one_input, _encoder_layers, _loops])
+def test_a_level_of_optimisation_is_linear_in_the_number_of_ops(build: Callable[[int], rlx.Graph]) -> None:
+    def work(count: int) -> Callable[[], rlx.Graph]:
+        graph = build(count)
+        return lambda: rlx.passes.run(graph, to_mir(2), verify_each=False)
+
+    check_linear(work, 20, 80)
 
 
 class Endless(rlx.CustomOp, name="tests.endless"):

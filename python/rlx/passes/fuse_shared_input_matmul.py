@@ -44,8 +44,11 @@ def linear_layers_of_one_input(op: views.Matmul | views.FusedMatmulBiasAct, rewr
     first = _layer(op)
     if first is None:
         return None
+    joins = runs_once(op) and first.is_joinable
+    if not joins and not rewriter.explains:  # to look at all readers of an input from each of them takes quadratic time
+        return None
     alike = _layers(first)
-    if len(alike) < 2 or not runs_once(op) or not first.is_joinable:
+    if len(alike) < 2 or not joins:
         if len(alike) > 1 and alike[0].op.operation == op.operation:
             rewriter.miss(f"{len(alike)} products read one input, but {COMPUTED}", USE_PARAMETERS)
         return None

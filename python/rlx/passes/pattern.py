@@ -159,6 +159,11 @@ class Rewriter:
         self.made: list[Tensor] = []
         self.replaced: list[tuple[View, Any]] = []
 
+    @property
+    def explains(self) -> bool:
+        """Whether somebody listens to what nearly matches."""
+        return self._misses is not None
+
     def miss(self, reason: str, hint: str) -> None:
         """Say why a pattern that nearly matches does not, where somebody listens (`passes/explain.py`); gives None.
 
