@@ -22,6 +22,8 @@ STAGES = ("hir", "mir", "lir")
 # Module attribute up to MIR: whether `rlx-fuse` makes fused ops of primitives (`direct`) or not (`fusable`).
 POLICY_ATTRIBUTE = "rlx.fusion_policy"
 POLICIES = ("direct", "fusable")
+# Function attribute: the name of the function some of whose parameters this one computes, when the program is loaded.
+PREPARES = "rlx.prepares"
 _OF_ARGUMENTS = ("rlx.name", "rlx.kind", "rlx.donate", "rlx.init")
 _OF_RESULTS = ("rlx.name", "rlx.updates")
 
@@ -54,6 +56,11 @@ def functions(module: mlir.Module) -> list[mlir.FuncOp]:
 def bodies(module: mlir.Module) -> list[mlir.FuncOp]:
     """The functions of a module that have a body, in order; others are only declared."""
     return [function for function in functions(module) if not function.is_external]
+
+
+def is_preparation(function: mlir.FuncOp) -> bool:
+    """Whether a function computes parameters of another one: see `rlx-outline-weights`."""
+    return PREPARES in function.attributes
 
 
 def find_function(module: mlir.Module, name: str | None = None) -> mlir.FuncOp:
@@ -169,6 +176,11 @@ def declared_arguments(function: mlir.FuncOp) -> list[Declared]:
 def declared_updates(function: mlir.FuncOp) -> list[str | None]:
     """The states that a function's results update, None for other results; results may be of any type."""
     return [_result(i, entry)[1] for i, (_, entry) in enumerate(_entries(function, "res_attrs"))]
+
+
+def declared_result_names(function: mlir.FuncOp) -> list[str]:
+    """The names of a function's results, which may be of any type."""
+    return [_result(i, entry)[0] for i, (_, entry) in enumerate(_entries(function, "res_attrs"))]
 
 
 def _entries(function: mlir.FuncOp, name: str) -> list[tuple[mlir.Type, AttributeDict]]:

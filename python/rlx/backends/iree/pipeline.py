@@ -21,6 +21,7 @@ def lowering_passes(target: Target) -> str:
     from rlx.backends.iree.passes.set_device import SetDevice
 
     steps: list[str | Pass] = [
+        "rlx-outline-weights{growth=1}",  # products read f16 and bf16 faster than what casts make of them
         "rlx-to-linalg",
         "rlx-iree-globals",
         "rlx-iree-scatter",
@@ -36,6 +37,7 @@ def lowering_passes(target: Target) -> str:
         steps.append("rlx-iree-round-products")  # behind those that make products
     if target.fences_reductions:
         steps.append("rlx-iree-fence-reductions")
+    steps.append("rlx-iree-initializers")
     if target.device:
         steps.append(SetDevice(target.device))
     return ",".join(map(str, steps))

@@ -17,6 +17,7 @@ from rlx.backends import stages
 from rlx.backends.artifact import Artifact, Signature
 from rlx.backends.building import timed
 from rlx.backends.compilation import Compilation
+from rlx.backends.container import packed, unpacked
 from rlx.backends.fields import Check, listed, name, one_of, optional
 from rlx.backends.protocol import Compiled, DeviceInfo
 from rlx.backends.xla import client
@@ -28,12 +29,19 @@ from rlx.ir.errors import Error, ExecutionError
 from rlx.ir.evaluate import bind_symbols
 from rlx.ir.graph import Graph
 from rlx.ir.locks import holding, make_lock
+from rlx.ir.signature import Argument, bodies, is_preparation
 from rlx.ir.text import parse_module
 from rlx.lower.stablehlo import lower_module
+from rlx.passes import run
+from rlx.passes.outline_weights import OutlineWeights
 
 # The number of sets of sizes for which a compiled program is kept.
 _KEPT_SIZES = 32
 _ENTRY = "main"
+# How much larger than the parameters that it is made of a value may be which is computed once: twice, as f32 of f16.
+_GROWTH = 2.0
+# The members of a program with a part that runs when it is loaded.
+_MAIN, _WEIGHTS = "main", "weights"
 
 
 def version() -> str:
@@ -57,9 +65,15 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
     with timed(compilation.phases, "lower"):
         # A portable artifact is not specialised to sizes later: lowering it raises an error with the sizes that are missing.
         is_symbolic = bool(lir.symbols) and target.name != PORTABLE
-        program = str(lir.module).encode() if is_symbolic else portable(lir)
+        main, weights = (lir, None) if is_symbolic or target.name == PORTABLE else _outlined(lir)
+        program = str(lir.module).encode() if is_symbolic else portable(main)
+        if weights is not None:
+            program = packed({_MAIN: program, _WEIGHTS: portable(weights)})
+    given = {a.name for a in lir.arguments}
     info = {
         "form": "rlx" if is_symbolic else "stablehlo",
+        "arguments": [a.name for a in main.arguments if a.name in given],
+        "prepared": [] if weights is None else [a.name for a in weights.arguments],
         "updates": [o.updates for o in lir.results],
         "options": [list(option) for option in target.options],
         "stablehlo": VERSION,
@@ -71,6 +85,8 @@ def info_fields() -> dict[str, Check]:
     """The entries of an artifact's `info`."""
     return {
         "form": one_of("rlx", "stablehlo"),
+        "arguments": listed(name),
+        "prepared": listed(name),
         "updates": listed(optional(name)),
         "options": listed(option, 100),
         "stablehlo": name,
@@ -84,6 +100,13 @@ def portable(graph: Graph) -> bytes:
         UnsupportedError: An op has no lowering, or a size is a symbol.
     """
     return to_portable(_lowered(graph))
+
+
+def _outlined(graph: Graph) -> tuple[Graph, Graph | None]:
+    """A graph with what is computed of its parameters as parameters, and the graph that computes them, if there are any."""
+    result = run(graph, str(OutlineWeights(_GROWTH)))
+    weights = [f.name.value for f in bodies(result.module) if is_preparation(f)]
+    return result, Graph.from_module(result.module, weights[0]) if weights else None
 
 
 def _lowered(graph: Graph) -> Any:
@@ -147,8 +170,28 @@ def _described_graph(artifact: Artifact) -> Graph:
     return graph
 
 
-def _check_types(executable: Executable, signature: Signature, updates: Sequence[str | None]) -> None:
-    """Check that a program has the arguments and results of a signature, in order, and that the next values of states fit.
+Types = list[tuple[tuple[int, ...], np.dtype]]
+
+
+def _check_weights(executable: Executable, taken: Sequence[Argument]) -> Types:
+    """Check that the part of a program that runs once takes these parameters; the types of its results.
+
+    Raises:
+        ExecutionError: It takes others.
+    """
+    if executable.types[0] != [(a.shape.static, a.shape.dtype.numpy) for a in taken]:
+        raise ExecutionError(_MISMATCH, hint="compile it again")
+    return executable.types[1]
+
+
+def _check_types(
+    executable: Executable,
+    arguments: Sequence[Argument],
+    prepared: Types,
+    signature: Signature,
+    updates: Sequence[str | None],
+) -> None:
+    """Check that a program has these arguments and the results of a signature, in order, and that next values of states fit.
 
     Raises:
         ExecutionError: It does not.
@@ -156,8 +199,9 @@ def _check_types(executable: Executable, signature: Signature, updates: Sequence
     states = {a.name: a.shape for a in signature.of_kind("state")}
     outputs = iter([o.shape for o in signature.outputs])
     results = [next(outputs, None) if state is None else states.get(state) for state in updates]
-    shapes = [a.shape for a in signature.arguments], results
+    shapes = [a.shape for a in arguments], results
     expected = tuple([None if s is None else (s.static, s.dtype.numpy) for s in side] for side in shapes)
+    expected[0].extend(prepared)
     if next(outputs, None) is not None or executable.types != expected:
         raise ExecutionError(_MISMATCH, hint="compile it again")
 
@@ -178,16 +222,41 @@ class Program:
         self._specialised = lru_cache(_KEPT_SIZES)(self._specialise)
         self._graph: Graph | None = None
         self._executable: Executable | None = None
-        if artifact.info["form"] == "rlx":
-            self._graph = _described_graph(artifact)
-        else:
-            self._executable = client.compiled(artifact.program, self._options)
-            _check_types(self._executable, self.signature, self._updates)
+        weights, taken = self._load(artifact)
         # The client may use the memory of these arrays, so parameters must not be changed.
-        values = dict(self._parameters)
+        kept = {a.name for a in self._arguments}
+        values = {n: self._parameters[n] for n in self._parameters if n in kept or n in taken}
         for state in self.signature.of_kind("state"):
             values[state.name] = np.full(state.shape.static, state.init, state.shape.dtype.numpy)
-        self._on_device: dict[str, Any] = dict(zip(values, client.to_device(list(values.values())), strict=True))
+        on_device = dict(zip(values, client.to_device(list(values.values())), strict=True))
+        results = [] if weights is None else weights([on_device[n] for n in taken])
+        self._prepared = [value.block_until_ready() for value in results]
+        self._on_device: dict[str, Any] = {n: value for n, value in on_device.items() if n in kept}
+
+    def _load(self, artifact: Artifact) -> tuple[Executable | None, Sequence[str]]:
+        """Load what is called. What runs once before, if there is anything, and the parameters that it takes."""
+        if artifact.info["form"] == "rlx":
+            return self._load_graph(_described_graph(artifact))
+        names, taken = artifact.info["arguments"], artifact.info["prepared"]
+        by_name = {a.name: a for a in self.signature.arguments}
+        if not {*names, *taken} <= by_name.keys():
+            raise ExecutionError(_MISMATCH, hint="compile it again")
+        members = unpacked(artifact.program, (_MAIN, _WEIGHTS)) if taken else {_MAIN: artifact.program}
+        self._arguments = [by_name[n] for n in names]
+        self._executable = client.compiled(members[_MAIN], self._options)
+        weights = client.compiled(members[_WEIGHTS], self._options) if taken else None
+        prepared = [] if weights is None else _check_weights(weights, [by_name[n] for n in taken])
+        _check_types(self._executable, self._arguments, prepared, self.signature, self._updates)
+        return weights, taken
+
+    def _load_graph(self, graph: Graph) -> tuple[Executable | None, Sequence[str]]:
+        """The same for a program that is compiled for each set of sizes."""
+        self._graph, weights = _outlined(graph)
+        given = {a.name for a in graph.arguments}
+        self._arguments = [a for a in self._graph.arguments if a.name in given]
+        if weights is None:
+            return None, ()
+        return client.compiled(portable(weights), self._options), [a.name for a in weights.arguments]
 
     def call(self, arrays: Sequence[np.ndarray], /) -> list[np.ndarray]:
         """Run it on arrays for its inputs, in order."""
@@ -198,7 +267,7 @@ class Program:
         inputs = iter(client.to_device(arrays))
         on_device = self._on_device
         results = executable(
-            [next(inputs) if a.kind == "input" else on_device[a.name] for a in self.signature.arguments]
+            [next(inputs) if a.kind == "input" else on_device[a.name] for a in self._arguments] + self._prepared
         )
         returned = [client.to_host(r) for r, state in zip(results, self._updates, strict=True) if state is None]
         updated = {
@@ -216,7 +285,7 @@ class Program:
 
     def _specialise(self, sizes: tuple[tuple[str, int], ...]) -> Executable:
         assert self._graph is not None
-        bound = stages.prepared(self._graph, dict(sizes))
+        bound = stages.prepared(self._graph, {name: size for name, size in sizes if name in self._graph.symbols})
         return Executable(portable(bound), self._options)
 
     def read_state(self, name: str) -> np.ndarray:

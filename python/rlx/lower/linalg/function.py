@@ -11,7 +11,7 @@ from rlx.ir.dim import LARGEST
 from rlx.ir.errors import ShapeError
 from rlx.ir.location import describe
 from rlx.ir.shape import shape_of
-from rlx.ir.signature import Argument, bodies, declare, read_arguments, read_outputs
+from rlx.ir.signature import PREPARES, Argument, bodies, declare, read_arguments, read_outputs
 from rlx.lower.linalg.loops import Loops, tensor_type
 from rlx.lower.linalg.rules import TABLE
 from rlx.lower.table import empty_module
@@ -53,6 +53,9 @@ def _lower_function(function: mlir.FuncOp, into: mlir.Module) -> None:
     signature = ir.FunctionType.get([tensor_type(a.shape) for a in arguments], [tensor_type(o.shape) for o in outputs])
     target = func.FuncOp(function.name.value, signature, ip=ir.InsertionPoint(into.body), loc=function.location)
     declare(target, map(_stored, arguments), outputs)
+    for name in ("sym_visibility", PREPARES):
+        if name in function.attributes:
+            target.attributes[name] = function.attributes[name]
     block = target.add_entry_block()
     low = Loops(block)
     with ir.InsertionPoint(block):

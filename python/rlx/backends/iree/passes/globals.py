@@ -14,7 +14,14 @@ from rlx.backends.iree.names import PARAMETER_SCOPE, state_getter, state_setter,
 from rlx.backends.iree.passes.base import IreePass, create
 from rlx.backends.iree.passes.copies import copied
 from rlx.ir.errors import Error
-from rlx.ir.signature import Declared, bodies, declared_arguments, declared_updates
+from rlx.ir.signature import (
+    Declared,
+    bodies,
+    declared_arguments,
+    declared_result_names,
+    declared_updates,
+    is_preparation,
+)
 
 
 @dataclass(frozen=True)
@@ -23,6 +30,7 @@ class Globals(IreePass, name="rlx-iree-globals"):
 
     Functions load them at their start, and store the new values of states at their end. For each state, two functions are
     added that return and set its value.
+    What a function of rlx-outline-weights gives is a global too: rlx-iree-initializers stores it.
     """
 
     def apply(self, module: Any) -> None:
@@ -39,6 +47,8 @@ class _Globals:
         self.module = module
         self.types: dict[str, Any] = {}
         self.states: dict[str, Any] = {}  # their types, by the names that users give them
+        # The parameters that are computed when the module is loaded.
+        self.prepared = {name for f in bodies(module) if is_preparation(f) for name in declared_result_names(f)}
 
     def load(self, declared: Declared, type_: Any) -> Any:
         """Load a parameter or state; its global is declared if this is the first use."""
@@ -58,10 +68,10 @@ class _Globals:
             "sym_visibility": ir.StringAttr.get("private"),
             "type": ir.TypeAttr.get(type_),
         }
-        if declared.kind == "param":
+        if declared.kind == "param" and declared.name not in self.prepared:
             key = f'#flow.parameter.named<"{PARAMETER_SCOPE}"::"{declared.name}">'
             attributes["initial_value"] = ir.Attribute.parse(f"{key} : {type_}")
-        else:
+        elif declared.kind == "state":
             self.states[declared.name] = type_
             attributes["is_mutable"] = ir.UnitAttr.get()
             attributes["initial_value"] = _splat(declared.init, type_)
@@ -126,7 +136,10 @@ def _rewrite(function: Any, globals_: _Globals) -> None:
     results = _without(list(function.type.results), [u is not None for u in updates])
     type_ = ir.FunctionType.get([a.type for a in block.arguments], results)
     function.attributes["function_type"] = ir.TypeAttr.get(type_)
-    for name in ("arg_attrs", "res_attrs"):  # this information is in the globals now
+    for name in (
+        "arg_attrs",
+        *(() if is_preparation(function) else ("res_attrs",)),
+    ):  # this information is in the globals now
         if name in function.attributes:
             del function.attributes[name]
 

@@ -1,0 +1,70 @@
+"""What of a block is worth computing before it: once when a program is loaded, or once for all steps of a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rlx import mlir
+from rlx.ir import opview
+from rlx.ir.dim import estimate
+from rlx.ir.shape import shape_of
+
+
+def bytes_of(value: mlir.Value) -> int:
+    """The bytes of a value, with a typical size for each symbol."""
+    return estimate(shape_of(value).size_bytes)
+
+
+def worth_keeping(
+    block: mlir.Block,
+    source: Callable[[mlir.Value], int | None],
+    is_movable: Callable[[mlir.Operation], bool],
+    growth: float,
+) -> tuple[list[mlir.Value], list[mlir.Operation]]:
+    """What to compute in front of a block, out of its ops that depend on nothing in it.
+
+    Views and broadcasts are not kept, since they cost nothing where they are, and neither is what would take much more memory
+    than what it is made of, unless it is a product. They move along where something that is kept reads them.
+
+    Args:
+        block: The block.
+        source: The bytes of a value that is there before the block; None for all other values.
+        is_movable: Whether an op may be computed before the block, if its operands are there.
+        growth: How many times as large as what it is made of a value may be.
+
+    Returns:
+        The values to keep that other ops read, and all ops that compute them, both in order.
+    """
+    sources: dict[mlir.Value, int] = {}
+    candidates: list[mlir.Operation] = []
+    for view in block.operations:
+        op = view.operation
+        sizes = [sources.get(v, source(v)) for v in op.operands]
+        if op.name not in opview.TERMINATORS and is_movable(op) and None not in sizes:
+            total = sum(size or 0 for size in sizes)
+            sources |= dict.fromkeys(op.results, total)
+            candidates.append(op)
+    moved = {opview.key(op) for op in candidates}
+    crossing: list[mlir.Value] = []
+    for op in reversed(candidates):
+        read = [r for r in op.results if any(opview.key(use.owner.operation) not in moved for use in r.uses)]
+        if not read:
+            continue
+        if _pays(op, sources[read[0]], growth):
+            crossing += reversed(read)
+        else:
+            moved.discard(opview.key(op))
+    needed = {v.owner.operation.results[0] for v in crossing}
+    inside: list[mlir.Operation] = []
+    for op in reversed(candidates):
+        if opview.key(op) in needed:
+            needed |= {v.owner.operation.results[0] for v in op.operands if isinstance(v, mlir.ir.OpResult)}
+            inside.append(op)
+    return crossing[::-1], inside[::-1]
+
+
+def _pays(op: mlir.Operation, source: int, growth: float) -> bool:
+    """Whether to keep the results of an op, instead of computing them where they are read."""
+    if not source or opview.has_trait(op, "view") or opview.name_of(op) == "expand":
+        return False
+    return sum(map(bytes_of, op.results)) <= growth * source or opview.has_trait(op, "product")
