@@ -11,7 +11,7 @@ import pytest
 
 import rlx
 from rlx.passes.base import load
-from rlx.passes.levels import LEVELS
+from rlx.passes.levels import LEVELS, to_mir
 from rlx.passes.numerics import differs, tolerances
 from tests.conformance.random_graphs import Grower, seeded
 from tests.drawing import drawn, graph_seed
@@ -168,6 +168,7 @@ _PIPELINES = (
     *("rlx-simplify", "rlx-constant-fold", "rlx-recognize", "rlx-fuse-elementwise-regions"),
     "rlx-constant-fold,rlx-simplify,canonicalize,cse",
 )
+_OF_REGIONS = ("rlx-propagate-constants", "rlx-hoist-invariants", "rlx-prune-regions")
 
 
 @drawn("number", range(100), of_each=40)
@@ -183,7 +184,13 @@ def test_the_size_of_a_negated_unsigned_integer() -> None:
 @drawn("number", range(60), of_each=15)
 def test_a_random_graph_with_regions_keeps_its_value(number: int, seed: int) -> None:
     made_from, inlined = graph_seed(seed, number), "rlx-lower-control-flow"
-    pipelines = *_PIPELINES, inlined, f"rlx-constant-fold,{inlined},rlx-constant-fold"
+    pipelines = (
+        *_PIPELINES,
+        inlined,
+        f"rlx-constant-fold,{inlined},rlx-constant-fold",
+        *_OF_REGIONS,
+        to_mir(1, fuse=False),
+    )
     check(with_regions(made_from), made_from, *pipelines)
 
 
@@ -266,3 +273,46 @@ def test_a_pipeline_keeps_results(level: int, target: str, seed: int, full: bool
         said = _difference(graph, expected, result, values, exact=False)
         assert not said, f"-O{level} for {target}: {said}\n{graph}"
     assert taken
+@drawn("number", range(60), of_each=8)
+@pytest.mark.parametrize("passes", _OF_REGIONS)
+def test_a_pass_of_regions_has_nothing_left_to_do(passes: str, number: int, seed: int) -> None:
+    once = rlx.passes.run(with_regions(graph_seed(seed, number)), passes)
+    assert str(rlx.passes.run(once, passes)) == str(once)
+
+
+def _recurrence(seed: int) -> Any:
+    """A loss by a scan and a while, with weights that loops compute again in every step, and carries that stay as they are."""
+    choose, g = random.Random(seed), rlx.Graph("main")
+    x, w, b = g.input("x", (4, 3)), g.param("w", (3, 3)), g.param("b", (3,))
+    number = g.constant(np.float32(choose.choice([0.0, 1.0])))
+
+    def step(carry: Any, row: Any) -> Any:
+        h, scale, bias = carry
+        made = choose.choice([lambda: w @ w, lambda: g.transpose(w), lambda: g.exp(w), lambda: w])()
+        h = g.tanh(g.reshape(g.reshape(h, (1, 3)) @ made, (3,)) * scale + row)
+        h = choose.choice([lambda: h + bias, lambda: g.if_(g.gt(scale, 0.5), lambda: h + bias, lambda: h * bias)])()
+        return (h, choose.choice([scale, scale * scale]), bias), choose.choice([h, g.exp(b), h * scale])
+
+    (h, scale, _), rows = g.scan(step, (b * 1.0, number, g.sin(b)), x)
+    h = g.while_(lambda i, c: i < 2, lambda i, c: (i + 1, c + g.sin(b)), 0, h, max_iterations=2)[1]
+    g.set_outputs([g.sum(h * h) + g.sum(rows) * 0.5 + scale])
+    return g
+
+
+@drawn("number", range(20), of_each=4)
+@pytest.mark.parametrize("derived", ["primal", "grad", "hvp", "vmap"])
+def test_derivatives_of_loops_keep_their_value(derived: str, number: int, seed: int) -> None:
+    """To the last bit, by each pass of regions and all of a level."""
+    made_from = graph_seed(seed, number)
+    graph = _recurrence(made_from)
+    if derived == "vmap":
+        graph = rlx.vmap(graph, batched={"x": 0}, size=2)
+    elif derived != "primal":
+        graph = getattr(rlx, derived)(graph, wrt=["w", "b"])
+    rng = np.random.default_rng(made_from)
+    values = {a.name: rng.uniform(-1, 1, a.shape.static).astype(np.float32) for a in graph.arguments}
+    expected = rlx.evaluate(graph, values)
+    for pipeline in (*_OF_REGIONS, to_mir(1, fuse=False)):
+        result = rlx.passes.run(graph, pipeline)
+        for a, b in zip(expected, rlx.evaluate(result, values), strict=True):
+            np.testing.assert_array_equal(a, b, err_msg=f"{pipeline} of\n{graph}")

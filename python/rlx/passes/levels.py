@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 LEVELS = (0, 1, 2, 3)
 DEFAULT_LEVEL = 2
 
-# What is known without the target: algebra, constants, what is computed twice, what nobody reads.
-_SCALAR = ("rlx-simplify", "rlx-constant-fold", "canonicalize", "cse")
+# What is known without the target: algebra, constants, what loops need not compute or carry, what is there twice or for nobody.
+_REGIONS = ("rlx-propagate-constants", "rlx-hoist-invariants", "rlx-prune-regions")
+_SCALAR = ("rlx-simplify", "rlx-constant-fold", *_REGIONS, "canonicalize", "cse")
 
 
 def check_level(level: Any) -> None:

@@ -1,0 +1,219 @@
+"""`rlx-propagate-constants`: branches that are known, loops that do not run, and carries that keep their first value."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import ChainMap
+from collections.abc import Iterable, MutableMapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from rlx import mlir
+from rlx.ir import attributes, opview, registry
+from rlx.ir.errors import Error
+from rlx.ir.evaluate import evaluate_op
+from rlx.ir.regions import use
+from rlx.ir.shape import shape_of
+from rlx.ir.signature import bodies
+from rlx.passes.base import Pass, option
+from rlx.passes.rewrite import builder_before, erase_dead
+
+# Arrays of values that are constants, those of an inner region in front of those around it.
+_Known = MutableMapping[mlir.Value, np.ndarray]
+
+
+@dataclass(frozen=True)
+class PropagateConstants(Pass, name="rlx-propagate-constants"):
+    """Propagate constants through control flow, as long as it is not known that they may be something else.
+
+    A branch whose condition is known replaces its `if`, and a condition is known inside of its branches. A `while` whose
+    condition is false at first, and a `scan` without steps that stacks nothing, give what they start from; a `scan` of one
+    step is its body. A carry that every step gives back as it was is what it starts from, for every reader.
+    """
+
+    max_elements: int = option(4096, "the largest constant that is followed, in elements")
+
+    def run(self, module: mlir.Module) -> None:
+        for function in bodies(module):
+            propagation = _Propagation(self.name, self.max_elements)
+            propagation.rewrite(function.entry_block, {})
+            erase_dead(propagation.dead)
+
+
+class _Propagation:
+    """Rewrites one function. What it replaces is erased at the end: until then no value gets the address of another one."""
+
+    def __init__(self, note: str, max_elements: int):
+        self.note, self.max_elements = note, max_elements
+        self.dead: list[mlir.Operation] = []
+
+    def rewrite(self, block: mlir.Block, known: _Known) -> None:
+        """Rewrite the ops of a block and of their regions.
+
+        Args:
+            block: The block.
+            known: The constants around it; those of the block are added.
+        """
+        ops = [view.operation for view in block.operations][::-1]
+        while ops:
+            op = ops.pop()
+            if not len(op.regions):
+                self._evaluate(op, known)
+                continue
+            standing_for = self._without(op, known)
+            if standing_for is None:
+                self._rewrite_regions(op, known)
+            else:
+                ops += reversed(standing_for)
+                self.dead.append(op)
+
+    def _rewrite_regions(self, op: mlir.Operation, known: _Known) -> None:
+        name = opview.name_of(op)
+        if name in ("while", "scan"):
+            self._replace_unchanged(op, known)
+        inside: list[_Known] = []
+        for index, region in enumerate(op.regions):
+            for block in region.blocks:
+                if name == "if":
+                    self._assume(op.operands[0], block, index == 0)
+                inside.append(ChainMap({}, known))
+                self.rewrite(block, inside[-1])
+        if name == "if":
+            self._replace_alike(op, *inside)
+
+    # --- constants --------------------------------------------------------------------------------
+
+    def _evaluate(self, op: mlir.Operation, known: _Known) -> None:
+        """Add the results of an op without regions to what is known, if its operands are."""
+        if op.name == "rlx.constant":
+            if self._is_small(op.results):
+                known[op.results[0]] = attributes.read(registry.card("constant").spec, op)["value"]
+            return
+        is_ours = registry.is_ours(op) and op.name not in opview.TERMINATORS
+        if not is_ours or not len(op.operands) or not all(v in known for v in op.operands):
+            return
+        if self._is_small(op.results):
+            with contextlib.suppress(Error):  # for instance if an attribute has a symbol
+                known.update(zip(op.results, evaluate_op(op, [known[v] for v in op.operands], {}), strict=True))
+
+    def _is_small(self, values: Iterable[mlir.Value]) -> bool:
+        sizes = [shape_of(value).num_elements for value in values]
+        return all(isinstance(size, int) and size <= self.max_elements for size in sizes)
+
+    def _yielded(self, block: mlir.Block, known: _Known) -> list[np.ndarray | None]:
+        """What a block yields where that is known, without a change of the block."""
+        for view in block.operations:
+            op = view.operation
+            if not len(op.regions):
+                self._evaluate(op, known)
+            elif opview.name_of(op) == "if" and (condition := known.get(op.operands[0])) is not None:
+                branch = op.regions[0 if condition else 1].blocks[0]
+                results = zip(op.results, self._yielded(branch, known), strict=True)
+                known.update({result: array for result, array in results if array is not None})
+        return [known.get(v) for v in opview.yielded(block)]
+
+    # --- branches and loops that go ---------------------------------------------------------------
+
+    def _without(self, op: mlir.Operation, known: _Known) -> list[mlir.Operation] | None:
+        """Replace what is read of an op that need not be there; the ops that stand for it, or None if it stays."""
+        name = opview.name_of(op)
+        if name == "if" and (condition := known.get(op.operands[0])) is not None:
+            branch = op.regions[0 if condition else 1].blocks[0]
+            moved = _moved(op, branch)
+            return _replaced(op, opview.yielded(branch), moved)
+        if name == "while" and self._never_runs(op, known):
+            return _replaced(op, list(op.operands))
+        if name != "scan":
+            return None
+        values = opview.attributes_of(op)
+        (length,), count = values["length"], values["num_carries"]
+        if length == 0 and len(op.results) == count:
+            return _replaced(op, list(op.operands)[:count])
+        return self._one_step(op, count) if length == 1 else None
+
+    def _never_runs(self, op: mlir.Operation, known: _Known) -> bool:
+        if opview.attributes_of(op)["max_iterations"] == 0:
+            return True
+        condition = op.regions[0].blocks[0]
+        arguments = zip(condition.arguments, op.operands, strict=True)
+        inside: _Known = ChainMap({a: known[v] for a, v in arguments if v in known}, known)
+        (runs,) = self._yielded(condition, inside)
+        return runs is not None and not runs
+
+    def _one_step(self, op: mlir.Operation, count: int) -> list[mlir.Operation]:
+        """Put the body of a scan of one step, with so many carries, in the place of the scan."""
+        builder, body = builder_before(op, self.note), op.regions[0].blocks[0]
+        arguments = [builder.tensor(v) for v in op.operands]
+        arguments[count:] = [builder.reshape(x, x.shape.dims[1:]) for x in arguments[count:]]
+        for argument, tensor in zip(body.arguments, arguments, strict=True):
+            argument.replace_all_uses_with(tensor.value)
+        moved = _moved(op, body)
+        yielded = [builder.tensor(v) for v in opview.yielded(body)]
+        yielded[count:] = [builder.reshape(y, (1, *y.shape.dims)) for y in yielded[count:]]
+        return _replaced(op, [t.value for t in yielded], moved)
+
+    # --- what is known inside -----------------------------------------------------------------------
+
+    def _assume(self, condition: mlir.Value, branch: mlir.Block, truth: bool) -> None:
+        """Let the ops of a branch read that the condition is true, or false."""
+        if any(condition in list(op.operands) for op in opview.operations(branch)):
+            ops = [view.operation for view in branch.operations]
+            constant = builder_before(ops[0], self.note).constant(np.array(truth)).value
+            for op in ops:
+                use(op, {condition: constant})
+
+    def _replace_alike(self, op: mlir.Operation, then: _Known, otherwise: _Known) -> None:
+        """Replace what both branches of an `if` give alike."""
+        branches = [opview.yielded(region.blocks[0]) for region in op.regions]
+        for result, a, b in zip(op.results, *branches, strict=True):
+            if a == b:
+                result.replace_all_uses_with(a)
+            elif b in otherwise and _equal(then.get(a), otherwise[b]):
+                result.replace_all_uses_with(builder_before(op, self.note).constant(otherwise[b]).value)
+
+    def _replace_unchanged(self, op: mlir.Operation, known: _Known) -> None:
+        """Replace the carries of a loop that never change by what they start from."""
+        is_scan = opview.name_of(op) == "scan"
+        count = opview.attributes_of(op)["num_carries"] if is_scan else len(op.operands)
+        body = op.regions[len(op.regions) - 1].blocks[0]
+        for k in self._unchanged(body, list(op.operands)[:count], known):
+            for region in op.regions:
+                region.blocks[0].arguments[k].replace_all_uses_with(op.operands[k])
+            op.results[k].replace_all_uses_with(op.operands[k])
+
+    def _unchanged(self, body: mlir.Block, inits: list[mlir.Value], known: _Known) -> list[int]:
+        """The carries that every step yields as they started: assumed of all that may, until nothing contradicts."""
+        arguments, yielded = list(body.arguments)[: len(inits)], opview.yielded(body)[: len(inits)]
+        same = {k for k, v in enumerate(yielded) if v == arguments[k] or v == inits[k]}
+        assumed = {k for k, v in enumerate(inits) if v in known} - same
+        while assumed:
+            constants = {arguments[k]: known[inits[k]] for k in assumed | same if inits[k] in known}
+            given = self._yielded(body, ChainMap(constants, known))
+            kept = {k for k in assumed if _equal(given[k], known[inits[k]])}
+            if kept == assumed:
+                break
+            assumed = kept
+        return sorted(same | assumed)
+
+
+def _equal(a: np.ndarray | None, b: np.ndarray) -> bool:
+    """Whether two arrays are the same to the bit."""
+    return a is not None and a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+def _moved(op: mlir.Operation, block: mlir.Block) -> list[mlir.Operation]:
+    """Move the ops of a region's block in front of the op, without the one that ends it."""
+    *ops, _ = [view.operation for view in block.operations]
+    for inner in ops:
+        inner.move_before(op)
+    return ops
+
+
+def _replaced(
+    op: mlir.Operation, values: Iterable[mlir.Value], ops: list[mlir.Operation] | None = None
+) -> list[mlir.Operation]:
+    """Replace the results of an op; the ops that stand for it."""
+    for result, value in zip(op.results, values, strict=True):
+        result.replace_all_uses_with(value)
+    return ops or []
