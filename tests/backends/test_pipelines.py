@@ -143,6 +143,7 @@ class _Reached(Exception):
         {"policy": "fusable"},
         {"precision": "bf16"},
         {"opt": 0},
+        {"fast_math": True},
         {"opt": 0, "policy": "fusable"},
         {"dispatch": "force-common"},
         {"passes": "rlx-lower-blocks,rlx-decompose{ops=rms_norm}"},

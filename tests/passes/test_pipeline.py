@@ -63,7 +63,7 @@ def test_a_pipeline_is_made_of_text_and_passes() -> None:
         ("cse, rlx-simplif", 6, "did you mean 'rlx-simplify'?"),
         ("zzzzzz", 1, "'zzzzzz' is not a pass"),
         ("rlx-bind{seq=}", 10, "option 'seq' takes a size, not ''"),
-        ("rlx-simplify{x=1}", 14, "rlx-simplify has no option 'x'; it takes none"),
+        ("rlx-prune-regions{x=1}", 19, "rlx-prune-regions has no option 'x'; it takes none"),
         ("rlx-precision{to=f16 policy=mixd}", 22, "did you mean 'mixed'?"),
         ("canonicalize{max-iterations=}", 14, "'max-iterations' takes an integer, not ''"),
         ("canonicalize{top-down=up}", 14, "'top-down' takes true or false, not 'up'"),

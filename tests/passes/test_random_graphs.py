@@ -22,13 +22,14 @@ _DTYPES = ("f32", "i32", "i8", "u8", "bool", "f16")
 class _Maker:
     """Builds a graph step by step out of ops that the rules of `rlx-simplify` look for."""
 
-    def __init__(self, seed: int, *, regions: bool = False):
+    def __init__(self, seed: int, *, regions: bool = False, shapes: bool = False):
         self.random = random.Random(seed)
         self.g: Any = rlx.Graph("main")
         self.values: list[Any] = [self.g.input(f"x{i}", (2, 3), d) for i, d in enumerate(_DTYPES)]
         steps = [self.binary, self.binary, self.unary, self.cast, self.reshape, self.transpose, self.narrow]
         steps += [self.concat, self.where, self.expand, self.reduce, self.constant, self.halves]
         steps += [self.branch, self.loop, self.scan] * 2 * regions
+        steps += [self.round_trip, self.slice, self.repeated, self.product, self.extremum] * 2 * shapes
         for _ in range(self.random.randint(5, 25)):
             made = self.random.choice(steps)(self.random.choice(self.values))
             if made is not None and made.rank <= 4 and made.shape.num_elements <= 64:
@@ -108,6 +109,54 @@ class _Maker:
         generator = np.random.default_rng(self.random.randrange(1000))
         return self.g.constant(generator.integers(0, 2, x.shape.static).astype(x.dtype.numpy))
 
+    def round_trip(self, x: Any) -> Any:
+        """Transposed or reshaped, computed with, and back again, or nearly."""
+        if x.rank != 2 or x.dtype.is_bool:
+            return None
+        rows, columns = x.shape.dims
+        there = self.random.choice([self.g.transpose, lambda v: self.g.reshape(v, (columns, rows))])
+        back = self.random.choice([self.g.transpose, lambda v: self.g.reshape(v, (rows, columns))])
+        other = self.random.choice([v for v in self.values if v.shape == x.shape])
+        y = self.random.choice([self.g.neg, self.g.relu, lambda v: self.g.cast(self.g.cast(v, "i32"), x.dtype)])(
+            there(x)
+        )
+        return back(self.random.choice([lambda: y, lambda: y + there(other), lambda: y * self.constant(there(x))])())
+
+    def slice(self, x: Any) -> Any:
+        starts = [self.random.randint(0, max(0, d - 1)) for d in x.shape.dims]
+        return self.g.slice(x, starts, x.shape.dims, [self.random.randint(1, 2) for _ in starts]) if x.rank else None
+
+    def repeated(self, x: Any) -> Any:
+        if x.dtype.is_bool or not x.rank:
+            return None
+        wide = self.g.expand(x, (2, *x.shape.dims))
+        number = self.g.constant(np.array(2).astype(x.dtype.numpy))
+        return self.random.choice(
+            [self.g.neg, lambda v: v * number, lambda v: self.g.cast(v, "f32"), lambda v: number - v]
+        )(wide)
+
+    def product(self, x: Any) -> Any:
+        if x.rank < 2 or x.dtype.is_bool:
+            return None
+        other = self.random.choice([v for v in self.values if v.shape == x.shape])
+        turned = self.g.transpose(other, (*range(x.rank - 2), x.rank - 1, x.rank - 2))
+        batch, last = tuple(range(x.rank - 2)), x.rank - 1
+        wide = self.g.expand(turned, (2, *turned.shape.dims))
+        return self.random.choice(
+            [
+                lambda: self.g.dot_general(x, turned, [last], [last - 1], batch, batch),
+                lambda: self.g.matmul(self.g.expand(x, (2, *x.shape.dims)), wide),
+                lambda: self.g.matmul(x, wide),
+            ]
+        )()
+
+    def extremum(self, x: Any) -> Any:
+        kind, keep = self.random.choice(["max", "min", "sum"]), self.random.random() < 0.5
+        if x.rank < 2 or x.dtype.is_bool or 0 in x.shape.dims:
+            return None
+        wide = self.random.choice([x, self.g.expand(x, (2, *x.shape.dims))])
+        return self.g.reduce(kind, self.g.reduce(kind, wide, (0,), keep_dims=keep), (0,), keep_dims=keep)
+
     def branch(self, x: Any) -> Any:
         flag = self.random.choice([self.g.constant(np.array(True)), self.g.reduce("max", self.values[4], (0, 1))])
         return self.g.if_(flag, lambda: self.inside(x), lambda: self.inside(x))
@@ -175,6 +224,50 @@ _OF_REGIONS = ("rlx-propagate-constants", "rlx-hoist-invariants", "rlx-prune-reg
 def test_a_random_graph_keeps_its_value(number: int, seed: int) -> None:
     made_from = graph_seed(seed, number)
     check(_Maker(made_from).g, made_from, *_PIPELINES)
+
+
+@drawn("number", range(100), of_each=25)
+def test_a_random_graph_of_shape_ops_keeps_its_value(number: int, seed: int) -> None:
+    """And what simplifies it finds nothing more in it."""
+    made_from = graph_seed(seed, number)
+    graph = _Maker(made_from, shapes=True).g
+    check(graph, made_from, "rlx-simplify", to_mir(1, fuse=False))
+    once = rlx.passes.run(graph, "rlx-simplify")
+    assert str(rlx.passes.run(once, "rlx-simplify")) == str(once)
+
+
+def _real_functions(seed: int) -> Any:
+    """A graph of the terms that fast math knows, of positive numbers near 1."""
+    choose, g = random.Random(seed), rlx.Graph("main")
+    values = [g.input(f"x{i}", (2, 3)) for i in range(3)]
+    terms = [
+        *(lambda x, y: x + choose.choice([0.0, -0.0, 0.5]), lambda x, y: x - x + y, lambda x, y: y / y * x),
+        *(lambda x, y: x / choose.choice([2.0, 3.0]), lambda x, y: x / g.sqrt(y), lambda x, y: 1.0 / g.sqrt(y) + x),
+        *(lambda x, y: (x + 0.5) + 0.25, lambda x, y: (x * 0.5) * 1.5, lambda x, y: 0.0 * x + y, lambda x, y: 0.0 - (0.0 - y)),
+        *(lambda x, y: g.exp(g.log(x)), lambda x, y: g.log(g.exp(y)), lambda x, y: g.sqrt(x * x)),
+        *(lambda x, y: x ** choose.choice([2.0, 0.5, -0.5, -1.0]), lambda x, y: g.log(g.exp(x) * g.exp(y))),
+        *(lambda x, y: x * y + x * values[0], lambda x, y: y * x - values[1] * x + y),
+        lambda x, y: g.sum(g.sum(x * 0.25, 0), 0) * 0.2 + y,
+        lambda x, y: g.mean(g.mean(y, 1, keep_dims=True), 0, keep_dims=True) + x,
+        *(lambda x, y: g.sum(g.expand(x, (4, 2, 3)), 0) * 0.2, lambda x, y: g.mean(g.expand(x, (4, 2, 3)), 0)),
+    ]  # fmt: skip
+    for _ in range(8):
+        values.append(g.clamp(choose.choice(terms)(choose.choice(values), choose.choice(values)), 0.5, 2.0))
+    g.set_outputs(values[3:])
+    return g
+
+
+@drawn("number", range(60), of_each=15)
+def test_fast_math_is_right_for_real_numbers(number: int, seed: int) -> None:
+    """Close where numbers are ordinary; and it finds nothing more in what it gave."""
+    made_from = graph_seed(seed, number)
+    graph, passes = _real_functions(made_from), "rlx-simplify{fast-math}"
+    once = rlx.passes.run(graph, passes)
+    assert str(rlx.passes.run(once, passes)) == str(once)
+    rng = np.random.default_rng(made_from)
+    values = {a.name: rng.uniform(0.5, 2, a.shape.static).astype(np.float32) for a in graph.arguments}
+    for a, b in zip(rlx.evaluate(graph, values), rlx.evaluate(once, values), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-5)
 
 
 def test_the_size_of_a_negated_unsigned_integer() -> None:

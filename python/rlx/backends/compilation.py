@@ -40,6 +40,7 @@ class Compilation:
         bind: Sizes of symbols that are fixed; the others stay symbolic.
         precision: `"f16"` or `"bf16"`, or the dtype; None and f32 do not change the graph.
         opt: The level of optimisation, 0 to 3: `rlx.passes.levels`.
+        fast_math: Whether floats are simplified as if they were real numbers.
         dispatch: The composite ops that the target lowers by rules of its own: a `KernelDispatchPolicy`, or its text.
 
     Attributes:
@@ -62,6 +63,7 @@ class Compilation:
         bind: Mapping[str, int] | None = None,
         precision: Any = None,
         opt: int = DEFAULT_LEVEL,
+        fast_math: bool = False,
         dispatch: KernelDispatchPolicy | str | None = None,
     ):
         check_policy(policy)
@@ -71,7 +73,8 @@ class Compilation:
         self.phases: dict[str, float] = {}
         self._preparing = bind, passes
         chosen = precision_policy(precision).passes
-        self._to_mir = to_mir(opt, fuse=policy == "direct", precision=chosen, target=target.name)
+        options = {"precision": chosen, "target": target.name, "fast_math": fast_math}
+        self._to_mir = to_mir(opt, fuse=policy == "direct", **options)
         self.dispatch_policy = policy_of(dispatch)
         self._to_lir = self.dispatch_policy.applied(target.pipeline)
         self._artifact: Artifact | None = None

@@ -79,7 +79,7 @@ def add_compile_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_level(parser: argparse.ArgumentParser) -> None:
-    """Declare the option for the level of optimisation."""
+    """Declare the options for optimisation."""
     parser.add_argument(
         "-O",
         dest="opt",
@@ -88,6 +88,11 @@ def add_level(parser: argparse.ArgumentParser) -> None:
         default=DEFAULT_LEVEL,
         metavar="LEVEL",
         help="the level of optimisation, 0 to 3 (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--fast-math",
+        action="store_true",
+        help="simplify floats as if they were real numbers: no NaN, any order of sums",
     )
 
 
@@ -119,6 +124,7 @@ def compilation_of(graph: Graph, target: str, arguments: argparse.Namespace) -> 
         target_of(target, arguments.arch, tuple(arguments.flag)),
         policy=arguments.policy,
         opt=arguments.opt,
+        fast_math=arguments.fast_math,
         dispatch=arguments.dispatch,
         passes=arguments.passes,
         bind=bindings(arguments.bind),
@@ -181,6 +187,7 @@ def compiled(graph: Graph, device: str, arguments: argparse.Namespace, threads: 
         passes=arguments.passes,
         policy=arguments.policy,
         opt=arguments.opt,
+        fast_math=arguments.fast_math,
         dispatch=arguments.dispatch,
         cache=not arguments.no_cache,
     )

@@ -68,9 +68,8 @@ def _show_graph(graph: Graph, arguments: argparse.Namespace) -> None:
     from rlx.ir.printable import printable
     from rlx.ir.signature import STAGES
 
-    compilation = Compilation(
-        graph, target_of(arguments.target, arguments.arch), policy=arguments.policy, opt=arguments.opt
-    )
+    options = {"policy": arguments.policy, "opt": arguments.opt, "fast_math": arguments.fast_math}
+    compilation = Compilation(graph, target_of(arguments.target, arguments.arch), **options)
     chosen = arguments.stage or graph.stage
     stages = STAGES[STAGES.index(graph.stage) :] if chosen == "all" else [chosen]
     before, report = None, None

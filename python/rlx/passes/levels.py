@@ -15,20 +15,24 @@ DEFAULT_LEVEL = 2
 
 # What is known without the target: algebra, constants, what loops need not compute or carry, what is there twice or for nobody.
 _REGIONS = ("rlx-propagate-constants", "rlx-hoist-invariants", "rlx-prune-regions")
-_SCALAR = ("rlx-simplify", "rlx-constant-fold", *_REGIONS, "canonicalize", "cse")
+_SCALAR = ("rlx-constant-fold", *_REGIONS, "canonicalize", "cse")
 
 
-def check_level(level: Any) -> None:
-    """The level is one of those that there are.
+def check_options(level: Any, fast_math: Any = False) -> None:
+    """The level is one of those that there are, and `fast_math` is True or False.
 
     Raises:
         Error: It is not.
     """
     if isinstance(level, bool) or not isinstance(level, int) or level not in LEVELS:
         raise Error(f"opt={level!r:.60} is not one of the levels {', '.join(map(str, LEVELS))}")
+    if not isinstance(fast_math, bool):
+        raise Error(f"fast_math={fast_math!r:.60} is neither True nor False")
 
 
-def to_mir(level: int = 0, *, fuse: bool = True, precision: Sequence[Pass] = (), target: str = "") -> str:
+def to_mir(
+    level: int = 0, *, fuse: bool = True, precision: Sequence[Pass] = (), target: str = "", fast_math: bool = False
+) -> str:
     """The pipeline from HIR to MIR.
 
     Args:
@@ -36,16 +40,18 @@ def to_mir(level: int = 0, *, fuse: bool = True, precision: Sequence[Pass] = (),
         fuse: Whether to make fused ops, unless the module says otherwise; else primitives stay.
         precision: What lowers the dtypes to compute in: `PrecisionPolicy.passes`.
         target: The target, for which it has to pay what is made; empty makes all.
+        fast_math: Whether floats are simplified as if they were real numbers, from level 1 on.
 
     Raises:
-        Error: There is no such level.
+        Error: There is no such level, or `fast_math` is not a truth value.
     """
-    check_level(level)
-    scalar, fusing = _SCALAR if level else (), _fusing(level, target) if fuse else ()
+    check_options(level, fast_math)
+    simplify = "rlx-simplify{fast-math}" if fast_math else "rlx-simplify"
+    scalar, fusing = (simplify, *_SCALAR) if level else (), _fusing(level, target, simplify) if fuse else ()
     return ",".join(["rlx-lower-blocks", *scalar, *fusing, *map(str, precision)])
 
 
-def _fusing(level: int, target: str) -> tuple[str, ...]:
+def _fusing(level: int, target: str, simplify: str) -> tuple[str, ...]:
     """Names for what primitives spell out, without the views that this leaves over, and fused ops."""
     chosen = f"{{target={target}}}" if target else ""
-    return (f"rlx-recognize{chosen}", "rlx-simplify", f"rlx-fuse{chosen}") if level else (f"rlx-fuse{chosen}",)
+    return (f"rlx-recognize{chosen}", simplify, f"rlx-fuse{chosen}") if level else (f"rlx-fuse{chosen}",)

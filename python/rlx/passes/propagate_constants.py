@@ -81,6 +81,7 @@ class _Propagation:
                 self.rewrite(block, inside[-1])
         if name == "if":
             self._replace_alike(op, *inside)
+        self.dead.append(op)  # where nobody reads it any more
 
     # --- constants --------------------------------------------------------------------------------
 
@@ -167,6 +168,8 @@ class _Propagation:
         """Replace what both branches of an `if` give alike."""
         branches = [opview.yielded(region.blocks[0]) for region in op.regions]
         for result, a, b in zip(op.results, *branches, strict=True):
+            if next(iter(result.uses), None) is None:
+                continue
             if a == b:
                 result.replace_all_uses_with(a)
             elif b in otherwise and _equal(then.get(a), otherwise[b]):

@@ -15,7 +15,8 @@ from rlx.passes.attention_scores import Contraction, Scores, contraction_of, sco
 from rlx.passes.fusion import Fusion
 from rlx.passes.pattern import Rewriter, pattern
 from rlx.passes.recognize_heads import grouped_heads, packed_heads, scaled_operands
-from rlx.passes.simplify_rules import known_condition, shape_chain, transpose_chain
+from rlx.passes.simplify_rules import known_condition
+from rlx.passes.simplify_shape_rules import shape_chain, transpose_chain
 
 # Scores that are so low have no weight beside any other, whatever else is added to them.
 _LOWEST = -1e30

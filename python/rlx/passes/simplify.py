@@ -5,20 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rlx import mlir
-from rlx.passes import simplify_rules
-from rlx.passes.base import Pass
+from rlx.passes import fast_math_rules, simplify_rules, simplify_shape_rules
+from rlx.passes.base import Pass, option
 from rlx.passes.pattern import patterns_in, rewrite
 
-_PATTERNS = patterns_in(simplify_rules)
+_EXACT = (*patterns_in(simplify_rules), *patterns_in(simplify_shape_rules))
+_FAST = (*_EXACT, *patterns_in(fast_math_rules))
 
 
 @dataclass(frozen=True)
 class Simplify(Pass, name="rlx-simplify", exact=True, idempotent=True):
-    """Remove ops that do nothing and join ops that undo each other.
+    """Remove ops that do nothing, and join ops that undo each other or can be one.
 
-    Exact up to the sign of a zero (`x + 0` is `x`). An op whose removal could lose a NaN stays, so `x·0` becomes 0
-    only for integers.
+    Exact for floats, with NaN, infinities and the signs of zeros: so `x + 0` stays, which is 0 for -0, and `x·0`, which may be
+    NaN. `fast-math` takes it that there are none of these, and that sums may be rounded in another order.
     """
 
+    fast_math: bool = option(False, "whether to treat floats as if they were real numbers")
+
     def run(self, module: mlir.Module) -> None:
-        rewrite(module, _PATTERNS, self.name)
+        rewrite(module, _FAST if self.fast_math else _EXACT, self.name)

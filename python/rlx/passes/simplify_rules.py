@@ -1,15 +1,15 @@
-"""The patterns of `rlx-simplify`."""
+"""The patterns of `rlx-simplify` for arithmetic and casts; those for shapes are in `simplify_shape_rules.py`."""
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from rlx import mlir
 from rlx.ir import opview, views
-from rlx.ir.dim import Dim
 from rlx.ir.dtype import DType
 from rlx.ir.shape import shape_of
-from rlx.ops.lift import broadcast
 from rlx.passes.pattern import Rewriter, pattern, producer
 
 # --- looking at values ----------------------------------------------------------------------------
@@ -29,12 +29,12 @@ def splat(value: mlir.Value) -> float | None:
     return None
 
 
-def _if_alike(value: mlir.Value, result: mlir.Value) -> mlir.Value | None:
+def if_alike(value: mlir.Value, result: mlir.Value) -> mlir.Value | None:
     """A value, if it has the same type as the result that it would replace; else None."""
     return value if value.type == result.type else None
 
 
-def _expanded(rewriter: Rewriter, value: mlir.Value, result: mlir.Value) -> mlir.Value:
+def expanded(rewriter: Rewriter, value: mlir.Value, result: mlir.Value) -> mlir.Value:
     """A value, expanded to the shape of the result that it replaces."""
     return value if value.type == result.type else rewriter.emit("expand", [value], shape=shape_of(result).dims)
 
@@ -51,9 +51,36 @@ def neutral_element(op: views.Binary, rewriter: Rewriter) -> mlir.Value | None:
     neutral = _NEUTRAL.get(op.kind)
     if neutral is None:
         return None
-    if _is(splat(op.rhs), neutral) and _if_alike(op.lhs, op.result) is not None:
+    if _is(splat(op.rhs), neutral) and if_alike(op.lhs, op.result) is not None:
         return op.lhs
-    return _if_alike(op.rhs, op.result) if _is(splat(op.lhs), neutral) and op.has_trait("commutative") else None
+    return if_alike(op.rhs, op.result) if _is(splat(op.lhs), neutral) and op.has_trait("commutative") else None
+
+
+@pattern
+def bound_that_never_counts(op: views.Binary, rewriter: Rewriter) -> mlir.Value | None:
+    """The maximum of x and the least value of its dtype, and the minimum of x and the greatest: NaN stays NaN."""
+    if op.kind not in ("max", "min"):
+        return None
+    dtype = shape_of(op.result).dtype
+    if dtype.is_complex:
+        return None
+    least, greatest = (
+        (False, True) if dtype.is_bool else (-math.inf, math.inf) if dtype.is_float else (dtype.min, dtype.max)
+    )
+    limit = least if op.kind == "max" else greatest
+    for x, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
+        if splat(other) == limit and if_alike(x, op.result) is not None:
+            return x
+    return None
+
+
+@pattern
+def integer_minus_itself(op: views.Binary, rewriter: Rewriter) -> mlir.Value | None:
+    """X - x of integers; of floats it may be NaN."""
+    dtype = shape_of(op.result).dtype
+    if op.kind != "sub" or op.lhs != op.rhs or dtype.is_inexact:
+        return None
+    return expanded(rewriter, rewriter.builder.constant(np.zeros((), dtype.numpy)).value, op.result)
 
 
 def _is(value: float | None, number: float) -> bool:
@@ -73,7 +100,7 @@ def times_zero(op: views.Binary, rewriter: Rewriter) -> mlir.Value | None:
     if op.kind != "mul" or shape_of(op.result).dtype.is_inexact:
         return None
     zero = next((value for value in op.operands if splat(value) == 0), None)
-    return None if zero is None else _expanded(rewriter, zero, op.result)
+    return None if zero is None else expanded(rewriter, zero, op.result)
 
 
 @pattern
@@ -87,7 +114,7 @@ def sign(op: views.Binary, rewriter: Rewriter) -> mlir.Value | None:
         return None if other is None else rewriter.emit("binary", [op.rhs, other], kind="sub")
     if op.kind == "mul":
         for value, factor in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
-            if splat(factor) == -1 and _if_alike(value, op.result) is not None:
+            if splat(factor) == -1 and if_alike(value, op.result) is not None:
                 return rewriter.emit("activation", [value], kind="neg")
     return None
 
@@ -119,7 +146,7 @@ def known_condition(op: views.Where, rewriter: Rewriter) -> mlir.Value | None:
     known = splat(op.condition)
     if known is None and op.on_true != op.on_false:
         return None
-    return _expanded(rewriter, op.on_false if known is False else op.on_true, op.result)
+    return expanded(rewriter, op.on_false if known is False else op.on_true, op.result)
 
 
 # --- casts ----------------------------------------------------------------------------------------
@@ -155,110 +182,3 @@ def cast_chain(op: views.Cast, rewriter: Rewriter) -> mlir.Value | None:
     if source.is_integer and middle.is_inexact and to.is_integer and not lossless(source, to):
         return None
     return inner.x if source is to else rewriter.emit("cast", [inner.x], dtype=to)
-
-
-# --- shapes ---------------------------------------------------------------------------------------
-
-
-@pattern
-def shape_chain(op: views.Reshape | views.Expand, rewriter: Rewriter) -> mlir.Value | None:
-    """A reshape or expand to the shape that the operand has already, and two of them in a row."""
-    if _if_alike(op.x, op.result) is not None:
-        return op.x
-    inner = producer(op.x, type(op))
-    return None if inner is None else rewriter.emit(op.spec.name, [inner.x], shape=shape_of(op.result).dims)
-
-
-@pattern
-def expanded_operand(op: views.Binary | views.Compare | views.Where, rewriter: Rewriter) -> mlir.Value | None:
-    """An operand that is expanded, although the result has the same shape without that: these ops broadcast their operands."""
-    values = op.operands
-    for i, value in enumerate(values):
-        inner = producer(value, views.Expand)
-        if inner is None:
-            continue
-        changed = [*values[:i], inner.x, *values[i + 1 :]]
-        if broadcast(*(shape_of(v).dims for v in changed)) == shape_of(op.result).dims:
-            return rewriter.emit(op.spec.name, changed, **op.attributes)
-    return None
-
-
-@pattern
-def transpose_chain(op: views.Transpose, rewriter: Rewriter) -> mlir.Value | None:
-    """A transpose that keeps the order of axes, and two transposes in a row."""
-    if op.perm == tuple(range(len(op.perm))):
-        return op.x
-    inner = producer(op.x, views.Transpose)
-    return inner and rewriter.emit("transpose", [inner.x], perm=tuple(inner.perm[p] for p in op.perm))
-
-
-@pattern
-def whole(op: views.Narrow | views.Slice, rewriter: Rewriter) -> mlir.Value | None:
-    """A narrow or slice of the whole tensor: if it keeps the shape, it starts at 0."""
-    if isinstance(op, views.Slice) and any(s != 1 for s in op.strides):
-        return None
-    return _if_alike(op.x, op.result)
-
-
-@pattern
-def narrow_of_narrow(op: views.Narrow, rewriter: Rewriter) -> mlir.Value | None:
-    """Two ranges of one axis."""
-    inner = producer(op.x, views.Narrow)
-    if inner is None or op.axis != inner.axis:
-        return None
-    start = op.start[0] + inner.start[0]
-    return rewriter.emit("narrow", [inner.x], axis=op.axis, start=(start,), length=op.length)
-
-
-@pattern
-def narrow_of_concat(op: views.Narrow, rewriter: Rewriter) -> mlir.Value | None:
-    """A range that is inside of one of the joined tensors."""
-    inner, axis = producer(op.x, views.Concat), op.axis
-    if inner is None or inner.axis != axis:
-        return None
-    (start,), (length,) = op.start, op.length
-    border = shape_of(inner.lhs).dims[axis]
-    if _at_most(start + length, border):
-        return rewriter.emit("narrow", [inner.lhs], axis=axis, start=(start,), length=(length,))
-    if _at_most(border, start):
-        return rewriter.emit("narrow", [inner.rhs], axis=axis, start=(start - border,), length=(length,))
-    return None
-
-
-def _at_most(a: Dim, b: Dim) -> bool:
-    """Whether `a <= b` is known."""
-    gap = b - a
-    return type(gap) is int and gap >= 0
-
-
-@pattern
-def concat_of_neighbours(op: views.Concat, rewriter: Rewriter) -> mlir.Value | None:
-    """Neighbouring ranges of one tensor that are joined again; an empty operand."""
-    axis = op.axis
-    for part, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
-        if shape_of(part).dims[axis] == 0:
-            return _if_alike(other, op.result)
-    base, start, length = _range(op.lhs, axis)
-    other, next_start, next_length = _range(op.rhs, axis)
-    if base != other or start + length != next_start:
-        return None
-    return rewriter.emit("narrow", [base], axis=axis, start=(start,), length=(length + next_length,))
-
-
-def _range(value: mlir.Value, axis: int) -> tuple[mlir.Value, Dim, Dim]:
-    """A value as a range of an axis of another tensor: this tensor, the start and the length."""
-    op = producer(value, views.Narrow)
-    if op is None or op.axis != axis:
-        return value, 0, shape_of(value).dims[axis]
-    return op.x, op.start[0], op.length[0]
-
-
-@pattern
-def reduce_of_ones(op: views.Reduce, rewriter: Rewriter) -> mlir.Value | None:
-    """A reduction over axes of size 1 only changes the shape."""
-    x, result = shape_of(op.x), shape_of(op.result)
-    if x.dtype is not result.dtype or any(x.dims[a] != 1 for a in op.axes):
-        return None
-    if x.dtype.is_complex and op.kind == "prod":  # it starts from 1, by which a complex product makes inf NaN
-        return None
-    return op.x if x.dims == result.dims else rewriter.emit("reshape", [op.x], shape=result.dims)

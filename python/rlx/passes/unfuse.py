@@ -12,7 +12,7 @@ from rlx.passes.base import Pass, option
 from rlx.passes.fusion import operand_pairs
 from rlx.passes.pattern import Rewriter, pattern, producer, rewrite
 from rlx.passes.rewrite import decompose_all
-from rlx.passes.simplify_rules import narrow_of_concat, whole
+from rlx.passes.simplify_shape_rules import narrow_of_concat, whole
 
 # What `rlx-recognize` makes, as far as it has a decomposition.
 _RECOGNISED = frozenset({"layer_norm", "rms_norm", "softmax", "attention"})

@@ -13,7 +13,7 @@ from rlx.backends.dispatch import KernelDispatchPolicy, policy_of
 from rlx.backends.registry import target_of
 from rlx.ir.errors import UnsupportedError
 from rlx.ir.graph import Graph
-from rlx.passes.levels import DEFAULT_LEVEL, check_level
+from rlx.passes.levels import DEFAULT_LEVEL, check_options
 from rlx.passes.precision_policies import precision_policy
 from rlx.report.dispatch import DispatchReport, analyse_dispatch
 from rlx.report.fusion import FusionReport, analyse_fusion, op_counts
@@ -34,6 +34,7 @@ class Pipeline:
         bind: Sizes of symbols that are fixed; the others stay symbolic.
         precision: As in `Session.compile`.
         opt: The level of optimisation, 0 to 3, as there.
+        fast_math: Whether floats are simplified as if they were real numbers, as there.
         dispatch: Which composite ops the target lowers by rules of its own, as there.
         assert_fusion_clean: Whether to refuse a graph in which a fusion nearly matches: `FusionReport.assert_clean`.
 
@@ -48,12 +49,13 @@ class Pipeline:
     bind: Mapping[str, int] | None = None
     precision: Any = None
     opt: int = DEFAULT_LEVEL
+    fast_math: bool = False
     dispatch: KernelDispatchPolicy | str | None = None
     assert_fusion_clean: bool = False
 
     def __post_init__(self) -> None:
         stages.check_policy(self.policy)
-        check_level(self.opt)
+        check_options(self.opt, self.fast_math)
         policy_of(self.dispatch)
         target_of(self.target, self.arch)
 
@@ -93,6 +95,7 @@ class CompileResult(Compilation):
             bind=pipeline.bind,
             precision=pipeline.precision,
             opt=pipeline.opt,
+            fast_math=pipeline.fast_math,
             dispatch=pipeline.dispatch,
         )
         self.pipeline = pipeline

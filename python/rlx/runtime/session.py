@@ -63,6 +63,7 @@ class Session:
         passes: str | None = ...,
         policy: str = ...,
         opt: int = ...,
+        fast_math: bool = ...,
         dispatch: KernelDispatchPolicy | str | None = ...,
         cache: DiskCache | str | os.PathLike[str] | bool = ...,
         timeout: float | None = ...,
@@ -82,6 +83,7 @@ class Session:
         passes: str | None = ...,
         policy: str = ...,
         opt: int = ...,
+        fast_math: bool = ...,
         dispatch: KernelDispatchPolicy | str | None = ...,
         cache: DiskCache | str | os.PathLike[str] | bool = ...,
         timeout: float | None = ...,
@@ -98,6 +100,7 @@ class Session:
         passes: str | None = None,
         policy: str = "direct",
         opt: int = DEFAULT_LEVEL,
+        fast_math: bool = False,
         dispatch: KernelDispatchPolicy | str | None = None,
         cache: DiskCache | str | os.PathLike[str] | bool = True,
         timeout: float | None = None,
@@ -121,6 +124,8 @@ class Session:
             policy: `"direct"` fuses ops (`rlx-fuse`) unless the module declares otherwise, `"fusable"` leaves primitives.
             opt: The level of optimisation: 0 does what is needed, 1 to 3 look for a program that is faster and needs less
                 memory, which gives the same numbers within the tolerance of its dtypes.
+            fast_math: Simplify floats as if they were real numbers, from level 1 on: results may differ by more than rounding
+                where values are NaN or infinite, or nearly cancel. See docs/optimisation.md.
             dispatch: Which composite ops the device's target lowers by rules of its own, and which it gets decomposed: a
                 `KernelDispatchPolicy`, or its text, such as `"force-common"`.
             cache: False for none, a directory, or a `DiskCache`; True is the user's cache directory. A directory has to be
@@ -136,7 +141,7 @@ class Session:
         """
         _check_timeout(timeout)
         _check_buckets(buckets)
-        options = {"precision": precision, "policy": policy, "opt": opt, "dispatch": dispatch}
+        options = {"precision": precision, "policy": policy, "opt": opt, "fast_math": fast_math, "dispatch": dispatch}
         if tune is not None or tune_inputs is not None:
             options |= {"passes": passes, "bind": bind, "timeout": timeout, "buckets": buckets}
             return self._tuned(graph_of(graph, "compile"), options, params, tune_inputs, _cache(cache), tune)

@@ -143,3 +143,66 @@ func.func @reductions(%x: tensor<1x3xf32>) -> (tensor<3xf32>, tensor<1x3xf32>) {
 // RUN: rlx-opt %s --rlx-simplify --mlir-pass-statistics -o /dev/null 2>&1 | filecheck %s --check-prefix=COUNTS
 // COUNTS: Simplify (rlx-simplify): {{[0-9]+}} rewrites, {{[0-9]+}} dead ops
 // COUNTS: {{[0-9]+}} neutral_element
+
+// Slices in a row are one, and so are maxima of maxima.
+// CHECK-LABEL: func.func @rows(
+// CHECK-NEXT: %[[s:.*]] = rlx.slice(%arg0) {limits = [8, 2], starts = [3, 1], strides = array<i64: 4, 1>}
+// CHECK-NEXT: %[[m:.*]] = rlx.reduce(%arg1) {axes = array<i64: 0, 2>, keep_dims = false, kind = "max"}
+// CHECK-NEXT: return %[[s]], %[[m]]
+func.func @rows(%x: tensor<9x3xf32>, %y: tensor<2x3x4xf32>) -> (tensor<2x1xf32>, tensor<3xf32>) {
+  %0 = rlx.slice(%x) {limits = [9, 3], starts = [1, 0], strides = array<i64: 2, 1>} : (tensor<9x3xf32>) -> tensor<4x3xf32>
+  %1 = rlx.slice(%0) {limits = [4, 2], starts = [1, 1], strides = array<i64: 2, 1>} : (tensor<4x3xf32>) -> tensor<2x1xf32>
+  %2 = rlx.reduce(%y) {axes = array<i64: 2>, keep_dims = false, kind = "max"} : (tensor<2x3x4xf32>) -> tensor<2x3xf32>
+  %3 = rlx.reduce(%2) {axes = array<i64: 0>, keep_dims = false, kind = "max"} : (tensor<2x3xf32>) -> tensor<3xf32>
+  return %1, %3 : tensor<2x1xf32>, tensor<3xf32>
+}
+
+// Transposes on both sides of elementwise ops, with a number; where one operand is not transposed they stay.
+// CHECK-LABEL: func.func @round_trip(
+// CHECK-NEXT: %[[two:.*]] = rlx.constant
+// CHECK-NEXT: rlx.transpose(%arg0)
+// CHECK-NEXT: %[[tanh:.*]] = rlx.activation(%arg0) {kind = "tanh"}
+// CHECK-NEXT: %[[mul:.*]] = rlx.binary(%[[tanh]], %[[two]]) {kind = "mul"}
+// CHECK-NEXT: %[[add:.*]] = rlx.binary(%[[mul]], %arg1) {kind = "add"}
+// CHECK: rlx.binary({{%.*}}, %arg2)
+// CHECK-NEXT: rlx.transpose
+func.func @round_trip(%x: tensor<2x3xf32>, %y: tensor<2x3xf32>, %z: tensor<3x2xf32>) -> (tensor<2x3xf32>, tensor<2x3xf32>) {
+  %two = rlx.constant() {value = dense<2.0> : tensor<f32>} : tensor<f32>
+  %xt = rlx.transpose(%x) {perm = array<i64: 1, 0>} : (tensor<2x3xf32>) -> tensor<3x2xf32>
+  %yt = rlx.transpose(%y) {perm = array<i64: 1, 0>} : (tensor<2x3xf32>) -> tensor<3x2xf32>
+  %0 = rlx.activation(%xt) {kind = "tanh"} : tensor<3x2xf32>
+  %1 = rlx.binary(%0, %two) {kind = "mul"} : (tensor<3x2xf32>, tensor<f32>) -> tensor<3x2xf32>
+  %2 = rlx.binary(%1, %yt) {kind = "add"} : tensor<3x2xf32>
+  %3 = rlx.transpose(%2) {perm = array<i64: 1, 0>} : (tensor<3x2xf32>) -> tensor<2x3xf32>
+  %4 = rlx.binary(%xt, %z) {kind = "add"} : tensor<3x2xf32>
+  %5 = rlx.transpose(%4) {perm = array<i64: 1, 0>} : (tensor<3x2xf32>) -> tensor<2x3xf32>
+  return %3, %5 : tensor<2x3xf32>, tensor<2x3xf32>
+}
+
+// A contraction names its axes, and products broadcast.
+// CHECK-LABEL: func.func @factors(
+// CHECK-NEXT: %[[d:.*]] = rlx.dot_general(%arg0, %arg1)
+// CHECK-SAME: lhs_batch = array<i64: 1>, lhs_contracting = array<i64: 0>, rhs_batch = array<i64: 0>, rhs_contracting = array<i64: 2>
+// CHECK-NEXT: %[[m:.*]] = rlx.matmul(%arg0, %arg2)
+// CHECK-NEXT: return %[[d]], %[[m]]
+func.func @factors(%x: tensor<4x2x3xf32>, %y: tensor<2x5x4xf32>, %w: tensor<3x5xf32>) -> (tensor<2x3x5xf32>, tensor<4x2x5xf32>) {
+  %xt = rlx.transpose(%x) {perm = array<i64: 1, 2, 0>} : (tensor<4x2x3xf32>) -> tensor<2x3x4xf32>
+  %yt = rlx.transpose(%y) {perm = array<i64: 0, 2, 1>} : (tensor<2x5x4xf32>) -> tensor<2x4x5xf32>
+  %0 = rlx.dot_general(%xt, %yt) {lhs_batch = array<i64: 0>, lhs_contracting = array<i64: 2>, rhs_batch = array<i64: 0>, rhs_contracting = array<i64: 1>} : (tensor<2x3x4xf32>, tensor<2x4x5xf32>) -> tensor<2x3x5xf32>
+  %ww = rlx.expand(%w) {shape = [4, 3, 5]} : (tensor<3x5xf32>) -> tensor<4x3x5xf32>
+  %1 = rlx.matmul(%x, %ww) : (tensor<4x2x3xf32>, tensor<4x3x5xf32>) -> tensor<4x2x5xf32>
+  return %0, %1 : tensor<2x3x5xf32>, tensor<4x2x5xf32>
+}
+
+// What is repeated is computed once, and its maximum is its own.
+// CHECK-LABEL: func.func @repeated(
+// CHECK-NEXT: %[[e:.*]] = rlx.activation(%arg0) {kind = "exp"}
+// CHECK-NEXT: %[[w:.*]] = rlx.expand(%[[e]]) {shape = [4, 3]}
+// CHECK-NEXT: return %[[w]], %arg0
+func.func @repeated(%x: tensor<3xf32>) -> (tensor<4x3xf32>, tensor<3xf32>) {
+  %0 = rlx.expand(%x) {shape = [4, 3]} : (tensor<3xf32>) -> tensor<4x3xf32>
+  %1 = rlx.activation(%0) {kind = "exp"} : tensor<4x3xf32>
+  %2 = rlx.expand(%x) {shape = [4, 3]} : (tensor<3xf32>) -> tensor<4x3xf32>
+  %3 = rlx.reduce(%2) {axes = array<i64: 0>, keep_dims = false, kind = "max"} : (tensor<4x3xf32>) -> tensor<3xf32>
+  return %1, %3 : tensor<4x3xf32>, tensor<3xf32>
+}
