@@ -200,6 +200,16 @@ def test_a_level_of_optimisation_is_linear_in_the_number_of_ops(build: Callable[
     check_linear(work, 20, 80)
 
 
+def test_casts_of_weights_that_precision_makes_leave_loops() -> None:
+    g: Any = rlx.Graph("f")
+    x, w = g.input("x", (5, 2, 4)), g.param("w", (4, 4))
+    g.set_outputs(g.scan(lambda c, row: (g.tanh((c + row) @ w), c), g.sum(x, 0), x)[1])
+    mir = rlx.Pipeline(precision="bf16").compile(g).mir
+    (scan,) = collect(mir.module, ["scan"])
+    casts = [op for op in collect(mir.module, ["cast"]) if op.operands[0] == mir.argument("w").value]
+    assert [op.block == scan.block for op in casts] == [True]
+
+
 class Endless(rlx.CustomOp, name="tests.endless"):
     """An op that decomposes into itself."""
 

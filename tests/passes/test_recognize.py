@@ -279,13 +279,14 @@ def test_what_a_mask_may_not_be() -> None:
 OPEN = {"matmul", "binary", "where", "softmax"}
 
 
-def test_keys_that_are_repeated_for_groups() -> None:
+@pytest.mark.parametrize("way", ["expand", "concat"])
+def test_keys_that_are_repeated_for_groups(way: str) -> None:
     def repeated(g: Any, x: Any, axis: int) -> Any:
         dims = x.shape.dims
-        wide = g.expand(
-            g.reshape(x, (*dims[: axis + 1], 1, *dims[axis + 1 :])), (*dims[: axis + 1], 2, *dims[axis + 1 :])
-        )
-        return g.reshape(wide, (*dims[:axis], 2 * dims[axis], *dims[axis + 1 :]))
+        single = g.reshape(x, (*dims[: axis + 1], 1, *dims[axis + 1 :]))
+        wide = (*dims[: axis + 1], 2, *dims[axis + 1 :])
+        twice = g.expand(single, wide) if way == "expand" else g.concat([single, single], axis + 1)
+        return g.reshape(twice, (*dims[:axis], 2 * dims[axis], *dims[axis + 1 :]))
 
     grouped: list[Any] = [(B, 2 * H, S, D), (B, H, T, D), (B, H, T, D)]
     result = check(lambda g, q, k, v: _attend(g, q, repeated(g, k, 1), repeated(g, v, 1)), grouped, {"attention"})

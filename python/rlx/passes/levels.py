@@ -48,7 +48,8 @@ def to_mir(
     check_options(level, fast_math)
     simplify = "rlx-simplify{fast-math}" if fast_math else "rlx-simplify"
     scalar, fusing = (simplify, *_SCALAR) if level else (), _fusing(level, target, simplify) if fuse else ()
-    return ",".join(["rlx-lower-blocks", *scalar, *fusing, *map(str, precision)])
+    casts = ("rlx-hoist-invariants",) if level and precision else ()  # those of weights that loops read
+    return ",".join(["rlx-lower-blocks", *scalar, *fusing, *map(str, precision), *casts])
 
 
 def _fusing(level: int, target: str, simplify: str) -> tuple[str, ...]:

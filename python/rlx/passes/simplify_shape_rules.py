@@ -272,3 +272,22 @@ def extremum_of_expanded(op: views.Reduce, rewriter: Rewriter) -> mlir.Value | N
     source_dims = whole if op.keep_dims else tuple(d for i, d in enumerate(whole) if i not in op.axes)
     reshaped = rewriter.emit("reshape", [inner.x], shape=source_dims)
     return rewriter.emit("expand", [reshaped], shape=tuple(narrow))
+
+
+@pattern
+def concat_of_equals(op: views.Concat, rewriter: Rewriter) -> mlir.Value | None:
+    """The same tensor several times along an axis on which it has size 1, as keys are repeated for their queries."""
+    axis = op.axis
+    lhs, rhs = _repeated(op.lhs, axis), _repeated(op.rhs, axis)
+    if lhs != rhs or shape_of(lhs).dims[axis] != 1:
+        return None
+    return rewriter.emit("expand", [lhs], shape=shape_of(op.result).dims)
+
+
+def _repeated(value: mlir.Value, axis: int) -> mlir.Value:
+    """What a value repeats along an axis, and along no other one."""
+    inner = producer(value, views.Expand)
+    if inner is None or shape_of(inner.x).rank != shape_of(value).rank:
+        return value
+    pairs = zip(shape_of(inner.x).dims, shape_of(value).dims, strict=True)
+    return inner.x if all(a == b or i == axis for i, (a, b) in enumerate(pairs)) else value

@@ -206,3 +206,12 @@ func.func @repeated(%x: tensor<3xf32>) -> (tensor<4x3xf32>, tensor<3xf32>) {
   %3 = rlx.reduce(%2) {axes = array<i64: 0>, keep_dims = false, kind = "max"} : (tensor<4x3xf32>) -> tensor<3xf32>
   return %1, %3 : tensor<4x3xf32>, tensor<3xf32>
 }
+
+// CHECK-LABEL: func.func @equals(
+// CHECK-NEXT: %[[e:.*]] = rlx.expand(%arg0) {shape = [2, 3, 4]}
+// CHECK-NEXT: return %[[e]]
+func.func @equals(%x: tensor<2x1x4xf32>) -> tensor<2x3x4xf32> {
+  %0 = rlx.concat(%x, %x) {axis = 1} : (tensor<2x1x4xf32>, tensor<2x1x4xf32>) -> tensor<2x2x4xf32>
+  %1 = rlx.concat(%0, %x) {axis = 1} : (tensor<2x2x4xf32>, tensor<2x1x4xf32>) -> tensor<2x3x4xf32>
+  return %1 : tensor<2x3x4xf32>
+}
