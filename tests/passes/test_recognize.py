@@ -143,6 +143,31 @@ def test_norms_without_weights_and_along_other_axes() -> None:
     check(lambda g, x: x * g.rsqrt(g.mean(x * x, -1, keep_dims=True) + 1e-6), [(S, D)], {"rms_norm"})
 
 
+@pytest.mark.parametrize("weights", ["none", "scale", "both"])
+def test_norms_of_groups_of_channels(weights: str) -> None:
+    """As it is written by reshaping to `[N, G, …]` and back."""
+
+    def build(g: Any, x: Any, scale: Any, bias: Any) -> Any:
+        y = g.reshape(x, (B, 2, -1))
+        y = y - g.mean(y, -1, keep_dims=True)
+        y = g.reshape(y * g.rsqrt(g.mean(y * y, -1, keep_dims=True) + 1e-5), x.shape.dims)
+        y = y if weights == "none" else y * g.reshape(scale, (1, S, 1, 1))
+        return y if weights != "both" else y + g.reshape(bias, (S, 1, 1))
+
+    check(build, [(B, S, 3, 5), (S,), (S,)], {"group_norm"})
+
+
+def test_what_is_no_norm_of_groups() -> None:
+    """Groups over samples, and a result of another shape."""
+
+    def normal(g: Any, y: Any) -> Any:
+        y = y - g.mean(y, -1, keep_dims=True)
+        return y * g.rsqrt(g.mean(y * y, -1, keep_dims=True) + 1e-5)
+
+    check(lambda g, x: g.reshape(normal(g, g.reshape(x, (2 * B, 1, -1))), x.shape.dims), [(B, S, 6)], {"layer_norm"})
+    check(lambda g, x: g.reshape(normal(g, g.reshape(x, (B, 2, -1))), (B, -1)), [(B, S, 6)], {"layer_norm"})
+
+
 def test_roots_of_scalars_are_no_norms() -> None:
     """As in an optimiser: numbers, and vectors that broadcast, where a norm has statistics of its own tensor."""
 

@@ -193,13 +193,66 @@ def _along(rewriter: Rewriter, value: mlir.Value, norm: views.LayerNorm | views.
     return value if shape.rank == 1 else rewriter.emit("reshape", [value], shape=(size,))
 
 
+# --- groups of channels -----------------------------------------------------------------------------
+
+
+@pattern
+def grouped_norm(op: views.Reshape, rewriter: Rewriter) -> Any:
+    """A layer norm of `[N, C, …]` as `[N, G, …]`, without weights: a group norm."""
+    norm = producer(op.x, views.LayerNorm)
+    view = None if norm is None else producer(norm.x, views.Reshape)
+    if norm is None or view is None or view.x.type != op.result.type or not has_one_use(op.x):
+        return None
+    dims, grouped = shape_of(view.x).dims, shape_of(norm.x).dims
+    if len(dims) < 2 or len(grouped) != 3 or norm.axis != 2 or dims[0] != grouped[0]:
+        return None
+    channels, groups = dims[1], grouped[1]
+    if not isinstance(channels, int) or not isinstance(groups, int) or groups < 1 or channels % groups:
+        return None
+    if splat(norm.scale) != 1 or splat(norm.bias) != 0:
+        return None
+    dtype = shape_of(view.x).dtype.numpy
+    weights = (rewriter.builder.constant(make(channels, dtype)).value for make in (np.ones, np.zeros))
+    return rewriter.emit("group_norm", [view.x, *weights], num_groups=groups, eps=norm.eps)
+
+
+@pattern
+def weighted_groups(op: views.Binary, rewriter: Rewriter) -> Any:
+    """A group norm times a vector of channels, or with one added, where it has none of its own."""
+    if op.kind not in ("mul", "add"):
+        return None
+    for value, other in operand_pairs(op):
+        norm = producer(value, views.GroupNorm)
+        if norm is None or value.type != op.result.type or not has_one_use(value) or splat(norm.bias) != 0:
+            continue
+        if norm.operation.block != op.operation.block or (op.kind == "mul" and splat(norm.scale) != 1):
+            continue
+        vector = _of_channels(rewriter, other, norm)
+        if vector is not None:
+            weights = [vector, norm.bias] if op.kind == "mul" else [norm.scale, vector]
+            return rewriter.emit("group_norm", [norm.x, *weights], num_groups=norm.num_groups, eps=norm.eps)
+    return None
+
+
+def _of_channels(rewriter: Rewriter, value: mlir.Value, norm: views.GroupNorm) -> mlir.Value | None:
+    """A value that varies along the channels only, as a vector of them."""
+    shape, rank, channels = shape_of(value), shape_of(norm.x).rank, shape_of(norm.x).dims[1]
+    padded = (1,) * (rank - shape.rank) + shape.dims
+    if padded != tuple(channels if i == 1 else 1 for i in range(rank)) or channels == 1:
+        return None
+    source = producer(value, views.Reshape)
+    if source is not None and shape_of(source.x).dims == (channels,):
+        return source.x
+    return rewriter.emit("reshape", [value], shape=(channels,))
+
+
 @dataclass(frozen=True)
 class RecognizeNorms(Fusion, name="rlx-recognize-norms"):
-    """Make `layer_norm` and `rms_norm` of means, squares and roots, with their scale and bias.
+    """Make `layer_norm`, `rms_norm` and `group_norm` of means, squares and roots, with their scale and bias.
 
     Run cse first: what is computed twice is not recognised as the same.
     """
 
     makes = "layer_norm"
-    patterns = (normalised, scaled_norm, shifted_norm)
+    patterns = (normalised, scaled_norm, shifted_norm, grouped_norm, weighted_groups)
     helpers = (known_condition,)

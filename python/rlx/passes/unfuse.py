@@ -15,7 +15,7 @@ from rlx.passes.rewrite import decompose_all
 from rlx.passes.simplify_shape_rules import narrow_of_concat, whole
 
 # What `rlx-recognize` makes, as far as it has a decomposition.
-_RECOGNISED = frozenset({"layer_norm", "rms_norm", "softmax", "attention"})
+_RECOGNISED = frozenset({"layer_norm", "rms_norm", "group_norm", "softmax", "attention"})
 
 
 @dataclass(frozen=True)
