@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import rlx
-from rlx.ir.signature import bodies, is_preparation
+from rlx.ir.signature import bodies, prepares
+from rlx.runtime.compiled import CompiledGraph
 from tests.drawing import drawn, graph_seed
 from tests.growth import check_linear
 
@@ -55,7 +57,7 @@ def test_both_functions_give_what_the_graph_gave(number: int, growth: int, seed:
     values = _values(graph)
     expected = rlx.evaluate(graph, values)
     result = rlx.passes.run(graph, f"rlx-outline-weights{{growth={growth}}}")
-    for function in filter(is_preparation, bodies(result.module)):
+    for function in filter(prepares, bodies(result.module)):
         weights = rlx.Graph.from_module(result.module, function.name.value)
         given = rlx.evaluate(weights, {a.name: values[a.name] for a in weights.arguments})
         values |= dict(zip([o.name for o in weights.outputs], given, strict=True))
@@ -113,3 +115,23 @@ def test_a_program_of_xla_does_not_compute_weights_in_a_call() -> None:
     compiled = rlx.Session("xla").compile(_joined(3), cache=False)
     assert compiled.artifact.info["arguments"] == ["x", "total"]
     assert compiled.artifact.info["prepared"] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"arguments": ["total", "x"]}, {"arguments": ["x"]}, {"arguments": ["x", "total", "a"]}, {"prepared": ["x"]}],
+    ids=str,
+)
+def test_a_program_of_xla_that_is_not_described_is_refused(change: dict[str, list[str]]) -> None:
+    pytest.importorskip("jax")
+    artifact = rlx.Session("xla").compile(_joined(3), cache=False).artifact
+    values = _values(_joined(3)) | {"b": np.zeros((4, 2), np.float32)}
+    other = CompiledGraph(replace(artifact, info=artifact.info | change))
+    other.set_params({n: values[n] for n in "ab"})
+    with pytest.raises(rlx.ExecutionError, match="another one than the artifact describes"):
+        other.load()
+
+
+def test_the_name_of_what_a_function_prepares_is_text() -> None:
+    with pytest.raises(rlx.Error, match=r"'rlx[.]prepares' is a string"):
+        rlx.parse("func.func @f() attributes {rlx.prepares = 3 : i32} {\n  return\n}")

@@ -58,9 +58,10 @@ def bodies(module: mlir.Module) -> list[mlir.FuncOp]:
     return [function for function in functions(module) if not function.is_external]
 
 
-def is_preparation(function: mlir.FuncOp) -> bool:
-    """Whether a function computes parameters of another one: see `rlx-outline-weights`."""
-    return PREPARES in function.attributes
+def prepares(function: mlir.FuncOp) -> str | None:
+    """The name of the function some of whose parameters a function computes (`rlx-outline-weights`); None for all others."""
+    attributes = function.attributes
+    return attributes[PREPARES].value if PREPARES in attributes else None
 
 
 def find_function(module: mlir.Module, name: str | None = None) -> mlir.FuncOp:
@@ -298,6 +299,7 @@ def _check_function(function: mlir.FuncOp) -> None:
     with _context(function.location, "a function"):
         if not name:
             raise ShapeError("has an empty name")  # MLIR prints such a function, but cannot parse it
+        _text(function.attributes, PREPARES, "")
     states: dict[str, mlir.Type] = {}
     positions: dict[str, int] = {}
     places = _argument_places(function)

@@ -13,7 +13,7 @@ from rlx.ir.signature import (
     Argument,
     Output,
     bodies,
-    is_preparation,
+    prepares,
     read_arguments,
     read_outputs,
     sign_function,
@@ -39,7 +39,7 @@ class OutlineWeights(Pass, name="rlx-outline-weights"):
 
     def run(self, module: mlir.Module) -> None:
         for function in bodies(module):
-            if not is_preparation(function):
+            if not prepares(function):
                 _outline(function, self.growth)
 
 

@@ -29,7 +29,7 @@ from rlx.ir.errors import Error, ExecutionError
 from rlx.ir.evaluate import bind_symbols
 from rlx.ir.graph import Graph
 from rlx.ir.locks import holding, make_lock
-from rlx.ir.signature import Argument, bodies, is_preparation
+from rlx.ir.signature import Argument, bodies, prepares
 from rlx.ir.text import parse_module
 from rlx.lower.stablehlo import lower_module
 from rlx.passes import run
@@ -105,7 +105,7 @@ def portable(graph: Graph) -> bytes:
 def _outlined(graph: Graph) -> tuple[Graph, Graph | None]:
     """A graph with what is computed of its parameters as parameters, and the graph that computes them, if there are any."""
     result = run(graph, str(OutlineWeights(_GROWTH)))
-    weights = [f.name.value for f in bodies(result.module) if is_preparation(f)]
+    weights = [f.name.value for f in bodies(result.module) if prepares(f) == result.function.name.value]
     return result, Graph.from_module(result.module, weights[0]) if weights else None
 
 
@@ -239,7 +239,9 @@ class Program:
             return self._load_graph(_described_graph(artifact))
         names, taken = artifact.info["arguments"], artifact.info["prepared"]
         by_name = {a.name: a for a in self.signature.arguments}
-        if not {*names, *taken} <= by_name.keys():
+        params = self._parameters.keys()
+        # Parameters may be missing; inputs and states are there, in order.
+        if [n for n in names if n not in params] != [n for n in by_name if n not in params] or not {*taken} <= params:
             raise ExecutionError(_MISMATCH, hint="compile it again")
         members = unpacked(artifact.program, (_MAIN, _WEIGHTS)) if taken else {_MAIN: artifact.program}
         self._arguments = [by_name[n] for n in names]

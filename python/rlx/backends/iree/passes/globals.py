@@ -20,7 +20,7 @@ from rlx.ir.signature import (
     declared_arguments,
     declared_result_names,
     declared_updates,
-    is_preparation,
+    prepares,
 )
 
 
@@ -48,7 +48,7 @@ class _Globals:
         self.types: dict[str, Any] = {}
         self.states: dict[str, Any] = {}  # their types, by the names that users give them
         # The parameters that are computed when the module is loaded.
-        self.prepared = {name for f in bodies(module) if is_preparation(f) for name in declared_result_names(f)}
+        self.prepared = {name for f in bodies(module) if prepares(f) for name in declared_result_names(f)}
 
     def load(self, declared: Declared, type_: Any) -> Any:
         """Load a parameter or state; its global is declared if this is the first use."""
@@ -138,7 +138,7 @@ def _rewrite(function: Any, globals_: _Globals) -> None:
     function.attributes["function_type"] = ir.TypeAttr.get(type_)
     for name in (
         "arg_attrs",
-        *(() if is_preparation(function) else ("res_attrs",)),
+        *(() if prepares(function) else ("res_attrs",)),
     ):  # this information is in the globals now
         if name in function.attributes:
             del function.attributes[name]

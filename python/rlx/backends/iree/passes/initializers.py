@@ -8,7 +8,7 @@ from typing import Any
 from rlx import mlir
 from rlx.backends.iree.names import symbol_of
 from rlx.backends.iree.passes.base import IreePass, create
-from rlx.ir.signature import bodies, declared_result_names, is_preparation
+from rlx.ir.signature import bodies, declared_result_names, prepares
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,8 @@ class Initializers(IreePass, name="rlx-iree-initializers"):
     """
 
     def apply(self, module: Any) -> None:
-        others = [function for function in bodies(module) if not is_preparation(function)]
-        for function in filter(is_preparation, bodies(module)):
+        others = [function for function in bodies(module) if not prepares(function)]
+        for function in filter(prepares, bodies(module) if others else ()):
             _initialize(function, mlir.ir.InsertionPoint(others[0]))
 
 
