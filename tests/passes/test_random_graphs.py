@@ -366,11 +366,6 @@ def test_a_pipeline_keeps_results(level: int, target: str, seed: int, full: bool
         said = _difference(graph, expected, result, values, exact=False)
         assert not said, f"-O{level} for {target}: {said}\n{graph}"
     assert taken
-@drawn("number", range(60), of_each=8)
-@pytest.mark.parametrize("passes", _OF_REGIONS)
-def test_a_pass_of_regions_has_nothing_left_to_do(passes: str, number: int, seed: int) -> None:
-    once = rlx.passes.run(with_regions(graph_seed(seed, number)), passes)
-    assert str(rlx.passes.run(once, passes)) == str(once)
 
 
 def _recurrence(seed: int) -> Any:

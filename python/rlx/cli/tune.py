@@ -51,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     seconds = check_seconds(_number(arguments.seconds))
     session = Session(arguments.device, arch=arguments.arch, threads=arguments.threads, flags=tuple(arguments.flag))
-    names = ("precision", "passes", "policy", "opt", "dispatch")
+    names = ("precision", "passes", "policy", "opt", "fast_math", "dispatch")
     options = {name: getattr(arguments, name) for name in names} | {"bind": bindings(arguments.bind), "timeout": None}
     inputs = named_arrays(arguments.input, "--input")
     cache = None if arguments.no_cache else DiskCache()

@@ -16,7 +16,7 @@ _GROWTH = 1.0
 
 
 @dataclass(frozen=True)
-class HoistInvariants(Pass, name="rlx-hoist-invariants"):
+class HoistInvariants(Pass, name="rlx-hoist-invariants", exact=True, idempotent=True):
     """Move ops out of `scan` and `while` whose operands are the same in every step, out of several loops where they can.
 
     Ops have no effects and do not fail, so only time is at stake. The condition of a `while`, and a `scan` of known length,

@@ -24,7 +24,7 @@ _Known = MutableMapping[mlir.Value, np.ndarray]
 
 
 @dataclass(frozen=True)
-class PropagateConstants(Pass, name="rlx-propagate-constants"):
+class PropagateConstants(Pass, name="rlx-propagate-constants", exact=True, idempotent=True):
     """Propagate constants through control flow, as long as it is not known that they may be something else.
 
     A branch whose condition is known replaces its `if`, and a condition is known inside of its branches. A `while` whose

@@ -113,10 +113,9 @@ class Session:
             graph: A `Graph` or `GraphModule`, HIR or MIR.
             params: Weights, by name or as the path of a file; arrays are copied. They can also be set later, and be lent
                 then: see `CompiledGraph.set_params`. Those that came with the graph (`graph.weights`) need not be given.
-            bind: Sizes of symbols that are fixed now; the others stay dynamic. (XLA compiles again for each set of
-                sizes that comes.)
-            buckets: Sizes of symbols for which programs are compiled now; a run takes the smallest that fits, and pads.
-                See `BucketedGraph`, which is then returned, for what the graph must not do.
+            bind: Sizes of symbols that are fixed now; the others stay dynamic. (XLA compiles again for each set of sizes.)
+            buckets: Sizes of symbols for which programs are compiled now; a run takes the smallest that fits, and pads: see
+                `BucketedGraph`, which is then returned.
             precision: `"f16"` or `"bf16"`: compute in that dtype; reductions, what would leave its range, and the
                 boundary (inputs, parameters, states, outputs) stay in f32. Other policies by name, such as `"auto_mixed"`,
                 and a mapping of ops to dtypes: see docs/quantisation.md.
@@ -124,9 +123,8 @@ class Session:
             policy: `"direct"` fuses ops (`rlx-fuse`) unless the module declares otherwise, `"fusable"` leaves primitives.
             opt: The level of optimisation: 0 does what is needed, 1 to 3 look for a program that is faster and needs less
                 memory, which gives the same numbers within the tolerance of its dtypes.
-            fast_math: Simplify floats as if they were real numbers, from level 1 on: results may differ by more than rounding
-                where values are NaN or infinite, or nearly cancel. See docs/optimisation.md.
-            dispatch: Which composite ops the device's target lowers by rules of its own, and which it gets decomposed: a
+            fast_math: Simplify floats as if they were real numbers, from level 1 on (docs/optimisation.md).
+            dispatch: Which composite ops are lowered by rules of the target, and which are decomposed: a
                 `KernelDispatchPolicy`, or its text, such as `"force-common"`.
             cache: False for none, a directory, or a `DiskCache`; True is the user's cache directory. A directory has to be
                 this user's alone, or nothing is kept there, which is said once by the logger `rlx`.
