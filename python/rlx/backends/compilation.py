@@ -21,6 +21,7 @@ from rlx.ir.graph import Graph
 from rlx.ir.requirements import Requirement, requirements
 from rlx.ir.signature import STAGES
 from rlx.passes import run
+from rlx.passes.history import dump_from_environment
 from rlx.passes.levels import DEFAULT_LEVEL, to_mir
 from rlx.passes.pipeline import Pipeline
 from rlx.passes.precision_policies import precision_policy
@@ -31,6 +32,7 @@ class Compilation:
     """A graph at every stage of compiling it for a target. Each stage is computed once, when it is first used.
 
     All steps are passes, and `pipeline_text` lists them: with this text `rlx-opt` gives the same result for the same module.
+    Where the environment variable `RLX_IR_DUMP` names a folder, the module is written there after each pass that changes it.
 
     Args:
         graph: HIR or MIR, with outputs. It must not be changed as long as the compilation is used.
@@ -78,6 +80,7 @@ class Compilation:
         self.dispatch_policy = policy_of(dispatch)
         self._to_lir = self.dispatch_policy.applied(target.pipeline)
         self._artifact: Artifact | None = None
+        self._observers = dump_from_environment(graph.name)
 
     @property
     def backend(self) -> Registered:
@@ -112,7 +115,7 @@ class Compilation:
         Raises:
             Error: A symbol is unknown, the pipeline is wrong, or a pass failed.
         """
-        return prepared(self.given, *self._preparing)
+        return prepared(self.given, *self._preparing, instruments=self._observers)
 
     @cached_property
     def mir(self) -> Graph:
@@ -121,7 +124,7 @@ class Compilation:
         Raises:
             Error: As for `prepared`.
         """
-        return run(self.prepared, self._to_mir)
+        return run(self.prepared, self._to_mir, instruments=self._observers)
 
     @cached_property
     def lir(self) -> Graph:
@@ -133,7 +136,10 @@ class Compilation:
             Error: As for `prepared`.
         """
         with timed(self.phases, "passes"):
-            graph = run(self.mir, self._to_lir) if "mir" in self.__dict__ else run(self.prepared, self._from_prepared)
+            source, steps = (
+                (self.mir, [self._to_lir]) if "mir" in self.__dict__ else (self.prepared, self._from_prepared)
+            )
+            graph = run(source, steps, instruments=self._observers)
         if graph.stage != "lir":
             message = f"the pipeline of target {self.target.name} ends at stage {graph.stage}: {self._to_lir}"
             raise CompileError(
@@ -186,7 +192,7 @@ class Compilation:
             with timed(self.phases, "key"):
                 key = self.key
                 artifact = None if key is None else cached(disk, key, self.prepared)
-            if artifact is not None:
+            if artifact is not None and not self._observers:
                 self.phases["cached"] = 1.0
                 return with_locations(artifact, self.prepared, lambda: self.lir)
         with calling(self.backend, "compile_program"):

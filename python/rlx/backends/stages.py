@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -17,6 +17,7 @@ from rlx.passes.check_lir import CheckLir
 from rlx.passes.decompose import Decompose
 from rlx.passes.pipeline import Element, Pipeline
 from rlx.passes.precision_policies import precision_policy
+from rlx.passes.runner import Instrument
 
 
 def check_policy(policy: str) -> None:
@@ -56,13 +57,20 @@ def _check_sizes(bind: Any) -> None:
             raise Error(f"bind: the size of {name} must be an integer, got {size!r}")
 
 
-def prepared(graph: Graph, bind: Mapping[str, int] | None = None, passes: str | None = None) -> Graph:
+def prepared(
+    graph: Graph,
+    bind: Mapping[str, int] | None = None,
+    passes: str | None = None,
+    *,
+    instruments: Sequence[Instrument] = (),
+) -> Graph:
     """A graph with the first steps that its user asks for: sizes are bound, then passes are run.
 
     Args:
         graph: HIR or MIR; it is not changed.
         bind: Sizes of symbols.
         passes: A pipeline.
+        instruments: What observes them.
 
     Raises:
         Error: A symbol is unknown, the pipeline is wrong, or a pass failed.
@@ -71,9 +79,8 @@ def prepared(graph: Graph, bind: Mapping[str, int] | None = None, passes: str | 
     if bind and (unknown := set(bind) - graph.symbols):
         known = ", ".join(sorted(graph.symbols)) or "none"
         raise Error(f"bind: the graph has no symbol {', '.join(sorted(map(str, unknown)))}; it has {known}")
-    for step in preparing(bind, passes):
-        graph = run(graph, step)
-    return graph
+    steps = preparing(bind, passes)
+    return run(graph, steps, instruments=instruments) if steps else graph
 
 
 def check_options(bind: Any = None, passes: Any = None, precision: Any = None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -49,14 +49,22 @@ class OpReport:
     scope: str
     depth: int
 
-    def __str__(self) -> str:
+    def _call(self, operands: Sequence[str]) -> str:
         attributes = {k: v for k, v in self.attributes.items() if k != "kind"}
         options = ", ".join(f"{name}={_shown(value)}" for name, value in attributes.items())
-        separator = "; " if self.operands and options else ""
-        call = f"{self.label}({', '.join(self.operands)}{separator}{options})"
-        text = f"{', '.join(self.results)} = {call}" if self.results else call
-        if self.shapes:
-            text += f" : {', '.join(map(str, self.shapes))}"
+        separator = "; " if operands and options else ""
+        text = f"{self.label}({', '.join(operands)}{separator}{options})"
+        return text + f" : {', '.join(map(str, self.shapes))}" if self.shapes else text
+
+    @property
+    def body(self) -> str:
+        """What the op is, without the names of values."""
+        return self._call(())
+
+    def __str__(self) -> str:
+        text = self._call(self.operands)
+        if self.results:
+            text = f"{', '.join(self.results)} = {text}"
         notes = [f"{_count(self.cost.flops)} flops"] if self.cost is not None else []
         notes += [note for note in (self.location, self.scope and f"in {self.scope}") if note]
         indented = "  " * (self.depth + 1) + text
@@ -137,9 +145,14 @@ def inspect_graph(graph: Graph) -> GraphReport:
 
 def inspect_diff(before: GraphReport, after: GraphReport) -> str:
     """One line: which ops became fewer or more from one stage to another."""
+    return f"{before.stage} to {after.stage}: {inspect_changes(before, after)}"
+
+
+def inspect_changes(before: GraphReport, after: GraphReport) -> str:
+    """Which ops became fewer or more."""
     old, new = before.histogram, after.histogram
     parts = [f"-{n} {name}" for name, n in (old - new).items()] + [f"+{n} {name}" for name, n in (new - old).items()]
-    return f"{before.stage} to {after.stage}: {', '.join(parts) or 'the same ops'}"
+    return ", ".join(parts) or "the same ops"
 
 
 def _walk(block: mlir.Block, depth: int) -> Iterator[tuple[mlir.Operation, int]]:

@@ -17,6 +17,7 @@ from rlx.passes.levels import DEFAULT_LEVEL, check_options
 from rlx.passes.precision_policies import precision_policy
 from rlx.report.dispatch import DispatchReport, analyse_dispatch
 from rlx.report.fusion import FusionReport, analyse_fusion, op_counts
+from rlx.report.history import CompileHistory, analyse_history
 from rlx.report.memory import MemoryReport, memory_of_program
 from rlx.report.text import counts_text
 
@@ -130,6 +131,11 @@ class CompileResult(Compilation):
             unsupported_dtypes=check.unsupported_dtypes,
             policy=self.dispatch_policy,
         )
+
+    @cached_property
+    def history(self) -> CompileHistory:
+        """What each pass on the way to LIR changed: the passes run once more for it."""
+        return analyse_history(self.hir, self.pipeline_text)
 
     @property
     def dynamic_symbols(self) -> tuple[str, ...]:

@@ -1,0 +1,77 @@
+"""The history report: what each pass on the way to a target changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rlx.ir.errors import Error
+from rlx.ir.graph import Graph
+from rlx.ir.listing import GraphReport, inspect_changes, inspect_graph
+from rlx.passes import run
+from rlx.passes.history import History, PassRecord
+from rlx.report.text import table
+
+
+@dataclass(frozen=True)
+class CompileHistory:
+    """The passes that ran, with what each changed. `str()` is a table; `records[i].diff()` is what a pass changed, op by op.
+
+    Attributes:
+        given: The listing of the graph as given.
+        records: The passes, in order.
+        problem: The error that ended them, else empty.
+    """
+
+    given: GraphReport
+    records: tuple[PassRecord, ...]
+    problem: str = ""
+
+    @property
+    def last(self) -> GraphReport:
+        """The listing behind the last pass."""
+        return self.records[-1].after if self.records else self.given
+
+    @property
+    def seconds(self) -> float:
+        """The time of all passes, without verifiers."""
+        return sum(record.seconds for record in self.records)
+
+    def summary(self) -> str:
+        """One line."""
+        changed = sum(record.changed for record in self.records)
+        return (
+            f"passes: {len(self.records)} in {1e3 * self.seconds:.4g} ms, of which {changed} changed something; "
+            f"{len(self.given.ops)} ops became {len(self.last.ops)}"
+        )
+
+    def rows(self) -> list[tuple[str, str, str, str]]:
+        """For each pass its text, milliseconds, the number of ops behind it, and the ops that became fewer or more."""
+        return [
+            (
+                *(record.text, f"{1e3 * record.seconds:.2f}", str(len(record.after.ops))),
+                inspect_changes(record.before, record.after) if record.changed else "",
+            )
+            for record in self.records
+        ]
+
+    def __str__(self) -> str:
+        rows = [(text if len(text) <= 60 else text[:59] + "…", *rest) for text, *rest in self.rows()]
+        lines = table(rows, ("pass", "ms", "ops", "change"), right=(1, 2), indent="  ") if rows else []
+        return "\n".join([self.summary(), *lines, *([f"  {self.problem}"] if self.problem else [])]) + "\n"
+
+
+def analyse_history(graph: Graph, passes: Any) -> CompileHistory:
+    """Run passes on a copy of a graph, and report what each changes. Where one fails, the report ends there and says why.
+
+    Args:
+        graph: A graph; it is not changed.
+        passes: A pipeline, such as `Compilation.pipeline_text`.
+    """
+    observer = History(graph.name_symbol)
+    problem = ""
+    try:
+        run(graph, passes, instruments=[observer])
+    except Error as error:
+        problem = error.message
+    return CompileHistory(inspect_graph(graph), tuple(observer.records), problem)
