@@ -177,3 +177,75 @@ class Runtime(Protocol):
     def devices(self) -> Sequence[DeviceInfo]:
         """The devices of this machine, and for a driver without a device the reason. Never raises."""
         ...
+
+
+# --- measuring ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class KernelEvent:
+    """One call of a kernel, or another thing that a program spends time with, such as a copy.
+
+    Attributes:
+        kernel: The name that the compiler has given to it.
+        ops: The ops of the LIR that it computes: their places in the order of `opview.operations`. Empty for what belongs to
+            no op.
+        layout: Whether it only changes how a tensor lies in memory, for the sake of these ops.
+        run: The run of the program that it belongs to, from 0.
+        start: When it began, in seconds; only differences of these mean something.
+        seconds: How long it took.
+    """
+
+    kernel: str
+    ops: tuple[int, ...]
+    layout: bool
+    run: int
+    start: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What was measured of a program.
+
+    Attributes:
+        driver: The driver that ran it.
+        threads: The number of threads that it may have used.
+        runs: The number of runs.
+        seconds: The mean time of a run, with the profiler at work.
+        events: All that was recorded, in order of time.
+    """
+
+    driver: str
+    threads: int
+    runs: int
+    seconds: float
+    events: tuple[KernelEvent, ...]
+
+
+@runtime_checkable
+class Profiler(Protocol):
+    """The part of a back end that measures the kernels of its programs; not every one has it."""
+
+    def profile(
+        self,
+        compilation: Compilation,
+        arrays: Sequence[np.ndarray],
+        parameters: Mapping[str, np.ndarray],
+        *,
+        runs: int,
+        threads: int | None = None,
+    ) -> Measurement:
+        """Run a program some times, and record the calls of its kernels.
+
+        Args:
+            compilation: The program, whose `lir` has the ops.
+            arrays: The inputs, in order.
+            parameters: The weights, by name.
+            runs: The number of runs to record; one more comes before them.
+            threads: The number of threads, as for `Runtime.load`.
+
+        Raises:
+            Error: It cannot be measured.
+        """
+        ...

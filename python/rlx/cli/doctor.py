@@ -92,8 +92,8 @@ def _iree() -> str:
 
 
 def _cpu() -> str:
+    from rlx.backends.host import usable_cpus
     from rlx.backends.iree.cpu import Cpu, host_cpu, machine
-    from rlx.backends.iree.devices import usable_cpus
 
     features = host_cpu()
     description = "of unknown features" if features is None else Cpu(machine(), "host", features)

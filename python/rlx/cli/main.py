@@ -21,6 +21,7 @@ COMMANDS = {
     "tune": "look for what makes a graph the fastest on this machine",
     "quantize": "round a graph to integers of 8 or 4 bits",
     "inspect": "say what a graph consists of and costs, or draw it",
+    "profile": "measure each kernel of a graph, and say which lines it comes from",
     "embed": "turn sentences into vectors with a BERT sentence encoder",
     "devices": "list the devices that programs can run on",
     "doctor": "check this installation",

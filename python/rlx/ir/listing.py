@@ -34,7 +34,7 @@ class OpReport:
         attributes: The attributes that differ from their defaults.
         cost: Its work; None for an op that has no cost, such as the end of a region.
         location: The user's `file:line`, if known.
-        scope: The scopes of the builder in which it was made, outermost first, joined by `/`.
+        scope: Where it belongs, outermost first, joined by `/`: scopes of the builder, then what passes took apart to make it.
         depth: The number of regions that it is nested in.
     """
 

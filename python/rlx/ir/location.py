@@ -89,8 +89,11 @@ def unescaped(text: str) -> str:
 
 
 def scope_of(location: mlir.Location) -> str:
-    """The scope names of a location, outermost first, empty when there are none."""
-    return "/".join(map(unescaped, re.findall(r'"([^"]*)"\(', str(location))))
+    """Where an op belongs, outermost first, joined by `/`: the scopes of the builder in which it was made, then what passes
+    took apart to make it. Empty when there is none.
+    """
+    names = [unescaped(name) for name in re.findall(r'"([^"]*)"\(', str(location))]
+    return "/".join(name for name in reversed(names) if not name.startswith("rlx-"))
 
 
 def name_of(location: mlir.Location) -> str:

@@ -19,7 +19,9 @@ from rlx.report.dispatch import DispatchReport, analyse_dispatch
 from rlx.report.fusion import FusionReport, analyse_fusion, op_counts
 from rlx.report.history import CompileHistory, analyse_history
 from rlx.report.memory import MemoryReport, memory_of_program
+from rlx.report.profile import ProfileReport
 from rlx.report.text import counts_text
+from rlx.runtime.profiling import profile
 
 
 @dataclass(frozen=True)
@@ -136,6 +138,27 @@ class CompileResult(Compilation):
     def history(self) -> CompileHistory:
         """What each pass on the way to LIR changed: the passes run once more for it."""
         return analyse_history(self.hir, self.pipeline_text)
+
+    def profile(
+        self,
+        inputs: Mapping[str, Any] | None = None,
+        params: Any = None,
+        *,
+        runs: int = 20,
+        threads: int | None = None,
+    ) -> ProfileReport:
+        """Compile the graph, and measure each kernel: how long it takes, and which of the user's lines it computes.
+
+        Args:
+            inputs: Arrays by name; those that are not given are drawn at random.
+            params: Weights, by name or as the path of a file; those that came with the graph need not be given.
+            runs: How often the program is run.
+            threads: The number of threads, as for `Session`.
+
+        Raises:
+            Error: An array does not fit, or the target cannot be measured here.
+        """
+        return profile(self, inputs, params, runs=runs, threads=threads)
 
     @property
     def dynamic_symbols(self) -> tuple[str, ...]:

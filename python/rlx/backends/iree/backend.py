@@ -25,7 +25,7 @@ from rlx.backends.iree.names import state_getter, state_setter
 from rlx.backends.iree.passes.quantised_products import has_unsigned_products
 from rlx.backends.iree.pipeline import lower
 from rlx.backends.iree.targets import Target, device_names, target, target_names
-from rlx.backends.protocol import Compiled
+from rlx.backends.protocol import Compiled, Measurement
 from rlx.ir import opview
 from rlx.ir.dim import estimate
 from rlx.ir.errors import ExecutionError
@@ -72,12 +72,10 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
     lir = compilation.lir
     requirements = [r.to_json() for r in compilation.requirements]
     with timed(phases, "lower"):
-        lowered = _lowered(lir, target)
+        lowered, target = compiler_input(lir, target)
         borrow = only_reads_arguments(lowered)
         _seal(lowered, compilation.signature, _description(compilation.signature, borrow, requirements))
         text = module_text(lowered)
-        if has_unsigned_products(lowered):
-            target = replace(target, flags=(*target.flags, *targets.BYTE_PRODUCT_FLAGS))
     with timed(phases, "iree"):
         compiled = compile_module(text, target, timeout_s=timeout_s, name=f"{lir.name_symbol}.mlir")
     info = {
@@ -90,11 +88,13 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
     return Compiled(compiled.vmfb, info, lasting=not compiled.may_improve)
 
 
-def _lowered(lir: Graph, target: Target) -> Any:
-    """The module that IREE compiles."""
+def compiler_input(lir: Graph, target: Target) -> tuple[Any, Target]:
+    """The module that IREE compiles, and the target with the flags that it needs."""
     lowered = lir.clone().module
     lower(lowered, target)
-    return lowered
+    if has_unsigned_products(lowered):
+        target = replace(target, flags=(*target.flags, *targets.BYTE_PRODUCT_FLAGS))
+    return lowered, target
 
 
 _LARGEST_FLOPS = 10**300
@@ -135,7 +135,7 @@ def emit(kind: str, compilation: Compilation) -> str | None:
     target = compilation.target
     assert isinstance(target, Target)
     with mlir.unregistered_dialects_allowed():  # otherwise MLIR prints the generic form
-        return str(_lowered(compilation.lir, target))
+        return str(compiler_input(compilation.lir, target)[0])
 
 
 def notes(artifact: Artifact) -> list[str]:
@@ -254,6 +254,20 @@ def _argument_type(argument: Argument, borrow: bool) -> ArgumentType:
     return ArgumentType(argument.shape.dtype.numpy, _sizes(argument.shape), access)
 
 
+def profile(
+    compilation: Compilation,
+    arrays: Sequence[np.ndarray],
+    parameters: Mapping[str, np.ndarray],
+    *,
+    runs: int,
+    threads: int | None = None,
+) -> Measurement:
+    """Measure the kernels of a program: see `protocol.Profiler`."""
+    from rlx.backends.iree import profile as profiler
+
+    return profiler.profile(compilation, arrays, parameters, runs=runs, threads=threads)
+
+
 def choose_driver(target: Target, flops: int, threads: int | None) -> str:
     """The driver of the runtime; for the CPU, one with threads only if there is enough work."""
     if "local-task" not in target.drivers:
@@ -287,6 +301,7 @@ __all__: Sequence[str] = [
     "load",
     "module_text",
     "notes",
+    "profile",
     "target",
     "target_names",
     "version",

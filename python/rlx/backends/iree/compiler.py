@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -161,6 +161,33 @@ def compile_module(
         if attempt.ok:
             return CompiledModule(vmfb, attempt.flags, time.perf_counter() - started, tuple(attempts))
     raise ModuleCompileError(target, tuple(attempts))
+
+
+def ir_after(phases: Sequence[str], text: str, target: Target, flags: tuple[str, ...], name: str) -> list[str]:
+    """The IR of a module after some phases of the compiler, with locations.
+
+    Args:
+        phases: Names of phases, as `iree-compile --compile-to` takes them.
+        text: A module that compiles.
+        target: The target.
+        flags: The flags with which it compiles: `CompiledModule.flags_used`.
+        name: The name of the text.
+
+    Raises:
+        CompileError: The compiler failed.
+    """
+    command = compiler_command((*target.process_flags, "--mlir-print-debuginfo"))
+    irs = []
+    for phase in phases:
+        request = {"kind": "compile", "flags": flags, "name": name, "phase": phase}
+        try:
+            reply = default_pool.request(command, request, text.encode(), timeout_s=default_timeout(), affinity=flags)
+        except (WorkerDied, HandlerFailed) as failure:
+            raise CompileError(f"IREE's compiler failed before the end of phase {phase}: {failure}") from failure
+        if reply.header["outcome"] != "ok":
+            raise CompileError(f"IREE's compiler failed before the end of phase {phase}")
+        irs.append(reply.body.decode("utf-8", "replace"))
+    return irs
 
 
 def prewarm(target: Target, worker: WorkerPool | None = None) -> None:

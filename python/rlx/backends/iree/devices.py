@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import re
 from typing import Any
 
+from rlx.backends.host import usable_cpus
 from rlx.backends.iree.cpu import host_level, machine
 from rlx.backends.iree.memory import configure_allocator, pools
 from rlx.backends.protocol import DeviceInfo
@@ -53,6 +53,17 @@ def _open_once(uri: str, driver: str, threads: int) -> Any:
     return _opened[uri, threads]
 
 
+def worker_flags(driver: str, threads: int | None = None) -> tuple[str, ...]:
+    """The flags for the threads of a driver; by default one thread per CPU that this process may use.
+
+    Without a count IREE binds one thread to each core, which then waits whenever another process uses that core.
+    """
+    if driver != "local-task":
+        return ()
+    count = threads or usable_cpus()
+    return f"--task_topology_group_count={count}", f"--task_worker_stack_size={_WORKER_STACK_BYTES}"
+
+
 def devices() -> list[DeviceInfo]:
     """Every device that IREE's runtime finds, and why a driver finds none. Never raises."""
     try:
@@ -95,13 +106,6 @@ def check_features(driver: str) -> None:
         )
 
 
-def usable_cpus() -> int:
-    """The number of CPUs that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def abandon_devices() -> None:
     """In a forked child: forget all devices, without closing them, because that would wait for their threads for ever."""
     for opened in _opened.values():
@@ -136,10 +140,7 @@ def _open(uri: str, driver: str, threads: int) -> Any:
     if driver not in drivers:
         raise ExecutionError(f"IREE's runtime has no driver {driver!r}", hint=f"it has {', '.join(sorted(drivers))}")
     if driver == "local-task":
-        # Without a count IREE binds one thread to each core, which then waits whenever another process uses that
-        # core.
-        flags = (f"--task_topology_group_count={threads}", f"--task_worker_stack_size={_WORKER_STACK_BYTES}")
-        _binding.parse_flags(*flags)
+        _binding.parse_flags(*worker_flags(driver, threads))
     try:
         opened = _create_driver(driver)
         if "://" in uri:

@@ -22,6 +22,7 @@ COPY_LIMIT = 128 * 1024
 
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
+_TRIM_BYTES, _MMAP_BYTES = (1 << 31) - 1, 1 << 30
 _configured = False
 
 # The pool takes no more buffers while so much memory is in use; and the number of buffers that it may keep.
@@ -49,8 +50,15 @@ def _configure_once() -> None:
     if sys.platform != "linux" or platform.libc_ver()[0] != "glibc":
         return
     libc = ctypes.CDLL(None)
-    libc.mallopt(_M_MMAP_THRESHOLD, 1 << 30)
-    libc.mallopt(_M_TRIM_THRESHOLD, (1 << 31) - 1)
+    libc.mallopt(_M_MMAP_THRESHOLD, _MMAP_BYTES)
+    libc.mallopt(_M_TRIM_THRESHOLD, _TRIM_BYTES)
+
+
+def allocator_environment() -> dict[str, str]:
+    """The same settings for another process, as variables of its environment."""
+    if _is_disabled():
+        return {}
+    return {"MALLOC_MMAP_THRESHOLD_": str(_MMAP_BYTES), "MALLOC_TRIM_THRESHOLD_": str(_TRIM_BYTES)}
 
 
 def pools() -> list[str] | None:

@@ -3,10 +3,10 @@
 IREE's compiler can crash or hang, so it runs in a separate process. This file imports only the standard library, and binds
 the few functions of IREE's C API that it needs.
 
-Requests are ``{"kind": "compile", "flags": [...], "name": "m.mlir"}`` with the module as body, and ``{"kind": "warm",
-"flags": [...]}``. The reply has ``outcome`` (``"ok"``, ``"flags"``, ``"parse"`` or ``"compile"``), ``diagnostics`` (pairs
-of severity and text), ``seconds`` and ``target`` (IR that shows the target that the compiler has derived from the flags); its
-body is the compiled module.
+Requests are ``{"kind": "compile", "flags": [...], "name": "m.mlir"}`` with the module as body, the same with ``"phase"``, and
+``{"kind": "warm", "flags": [...]}``. The reply has ``outcome`` (``"ok"``, ``"flags"``, ``"parse"`` or ``"compile"``),
+``diagnostics`` (pairs of severity and text), ``seconds`` and ``target`` (IR that shows the target that the compiler has derived
+from the flags); its body is the compiled module, or its IR after the phase.
 """
 
 from __future__ import annotations
@@ -77,8 +77,10 @@ class Compiler:
         self._command_line = (c_char_p * (len(arguments) + 1))(*arguments, None)
         self._call("SetupGlobalCL", len(arguments), self._command_line, b"rlx", False)
 
-    def compile(self, flags: tuple[str, ...], name: str, module: bytes) -> tuple[dict[str, Any], bytes]:
-        """Compile MLIR text or bytecode; returns the reply's header and the compiled module."""
+    def compile(
+        self, flags: tuple[str, ...], name: str, module: bytes, phase: str | None = None
+    ) -> tuple[dict[str, Any], bytes]:
+        """Compile MLIR text or bytecode; returns the reply's header and the compiled module, or its IR after a phase."""
         diagnostics: list[tuple[str, str]] = []
         started = time.perf_counter()
         target = ""
@@ -89,7 +91,7 @@ class Compiler:
             diagnostics.append(("error", str(error)))
         else:
             target = self._targets[session]
-            outcome, output = self._invoke(session, name, module, diagnostics)
+            outcome, output = self._invoke(session, name, module, diagnostics, phase.encode() if phase else None)
         return {
             "outcome": outcome,
             "diagnostics": diagnostics,
@@ -190,6 +192,6 @@ def make(
     def answer(header: dict[str, Any], body: bytes) -> tuple[dict[str, Any], bytes]:
         if header["kind"] == "warm":
             return compiler.compile(tuple(header["flags"]), "warm.mlir", _WARM_MODULE)
-        return compiler.compile(tuple(header["flags"]), header["name"], body)
+        return compiler.compile(tuple(header["flags"]), header["name"], body, header.get("phase"))
 
     return answer

@@ -19,7 +19,7 @@ from rlx.backends.building import timed
 from rlx.backends.compilation import Compilation
 from rlx.backends.container import packed, unpacked
 from rlx.backends.fields import Check, listed, name, one_of, optional
-from rlx.backends.protocol import Compiled, DeviceInfo
+from rlx.backends.protocol import Compiled, DeviceInfo, Measurement
 from rlx.backends.xla import client
 from rlx.backends.xla.client import Executable
 from rlx.backends.xla.options import Options, option
@@ -148,6 +148,20 @@ def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int 
     if threads not in (None, 1):
         raise Error(f"XLA uses one thread or one for each core, not {threads}", hint="leave threads out, or say 1")
     return Program(artifact, parameters, threads)
+
+
+def profile(
+    compilation: Compilation,
+    arrays: Sequence[np.ndarray],
+    parameters: Mapping[str, np.ndarray],
+    *,
+    runs: int,
+    threads: int | None = None,
+) -> Measurement:
+    """Measure the instructions of a program: see `protocol.Profiler`."""
+    from rlx.backends.xla import profile as profiler
+
+    return profiler.profile(compilation, arrays, parameters, runs=runs, threads=threads)
 
 
 _MISMATCH = "the program is another one than the artifact describes"
@@ -312,6 +326,7 @@ __all__: Sequence[str] = [
     "load",
     "notes",
     "portable",
+    "profile",
     "target",
     "target_names",
     "version",

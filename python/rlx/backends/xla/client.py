@@ -119,6 +119,12 @@ class Executable:
         )
         return argument_types, result_types
 
+    @property
+    def text(self) -> str:
+        """The program as XLA has compiled it."""
+        (module,) = self._loaded.hlo_modules()
+        return module.to_string()
+
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:
         """Run it, with arrays on the device; the results are on the device too.
 

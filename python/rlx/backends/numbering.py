@@ -1,0 +1,25 @@
+"""Ops of a LIR by number, so that what a compiler has made of them can be told: compilers keep locations."""
+
+from __future__ import annotations
+
+import re
+
+from rlx import mlir
+from rlx.ir import opview
+from rlx.ir.graph import Graph
+
+_NUMBER = re.compile(r"\brlx\.op\.(\d+)\b")
+
+
+def numbered(lir: Graph) -> Graph:
+    """A copy of a graph whose ops have their numbers as locations, in the order of `opview.operations`."""
+    copy = lir.clone()
+    with mlir.entered():
+        for number, op in enumerate(opview.operations(copy.function.entry_block)):
+            op.location = mlir.ir.Location.name(f"rlx.op.{number}")
+    return copy
+
+
+def numbers_in(text: str) -> frozenset[int]:
+    """The numbers of the ops whose locations stand in a text."""
+    return frozenset(map(int, _NUMBER.findall(text)))

@@ -1,0 +1,53 @@
+"""Measure each kernel of a compiled graph: how long it takes, what it computes, and which lines that comes from.
+
+Inputs and weights that are not given are drawn at random. Arrays are written as for `rlx run`: NAME=@FILE.npy,
+NAME=1x4xf32=0 (all elements) or NAME=1x4xf32=1,2,3,4. A trace opens in https://ui.perfetto.dev.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from rlx.cli.compile import add_compile_options, compilation_of
+from rlx.cli.names import DEVICES
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument("file", metavar="FILE", help="MLIR text, of rlx or StableHLO ops; - is standard input")
+    parser.add_argument("--input", action="append", default=[], metavar="NAME=VALUE", help="an input")
+    parser.add_argument("--param", action="append", default=[], metavar="NAME=VALUE", help="a parameter (weight)")
+    parser.add_argument("--params", metavar="FILE", help="a file that holds parameters: safetensors, .npz or .npy")
+    parser.add_argument("--device", choices=DEVICES, default="cpu", metavar="NAME", help="%(choices)s (default: cpu)")
+    parser.add_argument("--arch", help="the device's architecture")
+    parser.add_argument(
+        "--threads", type=int, metavar="N", help="threads to use on the CPU (default: one for each core)"
+    )
+    parser.add_argument("--repeat", type=int, default=20, metavar="N", help="the number of runs (default: %(default)s)")
+    parser.add_argument("--trace", metavar="OUT.json", help="write every call of a kernel as a trace for Perfetto")
+    add_compile_options(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    from rlx.cli.display import Steps
+    from rlx.cli.files import read_graph
+    from rlx.cli.values import named_arrays
+    from rlx.ir.files import write_atomically
+    from rlx.ir.printable import printable
+    from rlx.runtime.profiling import profile
+    from rlx.weights import open as open_weights
+
+    graph = read_graph(arguments.file, arguments.function)
+    compilation = compilation_of(graph, arguments.device, arguments)
+    declared = {a.name for a in graph.params}
+    weights = {} if arguments.params is None else open_weights(arguments.params)
+    params = {name: weights[name] for name in weights if name in declared}
+    params |= named_arrays(arguments.param, "--param")
+    inputs = named_arrays(arguments.input, "--input")
+    with Steps(only_terminal=True)(f"measure {compilation.given.name}"):
+        report = profile(compilation, inputs, params, runs=arguments.repeat, threads=arguments.threads)
+    print(printable(str(report)), end="")
+    if arguments.trace:
+        write_atomically(arguments.trace, report.trace_text().encode())
+    return 0

@@ -1,0 +1,262 @@
+"""The profile: how long each kernel of a program takes, which ops it computes, and how near it comes to the machine's best."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from rlx.backends.protocol import KernelEvent, Measurement
+from rlx.ir.listing import GraphReport
+from rlx.report.roofline import Machine, Work, number
+from rlx.report.text import short_place, table
+
+_SHOWN_KERNELS, _SHOWN_LINES, _SHOWN_LABELS = 40, 20, 6
+
+
+@dataclass(frozen=True)
+class KernelTime:
+    """A place in the program where a kernel is called; or something else that takes time, such as `alloca`.
+
+    Attributes:
+        kernel: The name that the compiler has given to the kernel.
+        ops: The ops of the LIR that it computes there, by number.
+        layout: Whether it only changes how a tensor lies in memory, for the sake of these ops.
+        labels: What they are called, in order.
+        places: The user's lines of them, each once.
+        calls: How often it is called in a run.
+        seconds: The time of a run that it takes: the median over the runs.
+        work: In a run: operations of its ops, and bytes of the values that it reads and writes.
+    """
+
+    kernel: str
+    ops: tuple[int, ...]
+    layout: bool
+    labels: tuple[str, ...]
+    places: tuple[str, ...]
+    calls: float
+    seconds: float
+    work: Work
+
+    @property
+    def title(self) -> str:
+        """What it computes, on one line."""
+        labels = list(dict.fromkeys(self.labels))
+        if self.layout:
+            return f"layout for {' + '.join(labels)}" if labels else ""
+        more = f" and {len(labels) - _SHOWN_LABELS} more" if len(labels) > _SHOWN_LABELS else ""
+        return " + ".join(labels[:_SHOWN_LABELS]) + more
+
+
+@dataclass(frozen=True)
+class LineTime:
+    """The time of a line of the user's, in one scope of the builder.
+
+    Attributes:
+        place: `file:line`, empty for what has none.
+        scope: The outermost scope, empty if there is none.
+        seconds: The time of a run that its ops take.
+        labels: What they are called.
+    """
+
+    place: str
+    scope: str
+    seconds: float
+    labels: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ProfileReport:
+    """The times of a program's kernels. `str()` is a table of them, and of the user's lines.
+
+    Attributes:
+        name: The name of the program's function.
+        target: What it is compiled for.
+        measurement: All that was recorded.
+        listing: The LIR, by whose ops kernels are described.
+        machine: What the machine can do at most.
+        sizes: The sizes of symbols.
+    """
+
+    name: str
+    target: str
+    measurement: Measurement
+    listing: GraphReport
+    machine: Machine
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+    @cached_property
+    def kernels(self) -> tuple[KernelTime, ...]:
+        """Every place where a kernel is called, the slowest first."""
+        groups: dict[tuple[str, tuple[int, ...]], list[KernelEvent]] = defaultdict(list)
+        for event in self.measurement.events:
+            groups[event.kernel, event.ops].append(event)
+        times = [self._kernel(kernel, ops, events) for (kernel, ops), events in groups.items()]
+        return tuple(sorted(times, key=lambda time: -time.seconds))
+
+    @cached_property
+    def _borders(self) -> _Borders:
+        return _Borders(self.listing, self.sizes)
+
+    def _kernel(self, kernel: str, ops: tuple[int, ...], events: Sequence[KernelEvent]) -> KernelTime:
+        runs = self.measurement.runs
+        by_run = [0.0] * runs
+        for event in events:
+            by_run[event.run] += event.seconds
+        described = [self.listing.ops[i] for i in ops]
+        places = tuple(dict.fromkeys(op.location for op in described if op.location))
+        labels, seconds, calls = tuple(op.label for op in described), statistics.median(by_run), len(events) / runs
+        layout = events[0].layout
+        once = Work(0, 0) if layout else self._borders.work(ops)
+        work = Work(round(once.flops * calls), round(once.bytes * calls))
+        return KernelTime(kernel, ops, layout, labels, places, calls, seconds, work)
+
+    @property
+    def seconds(self) -> float:
+        """The time of all kernels in a run."""
+        return sum(kernel.seconds for kernel in self.kernels)
+
+    @property
+    def least_seconds(self) -> float:
+        """The time that the machine would need for them at least."""
+        return sum(self.machine.seconds(kernel.work) for kernel in self.kernels)
+
+    @cached_property
+    def lines(self) -> tuple[LineTime, ...]:
+        """The user's lines, the slowest first. A kernel of several ops is divided by the time that each takes at least."""
+        seconds: dict[tuple[str, str], float] = defaultdict(float)
+        labels: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+        for kernel in self.kernels:
+            parts = [(self.listing.ops[i], self.machine.seconds(self._borders.alone(i))) for i in kernel.ops]
+            total = sum(part for _, part in parts)
+            for op, part in parts:
+                key = op.location or "", op.scope.partition("/")[0]
+                seconds[key] += kernel.seconds * (part / total if total else 1 / len(parts))
+                labels[key][op.label] = None
+            if not parts:
+                seconds["", ""] += kernel.seconds
+                labels["", ""][kernel.kernel] = None
+        lines = [LineTime(*key, time, tuple(labels[key])) for key, time in seconds.items()]
+        return tuple(sorted(lines, key=lambda line: -line.seconds))
+
+    # --- text ---------------------------------------------------------------------------------------
+
+    def summary(self) -> str:
+        """One line."""
+        measured, kernels = self.measurement, len(self.kernels)
+        return (
+            f"profile of @{self.name} for {self.target} ({measured.driver}): {1e3 * self.seconds:.4g} ms in {kernels} kernels, "
+            f"median of {measured.runs} runs; at least {1e3 * self.least_seconds:.4g} ms by the roofline"
+        )
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """For each kernel: microseconds, part of the whole, calls, Gflop/s, GB/s, part of the roofline, ops, lines, name."""
+        rows = []
+        for k in self.kernels:
+            seconds = k.seconds or 1e-12
+            least = self.machine.seconds(k.work)
+            rates = (
+                f"{k.work.flops / seconds / 1e9:.1f}",
+                f"{k.work.bytes / seconds / 1e9:.1f}",
+                f"{100 * least / seconds:.0f} %",
+            )
+            rows.append(
+                (
+                    *(f"{1e6 * k.seconds:.1f}", f"{100 * k.seconds / (self.seconds or 1):.1f} %", f"{k.calls:g}"),
+                    *(rates if k.work.bytes else ("", "", "")),
+                    *(k.title, ", ".join(map(short_place, k.places[:3])), k.kernel),
+                )
+            )
+        return rows
+
+    HEADER = ("µs", "share", "calls", "Gflop/s", "GB/s", "roofline", "computes", "lines", "kernel")
+    LINE_HEADER = ("µs", "share", "line", "in", "ops")
+
+    def line_rows(self) -> list[tuple[str, ...]]:
+        """For each line: microseconds, part of the whole, the line, its scope, its ops."""
+        return [
+            (
+                *(f"{1e6 * line.seconds:.1f}", f"{100 * line.seconds / (self.seconds or 1):.1f} %"),
+                *(short_place(line.place) or "-", line.scope, ", ".join(line.labels[:_SHOWN_LABELS])),
+            )
+            for line in self.lines
+        ]
+
+    def __str__(self) -> str:
+        assumed = "".join(f", {name} = {size}" for name, size in self.sizes.items())
+        lines = [self.summary(), f"  this machine: {self.machine}{assumed}"]
+        lines += _cut(table(self.rows(), self.HEADER, right=range(6), indent="  "), _SHOWN_KERNELS, "kernels")
+        lines += ["", "  by line:"]
+        lines += _cut(table(self.line_rows(), self.LINE_HEADER, right=range(2), indent="  "), _SHOWN_LINES, "lines")
+        return "\n".join(lines) + "\n"
+
+    # --- traces -------------------------------------------------------------------------------------
+
+    def trace(self) -> dict[str, Any]:
+        """All events in the format of Chrome's traces, which Perfetto opens: a track of runs above one of kernels."""
+        events: list[dict[str, Any]] = [
+            {"name": "process_name", "ph": "M", "pid": 1, "args": {"name": f"@{self.name} for {self.target}"}},
+            {"name": "thread_name", "ph": "M", "pid": 1, "tid": 1, "args": {"name": "runs"}},
+            {"name": "thread_name", "ph": "M", "pid": 1, "tid": 2, "args": {"name": "kernels"}},
+        ]
+        recorded = self.measurement.events
+        origin = min((e.start for e in recorded), default=0.0)
+        for run in range(self.measurement.runs):
+            of_run = [e for e in recorded if e.run == run]
+            if of_run:
+                start, end = min(e.start for e in of_run), max(e.start + e.seconds for e in of_run)
+                events.append(_slice(f"run {run}", 1, start - origin, end - start, {}))
+        works = {(k.kernel, k.ops): k for k in self.kernels}
+        for e in recorded:
+            k = works[e.kernel, e.ops]
+            details = {"ops": list(k.labels), "lines": list(k.places), "flops": k.work.flops, "bytes": k.work.bytes}
+            events.append(_slice(e.kernel, 2, e.start - origin, e.seconds, details if e.ops else {}))
+        return {"traceEvents": events, "displayTimeUnit": "ns"}
+
+    def trace_text(self) -> str:
+        """The trace as JSON."""
+        return json.dumps(self.trace())
+
+
+def _slice(name: str, track: int, start: float, seconds: float, details: dict[str, Any]) -> dict[str, Any]:
+    return {"name": name, "ph": "X", "pid": 1, "tid": track, "ts": 1e6 * start, "dur": 1e6 * seconds, "args": details}
+
+
+def _cut(lines: list[str], most: int, what: str) -> list[str]:
+    """The head of a table and its first rows."""
+    hidden = len(lines) - 1 - most
+    return [*lines[: most + 1], f"  and {hidden} more {what}"] if hidden > 0 else lines
+
+
+class _Borders:
+    """What goes into sets of ops, and comes out."""
+
+    def __init__(self, listing: GraphReport, sizes: Mapping[str, int]):
+        self._ops, self._sizes = listing.ops, sizes
+        self._bytes = {a.name: a.shape.size_bytes for a in listing.arguments}
+        self._readers: dict[str, set[int]] = defaultdict(set)
+        self._returned = {*listing.returned, *listing.updates.values()}
+        for i, op in enumerate(listing.ops):
+            self._bytes.update((name, shape.size_bytes) for name, shape in zip(op.results, op.shapes, strict=False))
+            for name in op.operands:
+                self._readers[name].add(i)
+
+    def work(self, ops: Iterable[int]) -> Work:
+        """Operations of some ops, and bytes of what they read from outside and of what is read outside."""
+        chosen = set(ops)
+        described = [self._ops[i] for i in chosen]
+        made = {name for op in described for name in op.results}
+        read = {name for op in described for name in op.operands} - made
+        written = {name for name in made if name in self._returned or self._readers[name] - chosen}
+        moved = sum(number(self._bytes.get(name, 0), self._sizes) for name in read | written)
+        return Work(sum(self.alone(i).flops for i in chosen), moved)
+
+    def alone(self, i: int) -> Work:
+        """The work of an op by itself. That of one with regions is that of the ops in them, which are kernels of their own."""
+        op = self._ops[i]
+        has_regions = i + 1 < len(self._ops) and self._ops[i + 1].depth > op.depth
+        return Work(0, 0) if has_regions else Work.of(op.cost, self._sizes)

@@ -1,0 +1,113 @@
+"""The roofline model: how long work takes at least on a machine, by what it computes and by what it moves.
+
+The work of each op is said by its card (`Card.cost`); what is here is the same for all ops.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+from rlx.ir.card import Cost
+from rlx.ir.dim import TYPICAL_SIZE, Dim, evaluate, symbols
+from rlx.ir.errors import Error
+
+# Each thread by itself, all at once: products of 512 x 512 floats, then copies of 32 MiB, the best of half a second.
+_MEASURE = """
+import sys, time
+from concurrent.futures import ThreadPoolExecutor
+import numpy as np
+threads = int(sys.argv[1])
+def best(call):
+    seconds, end = [], time.perf_counter() + 0.5
+    while time.perf_counter() < end or len(seconds) < 3:
+        started = time.perf_counter()
+        call()
+        seconds.append(time.perf_counter() - started)
+    return min(seconds)
+def flops(_):
+    a, b = np.ones((2, 512, 512), np.float32)
+    out = np.empty_like(a)
+    return 2 * 512**3 / best(lambda: np.matmul(a, b, out=out))
+def moved(_):
+    source, target = np.ones((2, 1 << 23), np.float32)
+    return 2 * source.nbytes / best(lambda: np.copyto(target, source))
+with ThreadPoolExecutor(threads) as pool:
+    print(sum(pool.map(flops, range(threads))), sum(pool.map(moved, range(threads))))
+"""
+_THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+
+
+@dataclass(frozen=True)
+class Work:
+    """Work of which all sizes are known: operations, and bytes moved."""
+
+    flops: int
+    bytes: int
+
+    @classmethod
+    def of(cls, cost: Cost | None, sizes: Mapping[str, int]) -> Work:
+        """The work of an op; a symbol without a size counts as 64."""
+        return cls(0, 0) if cost is None else cls(number(cost.flops, sizes), number(cost.bytes, sizes))
+
+    @property
+    def intensity(self) -> float:
+        """Operations for each byte."""
+        return self.flops / self.bytes if self.bytes else 0.0
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a machine can do at most.
+
+    Attributes:
+        flops: Operations in a second.
+        bytes: Bytes in a second, read and written.
+        threads: The number of threads that did that.
+    """
+
+    flops: float
+    bytes: float
+    threads: int = 1
+
+    @property
+    def ridge(self) -> float:
+        """The operations for each byte from which on computing takes longer than moving."""
+        return self.flops / self.bytes
+
+    def seconds(self, work: Work) -> float:
+        """The least time for some work: the longer one of computing and moving."""
+        return max(work.flops / self.flops, work.bytes / self.bytes)
+
+    def __str__(self) -> str:
+        threads = f"{self.threads} thread{'s' if self.threads > 1 else ''}"
+        return f"{self.flops / 1e9:.4g} Gflop/s and {self.bytes / 1e9:.4g} GB/s with {threads}"
+
+
+def number(size: Dim, sizes: Mapping[str, int]) -> int:
+    """A size as a number; a symbol without a size counts as 64, and what has no value as 0."""
+    try:
+        return max(0, evaluate(size, {name: sizes.get(name, TYPICAL_SIZE) for name in symbols(size)}))
+    except Error:
+        return 0
+
+
+@cache
+def this_machine(threads: int = 1) -> Machine:
+    """What this machine's CPU does, measured with NumPy in a process of its own, in about a second.
+
+    Raises:
+        Error: It cannot be measured.
+    """
+    environment = {**os.environ, **dict.fromkeys(_THREAD_VARIABLES, "1")}
+    command = [sys.executable, "-c", _MEASURE, str(threads)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=True)
+        flops, moved = map(float, done.stdout.split())
+    except (OSError, ValueError, subprocess.SubprocessError) as problem:
+        raise Error(f"cannot measure what this machine does at most: {problem}") from None
+    return Machine(flops, moved, threads)

@@ -1,0 +1,113 @@
+"""Times of kernels, and which ops each computes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rlx
+from rlx.backends.protocol import KernelEvent, Measurement
+from rlx.ir.listing import inspect_graph
+from rlx.report.profile import ProfileReport
+from rlx.report.roofline import Machine, Work, this_machine
+from rlx.runtime import profiling
+
+pytestmark = pytest.mark.usefixtures("machine")
+ROOFLINE = Machine(1e9, 1e9)
+INPUTS = {"x": np.ones((3, 8), np.float32)}
+PARAMS = {"w": np.ones((8, 8), np.float32)}
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No second is spent on measuring this machine."""
+    monkeypatch.setattr(profiling, "this_machine", lambda threads: ROOFLINE)
+
+
+def layers() -> Any:
+    """Two layers that are one kernel, a loop over a third one, and an output that is no float."""
+    g: Any = rlx.Graph("layers")
+    h, w = g.input("x", ("b", 8)), g.param("w", (8, 8))
+    for i in range(2):
+        with g.named(f"layer{i}"):
+            h = g.tanh(h @ w)
+    with g.named("loop"):
+        h = g.scan(lambda c, _: (g.tanh(c @ w), None), h, length=5)[0]
+    g.set_outputs({"y": g.softmax(h), "n": g.cast(h, rlx.i32)})
+    return g
+
+
+@pytest.mark.parametrize("target", ["cpu", "xla"])
+def test_kernels_are_those_of_the_ops(target: str) -> None:
+    if target == "xla":
+        pytest.importorskip("jax")
+    result = rlx.Pipeline(target=target).compile(layers())
+    report = result.profile(INPUTS, PARAMS, runs=3, threads=1)
+    lir = inspect_graph(result.lir)
+    assert report.listing == lir and report.sizes == {"b": 3} and report.measurement.runs == 3
+    assert {e.run for e in report.measurement.events} == {0, 1, 2}
+    products = {i for i, op in enumerate(lir.ops) if op.label in ("matmul", "dot_general")}
+    computing = [k for k in report.kernels if not k.layout and products & set(k.ops)]
+    assert products <= {i for k in computing for i in k.ops}, "every product is in a kernel"
+    assert {k.calls for k in computing} == {1, 5}, "that in the loop is called in each step"
+    flops = sum(k.work.flops for k in computing)
+    assert flops >= 7 * 2 * 3 * 8 * 8 and all(k.seconds > 0 for k in computing)
+    assert {"layer0", "layer1", "loop"} <= {line.scope for line in report.lines}
+    assert sum(line.seconds for line in report.lines) == pytest.approx(report.seconds)
+    here = Path(__file__).name
+    assert str(report).startswith("profile of @layers for ") and here in str(report)
+
+
+def test_what_is_not_given_is_drawn_and_what_is_wrong_is_said() -> None:
+    result = rlx.Pipeline().compile(layers())
+    for wrong, message in (
+        ({"inputs": {"z": np.ones(2)}}, "no input or parameter 'z'"),
+        ({"inputs": {"x": np.ones((3, 9), np.float32)}}, "9"),
+        ({"inputs": INPUTS, "runs": 0}, "runs must be"),
+        ({"inputs": INPUTS, "threads": 0}, "threads must be"),
+        ({"inputs": {"x": np.ones((3, 8), np.float64)}}, "float64"),
+    ):
+        with pytest.raises(rlx.Error, match=message):
+            result.profile(**wrong)  # type: ignore[arg-type]
+    for target in ("cuda", "stablehlo"):
+        with pytest.raises(rlx.Error, match=r"CPU|kind of file"):
+            rlx.Pipeline(target=target).compile(layers()).profile()
+
+
+def test_a_report_of_known_times() -> None:
+    """Numbers are those of the events, whatever they are."""
+    g: Any = rlx.Graph("g")
+    x = g.input("x", (4, 8))
+    g.set_outputs([g.exp(x @ g.param("w", (8, 2))) + 1.0])
+    listing = inspect_graph(g)
+    events = []
+    for run in range(3):
+        start = 10.0 * run
+        events += [
+            KernelEvent("k", (0, 1), False, run, start, 1e-6 * (run + 1)),
+            KernelEvent("pack", (0,), True, run, start + 1, 1e-6),
+            KernelEvent("alloca", (), True, run, start + 2, 2e-6),
+        ]
+    report = ProfileReport("g", "cpu", Measurement("local-sync", 1, 3, 1.0, tuple(events)), listing, ROOFLINE)
+    by_name = {k.kernel: k for k in report.kernels}
+    # 2 * 4 * 8 * 2 for the product, and what exp costs; read are x and w, written is what the sum reads
+    expected = Work(128 + report.listing.ops[1].cost.flops, 4 * (32 + 16 + 8))  # type: ignore[union-attr, arg-type]
+    assert by_name["k"].work == expected and by_name["k"].seconds == 2e-6
+    assert by_name["pack"].work == by_name["alloca"].work == Work(0, 0)
+    assert report.seconds == pytest.approx(5e-6) and report.least_seconds == max(expected.flops, expected.bytes) / 1e9
+    assert [k.title for k in report.kernels] == ["matmul + exp", "", "layout for matmul"]
+    trace = json.loads(report.trace_text())["traceEvents"]
+    slices = [e for e in trace if e["ph"] == "X" and e["tid"] == 2]
+    assert [e["dur"] for e in slices if e["name"] == "k"] == pytest.approx([1, 2, 3])
+    assert [e["ts"] for e in slices] == pytest.approx([1e6 * (e.start) for e in events])
+    assert slices[0]["args"]["ops"] == ["matmul", "exp"] and slices[0]["args"]["flops"] == expected.flops
+
+
+def test_a_machine_is_measured() -> None:
+    machine = this_machine(1)
+    assert machine.flops > 1e8 and machine.bytes > 1e7 and "1 thread" in str(machine)
+    assert Machine(4e9, 2e9).seconds(Work(8, 2)) == 2e-9 and Machine(4e9, 2e9).ridge == 2
