@@ -75,6 +75,7 @@ def public_names() -> dict[str, str]:
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         importlib.import_module("rlx.blocks")  # cards first: they put the op methods on Graph
+        importlib.import_module("rlx.ir.graph").Graph._repr_html_ = _graph_html
         value = getattr(importlib.import_module(_HOMES[name]), name)
     elif name in _MODULES:
         value = importlib.import_module(f"rlx.{name}")
@@ -82,6 +83,11 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'rlx' has no attribute '{name}'")
     globals()[name] = value
     return value
+
+
+def _graph_html(graph: Any) -> str:
+    """What a notebook shows of a graph. Drawings are made of graphs, so `Graph` itself does not know of them."""
+    return importlib.import_module("rlx.report.drawn").graph_html(graph)
 
 
 def __dir__() -> list[str]:

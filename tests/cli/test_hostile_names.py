@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from safetensors.numpy import save_file
 
 import rlx
 from tests.cli.calling import Command
+from tests.report.pages import Page
 
 HOSTILE = "\x1b[2J\x1b]0;t\x07\r\x08\x7f\x9b1m\u202e\u200b\u2066\u2028\ue000"
 BODY = "%0 = stablehlo.tanh %a : tensor<2xf32>"
@@ -93,6 +95,24 @@ def test_commands_print_names_of_tensors_as_escapes_on_one_line(command: Command
     (folder / model).write_text(str(g))
     result = command("run", folder / model, "--input", "x=2xf32=1,2", "--params", folder / file)
     assert result.code and is_harmless(result.out + result.err)
+
+
+@pytest.mark.parametrize("file", ["module.mlir", "stablehlo.mlir"])
+def test_pages_and_drawings_hold_names_of_modules_as_escapes(command: Command, folder: Path, file: str) -> None:
+    files = {option: folder / f"out.{option}" for option in ("html", "svg", "memory-svg")}
+    command.output("inspect", folder / file, *(f"--{option}={path}" for option, path in files.items()))
+    Page(files["html"].read_text()).check()
+    for option in ("svg", "memory-svg"):
+        text = files[option].read_text()
+        assert is_harmless(text) and ElementTree.fromstring(text) is not None
+
+
+def test_parameters_may_have_any_name() -> None:
+    for name in (HOSTILE, 'a"b', "\\22"):
+        g: Any = rlx.Graph("g")
+        g.set_outputs([g.input("x", (2,)) + g.param(name, (2,))])
+        program = rlx.Session().compile(g, params={name: np.ones(2, np.float32)})
+        assert program.run({"x": np.ones(2, np.float32)})[0].tolist() == [2, 2]
 
 
 def test_errors_are_harmless_in_python(folder: Path) -> None:

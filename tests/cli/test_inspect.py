@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-from html import escape
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -17,6 +16,7 @@ from rlx.backends.registry import target_of
 from rlx.ir.listing import inspect_diff, inspect_graph
 from tests.cli.calling import Command
 from tests.models.tiny_bert import encoder
+from tests.report.pages import Page
 from tests.report.test_graph_svg import boxes
 
 
@@ -145,8 +145,11 @@ def test_memory_of_a_planned_file(command: Command, tmp_path: Path) -> None:
 
 
 def test_html(command: Command, hello: Path, tmp_path: Path) -> None:
-    """One page with the drawing and the listing, that asks for nothing from elsewhere."""
+    """One page about the compilation, that asks for nothing from elsewhere."""
     listing = command.output("inspect", hello, "--html", tmp_path / "hello.html")
-    page = (tmp_path / "hello.html").read_text()
-    assert escape(listing.rstrip()) in page and page.count("<svg") == 1
-    assert "src=" not in page and "href=" not in page
+    page = Page((tmp_path / "hello.html").read_text())
+    page.check()
+    assert listing.rstrip() in page.text and "Measured time" not in page.text
+    command.output("inspect", hello, f"--html={tmp_path / 'hello.html'}", "--input", "x=1x4xf32=1")
+    assert "Measured time" in Page((tmp_path / "hello.html").read_text()).text
+    assert "need --html" in command.error("inspect", hello, "--measure")

@@ -15,6 +15,7 @@ from rlx.report.text import wrapped
 
 if TYPE_CHECKING:
     from rlx.backends.artifact import Artifact
+    from rlx.backends.compilation import Compilation
     from rlx.ir.graph import Graph
     from rlx.ir.listing import GraphReport
     from rlx.weights import Weights
@@ -33,7 +34,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_level(parser)
     parser.add_argument("--stats", action="store_true", help="one line for each stage: the number of each kind of op")
     parser.add_argument("--svg", metavar="OUT.svg", help="draw the graph (the last stage that is shown) into a file")
-    parser.add_argument("--html", metavar="OUT.html", help="the same and the listing, as a page for a browser")
+    parser.add_argument(
+        "--html",
+        metavar="OUT.html",
+        help="write a page for a browser: stages, what each pass changed, graphs, fusion, dispatch, memory, cost of ops",
+    )
+    parser.add_argument("--measure", action="store_true", help="with --html: run it, and add the time of each kernel")
+    parser.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an input for --measure, which draws the others",
+    )
     parser.add_argument("--memory", action="store_true", help="report where values lie in memory, and what needs most")
     parser.add_argument("--memory-svg", metavar="OUT.svg", help="draw memory over time into a file")
 
@@ -51,6 +64,8 @@ def run(arguments: argparse.Namespace) -> int:
 
         print(_weights_text(open_weights(arguments.file)))
         return 0
+    if (arguments.measure or arguments.input) and not arguments.html:
+        raise Error("--measure and --input need --html=OUT.html; `rlx profile` prints times")
     program = read_program(arguments.file, arguments.function)
     if isinstance(program, Graph):
         _show_graph(program, arguments)
@@ -79,24 +94,32 @@ def _show_graph(graph: Graph, arguments: argparse.Namespace) -> None:
             print(("" if arguments.stats else "\n") + printable(inspect_diff(before, report)))
         print(printable(report.stats() if arguments.stats else str(report)))
         before = report
-    if report is not None:
-        _draw(report, arguments)
+    if report is not None and arguments.svg:
+        _draw(report, arguments.svg)
+    if arguments.html:
+        _write_page(compilation, arguments)
     if arguments.memory or arguments.memory_svg:
         _show_memory(compilation.at("lir"), arguments)
 
 
-def _draw(report: GraphReport, arguments: argparse.Namespace) -> None:
-    """Write the files that the options name."""
+def _draw(report: GraphReport, path: str) -> None:
+    """Draw a graph into a file."""
     from rlx.ir.files import write_atomically
+    from rlx.report.collapse import overview
+    from rlx.report.graph_svg import drawing
 
-    if arguments.svg:
-        from rlx.report.graph_svg import drawing
+    write_atomically(path, drawing(overview(report).listing).encode())
 
-        write_atomically(arguments.svg, drawing(report).encode())
-    if arguments.html:
-        from rlx.report.html import page
 
-        write_atomically(arguments.html, page(report).encode())
+def _write_page(compilation: Compilation, arguments: argparse.Namespace) -> None:
+    """Write the report on a compilation, with times if they are asked for."""
+    from rlx.cli.values import named_arrays
+    from rlx.ir.files import write_atomically
+    from rlx.runtime.profiling import compile_report
+
+    measure = arguments.measure or bool(arguments.input)
+    report = compile_report(compilation, named_arrays(arguments.input, "--input") if measure else None)
+    write_atomically(arguments.html, report.html().encode())
 
 
 def _show_memory(lir: Graph, arguments: argparse.Namespace) -> None:

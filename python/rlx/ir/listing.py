@@ -105,6 +105,18 @@ class GraphReport:
         zero: Dim = 0
         return Cost(sum((c.flops for c in costs), zero), sum((c.bytes for c in costs), zero))
 
+    @property
+    def fixed(self) -> frozenset[str]:
+        """The values that depend on no input or state; none where there are no inputs and states."""
+        if all(a.kind == "param" for a in self.arguments):
+            return frozenset()
+        fixed = {a.name for a in self.arguments if a.kind == "param"}
+        for i, op in enumerate(self.ops):
+            has_regions = i + 1 < len(self.ops) and self.ops[i + 1].depth > op.depth
+            if not op.depth and not has_regions and fixed.issuperset(op.operands):
+                fixed.update(op.results)
+        return frozenset(fixed)
+
     def stats(self) -> str:
         """One line: name, stage, number of ops, histogram."""
         counts = ", ".join(f"{count} {name}" for name, count in self.histogram.most_common())

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rlx import mlir
+from rlx.backends import stages
+from rlx.backends.compilation import Compilation
 from rlx.backends.dispatch import KernelDispatchPolicy
 from rlx.ir import opview, registry
 from rlx.ir.errors import Error
@@ -18,10 +20,12 @@ from rlx.passes.decompose import Decompose
 from rlx.passes.pipeline import Pipeline
 from rlx.passes.rewrite import collect
 from rlx.passes.runner import run_on_module
+from rlx.report import html
 from rlx.report.text import counts_text, short_place, table
 
 PATHS = ("native", "decomposed", "unsupported")
 _SHOWN_PLACES = 3
+_HEADER = ("op", "count", "path", "into")
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ class DispatchReport:
         counts = ", ".join(f"{self.count(path)} {path}" for path in PATHS if self.count(path)) or "no ops"
         return f"dispatch for {self.target}: {counts}; {'ready to compile' if self.compile_ready else 'cannot compile'}"
 
-    def __str__(self) -> str:
+    def _cells(self) -> list[tuple[str, str, str, str]]:
         rows = []
         for row in self.rows:
             if row.path == "unsupported":
@@ -82,7 +86,18 @@ class DispatchReport:
             else:
                 note = counts_text(row.into) if row.path == "decomposed" else ""
             rows.append((row.name, str(row.count), row.path, note))
-        lines = table(rows, ("op", "count", "path", "into"), right=(1,), indent="  ") if rows else []
+        return rows
+
+    def html_body(self) -> str:
+        """The report as HTML, without its summary."""
+        return html.table(self._cells(), _HEADER, right=(1,))
+
+    def _repr_html_(self) -> str:
+        return html.fragment(self.summary(), self.html_body())
+
+    def __str__(self) -> str:
+        rows = self._cells()
+        lines = table(rows, _HEADER, right=(1,), indent="  ") if rows else []
         return "\n".join([self.summary(), *lines]) + "\n"
 
 
@@ -119,6 +134,18 @@ def analyse_dispatch(
     ]
     rows.sort(key=lambda row: (row.path != "unsupported", -row.count, row.name))
     return DispatchReport(target, tuple(rows))
+
+
+def dispatch_of(compilation: Compilation) -> DispatchReport:
+    """Which way each op of a compilation's MIR goes."""
+    target, check = compilation.target, stages.check_of(compilation.target.pipeline)
+    return analyse_dispatch(
+        compilation.mir,
+        check.accepted,
+        target=f"{target.name} ({target.arch})",
+        unsupported_dtypes=check.unsupported_dtypes,
+        policy=compilation.dispatch_policy,
+    )
 
 
 class _Analysis:

@@ -13,9 +13,10 @@ from rlx.passes import run
 from rlx.passes.fuse import FUSIONS
 from rlx.passes.fusion import FusionRecord, Miss, matches, misses, recorded
 from rlx.passes.rewrite import collect
+from rlx.report import html
 from rlx.report.text import counts_text, short_place
 
-_SHOWN_PLACES = 3
+_SHOWN_PLACES, _SHOWN_ROWS = 3, 100
 DEFAULT_PASSES = "rlx-lower-blocks,rlx-fuse"
 
 
@@ -59,6 +60,31 @@ class FusionReport:
         """Each miss as a line; those that say the same of one place are one line."""
         counts = Counter(map(_miss_text, self.missed))
         return [f"{f'{count} times ' if count > 1 else ''}{text}" for text, count in counts.items()]
+
+    def html_body(self) -> str:
+        """The report as HTML, without its summary."""
+        made = [
+            (str(n), title, ", ".join(map(short_place, self.places[title][:_SHOWN_PLACES])))
+            for title, n in self.fused.most_common()
+        ]
+        counts = Counter((m.fusion, m.reason, m.hint, short_place(m.location or "")) for m in self.missed)
+        missed = [(str(n), *told) for told, n in counts.most_common()]
+        off = [(str(n), title) for title, n in self.off.most_common()]
+        parts = [
+            html.table(made, ("times", "fused", "lines"), right=(0,)) if made else html.paragraph("Nothing fused.")
+        ]
+        if missed:
+            header = ("times", "missed", "why", "what would make it fuse", "line")
+            parts.append(html.table(missed, header, right=(0,), most=_SHOWN_ROWS))
+        else:
+            parts.append(html.paragraph("Nothing was missed that nearly matches."))
+        if off:
+            parts.append(html.paragraph("Off on this target, as it does not pay there:"))
+            parts.append(html.table(off, ("times", "fusion"), right=(0,)))
+        return "".join(parts)
+
+    def _repr_html_(self) -> str:
+        return html.fragment(self.summary(), self.html_body())
 
     def __str__(self) -> str:
         lines = [self.summary(), f"  before: {counts_text(self.before)}", f"  after:  {counts_text(self.after)}"]

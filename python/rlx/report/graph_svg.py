@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 
 from rlx.ir.listing import GraphReport, OpReport
 from rlx.report import palette
+from rlx.report.collapse import GROUP
+from rlx.report.text import markup
 
 # Sizes in pixels.
 _LINE, _PADDING = 15, 8
@@ -23,6 +24,7 @@ class _Node:
     lines: tuple[str, ...] = ()
     op: str = ""
     title: str = ""
+    address: str = ""
     above: list[_Node] = field(default_factory=list)
     below: list[_Node] = field(default_factory=list)
     layer: int = 0
@@ -39,9 +41,14 @@ class _Node:
         return len(self.lines) * _LINE + _PADDING if self.lines else 0.0
 
 
-def drawing(report: GraphReport) -> str:
-    """A graph as an SVG document. Values that depend on no input are written in the boxes of the ops that read them."""
-    nodes = _nodes(report)
+def drawing(report: GraphReport, addresses: Mapping[int, str] | None = None) -> str:
+    """A graph as an SVG document. Values that depend on no input are written in the boxes of the ops that read them.
+
+    Args:
+        report: A listing, or that of an `Overview`.
+        addresses: Where the box of each group leads, by the group's number.
+    """
+    nodes = _nodes(report, addresses or {})
     layers = _layers(nodes)
     _order(layers)
     _place(layers)
@@ -51,7 +58,7 @@ def drawing(report: GraphReport) -> str:
 # --- nodes and layers -----------------------------------------------------------------------------
 
 
-def _nodes(report: GraphReport) -> list[_Node]:
+def _nodes(report: GraphReport, addresses: Mapping[int, str]) -> list[_Node]:
     nodes: list[_Node] = []
     made_by: dict[str, _Node] = {}
     expressions: dict[str, str] = {}
@@ -71,6 +78,9 @@ def _nodes(report: GraphReport) -> list[_Node]:
             expressions.update(dict.fromkeys(op.results, _expression(op, inline)))
             continue
         node = _Node(_op_lines(op, inline), op.name, str(op).strip())
+        if op.name == GROUP:
+            node = _Node(_group_lines(op), GROUP, f"{op.label}: {op.attributes['ops']} ops")
+            node.address = addresses.get(op.attributes["number"], "")
         for name in dict.fromkeys(names_read):
             if name in made_by:
                 _connect(made_by[name], node)
@@ -112,6 +122,12 @@ def _op_lines(op: OpReport, inline: Sequence[str]) -> tuple[str, ...]:
     lines = [op.label, ", ".join(map(str, op.shapes))]
     lines += inline[:3] if len(inline) <= 3 else [*inline[:2], f"and {len(inline) - 2} more"]
     return tuple(_shortened(line) for line in lines if line)
+
+
+def _group_lines(op: OpReport) -> tuple[str, ...]:
+    flops = op.cost.flops if op.cost is not None else 0
+    work = f", {flops:,} flops" if type(flops) is int else ""
+    return _shortened(op.label), f"{op.attributes['ops']} ops{work}", _shortened(", ".join(map(str, op.shapes)))
 
 
 def _connect(above: _Node, below: _Node) -> None:
@@ -225,7 +241,7 @@ def _document(report: GraphReport, nodes: Sequence[_Node]) -> str:
     size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
     lines = [f'<svg xmlns="http://www.w3.org/2000/svg" {size} {palette.FONT} fill="{palette.INK}">']
     lines.append(f'<rect width="{width:.0f}" height="{height:.0f}" fill="{palette.PAPER}"/>')
-    lines.append(f'<text x="{_MARGIN}" y="{_MARGIN}" font-weight="bold">{escape(heading)}</text>')
+    lines.append(f'<text x="{_MARGIN}" y="{_MARGIN}" font-weight="bold">{markup(heading)}</text>')
     lines += _edges(nodes)
     lines += [text for node in nodes if node.lines for text in _box(node)]
     lines += palette.legend(ops, _MARGIN, height - _MARGIN / 2)
@@ -256,10 +272,14 @@ def _edges(nodes: Iterable[_Node]) -> list[str]:
 def _box(node: _Node) -> list[str]:
     left_edge, rounding = node.x - node.width / 2, 10 if node.op in ("input", "output") else 3
     place = f'x="{left_edge:.1f}" y="{node.y:.1f}" width="{node.width:.1f}" height="{node.height:.1f}"'
-    lines = [f"<g><title>{escape(node.title)}</title>"]
-    lines.append(f'<rect {place} rx="{rounding}" fill="{palette.colour_of(node.op)}" stroke="{palette.OUTLINE}"/>')
+    lines = [f"<g><title>{markup(node.title)}</title>"]
+    width = ' stroke-width="2.5"' if node.op == GROUP else ""
+    lines.append(
+        f'<rect {place} rx="{rounding}" fill="{palette.colour_of(node.op)}" stroke="{palette.OUTLINE}"{width}/>'
+    )
     for i, line in enumerate(node.lines):
-        style = 'font-weight="bold"' if i == 0 else f'fill="{palette.MUTED if i == 1 else palette.FAINT}"'
+        style = 'font-weight="bold"' if i == 0 else f'fill="{palette.MUTED}"'
         y = node.y + (i + 1) * _LINE - 1
-        lines.append(f'<text x="{node.x:.1f}" y="{y:.1f}" text-anchor="middle" {style}>{escape(line)}</text>')
-    return [*lines, "</g>"]
+        lines.append(f'<text x="{node.x:.1f}" y="{y:.1f}" text-anchor="middle" {style}>{markup(line)}</text>')
+    box = [*lines, "</g>"]
+    return [f'<a href="{markup(node.address)}">', *box, "</a>"] if node.address else box

@@ -10,7 +10,12 @@ from rlx.ir.graph import Graph
 from rlx.ir.listing import GraphReport, inspect_changes, inspect_graph
 from rlx.passes import run
 from rlx.passes.history import History, PassRecord
-from rlx.report.text import table
+from rlx.report import html
+from rlx.report.text import markup, table
+
+_HEADER = ("pass", "ms", "ops", "change")
+_SHOWN_LINES = 300
+_TAGS = {"+": ("<ins>", "</ins>"), "-": ("<del>", "</del>"), "…": ("<i>", "</i>"), " ": ("", "")}
 
 
 @dataclass(frozen=True)
@@ -55,10 +60,30 @@ class CompileHistory:
             for record in self.records
         ]
 
+    def html_body(self) -> str:
+        """The report as HTML, without its summary. What each pass changed is closed, and cut where it is long."""
+        rows = html.table(self.rows(), _HEADER, right=(1, 2))
+        problem = html.paragraph(self.problem, "warn") if self.problem else ""
+        return rows + problem + "".join(_change(record) for record in self.records if record.changed)
+
+    def _repr_html_(self) -> str:
+        return html.fragment(self.summary(), self.html_body())
+
     def __str__(self) -> str:
         rows = [(text if len(text) <= 60 else text[:59] + "…", *rest) for text, *rest in self.rows()]
-        lines = table(rows, ("pass", "ms", "ops", "change"), right=(1, 2), indent="  ") if rows else []
+        lines = table(rows, _HEADER, right=(1, 2), indent="  ") if rows else []
         return "\n".join([self.summary(), *lines, *([f"  {self.problem}"] if self.problem else [])]) + "\n"
+
+
+def _change(record: PassRecord) -> str:
+    """What a pass changed, as HTML."""
+    diff = record.diff()
+    lines = diff.hunks()
+    more = f"\n… and {len(lines) - _SHOWN_LINES} more lines" if len(lines) > _SHOWN_LINES else ""
+    text = "\n".join(f"{_TAGS[line.sign][0]}{markup(str(line))}{_TAGS[line.sign][1]}" for line in lines[:_SHOWN_LINES])
+    count = f"{diff.removed} ops went, {diff.added} came" if lines else "attributes of the module"
+    summary = f"{record.name}: {count}"
+    return html.details(summary, html.scroll(f"<pre>{text}{more}</pre>", summary) if lines else "")
 
 
 def analyse_history(graph: Graph, passes: Any) -> CompileHistory:

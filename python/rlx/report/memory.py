@@ -13,6 +13,7 @@ from rlx.passes import run
 from rlx.plan import MemoryPlan, PlannedValue, plan_memory
 from rlx.plan.passes.schedule_memory import ScheduleMemory
 from rlx.plan.stored import has_plan, plan_of
+from rlx.report import html
 from rlx.report.memory_svg import drawing
 from rlx.report.text import bytes_text, short_place, table
 
@@ -44,6 +45,29 @@ class MemoryReport(MemoryPlan):
     def svg(self) -> str:
         """The plan as a drawing: steps from left to right; above the bytes in use, below the places of values."""
         return drawing(self)
+
+    def html_body(self) -> str:
+        """The report as HTML, without its summary."""
+        parts = [html.scroll(self.svg(), "memory over time")]
+        if self.peak_live_bytes:
+            rows = [
+                (
+                    v.name,
+                    v.label,
+                    str(v.shape),
+                    bytes_text(self._slot_size(v)),
+                    self._readers(v),
+                    short_place(v.location),
+                )
+                for v in self.at_the_peak()
+            ]
+            header = ("value", "op", "shape", "bytes", "read", "line")
+            step = f"What lies in memory at step {self.peak_step}, {self.steps[self.peak_step]}, when most is in use"
+            parts.append(html.details(step, html.table(rows, header, right=(3,), most=50)))
+        return "".join([*parts, *(html.paragraph(line.strip()) for line in self.advice())])
+
+    def _repr_html_(self) -> str:
+        return html.fragment(self.summary(), self.html_body())
 
     # --- the fullest step -----------------------------------------------------------------------------
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from html import escape
 from itertools import pairwise
 
 import numpy as np
 
 from rlx.plan import MemoryPlan, PlannedValue
 from rlx.report import palette
-from rlx.report.text import bytes_text, short_place
+from rlx.report.text import bytes_text, markup, short_place
 
 # Sizes in pixels.
 _LEFT, _TOP, _RIGHT, _BETWEEN = 84, 70, 72, 46
@@ -64,10 +63,10 @@ class _Drawing:
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" width="{width:.0f}" '
             f'height="{height}" {palette.FONT} fill="{palette.INK}">'
         )
-        yield f"<title>Memory of @{escape(self.plan.name)}: {escape(self._figures())}</title>"
+        yield f"<title>Memory of @{markup(self.plan.name)}: {markup(self._figures())}</title>"
         yield f'<rect width="{width:.0f}" height="{height}" fill="{palette.PAPER}"/>'
-        yield f'<text x="{_LEFT}" y="22" font-size="14" font-weight="bold">Memory of @{escape(self.plan.name)}</text>'
-        yield f'<text x="{_LEFT}" y="40" fill="{palette.MUTED}">{escape(self._figures())}</text>'
+        yield f'<text x="{_LEFT}" y="22" font-size="14" font-weight="bold">Memory of @{markup(self.plan.name)}</text>'
+        yield f'<text x="{_LEFT}" y="40" fill="{palette.MUTED}">{markup(self._figures())}</text>'
         yield from self._grid(self.y_used, "bytes in use", 4)
         yield from self._areas()
         yield from self._peak()
@@ -91,7 +90,7 @@ class _Drawing:
         yield f'<text x="{_LEFT}" y="{y_of(self.top_bytes) - 6:.1f}" fill="{palette.MUTED}">{title}</text>'
         for offset in range(0, self.top_bytes + 1, unit):
             y = y_of(offset)
-            yield f'<line x1="{_LEFT}" y1="{y:.1f}" x2="{_LEFT + self.width:.1f}" y2="{y:.1f}" stroke="#ddd"/>'
+            yield f'<line x1="{_LEFT}" y1="{y:.1f}" x2="{_LEFT + self.width:.1f}" y2="{y:.1f}" stroke="{palette.GRID}"/>'
             yield f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{bytes_text(offset)}</text>'
 
     # --- bytes in use ---------------------------------------------------------------------------------
@@ -146,7 +145,7 @@ class _Drawing:
         yield f'<circle cx="{x:.1f}" cy="{self.y_used(used[step]):.1f}" r="3.5" fill="{palette.ACCENT}"/>'
         yield (
             f'<text x="{x + (8 if anchor == "start" else -8):.1f}" y="{_TOP - 6}" text-anchor="{anchor}" '
-            f'fill="{palette.ACCENT}">{escape(label)}</text>'
+            f'fill="{palette.ACCENT}">{markup(label)}</text>'
         )
 
     # --- places ---------------------------------------------------------------------------------------
@@ -161,10 +160,10 @@ class _Drawing:
         dash = ' stroke-dasharray="3 2"' if shares else ""
         place = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
         colours = f'fill="{palette.colour_of(value.op)}" {stroke}'
-        yield f"<g><title>{escape(self._title(value))}</title><rect {place} {colours}{dash}/>"
+        yield f"<g><title>{markup(self._title(value))}</title><rect {place} {colours}{dash}/>"
         for text in (f"{value.name} {value.label}", value.name):
             if len(text) * palette.CHARACTER + 6 < width and height > 13:
-                yield f'<text x="{x + 4:.1f}" y="{y + height / 2 + 4:.1f}">{escape(text)}</text>'
+                yield f'<text x="{x + 4:.1f}" y="{y + height / 2 + 4:.1f}">{markup(text)}</text>'
                 break
         yield "</g>"
 
@@ -188,7 +187,7 @@ class _Drawing:
     def _step_labels(self) -> Iterator[str]:
         y = self.map_top + _HEIGHT + 14
         for step in self._named_steps():
-            x, name = self.x(step + 0.5), escape(f"{step} {self.plan.steps[step]}")
+            x, name = self.x(step + 0.5), markup(f"{step} {self.plan.steps[step]}")
             yield f'<line x1="{x:.1f}" y1="{y - 14}" x2="{x:.1f}" y2="{y - 9}" stroke="{palette.OUTLINE}"/>'
             yield f'<text transform="translate({x:.1f} {y}) rotate(48)" font-size="10">{name}</text>'
 

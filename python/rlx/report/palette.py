@@ -10,6 +10,7 @@ from rlx.ops.backward.card import Backward
 
 # Lines and text.
 PAPER, INK, MUTED, FAINT, OUTLINE, ACCENT = "#ffffff", "#212529", "#495057", "#868e96", "#5c677d", "#b3202c"
+GRID = "#dddddd"
 CHARACTER = 6.7  # pixels of a character of 11 pixels
 FONT = 'font-family="ui-monospace, DejaVu Sans Mono, monospace" font-size="11"'
 
@@ -43,6 +44,12 @@ GROUPS = (
     Group("recurrences and transforms", "#c4ebe6", ("recurrent", "mtp", "fft", "linear_algebra")),
     Group("control", "#f6cfd3", ("control", "function", "checkpoint", "custom")),
 )
+# The colours of the same on dark paper, where a page follows the reader's system.
+DARK = {
+    **{PAPER: "#14181c", INK: "#e4e8eb", MUTED: "#b4bdc5", FAINT: "#98a2ab", OUTLINE: "#8fa0b5", ACCENT: "#ff8b94"},
+    **{GRID: "#39424a", "#cfe8ff": "#1d4566", "#ffd9a8": "#6b4516", "#e5d0ff": "#4a3175", "#cdeccd": "#235027"},
+    **{"#fff3b8": "#5a4f14", "#e3e6ea": "#3a424a", "#c4ebe6": "#175049", "#f6cfd3": "#652a32"},
+}
 _OF_FAMILY = {family: group for group in GROUPS for family in group.families}
 
 

@@ -12,10 +12,12 @@ from typing import Any
 
 from rlx.backends.protocol import KernelEvent, Measurement
 from rlx.ir.listing import GraphReport
+from rlx.report import html, roofline_svg
 from rlx.report.roofline import Machine, Work, number
 from rlx.report.text import short_place, table
 
 _SHOWN_KERNELS, _SHOWN_LINES, _SHOWN_LABELS = 40, 20, 6
+_HTML_ROWS, _POINTS = 40, 500
 
 
 @dataclass(frozen=True)
@@ -193,6 +195,31 @@ class ProfileReport:
         lines += ["", "  by line:"]
         lines += _cut(table(self.line_rows(), self.LINE_HEADER, right=range(2), indent="  "), _SHOWN_LINES, "lines")
         return "\n".join(lines) + "\n"
+
+    # --- HTML ---------------------------------------------------------------------------------------
+
+    def html_body(self) -> str:
+        """The report as HTML, without its summary: the roofline plot, kernels, lines."""
+        points = [
+            roofline_svg.Point(f"{k.title}\n{k.kernel}\n{1e6 * k.seconds:.1f} µs", self._main_op(k), k.work, k.seconds)
+            for k in self.kernels[:_POINTS]
+        ]
+        return "".join(
+            [
+                html.scroll(roofline_svg.drawing(self.machine, points, measured=True), "roofline"),
+                html.paragraph("Above the roof is what found its values in a cache instead of in memory.", "muted"),
+                html.table(self.rows(), self.HEADER, right=range(6), most=_HTML_ROWS),
+                html.table(self.line_rows(), self.LINE_HEADER, right=range(2), most=_HTML_ROWS),
+            ]
+        )
+
+    def _main_op(self, kernel: KernelTime) -> str:
+        """The op that gives a kernel its colour: that which does most."""
+        ops = [(self._borders.alone(i).flops, self.listing.ops[i].name) for i in kernel.ops]
+        return max(ops, default=(0, ""))[1]
+
+    def _repr_html_(self) -> str:
+        return html.fragment(self.summary(), self.html_body())
 
     # --- traces -------------------------------------------------------------------------------------
 

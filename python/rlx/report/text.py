@@ -6,7 +6,10 @@ import os
 import textwrap
 from collections import Counter
 from collections.abc import Collection, Sequence
+from html import escape
 from itertools import zip_longest
+
+from rlx.ir.printable import printable
 
 
 def table(
@@ -53,6 +56,11 @@ def counts_text(counts: Counter[str]) -> str:
 def short_place(place: str) -> str:
     """A place with only the last part of its path, for tables."""
     return os.path.basename(place)
+
+
+def markup(text: str) -> str:
+    """Any text in HTML or SVG: without markup of its own, and without characters that XML forbids or that turn the order."""
+    return escape(printable(text))
 
 
 def wrapped(text: str, *, indent: str, width: int = 100) -> str:

@@ -286,6 +286,29 @@ class CompiledGraph:
         """Write the program (without weights) to a file that `rlx.load` and `rlx run` read."""
         self.artifact.save(file_name(path))
 
+    def _repr_html_(self) -> str:
+        from rlx.report import html
+        from rlx.report.text import bytes_text
+
+        signature = self.artifact.signature
+        rows = [(a.kind, a.name, str(a.shape)) for a in signature.arguments if a.kind != "param"]
+        rows += [("output", o.name, str(o.shape)) for o in signature.outputs]
+        params = [
+            (a.name, str(a.shape), "set" if a.name in self._content.weights else "not set")
+            for a in self._params.values()
+        ]
+        weights = html.table(params, ("parameter", "shape", ""), most=100)
+        phases = [(name, f"{1e3 * seconds:.4g} ms") for name, seconds in self.phases.items() if name != "cached"]
+        parts = [html.table(rows, ("", "name", "shape"))]
+        parts += [html.details(f"{len(params)} parameters", weights)] if params else []
+        parts += (
+            [html.details("Time of compiling", html.table(phases, ("phase", "time"), right=(1,)))] if phases else []
+        )
+        size = bytes_text(len(self.artifact.program))
+        return html.fragment(
+            f"@{signature.name} for {self.artifact.target} ({self.artifact.arch}), {size}", "".join(parts)
+        )
+
     def __repr__(self) -> str:
         artifact = self.artifact
         return f"<CompiledGraph {artifact.signature.name} for {artifact.target} ({artifact.arch})>"

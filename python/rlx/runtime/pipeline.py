@@ -15,7 +15,8 @@ from rlx.ir.errors import UnsupportedError
 from rlx.ir.graph import Graph
 from rlx.passes.levels import DEFAULT_LEVEL, check_options
 from rlx.passes.precision_policies import precision_policy
-from rlx.report.dispatch import DispatchReport, analyse_dispatch
+from rlx.report import html
+from rlx.report.dispatch import DispatchReport, dispatch_of
 from rlx.report.fusion import FusionReport, analyse_fusion, op_counts
 from rlx.report.history import CompileHistory, analyse_history
 from rlx.report.memory import MemoryReport, memory_of_program
@@ -124,15 +125,7 @@ class CompileResult(Compilation):
     @cached_property
     def dispatch(self) -> DispatchReport:
         """Which way each op of the MIR goes on the target."""
-        target, check = self.target, stages.check_of(self.target.pipeline)
-        named = f"{target.name} ({target.arch})"
-        return analyse_dispatch(
-            self.mir,
-            check.accepted,
-            target=named,
-            unsupported_dtypes=check.unsupported_dtypes,
-            policy=self.dispatch_policy,
-        )
+        return dispatch_of(self)
 
     @cached_property
     def history(self) -> CompileHistory:
@@ -177,6 +170,15 @@ class CompileResult(Compilation):
             Error: A symbol is unknown.
         """
         return replace(self.pipeline, bind={**(self.pipeline.bind or {}), **bind}).compile(self.hir)
+
+    def _repr_html_(self) -> str:
+        reports: list[FusionReport | DispatchReport | MemoryReport | CompileHistory] = [self.history, self.fusion]
+        try:
+            reports += [self.dispatch, self.memory]
+        except UnsupportedError:
+            reports = [self.history, self.fusion, self.dispatch]
+        title, *_ = str(self).splitlines()
+        return html.fragment(title, "".join(html.details(r.summary(), r.html_body()) for r in reports))
 
     def __str__(self) -> str:
         pipeline, target = self.pipeline, self.target

@@ -9,6 +9,7 @@ import numpy as np
 
 from rlx.backends.compilation import Compilation
 from rlx.backends.contract import calling
+from rlx.backends.host import usable_cpus
 from rlx.backends.protocol import Profiler
 from rlx.ir.attributes import suggestion
 from rlx.ir.dim import TYPICAL_SIZE, evaluate
@@ -16,6 +17,7 @@ from rlx.ir.errors import Error, ExecutionError
 from rlx.ir.evaluate import argument_array, bind_symbols
 from rlx.ir.listing import inspect_graph
 from rlx.passes.check_numerics import draw
+from rlx.report.compile_report import CompileReport
 from rlx.report.profile import ProfileReport
 from rlx.report.roofline import this_machine
 from rlx.runtime.compiled import checked_threads
@@ -61,6 +63,24 @@ def profile(
     target = f"{compilation.target.name} ({compilation.target.arch})"
     machine = this_machine(measured.threads)
     return ProfileReport(signature.name, target, measured, inspect_graph(compilation.lir), machine, sizes)
+
+
+def compile_report(compilation: Compilation, inputs: Mapping[str, Any] | None = None, **options: Any) -> CompileReport:
+    """The report on a whole compilation.
+
+    Args:
+        compilation: What it is about.
+        inputs: Arrays by name, perhaps none: then it is run, and the report has the time of each kernel. None does not run it.
+        options: Further options of `profile`.
+
+    Raises:
+        Error: It cannot be compiled or measured.
+    """
+    measured = None if inputs is None else profile(compilation, inputs, **options)
+    if measured is not None:
+        return CompileReport(compilation, measured.machine, measured)
+    here = compilation.target.name in ("cpu", "xla")
+    return CompileReport(compilation, this_machine(usable_cpus()) if here else None)
 
 
 def _arguments(

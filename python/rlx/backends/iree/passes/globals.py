@@ -69,8 +69,8 @@ class _Globals:
             "type": ir.TypeAttr.get(type_),
         }
         if declared.kind == "param" and declared.name not in self.prepared:
-            key = f'#flow.parameter.named<"{PARAMETER_SCOPE}"::"{declared.name}">'
-            attributes["initial_value"] = ir.Attribute.parse(f"{key} : {type_}")
+            scope, key = map(ir.StringAttr.get, (PARAMETER_SCOPE, declared.name))  # printed with what has to be escaped
+            attributes["initial_value"] = ir.Attribute.parse(f"#flow.parameter.named<{scope}::{key}> : {type_}")
         elif declared.kind == "state":
             self.states[declared.name] = type_
             attributes["is_mutable"] = ir.UnitAttr.get()

@@ -1,0 +1,204 @@
+"""Large graphs made small for drawings: ops that belong together become one box, which has a drawing of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, count, groupby
+from math import ceil
+
+from rlx.ir.card import Cost
+from rlx.ir.dim import Dim
+from rlx.ir.listing import GraphReport, OpReport
+from rlx.ir.shape import Shape
+from rlx.ir.signature import Argument, Output
+
+MOST = 60  # boxes of one drawing
+GROUP = "group"
+
+
+@dataclass(frozen=True)
+class Overview:
+    """A listing in which groups of ops stand as one op each, with the name `group`.
+
+    Attributes:
+        name: What the group is called; the name of the function for the whole.
+        count: The number of ops in it.
+        listing: What is drawn.
+        groups: The groups in the listing, by their number, which is the attribute `number` of their ops.
+    """
+
+    name: str
+    count: int
+    listing: GraphReport
+    groups: dict[int, Overview] = field(default_factory=dict)
+
+    def all(self) -> Iterator[tuple[int, Overview]]:
+        """All groups with their numbers, each before the groups in it."""
+        for number, group in self.groups.items():
+            yield number, group
+            yield from group.all()
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """An op of the function with the ops in its regions; or several that became one box."""
+
+    ops: tuple[OpReport, ...]
+    name: str = ""
+    parts: tuple[_Unit, ...] = ()
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        return tuple(self.ops[0].scope.split("/")) if self.ops[0].scope else ()
+
+
+def overview(report: GraphReport, most: int = MOST) -> Overview:
+    """A graph of at most about `most` boxes, and groups of which the same is true.
+
+    Ops that follow one another are one group if they are of one scope (`Builder.named`, a block), or where scopes do not help,
+    just because they follow one another. Such a group reads nothing that depends on it.
+    """
+    return _Collapse(report, most).whole()
+
+
+class _Collapse:
+    def __init__(self, report: GraphReport, most: int):
+        self._report, self._most = report, most
+        self._numbers = count()
+        self._shapes: dict[str, Shape] = {a.name: a.shape for a in report.arguments}
+        fixed = report.fixed
+        self._fixed: dict[str, OpReport | None] = dict.fromkeys(fixed)  # and the ops that make them
+        units: list[_Unit] = []
+        for op in report.ops:
+            self._shapes.update(zip(op.results, op.shapes, strict=False))
+            if op.depth:
+                units[-1] = replace(units[-1], ops=(*units[-1].ops, op))
+            elif op.results and op.results[0] in fixed:
+                self._fixed.update(dict.fromkeys(op.results, op))
+            else:
+                units.append(_Unit((op,)))
+        self._units = units
+        self._readers = self._reader_counts()
+
+    def _reader_counts(self) -> dict[str, int]:
+        """How often each value is read, returned values included."""
+        counts: dict[str, int] = {}
+        returned = (*self._report.returned, *self._report.updates.values())
+        for name in chain(returned, (n for unit in self._units for op in unit.ops for n in op.operands)):
+            counts[name] = counts.get(name, 0) + 1
+        return counts
+
+    def whole(self) -> Overview:
+        report = self._report
+        read = (*report.returned, *report.updates.values())
+        boxes = self._grouped(self._units, 0)
+        listing, groups = self._listing(boxes, read)
+        return Overview(report.name, len(report.ops), replace(report, ops=listing) if groups else report, groups)
+
+    # --- what belongs together ------------------------------------------------------------------------
+
+    def _grouped(self, units: Sequence[_Unit], level: int) -> list[_Unit]:
+        """At most about `most` boxes for some ops that follow one another."""
+        if len(units) <= self._most:
+            return list(units)
+        runs = [(name, tuple(run)) for name, run in groupby(units, _scope_at(level))]
+        if len(runs) == 1:
+            deeper = any(len(unit.scopes) > level + 1 for unit in units)
+            return self._grouped(units, level + 1) if deeper else self._chunks(units)
+        boxes = [_joined(name, run) if name and len(run) > 1 else run for name, run in runs]
+        flat = [unit for box in boxes for unit in (box if isinstance(box, tuple) else (box,))]
+        return flat if len(flat) <= self._most else self._chunks(flat)
+
+    def _chunks(self, units: Sequence[_Unit]) -> list[_Unit]:
+        """Groups of what follows one another, of about equal sizes."""
+        size = max(2, ceil(len(units) / self._most), ceil(len(units) ** 0.5))
+        return [_joined("", tuple(units[i : i + size])) for i in range(0, len(units), size)]
+
+    # --- listings -------------------------------------------------------------------------------------
+
+    def _listing(
+        self, boxes: Sequence[_Unit], returned: Sequence[str]
+    ) -> tuple[tuple[OpReport, ...], dict[int, Overview]]:
+        """The ops to draw for some boxes, and the groups among them."""
+        shown: list[OpReport] = []
+        groups: dict[int, Overview] = {}
+        for box in boxes:
+            if not box.parts:
+                shown += box.ops
+                continue
+            number = next(self._numbers)
+            groups[number] = self._group(box)
+            shown.append(self._op(box, number))
+        read = chain(returned, (name for op in shown for name in op.operands))
+        return (*self._needed(read), *shown), groups
+
+    def _needed(self, names: Iterator[str] | chain[str]) -> list[OpReport]:
+        """The ops that compute what some values need from weights alone, in order."""
+        found: dict[str, OpReport] = {}
+        pending = list(names)
+        while pending:
+            op = self._fixed.get(pending.pop())
+            if op is not None and op.results[0] not in found:
+                found[op.results[0]] = op
+                pending += op.operands
+        return [op for op in self._report.ops if op.results and op.results[0] in found]
+
+    def _group(self, box: _Unit) -> Overview:
+        reads, gives = self._border(box)
+        operands = dict.fromkeys(name for op in box.ops for name in op.operands)
+        arguments = [a for a in self._report.arguments if a.name in operands or a.kind == "param"]
+        known = {a.name for a in arguments}
+        arguments += [Argument(name, "input", self._shapes[name]) for name in reads if name not in known]
+        boxes = self._grouped(box.parts, _depth(box.parts))
+        ops, groups = self._listing(boxes, gives)
+        outputs = tuple(Output(name, self._shapes[name]) for name in gives)
+        listing = GraphReport(box.name, self._report.stage, tuple(arguments), outputs, tuple(gives), {}, ops)
+        return Overview(box.name, len(box.ops), listing, groups)
+
+    def _op(self, box: _Unit, number: int) -> OpReport:
+        """The op that stands for a group."""
+        reads, gives = self._border(box)
+        costs = [op.cost for op in box.ops if op.cost is not None and op.depth == 0]
+        zero: Dim = 0
+        cost = Cost(sum((c.flops for c in costs), zero), sum((c.bytes for c in costs), zero))
+        shapes, attributes = tuple(self._shapes[name] for name in gives), {"number": number, "ops": len(box.ops)}
+        return OpReport(GROUP, box.name, tuple(reads), tuple(gives), shapes, attributes, cost, None, "", 0)
+
+    def _border(self, box: _Unit) -> tuple[list[str], list[str]]:
+        """The values that a group reads from outside, and those that are read outside; both without what is fixed."""
+        inside: dict[str, int] = {}
+        for op in box.ops:
+            for name in op.operands:
+                inside[name] = inside.get(name, 0) + 1
+        made = {name: None for op in box.ops for name in op.results}
+        reads = [n for n in inside if n not in made and n not in self._fixed and n in self._shapes]
+        gives = [n for n in made if self._readers.get(n, 0) > inside.get(n, 0)]
+        return reads, gives
+
+
+def _scope_at(level: int) -> Callable[[_Unit], str]:
+    return lambda unit: unit.scopes[level] if len(unit.scopes) > level else ""
+
+
+def _depth(units: Sequence[_Unit]) -> int:
+    """The number of scopes that all have in common."""
+    first = units[0].scopes
+    common = len(first)
+    for unit in units:
+        same = 0
+        while same < min(common, len(unit.scopes)) and unit.scopes[same] == first[same]:
+            same += 1
+        common = same
+    return common
+
+
+def _joined(name: str, parts: tuple[_Unit, ...]) -> _Unit:
+    ops = tuple(op for unit in parts for op in unit.ops)
+    return _Unit(ops, name or _span(parts), parts)
+
+
+def _span(parts: Sequence[_Unit]) -> str:
+    """What ops are called that have no scope in common."""
+    names = [unit.name or unit.ops[0].label for unit in parts]
+    return names[0] if names[0] == names[-1] else f"{names[0]} … {names[-1]}"

@@ -1,0 +1,206 @@
+"""The report on a whole compilation, as one HTML page: stages, passes, graphs, fusion, dispatch, memory, and time by op."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from rlx.backends.compilation import Compilation
+from rlx.ir.errors import Error
+from rlx.ir.listing import GraphReport, OpReport, inspect_graph
+from rlx.report import html, roofline_svg
+from rlx.report.dispatch import DispatchReport, dispatch_of
+from rlx.report.drawn import graph_body
+from rlx.report.fusion import FusionReport, analyse_fusion
+from rlx.report.history import CompileHistory, analyse_history
+from rlx.report.memory import MemoryReport, memory_of_program
+from rlx.report.profile import ProfileReport
+from rlx.report.roofline import Machine, Work, number
+from rlx.report.text import bytes_text, markup, short_place
+
+# Rows and lines that a page shows of what may have thousands.
+_ROWS, _LISTED = 100, 1_500
+_DRAWN = 4_000  # ops up to which a stage is drawn
+_POINTS = 500
+
+
+@dataclass(frozen=True)
+class CompileReport:
+    """Everything about a compilation. `html()` is a page.
+
+    Attributes:
+        compilation: What it is about.
+        machine: What the machine can do that runs the program; None if that is not known.
+        profile: What was measured of it, if something was.
+    """
+
+    compilation: Compilation
+    machine: Machine | None = None
+    profile: ProfileReport | None = None
+
+    @cached_property
+    def problem(self) -> str:
+        """Why the target does not take the graph, else empty."""
+        try:
+            _ = self.compilation.lir
+        except Error as error:
+            return error.message
+        return ""
+
+    @cached_property
+    def stages(self) -> dict[str, GraphReport]:
+        """The listings of the stages that there are: `given`, `mir`, `lir`."""
+        compilation = self.compilation
+        graphs = {"given": compilation.given, "mir": compilation.mir}
+        if not self.problem:
+            graphs["lir"] = compilation.lir
+        return {name: inspect_graph(graph) for name, graph in graphs.items()}
+
+    @cached_property
+    def history(self) -> CompileHistory:
+        """What each pass changed."""
+        return analyse_history(self.compilation.given, self.compilation.pipeline_text)
+
+    @cached_property
+    def fusion(self) -> FusionReport:
+        """What fused, and what did not."""
+        return analyse_fusion(self.compilation.given, self.compilation.passes_to_mir)
+
+    @cached_property
+    def dispatch(self) -> DispatchReport:
+        """Which way each op goes."""
+        return dispatch_of(self.compilation)
+
+    @cached_property
+    def memory(self) -> MemoryReport | None:
+        """Where values lie; None where there is no LIR."""
+        return None if self.problem else memory_of_program(self.compilation.lir)
+
+    def html(self) -> str:
+        """The page, which needs no other file."""
+        name = self.compilation.given.name_symbol
+        target = self.compilation.target
+        return html.page(f"@{name} for {target.name} ({target.arch})", self.sections())
+
+    def sections(self) -> Iterator[tuple[str, str]]:
+        """The heading and the HTML of each part of the page."""
+        yield "Overview", self._overview()
+        yield "Stages", self._stage_columns()
+        yield "Passes", self.history.html_body() + self._pipeline()
+        yield "Graph", "".join(self._drawings())
+        yield "Fusion", self.fusion.html_body()
+        yield "Dispatch", self.dispatch.html_body()
+        if self.memory is not None:
+            yield "Memory", self.memory.html_body()
+        if self.profile is not None:
+            yield "Measured time", self.profile.html_body()
+        yield "Cost of ops", self._costs()
+
+    # --- overview and stages ----------------------------------------------------------------------------
+
+    def _overview(self) -> str:
+        given = self.stages["given"]
+        cost = self.last.cost
+        flops, moved = Work.of(cost, {}).flops, Work.of(cost, {}).bytes
+        assumed = f" with 64 for {', '.join(symbols)}" if (symbols := sorted(self.compilation.prepared.symbols)) else ""
+        params = [a for a in given.arguments if a.kind == "param"]
+        size = sum(number(a.shape.size_bytes, {}) for a in params)
+        rows = [
+            ("stages", ", ".join(f"{listing.stage} {len(listing.ops)} ops" for listing in self.stages.values())),
+            ("parameters", f"{len(params)}, {bytes_text(size)}"),
+            ("work of a run", f"{flops:,} operations; the ops read and write {bytes_text(moved)}{assumed}"),
+        ]
+        reports = [self.history.summary(), self.fusion.summary(), self.dispatch.summary()]
+        reports += [self.memory.summary()] if self.memory is not None else []
+        reports += [self.profile.summary()] if self.profile is not None else []
+        rows += [(text.partition(":")[0], text.partition(":")[2].strip()) for text in reports]
+        problem = html.paragraph(f"The target does not take this graph: {self.problem}", "warn") if self.problem else ""
+        arguments = [(a.kind, a.name, str(a.shape)) for a in given.arguments if a.kind != "param"]
+        arguments += [("output", o.name, str(o.shape)) for o in given.outputs]
+        signature = html.table(arguments, ("", "name", "shape"), most=_ROWS)
+        weights = html.table([(a.name, str(a.shape)) for a in params], ("parameter", "shape"), most=_ROWS)
+        hidden = html.details(f"{len(params)} parameters", weights) if params else ""
+        return f"{problem}{html.table(rows, ('', ''))}<h3>Signature</h3>{signature}{hidden}"
+
+    @property
+    def last(self) -> GraphReport:
+        """The listing of the last stage that there is."""
+        return list(self.stages.values())[-1]
+
+    def _stage_columns(self) -> str:
+        return f'<div class="columns">{"".join(_stage(*stage) for stage in self.stages.items())}</div>'
+
+    def _pipeline(self) -> str:
+        return html.details(
+            "All of this as text for rlx-opt", html.text_block(self.compilation.pipeline_text, "pipeline")
+        )
+
+    def _drawings(self) -> Iterator[str]:
+        for name, listing in self.stages.items():
+            title = _title(name, listing)
+            if len(listing.ops) > _DRAWN:
+                yield html.paragraph(f"{title}: not drawn, as there are more than {_DRAWN} ops")
+            else:
+                yield html.details(title, graph_body(listing, name), is_open=name == "mir")
+
+    # --- costs ----------------------------------------------------------------------------------------------
+
+    def _costs(self) -> str:
+        """What each op does, and how long that takes at least, were it alone."""
+        fixed = self.last.fixed
+        ops = [op for op in self.last.ops if op.cost is not None and op.depth == 0]
+        works = [(op, Work.of(op.cost, {})) for op in ops if not op.results or op.results[0] not in fixed]
+        machine = self.machine
+        works.sort(key=lambda pair: -(machine.seconds(pair[1]) if machine else pair[1].flops))
+        total = sum(machine.seconds(work) for _, work in works) if machine else 0.0
+        rows = [self._cost_row(op, work, total) for op, work in works]
+        header = ("op", "shape", "flops", "bytes", "flops/byte", "least µs", "share", "bound by", "line")
+        parts = [html.table(rows, header, right=(2, 3, 4, 5, 6), most=_ROWS)]
+        if machine is None:
+            parts.insert(0, html.paragraph("Time is not predicted: it is not known what the device can do.", "muted"))
+        else:
+            text = f"Each op alone takes at least {1e6 * total:.4g} µs in all: {machine}. What is fused moves less. "
+            text += f"{len(ops) - len(works)} ops of weights alone are not counted: most targets compute them once."
+            parts.insert(0, html.paragraph(text))
+        if machine is not None and self.profile is None:
+            points = [_point(op, work, machine) for op, work in works[:_POINTS]]
+            parts.insert(1, html.scroll(roofline_svg.drawing(machine, points, measured=False), "roofline"))
+        return "".join(parts)
+
+    def _cost_row(self, op: OpReport, work: Work, total: float) -> tuple[str, ...]:
+        least, share, bound = "", "", ""
+        if self.machine is not None:
+            seconds = self.machine.seconds(work)
+            least, share = f"{1e6 * seconds:.2f}", f"{100 * seconds / (total or 1):.1f} %"
+            bound = "operations" if work.intensity > self.machine.ridge else "memory" if work.bytes else ""
+        return (
+            *(op.label, ", ".join(map(str, op.shapes)), f"{work.flops:,}", f"{work.bytes:,}", f"{work.intensity:.2f}"),
+            *(least, share, bound, short_place(op.location or "")),
+        )
+
+
+def _point(op: OpReport, work: Work, machine: Machine) -> roofline_svg.Point:
+    return roofline_svg.Point(str(op).strip(), op.name, work, machine.seconds(work))
+
+
+def _title(name: str, listing: GraphReport) -> str:
+    """What a stage is called."""
+    stage = listing.stage.upper()
+    return f"{stage}{', as given' if name == 'given' else ''}: {len(listing.ops)} ops"
+
+
+def _stage(name: str, listing: GraphReport) -> str:
+    """The ops of a stage, counted, with bars; and its listing."""
+    counts = listing.histogram.most_common()
+    most = counts[0][1] if counts else 1
+    rows = "".join(
+        f'<tr><td>{markup(op)}</td><td class="number">{n}</td>'
+        f'<td><span class="bar" style="width:{max(1, round(80 * n / most))}px"></span></td></tr>'
+        for op, n in counts
+    )
+    table = (
+        html.scroll(f"<table><tbody>{rows}</tbody></table>", f"ops of {name}") if rows else html.paragraph("No ops.")
+    )
+    text = html.details("Listing", html.text_block(str(listing), f"listing of {name}", _LISTED))
+    return f"<div><h3>{markup(_title(name, listing))}</h3>{table}{text}</div>"

@@ -1,0 +1,165 @@
+"""The page about a compilation, and what notebooks show: their structure, their numbers, and names that are markup."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+import rlx
+from rlx.backends.compilation import Compilation
+from rlx.backends.protocol import KernelEvent, Measurement
+from rlx.backends.registry import target_of
+from rlx.ir.listing import GraphReport, inspect_graph
+from rlx.report.collapse import GROUP, MOST, Overview, overview
+from rlx.report.compile_report import CompileReport
+from rlx.report.graph_svg import drawing
+from rlx.report.profile import ProfileReport
+from rlx.report.roofline import Machine
+from tests.models.tiny_bert import encoder
+from tests.report.pages import Page
+
+MACHINE = Machine(1e11, 1e10)
+HOSTILE = "</pre></script><script>alert(1)</script><img src=x onerror=alert(1)>\"'&\x1b[2J\u202e\x00 \ud800".replace(
+    "\x00", ""
+)
+
+
+def chain(layers: int, *, named: bool) -> Any:
+    g: Any = rlx.Graph("chain")
+    h = x = g.input("x", (4, 4))
+    for i in range(layers):
+        with g.named(f"layer{i}") if named else contextlib.nullcontext():
+            h = g.tanh(g.relu(h @ g.transpose(g.param(f"w{i}", (4, 4)), (1, 0))) - x) + g.exp(h)
+    g.set_outputs({"y": h})
+    return g
+
+
+def hostile() -> Any:
+    name = HOSTILE.encode("utf-8", "ignore").decode()
+    g: Any = rlx.Graph(name)
+    x = g.input(f"x{name}", ("n", 4))
+    with g.named(name):
+        g.set_outputs({f"y{name}": g.softmax(g.relu(x @ g.param(f"w{name}", (4, 4)) + 1.0))})
+    return g
+
+
+def profile_of(report: CompileReport) -> ProfileReport:
+    """Times that nobody measured: every op is a kernel."""
+    listing = inspect_graph(report.compilation.lir)
+    events = [KernelEvent(f"k{HOSTILE}", (i,), False, 0, float(i), 1e-6 * (i + 1)) for i in range(len(listing.ops))]
+    measured = Measurement("local-sync", 1, 1, 1.0, tuple(events))
+    return ProfileReport(report.compilation.given.name, "cpu", measured, listing, MACHINE)
+
+
+def test_the_numbers_of_the_page_are_those_of_the_reports() -> None:
+    result = rlx.Pipeline().compile(encoder())
+    report = CompileReport(result, MACHINE)
+    page = Page(report.html())
+    page.check()
+    assert page.tags["h2"] == 8 and page.tags["main"] == page.tags["nav"] == 1
+    for listing in map(inspect_graph, (result.hir, result.mir, result.lir)):
+        assert f"{listing.stage} {len(listing.ops)} ops" in page.text
+        assert all(str(op).strip() in page.text for op in listing.ops)
+    for of_result in (result.fusion, result.dispatch, result.memory):
+        assert of_result.summary().partition(": ")[2] in page.text
+    for record in report.history.records:
+        assert record.text in page.text
+        if record.changed and record.diff().hunks():
+            assert f"{record.name}: {record.diff().removed} ops went, {record.diff().added} came" in page.text
+    cost = inspect_graph(result.lir).cost
+    assert f"{cost.flops:,} operations" in page.text
+    assert "Measured time" not in page.text and str(MACHINE) in page.text
+
+
+def test_a_page_with_times() -> None:
+    report = CompileReport(Compilation(chain(3, named=True), target_of("cpu")), MACHINE)
+    profile = profile_of(report)
+    page = Page(CompileReport(report.compilation, MACHINE, profile).html())
+    page.check()
+    assert "Measured time" in page.text and profile.summary().partition(": ")[2] in page.text
+    assert all(row[0] in page.text for row in profile.rows()[:40])
+
+
+def test_a_page_about_a_graph_that_the_target_does_not_take() -> None:
+    g: Any = rlx.Graph("g")
+    g.set_outputs([g.tanh(g.input("x", (2,), rlx.f64))])
+    page = Page(CompileReport(Compilation(g, target_of("vulkan"))).html())
+    page.check()
+    assert "does not take this graph" in page.text and "Memory" not in page.text and "not predicted" in page.text
+
+
+def test_names_are_text_everywhere() -> None:
+    result = rlx.Pipeline().compile(hostile())
+    report = CompileReport(result, MACHINE)
+    pages = [CompileReport(result, MACHINE, profile_of(report)).html()]
+    pages += [part._repr_html_() for part in shown(result, report)]
+    for html in pages:
+        page = Page(html)
+        page.check()
+    assert "alert(1)" in Page(pages[0]).text
+    for svg in (drawing(inspect_graph(result.lir)), result.memory.svg()):
+        root = ElementTree.fromstring(svg)  # which refuses characters that XML has not
+        assert {element.tag.rpartition("}")[2] for element in root.iter()} <= {
+            *("svg", "g", "title", "rect", "text", "path", "line", "polygon", "polyline", "circle"),
+        }
+
+
+def shown(result: Any, report: CompileReport) -> Iterator[Any]:
+    """All that shows itself in a notebook."""
+    compiled = rlx.Session().compile(result.given)
+    yield from (result.given, result, compiled, report.history, result.fusion, result.dispatch, result.memory)
+    yield profile_of(report)
+
+
+def leaves(view: Overview) -> Iterator[str]:
+    """The ops that are drawn, by their results."""
+    fixed = view.listing.fixed
+    for op in view.listing.ops:
+        if op.name == GROUP:
+            yield from leaves(view.groups[op.attributes["number"]])
+        elif not op.results or op.results[0] not in fixed:
+            yield op.results[0]
+
+
+def boxes(listing: GraphReport) -> int:
+    fixed = listing.fixed
+    return sum(not op.results or op.results[0] not in fixed for op in listing.ops if not op.depth)
+
+
+@pytest.mark.parametrize("named", [True, False])
+@pytest.mark.parametrize("layers", [4, 90, 400])
+def test_large_graphs_are_drawn_in_groups(layers: int, named: bool) -> None:
+    listing = inspect_graph(chain(layers, named=named))
+    view = overview(listing)
+    fixed = listing.fixed
+    every = [op.results[0] for op in listing.ops if op.results[0] not in fixed]
+    assert sorted(leaves(view)) == sorted(every), "each op once"
+    views = [view, *(group for _, group in view.all())]
+    assert max(boxes(v.listing) for v in views) <= MOST + 1
+    numbers = [number for number, _ in view.all()]
+    assert len(set(numbers)) == len(numbers)
+    if layers == 4:
+        assert not view.groups and view.listing == listing
+    elif layers == 90:
+        for v in views[:4]:
+            addresses = {number: f"#a-{number}" for number in v.groups}
+            links = [
+                e.get("href") for e in ElementTree.fromstring(drawing(v.listing, addresses)).iter() if e.get("href")
+            ]
+            assert sorted(links) == sorted(addresses.values())
+    if named and layers == 90:
+        names = {group.name for _, group in view.all()}
+        assert {"layer0", "layer89"} <= names
+
+
+def test_a_group_reads_and_gives_what_its_ops_do() -> None:
+    listing = inspect_graph(chain(90, named=True))
+    for _, group in overview(listing).all():
+        made = {name for op in group.listing.ops for name in op.results}
+        inputs = {a.name for a in group.listing.arguments}
+        assert all(n in made | inputs for op in group.listing.ops for n in op.operands)
+        assert set(group.listing.returned) <= made
