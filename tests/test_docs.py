@@ -20,6 +20,7 @@ PAGES = (
     "docs/weights.md",
     "docs/importers.md",
     "docs/memory.md",
+    "docs/inspection.md",
     "docs/training.md",
     "docs/assembly.md",
 )

@@ -22,6 +22,8 @@ _HOMES = {
     "CustomOp": "rlx.ir.custom",
     "parse": "rlx.ir.text",
     "evaluate": "rlx.ir.evaluate",
+    "inspect_graph": "rlx.ir.listing",
+    "inspect_diff": "rlx.ir.listing_diff",
     **dict.fromkeys(
         (
             "Error",

@@ -39,6 +39,8 @@ from rlx.ir.errors import UnsupportedError as UnsupportedError
 from rlx.ir.errors import VerificationError as VerificationError
 from rlx.ir.evaluate import evaluate as evaluate
 from rlx.ir.graph import Graph as Graph
+from rlx.ir.listing import inspect_graph as inspect_graph
+from rlx.ir.listing_diff import inspect_diff as inspect_diff
 from rlx.ir.shape import Shape as Shape
 from rlx.ir.text import parse as parse
 from rlx.passes.quantization_record import CalibrationRecord as CalibrationRecord

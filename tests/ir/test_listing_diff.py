@@ -9,7 +9,7 @@ import pytest
 
 import rlx
 from rlx.ir.listing import GraphReport, inspect_graph
-from rlx.ir.listing_diff import listing_diff
+from rlx.ir.listing_diff import inspect_diff
 from tests.models.tiny_bert import encoder
 
 
@@ -34,7 +34,7 @@ def chain(extra: set[int], *, swapped: int | None = None, alike: bool = True) ->
 
 def check(before: GraphReport, after: GraphReport) -> tuple[int, int]:
     """The diff has every op of both once, in order; returns how many went and came."""
-    diff = listing_diff(before, after)
+    diff = inspect_diff(before, after)
     signs = [line.sign for line in diff.lines]
     assert [line.text for line in diff.lines if line.sign != "-"] == list(map(str, after.ops))
     assert signs.count(" ") + diff.removed == len(before.ops)
@@ -58,11 +58,11 @@ def test_what_came_and_went_is_found(seed: int) -> None:
 
 
 def test_numbers_are_no_change_and_operands_are() -> None:
-    assert check(chain(set()), chain(set())) == (0, 0) and not listing_diff(chain(set()), chain(set())).hunks()
+    assert check(chain(set()), chain(set())) == (0, 0) and not inspect_diff(chain(set()), chain(set())).hunks()
     assert check(chain({3}), chain(set())) == (1, 0)
     (removed, added) = check(chain(set()), chain(set(), swapped=30))
     assert removed == added == 1
-    text = str(listing_diff(chain(set()), chain(set(), swapped=30)))
+    text = str(inspect_diff(chain(set()), chain(set(), swapped=30)))
     assert text.startswith("… 59 ops\n") and text.count("\n- ") == text.count("\n+ ") == 1
 
 

@@ -79,7 +79,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _show_graph(graph: Graph, arguments: argparse.Namespace) -> None:
     from rlx.backends.compilation import Compilation
     from rlx.backends.registry import target_of
-    from rlx.ir.listing import inspect_diff, inspect_graph
+    from rlx.ir.listing import inspect_graph
+    from rlx.ir.listing_diff import inspect_diff
     from rlx.ir.printable import printable
     from rlx.ir.signature import STAGES
 
@@ -91,7 +92,7 @@ def _show_graph(graph: Graph, arguments: argparse.Namespace) -> None:
     for stage in stages:
         report = inspect_graph(compilation.at(stage))
         if before is not None:
-            print(("" if arguments.stats else "\n") + printable(inspect_diff(before, report)))
+            print(("" if arguments.stats else "\n") + printable(inspect_diff(before, report).summary()))
         print(printable(report.stats() if arguments.stats else str(report)))
         before = report
     if report is not None and arguments.svg:

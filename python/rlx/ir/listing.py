@@ -155,18 +155,6 @@ def inspect_graph(graph: Graph) -> GraphReport:
     return GraphReport(graph.name, graph.stage, graph.arguments, graph.outputs, returned, updates, ops)
 
 
-def inspect_diff(before: GraphReport, after: GraphReport) -> str:
-    """One line: which ops became fewer or more from one stage to another."""
-    return f"{before.stage} to {after.stage}: {inspect_changes(before, after)}"
-
-
-def inspect_changes(before: GraphReport, after: GraphReport) -> str:
-    """Which ops became fewer or more."""
-    old, new = before.histogram, after.histogram
-    parts = [f"-{n} {name}" for name, n in (old - new).items()] + [f"+{n} {name}" for name, n in (new - old).items()]
-    return ", ".join(parts) or "the same ops"
-
-
 def _walk(block: mlir.Block, depth: int) -> Iterator[tuple[mlir.Operation, int]]:
     for op in block.operations:
         operation = op.operation

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from functools import cached_property
 
 from rlx.ir.listing import GraphReport, OpReport
 
@@ -37,13 +38,32 @@ class DiffLine:
 
 @dataclass(frozen=True)
 class ListingDiff:
-    """The difference of two listings. `str()` has the changed lines with some around them.
+    """The difference of two listings of one graph. `str()` has the changed lines with some around them.
 
     Attributes:
-        lines: All lines.
+        before: One listing.
+        after: The other one.
     """
 
-    lines: tuple[DiffLine, ...]
+    before: GraphReport
+    after: GraphReport
+
+    @cached_property
+    def lines(self) -> tuple[DiffLine, ...]:
+        """The ops of both, in the order in which they stand."""
+        return tuple(_lines(self.before, self.after))
+
+    def changes(self) -> str:
+        """Which ops became fewer or more, on one line."""
+        old, new = self.before.histogram, self.after.histogram
+        parts = [f"-{n} {name}" for name, n in (old - new).items()] + [
+            f"+{n} {name}" for name, n in (new - old).items()
+        ]
+        return ", ".join(parts) or "the same ops"
+
+    def summary(self) -> str:
+        """The same with the stages."""
+        return f"{self.before.stage} to {self.after.stage}: {self.changes()}"
 
     @property
     def removed(self) -> int:
@@ -72,21 +92,23 @@ class ListingDiff:
         return "".join(f"{line}\n" for line in self.hunks())
 
 
-def listing_diff(before: GraphReport, after: GraphReport) -> ListingDiff:
-    """The ops of two listings of one graph, in the order in which they stand."""
+def inspect_diff(before: GraphReport, after: GraphReport) -> ListingDiff:
+    """What differs between two listings of one graph, such as those of two stages."""
+    return ListingDiff(before, after)
+
+
+def _lines(before: GraphReport, after: GraphReport) -> Iterator[DiffLine]:
     olds, news = before.ops, after.ops
     pairs = sorted(_Matching(olds, news).pairs())
     renamed = {a.name: a.name for a in after.arguments}
-    lines: list[DiffLine] = []
     i = j = 0
     for old, new in [*pairs, (len(olds), len(news))]:
-        lines += [DiffLine("-", str(op)) for op in olds[i:old]]
-        lines += [DiffLine("+", str(op)) for op in news[j:new]]
+        yield from (DiffLine("-", str(op)) for op in olds[i:old])
+        yield from (DiffLine("+", str(op)) for op in news[j:new])
         if old < len(olds):
-            lines += _both(olds[old], news[new], renamed)
+            yield from _both(olds[old], news[new], renamed)
             renamed.update(zip(olds[old].results, news[new].results, strict=True))
         i, j = old + 1, new + 1
-    return ListingDiff(tuple(lines))
 
 
 def _both(old: OpReport, new: OpReport, renamed: dict[str, str]) -> Iterator[DiffLine]:

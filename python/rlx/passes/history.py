@@ -14,7 +14,7 @@ from rlx.ir.errors import Error
 from rlx.ir.files import write_atomically
 from rlx.ir.graph import Graph
 from rlx.ir.listing import GraphReport, inspect_graph
-from rlx.ir.listing_diff import ListingDiff, listing_diff
+from rlx.ir.listing_diff import ListingDiff, inspect_diff
 from rlx.ir.text import print_op
 from rlx.passes.pipeline import Step
 from rlx.passes.runner import Instrument
@@ -48,7 +48,7 @@ class PassRecord:
 
     def diff(self) -> ListingDiff:
         """What it changed."""
-        return listing_diff(self.before, self.after)
+        return inspect_diff(self.before, self.after)
 
 
 class History(Instrument):

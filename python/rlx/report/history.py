@@ -7,7 +7,7 @@ from typing import Any
 
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
-from rlx.ir.listing import GraphReport, inspect_changes, inspect_graph
+from rlx.ir.listing import GraphReport, inspect_graph
 from rlx.passes import run
 from rlx.passes.history import History, PassRecord
 from rlx.report import html
@@ -55,7 +55,7 @@ class CompileHistory:
         return [
             (
                 *(record.text, f"{1e3 * record.seconds:.2f}", str(len(record.after.ops))),
-                inspect_changes(record.before, record.after) if record.changed else "",
+                record.diff().changes() if record.changed else "",
             )
             for record in self.records
         ]
