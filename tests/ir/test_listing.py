@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import rlx
 from rlx.ir.listing import inspect_graph
+from tests.models.tiny_bert import encoder
 
 
 def test_an_op_names_the_users_line_scope_and_attributes() -> None:
@@ -40,3 +42,14 @@ def test_states_and_their_updates() -> None:
     text = str(inspect_graph(g))
     assert "    state count: f32[2]" in text
     assert "    output y: f32[2] = %1\n    update count = %3\n" in text and text.count("output") == 1
+
+
+@pytest.mark.parametrize("passes", ["rlx-lower-blocks", "rlx-lower-blocks,rlx-fuse", "rlx-lower-blocks,rlx-decompose"])
+def test_the_work_of_a_model_is_about_the_same_at_all_stages(passes: str) -> None:
+    """A composite op does what its decomposition does."""
+    graph = encoder()
+    given, later = inspect_graph(graph).cost, inspect_graph(rlx.passes.run(graph, passes)).cost
+    assert later.flops == pytest.approx(given.flops, rel=0.03)
+    block = next(op for op in inspect_graph(graph).ops if op.label == "transformer_encoder_block")
+    # four products of [16, 32] by [32, 32], two with a hidden layer of 64
+    assert block.cost is not None and block.cost.flops > 2 * 16 * 32 * (4 * 32 + 2 * 64)

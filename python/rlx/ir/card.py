@@ -154,7 +154,9 @@ class Card:
         return b.emit_bound(self, args, kwargs)
 
     def cost(self, operands: Sequence[Shape], results: Sequence[Shape], attributes: dict[str, Any]) -> Cost:
-        """Work of the op; by default one operation for each element of the results."""
+        """Work of the op; by default one operation for each element of the results, and for a composite op that of its
+        decomposition (`opview.cost_of`).
+        """
         flops: Dim = 0
         for result in results:
             flops = flops + result.num_elements
@@ -278,6 +280,11 @@ class Card:
     def has(self, rule: str) -> bool:
         """Whether the op has a rule of its own: `card.has("vjp")`."""
         return getattr(type(self), rule) is not getattr(Card, rule)
+
+    @property
+    def has_cost(self) -> bool:
+        """Whether the op says its work itself."""
+        return type(self).cost is not Card.cost
 
     @property
     def composite(self) -> bool:

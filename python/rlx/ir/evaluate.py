@@ -348,11 +348,17 @@ def evaluate_decomposition(card: Card, operands: Sequence[Any], values: Mapping[
 
 def decomposition(card: Card, operands: Sequence[Any], values: Mapping[str, Any]) -> tuple[Graph, list[np.ndarray]]:
     """A graph of one op's decomposition for the given arrays, and its arguments. It may be shared: it must not be changed."""
-    shapes = tuple(tuple(map(_shape, o)) if is_list(o) else o if o is None else _shape(o) for o in operands)
+    shapes = [list(map(_shape, o)) if is_list(o) else o if o is None else _shape(o) for o in operands]
     arrays = [array for o in operands if o is not None for array in (o if is_list(o) else [o])]
+    return decomposed(card, shapes, values), arrays
+
+
+def decomposed(card: Card, shapes: Sequence[Shape | list[Shape] | None], values: Mapping[str, Any]) -> Graph:
+    """A graph of one op's decomposition for operands of given shapes. It may be shared: it must not be changed."""
+    key = tuple(tuple(s) if is_list(s) else s for s in shapes)
     if all(_is_plain(value) for value in values.values()):
-        return _decomposed(card, shapes, _Attributes(values)), arrays
-    return _decomposed.__wrapped__(card, shapes, _Attributes(values)), arrays
+        return _decomposed(card, key, _Attributes(values))
+    return _decomposed.__wrapped__(card, key, _Attributes(values))
 
 
 def _shape(array: np.ndarray) -> Shape:

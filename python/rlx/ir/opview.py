@@ -157,9 +157,17 @@ def cost_of(op: mlir.Operation) -> Cost:
 
 
 def own_cost_of(op: mlir.Operation) -> Cost:
-    """Work of an op without that of its regions."""
-    operands = grouping.flat(operands_of(op, [shape_of(v) for v in op.operands]))
-    return card_of(op).cost(operands, [shape_of(r) for r in op.results], attributes_of(op))
+    """Work of an op without that of its regions. That of a composite op whose card does not say it is its decomposition's."""
+    card, attributes = card_of(op), attributes_of(op)
+    groups = operands_of(op, [shape_of(v) for v in op.operands])
+    own = card.cost(grouping.flat(groups), [shape_of(r) for r in op.results], attributes)
+    if not card.composite or card.has_cost or card.spec.custom:
+        return own
+    from rlx.ir.evaluate import decomposed
+
+    block = decomposed(card, groups, attributes).function.entry_block
+    parts = [cost_of(inner.operation) for inner in block.operations if inner.operation.name not in TERMINATORS]
+    return Cost(sum((part.flops for part in parts), 0), own.bytes)
 
 
 def operations(block: mlir.Block) -> Iterator[mlir.Operation]:
