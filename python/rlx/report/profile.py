@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -117,6 +117,23 @@ class ProfileReport:
         work = Work(round(once.flops * calls), round(once.bytes * calls))
         return KernelTime(kernel, ops, layout, labels, places, calls, seconds, work)
 
+    def _joined(self) -> list[KernelTime]:
+        """Kernels that are called in several places as one each, where they compute the same there, on the same lines."""
+        groups: dict[Any, list[KernelTime]] = defaultdict(list)
+        for k in self.kernels:
+            groups[k.kernel, k.layout, frozenset(k.labels), frozenset(k.places)].append(k)
+        joined = [
+            replace(
+                same[0],
+                ops=tuple(sorted({op for k in same for op in k.ops})),
+                calls=sum(k.calls for k in same),
+                seconds=sum(k.seconds for k in same),
+                work=Work(sum(k.work.flops for k in same), sum(k.work.bytes for k in same)),
+            )
+            for same in groups.values()
+        ]
+        return sorted(joined, key=lambda k: -k.seconds)
+
     @property
     def seconds(self) -> float:
         """The time of all kernels in a run."""
@@ -149,16 +166,18 @@ class ProfileReport:
 
     def summary(self) -> str:
         """One line."""
-        measured, kernels = self.measurement, len(self.kernels)
+        measured, kernels = self.measurement, len({k.kernel for k in self.kernels})
         return (
             f"profile of @{self.name} for {self.target} ({measured.driver}): {1e3 * self.seconds:.4g} ms in {kernels} kernels, "
             f"median of {measured.runs} runs; at least {1e3 * self.least_seconds:.4g} ms by the roofline"
         )
 
     def rows(self) -> list[tuple[str, ...]]:
-        """For each kernel: microseconds, part of the whole, calls, Gflop/s, GB/s, part of the roofline, ops, lines, name."""
+        """For each kernel, with all calls of it that compute the same on the same lines: microseconds, part of the whole,
+        calls, Gflop/s, GB/s, part of the roofline, ops, lines, name.
+        """
         rows = []
-        for k in self.kernels:
+        for k in self._joined():
             seconds = k.seconds or 1e-12
             least = self.machine.seconds(k.work)
             rates = (
@@ -176,24 +195,38 @@ class ProfileReport:
         return rows
 
     HEADER = ("µs", "share", "calls", "Gflop/s", "GB/s", "roofline", "computes", "lines", "kernel")
-    LINE_HEADER = ("µs", "share", "line", "in", "ops")
 
     def line_rows(self) -> list[tuple[str, ...]]:
-        """For each line: microseconds, part of the whole, the line, its scope, its ops."""
+        """For each line: microseconds, part of the whole, the line, its ops."""
+        return self._summed(lambda line: short_place(line.place))
+
+    def scope_rows(self) -> list[tuple[str, ...]]:
+        """The same for each scope of the builder, such as a layer; empty where there are none."""
+        return self._summed(lambda line: line.scope) if any(line.scope for line in self.lines) else []
+
+    def _summed(self, name_of: Callable[[LineTime], str]) -> list[tuple[str, ...]]:
+        seconds: dict[str, float] = defaultdict(float)
+        labels: dict[str, dict[str, None]] = defaultdict(dict)
+        for line in self.lines:
+            seconds[name_of(line)] += line.seconds
+            labels[name_of(line)].update(dict.fromkeys(line.labels))
         return [
             (
-                *(f"{1e6 * line.seconds:.1f}", f"{100 * line.seconds / (self.seconds or 1):.1f} %"),
-                *(short_place(line.place) or "-", line.scope, ", ".join(line.labels[:_SHOWN_LABELS])),
+                *(f"{1e6 * time:.1f}", f"{100 * time / (self.seconds or 1):.1f} %"),
+                *(name or "-", ", ".join(list(labels[name])[:_SHOWN_LABELS])),
             )
-            for line in self.lines
+            for name, time in sorted(seconds.items(), key=lambda item: -item[1])
         ]
 
     def __str__(self) -> str:
         assumed = "".join(f", {name} = {size}" for name, size in self.sizes.items())
         lines = [self.summary(), f"  this machine: {self.machine}{assumed}"]
         lines += _cut(table(self.rows(), self.HEADER, right=range(6), indent="  "), _SHOWN_KERNELS, "kernels")
-        lines += ["", "  by line:"]
-        lines += _cut(table(self.line_rows(), self.LINE_HEADER, right=range(2), indent="  "), _SHOWN_LINES, "lines")
+        for rows, what in ((self.line_rows(), "line"), (self.scope_rows(), "scope")):
+            header = ("µs", "share", what, "ops")
+            lines += (
+                ["", *_cut(table(rows, header, right=range(2), indent="  "), _SHOWN_LINES, f"{what}s")] if rows else []
+            )
         return "\n".join(lines) + "\n"
 
     # --- HTML ---------------------------------------------------------------------------------------
@@ -204,12 +237,14 @@ class ProfileReport:
             roofline_svg.Point(f"{k.title}\n{k.kernel}\n{1e6 * k.seconds:.1f} µs", self._main_op(k), k.work, k.seconds)
             for k in self.kernels[:_POINTS]
         ]
+        scopes = self.scope_rows()
         return "".join(
             [
                 html.scroll(roofline_svg.drawing(self.machine, points, measured=True), "roofline"),
                 html.paragraph("Above the roof is what found its values in a cache instead of in memory.", "muted"),
                 html.table(self.rows(), self.HEADER, right=range(6), most=_HTML_ROWS),
-                html.table(self.line_rows(), self.LINE_HEADER, right=range(2), most=_HTML_ROWS),
+                html.table(self.line_rows(), ("µs", "share", "line", "ops"), right=range(2), most=_HTML_ROWS),
+                html.table(scopes, ("µs", "share", "scope", "ops"), right=range(2), most=_HTML_ROWS) if scopes else "",
             ]
         )
 
