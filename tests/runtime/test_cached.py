@@ -100,7 +100,7 @@ def block() -> Any:
 def test_what_is_in_the_cache_is_found_without_a_pass(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     rlx.Session("xla").compile(block(), cache=tmp_path)
 
-    def refuse(*_: Any) -> Any:
+    def refuse(*_: Any, **__: Any) -> Any:
         raise rlx.PassError("a pass ran")
 
     monkeypatch.setattr(compilation, "run", refuse)

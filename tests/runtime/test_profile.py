@@ -78,6 +78,21 @@ def test_what_is_not_given_is_drawn_and_what_is_wrong_is_said() -> None:
             rlx.Pipeline(target=target).compile(layers()).profile()
 
 
+def test_a_compiled_program_can_be_measured(tmp_path: Path) -> None:
+    for _ in range(2):  # the second comes from the cache, and has no LIR yet
+        graph = layers()
+        compiled = rlx.Session("cpu", threads=1).compile(graph, params=PARAMS, cache=tmp_path)
+    graph.set_outputs({"z": graph.input("late", (2,))})
+    with pytest.raises(rlx.Error, match="changed since it was compiled"):
+        compiled.profile(INPUTS, runs=1)
+    compiled = rlx.Session("cpu", threads=1).compile(layers(), params=PARAMS, cache=tmp_path)
+    report = compiled.profile(INPUTS, runs=1)
+    assert {"matmul", "tanh"} <= {label for k in report.kernels for label in k.labels}
+    compiled.save(tmp_path / "program.rlx")
+    with pytest.raises(rlx.Error, match="from a file"):
+        rlx.load(tmp_path / "program.rlx").profile()
+
+
 def test_a_report_of_known_times() -> None:
     """Numbers are those of the events, whatever they are."""
     g: Any = rlx.Graph("g")

@@ -16,7 +16,7 @@ from rlx.backends.protocol import Compiler, Target
 from rlx.backends.registry import Registered, backend_of
 from rlx.backends.stages import check_of, check_options, check_policy, prepared, preparing
 from rlx.ir.custom import sources
-from rlx.ir.errors import CompileError, StageError
+from rlx.ir.errors import CompileError, Error, StageError
 from rlx.ir.graph import Graph
 from rlx.ir.requirements import Requirement, requirements
 from rlx.ir.signature import STAGES
@@ -80,6 +80,7 @@ class Compilation:
         self.dispatch_policy = policy_of(dispatch)
         self._to_lir = self.dispatch_policy.applied(target.pipeline)
         self._artifact: Artifact | None = None
+        self._cached_key: str | None = None
         self._observers = dump_from_environment(graph.name)
 
     @property
@@ -190,10 +191,11 @@ class Compilation:
         key = None
         if disk is not None:
             with timed(self.phases, "key"):
-                key = self.key
+                key = self.key()
                 artifact = None if key is None else cached(disk, key, self.prepared)
             if artifact is not None and not self._observers:
                 self.phases["cached"] = 1.0
+                self._cached_key = key
                 return with_locations(artifact, self.prepared, lambda: self.lir)
         with calling(self.backend, "compile_program"):
             compiled = self.compiler.compile_program(self, timeout)
@@ -207,7 +209,15 @@ class Compilation:
             disk.put(key, artifact.to_bytes())
         return artifact
 
-    @cached_property
+    def check_unchanged(self) -> None:
+        """Check that the stages that are still to be computed are those of the program.
+
+        Raises:
+            Error: The program came from the cache, and the graph has been changed since.
+        """
+        if self._cached_key is not None and "lir" not in self.__dict__ and self.key() != self._cached_key:
+            raise Error(f"graph '{self.given.name}' has been changed since it was compiled", hint="compile it again")
+
     def key(self) -> str | None:
         """A hash of everything that the program depends on; None if that is not known, as for an op defined at a prompt."""
         graph, compiler = self.prepared, self.compiler

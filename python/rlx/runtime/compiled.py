@@ -25,6 +25,8 @@ from rlx.weights import Weights, opened
 from rlx.weights.arrays import keep
 
 if TYPE_CHECKING:
+    from rlx.backends.compilation import Compilation
+    from rlx.report.profile import ProfileReport
     from rlx.report.tuning import TuningReport
 
 
@@ -68,9 +70,10 @@ class CompiledGraph:
         tuning: What tuning tried and kept, for a program that was compiled with `tune=`.
     """
 
-    def __init__(self, artifact: Artifact, *, threads: int | None = None, phases: dict[str, float] | None = None):
+    def __init__(self, artifact: Artifact, *, threads: int | None = None, compilation: Compilation | None = None):
         self.artifact = artifact
-        self.phases = phases or {}
+        self.phases = compilation.phases if compilation is not None else {}
+        self._compilation = compilation
         self.tuning: TuningReport | None = None
         self._threads = checked_threads(threads)
         signature = artifact.signature
@@ -230,6 +233,28 @@ class CompiledGraph:
     def run_named(self, inputs: Mapping[str, Any] | None = None) -> dict[str, np.ndarray]:
         """Run the program once; outputs by name."""
         return dict(zip(self.output_names, self.run(inputs), strict=True))
+
+    def profile(self, inputs: Mapping[str, Any] | None = None, *, runs: int = 20) -> ProfileReport:
+        """Measure each kernel of the program: how long it takes, and which of the user's lines it computes.
+
+        The program is compiled once more for this, and run by itself: states and parameters of this one stay as they are.
+
+        Args:
+            inputs: Arrays by name; those that are not given, and weights that are not set, are drawn at random.
+            runs: How often it is run.
+
+        Raises:
+            Error: An array does not fit, the target cannot be measured here, the program comes from a file, or its graph has
+                been changed since.
+        """
+        from rlx.runtime.profiling import profile
+
+        if self._compilation is None:
+            raise Error(
+                "a program from a file does not say what it was made of", hint="measure what Session.compile gives"
+            )
+        self._compilation.check_unchanged()
+        return profile(self._compilation, inputs, self._content.weights, runs=runs, threads=self._threads)
 
     # --- state ------------------------------------------------------------------------------------
 

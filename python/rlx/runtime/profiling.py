@@ -87,7 +87,7 @@ def _arguments(
     compilation: Compilation, inputs: Mapping[str, Any], params: Any
 ) -> tuple[dict[str, np.ndarray], dict[str, int]]:
     """The arrays of all inputs and parameters, and the sizes of symbols."""
-    graph = compilation.prepared
+    graph = compilation.lir
     declared = {a.name: a for a in graph.arguments}
     needed = [a for a in graph.arguments if a.kind != "state"]
     offered: dict[str, Any] = {}

@@ -148,7 +148,7 @@ class Session:
             bucketed = self._bucketed(compilation.prepared, buckets, options | {"cache": cache, "timeout": timeout})
             return _with_params(bucketed, compilation.prepared, params)
         artifact = compilation.artifact(cache=_cache(cache), timeout=timeout)
-        program = CompiledGraph(artifact, threads=self.threads, phases=compilation.phases)
+        program = CompiledGraph(artifact, threads=self.threads, compilation=compilation)
         return _with_params(program, compilation.prepared, params)
 
     def _tuned(

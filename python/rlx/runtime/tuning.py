@@ -261,7 +261,7 @@ def _seconds_of_a_call(program: CompiledGraph, inputs: Mapping[str, np.ndarray],
 
 def _key(request: Request, choices: list[Choice]) -> str | None:
     """What a choice is kept under: the program, the sizes of its inputs, the machine, and what there was to try."""
-    program = request.given.key
+    program = request.given.key()
     if program is None:
         return None
     sizes = sorted(request.symbols.items())
