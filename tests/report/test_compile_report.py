@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from typing import Any
 from xml.etree import ElementTree
@@ -14,6 +15,7 @@ from rlx.backends.compilation import Compilation
 from rlx.backends.protocol import KernelEvent, Measurement
 from rlx.backends.registry import target_of
 from rlx.ir.listing import GraphReport, inspect_graph
+from rlx.report import palette
 from rlx.report.collapse import GROUP, MOST, Overview, overview
 from rlx.report.compile_report import CompileReport
 from rlx.report.graph_svg import drawing
@@ -82,6 +84,13 @@ def test_a_page_with_times() -> None:
     page.check()
     assert "Measured time" in page.text and profile.summary().partition(": ")[2] in page.text
     assert all(row[0] in page.text for row in profile.rows()[:40])
+
+
+def test_every_colour_of_drawings_has_a_dark_one() -> None:
+    report = CompileReport(Compilation(encoder(), target_of("cpu")), MACHINE)
+    drawings = "".join(body for heading, body in report.sections() if heading in ("Graph", "Memory", "Cost of ops"))
+    assert set(re.findall(r'(?:fill|stroke)="(#\w+)"', drawings)) <= set(palette.DARK)
+    assert {group.colour for group in palette.GROUPS} <= set(palette.DARK)
 
 
 def test_a_page_about_a_graph_that_the_target_does_not_take() -> None:

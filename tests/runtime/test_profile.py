@@ -114,7 +114,7 @@ def test_a_report_of_known_times() -> None:
     assert by_name["k"].work == expected and by_name["k"].seconds == 2e-6
     assert by_name["pack"].work == by_name["alloca"].work == Work(0, 0)
     assert report.seconds == pytest.approx(5e-6) and report.least_seconds == max(expected.flops, expected.bytes) / 1e9
-    assert [k.title for k in report.kernels] == ["matmul + exp", "", "layout for matmul"]
+    assert [k.title for k in report.kernels] == ["matmul + exp", "alloca", "layout for matmul"]
     trace = json.loads(report.trace_text())["traceEvents"]
     slices = [e for e in trace if e["ph"] == "X" and e["tid"] == 2]
     assert [e["dur"] for e in slices if e["name"] == "k"] == pytest.approx([1, 2, 3])

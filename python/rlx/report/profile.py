@@ -48,8 +48,10 @@ class KernelTime:
     def title(self) -> str:
         """What it computes, on one line."""
         labels = list(dict.fromkeys(self.labels))
+        if not labels:
+            return self.kernel
         if self.layout:
-            return f"layout for {' + '.join(labels)}" if labels else ""
+            return f"layout for {' + '.join(labels)}"
         more = f" and {len(labels) - _SHOWN_LABELS} more" if len(labels) > _SHOWN_LABELS else ""
         return " + ".join(labels[:_SHOWN_LABELS]) + more
 
