@@ -235,15 +235,16 @@ def _records(folder: str) -> list[dict[str, Any]]:
 def _printed(command: Sequence[str]) -> str:
     environment = {**os.environ, **allocator_environment()}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=_TIMEOUT_S, check=False)
+        done = subprocess.run(command, capture_output=True, env=environment, timeout=_TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired:
         raise ExecutionError(f"{Path(command[0]).name} has not ended after {_TIMEOUT_S} s") from None
     except OSError as problem:
         raise ExecutionError(f"cannot start {command[0]}: {problem.strerror}") from None
     if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if line.strip()] or [f"exit status {done.returncode}"]
+        printed = done.stderr.decode("utf-8", "replace")
+        lines = [line for line in printed.splitlines() if line.strip()] or [f"exit status {done.returncode}"]
         raise ExecutionError(f"{Path(command[0]).name} failed: {lines[-1][:400]}")
-    return done.stdout
+    return done.stdout.decode("utf-8", "replace")
 
 
 def _tool(name: str) -> str:
