@@ -200,5 +200,5 @@ def _joined(name: str, parts: tuple[_Unit, ...]) -> _Unit:
 
 def _span(parts: Sequence[_Unit]) -> str:
     """What ops are called that have no scope in common."""
-    names = [unit.name or unit.ops[0].label for unit in parts]
-    return names[0] if names[0] == names[-1] else f"{names[0]} … {names[-1]}"
+    first, last = (unit.name or unit.ops[0].label for unit in (parts[0], parts[-1]))
+    return f"{first} … {last}"
