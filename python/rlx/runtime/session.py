@@ -124,8 +124,7 @@ class Session:
             opt: The level of optimisation: 0 does what is needed, 1 to 3 look for a program that is faster and needs less
                 memory, which gives the same numbers within the tolerance of its dtypes.
             fast_math: Simplify floats as if they were real numbers, from level 1 on (docs/optimisation.md).
-            dispatch: Which composite ops are lowered by rules of the target, and which are decomposed: a
-                `KernelDispatchPolicy`, or its text, such as `"force-common"`.
+            dispatch: Which composite ops are lowered by rules of the target: a `KernelDispatchPolicy`, or its text.
             cache: False for none, a directory, or a `DiskCache`; True is the user's cache directory. A directory has to be
                 this user's alone, or nothing is kept there, which is said once by the logger `rlx`.
             timeout: Seconds that an attempt of the compiler may take.

@@ -200,7 +200,7 @@ def _parameters(parameters: Mapping[str, np.ndarray], folder: str) -> list[str]:
     from iree.runtime import save_archive_file
 
     path = os.path.join(folder, "parameters.irpa")
-    save_archive_file(dict(parameters), path)
+    save_archive_file(dict(parameters), Path(path))
     return [f"--parameters={PARAMETER_SCOPE}={path}"]
 
 
