@@ -33,9 +33,9 @@ ALTERNATIVES: Mapping[str, tuple[tuple[str, ...], ...]] = {
         ("--iree-llvmcpu-enable-ukernels=none",),
         ("--iree-llvmcpu-enable-inner-tiled",),
         (
-            "--iree-llvmcpu-loop-unrolling",
-            "--iree-llvmcpu-loop-vectorization",
-            "--iree-llvmcpu-slp-vectorization",
+            "--iree-llvmcpu-loop-unrolling=false",
+            "--iree-llvmcpu-loop-vectorization=false",
+            "--iree-llvmcpu-slp-vectorization=false",
         ),
         # Those that leave most programs as they are.
         ("--iree-llvmcpu-vector-pproc-strategy=mask",),

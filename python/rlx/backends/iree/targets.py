@@ -4,6 +4,7 @@ The reasons for the flags, measured with IREE 3.13 (ratios are of run time on on
 
 * With ``target-cpu=host``, O3 and data tiling together programs are 1.5 to 5 times as fast as with the defaults.
   Data tiling below O2 crashes the compiler, so a lower rung of the ladder is without both.
+* With LLVM's passes over loops as well a CNN takes 0.85 of the time, other programs as long as without; compiling takes 1.03.
 * By default IREE turns f64 into f32, also in signatures.
 * Constant evaluation runs the program inside of the compiler, which hangs if the program writes out of bounds.
   Without it constants are computed once, when the program is loaded; compiling is up to 0.25 s faster.
@@ -35,6 +36,7 @@ _LLVM_CPU = (
     "--iree-llvmcpu-debug-symbols=false",
     "--iree-llvmcpu-stack-allocation-limit=262144",  # the default rejects some fused dispatches
 )
+_LLVM_LOOPS = ("--iree-llvmcpu-loop-unrolling", "--iree-llvmcpu-loop-vectorization", "--iree-llvmcpu-slp-vectorization")
 _NO_OPTIMISATION: tuple[str, ...] = ()
 # By default transposes are moved into the contraction before them (for example, the heads of attention). On the CPU, the
 # resulting nest of four or five loops does not run on packed tiles: the whole encoder takes 1.5 times as long. For GPUs,
@@ -239,7 +241,7 @@ _FAMILIES = {
             ("local-sync", "local-task"),
             (*_COMMON, *_LLVM_CPU),
             (
-                ("--iree-opt-level=O3", "--iree-dispatch-creation-data-tiling"),
+                ("--iree-opt-level=O3", "--iree-dispatch-creation-data-tiling", *_LLVM_LOOPS),
                 ("--iree-opt-level=O2",),
                 _NO_OPTIMISATION,
             ),
