@@ -48,7 +48,7 @@ def _read_by_other_ops(g: Any, x: Any) -> Any:
     return y @ g.transpose(w), g.softmax(w)
 
 
-@program(2)
+@program(1)
 def _of_rows_columns_and_numbers(g: Any, x: Any) -> Any:
     w, b, count = g.state("w", (3, 3)), g.state("b", (3,)), g.state("count", (), "i32")
     g.update(count, count + 1)
@@ -57,7 +57,7 @@ def _of_rows_columns_and_numbers(g: Any, x: Any) -> Any:
     return g.mean(w)
 
 
-@program(2)
+@program(1)
 def _each_reads_the_other(g: Any, x: Any) -> Any:
     a, b = g.state("a", (3, 3), init=1.0), g.state("b", (3,), init=2.0)
     g.update(a, g.tanh(a * b + x))
@@ -65,7 +65,7 @@ def _each_reads_the_other(g: Any, x: Any) -> Any:
     return g.sum(a)
 
 
-@program(2)
+@program(1)
 def _each_reads_the_other_turned_round(g: Any, x: Any) -> Any:
     a, b = g.state("a", (3, 3), init=1.0), g.state("b", (3,), init=2.0)
     g.update(b, g.sin(b * 0.5 + g.max(x, 0)))
@@ -181,7 +181,7 @@ def _kernels(graph: rlx.Graph) -> int:
     return main.count('"flow.dispatch.workgroups"')
 
 
-@pytest.mark.parametrize("name", _PROGRAMS)
+@drawn("name", _PROGRAMS, of_each=9)
 def test_states_over_several_runs(name: str) -> None:
     graph, rng = _graph(name), np.random.default_rng(0)
     compiled, reference = rlx.Session().compile(graph), Reference(graph)

@@ -175,7 +175,11 @@ _BREACHES = {
         "def target(name: str, ",
         "must be target(name, arch=None, ",
     ),
-    "nofusions": ("fusions = ", "fuses = ", "its target 'nofusions' has no fusions, which every Target has"),
+    "nofusions": (
+        "fusions, alternatives = ",
+        "fuses, alternatives = ",
+        "its target 'nofusions' has no fusions, which every Target has",
+    ),
     "nopipe": (
         "    def fingerprint",
         "    pipeline: Any = None\n\n    def fingerprint",

@@ -1,6 +1,6 @@
 """Pairs of ops that a compiler fuses: what each gives goes straight into each other.
 
-Single ops and random graphs leave out most pairs, and what breaks a code generator is often one. A run has a seventh
+Single ops and random graphs leave out most pairs, and what breaks a code generator is often one. A run has a tenth
 of them with each implementation, either with static or with dynamic rows.
 """
 
@@ -21,7 +21,7 @@ from tests.conformance.tolerance import Comparison
 from tests.conformance.values import generator
 from tests.drawing import drawn
 
-_SHARES = 7
+_SHARES = 10
 _COLUMNS = 6
 _ROWS = 5
 Rows = int | str

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import rlx
+from tests.drawing import drawn
 from tests.ops.references import FLOATS, agree, random, run
 
 # A few steps, each with sums of a handful of numbers around 1.
@@ -55,7 +56,7 @@ def _selective_scan(x: Any, delta: Any, a: Any, b: Any, c: Any) -> np.ndarray:
     return result
 
 
-@pytest.mark.parametrize("kind", FLOATS)
+@drawn("kind", FLOATS, of_each=2)
 @pytest.mark.parametrize("sizes", [(2, 7, 3, 4), (1, 1, 2, 1), (2, 0, 3, 4), (0, 3, 2, 2), (2, 3, 2, 0)])
 def test_selective_scan(sizes: tuple[int, int, int, int], kind: str) -> None:
     operands = _selective_scan_operands(kind, *sizes)
@@ -104,7 +105,7 @@ def _delta_net(q: Any, k: Any, v: Any, g: Any, beta: Any, state: Any) -> tuple[n
     return result, last
 
 
-@pytest.mark.parametrize("kind", FLOATS)
+@drawn("kind", FLOATS, of_each=2)
 @pytest.mark.parametrize("sizes", [(2, 6, 3, 4), (1, 1, 1, 1), (2, 0, 2, 3), (0, 3, 1, 2)])
 def test_gated_delta_net(sizes: tuple[int, int, int, int], kind: str) -> None:
     *operands, state = _delta_net_operands(kind, *sizes)
@@ -181,7 +182,7 @@ _CELLS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("kind", FLOATS)
+@drawn("kind", FLOATS, of_each=2)
 @pytest.mark.parametrize("sizes", [(2, 6, 3, 4), (1, 1, 1, 1), (2, 0, 3, 2), (0, 3, 2, 2), (2, 3, 0, 2), (1, 2, 3, 0)])
 @pytest.mark.parametrize("op", _CELLS)
 def test_cells(op: str, sizes: tuple[int, int, int, int], kind: str, reverse: bool) -> None:

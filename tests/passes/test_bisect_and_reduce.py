@@ -202,7 +202,7 @@ def test_bisect_names_the_rule_that_a_bug_of_the_list_breaks(monkeypatch: pytest
     source = Path(str(simplify_rules.__file__)).read_text()
     broken = types.ModuleType(simplify_rules.__name__)
     exec(compile(source.replace(bug.old, bug.new), "broken.py", "exec"), vars(broken))
-    monkeypatch.setattr(simplify, "_PATTERNS", patterns_in(broken))
+    monkeypatch.setattr(simplify, "_EXACT", patterns_in(broken))
     for number in range(100):
         graph = with_regions(graph_seed(seed, number))
         culprit = bisect(graph.module, "rlx-simplify", Comparison(given=inputs(graph, number)))

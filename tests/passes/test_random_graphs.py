@@ -257,7 +257,7 @@ def _real_functions(seed: int) -> Any:
     return g
 
 
-@drawn("number", range(60), of_each=15)
+@drawn("number", range(60), of_each=8)
 def test_fast_math_is_right_for_real_numbers(number: int, seed: int) -> None:
     """Close where numbers are ordinary; and it finds nothing more in what it gave."""
     made_from = graph_seed(seed, number)
@@ -274,7 +274,7 @@ def test_the_size_of_a_negated_unsigned_integer() -> None:
     check(_Maker(894).g, 894, *_PIPELINES)
 
 
-@drawn("number", range(60), of_each=15)
+@drawn("number", range(60), of_each=8)
 def test_a_random_graph_with_regions_keeps_its_value(number: int, seed: int) -> None:
     made_from, inlined = graph_seed(seed, number), "rlx-lower-control-flow"
     pipelines = (

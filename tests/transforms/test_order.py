@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import rlx
+from tests.drawing import drawn
 from tests.transforms.against_jax import check, graph_of
 from tests.transforms.checks import check_second, check_vmap
 
@@ -33,7 +34,7 @@ def few(*shape: int, kind: Any = np.float64) -> np.ndarray:
 # --- order ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", FLOATS)
+@drawn("kind", FLOATS, of_each=2)
 @pytest.mark.parametrize(("axis", "descending"), [(0, False), (1, True), (2, False)])
 def test_sort(axis: int, descending: bool, kind: Any) -> None:
     """Ties keep their order, so a tangent goes where its number goes."""
@@ -45,7 +46,7 @@ def test_sort(axis: int, descending: bool, kind: Any) -> None:
         check(lambda b, x: b.sort(x, axis=axis, descending=descending), formula, x, tolerance=ROOM[kind])
 
 
-@pytest.mark.parametrize("kind", FLOATS)
+@drawn("kind", FLOATS, of_each=2)
 @pytest.mark.parametrize("k", [0, 4, 7])
 def test_topk(k: int, kind: Any) -> None:
     for x in (numbers(3, 7, kind=kind), few(3, 7, kind=kind)):
@@ -89,7 +90,7 @@ def running(op: str, exclusive: bool = False) -> Callable[[Any, int], Any]:
 
 
 @pytest.mark.parametrize("op", ["cumsum", "cumprod"])
-@pytest.mark.parametrize("kind", [*FLOATS, np.complex64])
+@drawn("kind", [*FLOATS, np.complex64], of_each=2)
 @pytest.mark.parametrize(("axis", "exclusive"), [(0, False), (1, False), (0, True)])
 def test_running_sums_and_products(op: str, axis: int, exclusive: bool, kind: Any) -> None:
     def build(b: Any, x: Any) -> Any:
@@ -116,7 +117,7 @@ def maxima(x: Any) -> Any:
     return jnp.stack([jnp.max(x[:, : i + 1], 1) for i in range(x.shape[1])], 1)
 
 
-@pytest.mark.parametrize("kind", FLOATS)
+@drawn("kind", FLOATS, of_each=2)
 def test_running_maxima(kind: Any) -> None:
     rising = np.arange(6.0)
     rows = np.stack([rising, -rising, 0 * rising, np.floor(rising / 3), *few(2, 6), *numbers(2, 6)]).astype(kind)
@@ -154,7 +155,7 @@ def test_running_along_nothing(op: str, dims: Any) -> None:
 MODES: dict[str, Any] = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
-@pytest.mark.parametrize("kind", FLOATS)
+@drawn("kind", FLOATS, of_each=2)
 @pytest.mark.parametrize("mode", MODES)
 def test_pad(mode: str, kind: Any) -> None:
     given = {"constant_values": 3.0} if mode == "constant" else {}

@@ -9,8 +9,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
+from tests.drawing import drawn
 from tests.transforms.against_jax import check, check_second
 
 _RNG = np.random.default_rng(0)
@@ -426,13 +426,13 @@ program(
 )
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@drawn("name", PROGRAMS, of_each=30)
 def test_first_derivatives(name: str) -> None:
     p = PROGRAMS[name]
     check(p.build, p.formula, *p.arrays, tolerance=p.tolerance)
 
 
-@pytest.mark.parametrize("name", [name for name, p in PROGRAMS.items() if p.second])
+@drawn("name", [name for name, p in PROGRAMS.items() if p.second], of_each=10)
 def test_second_derivatives(name: str) -> None:
     p = PROGRAMS[name]
     check_second(p.build, p.formula, *p.arrays, tolerance=100 * p.tolerance)

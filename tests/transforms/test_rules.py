@@ -54,14 +54,15 @@ def _run(
 
 
 @pytest.mark.parametrize("op", op_names())
-def test_jvp(op: str) -> None:
+@one_third
+def test_jvp(op: str, third: int) -> None:
     def check(case: Case, graph: Graph, values: Any) -> None:
         fine = precision(graph) < 1e-10
         step, tolerance = (1e-6, 1e-6) if fine else (2e-3, 3e-3)
         if not conventional(case):
             check_jvp(graph, values, step=step, tolerance=tolerance * case.sample.tolerance)
 
-    _run(op, smooth_cases, check)
+    _run(op, smooth_cases, check, third)
 
 
 @pytest.mark.parametrize("op", op_names())

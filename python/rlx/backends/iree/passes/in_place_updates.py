@@ -2,7 +2,7 @@
 
 Without this pass IREE writes the new value of a state to a new buffer, which replaces the old one. For a step of an optimiser,
 these buffers are as large as the parameters and all their moments, and are written without having been read. Quirks:
-`new-states`, `equal-globals`, `half-numbers`.
+`new-states`, `equal-globals`, `half-numbers`, `kernels-overtaken`.
 """
 
 from __future__ import annotations
@@ -134,14 +134,14 @@ def _kernels(ops: Sequence[Any]) -> tuple[list[_Kernel], set[Any], set[str]]:
         return _Kernel(ops, position, fences, group, [stores[op.results[0]] for op in group if op.results[0] in stores])
 
     kernels = [k for k in map(kernel, _groups(_loops(ops, stores))) if k.last_before is not None]
-    return _ordered(kernels, kernel), store_ops, leaked
+    return _apart(kernels, kernel), store_ops, leaked
 
 
-def _ordered(kernels: list[_Kernel], joined: Callable[[Sequence[Any]], _Kernel]) -> list[_Kernel]:
-    """Kernels in an order in which each comes after all others that read a state which it overwrites.
+def _apart(kernels: list[_Kernel], joined: Callable[[Sequence[Any]], _Kernel]) -> list[_Kernel]:
+    """The kernels of which none overwrites a state that another one reads. Quirk: `kernels-overtaken`.
 
-    Kernels that would all have to come after each other become one, which reads each element of all their states before it
-    writes any. Where that cannot be, one of them is left out: IREE would copy its state, or overwrite it too early.
+    Kernels that read each other's states become one, which reads each element of all their states before it writes any. Where
+    that cannot be, what would overwrite the state of another one is left out: the state gets a new buffer.
     """
     while True:
         made_by = {opview.key(op): kernel for kernel in kernels for op in kernel.group}
@@ -155,13 +155,14 @@ def _ordered(kernels: list[_Kernel], joined: Callable[[Sequence[Any]], _Kernel])
             cycle = [kernel for kernel in kernels if kernel in error.args[1]]
             is_one_size = len({tuple(state.type.shape) for kernel in cycle for state in kernel.states}) == 1
             together = joined([op for kernel in cycle for op in kernel.group]) if is_one_size else None
-            kept = cycle[1:] if together is None or together.last_before is None else [together]
-            kernels = [*(kernel for kernel in kernels if kernel not in cycle), *kept]
+            instead = cycle[1:] if together is None or together.last_before is None else [together]
+            kernels = [*(kernel for kernel in kernels if kernel not in cycle), *instead]
             continue
+        kept: set[_Kernel] = set()
         for kernel in ordered:
-            for reader in before[kernel]:
-                kernel.wait_for(reader)
-        return ordered
+            if kept.isdisjoint(before[kernel]):
+                kept.add(kernel)
+        return [kernel for kernel in kernels if kernel in kept]
 
 
 def _readers(state: Any) -> Iterator[Any]:
@@ -336,11 +337,6 @@ class _Kernel:
                 if value not in self.results:
                     self.reads.setdefault((value, str(map_)), map_)
         self.last_before = self._position_of_last_before()
-
-    def wait_for(self, other: _Kernel) -> None:
-        """Come after another kernel, which has its place."""
-        assert self.last_before is not None and other.last_before is not None
-        self.last_before = max(self.last_before, other.last_before)
 
     def _position_of_last_before(self) -> int | None:
         last = -1
