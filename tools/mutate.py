@@ -23,10 +23,13 @@ from tools.mutations import MUTATIONS, Mutation
 ROOT = Path(__file__).resolve().parents[1]
 _PACKAGE = Path("python/rlx")
 # The tests that judge what rules mean, on cases that are generated.
+# An editable install finds its package before PYTHONPATH does.
+_COPY_FIRST = "import sys; sys.meta_path[:] = [f for f in sys.meta_path if 'Redirecting' not in type(f).__name__]"
 _JUDGES = ("tests/conformance", "tests/transforms", "tests/passes", "tests/plan")
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S.*?)(?: - .*)?$", re.MULTILINE)
 _BEGUN = re.compile(r"^(tests/\S+::.*)$", re.MULTILINE)
-_SOME_FAILED, _NONE_FAILED, _NONE_COLLECTED = 1, 0, 5
+_NONE_FAILED, _NONE_COLLECTED = 0, 5
+_SOME_FAILED = (1, 2)  # with several processes, the first failure is an interrupt
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,10 @@ class Copy:
             if (ROOT / name).is_file():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, folder / name)
+        (folder / "python" / "sitecustomize.py").write_text(_COPY_FIRST)
+        where = self._python("-c", "import rlx; print(rlx.__file__)").stdout.strip()
+        if not Path(where).is_relative_to(folder):
+            raise RuntimeError(f"the tests would import {where}, and not the copy in {folder}")
 
     def outcome(self, mutation: Mutation, seeds: Sequence[int], *, everything: bool, full: bool) -> Outcome:
         """Plant a bug, run tests until one fails, and take the bug out again."""
@@ -110,21 +117,24 @@ class Copy:
             if everything:
                 yield "of all", ["--full", "-k", f"not ({mutation.likely})"]
 
-    def _first_failure(self, words: Sequence[str]) -> str | None:
-        command = [sys.executable, "-m", "pytest", "-x", "-v", "-p", "no:cacheprovider", "-rfE", *words]
+    def _python(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """A run of Python that imports the copy."""
         environment = os.environ | {
             "PYTHONPATH": str(self.folder / "python"),
             "RLX_CACHE_DIR": str(self.folder / "build/test-cache"),
         }
-        done = subprocess.run(
-            [*command, *self.arguments, *_JUDGES], cwd=self.folder, env=environment, capture_output=True, text=True
-        )
+        command = [sys.executable, *words]
+        return subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True)
+
+    def _first_failure(self, words: Sequence[str]) -> str | None:
+        command = ["-m", "pytest", "-x", "-v", "-p", "no:cacheprovider", "-rfE", *words]
+        done = self._python(*command, *self.arguments, *_JUDGES)
         if done.returncode in (_NONE_FAILED, _NONE_COLLECTED):
             return None
         if done.returncode < 0 and (begun := _BEGUN.findall(done.stdout)):
             return f"{begun[-1].strip()} (signal {-done.returncode})"
         named = _FAILED.search(done.stdout)
-        if done.returncode != _SOME_FAILED or named is None:
+        if done.returncode not in _SOME_FAILED or named is None:
             raise RuntimeError(f"{' '.join(done.args)}\n{done.stdout}\n{done.stderr}")
         return named[1]
 
