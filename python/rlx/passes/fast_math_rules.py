@@ -106,7 +106,9 @@ def numbers_in_a_row(op: views.Binary, rewriter: Rewriter) -> mlir.Value | None:
 def inverse_function(op: views.Activation, rewriter: Rewriter) -> mlir.Value | None:
     """Exp of log, log of exp, and the root of a square."""
     inner = producer(op.x, views.Activation)
-    if inner is not None and (op.kind, inner.kind) in (("exp", "log"), ("log", "exp")):
+    if inner is not None and (op.kind, inner.kind) == ("exp", "log"):
+        return inner.x
+    if inner is not None and (op.kind, inner.kind) == ("log", "exp") and _is_real(op.result):  # else there is a period
         return inner.x
     square = producer(op.x, views.Binary)
     if op.kind == "sqrt" and square is not None and square.kind == "mul" and square.lhs == square.rhs:

@@ -265,7 +265,7 @@ def extremum_of_expanded(op: views.Reduce, rewriter: Rewriter) -> mlir.Value | N
         return None
     dims, source = shape_of(op.x).dims, shape_of(inner.x).dims
     whole = (1,) * (len(dims) - len(source)) + source
-    if any(whole[a] != 1 or dims[a] == 0 for a in op.axes):
+    if any(whole[a] != 1 or not isinstance(dims[a], int) or dims[a] == 0 for a in op.axes):  # a symbol may be 0
         return None
     kept = [1 if i in op.axes else d for i, d in enumerate(dims)]
     narrow = kept if op.keep_dims else [d for i, d in enumerate(dims) if i not in op.axes]

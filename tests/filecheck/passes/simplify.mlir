@@ -215,3 +215,12 @@ func.func @equals(%x: tensor<2x1x4xf32>) -> tensor<2x3x4xf32> {
   %1 = rlx.concat(%0, %x) {axis = 1} : (tensor<2x2x4xf32>, tensor<2x1x4xf32>) -> tensor<2x3x4xf32>
   return %1 : tensor<2x3x4xf32>
 }
+
+// Of no elements at all the maximum is -inf: a symbol may be 0.
+// CHECK-LABEL: func.func @extremum_along_a_symbol(
+// CHECK: rlx.reduce
+func.func @extremum_along_a_symbol(%x: tensor<2x1xf32>) -> tensor<2xf32> {
+  %0 = rlx.expand(%x) {shape = [2, "n"]} : (tensor<2x1xf32>) -> tensor<2x?xf32, #rlx.dims<["n"]>>
+  %1 = rlx.reduce(%0) {axes = array<i64: 1>, keep_dims = false, kind = "max"} : (tensor<2x?xf32, #rlx.dims<["n"]>>) -> tensor<2xf32>
+  return %1 : tensor<2xf32>
+}

@@ -65,3 +65,12 @@ func.func @sums(%a: tensor<2x3xf32>, %b: tensor<2x3xf32>, %c: tensor<2x3xf32>) -
   %5 = rlx.reduce(%wide) {axes = array<i64: 0>, keep_dims = false, kind = "mean"} : (tensor<4x2x3xf32>) -> tensor<2x3xf32>
   return %3, %4, %5 : tensor<f32>, tensor<2x3xf32>, tensor<2x3xf32>
 }
+
+// The logarithm of complex numbers has a branch: log(exp(4i)) is not 4i.
+// CHECK-LABEL: func.func @complex(
+// CHECK: {kind = "log"}
+func.func @complex(%z: tensor<2xcomplex<f32>>) -> tensor<2xcomplex<f32>> {
+  %0 = rlx.activation(%z) {kind = "exp"} : tensor<2xcomplex<f32>>
+  %1 = rlx.activation(%0) {kind = "log"} : tensor<2xcomplex<f32>>
+  return %1 : tensor<2xcomplex<f32>>
+}
