@@ -113,6 +113,19 @@ def test_an_interrupt_leaves_the_best_so_far(at: float) -> None:
     assert search.chosen.flags == (("--fast",) if at > 3.2 else ())
 
 
+def test_an_interrupt_of_the_finals_loses_nothing() -> None:
+    whole, measured = Machine(by_flag({"--fast": 0.5})), 0
+    whole.search(["--fast"], 60)
+    for at in np.linspace(2.0, whole.now, 300):
+        machine = Machine(by_flag({"--fast": 0.5}))
+        machine.interrupt_at = at
+        search = machine.search(["--fast"], 60)
+        if [trial.outcome for trial in search.trials[1:]] == ["faster"]:  # its first pairs are complete
+            measured += 1
+            assert search.chosen.flags == ("--fast",), at
+    assert measured > 100
+
+
 def test_a_program_that_is_wrong_itself_is_not_tuned() -> None:
     choices = [Choice("cpu", ("--wrong",)), GIVEN]
     machine = Machine(by_flag({}))

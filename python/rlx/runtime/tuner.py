@@ -80,15 +80,21 @@ class _Contestant:
     program: Any
     seconds: list[float] = field(default_factory=list[float])
     ratios: list[float] = field(default_factory=list[float])
+    screened: list[float] = field(default_factory=list[float])  # the ratios that it was chosen for
+
+    @property
+    def _counted(self) -> list[float]:
+        """What counts: the ratios of the finals, once there are as many as it was chosen for."""
+        return self.ratios if len(self.ratios) >= len(self.screened) else self.screened
 
     @property
     def ratio(self) -> float:
-        return median(self.ratios) if self.ratios else math.inf
+        return median(self._counted) if self._counted else math.inf
 
     @property
     def is_faster(self) -> bool:
         """Whether it is faster than by chance: by a few percent, and in three of four pairs at least."""
-        return self.ratio <= FASTER and sorted(self.ratios)[3 * len(self.ratios) // 4] < 1
+        return self.ratio <= FASTER and sorted(self._counted)[3 * len(self._counted) // 4] < 1
 
 
 class Search:
@@ -226,7 +232,7 @@ class Search:
         if self.left < 2 * pairs * sum(c.seconds[-1] for c in self._best) * self._calls:
             return
         for contestant in self._best:
-            contestant.ratios.clear()
+            contestant.screened, contestant.ratios = contestant.ratios, []
         while self._best:
             for _ in range(pairs):
                 if self.left < 2 * sum(c.seconds[-1] for c in self._best) * self._calls:
