@@ -16,6 +16,7 @@ from rlx.ir.dim import product
 from rlx.ir.shape import shape_of
 from rlx.passes.pattern import Rewriter, feeder, pattern, producer
 from rlx.passes.simplify_rules import expanded, if_alike, splat
+from rlx.passes.simplify_shape_rules import reduced_at_once
 
 
 def _is_real(value: mlir.Value) -> bool:
@@ -168,9 +169,7 @@ def sum_of_sum(op: views.Reduce, rewriter: Rewriter) -> mlir.Value | None:
         return None
     if not _is_real(op.result) or not _is_real(inner.x):
         return None
-    kept = [a for a in range(shape_of(inner.x).rank) if inner.keep_dims or a not in inner.axes]
-    axes = tuple(sorted({*inner.axes, *(kept[a] for a in op.axes)}))
-    return rewriter.emit("reduce", [inner.x], kind=op.kind, axes=axes, keep_dims=op.keep_dims)
+    return reduced_at_once(op, inner, rewriter)
 
 
 @pattern

@@ -141,6 +141,11 @@ def extremum_of_extremum(op: views.Reduce, rewriter: Rewriter) -> mlir.Value | N
     inner = feeder(op, op.x, views.Reduce)
     if inner is None or op.kind not in ("max", "min") or inner.kind != op.kind or inner.keep_dims != op.keep_dims:
         return None
+    return reduced_at_once(op, inner, rewriter)
+
+
+def reduced_at_once(op: views.Reduce, inner: views.Reduce, rewriter: Rewriter) -> mlir.Value:
+    """One reduction for two of a kind, of which one reads the other; both keep their axes, or neither does."""
     kept = [a for a in range(shape_of(inner.x).rank) if inner.keep_dims or a not in inner.axes]
     axes = tuple(sorted({*inner.axes, *(kept[a] for a in op.axes)}))
     return rewriter.emit("reduce", [inner.x], kind=op.kind, axes=axes, keep_dims=op.keep_dims)

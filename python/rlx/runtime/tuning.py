@@ -21,6 +21,7 @@ from rlx.backends.compilation import Compilation
 from rlx.backends.fields import integer, listed, name, one_of, optional, parsed, record
 from rlx.backends.registry import target_of
 from rlx.ir.attributes import suggestion
+from rlx.ir.dim import TYPICAL_SIZE
 from rlx.ir.errors import Error
 from rlx.ir.evaluate import argument_array, bind_symbols, collect_arguments, evaluate
 from rlx.ir.graph import Graph
@@ -34,7 +35,7 @@ from rlx.weights import Weights, opened
 if TYPE_CHECKING:
     from rlx.runtime.session import Session
 
-_SEED, _SYMBOL_SIZE = 0, 64
+_SEED = 0
 _LARGEST_RECORD = 1 << 20
 # The two ways to run a graph on the CPU: each is an alternative to the other.
 _OTHER_DEVICE = {"cpu": "xla", "xla": "cpu"}
@@ -109,7 +110,7 @@ class Request:
                 close, names = suggestion(str(name_), arguments), ", ".join(arguments)
                 raise Error(f"tune_inputs: there is no input or state '{name_}'{close}; there are {names or 'none'}")
             known.append((arguments[name_], argument_array(arguments[name_], value).shape))
-        return dict.fromkeys(sorted(self.given.prepared.symbols), _SYMBOL_SIZE) | bind_symbols(known)
+        return dict.fromkeys(sorted(self.given.prepared.symbols), TYPICAL_SIZE) | bind_symbols(known)
 
     def compiled(self, choice: Choice) -> CompiledGraph:
         """The program of a choice, without weights but those of the graph."""
