@@ -22,7 +22,7 @@ from rlx.backends.fields import Check, listed, name, one_of, optional
 from rlx.backends.protocol import Compiled, DeviceInfo, Measurement
 from rlx.backends.xla import client
 from rlx.backends.xla.client import Executable
-from rlx.backends.xla.options import Options, option
+from rlx.backends.xla.options import option, with_threads
 from rlx.backends.xla.portable import VERSION, to_portable
 from rlx.backends.xla.targets import PORTABLE, Target, device_names, target, target_names
 from rlx.ir.errors import Error, ExecutionError
@@ -226,10 +226,7 @@ class Program:
     def __init__(self, artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int | None):
         self.signature = artifact.signature
         self.lock = make_lock()
-        options: list[tuple[str, Any]] = [(name, value) for name, value in artifact.info["options"]]
-        if threads == 1:
-            options.append(("xla_cpu_multi_thread_eigen", False))
-        self._options: Options = tuple(options)
+        self._options = with_threads([(name, value) for name, value in artifact.info["options"]], threads)
         self._updates: list[str | None] = artifact.info["updates"]
         self._inputs = self.signature.of_kind("input")
         self._parameters = {a.name: parameters[a.name] for a in self.signature.of_kind("param")}

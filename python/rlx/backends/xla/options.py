@@ -7,7 +7,7 @@ refused, in flags and in files. Other options can be set by XLA's own environmen
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -16,6 +16,11 @@ from rlx.ir.errors import CompileError, Error
 
 # By name.
 Options = tuple[tuple[str, bool | int | str], ...]
+
+
+def with_threads(options: Iterable[tuple[str, bool | int | str]], threads: int | None) -> Options:
+    """The options of a program that is to run on so many threads: one, or as many as there are cores."""
+    return (*options, ("xla_cpu_multi_thread_eigen", False)) if threads == 1 else tuple(options)
 
 
 def _vector_width(value: Any, what: str) -> int:

@@ -17,6 +17,7 @@ from rlx.backends.numbering import numbered, numbers_in
 from rlx.backends.protocol import KernelEvent, Measurement
 from rlx.backends.xla import client
 from rlx.backends.xla.backend import portable
+from rlx.backends.xla.options import with_threads
 from rlx.backends.xla.targets import Target, device_names
 from rlx.ir.errors import ExecutionError
 from rlx.ir.evaluate import bind_symbols
@@ -49,10 +50,7 @@ def profile(
     values = _values(compilation, arrays, parameters)
     shapes = [(a, values[a.name].shape) for a in compilation.signature.arguments]
     graph = stages.prepared(numbered(compilation.lir), bind_symbols(shapes))
-    options: list[tuple[str, Any]] = list(target.options)
-    if threads == 1:
-        options.append(("xla_cpu_multi_thread_eigen", False))
-    executable = client.Executable(portable(graph), tuple(options))
+    executable = client.Executable(portable(graph), with_threads(target.options, threads))
     on_device = client.to_device([values[a.name] for a in compilation.signature.arguments])
     with tempfile.TemporaryDirectory(prefix="rlx-profile-") as folder:
         jax = client.jax()
