@@ -11,6 +11,7 @@ import pytest
 
 import rlx
 from rlx.backends.protocol import KernelEvent, Measurement
+from rlx.ir.dim import evaluate
 from rlx.ir.listing import inspect_graph
 from rlx.report.profile import ProfileReport
 from rlx.report.roofline import Machine, Work, this_machine
@@ -91,6 +92,8 @@ def test_a_compiled_program_can_be_measured(tmp_path: Path) -> None:
     compiled.save(tmp_path / "program.rlx")
     with pytest.raises(rlx.Error, match="from a file"):
         rlx.load(tmp_path / "program.rlx").profile()
+    with pytest.raises(rlx.Error, match="from a file"):
+        rlx.load(tmp_path / "program.rlx").cost()
 
 
 def test_a_report_of_known_times() -> None:
@@ -126,3 +129,12 @@ def test_a_machine_is_measured() -> None:
     machine = this_machine(1)
     assert machine.flops > 1e8 and machine.bytes > 1e7 and "1 thread" in str(machine)
     assert Machine(4e9, 2e9).seconds(Work(8, 2)) == 2e-9 and Machine(4e9, 2e9).ridge == 2
+
+
+def test_the_cost_of_a_run_is_known_without_one() -> None:
+    g: Any = rlx.Graph("product")
+    g.set_outputs({"y": g.input("x", ("n", 8)) @ g.param("w", (8, 4))})
+    cost = rlx.Session().compile(g, cache=False).cost()
+    n = 16
+    assert evaluate(cost.flops, {"n": n}) == 2 * n * 8 * 4
+    assert evaluate(cost.bytes, {"n": n}) == 4 * (n * 8 + 8 * 4 + n * 4)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Mapping
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from rlx.runtime import tuning
 from rlx.runtime.tuner import Candidate, Choice, Search
 from rlx.runtime.tuning import Request, choices_of, tuned
 
-GIVEN = Choice("cpu")
+GIVEN, GIVEN_ONE_THREAD = Choice("cpu"), Choice("cpu", threads=1)
 TILING = "--iree-dispatch-creation-data-tiling=false"
 OPTIONS = {
     "bind": None,
@@ -239,8 +241,51 @@ def test_an_interrupt_is_passed_on_and_what_was_found_is_kept(cache: DiskCache) 
 
     with pytest.raises(KeyboardInterrupt):
         tuned(request(cache), 1000, measure=interrupted)
-    report = tuned(request(cache), 1000, measure=interrupted).tuning
+    report = tuned(request(cache), 1e-6, measure=interrupted).tuning
     assert report is not None and report.kept_before and report.chosen == TILING
+
+
+def test_what_few_seconds_found_does_not_decide_for_more(cache: DiskCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search that came to its end by itself counts, whatever seconds it had; one that was cut short, for as few."""
+    both = [*tuning.choices_of(request(cache)), GIVEN]  # which may use all threads
+    monkeypatch.setattr(tuning, "choices_of", lambda _: both)
+
+    def tune(seconds: float, interrupt_at: float = math.inf) -> TuningReport:
+        calls = count()
+
+        def measure(program: Any, inputs: Any, number: int) -> float:
+            if next(calls) == interrupt_at:
+                raise KeyboardInterrupt
+            return flags_are_fast(program, inputs, number)
+
+        report = tuned(request(cache), seconds, clock=lambda: float(next(ticks)), measure=measure).tuning
+        assert report is not None
+        return report
+
+    ticks = count()
+    short = tune(3.5)  # each look at the clock takes a second
+    assert short.measured == 1 and short.enough_for == 3.5 and not short.kept_before
+    assert tune(2).kept_before and tune(3.5).kept_before
+    with pytest.raises(KeyboardInterrupt):
+        tune(10_000, interrupt_at=13)
+    assert tune(1).kept_before and not tune(9_000).kept_before
+    assert tune(1e6).kept_before
+
+
+def test_what_other_back_ends_gave_is_kept_only_with_them(cache: DiskCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    static = rlx.passes.run(network(), "rlx-bind{n=3}")
+    monkeypatch.setattr(tuning, "choices_of", lambda _: [GIVEN_ONE_THREAD, Choice("xla", threads=1)])
+    on_xla_is_fast = lambda program, *_: 0.5 if program.artifact.target == "xla" else 1.0  # noqa: E731
+    assert tuned(request(cache, static), 1000, measure=on_xla_is_fast).tuning.chosen == "device=xla"  # type: ignore[union-attr]
+    assert tuned(request(cache, static), 1000, measure=on_xla_is_fast).tuning.kept_before  # type: ignore[union-attr]
+
+    def absent() -> Any:
+        raise rlx.Error("JAX is not installed")
+
+    monkeypatch.setattr("rlx.backends.xla.client.client", absent)
+    report = tuned(request(cache, static), 1000, measure=on_xla_is_fast).tuning
+    assert report is not None and not report.kept_before and report.chosen == "as given"
+    assert [t.outcome for t in report.trials] == ["kept", "failed"]
 
 
 def test_wrong_results_do_not_win(cache: DiskCache, monkeypatch: pytest.MonkeyPatch) -> None:

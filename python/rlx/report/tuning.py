@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rlx.backends.fields import listed, name, number, one_of, optional, record, row, text
+from rlx.backends.fields import boolean, listed, name, number, one_of, optional, record, row, text
 from rlx.report.text import table
 
 # What became of a trial.
@@ -51,6 +52,7 @@ class TuningReport:
         budget: The seconds that it might take.
         took: The seconds that it took.
         trials: All there was to try, in order.
+        interrupted: Whether it was interrupted.
         kept_before: Whether an earlier run had found it, and nothing was measured.
     """
 
@@ -59,6 +61,7 @@ class TuningReport:
     budget: float
     took: float
     trials: tuple[Trial, ...]
+    interrupted: bool = False
     kept_before: bool = False
 
     @property
@@ -71,10 +74,18 @@ class TuningReport:
         """How many trials were measured against the program as given."""
         return sum(t.ratio is not None for t in self.trials[1:])
 
+    @property
+    def enough_for(self) -> float:
+        """For how many seconds of another search this one answers: for any number of them, if there was time for all."""
+        if self.interrupted:
+            return self.took
+        return self.budget if any(t.outcome == "no time left" for t in self.trials) else math.inf
+
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
         rows = [[t.name, t.outcome, t.seconds, t.ratio, t.note] for t in self.trials]
-        return {"name": self.name, "chosen": self.chosen, "budget": self.budget, "took": self.took, "trials": rows}
+        values = {name: getattr(self, name) for name in ("name", "chosen", "budget", "took", "interrupted")}
+        return {**values, "trials": rows}
 
     @classmethod
     def from_json(cls, data: Any, what: str) -> TuningReport:
@@ -85,7 +96,7 @@ class TuningReport:
         """
         values: Mapping[str, Any] = _FIELDS(data, what)
         trials = tuple(Trial(*row) for row in values["trials"])
-        return cls(values["name"], values["chosen"], values["budget"], values["took"], trials, kept_before=True)
+        return cls(**{**values, "trials": trials}, kept_before=True)
 
     def __str__(self) -> str:
         rows = [(t.name, _milliseconds(t.seconds), _ratio(t.ratio), _said(t)) for t in self.trials]
@@ -104,7 +115,9 @@ class TuningReport:
 
 
 _TRIAL = row(name, one_of(*OUTCOMES), optional(number), optional(number), text)
-_FIELDS = record({"name": name, "chosen": name, "budget": number, "took": number, "trials": listed(_TRIAL)})
+_FIELDS = record(
+    {"name": name, "chosen": name, "budget": number, "took": number, "interrupted": boolean, "trials": listed(_TRIAL)}
+)
 
 
 def _milliseconds(seconds: float | None) -> str:

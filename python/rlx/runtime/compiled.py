@@ -26,6 +26,7 @@ from rlx.weights.arrays import keep
 
 if TYPE_CHECKING:
     from rlx.backends.compilation import Compilation
+    from rlx.ir.card import Cost
     from rlx.report.profile import ProfileReport
     from rlx.report.tuning import TuningReport
 
@@ -249,12 +250,28 @@ class CompiledGraph:
         """
         from rlx.runtime.profiling import profile
 
+        return profile(self._made_of(), inputs, self._content.weights, runs=runs, threads=self._threads)
+
+    def cost(self) -> Cost:
+        """The work of one run, summed over the ops of the LIR: `flops`, and the `bytes` that each op reads and writes.
+
+        Both are numbers, or expressions of the symbols. What kernels keep in registers is counted too, and what is computed at
+        load.
+
+        Raises:
+            Error: The program comes from a file, or its graph has been changed since.
+        """
+        from rlx.ir.listing import inspect_graph
+
+        return inspect_graph(self._made_of().lir).cost
+
+    def _made_of(self) -> Compilation:
         if self._compilation is None:
             raise Error(
-                "a program from a file does not say what it was made of", hint="measure what Session.compile gives"
+                "a program from a file does not say what it was made of", hint="take what Session.compile gives"
             )
         self._compilation.check_unchanged()
-        return profile(self._compilation, inputs, self._content.weights, runs=runs, threads=self._threads)
+        return self._compilation
 
     # --- state ------------------------------------------------------------------------------------
 

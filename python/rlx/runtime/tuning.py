@@ -18,8 +18,8 @@ import numpy as np
 
 from rlx.backends.cache import DiskCache, fingerprint
 from rlx.backends.compilation import Compilation
-from rlx.backends.fields import integer, listed, name, one_of, optional, parsed, record
-from rlx.backends.registry import target_of
+from rlx.backends.fields import integer, listed, name, one_of, optional, parsed, record, text
+from rlx.backends.registry import backend_of, runtime_of, target_of
 from rlx.ir.attributes import suggestion
 from rlx.ir.dim import TYPICAL_SIZE
 from rlx.ir.errors import Error
@@ -47,6 +47,13 @@ _CHOICE = record(
         "opt": integer(0, 3),
         "fusions": one_of("target", "all", "none"),
         "threads": optional(integer(1, 1 << 20)),
+    }
+)
+_RECORD = record(
+    {
+        "choice": _CHOICE,
+        "report": lambda value, what: TuningReport.from_json(value, what),
+        "runs_on": listed(text),
     }
 )
 
@@ -154,7 +161,7 @@ def tuned(
     seconds = check_seconds(seconds)
     choices = choices_of(request)
     key = _key(request, choices)
-    kept = None if again else _kept(request.cache, key)
+    kept = None if again else _kept(request, key, seconds)
     if kept is not None:
         return _final(request, *kept)
     values, expected, limits = _expected(request)
@@ -173,12 +180,14 @@ def tuned(
 
     timed = measure or _seconds_of_a_call
     search = Search(choices, prepare, lambda p, calls: timed(p, inputs, calls), seconds, clock, progress)
+    finished = False
     try:
         search.run()
+        finished = True
     finally:
-        report = _report(request, search)
+        report = _report(request, search, finished)
         if report.measured:
-            _keep(request.cache, key, search.chosen, report)
+            _keep(request, key, search.chosen, report)
     return _final(request, search.chosen, report)
 
 
@@ -261,37 +270,55 @@ def _seconds_of_a_call(program: CompiledGraph, inputs: Mapping[str, np.ndarray],
 
 
 def _key(request: Request, choices: list[Choice]) -> str | None:
-    """What a choice is kept under: the program, the sizes of its inputs, the machine, and what there was to try."""
+    """What a choice is kept under: the program, the sizes of its inputs, the machine, what there was to try, and with what."""
     program = request.given.key()
     if program is None:
         return None
     sizes = sorted(request.symbols.items())
     machine = (platform.node(), platform.machine(), os.cpu_count())
-    return fingerprint("tuning", program, repr(sizes), repr(machine), repr(choices))
+    compilers = [_compiler(device) for device in sorted({choice.device for choice in choices})]
+    return fingerprint("tuning", program, repr(sizes), repr(machine), repr(choices), *compilers)
 
 
-def _kept(cache: DiskCache | None, key: str | None) -> tuple[Choice, TuningReport] | None:
-    stored = cache.get(key) if cache is not None and key is not None else None
+def _compiler(device: str) -> str:
+    """The version of what compiles for a device, empty where it is not installed."""
+    try:
+        return backend_of(device).compiler.version()
+    except Error:
+        return ""
+
+
+def _runs_on(device: str, given: str) -> list[str]:
+    """What runs the programs of another device than the given one: its back end may be of any version, or not installed."""
+    return [] if device == given else [d.name for d in runtime_of(device).devices() if d.available]
+
+
+def _kept(request: Request, key: str | None, seconds: float) -> tuple[Choice, TuningReport] | None:
+    """What an earlier search has chosen, unless it had fewer seconds and did not try all, or what ran it is not here."""
+    stored = request.cache.get(key) if request.cache is not None and key is not None else None
     if stored is None:
         return None
     try:
-        data = record({"choice": _CHOICE, "report": lambda value, what: TuningReport.from_json(value, what)})(
-            parsed(stored, _LARGEST_RECORD), "a kept choice"
-        )
+        data = _RECORD(parsed(stored, _LARGEST_RECORD), "a kept choice")
     except Error:
         return None
-    return Choice(**{**data["choice"], "flags": tuple(data["choice"]["flags"])}), data["report"]
+    choice, report = Choice(**{**data["choice"], "flags": tuple(data["choice"]["flags"])}), data["report"]
+    if data["runs_on"] != _runs_on(choice.device, request.session.device.value):
+        return None
+    return (choice, report) if seconds <= report.enough_for else None
 
 
-def _keep(cache: DiskCache | None, key: str | None, choice: Choice, report: TuningReport) -> None:
-    if cache is not None and key is not None:
-        cache.put(key, json.dumps({"choice": asdict(choice), "report": report.to_json()}).encode())
+def _keep(request: Request, key: str | None, choice: Choice, report: TuningReport) -> None:
+    if request.cache is not None and key is not None:
+        runs_on = _runs_on(choice.device, request.session.device.value)
+        data = {"choice": asdict(choice), "report": report.to_json(), "runs_on": runs_on}
+        request.cache.put(key, json.dumps(data).encode())
 
 
-def _report(request: Request, search: Search) -> TuningReport:
-    took = search.budget - search.left
-    chosen = search.chosen.named(search.given)
-    return TuningReport(request.graph.name, chosen, search.budget, took, tuple(search.results()))
+def _report(request: Request, search: Search, finished: bool) -> TuningReport:
+    took, chosen = search.budget - search.left, search.chosen.named(search.given)
+    results = tuple(search.results())
+    return TuningReport(request.graph.name, chosen, search.budget, took, results, interrupted=not finished)
 
 
 def _final(request: Request, choice: Choice, report: TuningReport) -> CompiledGraph:

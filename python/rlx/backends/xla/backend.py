@@ -38,8 +38,6 @@ from rlx.passes.outline_weights import OutlineWeights
 # The number of sets of sizes for which a compiled program is kept.
 _KEPT_SIZES = 32
 _ENTRY = "main"
-# How much larger than the parameters that it is made of a value may be which is computed once: twice, as f32 of f16.
-_GROWTH = 2.0
 # The members of a program with a part that runs when it is loaded.
 _MAIN, _WEIGHTS = "main", "weights"
 
@@ -104,7 +102,7 @@ def portable(graph: Graph) -> bytes:
 
 def _outlined(graph: Graph) -> tuple[Graph, Graph | None]:
     """A graph with what is computed of its parameters as parameters, and the graph that computes them, if there are any."""
-    result = run(graph, str(OutlineWeights(_GROWTH)))
+    result = run(graph, str(OutlineWeights()))
     weights = [f.name.value for f in bodies(result.module) if prepares(f) == result.function.name.value]
     return result, Graph.from_module(result.module, weights[0]) if weights else None
 
