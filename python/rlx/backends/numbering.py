@@ -11,12 +11,17 @@ from rlx.ir.graph import Graph
 _NUMBER = re.compile(r"\brlx\.op\.(\d+)\b")
 
 
+def location_name(number: int) -> str:
+    """What the location of an op says."""
+    return f"rlx.op.{number}"
+
+
 def numbered(lir: Graph) -> Graph:
     """A copy of a graph whose ops have their numbers as locations, in the order of `opview.operations`."""
     copy = lir.clone()
     with mlir.entered():
         for number, op in enumerate(opview.operations(copy.function.entry_block)):
-            op.location = mlir.ir.Location.name(f"rlx.op.{number}")
+            op.location = mlir.ir.Location.name(location_name(number))
     return copy
 
 

@@ -18,6 +18,7 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +32,13 @@ from rlx.backends.iree.devices import LOCAL_DRIVERS, worker_flags
 from rlx.backends.iree.memory import allocator_environment
 from rlx.backends.iree.names import PARAMETER_SCOPE
 from rlx.backends.iree.targets import Target
-from rlx.backends.numbering import numbered, numbers_in
+from rlx.backends.numbering import location_name, numbered, numbers_in
 from rlx.backends.protocol import KernelEvent, Measurement
 from rlx.ir.errors import Error, ExecutionError
 
 _REGION = "flow.dispatch.workgroups"
 _CALL = re.compile(r"stream\.cmd\.dispatch\s+(?:@[^\s:]+::)*@(?P<kernel>\"[^\"]+\"|[^\s({[]+)")
+_ALIAS = re.compile(r"#loc\d*")
 _FROM_REGION = "_dispatch_"
 _FUNCTION = re.compile(r"^  (util\.func|util\.initializer)\b")
 # What is copied into each kernel that needs it, and says nothing about what the kernel computes.
@@ -124,8 +126,8 @@ def _computed(line: str) -> frozenset[int]:
 def _regions(ir: str) -> dict[frozenset[int], list[tuple[int, ...]]]:
     """The ops in each region that becomes a kernel, by the location of the region; those of one location in order."""
     found: dict[frozenset[int], list[tuple[int, ...]]] = defaultdict(list)
-    names, inside, indent = _aliases(ir), frozenset[int](), ""
-    for line in _unaliased(ir, names):
+    inside, indent = frozenset[int](), ""
+    for line in _unaliased(ir):
         if not indent and _REGION in line:
             indent, inside = line[: len(line) - len(line.lstrip())] + "}", frozenset()
             continue
@@ -142,7 +144,7 @@ def _calls(ir: str) -> list[tuple[str, frozenset[int]]]:
     """The kernels that functions call, with the locations of the calls; without what is called when the program is loaded."""
     found: list[tuple[str, frozenset[int]]] = []
     kernel, indent, in_function = "", "", False
-    for line in _unaliased(ir, _aliases(ir)):
+    for line in _unaliased(ir):
         if match := _FUNCTION.match(line):
             in_function = match[1] == "util.func"
         elif in_function and not kernel and (match := _CALL.search(line)):
@@ -153,19 +155,19 @@ def _calls(ir: str) -> list[tuple[str, frozenset[int]]]:
     return found
 
 
-def _aliases(ir: str) -> dict[str, str]:
-    """Locations that are written once, by the names that stand for them."""
-    return dict(re.findall(r"^(#loc\d*) = (.*)$", ir, re.MULTILINE))
+def _unaliased(ir: str) -> list[str]:
+    """The lines of an IR, with numbers of ops for the names of locations that are written once, at its end."""
+    written: dict[str, str] = dict(re.findall(r"^(#loc\d*) = (.*)$", ir, re.MULTILINE))
 
+    @cache
+    def numbers(alias: str) -> frozenset[int]:
+        text = written.get(alias, "")
+        return numbers_in(text).union(*map(numbers, _ALIAS.findall(text)))
 
-def _unaliased(ir: str, aliases: Mapping[str, str]) -> list[str]:
-    if not aliases:
-        return ir.splitlines()
+    def names(match: re.Match[str]) -> str:
+        return " ".join(map(location_name, sorted(numbers(match[0]))))
 
-    def written(match: re.Match[str]) -> str:
-        return re.sub(r"#loc\d*", lambda m: written(m), aliases.get(match[0], ""))
-
-    return [re.sub(r"#loc\d*", written, line) for line in ir.splitlines()]
+    return [_ALIAS.sub(names, line) for line in ir.splitlines()]
 
 
 # --- running --------------------------------------------------------------------------------------
