@@ -43,6 +43,7 @@ ALLOWED = {
 
 LONGEST_FILE, LONGEST_FUNCTION = 450, 60
 GENERATED = ("_gen.py", ".pyi")
+Node = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.AsyncFunctionDef | ast.Constant
 # Names of ops that are words of their own, or belong to the IR itself.
 WORDS = {"linear", "complex", "custom", "yield"}
 
@@ -62,8 +63,20 @@ def written(pattern: str) -> Iterator[Path]:
 
 
 @cache
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
+def nodes(path: Path) -> tuple[Node, ...]:
+    """The imports, functions and texts of a file, in any order: by far most nodes are others, so each tree is walked once."""
+    found: list[Node] = []
+    waiting: list[ast.AST] = [ast.parse(path.read_text())]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, Node):
+            found.append(node)
+        for child in vars(node).values():
+            if isinstance(child, list):
+                waiting += (entry for entry in child if isinstance(entry, ast.AST))
+            elif isinstance(child, ast.AST):
+                waiting.append(child)
+    return tuple(found)
 
 
 def module_name(path: Path) -> str:
@@ -76,7 +89,7 @@ def package_of(module: str) -> str:
 
 def imported(path: Path) -> Iterator[str]:
     """The modules of ours that a file names: in imports, lazy ones as well, and in texts."""
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -89,6 +102,7 @@ def _module(package: str, name: str) -> str:
     return f"{package}.{name}" if _is_module(f"{package}.{name}") else package
 
 
+@cache
 def _is_module(name: str) -> bool:
     if not re.fullmatch(r"rlx(\.\w+)+", name):
         return False
@@ -134,8 +148,8 @@ def test_files_fit_in_a_head() -> None:
 def test_functions_fit_a_screen() -> None:
     wrong = []
     for path in written("*.py"):
-        for node in ast.walk(tree(path)):
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.end_lineno is not None:
+        for node in nodes(path):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.end_lineno is not None:
                 length = node.end_lineno - node.lineno + 1
                 if length > LONGEST_FUNCTION:
                     wrong.append(f"{path.relative_to(ROOT)}:{node.lineno} {node.name} has {length} lines")
@@ -148,7 +162,7 @@ def test_ops_are_not_named(package: str) -> None:
     names = {spec.name for spec in spec_gen.OPS} - WORDS
     wrong = []
     for path in written(f"python/rlx/{package}/*.py"):
-        for node in ast.walk(tree(path)):
+        for node in nodes(path):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 name = node.value.removeprefix("rlx.")
                 if name in names:
