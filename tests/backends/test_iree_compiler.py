@@ -419,3 +419,15 @@ def test_timeout_from_the_environment(monkeypatch: pytest.MonkeyPatch, pool: Wor
         monkeypatch.setenv("RLX_COMPILE_TIMEOUT", wrong)
         with pytest.raises(Error, match="RLX_COMPILE_TIMEOUT"):
             compile_module(DOUBLE, CPU, worker=pool)
+
+
+def test_the_compiler_has_one_thread_or_all(monkeypatch: pytest.MonkeyPatch, pool: WorkerPool):
+    monkeypatch.setenv("RLX_COMPILE_THREADS", "")
+    assert "--mlir-disable-threading" not in compiler_command().arguments
+    monkeypatch.setenv("RLX_COMPILE_THREADS", "1")
+    assert "--mlir-disable-threading" in compiler_command().arguments
+    assert compile_module(DOUBLE, CPU, worker=pool).vmfb
+    for wrong in ("2", "0", "one"):
+        monkeypatch.setenv("RLX_COMPILE_THREADS", wrong)
+        with pytest.raises(Error, match="RLX_COMPILE_THREADS"):
+            compile_module(DOUBLE, CPU, worker=pool)

@@ -11,7 +11,7 @@ from rlx.backends.iree import worker
 from rlx.backends.worker.folder import is_harmless
 from rlx.backends.worker.pool import WorkerPool
 from rlx.backends.worker.process import Command
-from rlx.ir.errors import CompileError
+from rlx.ir.errors import CompileError, Error
 
 _LIBRARIES = {"darwin": "libIREECompiler.dylib", "win32": "IREECompiler.dll"}
 _LINKER_VARIABLE = "IREE_LLVM_EMBEDDED_LINKER_PATH"
@@ -40,9 +40,18 @@ def compiler_command(process_flags: tuple[str, ...] = ()) -> Command:
 
     Raises:
         CompileError: The compiler is not installed.
+        Error: ``RLX_COMPILE_THREADS`` is neither 1 nor empty.
     """
     library = compiler_library()
-    return Command(worker.__file__, (str(library), _linker(library), *process_flags))
+    return Command(worker.__file__, (str(library), _linker(library), *_thread_flags(), *process_flags))
+
+
+def _thread_flags() -> tuple[str, ...]:
+    """One thread where ``RLX_COMPILE_THREADS`` asks for it; else one for each core, of which MLIR cannot take fewer."""
+    threads = os.environ.get("RLX_COMPILE_THREADS", "")
+    if threads not in ("", "1"):
+        raise Error(f"RLX_COMPILE_THREADS is {threads!r}", hint="1 is one thread; without it there is one for each core")
+    return ("--mlir-disable-threading",) if threads else ()
 
 
 def _linker(library: Path) -> str:
