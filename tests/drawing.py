@@ -54,9 +54,22 @@ def drawn(
     return decorated
 
 
-def of_which(name: str, *, of_each: int = 1, weights: Mapping[Any, float] | None = None) -> pytest.MarkDecorator:
-    """As `drawn`, for a parameter that a test has already."""
-    return pytest.mark.drawn(name, of_each, weights or {})
+def of_which(
+    name: str,
+    *,
+    of_each: int = 1,
+    weights: Mapping[Any, float] | None = None,
+    groups: Mapping[Any, Hashable] | None = None,
+) -> pytest.MarkDecorator:
+    """As `drawn`, for a parameter that a test has already.
+
+    Args:
+        name: The parameter.
+        of_each: How many of its values a run has for each combination of the other parameters.
+        weights: How likely each is; 1 for those not named.
+        groups: Groups of values: then a run has so many of each group, and all values that are in none.
+    """
+    return pytest.mark.drawn(name, of_each, weights or {}, groups)
 
 
 def shares(things: Iterable[T], number: int, stratum: Callable[[T], Hashable]) -> list[list[T]]:
@@ -103,9 +116,9 @@ def draw(items: Sequence[pytest.Item], seed: int) -> list[pytest.Item]:
     for step in count():
         cases: dict[Hashable, list[pytest.Item]] = {}
         for item in kept:
-            names = [mark.args[0] for mark in item.iter_markers(_MARK)][step:]
-            if names:
-                cases.setdefault(_case(item, names), []).append(item)
+            marks = list(item.iter_markers(_MARK))[step:]
+            if marks:
+                cases.setdefault(_case(item, marks), []).append(item)
         if not cases:
             return kept
         chosen = {id(item) for case, members in cases.items() for item in _chosen(members, case, step, seed)}
@@ -127,17 +140,20 @@ def command(item: pytest.Item, seed: int) -> str:
 
 def _chosen(members: Sequence[pytest.Item], case: Hashable, step: int, seed: int) -> list[pytest.Item]:
     """The tests of one case whose values are drawn: Efraimidis and Spirakis, "Weighted random sampling", 2006."""
-    name, of_each, weights = list(members[0].iter_markers(_MARK))[step].args
+    name, of_each, weights, _ = list(members[0].iter_markers(_MARK))[step].args
     likely = {_word(item, name): weights.get(_parameters(item)[name], 1.0) for item in members}
     places = {word: _chance(seed, case, name, word) ** (1 / weight) for word, weight in likely.items()}
     words = sorted(places, key=places.__getitem__, reverse=True)[:of_each]
     return [item for item in members if _word(item, name) in words]
 
 
-def _case(item: pytest.Item, without: Sequence[str]) -> Hashable:
-    """A test and its parameters, without some."""
-    test = item.nodeid.partition("[")[0]
-    return test, *((name, _word(item, name)) for name in _parameters(item) if name not in without)
+def _case(item: pytest.Item, undecided: Sequence[pytest.Mark]) -> Hashable:
+    """A test, those of its parameters that are decided, and the group of the value that is next."""
+    test, names = item.nodeid.partition("[")[0], [mark.args[0] for mark in undecided]
+    decided = ((name, _word(item, name)) for name in _parameters(item) if name not in names)
+    name, *_, groups = undecided[0].args
+    value = _parameters(item)[name]
+    return test, *decided, *(() if groups is None else (("group", groups.get(value, ("alone", value))),))
 
 
 def _parameters(item: pytest.Item) -> Mapping[str, Any]:

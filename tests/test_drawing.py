@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.drawing import SEED, command, draw, number_of_seed, shares
+from tests.drawing import SEED, command, draw, number_of_seed, of_which, shares
 
 _ROOT = Path(__file__).resolve().parents[1]
 _LEVELS = ("host", "v2", "v3", "foreign")
@@ -20,7 +20,7 @@ _LEVELS = ("host", "v2", "v3", "foreign")
 
 def _items() -> list[Any]:
     """200 cases at four levels, 100 in three shares at four levels, and one test that has no parameters."""
-    level, share = pytest.mark.drawn("level", 1, {"foreign": 0.15}), pytest.mark.drawn("share", 1, {})
+    level, share = of_which("level", weights={"foreign": 0.15}), of_which("share")
 
     def item(test: str, marks: list[pytest.MarkDecorator], **params: object) -> Any:
         name = f"tests/test_a.py::{test}[{'-'.join(map(str, params.values()))}]"
@@ -48,6 +48,23 @@ def test_each_case_is_drawn_once() -> None:
     levels = Counter(name.rpartition("-")[2] for name in names[:200])
     assert min(levels[f"{level}]"] for level in _LEVELS[:3]) > 40 and 0 < levels["foreign]"] < 30
     assert {name.split("-")[1] for name in names[200:300]} == {"0", "1", "2"}
+
+
+def test_of_a_group_one_is_drawn_and_of_the_others_all() -> None:
+    groups = {f"op{i}": i // 3 for i in range(60)}  # of 70
+    share, op = of_which("share"), of_which("op", groups=groups)
+
+    def item(**params: object) -> Any:
+        name = f"tests/test_a.py::test[{'-'.join(map(str, params.values()))}]"
+        marks = [op.mark, share.mark]
+        return SimpleNamespace(nodeid=name, callspec=SimpleNamespace(params=params), iter_markers=lambda _: iter(marks))
+
+    items = [item(op=f"op{i}", share=number) for i in range(70) for number in range(1 + i % 4)]
+    names = lambda seed: [i.nodeid.partition("[")[2].partition("-")[0] for i in draw(items, seed)]  # noqa: E731
+    chosen = names(SEED)
+    assert len(chosen) == len(set(chosen)) == 30
+    assert {groups[name] for name in chosen if name in groups} == set(range(20))
+    assert chosen != names(1)
 
 
 def test_a_seed_draws_the_same_every_time() -> None:

@@ -163,6 +163,19 @@ def op_names() -> tuple[str, ...]:
 
 
 @cache
+def composite_groups(without: frozenset[str] = frozenset()) -> dict[str, int]:
+    """The composite ops in groups of three, for tests of which a run has one of each group.
+
+    Whatever compiles or differentiates them takes them apart first, so that mostly it is tested by the ops that they become.
+
+    Args:
+        without: Composite ops that are no part of this: those that have rules of their own.
+    """
+    names = [n for n in op_names() if registry.card(n).composite and n not in without]
+    return {name: i // 3 for i, name in enumerate(names)}
+
+
+@cache
 def plain_op_names() -> tuple[str, ...]:
     """The ops that have no regions: what their records say is all there is to them."""
     specs = registry.SPECS

@@ -1,6 +1,7 @@
 """Every op: what the CPU computes is what the evaluator computes, static and dynamic, on plain and special values.
 
-A run has one share of each op's cases, compiled for one of the CPU levels, or all: see `tests/drawing.py`.
+A run has one share of each op's cases, and of three composite ops one, compiled for one of the CPU levels, or all: see
+`tests/drawing.py`.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 import pytest
 
 from rlx.backends.iree import transfer
-from tests.conformance.cases import Bindings, Case, case_shares, cases, op_shares
+from rlx.lower.linalg import claimed_ops
+from tests.conformance.cases import Bindings, Case, case_shares, cases, composite_groups, op_shares
 from tests.conformance.compiled import Program, aligned, compile_graphs, contiguous
 from tests.conformance.failures import Failures
 from tests.conformance.judge import judge
@@ -30,6 +32,7 @@ def _has_static_sibling(case: Case) -> bool:
 @at_any_level(FOREIGN)
 @of_which("share")
 @pytest.mark.parametrize(("op", "share"), op_shares())
+@of_which("op", groups=composite_groups(claimed_ops()))
 def test_compiled(op: str, share: int, level: str, monkeypatch: pytest.MonkeyPatch) -> None:
     failures = Failures()
     chosen, programs = _programs(op, share, level)

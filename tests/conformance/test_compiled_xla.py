@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.conformance.cases import Case, case_shares, op_shares
+from rlx.lower.stablehlo import claimed_ops
+from tests.conformance.cases import Case, case_shares, composite_groups, op_shares
 from tests.conformance.compiled import contiguous
 from tests.conformance.compiled_xla import Joint
 from tests.conformance.failures import Failures
@@ -19,6 +20,7 @@ from tests.drawing import of_which
 
 @of_which("share")
 @pytest.mark.parametrize(("op", "share"), op_shares())
+@of_which("op", groups=composite_groups(claimed_ops()))
 def test_compiled(op: str, share: int) -> None:
     failures, cases = Failures(), case_shares(op)[share]
     sizes = [case.bindings()[0] for case in cases]

@@ -9,9 +9,9 @@ import pytest
 
 from rlx.ir import registry
 from rlx.ir.graph import Graph
-from tests.conformance.cases import Case, op_names
+from tests.conformance.cases import Case, composite_groups, op_names
 from tests.conformance.failures import Failures
-from tests.drawing import drawn
+from tests.drawing import drawn, of_which
 from tests.transforms.cases import graph_and_values, one_of_each, precision, reversible, smooth_cases
 from tests.transforms.checks import check_jvp, check_second, check_vjp, check_vmap
 
@@ -32,6 +32,7 @@ def conventional(case: Case) -> bool:
 
 # What takes longest runs for a third of an op's cases; where there is one case, all thirds have it.
 one_third = drawn("third", range(3), ids="third{}".format)
+one_composite = of_which("op", groups=composite_groups())
 
 
 def _run(
@@ -55,6 +56,7 @@ def _run(
 
 @pytest.mark.parametrize("op", op_names())
 @one_third
+@one_composite
 def test_jvp(op: str, third: int) -> None:
     def check(case: Case, graph: Graph, values: Any) -> None:
         fine = precision(graph) < 1e-10
@@ -67,6 +69,7 @@ def test_jvp(op: str, third: int) -> None:
 
 @pytest.mark.parametrize("op", op_names())
 @one_third
+@one_composite
 def test_vjp(op: str, third: int) -> None:
     def check(case: Case, graph: Graph, values: Any) -> None:
         if reversible(case):
@@ -77,6 +80,7 @@ def test_vjp(op: str, third: int) -> None:
 
 @pytest.mark.parametrize("op", op_names())
 @one_third
+@one_composite
 def test_second_order(op: str, third: int) -> None:
     def check(case: Case, graph: Graph, values: Any) -> None:
         if precision(graph) < 1e-10 and not conventional(case) and reversible(case):
@@ -87,6 +91,7 @@ def test_second_order(op: str, third: int) -> None:
 
 @pytest.mark.parametrize("op", [name for name in op_names() if registry.SPECS[name].operands])
 @one_third
+@one_composite
 def test_vmap(op: str, third: int) -> None:
     def check(case: Case, graph: Graph, values: Any) -> None:
         names = [a.name for a in graph.arguments if a.name in values]
