@@ -84,6 +84,17 @@ def tensor_graph(graph: Any) -> Graph:
     return bare
 
 
+def hoisted(graph: Graph) -> Graph:
+    """A graph whose loops compute nothing that is the same in every step, for reverse mode.
+
+    In its gradient the cotangents of all steps are added up where a loop reads such a value, and go on from there once. Of a
+    value that is computed in the loop they go on in every step, and no pass can know that the sum may come first.
+    """
+    if not any(len(view.operation.regions) for view in graph.function.entry_block.operations):
+        return graph
+    return run(graph, "rlx-hoist-invariants")
+
+
 def cleaned(graph: Graph) -> Graph:
     """A graph without unused and repeated ops, in a new module."""
     module = clone_module(graph.module)

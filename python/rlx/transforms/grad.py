@@ -13,7 +13,7 @@ from rlx.ir.errors import Error, PassError
 from rlx.ir.graph import Graph
 from rlx.ops import rules
 from rlx.passes.base import option
-from rlx.transforms.base import Derived, Transform, arguments_of, names_of, outputs_of, place_of
+from rlx.transforms.base import Derived, Transform, arguments_of, hoisted, names_of, outputs_of, place_of
 from rlx.transforms.vjp import pulled_back
 
 UNUSED = ("zero", "error")
@@ -33,6 +33,7 @@ class Grad(Transform, name="rlx-grad"):
     unused: str = option("zero", "what to do with an argument on which the loss does not depend", choices=UNUSED)
 
     def apply(self, graph: Graph) -> Graph:
+        graph = hoisted(graph)
         index = self._loss(graph)
         derived = Derived.of(graph)
         wrt = [derived.arguments[a.name] for a in arguments_of(graph, self.wrt, self.name)]

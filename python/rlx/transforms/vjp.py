@@ -10,7 +10,7 @@ from rlx.ir.builder import Tensor
 from rlx.ir.graph import Graph
 from rlx.ops import rules
 from rlx.passes.base import option
-from rlx.transforms.base import Derived, Transform, arguments_of, float_outputs, names_of, outputs_of
+from rlx.transforms.base import Derived, Transform, arguments_of, float_outputs, hoisted, names_of, outputs_of
 from rlx.transforms.reverse import Reverse
 
 
@@ -25,6 +25,7 @@ class Vjp(Transform, name="rlx-vjp"):
     wrt: tuple[str, ...] = option((), "the arguments to differentiate by; all parameters when empty")
 
     def apply(self, graph: Graph) -> Graph:
+        graph = hoisted(graph)
         float_results = float_outputs(graph, self.name)
         derived = Derived.of(graph)
         cotangents = [(i, derived.input(f"cotangent_{output.name}", output.shape)) for i, output in float_results]

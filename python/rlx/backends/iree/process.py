@@ -50,7 +50,9 @@ def _thread_flags() -> tuple[str, ...]:
     """One thread where ``RLX_COMPILE_THREADS`` asks for it; else one for each core, of which MLIR cannot take fewer."""
     threads = os.environ.get("RLX_COMPILE_THREADS", "")
     if threads not in ("", "1"):
-        raise Error(f"RLX_COMPILE_THREADS is {threads!r}", hint="1 is one thread; without it there is one for each core")
+        raise Error(
+            f"RLX_COMPILE_THREADS is {threads!r}", hint="1 is one thread; without it there is one for each core"
+        )
     return ("--mlir-disable-threading",) if threads else ()
 
 
