@@ -63,7 +63,7 @@ _HOMES = {
     "calibrate": "rlx.quantization.calibrate",
     "quantize": "rlx.quantization.quantize",
     "quantization_sensitivity": "rlx.quantization.sensitivity",
-    "CalibrationRecord": "rlx.passes.quantization_record",
+    "CalibrationRecord": "rlx.passes.dtypes.quantization_record",
     "Tick": "rlx.tick",
 }
 _MODULES = ("ops", "blocks", "weights", "importers", "passes", "plan", "train", "mlir")

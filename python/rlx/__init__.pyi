@@ -43,7 +43,7 @@ from rlx.ir.listing import inspect_graph as inspect_graph
 from rlx.ir.listing_diff import inspect_diff as inspect_diff
 from rlx.ir.shape import Shape as Shape
 from rlx.ir.text import parse as parse
-from rlx.passes.quantization_record import CalibrationRecord as CalibrationRecord
+from rlx.passes.dtypes.quantization_record import CalibrationRecord as CalibrationRecord
 from rlx.quantization.calibrate import calibrate as calibrate
 from rlx.quantization.quantize import quantize as quantize
 from rlx.quantization.sensitivity import quantization_sensitivity as quantization_sensitivity

@@ -9,8 +9,8 @@ import pytest
 
 import rlx
 from rlx.ir import views
-from rlx.passes import simplify
 from rlx.passes.pattern import Pattern, Rewriter, pattern, producer
+from rlx.passes.simplification import simplify
 
 
 @pattern

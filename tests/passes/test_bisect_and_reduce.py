@@ -17,14 +17,14 @@ import rlx
 from rlx.cli import opt
 from rlx.ir.shape import shape_of
 from rlx.ir.text import verify_module
-from rlx.passes import simplify, simplify_rules
-from rlx.passes.bisect import bisect, first_failure
-from rlx.passes.numerics import Comparison
+from rlx.passes.checking.bisect import bisect, first_failure
+from rlx.passes.checking.numerics import Comparison
+from rlx.passes.checking.reduce import fails_alike, reduce
 from rlx.passes.pattern import Pattern, patterns_in
 from rlx.passes.pipeline import Pipeline
-from rlx.passes.reduce import fails_alike, reduce
 from rlx.passes.rewrite import collect
 from rlx.passes.rewrite_count import rewrites_counted
+from rlx.passes.simplification import simplify, simplify_rules
 from tests.drawing import graph_seed
 from tests.passes import planted
 from tests.passes.test_random_graphs import inputs, with_regions

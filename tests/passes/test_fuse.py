@@ -11,8 +11,8 @@ import pytest
 
 import rlx
 from rlx.passes.base import load
-from rlx.passes.fuse import FUSIONS
-from rlx.passes.fusion import Fusion, recorded
+from rlx.passes.fusion.base import Fusion, recorded
+from rlx.passes.fusion.fuse import FUSIONS
 from rlx.passes.rewrite import collect
 
 SEEDS = range(24)

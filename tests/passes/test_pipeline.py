@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 import rlx
 from rlx.passes import native
-from rlx.passes.constant_fold import ConstantFold
 from rlx.passes.lower_blocks import LowerBlocks
 from rlx.passes.pipeline import Pipeline
+from rlx.passes.simplification.constant_fold import ConstantFold
 
 
 @pytest.mark.parametrize(

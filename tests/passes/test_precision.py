@@ -12,9 +12,9 @@ from hypothesis import given, settings
 import rlx
 from rlx.ir import registry, views
 from rlx.ir.shape import shape_of
+from rlx.passes.dtypes.precision import POLICIES
+from rlx.passes.dtypes.precision_classes import OpClass, class_of
 from rlx.passes.pattern import producer
-from rlx.passes.precision import POLICIES
-from rlx.passes.precision_classes import OpClass, class_of
 from rlx.passes.rewrite import collect
 from tests.conformance.cases import cases, op_names
 from tests.passes.random_graphs import graphs

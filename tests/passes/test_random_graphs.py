@@ -11,8 +11,8 @@ import pytest
 
 import rlx
 from rlx.passes.base import load
+from rlx.passes.checking.numerics import differs, tolerances
 from rlx.passes.levels import LEVELS, to_mir
-from rlx.passes.numerics import differs, tolerances
 from tests.conformance.random_graphs import Grower, seeded
 from tests.drawing import drawn, graph_seed
 

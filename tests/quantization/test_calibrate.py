@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.passes.quantization_record import CalibrationRecord, scale_of
+from rlx.passes.dtypes.quantization_record import CalibrationRecord, scale_of
 from rlx.quantization.observers import METHODS, Observer
 from rlx.report.progress import progress
 

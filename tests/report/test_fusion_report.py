@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import rlx
-from rlx.passes.fusion import recorded
+from rlx.passes.fusion.base import recorded
 from rlx.report.fusion import FusionReport, analyse_fusion
 
 

@@ -21,10 +21,10 @@ from rlx.ir.graph import Graph
 from rlx.ir.requirements import Requirement, requirements
 from rlx.ir.signature import STAGES
 from rlx.passes import run
+from rlx.passes.dtypes.precision_policies import precision_policy
 from rlx.passes.history import dump_from_environment
 from rlx.passes.levels import DEFAULT_LEVEL, to_mir
 from rlx.passes.pipeline import Pipeline
-from rlx.passes.precision_policies import precision_policy
 from rlx.version import __version__
 
 

@@ -15,8 +15,8 @@ from rlx.ir.signature import POLICIES
 from rlx.passes import run
 from rlx.passes.check_lir import CheckLir
 from rlx.passes.decompose import Decompose
+from rlx.passes.dtypes.precision_policies import precision_policy
 from rlx.passes.pipeline import Element, Pipeline
-from rlx.passes.precision_policies import precision_policy
 from rlx.passes.runner import Instrument
 
 

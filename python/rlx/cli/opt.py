@@ -163,7 +163,7 @@ class Run:
         """Run the command; returns the exit code."""
         from rlx import mlir
         from rlx.ir import registry
-        from rlx.passes.remarks import received
+        from rlx.passes.fusion.remarks import received
 
         registry.load()  # before the context is made: verifiers are attached then
         try:
@@ -237,7 +237,7 @@ class Run:
         return [*parts, "\n" * text.count("\n", 0, start) + text[start:]]
 
     def _instruments(self) -> list[Instrument]:
-        from rlx.passes.check_numerics import CheckNumerics
+        from rlx.passes.checking.check_numerics import CheckNumerics
         from rlx.passes.instruments import PrintIR
 
         settings = self.settings

@@ -16,8 +16,8 @@ from rlx.ir.errors import Error
 from rlx.ir.printable import printable
 
 if TYPE_CHECKING:
-    from rlx.passes.bisect import Culprit
-    from rlx.passes.numerics import Comparison
+    from rlx.passes.checking.bisect import Culprit
+    from rlx.passes.checking.numerics import Comparison
     from rlx.passes.pipeline import Pipeline
 
 _CANNOT_RUN = (126, 127)  # what a shell reports of a program that it cannot start
@@ -29,7 +29,7 @@ def comparison_of(settings: Settings) -> Comparison:
     Raises:
         Error: The file of inputs cannot be read.
     """
-    from rlx.passes.numerics import Comparison
+    from rlx.passes.checking.numerics import Comparison
 
     noted: set[str] = set()
 
@@ -54,7 +54,7 @@ def _arrays(path: str) -> dict[str, Any]:
 
 def bisected(module: Any, pipeline: Pipeline, settings: Settings) -> tuple[str, bool]:
     """What `--bisect` prints, and whether it is that something is wrong."""
-    from rlx.passes.bisect import bisect
+    from rlx.passes.checking.bisect import bisect
 
     culprit = bisect(module, pipeline, comparison_of(settings))
     if culprit is None:
@@ -107,7 +107,7 @@ def reduced(module: Any, pipeline: Pipeline, settings: Settings) -> Any:
     Raises:
         Error: The test is not interesting for the module, or cannot be run.
     """
-    from rlx.passes.reduce import fails_alike, reduce
+    from rlx.passes.checking.reduce import fails_alike, reduce
 
     command = settings.values["reduce"]
     if command is None:

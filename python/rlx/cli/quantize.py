@@ -17,12 +17,12 @@ import numpy as np
 if TYPE_CHECKING:
     from rlx.ir.graph import Graph
     from rlx.ir.signature import Argument
-    from rlx.passes.quantization_record import CalibrationRecord
+    from rlx.passes.dtypes.quantization_record import CalibrationRecord
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
-    from rlx.passes.quantization_scheme import ACTIVATIONS, WEIGHTS
+    from rlx.passes.dtypes.quantization_scheme import ACTIVATIONS, WEIGHTS
     from rlx.quantization.observers import METHODS
 
     parser.add_argument("file", metavar="FILE", help="MLIR text, of rlx or StableHLO ops; - is standard input")
@@ -114,7 +114,7 @@ def _check(arguments: argparse.Namespace) -> None:
 def _record(
     arguments: argparse.Namespace, graph: Graph, data: list[dict[str, np.ndarray]], params: Mapping[str, Any]
 ) -> CalibrationRecord | None:
-    from rlx.passes.quantization_record import CalibrationRecord
+    from rlx.passes.dtypes.quantization_record import CalibrationRecord
     from rlx.quantization.calibrate import calibrate
 
     if arguments.record is not None:

@@ -78,7 +78,7 @@ _MODULE_OF_NAME = {
     "Pipeline": "rlx.passes.pipeline",
     **dict.fromkeys(("Instrument", "run_on_module"), "rlx.passes.runner"),
     **dict.fromkeys(("PrintIR", "Statistics", "Timing"), "rlx.passes.instruments"),
-    "CheckNumerics": "rlx.passes.check_numerics",
+    "CheckNumerics": "rlx.passes.checking.check_numerics",
     "to_mir": "rlx.passes.levels",
 }
 

@@ -10,7 +10,7 @@ from rlx.ir import views
 from rlx.ir.dim import product
 from rlx.ir.shape import shape_of
 from rlx.passes.pattern import producer
-from rlx.passes.simplify_rules import splat
+from rlx.passes.simplification.simplify_rules import splat
 
 
 @dataclass(frozen=True)

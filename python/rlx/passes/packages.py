@@ -21,7 +21,11 @@ from rlx.ir.errors import Error
 
 PREFIX = "rlx-"
 GROUP = "rlx.passes"
-_PACKAGES = ("rlx.passes", "rlx.transforms", "rlx.plan.passes", "rlx.lower")
+_PACKAGES = (
+    "rlx.passes",
+    *(f"rlx.passes.{kind}" for kind in ("simplification", "recognition", "fusion", "dtypes", "checking")),
+    *("rlx.transforms", "rlx.plan.passes", "rlx.lower"),
+)
 # `rlx-iree-scatter` is a pass of the back end in `iree/`, in a folder `passes` if it has any.
 _BACKENDS = "rlx.backends"
 _log = logging.getLogger("rlx")

@@ -165,7 +165,7 @@ class Rewriter:
         return self._misses is not None
 
     def miss(self, reason: str, hint: str) -> None:
-        """Say why a pattern that nearly matches does not, where somebody listens (`passes/explain.py`); gives None.
+        """Say why a pattern that nearly matches does not, where somebody listens (`passes/fusion/explain.py`); gives None.
 
         Args:
             reason: What is in the way.

@@ -13,10 +13,10 @@ from rlx.ir.graph import Graph
 from rlx.ir.shape import shape_of
 from rlx.ir.signature import Argument, read_outputs, sign_function
 from rlx.passes import run
-from rlx.passes.quantization_record import CalibrationRecord
-from rlx.passes.quantization_scheme import Scheme
-from rlx.passes.quantization_sites import WeightValues
-from rlx.passes.quantize_insert import insert
+from rlx.passes.dtypes.quantization_record import CalibrationRecord
+from rlx.passes.dtypes.quantization_scheme import Scheme
+from rlx.passes.dtypes.quantization_sites import WeightValues
+from rlx.passes.dtypes.quantize_insert import insert
 from rlx.passes.rewrite import erase_dead
 from rlx.quantization.calibrate import weight_values
 

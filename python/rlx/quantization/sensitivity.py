@@ -14,10 +14,10 @@ from rlx.ir.builder import Builder, Tensor
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
 from rlx.passes import run
-from rlx.passes.quantization_record import CalibrationRecord
-from rlx.passes.quantization_scheme import Scheme
-from rlx.passes.quantization_sites import Site, sites
-from rlx.passes.quantize_insert import insert
+from rlx.passes.dtypes.quantization_record import CalibrationRecord
+from rlx.passes.dtypes.quantization_scheme import Scheme
+from rlx.passes.dtypes.quantization_sites import Site, sites
+from rlx.passes.dtypes.quantize_insert import insert
 from rlx.quantization.calibrate import Runner, check_batch, runner
 from rlx.report.progress import progress as shown
 from rlx.report.text import short_place, table

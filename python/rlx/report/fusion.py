@@ -10,8 +10,8 @@ from rlx.ir import opview
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
 from rlx.passes import run
-from rlx.passes.fuse import FUSIONS
-from rlx.passes.fusion import FusionRecord, Miss, matches, misses, recorded
+from rlx.passes.fusion.base import FusionRecord, Miss, matches, misses, recorded
+from rlx.passes.fusion.fuse import FUSIONS
 from rlx.passes.rewrite import collect
 from rlx.report import html
 from rlx.report.text import counts_text, short_place

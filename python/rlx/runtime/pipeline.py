@@ -13,8 +13,8 @@ from rlx.backends.dispatch import KernelDispatchPolicy, policy_of
 from rlx.backends.registry import target_of
 from rlx.ir.errors import UnsupportedError
 from rlx.ir.graph import Graph
+from rlx.passes.dtypes.precision_policies import precision_policy
 from rlx.passes.levels import DEFAULT_LEVEL, check_options
-from rlx.passes.precision_policies import precision_policy
 from rlx.report import html
 from rlx.report.dispatch import DispatchReport, dispatch_of
 from rlx.report.fusion import FusionReport, analyse_fusion, op_counts

@@ -16,7 +16,7 @@ from rlx.ir.dim import TYPICAL_SIZE, evaluate
 from rlx.ir.errors import Error, ExecutionError
 from rlx.ir.evaluate import argument_array, bind_symbols
 from rlx.ir.listing import inspect_graph
-from rlx.passes.numerics import draw
+from rlx.passes.checking.numerics import draw
 from rlx.report.compile_report import CompileReport
 from rlx.report.profile import ProfileReport
 from rlx.report.roofline import this_machine

@@ -26,7 +26,7 @@ from rlx.ir.errors import Error
 from rlx.ir.evaluate import argument_array, bind_symbols, collect_arguments, evaluate
 from rlx.ir.graph import Graph
 from rlx.ir.signature import Argument
-from rlx.passes.numerics import differs, draw, tolerances
+from rlx.passes.checking.numerics import differs, draw, tolerances
 from rlx.report.tuning import Trial, TuningReport
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.tuner import Candidate, Choice, Search

@@ -14,7 +14,7 @@ from rlx.ir.graph import Graph
 from rlx.ir.shape import Shape
 from rlx.ir.signature import Argument, sign_function
 from rlx.passes import run
-from rlx.passes.precision_policies import precision_policy
+from rlx.passes.dtypes.precision_policies import precision_policy
 from rlx.train import loss_scale as scales
 from rlx.train.loss_scale import DynamicLossScale
 from rlx.train.optimizers import Optimizer

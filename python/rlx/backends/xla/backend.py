@@ -33,7 +33,7 @@ from rlx.ir.signature import Argument, bodies, prepares
 from rlx.ir.text import parse_module
 from rlx.lower.stablehlo import lower_module
 from rlx.passes import run
-from rlx.passes.outline_weights import OutlineWeights
+from rlx.passes.simplification.outline_weights import OutlineWeights
 
 # The number of sets of sizes for which a compiled program is kept.
 _KEPT_SIZES = 32

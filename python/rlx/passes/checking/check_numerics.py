@@ -1,0 +1,55 @@
+"""Checks that passes do not change results: evaluates a module before and after each pass, on the same inputs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from rlx import mlir
+from rlx.ir.errors import PassError
+from rlx.ir.printable import printable
+from rlx.passes.checking.numerics import Comparison
+from rlx.passes.pipeline import Step
+from rlx.passes.runner import Instrument, clone_module
+
+
+def _print_note(text: str) -> None:
+    print(f"note: check-numerics: {printable(text)}", file=sys.stderr)
+
+
+class CheckNumerics(Instrument):
+    """Raises an error at the first pass that changes a result, or after which a function cannot be evaluated.
+
+    Functions with ops of other dialects are not checked, and neither are passes that change results on purpose; a note
+    says so.
+
+    Args:
+        seed: The seed of the inputs: floats in [-2, 2], integers in the range that they index, small sizes of symbols.
+        note: Called with a text about each thing that is not checked; by default it is printed to standard error.
+        comparison: How results are compared; its seed and its notes are those above.
+    """
+
+    def __init__(self, seed: int = 0, note: Callable[[str], None] | None = None, comparison: Comparison | None = None):
+        self._note = note or _print_note
+        self.comparison = replace(comparison or Comparison(), seed=seed, note=self._note_once)
+        self._noted: set[str] = set()
+        self._copy: Any = None
+
+    def before(self, step: Step, module: mlir.Module) -> None:
+        self._copy = clone_module(module)
+
+    def after(self, step: Step, module: mlir.Module) -> None:
+        if not step.preserves_results:
+            self._note_once(f"{step.name} changes results on purpose")
+            return
+        said = self.comparison.difference(self._copy, module)
+        self._copy = None
+        if said:
+            raise PassError(f"check-numerics: {step.name} {said} (seed {self.comparison.seed})")
+
+    def _note_once(self, text: str) -> None:
+        if text not in self._noted:
+            self._noted.add(text)
+            self._note(text)

@@ -1,0 +1,1 @@
+"""The dtypes to compute in: precision and quantisation."""

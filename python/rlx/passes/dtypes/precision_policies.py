@@ -1,0 +1,71 @@
+"""What a user may ask for as `precision=`, as passes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rlx.ir.errors import Error
+from rlx.ir.guards import is_mapping
+from rlx.ir.shape import as_dtype
+from rlx.passes.dtypes.precision import Precision
+
+
+@dataclass(frozen=True)
+class PrecisionPolicy:
+    """In what dtypes a program computes.
+
+    Attributes:
+        name: What messages and reports call it.
+        passes: What lowers a graph accordingly; none leaves it as it is.
+    """
+
+    name: str
+    passes: tuple[Precision, ...] = ()
+
+    def computes_in(self, dtype: str) -> bool:
+        """Whether something is computed in a dtype, `"f16"` or `"bf16"`."""
+        return any(step.to == dtype for step in self.passes)
+
+
+_NAMED = {
+    "f32": (),
+    "f16": (Precision("f16"),),
+    "bf16": (Precision("bf16"),),
+    "always_f32": (),
+    "always_f16": (Precision("f16", "always"),),
+    "auto_mixed_conservative": (Precision("f16", "mixed_conservative"),),
+    "auto_mixed": (Precision("f16", "mixed"),),
+    "auto_mixed_bf16": (Precision("bf16", "mixed"),),
+}
+PRECISIONS = tuple(_NAMED)
+
+
+def precision_policy(precision: Any) -> PrecisionPolicy:
+    """The policy that a user asks for: a name or dtype, or dtypes by op or kind, all others in f32; None is f32.
+
+    Raises:
+        Error: There is no such policy, or nothing is computed in a dtype.
+    """
+    if is_mapping(precision):
+        return _custom(dict(precision))
+    name = "f32" if precision is None else str(getattr(precision, "name", precision))
+    if name not in _NAMED:
+        raise Error(
+            f"precision must be one of {', '.join(PRECISIONS)}, got {precision!r:.60}",
+            hint='or a mapping of ops to dtypes, such as {"matmul": "f16"}',
+        )
+    return PrecisionPolicy(name, _NAMED[name])
+
+
+def _custom(chosen: dict[Any, Any]) -> PrecisionPolicy:
+    by_dtype: dict[str, list[str]] = {"f32": [], "f16": [], "bf16": []}
+    for op, dtype in chosen.items():
+        name = as_dtype(dtype).name
+        if not isinstance(op, str) or name not in by_dtype:
+            raise Error(f"precision maps names of ops to f32, f16 or bf16, got {op!r:.60}: {dtype!r:.60}")
+        by_dtype[name].append(op)
+    passes = tuple(
+        Precision(name, "custom", lower=tuple(sorted(by_dtype[name]))) for name in ("f16", "bf16") if by_dtype[name]
+    )
+    return PrecisionPolicy("custom", passes)

@@ -1,0 +1,201 @@
+"""`rlx-quantize-insert`: weights and activations rounded to integers of few bits, as visible ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rlx import mlir
+from rlx.ir import opview
+from rlx.ir.attributes import suggestion
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.dtype import f32
+from rlx.ir.errors import PassError
+from rlx.ir.shape import shape_of
+from rlx.ir.signature import functions
+from rlx.passes.base import Pass, option
+from rlx.passes.dtypes.quantization_record import CalibrationEntry, CalibrationRecord, scale_of
+from rlx.passes.dtypes.quantization_scheme import ACTIVATIONS, WEIGHTS, Scheme
+from rlx.passes.dtypes.quantization_sites import Site, sites
+from rlx.passes.rewrite import builder_before, erase_dead
+
+# Gives what is used of a product, of rounded operands and as it was.
+Select = Callable[[Builder, Site, Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class QuantizeInsert(Pass, name="rlx-quantize-insert"):
+    """Round the operands of products of activations with weights, by pairs of rlx.quantize and rlx.dequantize.
+
+    Scales of weights are computed from these, so that back ends do it once, when they load a program; ranges of activations
+    are those of a record. Products in regions are left alone. `rlx-quantize-fold` makes products of integers of it.
+    """
+
+    # Rounding to 8 bits is more than a comparison of results lets pass.
+    preserves_results = False
+
+    record: str | None = option(None, "the file of a calibration record: rlx.calibrate(…).save(…)")
+    weights: str = option("int8", "what weights are rounded to", choices=WEIGHTS)
+    activations: str = option("int8", "what activations are rounded to", choices=ACTIVATIONS)
+    symmetric: bool = option(False, "zero points of activations are 0")
+    smooth: float = option(0.0, "how far channels of activations are evened out, 0 to 1")
+    group: int = option(32, "the rows that share a scale, for int4")
+    keep: tuple[str, ...] = option((), "products that stay in f32, by their names in the record")
+
+    def run(self, module: mlir.Module) -> None:
+        scheme = Scheme(self.weights, self.activations, self.symmetric, self.smooth, self.group)
+        if self.record is None and scheme.activations == "int8":
+            raise PassError(
+                f"{self.name}: activations need a record", hint="rlx.calibrate makes one; or activations=none"
+            )
+        record = CalibrationRecord.load(self.record) if self.record is not None else None
+        for function in functions(module):
+            if not function.is_external:
+                insert(function, scheme, record, keep=self.keep)
+
+
+def insert(
+    function: mlir.FuncOp,
+    scheme: Scheme,
+    record: CalibrationRecord | None,
+    *,
+    keep: Sequence[str] = (),
+    select: Select | None = None,
+) -> list[str]:
+    """Round the operands of products, in place.
+
+    Args:
+        function: At MIR.
+        scheme: How.
+        record: Ranges of activations; it is needed where these are rounded.
+        keep: Names of products that stay as they are.
+        select: Chooses between a product of rounded operands and the one as it was; by default, the first.
+
+    Returns:
+        The names of the products.
+
+    Raises:
+        PassError: There is no product of a name in `keep`, or the record lacks one.
+    """
+    known = sites(function)
+    names = [site.name for site in known]
+    for name in keep:
+        if name not in names:
+            raise PassError(f"{QuantizeInsert.name}: there is no product '{name}'{suggestion(name, names)}")
+    chosen = [site for site in known if site.name not in keep]
+    if scheme.activations == "int8" or record is not None:
+        _check_record(record, chosen)
+    groups: dict[tuple[mlir.Value, int], list[Site]] = {}
+    for site in chosen:
+        groups.setdefault((site.activations, site.axis), []).append(site)
+    for group in groups.values():
+        _Group(group, scheme, record.entries if record else {}, select).rewrite()
+    return [site.name for site in chosen]
+
+
+def _check_record(record: CalibrationRecord | None, chosen: Sequence[Site]) -> None:
+    entries: Mapping[str, CalibrationEntry] = record.entries if record is not None else {}
+    for site in chosen:
+        entry, channels = entries.get(site.name), shape_of(site.activations).dims[site.axis]
+        hint = "make the record of this graph, by rlx.calibrate"
+        if entry is None:
+            message = f"{QuantizeInsert.name}: the record has no product '{site.name}'{suggestion(site.name, entries)}"
+            raise PassError(message, location=site.place, hint=hint)
+        if len(entry.low) != channels:
+            message = f"{QuantizeInsert.name}: '{site.name}' has {channels} channels, in the record {len(entry.low)}"
+            raise PassError(message, location=site.place, hint=hint)
+
+
+@dataclass(frozen=True)
+class _Group:
+    """The products of one tensor of activations."""
+
+    sites: Sequence[Site]
+    scheme: Scheme
+    entries: Mapping[str, CalibrationEntry]
+    select: Select | None
+
+    def rewrite(self) -> None:
+        first = self.sites[0]
+        b = builder_before(first.op, QuantizeInsert.name)
+        x = b.tensor(first.op.operands[0])  # which the product before may have replaced
+        factors, rounded = None, x
+        if self.scheme.activations != "none":
+            entry = self.entries.get(first.name)
+            bounds = entry.range if entry is not None else (0.0, 0.0)
+            if entry is not None and self.scheme.smooth and not first.is_convolution:
+                factors, bounds = entry.smoothed(self.scheme.smooth)
+            rounded = self._rounded(b, x if factors is None else x * factors, bounds)
+        for site in self.sites:
+            self._product(site, x, rounded, factors)
+
+    def _rounded(self, b: Builder, x: Tensor, bounds: tuple[float, float]) -> Tensor:
+        """Activations rounded to 8 bits: all with the scale of a range, or rows with their own."""
+        if self.scheme.activations == "int8":
+            scale, zero = scale_of(*bounds, symmetric=self.scheme.symmetric)
+            return b.dequantize(b.quantize(x, scale, zero), scale, zero)
+        if self.sites[0].is_convolution:
+            return x
+        return _eight_bits(b, x if x.rank == 2 else b.reshape(x, (-1, x.shape.dims[-1])), 0)
+
+    def _product(self, site: Site, x: Tensor, rounded: Tensor, factors: np.ndarray | None) -> None:
+        b = builder_before(site.op, QuantizeInsert.name)
+        w = b.tensor(site.op.operands[1])
+        as_matrix = b.transpose(w) if site.weight_axis and not site.is_convolution else w
+        to_round = as_matrix if factors is None else as_matrix * (1 / factors)[:, None]
+        channel = 0 if site.is_convolution else 1
+        low = (
+            _four_bits(b, to_round, self.scheme.group)
+            if self.scheme.weights == "int4"
+            else _eight_bits(b, to_round, channel)
+        )
+        operands = [Tensor(b, rounded.value), low]
+        if site.is_convolution:
+            result = b.emit("conv", operands, **opview.attributes_of(site.op))
+        else:
+            result, dims = b.emit("matmul", operands), shape_of(site.op.results[0]).dims
+            result = result if result.shape.dims == dims else b.reshape(result, dims)
+        if self.select is not None:
+            plain = b.emit(opview.name_of(site.op), [b.tensor(x.value), w], **opview.attributes_of(site.op))
+            result = self.select(b, site, result, plain)
+        site.op.results[0].replace_all_uses_with(result.value)
+        erase_dead([site.op])
+
+
+def _scales(b: Builder, largest: Tensor, most: int) -> Tensor:
+    """Scales by which the largest magnitudes become `most`; 1 where all is 0."""
+    return b.where(b.gt(largest, float(np.finfo(np.float32).tiny) * most), largest / float(most), 1.0)
+
+
+def _eight_bits(b: Builder, w: Tensor, channel: int) -> Tensor:
+    """Numbers rounded to 8 bits, with a scale for each channel."""
+    scales = _scales(b, b.max(b.abs(w), [i for i in range(w.rank) if i != channel]), 127)
+    return b.dequantize(b.quantize(w, scales, 0, axis=channel), scales, 0, axis=channel)
+
+
+def _four_bits(b: Builder, w: Tensor, group: int) -> Tensor:
+    """Weights rounded to 4 bits, two in a byte, with a scale for each channel of a group of rows.
+
+    The kernels of a convolution are rows of `[inner·kernel, O]`. A group that does not divide the rows is all of them.
+    """
+    if w.rank != 2:
+        outer, *others = w.shape.static
+        matrix = b.transpose(b.reshape(w, (outer, int(np.prod(others)))))
+        return b.reshape(b.transpose(_four_bits(b, matrix, group)), w.shape.dims)
+    rows, columns = w.shape.static
+    if rows % 2:
+        padded = b.concat([w, b.expand(b.constant(0.0), (1, columns))], 0)
+        return b.narrow(_four_bits(b, padded, group), 0, 0, rows)
+    group = group if rows % group == 0 else rows
+    grouped = b.reshape(w, (rows // group, group, columns))
+    scales = _scales(b, b.max(b.abs(grouped), 1, keep_dims=True), 7)
+    steps = b.reshape(b.cast(b.round(grouped / scales), "i32") + 8, (rows // 2, 2, columns))
+    lower, upper = (b.reshape(b.narrow(steps, 1, i, 1), (rows // 2, columns)) for i in range(2))
+    packed = b.cast(lower + upper * 16, "u8")
+    both = b.cast(packed, "i32")
+    upper = b.cast(b.cast(packed, f32) / 16.0, "i32")  # cut off, as casts to integers are
+    pairs = [b.reshape(v, (rows // 2, 1, columns)) for v in (both - upper * 16, upper)]
+    steps = b.cast(b.concat(pairs, 1) - 8, f32)
+    return b.reshape(b.reshape(steps, (rows // group, group, columns)) * scales, (rows, columns))

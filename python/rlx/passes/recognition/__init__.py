@@ -1,0 +1,1 @@
+"""Recognition: names for what primitives spell out, as importers bring it."""

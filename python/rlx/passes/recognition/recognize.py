@@ -1,0 +1,36 @@
+"""`rlx-recognize`: what primitives spell out, as the ops that have a name for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rlx import mlir
+from rlx.passes.base import Pass, option
+from rlx.passes.fusion.base import Fusion, chosen, fuse
+from rlx.passes.recognition.recognize_activations import RecognizeActivations
+from rlx.passes.recognition.recognize_attention import RecognizeAttention
+from rlx.passes.recognition.recognize_norms import RecognizeNorms
+from rlx.passes.recognition.recognize_softmax import RecognizeSoftmax
+
+GROUPS: tuple[tuple[type[Fusion], ...], ...] = (
+    (RecognizeActivations, RecognizeSoftmax, RecognizeNorms),
+    (RecognizeAttention,),
+)
+
+
+RECOGNISERS: dict[str, type[Fusion]] = {fusion.title(): fusion for group in GROUPS for fusion in group}
+
+
+@dataclass(frozen=True)
+class Recognize(Pass, name="rlx-recognize", idempotent=True):
+    """Make norms, activations, softmax and attention of their primitives: every `rlx-recognize-*`.
+
+    Run rlx-simplify and cse first: what is computed twice is not recognised as the same.
+    """
+
+    target: str = option("", "the target for which to do it: what was measured to pay there")
+
+    def run(self, module: mlir.Module) -> None:
+        active = chosen(self.name, RECOGNISERS, (), self.target)
+        groups = [[fusion for fusion in group if fusion in active] for group in GROUPS]
+        fuse(module, groups, self.name, off=[fusion for fusion in RECOGNISERS.values() if fusion not in active])

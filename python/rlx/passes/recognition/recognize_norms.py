@@ -1,0 +1,258 @@
+"""`rlx-recognize-norms`: layer norms and RMS norms of their primitives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rlx import mlir
+from rlx.ir import views
+from rlx.ir.shape import shape_of
+from rlx.passes.fusion.base import Fusion, operand_pairs
+from rlx.passes.origins import Origin, mean_of, origin_of, stands_beside
+from rlx.passes.pattern import Rewriter, has_one_use, pattern, producer
+from rlx.passes.simplification.simplify_rules import known_condition, splat
+
+
+@pattern
+def normalised(op: views.Binary, rewriter: Rewriter) -> Any:
+    """`y / sqrt(mean y² + eps)`: a layer norm where `y` is `x - mean x`, else an RMS norm. Weights come later."""
+    if op.kind not in ("mul", "div") or not shape_of(op.result).dtype.is_float:
+        return None
+    for value, other in operand_pairs(op) if op.kind == "mul" else ((op.lhs, op.rhs),):
+        if value.type != op.result.type:
+            continue
+        for divisor, scale in ((other, None), *(_multiplied(other) if op.kind == "mul" else ())):
+            spread = _under_root(origin_of(divisor), inverted=op.kind == "mul")
+            if spread is None:
+                continue
+            variance, eps = spread
+            for axis in reversed(range(shape_of(value).rank)):
+                norm = _norm(value, variance, axis)
+                size = shape_of(value).dims[axis]
+                if norm is not None and isinstance(size, int):
+                    made = _emitted(rewriter, *norm, axis, size, eps)
+                    return made if scale is None else rewriter.emit("binary", [made, scale], kind="mul")
+    return None
+
+
+def _multiplied(value: mlir.Value) -> tuple[tuple[mlir.Value, mlir.Value], ...]:
+    """Two factors that are multiplied before a third one, in either order."""
+    op = producer(value, views.Binary)
+    return operand_pairs(op) if op is not None and op.kind == "mul" else ()
+
+
+def _under_root(shown: Origin, *, inverted: bool) -> tuple[Origin, float] | None:
+    """`v` and `eps` of `sqrt(v + eps)`, or of one over it."""
+    root, power = producer(shown.value, views.Activation), producer(shown.value, views.Binary)
+    inside: mlir.Value | None = None
+    if root is not None and root.kind == ("rsqrt" if inverted else "sqrt"):
+        inside = root.x
+    elif power is not None and power.kind == "pow" and splat(power.rhs) == (-0.5 if inverted else 0.5):
+        inside = power.lhs
+    elif inverted and power is not None and power.kind == "div" and splat(power.lhs) == 1:
+        return _under_root(shown.through(power.rhs), inverted=False)
+    if inside is None or shape_of(inside).rank != shape_of(shown.value).rank:
+        return None
+    shown = shown.through(inside)
+    total = producer(shown.value, views.Binary)
+    if total is None or total.kind != "add":
+        return None
+    for variance, number in operand_pairs(total):
+        eps = splat(number)
+        if eps is not None and 0 <= eps < 3e38 and shape_of(variance).rank == shape_of(shown.value).rank:
+            # The number that was written: 1e-5, not what f32 makes of it.
+            return shown.through(variance), float(str(np.float32(eps)))
+    return None
+
+
+def _norm(value: mlir.Value, variance: Origin, axis: int) -> tuple[str, mlir.Value] | None:
+    """Which norm along an axis divides a value by the root of a variance, and what it normalises."""
+    squares = mean_of(variance)
+    if squares is None:
+        return _norm_by_moments(value, variance, axis)
+    squared = _squared(squares.x)
+    if squared is None or squared != value or not stands_beside(squares, squares.x, axis):
+        return None
+    centred = _centred(value, axis)
+    return ("rms_norm", value) if centred is None else ("layer_norm", centred)
+
+
+def _norm_by_moments(value: mlir.Value, variance: Origin, axis: int) -> tuple[str, mlir.Value] | None:
+    """A layer norm whose variance is `mean x² - (mean x)²`, held above 0 or not."""
+    x, op = _centred(value, axis), producer(variance.value, views.Binary)
+    held = _held_above_zero(variance.value)
+    if held is not None:
+        variance = variance.through(held)
+        op = producer(variance.value, views.Binary)
+    if x is None or op is None or op.kind != "sub" or shape_of(op.lhs) != shape_of(op.rhs):
+        return None
+    squares = mean_of(variance.through(op.lhs))
+    second = variance.through(op.rhs)
+    first = _squared(second.value)
+    mean = None if first is None else mean_of(second.through(first))
+    if (
+        squares is None
+        or mean is None
+        or not stands_beside(squares, squares.x, axis)
+        or not stands_beside(mean, x, axis)
+    ):
+        return None
+    squared = _squared(squares.x)
+    return ("layer_norm", x) if squared is not None and squared == x else None
+
+
+def _held_above_zero(value: mlir.Value) -> mlir.Value | None:
+    """What a value is the maximum of with zero."""
+    op, relu = producer(value, views.Binary), producer(value, views.Activation)
+    if relu is not None and relu.kind == "relu":
+        return relu.x
+    if op is None or op.kind != "max":
+        return None
+    return next((v for v, zero in operand_pairs(op) if splat(zero) == 0 and v.type == value.type), None)
+
+
+def _squared(value: mlir.Value) -> mlir.Value | None:
+    """What a value is the square of."""
+    op = producer(value, views.Binary)
+    if op is None:
+        return None
+    if op.kind == "mul" and op.lhs == op.rhs:
+        return op.lhs
+    return op.lhs if op.kind == "pow" and splat(op.rhs) == 2 else None
+
+
+def _centred(value: mlir.Value, axis: int) -> mlir.Value | None:
+    """What a value is the difference of from its own mean along an axis."""
+    op = producer(value, views.Binary)
+    if op is None or op.kind != "sub":
+        return None
+    mean = mean_of(origin_of(op.rhs))
+    return op.lhs if mean is not None and stands_beside(mean, op.lhs, axis) else None
+
+
+def _emitted(rewriter: Rewriter, name: str, x: mlir.Value, axis: int, size: int, eps: float) -> Any:
+    dtype = shape_of(x).dtype.numpy
+    ones = rewriter.builder.constant(np.ones(size, dtype)).value
+    bias = None if name == "rms_norm" else rewriter.builder.constant(np.zeros(size, dtype)).value
+    return rewriter.emit(name, [x, ones, bias], axis=axis, eps=eps)
+
+
+# --- weights --------------------------------------------------------------------------------------
+
+
+@pattern
+def scaled_norm(op: views.Binary, rewriter: Rewriter) -> Any:
+    """A norm with a scale of ones and no bias, times a vector along its axis."""
+    if op.kind != "mul":
+        return None
+    for normal, factor in operand_pairs(op):
+        norm = _plain_norm(op, normal)
+        if norm is None or splat(norm.scale) != 1:
+            continue
+        scale = _along(rewriter, factor, norm)
+        if scale is not None:
+            return rewriter.emit(norm.spec.name, [norm.x, scale, norm.bias], axis=norm.axis, eps=norm.eps)
+    return None
+
+
+@pattern
+def shifted_norm(op: views.Binary, rewriter: Rewriter) -> Any:
+    """A norm without a bias, and a vector along its axis that is added."""
+    if op.kind != "add":
+        return None
+    for normal, term in operand_pairs(op):
+        norm = _plain_norm(op, normal)
+        bias = None if norm is None else _along(rewriter, term, norm)
+        if norm is not None and bias is not None:
+            return rewriter.emit(norm.spec.name, [norm.x, norm.scale, bias], axis=norm.axis, eps=norm.eps)
+    return None
+
+
+def _plain_norm(op: views.Binary, value: mlir.Value) -> views.LayerNorm | views.RmsNorm | None:
+    """The norm without a bias that gives a value which only an op reads, of the op's own shape."""
+    norm: Any = producer(value, views.LayerNorm) or producer(value, views.RmsNorm)
+    if norm is None or value.type != op.result.type or not has_one_use(value):
+        return None
+    if norm.operation.block != op.operation.block:
+        return None
+    return norm if norm.bias is None or splat(norm.bias) == 0 else None
+
+
+def _along(rewriter: Rewriter, value: mlir.Value, norm: views.LayerNorm | views.RmsNorm) -> mlir.Value | None:
+    """A value that varies along the axis of a norm at most as a vector, where it is one along it."""
+    shape, rank, size = shape_of(value), shape_of(norm.x).rank, shape_of(norm.x).dims[norm.axis]
+    padded = (1,) * (rank - shape.rank) + shape.dims
+    if padded != tuple(size if i == norm.axis else 1 for i in range(rank)) or size == 1:
+        return None
+    source = producer(value, views.Reshape)
+    if source is not None and shape_of(source.x).dims == (size,):
+        return source.x
+    return value if shape.rank == 1 else rewriter.emit("reshape", [value], shape=(size,))
+
+
+# --- groups of channels -----------------------------------------------------------------------------
+
+
+@pattern
+def grouped_norm(op: views.Reshape, rewriter: Rewriter) -> Any:
+    """A layer norm of `[N, C, …]` as `[N, G, …]`, without weights: a group norm."""
+    norm = producer(op.x, views.LayerNorm)
+    view = None if norm is None else producer(norm.x, views.Reshape)
+    if norm is None or view is None or view.x.type != op.result.type or not has_one_use(op.x):
+        return None
+    dims, grouped = shape_of(view.x).dims, shape_of(norm.x).dims
+    if len(dims) < 2 or len(grouped) != 3 or norm.axis != 2 or dims[0] != grouped[0]:
+        return None
+    channels, groups = dims[1], grouped[1]
+    if not isinstance(channels, int) or not isinstance(groups, int) or groups < 1 or channels % groups:
+        return None
+    if splat(norm.scale) != 1 or splat(norm.bias) != 0:
+        return None
+    dtype = shape_of(view.x).dtype.numpy
+    weights = (rewriter.builder.constant(make(channels, dtype)).value for make in (np.ones, np.zeros))
+    return rewriter.emit("group_norm", [view.x, *weights], num_groups=groups, eps=norm.eps)
+
+
+@pattern
+def weighted_groups(op: views.Binary, rewriter: Rewriter) -> Any:
+    """A group norm times a vector of channels, or with one added, where it has none of its own."""
+    if op.kind not in ("mul", "add"):
+        return None
+    for value, other in operand_pairs(op):
+        norm = producer(value, views.GroupNorm)
+        if norm is None or value.type != op.result.type or not has_one_use(value) or splat(norm.bias) != 0:
+            continue
+        if norm.operation.block != op.operation.block or (op.kind == "mul" and splat(norm.scale) != 1):
+            continue
+        vector = _of_channels(rewriter, other, norm)
+        if vector is not None:
+            weights = [vector, norm.bias] if op.kind == "mul" else [norm.scale, vector]
+            return rewriter.emit("group_norm", [norm.x, *weights], num_groups=norm.num_groups, eps=norm.eps)
+    return None
+
+
+def _of_channels(rewriter: Rewriter, value: mlir.Value, norm: views.GroupNorm) -> mlir.Value | None:
+    """A value that varies along the channels only, as a vector of them."""
+    shape, rank, channels = shape_of(value), shape_of(norm.x).rank, shape_of(norm.x).dims[1]
+    padded = (1,) * (rank - shape.rank) + shape.dims
+    if padded != tuple(channels if i == 1 else 1 for i in range(rank)) or channels == 1:
+        return None
+    source = producer(value, views.Reshape)
+    if source is not None and shape_of(source.x).dims == (channels,):
+        return source.x
+    return rewriter.emit("reshape", [value], shape=(channels,))
+
+
+@dataclass(frozen=True)
+class RecognizeNorms(Fusion, name="rlx-recognize-norms"):
+    """Make `layer_norm`, `rms_norm` and `group_norm` of means, squares and roots, with their scale and bias.
+
+    Run cse first: what is computed twice is not recognised as the same.
+    """
+
+    makes = "layer_norm"
+    patterns = (normalised, scaled_norm, shifted_norm, grouped_norm, weighted_groups)
+    helpers = (known_condition,)

@@ -1,0 +1,60 @@
+"""`rlx-recognize-softmax`: a softmax of its primitives."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from rlx import mlir
+from rlx.ir import views
+from rlx.ir.shape import shape_of
+from rlx.passes.fusion.base import Fusion, operand_pairs
+from rlx.passes.origins import origin_of, stands_beside, statistic_of
+from rlx.passes.pattern import Rewriter, pattern, producer
+from rlx.passes.simplification.simplify_rules import known_condition, splat
+
+
+@pattern
+def softmax(op: views.Binary, rewriter: Rewriter) -> Any:
+    """`e / sum e` with `e = exp(x - max x)`, or `exp(x)`, or times one over the sum."""
+    if op.kind not in ("div", "mul") or not shape_of(op.result).dtype.is_float:
+        return None
+    for value, divisor in operand_pairs(op) if op.kind == "mul" else ((op.lhs, op.rhs),):
+        exponential = producer(value, views.Activation)
+        total = divisor if op.kind == "div" else _inverted(divisor)
+        if exponential is None or exponential.kind != "exp" or total is None or value.type != op.result.type:
+            continue
+        found = statistic_of(origin_of(total))
+        if found is None or found.kind != "sum" or found.factor != 1.0 or len(found.axes) != 1:
+            continue
+        for axis in range(shape_of(value).rank):
+            if stands_beside(found, value, axis):
+                return rewriter.emit("softmax", [_shifted(exponential.x, axis)], axis=axis)
+    return None
+
+
+def _inverted(value: mlir.Value) -> mlir.Value | None:
+    op = producer(value, views.Binary)
+    return op.rhs if op is not None and op.kind == "div" and splat(op.lhs) == 1 else None
+
+
+def _shifted(value: mlir.Value, axis: int) -> mlir.Value:
+    """What a softmax is of: without its own maximum, which it does not depend on."""
+    op = producer(value, views.Binary)
+    if op is None or op.kind != "sub":
+        return value
+    found = statistic_of(origin_of(op.rhs))
+    own = found is not None and found.kind == "max" and found.factor == 1.0 and stands_beside(found, op.lhs, axis)
+    return op.lhs if own else value
+
+
+@dataclass(frozen=True)
+class RecognizeSoftmax(Fusion, name="rlx-recognize-softmax"):
+    """Make `softmax` of exponentials that are divided by their sum.
+
+    Where they are not taken of the difference from the maximum, what overflowed does not any more.
+    """
+
+    makes = "softmax"
+    patterns = (softmax,)
+    helpers = (known_condition,)

@@ -1,0 +1,1 @@
+"""Simplification: less to compute for the same results."""

@@ -1,0 +1,96 @@
+"""`rlx-outline-weights`: what depends on parameters alone becomes a function that runs once, when a program is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rlx import mlir
+from rlx.ir import registry
+from rlx.ir.shape import shape_of
+from rlx.ir.signature import (
+    PREPARES,
+    Argument,
+    Output,
+    bodies,
+    prepares,
+    read_arguments,
+    read_outputs,
+    sign_function,
+)
+from rlx.passes.base import Pass, option
+from rlx.passes.rewrite import erase_dead
+from rlx.passes.simplification.invariants import bytes_of, worth_keeping
+
+
+@dataclass(frozen=True)
+class OutlineWeights(Pass, name="rlx-outline-weights"):
+    """Move what depends on parameters alone into a private function `<name>.weights`, whose results are parameters instead.
+
+    It is run for a back end behind LIR, which calls that function once. Views and broadcasts stay, since they cost nothing, and
+    what would take much more memory than the parameters that it is made of, as quantised weights that are made floats.
+    """
+
+    preserves_results = False  # the function takes other parameters
+
+    # Twice, as f32 of f16: XLA's products read what casts make of them, and it is made at each call otherwise.
+    growth: float = option(
+        2.0, "how many times as large as its parameters a value may be; products are moved at any size"
+    )
+
+    def run(self, module: mlir.Module) -> None:
+        for function in bodies(module):
+            if not prepares(function):
+                _outline(function, self.growth)
+
+
+def _outline(function: mlir.FuncOp, growth: float) -> None:
+    arguments, outputs, block = read_arguments(function), read_outputs(function), function.entry_block
+    kinds = zip(block.arguments, arguments, strict=True)
+    params = {value: a for value, a in kinds if a.kind == "param" and a.shape.is_static}
+    sizes = {value: bytes_of(value) for value in params}
+    crossing, inside = worth_keeping(block, sizes.get, _is_movable, growth)
+    if not crossing:
+        return
+    name, taken = f"{function.name.value}.weights", {a.name for a in arguments}
+    names = [n for n in (f"{name}{i}" for i in range(len(crossing) + len(taken))) if n not in taken][: len(crossing)]
+    prepared = [Argument(n, "param", shape_of(v)) for n, v in zip(names, crossing, strict=True)]
+    _emit(function, name, params, inside, crossing, prepared)
+    for value in crossing:
+        value.replace_all_uses_with(block.add_argument(value.type, value.owner.operation.location))
+    erase_dead(inside)
+    unused = [i for i, value in enumerate(block.arguments) if value in params and next(iter(value.uses), None) is None]
+    for i in reversed(unused):
+        block.erase_argument(i)
+    kept = [a for i, a in enumerate([*arguments, *prepared]) if i not in unused]
+    sign_function(function, kept, outputs)
+
+
+def _is_movable(op: mlir.Operation) -> bool:
+    return registry.is_ours(op) and not len(op.regions) and all(shape_of(r).is_static for r in op.results)
+
+
+def _emit(
+    function: mlir.FuncOp,
+    name: str,
+    params: dict[mlir.Value, Argument],
+    ops: Sequence[mlir.Operation],
+    results: Sequence[mlir.Value],
+    prepared: Sequence[Argument],
+) -> None:
+    """The function that runs once, in front of the other one."""
+    ir, func = mlir.ir, mlir.dialect("func")
+    read = {v for op in ops for v in op.operands}
+    taken = {value: argument for value, argument in params.items() if value in read}
+    outlined = func.FuncOp(name, ([], []), visibility="private", ip=ir.InsertionPoint(function), loc=function.location)
+    block = outlined.add_entry_block()
+    copies = {value: block.add_argument(value.type, value.location) for value in taken}
+    with ir.InsertionPoint(block):
+        for op in ops:
+            copy = op.clone()
+            for i, value in enumerate(op.operands):
+                copy.operands[i] = copies[value]
+            copies |= zip(op.results, copy.results, strict=True)
+        func.ReturnOp([copies[v] for v in results], loc=function.location)
+    outlined.attributes[PREPARES] = ir.StringAttr.get(function.name.value)
+    sign_function(outlined, taken.values(), [Output(a.name, a.shape) for a in prepared])

@@ -1,0 +1,27 @@
+"""`rlx-simplify`: removes arithmetic and shape ops that do nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rlx import mlir
+from rlx.passes.base import Pass, option
+from rlx.passes.pattern import patterns_in, rewrite
+from rlx.passes.simplification import fast_math_rules, simplify_rules, simplify_shape_rules
+
+_EXACT = (*patterns_in(simplify_rules), *patterns_in(simplify_shape_rules))
+_FAST = (*_EXACT, *patterns_in(fast_math_rules))
+
+
+@dataclass(frozen=True)
+class Simplify(Pass, name="rlx-simplify", exact=True, idempotent=True):
+    """Remove ops that do nothing, and join ops that undo each other or can be one.
+
+    Exact for floats, with NaN, infinities and the signs of zeros: so `x + 0` stays, which is 0 for -0, and `x·0`, which may be
+    NaN. `fast-math` takes it that there are none of these, and that sums may be rounded in another order.
+    """
+
+    fast_math: bool = option(False, "whether to treat floats as if they were real numbers")
+
+    def run(self, module: mlir.Module) -> None:
+        rewrite(module, _FAST if self.fast_math else _EXACT, self.name)

@@ -1,0 +1,298 @@
+"""The patterns of `rlx-simplify` for ops that only change shapes or move data: chains, round trips, broadcasts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from rlx import mlir
+from rlx.ir import opview, views
+from rlx.ir.dim import Dim
+from rlx.ir.shape import shape_of
+from rlx.ops.lift import broadcast
+from rlx.passes.pattern import Rewriter, feeder, has_one_use, pattern, producer
+from rlx.passes.simplification.simplify_rules import if_alike
+
+# --- chains -----------------------------------------------------------------------------------------
+
+
+@pattern
+def shape_chain(op: views.Reshape | views.Expand, rewriter: Rewriter) -> mlir.Value | None:
+    """A reshape or expand to the shape that the operand has already, and two of them in a row."""
+    if if_alike(op.x, op.result) is not None:
+        return op.x
+    inner = producer(op.x, type(op))
+    return None if inner is None else rewriter.emit(op.spec.name, [inner.x], shape=shape_of(op.result).dims)
+
+
+@pattern
+def expanded_operand(op: views.Binary | views.Compare | views.Where, rewriter: Rewriter) -> mlir.Value | None:
+    """An operand that is expanded, although the result has the same shape without that: these ops broadcast their operands."""
+    values = op.operands
+    for i, value in enumerate(values):
+        inner = producer(value, views.Expand)
+        if inner is None:
+            continue
+        changed = [*values[:i], inner.x, *values[i + 1 :]]
+        if broadcast(*(shape_of(v).dims for v in changed)) == shape_of(op.result).dims:
+            return rewriter.emit(op.spec.name, changed, **op.attributes)
+    return None
+
+
+@pattern
+def transpose_chain(op: views.Transpose, rewriter: Rewriter) -> mlir.Value | None:
+    """A transpose that keeps the order of axes, and two transposes in a row."""
+    if op.perm == tuple(range(len(op.perm))):
+        return op.x
+    inner = producer(op.x, views.Transpose)
+    return inner and rewriter.emit("transpose", [inner.x], perm=tuple(inner.perm[p] for p in op.perm))
+
+
+@pattern
+def whole(op: views.Narrow | views.Slice, rewriter: Rewriter) -> mlir.Value | None:
+    """A narrow or slice of the whole tensor: if it keeps the shape, it starts at 0."""
+    if isinstance(op, views.Slice) and any(s != 1 for s in op.strides):
+        return None
+    return if_alike(op.x, op.result)
+
+
+@pattern
+def narrow_of_narrow(op: views.Narrow, rewriter: Rewriter) -> mlir.Value | None:
+    """Two ranges of one axis."""
+    inner = producer(op.x, views.Narrow)
+    if inner is None or op.axis != inner.axis:
+        return None
+    start = op.start[0] + inner.start[0]
+    return rewriter.emit("narrow", [inner.x], axis=op.axis, start=(start,), length=op.length)
+
+
+@pattern
+def narrow_of_concat(op: views.Narrow, rewriter: Rewriter) -> mlir.Value | None:
+    """A range that is inside of one of the joined tensors."""
+    inner, axis = producer(op.x, views.Concat), op.axis
+    if inner is None or inner.axis != axis:
+        return None
+    (start,), (length,) = op.start, op.length
+    border = shape_of(inner.lhs).dims[axis]
+    if _at_most(start + length, border):
+        return rewriter.emit("narrow", [inner.lhs], axis=axis, start=(start,), length=(length,))
+    if _at_most(border, start):
+        return rewriter.emit("narrow", [inner.rhs], axis=axis, start=(start - border,), length=(length,))
+    return None
+
+
+def _at_most(a: Dim, b: Dim) -> bool:
+    """Whether `a <= b` is known."""
+    gap = b - a
+    return type(gap) is int and gap >= 0
+
+
+@pattern
+def concat_of_neighbours(op: views.Concat, rewriter: Rewriter) -> mlir.Value | None:
+    """Neighbouring ranges of one tensor that are joined again; an empty operand."""
+    axis = op.axis
+    for part, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
+        if shape_of(part).dims[axis] == 0:
+            return if_alike(other, op.result)
+    base, start, length = _range(op.lhs, axis)
+    other, next_start, next_length = _range(op.rhs, axis)
+    if base != other or start + length != next_start:
+        return None
+    return rewriter.emit("narrow", [base], axis=axis, start=(start,), length=(length + next_length,))
+
+
+def _range(value: mlir.Value, axis: int) -> tuple[mlir.Value, Dim, Dim]:
+    """A value as a range of an axis of another tensor: this tensor, the start and the length."""
+    op = producer(value, views.Narrow)
+    if op is None or op.axis != axis:
+        return value, 0, shape_of(value).dims[axis]
+    return op.x, op.start[0], op.length[0]
+
+
+@pattern
+def reduce_of_ones(op: views.Reduce, rewriter: Rewriter) -> mlir.Value | None:
+    """A reduction over axes of size 1 only changes the shape."""
+    x, result = shape_of(op.x), shape_of(op.result)
+    if x.dtype is not result.dtype or any(x.dims[a] != 1 for a in op.axes):
+        return None
+    if x.dtype.is_complex and op.kind == "prod":  # it starts from 1, by which a complex product makes inf NaN
+        return None
+    return op.x if x.dims == result.dims else rewriter.emit("reshape", [op.x], shape=result.dims)
+
+
+@pattern
+def slice_of_slice(op: views.Slice, rewriter: Rewriter) -> mlir.Value | None:
+    """Two slices in a row, of known sizes."""
+    inner = producer(op.x, views.Slice)
+    if inner is None or not all(isinstance(n, int) for n in (*op.starts, *inner.starts, *shape_of(op.result).dims)):
+        return None
+    steps = [a * b for a, b in zip(inner.strides, op.strides, strict=True)]
+    starts = [a + b * s for a, b, s in zip(inner.starts, op.starts, inner.strides, strict=True)]
+    sizes = shape_of(op.result).static
+    if not all(sizes):  # where an empty range starts and ends is not said by its size
+        return None
+    limits = [start + (n - 1) * step + 1 for start, n, step in zip(starts, sizes, steps, strict=True)]
+    return rewriter.emit("slice", [inner.x], starts=tuple(starts), limits=tuple(limits), strides=tuple(steps))
+
+
+@pattern
+def extremum_of_extremum(op: views.Reduce, rewriter: Rewriter) -> mlir.Value | None:
+    """The maximum of maxima, and the minimum of minima: of sums, the order would change what is rounded."""
+    inner = feeder(op, op.x, views.Reduce)
+    if inner is None or op.kind not in ("max", "min") or inner.kind != op.kind or inner.keep_dims != op.keep_dims:
+        return None
+    return reduced_at_once(op, inner, rewriter)
+
+
+def reduced_at_once(op: views.Reduce, inner: views.Reduce, rewriter: Rewriter) -> mlir.Value:
+    """One reduction for two of a kind, of which one reads the other; both keep their axes, or neither does."""
+    kept = [a for a in range(shape_of(inner.x).rank) if inner.keep_dims or a not in inner.axes]
+    axes = tuple(sorted({*inner.axes, *(kept[a] for a in op.axes)}))
+    return rewriter.emit("reduce", [inner.x], kind=op.kind, axes=axes, keep_dims=op.keep_dims)
+
+
+# --- round trips --------------------------------------------------------------------------------------
+
+
+@pattern
+def round_trip(op: views.Transpose | views.Reshape, rewriter: Rewriter) -> mlir.Value | None:
+    """A transpose or reshape behind elementwise ops whose operands were all transposed or reshaped the other way."""
+    undone: Undone = (
+        partial(_transposed_from, perm=op.perm)
+        if isinstance(op, views.Transpose)
+        else partial(_reshaped_from, dims=shape_of(op.result).dims)
+    )
+    return _emitted_back(rewriter, op.x, undone) if _goes_back(op.operation, op.x, undone) else None
+
+
+Undone = Callable[[mlir.Value], "mlir.Value | None"]
+_MOST_STEPS = 16
+
+
+def _transposed_from(value: mlir.Value, perm: tuple[int, ...]) -> mlir.Value | None:
+    """What a value is a transpose of, where `perm` undoes that."""
+    inner = producer(value, views.Transpose)
+    restored = inner is not None and all(inner.perm[p] == i for i, p in enumerate(perm))
+    return inner.x if inner is not None and restored else None
+
+
+def _reshaped_from(value: mlir.Value, dims: tuple[Dim, ...]) -> mlir.Value | None:
+    """What a value is a reshape of, where that had these sizes."""
+    inner = producer(value, views.Reshape)
+    return inner.x if inner is not None and shape_of(inner.x).dims == dims else None
+
+
+def _goes_back(reader: mlir.Operation, value: mlir.Value, undone: Undone, depth: int = 0) -> bool:
+    """Whether a value is computed element by element of values that come from the other side, and of single numbers."""
+    if not isinstance(value, mlir.ir.OpResult) or depth == _MOST_STEPS or not has_one_use(value):
+        return False
+    op = value.owner.operation
+    if not opview.has_trait(op, "elementwise") or op.block != reader.block or len(op.results) != 1:
+        return False
+    dims = shape_of(value).dims
+    tensors = [v for v in op.operands if shape_of(v).rank]
+    if not tensors or any(shape_of(v).dims != dims for v in tensors):
+        return False
+    return all(undone(v) is not None or _goes_back(op, v, undone, depth + 1) for v in tensors)
+
+
+def _emitted_back(rewriter: Rewriter, value: mlir.Value, undone: Undone) -> mlir.Value:
+    """The same computed of the values on the other side."""
+    op = value.owner.operation
+
+    def back(v: mlir.Value) -> mlir.Value:
+        if not shape_of(v).rank:
+            return v
+        source = undone(v)
+        return _emitted_back(rewriter, v, undone) if source is None else source
+
+    operands = opview.operands_of(op, [back(v) for v in op.operands])
+    return rewriter.emit(opview.name_of(op), operands, **opview.attributes_of(op))
+
+
+@pattern
+def transposed_factor(op: views.DotGeneral, rewriter: Rewriter) -> mlir.Value | None:
+    """A product of a transpose, which names the axes of its operands anyway."""
+    lhs, rhs = producer(op.lhs, views.Transpose), producer(op.rhs, views.Transpose)
+    sides = (lhs, op.lhs, op.lhs_contracting, op.lhs_batch), (rhs, op.rhs, op.rhs_contracting, op.rhs_batch)
+    operands: list[mlir.Value] = []
+    axes: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+    for transpose, value, contracting, batch in sides:
+        named = {*contracting, *batch}
+        perm = transpose.perm if transpose is not None else ()
+        free = [p for i, p in enumerate(perm) if i not in named]
+        if transpose is None or free != sorted(free):  # the free axes of the result keep their order
+            operands.append(value)
+            axes.append((contracting, batch))
+        else:
+            operands.append(transpose.x)
+            axes.append((tuple(perm[i] for i in contracting), tuple(perm[i] for i in batch)))
+    if operands == [op.lhs, op.rhs]:
+        return None
+    (lhs_contracting, lhs_batch), (rhs_contracting, rhs_batch) = axes
+    named_axes = {"lhs_contracting": lhs_contracting, "rhs_contracting": rhs_contracting}
+    return rewriter.emit("dot_general", operands, **named_axes, lhs_batch=lhs_batch, rhs_batch=rhs_batch)
+
+
+# --- broadcasts ---------------------------------------------------------------------------------------
+
+
+@pattern
+def expanded_factor(op: views.Matmul, rewriter: Rewriter) -> mlir.Value | None:
+    """A factor that is repeated along axes of a batch: a product broadcasts these by itself."""
+    for i, value in enumerate(op.operands):
+        inner = producer(value, views.Expand)
+        if inner is None or shape_of(inner.x).rank < 2 or shape_of(inner.x).dims[-2:] != shape_of(value).dims[-2:]:
+            continue
+        operands = [inner.x if i == k else v for k, v in enumerate(op.operands)]
+        if broadcast(*(shape_of(v).dims[:-2] for v in operands)) == shape_of(op.result).dims[:-2]:
+            return rewriter.emit("matmul", operands)
+    return None
+
+
+@pattern
+def computed_before_expand(op: views.Activation | views.Cast | views.Binary, rewriter: Rewriter) -> mlir.Value | None:
+    """Elementwise ops of an expanded tensor, perhaps with one number: computed once for each element, then expanded."""
+    tensors = [v for v in op.operands if shape_of(v).rank]
+    inner = feeder(op, tensors[0], views.Expand) if len(tensors) == 1 else None
+    if inner is None or shape_of(inner.x).rank == 0 or shape_of(op.result).dims != shape_of(tensors[0]).dims:
+        return None
+    operands = [inner.x if v == tensors[0] else v for v in op.operands]
+    computed = rewriter.emit(op.spec.name, operands, **op.attributes)
+    return rewriter.emit("expand", [computed], shape=shape_of(op.result).dims)
+
+
+@pattern
+def extremum_of_expanded(op: views.Reduce, rewriter: Rewriter) -> mlir.Value | None:
+    """The maximum or minimum along axes that were repeated."""
+    inner = producer(op.x, views.Expand) if op.kind in ("max", "min") else None
+    if inner is None:
+        return None
+    dims, source = shape_of(op.x).dims, shape_of(inner.x).dims
+    whole = (1,) * (len(dims) - len(source)) + source
+    if any(whole[a] != 1 or not isinstance(dims[a], int) or dims[a] == 0 for a in op.axes):  # a symbol may be 0
+        return None
+    kept = [1 if i in op.axes else d for i, d in enumerate(dims)]
+    narrow = kept if op.keep_dims else [d for i, d in enumerate(dims) if i not in op.axes]
+    source_dims = whole if op.keep_dims else tuple(d for i, d in enumerate(whole) if i not in op.axes)
+    reshaped = rewriter.emit("reshape", [inner.x], shape=source_dims)
+    return rewriter.emit("expand", [reshaped], shape=tuple(narrow))
+
+
+@pattern
+def concat_of_equals(op: views.Concat, rewriter: Rewriter) -> mlir.Value | None:
+    """The same tensor several times along an axis on which it has size 1, as keys are repeated for their queries."""
+    axis = op.axis
+    lhs, rhs = _repeated(op.lhs, axis), _repeated(op.rhs, axis)
+    if lhs != rhs or shape_of(lhs).dims[axis] != 1:
+        return None
+    return rewriter.emit("expand", [lhs], shape=shape_of(op.result).dims)
+
+
+def _repeated(value: mlir.Value, axis: int) -> mlir.Value:
+    """What a value repeats along an axis, and along no other one."""
+    inner = producer(value, views.Expand)
+    if inner is None or shape_of(inner.x).rank != shape_of(value).rank:
+        return value
+    pairs = zip(shape_of(inner.x).dims, shape_of(value).dims, strict=True)
+    return inner.x if all(a == b or i == axis for i, (a, b) in enumerate(pairs)) else value
