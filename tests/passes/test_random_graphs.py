@@ -23,6 +23,7 @@ class _Maker:
     """Builds a graph step by step out of ops that the rules of `rlx-simplify` look for."""
 
     def __init__(self, seed: int, *, regions: bool = False, shapes: bool = False):
+        self.depth = 0
         self.random = random.Random(seed)
         self.g: Any = rlx.Graph("main")
         self.values: list[Any] = [self.g.input(f"x{i}", (2, 3), d) for i, d in enumerate(_DTYPES)]
@@ -34,7 +35,10 @@ class _Maker:
             made = self.random.choice(steps)(self.random.choice(self.values))
             if made is not None and made.rank <= 4 and made.shape.num_elements <= 64:
                 self.values.append(made)
-        self.g.set_outputs(self.values[len(_DTYPES) :] or self.values[:1])
+        results = self.values[len(_DTYPES) :] or self.values[:1]
+        if regions and self.random.random() < 0.5:  # nobody reads the others
+            results = self.random.sample(results, self.random.randint(1, len(results)))
+        self.g.set_outputs(results)
 
     def other(self, x: Any) -> Any:
         """An operand to go with x: a constant, x itself, or a value of its shape and dtype."""
@@ -162,26 +166,37 @@ class _Maker:
         return self.g.if_(flag, lambda: self.inside(x), lambda: self.inside(x))
 
     def loop(self, x: Any) -> Any:
-        steps = self.random.randint(0, 3)
-        return self.g.while_(lambda i, c: i < steps, lambda i, c: (i + 1, self.inside(x, c)), 0, x, max_iterations=3)[1]
+        steps, which = self.random.randint(0, 3), self.random.choice([1, 2])
+
+        def body(i: Any, c: Any, d: Any) -> Any:
+            return i + 1, self.inside(x, c, d), self.random.choice([c, d, self.inside(x, c, d)])
+
+        return self.g.while_(lambda i, *_: i < steps, body, 0, x, x, max_iterations=3)[which]
 
     def scan(self, x: Any) -> Any:
         if not x.rank:
             return None
         row = self.g.constant(np.ones(x.shape.static[1:], x.dtype.numpy))
-        carry, rows = self.g.scan(lambda c, r: (self.inside(r, c), self.inside(c, r)), row, x)
-        return self.random.choice([carry, rows])
+
+        def body(own: Any, r: Any) -> Any:
+            c, d = own
+            return (self.inside(r, c, d), self.random.choice([c, d, self.inside(r, c, d)])), self.inside(c, r)
+
+        (carry, other), rows = self.g.scan(body, (row, row), x)
+        return self.random.choice([carry, other, rows])
 
     def inside(self, x: Any, *own: Any) -> Any:
-        """What a region gives, of the shape and dtype of x: perhaps of constants only, or of values outside only."""
-        outside = self.values
+        """What a region gives, of the shape and dtype of x: perhaps of constants only, of values outside only, or of regions."""
+        outside, self.depth = self.values, self.depth + 1
+        kinds = [self.binary, self.unary, self.where, self.constant]
+        kinds += [self.branch, self.loop, self.scan] if self.depth == 1 else []
         self.values = [*outside, *own]
         made = self.random.choice([x, *own, self.constant(x)])
         for _ in range(self.random.randint(0, 3)):
-            following = self.random.choice([self.binary, self.unary, self.where, self.constant])(made)
+            following = self.random.choice(kinds)(made)
             if following is not None and following.shape == x.shape:
                 made = following
-        self.values = outside
+        self.values, self.depth = outside, self.depth - 1
         return made
 
 

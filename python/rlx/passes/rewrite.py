@@ -162,15 +162,20 @@ def decompose_all(module: mlir.Module, names: Container[str]) -> int:
 
 
 def erase_dead(ops: Iterable[mlir.Operation]) -> None:
-    """Erase rlx ops whose results are not used, and then their operands that are not used any more."""
+    """Erase rlx ops whose results are not used, and then what they and their regions read, if it is not used any more."""
     # Several Python objects may stand for the same op, and all of them are invalid after it is erased. So each op is here once.
     pending = {opview.key(op): op for op in ops}
     while pending:
         _, op = pending.popitem()
         if registry.is_ours(op) and op.name not in opview.TERMINATORS and is_unread(op):
-            owners = [v.owner.operation for v in op.operands if isinstance(v, mlir.ir.OpResult)]
+            inside = [inner for region in op.regions for block in region.blocks for inner in opview.operations(block)]
+            read = [v for user in (op, *inside) for v in user.operands if isinstance(v, mlir.ir.OpResult)]
+            owners = {opview.key(v.owner.operation): v.owner.operation for v in read}
+            for inner in inside:  # they go with it
+                pending.pop(opview.key(inner), None)
+                owners.pop(opview.key(inner), None)
             op.erase()
-            pending.update((opview.key(owner), owner) for owner in owners)
+            pending.update(owners)
 
 
 def is_unread(op: mlir.Operation) -> bool:

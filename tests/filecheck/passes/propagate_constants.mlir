@@ -100,3 +100,24 @@ func.func @runs(%x: tensor<2xf32>, %rows: tensor<1x2xf32>) -> (tensor<2xf32>, te
   }
   return %w#1, %s#0, %s#1 : tensor<2xf32>, tensor<2xf32>, tensor<1x2xf32>
 }
+
+// -----
+// Of the loop only a carry is read that never changes, so that it goes, with the branch inside.
+// CHECK-LABEL: func.func @unread
+// CHECK-NOT: rlx.while
+// CHECK: return %arg0
+func.func @unread(%x: tensor<2xf32>, %p: tensor<i1>) -> tensor<2xf32> {
+  %0:2 = rlx.while(%x, %x) {max_iterations = 4} : (tensor<2xf32>, tensor<2xf32>) -> (tensor<2xf32>, tensor<2xf32>) cond {
+  ^bb0(%a: tensor<2xf32>, %b: tensor<2xf32>):
+    rlx.yield %p : tensor<i1>
+  } body {
+  ^bb0(%a: tensor<2xf32>, %b: tensor<2xf32>):
+    %c = rlx.if(%p) : (tensor<i1>) -> tensor<2xf32> then {
+      rlx.yield %a : tensor<2xf32>
+    } else {
+      rlx.yield %b : tensor<2xf32>
+    }
+    rlx.yield %a, %c : tensor<2xf32>, tensor<2xf32>
+  }
+  return %0#0 : tensor<2xf32>
+}

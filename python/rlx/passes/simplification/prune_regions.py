@@ -30,20 +30,28 @@ class PruneRegions(Pass, name="rlx-prune-regions", exact=True, idempotent=True):
     def run(self, module: mlir.Module) -> None:
         for function in functions(module):
             for block in function.body:
-                _prune(block)
+                while _prune(block):  # what an inner loop has given up, the outer one may not need either
+                    pass
 
 
-def _prune(block: mlir.Block) -> None:
-    """Prune the ops of a block, the last one first: values that an op does not use any more may then be unused everywhere."""
+def _prune(block: mlir.Block) -> bool:
+    """Prune the ops of a block, the last one first: values that an op does not use any more may then be unused everywhere.
+
+    Gives whether anything has changed.
+    """
+    changed = False
     for op in reversed([view.operation for view in block.operations if len(view.operation.regions)]):
         name = opview.name_of(op)
         if name in _PRUNED and not any(map(_is_used, op.results)):
             op.erase()
+            changed = True
             continue
         new = _prune_loop(op) if name in _LOOPS else _prune_plain(op) if name in _PRUNED else op
+        changed |= new is not op
         for region in new.regions:
             for inner in region.blocks:
-                _prune(inner)
+                changed |= _prune(inner)
+    return changed
 
 
 def _is_used(value: mlir.Value) -> bool:
