@@ -191,19 +191,39 @@ def test_what_is_no_norm() -> None:
 # --- softmax ------------------------------------------------------------------------------------------
 
 
-def test_softmax_with_and_without_its_maximum() -> None:
-    def plain(g: Any, x: Any) -> Any:
-        e = g.exp(x)
+def test_softmax() -> None:
+    def divided(g: Any, x: Any) -> Any:
+        e = g.exp(x - g.max(x, -1, keep_dims=True))
         return e / g.sum(e, -1, keep_dims=True)
 
     def shifted(g: Any, x: Any) -> Any:
         e = g.exp(x - g.reshape(g.max(x, 1), (B, 1, D)))
         return e * (1.0 / g.sum(e, 1, keep_dims=True))
 
-    check(plain, [(B, S, D)], {"softmax"})
+    def other_axis(g: Any, x: Any) -> Any:
+        e = g.exp(x - g.max(x, 0, keep_dims=True))
+        return e / g.reshape(g.sum(e, 0), (S, 1))
+
+    check(divided, [(B, S, D)], {"softmax"})
     check(shifted, [(B, S, D)], {"softmax"})
-    check(lambda g, x: g.exp(x) / g.sum(g.exp(x), 0, keep_dims=True), [(S, S)], {"softmax"})
-    check(lambda g, x: g.exp(x) / g.reshape(g.sum(g.exp(x), 0), (S, 1)), [(S, S)], {"activation", "reduce", "binary"})
+    check(other_axis, [(S, S)], {"activation", "reduce", "binary"})
+
+
+@pytest.mark.parametrize("shift", [None, "min", "other maximum"])
+def test_without_its_own_maximum_it_is_no_softmax(shift: str | None) -> None:
+    """Whose elements are all NaN where one of them is infinite."""
+    g: Any = rlx.Graph("exponentials")
+    x, y = g.input("x", (2, 3)), g.input("y", (2, 3))
+    shifts = {None: 0.0, "min": g.min(x, 1, keep_dims=True), "other maximum": g.max(y, 1, keep_dims=True)}
+    e = g.exp(x - shifts[shift])
+    g.set_outputs({"y": e / g.sum(e, 1, keep_dims=True)})
+    recognised = rlx.passes.run(g, to_mir(2))
+    assert "rlx.softmax" not in str(recognised)
+    values = {"x": np.array([[0, np.inf, 1], [0, 100, -100]], np.float32), "y": np.ones((2, 3), np.float32)}
+    np.testing.assert_array_equal(rlx.evaluate(recognised, values)[0], rlx.evaluate(g, values)[0])
+    if shift is None:
+        report = rlx.Pipeline(target="cpu").compile(g).fusion
+        assert "no maximum is subtracted" in str(report)
 
 
 # --- attention ----------------------------------------------------------------------------------------

@@ -138,3 +138,19 @@ def test_the_cost_of_a_run_is_known_without_one() -> None:
     n = 16
     assert evaluate(cost.flops, {"n": n}) == 2 * n * 8 * 4
     assert evaluate(cost.bytes, {"n": n}) == 4 * (n * 8 + 8 * 4 + n * 4)
+
+
+def test_a_product_counts_once() -> None:
+    """A kernel that unfolds images for a convolution computes nothing of it."""
+    g: Any = rlx.Graph("convolution")
+    g.set_outputs({"y": g.conv(g.input("x", (2, 4, 8, 8)), g.param("w", (4, 4, 3, 3)), padding=1)})
+    (conv,) = [i for i, op in enumerate(inspect_graph(g).ops) if op.label == "conv"]
+    events = tuple(
+        KernelEvent(kernel, (conv,), False, run, run + start, 1e-3)
+        for run in range(2)
+        for start, kernel in ((0.1, "unfold"), (0.2, "product"))
+    )
+    report = ProfileReport("convolution", "cpu", Measurement("test", 1, 2, 4e-3, events), inspect_graph(g), ROOFLINE)
+    by_name = {k.kernel: k for k in report.kernels}
+    assert by_name["product"].work.flops == 2 * 2 * 4 * 8 * 8 * 4 * 9 and by_name["unfold"].work.flops == 0
+    assert by_name["unfold"].title == "layout for conv" and by_name["product"].title == "conv"

@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> int:
 
         print(_weights_text(open_weights(arguments.file)))
         return 0
-    if (arguments.measure or arguments.input) and not arguments.html:
+    if (arguments.measure or arguments.input) and arguments.html is None:
         raise Error("--measure and --input need --html=OUT.html; `rlx profile` prints times")
     program = read_program(arguments.file, arguments.function)
     if isinstance(program, Graph):
@@ -95,11 +95,11 @@ def _show_graph(graph: Graph, arguments: argparse.Namespace) -> None:
             print(("" if arguments.stats else "\n") + printable(inspect_diff(before, report).summary()))
         print(printable(report.stats() if arguments.stats else str(report)))
         before = report
-    if report is not None and arguments.svg:
+    if report is not None and arguments.svg is not None:
         _draw(report, arguments.svg)
-    if arguments.html:
+    if arguments.html is not None:
         _write_page(compilation, arguments)
-    if arguments.memory or arguments.memory_svg:
+    if arguments.memory or arguments.memory_svg is not None:
         _show_memory(compilation.at("lir"), arguments)
 
 

@@ -59,10 +59,9 @@ def quantize(
         Error: An option is wrong, the record is of another graph, or there is nothing to quantise.
     """
     scheme = Scheme(weights, activations, symmetric, smooth if record is not None else 0.0, group)
-    if record is None and activations != "none":
-        raise Error(
-            "activations need a record", hint="rlx.calibrate(graph, batches) makes one; or give activations='none'"
-        )
+    if record is None and activations == "int8":
+        hint = "rlx.calibrate(graph, batches) makes one; or give activations='dynamic' or 'none'"
+        raise Error("the scales of int8 activations come from a record", hint=hint)
     source = graph_of(graph, "quantize")
     result = run(source, "rlx-lower-blocks")
     with mlir.entered():

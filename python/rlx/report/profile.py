@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from rlx.backends.protocol import KernelEvent, Measurement
+from rlx.ir import registry
 from rlx.ir.listing import GraphReport
 from rlx.report import html, roofline_svg
 from rlx.report.roofline import Machine, Work, number
@@ -99,14 +100,29 @@ class ProfileReport:
         groups: dict[tuple[str, tuple[int, ...]], list[KernelEvent]] = defaultdict(list)
         for event in self.measurement.events:
             groups[event.kernel, event.ops].append(event)
-        times = [self._kernel(kernel, ops, events) for (kernel, ops), events in groups.items()]
+        last = self._last_of_products()
+        times = [self._kernel(kernel, ops, events, last) for (kernel, ops), events in groups.items()]
         return tuple(sorted(times, key=lambda time: -time.seconds))
+
+    def _last_of_products(self) -> dict[int, str]:
+        """The kernel that computes each product: of several, the last. Those before it arrange its operands, as for im2col."""
+        kernels: dict[int, str] = {}
+        for event in self.measurement.events:
+            if not event.layout:
+                kernels.update(dict.fromkeys(filter(self._is_product, event.ops), event.kernel))
+        return kernels
+
+    def _is_product(self, i: int) -> bool:
+        spec = registry.SPECS.get(self.listing.ops[i].name)
+        return spec is not None and spec.has_trait("product")
 
     @cached_property
     def _borders(self) -> _Borders:
         return _Borders(self.listing, self.sizes)
 
-    def _kernel(self, kernel: str, ops: tuple[int, ...], events: Sequence[KernelEvent]) -> KernelTime:
+    def _kernel(
+        self, kernel: str, ops: tuple[int, ...], events: Sequence[KernelEvent], last: Mapping[int, str]
+    ) -> KernelTime:
         runs = self.measurement.runs
         by_run = [0.0] * runs
         for event in events:
@@ -114,8 +130,9 @@ class ProfileReport:
         described = [self.listing.ops[i] for i in ops]
         places = tuple(dict.fromkeys(op.location for op in described if op.location))
         labels, seconds, calls = tuple(op.label for op in described), statistics.median(by_run), len(events) / runs
-        layout = events[0].layout
-        once = Work(0, 0) if layout else self._borders.work(ops)
+        computed = [i for i in ops if last.get(i, kernel) == kernel]
+        layout = events[0].layout or (bool(ops) and not computed)
+        once = Work(0, 0) if layout else self._borders.work(ops, computed)
         work = Work(round(once.flops * calls), round(once.bytes * calls))
         return KernelTime(kernel, ops, layout, labels, places, calls, seconds, work)
 
@@ -309,15 +326,15 @@ class _Borders:
             for name in op.operands:
                 self._readers[name].add(i)
 
-    def work(self, ops: Iterable[int]) -> Work:
-        """Operations of some ops, and bytes of what they read from outside and of what is read outside."""
+    def work(self, ops: Iterable[int], computed: Iterable[int]) -> Work:
+        """Bytes of what some ops read from outside and of what is read outside, and operations of those that are computed."""
         chosen = set(ops)
         described = [self._ops[i] for i in chosen]
         made = {name for op in described for name in op.results}
         read = {name for op in described for name in op.operands} - made
         written = {name for name in made if name in self._returned or self._readers[name] - chosen}
         moved = sum(number(self._bytes.get(name, 0), self._sizes) for name in read | written)
-        return Work(sum(self.alone(i).flops for i in chosen), moved)
+        return Work(sum(self.alone(i).flops for i in computed), moved)
 
     def alone(self, i: int) -> Work:
         """The work of an op by itself. That of one with regions is that of the ops in them, which are kernels of their own."""

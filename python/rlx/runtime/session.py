@@ -158,6 +158,8 @@ class Session:
 
         if options.pop("buckets"):
             raise Error("tune goes with one set of sizes, not with buckets", hint="bind sizes, and tune each")
+        if seconds is None:
+            raise Error("tune_inputs goes with tune, the seconds that tuning may take", hint="tune=60")
         if inputs is not None and not isinstance(inputs, Mapping):
             raise Error(f"tune_inputs must be a mapping of names to arrays, got {inputs!r:.60}")
         return tuned(Request(self, graph, options, params, inputs, cache), check_seconds(seconds))

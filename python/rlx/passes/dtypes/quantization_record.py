@@ -102,7 +102,7 @@ class CalibrationRecord:
             stored: dict[str, Any] = data["entries"]
             entries = {k: _entry(v) for k, v in stored.items()}
             return cls(str(data["method"]), int(data["batches"]), entries)
-        except (KeyError, TypeError, ValueError, AttributeError) as problem:
+        except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as problem:
             raise Error(f"{name} is a damaged calibration record: {problem!r:.100}") from None
 
     def __str__(self) -> str:

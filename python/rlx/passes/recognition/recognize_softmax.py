@@ -16,7 +16,7 @@ from rlx.passes.simplification.simplify_rules import known_condition, splat
 
 @pattern
 def softmax(op: views.Binary, rewriter: Rewriter) -> Any:
-    """`e / sum e` with `e = exp(x - max x)`, or `exp(x)`, or times one over the sum."""
+    """`e / sum e` with `e = exp(x - max x)`, or times one over the sum."""
     if op.kind not in ("div", "mul") or not shape_of(op.result).dtype.is_float:
         return None
     for value, divisor in operand_pairs(op) if op.kind == "mul" else ((op.lhs, op.rhs),):
@@ -28,8 +28,12 @@ def softmax(op: views.Binary, rewriter: Rewriter) -> Any:
         if found is None or found.kind != "sum" or found.factor != 1.0 or len(found.axes) != 1:
             continue
         for axis in range(shape_of(value).rank):
-            if stands_beside(found, value, axis):
-                return rewriter.emit("softmax", [_shifted(exponential.x, axis)], axis=axis)
+            if not stands_beside(found, value, axis):
+                continue
+            x = _shifted(exponential.x, axis)
+            if x is None:
+                return rewriter.miss("no maximum is subtracted, so that numbers above 88 overflow", "write g.softmax(x, axis)")
+            return rewriter.emit("softmax", [x], axis=axis)
     return None
 
 
@@ -38,21 +42,21 @@ def _inverted(value: mlir.Value) -> mlir.Value | None:
     return op.rhs if op is not None and op.kind == "div" and splat(op.lhs) == 1 else None
 
 
-def _shifted(value: mlir.Value, axis: int) -> mlir.Value:
-    """What a softmax is of: without its own maximum, which it does not depend on."""
+def _shifted(value: mlir.Value, axis: int) -> mlir.Value | None:
+    """What a softmax is of, where its own maximum is subtracted from it."""
     op = producer(value, views.Binary)
     if op is None or op.kind != "sub":
-        return value
+        return None
     found = statistic_of(origin_of(op.rhs))
     own = found is not None and found.kind == "max" and found.factor == 1.0 and stands_beside(found, op.lhs, axis)
-    return op.lhs if own else value
+    return op.lhs if own else None
 
 
 @dataclass(frozen=True)
 class RecognizeSoftmax(Fusion, name="rlx-recognize-softmax"):
-    """Make `softmax` of exponentials that are divided by their sum.
+    """Make `softmax` of exponentials of the differences from the maximum that are divided by their sum.
 
-    Where they are not taken of the difference from the maximum, what overflowed does not any more.
+    Without a maximum it would be another function: where an element is infinite, a softmax has NaN for all of them.
     """
 
     makes = "softmax"

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from rlx import mlir
 from rlx.ir import views
 from rlx.ir.dim import product
 from rlx.ir.shape import shape_of
 from rlx.passes.pattern import Rewriter, feeder, pattern, producer
-from rlx.passes.simplification.simplify_rules import expanded, if_alike, splat
+from rlx.passes.simplification.simplify_rules import expanded, if_alike, scalar, splat
 from rlx.passes.simplification.simplify_shape_rules import reduced_at_once
 
 
@@ -23,13 +21,8 @@ def _is_real(value: mlir.Value) -> bool:
     return shape_of(value).dtype.is_float
 
 
-def _number(rewriter: Rewriter, number: float, like: mlir.Value) -> mlir.Value:
-    """A number as a tensor without axes, of the dtype of another value."""
-    return rewriter.builder.constant(np.array(number).astype(shape_of(like).dtype.numpy)).value
-
-
 def _scaled(rewriter: Rewriter, value: mlir.Value, number: float) -> mlir.Value:
-    return rewriter.emit("binary", [value, _number(rewriter, number, value)], kind="mul")
+    return rewriter.emit("binary", [value, scalar(rewriter, number, value)], kind="mul")
 
 
 # --- numbers ----------------------------------------------------------------------------------------
@@ -57,7 +50,7 @@ def of_itself(op: views.Binary, rewriter: Rewriter) -> mlir.Value | None:
     """`x - x` and `x / x`."""
     if op.kind not in ("sub", "div") or op.lhs != op.rhs or not _is_real(op.result):
         return None
-    return expanded(rewriter, _number(rewriter, 0.0 if op.kind == "sub" else 1.0, op.result), op.result)
+    return expanded(rewriter, scalar(rewriter, 0.0 if op.kind == "sub" else 1.0, op.result), op.result)
 
 
 @pattern
@@ -95,7 +88,7 @@ def numbers_in_a_row(op: views.Binary, rewriter: Rewriter) -> mlir.Value | None:
         for x, number in ((inner.lhs, inner.rhs), (inner.rhs, inner.lhs)):
             a = splat(number)
             if a is not None and if_alike(x, op.result) is not None:
-                both = _number(rewriter, a + b if op.kind == "add" else a * b, op.result)
+                both = scalar(rewriter, a + b if op.kind == "add" else a * b, op.result)
                 return rewriter.emit("binary", [x, both], kind=op.kind)
     return None
 
@@ -127,7 +120,7 @@ def power(op: views.Binary, rewriter: Rewriter) -> mlir.Value | None:
         return rewriter.emit("binary", [op.lhs, op.lhs], kind="mul")
     if exponent in (0.5, -0.5):
         return rewriter.emit("activation", [op.lhs], kind="sqrt" if exponent > 0 else "rsqrt")
-    return rewriter.emit("binary", [_number(rewriter, 1.0, op.lhs), op.lhs], kind="div") if exponent == -1 else None
+    return rewriter.emit("binary", [scalar(rewriter, 1.0, op.lhs), op.lhs], kind="div") if exponent == -1 else None
 
 
 @pattern

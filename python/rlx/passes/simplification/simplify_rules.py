@@ -34,6 +34,11 @@ def if_alike(value: mlir.Value, result: mlir.Value) -> mlir.Value | None:
     return value if value.type == result.type else None
 
 
+def scalar(rewriter: Rewriter, number: float, like: mlir.Value) -> mlir.Value:
+    """A number as a tensor without axes, of the dtype of another value."""
+    return rewriter.builder.constant(np.array(number).astype(shape_of(like).dtype.numpy)).value
+
+
 def expanded(rewriter: Rewriter, value: mlir.Value, result: mlir.Value) -> mlir.Value:
     """A value, expanded to the shape of the result that it replaces."""
     return value if value.type == result.type else rewriter.emit("expand", [value], shape=shape_of(result).dims)

@@ -11,7 +11,7 @@ from rlx.ir.dim import Dim
 from rlx.ir.shape import shape_of
 from rlx.ops.lift import broadcast
 from rlx.passes.pattern import Rewriter, feeder, has_one_use, pattern, producer
-from rlx.passes.simplification.simplify_rules import if_alike
+from rlx.passes.simplification.simplify_rules import if_alike, scalar
 
 # --- chains -----------------------------------------------------------------------------------------
 
@@ -111,13 +111,16 @@ def _range(value: mlir.Value, axis: int) -> tuple[mlir.Value, Dim, Dim]:
 
 @pattern
 def reduce_of_ones(op: views.Reduce, rewriter: Rewriter) -> mlir.Value | None:
-    """A reduction over axes of size 1 only changes the shape."""
+    """A reduction over axes of size 1 only changes the shape; and a sum of floats starts from 0, so that -0 becomes 0."""
     x, result = shape_of(op.x), shape_of(op.result)
     if x.dtype is not result.dtype or any(x.dims[a] != 1 for a in op.axes):
         return None
     if x.dtype.is_complex and op.kind == "prod":  # it starts from 1, by which a complex product makes inf NaN
         return None
-    return op.x if x.dims == result.dims else rewriter.emit("reshape", [op.x], shape=result.dims)
+    value = op.x if x.dims == result.dims else rewriter.emit("reshape", [op.x], shape=result.dims)
+    if op.kind not in ("sum", "mean") or not x.dtype.is_inexact:
+        return value
+    return rewriter.emit("binary", [value, scalar(rewriter, 0, value)], kind="add")
 
 
 @pattern
