@@ -186,7 +186,7 @@ class _Maker:
         return self.random.choice([carry, other, rows])
 
     def inside(self, x: Any, *own: Any) -> Any:
-        """What a region gives, of the shape and dtype of x: perhaps of constants only, of values outside only, or of regions."""
+        """What a region gives, of the shape and dtype of x: of constants only, of values outside only, or of regions."""
         outside, self.depth = self.values, self.depth + 1
         kinds = [self.binary, self.unary, self.where, self.constant]
         kinds += [self.branch, self.loop, self.scan] if self.depth == 1 else []

@@ -61,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_compile_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options that all commands that compile share."""
     parser.add_argument("--function", metavar="NAME", help="the function to take (default: the first public one)")
-    parser.add_argument("--bind", action="append", default=[], metavar="SYMBOL=SIZE", help="fix the size of a symbol")
+    add_bind(parser)
     parser.add_argument("--flag", action="append", default=[], metavar="FLAG", help="one more flag for the compiler")
     parser.add_argument(
         "--policy", choices=("direct", "fusable"), default="direct", help="fuse ops, or leave primitives"
@@ -76,6 +76,11 @@ def add_compile_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--precision", metavar="NAME", help="f16, bf16, auto_mixed …: what to compute in")
     parser.add_argument("--passes", metavar="PIPELINE", help="a pipeline to run first, as rlx-opt takes it")
     parser.add_argument("--no-cache", action="store_true", help="compile even if the program is in the cache")
+
+
+def add_bind(parser: argparse.ArgumentParser) -> None:
+    """Declare the option for the sizes of symbols, which `bindings` reads."""
+    parser.add_argument("--bind", action="append", default=[], metavar="SYMBOL=SIZE", help="fix the size of a symbol")
 
 
 def add_level(parser: argparse.ArgumentParser) -> None:

@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from rlx.cli.compile import add_level
+from rlx.cli.compile import add_bind, add_level, bindings
 from rlx.cli.names import TARGET_HELP, TARGETS
 from rlx.report.text import wrapped
 
@@ -32,6 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--policy", choices=("direct", "fusable"), default="direct", help="fuse ops, or leave primitives"
     )
     add_level(parser)
+    add_bind(parser)
     parser.add_argument("--stats", action="store_true", help="one line for each stage: the number of each kind of op")
     parser.add_argument("--svg", metavar="OUT.svg", help="draw the graph (the last stage that is shown) into a file")
     parser.add_argument(
@@ -79,11 +80,13 @@ def run(arguments: argparse.Namespace) -> int:
 def _show_graph(graph: Graph, arguments: argparse.Namespace) -> None:
     from rlx.backends.compilation import Compilation
     from rlx.backends.registry import target_of
+    from rlx.backends.stages import prepared
     from rlx.ir.listing import inspect_graph
     from rlx.ir.listing_diff import inspect_diff
     from rlx.ir.printable import printable
     from rlx.ir.signature import STAGES
 
+    graph = prepared(graph, bindings(arguments.bind), None)
     options = {"policy": arguments.policy, "opt": arguments.opt, "fast_math": arguments.fast_math}
     compilation = Compilation(graph, target_of(arguments.target, arguments.arch), **options)
     chosen = arguments.stage or graph.stage

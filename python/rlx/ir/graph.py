@@ -403,9 +403,17 @@ class Graph(Builder):
         return self._function.name.value
 
     def __str__(self) -> str:
+        return self.text()
+
+    def text(self, *, locations: bool = False) -> str:
+        """The graph as MLIR text, which `rlx.parse` and all commands read.
+
+        Args:
+            locations: Whether to write the lines and scopes of ops as well, so that reports about the text name these.
+        """
         from rlx.ir.text import print_op
 
-        return print_op(self.module)
+        return print_op(self.module, debug_info=locations)
 
     def __repr__(self) -> str:
         arguments = ", ".join(f"{a.name}: {a.shape}" for a in self._arguments)

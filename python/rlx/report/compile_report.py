@@ -160,7 +160,7 @@ class CompileReport:
         if machine is None:
             parts.insert(0, html.paragraph("Time is not predicted: it is not known what the device can do.", "muted"))
         else:
-            text = f"Each op alone takes at least {1e6 * total:.4g} µs in all: {machine}. What is fused moves less. "
+            text = f"Each op alone takes at least {1e3 * total:.4g} ms in all: {machine}. What is fused moves less. "
             text += f"{len(ops) - len(works)} ops of weights alone are not counted: most targets compute them once."
             parts.insert(0, html.paragraph(text))
         if machine is not None and self.profile is None:

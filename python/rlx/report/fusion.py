@@ -25,7 +25,7 @@ class FusionReport:
     """What the fusions of a pipeline made, and what they did not. `str()` is the report.
 
     Attributes:
-        before: The numbers of ops in the graph as given, by name.
+        before: The numbers of ops in the graph as given, by name; those of blocks are the ones that they stand for.
         after: The numbers of ops behind the pipeline.
         fused: How often each fusion was made, by its title: `rlx-fuse-<title>`, or `recognize-<title>`.
         places: The user's lines of each, in order, each once.
@@ -125,7 +125,8 @@ def analyse_fusion(graph: Graph, passes: Any = DEFAULT_PASSES) -> FusionReport:
     if not set(record.missed) & set(FUSIONS):
         missed += _would_fuse(after)
         off.clear()
-    return FusionReport(op_counts(graph), op_counts(after), *_fused(record), off, tuple(missed))
+    before = run(graph, "rlx-lower-blocks") if graph.stage == "hir" else graph
+    return FusionReport(op_counts(before), op_counts(after), *_fused(record), off, tuple(missed))
 
 
 def _would_fuse(graph: Graph) -> list[Miss]:

@@ -5,6 +5,7 @@ Names in graphs come from files, so every text goes through `markup`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 
 from rlx.report import palette
@@ -131,5 +132,14 @@ def text_block(text: str, what: str, most: int = 0) -> str:
 
 
 def paragraph(text: str, kind: str = "") -> str:
-    """A paragraph."""
-    return f"<p{f' class={chr(34)}{kind}{chr(34)}' if kind else ''}>{markup(text)}</p>"
+    """A paragraph, with what stands between backticks as code."""
+    return f"<p{f' class={chr(34)}{kind}{chr(34)}' if kind else ''}>{_prose(text)}</p>"
+
+
+def items(texts: Iterable[str]) -> str:
+    """A list, with what stands between backticks as code."""
+    return f"<ul>{''.join(f'<li>{_prose(text)}</li>' for text in texts)}</ul>"
+
+
+def _prose(text: str) -> str:
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", markup(text))

@@ -8,6 +8,7 @@ from typing import Any
 
 from rlx.ir.dim import TYPICAL_SIZE
 from rlx.ir.graph import Graph
+from rlx.ir.location import scope_of
 from rlx.ir.opview import place_of
 from rlx.passes import run
 from rlx.plan import MemoryPlan, PlannedValue, plan_memory
@@ -64,7 +65,8 @@ class MemoryReport(MemoryPlan):
             header = ("value", "op", "shape", "bytes", "read", "line")
             step = f"What lies in memory at step {self.peak_step}, {self.steps[self.peak_step]}, when most is in use"
             parts.append(html.details(step, html.table(rows, header, right=(3,), most=50)))
-        return "".join([*parts, *(html.paragraph(line.strip()) for line in self.advice())])
+        head, *lines = [line.strip() for line in self.advice()] or [""]
+        return "".join([*parts, html.paragraph(head) if head else "", html.items(lines) if lines else ""])
 
     def _repr_html_(self) -> str:
         return html.fragment(self.summary(), self.html_body())
@@ -129,7 +131,7 @@ class MemoryReport(MemoryPlan):
         later = self.peak_step + max(_LATER, len(self.steps) // 10)
         idle = [v for v in self.at_the_peak() if not v.outputs and v.op != "input" and v.end > later]
         share = sum(map(self._slot_size, idle)) / self.peak_live_bytes
-        if idle and share >= 0.25:
+        if idle and share >= 0.25 and self._has_gradient:
             first = idle[0]
             place = f" ({short_place(first.location)})" if first.location else ""
             lines.append(
@@ -147,6 +149,12 @@ class MemoryReport(MemoryPlan):
             f"  what would lower it{':' if lines else ': nothing that is known here'}",
             *(f"    {x}" for x in lines),
         ]
+
+    @property
+    def _has_gradient(self) -> bool:
+        """Whether some ops were made by reverse mode: `Reverse` notes it in their locations."""
+        steps = self.layout.liveness.steps
+        return any("vjp" in scope_of(step.op.location).split("/") for step in steps if step is not None)
 
     def _other_orders(self) -> list[str]:
         if len(self.steps) > _TRIED:

@@ -352,8 +352,10 @@ class CompiledGraph:
         )
 
     def __repr__(self) -> str:
-        artifact = self.artifact
-        return f"<CompiledGraph {artifact.signature.name} for {artifact.target} ({artifact.arch})>"
+        artifact, signature = self.artifact, self.artifact.signature
+        inputs = ", ".join(f"{a.name}: {a.shape}" for a in signature.arguments if a.kind != "param")
+        outputs = ", ".join(f"{o.name}: {o.shape}" for o in signature.outputs)
+        return f"<CompiledGraph {signature.name}({inputs}) -> {outputs} for {artifact.target} ({artifact.arch})>"
 
 
 def missing_input(inputs: Any, argument: Argument, arguments: Sequence[Argument]) -> Error:

@@ -32,7 +32,9 @@ def softmax(op: views.Binary, rewriter: Rewriter) -> Any:
                 continue
             x = _shifted(exponential.x, axis)
             if x is None:
-                return rewriter.miss("no maximum is subtracted, so that numbers above 88 overflow", "write g.softmax(x, axis)")
+                return rewriter.miss(
+                    "no maximum is subtracted, so that numbers above 88 overflow", "write g.softmax(x, axis)"
+                )
             return rewriter.emit("softmax", [x], axis=axis)
     return None
 
