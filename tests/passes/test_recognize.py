@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import rlx
+from rlx.passes.levels import to_mir
 from rlx.passes.rewrite import collect
 from tests.passes.random_attention import RandomAttention
 

@@ -171,9 +171,21 @@ def test_in_onnx(seed: int) -> None:
     np.testing.assert_array_equal(rlx.evaluate(folded, {"x": x, "w": w})[0], wanted)
 
 
+def test_dynamic_scales_need_no_record() -> None:
+    graph, params = network(), weights()
+    made = rlx.quantize(graph, params=params, activations="dynamic")
+    assert "q_matmul" in ops(made) or "quantize" in str(made)
+    given = batches()[0] | {a.name: params[a.name] for a in graph.params if a.name in params}
+    expected = rlx.evaluate(graph, given)
+    values = {a.name: given[a.name] for a in made.arguments if a.name in given and a.name not in made.weights}
+    for got, wanted in zip(rlx.evaluate(made, values), expected, strict=True):
+        np.testing.assert_allclose(got, wanted, atol=0.1 * np.abs(wanted).max())
+
+
 def test_what_is_asked_for_wrongly() -> None:
     graph, params, data = network(), weights(), batches()
     record = recorded(graph, data, params)
+    broken = params | {"w": np.where(params["w"] == params["w"].max(), np.nan, params["w"])}
     other = rlx.Graph("other")
     other.set_outputs([other.matmul(other.input("x", (2, 3)), other.param("v", (3, 2)))])
     narrow = rlx.Graph("narrow")
@@ -181,7 +193,7 @@ def test_what_is_asked_for_wrongly() -> None:
     plain = rlx.Graph("plain")
     plain.set_outputs([plain.relu(plain.input("x", (2,)))])
     for call, message in (
-        (lambda: rlx.quantize(graph), "activations need a record"),
+        (lambda: rlx.quantize(graph), "the scales of int8 activations come from a record"),
         (lambda: rlx.quantize(graph, record, weights="int2"), "weights is one of int8, int4"),
         (lambda: rlx.quantize(graph, record, activations="int4"), "activations is one of"),
         (lambda: rlx.quantize(graph, record, weights="int4"), "4 bits go with activations in f32"),
@@ -190,6 +202,7 @@ def test_what_is_asked_for_wrongly() -> None:
         (lambda: rlx.quantize(graph, record, keep=["w3"]), r"no product 'w3' \(did you mean 'w'"),
         (lambda: rlx.quantize(other, record), "record has no product 'v'"),
         (lambda: rlx.quantize(narrow, record), "'w' has 3 channels, in the record 2"),
+        (lambda: rlx.quantize(graph, record, params=broken), "param 'w' holds NaN or infinity"),
         (lambda: rlx.quantize(plain, activations="none"), "no product of activations with weights"),
         (lambda: rlx.quantize("text", record), "takes a Graph"),
     ):

@@ -119,7 +119,7 @@ def test_counts_and_text() -> None:
     assert report.before == {"linear": 2} and report.after == {"fused_matmul_bias_act": 2}
     assert report.fused == {"matmul-bias-act": 2}
     report.assert_clean()
-    assert str(report).startswith("fusion: 2 ops became 2; fused: 2 matmul-bias-act; missed: 0\n")
+    assert str(report).startswith("fusion: 2 ops and blocks became 2; fused: 2 matmul-bias-act; missed: 0\n")
     line = layers.__code__.co_firstlineno + 3
     assert f"fused 2 times matmul-bias-act at test_fusion_report.py:{line}" in str(report)
 

@@ -147,7 +147,7 @@ def weight_values(graph: Graph, values: Mapping[str, Any], wanted: Iterable[Any]
         wanted: MLIR values.
 
     Raises:
-        Error: A weight is missing or does not fit.
+        Error: A weight is missing or does not fit, or has a number that no scale represents.
     """
     constant = WeightValues(graph.function)
     positions = {i for value in wanted for i in constant.roots(value)}
@@ -157,14 +157,19 @@ def weight_values(graph: Graph, values: Mapping[str, Any], wanted: Iterable[Any]
         raise Error(
             f"param '{missing[0]}' is missing", hint="give it in params, or have the graph come with its weights"
         )
-    return _Evaluated(graph, {name: values[name] for name in needed}).of(list(wanted))
+    read = _read({name: values[name] for name in needed})
+    for name, array in read.items():
+        if not np.isfinite(array.astype(np.float32)).all():
+            raise Error(
+                f"param '{name}' holds NaN or infinity, which no scale represents", hint="keep its product in f32"
+            )
+    return _Evaluated(graph, read).of(list(wanted))
 
 
 class _Evaluated:
     """Values of a graph that depend on weights, evaluated when they are asked for."""
 
-    def __init__(self, graph: Graph, weights: Mapping[str, Any]):
-        read = _read(weights)
+    def __init__(self, graph: Graph, read: Mapping[str, np.ndarray]):
         arguments = graph.function.entry_block.arguments
         self.known: dict[Any, np.ndarray] = {
             arguments[i]: read[a.name] for i, a in enumerate(graph.arguments) if a.name in read

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from rlx.ir import opview
+from rlx.ir import opview, registry
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
 from rlx.passes import run
@@ -25,7 +25,7 @@ class FusionReport:
     """What the fusions of a pipeline made, and what they did not. `str()` is the report.
 
     Attributes:
-        before: The numbers of ops in the graph as given, by name; those of blocks are the ones that they stand for.
+        before: The numbers of ops in the graph as given, by name.
         after: The numbers of ops behind the pipeline.
         fused: How often each fusion was made, by its title: `rlx-fuse-<title>`, or `recognize-<title>`.
         places: The user's lines of each, in order, each once.
@@ -53,7 +53,8 @@ class FusionReport:
 
     def summary(self) -> str:
         """One line."""
-        total = f"{self.before.total()} ops became {self.after.total()}"
+        has_blocks = any(registry.SPECS[name].stage == "hir" for name in self.before if name in registry.SPECS)
+        total = f"{self.before.total()} {'ops and blocks' if has_blocks else 'ops'} became {self.after.total()}"
         return f"fusion: {total}; fused: {counts_text(self.fused)}; missed: {len(self.missed)}"
 
     def _missed_texts(self) -> list[str]:
@@ -125,8 +126,7 @@ def analyse_fusion(graph: Graph, passes: Any = DEFAULT_PASSES) -> FusionReport:
     if not set(record.missed) & set(FUSIONS):
         missed += _would_fuse(after)
         off.clear()
-    before = run(graph, "rlx-lower-blocks") if graph.stage == "hir" else graph
-    return FusionReport(op_counts(before), op_counts(after), *_fused(record), off, tuple(missed))
+    return FusionReport(op_counts(graph), op_counts(after), *_fused(record), off, tuple(missed))
 
 
 def _would_fuse(graph: Graph) -> list[Miss]:

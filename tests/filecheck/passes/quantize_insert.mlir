@@ -3,7 +3,7 @@
 // RUN: not rlx-opt %s --rlx-quantize-insert 2>&1 | filecheck %s --check-prefix=RECORD
 // RUN: not rlx-opt %s --rlx-quantize-insert="activations=none keep=v" 2>&1 | filecheck %s --check-prefix=UNKNOWN
 
-// RECORD: activations need a record
+// RECORD: the scales of int8 activations come from a record
 // UNKNOWN: there is no product 'v'
 
 // Rows of activations and columns of weights have scales of their own.

@@ -40,7 +40,7 @@ QUIRKS = (
         "loop-buffers",
         "values with the same lifetime share a buffer; a loop passes this buffer on several times, and the VM may have moved "
         "the reference away before the last time: the program fails when it runs. The same holds for a value passed on twice",
-        (f"{_PASSES}/loop_buffers.py",),
+        (f"{_PASSES}/loop_buffers.py", "backends/iree/targets.py"),
         issue="https://github.com/iree-org/iree/issues/24753",
     ),
     Quirk(

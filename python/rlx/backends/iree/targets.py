@@ -28,6 +28,8 @@ _COMMON = (
     "--iree-input-demote-i64-to-i32=false",
     "--iree-opt-const-eval=false",
     "--iree-vm-bytecode-module-strip-source-map",
+    # Values are made where they are used, so that the VM moves fewer references around. Quirk: `loop-buffers`.
+    "--iree-vm-target-optimize-for-stack-size",
 )
 _LOCAL = ("--iree-hal-target-device=local",)
 _LLVM_CPU = (

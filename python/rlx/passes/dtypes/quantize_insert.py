@@ -48,7 +48,8 @@ class QuantizeInsert(Pass, name="rlx-quantize-insert"):
         scheme = Scheme(self.weights, self.activations, self.symmetric, self.smooth, self.group)
         if self.record is None and scheme.activations == "int8":
             raise PassError(
-                f"{self.name}: activations need a record", hint="rlx.calibrate makes one; or activations=none"
+                f"{self.name}: the scales of int8 activations come from a record",
+                hint="rlx.calibrate makes one; or activations=dynamic or none",
             )
         record = CalibrationRecord.load(self.record) if self.record is not None else None
         for function in functions(module):
