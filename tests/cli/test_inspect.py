@@ -135,6 +135,16 @@ def test_memory(command: Command, encoder_file: Path, tmp_path: Path) -> None:
     assert ElementTree.parse(tmp_path / "memory.svg").getroot().tag.endswith("svg")
 
 
+def test_sizes_are_bound(command: Command, tmp_path: Path) -> None:
+    g = rlx.Graph("exponentials")
+    g.set_outputs([g.exp(g.input("x", ("n", 4)))])
+    path = tmp_path / "exponentials.mlir"
+    path.write_text(str(g))
+    out = command.output("inspect", path, "--stage=lir", "--memory", "--bind=n=3")
+    assert "f32[3, 4]" in out and "f32[n, 4]" not in out
+    assert "no symbol m" in command("inspect", path, "--bind=m=3").err
+
+
 def test_memory_of_a_planned_file(command: Command, tmp_path: Path) -> None:
     g = rlx.Graph("planned")
     g.set_outputs([g.exp(g.input("x", (16,)))])

@@ -54,3 +54,15 @@ def test_the_work_of_a_model_is_about_the_same_at_all_stages(passes: str) -> Non
     # four products of [16, 32] by [32, 32], two with a hidden layer of 64
     assert block.cost is not None and isinstance(block.cost.flops, int)
     assert block.cost.flops > 2 * 16 * 32 * (4 * 32 + 2 * 64)
+
+
+def test_a_graph_with_its_lines_comes_back_with_them() -> None:
+    g = rlx.Graph("layer")
+    x = g.input("x", (2, 3))
+    with g.named("block"):
+        g.set_outputs([g.tanh(x) * 2.0])
+    again = rlx.parse(g.text(locations=True))
+    assert [(o.location, o.scope) for o in inspect_graph(again).ops] == [
+        (o.location, o.scope) for o in inspect_graph(g).ops
+    ]
+    assert g.text() == str(g) == str(again)

@@ -48,6 +48,6 @@ def run(arguments: argparse.Namespace) -> int:
     with Steps(only_terminal=True)(f"measure {compilation.given.name}"):
         report = profile(compilation, inputs, params, runs=arguments.repeat, threads=arguments.threads)
     print(printable(str(report)), end="")
-    if arguments.trace:
+    if arguments.trace is not None:
         write_atomically(arguments.trace, report.trace_text().encode())
     return 0
