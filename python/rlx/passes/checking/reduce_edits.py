@@ -171,12 +171,19 @@ def forward(module: mlir.Module, choice: tuple[int, int]) -> bool:
 
 
 def inline(module: mlir.Module, choice: tuple[int, int]) -> bool:
-    """Put the ops of a region in the place of the op that has it: the number of the op, and that of the region."""
+    """Put the ops of a region in the place of the op that has it: the number of the op, and that of the region.
+
+    A loop becomes one step: its arguments are what they start from.
+    """
     op = collect(module)[choice[0]]
     block = opview.block_of(op.regions[choice[1]])
     yielded = opview.yielded(block) if block is not None else []
     if block is None or [v.type for v in yielded] != [r.type for r in op.results]:
         return False
+    for argument, operand in zip(block.arguments, op.operands, strict=False):
+        if argument.type == operand.type:
+            argument.replace_all_uses_with(operand)
+    yielded = opview.yielded(block)
     for view in list(block.operations)[:-1]:
         view.operation.move_before(op)
     for result, value in zip(op.results, yielded, strict=True):
