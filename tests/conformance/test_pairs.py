@@ -21,7 +21,7 @@ from tests.conformance.tolerance import Comparison
 from tests.conformance.values import generator
 from tests.drawing import drawn
 
-_SHARES = 10
+_SHARES = 14
 _COLUMNS = 6
 _ROWS = 5
 Rows = int | str

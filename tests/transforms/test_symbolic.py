@@ -9,10 +9,10 @@ import pytest
 
 import rlx
 from rlx.ir.graph import Graph
-from tests.conformance.cases import Case, cases, op_names
+from tests.conformance.cases import Case, cases, composite_groups, op_names
 from tests.conformance.failures import Failures
 from tests.conformance.values import random_values
-from tests.drawing import drawn
+from tests.drawing import drawn, of_which
 from tests.transforms.cases import direction, floats, one_of_each, reversible
 
 _LARGEST = 13
@@ -42,6 +42,7 @@ def _transform(name: str, case: Case, graph: Graph) -> Any:
 
 @pytest.mark.parametrize("op", OPS)
 @drawn("name", ["jvp", "vjp", "vmap"])
+@of_which("op", groups=composite_groups())
 def test_symbolic(op: str, name: str) -> None:
     failures, count = Failures(), 0
     for case in _symbolic(op):
