@@ -1,6 +1,6 @@
 """Pairs of ops that a compiler fuses: what each gives goes straight into each other.
 
-Single ops and random graphs leave out most pairs, and what breaks a code generator is often one. A run has a tenth
+Single ops and random graphs leave out most pairs, and what breaks a code generator is often one. A run has a fourteenth
 of them with each implementation, either with static or with dynamic rows.
 """
 

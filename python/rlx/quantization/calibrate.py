@@ -159,7 +159,7 @@ def weight_values(graph: Graph, values: Mapping[str, Any], wanted: Iterable[Any]
         )
     read = _read({name: values[name] for name in needed})
     for name, array in read.items():
-        if not np.isfinite(array.astype(np.float32)).all():
+        if not np.isfinite(array.astype(np.float32, copy=False)).all():
             raise Error(
                 f"param '{name}' holds NaN or infinity, which no scale represents", hint="keep its product in f32"
             )

@@ -100,11 +100,11 @@ class ProfileReport:
         groups: dict[tuple[str, tuple[int, ...]], list[KernelEvent]] = defaultdict(list)
         for event in self.measurement.events:
             groups[event.kernel, event.ops].append(event)
-        last = self._last_of_products()
-        times = [self._kernel(kernel, ops, events, last) for (kernel, ops), events in groups.items()]
+        times = [self._kernel(kernel, ops, events) for (kernel, ops), events in groups.items()]
         return tuple(sorted(times, key=lambda time: -time.seconds))
 
-    def _last_of_products(self) -> dict[int, str]:
+    @cached_property
+    def _kernel_of_product(self) -> dict[int, str]:
         """The kernel that computes each product: of several, the last. Those before it arrange its operands, as for im2col."""
         kernels: dict[int, str] = {}
         for event in self.measurement.events:
@@ -120,9 +120,7 @@ class ProfileReport:
     def _borders(self) -> _Borders:
         return _Borders(self.listing, self.sizes)
 
-    def _kernel(
-        self, kernel: str, ops: tuple[int, ...], events: Sequence[KernelEvent], last: Mapping[int, str]
-    ) -> KernelTime:
+    def _kernel(self, kernel: str, ops: tuple[int, ...], events: Sequence[KernelEvent]) -> KernelTime:
         runs = self.measurement.runs
         by_run = [0.0] * runs
         for event in events:
@@ -130,7 +128,7 @@ class ProfileReport:
         described = [self.listing.ops[i] for i in ops]
         places = tuple(dict.fromkeys(op.location for op in described if op.location))
         labels, seconds, calls = tuple(op.label for op in described), statistics.median(by_run), len(events) / runs
-        computed = [i for i in ops if last.get(i, kernel) == kernel]
+        computed = [i for i in ops if self._kernel_of_product.get(i, kernel) == kernel]
         layout = events[0].layout or (bool(ops) and not computed)
         once = Work(0, 0) if layout else self._borders.work(ops, computed)
         work = Work(round(once.flops * calls), round(once.bytes * calls))
