@@ -14,7 +14,7 @@ import pytest
 import rlx
 from rlx.cli import main as rlx_command
 from rlx.cli import opt
-from tests.cli.calling import HELLO, W, X
+from tests.cli.calling import HELLO, Command, W, X
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -244,3 +244,31 @@ def test_places_in_files_of_any_name(name: str, tmp_path: Path, capsys: pytest.C
     with pytest.raises(rlx.ParseError) as caught:
         rlx.parse(file)
     assert (caught.value.location or "").endswith(f":2:{column}")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("compile", "-o", "OUT"),
+        ("inspect", "--svg", "OUT"),
+        ("inspect", "--html", "OUT"),
+        ("inspect", "--memory-svg", "OUT"),
+        ("profile", "--trace", "OUT"),
+        ("quantize", "-o", "OUT"),
+        ("quantize", "-o", "-", "--save-record", "OUT"),
+        ("quantize", "-o", "-", "--output-params", "OUT"),
+        ("tune", "-o", "OUT"),
+    ],
+    ids=" ".join,
+)
+def test_an_output_that_cannot_be_written_is_refused_before_any_work(
+    arguments: tuple[str, ...], tmp_path: Path, command: Command
+) -> None:
+    """Before the input is even read, which is not there."""
+    (tmp_path / "file").write_text("")
+    wrong = {"no folder/out": "No such file or directory", "file/out": "Not a directory", ".": "Is a directory"}
+    for name, reason in wrong.items():
+        out = str(tmp_path / name)
+        words = [out if word == "OUT" else word for word in arguments]
+        assert command.error(words[0], "missing.mlir", *words[1:]) == f"cannot write {out}: {reason}"
+    assert sorted(os.listdir(tmp_path)) == ["file"]

@@ -162,7 +162,7 @@ def test_missing_arguments_are_named_with_the_flag_to_add(command: Command, hell
         ),
         (["--device=toaster", f"--input={X}", f"--param={W}"], "'toaster'"),
         (["--repeat=0"], "--repeat must be a positive number"),
-        (["--threads=0", f"--input={X}", f"--param={W}"], "threads must be a positive integer"),
+        (["--threads=0", f"--input={X}", f"--param={W}"], "threads must be an integer from 1 to 4096"),
         (["--save=z=z.npy"], "there is no output 'z'"),
         (["--save=a.npy", "--save=b.npy"], "--save=b.npy: the program has only 1 outputs"),
     ],
@@ -178,7 +178,7 @@ def test_mistakes(command: Command, hello: Path, options: list[str], message: st
         (["--evaluate"], "is compiled; --evaluate needs MLIR text"),
         (["--bind=n=3"], "is compiled; --bind needs MLIR text"),
         (["--precision=f16"], "is compiled; --precision needs MLIR text"),
-        (["--threads=0"], "threads must be a positive integer, got 0"),
+        (["--threads=0"], "threads must be an integer from 1 to 4096, got 0"),
     ],
 )
 def test_an_artifact_is_for_one_device(

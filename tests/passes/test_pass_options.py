@@ -25,7 +25,7 @@ class Everything(Pass):
 
     name = "rlx-everything"
     count: int = option(3, "how many")
-    rate: float = option(0.5, "how fast")
+    rate: float = option(0.5, "how fast", least=0)
     loud_mode: bool = option(False, "whether to shout")
     kind: str = option("a", "which", choices=("a", "b"))
     label: str = option("", "any text")
@@ -122,12 +122,21 @@ def test_options_that_no_field_names_go_to_the_rest() -> None:
         ("kind", "c", "option 'kind' is one of a, b, not 'c'"),
         ("sizes", "1,x", r"option 'sizes' takes a list \(an integer, …\), not '1,x'"),
         ("seq", "-1", "option 'seq' takes a size, not '-1'"),
+        ("rate", "-0.1", "option 'rate' takes a number of at least 0, not '-0.1'"),
+        ("rate", "nan", "option 'rate' takes a number of at least 0, not 'nan'"),
     ],
 )
 def test_a_value_that_does_not_fit_is_refused(name: str, text: str | None, message: str) -> None:
     with pytest.raises(OptionError, match=message) as caught:
         Everything.from_options([(name, text)])
     assert caught.value.option == name
+
+
+def test_every_number_that_a_pass_takes_has_a_least_value() -> None:
+    numbers = [(i.name, o) for i in base.infos() for o in i.options if o.type in (int, float, int | None)]
+    assert len(numbers) > 5
+    shipped = [(name, o) for name, o in numbers if (base.find(name) or Everything).__module__.startswith("rlx.")]
+    assert [(name, o.name) for name, o in shipped if o.least is None] == []
 
 
 def test_an_option_given_twice_is_refused() -> None:

@@ -21,12 +21,12 @@ def test_unknown_devices_and_options(linear_graph: Any) -> None:
         rlx.Session("cpuu")
     with pytest.raises(rlx.Error, match="unknown architecture of cuda"):
         rlx.Session("cuda", arch="sm_1")
-    with pytest.raises(rlx.Error, match="threads must be a positive integer"):
+    with pytest.raises(rlx.Error, match="threads must be an integer from 1 to 4096"):
         rlx.Session(threads=0)
     artifact = rlx.Session().compile(linear_graph).artifact
-    wrong: list[Any] = [-1, True, "2"]
+    wrong: list[Any] = [-1, 4097, True, "2"]
     for threads in wrong:
-        with pytest.raises(rlx.Error, match="threads must be a positive integer"):
+        with pytest.raises(rlx.Error, match="threads must be an integer from 1 to 4096"):
             CompiledGraph(artifact, threads=threads)
     with pytest.raises(rlx.Error, match="policy 'fast'"):
         rlx.Session().compile(linear_graph, policy="fast")

@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rlx.cli.files import output_file
 from rlx.cli.names import DEFAULT_LEVEL, LEVELS, TARGET_HELP, TARGETS
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     result.add_argument(
         "-o",
         "--output",
+        type=output_file,
         metavar="OUT",
         help="the file to write; - is standard output, the default where --emit is text",
     )

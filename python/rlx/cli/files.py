@@ -70,6 +70,19 @@ def _graph(data: bytes, path: str, function: str | None) -> Graph:
     return graph_of(module, function)
 
 
+def output_file(path: str) -> str:
+    """The type of an argument that names a file to write, so that a wrong name is refused before any work is done.
+
+    Raises:
+        Error: The file cannot be written.
+    """
+    from rlx.ir.files import check_writable
+
+    if path != "-":
+        check_writable(path)
+    return path
+
+
 def write_output(path: str, data: bytes) -> None:
     """Write the output of a command: to standard output for `-`, else to a file, completely or not at all.
 

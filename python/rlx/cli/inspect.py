@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from rlx.cli.compile import add_bind, add_level, bindings
+from rlx.cli.files import output_file
 from rlx.cli.names import TARGET_HELP, TARGETS
 from rlx.report.text import wrapped
 
@@ -34,9 +35,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_level(parser)
     add_bind(parser)
     parser.add_argument("--stats", action="store_true", help="one line for each stage: the number of each kind of op")
-    parser.add_argument("--svg", metavar="OUT.svg", help="draw the graph (the last stage that is shown) into a file")
+    parser.add_argument(
+        "--svg", type=output_file, metavar="OUT.svg", help="draw the graph (the last stage that is shown) into a file"
+    )
     parser.add_argument(
         "--html",
+        type=output_file,
         metavar="OUT.html",
         help="write a page for a browser: stages, what each pass changed, graphs, fusion, dispatch, memory, cost of ops",
     )
@@ -49,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="an input for --measure, which draws the others",
     )
     parser.add_argument("--memory", action="store_true", help="report where values lie in memory, and what needs most")
-    parser.add_argument("--memory-svg", metavar="OUT.svg", help="draw memory over time into a file")
+    parser.add_argument("--memory-svg", type=output_file, metavar="OUT.svg", help="draw memory over time into a file")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -16,7 +16,7 @@ from rlx.cli import heed_interrupts, ignore_interrupts, interrupted
 from rlx.cli.common import Diagnostic, Place, from_error, from_mlir, place_of
 from rlx.cli.display import show_any_text
 from rlx.cli.extensions import load
-from rlx.cli.files import standard_output, write_output
+from rlx.cli.files import output_file, standard_output, write_output
 from rlx.cli.opt_flags import PROGRAM, CommandLineError, Settings, help_text, parse, unknown
 from rlx.ir.errors import Error
 from rlx.ir.printable import printable
@@ -73,6 +73,7 @@ def _run(argv: Sequence[str]) -> int:
         _print(passes_text())
     else:
         heed_interrupts()
+        output_file(settings.values.get("o") or "-")
         return Run(settings).run()
     return 0
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 
 from rlx.cli.compile import add_compile_options, compilation_of
+from rlx.cli.files import output_file
 from rlx.cli.names import DEVICES
 
 
@@ -24,7 +25,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--threads", type=int, metavar="N", help="threads to use on the CPU (default: one for each core)"
     )
     parser.add_argument("--repeat", type=int, default=20, metavar="N", help="the number of runs (default: %(default)s)")
-    parser.add_argument("--trace", metavar="OUT.json", help="write every call of a kernel as a trace for Perfetto")
+    parser.add_argument(
+        "--trace", type=output_file, metavar="OUT.json", help="write every call of a kernel as a trace for Perfetto"
+    )
     add_compile_options(parser)
 
 

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rlx.cli.files import output_file
+
 if TYPE_CHECKING:
     from rlx.ir.graph import Graph
     from rlx.ir.signature import Argument
@@ -26,12 +28,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from rlx.quantization.observers import METHODS
 
     parser.add_argument("file", metavar="FILE", help="MLIR text, of rlx or StableHLO ops; - is standard input")
-    parser.add_argument("-o", "--output", required=True, metavar="OUT", help="the file to write; - is standard output")
+    parser.add_argument(
+        "-o", "--output", type=output_file, required=True, metavar="OUT", help="the file to write; - is standard output"
+    )
     parser.add_argument("--params", metavar="FILE", help="a file that holds parameters: safetensors, .npz or .npy")
     parser.add_argument("--data", metavar="FILE.npz", help="inputs to calibrate with, by name")
     parser.add_argument("--record", metavar="FILE.json", help="a calibration record, instead of data")
-    parser.add_argument("--save-record", metavar="FILE.json", help="write the calibration record to a file")
-    parser.add_argument("--output-params", metavar="FILE", help="write the weights, rounded, as safetensors")
+    parser.add_argument(
+        "--save-record", type=output_file, metavar="FILE.json", help="write the calibration record to a file"
+    )
+    parser.add_argument(
+        "--output-params", type=output_file, metavar="FILE", help="write the weights, rounded, as safetensors"
+    )
     parser.add_argument("--weights", choices=WEIGHTS, default="int8", help="default: %(default)s")
     parser.add_argument("--activations", choices=ACTIVATIONS, default="int8", help="default: %(default)s")
     parser.add_argument(

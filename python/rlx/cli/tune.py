@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from rlx.cli.compile import add_compile_options, bindings
+from rlx.cli.files import output_file
 from rlx.cli.names import DEVICES
 
 if TYPE_CHECKING:
@@ -22,7 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("file", metavar="FILE", help="MLIR text, of rlx or StableHLO ops; - is standard input")
     parser.add_argument("--seconds", default="60", metavar="S", help="how long it may take (default: %(default)s)")
-    parser.add_argument("-o", "--output", metavar="OUT", help="the file to write the program to; - is standard output")
+    parser.add_argument(
+        "-o", "--output", type=output_file, metavar="OUT", help="the file to write the program to; - is standard output"
+    )
     parser.add_argument(
         "--input",
         action="append",

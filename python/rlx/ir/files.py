@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import mmap
 import os
@@ -150,6 +151,25 @@ def replacing(path: str | os.PathLike[str], *, durable: bool = False) -> Generat
             yield temporary
     except OSError as problem:
         raise Error(f"cannot write {name}: {problem.strerror or problem}") from None
+
+
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Check, before work whose result goes to a file, that the file can be written. Nothing is changed.
+
+    Raises:
+        Error: It is a folder, or its folder is not there or cannot be written.
+    """
+    name = file_name(path)
+    folder = os.path.dirname(os.path.realpath(name))
+    if os.path.isdir(name):
+        problem = errno.EISDIR
+    elif not os.path.isdir(folder):
+        problem = errno.ENOTDIR if os.path.exists(folder) else errno.ENOENT
+    elif not os.access(name if os.path.exists(name) and not os.path.isfile(name) else folder, os.W_OK):
+        problem = errno.EACCES
+    else:
+        return
+    raise Error(f"cannot write {name}: {os.strerror(problem)}")
 
 
 def _status(name: str) -> os.stat_result | None:

@@ -43,16 +43,19 @@ class OptionError(PassError):
         self.option = option
 
 
-def option(default: Any, help: str, *, choices: tuple[str, ...] = (), rest: bool = False) -> Any:
+def option(
+    default: Any, help: str, *, choices: tuple[str, ...] = (), least: float | None = None, rest: bool = False
+) -> Any:
     """A field of a pass that is an option.
 
     Args:
         default: Its value if it is not given.
         help: One line that says what it does.
         choices: The values that a string option may have; none means any.
+        least: The least value of a number; None means any.
         rest: The field is a mapping that takes all options that are not the name of another field, such as symbols.
     """
-    metadata = {"help": help, "choices": choices, "rest": rest}
+    metadata = {"help": help, "choices": choices, "least": least, "rest": rest}
     if is_mapping(default):
         return dataclasses.field(default_factory=lambda: dict(default), metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
@@ -68,6 +71,7 @@ class Option:
     default: Any
     help: str
     choices: tuple[str, ...] = ()
+    least: float | None = None
     rest: bool = False
 
     def parse(self, text: str | None) -> Any:
@@ -87,6 +91,9 @@ class Option:
         if self.choices and value not in self.choices:
             known = ", ".join(self.choices)
             message = f"option '{self.name}' is one of {known}, not {text!r}{suggestion(str(text), self.choices)}"
+            raise OptionError(message, option=self.name)
+        if self.least is not None and not value >= self.least:  # nor NaN
+            message = f"option '{self.name}' takes {_type_name(self.type)} of at least {self.least:g}, not {text!r}"
             raise OptionError(message, option=self.name)
         return value
 

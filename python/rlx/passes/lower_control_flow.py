@@ -28,7 +28,7 @@ class LowerControlFlow(Pass, name="rlx-lower-control-flow", exact=True, idempote
     """
 
     mode: str = option("all", "what to inline: branches, loops, or both", choices=("all", "select", "unroll"))
-    max_steps: int = option(1024, "the greatest number of copies of one body")
+    max_steps: int = option(1024, "the greatest number of copies of one body", least=0)
 
     def run(self, module: mlir.Module) -> None:
         rules: dict[str, Callable[..., Any]] = {}

@@ -48,14 +48,19 @@ class _Content:
     proved: bool = True
 
 
+_MOST_THREADS = 4096  # more than cores of any machine; each has a stack of its own
+
+
 def checked_threads(threads: int | None) -> int | None:
     """How many threads a program may use; None is one for each core.
 
     Raises:
-        Error: It is no positive integer.
+        Error: It is no integer from 1 to 4096.
     """
-    if threads is not None and (not isinstance(threads, int) or isinstance(threads, bool) or threads < 1):
-        raise Error(f"threads must be a positive integer, got {threads!r}")
+    if threads is None:
+        return None
+    if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= _MOST_THREADS:
+        raise Error(f"threads must be an integer from 1 to {_MOST_THREADS}, got {threads!r:.60}")
     return threads
 
 

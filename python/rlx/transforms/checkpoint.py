@@ -35,7 +35,7 @@ class Checkpoint(Transform, name="rlx-checkpoint", exact=True):
     preserves_results = True
 
     memory_limit: int | None = option(
-        None, "bytes that the values of the forward pass may take; without a limit none are kept"
+        None, "bytes that the values of the forward pass may take; without a limit none are kept", least=0
     )
 
     def apply(self, graph: Graph) -> Graph:

@@ -21,7 +21,7 @@ class DirectionalNthGrad(Transform, name="rlx-directional-nth-grad"):
     """
 
     wrt: tuple[str, ...] = option((), "the argument; when empty, the only parameter")
-    order: int = option(2, "how many times to differentiate")
+    order: int = option(2, "how many times to differentiate", least=0)
 
     def apply(self, graph: Graph) -> Graph:
         name = one_argument(graph, self.wrt, self.order, self.name)

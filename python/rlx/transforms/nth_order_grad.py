@@ -20,7 +20,7 @@ class NthOrderGrad(Transform, name="rlx-nth-order-grad"):
     """Give the nth derivative of a scalar output by a scalar argument: `grad`, applied n times."""
 
     wrt: tuple[str, ...] = option((), "the argument, a scalar; when empty, the only parameter")
-    order: int = option(2, "how many times to differentiate; 0 gives the output itself")
+    order: int = option(2, "how many times to differentiate; 0 gives the output itself", least=0)
     loss: str | None = option(None, "the name of the output to differentiate; by default the first")
 
     def apply(self, graph: Graph) -> Graph:

@@ -40,8 +40,8 @@ class QuantizeInsert(Pass, name="rlx-quantize-insert"):
     weights: str = option("int8", "what weights are rounded to", choices=WEIGHTS)
     activations: str = option("int8", "what activations are rounded to", choices=ACTIVATIONS)
     symmetric: bool = option(False, "zero points of activations are 0")
-    smooth: float = option(0.0, "how far channels of activations are evened out, 0 to 1")
-    group: int = option(32, "the rows that share a scale, for int4")
+    smooth: float = option(0.0, "how far channels of activations are evened out, 0 to 1", least=0)
+    group: int = option(32, "the rows that share a scale, for int4", least=2)
     keep: tuple[str, ...] = option((), "products that stay in f32, by their names in the record")
 
     def run(self, module: mlir.Module) -> None:

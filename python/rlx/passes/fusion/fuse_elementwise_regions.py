@@ -28,7 +28,7 @@ class FuseElementwiseRegions(Pass, name="rlx-fuse-elementwise-regions", exact=Tr
     whose kernels take whole regions.
     """
 
-    least: int = option(2, "how many ops make a region")
+    least: int = option(2, "how many ops make a region", least=1)
 
     def run(self, module: mlir.Module) -> None:
         erase_dead(collect(module))

@@ -19,7 +19,7 @@ from rlx.passes.rewrite import builder_before, collect, erase_dead, replace
 class ConstantFold(Pass, name="rlx-constant-fold", exact=True, idempotent=True):
     """Evaluate ops whose operands are all constants, by the NumPy evaluators."""
 
-    max_elements: int = option(65536, "the largest operand or result that is evaluated, in elements")
+    max_elements: int = option(65536, "the largest operand or result that is evaluated, in elements", least=0)
 
     def run(self, module: mlir.Module) -> None:
         known: dict[mlir.Value, np.ndarray] = {}

@@ -24,7 +24,7 @@ class HoistInvariants(Pass, name="rlx-hoist-invariants", exact=True, idempotent=
     millisecond; larger products stay. So do views, broadcasts, constants and what is larger than its operands.
     """
 
-    speculate: int = option(1_000_000, "the most operations of an op that leaves a loop which may not run")
+    speculate: int = option(1_000_000, "the most operations of an op that leaves a loop which may not run", least=0)
 
     def run(self, module: mlir.Module) -> None:
         for function in bodies(module):

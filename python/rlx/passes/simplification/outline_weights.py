@@ -35,7 +35,7 @@ class OutlineWeights(Pass, name="rlx-outline-weights"):
 
     # Twice, as f32 of f16: XLA's products read what casts make of them, and it is made at each call otherwise.
     growth: float = option(
-        2.0, "how many times as large as its parameters a value may be; products are moved at any size"
+        2.0, "how many times as large as its parameters a value may be; products are moved at any size", least=0
     )
 
     def run(self, module: mlir.Module) -> None:

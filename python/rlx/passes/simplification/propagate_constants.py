@@ -32,7 +32,7 @@ class PropagateConstants(Pass, name="rlx-propagate-constants", exact=True, idemp
     step is its body. A carry that every step gives back as it was is what it starts from, for every reader.
     """
 
-    max_elements: int = option(4096, "the largest constant that is followed, in elements")
+    max_elements: int = option(4096, "the largest constant that is followed, in elements", least=0)
 
     def run(self, module: mlir.Module) -> None:
         for function in bodies(module):

@@ -23,7 +23,7 @@ class PlanMemory(Pass, name="rlx-plan-memory", exact=True, idempotent=True):
 
     edits_ops = False
 
-    alignment: int = option(64, "of each value that is not a view, in bytes; a power of two")
+    alignment: int = option(64, "of each value that is not a view, in bytes; a power of two", least=1)
     inputs: bool = option(True, "whether inputs have a place, which is used again after their last reader")
     params: bool = option(False, "whether parameters and states have a place, which nothing else uses")
     constants: bool = option(False, "whether constants have a place, which nothing else uses")

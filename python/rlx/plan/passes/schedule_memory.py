@@ -26,7 +26,7 @@ class ScheduleMemory(Pass, name="rlx-schedule-memory", exact=True, idempotent=Tr
 
     recompute: bool = option(False, "compute cheap ops again where they are read late, if that lowers the peak")
     hoist_weights: bool = option(False, "leave out what is computed from parameters and constants alone")
-    symbol: int = option(TYPICAL_SIZE, "what a symbol without a size is taken to be")
+    symbol: int = option(TYPICAL_SIZE, "what a symbol without a size is taken to be", least=1)
     sizes: Mapping[str, int] = option({}, "the size of a symbol", rest=True)
 
     def run(self, module: mlir.Module) -> None:
