@@ -36,6 +36,16 @@ def test_unknown_devices_and_options(linear_graph: Any) -> None:
         rlx.Session().compile(rlx.Graph("empty"))
 
 
+def test_a_parameter_of_symbolic_size_runs_where_its_symbol_is_fixed() -> None:
+    g = rlx.Graph("scaled")
+    g.set_outputs([g.input("x", (2, "n")) @ (g.param("w", ("n", 3)) * 2.0)])
+    with pytest.raises(rlx.CompileError, match=r"parameter 'w' has a symbolic size(.|\n)*bind="):
+        rlx.Session().compile(g, cache=False)
+    w = np.arange(12, dtype=np.float32).reshape(4, 3)
+    compiled = rlx.Session().compile(g, params={"w": w}, bind={"n": 4}, cache=False)
+    np.testing.assert_allclose(compiled.run({"x": np.ones((2, 4), np.float32)})[0], np.ones((2, 4)) @ (2 * w))
+
+
 def test_compiling_does_not_change_the_graph(session: Any, linear_graph: Any) -> None:
     before = str(linear_graph)
     session.compile(linear_graph, cache=False)

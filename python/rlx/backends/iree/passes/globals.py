@@ -13,7 +13,7 @@ from rlx import mlir
 from rlx.backends.iree.names import PARAMETER_SCOPE, state_getter, state_setter, symbol_of
 from rlx.backends.iree.passes.base import IreePass, create
 from rlx.backends.iree.passes.copies import copied
-from rlx.ir.errors import Error
+from rlx.ir.errors import CompileError, Error
 from rlx.ir.signature import (
     Declared,
     bodies,
@@ -62,6 +62,11 @@ class _Globals:
 
     def _declare(self, name: str, declared: Declared, type_: Any) -> None:
         ir = mlir.ir
+        if not type_.has_static_shape:
+            raise CompileError(
+                f"parameter '{declared.name}' has a symbolic size, but IREE keeps parameters of known sizes only",
+                hint="fix the symbol: Session.compile(bind={…}), --bind=SYMBOL=SIZE, or make it an input",
+            )
         self.types[name] = type_
         attributes = {
             "sym_name": ir.StringAttr.get(name),
