@@ -5,11 +5,15 @@ python -m tools.generate_docs [--check]
 
 from __future__ import annotations
 
+import inspect
+
 from rlx.backends.registry import backends
 from rlx.backends.stages import check_of
 from rlx.ir import registry
+from rlx.ir.builder import Builder
 from rlx.ir.card import Card
 from rlx.lower import linalg, stablehlo
+from rlx.ops import signatures, surface
 from tools import generated
 
 PAGE, TARGETS_PAGE = "docs/op-coverage.md", "docs/targets.md"
@@ -108,6 +112,15 @@ def page() -> str:
             " ".join(dtypes),
         ]
         lines.append("| " + " | ".join(cells) + " |")
+    lines += ["", "## Other methods", "", "Names for kinds of an op, and for what takes several ops.", ""]
+    lines += ["| method | what it is |", "|---|---|"]
+    summaries = surface.summaries()
+    for name in sorted({name for kinds in surface.kinds().values() for name in kinds} | surface.helpers().keys()):
+        shown = signatures.without_self(inspect.signature(getattr(Builder, name)))
+        parameters = ", ".join(
+            str(p.replace(annotation=p.empty)) for p in shown.parameters.values() if p.name != "shape"
+        )
+        lines.append(f"| `{name}({parameters})` | {summaries[name]} |")
     lines += ["", "## Declared holes", ""]
     lines += [f"* `{what}`{'' if '.' in what else ', every op'}: {why}." for what, why in DECLARED.items()]
     lines += ["", "## Not in the dialect", ""]

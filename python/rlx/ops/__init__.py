@@ -5,14 +5,16 @@ Every op is also a function here, taking tensors: `rlx.ops.softmax(x, axis=-1)` 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from inspect import Signature
 from types import ModuleType
 from typing import Any
 
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.errors import Error
 from rlx.ir.submodules import import_all
-from rlx.ops import surface
+from rlx.ops import signatures, surface
 
 
 class _Family(ModuleType):
@@ -33,6 +35,10 @@ def _builder_of(values: Any) -> Builder | None:
     return None
 
 
+def _signature(name: str) -> Signature:
+    return signatures.without_self(inspect.signature(getattr(Builder, name)))
+
+
 def _function(name: str) -> Callable[..., Any]:
     def function(*args: Any, **kwargs: Any) -> Any:
         builder = _builder_of((*args, *kwargs.values()))
@@ -42,6 +48,7 @@ def _function(name: str) -> Callable[..., Any]:
 
     function.__name__ = name
     function.__doc__ = getattr(Builder, name).__doc__
+    function.__signature__ = _signature(name)  # pyright: ignore[reportFunctionMemberAccess]
     return function
 
 
@@ -60,3 +67,4 @@ import_all(__name__)
 surface.install()
 for _name in surface.methods().keys() & globals().keys():
     globals()[_name].__class__ = _Family
+    globals()[_name].__signature__ = _signature(_name)

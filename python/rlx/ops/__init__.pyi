@@ -389,7 +389,7 @@ def psd(x: Any, sample_rate: float = ..., axis: int = ...) -> Any:
     """Power spectral density `|X[k]|²/(sample_rate·N)` of all N frequencies, f32."""
 
 def psd_real(x: Any, sample_rate: float = ..., axis: int = ...) -> Any:
-    """The same for real numbers, one-sided: `N//2 + 1` frequencies, in the order of `rfftfreq`."""
+    """Power spectral density of real numbers, one-sided: `N//2 + 1` frequencies, in the order of `rfftfreq`."""
 
 def q_conv2d(x: Any, w: Any, bias: Any, multiplier: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ..., groups: int = ..., x_zero_point: int = ..., w_zero_point: int = ..., out_zero_point: int = ..., dtype: Any = ..., *, shape: Any = ...) -> Tensor:
     """Convolution of 8-bit images, requantised or as floats."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, wraps
+from inspect import Signature, getdoc
 from keyword import iskeyword
 from typing import Any
 
@@ -11,7 +12,7 @@ from rlx.ir import registry
 from rlx.ir.builder import Builder, CallError, method_of
 from rlx.ir.errors import Error
 from rlx.ir.location import describe
-from rlx.ops import operators
+from rlx.ops import operators, signatures
 
 # Kinds of enumerated ops that have their own methods: op -> {method: kind}.
 _KINDS: dict[str, dict[str, str]] = {
@@ -88,10 +89,30 @@ def method_name(op: str) -> str:
 @cache
 def methods() -> dict[str, Callable[..., Any]]:
     """Every op method, by name."""
-    result = {method_name(name): method_of(card) for name, card in registry.registered().items() if name != "yield"}
+    result: dict[str, Callable[..., Any]] = {}
+
+    def add(name: str, method: Any, signature: Signature) -> None:
+        method.__signature__ = signature
+        result[name] = method
+
+    for op, card in registry.registered().items():
+        if op == "yield":
+            continue
+        signature = signatures.of_card(card)
+        add(method_name(op), method_of(card), signature)
+        for name, kind in kinds().get(op, {}).items():
+            add(name, _kind_method(op, name, kind), signatures.of_kind(signature))
+    for name, function in _HELPERS.items():
+        add(name, _helper_method(name, function), signatures.of_helper(function))
+    return result
+
+
+def summaries() -> dict[str, str]:
+    """What every method does, in one line without a full stop."""
+    result = {method_name(name): spec.summary for name, spec in registry.SPECS.items()}
     for op, named in kinds().items():
-        result |= {name: _kind_method(op, name, kind) for name, kind in named.items()}
-    return result | {name: _helper_method(name, function) for name, function in _HELPERS.items()}
+        result |= {name: f"`{op}` of kind `{kind}`" for name, kind in named.items()}
+    return result | {name: (getdoc(f) or "").splitlines()[0].rstrip(".") for name, f in _HELPERS.items()}
 
 
 def install() -> None:

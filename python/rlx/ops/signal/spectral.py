@@ -196,7 +196,7 @@ def psd(b: Builder, x: Any, sample_rate: float = 1.0, axis: int = -1) -> Tensor:
 
 @helper
 def psd_real(b: Builder, x: Any, sample_rate: float = 1.0, axis: int = -1) -> Tensor:
-    """The same for real numbers, one-sided: `N//2 + 1` frequencies, in the order of `rfftfreq`.
+    """Power spectral density of real numbers, one-sided: `N//2 + 1` frequencies, in the order of `rfftfreq`.
 
     What stands for two frequencies counts twice, as in SciPy's `signal.periodogram(x, sample_rate, detrend=False,
     scaling="density")`.

@@ -1,0 +1,40 @@
+"""What `help` and editors show of the op methods is what they take."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+import rlx
+from rlx import ops
+from rlx.ir import registry
+from rlx.ops import surface
+
+registry.load()
+HIDDEN = [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD]
+
+
+@pytest.mark.parametrize("name", sorted(surface.methods()))
+def test_parameters_have_names(name: str) -> None:
+    shown = inspect.signature(getattr(rlx.Graph, name))
+    assert next(iter(shown.parameters)) == "self"
+    assert [p.kind for p in shown.parameters.values()][1:] != HIDDEN, shown
+    function = inspect.signature(getattr(ops, name))
+    assert list(function.parameters) == list(shown.parameters)[1:]
+
+
+def test_a_call_takes_what_the_signature_shows() -> None:
+    g = rlx.Graph("calls")
+    x = g.input("x", (2, 8))
+    calls = {
+        "softmax": {"x": x, "axis": 0},
+        "gelu": {"x": x},
+        "add": {"lhs": x, "rhs": x, "shape": (2, 8)},
+        "layer_norm": {"x": x, "scale": g.param("scale", (8,)), "bias": g.param("bias", (8,)), "eps": 1e-6},
+        "concat": {"xs": [x, x], "axis": 1},
+        "fftshift": {"x": x, "axes": (1,)},
+    }
+    for name, arguments in calls.items():
+        inspect.signature(getattr(g, name)).bind(**arguments)
+        getattr(g, name)(**arguments)
