@@ -12,77 +12,18 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 import rlx
 from rlx.backends.cache import DiskCache
 from rlx.runtime import tuning
 from rlx.runtime.tuning import Request
 from tools.bench_common import ONE_THREAD, calls_for, cpu_seconds, median_ms, median_ratio
-from tools.training_models import MODELS
+from tools.bench_programs import Workload, call_of, workloads
 
 _ROUNDS, _SECONDS = 15, 0.3  # of a turn
-
-
-@dataclass(frozen=True)
-class Workload:
-    """A program to tune: its name and sizes for readers, its graph, weights, and values of inputs and states."""
-
-    name: str
-    graph: Any
-    params: Mapping[str, Any] = field(default_factory=dict)
-    values: Mapping[str, Any] = field(default_factory=dict)
-
-
-def workloads(model: Path | None) -> Iterator[tuple[str, Callable[[], Workload]]]:
-    """What is measured, by name."""
-    if model is not None:
-        for batch, length in ((1, 16), (8, 128)):
-            yield f"minilm-{batch}x{length}", lambda b=batch, n=length: _minilm(model, b, n)
-    yield "llama", _llama
-    yield "cnn", _cnn
-    yield "training", _training
-
-
-def _minilm(model: Path, batch: int, length: int) -> Workload:
-    from rlx.models.bert import BertConfig, sentence_encoder
-
-    graph = sentence_encoder(BertConfig.load(model / "config.json"), batch, length)
-    ids = np.random.default_rng(0).integers(1000, 20000, (batch, length)).astype(np.int32)
-    given = {a.name: ids if "ids" in a.name else np.ones((batch, length), a.shape.dtype.numpy) for a in graph.inputs}
-    return Workload(f"MiniLM, {batch}×{length} tokens", graph, rlx.weights.open(model / "model.safetensors"), given)
-
-
-def _llama() -> Workload:
-    (decoder,) = [m for m in MODELS if m.graph().name == "decoder"]
-    params, inputs = decoder.arrays()
-    return Workload("a Llama block, 256×512, and its loss", decoder.graph(), params, inputs)
-
-
-def _cnn() -> Workload:
-    g: Any = rlx.Graph("cnn")
-    x = g.input("x", (8, 3, 32, 32))
-    for i, (before, after) in enumerate(((3, 32), (32, 64), (64, 64))):
-        x = g.relu(g.conv(x, g.param(f"w{i}", (after, before, 3, 3)), padding=1) + g.param(f"b{i}", (after, 1, 1)))
-        x = g.pool(x, kind="max", kernel=(2, 2), stride=(2, 2))
-    g.set_outputs([g.reshape(x, (8, -1)) @ g.param("w", (1024, 10))])
-    return Workload("a CNN, 8×3×32², three convolutions", g)
-
-
-def _training() -> Workload:
-    from rlx.train.program import training_graph
-
-    (mlp,) = [m for m in MODELS if m.graph().name == "mlp"]
-    params, inputs = mlp.arrays()
-    graph = training_graph(mlp.graph(), rlx.train.Adam(1e-3)).graph
-    states = {a.name: params[a.name] for a in graph.arguments if a.kind == "state" and a.name in params}
-    rest = {a.name: params[a.name] for a in graph.params if a.name in params}
-    return Workload("a training step of an MLP, 128×784, Adam", graph, rest, {**inputs, **states})
 
 
 def row(workload: Workload, seconds: float, cache: str) -> str:
@@ -102,7 +43,7 @@ def row(workload: Workload, seconds: float, cache: str) -> str:
     print(tuned.tuning, flush=True)
     given = session.compile(workload.graph, params=workload.params or None, cache=disk)
     times: list[list[float]] = [[], []]
-    calls = [_call(program, workload) for program in (given, tuned)]
+    calls = [call_of(program, workload) for program in (given, tuned)]
     counts = [max(1, calls_for(call, _SECONDS)) for call in calls]
     for number in range(_ROUNDS):
         for i in (0, 1) if number % 2 else (1, 0):
@@ -114,21 +55,6 @@ def row(workload: Workload, seconds: float, cache: str) -> str:
 
 def _processor_time(program: rlx.CompiledGraph, inputs: Mapping[str, Any], calls: int) -> float:
     return cpu_seconds(lambda: program.run(inputs), calls)
-
-
-def _call(program: rlx.CompiledGraph, workload: Workload) -> Callable[[], Any]:
-    random = np.random.default_rng(0)
-    inputs = {a.name: workload.values.get(a.name) for a in program.inputs}
-    for a in program.inputs:
-        if inputs[a.name] is None:
-            inputs[a.name] = random.standard_normal(a.shape.static).astype(a.shape.dtype.numpy)
-    if not workload.params:
-        params = {a.name: a.shape for a in program.artifact.signature.of_kind("param")}
-        program.set_params({n: random.standard_normal(s.static).astype(np.float32) / 10 for n, s in params.items()})
-    for a in program.artifact.signature.of_kind("state"):
-        if a.name in workload.values:
-            program.set_state(a.name, workload.values[a.name])
-    return lambda: program.run(inputs)
 
 
 def main() -> None:

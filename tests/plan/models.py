@@ -116,14 +116,19 @@ BLOCKS: dict[str, Callable[..., Any]] = {
 }
 
 
-def model(name: str, scale: int = 2, *, differentiated: bool = False) -> Any:
-    """The LIR of a model."""
+def graph(name: str, scale: int = 2, *, differentiated: bool = False) -> Any:
+    """A model, made of blocks, or the gradient of the mean of its squares."""
     g = rlx.Graph("main", stage="hir")
     y = BLOCKS[name](g, _Weights(g), scale)
     g.set_outputs([g.mean(y * y) if differentiated else y])
     if differentiated:
         g = rlx.grad_with_loss(g, wrt=[p.name for p in g.params])
-    return rlx.passes.run(g, LOWER)
+    return g
+
+
+def model(name: str, scale: int = 2, *, differentiated: bool = False) -> Any:
+    """The LIR of a model."""
+    return rlx.passes.run(graph(name, scale, differentiated=differentiated), LOWER)
 
 
 def values_of(graph: Any, seed: int = 0) -> dict[str, np.ndarray]:
