@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+import rlx
+from rlx.backends.cache import DiskCache
 from rlx.backends.iree.compiler import compile_module
 from rlx.backends.iree.targets import Target, archs, device_names, host_features, target
 from rlx.ir.errors import CompileError, Error
@@ -30,6 +34,22 @@ def test_cpu_is_tuned_for_this_machine():
     assert cpu.supports_f64
     assert not cpu.cross
     assert cpu.drivers[0] == "local-sync"
+
+
+def test_level_0_is_compiled_without_optimisations_of_llvm(tmp_path: Path) -> None:
+    """And with what a user adds, at every level, behind the flags of the target."""
+    cpu = target("cpu", extra_flags=["--iree-llvmcpu-loop-unrolling=false"])
+    assert cpu.at_level(1) == cpu.at_level(3) == cpu
+    assert set(cpu.attempts[0]) - set(cpu.at_level(0).attempts[0]) == set(cpu.optimisations) != set()
+    assert cpu.attempts[1:] == cpu.at_level(0).attempts[1:]
+    assert cpu.attempts[0].index("--iree-llvmcpu-loop-unrolling") < cpu.attempts[0].index(
+        "--iree-llvmcpu-loop-unrolling=false"
+    )
+    g = rlx.Graph("levels")
+    g.set_outputs([g.input("x", (4,)) + 1.0])
+    cache = DiskCache(tmp_path)
+    used = [rlx.Session().compile(g, opt=level, cache=cache).artifact.info["flags"] for level in (0, 2)]
+    assert [set(cpu.optimisations) <= set(flags) for flags in used] == [False, True]
 
 
 @pytest.mark.parametrize("name", device_names())

@@ -10,8 +10,8 @@ import pytest
 
 import rlx
 from rlx.ir import registry
-from rlx.passes import CheckNumerics
-from rlx.passes.levels import to_mir
+from rlx.passes import CheckNumerics, base
+from rlx.passes.levels import LEVELS, to_mir
 from rlx.passes.rewrite import collect, erase_dead
 from tests.conformance.cases import Case, cases, op_names
 from tests.drawing import drawn
@@ -46,6 +46,14 @@ def test_ops_that_read_dead_ops_twice_go_with_them() -> None:
 def refuse_note(text: str) -> None:
     # A function that holds more than an op of ours has no symbols to try; every case here has a value.
     pytest.fail(f"check-numerics did not check: {text}")
+
+
+def test_up_to_level_1_nothing_is_rounded_otherwise() -> None:
+    steps = {level: [s.split("{")[0] for s in to_mir(level).split(",")] for level in LEVELS}
+    assert steps[0] == ["rlx-lower-blocks", "rlx-fuse"]
+    added = [step for step in steps[1] if step not in steps[0]]
+    assert added and all(base.find(step).exact for step in added if step.startswith("rlx-"))  # type: ignore[union-attr]
+    assert set(steps[2]) - set(steps[1]) == {"rlx-recognize"} and steps[2] == steps[3]
 
 
 @pytest.mark.parametrize("op", op_names())

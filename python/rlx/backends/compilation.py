@@ -48,6 +48,7 @@ class Compilation:
     Attributes:
         given: The graph that was given.
         target: The target.
+        opt: The level of optimisation.
         dispatch_policy: The composite ops that the target lowers by rules of its own.
         phases: The seconds that each phase took; it has an entry `cached` if the program comes from the cache.
 
@@ -72,6 +73,7 @@ class Compilation:
         check_options(bind, passes, precision)
         self.given = graph
         self.target = target
+        self.opt = opt
         self.phases: dict[str, float] = {}
         self._preparing = bind, passes
         chosen = precision_policy(precision).passes
@@ -228,4 +230,6 @@ class Compilation:
         code = (code_fingerprint("rlx"), code_fingerprint(name))
         with calling(self.backend, "version or fingerprint"):
             target = (compiler.version(), self.target.name, self.target.arch, self.target.fingerprint())
-        return fingerprint(*code, *custom, *target, *self._from_prepared, str(graph.module), graph.name_symbol)
+        return fingerprint(
+            *code, *custom, *target, str(self.opt), *self._from_prepared, str(graph.module), graph.name_symbol
+        )

@@ -53,6 +53,9 @@ def to_mir(
 
 
 def _fusing(level: int, target: str, simplify: str) -> tuple[str, ...]:
-    """Names for what primitives spell out, without the views that this leaves over, and fused ops."""
+    """Names for what primitives spell out, without the views that this leaves over, and fused ops.
+
+    What is recognised is computed in another order, and rounded otherwise: from level 2 on.
+    """
     chosen = f"{{target={target}}}" if target else ""
-    return (f"rlx-recognize{chosen}", simplify, f"rlx-fuse{chosen}") if level else (f"rlx-fuse{chosen}",)
+    return (f"rlx-recognize{chosen}", simplify, f"rlx-fuse{chosen}") if level > 1 else (f"rlx-fuse{chosen}",)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
@@ -16,6 +17,9 @@ _LEFT, _TOP, _RIGHT, _BETWEEN = 84, 70, 72, 46
 _CURVE, _HEIGHT = 150, 360
 _WIDEST, _NARROWEST = 1400, 560
 _LABEL_STEP = 13  # the least distance of two slanted labels
+_LABEL_SIZE, _ANGLE = 10, 48  # in degrees
+_LABEL = palette.CHARACTER * _LABEL_SIZE / palette.SIZE  # the width of a character of these labels
+_SLANT = math.cos(math.radians(_ANGLE)), math.sin(math.radians(_ANGLE))
 _THIN = 3  # what is thinner has no outline, which would be all that is seen
 _ARENA = "arena"
 
@@ -42,9 +46,11 @@ class _Drawing:
             if v.relation == "view":
                 self.views_of.setdefault(v.base, []).append(v.name)
         self.names_all = self.cell >= _LABEL_STEP  # else only steps at which much is in use are named
-        longest = max(map(len, plan.steps))
+        self.labels = {step: f"{step} {plan.steps[step]}" for step in self._named_steps()}
+        reach = {step: self.x(step + 0.5) + _SLANT[0] * len(text) * _LABEL for step, text in self.labels.items()}
+        self.right = max(_RIGHT, max(reach.values(), default=0) - _LEFT - self.width)
         self.map_top = _TOP + _CURVE + _BETWEEN
-        self.bottom = int(0.75 * (longest + 4) * palette.CHARACTER) + 70
+        self.bottom = int(_SLANT[1] * max(map(len, self.labels.values()), default=0) * _LABEL) + 84
 
     def x(self, step: float) -> float:
         return _LEFT + step * self.cell
@@ -58,7 +64,7 @@ class _Drawing:
         return _TOP + _CURVE * (1 - used / self.top_bytes)
 
     def lines(self) -> Iterator[str]:
-        width, height = _LEFT + self.width + _RIGHT, self.map_top + _HEIGHT + self.bottom
+        width, height = _LEFT + self.width + self.right, self.map_top + _HEIGHT + self.bottom
         yield (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" width="{width:.0f}" '
             f'height="{height}" {palette.FONT} fill="{palette.INK}">'
@@ -186,10 +192,10 @@ class _Drawing:
 
     def _step_labels(self) -> Iterator[str]:
         y = self.map_top + _HEIGHT + 14
-        for step in self._named_steps():
-            x, name = self.x(step + 0.5), markup(f"{step} {self.plan.steps[step]}")
+        for step, label in self.labels.items():
+            x, name = self.x(step + 0.5), markup(label)
             yield f'<line x1="{x:.1f}" y1="{y - 14}" x2="{x:.1f}" y2="{y - 9}" stroke="{palette.OUTLINE}"/>'
-            yield f'<text transform="translate({x:.1f} {y}) rotate(48)" font-size="10">{name}</text>'
+            yield f'<text transform="translate({x:.1f} {y}) rotate({_ANGLE})" font-size="{_LABEL_SIZE}">{name}</text>'
 
     def _named_steps(self) -> list[int]:
         """All steps where there is room; else those at which most is in use, as far as they do not stand too close."""

@@ -11,8 +11,8 @@ from rlx.ops.backward.card import Backward
 # Lines and text.
 PAPER, INK, MUTED, FAINT, OUTLINE, ACCENT = "#ffffff", "#212529", "#495057", "#868e96", "#5c677d", "#b3202c"
 GRID = "#dddddd"
-CHARACTER = 6.7  # pixels of a character of 11 pixels
-FONT = 'font-family="ui-monospace, DejaVu Sans Mono, monospace" font-size="11"'
+SIZE, CHARACTER = 11, 6.7  # the size of text and the width of a character, in pixels
+FONT = f'font-family="ui-monospace, DejaVu Sans Mono, monospace" font-size="{SIZE}"'
 
 
 @dataclass(frozen=True)

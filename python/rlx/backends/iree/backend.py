@@ -66,8 +66,7 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
     Raises:
         CompileError: The module cannot be expressed or compiled for the target.
     """
-    target, phases = compilation.target, compilation.phases
-    assert isinstance(target, Target)
+    target, phases = leveled(compilation), compilation.phases
     prewarm(target)  # the compiler's process starts while the graph is lowered here
     lir = compilation.lir
     requirements = [r.to_json() for r in compilation.requirements]
@@ -86,6 +85,12 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
         "iree": compiler_version(),
     }
     return Compiled(compiled.vmfb, info, lasting=not compiled.may_improve)
+
+
+def leveled(compilation: Compilation) -> Target:
+    """The target of a compilation, with the flags of its level of optimisation."""
+    assert isinstance(compilation.target, Target)
+    return compilation.target.at_level(compilation.opt)
 
 
 def compiler_input(lir: Graph, target: Target) -> tuple[Any, Target]:
@@ -132,10 +137,8 @@ def emit(kind: str, compilation: Compilation) -> str | None:
     """The linalg that IREE compiles, as text."""
     if kind != "linalg":
         return None
-    target = compilation.target
-    assert isinstance(target, Target)
     with mlir.unregistered_dialects_allowed():  # otherwise MLIR prints the generic form
-        return str(compiler_input(compilation.lir, target)[0])
+        return str(compiler_input(compilation.lir, leveled(compilation))[0])
 
 
 def notes(artifact: Artifact) -> list[str]:

@@ -26,12 +26,11 @@ import numpy as np
 
 from rlx.backends.compilation import Compilation
 from rlx.backends.host import usable_cpus
-from rlx.backends.iree.backend import choose_driver, compiler_input, estimated_flops, module_text
+from rlx.backends.iree.backend import choose_driver, compiler_input, estimated_flops, leveled, module_text
 from rlx.backends.iree.compiler import compile_module, ir_after
 from rlx.backends.iree.devices import LOCAL_DRIVERS, worker_flags
 from rlx.backends.iree.memory import allocator_environment
 from rlx.backends.iree.names import PARAMETER_SCOPE
-from rlx.backends.iree.targets import Target
 from rlx.backends.numbering import location_name, numbered, numbers_in
 from rlx.backends.protocol import KernelEvent, Measurement
 from rlx.ir.errors import Error, ExecutionError
@@ -61,8 +60,7 @@ def profile(
     threads: int | None = None,
 ) -> Measurement:
     """Measure the kernels of a program: see `protocol.Profiler`."""
-    target, name = compilation.target, compilation.signature.name
-    assert isinstance(target, Target)
+    target, name = leveled(compilation), compilation.signature.name
     driver = choose_driver(target, estimated_flops(compilation.lir.module), threads)
     if driver not in LOCAL_DRIVERS:
         raise ExecutionError(

@@ -64,6 +64,7 @@ class Target:
         drivers: The drivers of the runtime that can run the program, the preferred one first.
         flags: The flags of all attempts to compile.
         ladder: The additional flags of each attempt, the best first; if an attempt fails, the next one is tried.
+        optimisations: More flags of the first attempt, at every level of optimisation but 0.
         process_flags: Flags that apply to a whole compiler process, and so to all attempts.
         unsupported_dtypes: The dtypes (``"f64"``, ``"bf16"`` …) that tensors cannot have.
         device: The attribute `hal.device.targets` of the module, for devices that no flag describes.
@@ -86,6 +87,7 @@ class Target:
     drivers: tuple[str, ...]
     flags: tuple[str, ...]
     ladder: tuple[tuple[str, ...], ...]
+    optimisations: tuple[str, ...] = ()
     process_flags: tuple[str, ...] = (_KEEP_TRANSPOSES,)
     unsupported_dtypes: frozenset[str] = frozenset()
     device: str = ""
@@ -108,7 +110,12 @@ class Target:
     @property
     def attempts(self) -> tuple[tuple[str, ...], ...]:
         """The complete flags of each attempt to compile, the best first."""
-        return tuple(self.flags + rung for rung in self.ladder)
+        best, *others = self.ladder
+        return (self.flags + self.optimisations + best, *(self.flags + rung for rung in others))
+
+    def at_level(self, level: int) -> Target:
+        """The target for programs of a level of optimisation."""
+        return self if level else replace(self, optimisations=())
 
     @property
     def alternatives(self) -> tuple[tuple[str, ...], ...]:
@@ -243,10 +250,11 @@ _FAMILIES = {
             ("local-sync", "local-task"),
             (*_COMMON, *_LLVM_CPU),
             (
-                ("--iree-opt-level=O3", "--iree-dispatch-creation-data-tiling", *_LLVM_LOOPS),
+                ("--iree-opt-level=O3", "--iree-dispatch-creation-data-tiling"),
                 ("--iree-opt-level=O2",),
                 _NO_OPTIMISATION,
             ),
+            optimisations=_LLVM_LOOPS,
             contracts_products=True,
             notes=(
                 "f64 sin, cos, tan, atan and tanh do not link: expand them first",
