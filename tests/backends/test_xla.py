@@ -297,3 +297,21 @@ print(device.available, device.reason)
     out = _in_a_fresh_process(code)
     assert "pip install 'rlx[jax]'" in out
     assert "False XLA needs JAX" in out
+
+
+@pytest.mark.parametrize("level", [0, 2])
+@pytest.mark.parametrize("device", ["xla", "cpu"])
+@pytest.mark.parametrize("dtype", ["c64", "f32"])
+def test_sums_of_repeated_elements_keep_infinities_apart(dtype: str, device: str, level: int) -> None:
+    """A compiler makes of them a product with the number of repetitions, which complex infinities do not survive."""
+    g = rlx.Graph("repeated")
+    x = g.input("x", (2, 3), dtype)
+    repeated = g.expand(g.reshape(x, (1, 2, 3)), (4, 2, 3))
+    twice = g.concat([x, x], 0)
+    g.set_outputs([f(v, axes) for v, axes in ((repeated, 0), (twice, 0), (twice, None)) for f in (g.sum, g.mean)])
+    values = np.array([[np.inf, 2, 1], [-1, np.nan, 0.5]], np.complex64 if dtype == "c64" else np.float32)
+    if dtype == "c64":
+        values.imag = np.array([[1, 3, -np.inf], [0.0, 2, np.inf]])
+    ours = rlx.Session(device).compile(g, opt=level, cache=False).run({"x": values})
+    for result, expected in zip(ours, rlx.evaluate(g, {"x": values}), strict=True):
+        np.testing.assert_array_equal(result, expected)

@@ -27,20 +27,20 @@ def neutral(kind: str, dtype: DType) -> Scalar:
     return dtype.min if kind == "max" else dtype.max
 
 
-def _divided(emit: Emitter, total: Lowered, count: int) -> Lowered:
-    """A sum over a count; of complex numbers part by part, for their own division makes inf NaN."""
-    if not total.dtype.is_complex:
-        return emit.div(total, count)
-    real, imag = (emit.div(emit.elementwise(part, total, kind=f32), count) for part in ("real", "imag"))
-    return emit.elementwise("complex", real, imag, kind=total.dtype)
-
-
 @lowers("reduce")
 def reduce(
     emit: Emitter, results: list[Shape], x: Lowered, *, kind: str, axes: tuple[int, ...], keep_dims: bool
 ) -> Lowered:
-    wide = emit.convert(x, accumulator(x.dtype))
-    total = emit.reduce(wide, JOIN[kind], axes, neutral(kind, wide.dtype))
-    if kind == "mean":
-        total = _divided(emit, total, prod(x.shape.static[a] for a in axes))
-    return emit.reshape(emit.convert(total, x.dtype), results[0].static)
+    if x.dtype.is_complex and kind in ("sum", "mean"):
+        # Part by part: XLA makes of the sum of a broadcast a product, and of a mean a division, for which inf is NaN.
+        parts = (emit.elementwise(part, x, kind=f32) for part in ("real", "imag"))
+        totals = [_reduced(emit, part, kind, axes) for part in parts]
+        total = emit.elementwise("complex", *totals, kind=x.dtype)
+    else:
+        total = emit.convert(_reduced(emit, emit.convert(x, accumulator(x.dtype)), kind, axes), x.dtype)
+    return emit.reshape(total, results[0].static)
+
+
+def _reduced(emit: Emitter, x: Lowered, kind: str, axes: tuple[int, ...]) -> Lowered:
+    total = emit.reduce(x, JOIN[kind], axes, neutral(kind, x.dtype))
+    return emit.div(total, prod(x.shape.static[a] for a in axes)) if kind == "mean" else total
