@@ -36,9 +36,12 @@ class PropagateConstants(Pass, name="rlx-propagate-constants", exact=True, idemp
 
     def run(self, module: mlir.Module) -> None:
         for function in bodies(module):
-            propagation = _Propagation(self.name, self.max_elements)
-            propagation.rewrite(function.entry_block, {})
-            erase_dead(propagation.dead)
+            while True:  # what a body no longer computes may leave a carry unchanged
+                propagation = _Propagation(self.name, self.max_elements)
+                propagation.rewrite(function.entry_block, {})
+                erase_dead(propagation.dead)
+                if not propagation.changed:
+                    break
 
 
 class _Propagation:
@@ -47,6 +50,13 @@ class _Propagation:
     def __init__(self, note: str, max_elements: int):
         self.note, self.max_elements = note, max_elements
         self.dead: list[mlir.Operation] = []
+        self.changed = False
+
+    def replace(self, value: mlir.Value, by: mlir.Value) -> None:
+        """Let all that read a value read another one."""
+        if next(iter(value.uses), None) is not None:
+            value.replace_all_uses_with(by)
+            self.changed = True
 
     def rewrite(self, block: mlir.Block, known: _Known) -> None:
         """Rewrite the ops of a block and of their regions.
@@ -122,15 +132,15 @@ class _Propagation:
         if name == "if" and (condition := known.get(op.operands[0])) is not None:
             branch = op.regions[0 if condition else 1].blocks[0]
             moved = _moved(op, branch)
-            return _replaced(op, opview.yielded(branch), moved)
+            return self._replaced(op, opview.yielded(branch), moved)
         if name == "while" and self._never_runs(op, known):
-            return _replaced(op, list(op.operands))
+            return self._replaced(op, list(op.operands))
         if name != "scan":
             return None
         values = opview.attributes_of(op)
         (length,), count = values["length"], values["num_carries"]
         if length == 0 and len(op.results) == count:
-            return _replaced(op, list(op.operands)[:count])
+            return self._replaced(op, list(op.operands)[:count])
         return self._one_step(op, count) if length == 1 else None
 
     def _never_runs(self, op: mlir.Operation, known: _Known) -> bool:
@@ -148,11 +158,19 @@ class _Propagation:
         arguments = [builder.tensor(v) for v in op.operands]
         arguments[count:] = [builder.reshape(x, x.shape.dims[1:]) for x in arguments[count:]]
         for argument, tensor in zip(body.arguments, arguments, strict=True):
-            argument.replace_all_uses_with(tensor.value)
+            self.replace(argument, tensor.value)
         moved = _moved(op, body)
         yielded = [builder.tensor(v) for v in opview.yielded(body)]
         yielded[count:] = [builder.reshape(y, (1, *y.shape.dims)) for y in yielded[count:]]
-        return _replaced(op, [t.value for t in yielded], moved)
+        return self._replaced(op, [t.value for t in yielded], moved)
+
+    def _replaced(
+        self, op: mlir.Operation, values: Iterable[mlir.Value], ops: list[mlir.Operation] | None = None
+    ) -> list[mlir.Operation]:
+        """Replace the results of an op; the ops that stand for it."""
+        for result, value in zip(op.results, values, strict=True):
+            self.replace(result, value)
+        return ops or []
 
     # --- what is known inside -----------------------------------------------------------------------
 
@@ -163,6 +181,7 @@ class _Propagation:
             constant = builder_before(ops[0], self.note).constant(np.array(truth)).value
             for op in ops:
                 use(op, {condition: constant})
+            self.changed = True
 
     def _replace_alike(self, op: mlir.Operation, then: _Known, otherwise: _Known) -> None:
         """Replace what both branches of an `if` give alike."""
@@ -171,9 +190,9 @@ class _Propagation:
             if next(iter(result.uses), None) is None:
                 continue
             if a == b:
-                result.replace_all_uses_with(a)
+                self.replace(result, a)
             elif b in otherwise and _equal(then.get(a), otherwise[b]):
-                result.replace_all_uses_with(builder_before(op, self.note).constant(otherwise[b]).value)
+                self.replace(result, builder_before(op, self.note).constant(otherwise[b]).value)
 
     def _replace_unchanged(self, op: mlir.Operation, known: _Known) -> None:
         """Replace the carries of a loop that never change by what they start from."""
@@ -182,8 +201,8 @@ class _Propagation:
         body = op.regions[len(op.regions) - 1].blocks[0]
         for k in self._unchanged(body, list(op.operands)[:count], known):
             for region in op.regions:
-                region.blocks[0].arguments[k].replace_all_uses_with(op.operands[k])
-            op.results[k].replace_all_uses_with(op.operands[k])
+                self.replace(region.blocks[0].arguments[k], op.operands[k])
+            self.replace(op.results[k], op.operands[k])
 
     def _unchanged(self, body: mlir.Block, inits: list[mlir.Value], known: _Known) -> list[int]:
         """The carries that every step yields as they started: assumed of all that may, until nothing contradicts."""
@@ -211,12 +230,3 @@ def _moved(op: mlir.Operation, block: mlir.Block) -> list[mlir.Operation]:
     for inner in ops:
         inner.move_before(op)
     return ops
-
-
-def _replaced(
-    op: mlir.Operation, values: Iterable[mlir.Value], ops: list[mlir.Operation] | None = None
-) -> list[mlir.Operation]:
-    """Replace the results of an op; the ops that stand for it."""
-    for result, value in zip(op.results, values, strict=True):
-        result.replace_all_uses_with(value)
-    return ops or []

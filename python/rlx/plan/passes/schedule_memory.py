@@ -34,13 +34,14 @@ class ScheduleMemory(Pass, name="rlx-schedule-memory", exact=True, idempotent=Tr
             graph = Graph.from_module(module, function.name.value)
             sizes = {**dict.fromkeys(graph.symbols, self.symbol), **self.sizes}
             options = MemoryPlanOptions(hoist_weights=self.hoist_weights)
-            _order(graph, options, sizes)
+            while _order(graph, options, sizes):  # from a better order there may be a way to another
+                pass
             if self.recompute:
                 recompute_cheap(graph, options, sizes)
 
 
-def _order(graph: Graph, options: MemoryPlanOptions, sizes: Mapping[str, int]) -> None:
-    """Give the blocks of a function their best orders, if the arena is smaller then."""
+def _order(graph: Graph, options: MemoryPlanOptions, sizes: Mapping[str, int]) -> bool:
+    """Give the blocks of a function their best orders, if the arena is smaller then; whether it is."""
     sharing = prepare(graph, options, sizes)
     inside: dict[Any, int] = {}
     changed: list[tuple[Block, Any, list[int]]] = []
@@ -52,14 +53,16 @@ def _order(graph: Graph, options: MemoryPlanOptions, sizes: Mapping[str, int]) -
         if order != sorted(order):
             changed.append((block, end.op, order))
     if not changed:
-        return
+        return False
     before = plan_memory(graph, options, sizes=sizes)
     for block, end, order in changed:
         _move(block, end, order)
     after = plan_memory(graph, options, sizes=sizes)
-    if (after.arena_size, after.peak_live_bytes) >= (before.arena_size, before.peak_live_bytes):
-        for block, end, order in changed:
-            _move(block, end, sorted(order))
+    if (after.arena_size, after.peak_live_bytes) < (before.arena_size, before.peak_live_bytes):
+        return True
+    for block, end, order in changed:
+        _move(block, end, sorted(order))
+    return False
 
 
 def _move(block: Block, end: Any, order: list[int]) -> None:
