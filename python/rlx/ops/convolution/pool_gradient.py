@@ -32,6 +32,9 @@ def collected_by_winners(b: Builder, x: Tensor, dy: Tensor, *, kernel: Any, stri
     """
     if x.shape.num_elements == 0 or dy.shape.num_elements == 0:
         return rules.zeros(b, x.shape)
+    if (tiles := _Tiles.of(x.shape, dy.shape, kernel, stride, padding)) is not None:
+        cotangent = b.where(tiles.won(b, x), b.reshape(dy, tiles.of_windows), 0.0)
+        return tiles.joined(b, cotangent)
     axes = _windows(b, x.shape, dy.shape, kernel, stride, padding)
     return _collected(b, axes, _winners(b, axes, x), dy)
 
@@ -44,6 +47,9 @@ def taken_from_winners(
     """
     if x.shape.num_elements == 0 or result.num_elements == 0:
         return rules.zeros(b, result)
+    if (tiles := _Tiles.of(x.shape, result, kernel, stride, padding)) is not None:
+        chosen = b.where(tiles.won(b, x), tiles.parted(b, values), 0.0)
+        return b.sum(chosen, tiles.of_taps)  # one of each window is not 0
     axes = _windows(b, x.shape, result, kernel, stride, padding)
     batch, counts, sizes = x.shape.dims[:2], result.dims[2:], x.shape.dims[2:]
     winner = b.reshape(_winners(b, axes, x), (*batch, product(counts)))
@@ -51,6 +57,56 @@ def taken_from_winners(
     if any(a.holds_some is not None for a in axes):
         elements = b.where(winner >= 0, elements, 0.0)
     return b.reshape(elements, result.dims)
+
+
+class _Tiles:
+    """Windows next to each other, which share no position: an image of them is `[N, C, count, taps, count, taps, …]`.
+
+    Attributes:
+        shape: The shape of the image.
+        counts: The number of windows along each axis.
+        kernel: Their sizes.
+        of_taps: The axes of `[N, C, count, taps, …]` that are taps.
+        of_windows: The shape of an image of one number for each window: the taps are 1.
+    """
+
+    def __init__(self, shape: Shape, counts: tuple[Dim, ...], kernel: Sequence[int]):
+        self.shape, self.counts, self.kernel = shape, counts, kernel
+        self.of_taps = tuple(range(3, 3 + 2 * len(kernel), 2))
+        self.of_windows = (*shape.dims[:2], *(part for count in counts for part in (count, 1)))
+
+    @staticmethod
+    def of(x: Shape, result: Shape, kernel: Any, stride: Any, padding: Any) -> _Tiles | None:
+        """The windows of a pooling, if none overlap and there is no padding; symbols have to be multiples of the sizes."""
+        counts = result.dims[2:]
+        covered = [count * k for count, k in zip(counts, kernel, strict=True)]
+        known = all(type(s) is int or s == c for s, c in zip(x.dims[2:], covered, strict=True))
+        return _Tiles(x, counts, kernel) if tuple(stride) == tuple(kernel) and not any(padding) and known else None
+
+    def parted(self, b: Builder, x: Tensor) -> Tensor:
+        """An image, without what is in no window, by windows and taps."""
+        for i, (count, k) in enumerate(zip(self.counts, self.kernel, strict=True)):
+            if x.shape.dims[2 + i] != count * k:
+                x = b.narrow(x, 2 + i, 0, count * k)
+        pairs = zip(self.counts, self.kernel, strict=True)
+        return b.reshape(x, (*x.shape.dims[:2], *(part for pair in pairs for part in pair)))
+
+    def joined(self, b: Builder, x: Tensor) -> Tensor:
+        """The reverse of `parted`, with 0 for what is in no window."""
+        covered = [count * k for count, k in zip(self.counts, self.kernel, strict=True)]
+        rest = [(0, 0) if s == c else (0, s - c) for s, c in zip(self.shape.dims[2:], covered, strict=True)]
+        image = b.reshape(x, (*self.shape.dims[:2], *covered))
+        return b.pad(image, [(0, 0), (0, 0), *rest]) if any(map(any, rest)) else image
+
+    def won(self, b: Builder, x: Tensor) -> Tensor:
+        """Which element is the first largest one of its window."""
+        parted, taps = self.parted(b, x), prod(self.kernel)
+        windows = [axis for axis in range(parted.rank) if axis not in self.of_taps]
+        elements = b.reshape(
+            b.transpose(parted, (*windows, *self.of_taps)), (*parted.shape.dims[:2], *self.counts, taps)
+        )
+        place = b.reshape(b.iota((taps,)), [part for k in self.kernel for part in (1, k)])
+        return b.reshape(b.argmax(elements, axis=-1), self.of_windows) == place
 
 
 class _Windows:
