@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import rlx
@@ -39,7 +41,7 @@ def test_cpu_is_tuned_for_this_machine():
 def test_level_0_is_compiled_without_optimisations_of_llvm(tmp_path: Path) -> None:
     """And with what a user adds, at every level, behind the flags of the target."""
     cpu = target("cpu", extra_flags=["--iree-llvmcpu-loop-unrolling=false"])
-    assert cpu.at_level(1) == cpu.at_level(3) == cpu
+    assert cpu.at_level(1) == cpu.at_level(2) == cpu
     assert set(cpu.attempts[0]) - set(cpu.at_level(0).attempts[0]) == set(cpu.optimisations) != set()
     assert cpu.attempts[1:] == cpu.at_level(0).attempts[1:]
     assert cpu.attempts[0].index("--iree-llvmcpu-loop-unrolling") < cpu.attempts[0].index(
@@ -50,6 +52,18 @@ def test_level_0_is_compiled_without_optimisations_of_llvm(tmp_path: Path) -> No
     cache = DiskCache(tmp_path)
     used = [rlx.Session().compile(g, opt=level, cache=cache).artifact.info["flags"] for level in (0, 2)]
     assert [set(cpu.optimisations) <= set(flags) for flags in used] == [False, True]
+
+
+def test_level_3_has_flags_of_a_process_that_a_user_does_not_give() -> None:
+    cpu, option = target("cpu"), "--iree-llvmcpu-vector-pproc-strategy"
+    assert set(cpu.at_level(3).process_flags) - set(cpu.process_flags) == {f"{option}=peel"}
+    other = target("cpu", extra_flags=[f"{option}=mask"])
+    assert other.at_level(3) == other and target("cuda").at_level(3) == target("cuda")
+    g: Any = rlx.Graph("level3")
+    g.set_outputs([g.softmax(g.input("x", (3, 37)) @ g.input("w", (37, 19)))])
+    values = {a.name: np.random.default_rng(0).standard_normal(a.shape.static, np.float32) for a in g.inputs}
+    (result,) = rlx.Session().compile(g, opt=3, cache=False).run(values)
+    np.testing.assert_allclose(result, rlx.evaluate(g, values)[0], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", device_names())
