@@ -86,6 +86,23 @@ def test_a_page_with_times() -> None:
     assert all(row[0] in page.text for row in profile.rows()[:40])
 
 
+def test_costs_are_summed_by_line() -> None:
+    """A line for each of the user's lines, with the numbers of ops that stand in the table of ops."""
+    g: Any = rlx.Graph("g")
+    x = g.input("x", (4, 8))
+    y = g.relu(x @ g.param("w", (8, 8)) + x)
+    g.set_outputs([g.softmax(y @ g.param("v", (8, 3)))])
+    report = CompileReport(Compilation(g, target_of("cpu")), MACHINE)
+    (costs,) = [body for heading, body in report.sections() if heading == "Cost of ops"]
+    cells = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in re.findall(r"<tr>(.*?)</tr>", costs)]
+    lines, ops = ([row for row in cells if len(row) == count] for count in (6, 9))
+    for line in lines:
+        members = [row for row in ops if row[8] == line[0] or (line[0] == "no line" and not row[8])]
+        assert len(members) == int(line[1]) > 0
+        assert sum(int(row[2].replace(",", "")) for row in members) == int(line[2].replace(",", ""))
+    assert sum(int(line[1]) for line in lines) == len(ops) > len(lines) > 1
+
+
 def test_every_colour_of_drawings_has_a_dark_one() -> None:
     report = CompileReport(Compilation(encoder(), target_of("cpu")), MACHINE)
     drawings = "".join(body for heading, body in report.sections() if heading in ("Graph", "Memory", "Cost of ops"))

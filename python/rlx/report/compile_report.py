@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -156,7 +156,8 @@ class CompileReport:
         total = sum(machine.seconds(work) for _, work in works) if machine else 0.0
         rows = [self._cost_row(op, work, total) for op, work in works]
         header = ("op", "shape", "flops", "bytes", "flops/byte", "least µs", "share", "bound by", "line")
-        parts = [html.table(rows, header, right=(2, 3, 4, 5, 6), most=_ROWS)]
+        parts = [self._costs_of_lines(works, total)]
+        parts.append(html.details(f"{len(rows)} ops", html.table(rows, header, right=(2, 3, 4, 5, 6), most=_ROWS)))
         if machine is None:
             parts.insert(0, html.paragraph("Time is not predicted: it is not known what the device can do.", "muted"))
         else:
@@ -167,6 +168,21 @@ class CompileReport:
             points = [_point(op, work, machine) for op, work in works[:_POINTS]]
             parts.insert(1, html.scroll(roofline_svg.drawing(machine, points, measured=False), "roofline"))
         return "".join(parts)
+
+    def _costs_of_lines(self, works: Sequence[tuple[OpReport, Work]], total: float) -> str:
+        """The same, summed by the user's lines."""
+        by_line: dict[str, list[Work]] = {}
+        for op, work in works:
+            by_line.setdefault(short_place(op.location or ""), []).append(work)
+        rows: list[tuple[float, tuple[str, ...]]] = []
+        for line, members in by_line.items():
+            flops, moved = sum(w.flops for w in members), sum(w.bytes for w in members)
+            seconds = sum(map(self.machine.seconds, members)) if self.machine else 0.0
+            times = (f"{1e6 * seconds:.2f}", f"{100 * seconds / (total or 1):.1f} %") if self.machine else ("", "")
+            rows.append((seconds or flops, (line or "no line", str(len(members)), f"{flops:,}", f"{moved:,}", *times)))
+        rows.sort(key=lambda row: -row[0])
+        header = ("line", "ops", "flops", "bytes", "least µs", "share")
+        return html.table([cells for _, cells in rows], header, right=(1, 2, 3, 4, 5), most=_ROWS)
 
     def _cost_row(self, op: OpReport, work: Work, total: float) -> tuple[str, ...]:
         least, share, bound = "", "", ""
