@@ -13,6 +13,7 @@ from rlx.backends.cache import DiskCache
 from rlx.backends.iree.compiler import compile_module
 from rlx.backends.iree.targets import Target, archs, device_names, host_features, target
 from rlx.ir.errors import CompileError, Error
+from rlx.passes.levels import DEFAULT_LEVEL
 
 ADD = """
 func.func @main(%a: tensor<64xT>, %b: tensor<64xT>) -> tensor<64xT> {{
@@ -40,13 +41,12 @@ def test_cpu_is_tuned_for_this_machine():
 
 def test_level_0_is_compiled_without_optimisations_of_llvm(tmp_path: Path) -> None:
     """And with what a user adds, at every level, behind the flags of the target."""
-    cpu = target("cpu", extra_flags=["--iree-llvmcpu-loop-unrolling=false"])
-    assert cpu.at_level(1) == cpu.at_level(2) == cpu
+    option = "--iree-llvmcpu-loop-unrolling"
+    cpu = target("cpu", extra_flags=[f"{option}=false"])
+    assert cpu.at_level(1).attempts == cpu.at_level(3).attempts == cpu.attempts
     assert set(cpu.attempts[0]) - set(cpu.at_level(0).attempts[0]) == set(cpu.optimisations) != set()
     assert cpu.attempts[1:] == cpu.at_level(0).attempts[1:]
-    assert cpu.attempts[0].index("--iree-llvmcpu-loop-unrolling") < cpu.attempts[0].index(
-        "--iree-llvmcpu-loop-unrolling=false"
-    )
+    assert cpu.attempts[0].index(option) < cpu.attempts[0].index(f"{option}=false")
     g = rlx.Graph("levels")
     g.set_outputs([g.input("x", (4,)) + 1.0])
     cache = DiskCache(tmp_path)
@@ -55,10 +55,13 @@ def test_level_0_is_compiled_without_optimisations_of_llvm(tmp_path: Path) -> No
 
 
 def test_level_3_has_flags_of_a_process_that_a_user_does_not_give() -> None:
-    cpu, option = target("cpu"), "--iree-llvmcpu-vector-pproc-strategy"
-    assert set(cpu.at_level(3).process_flags) - set(cpu.process_flags) == {f"{option}=peel"}
-    other = target("cpu", extra_flags=[f"{option}=mask"])
-    assert other.at_level(3) == other and target("cuda").at_level(3) == target("cuda")
+    option = "--iree-llvmcpu-vector-pproc-strategy"
+    cpu, other = target("cpu"), target("cpu", extra_flags=[f"{option}=mask"])
+    assert cpu.level == DEFAULT_LEVEL
+    for chosen, more in ((cpu, [f"{option}=peel"]), (other, []), (target("cuda"), [])):
+        first, *others = [chosen.at_level(3).process_flags_of(flags) for flags in chosen.attempts]
+        assert list(first) == [*chosen.process_flags, *more]
+        assert {*others, *map(chosen.process_flags_of, chosen.attempts)} == {chosen.process_flags}
     g: Any = rlx.Graph("level3")
     g.set_outputs([g.softmax(g.input("x", (3, 37)) @ g.input("w", (37, 19)))])
     values = {a.name: np.random.default_rng(0).standard_normal(a.shape.static, np.float32) for a in g.inputs}

@@ -176,7 +176,7 @@ def ir_after(phases: Sequence[str], text: str, target: Target, flags: tuple[str,
     Raises:
         CompileError: The compiler failed.
     """
-    command = compiler_command((*target.process_flags, "--mlir-print-debuginfo"))
+    command = compiler_command((*target.process_flags_of(flags), "--mlir-print-debuginfo"))
     irs = []
     for phase in phases:
         request = {"kind": "compile", "flags": flags, "name": name, "phase": phase}
@@ -193,7 +193,7 @@ def ir_after(phases: Sequence[str], text: str, target: Target, flags: tuple[str,
 def prewarm(target: Target, worker: WorkerPool | None = None) -> None:
     """Start a compiler process and let it prepare for ``target``, without waiting for it."""
     flags = target.attempts[0]
-    command = compiler_command(target.process_flags)
+    command = compiler_command(target.process_flags_of(flags))
     (worker or default_pool).prewarm(command, {"kind": "warm", "flags": flags}, affinity=flags)
 
 
@@ -244,7 +244,7 @@ def _attempt(
     request = {"kind": "compile", "flags": flags, "name": name}
     try:
         reply = pool.request(
-            compiler_command(target.process_flags), request, module, timeout_s=timeout_s, affinity=flags
+            compiler_command(target.process_flags_of(flags)), request, module, timeout_s=timeout_s, affinity=flags
         )
     except WorkerDied as death:
         seconds = time.perf_counter() - started

@@ -69,7 +69,8 @@ class Target:
         ladder: The additional flags of each attempt, the best first; if an attempt fails, the next one is tried.
         optimisations: More flags of the first attempt, at every level of optimisation but 0.
         process_flags: Flags that apply to a whole compiler process, and so to all attempts.
-        process_optimisations: More of these, at level 3.
+        process_optimisations: More of these for the first attempt, at level 3.
+        level: The level of optimisation.
         unsupported_dtypes: The dtypes (``"f64"``, ``"bf16"`` …) that tensors cannot have.
         device: The attribute `hal.device.targets` of the module, for devices that no flag describes.
         contracts_products: Whether the compiler rounds a product and a sum once if the architecture can. Quirk:
@@ -94,6 +95,7 @@ class Target:
     optimisations: tuple[str, ...] = ()
     process_flags: tuple[str, ...] = (_KEEP_TRANSPOSES,)
     process_optimisations: tuple[str, ...] = ()
+    level: int = 2  # `rlx.passes.levels.DEFAULT_LEVEL`, whose package imports MLIR
     unsupported_dtypes: frozenset[str] = frozenset()
     device: str = ""
     contracts_products: bool = False
@@ -116,15 +118,19 @@ class Target:
     def attempts(self) -> tuple[tuple[str, ...], ...]:
         """The complete flags of each attempt to compile, the best first."""
         best, *others = self.ladder
-        return (self.flags + self.optimisations + best, *(self.flags + rung for rung in others))
+        optimisations = self.optimisations if self.level else ()
+        return (self.flags + optimisations + best, *(self.flags + rung for rung in others))
+
+    def process_flags_of(self, attempt: tuple[str, ...]) -> tuple[str, ...]:
+        """The flags of the compiler process for an attempt, one of `attempts`. What a user has set stays."""
+        if self.level < 3 or attempt != self.attempts[0]:
+            return self.process_flags
+        given = {flag.partition("=")[0] for flag in self.process_flags}
+        return (*self.process_flags, *(f for f in self.process_optimisations if f.partition("=")[0] not in given))
 
     def at_level(self, level: int) -> Target:
         """The target for programs of a level of optimisation."""
-        if level == 0:
-            return replace(self, optimisations=())
-        given = {flag.partition("=")[0] for flag in self.process_flags}
-        more = [flag for flag in self.process_optimisations if flag.partition("=")[0] not in given]
-        return replace(self, process_flags=(*self.process_flags, *more)) if level == 3 and more else self
+        return replace(self, level=level)
 
     @property
     def alternatives(self) -> tuple[tuple[str, ...], ...]:
@@ -139,7 +145,8 @@ class Target:
     def fingerprint(self) -> str:
         """Text of all that the compiled code depends on, besides the module and the version of the compiler."""
         properties = (self.name, self.arch, self.host_features, self.device, str(self.fences_reductions))
-        return "\n".join([*properties, *self.process_flags, *map(" ".join, self.attempts)])
+        process_flags = self.process_flags_of(self.attempts[0])
+        return "\n".join([*properties, *process_flags, *map(" ".join, self.attempts)])
 
 
 @cache
