@@ -22,7 +22,7 @@ FUNCTIONS = "python/rlx/ops/__init__.pyi"
 VIEWS = "python/rlx/ir/views.pyi"
 
 _ATTRIBUTES = {
-    **{"i64": "int", "f64": "float", "bool": "bool"},
+    **signatures.KINDS,
     **dict.fromkeys(("str", "enum"), "str"),
     "i64s": "tuple[int, ...]",
     "dims": "tuple[Dim, ...]",

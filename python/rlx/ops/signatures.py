@@ -14,7 +14,7 @@ from rlx.ir.card import Card
 SELF = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
 
 _PLAIN = re.compile(r"(int|float|bool|str)( \| None)?")
-_KINDS = {"i64": "int", "f64": "float", "bool": "bool"}
+KINDS = {"i64": "int", "f64": "float", "bool": "bool"}
 _STARS: dict[Any, str] = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}
 
 
@@ -63,7 +63,7 @@ def _of_record(spec: OpSpec) -> Iterable[Parameter]:
         yield Parameter(operand.name, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation="Any")
     place = Parameter.POSITIONAL_OR_KEYWORD if trailing == len(spec.operands) else Parameter.KEYWORD_ONLY
     for attribute in sorted(spec.attributes, key=lambda a: not a.required):
-        annotation = _KINDS.get(attribute.kind, "Any")
+        annotation = KINDS.get(attribute.kind, "Any")
         if attribute.default is None and annotation != "Any":
             annotation += " | None"
         default = Parameter.empty if attribute.default is REQUIRED else attribute.default
