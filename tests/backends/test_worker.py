@@ -50,6 +50,17 @@ def echo(pool: WorkerPool, command: Command = ECHO) -> None:
     assert reply.header["arguments"] == list(command.arguments)
 
 
+def test_the_size_of_this_process_does_not_count_for_its_workers(
+    pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rlx.backends.worker.pool._RETIRE_ABOVE_MIB", 200)
+    ballast = b"x" * (300 << 20)  # written to, so that it is in memory
+    echo(pool)
+    (pid,) = pool.pids
+    echo(pool)
+    assert pool.pids == [pid] and len(ballast) > 200 << 20
+
+
 def test_processes_are_reused_and_make_room(pool: WorkerPool) -> None:
     echo(pool)
     (pid,) = pool.pids

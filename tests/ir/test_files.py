@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import rlx
-from rlx.ir.files import read_bytes, replacing, write_atomically
+from rlx.ir.files import read_bytes, read_json, replacing, write_atomically
 
 posix = pytest.mark.skipif(os.name == "nt", reason="needs permissions, locks and special files")
 
@@ -188,3 +188,10 @@ def test_names_are_not_too_long_for_a_temporary_file(tmp_path: Path) -> None:
     for name in ("x" * 255, "é" * 127):
         write_atomically(tmp_path / name, b"long")
         assert (tmp_path / name).read_bytes() == b"long"
+
+
+def test_bytes_are_no_json(tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    path.write_bytes(b"PK\x03\x04\x9d")
+    with pytest.raises(rlx.Error, match="it is no JSON text"):
+        read_json(path)

@@ -97,6 +97,8 @@ def parsed_json(data: bytes | mmap.mmap, name: str) -> Any:
         raise Error(f"cannot read {name}: it has {len(data)} bytes, and at most {_LARGEST_JSON} are read")
     try:
         return json.loads(bytes(data).decode(), object_pairs_hook=unique_names)
+    except UnicodeDecodeError:
+        raise Error(f"cannot read {name}: it is no JSON text") from None
     except (ValueError, RecursionError) as problem:
         raise Error(f"cannot read {name}: {problem}") from None
 

@@ -69,7 +69,16 @@ def _read_exactly(stream: BinaryIO, length: int) -> bytearray | None:
 
 
 def _peak_mib() -> int:
-    """The largest resident set of this process so far, in MiB; 0 if it is not known."""
+    """The largest resident set of this process so far, in MiB; 0 if it is not known.
+
+    On Linux `ru_maxrss` is not less than the size that the process had which started this one, so it is read elsewhere.
+    """
+    if sys.platform == "linux":
+        try:
+            with open("/proc/self/status", "rb") as status:
+                return next((int(line.split()[1]) >> 10 for line in status if line.startswith(b"VmHWM:")), 0)
+        except OSError:
+            return 0
     try:
         import resource
     except ImportError:
