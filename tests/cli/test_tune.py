@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,3 +49,13 @@ def test_a_wrong_use_says_what_is_wrong(command: Command, file: Path, words: tup
     output = file.with_suffix(".rlx")
     assert said in command.error("tune", file, "-o", output, *words)
     assert not output.exists()
+
+
+def test_an_interrupt_says_how_to_go_on(command: Command, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rlx.runtime.tuning.tuned", interrupted)
+    for words, said in (([], "with --seconds=1 this command takes it"), (["--no-cache"], "")):
+        call = command("tune", file, "--seconds=5", *words)
+        assert (call.code, call.out) == (130, "") and said in call.err and "Traceback" not in call.err

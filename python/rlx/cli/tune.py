@@ -60,7 +60,12 @@ def run(arguments: argparse.Namespace) -> int:
     cache = None if arguments.no_cache else DiskCache()
     graph = read_graph(arguments.file, arguments.function)
     request = Request(session, graph, options, arguments.params, inputs, cache)
-    program = tuned(request, seconds, again=arguments.again, progress=_show)
+    try:
+        program = tuned(request, seconds, again=arguments.again, progress=_show)
+    except KeyboardInterrupt:
+        if cache is not None:
+            print("interrupted: what was measured is kept; with --seconds=1 this command takes it", file=sys.stderr)
+        raise
     stream = sys.stderr if arguments.output == "-" else sys.stdout
     print(printable(str(program.tuning)), file=stream)
     if arguments.output is not None:
