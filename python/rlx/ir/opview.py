@@ -41,6 +41,11 @@ def name_of(op: mlir.Operation) -> str:
     return name.removeprefix("rlx.")
 
 
+def is_used(value: mlir.Value) -> bool:
+    """Whether any op reads a value."""
+    return next(iter(value.uses), None) is not None
+
+
 def label_of(op: mlir.Operation) -> str:
     """The name of an op of any dialect in listings: see `Card.label`."""
     if not registry.is_ours(op):

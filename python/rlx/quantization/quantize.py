@@ -133,7 +133,7 @@ def _without_unread(graph: Graph) -> Graph:
     with mlir.entered():
         for i in reversed(range(len(graph.arguments))):
             argument = graph.arguments[i]
-            if argument.kind == "param" and next(iter(block.arguments[i].uses), None) is None:
+            if argument.kind == "param" and not opview.is_used(block.arguments[i]):
                 block.erase_argument(i)
             else:
                 kept.insert(0, argument)

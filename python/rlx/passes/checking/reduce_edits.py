@@ -40,7 +40,7 @@ class _Signature:
         """Leave out the arguments that nobody reads, unless a result updates them."""
         updated = {o.updates for o in self.outputs}
         for i in reversed(range(len(self.arguments))):
-            if not _is_read(self.block.arguments[i]) and self.arguments[i].name not in updated:
+            if not opview.is_used(self.block.arguments[i]) and self.arguments[i].name not in updated:
                 self.block.erase_argument(i)
                 del self.arguments[i]
 
@@ -58,10 +58,6 @@ def _free(stem: str, taken: Collection[str]) -> str:
     while (name := f"{stem}{number}") in taken:
         number += 1
     return name
-
-
-def _is_read(value: mlir.Value) -> bool:
-    return next(iter(value.uses), None) is not None
 
 
 # --- leaving out ----------------------------------------------------------------------------------
@@ -104,13 +100,13 @@ def without_ops(module: mlir.Module, chosen: Collection[int]) -> bool:
         signature = signatures[_function_of(op).name.value]
         read = [v for v in op.operands if isinstance(v, mlir.ir.OpResult)]
         cut_off |= {v: signature for v in read if v.owner.operation.results[0] not in gone}
-        for result in filter(_is_read, op.results):
+        for result in filter(opview.is_used, op.results):
             argument = signature.add_argument(result)
             result.replace_all_uses_with(argument)
             signature.values = [argument if v == result else v for v in signature.values]
         op.erase()
     for value, signature in reversed(cut_off.items()):
-        if not _is_read(value) and value.owner.operation.block == signature.block:
+        if not opview.is_used(value) and value.owner.operation.block == signature.block:
             signature.add_output(value)
     for signature in signatures.values():
         computed = [i for i, v in enumerate(signature.values) if isinstance(v, mlir.ir.OpResult)]

@@ -118,7 +118,7 @@ class _Lowering:
         for op in reversed(self.dead):
             op.erase()
         for op in reversed(list(opview.operations(function.entry_block))):
-            if op.name in ("rlx.cast", "rlx.constant") and next(iter(op.results[0].uses), None) is None:
+            if op.name in ("rlx.cast", "rlx.constant") and not opview.is_used(op.results[0]):
                 op.erase()
 
     def _enter(self, block: mlir.Block) -> None:

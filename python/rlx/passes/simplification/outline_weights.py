@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rlx import mlir
-from rlx.ir import registry
+from rlx.ir import opview, registry
 from rlx.ir.shape import shape_of
 from rlx.ir.signature import (
     PREPARES,
@@ -59,7 +59,7 @@ def _outline(function: mlir.FuncOp, growth: float) -> None:
     for value in crossing:
         value.replace_all_uses_with(block.add_argument(value.type, value.owner.operation.location))
     erase_dead(inside)
-    unused = [i for i, value in enumerate(block.arguments) if value in params and next(iter(value.uses), None) is None]
+    unused = [i for i, value in enumerate(block.arguments) if value in params and not opview.is_used(value)]
     for i in reversed(unused):
         block.erase_argument(i)
     kept = [a for i, a in enumerate([*arguments, *prepared]) if i not in unused]

@@ -54,7 +54,7 @@ class _Propagation:
 
     def replace(self, value: mlir.Value, by: mlir.Value) -> None:
         """Let all that read a value read another one."""
-        if next(iter(value.uses), None) is not None:
+        if opview.is_used(value):
             value.replace_all_uses_with(by)
             self.changed = True
 
@@ -187,7 +187,7 @@ class _Propagation:
         """Replace what both branches of an `if` give alike."""
         branches = [opview.yielded(region.blocks[0]) for region in op.regions]
         for result, a, b in zip(op.results, *branches, strict=True):
-            if next(iter(result.uses), None) is None:
+            if not opview.is_used(result):
                 continue
             if a == b:
                 self.replace(result, a)

@@ -42,7 +42,7 @@ def _prune(block: mlir.Block) -> bool:
     changed = False
     for op in reversed([view.operation for view in block.operations if len(view.operation.regions)]):
         name = opview.name_of(op)
-        if name in _PRUNED and not any(map(_is_used, op.results)):
+        if name in _PRUNED and not any(map(opview.is_used, op.results)):
             op.erase()
             changed = True
             continue
@@ -54,13 +54,9 @@ def _prune(block: mlir.Block) -> bool:
     return changed
 
 
-def _is_used(value: mlir.Value) -> bool:
-    return next(iter(value.uses), None) is not None
-
-
 def _prune_plain(op: mlir.Operation) -> mlir.Operation:
     """Prune an op whose regions have no arguments and yield its results."""
-    keep = [_is_used(r) for r in op.results]
+    keep = [opview.is_used(r) for r in op.results]
     return op if all(keep) else _rebuilt(op, list(op.operands), keep, [keep] * len(op.regions), {})
 
 
@@ -69,7 +65,7 @@ def _prune_loop(op: mlir.Operation) -> mlir.Operation:
     is_scan = opview.name_of(op) == "scan"
     count = opview.attributes_of(op)["num_carries"] if is_scan else len(op.operands)
     body = op.regions[0 if is_scan else 1].blocks[0]
-    used = [_is_used(r) for r in op.results]
+    used = [opview.is_used(r) for r in op.results]
     carries = used[:count]
     while True:
         needed = [v for v, keep in zip(opview.yielded(body), [*carries, *used[count:]], strict=True) if keep]
@@ -153,6 +149,6 @@ def _pruned(
     values = {t.value for t in yielded}
     copies = [view.operation for view in list(b.insertion_point.block.operations)[first:]]
     for op in reversed(copies):
-        if not any(r in values or _is_used(r) for r in op.results):
+        if not any(r in values or opview.is_used(r) for r in op.results):
             op.erase()
     return yielded
