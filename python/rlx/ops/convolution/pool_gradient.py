@@ -32,7 +32,7 @@ def collected_by_winners(b: Builder, x: Tensor, dy: Tensor, *, kernel: Any, stri
     """
     if x.shape.num_elements == 0 or dy.shape.num_elements == 0:
         return rules.zeros(b, x.shape)
-    if (tiles := _Tiles.of(x.shape, dy.shape, kernel, stride, padding)) is not None:
+    if (tiles := _Tiles.of(x.shape.dims[2:], dy.shape, kernel, stride, padding)) is not None:
         cotangent = b.where(tiles.won(b, x), b.reshape(dy, tiles.of_windows), 0.0)
         return tiles.joined(b, cotangent)
     axes = _windows(b, x.shape, dy.shape, kernel, stride, padding)
@@ -47,7 +47,7 @@ def taken_from_winners(
     """
     if x.shape.num_elements == 0 or result.num_elements == 0:
         return rules.zeros(b, result)
-    if (tiles := _Tiles.of(x.shape, result, kernel, stride, padding)) is not None:
+    if (tiles := _Tiles.of(x.shape.dims[2:], result, kernel, stride, padding)) is not None:
         chosen = b.where(tiles.won(b, x), tiles.parted(b, values), 0.0)
         return b.sum(chosen, tiles.of_taps)  # one of each window is not 0
     axes = _windows(b, x.shape, result, kernel, stride, padding)
@@ -63,39 +63,43 @@ class _Tiles:
     """Windows next to each other, which share no position: an image of them is `[N, C, count, taps, count, taps, …]`.
 
     Attributes:
-        shape: The shape of the image.
+        size: The spatial sizes of the image.
         counts: The number of windows along each axis.
         kernel: Their sizes.
+        covered: The positions along each axis that are in a window.
         of_taps: The axes of `[N, C, count, taps, …]` that are taps.
         of_windows: The shape of an image of one number for each window: the taps are 1.
+        of_elements: The shape of an image by windows and taps.
     """
 
-    def __init__(self, shape: Shape, counts: tuple[Dim, ...], kernel: Sequence[int]):
-        self.shape, self.counts, self.kernel = shape, counts, kernel
+    def __init__(self, size: Sequence[Dim], windows: Shape, kernel: Sequence[int]):
+        self.size, self.counts, self.kernel = size, windows.dims[2:], kernel
+        pairs = list(zip(self.counts, kernel, strict=True))
+        self.covered = [count * k for count, k in pairs]
         self.of_taps = tuple(range(3, 3 + 2 * len(kernel), 2))
-        self.of_windows = (*shape.dims[:2], *(part for count in counts for part in (count, 1)))
+        self.of_windows = (*windows.dims[:2], *(part for count in self.counts for part in (count, 1)))
+        self.of_elements = (*windows.dims[:2], *(part for pair in pairs for part in pair))
 
     @staticmethod
-    def of(x: Shape, result: Shape, kernel: Any, stride: Any, padding: Any) -> _Tiles | None:
+    def of(size: Sequence[Dim], windows: Shape, kernel: Any, stride: Any, padding: Any) -> _Tiles | None:
         """The windows of a pooling, if none overlap and there is no padding; symbols have to be multiples of the sizes."""
-        counts = result.dims[2:]
-        covered = [count * k for count, k in zip(counts, kernel, strict=True)]
-        known = all(type(s) is int or s == c for s, c in zip(x.dims[2:], covered, strict=True))
-        return _Tiles(x, counts, kernel) if tuple(stride) == tuple(kernel) and not any(padding) and known else None
+        if tuple(stride) != tuple(kernel) or any(padding):
+            return None
+        tiles = _Tiles(size, windows, kernel)
+        known = all(type(s) is int or s == c for s, c in zip(size, tiles.covered, strict=True))
+        return tiles if known else None
 
     def parted(self, b: Builder, x: Tensor) -> Tensor:
         """An image, without what is in no window, by windows and taps."""
-        for i, (count, k) in enumerate(zip(self.counts, self.kernel, strict=True)):
-            if x.shape.dims[2 + i] != count * k:
-                x = b.narrow(x, 2 + i, 0, count * k)
-        pairs = zip(self.counts, self.kernel, strict=True)
-        return b.reshape(x, (*x.shape.dims[:2], *(part for pair in pairs for part in pair)))
+        for axis, (size, covered) in enumerate(zip(self.size, self.covered, strict=True), 2):
+            if size != covered:
+                x = b.narrow(x, axis, 0, covered)
+        return b.reshape(x, self.of_elements)
 
     def joined(self, b: Builder, x: Tensor) -> Tensor:
         """The reverse of `parted`, with 0 for what is in no window."""
-        covered = [count * k for count, k in zip(self.counts, self.kernel, strict=True)]
-        rest = [(0, 0) if s == c else (0, s - c) for s, c in zip(self.shape.dims[2:], covered, strict=True)]
-        image = b.reshape(x, (*self.shape.dims[:2], *covered))
+        rest = [(0, 0) if s == c else (0, s - c) for s, c in zip(self.size, self.covered, strict=True)]
+        image = b.reshape(x, (*self.of_windows[:2], *self.covered))
         return b.pad(image, [(0, 0), (0, 0), *rest]) if any(map(any, rest)) else image
 
     def won(self, b: Builder, x: Tensor) -> Tensor:
@@ -202,12 +206,9 @@ def mean_gradient(
         for i in range(count):
             window_sizes = _elements_in_windows(b, size[i], counts[i], kernel[i], stride[i], padding[2 * i])
             shares = shares / b.reshape(cast(b, window_sizes, shares.dtype), (counts[i], *(1,) * (count - 1 - i)))
-    tiled = tuple(c * k for c, k in zip(counts, kernel, strict=True))
-    if stride == kernel and not any(padding) and tiled == tuple(size):  # each element is in one window
-        parted = [part for c in counts for part in (c, 1)]
-        repeated = [part for pair in zip(counts, kernel, strict=True) for part in pair]
-        shares = b.expand(b.reshape(shares, (n, channels, *parted)), (n, channels, *repeated))
-        return cast(b, b.reshape(shares, (n, channels, *size)), dy.dtype)
+    if (tiles := _Tiles.of(size, dy.shape, kernel, stride, padding)) is not None:
+        repeated = b.expand(b.reshape(shares, tiles.of_windows), tiles.of_elements)
+        return cast(b, tiles.joined(b, repeated), dy.dtype)
     images = b.reshape(shares, (n * channels, 1, *counts))
     kernel_of_ones = b.expand(b.constant(1, dtype=shares.dtype), (1, 1, *kernel))
     window: Any = {"stride": stride, "padding": padding, "dilation": (1,) * count}
