@@ -90,6 +90,17 @@ def calls_for(call: Callable[[], Any], seconds: float) -> int:
     return max(1, int(seconds / max(cpu_seconds(call, 1), 1e-7)))
 
 
+def in_turns(calls: Sequence[Callable[[], Any]], seconds: float, rounds: int) -> list[list[float]]:
+    """The processor time of each of several calls in each round: they take turns of about so many seconds, in either order."""
+    counts = [calls_for(call, seconds) for call in calls]
+    times: list[list[float]] = [[] for _ in calls]
+    for number in range(rounds):
+        order = range(len(calls))
+        for i in order if number % 2 else reversed(order):
+            times[i].append(cpu_seconds(calls[i], counts[i]))
+    return times
+
+
 def median_ms(seconds: Sequence[float]) -> float:
     """The median, in milliseconds."""
     return statistics.median(seconds) * 1e3

@@ -19,7 +19,7 @@ from typing import Any
 
 import rlx
 from rlx.backends.cache import DiskCache
-from tools.bench_common import ONE_THREAD, calls_for, cpu_seconds, median_ms, median_ratio
+from tools.bench_common import ONE_THREAD, in_turns, median_ms, median_ratio
 from tools.bench_programs import Workload, blocks, call_of, workloads
 
 _ROUNDS, _SECONDS = 15, 0.15  # of a turn
@@ -34,12 +34,8 @@ def ratios(workload: Workload, target: str, variants: Sequence[Variant], cache: 
         session = rlx.Session(target, threads=1, flags=flags)
         program = session.compile(workload.graph, params=workload.params or None, opt=level, cache=DiskCache(cache))
         calls.append(call_of(program, workload))
-    counts = [max(1, calls_for(call, _SECONDS)) for call in calls]
-    times: list[list[float]] = [[] for _ in calls]
-    for number in range(_ROUNDS):
-        for i in range(len(calls)) if number % 2 else reversed(range(len(calls))):
-            times[i].append(cpu_seconds(calls[i], counts[i]))
-    return median_ms(times[0]), [median_ratio(ours, times[0]) for ours in times[1:]]
+    first, *others = in_turns(calls, _SECONDS, _ROUNDS)
+    return median_ms(first), [median_ratio(ours, first) for ours in others]
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ from tools.training_models import MODELS
 
 @dataclass(frozen=True)
 class Workload:
-    """A program to tune: its name and sizes for readers, its graph, weights, and values of inputs and states."""
+    """A program to measure: its name and sizes for readers, its graph, weights, and values of inputs and states."""
 
     name: str
     graph: Any

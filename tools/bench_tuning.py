@@ -20,7 +20,7 @@ import rlx
 from rlx.backends.cache import DiskCache
 from rlx.runtime import tuning
 from rlx.runtime.tuning import Request
-from tools.bench_common import ONE_THREAD, calls_for, cpu_seconds, median_ms, median_ratio
+from tools.bench_common import ONE_THREAD, cpu_seconds, in_turns, median_ms, median_ratio
 from tools.bench_programs import Workload, call_of, workloads
 
 _ROUNDS, _SECONDS = 15, 0.3  # of a turn
@@ -42,14 +42,9 @@ def row(workload: Workload, seconds: float, cache: str) -> str:
     tuned = tuning.tuned(request, seconds, measure=_processor_time)
     print(tuned.tuning, flush=True)
     given = session.compile(workload.graph, params=workload.params or None, cache=disk)
-    times: list[list[float]] = [[], []]
-    calls = [call_of(program, workload) for program in (given, tuned)]
-    counts = [max(1, calls_for(call, _SECONDS)) for call in calls]
-    for number in range(_ROUNDS):
-        for i in (0, 1) if number % 2 else (1, 0):
-            times[i].append(cpu_seconds(calls[i], counts[i]))
+    before, after = in_turns([call_of(program, workload) for program in (given, tuned)], _SECONDS, _ROUNDS)
     assert tuned.tuning is not None
-    figures = f"{median_ms(times[0]):.3g} | {median_ms(times[1]):.3g} | {median_ratio(times[1], times[0]):.2f}"
+    figures = f"{median_ms(before):.3g} | {median_ms(after):.3g} | {median_ratio(after, before):.2f}"
     return f"| {workload.name} | {figures} | {tuned.tuning.chosen} |"
 
 

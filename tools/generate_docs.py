@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import inspect
 
+from rlx import ops
 from rlx.backends.registry import backends
 from rlx.backends.stages import check_of
 from rlx.ir import registry
-from rlx.ir.builder import Builder
 from rlx.ir.card import Card
 from rlx.lower import linalg, stablehlo
-from rlx.ops import signatures, surface
+from rlx.ops import surface
 from tools import generated
 
 PAGE, TARGETS_PAGE = "docs/op-coverage.md", "docs/targets.md"
@@ -116,7 +116,7 @@ def page() -> str:
     lines += ["| method | what it is |", "|---|---|"]
     summaries = surface.summaries()
     for name in sorted({name for kinds in surface.kinds().values() for name in kinds} | surface.helpers().keys()):
-        shown = signatures.without_self(inspect.signature(getattr(Builder, name)))
+        shown = inspect.signature(getattr(ops, name))
         parameters = ", ".join(
             str(p.replace(annotation=p.empty)) for p in shown.parameters.values() if p.name != "shape"
         )

@@ -90,6 +90,7 @@ def method_name(op: str) -> str:
 def methods() -> dict[str, Callable[..., Any]]:
     """Every op method, by name."""
     result: dict[str, Callable[..., Any]] = {}
+    named_kinds = kinds()
 
     def add(name: str, method: Any, signature: Signature) -> None:
         method.__signature__ = signature
@@ -100,7 +101,7 @@ def methods() -> dict[str, Callable[..., Any]]:
             continue
         signature = signatures.of_card(card)
         add(method_name(op), method_of(card), signature)
-        for name, kind in kinds().get(op, {}).items():
+        for name, kind in named_kinds.get(op, {}).items():
             add(name, _kind_method(op, name, kind), signatures.of_kind(signature))
     for name, function in _HELPERS.items():
         add(name, _helper_method(name, function), signatures.of_helper(function))

@@ -178,21 +178,24 @@ class CompileReport:
         for line, members in by_line.items():
             flops, moved = sum(w.flops for w in members), sum(w.bytes for w in members)
             seconds = sum(map(self.machine.seconds, members)) if self.machine else 0.0
-            times = (f"{1e6 * seconds:.2f}", f"{100 * seconds / (total or 1):.1f} %") if self.machine else ("", "")
-            rows.append((seconds or flops, (line or "no line", str(len(members)), f"{flops:,}", f"{moved:,}", *times)))
+            cells = (line or "no line", str(len(members)), f"{flops:,}", f"{moved:,}", *self._least(seconds, total))
+            rows.append((seconds or flops, cells))
         rows.sort(key=lambda row: -row[0])
         header = ("line", "ops", "flops", "bytes", "least µs", "share")
         return html.table([cells for _, cells in rows], header, right=(1, 2, 3, 4, 5), most=_ROWS)
 
+    def _least(self, seconds: float, total: float) -> tuple[str, str]:
+        """The least time, in µs, and its share of all; empty where it is not known what the device can do."""
+        return (f"{1e6 * seconds:.2f}", f"{100 * seconds / (total or 1):.1f} %") if self.machine else ("", "")
+
     def _cost_row(self, op: OpReport, work: Work, total: float) -> tuple[str, ...]:
-        least, share, bound = "", "", ""
+        seconds, bound = 0.0, ""
         if self.machine is not None:
             seconds = self.machine.seconds(work)
-            least, share = f"{1e6 * seconds:.2f}", f"{100 * seconds / (total or 1):.1f} %"
             bound = "operations" if work.intensity > self.machine.ridge else "memory" if work.bytes else ""
         return (
             *(op.label, ", ".join(map(str, op.shapes)), f"{work.flops:,}", f"{work.bytes:,}", f"{work.intensity:.2f}"),
-            *(least, share, bound, short_place(op.location or "")),
+            *(*self._least(seconds, total), bound, short_place(op.location or "")),
         )
 
 
