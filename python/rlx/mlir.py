@@ -216,13 +216,8 @@ def attach_terminator(op_name: str) -> None:
 
 def attach_verifier(op_name: str, verify: Callable[[Any], bool]) -> None:
     """Run `verify(op)` whenever the op is verified; it emits its own diagnostics."""
-
-    class Trait(ir.DynamicOpTrait):
-        @staticmethod
-        def verify_invariants(op: Any) -> bool:
-            return verify(op)
-
-    Trait.attach(op_name)
+    trait: Any = type("_Verified", (ir.DynamicOpTrait,), {"verify_invariants": staticmethod(verify)})
+    trait.attach(op_name)
 
 
 def execution_engine(module: Any) -> Any:

@@ -34,7 +34,7 @@ def test_an_interrupt_comes_out_and_leaves_a_context_that_works(use: Any) -> Non
     expected = str(rlx.passes.run(g, PIPELINE))
 
     def work() -> None:
-        verify._inferred.clear()
+        verify._valid.clear()
         use(g)
 
     interrupts = Interrupts([verify, opview, registry, bind, decompose, native, rewrite, runner])

@@ -147,6 +147,11 @@ class OpSpec:
         return attributes is not None and attributes[trait.attribute] in trait.cases
 
     @property
+    def valid_anywhere(self) -> bool:
+        """Whether the validity of an op follows from its operands, attributes and results, wherever it is and whoever asks."""
+        return not (self.regions or self.terminator or self.custom) and self.stage != "hir"
+
+    @property
     def work(self) -> TraitName | None:
         """What the op does to numbers: `product`, `reduction`, `moves_data`, `elementwise`, `local`, or None of these."""
         return next((name for name in _WORK if self.trait(name)), None)

@@ -9,7 +9,6 @@ one for each run of values of equal type.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from itertools import groupby
 from typing import Any, TypeVar
 
@@ -23,10 +22,10 @@ OPERAND_SEGMENTS, RESULT_SEGMENTS = "operandSegmentSizes", "resultSegmentSizes"
 SEGMENTS = (OPERAND_SEGMENTS, RESULT_SEGMENTS)
 
 
-@cache
 def is_segmented(values: tuple[ValueSpec, ...]) -> bool:
     """Whether an op needs an attribute that says how these values are grouped."""
-    return any(v.arity == "variadic" for v in values) or sum(v.arity == "optional" for v in values) > 1
+    open_ended = [v.arity for v in values if v.arity != "single"]
+    return len(open_ended) > 1 or "variadic" in open_ended
 
 
 def grouped(

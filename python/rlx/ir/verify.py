@@ -46,9 +46,10 @@ def check_sizes(card: Card, attributes: Mapping[str, Any]) -> None:
                 )
 
 
-# MLIR has one object for equal types or attributes. Ops with the same card, operand types and attributes have equal results.
-# (A user's op may get another card.) This grows only as the context does, which keeps every type and attribute as well.
-_inferred: dict[tuple[Any, ...], tuple[Shape, ...]] = {}
+# The ops that were valid, by what their validity depends on: name, types and attributes, each of which is one object in MLIR.
+# The card is with them, as a user's op may get another one. An op with regions is not kept: their content is not in the key.
+# This grows only as the context does, which keeps every type and attribute as well.
+_valid: dict[tuple[Any, ...], Card] = {}
 
 
 def infer(
@@ -73,19 +74,27 @@ def infer_op(op: mlir.Operation) -> tuple[Shape, ...]:
     Raises:
         ShapeError: Operands or attributes do not fit.
     """
-    attributes = op.attributes
     card = opview.card_of(op)
-    key = (card, tuple(o.type for o in op.operands), tuple((n, attributes[n]) for n in attributes))
-    shapes = _inferred.get(key)
-    if shapes is None:
-        if op.name != opview.CUSTOM:
-            attributes_module.check_names(card.spec, op)
-        operands = opview.operands_of(op, [shape_of(operand) for operand in op.operands])
-        regions = opview.region_shapes(op) if card.spec.regions else ()
-        shapes = infer(card.name, operands, opview.attributes_of(op), regions)
-        if not card.spec.regions:  # what a region holds is not in the key
-            _inferred[key] = shapes
-    return shapes
+    if not card.spec.custom:
+        attributes_module.check_names(card.spec, op)
+    operands = opview.operands_of(op, [shape_of(operand) for operand in op.operands])
+    regions = opview.region_shapes(op) if card.spec.regions else ()
+    return infer(card.name, operands, opview.attributes_of(op), regions)
+
+
+def check_results(op: mlir.Operation) -> None:
+    """Check that the results of an op have the types that its card infers.
+
+    Raises:
+        ShapeError: They do not, or operands or attributes do not fit.
+    """
+    expected, results = infer_op(op), op.results
+    if len(results) != len(expected):
+        raise ShapeError(f"expected {len(expected)} results, got {len(results)}")
+    for i, (result, shape) in enumerate(zip(results, expected, strict=True)):
+        if result.type != shape.type:
+            declared = shape_of_type(result.type)
+            raise ShapeError(f"result {i} is declared {declared}, but inference gives {shape}")
 
 
 def check_stage(op: mlir.Operation) -> None:
@@ -125,25 +134,29 @@ def check_nesting(op: mlir.Operation) -> None:
 
 def verify_op(op: mlir.Operation) -> bool:
     """Check one op. On failure, emit an error at its location and return False."""
+    op = op.operation
     try:
-        check_stage(op.operation)
-        expected = infer_op(op.operation)
-        if len(op.operation.regions):
-            check_nesting(op.operation)
-            opview.card_of(op.operation).check_regions(op.operation)
-        results = op.operation.results
-        if len(results) != len(expected):
-            raise ShapeError(f"expected {len(expected)} results, got {len(results)}")
-        for i, (result, shape) in enumerate(zip(results, expected, strict=True)):
-            if result.type != shape.type:
-                declared = shape_of_type(result.type)
-                raise ShapeError(f"result {i} is declared {declared}, but inference gives {shape}")
+        types = [operand.type for operand in op.operands]
+        key = (op.name, *types, None, *op.attributes.items(), *op.results.types)
+        card = _valid.get(key)
+        if card is not None and card.spec.valid_anywhere:
+            return True
+        check_stage(op)
+        card = opview.card_of(op)
+        if _valid.get(key) is card:
+            return True
+        check_results(op)
+        if card.spec.regions:
+            check_nesting(op)
+            card.check_regions(op)
+        else:
+            _valid[key] = card
     except Error as problem:
         hint = f" ({problem.hint})" if problem.hint else ""
-        op.location.emit_error(f"'{op.operation.name}' op {problem.message}{hint}")
+        op.location.emit_error(f"'{op.name}' op {problem.message}{hint}")
         return False
     except Exception as problem:  # MLIR's parser, which has called this function, cannot handle Python exceptions
         lines = str(problem).splitlines() or [""]
-        op.location.emit_error(f"'{op.operation.name}' op cannot be checked: {type(problem).__name__}: {lines[0]}")
+        op.location.emit_error(f"'{op.name}' op cannot be checked: {type(problem).__name__}: {lines[0]}")
         return False
     return True

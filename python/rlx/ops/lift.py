@@ -61,6 +61,9 @@ def common(b: Builder, *values: Any) -> list[Tensor]:
     Raises:
         ShapeError: None of the values is a tensor or an array.
     """
+    dtypes = [v.dtype for v in values if isinstance(v, Tensor) and v.builder is b]
+    if dtypes and len(dtypes) == len(values) and all(other is dtypes[0] for other in dtypes):
+        return [*values]
     for value in values:
         if not isinstance(value, (Tensor, np.ndarray, np.generic, *Scalar)):
             raise ShapeError(f"expected a tensor, an array or a number, got {type(value).__name__}")
@@ -140,7 +143,7 @@ def same_dtype(*shapes: Shape) -> DType:
     Raises:
         ShapeError: They differ.
     """
-    if len({s.dtype for s in shapes}) > 1:
+    if any(s.dtype is not shapes[0].dtype for s in shapes):
         names = ", ".join(s.dtype.name for s in shapes)
         raise ShapeError(f"operands have different dtypes: {names}")
     return shapes[0].dtype
@@ -153,6 +156,8 @@ def broadcast(*shapes: Iterable[Dim]) -> tuple[Dim, ...]:
         ShapeError: They do not broadcast.
     """
     all_dims = [tuple(s) for s in shapes]
+    if all(dims == all_dims[0] for dims in all_dims):
+        return all_dims[0]
     rank = max(map(len, all_dims))
     result: list[Dim] = []
     for axis in range(-rank, 0):

@@ -93,30 +93,24 @@ class Generic:
 
     # --- ops --------------------------------------------------------------------------------------
 
-    def plain(self, quoted: str, start: int, end: int, printed: re.Match[str]) -> int:
-        """Write the most common kind of op: put the name in quotes, and repeat the common type for each operand."""
-        text, place = self.text, printed.start("type")
-        if place < 0:
+    def plain(self, printed: re.Match[str], one_type: str | None, count: int) -> None:
+        """Write the most common kind of op: put the name in quotes, and repeat a common type for each operand."""
+        text, (start, end) = self.text, printed.span("op")
+        quoted = f'"{text[start:end]}"'
+        if not one_type:
             self.pieces += text[self.copied : start], quoted
             self.origins += self.copied, ~start
             self.copied = end
-            return printed.end()
-        type_, count = printed["type"], printed["operands"].count("%")
+            return
+        place = printed.start("type")
         if count:
-            self.pieces += (
-                text[self.copied : start],
-                quoted,
-                text[end:place],
-                "(",
-                type_,
-                f", {type_}" * (count - 1) + ") -> ",
-            )
-            self.origins += self.copied, ~start, end, ~place, place, ~place
+            repeated = f", {one_type}" * (count - 1)
+            self.pieces += text[self.copied : start], quoted, f"{text[end:place]}(", one_type, f"{repeated}) -> "
+            self.origins += self.copied, ~start, end, place, ~place
         else:
-            self.pieces += text[self.copied : start], quoted, text[end:place], "() -> "
-            self.origins += self.copied, ~start, end, ~place
+            self.pieces += text[self.copied : start], quoted, f"{text[end:place]}() -> "
+            self.origins += self.copied, ~start, end
         self.copied = place
-        return printed.end()
 
     def head(
         self,

@@ -29,8 +29,9 @@ def _nested(levels: int) -> str:
 _TYPE = rf"!?[A-Za-z_][\w$.]*+(?:<{_nested(3)}>)?"
 _LIST = rf'\((?:[^"()/\n]++|{STRING})*+\)'
 TYPE = re.compile(rf"{_TYPE}(?![<.\w$])", re.ASCII)
-# The text of an op after its name, as it is printed if it has only operands, simple attributes and types.
+# An op with one result and its result, as it is printed if it has only operands, simple attributes and types.
 PRINTED = re.compile(
+    rf"[ \n]*+%[\w$.-]++ = (?P<op>rlx\.(?P<name>\w++))"
     rf'\((?P<operands>[%\w$.#, -]*+)\)(?: \{{(?:[^{{}}"/\n]++|{STRING})*+\}})?'
     rf" : (?:{_LIST} -> (?:{_TYPE}|{_LIST})|(?P<type>{_TYPE}))(?=\n| loc\([^\n]*\n)",
     re.ASCII,
@@ -54,6 +55,8 @@ class Layout:
         ends: Whether it ends a block: it has no results, and its types are those of its operands.
         results_count: The number of results, if the record fixes it.
         most: The greatest number of operands, if the record fixes it.
+        plain: Whether the form is the generic one without quotes.
+        most_of_one_type: The greatest number of operands of a plain op that may be written with one type; -1 if none may.
     """
 
     operands: tuple[ValueSpec, ...] | None
@@ -63,11 +66,8 @@ class Layout:
     ends: bool
     results_count: int | None
     most: int | None
-
-    @property
-    def plain(self) -> bool:
-        """Whether the form is the generic one without quotes."""
-        return self.operands is None and not self.results and not self.regions
+    plain: bool
+    most_of_one_type: int
 
 
 @cache
@@ -77,6 +77,8 @@ def layout(name: str) -> Layout | None:
     if spec is None:
         return None
     segmented, open_results = is_segmented(spec.operands), is_segmented(spec.results)
+    most = None if any(v.arity == "variadic" for v in spec.operands) else len(spec.operands)
+    plain = not (segmented or open_results or spec.regions)
     return Layout(
         operands=spec.operands if segmented else None,
         brackets=segmented and len(spec.operands) > 1,
@@ -84,7 +86,9 @@ def layout(name: str) -> Layout | None:
         regions=tuple(region.name.removesuffix("_region") for region in spec.regions),
         ends=not spec.results,
         results_count=None if open_results else len(spec.results),
-        most=None if any(v.arity == "variadic" for v in spec.operands) else len(spec.operands),
+        most=most,
+        plain=plain,
+        most_of_one_type=most if plain and most is not None and len(spec.results) == 1 else -1,
     )
 
 

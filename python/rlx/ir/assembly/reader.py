@@ -43,11 +43,6 @@ def read(text: str, name: str = "<text>") -> Source:
     return _Reader(text, name.encode(errors="backslashreplace").decode()).read()
 
 
-def _is_one_type(form: Layout, printed: re.Match[str]) -> bool:
-    """Whether an op may have one type for operands and result."""
-    return form.results_count == 1 and form.most is not None and printed["operands"].count("%") <= form.most
-
-
 def _hint_for_unknown(name: str) -> str:
     """A hint for an unknown op name. It may be a kind of an op, such as `relu`, which is a method of graphs; else the hint
     is an op with a similar name.
@@ -69,7 +64,7 @@ class _Reader(Scanner):
 
     def read(self) -> Source:
         text, position = self.text, 0
-        while match := _TOKEN.match(text, position):
+        while match := _TOKEN.match(text, position := self._printed(position)):
             kind, position = match.lastindex, match.end()
             if kind == 3:
                 position = self._op(match.start(3), position)
@@ -92,6 +87,19 @@ class _Reader(Scanner):
                 self.fail(op.start, f"expected '}}' at the end of the region of 'rlx.{op.name}'")
         return self.out.source()
 
+    def _printed(self, position: int) -> int:
+        """Read ops that are written as the printer does, which is the fast way; returns the position after them."""
+        if self.opened and self.opened[-1] in ("(", "["):
+            return position
+        while match := PRINTED.match(self.text, position):
+            name, operands, one_type = match.group("name", "operands", "type")
+            form, count = layout(name), operands.count("%")
+            if form is None or not form.plain or (one_type and count > form.most_of_one_type):
+                break
+            self.out.plain(match, one_type, count)
+            position = match.end()
+        return position
+
     def _end_of_resources(self, position: int) -> int | None:
         """The end of `{-# … #-}`, after whose opening brace the position is; None if there is none here."""
         if not self.has_resources or not self.text.startswith("-#", position):
@@ -108,9 +116,6 @@ class _Reader(Scanner):
             return end
         if form is None:
             self.fail(start, f"there is no op 'rlx.{name}'{_hint_for_unknown(name)}")
-        printed = PRINTED.match(text, end) if form.plain else None
-        if printed is not None and (printed["type"] is None or _is_one_type(form, printed)):
-            return self.out.plain(f'"rlx.{name}"', start, end, printed)
         op = Op(name, start, form)
         operands, position, has_parentheses = self._operands(op, end)
         op.end = position
