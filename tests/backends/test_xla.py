@@ -315,3 +315,25 @@ def test_sums_of_repeated_elements_keep_infinities_apart(dtype: str, device: str
     ours = rlx.Session(device).compile(g, opt=level, cache=False).run({"x": values})
     for result, expected in zip(ours, rlx.evaluate(g, {"x": values}), strict=True):
         np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize(("rank", "groups"), [(1, 1), (2, 1), (2, 2), (2, 6), (3, 1)])
+def test_kernels_of_convolutions_are_kept_as_xla_reads_them(rank: int, groups: int) -> None:
+    # A kernel that two convolutions read, one of them in a loop, and something else; and one that is made of a parameter.
+    g: Any = rlx.Graph("kernels")
+    x = g.input("x", (2, 6, *(7,) * rank))
+    w, v = (g.param(name, (6, 6 // groups, *(3, 5, 1)[:rank])) for name in "wv")
+
+    def conv(x: Any, w: Any) -> Any:
+        return g.conv(x, w, groups=groups, padding=(1, 2, 0)[:rank])
+
+    looped = g.scan(lambda c, _: (g.tanh(conv(c, w)), ()), x, length=3)[0]
+    g.set_outputs([conv(x, w), looped, conv(x, -v), g.sum(w)])
+    rng = np.random.default_rng(rank)
+    weights = {name: rng.standard_normal(tuple(a.shape)).astype(np.float32) for name, a in (("w", w), ("v", v))}
+    values = {"x": rng.standard_normal(tuple(x.shape)).astype(np.float32)}
+    expected = rlx.evaluate(g, values | weights)
+    for level in (0, 2):
+        program = session().compile(g, params=weights, cache=False, opt=level)
+        for result, value in zip(program.run(values), expected, strict=True):
+            np.testing.assert_allclose(result, value, rtol=1e-4, atol=1e-4)

@@ -29,7 +29,7 @@ def builder_before(op: mlir.Operation, note: str) -> Builder:
     return Builder(mlir.ir.InsertionPoint(op), within(op.location, note))
 
 
-def collect(module: mlir.Module, names: Container[str] | None = None) -> list[mlir.Operation]:
+def collect(module: mlir.Module | mlir.Operation, names: Container[str] | None = None) -> list[mlir.Operation]:
     """The rlx ops of a module in order; the ops in the regions of an op come before it.
 
     Terminators are left out: every region keeps its terminator, whatever passes do with the other ops.

@@ -33,6 +33,7 @@ from rlx.ir.signature import Argument, bodies, prepares
 from rlx.ir.text import parse_module
 from rlx.lower.stablehlo import lower_module
 from rlx.passes import run
+from rlx.passes.simplification.kernel_layout import KernelLayout
 from rlx.passes.simplification.outline_weights import OutlineWeights
 
 # The number of sets of sizes for which a compiled program is kept.
@@ -61,9 +62,11 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
     target, lir = compilation.target, compilation.lir
     assert isinstance(target, Target)
     with timed(compilation.phases, "lower"):
+        if target.name != PORTABLE:
+            lir = laid_out(lir, compilation.opt)
         # A portable artifact is not specialised to sizes later: lowering it raises an error with the sizes that are missing.
         is_symbolic = bool(lir.symbols) and target.name != PORTABLE
-        main, weights = (lir, None) if is_symbolic or target.name == PORTABLE else _outlined(lir)
+        main, weights = (lir, None) if is_symbolic or target.name == PORTABLE else outlined(lir)
         program = str(lir.module).encode() if is_symbolic else portable(main)
         if weights is not None:
             program = packed({_MAIN: program, _WEIGHTS: portable(weights)})
@@ -100,7 +103,12 @@ def portable(graph: Graph) -> bytes:
     return to_portable(_lowered(graph))
 
 
-def _outlined(graph: Graph) -> tuple[Graph, Graph | None]:
+def laid_out(graph: Graph, level: int) -> Graph:
+    """A graph at LIR with its weights in the layouts that XLA reads, from level 1 of optimisation on."""
+    return run(graph, str(KernelLayout())) if level else graph
+
+
+def outlined(graph: Graph) -> tuple[Graph, Graph | None]:
     """A graph with what is computed of its parameters as parameters, and the graph that computes them, if there are any."""
     result = run(graph, str(OutlineWeights()))
     weights = [f.name.value for f in bodies(result.module) if prepares(f) == result.function.name.value]
@@ -262,7 +270,7 @@ class Program:
 
     def _load_graph(self, graph: Graph) -> tuple[Executable | None, Sequence[str]]:
         """The same for a program that is compiled for each set of sizes."""
-        self._graph, weights = _outlined(graph)
+        self._graph, weights = outlined(graph)
         given = {a.name for a in graph.arguments}
         self._arguments = [a for a in self._graph.arguments if a.name in given]
         if weights is None:

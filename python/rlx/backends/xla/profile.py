@@ -16,11 +16,12 @@ from rlx.backends.host import usable_cpus
 from rlx.backends.numbering import numbered, numbers_in
 from rlx.backends.protocol import KernelEvent, Measurement
 from rlx.backends.xla import client
-from rlx.backends.xla.backend import portable
+from rlx.backends.xla.backend import laid_out, outlined, portable
 from rlx.backends.xla.options import with_threads
 from rlx.backends.xla.targets import Target, device_names
 from rlx.ir.errors import ExecutionError
 from rlx.ir.evaluate import bind_symbols
+from rlx.ir.graph import Graph
 
 _COMPUTATION = re.compile(r"^(?:ENTRY )?%(\S+) \(.*\{$", re.MULTILINE)
 _INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%(?P<name>\S+) = .*$", re.MULTILINE)
@@ -49,9 +50,14 @@ def profile(
         raise ExecutionError(f"{target.name} is a kind of file, and no device", hint="use the target xla")
     values = _values(compilation, arrays, parameters)
     shapes = [(a, values[a.name].shape) for a in compilation.signature.arguments]
-    graph = stages.prepared(numbered(compilation.lir), bind_symbols(shapes))
-    executable = client.Executable(portable(graph), with_threads(target.options, threads))
-    on_device = client.to_device([values[a.name] for a in compilation.signature.arguments])
+    main, weights = outlined(
+        stages.prepared(laid_out(numbered(compilation.lir), compilation.opt), bind_symbols(shapes))
+    )
+    options = with_threads(target.options, threads)
+    if weights is not None:
+        computed = client.Executable(portable(weights), options)(_on_device(weights, values))
+        values |= zip([o.name for o in weights.results], computed, strict=True)
+    executable, on_device = client.Executable(portable(main), options), _on_device(main, values)
     with tempfile.TemporaryDirectory(prefix="rlx-profile-") as folder:
         jax = client.jax()
         tracing = jax.profiler.ProfileOptions()
@@ -67,9 +73,14 @@ def profile(
     return Measurement("xla", threads or usable_cpus(), runs, total / runs, events)
 
 
+def _on_device(graph: Graph, values: Mapping[str, Any]) -> list[Any]:
+    """The values of the arguments of a graph, on the device."""
+    return client.to_device([values[a.name] for a in graph.arguments])
+
+
 def _values(
     compilation: Compilation, arrays: Sequence[np.ndarray], parameters: Mapping[str, np.ndarray]
-) -> dict[str, np.ndarray]:
+) -> dict[str, Any]:
     """The arrays of all arguments; states have their first value."""
     signature = compilation.signature
     values = dict(zip([a.name for a in signature.of_kind("input")], arrays, strict=True)) | dict(parameters)

@@ -15,6 +15,17 @@ def bytes_of(value: mlir.Value) -> int:
     return estimate(shape_of(value).size_bytes)
 
 
+def undoes_transpose(op: mlir.Operation) -> bool:
+    """Whether an op transposes what another op has transposed back to what it was."""
+    if opview.name_of(op) != "transpose" or not isinstance(op.operands[0], mlir.ir.OpResult):
+        return False
+    source = op.operands[0].owner.operation
+    if opview.name_of(source) != "transpose":
+        return False
+    perms = [opview.attributes_of(o)["perm"] for o in (source, op)]
+    return all(perms[0][axis] == i for i, axis in enumerate(perms[1]))
+
+
 def worth_keeping(
     block: mlir.Block,
     source: Callable[[mlir.Value], int | None],

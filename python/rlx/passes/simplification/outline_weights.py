@@ -20,7 +20,7 @@ from rlx.ir.signature import (
 )
 from rlx.passes.base import Pass, option
 from rlx.passes.rewrite import erase_dead
-from rlx.passes.simplification.invariants import bytes_of, worth_keeping
+from rlx.passes.simplification.invariants import bytes_of, undoes_transpose, worth_keeping
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,8 @@ class OutlineWeights(Pass, name="rlx-outline-weights"):
     """Move what depends on parameters alone into a private function `<name>.weights`, whose results are parameters instead.
 
     It is run for a back end behind LIR, which calls that function once. Views and broadcasts stay, since they cost nothing, and
-    what would take much more memory than the parameters that it is made of, as quantised weights that are made floats.
+    what would take much more memory than the parameters that it is made of, as quantised weights that are made floats. So do
+    transposes that undo others, which say in which order of axes to keep a weight: see rlx-kernel-layout.
     """
 
     preserves_results = False  # the function takes other parameters
@@ -67,7 +68,9 @@ def _outline(function: mlir.FuncOp, growth: float) -> None:
 
 
 def _is_movable(op: mlir.Operation) -> bool:
-    return registry.is_ours(op) and not len(op.regions) and all(shape_of(r).is_static for r in op.results)
+    if not registry.is_ours(op) or len(op.regions) or undoes_transpose(op):
+        return False
+    return all(shape_of(r).is_static for r in op.results)
 
 
 def _emit(
