@@ -11,7 +11,7 @@ import pytest
 import rlx
 from rlx.backends.cache import DiskCache
 from rlx.backends.iree.compiler import compile_module
-from rlx.backends.iree.targets import Target, archs, device_names, host_features, target
+from rlx.backends.iree.targets import LARGE, Target, archs, device_names, host_features, target
 from rlx.ir.errors import CompileError, Error
 from rlx.passes.levels import DEFAULT_LEVEL
 
@@ -54,7 +54,7 @@ def test_level_0_is_compiled_without_optimisations_of_llvm(tmp_path: Path) -> No
     assert [set(cpu.optimisations) <= set(flags) for flags in used] == [False, True]
 
 
-def test_level_3_has_flags_of_a_process_that_a_user_does_not_give() -> None:
+def test_level_3_and_large_programs_have_flags_of_a_process_that_a_user_does_not_give() -> None:
     option = "--iree-llvmcpu-vector-pproc-strategy"
     cpu, other = target("cpu"), target("cpu", extra_flags=[f"{option}=mask"])
     assert cpu.level == DEFAULT_LEVEL
@@ -62,6 +62,9 @@ def test_level_3_has_flags_of_a_process_that_a_user_does_not_give() -> None:
         first, *others = [chosen.at_level(3).process_flags_of(flags) for flags in chosen.attempts]
         assert list(first) == [*chosen.process_flags, *more]
         assert {*others, *map(chosen.process_flags_of, chosen.attempts)} == {chosen.process_flags}
+        for level in (0, 1, 2, 3):
+            large = chosen.at_level(level, LARGE).process_flags_of(chosen.attempts[0])
+            assert large == chosen.at_level(3 if level == 2 else level).process_flags_of(chosen.attempts[0])
     g: Any = rlx.Graph("level3")
     g.set_outputs([g.softmax(g.input("x", (3, 37)) @ g.input("w", (37, 19)))])
     values = {a.name: np.random.default_rng(0).standard_normal(a.shape.static, np.float32) for a in g.inputs}

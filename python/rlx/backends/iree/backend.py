@@ -90,7 +90,7 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
 def leveled(compilation: Compilation) -> Target:
     """The target of a compilation, with the flags of its level of optimisation."""
     assert isinstance(compilation.target, Target)
-    return compilation.target.at_level(compilation.opt)
+    return compilation.target.at_level(compilation.opt, estimated_flops(compilation.lir.module))
 
 
 def compiler_input(lir: Graph, target: Target) -> tuple[Any, Target]:

@@ -42,6 +42,8 @@ _LLVM_LOOPS = ("--iree-llvmcpu-loop-unrolling", "--iree-llvmcpu-loop-vectorizati
 # What does not fill a vector at the end of a loop is a loop of its own: small CNNs take 0.90 to 0.94 of the time, ResNet-18
 # 1.02, other programs as long as without.
 _PEELED = "--iree-llvmcpu-vector-pproc-strategy=peel"
+# Operations of a program that is worth another process of the compiler and 7 % more of its time, at level 2.
+LARGE = 10_000_000
 _NO_OPTIMISATION: tuple[str, ...] = ()
 # By default transposes are moved into the contraction before them (for example, the heads of attention). On the CPU, the
 # resulting nest of four or five loops does not run on packed tiles: the whole encoder takes 1.5 times as long. For GPUs,
@@ -69,7 +71,7 @@ class Target:
         ladder: The additional flags of each attempt, the best first; if an attempt fails, the next one is tried.
         optimisations: More flags of the first attempt, at every level of optimisation but 0.
         process_flags: Flags that apply to a whole compiler process, and so to all attempts.
-        process_optimisations: More of these for the first attempt, at level 3.
+        process_optimisations: More of these for the first attempt, at level 3, and for large programs at level 2.
         level: The level of optimisation.
         unsupported_dtypes: The dtypes (``"f64"``, ``"bf16"`` …) that tensors cannot have.
         device: The attribute `hal.device.targets` of the module, for devices that no flag describes.
@@ -128,9 +130,11 @@ class Target:
         given = {flag.partition("=")[0] for flag in self.process_flags}
         return (*self.process_flags, *(f for f in self.process_optimisations if f.partition("=")[0] not in given))
 
-    def at_level(self, level: int) -> Target:
-        """The target for programs of a level of optimisation."""
-        return replace(self, level=level)
+    def at_level(self, level: int, flops: int = 0) -> Target:
+        """The target for programs of a level of optimisation that compute so many operations: large ones of level 2 are worth
+        what level 3 does for all.
+        """
+        return replace(self, level=3 if level == 2 and flops >= LARGE else level)
 
     @property
     def alternatives(self) -> tuple[tuple[str, ...], ...]:
