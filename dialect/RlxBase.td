@@ -73,6 +73,7 @@ def RLX_Amount : RLX_IntIn<"[0, 2^31)">;
 def RLX_Natural : RLX_IntIn<"[0, 2^63)">;
 def RLX_Bits : RLX_IntIn<"[2, 16]">;
 def RLX_ZeroPoint : RLX_IntIn<"[-128, 127]">;
+def RLX_WideZeroPoint : RLX_IntIn<"[-32768, 32767]">;
 def RLX_Steps : RLX_IntsIn<"[1, 2^31)">;          // kernels, strides, dilations
 def RLX_Amounts : RLX_IntsIn<"[0, 2^31)">;        // padding
 // Floats that are numbers in f32, in which the ops compute that have them.

@@ -86,6 +86,12 @@ def RLX_ScaleMode : RLX_Enum<"ScaleMode", "where the scale of a fake quantisatio
   "fixed"       // an operand
 ]>;
 
+def RLX_FixedPoint : RLX_Enum<"FixedPoint", "how an integer is multiplied by a fixed-point number", [
+  "double",  // multiplier of 31 bits after the point, rounded twice: after the product, and after the shift
+  "single",  // multiplier of 31 bits after the point, rounded once
+  "short"    // multiplier of 15 bits after the point, rounded once
+]>;
+
 def RLX_AttentionInput : RLX_Enum<"AttentionInput", "an operand of attention", [
   "query", "key", "value",
   "mask"  // a mask of kind bias

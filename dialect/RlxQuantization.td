@@ -55,6 +55,24 @@ def RLX_QConv2dOp : RLX_Op<"q_conv2d", "quant_compute", [RLX_IsProduct]> {
   let results = (outs RLX_RequantizedTensor:$result);
 }
 
+def RLX_RequantizeOp : RLX_Op<"requantize", "requantize", [RLX_IsElementwise]> {
+  let summary = "An integer multiplied by a fixed-point number, and saturated to fewer bits";
+  let description = [{
+    `result = saturate(round(x·multiplier·2^(shift - 31)) + zero_point)`; all three operands are i32 and broadcast as in NumPy.
+    No float is involved, so that every machine gives the same bits: those of TensorFlow Lite for the same `mode`.
+    `double`: `x·2^shift` for a positive shift, which wraps; the product with `multiplier`, halved 31 times, of which halves are
+    rounded up, and which saturates; the division by `2^-shift` for a negative shift, of which halves are rounded away from 0.
+    `single`: `(x·multiplier + 2^(30 - shift)) >> (31 - shift)`, which rounds halves up. `short`: likewise, with
+    `2^(shift - 15)` for a multiplier of 16 bits.
+    A shift counts as -31 below and as 30 above (14 for `short`), a multiplier of `short` by its last 16 bits, with their sign.
+    `dtype` is i8, u8, i16 or i32; `zero_point` lies in its range, and in that of i16.
+  }];
+  let arguments = (ins RLX_I32Tensor:$x, RLX_I32Tensor:$multiplier, RLX_I32Tensor:$shift,
+                       DefaultValuedAttr<RLX_WideZeroPoint, "0">:$zero_point, DefaultValuedAttr<RLX_FixedPoint, "\"double\"">:$mode,
+                       RLX_DTypeAttr:$dtype);
+  let results = (outs RLX_IndexTensor:$result);
+}
+
 def RLX_FakeQuantizeOp : RLX_Op<"fake_quantize", "fake_quant"> {
   let summary = "Rounded to the values that a few bits represent, as floats";
   let description = [{

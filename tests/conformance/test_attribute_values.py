@@ -43,6 +43,7 @@ _MEANT: dict[str, tuple[Any, ...]] = {
     "multiplier": (-1.0, 0.0),
     "padding": (0,),
     "output_padding": (0,),
+    "zero_point": (-1, 0),
     "x_zero_point": (-1, 0),
     "w_zero_point": (-1, 0),
     "out_zero_point": (-1, 0),

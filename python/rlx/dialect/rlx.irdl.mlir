@@ -1175,6 +1175,16 @@ irdl.dialect @rlx {
     irdl.attributes { "stride" = %stride, "padding" = %padding, "dilation" = %dilation, "dtype" = %dtype }
     irdl.results(result: %type_result)
   }
+  irdl.operation @requantize {
+    %type_x = irdl.any
+    %type_multiplier = irdl.any
+    %type_shift = irdl.any
+    %type_result = irdl.any
+    %dtype = irdl.base "#builtin.type"
+    irdl.operands(x: %type_x, multiplier: %type_multiplier, shift: %type_shift)
+    irdl.attributes { "dtype" = %dtype }
+    irdl.results(result: %type_result)
+  }
   irdl.operation @fake_quantize {
     %type_x = irdl.any
     %type_state = irdl.any

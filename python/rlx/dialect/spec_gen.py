@@ -41,6 +41,7 @@ _BINARY = ('add', 'sub', 'mul', 'div', 'max', 'min', 'pow')
 _COMPARISON = ('eq', 'ne', 'lt', 'le', 'gt', 'ge')
 _EMPTYROWS = ('zeros', 'nan')
 _FFTNORM = ('backward', 'ortho', 'forward')
+_FIXEDPOINT = ('double', 'single', 'short')
 _INTERPOLATION = ('nearest', 'bilinear')
 _LOSSREDUCTION = ('none', 'mean', 'sum')
 _MASKKIND = ('none', 'causal', 'sliding_window', 'custom', 'bias')
@@ -52,7 +53,7 @@ _SCALEMODE = ('per_batch', 'ema', 'fixed')
 _SCATTERREDUCTION = ('set', 'add', 'mul', 'max', 'min')
 _STRAIGHTTHROUGH = ('identity', 'clipped_identity', 'tanh', 'hard_tanh')
 
-ENUMS = {'Activation': _ACTIVATION, 'AttentionInput': _ATTENTIONINPUT, 'Binary': _BINARY, 'Comparison': _COMPARISON, 'EmptyRows': _EMPTYROWS, 'FftNorm': _FFTNORM, 'Interpolation': _INTERPOLATION, 'LossReduction': _LOSSREDUCTION, 'MaskKind': _MASKKIND, 'PadMode': _PADMODE, 'Pooling': _POOLING, 'Reduction': _REDUCTION, 'RopeStyle': _ROPESTYLE, 'ScaleMode': _SCALEMODE, 'ScatterReduction': _SCATTERREDUCTION, 'StraightThrough': _STRAIGHTTHROUGH}
+ENUMS = {'Activation': _ACTIVATION, 'AttentionInput': _ATTENTIONINPUT, 'Binary': _BINARY, 'Comparison': _COMPARISON, 'EmptyRows': _EMPTYROWS, 'FftNorm': _FFTNORM, 'FixedPoint': _FIXEDPOINT, 'Interpolation': _INTERPOLATION, 'LossReduction': _LOSSREDUCTION, 'MaskKind': _MASKKIND, 'PadMode': _PADMODE, 'Pooling': _POOLING, 'Reduction': _REDUCTION, 'RopeStyle': _ROPESTYLE, 'ScaleMode': _SCALEMODE, 'ScatterReduction': _SCATTERREDUCTION, 'StraightThrough': _STRAIGHTTHROUGH}
 
 OPS = (
     OpSpec(
@@ -2284,6 +2285,31 @@ OPS = (
         (),
         (
             TraitSpec('product'),
+        ),
+        'dialect/RlxQuantization.td',
+    ),
+    OpSpec(
+        'requantize',
+        'requantize',
+        'mir',
+        'An integer multiplied by a fixed-point number, and saturated to fewer bits',
+        '`result = saturate(round(x·multiplier·2^(shift - 31)) + zero_point)`; all three operands are i32 and broadcast as in NumPy.\nNo float is involved, so that every machine gives the same bits: those of TensorFlow Lite for the same `mode`.\n`double`: `x·2^shift` for a positive shift, which wraps; the product with `multiplier`, halved 31 times, of which halves are\nrounded up, and which saturates; the division by `2^-shift` for a negative shift, of which halves are rounded away from 0.\n`single`: `(x·multiplier + 2^(30 - shift)) >> (31 - shift)`, which rounds halves up. `short`: likewise, with\n`2^(shift - 15)` for a multiplier of 16 bits.\nA shift counts as -31 below and as 30 above (14 for `short`), a multiplier of `short` by its last 16 bits, with their sign.\n`dtype` is i8, u8, i16 or i32; `zero_point` lies in its range, and in that of i16.',
+        (
+            ValueSpec('x', _DTYPES_10),
+            ValueSpec('multiplier', _DTYPES_10),
+            ValueSpec('shift', _DTYPES_10),
+        ),
+        (
+            AttributeSpec('zero_point', 'i64', 0, interval='[-32768, 32767]'),
+            AttributeSpec('mode', 'enum', 'double', 'FixedPoint', _FIXEDPOINT),
+            AttributeSpec('dtype', 'dtype', REQUIRED),
+        ),
+        (
+            ValueSpec('result', _DTYPES_6),
+        ),
+        (),
+        (
+            TraitSpec('elementwise'),
         ),
         'dialect/RlxQuantization.td',
     ),

@@ -959,6 +959,17 @@ class QConv2d(View):
     dtype: DType
     result: mlir.Value
 
+class Requantize(View):
+    """An integer multiplied by a fixed-point number, and saturated to fewer bits."""
+
+    x: mlir.Value
+    multiplier: mlir.Value
+    shift: mlir.Value
+    zero_point: int
+    mode: str
+    dtype: DType
+    result: mlir.Value
+
 class FakeQuantize(View):
     """Rounded to the values that a few bits represent, as floats."""
 

@@ -421,6 +421,12 @@ def relu(x: Any, *, shape: Any = ...) -> Tensor:
 def relu_backward(x: Any, dy: Any, *, shape: Any = ...) -> Tensor:
     """Gradient of relu."""
 
+def requantize(x: Any, multiplier: Any, shift: Any, zero_point: int = ..., mode: Any = ..., dtype: Any = ..., *, shape: Any = ...) -> Tensor:
+    """An integer multiplied by a fixed-point number, and saturated to fewer bits."""
+
+def rescale(x: Any, scale: Any, zero_point: int = ..., mode: str = ..., dtype: Any = ...) -> Any:
+    """`requantize` by real numbers: `saturate(round(x·scale) + zero_point)`, the scale in fixed point."""
+
 def reshape(x: Any, shape: Any) -> Tensor:
     """The same elements in row-major order under another shape."""
 

@@ -131,9 +131,7 @@ class Target:
         return (*self.process_flags, *(f for f in self.process_optimisations if f.partition("=")[0] not in given))
 
     def at_level(self, level: int, flops: int = 0) -> Target:
-        """The target for programs of a level of optimisation that compute so many operations: large ones of level 2 are worth
-        what level 3 does for all.
-        """
+        """The target for programs of a level that compute so many operations: large ones get at level 2 what level 3 is."""
         return replace(self, level=3 if level == 2 and flops >= LARGE else level)
 
     @property

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlx import mlir
-from rlx.ir.dtype import DType, f32, i8, i32
+from rlx.ir.dtype import DType, f32, i8, i32, i64
 from rlx.ir.shape import Shape
 from rlx.lower.libm.scalars import Scalars, storage_type
 from rlx.lower.linalg.contraction import matmul_2d
 from rlx.lower.linalg.convolution import convolved
 from rlx.lower.linalg.loops import PARALLEL, REDUCTION, Loops, product_of
 from rlx.lower.linalg.rules import Lowered, lowers
+from rlx.ops.quantization.requantize import BITS, RIGHTMOST
 
 # Beside these numbers all floats of that many bits are whole: what is added to one is rounded, half to even.
 _WHOLE_BESIDE = {"f32": 1.5 * 2**23, "f64": 1.5 * 2**52}
@@ -162,3 +163,52 @@ def q_conv2d(
         terms.append(_moved_by(low, w, 0, x_zero_point))
     total = convolved(low, results[0].with_dtype(i32), x, w, fill=fill, **geometry)
     return _finished(low, results[0], 1, total, terms, multiplier, out_zero_point)
+
+
+@lowers("requantize")
+def requantize(
+    low: Loops,
+    results: list[Shape],
+    x: Lowered,
+    multiplier: Lowered,
+    shift: Lowered,
+    *,
+    zero_point: int,
+    mode: str,
+    dtype: DType,
+) -> mlir.Value:
+    bits, s, arith = BITS[mode], Scalars(i64), low.arith
+
+    def body(value: mlir.Value, factor: mlir.Value, by: mlir.Value) -> mlir.Value:
+        value, factor, by = (arith.extsi(s.element, v) for v in (value, factor, by))
+        by = s.max(s.min(by, s.constant(bits - 1)), s.constant(RIGHTMOST))
+        if mode == "double":
+            scaled = _doubly(s, value, factor, by)
+        else:
+            right = s.sub(s.constant(bits), by)
+            half = arith.shli(s.constant(1), s.sub(right, s.constant(1)))
+            product = s.mul(value, factor if bits > 15 else _last_bits(s, factor, 16))
+            scaled = arith.shrsi(s.add(product, half), right)
+        moved = s.add(scaled, s.constant(zero_point))
+        inside = s.max(s.min(moved, s.constant(int(dtype.max))), s.constant(int(dtype.min)))
+        return arith.trunci(storage_type(dtype), inside)
+
+    return low.map(results[0].dims, storage_type(dtype), [x, multiplier, shift], body)
+
+
+def _last_bits(s: Scalars, value: mlir.Value, count: int) -> mlir.Value:
+    """The last bits of an i64 as a number with a sign."""
+    unused = s.constant(64 - count)
+    return s.arith.shrsi(s.arith.shli(value, unused), unused)
+
+
+def _doubly(s: Scalars, value: mlir.Value, multiplier: mlir.Value, shift: mlir.Value) -> mlir.Value:
+    """`value·multiplier·2^(shift - 31)`, rounded after the product and after the shift to the right."""
+    arith, zero, one = s.arith, s.constant(0), s.constant(1)
+    right = s.max(s.neg(shift), zero)
+    moved = _last_bits(s, arith.shli(value, s.max(shift, zero)), 32)
+    high = arith.shrsi(s.add(s.mul(moved, multiplier), s.constant(1 << 30)), s.constant(31))
+    high = s.min(high, s.constant(int(i32.max)))
+    half = arith.shrsi(arith.shli(one, right), one)
+    away = arith.andi(s.compare("lt", high, zero), s.compare("gt", half, zero))
+    return arith.shrsi(s.sub(s.add(high, half), arith.extui(s.element, away)), right)

@@ -1,0 +1,138 @@
+"""Requantisation in integers: accumulators are multiplied by fixed-point numbers, as TensorFlow Lite does it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.card import Card, Operand, sample
+from rlx.ir.dtype import DType, i8, i16, i32, u8
+from rlx.ir.errors import ShapeError
+from rlx.ir.shape import Shape, as_dtype
+from rlx.ops.lift import broadcast, tensor_like
+from rlx.ops.quantization.quant import lifted
+from rlx.ops.surface import helper
+
+# The bits of a multiplier after the point, and the greatest shift to the left; the least is -31.
+BITS = {"double": 31, "single": 31, "short": 15}
+RIGHTMOST = -31
+_RESULTS = (i8, u8, i16, i32)
+
+
+def fixed_point(scales: Any, mode: str = "double") -> tuple[np.ndarray, np.ndarray]:
+    """Real numbers as the multipliers and shifts of `requantize`: `scales ≈ multiplier·2^(shift - 31)`.
+
+    A multiplier has its highest bit set: 2^30 to 2^31 - 1, or 2^14 to 2^15 - 1 and `2^(shift - 15)` where `mode` is
+    `short`. What is less than 2^-32 becomes 0. (`QuantizeMultiplier` of TensorFlow Lite.)
+
+    Args:
+        scales: Positive numbers below 2^30, or 2^14 for `short`.
+        mode: As of `requantize`.
+
+    Returns:
+        Multipliers and shifts, i32, in the shape of the scales.
+
+    Raises:
+        ShapeError: One is negative, not finite or too large.
+    """
+    given = np.asarray(scales, np.float64)
+    bits = BITS[mode]
+    if not np.all((given >= 0) & (given < 2.0 ** (bits - 1))):
+        raise ShapeError(f"scales must lie in [0, 2^{bits - 1}), got {scales!r:.60}")
+    fractions, exponents = np.frexp(given)
+    multiplier = np.floor(fractions * 2.0**31 + 0.5).astype(np.int64)  # halves up, as std::round for positive numbers
+    full = multiplier == 1 << 31
+    multiplier, shift = np.where(full, 1 << 30, multiplier), exponents.astype(np.int64) + full
+    if mode == "short":
+        multiplier = np.minimum((multiplier + (1 << 15)) >> 16, (1 << 15) - 1)
+    lost = shift < RIGHTMOST
+    return np.where(lost, 0, multiplier).astype(np.int32), np.where(lost, 0, shift).astype(np.int32)
+
+
+def _doubly(x: np.ndarray, multiplier: np.ndarray, shift: np.ndarray) -> np.ndarray:
+    """`x·multiplier·2^(shift - 31)`, rounded after the product and after the shift to the right."""
+    left, right = np.maximum(shift, 0), np.maximum(-shift, 0)
+    moved = (x << left).astype(np.int32).astype(np.int64)
+    high = np.minimum((moved * multiplier + (1 << 30)) >> 31, i32.max)
+    half = (np.int64(1) << right) >> 1
+    return (high + half - ((high < 0) & (half > 0))) >> right
+
+
+class Requantize(Card, op="requantize"):
+    def infer(self, x: Shape, multiplier: Shape, shift: Shape, *, zero_point: int, mode: str, dtype: DType) -> Shape:
+        if dtype not in _RESULTS:
+            raise ShapeError(f"dtype must be one of {', '.join(d.name for d in _RESULTS)}, got {dtype.name}")
+        if not dtype.min <= zero_point <= dtype.max:
+            raise ShapeError(f"zero_point = {zero_point} is outside {dtype.name}: {dtype.min} to {dtype.max}")
+        return Shape(broadcast(x.dims, multiplier.dims, shift.dims), dtype)
+
+    def evaluate(
+        self, x: np.ndarray, multiplier: np.ndarray, shift: np.ndarray, *, zero_point: int, mode: str, dtype: DType
+    ) -> np.ndarray:
+        bits = BITS[mode]
+        x, multiplier, shift = (np.asarray(v, np.int64) for v in (x, multiplier, shift))
+        shift = np.clip(shift, RIGHTMOST, bits - 1)
+        if mode == "double":
+            scaled = _doubly(x, multiplier, shift)
+        else:
+            if mode == "short":
+                multiplier = multiplier.astype(np.int16).astype(np.int64)
+            scaled = (x * multiplier + (np.int64(1) << (bits - 1 - shift))) >> (bits - shift)
+        return np.asarray(np.clip(scaled + zero_point, int(dtype.min), int(dtype.max)).astype(dtype.numpy))
+
+    def build(
+        self,
+        b: Builder,
+        x: Tensor,
+        multiplier: Any,
+        shift: Any,
+        zero_point: int = 0,
+        mode: Any = "double",
+        dtype: Any = i8,
+    ) -> Tensor:
+        factors = [
+            lifted(b, value, value.shape.dims if isinstance(value, Tensor) else np.shape(value), i32, name)
+            for name, value in (("multiplier", multiplier), ("shift", shift))
+        ]
+        return b.emit(
+            "requantize", (tensor_like(b, x, i32), *factors), zero_point=zero_point, mode=mode, dtype=as_dtype(dtype)
+        )
+
+    def samples(self) -> Any:
+        def case(dims: Any, factors: Any, dtype: DType, mode: str = "double", zero_point: int = 0) -> Any:
+            least = 1 << (BITS[mode] - 1)
+            x = Operand(dims, low=-(1 << 20), high=1 << 20)
+            multiplier, shift = Operand(factors, low=least, high=2 * least - 1), Operand(factors, low=-16, high=-8)
+            return sample(x, multiplier, shift, dtype=dtype, mode=mode, zero_point=zero_point, dtypes=("i32",))
+
+        for mode in BITS:
+            yield case((3, 7), (), i8, mode)
+            yield case((2, 4, 3, 5), (4, 1, 1), i8, mode, -128)
+            yield case(("n", 5), (5,), i16, mode, 3)
+        yield case((4, 6), (6,), u8, "double", 255)
+        yield case((4, 6), (), i32, "single", -5)
+        yield case((0, 3), (3,), i8)
+
+
+@helper
+def rescale(b: Builder, x: Tensor, scale: Any, zero_point: int = 0, mode: str = "double", dtype: Any = i8) -> Tensor:
+    """`requantize` by real numbers: `saturate(round(x·scale) + zero_point)`, the scale in fixed point.
+
+    Args:
+        b: The graph.
+        x: i32.
+        scale: A positive number, or an array of them that broadcasts against `x`; see `fixed_point`.
+        zero_point: In the range of `dtype`.
+        mode: How the scale is written, and what is rounded: `double`, `single` or `short`.
+        dtype: i8, u8, i16 or i32.
+
+    Raises:
+        ShapeError: A scale is negative, not finite or too large.
+    """
+    mode = getattr(mode, "value", mode)
+    if mode not in BITS:
+        raise ShapeError(f"mode must be one of {', '.join(BITS)}, got {mode!r:.60}")
+    multiplier, shift = fixed_point(scale, mode)
+    return b.requantize(x, multiplier, shift, zero_point=zero_point, mode=mode, dtype=dtype)
