@@ -90,7 +90,8 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
 def leveled(compilation: Compilation) -> Target:
     """The target of a compilation, with the flags of its level of optimisation."""
     assert isinstance(compilation.target, Target)
-    return compilation.target.at_level(compilation.opt, estimated_flops(compilation.lir.module))
+    # As it is before the passes, so that the compiler's process can start while they run.
+    return compilation.target.at_level(compilation.opt, estimated_flops(compilation.prepared.module))
 
 
 def compiler_input(lir: Graph, target: Target) -> tuple[Any, Target]:
