@@ -51,7 +51,7 @@ def test_page_runs(page: str, capsys: pytest.CaptureFixture[str]) -> None:
     namespace: dict[str, object] = {"__name__": "page"}
     for line, source in found:
         # Line numbers of the page, so that a failure points at it.
-        exec(compile("\n" * (line - 1) + source, str(ROOT / page), "exec"), namespace)
+        exec(compile("\n" * (line - 1) + source, str(ROOT / page), "exec", dont_inherit=True), namespace)
 
 
 @pytest.mark.parametrize("page", PAGES)

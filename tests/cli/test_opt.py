@@ -161,6 +161,8 @@ def test_bytecode_goes_out_and_in(capsys: pytest.CaptureFixture[str], file: Path
         (["--verify-diagnostics=some"], "rlx-opt: --verify-diagnostics is all or only-expected, not 'some'"),
         (["--mlir-timings"], "rlx-opt: unknown command line argument '--mlir-timings'"),
         (["-o", "/nowhere/at/all.mlir", "FILE"], "rlx-opt: error: cannot write /nowhere/at/all.mlir"),
+        (["FILE", "--bisect"], "error: --bisect takes passes to search in"),
+        (["FILE", "--rlx-simplify", "--bisect", "--reduce"], "error: --bisect and --reduce are two searches"),
         (["FILE", "--rlx-bind=n=3"], "error: rlx-bind: the module has no symbol 'n'"),
     ],
 )

@@ -47,6 +47,9 @@ def test_quantize(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     assert main([*given, "--data=data.npz", "-o", "f.mlir", "--min-cosine=0.9999999"]) == 0
     assert "q_matmul" not in capsys.readouterr().out.splitlines()[-1]
+    np.savez("labelled.npz", x=np.load("data.npz")["x"], label=np.zeros(3))
+    assert main([*given, "--data=labelled.npz", "-o", "l.mlir"]) == 0
+    assert "labelled.npz: label is no input, and not read" in capsys.readouterr().err
 
 
 def test_what_is_wrong(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,6 +59,7 @@ def test_what_is_wrong(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ([], "rounding activations needs data"),
         (["--activations=none", "--sensitivity"], "measuring accuracy needs data"),
         (["--data=other.npz"], "other.npz has no array 'x'"),
+        (["--data=data.npz", "--params=weights.npz", "--min-cosine=1"], "above 0 and below 1, got 1.0"),
         (["--data=flat.npz", "--params=weights.npz"], "give it one axis more"),
         (["--data=data.npz"], "param 'w' is missing"),
         (["--activations=none", "--output-params=o.safetensors"], "needs the weights"),

@@ -127,7 +127,12 @@ def _functions(jax: Any, x: Any, w: Any) -> Any:
     return inner(inner(x)) + jax.jit(inner)(x), jax.numpy.arange(12.0).reshape(3, 4) * x.max(), x.prod(1), abs(x).min()
 
 
-@pytest.mark.parametrize("function", [_mlp, _attention, _norm, _mixed, _functions])
+def _complex(jax: Any, x: Any, w: Any) -> Any:
+    wave = jax.lax.complex(x, x[:, ::-1]) * jax.numpy.exp(1j * x)
+    return jax.numpy.abs(wave), wave.real @ w, jax.numpy.abs(jax.numpy.exp(1j * w))
+
+
+@pytest.mark.parametrize("function", [_mlp, _attention, _norm, _mixed, _functions, _complex])
 def test_functions_of_jax(function: Any) -> None:
     jax = pytest.importorskip("jax")
     arrays = [RANDOM.standard_normal(shape).astype(np.float32) for shape in ((3, 4), (4, 5))]
@@ -221,6 +226,13 @@ def test_all_ops_that_have_no_rule_are_listed() -> None:
     )
 
 
+def test_an_op_without_a_place_is_where_its_function_is_called() -> None:
+    call = '%0 = func.call @g(%x) : (tensor<2xf32>) -> tensor<2xf32> loc("model.py":7:3)\n return %0 : tensor<2xf32>'
+    inner = "%0 = stablehlo.floor %x : tensor<2xf32> loc(unknown)\n return %0 : tensor<2xf32>"
+    with pytest.raises(rlx.UnsupportedError, match=r"model.py:7:3: floor, 1 in all"):
+        rlx.from_stablehlo(function(call) + function(inner, "private @g"))
+
+
 def function(body: str, name: str = "@f", shape: str = "tensor<2xf32>") -> str:
     return f"func.func {name}(%x: {shape}) -> {shape} {{{body} }}\n"
 
@@ -255,6 +267,8 @@ REGION = """%z = stablehlo.constant dense<0.0> : tensor<f32>
         (DEEP, "more than 64 deep"),
         (function("cf.br ^bb1\n ^bb1: return %x : tensor<2xf32>"), "branches between blocks"),
         (function("return %x : tensor<?xf32>", shape="tensor<?xf32>"), "(?s)tensor<.xf32> cannot be imported.*static sizes"),
+        (function("%0 = stablehlo.get_dimension_size %x, dim = 0 : (tensor<?xf32>) -> tensor<i32> return %x : tensor<?xf32>",
+                  shape="tensor<?xf32>"), "(?s)cannot be imported.*export it with static sizes"),
         (function("return %x : tensor<2xf8E4M3FN>", shape="tensor<2xf8E4M3FN>"), "cannot be imported: .*f8E4M3FN"),
         (function("return %x : !stablehlo.token", shape="!stablehlo.token"), "cannot be imported: expected a ranked"),
         (function("return %x : memref<2xf32>", shape="memref<2xf32>"), "cannot be imported: expected a ranked"),

@@ -185,7 +185,7 @@ def test_a_command_says_what_is_interesting(capsys: pytest.CaptureFixture[str], 
         (["--reduce=sh -c 'exit 127'"], "the test could not be run (exit status 127)"),
         (["--reduce=false", "--cse"], "runs no passes"),
         (["--bisect", "--tolerance=-1"], "not negative"),
-        (["--bisect", "--inputs=/nonexistent/file.npz"], "no such file"),
+        (["--cse", "--bisect", "--inputs=/nonexistent/file.npz"], "no such file"),
         (["--rewrite-limit=x"], "takes a number"),
     ],
 )

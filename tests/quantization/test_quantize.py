@@ -205,6 +205,10 @@ def test_what_is_asked_for_wrongly() -> None:
         (lambda: rlx.quantize(graph, record, params=broken), "param 'w' holds NaN or infinity"),
         (lambda: rlx.quantize(plain, activations="none"), "no product of activations with weights"),
         (lambda: rlx.quantize("text", record), "takes a Graph"),
+        (lambda: rlx.quantize(graph, "record.json"), "record must be a CalibrationRecord, got str"),
+        (lambda: rlx.quantize(graph, record, keep="w"), r"keep is a list of names, got the string 'w'"),
+        (lambda: rlx.quantize(graph, record, params={"w3": params["w"]}), r"no parameter 'w3' \(did you mean 'w'"),
+        (lambda: rlx.calibrate(graph, data[0], params=params), r"must be a mapping.*\n.*batches is a list of them"),
     ):
         with pytest.raises(rlx.Error, match=message):
             call()
@@ -231,7 +235,7 @@ def test_sensitivity(activations: str) -> None:
     assert report.keep(0.5) == []
     strict = report.keep(1 - 1e-9)
     assert strict == [row.name for row in report.rows][: len(strict)] and strict
-    with pytest.raises(rlx.Error, match="between 0 and 1"):
+    with pytest.raises(rlx.Error, match="above 0 and below 1"):
         report.keep(1.5)
     with pytest.raises(rlx.Error, match="no batch"):
         rlx.quantization_sensitivity(graph, record, [], params=params, device=None)

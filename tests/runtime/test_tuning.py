@@ -77,6 +77,10 @@ def test_the_fastest_wins_and_all_are_told_of() -> None:
         **{"--slow": "slower", "--fast": "outdone", "--wrong": "other results", "--fails": "failed"},
         **{"--same": "the same program", "--equal": "no faster", "--faster": "outdone", "--faster --fast": "kept"},
     }
+    given = search.results()[0].seconds
+    for trial in search.results():
+        assert (trial.ratio is None) == (trial.seconds is None), trial.name
+        assert trial.ratio is None or (given and trial.seconds == pytest.approx(trial.ratio * given)), trial.name
     ratios = {trial.name: trial.ratio for trial in search.results()}
     assert ratios["--faster --fast"] == pytest.approx(0.4, abs=0.05) and ratios["--wrong"] is None
 

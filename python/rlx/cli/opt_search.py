@@ -54,8 +54,13 @@ def _arrays(path: str) -> dict[str, Any]:
 
 def bisected(module: Any, pipeline: Pipeline, settings: Settings) -> tuple[str, bool]:
     """What `--bisect` prints, and whether it is that something is wrong."""
+    from rlx.ir.errors import Error
     from rlx.passes.checking.bisect import bisect
 
+    if not pipeline.steps:
+        raise Error("--bisect takes passes to search in", hint="give them as without it: --rlx-simplify --bisect")
+    if "reduce" in settings.values:
+        raise Error("--bisect and --reduce are two searches", hint="run --reduce first, and --bisect on what it prints")
     culprit = bisect(module, pipeline, comparison_of(settings))
     if culprit is None:
         return f"nothing is wrong: {len(pipeline.steps)} passes ran, and kept all results\n", False
@@ -76,7 +81,7 @@ def _described(culprit: Culprit, pipeline: Pipeline, settings: Settings) -> str:
     elif culprit.count:
         lines.append(f"each of the {culprit.count} rewritings that this pass finishes is right by itself")
     else:
-        lines.append("this pass does not count its rewritings")
+        lines.append("this pass counted no rewriting before that")
     lines += ["to repeat it:", f"  {_command(culprit, pipeline, settings)}"]
     if rewriting is not None:
         lines.append(f"without this rewriting: --rewrite-limit={culprit.limit - 1}")

@@ -9,6 +9,7 @@ those.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -99,7 +100,9 @@ def run(arguments: argparse.Namespace) -> int:
         _write_params(arguments.output_params, result, params)
     write_output(arguments.output, f"{result}\n".encode())
     if arguments.output != "-":
-        print(f"{arguments.output}: {_summary(result)}")
+        print(
+            f"{arguments.output}: {_summary(result)}, weights {arguments.weights}, activations {arguments.activations}"
+        )
     return 0
 
 
@@ -110,11 +113,14 @@ def _check(arguments: argparse.Namespace) -> None:
         Error: It does not.
     """
     from rlx.ir.errors import Error
+    from rlx.quantization.sensitivity import check_cosine
 
     measured = arguments.sensitivity or arguments.min_cosine is not None
     if arguments.data is None and (measured or (arguments.record is None and arguments.activations == "int8")):
         what = "measuring accuracy" if measured else "rounding activations"
         raise Error(f"{what} needs data", hint="give --data=FILE.npz, with an array for each input")
+    if arguments.min_cosine is not None:
+        check_cosine(arguments.min_cosine)
     if arguments.output_params is not None and arguments.params is None:
         raise Error("--output-params needs the weights", hint="give --params=FILE")
 
@@ -168,6 +174,8 @@ def _batches(path: str, graph: Graph) -> list[dict[str, np.ndarray]]:
         if argument.name not in stored:
             raise Error(f"{path} has no array '{argument.name}'; it has {', '.join(stored) or 'none'}")
         arrays[argument.name] = _cut(path, argument, np.asarray(stored[argument.name].numpy()))
+    if unread := sorted(set(stored) - set(arrays)):
+        print(f"{path}: {', '.join(unread)} is no input, and not read", file=sys.stderr)
     counts = {name: len(parts) for name, parts in arrays.items()}
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"{count} of '{name}'" for name, count in counts.items())

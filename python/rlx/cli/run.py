@@ -182,11 +182,10 @@ def _check(declared: Sequence[Argument], inputs: Arrays, params: Arrays) -> None
                 raise Error(f"'{name}' is no {kind}; give it with {other_option}")
             known_names = ", ".join(sorted(names)) or "none"
             unnamed = any(re.fullmatch(r"arg\d+", n) for n in names)
+            hint = f'MLIR forgets what %{name} is called: write %{name}: … {{rlx.name = "{name}"}}'
             raise Error(
                 f"there is no {kind} '{name}'{suggestion(name, names)}; the program has {known_names}",
-                hint=f'MLIR forgets what %{name} is called: write %{name}: … {{rlx.name = "{name}"}}'
-                if unnamed
-                else None,
+                hint=f"{hint}; JAX keeps names by as_text(debug_info=True)" if unnamed else None,
             )
     missing = []
     for argument in declared:

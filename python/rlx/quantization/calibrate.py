@@ -100,7 +100,8 @@ def check_batch(batch: Any, number: int) -> None:
         Error: It is not.
     """
     if not is_mapping(batch):
-        raise Error(f"batch {number} must be a mapping of input names to arrays, got {type(batch).__name__}")
+        hint = "batches is a list of them: [{name: array}]"
+        raise Error(f"batch {number} must be a mapping of input names to arrays, got {type(batch).__name__}", hint=hint)
     for name, value in batch.items():
         array = np.asarray(value)
         if array.dtype.kind == "f" and not finite(array):

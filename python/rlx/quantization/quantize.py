@@ -8,6 +8,7 @@ from typing import Any
 from rlx import mlir
 from rlx.backends.stages import graph_of
 from rlx.ir import opview
+from rlx.ir.attributes import suggestion
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
 from rlx.ir.shape import shape_of
@@ -48,7 +49,7 @@ def quantize(
         symmetric: Whether the zero points of activations are 0.
         smooth: How far channels of activations with large numbers are scaled down, and their weights up: 0 is not at all.
         group: The rows of a group, for `int4`.
-        keep: Products that stay in f32, by their names in the record.
+        keep: Products that stay in f32, by their names in the record; if these are all, so does the graph.
         params: Weights that did not come with the graph.
 
     Returns:
@@ -56,13 +57,22 @@ def quantize(
         its values come with the graph; else the weight is rounded when a program is loaded.
 
     Raises:
-        Error: An option is wrong, the record is of another graph, or there is nothing to quantise.
+        Error: An option is wrong, the record is of another graph, or the graph has no product with weights.
     """
     scheme = Scheme(weights, activations, symmetric, smooth if record is not None else 0.0, group)
     if record is None and activations == "int8":
         hint = "rlx.calibrate(graph, batches) makes one; or give activations='dynamic' or 'none'"
         raise Error("the scales of int8 activations come from a record", hint=hint)
+    if record is not None and not isinstance(record, CalibrationRecord):
+        hint = "rlx.calibrate makes one, CalibrationRecord.load reads one from a file"
+        raise Error(f"record must be a CalibrationRecord, got {type(record).__name__}", hint=hint)
+    if isinstance(keep, str):
+        raise Error(f"keep is a list of names, got the string {keep!r:.60}", hint=f"keep=[{keep!r:.60}]")
     source = graph_of(graph, "quantize")
+    names = [a.name for a in source.params]
+    for name in params or ():
+        if name not in names:
+            raise Error(f"params: there is no parameter '{name}'{suggestion(name, names)}")
     result = run(source, "rlx-lower-blocks")
     with mlir.entered():
         done = insert(result.function, scheme, record, keep=tuple(keep))

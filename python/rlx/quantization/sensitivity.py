@@ -42,6 +42,16 @@ class Sensitivity:
     error: float
 
 
+def check_cosine(cosine: Any) -> None:
+    """A least cosine is a number between 0 and 1, and neither of them.
+
+    Raises:
+        Error: It is none.
+    """
+    if isinstance(cosine, bool) or not isinstance(cosine, (int, float)) or not 0 < cosine < 1:
+        raise Error(f"the least cosine must be above 0 and below 1, got {cosine!r:.60}")
+
+
 class SensitivityReport:
     """What each product costs, the one that costs most first; as text, a table.
 
@@ -64,8 +74,7 @@ class SensitivityReport:
         Raises:
             Error: It is no such number.
         """
-        if isinstance(cosine, bool) or not 0 < cosine < 1:
-            raise Error(f"the least cosine must lie between 0 and 1, got {cosine!r:.60}")
+        check_cosine(cosine)
         names = [row.name for row in self.rows]
         fewest, most = 0, len(names)
         while fewest < most:  # one more product in f32 costs no accuracy, but for chance

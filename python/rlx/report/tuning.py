@@ -24,7 +24,7 @@ class Trial:
     Attributes:
         name: What is different about it, as a user would write it; `"as given"` for the program without tuning.
         outcome: One of `OUTCOMES`.
-        seconds: The median of its calls, None where it was not measured.
+        seconds: Of a call: for the program as given the median, for others `ratio` times that. None where it was not measured.
         ratio: The median of the ratios of its calls to those of the program as given, taken in turns; below 1 is faster.
         note: Why it failed, or where its results differ.
     """

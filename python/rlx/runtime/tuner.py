@@ -78,7 +78,7 @@ class _Contestant:
     choice: Choice
     number: int  # of its trial
     program: Any
-    seconds: list[float] = field(default_factory=list[float])
+    seconds: float = 0.0  # of the last call
     ratios: list[float] = field(default_factory=list[float])
     screened: list[float] = field(default_factory=list[float])  # the ratios that it was chosen for
 
@@ -123,6 +123,7 @@ class Search:
         self.started = clock()
         self.trials: list[Trial] = []
         self._base: Candidate | None = None
+        self._base_seconds: list[float] = []
         self._same: dict[object, str] = {}
         self._best: list[_Contestant] = []
         self._calls = 1
@@ -147,7 +148,8 @@ class Search:
         self._same[base.identity] = "as given"
         once = self.measure(base.program, 1)
         self._calls = min(_MOST_CALLS, max(1, math.ceil(_SHORTEST_SAMPLE / max(once, 1e-9))))
-        self.trials.append(Trial("as given", "kept", self.measure(base.program, self._calls), 1.0))
+        self._base_seconds.append(self.measure(base.program, self._calls))
+        self.trials.append(Trial("as given", "kept", self._base_seconds[0], 1.0))
         self.progress(self.trials[0])
         for choice in self.others:
             if self.left < max(self._once, _FOR_FINALS * self.budget):
@@ -165,10 +167,14 @@ class Search:
     def results(self) -> list[Trial]:
         """The trials, with what became of each; those that there was no time for are among them."""
         chosen, tried = self.chosen.named(self.given), {trial.name for trial in self.trials}
-        done = [replace(trial, outcome=_outcome(trial, chosen)) for trial in self.trials]
+        done = [replace(self._timed(trial), outcome=_outcome(trial, chosen)) for trial in self.trials]
         done[:1] = [replace(trial, outcome="kept" if chosen == trial.name else "outdone") for trial in done[:1]]
         names = [choice.named(self.given) for choice in self.others]
         return [*done, *(Trial(name, "no time left") for name in names if name not in tried)]
+
+    def _timed(self, trial: Trial) -> Trial:
+        """A trial with its time, by that of the program as given: other work on the machine comes and goes between trials."""
+        return replace(trial, seconds=None if trial.ratio is None else trial.ratio * median(self._base_seconds))
 
     def _try(self, choice: Choice) -> None:
         name, number = choice.named(self.given), len(self.trials)
@@ -180,7 +186,7 @@ class Search:
                 if self._pair(contestant) > 2:
                     break
             self._best = sorted([*self._best, contestant], key=lambda c: c.ratio)[:_FINALISTS]
-            self.trials[number] = replace(self.trials[number], outcome=_outcome(self.trials[number], ""))
+            self.trials[number] = replace(self._timed(self.trials[number]), outcome=_outcome(self.trials[number], ""))
         else:
             self.trials.append(candidate)
         self.progress(self.trials[number])
@@ -205,10 +211,10 @@ class Search:
         swapped = len(contestant.ratios) % 2
         seconds = [self.measure(program, self._calls) for program in (programs[::-1] if swapped else programs)]
         base, own = reversed(seconds) if swapped else seconds
-        contestant.seconds.append(own)
+        contestant.seconds = own
         contestant.ratios.append(own / base if base else 1.0)
-        trial = self.trials[contestant.number]
-        self.trials[contestant.number] = replace(trial, seconds=median(contestant.seconds), ratio=contestant.ratio)
+        self._base_seconds.append(base)
+        self.trials[contestant.number] = replace(self.trials[contestant.number], ratio=contestant.ratio)
         return contestant.ratios[-1]
 
     def _try_joined(self) -> None:
@@ -229,13 +235,13 @@ class Search:
         What they were chosen for does not count: of many that are alike, the first calls of some are fast by chance.
         """
         self._best, pairs = [c for c in self._best if c.ratio < 1], _FINAL_PAIRS
-        if self.left < 2 * pairs * sum(c.seconds[-1] for c in self._best) * self._calls:
+        if self.left < 2 * pairs * sum(c.seconds for c in self._best) * self._calls:
             return
         for contestant in self._best:
             contestant.screened, contestant.ratios = contestant.ratios, []
         while self._best:
             for _ in range(pairs):
-                if self.left < 2 * sum(c.seconds[-1] for c in self._best) * self._calls:
+                if self.left < 2 * sum(c.seconds for c in self._best) * self._calls:
                     return
                 for contestant in self._best:
                     self._pair(contestant)

@@ -15,6 +15,7 @@ from rlx.ir.shape import Shape
 _METHODS = {
     "abs": "abs",
     "add": "add",
+    "complex": "complex",
     "cosine": "cos",
     "exponential": "exp",
     "imag": "imag",

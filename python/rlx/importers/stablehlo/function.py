@@ -99,18 +99,20 @@ class _Import:
         self.sizes: dict[str, tuple[int, int]] = {}  # how many ops a function stands for, and the depth of its calls
 
     def graph_of(self, function: mlir.FuncOp) -> Graph:
-        self._measure(function, ())
-        imports.check(self.nodes)
+        self._measure(function, (), None)
         g = Graph(function.name.value)
-        block = function.entry_block
         with mlir.entered():
-            names = _names(block.arguments)
-            inputs = [g.input(n, _shape(a, a.location)) for n, a in zip(names, block.arguments, strict=True)]
+            block = function.entry_block
+            shapes = [
+                _shape(a, a.location) for a in block.arguments
+            ]  # before ops: those that ask for sizes follow from these
+            imports.check(self.nodes)
+            inputs = [g.input(n, shape) for n, shape in zip(_names(block.arguments), shapes, strict=True)]
             results = self._inlined(g, function, inputs)
             g.set_outputs({f"out{i}": result for i, result in enumerate(results)})
         return g
 
-    def _measure(self, function: mlir.FuncOp, calls: tuple[str, ...]) -> tuple[int, int]:
+    def _measure(self, function: mlir.FuncOp, calls: tuple[str, ...], caller: str | None) -> tuple[int, int]:
         """How many ops a function stands for, calls among them, and the depth of its calls.
 
         Nothing is built before both are known. A call counts as well: functions of two calls and nothing else would take
@@ -119,6 +121,7 @@ class _Import:
         Args:
             function: The function.
             calls: The functions that are being called.
+            caller: The place of the call, which is that of ops without one.
         """
         name, place = function.name.value, describe(function.location)
         if name in calls:
@@ -133,11 +136,13 @@ class _Import:
             size += 1
             callee = _callee(op)
             if callee is None:
-                self.nodes.append((node.removeprefix(_PREFIX), describe(op.location)))
+                self.nodes.append((node.removeprefix(_PREFIX), describe(op.location) or caller))
                 continue
             callee_size, callee_depth = 0, 0
             if len(calls) < _DEEPEST:
-                callee_size, callee_depth = self._measure(self._function(callee, op), (*calls, name))
+                callee_size, callee_depth = self._measure(
+                    self._function(callee, op), (*calls, name), describe(op.location) or caller
+                )
             size, depth = size + callee_size, max(depth, callee_depth + 1)
             if max(depth, len(calls) + 1) > _DEEPEST:
                 raise Error(f"functions call each other more than {_DEEPEST} deep", location=describe(op.location))

@@ -53,7 +53,7 @@ class CalibrationEntry:
         low, high = self.range
         below, above = np.maximum(self.low, low), np.minimum(self.high, high)
         reach = np.maximum(-below, above)
-        usual = np.quantile(reach, _USUAL)
+        usual = float(np.quantile(reach, _USUAL))
         if not usual or reach.max() < _FAR * usual:
             return None, self.range
         factors = np.exp2(-np.rint(strength * np.log2(np.maximum(reach / usual, 1)))).astype(np.float32)
