@@ -192,6 +192,8 @@ def test_what_is_asked_for_wrongly() -> None:
     narrow.set_outputs([narrow.matmul(narrow.input("x", (2, 3)), narrow.param("w", (3, 2)))])
     plain = rlx.Graph("plain")
     plain.set_outputs([plain.relu(plain.input("x", (2,)))])
+    path: Any = "record.json"
+    batch: Any = data[0]
     for call, message in (
         (lambda: rlx.quantize(graph), "the scales of int8 activations come from a record"),
         (lambda: rlx.quantize(graph, record, weights="int2"), "weights is one of int8, int4"),
@@ -205,10 +207,10 @@ def test_what_is_asked_for_wrongly() -> None:
         (lambda: rlx.quantize(graph, record, params=broken), "param 'w' holds NaN or infinity"),
         (lambda: rlx.quantize(plain, activations="none"), "no product of activations with weights"),
         (lambda: rlx.quantize("text", record), "takes a Graph"),
-        (lambda: rlx.quantize(graph, "record.json"), "record must be a CalibrationRecord, got str"),
+        (lambda: rlx.quantize(graph, path), "record must be a CalibrationRecord, got str"),
         (lambda: rlx.quantize(graph, record, keep="w"), r"keep is a list of names, got the string 'w'"),
         (lambda: rlx.quantize(graph, record, params={"w3": params["w"]}), r"no parameter 'w3' \(did you mean 'w'"),
-        (lambda: rlx.calibrate(graph, data[0], params=params), r"must be a mapping.*\n.*batches is a list of them"),
+        (lambda: rlx.calibrate(graph, batch, params=params), r"must be a mapping.*\n.*batches is a list of them"),
     ):
         with pytest.raises(rlx.Error, match=message):
             call()
