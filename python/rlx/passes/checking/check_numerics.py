@@ -47,8 +47,8 @@ class CheckNumerics(Instrument):
         said = self.comparison.difference(self._copy, module)
         self._copy = None
         if said:
-            on = "on the arrays given, others drawn from" if self.comparison.given else "on inputs of"
-            raise PassError(f"check-numerics: {step.name} {said} ({on} seed {self.comparison.seed})")
+            given = "arrays given, others by " if self.comparison.given else ""
+            raise PassError(f"check-numerics: {step.name} {said} ({given}seed {self.comparison.seed})")
 
     def _note_once(self, text: str) -> None:
         if text not in self._noted:
