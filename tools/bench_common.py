@@ -91,12 +91,16 @@ def calls_for(call: Callable[[], Any], seconds: float) -> int:
 
 
 def in_turns(calls: Sequence[Callable[[], Any]], seconds: float, rounds: int) -> list[list[float]]:
-    """The processor time of each of several calls in each round: they take turns of about so many seconds, in either order."""
+    """The processor time of each of several calls in each round: they take turns of about so many seconds, in either order.
+
+    A call before each turn, which does not count, brings back into the caches what the turns of others took out of them.
+    """
     counts = [calls_for(call, seconds) for call in calls]
     times: list[list[float]] = [[] for _ in calls]
     for number in range(rounds):
         order = range(len(calls))
         for i in order if number % 2 else reversed(order):
+            calls[i]()
             times[i].append(cpu_seconds(calls[i], counts[i]))
     return times
 
