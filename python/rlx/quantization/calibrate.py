@@ -16,7 +16,8 @@ from rlx.ir.graph import Graph
 from rlx.ir.guards import is_mapping
 from rlx.passes import run
 from rlx.passes.dtypes.quantization_record import CalibrationEntry, CalibrationRecord
-from rlx.passes.dtypes.quantization_sites import WeightValues, sites
+from rlx.passes.dtypes.quantization_sites import sites
+from rlx.passes.simplification.invariants import WeightValues
 from rlx.quantization.observers import METHODS, Observer, finite
 from rlx.report.progress import progress as shown
 from rlx.runtime.session import Session

@@ -16,9 +16,9 @@ from rlx.ir.signature import Argument, read_outputs, sign_function
 from rlx.passes import run
 from rlx.passes.dtypes.quantization_record import CalibrationRecord
 from rlx.passes.dtypes.quantization_scheme import Scheme
-from rlx.passes.dtypes.quantization_sites import WeightValues
 from rlx.passes.dtypes.quantize_insert import insert
 from rlx.passes.rewrite import erase_dead
+from rlx.passes.simplification.invariants import WeightValues
 from rlx.quantization.calibrate import weight_values
 
 _INTEGERS = ("rlx-quantize-propagate", "rlx-quantize-fold", "rlx-quantize-propagate", "canonicalize", "cse")

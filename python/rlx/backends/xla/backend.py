@@ -62,12 +62,13 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
     target, lir = compilation.target, compilation.lir
     assert isinstance(target, Target)
     with timed(compilation.phases, "lower"):
-        if target.name != PORTABLE:
-            lir = laid_out(lir, compilation.opt)
+        is_portable = target.name == PORTABLE
         # A portable artifact is not specialised to sizes later: lowering it raises an error with the sizes that are missing.
-        is_symbolic = bool(lir.symbols) and target.name != PORTABLE
-        main, weights = (lir, None) if is_symbolic or target.name == PORTABLE else outlined(lir)
-        program = str(lir.module).encode() if is_symbolic else portable(main)
+        is_symbolic = bool(lir.symbols) and not is_portable
+        main, weights = (lir if is_portable else laid_out(lir, compilation.opt)), None
+        if not (is_portable or is_symbolic):
+            main, weights = outlined(main)
+        program = str(main.module).encode() if is_symbolic else portable(main)
         if weights is not None:
             program = packed({_MAIN: program, _WEIGHTS: portable(weights)})
     given = {a.name for a in lir.arguments}

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rlx import mlir
-from rlx.ir import opview, registry, views
+from rlx.ir import opview, views
 from rlx.ir.dtype import f32
 from rlx.ir.location import describe
 from rlx.ir.shape import shape_of
 from rlx.ir.signature import read_arguments
+from rlx.passes.simplification.invariants import WeightValues
 
 
 @dataclass(frozen=True)
@@ -44,30 +45,6 @@ class Site:
     @property
     def is_convolution(self) -> bool:
         return self.op.name == "rlx.conv"
-
-
-class WeightValues:
-    """Which values of a function depend on parameters and constants alone: they are the same in every run."""
-
-    def __init__(self, function: mlir.FuncOp):
-        arguments = function.entry_block.arguments
-        kinds = [a.kind for a in read_arguments(function)]
-        self._roots: dict[mlir.Value, frozenset[int]] = {
-            value: frozenset({i})
-            for i, (value, kind) in enumerate(zip(arguments, kinds, strict=True))
-            if kind == "param"
-        }
-        for op in opview.operations(function.entry_block):
-            if registry.is_ours(op) and not len(op.regions) and all(v in self._roots for v in op.operands):
-                roots = frozenset[int]().union(*(self._roots[v] for v in op.operands))
-                self._roots |= dict.fromkeys(op.results, roots)
-
-    def __contains__(self, value: mlir.Value) -> bool:
-        return value in self._roots
-
-    def roots(self, value: mlir.Value) -> frozenset[int]:
-        """The positions of the parameters that a value depends on."""
-        return self._roots[value]
 
 
 def sites(function: mlir.FuncOp) -> list[Site]:

@@ -5,14 +5,39 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rlx import mlir
-from rlx.ir import opview
+from rlx.ir import opview, registry
 from rlx.ir.dim import estimate
 from rlx.ir.shape import shape_of
+from rlx.ir.signature import read_arguments
 
 
 def bytes_of(value: mlir.Value) -> int:
     """The bytes of a value, with a typical size for each symbol."""
     return estimate(shape_of(value).size_bytes)
+
+
+class WeightValues:
+    """Which values of a function depend on parameters and constants alone: they are the same in every run."""
+
+    def __init__(self, function: mlir.FuncOp):
+        arguments = function.entry_block.arguments
+        kinds = [a.kind for a in read_arguments(function)]
+        self._roots: dict[mlir.Value, frozenset[int]] = {
+            value: frozenset({i})
+            for i, (value, kind) in enumerate(zip(arguments, kinds, strict=True))
+            if kind == "param"
+        }
+        for op in opview.operations(function.entry_block):
+            if registry.is_ours(op) and not len(op.regions) and all(v in self._roots for v in op.operands):
+                roots = frozenset[int]().union(*(self._roots[v] for v in op.operands))
+                self._roots |= dict.fromkeys(op.results, roots)
+
+    def __contains__(self, value: mlir.Value) -> bool:
+        return value in self._roots
+
+    def roots(self, value: mlir.Value) -> frozenset[int]:
+        """The positions of the parameters that a value depends on."""
+        return self._roots[value]
 
 
 def undoes_transpose(op: mlir.Operation) -> bool:
