@@ -83,7 +83,17 @@ def test_fixed_point_numbers_are_near_the_real_ones(mode: str) -> None:
     bits = BITS[mode]
     rng = np.random.default_rng(0)
     scales = np.array(
-        [*2.0 ** rng.uniform(-28, 10, 500), 1.0, 0.5, 1 - 2.0**-40, 2.0**-31, 3e-12, 0.0, 2.0 ** (bits - 1) - 1]
+        [
+            *2.0 ** rng.uniform(-28, 10, 500),
+            1.0,
+            0.5,
+            1 - 2.0**-40,
+            2.0**-31,
+            3e-12,
+            0.0,
+            2.0 ** (bits - 1) - 1,
+            np.nextafter(2.0 ** (bits - 1), 0),
+        ]
     )
     multiplier, shift = fixed_point(scales, mode)
     for scale, m, s in zip(scales, multiplier.tolist(), shift.tolist(), strict=True):
