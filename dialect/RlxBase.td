@@ -107,7 +107,7 @@ def RLX_BoolTensor : RLX_TensorOf<["bool"], "tensor of booleans">;
 def RLX_ComplexTensor : RLX_TensorOf<["c64"], "tensor of complex numbers">;
 def RLX_I8Tensor : RLX_TensorOf<["i8"], "tensor of 8-bit integers">;
 def RLX_QuantizedTensor : RLX_TensorOf<["i8", "u8"], "tensor of 8-bit integers, signed or not">;
-def RLX_RequantizedTensor : RLX_TensorOf<["i8", "f32"], "tensor of signed 8-bit integers or f32">;
+def RLX_RequantizedTensor : RLX_TensorOf<["i8", "i32", "f32"], "tensor of signed 8-bit or 32-bit integers, or f32">;
 def RLX_U32Tensor : RLX_TensorOf<["u32"], "tensor of unsigned 32-bit integers">;
 def RLX_F32Tensor : RLX_TensorOf<["f32"], "tensor of f32">;
 def RLX_I32Tensor : RLX_TensorOf<["i32"], "tensor of 32-bit integers">;

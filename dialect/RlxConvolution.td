@@ -35,18 +35,19 @@ def RLX_ConvTransposeOp : RLX_Op<"conv_transpose", "convolution_transpose", [RLX
 }
 
 def RLX_PoolOp : RLX_Op<"pool", "pool", [RLX_IsReduction]> {
-  let summary = "Maximum or mean over windows in one, two or three dimensions";
+  let summary = "Maximum, mean or sum over windows in one, two or three dimensions";
   let description = [{
     `x [N, C, spatial…]`, result `[N, C, out…]` with `out = (in + before + after - kernel) // stride + 1`.
     `padding` lists before and after of each
-    spatial axis in turn. Padding never is a maximum, and counts in a mean as zeros, or with `count_include_pad
+    spatial axis in turn. Padding never is a maximum, is zero in a sum, and counts in a mean as zeros, or with `count_include_pad
     = false` not at all.
-    NaN propagates; a window of padding alone gives -inf (max), and NaN as a mean that does not count padding.
+    NaN propagates; a window of padding alone gives -inf (max; of integers the least one), and NaN as a mean that does not count
+    padding. Integers have no mean; their sums wrap.
   }];
-  let arguments = (ins RLX_FloatTensor:$x, RLX_Pooling:$kind, RLX_Steps:$kernel,
+  let arguments = (ins RLX_RealTensor:$x, RLX_Pooling:$kind, RLX_Steps:$kernel,
                        RLX_Steps:$stride, RLX_Amounts:$padding,
                        DefaultValuedAttr<BoolAttr, "true">:$count_include_pad);
-  let results = (outs RLX_FloatTensor:$result);
+  let results = (outs RLX_RealTensor:$result);
 }
 
 def RLX_ResizeOp : RLX_Op<"resize", "image", [RLX_IsLocal]> {

@@ -48,7 +48,7 @@ def RLX_RopeStyle : RLX_Enum<"RopeStyle", "pairing of lanes", [
   "gptj"   // lane 2i with lane 2i + 1
 ]>;
 
-def RLX_Pooling : RLX_Enum<"Pooling", "what a pooling window gives", ["max", "mean"]>;
+def RLX_Pooling : RLX_Enum<"Pooling", "what a pooling window gives", ["max", "mean", "sum"]>;
 
 def RLX_PadMode : RLX_Enum<"PadMode", "what stands beyond the edge", [
   "constant",

@@ -27,27 +27,28 @@ def RLX_DequantizeOp : RLX_Op<"dequantize", "quant"> {
   let results = (outs RLX_F32Tensor:$result);
 }
 
-def RLX_QMatmulOp : RLX_Op<"q_matmul", "quant_compute", [RLX_IsProduct]> {
-  let summary = "Product of 8-bit matrices, requantised or as floats";
+def RLX_QMatmulOp : RLX_Op<"q_matmul", "quant_compute", [RLX_IsProduct, AttrSizedOperandSegments]> {
+  let summary = "Product of 8-bit matrices: as sums, requantised or as floats";
   let description = [{
     `x […, M, K]`, `w [K, N]` i8, `bias [N]` i32: `acc = (x - x_zero_point)·(w - w_zero_point) + bias` in i32.
     With `dtype` i8, `result = saturate(round(acc·multiplier) + out_zero_point)`, the product and
-    rounding (half to even) in f32; with f32, `result = acc·multiplier`, and there is no `out_zero_point`.
+    rounding (half to even) in f32; with f32, `result = acc·multiplier`, and there is no `out_zero_point`; with i32,
+    `result = acc`, and there is no `multiplier` either: `requantize` may follow, which takes no floats.
     `multiplier` is a scalar, or `[N]`: one number for each column. i32 wraps; zero points lie in the range of i8.
   }];
-  let arguments = (ins RLX_I8Tensor:$x, RLX_I8Tensor:$w, Optional<RLX_I32Tensor>:$bias, RLX_F32Tensor:$multiplier,
+  let arguments = (ins RLX_I8Tensor:$x, RLX_I8Tensor:$w, Optional<RLX_I32Tensor>:$bias, Optional<RLX_F32Tensor>:$multiplier,
                        DefaultValuedAttr<RLX_ZeroPoint, "0">:$x_zero_point, DefaultValuedAttr<RLX_ZeroPoint, "0">:$w_zero_point,
                        DefaultValuedAttr<RLX_ZeroPoint, "0">:$out_zero_point, RLX_DTypeAttr:$dtype);
   let results = (outs RLX_RequantizedTensor:$result);
 }
 
-def RLX_QConv2dOp : RLX_Op<"q_conv2d", "quant_compute", [RLX_IsProduct]> {
-  let summary = "Convolution of 8-bit images, requantised or as floats";
+def RLX_QConv2dOp : RLX_Op<"q_conv2d", "quant_compute", [RLX_IsProduct, AttrSizedOperandSegments]> {
+  let summary = "Convolution of 8-bit images: as sums, requantised or as floats";
   let description = [{
     `x [N, C, H, W]`, `w [O, C/groups, kH, kW]` i8, `bias [O]` i32, `multiplier` a scalar or `[O]`; as `conv` and
     `q_matmul`: accumulated in i32, padded with `x_zero_point`.
   }];
-  let arguments = (ins RLX_I8Tensor:$x, RLX_I8Tensor:$w, Optional<RLX_I32Tensor>:$bias, RLX_F32Tensor:$multiplier,
+  let arguments = (ins RLX_I8Tensor:$x, RLX_I8Tensor:$w, Optional<RLX_I32Tensor>:$bias, Optional<RLX_F32Tensor>:$multiplier,
                        RLX_Steps:$stride, RLX_Amounts:$padding, RLX_Steps:$dilation,
                        DefaultValuedAttr<RLX_Count, "1">:$groups,
                        DefaultValuedAttr<RLX_ZeroPoint, "0">:$x_zero_point, DefaultValuedAttr<RLX_ZeroPoint, "0">:$w_zero_point,

@@ -40,13 +40,15 @@ def _windows(x: np.ndarray, kernel: Any, stride: Any, padding: Any, kind: str, *
         axes = tuple(range(2, x.ndim))
         if kind == "max":
             result[(..., *place)] = window.max(axes, initial=-np.inf)
+        elif kind == "sum":
+            result[(..., *place)] = window.sum(axes)
         else:
             with np.errstate(invalid="ignore"):
                 result[(..., *place)] = window.sum(axes) / np.prod(kernel if include else window.shape[2:])
     return result
 
 
-@pytest.mark.parametrize(("kind", "include"), [("max", True), ("mean", True), ("mean", False)])
+@pytest.mark.parametrize(("kind", "include"), [("max", True), ("mean", True), ("mean", False), ("sum", True)])
 @pytest.mark.parametrize(
     ("case", "name"), [(c, "f32") for c in _CASES] + [(_CASES[0], d) for d in FLOATS if d != "f32"], ids=str
 )
@@ -56,6 +58,20 @@ def test_pool(case: Any, name: str, kind: str, include: bool) -> None:
     got = run("pool", x, kind=kind, kernel=kernel, stride=stride, padding=padding, count_include_pad=include)
     expected = _windows(x, kernel, stride, padding, kind, include=include).astype(x.dtype)
     agree(got, expected, factor=0 if kind == "max" else 1, noise=np.finfo(np.float64).eps)
+
+
+@pytest.mark.parametrize("name", ["i8", "u8", "i16", "i32", "i64", "u32"])
+def test_pool_of_integers(name: str) -> None:
+    """Their least and greatest ones too; sums wrap."""
+    limits = np.iinfo(name.replace("i", "int").replace("u", "uint"))
+    shape, kernel, stride, padding = _CASES[4]
+    x = np.resize(np.array([limits.min, limits.max, 3, limits.max], limits.dtype), shape)
+    window: Any = {"kernel": kernel, "stride": stride, "padding": padding, "count_include_pad": True}
+    sums = [[int(a) + int(b), int(c)] for a, b, c in x[:, 0].tolist()]
+    wrapped = (np.array(sums, object) & (2**limits.bits - 1)).astype(np.uint64).astype(limits.dtype)
+    assert np.array_equal(run("pool", x, kind="sum", **window)[:, 0], np.column_stack([wrapped, [0, 0]]))
+    largest = [[max(a, b), c, limits.min] for a, b, c in x[:, 0].tolist()]
+    assert np.array_equal(run("pool", x, kind="max", **window)[:, 0], largest)
 
 
 @pytest.mark.parametrize("case", _CASES, ids=str)
@@ -100,10 +116,11 @@ def test_as_users_write_it() -> None:
     g = rlx.Graph("pools")
     image = g.input("x", rlx.Shape(x.shape, "f32"))
     by_hand = g.pool(image, "mean", (2, 3), stride=1, padding=[(1, 0), (0, 2)], count_include_pad=False)
-    g.set_outputs([g.max_pool(image, 2), rlx.ops.mean_pool(image, 3, 1, 1), by_hand])
-    largest, mean, other = rlx.evaluate(g, {"x": x})
+    g.set_outputs([g.max_pool(image, 2), rlx.ops.mean_pool(image, 3, 1, 1), by_hand, g.sum_pool(image, 3, 2)])
+    largest, mean, other, total = rlx.evaluate(g, {"x": x})
     assert np.array_equal(largest, _windows(x, (2, 2), (2, 2), (0,) * 4, "max", include=True))
     agree(mean, _windows(x, (3, 3), (1, 1), (1,) * 4, "mean", include=True).astype(np.float32))
+    agree(total, _windows(x, (3, 3), (2, 2), (0,) * 4, "sum", include=True).astype(np.float32))
     agree(other, _windows(x, (2, 3), (1, 1), (1, 0, 0, 2), "mean", include=False).astype(np.float32))
 
 
@@ -116,6 +133,7 @@ def test_as_users_write_it() -> None:
         (lambda g, x: g.max_pool(x, 2, 0), "is not in"),
         (lambda g, x: g.max_pool(x, 2, padding=-1), "is not in"),
         (lambda g, x: g.pool(x, "median", 2), "median"),
+        (lambda g, x: g.mean_pool(g.cast(x, "i32"), 2), "integers have no mean"),
         (lambda g, x: g.max_pool(g.constant(np.ones((2, 2), np.float32)), 2), "rank 3, 4 or 5"),
     ],
 )

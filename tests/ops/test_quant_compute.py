@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -31,12 +33,15 @@ def test_q_matmul(zeros: dict[str, int]) -> None:
     for multiplier in (2.0**-9, 0.0037, 1e-9, 0.0):
         got = run("q_matmul", x, w, bias, _f32(multiplier), dtype=rlx.i8, **zeros)
         expected = np.zeros(got.shape, np.int8)
+        sums = np.zeros(got.shape, np.int32)
         for i, j, n in np.ndindex(*got.shape):
             pairs = zip(x[i, j].tolist(), w[:, n].tolist(), strict=True)
             products = ((a - zeros.get("x_zero_point", 0)) * (c - zeros.get("w_zero_point", 0)) for a, c in pairs)
             total = sum(products) + int(bias[n])
+            sums[i, j, n] = _wrapped(total)
             expected[i, j, n] = _requantised(total, multiplier, zeros.get("out_zero_point", 0))
         _same(got, expected)
+        _same(run("q_matmul", x, w, bias, None, dtype=rlx.i32, **(zeros | {"out_zero_point": 0})), sums)
 
 
 @pytest.mark.parametrize("zeros", _ZEROS, ids=str)
@@ -44,31 +49,40 @@ def test_q_conv2d(zeros: dict[str, int]) -> None:
     x, w = random("i8", (2, 4, 5, 6), low=-128, high=128), random("i8", (6, 2, 3, 2), low=-128, high=128, seed=1)
     bias = np.array([0, 2**31 - 1, -(2**31), 12345, -777, 3], np.int32)
     (up, down, left, right), (down_by, right_by), (rows_by, columns_by), multiplier = (1, 0, 2, 1), (2, 1), (1, 2), 3e-3
-    got = run(
-        "q_conv2d",
-        x,
-        w,
-        bias,
-        _f32(multiplier),
-        stride=(down_by, right_by),
-        padding=(up, down, left, right),
-        dilation=(rows_by, columns_by),
-        groups=2,
-        dtype=rlx.i8,
-        **zeros,
-    )
+    window: Any = {"stride": (down_by, right_by), "padding": (up, down, left, right), "dilation": (rows_by, columns_by)}
+    got = run("q_conv2d", x, w, bias, _f32(multiplier), **window, groups=2, dtype=rlx.i8, **zeros)
     zero = zeros.get("x_zero_point", 0)
     padded = np.pad(x, ((0, 0), (0, 0), (up, down), (left, right)), constant_values=zero).astype(object) - zero
     kernel = w.astype(object) - zeros.get("w_zero_point", 0)
     assert got.shape == (2, 6, (6 - 3) // 2 + 1, 9 - 2)
-    expected = np.zeros(got.shape, np.int8)
+    expected, sums = np.zeros(got.shape, np.int8), np.zeros(got.shape, np.int32)
     for n, o, row, column in np.ndindex(*got.shape):
         total = int(bias[o])
         for c, i, j in np.ndindex(2, 3, 2):
             pixel = padded[n, 2 * (o // 3) + c, row * down_by + i * rows_by, column * right_by + j * columns_by]
             total += int(pixel * kernel[o, c, i, j])
+        sums[n, o, row, column] = _wrapped(total)
         expected[n, o, row, column] = _requantised(total, multiplier, zeros.get("out_zero_point", 0))
     _same(got, expected)
+    of_sums = zeros | {"out_zero_point": 0}
+    _same(run("q_conv2d", x, w, bias, None, **window, groups=2, dtype=rlx.i32, **of_sums), sums)
+
+
+@pytest.mark.parametrize(
+    ("attributes", "message"),
+    [
+        ({"dtype": "i32", "multiplier": 0.5}, "no 'multiplier'"),
+        ({"dtype": "f32"}, "needs a 'multiplier'"),
+        ({"dtype": "i32", "out_zero_point": 3}, "no zero point"),
+        ({"dtype": "i16", "multiplier": 0.5}, "must be i8, i32 or f32"),
+    ],
+)
+def test_sums_are_not_scaled(attributes: dict[str, Any], message: str) -> None:
+    g = rlx.Graph("sums")
+    x, w = g.input("x", (2, 8), "i8"), g.param("w", (8, 3), "i8")
+    with pytest.raises(rlx.ShapeError, match=message):
+        g.q_matmul(x, w, **attributes)
+    assert g.q_matmul(x, w, dtype="i32").shape == rlx.Shape((2, 3), "i32")
 
 
 @pytest.mark.parametrize("zeros", _ZEROS, ids=str)

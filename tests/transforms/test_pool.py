@@ -45,6 +45,8 @@ def _pool(kind: str, case: Any, *, include: bool = True) -> tuple[Any, Any]:
     def formula(x: Any) -> Any:
         if kind == "max":
             return _reduced(x, -np.inf, jax.lax.max, **window)
+        if kind == "sum":
+            return _reduced(x, 0, jax.lax.add, **window)
         ones = np.ones(case[0], x.dtype)
         counts = _reduced(ones, 0, jax.lax.add, **window) if not include else np.prod(case[1])
         return _reduced(x, 0, jax.lax.add, **window) / counts
@@ -53,13 +55,13 @@ def _pool(kind: str, case: Any, *, include: bool = True) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("case", _CASES, ids=str)
-@pytest.mark.parametrize(("kind", "include"), [("max", True), ("mean", True), ("mean", False)])
+@pytest.mark.parametrize(("kind", "include"), [("max", True), ("mean", True), ("mean", False), ("sum", True)])
 def test_pool(kind: str, include: bool, case: Any) -> None:
     check(*_pool(kind, case, include=include), random("f64", case[0]))
 
 
 @pytest.mark.parametrize("case", [_CASES[0], _CASES[3]], ids=str)
-@pytest.mark.parametrize("kind", ["max", "mean"])
+@pytest.mark.parametrize("kind", ["max", "mean", "sum"])
 def test_gradients_of_gradients(kind: str, case: Any) -> None:
     build, formula = _pool(kind, case)
     check_second(lambda g, x: g.sin(build(g, x)), lambda x: jax.numpy.sin(formula(x)), random("f64", case[0]))

@@ -1157,7 +1157,7 @@ irdl.dialect @rlx {
     %type_multiplier = irdl.any
     %type_result = irdl.any
     %dtype = irdl.base "#builtin.type"
-    irdl.operands(x: %type_x, w: %type_w, bias: optional %type_bias, multiplier: %type_multiplier)
+    irdl.operands(x: %type_x, w: %type_w, bias: optional %type_bias, multiplier: optional %type_multiplier)
     irdl.attributes { "dtype" = %dtype }
     irdl.results(result: %type_result)
   }
@@ -1171,7 +1171,7 @@ irdl.dialect @rlx {
     %padding = irdl.base "#builtin.dense_array"
     %dilation = irdl.base "#builtin.dense_array"
     %dtype = irdl.base "#builtin.type"
-    irdl.operands(x: %type_x, w: %type_w, bias: optional %type_bias, multiplier: %type_multiplier)
+    irdl.operands(x: %type_x, w: %type_w, bias: optional %type_bias, multiplier: optional %type_multiplier)
     irdl.attributes { "stride" = %stride, "padding" = %padding, "dilation" = %dilation, "dtype" = %dtype }
     irdl.results(result: %type_result)
   }

@@ -17,7 +17,7 @@ _DTYPES_9 = ('f32', 'f16', 'bf16', 'f64', 'i8', 'i16', 'i32', 'i64', 'u8', 'u32'
 _DTYPES_10 = ('i32',)
 _DTYPES_11 = ('i8', 'u8')
 _DTYPES_12 = ('i8',)
-_DTYPES_13 = ('i8', 'f32')
+_DTYPES_13 = ('i8', 'i32', 'f32')
 _DTYPES_14 = ('u32',)
 _ACTIVATION = ('gelu',
  'gelu_approx',
@@ -46,7 +46,7 @@ _INTERPOLATION = ('nearest', 'bilinear')
 _LOSSREDUCTION = ('none', 'mean', 'sum')
 _MASKKIND = ('none', 'causal', 'sliding_window', 'custom', 'bias')
 _PADMODE = ('constant', 'reflect', 'replicate', 'circular')
-_POOLING = ('max', 'mean')
+_POOLING = ('max', 'mean', 'sum')
 _REDUCTION = ('sum', 'mean', 'max', 'min', 'prod')
 _ROPESTYLE = ('neox', 'gptj')
 _SCALEMODE = ('per_batch', 'ema', 'fixed')
@@ -1327,10 +1327,10 @@ OPS = (
         'pool',
         'pool',
         'mir',
-        'Maximum or mean over windows in one, two or three dimensions',
-        '`x [N, C, spatial…]`, result `[N, C, out…]` with `out = (in + before + after - kernel) // stride + 1`.\n`padding` lists before and after of each\nspatial axis in turn. Padding never is a maximum, and counts in a mean as zeros, or with `count_include_pad\n= false` not at all.\nNaN propagates; a window of padding alone gives -inf (max), and NaN as a mean that does not count padding.',
+        'Maximum, mean or sum over windows in one, two or three dimensions',
+        '`x [N, C, spatial…]`, result `[N, C, out…]` with `out = (in + before + after - kernel) // stride + 1`.\n`padding` lists before and after of each\nspatial axis in turn. Padding never is a maximum, is zero in a sum, and counts in a mean as zeros, or with `count_include_pad\n= false` not at all.\nNaN propagates; a window of padding alone gives -inf (max; of integers the least one), and NaN as a mean that does not count\npadding. Integers have no mean; their sums wrap.',
         (
-            ValueSpec('x', _DTYPES_0),
+            ValueSpec('x', _DTYPES_9),
         ),
         (
             AttributeSpec('kind', 'enum', REQUIRED, 'Pooling', _POOLING),
@@ -1340,7 +1340,7 @@ OPS = (
             AttributeSpec('count_include_pad', 'bool', True),
         ),
         (
-            ValueSpec('result', _DTYPES_0),
+            ValueSpec('result', _DTYPES_9),
         ),
         (),
         (
@@ -2234,13 +2234,13 @@ OPS = (
         'q_matmul',
         'quant_compute',
         'mir',
-        'Product of 8-bit matrices, requantised or as floats',
-        '`x […, M, K]`, `w [K, N]` i8, `bias [N]` i32: `acc = (x - x_zero_point)·(w - w_zero_point) + bias` in i32.\nWith `dtype` i8, `result = saturate(round(acc·multiplier) + out_zero_point)`, the product and\nrounding (half to even) in f32; with f32, `result = acc·multiplier`, and there is no `out_zero_point`.\n`multiplier` is a scalar, or `[N]`: one number for each column. i32 wraps; zero points lie in the range of i8.',
+        'Product of 8-bit matrices: as sums, requantised or as floats',
+        '`x […, M, K]`, `w [K, N]` i8, `bias [N]` i32: `acc = (x - x_zero_point)·(w - w_zero_point) + bias` in i32.\nWith `dtype` i8, `result = saturate(round(acc·multiplier) + out_zero_point)`, the product and\nrounding (half to even) in f32; with f32, `result = acc·multiplier`, and there is no `out_zero_point`; with i32,\n`result = acc`, and there is no `multiplier` either: `requantize` may follow, which takes no floats.\n`multiplier` is a scalar, or `[N]`: one number for each column. i32 wraps; zero points lie in the range of i8.',
         (
             ValueSpec('x', _DTYPES_12),
             ValueSpec('w', _DTYPES_12),
             ValueSpec('bias', _DTYPES_10, 'optional'),
-            ValueSpec('multiplier', _DTYPES_3),
+            ValueSpec('multiplier', _DTYPES_3, 'optional'),
         ),
         (
             AttributeSpec('x_zero_point', 'i64', 0, interval='[-128, 127]'),
@@ -2261,13 +2261,13 @@ OPS = (
         'q_conv2d',
         'quant_compute',
         'mir',
-        'Convolution of 8-bit images, requantised or as floats',
+        'Convolution of 8-bit images: as sums, requantised or as floats',
         '`x [N, C, H, W]`, `w [O, C/groups, kH, kW]` i8, `bias [O]` i32, `multiplier` a scalar or `[O]`; as `conv` and\n`q_matmul`: accumulated in i32, padded with `x_zero_point`.',
         (
             ValueSpec('x', _DTYPES_12),
             ValueSpec('w', _DTYPES_12),
             ValueSpec('bias', _DTYPES_10, 'optional'),
-            ValueSpec('multiplier', _DTYPES_3),
+            ValueSpec('multiplier', _DTYPES_3, 'optional'),
         ),
         (
             AttributeSpec('stride', 'i64s', REQUIRED, interval='[1, 2^31)'),

@@ -577,7 +577,7 @@ class ConvTranspose(View):
     result: mlir.Value
 
 class Pool(View):
-    """Maximum or mean over windows in one, two or three dimensions."""
+    """Maximum, mean or sum over windows in one, two or three dimensions."""
 
     x: mlir.Value
     kind: str
@@ -930,12 +930,12 @@ class Dequantize(View):
     result: mlir.Value
 
 class QMatmul(View):
-    """Product of 8-bit matrices, requantised or as floats."""
+    """Product of 8-bit matrices: as sums, requantised or as floats."""
 
     x: mlir.Value
     w: mlir.Value
     bias: mlir.Value | None
-    multiplier: mlir.Value
+    multiplier: mlir.Value | None
     x_zero_point: int
     w_zero_point: int
     out_zero_point: int
@@ -943,12 +943,12 @@ class QMatmul(View):
     result: mlir.Value
 
 class QConv2d(View):
-    """Convolution of 8-bit images, requantised or as floats."""
+    """Convolution of 8-bit images: as sums, requantised or as floats."""
 
     x: mlir.Value
     w: mlir.Value
     bias: mlir.Value | None
-    multiplier: mlir.Value
+    multiplier: mlir.Value | None
     stride: tuple[int, ...]
     padding: tuple[int, ...]
     dilation: tuple[int, ...]

@@ -377,7 +377,7 @@ def pad_last_axis_to_pow2(x: Any) -> Any:
     """Zeros after the last axis, up to the next power of two."""
 
 def pool(x: Any, kind: Any, kernel: Any, stride: Any = ..., padding: Any = ..., count_include_pad: bool = ..., *, shape: Any = ...) -> Tensor:
-    """Maximum or mean over windows in one, two or three dimensions."""
+    """Maximum, mean or sum over windows in one, two or three dimensions."""
 
 def pow(lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
     """`binary` of kind `pow`."""
@@ -391,11 +391,11 @@ def psd(x: Any, sample_rate: float = ..., axis: int = ...) -> Any:
 def psd_real(x: Any, sample_rate: float = ..., axis: int = ...) -> Any:
     """Power spectral density of real numbers, one-sided: `N//2 + 1` frequencies, in the order of `rfftfreq`."""
 
-def q_conv2d(x: Any, w: Any, bias: Any, multiplier: Any, stride: Any = ..., padding: Any = ..., dilation: Any = ..., groups: int = ..., x_zero_point: int = ..., w_zero_point: int = ..., out_zero_point: int = ..., dtype: Any = ..., *, shape: Any = ...) -> Tensor:
-    """Convolution of 8-bit images, requantised or as floats."""
+def q_conv2d(x: Any, w: Any, bias: Any = ..., multiplier: Any = ..., stride: Any = ..., padding: Any = ..., dilation: Any = ..., groups: int = ..., x_zero_point: int = ..., w_zero_point: int = ..., out_zero_point: int = ..., dtype: Any = ..., *, shape: Any = ...) -> Tensor:
+    """Convolution of 8-bit images: as sums, requantised or as floats."""
 
-def q_matmul(x: Any, w: Any, bias: Any, multiplier: Any, x_zero_point: int = ..., w_zero_point: int = ..., out_zero_point: int = ..., dtype: Any = ..., *, shape: Any = ...) -> Tensor:
-    """Product of 8-bit matrices, requantised or as floats."""
+def q_matmul(x: Any, w: Any, bias: Any = ..., multiplier: Any = ..., x_zero_point: int = ..., w_zero_point: int = ..., out_zero_point: int = ..., dtype: Any = ..., *, shape: Any = ...) -> Tensor:
+    """Product of 8-bit matrices: as sums, requantised or as floats."""
 
 def quantize(x: Any, scale: Any, zero_point: Any = ..., axis: int | None = ..., dtype: Any = ..., *, shape: Any = ...) -> Tensor:
     """8-bit integers from floats."""
@@ -537,6 +537,9 @@ def sub(lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
 
 def sum(x: Any, axes: Any = ..., keep_dims: bool = ..., *, shape: Any = ...) -> Tensor:
     """`reduce` of kind `sum`."""
+
+def sum_pool(x: Any, kernel: Any, stride: Any = ..., padding: Any = ...) -> Any:
+    """`pool` of kind `sum`."""
 
 def swiglu_ffn(x: Any, up: Any, gate: Any, down: Any, *, shape: Any = ...) -> Tensor:
     """((x·up)·silu(x·gate))·down."""

@@ -97,20 +97,26 @@ def _finished(
     axis: int,
     total: mlir.Value,
     terms: Sequence[Lowered],
-    multiplier: Lowered,
+    multiplier: Lowered | None,
     zero_point: int,
 ) -> mlir.Value:
     """The sum of a product, in i32, and of terms for each position of `axis`, times the multiplier, in the result's dtype."""
+    if multiplier is None and not terms:
+        return total
     whole, s = Scalars(i32), Scalars(f32)
 
     def body(*scalars: mlir.Value) -> mlir.Value:
-        sum_, by, *others = scalars
+        sum_, *others = scalars
+        by = None if multiplier is None else others.pop()
         for other in others:
             sum_ = whole.add(sum_, other)
+        if by is None:
+            return sum_
         scaled = s.mul(s.convert(sum_, i32), by)
         return scaled if result.dtype is f32 else _stored(s, scaled, whole.constant(zero_point), i8)
 
-    operands = [_along(low, v, axis, result.rank) for v in (multiplier, *terms)]
+    factors = [] if multiplier is None else [multiplier]
+    operands = [_along(low, v, axis, result.rank) for v in (*terms, *factors)]
     return low.map(result.dims, storage_type(result.dtype), [Lowered(total, result.with_dtype(i32)), *operands], body)
 
 
@@ -121,7 +127,7 @@ def q_matmul(
     x: Lowered,
     w: Lowered,
     bias: Lowered | None,
-    multiplier: Lowered,
+    multiplier: Lowered | None,
     *,
     x_zero_point: int,
     w_zero_point: int,
@@ -147,7 +153,7 @@ def q_conv2d(
     x: Lowered,
     w: Lowered,
     bias: Lowered | None,
-    multiplier: Lowered,
+    multiplier: Lowered | None,
     *,
     x_zero_point: int,
     w_zero_point: int,

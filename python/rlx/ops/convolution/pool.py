@@ -1,4 +1,4 @@
-"""Maxima and means over windows."""
+"""Maxima, means and sums over windows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rlx.ops import rules
 from rlx.ops.convolution.convolution import check_window, out_size, per_axis, per_edge
 from rlx.ops.convolution.convolution_gradient import with_row, without_row
 from rlx.ops.convolution.pool_gradient import collected_by_winners, mean_gradient, taken_from_winners
-from rlx.ops.reduction.reduce import FLOATS
+from rlx.ops.reduction.reduce import FLOATS, INTEGERS
 from rlx.ops.surface import helper
 
 
@@ -25,6 +25,9 @@ class Pool(Card, op="pool"):
     def infer(self, x: Shape, *, kind: str, kernel: Any, stride: Any, padding: Any, count_include_pad: bool) -> Shape:
         if x.rank not in (3, 4, 5):
             raise ShapeError(f"x must be [N, C, spatial…] of rank 3, 4 or 5, got {x}")
+        if kind == "mean" and x.dtype.is_integer:
+            hint = "take sum_pool of i32, and divide it; or cast x to f32"
+            raise ShapeError(f"integers have no mean, got {x}", hint=hint)
         check_window(x.rank - 2, kernel=kernel, stride=stride, padding=padding)
         spatial = pooled(x.dims[2:], kernel, stride, padding)
         for i, size in enumerate(spatial):
@@ -39,8 +42,9 @@ class Pool(Card, op="pool"):
         self, x: np.ndarray, *, kind: str, kernel: Any, stride: Any, padding: Any, count_include_pad: bool
     ) -> np.ndarray:
         spatial: Any = pooled(x.shape[2:], kernel, stride, padding)
-        dtype = x.dtype if kind == "max" else np.dtype(np.float64)
-        edge = -np.inf if kind == "max" else 0
+        whole = x.dtype.kind in "iu"
+        dtype = x.dtype if kind == "max" or whole else np.dtype(np.float64)
+        edge = 0 if kind != "max" else np.iinfo(x.dtype).min if whole else -np.inf
         pads = [(0, 0), (0, 0), *zip(padding[::2], padding[1::2], strict=True)]
         padded = np.pad(x.astype(dtype), pads, constant_values=edge)
         result = np.full((*x.shape[:2], *spatial), edge, dtype)
@@ -92,7 +96,7 @@ class Pool(Card, op="pool"):
         **window: Any,
     ) -> Tensor:
         (x,), (dx,) = operands, tangents
-        if kind == "mean":
+        if kind != "max":
             return b.emit("pool", (dx,), kind=kind, count_include_pad=count_include_pad, **window)
         return taken_from_winners(b, x, dx, results[0].shape, **window)
 
@@ -108,8 +112,9 @@ class Pool(Card, op="pool"):
         **window: Any,
     ) -> Any:
         (x,), (dy,) = operands, cotangents
-        if kind == "mean":
-            return (mean_gradient(b, dy, x.shape.dims[2:], count_include_pad=count_include_pad, **window),)
+        if kind != "max":
+            counted = count_include_pad if kind == "mean" else None
+            return (mean_gradient(b, dy, x.shape.dims[2:], count_include_pad=counted, **window),)
         return (_max_gradient(b, x, dy, **window),)
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, **window: Any) -> Tensor:
@@ -120,7 +125,7 @@ class Pool(Card, op="pool"):
         return Cost(results[0].num_elements * prod(attributes["kernel"]), moved_bytes(operands, results))
 
     def samples(self) -> Any:
-        for kind in ("max", "mean"):
+        for kind in ("max", "mean", "sum"):
             plain = {"kind": kind, "kernel": (2, 3), "stride": (2, 1), "padding": (1, 0, 1, 2)}
             yield sample((2, 3, 5, 4), **plain, dtypes=FLOATS)
             yield sample(("n", 2, "h", 6), **plain, count_include_pad=False, dtypes=("f32",))
@@ -128,6 +133,8 @@ class Pool(Card, op="pool"):
             yield sample(
                 (1, 2, 4, 3, 5), kind=kind, kernel=(2, 1, 3), stride=(2, 2, 2), padding=(0,) * 6, dtypes=("f32",)
             )
+            if kind != "mean":
+                yield sample((2, 3, 5, 4), **plain, dtypes=INTEGERS)
             yield sample((2, 1, 14, 13), kind=kind, kernel=(12, 13), stride=(1, 1), padding=(0,) * 4, dtypes=("f32",))
         yield sample((1, 2, 4, 7), kind="max", kernel=(2, 3), stride=(2, 3), padding=(0,) * 4, dtypes=("f32",))
         # Windows that do not touch, and windows that hold only padding.
@@ -195,3 +202,17 @@ def mean_pool(
         count_include_pad: Padding counts as zeros in the mean; else it does not count at all.
     """
     return b.pool(x, "mean", kernel, stride, padding, count_include_pad)
+
+
+@helper
+def sum_pool(b: Builder, x: Tensor, kernel: Any, stride: Any = None, padding: Any = 0) -> Tensor:
+    """`pool` of kind `sum`.
+
+    Args:
+        b: The graph.
+        x: `[N, C, spatial…]`.
+        kernel: The size of the windows: one integer, or one for each spatial axis.
+        stride: From one window to the next; the size of the windows by default.
+        padding: An integer, one for each spatial axis, or (before, after) pairs.
+    """
+    return b.pool(x, "sum", kernel, stride, padding)

@@ -185,9 +185,9 @@ def mean_gradient(
     kernel: Any,
     stride: Any,
     padding: Any,
-    count_include_pad: bool,
+    count_include_pad: bool | None,
 ) -> Tensor:
-    """The cotangent of `x` in `pool` of kind `mean`: each element gets its share of every window that covers it.
+    """The cotangent of `x` in `pool` of kind `mean` or `sum`: each element gets its share of every window that covers it.
 
     Args:
         b: Where to emit.
@@ -196,11 +196,13 @@ def mean_gradient(
         kernel: As in `pool`.
         stride: Likewise.
         padding: Likewise.
-        count_include_pad: Likewise.
+        count_include_pad: Likewise; None for `sum`, of which each element's share is the whole.
     """
     (n, channels, *counts), count = dy.shape.dims, len(size)
     shares = widened(b, dy)
-    if count_include_pad or not any(padding):
+    if count_include_pad is None:
+        pass
+    elif count_include_pad or not any(padding):
         shares = shares / prod(kernel)
     else:
         for i in range(count):

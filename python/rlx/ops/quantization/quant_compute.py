@@ -1,4 +1,4 @@
-"""Products of 8-bit integers: accumulated in i32, scaled in f32, and rounded to 8 bits again or left as floats."""
+"""Products of 8-bit integers: sums in i32, as they are, or scaled in f32 and rounded to 8 bits again or left as floats."""
 
 from __future__ import annotations
 
@@ -19,28 +19,41 @@ from rlx.ops.norm import along
 from rlx.ops.quantization.quant import along_axis, lifted, spread
 
 
-def _result(shape: Shape, columns: Dim, bias: Shape | None, multiplier: Shape, attributes: dict[str, Any]) -> Shape:
+def _result(
+    shape: Shape, columns: Dim, bias: Shape | None, multiplier: Shape | None, attributes: dict[str, Any]
+) -> Shape:
     """The shape of a product, in the dtype that is asked for."""
     if bias is not None and bias.dims != (columns,):
         raise ShapeError(f"'bias' must have shape [{columns}], got {bias}")
-    if multiplier.dims not in ((), (columns,)):
-        raise ShapeError(f"'multiplier' must be a scalar or have shape [{columns}], got {multiplier}")
     kind, zero_point = attributes["dtype"], attributes["out_zero_point"]
-    if kind not in (i8, f32):
-        raise ShapeError(f"dtype must be i8 or f32, got {kind.name}")
-    if kind is f32 and zero_point:
-        raise ShapeError(f"floats have no zero point, got out_zero_point = {zero_point}")
+    if kind not in (i8, i32, f32):
+        raise ShapeError(f"dtype must be i8, i32 or f32, got {kind.name}")
+    if (multiplier is None) != (kind is i32):
+        hint = "rlx.Graph.requantize scales them" if kind is i32 else "dtype=rlx.i32 gives the sums as they are"
+        taken = "sums in i32 are not scaled: there is no" if kind is i32 else f"a result in {kind.name} needs a"
+        raise ShapeError(f"{taken} 'multiplier'", hint=hint)
+    if multiplier is not None and multiplier.dims not in ((), (columns,)):
+        raise ShapeError(f"'multiplier' must be a scalar or have shape [{columns}], got {multiplier}")
+    if kind is not i8 and zero_point:
+        described = "floats" if kind is f32 else "sums"
+        raise ShapeError(f"{described} have no zero point, got out_zero_point = {zero_point}")
     return shape.with_dtype(kind)
 
 
-def _scaled_array(total: np.ndarray, multiplier: np.ndarray, axis: int, zero_point: int, kind: DType) -> np.ndarray:
-    """`total·multiplier` in f32, which for i8 is rounded, moved by the zero point and saturated."""
+def _scaled_array(
+    total: np.ndarray, multiplier: np.ndarray | None, axis: int, zero_point: int, kind: DType
+) -> np.ndarray:
+    """`total·multiplier` in f32, which for i8 is rounded, moved by the zero point and saturated; or the total itself."""
+    if multiplier is None:
+        return total
     scaled = total.astype(np.float32) * along_axis(multiplier, axis if multiplier.ndim else None, total.ndim)
     return np.asarray(scaled) if kind is f32 else convert(np.rint(scaled) + np.float32(zero_point), i8)
 
 
-def _scaled(b: Builder, total: Tensor, multiplier: Tensor, axis: int, zero_point: int, kind: DType) -> Tensor:
+def _scaled(b: Builder, total: Tensor, multiplier: Tensor | None, axis: int, zero_point: int, kind: DType) -> Tensor:
     """The same with ops."""
+    if multiplier is None:
+        return total
     scaled = b.cast(total, f32) * spread(b, multiplier, axis if multiplier.rank else None, total.rank)
     return scaled if kind is f32 else b.cast(b.round(scaled) + float(zero_point), i8)
 
@@ -51,12 +64,14 @@ def _centred(b: Builder, x: Tensor, zero_point: int) -> Tensor:
     return steps - zero_point if zero_point else steps
 
 
-def _multiplier(b: Builder, value: Any) -> Tensor:
-    """A multiplier as users write it: a tensor, a number or a list.
+def _multiplier(b: Builder, value: Any) -> Tensor | None:
+    """A multiplier as users write it: a tensor, a number or a list, or None.
 
     Raises:
         ShapeError: It is something else, or not finite as f32.
     """
+    if value is None:
+        return None
     if not isinstance(value, Tensor):
         array = np.asarray(value)
         with np.errstate(over="ignore"):
@@ -67,7 +82,7 @@ def _multiplier(b: Builder, value: Any) -> Tensor:
 
 
 class QMatmul(Card, op="q_matmul"):
-    def infer(self, x: Shape, w: Shape, bias: Shape | None, multiplier: Shape, **attributes: Any) -> Shape:
+    def infer(self, x: Shape, w: Shape, bias: Shape | None, multiplier: Shape | None, **attributes: Any) -> Shape:
         if w.rank != 2:
             raise ShapeError(f"w must be [K, N], got {w}")
         return _result(Matmul().infer(x, w), w.dims[1], bias, multiplier, attributes)
@@ -77,7 +92,7 @@ class QMatmul(Card, op="q_matmul"):
         x: np.ndarray,
         w: np.ndarray,
         bias: np.ndarray | None,
-        multiplier: np.ndarray,
+        multiplier: np.ndarray | None,
         *,
         x_zero_point: int,
         w_zero_point: int,
@@ -95,7 +110,7 @@ class QMatmul(Card, op="q_matmul"):
         x: Tensor,
         w: Tensor,
         bias: Tensor | None,
-        multiplier: Tensor,
+        multiplier: Tensor | None,
         *,
         x_zero_point: int,
         w_zero_point: int,
@@ -112,8 +127,8 @@ class QMatmul(Card, op="q_matmul"):
         b: Builder,
         x: Tensor,
         w: Tensor,
-        bias: Tensor | None,
-        multiplier: Any,
+        bias: Tensor | None = None,
+        multiplier: Any = None,
         x_zero_point: int = 0,
         w_zero_point: int = 0,
         out_zero_point: int = 0,
@@ -136,6 +151,7 @@ class QMatmul(Card, op="q_matmul"):
         def case(x: Any, w: Any, **given: Any) -> Any:
             attributes: dict[str, Any] = {"dtype": i8} | given
             multiplier = Operand(w[1:] if attributes.pop("per_channel", False) else (), "f32", low=0.001, high=0.004)
+            multiplier = None if attributes["dtype"] is i32 else multiplier
             bias = Operand(w[1:], "i32", low=-3000, high=3000) if attributes.pop("bias", True) else None
             operands = [Operand(dims, low=-128, high=128) for dims in (x, w)]
             return sample(*operands, bias, multiplier, dtypes=("i8",), **attributes)
@@ -147,6 +163,9 @@ class QMatmul(Card, op="q_matmul"):
         yield case((2, 3, 9), (9, 5), per_channel=True, x_zero_point=-7, dtype=f32, bias=False)
         yield case((2, "k"), ("k", 3), x_zero_point=5, w_zero_point=-9, dtype=f32)
         yield case((2, 0), (0, 3), out_zero_point=5)
+        yield case((2, 3, 9), (9, 5), x_zero_point=-7, w_zero_point=3, dtype=i32)
+        yield case(("n", 8), (8, 3), x_zero_point=100, dtype=i32, bias=False)
+        yield case((3, 8), (8, 3), dtype=i32, bias=False)
 
 
 class QConv2d(Card, op="q_conv2d"):
@@ -155,7 +174,7 @@ class QConv2d(Card, op="q_conv2d"):
         x: Shape,
         w: Shape,
         bias: Shape | None,
-        multiplier: Shape,
+        multiplier: Shape | None,
         *,
         stride: Any,
         padding: Any,
@@ -173,7 +192,7 @@ class QConv2d(Card, op="q_conv2d"):
         x: np.ndarray,
         w: np.ndarray,
         bias: np.ndarray | None,
-        multiplier: np.ndarray,
+        multiplier: np.ndarray | None,
         *,
         x_zero_point: int,
         w_zero_point: int,
@@ -192,7 +211,7 @@ class QConv2d(Card, op="q_conv2d"):
         x: Tensor,
         w: Tensor,
         bias: Tensor | None,
-        multiplier: Tensor,
+        multiplier: Tensor | None,
         *,
         x_zero_point: int,
         w_zero_point: int,
@@ -211,8 +230,8 @@ class QConv2d(Card, op="q_conv2d"):
         b: Builder,
         x: Tensor,
         w: Tensor,
-        bias: Tensor | None,
-        multiplier: Any,
+        bias: Tensor | None = None,
+        multiplier: Any = None,
         stride: Any = 1,
         padding: Any = 0,
         dilation: Any = 1,
@@ -246,7 +265,10 @@ class QConv2d(Card, op="q_conv2d"):
             multiplier = Operand(w[:1] if attributes.pop("per_channel", False) else (), "f32", low=0.001, high=0.004)
             bias = Operand(w[:1], "i32", low=-3000, high=3000) if attributes.pop("bias", True) else None
             plain: dict[str, Any] = {"stride": (1, 1), "padding": (0, 0, 0, 0), "dilation": (1, 1), "dtype": i8}
-            return sample(*operands, bias, multiplier, dtypes=("i8",), **(plain | attributes))
+            attributes = plain | attributes
+            return sample(
+                *operands, bias, None if attributes["dtype"] is i32 else multiplier, dtypes=("i8",), **attributes
+            )
 
         zeros = {"x_zero_point": -7, "w_zero_point": 3, "out_zero_point": 11}
         yield case((2, 3, 6, 5), (4, 3, 3, 2))
@@ -256,3 +278,5 @@ class QConv2d(Card, op="q_conv2d"):
         yield case((1, 3, 6, 6), (4, 3, 3, 3), padding=(1, 1, 1, 1), **floats)
         yield case((2, 4, 6, 6), (4, 1, 3, 3), padding=(1, 1, 1, 1), groups=4, **floats)
         yield case(("n", 2, "h", 5), (3, 2, 3, 1), padding=(1, 1, 0, 0), x_zero_point=5)
+        yield case((1, 3, 6, 6), (4, 3, 3, 3), padding=(1, 1, 1, 1), x_zero_point=-9, dtype=i32)
+        yield case((2, 4, 6, 6), (4, 1, 3, 3), padding=(1, 1, 1, 1), groups=4, w_zero_point=3, dtype=i32, bias=False)

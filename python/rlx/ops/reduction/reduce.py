@@ -17,7 +17,8 @@ from rlx.ops.lift import axes_of, axis_of, cast, check_axes, check_axis
 from rlx.ops.shape.index import put_back
 
 FLOATS = ("f32", "f16", "bf16", "f64")
-REAL = (*FLOATS, "i8", "i16", "i32", "i64", "u8", "u32")
+INTEGERS = ("i8", "i16", "i32", "i64", "u8", "u32")
+REAL = (*FLOATS, *INTEGERS)
 
 
 def _lowest(dtype: np.dtype, kind: str) -> Any:

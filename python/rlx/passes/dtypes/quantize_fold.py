@@ -110,6 +110,7 @@ def _requantised(
     op: views.Quantize, product: views.QMatmul | views.QConv2d, bias: mlir.Value | None, zero: int, rewriter: Rewriter
 ) -> Any:
     b = rewriter.builder
+    assert product.multiplier is not None  # of a product in f32
     factor = b.tensor(product.multiplier)
     whole = None
     if bias is not None:
