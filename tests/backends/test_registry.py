@@ -110,6 +110,36 @@ def test_the_example(tmp_path: Path) -> None:
     assert re.search(r"stablehlo,.* toy\b.* \(default: cpu\)", " ".join(out.split()))  # and others that are installed
 
 
+_FILES = """
+
+def files(artifact):
+    return {"steps.json": artifact.program, "README": b"NumPy runs it"}
+"""
+
+
+def test_a_program_of_several_files(tmp_path: Path) -> None:
+    """A folder of them for a kind of file; of a device's program too, if the code alone is asked for."""
+    install(tmp_path, "toy-backend", "toy_backend", TOY.read_text() + _FILES, "toy")
+    only_files = TOY.read_text().replace('("toy",)', '("paper",)').partition("class Program:")[0]
+    install(tmp_path, "paper-backend", "paper_backend", only_files + _FILES)
+    (tmp_path / "m.mlir").write_text(MODEL)
+    commands = """
+from rlx.cli.main import main
+for more in (["--target=toy", "--emit=program", "-o", "toy"], ["--target=paper", "-o", "paper/"],
+             ["--target=toy", "-o", "toy.rlx"], ["--target=paper", "-o", "-"], ["--target=paper", "-o", "m.mlir"],
+             ["--target=paper", "-o", "no/where"]):
+    print(more[-1], main(["compile", "m.mlir", *more]))
+"""
+    out = python(tmp_path, commands)
+    assert [line for line in out.splitlines() if re.fullmatch(r"\S+ [01]", line)] == [
+        *("toy 0", "paper/ 0", "toy.rlx 0", "- 1", "m.mlir 1", "no/where 1")
+    ]
+    assert "files: steps.json, README" in out
+    for folder in ("toy", "paper"):
+        assert sorted(p.name for p in (tmp_path / folder).iterdir()) == ["README", "steps.json"]
+    assert (tmp_path / "toy.rlx").read_bytes().startswith(b"PK") and (tmp_path / "m.mlir").read_text() == MODEL
+
+
 _BROKEN = """
 import logging, sys
 import rlx

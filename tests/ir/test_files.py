@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import rlx
-from rlx.ir.files import read_bytes, read_json, replacing, write_atomically
+from rlx.ir.files import check_folder_writable, read_bytes, read_json, replacing, write_atomically, write_folder
 
 posix = pytest.mark.skipif(os.name == "nt", reason="needs permissions, locks and special files")
 
@@ -195,3 +195,22 @@ def test_bytes_are_no_json(tmp_path: Path) -> None:
     path.write_bytes(b"PK\x03\x04\x9d")
     with pytest.raises(rlx.Error, match="it is no JSON text"):
         read_json(path)
+
+
+def test_a_folder_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    check_folder_writable(folder)
+    for name in ("..", "a/b", "", "a\0"):
+        with pytest.raises(rlx.Error, match="not the name of a file"):
+            write_folder(folder, {"a": b"1", name: b"2"})
+    assert not folder.exists()
+    write_folder(folder, {"a": b"1", "b": b"2"})
+    (folder / "mine").write_bytes(b"3")
+    (folder / "c").mkdir()
+    with pytest.raises(rlx.Error, match="cannot write"):
+        write_folder(folder, {"a": b"new", "c": b"a folder is there"})
+    write_folder(folder, {"b": b"new"})
+    assert {f.name: f.read_bytes() for f in folder.iterdir() if f.is_file()} == {"a": b"1", "b": b"new", "mine": b"3"}
+    for place in (folder / "a", tmp_path / "none" / "model", folder / "a" / "model"):
+        with pytest.raises(rlx.Error, match="cannot write"):
+            check_folder_writable(place)

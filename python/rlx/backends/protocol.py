@@ -120,6 +120,15 @@ class Compiler(Protocol):
         ...
 
 
+@runtime_checkable
+class FileSet(Protocol):
+    """The part of a back end whose programs are several files for use elsewhere; most are one, and have it not."""
+
+    def files(self, artifact: Artifact) -> Mapping[str, bytes]:
+        """The files that a program stands for: contents by names without folders. `rlx compile -o FOLDER` writes them."""
+        ...
+
+
 # --- running --------------------------------------------------------------------------------------
 
 

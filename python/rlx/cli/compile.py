@@ -3,7 +3,7 @@
 The artifact holds the program and what it takes and gives, but no weights; `rlx run` and `rlx.load` read it. The target
 `stablehlo` is no device but a kind of file: a portable StableHLO artifact, which XLA, JAX and IREE read. Its function `main`
 takes inputs, weights and states in the order of the graph's arguments, and gives all results. For programs that XLA runs
-here the target is `xla`.
+here the target is `xla`. Where a program is several files, such as C, OUT is a folder.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rlx.cli.files import output_file
 from rlx.cli.names import DEFAULT_LEVEL, LEVELS, TARGET_HELP, TARGETS
 
 if TYPE_CHECKING:
@@ -33,9 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     result.add_argument(
         "-o",
         "--output",
-        type=output_file,
         metavar="OUT",
-        help="the file to write; - is standard output, the default where --emit is text",
+        help="the file to write, or the folder for a program of several files; - is standard output, the default where "
+        "--emit is text",
     )
     result.add_argument(
         "--dump-pipeline",
@@ -111,6 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output is None and arguments.emit in _CODE and not arguments.dump_pipeline:
         raise Error("a program needs a file: -o OUT; - is standard output")
     started = time.perf_counter()
+    _check_output(arguments)
     compilation = compilation_of(read_graph(arguments.file, arguments.function), arguments.target, arguments)
     if arguments.dump_pipeline:
         standard_output().write(compilation.pipeline_text + "\n")
@@ -119,6 +119,36 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         write_output(arguments.output or "-", _text(compilation, arguments.emit).encode())
     return 0
+
+
+def _check_output(arguments: argparse.Namespace) -> None:
+    """What is named as output can be written: before any work is done.
+
+    Raises:
+        Error: It cannot.
+    """
+    from rlx.cli.files import output_file
+    from rlx.ir.errors import Error
+    from rlx.ir.files import check_folder_writable
+
+    if arguments.output is None:
+        return
+    if not _is_folder(arguments):
+        output_file(arguments.output)
+    elif arguments.output == "-":
+        raise Error(f"a program for {arguments.target} is several files", hint="name a folder: -o FOLDER")
+    else:
+        check_folder_writable(arguments.output)
+
+
+def _is_folder(arguments: argparse.Namespace) -> bool:
+    """Whether what is asked for is several files."""
+    from rlx.backends.protocol import FileSet
+    from rlx.backends.registry import backend_of, device_names
+
+    if arguments.emit not in _CODE or not isinstance(backend_of(arguments.target).compiler, FileSet):
+        return False
+    return arguments.emit == "program" or arguments.target not in device_names()
 
 
 def compilation_of(graph: Graph, target: str, arguments: argparse.Namespace) -> Compilation:
@@ -146,6 +176,7 @@ def _write_code(compilation: Compilation, arguments: argparse.Namespace, started
     from rlx.backends.registry import device_names
     from rlx.cli.display import Steps
     from rlx.cli.files import write_output
+    from rlx.ir.files import write_folder
     from rlx.ir.printable import printable
     from rlx.report.text import bytes_text
 
@@ -154,13 +185,19 @@ def _write_code(compilation: Compilation, arguments: argparse.Namespace, started
         artifact = compilation.artifact(cache=None if arguments.no_cache else DiskCache())
     container = arguments.emit == "artifact" and target.name in device_names()
     data = artifact.to_bytes() if container else artifact.program
-    write_output(arguments.output, data)
+    files = dict[str, bytes]()
+    if _is_folder(arguments):
+        with calling(compilation.backend, "files"):
+            files = dict(compilation.compiler.files(artifact))  # pyright: ignore[reportAttributeAccessIssue]
+        write_folder(arguments.output, files)
+    else:
+        write_output(arguments.output, data)
     if arguments.output != "-":
         took = time.perf_counter() - started
-        size = bytes_text(len(data))
+        size = bytes_text(sum(map(len, files.values())) if files else len(data))
         name = printable(compilation.given.name, keep="")
         print(f"{arguments.output}: {name} for {target.name} ({target.arch}), {size}, {took:.2f} s")
-        print(f"sha256: {hashlib.sha256(data).hexdigest()}")
+        print(f"files: {', '.join(files)}" if files else f"sha256: {hashlib.sha256(data).hexdigest()}")
         with calling(compilation.backend, "notes"):
             for note in compilation.compiler.notes(artifact):
                 print(printable(note))

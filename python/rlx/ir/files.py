@@ -12,7 +12,7 @@ import secrets
 import shutil
 import stat
 import tempfile
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +153,56 @@ def replacing(path: str | os.PathLike[str], *, durable: bool = False) -> Generat
             yield temporary
     except OSError as problem:
         raise Error(f"cannot write {name}: {problem.strerror or problem}") from None
+
+
+def write_folder(path: str | os.PathLike[str], files: Mapping[str, bytes]) -> None:
+    """Write files into a folder, which is made if it is not there: all of them, or none. Other files in it stay.
+
+    Args:
+        path: The folder; the one that it is in has to be there.
+        files: Contents by name.
+
+    Raises:
+        Error: The folder cannot be written, or a name is not that of a file in it.
+    """
+    folder = file_name(path, "a folder")
+    for name in files:
+        if name in ("", ".", "..") or name != os.path.basename(name) or "\0" in name:
+            raise Error(f"cannot write {folder}: {name!r} is not the name of a file in it")
+    with contextlib.ExitStack() as stack:
+        try:
+            if not os.path.isdir(folder):
+                os.mkdir(folder)
+                stack.callback(_remove_empty, folder)
+            for name, data in files.items():
+                Path(stack.enter_context(replacing(os.path.join(folder, name)))).write_bytes(data)
+        except OSError as problem:
+            raise Error(f"cannot write {folder}: {problem.strerror or problem}") from None
+
+
+def _remove_empty(folder: str) -> None:
+    with contextlib.suppress(OSError):  # it has files
+        os.rmdir(folder)
+
+
+def check_folder_writable(path: str | os.PathLike[str]) -> None:
+    """Check, before work whose result goes into a folder, that it can be written, or made. Nothing is changed.
+
+    Raises:
+        Error: It is a file, cannot be written, or the folder that it is to be in is not there or cannot be written.
+    """
+    name = file_name(path, "a folder")
+    parent = os.path.dirname(os.path.realpath(name))
+    if os.path.isdir(name):
+        problem = 0 if os.access(name, os.W_OK) else errno.EACCES
+    elif os.path.exists(name):
+        problem = errno.ENOTDIR
+    elif not os.path.isdir(parent):
+        problem = errno.ENOTDIR if os.path.exists(parent) else errno.ENOENT
+    else:
+        problem = 0 if os.access(parent, os.W_OK) else errno.EACCES
+    if problem:
+        raise Error(f"cannot write {name}: {os.strerror(problem)}")
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
