@@ -63,6 +63,8 @@ _HOMES = {
     "calibrate": "rlx.quantization.calibrate",
     "quantize": "rlx.quantization.quantize",
     "quantization_sensitivity": "rlx.quantization.sensitivity",
+    **dict.fromkeys(("observe_ranges", "integer_only", "quantizations", "Quantization"), "rlx.quantization.integer"),
+    "ValueRanges": "rlx.passes.integer.value_ranges",
     "CalibrationRecord": "rlx.passes.dtypes.quantization_record",
     "Tick": "rlx.tick",
 }

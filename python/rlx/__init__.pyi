@@ -44,7 +44,12 @@ from rlx.ir.listing_diff import inspect_diff as inspect_diff
 from rlx.ir.shape import Shape as Shape
 from rlx.ir.text import parse as parse
 from rlx.passes.dtypes.quantization_record import CalibrationRecord as CalibrationRecord
+from rlx.passes.integer.value_ranges import ValueRanges as ValueRanges
 from rlx.quantization.calibrate import calibrate as calibrate
+from rlx.quantization.integer import Quantization as Quantization
+from rlx.quantization.integer import integer_only as integer_only
+from rlx.quantization.integer import observe_ranges as observe_ranges
+from rlx.quantization.integer import quantizations as quantizations
 from rlx.quantization.quantize import quantize as quantize
 from rlx.quantization.sensitivity import quantization_sensitivity as quantization_sensitivity
 from rlx.runtime.bucketed import BucketedGraph as BucketedGraph

@@ -5,7 +5,7 @@
 
 A line is a pipe of `rlx-opt` and `filecheck` commands, or several with `&&` between; `not` in front expects failure,
 and `2>&1` joins standard error.
-`%s` is the file, `%t` a path for temporary output.
+`%s` is the file, `%S` its folder, `%t` a path for temporary output.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class RunItem(pytest.Item):
 
     def runtest(self) -> None:
         with tempfile.TemporaryDirectory() as directory:
-            run(self.line, {"%s": str(self.path), "%t": f"{directory}/t"})
+            run(self.line, {"%s": str(self.path), "%S": str(self.path.parent), "%t": f"{directory}/t"})
 
     def repr_failure(self, excinfo: Any, style: Any = None) -> Any:
         if isinstance(excinfo.value, RunError):

@@ -23,7 +23,7 @@ PREFIX = "rlx-"
 GROUP = "rlx.passes"
 _PACKAGES = (
     "rlx.passes",
-    *(f"rlx.passes.{kind}" for kind in ("simplification", "recognition", "fusion", "dtypes", "checking")),
+    *(f"rlx.passes.{kind}" for kind in ("simplification", "recognition", "fusion", "dtypes", "integer", "checking")),
     *("rlx.transforms", "rlx.plan.passes", "rlx.lower"),
 )
 # `rlx-iree-scatter` is a pass of the back end in `iree/`, in a folder `passes` if it has any.

@@ -54,7 +54,7 @@ def calibrate(
         Error: There is nothing to calibrate, no batch, a batch that does not fit, or a number that is not finite; the message
             names the batch and the tensor.
     """
-    _check_method(method, percentile)
+    check_method(method, percentile)
     source = run(graph_of(graph, "calibrate"), "rlx-lower-blocks")
     known = sites(source.function)
     if not known:
@@ -71,7 +71,7 @@ def calibrate(
     count = 0
     for count, batch in enumerate(shown(batches, "calibrate", show=progress), 1):
         check_batch(batch, count)
-        for key, array in zip(taps, _called(call, batch, count), strict=True):
+        for key, array in zip(taps, called(call, batch, count), strict=True):
             if not finite(array):
                 message = f"batch {count}: what goes into the product with '{names[key]}' holds NaN or infinity"
                 raise Error(message, location=taps[key].place, hint="look at the inputs of this batch")
@@ -87,7 +87,7 @@ def calibrate(
     return CalibrationRecord(method, count, entries)
 
 
-def _check_method(method: str, percentile: float) -> None:
+def check_method(method: str, percentile: float) -> None:
     if method not in METHODS:
         raise Error(f"method is one of {', '.join(METHODS)}, not {method!r:.60}")
     if isinstance(percentile, bool) or not 50 < percentile <= 100:
@@ -111,7 +111,7 @@ def check_batch(batch: Any, number: int) -> None:
             raise Error(f"batch {number}: input '{name}' is empty")
 
 
-def _called(call: Runner, batch: Mapping[str, Any], number: int) -> list[np.ndarray]:
+def called(call: Runner, batch: Mapping[str, Any], number: int) -> list[np.ndarray]:
     try:
         return call(batch)
     except Error as problem:
@@ -131,12 +131,12 @@ def runner(graph: Graph, values: Mapping[str, Any], device: Any) -> Runner:
         raise Error(f"param '{missing}' is missing", hint="give it in params, or have the graph come with its weights")
     weights = {name: value for name, value in values.items() if name in names}
     if device is None:
-        return lambda batch: evaluate(graph, {**_read(weights), **batch})
+        return lambda batch: evaluate(graph, {**read(weights), **batch})
     compiled = Session(device).compile(graph, params=weights)
     return lambda batch: compiled.run(dict(batch))
 
 
-def _read(weights: Mapping[str, Any]) -> dict[str, np.ndarray]:
+def read(weights: Mapping[str, Any]) -> dict[str, np.ndarray]:
     return {name: value.numpy() if hasattr(value, "numpy") else np.asarray(value) for name, value in weights.items()}
 
 
@@ -159,22 +159,22 @@ def weight_values(graph: Graph, values: Mapping[str, Any], wanted: Iterable[Any]
         raise Error(
             f"param '{missing[0]}' is missing", hint="give it in params, or have the graph come with its weights"
         )
-    read = _read({name: values[name] for name in needed})
-    for name, array in read.items():
+    arrays = read({name: values[name] for name in needed})
+    for name, array in arrays.items():
         if not np.isfinite(array.astype(np.float32, copy=False)).all():
             raise Error(
                 f"param '{name}' holds NaN or infinity, which no scale represents", hint="keep its product in f32"
             )
-    return _Evaluated(graph, read).of(list(wanted))
+    return _Evaluated(graph, arrays).of(list(wanted))
 
 
 class _Evaluated:
     """Values of a graph that depend on weights, evaluated when they are asked for."""
 
-    def __init__(self, graph: Graph, read: Mapping[str, np.ndarray]):
+    def __init__(self, graph: Graph, arrays: Mapping[str, np.ndarray]):
         arguments = graph.function.entry_block.arguments
         self.known: dict[Any, np.ndarray] = {
-            arguments[i]: read[a.name] for i, a in enumerate(graph.arguments) if a.name in read
+            arguments[i]: arrays[a.name] for i, a in enumerate(graph.arguments) if a.name in arrays
         }
         self.order = [op for op in opview.operations(graph.function.entry_block) if op.name not in opview.TERMINATORS]
 

@@ -6,7 +6,7 @@
 // CHECK-NOT: rlx.matmul
 // CHECK-NOT: rlx.quantize
 
-// FLOATS: rlx.q_matmul(%arg0, %arg1, {{[^,]+}}) {dtype = f32, out_zero_point = 0, w_zero_point = 0, x_zero_point = 5}
+// FLOATS: rlx.q_matmul(%arg0, %arg1, _, {{[^,]+}}) {dtype = f32, out_zero_point = 0, w_zero_point = 0, x_zero_point = 5}
 // FLOATS: kind = "relu"
 // FLOATS: rlx.quantize
 func.func @main(%x: tensor<4x8xi8>, %w: tensor<8x3xi8> {rlx.kind = "param", rlx.name = "w"}, %b: tensor<3xf32> {rlx.kind = "param", rlx.name = "b"}) -> tensor<4x3xi8> {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from rlx import mlir
@@ -47,14 +47,19 @@ class Site:
         return self.op.name == "rlx.conv"
 
 
-def sites(function: mlir.FuncOp) -> list[Site]:
-    """The products of a function that can be quantised, in order; those in regions are not among them."""
+def sites(function: mlir.FuncOp, ranks: Collection[int] = (4,)) -> list[Site]:
+    """The products of a function that can be quantised, in order; those in regions are not among them.
+
+    Args:
+        function: At MIR.
+        ranks: Those of the tensors whose convolutions count.
+    """
     weights = WeightValues(function)
     names = [a.name for a in read_arguments(function)]
     seen: Counter[str] = Counter()
     result: list[Site] = []
     for op in opview.operations(function.entry_block):
-        for activations, factor, axis, weight_axis, channel_axis in _forms(op):
+        for activations, factor, axis, weight_axis, channel_axis in _forms(op, ranks):
             shape = shape_of(factor)
             if activations in weights or factor not in weights or shape.dtype is not f32 or not shape.is_static:
                 continue
@@ -66,7 +71,7 @@ def sites(function: mlir.FuncOp) -> list[Site]:
     return result
 
 
-def _forms(op: mlir.Operation) -> Iterator[tuple[mlir.Value, mlir.Value, int, int, int]]:
+def _forms(op: mlir.Operation, ranks: Collection[int]) -> Iterator[tuple[mlir.Value, mlir.Value, int, int, int]]:
     """The activations and the weights of an op that may be quantised, with their axes; nothing for others."""
     if op.name == "rlx.matmul":
         product = views.Matmul(op)
@@ -80,5 +85,5 @@ def _forms(op: mlir.Operation) -> Iterator[tuple[mlir.Value, mlir.Value, int, in
             yield dots.lhs, dots.rhs, last, summed, 1 - summed
     elif op.name == "rlx.conv":
         conv = views.Conv(op)
-        if shape_of(conv.x).rank == 4:
+        if shape_of(conv.x).rank in ranks:
             yield conv.x, conv.w, 1, 1, 0

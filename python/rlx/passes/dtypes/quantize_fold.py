@@ -10,8 +10,8 @@ from rlx.ir import views
 from rlx.ir.dtype import f32, i8, i32
 from rlx.ir.shape import shape_of
 from rlx.passes.base import Pass, option
-from rlx.passes.fusion.base import is_parameter
 from rlx.passes.pattern import Rewriter, feeder, pattern, producer, rewrite
+from rlx.passes.simplification.invariants import depends_on_weights
 from rlx.passes.simplification.simplify_rules import splat
 
 
@@ -91,19 +91,7 @@ def _is_bias(product: views.QMatmul | views.QConv2d, value: mlir.Value) -> bool:
     """Whether a value is the same in every run, with a number for each channel of the result."""
     dims, channels = shape_of(value).dims, shape_of(product.result).dims
     expected = (channels[-1],) if isinstance(product, views.QMatmul) else (channels[1], 1, 1)
-    return dims == expected and _is_weight(value)
-
-
-def _is_weight(value: mlir.Value) -> bool:
-    waiting = [value]
-    while waiting:
-        value = waiting.pop()
-        op = producer(value)
-        if op is not None and not len(op.operation.regions):
-            waiting += list(op.operation.operands)
-        elif not is_parameter(value):
-            return False
-    return True
+    return dims == expected and depends_on_weights(value)
 
 
 def _requantised(

@@ -26,6 +26,7 @@ from rlx.passes.claims import fusions_of_target
 from rlx.passes.fusion.explain import explain
 from rlx.passes.packages import PREFIX
 from rlx.passes.pattern import Pattern, Rewriter, Standing, rewrite
+from rlx.passes.simplification.invariants import is_parameter
 
 
 class Fusion(Pass, idempotent=True):
@@ -193,18 +194,6 @@ def is_row(value: mlir.Value, like: Shape) -> bool:
     """Whether a value varies along the last axis of a shape at most, as a bias does that is written with leading ones."""
     shape = shape_of(value)
     return shape.rank <= like.rank and all(d == 1 for d in shape.dims[:-1]) and broadcasts_to(shape.dims, like.dims)
-
-
-def is_parameter(value: mlir.Value) -> bool:
-    """Whether a value is a parameter of the function: back ends compute what depends on these alone once, when they load."""
-    if not isinstance(value, mlir.ir.BlockArgument):
-        return False
-    owner = value.owner.owner
-    attributes = owner.operation.attributes
-    if "arg_attrs" not in attributes:
-        return False
-    kind = attributes["arg_attrs"][value.arg_number]
-    return "rlx.kind" in kind and kind["rlx.kind"].value == "param"
 
 
 def is_weight(value: mlir.Value) -> bool:

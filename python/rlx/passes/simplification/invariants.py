@@ -40,6 +40,34 @@ class WeightValues:
         return self._roots[value]
 
 
+def is_parameter(value: mlir.Value) -> bool:
+    """Whether a value is a parameter of the function: back ends compute what depends on these alone once, when they load."""
+    if not isinstance(value, mlir.ir.BlockArgument):
+        return False
+    owner = value.owner.owner
+    attributes = owner.operation.attributes
+    if "arg_attrs" not in attributes:
+        return False
+    kind = attributes["arg_attrs"][value.arg_number]
+    return "rlx.kind" in kind and kind["rlx.kind"].value == "param"
+
+
+def depends_on_weights(value: mlir.Value) -> bool:
+    """Whether a value depends on parameters and constants alone, asked of the graph as it is now: see `WeightValues`."""
+    waiting, seen = [value], set[mlir.Value]()
+    while waiting:
+        value = waiting.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        op = value.owner.operation if isinstance(value, mlir.ir.OpResult) else None
+        if op is not None and registry.is_ours(op) and not len(op.regions):
+            waiting += list(op.operands)
+        elif not is_parameter(value):
+            return False
+    return True
+
+
 def undoes_transpose(op: mlir.Operation) -> bool:
     """Whether an op transposes what another op has transposed back to what it was."""
     if opview.name_of(op) != "transpose" or not isinstance(op.operands[0], mlir.ir.OpResult):

@@ -1,0 +1,161 @@
+"""What patterns on integers ask: which i8 a float stands for, and what a sum in i32 is to become."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rlx import mlir
+from rlx.ir import views
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.dtype import i8, i32
+from rlx.ir.evaluate import evaluate_op
+from rlx.ir.shape import shape_of
+from rlx.ops.quantization.requantize import fixed_point
+from rlx.passes.integer.quantize_values import bounds_of, maker_of
+from rlx.passes.pattern import Rewriter, has_one_use, producer
+
+
+def constant(value: mlir.Value) -> np.ndarray | None:
+    """The array of a value that depends on constants alone; None for all else."""
+    return _Constants().read(value)
+
+
+class _Constants:
+    """Values that are evaluated when they are asked for."""
+
+    def __init__(self) -> None:
+        self.known: dict[mlir.Value, np.ndarray | None] = {}
+
+    def read(self, value: mlir.Value) -> np.ndarray | None:
+        if value not in self.known:
+            self.known[value] = None
+            op = maker_of(value)
+            if op is not None and op.name == "rlx.constant":
+                self.known[value] = views.Constant(op).value
+            elif op is not None and not len(op.regions) and len(op.operands):
+                self._evaluate(op)
+        return self.known[value]
+
+    def _evaluate(self, op: mlir.Operation) -> None:
+        arrays: list[np.ndarray] = []
+        for operand in op.operands:
+            array = self.read(operand)
+            if array is None:
+                return
+            arrays.append(array)
+        self.known |= zip(op.results, evaluate_op(op, arrays, {}), strict=True)
+
+
+@dataclass(frozen=True)
+class Integers:
+    """A tensor of i8 that stands for floats: `(value - zero)·scale`.
+
+    Attributes:
+        value: The tensor.
+        scale: f64, a scalar, or one for each position of `axis`.
+        zero: The zero point.
+        axis: None for one scale.
+    """
+
+    value: mlir.Value
+    scale: np.ndarray
+    zero: int
+    axis: int | None
+
+    @staticmethod
+    def of(value: mlir.Value, *, scales: bool = False) -> Integers | None:
+        """The integers that a value is made of, if their scales are constants.
+
+        Args:
+            value: Floats.
+            scales: Whether there may be a scale for each position of an axis.
+        """
+        op = producer(value, views.Dequantize)
+        if op is None or shape_of(op.x).dtype is not i8 or (op.axis is not None and not scales):
+            return None
+        scale, zero = constant(op.scale), constant(op.zero_point)
+        if scale is None or zero is None or len(set(zero.ravel().tolist())) > 1:
+            return None
+        return Integers(op.x, scale.astype(np.float64), int(zero.ravel()[0]) if zero.size else 0, op.axis)
+
+    def centred(self, b: Builder) -> Tensor:
+        """`value - zero` in i32."""
+        whole = b.cast(b.tensor(self.value), i32)
+        return whole - self.zero if self.zero else whole
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What an op rounds to i8: what `rlx.quantize` reads, without the bounds before it.
+
+    Attributes:
+        core: The value.
+        scale: Of the result.
+        zero: Its zero point.
+        low: The least result, as i8.
+        high: The greatest.
+    """
+
+    core: mlir.Value
+    scale: float
+    zero: int
+    low: int
+    high: int
+
+    @staticmethod
+    def of(op: views.Quantize) -> Goal | None:
+        """The goal of an op that rounds to i8 with one scale, which is constant."""
+        scale, zero = constant(op.scale), constant(op.zero_point)
+        if op.dtype is not i8 or op.axis is not None or scale is None or zero is None:
+            return None
+        core, low, high = op.x, -128, 127
+        by, middle = float(scale), int(zero)
+        while isinstance(core, mlir.ir.OpResult) and has_one_use(core):
+            maker = core.owner.operation
+            inner = next((v for v in maker.operands if bounds_of(maker, v) is not None and constant(v) is None), None)
+            ends = None if inner is None else [_number(e) for e in bounds_of(maker, inner) or ()]
+            if inner is None or ends is None or any(e is not None and np.isnan(e) for e in ends):
+                break
+            least, most = (None if e is None else int(np.clip(np.rint(e / by) + middle, -128, 127)) for e in ends)
+            low = low if least is None else min(max(least, low), high)  # the outer bounds have the last word
+            high = high if most is None else max(min(most, high), low)
+            core = inner
+        return Goal(core, by, middle, low, high)
+
+    def reached(self, rewriter: Rewriter, total: Tensor, real: Any) -> mlir.Value:
+        """The result out of sums in i32 that stand for `total·real`.
+
+        Args:
+            rewriter: Where to emit.
+            total: i32.
+            real: Positive numbers that broadcast against the total.
+        """
+        b = rewriter.builder
+        multiplier, shift = fixed_point(np.asarray(real, np.float64) / self.scale)
+        return self.bounded(b, b.requantize(total, multiplier, shift, zero_point=self.zero, dtype=i8)).value
+
+    def bounded(self, b: Builder, x: Tensor) -> Tensor:
+        """i8 held between the bounds."""
+        x = b.maximum(x, self.low) if self.low > -128 else x
+        return b.minimum(x, self.high) if self.high < 127 else x
+
+
+def _number(bound: Any) -> float | None:
+    """A bound; NaN if it is not known."""
+    if bound is None or isinstance(bound, float):
+        return bound
+    known = constant(bound)
+    return float("nan") if known is None else float(known.ravel()[0])
+
+
+def spread(values: np.ndarray, axis: int | None, rank: int) -> np.ndarray:
+    """Numbers of the positions of an axis, as they broadcast against a tensor of a rank."""
+    return values if axis is None or values.ndim == 0 else values.reshape(-1, *(1,) * (rank - 1 - axis))
+
+
+def in_range(values: np.ndarray) -> np.ndarray:
+    """Rounded to i32, and saturated."""
+    return np.clip(np.rint(values), i32.min, i32.max).astype(np.int32)

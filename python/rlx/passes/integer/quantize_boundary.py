@@ -1,0 +1,104 @@
+"""`rlx-quantize-boundary`: inputs and outputs of a function that are integers, with the scales that they stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from rlx import mlir
+from rlx.ir import opview, views
+from rlx.ir.dtype import i8
+from rlx.ir.errors import Error
+from rlx.ir.shape import shape_of
+from rlx.ir.signature import bodies, read_arguments, read_outputs, sign_function
+from rlx.passes.base import Pass
+from rlx.passes.integer.operands import Goal, Integers
+from rlx.passes.rewrite import erase_dead
+
+# Attribute of a function: for each name of an input or output, its scale (f32) and its zero point.
+QUANTIZATION = "rlx.quantization"
+
+
+@dataclass(frozen=True)
+class QuantizeBoundary(Pass, name="rlx-quantize-boundary", idempotent=True):
+    """Take inputs that are only quantised as i8, and give outputs that are only dequantised as i8.
+
+    What they stand for, `(value - zero_point)·scale`, is noted in the function's attribute `rlx.quantization`.
+    """
+
+    preserves_results = False  # the function takes and gives other dtypes
+
+    def run(self, module: mlir.Module) -> None:
+        for function in bodies(module):
+            _strip(function)
+
+
+def _strip(function: mlir.FuncOp) -> None:
+    arguments, outputs, block = read_arguments(function), read_outputs(function), function.entry_block
+    known = dict(quantization_of(function))
+    for value, (i, argument) in zip(block.arguments, enumerate(arguments), strict=True):
+        readers = [use.owner.operation for use in value.uses]
+        goals = [Goal.of(views.Quantize(op)) if op.name == "rlx.quantize" else None for op in readers]
+        first = goals[0] if goals else None
+        same = first is not None and all(
+            g is not None and (g.scale, g.zero) == (first.scale, first.zero) for g in goals
+        )
+        if argument.kind != "input" or first is None or not same:
+            continue
+        known[argument.name] = first.scale, first.zero
+        arguments[i] = replace(argument, shape=argument.shape.with_dtype(i8))
+        for op in readers:
+            value.set_type(op.results[0].type)
+            op.results[0].replace_all_uses_with(value)
+            erase_dead([op])
+    end = block.operations[len(block.operations) - 1].operation
+    for i, value in enumerate(end.operands):
+        x = Integers.of(value)
+        if x is not None and outputs[i].updates is None:
+            known[outputs[i].name] = float(x.scale), x.zero
+            end.operands[i] = x.value
+            outputs[i] = replace(outputs[i], shape=shape_of(x.value))
+            erase_dead([value.owner.operation])
+    sign_function(function, arguments, outputs)
+    _write(function, known)
+
+
+def _write(function: mlir.FuncOp, known: Mapping[str, tuple[float, int]]) -> None:
+    if known:
+        ir = mlir.ir
+        number, whole = ir.F64Type.get(), ir.IntegerType.get_signless(64)
+        entries = {
+            name: ir.ArrayAttr.get([ir.FloatAttr.get(number, scale), ir.IntegerAttr.get(whole, zero)])
+            for name, (scale, zero) in known.items()
+        }
+        function.attributes[QUANTIZATION] = ir.DictAttr.get(entries)
+
+
+def quantization_of(function: mlir.FuncOp) -> dict[str, tuple[float, int]]:
+    """The scales and zero points of inputs and outputs that are integers, by name.
+
+    Raises:
+        Error: They are not written as `rlx-quantize-boundary` does.
+    """
+    attributes = function.attributes
+    if QUANTIZATION not in attributes:
+        return {}
+    try:
+        stored = mlir.ir.DictAttr(attributes[QUANTIZATION])
+        pairs = {named.name: [entry.value for entry in mlir.ir.ArrayAttr(named.attr)] for named in stored}
+        return {name: (float(scale), int(zero)) for name, (scale, zero) in pairs.items()}
+    except (ValueError, TypeError, AttributeError) as problem:
+        raise Error(
+            f"'{QUANTIZATION}' is a scale and a zero point for each name, such as {{x = [0.5, 3]}}"
+        ) from problem
+
+
+def leftovers(function: mlir.FuncOp) -> list[mlir.Operation]:
+    """The ops of a function that still compute with floats, but for what makes integers of inputs and floats of outputs."""
+    return [
+        op
+        for op in opview.operations(function.entry_block)
+        if op.name not in opview.TERMINATORS
+        and any(shape_of(v).dtype.is_inexact for v in (*op.operands, *op.results))
+        and op.name != "rlx.constant"
+    ]

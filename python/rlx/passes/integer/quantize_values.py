@@ -1,0 +1,287 @@
+"""`rlx-quantize-values`: every value of a graph rounded to 8 bits, and weights to 8, 4 or 2, as visible ops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from rlx import mlir
+from rlx.ir import opview, registry, views
+from rlx.ir.attributes import suggestion
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.dtype import f32
+from rlx.ir.errors import PassError
+from rlx.ir.location import describe, within
+from rlx.ir.shape import shape_of
+from rlx.ir.signature import bodies, read_arguments
+from rlx.passes.base import Pass, option
+from rlx.passes.dtypes.quantization_record import scale_of
+from rlx.passes.dtypes.quantization_sites import Site, sites
+from rlx.passes.integer.fold_affine import is_per_channel, product_of
+from rlx.passes.integer.value_ranges import ValueRange, ValueRanges
+from rlx.passes.pattern import has_one_use, producer
+from rlx.passes.rewrite import builder_before
+from rlx.passes.simplification.invariants import WeightValues, depends_on_weights
+
+# The scale and the zero point of what lies in a known interval, whatever calibration has seen: [0, 1) and [-1, 1).
+_FIXED = {"softmax": (2.0**-8, -128), "sigmoid": (2.0**-8, -128), "tanh": (2.0**-7, 0)}
+_BITS = (8, 4, 2)
+# A least and a greatest number: known, of a value, or none.
+Bounds = tuple[mlir.Value | float | None, mlir.Value | float | None]
+
+
+@dataclass(frozen=True)
+class QuantizeValues(Pass, name="rlx-quantize-values"):
+    """Round inputs, results and the weights of products by pairs of rlx.quantize and rlx.dequantize.
+
+    A bias, a relu or other bounds behind a product, a sum or a mean are taken together with it, and rounded once. What only
+    moves numbers keeps the scale of what it reads. `rlx-quantize-integer` makes ops on integers of it. Regions are left alone.
+    """
+
+    # Rounding to 8 bits is more than a comparison of results lets pass.
+    preserves_results = False
+
+    ranges: str | None = option(None, "the file of the values' ranges: rlx.observe_ranges(…).save(…)")
+    symmetric: bool = option(False, "zero points of activations are 0")
+    bits: int = option(8, "of weights: 8, 4 or 2", least=2)
+    layers: Mapping[str, int] = option({}, "of the weights of single products, by name: conv1.w=4", rest=True)
+
+    def run(self, module: mlir.Module) -> None:
+        if self.ranges is None:
+            raise PassError(f"{self.name}: the scales of values come from a file", hint="rlx.observe_ranges makes one")
+        ranges = ValueRanges.load(self.ranges)
+        for function in bodies(module):
+            round_values(function, ranges, symmetric=self.symmetric, bits=self.bits, layers=self.layers)
+
+
+def round_values(
+    function: mlir.FuncOp, ranges: ValueRanges, *, symmetric: bool, bits: int, layers: Mapping[str, int]
+) -> None:
+    """Round the values of a function, in place.
+
+    Args:
+        function: At MIR, of primitives, with `rlx-fold-affine` behind it.
+        ranges: Of `observed` values.
+        symmetric: Whether zero points of activations are 0.
+        bits: Of weights.
+        layers: Of those of single products, by the names of `sites`.
+
+    Raises:
+        PassError: The ranges are of another graph, or there is no product of a name.
+    """
+    known = sites(function, ranks=(3, 4))
+    _check_bits([s.name for s in known], bits, layers)
+    values = observed(function)
+    _check_ranges(values, ranges)
+    plan = _plan(function)
+    scales = {v: scale_of(r.low, r.high, symmetric=symmetric) for v, r in zip(values, ranges.values, strict=True)}
+    for site in known:
+        _round_weights(site, layers.get(site.name, bits))
+    for entry in plan:
+        found = entry.fixed or scales[entry.value if entry.source is None else entry.source]
+        scales[entry.value] = found
+        _round(entry, *found)
+
+
+def _round(entry: _Entry, scale: float, zero: int) -> None:
+    uses = [(use.owner.operation, use.operand_number) for use in entry.value.uses]
+    b = Builder(mlir.ir.InsertionPoint(entry.after), within(_location(entry.value), QuantizeValues.name))
+    rounded = b.dequantize(b.quantize(b.tensor(entry.value), scale, zero), scale, zero)
+    for user, i in uses:
+        user.operands[i] = rounded.value
+
+
+def observed(function: mlir.FuncOp) -> list[mlir.Value]:
+    """The values whose ranges calibration has to see, in order: inputs and results, without those whose scale is known."""
+    return [e.value for e in _plan(function) if e.source is None and e.fixed is None]
+
+
+def described(function: mlir.FuncOp, value: mlir.Value) -> tuple[str, str]:
+    """What gives a value, and the user's line."""
+    place = describe(_location(value)) or "<unknown>"
+    if isinstance(value, mlir.ir.OpResult):
+        return opview.name_of(value.owner.operation), place
+    return read_arguments(function)[value.arg_number].name, place
+
+
+# --- which values -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A value to round.
+
+    Attributes:
+        value: The value.
+        after: The op that comes next.
+        source: The value whose scale it has, if any.
+        fixed: The scale and the zero point that it has in any case.
+    """
+
+    value: mlir.Value
+    after: mlir.Operation
+    source: mlir.Value | None
+    fixed: tuple[float, int] | None
+
+
+def _plan(function: mlir.FuncOp) -> list[_Entry]:
+    """The values to round, in order."""
+    weights = WeightValues(function)
+    operations = [op.operation for op in function.entry_block.operations]
+    kinds = [a.kind for a in read_arguments(function)]
+    arguments = zip(function.entry_block.arguments, kinds, strict=True)
+    found = [(v, operations[0]) for v, kind in arguments if kind == "input"]
+    for op, after in pairwise(operations):
+        if op.name not in ("rlx.quantize", "rlx.dequantize"):
+            found += [(v, after) for v in op.results if v not in weights]
+    return [_Entry(v, after, _source(v), _fixed(v)) for v, after in found if _is_rounded(v)]
+
+
+def _is_rounded(value: mlir.Value) -> bool:
+    return shape_of(value).dtype is f32 and not _is_taken_along(value)
+
+
+def _is_taken_along(value: mlir.Value) -> bool:
+    """Whether a value is no result of its own: a bias or bounds follow, and nobody else reads it."""
+    if not isinstance(value, mlir.ir.OpResult) or not has_one_use(value):
+        return False
+    user = next(iter(value.uses)).owner.operation
+    if user.name == "rlx.binary" and (added := views.Binary(user)).kind == "add":
+        product = product_of(value)
+        other = added.rhs if added.lhs == value else added.lhs
+        return product is not None and is_per_channel(product, other)
+    keeps_scale = _source(value) is not None or _fixed(value) is not None or _is_function(value)
+    return bounds_of(user, value) is not None and not keeps_scale
+
+
+def bounds_of(op: mlir.Operation, value: mlir.Value) -> Bounds | None:
+    """The least and the greatest number that an op lets pass of a value, None where it has none; None for other ops."""
+    if op.name == "rlx.activation" and views.Activation(op).kind == "relu":
+        return 0.0, None
+    if op.name == "rlx.clamp" and op.operands[0] == value:
+        clamp = views.Clamp(op)
+        return (clamp.low, clamp.high) if _is_number(clamp.low) and _is_number(clamp.high) else None
+    if op.name == "rlx.binary" and (bound := views.Binary(op)).kind in ("max", "min"):
+        other = bound.rhs if bound.lhs == value else bound.lhs
+        if _is_number(other):
+            return (other, None) if bound.kind == "max" else (None, other)
+    return None
+
+
+def _is_number(value: mlir.Value) -> bool:
+    return shape_of(value).num_elements == 1 and depends_on_weights(value)
+
+
+def _is_function(value: mlir.Value) -> bool:
+    """Whether a value is a function of one other, which becomes a table."""
+    activation = producer(value, views.Activation)
+    return activation is not None and activation.kind != "relu"
+
+
+def _source(value: mlir.Value) -> mlir.Value | None:
+    """What a value has its numbers from, where its op only moves or chooses them; it has the scale of that."""
+    op = maker_of(value)
+    return op.operands[0] if op is not None and keeps_scale(op) and not depends_on_weights(op.operands[0]) else None
+
+
+def maker_of(value: mlir.Value) -> mlir.Operation | None:
+    """The op that gives a value, where it is one of ours."""
+    op = value.owner.operation if isinstance(value, mlir.ir.OpResult) else None
+    return op if op is not None and registry.is_ours(op) else None
+
+
+def keeps_scale(op: mlir.Operation) -> bool:
+    """Whether an op only moves or chooses numbers of its first operand, floats or what stands for them."""
+    if (
+        not len(op.operands)
+        or not len(op.results)
+        or shape_of(op.operands[0]).dtype is not shape_of(op.results[0]).dtype
+    ):
+        return False
+    name = opview.name_of(op)
+    if name in ("pool", "reduce"):
+        return opview.attributes_of(op)["kind"] in ("max", "min")
+    if name == "pad":
+        attributes = opview.attributes_of(op)
+        return attributes["mode"] != "constant" or attributes["value"] == 0
+    return name == "gather" or opview.has_trait(op, "rearranges")
+
+
+def _fixed(value: mlir.Value) -> tuple[float, int] | None:
+    op = maker_of(value)
+    if op is None:
+        return None
+    name = opview.name_of(op)
+    return _FIXED.get(opview.attributes_of(op)["kind"] if name == "activation" else name)
+
+
+# --- weights ----------------------------------------------------------------------------------------
+
+
+def _round_weights(site: Site, bits: int) -> None:
+    b = builder_before(site.op, QuantizeValues.name)
+    w = b.tensor(site.op.operands[1])
+    trained = producer(w.value, views.FakeQuantize) or producer(w.value, views.FakeQuantizeLsq)
+    if trained is not None and trained.bits <= 8 and trained.axis in (None, site.channel_axis):
+        axis, scale = trained.axis, b.tensor(trained.scale)
+    else:
+        axis = site.channel_axis
+        w, scale = _scaled(b, w, axis, bits)
+    rounded = b.dequantize(b.quantize(w, scale, 0, axis=axis), scale, 0, axis=axis)
+    site.op.operands[1] = rounded.value
+
+
+def _scaled(b: Builder, w: Tensor, axis: int, bits: int) -> tuple[Tensor, Tensor]:
+    """Weights with a scale for each channel, of which they are -qmax to qmax times as much.
+
+    The largest weight becomes qmax = 127 or 7. Of 2 bits, all that is larger than 0.7 times the mean becomes the mean of these,
+    as Li et al. have it (Ternary weight networks, section 3.2), but for the threshold, which is half of that mean.
+    """
+    others = [i for i in range(w.rank) if i != axis]
+    size = b.abs(w)
+    if bits == 2:
+        large = b.cast(size > b.mean(size, others, keep_dims=True) * 0.7, f32)
+        reach = b.sum(size * large, others) / b.maximum(b.sum(large, others), 1.0)
+    else:
+        reach = b.max(size, others)
+    most = float(2 ** (bits - 1) - 1)
+    scale = b.where(reach > float(np.finfo(np.float32).tiny) * most, reach / most, 1.0)
+    if bits == 2:
+        bound = b.reshape(scale, [-1 if i == axis else 1 for i in range(w.rank)])
+        w = b.minimum(b.maximum(w, -bound), bound)
+    return w, scale
+
+
+# --- checks -----------------------------------------------------------------------------------------
+
+
+def _check_bits(names: Sequence[str], bits: int, layers: Mapping[str, int]) -> None:
+    for name in layers:
+        if name not in names:
+            raise PassError(f"{QuantizeValues.name}: there is no product '{name}'{suggestion(name, names)}")
+    for given in (bits, *layers.values()):
+        if given not in _BITS:
+            raise PassError(f"{QuantizeValues.name}: weights have 8, 4 or 2 bits, not {given!r:.60}")
+
+
+def _check_ranges(values: Sequence[mlir.Value], ranges: ValueRanges) -> None:
+    hint = "make them of this graph, by rlx.observe_ranges"
+    if len(values) != len(ranges.values):
+        message = f"{QuantizeValues.name}: the graph has {len(values)} values, the ranges are of {len(ranges.values)}"
+        raise PassError(message, hint=hint)
+    for value, known in zip(values, ranges.values, strict=True):
+        if isinstance(value, mlir.ir.OpResult) and (maker := opview.name_of(value.owner.operation)) != known.maker:
+            message = f"{QuantizeValues.name}: the ranges have a '{known.maker}' where the graph has a '{maker}'"
+            raise PassError(message, location=describe(_location(value)), hint=hint)
+
+
+def _location(value: mlir.Value) -> mlir.Location:
+    return value.owner.operation.location if isinstance(value, mlir.ir.OpResult) else value.location
+
+
+def range_of(function: mlir.FuncOp, value: mlir.Value, low: float, high: float) -> ValueRange:
+    """The range of a value, as it is kept."""
+    return ValueRange(*described(function, value), low, high)

@@ -1,0 +1,184 @@
+"""`rlx.observe_ranges` and `rlx.integer_only`: graphs whose every op is on integers, for machines without floats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rlx import mlir
+from rlx.backends.stages import graph_of
+from rlx.ir import opview
+from rlx.ir.builder import Tensor
+from rlx.ir.errors import Error, UnsupportedError
+from rlx.ir.graph import Graph
+from rlx.ir.location import describe
+from rlx.passes import run
+from rlx.passes.integer.quantize_boundary import leftovers, quantization_of
+from rlx.passes.integer.quantize_values import observed, range_of, round_values
+from rlx.passes.integer.requantize_mode import RequantizeMode
+from rlx.passes.integer.value_ranges import ValueRanges
+from rlx.passes.simplification.bind_params import bind_params
+from rlx.quantization.calibrate import called, check_batch, check_method, read, runner
+from rlx.quantization.observers import Observer, finite
+from rlx.report.progress import progress as shown
+
+# Ops that have a form in integers of their own; all other composite ones are taken apart.
+_KEPT = "softmax,clamp,pad,fake_quantize,fake_quantize_lsq"
+_PREPARE = (
+    "rlx-lower-blocks",
+    "rlx-lower-control-flow",
+    f"rlx-decompose{{except={_KEPT}}}",
+    "rlx-simplify",
+    "rlx-drop-fake-quantize",
+    "rlx-fold-affine",
+    "canonicalize",
+    "cse",
+)
+_FINISH = (
+    "rlx-quantize-integer",
+    "rlx-constant-fold{max-elements=16777216}",
+    "rlx-simplify",
+    "canonicalize",
+    "cse",
+)
+
+
+def observe_ranges(
+    graph: Any,
+    batches: Iterable[Mapping[str, Any]],
+    *,
+    params: Mapping[str, Any] | None = None,
+    method: str = "minmax",
+    percentile: float = 99.99,
+    device: Any = "cpu",
+    progress: bool = True,
+) -> ValueRanges:
+    """Run a graph on data like that which it is for, and note the ranges of its values.
+
+    Args:
+        graph: A `Graph` or `GraphModule` that computes in f32; it is not changed.
+        batches: Inputs by name, for one run each.
+        params: Weights that did not come with the graph.
+        method: How ranges are chosen, as of `rlx.calibrate`.
+        percentile: Likewise.
+        device: Where to run; None takes the NumPy evaluator.
+        progress: Show a bar on a terminal.
+
+    Raises:
+        Error: There is no batch, one does not fit, or a number is not finite; the message names the batch and the value.
+    """
+    check_method(method, percentile)
+    source = prepared(graph, "observe_ranges")
+    values = {**graph_of(graph, "observe_ranges").weights, **(params or {})}
+    taps = observed(source.function)
+    observers = [Observer(0, counts=method != "minmax") for _ in taps]
+    tapped = source.clone()
+    tapped.set_outputs([Tensor(tapped, value) for value in observed(tapped.function)])
+    call = runner(tapped, values, device)
+    count = 0
+    for count, batch in enumerate(shown(batches, "observe", show=progress), 1):
+        check_batch(batch, count)
+        for value, observer, array in zip(taps, observers, called(call, batch, count), strict=True):
+            if not finite(array):
+                maker, place = range_of(source.function, value, 0, 0).maker, _place(value)
+                raise Error(f"batch {count}: '{maker}' holds NaN or infinity", location=place)
+            observer.observe(np.reshape(array, (1, -1)))
+    if not count:
+        raise Error("there is no batch to observe", hint="give at least one mapping of input names to arrays")
+    ranges = [o.range(method, percentile) for o in observers]
+    return ValueRanges(
+        method, count, [range_of(source.function, v, *ends) for v, ends in zip(taps, ranges, strict=True)]
+    )
+
+
+def integer_only(
+    graph: Any,
+    ranges: ValueRanges,
+    *,
+    params: Mapping[str, Any] | None = None,
+    bits: int = 8,
+    layers: Mapping[str, int] | None = None,
+    symmetric: bool = False,
+    mode: str = "double",
+    allow_float: bool = False,
+) -> Graph:
+    """A graph whose every op is on integers: i8 values, i32 sums, fixed-point numbers, tables.
+
+    Args:
+        graph: A `Graph` or `GraphModule` that computes in f32, of static sizes; it is not changed.
+        ranges: What `observe_ranges` gave of this graph.
+        params: Weights that did not come with the graph.
+        bits: Of weights: 8, 4 (-7 to 7) or 2 (-1, 0, 1); one scale for each channel of a result.
+        layers: Bits of the weights of single products, by the names of their weights.
+        symmetric: Whether zero points are 0.
+        mode: How sums are scaled: `double`, `single` or `short`, as `requantize` has them.
+        allow_float: Leave what has no form in integers as it is, instead of refusing the graph.
+
+    Returns:
+        A graph at MIR without parameters: weights are constants. Inputs and outputs are i8 and stand for
+        `(value - zero_point)·scale` by `rlx.quantization_of(graph)`; indices stay what they are.
+
+    Raises:
+        Error: An option is wrong, a weight is missing, or the ranges are of another graph.
+        UnsupportedError: Something has no form in integers; all such ops are named, with the user's lines.
+    """
+    source = graph_of(graph, "integer_only")
+    values = {**source.weights, **(params or {})}
+    result = prepared(graph, "integer_only")
+    if result.symbols:
+        sizes = ", ".join(sorted(result.symbols))
+        raise UnsupportedError(f"integer-only graphs have static sizes; unknown: {sizes}", hint="bind them: rlx.bind")
+    missing = next((a.name for a in result.params if a.name not in values), None)
+    if missing is not None:
+        raise Error(f"param '{missing}' is missing", hint="give it in params, or have the graph come with its weights")
+    with mlir.entered():
+        round_values(result.function, ranges, symmetric=symmetric, bits=bits, layers=layers or {})
+        bind_params(result.function, read({a.name: values[a.name] for a in result.params}))
+    result = run(result, [*_FINISH, "rlx-quantize-boundary", "canonicalize"])
+    left = leftovers(result.function)
+    if left and not allow_float:
+        raise _refused(left)
+    return run(result, [RequantizeMode(mode=mode)]) if mode != "double" else result
+
+
+@dataclass(frozen=True)
+class Quantization:
+    """What the integers of an input or output stand for: `(value - zero_point)·scale`."""
+
+    scale: float
+    zero_point: int
+
+    def quantize(self, x: Any) -> np.ndarray:
+        """Floats as i8, rounded half to even and saturated."""
+        steps = np.rint(np.asarray(x, np.float32) / np.float32(self.scale)) + self.zero_point
+        return np.clip(steps, -128, 127).astype(np.int8)
+
+    def dequantize(self, x: Any) -> np.ndarray:
+        """The floats, f32, that integers stand for."""
+        return ((np.asarray(x).astype(np.int32) - self.zero_point) * np.float32(self.scale)).astype(np.float32)
+
+
+def quantizations(graph: Graph) -> dict[str, Quantization]:
+    """What the inputs and outputs of a graph of `integer_only` stand for, by name; plain integers are not among them."""
+    with mlir.entered():
+        return {name: Quantization(*pair) for name, pair in quantization_of(graph.function).items()}
+
+
+def prepared(graph: Any, caller: str) -> Graph:
+    """A graph as its values are rounded: of primitives, with batch norms folded."""
+    return run(graph_of(graph, caller), [*_PREPARE])
+
+
+def _place(value: mlir.Value) -> str | None:
+    return describe(value.owner.operation.location if isinstance(value, mlir.ir.OpResult) else value.location)
+
+
+def _refused(left: list[mlir.Operation]) -> UnsupportedError:
+    lines = [f"  {opview.name_of(op)} at {describe(op.location) or '<unknown>'}" for op in left]
+    return UnsupportedError(
+        "the graph has ops without a form in integers:\n" + "\n".join(dict.fromkeys(lines)),
+        hint="allow_float=True leaves them in f32; products need weights, sums and norms constants beside them",
+    )

@@ -1,0 +1,175 @@
+"""Graphs of integers alone: against the floats that they stand for, and bit for bit the same on every compiler."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rlx
+from rlx.ir import opview
+from rlx.ir.shape import shape_of
+from rlx.ops.quantization.requantize import BITS
+from rlx.passes import run
+from rlx.quantization.integer import prepared
+from tests.quantization.networks import NETWORKS, batches, integer_inputs, integer_network, network, weights
+
+# How many steps a result may be off, of those of its own scale: what is rounded on the way adds up.
+_STEPS = 5
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_results_are_those_of_the_floats(name: str) -> None:
+    graph, integers = network(name), integer_network(name)
+    params, known = weights(graph, 0), rlx.quantizations(integers)
+    for op in opview.operations(integers.function.entry_block):
+        assert not any(shape_of(v).dtype.is_inexact for v in (*op.operands, *op.results)), op
+    for batch in batches(graph, 4, 1):  # those that it was calibrated with: nothing is cut off
+        expected = rlx.evaluate(graph, batch | params)
+        got = rlx.evaluate(integers, integer_inputs(integers, batch))
+        for output, wanted, array in zip(integers.outputs, expected, got, strict=True):
+            if output.name not in known:
+                np.testing.assert_array_equal(array, wanted)
+                continue
+            off = np.abs(known[output.name].dequantize(array) - wanted) / known[output.name].scale
+            assert off.max() < _STEPS and np.median(off) < 2, (output.name, off.max())
+
+
+@pytest.mark.parametrize("device", ["cpu", "xla"])
+def test_compilers_give_the_same_bits(device: str) -> None:
+    for i, name in enumerate(NETWORKS):
+        mode = list(BITS)[i % len(BITS)]
+        integers = integer_network(name, symmetric=i % 2 == 1, mode=mode, bits=(8, 4, 2)[i % 3])
+        program = rlx.Session(device).compile(integers)
+        for batch in batches(network(name), 2, 99):
+            given = integer_inputs(integers, batch)
+            for got, expected in zip(program.run(given), rlx.evaluate(integers, given), strict=True):
+                np.testing.assert_array_equal(got, expected, strict=True)
+
+
+def _constants(graph: rlx.Graph, op: str, operand: int) -> list[np.ndarray]:
+    found = [o for o in opview.operations(graph.function.entry_block) if o.name == f"rlx.{op}"]
+    return [opview.attributes_of(o.operands[operand].owner.operation)["value"] for o in found]
+
+
+@pytest.mark.parametrize(("bits", "most"), [(8, 127), (4, 7), (2, 1)])
+def test_weights_have_few_bits(bits: int, most: int) -> None:
+    other = {8: 2, 4: 8, 2: 4}[bits]
+    graph = integer_network("convolution", bits=bits, layers={"c1": other})
+    first, second = _constants(graph, "q_conv2d", 1)
+    assert np.abs(first).max() == {8: 127, 4: 7, 2: 1}[other]
+    assert np.abs(second).max() == most and np.abs(_constants(graph, "q_matmul", 1)[0]).max() == most
+
+
+def test_weights_as_trained_keep_their_grid() -> None:
+    """fake_quantize of weights, with a scale of their own: the integers are those of training."""
+    g = rlx.Graph("trained")
+    w = g.fake_quantize(g.param("w", (6, 3)), g.param("s", (3,)), bits=4, axis=1, scale_mode="fixed")
+    g.set_outputs([g.fake_quantize(g.input("x", (2, 6))) @ w])
+    scale = np.array([0.5, 0.25, 0.1], np.float32)
+    steps = np.random.default_rng(0).integers(-7, 8, (6, 3))
+    params = {"w": (steps * scale).astype(np.float32) + np.float32(0.01), "s": scale}
+    ranges = rlx.observe_ranges(g, [{"x": np.ones((2, 6), np.float32)}], params=params, device=None)
+    (weights_,) = _constants(rlx.integer_only(g, ranges, params=params), "q_matmul", 1)
+    np.testing.assert_array_equal(weights_, steps)
+
+
+def test_norms_are_folded_and_the_floats_stay_the_same() -> None:
+    graph = network("convolution")
+    folded, params = prepared(graph, "test"), weights(graph, 3)
+    behind = [o.name for o in opview.operations(folded.function.entry_block)]
+    assert behind.count("rlx.conv") == 2 and "rlx.batch_norm_inference" not in behind
+    for batch in batches(graph, 2, 5):
+        (expected,), (got,) = (rlx.evaluate(g, batch | params) for g in (graph, folded))
+        np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_files_and_passes_give_the_same(tmp_path: Path) -> None:
+    """What the function does is passes over files: the same graph comes out of these."""
+    graph = network("convolution")
+    params = weights(graph, 0)
+    ranges = rlx.observe_ranges(graph, batches(graph, 12, 1), params=params, device=None)
+    ranges.save(tmp_path / "ranges.json")
+    np.savez(tmp_path / "params.npz", **params)
+    text = (
+        f"rlx-quantize-values{{ranges={tmp_path}/ranges.json bits=8 fc=4}},rlx-bind-params{{file={tmp_path}/params.npz}},"
+        "rlx-quantize-integer,rlx-constant-fold{max-elements=16777216},rlx-simplify,canonicalize,cse,"
+        "rlx-quantize-boundary,canonicalize"
+    )
+    by_passes = run(prepared(graph, "test"), text)
+    assert str(by_passes) == str(rlx.integer_only(graph, ranges, params=params, layers={"fc": 4}))
+    assert rlx.quantizations(rlx.parse(str(by_passes))) == rlx.quantizations(by_passes)
+
+
+def test_one_parameter_may_be_bound(tmp_path: Path) -> None:
+    g = rlx.Graph("two")
+    g.set_outputs([g.input("x", (2,)) * g.param("a", (2,)) + g.param("b", (2,))])
+    np.savez(tmp_path / "w.npz", a=np.array([3, 4], np.float32), b=np.zeros(3, np.float32))
+    bound = run(g, f"rlx-bind-params{{file={tmp_path}/w.npz names=a}}")
+    assert [a.name for a in bound.arguments] == ["x", "b"]
+    given = {"x": np.array([1, 2], np.float32), "b": np.array([5, 6], np.float32)}
+    np.testing.assert_array_equal(rlx.evaluate(bound, given)[0], [8, 14])
+    with pytest.raises(rlx.Error, match="param 'b' is f32\\[2\\], its value f32\\[3\\]"):
+        run(g, f"rlx-bind-params{{file={tmp_path}/w.npz}}")
+
+
+def test_what_has_no_form_in_integers_is_listed() -> None:
+    g = rlx.Graph("norms")
+    x = g.input("x", (2, 8))
+    h = g.layer_norm(x, g.param("s", (8,)), g.param("b", (8,)))
+    g.set_outputs([g.cumsum(h, 1)])
+    params = weights(g, 0)
+    ranges = rlx.observe_ranges(g, batches(g, 2, 0), params=params, device=None)
+    with pytest.raises(
+        rlx.UnsupportedError, match=r"(?s)without a form in integers:.*cumsum at .*test_integer\.py:\d+"
+    ):
+        rlx.integer_only(g, ranges, params=params)
+    mixed = rlx.integer_only(g, ranges, params=params, allow_float=True)
+    given = integer_inputs(mixed, batches(g, 1, 0)[0])
+    assert np.isfinite(rlx.evaluate(mixed, given)[0]).all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"bits": 3}, "weights have 8, 4 or 2 bits, not 3"),
+        ({"layers": {"fd": 4}}, "there is no product 'fd'"),
+        ({"layers": {"fc": 5}}, "weights have 8, 4 or 2 bits, not 5"),
+        ({"mode": "triple"}, "mode"),
+        ({"params": {}}, "param 'c1' is missing"),
+    ],
+)
+def test_what_is_wrong_is_said(options: dict[str, Any], message: str) -> None:
+    graph = network("convolution")
+    params = weights(graph, 0)
+    ranges = rlx.observe_ranges(graph, batches(graph, 1, 1), params=params, device=None)
+    with pytest.raises(rlx.Error, match=message):
+        rlx.integer_only(graph, ranges, **{"params": params, **options})
+
+
+def test_ranges_of_another_graph_are_refused(tmp_path: Path) -> None:
+    graph, other = network("convolution"), network("residual")
+    ranges = rlx.observe_ranges(other, batches(other, 1, 1), params=weights(other, 0), device=None)
+    with pytest.raises(rlx.Error, match="values, the ranges are of"):
+        rlx.integer_only(graph, ranges, params=weights(graph, 0))
+    with pytest.raises(rlx.Error, match="there is no batch"):
+        rlx.observe_ranges(graph, [], params=weights(graph, 0), device=None)
+    wrong = [{"x": np.full((1, 1, 12, 12), np.nan, np.float32)}]
+    with pytest.raises(rlx.Error, match="batch 1: input 'x' holds NaN"):
+        rlx.observe_ranges(graph, wrong, params=weights(graph, 0), device=None)
+    (tmp_path / "x.json").write_text(
+        '{"format": "rlx value ranges, 1", "method": "minmax", "batches": 1, "values": [[1]]}'
+    )
+    with pytest.raises(rlx.Error, match="is damaged"):
+        rlx.ValueRanges.load(tmp_path / "x.json")
+
+
+def test_sizes_have_to_be_known() -> None:
+    g = rlx.Graph("symbolic")
+    g.set_outputs([g.input("x", ("n", 4)) @ g.param("w", (4, 3))])
+    params = weights(g, 0)
+    ranges = rlx.observe_ranges(g, [{"x": np.ones((2, 4), np.float32)}], params=params, device=None)
+    with pytest.raises(rlx.UnsupportedError, match="unknown: n"):
+        rlx.integer_only(g, ranges, params=params)
