@@ -13,7 +13,8 @@ Arrays = dict[str, np.ndarray]
 
 
 def _norm(g: rlx.Graph, x: Any, name: str) -> Any:
-    return g.batch_norm_inference(x, *(g.param(f"{name}.{part}", (x.shape.dims[1],)) for part in ("s", "b", "m", "v")))
+    scale, bias, mean, variance = (g.param(f"{name}.{part}", (x.shape.dims[1],)) for part in "sbmv")
+    return g.batch_norm_inference(x, scale, bias, mean, variance)
 
 
 def _convolution(g: rlx.Graph) -> Any:

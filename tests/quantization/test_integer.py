@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import safetensors.numpy
 
 import rlx
 from rlx.ir import opview
@@ -92,10 +93,10 @@ def test_files_and_passes_give_the_same(tmp_path: Path) -> None:
     params = weights(graph, 0)
     ranges = rlx.observe_ranges(graph, batches(graph, 12, 1), params=params, device=None)
     ranges.save(tmp_path / "ranges.json")
-    np.savez(tmp_path / "params.npz", **params)
+    safetensors.numpy.save_file(params, tmp_path / "params.safetensors")
     text = (
-        f"rlx-quantize-values{{ranges={tmp_path}/ranges.json bits=8 fc=4}},rlx-bind-params{{file={tmp_path}/params.npz}},"
-        "rlx-quantize-integer,rlx-constant-fold{max-elements=16777216},rlx-simplify,canonicalize,cse,"
+        f"rlx-quantize-values{{ranges={tmp_path}/ranges.json bits=8 fc=4}},"
+        f"rlx-bind-params{{file={tmp_path}/params.safetensors}},rlx-quantize-integer,rlx-constant-fold{{max-elements=16777216}},rlx-simplify,canonicalize,cse,"
         "rlx-quantize-boundary,canonicalize"
     )
     by_passes = run(prepared(graph, "test"), text)

@@ -3,7 +3,7 @@
 // An input that is also read as floats stays.
 // CHECK: func.func @main(%arg0: tensor<4xi8> {{.*}}rlx.name = "x"{{.*}}, %arg1: tensor<4xf32> {{.*}}rlx.name = "u"
 // CHECK-SAME: -> (tensor<4xi8> {rlx.name = "y"}, tensor<4xf32>
-// CHECK-SAME: attributes {rlx.quantization = {x = [5.000000e-01, 3], y = [5.000000e-01, 3]}}
+// CHECK-SAME: attributes {rlx.quantized = {x = [5.000000e-01, 3], y = [5.000000e-01, 3]}}
 // CHECK: [[R:%.+]] = rlx.reverse(%arg0)
 // CHECK: rlx.quantize(%arg1
 // CHECK: return [[R]]

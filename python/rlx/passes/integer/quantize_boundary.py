@@ -16,14 +16,14 @@ from rlx.passes.integer.operands import Goal, Integers
 from rlx.passes.rewrite import erase_dead
 
 # Attribute of a function: for each name of an input or output, its scale (f32) and its zero point.
-QUANTIZATION = "rlx.quantization"
+QUANTIZATION = "rlx.quantized"
 
 
 @dataclass(frozen=True)
 class QuantizeBoundary(Pass, name="rlx-quantize-boundary", idempotent=True):
     """Take inputs that are only quantised as i8, and give outputs that are only dequantised as i8.
 
-    What they stand for, `(value - zero_point)·scale`, is noted in the function's attribute `rlx.quantization`.
+    What they stand for, `(value - zero_point)·scale`, is noted in the function's attribute `rlx.quantized`.
     """
 
     preserves_results = False  # the function takes and gives other dtypes
