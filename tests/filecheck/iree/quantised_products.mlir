@@ -20,7 +20,7 @@
 // UNSIGNED: arith.subi
 func.func @main(%x: tensor<4x8xi8>, %w: tensor<8x3xi8> {rlx.kind = "param", rlx.name = "w"}) -> tensor<4x3xf32> {
   %m = rlx.constant() {value = dense<0.5> : tensor<f32>} : tensor<f32>
-  %y = rlx.q_matmul(%x, %w, %m) {dtype = f32} : (tensor<4x8xi8>, tensor<8x3xi8>, tensor<f32>) -> tensor<4x3xf32>
+  %y = rlx.q_matmul(%x, %w, _, %m) {dtype = f32} : (tensor<4x8xi8>, tensor<8x3xi8>, tensor<f32>) -> tensor<4x3xf32>
   return %y : tensor<4x3xf32>
 }
 
@@ -33,7 +33,7 @@ func.func @main(%x: tensor<4x8xi8>, %w: tensor<8x3xi8> {rlx.kind = "param", rlx.
 func.func @twice(%x: tensor<4x8xi8>, %w: tensor<8x3xi8> {rlx.kind = "param", rlx.name = "w"}) -> (tensor<4x3xf32>, tensor<4x3xf32>) {
   %m = rlx.constant() {value = dense<0.5> : tensor<f32>} : tensor<f32>
   %n = rlx.constant() {value = dense<0.25> : tensor<f32>} : tensor<f32>
-  %y = rlx.q_matmul(%x, %w, %m) {dtype = f32} : (tensor<4x8xi8>, tensor<8x3xi8>, tensor<f32>) -> tensor<4x3xf32>
-  %z = rlx.q_matmul(%x, %w, %n) {dtype = f32} : (tensor<4x8xi8>, tensor<8x3xi8>, tensor<f32>) -> tensor<4x3xf32>
+  %y = rlx.q_matmul(%x, %w, _, %m) {dtype = f32} : (tensor<4x8xi8>, tensor<8x3xi8>, tensor<f32>) -> tensor<4x3xf32>
+  %z = rlx.q_matmul(%x, %w, _, %n) {dtype = f32} : (tensor<4x8xi8>, tensor<8x3xi8>, tensor<f32>) -> tensor<4x3xf32>
   return %y, %z : tensor<4x3xf32>, tensor<4x3xf32>
 }
