@@ -64,6 +64,7 @@ _HOMES = {
     "quantize": "rlx.quantization.quantize",
     "quantization_sensitivity": "rlx.quantization.sensitivity",
     **dict.fromkeys(("observe_ranges", "integer_only", "quantizations", "Quantization"), "rlx.quantization.integer"),
+    **dict.fromkeys(("search_bits", "BitWidths"), "rlx.quantization.bit_widths"),
     "ValueRanges": "rlx.passes.integer.value_ranges",
     "CalibrationRecord": "rlx.passes.dtypes.quantization_record",
     "Tick": "rlx.tick",

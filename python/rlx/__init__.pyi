@@ -45,6 +45,8 @@ from rlx.ir.shape import Shape as Shape
 from rlx.ir.text import parse as parse
 from rlx.passes.dtypes.quantization_record import CalibrationRecord as CalibrationRecord
 from rlx.passes.integer.value_ranges import ValueRanges as ValueRanges
+from rlx.quantization.bit_widths import BitWidths as BitWidths
+from rlx.quantization.bit_widths import search_bits as search_bits
 from rlx.quantization.calibrate import calibrate as calibrate
 from rlx.quantization.integer import Quantization as Quantization
 from rlx.quantization.integer import integer_only as integer_only

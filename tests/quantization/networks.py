@@ -78,6 +78,16 @@ def _embedding(g: rlx.Graph) -> Any:
     return g.embedding(g.param("table", (10, 8)), g.input("i", (3,), "i32")) @ g.param("w", (8, 4))
 
 
+def _lstm(g: rlx.Graph) -> Any:
+    x, h, c = g.input("x", (1, 4, 3)), g.input("h", (1, 5)), g.input("c", (1, 5))
+    return list(g.lstm(x, h, c, g.param("wi", (3, 20)), g.param("wh", (5, 20)), g.param("b", (20,))))
+
+
+def _gru(g: rlx.Graph) -> Any:
+    x, h = g.input("x", (1, 4, 3)), g.input("h", (1, 5))
+    return list(g.gru(x, h, g.param("wi", (3, 15)), g.param("wh", (5, 15)), g.param("bi", (15,)), g.param("bh", (15,))))
+
+
 NETWORKS: dict[str, Callable[[rlx.Graph], Any]] = {
     "convolution": _convolution,
     "residual": _residual,
@@ -89,6 +99,8 @@ NETWORKS: dict[str, Callable[[rlx.Graph], Any]] = {
     "attention": _attention,
     "elements": _elements,
     "embedding": _embedding,
+    "lstm": _lstm,
+    "gru": _gru,
 }
 
 

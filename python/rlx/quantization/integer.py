@@ -27,10 +27,12 @@ from rlx.report.progress import progress as shown
 
 # Ops that have a form in integers of their own; all other composite ones are taken apart.
 _KEPT = "softmax,clamp,pad,fake_quantize,fake_quantize_lsq"
+_DECOMPOSE = f"rlx-decompose{{except={_KEPT}}}"
 _PREPARE = (
     "rlx-lower-blocks",
+    _DECOMPOSE,
     "rlx-lower-control-flow",
-    f"rlx-decompose{{except={_KEPT}}}",
+    _DECOMPOSE,
     "rlx-simplify",
     "rlx-drop-fake-quantize",
     "rlx-fold-affine",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from rlx import mlir
 from rlx.ir import opview, views
+from rlx.ir.dim import estimate
 from rlx.ir.dtype import f32
 from rlx.ir.location import describe
 from rlx.ir.shape import shape_of
@@ -20,7 +21,7 @@ class Site:
     """A product of activations with weights, in f32.
 
     Attributes:
-        name: The parameter that the weights come from, or the op; the second of a name is `name#2`.
+        name: The parameter that the weights come from, of several the largest, or the op; the second of a name is `name#2`.
         op: The product.
         activations: The operand that is one.
         weights: The other.
@@ -55,7 +56,7 @@ def sites(function: mlir.FuncOp, ranks: Collection[int] = (4,)) -> list[Site]:
         ranks: Those of the tensors whose convolutions count.
     """
     weights = WeightValues(function)
-    names = [a.name for a in read_arguments(function)]
+    arguments = read_arguments(function)
     seen: Counter[str] = Counter()
     result: list[Site] = []
     for op in opview.operations(function.entry_block):
@@ -63,8 +64,10 @@ def sites(function: mlir.FuncOp, ranks: Collection[int] = (4,)) -> list[Site]:
             shape = shape_of(factor)
             if activations in weights or factor not in weights or shape.dtype is not f32 or not shape.is_static:
                 continue
-            roots = [names[i] for i in sorted(weights.roots(factor))]
-            name = roots[0] if len(roots) == 1 else opview.name_of(op)
+            roots = [arguments[i] for i in sorted(weights.roots(factor))]
+            largest = max((estimate(a.shape.num_elements) for a in roots), default=0)
+            leading = [a.name for a in roots if estimate(a.shape.num_elements) == largest]
+            name = leading[0] if len(leading) == 1 else opview.name_of(op)
             seen[name] += 1
             unique = name if seen[name] == 1 else f"{name}#{seen[name]}"
             result.append(Site(unique, op, activations, factor, axis, weight_axis, channel_axis))

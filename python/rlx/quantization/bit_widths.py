@@ -1,0 +1,221 @@
+"""`rlx.search_bits`: how many bits the weights of each product get, within a budget of bytes or of accuracy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rlx.backends.stages import graph_of
+from rlx.ir.errors import Error
+from rlx.ir.graph import Graph
+from rlx.ir.guards import is_integer, is_real
+from rlx.ir.shape import shape_of
+from rlx.passes.dtypes.quantization_sites import sites
+from rlx.passes.integer.value_ranges import ValueRanges
+from rlx.quantization.calibrate import check_batch, runner
+from rlx.quantization.integer import Quantization, integer_only, prepared, quantizations
+from rlx.report.progress import progress as shown
+from rlx.report.text import bytes_text, table
+
+Arrays = dict[str, np.ndarray]
+# Of the outputs of each batch, by name, as floats: larger is better.
+Score = Callable[[list[Arrays]], float]
+_LOWER = (4, 2)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One product with fewer bits, all others with 8.
+
+    Attributes:
+        name: The product.
+        bits: Of its weights.
+        saved: Bytes of weights that it saves.
+        score: What is left of the score.
+    """
+
+    name: str
+    bits: int
+    saved: int
+    score: float
+
+
+@dataclass(frozen=True)
+class BitWidths:
+    """What `search_bits` found; as text, a table.
+
+    Attributes:
+        layers: Bits by product, as `integer_only` takes them.
+        weight_bytes: What all weights of products take with them, packed.
+        score: With them.
+        score_at_8: With 8 bits everywhere.
+        trials: What each product costs alone.
+    """
+
+    layers: Mapping[str, int]
+    weight_bytes: int
+    score: float
+    score_at_8: float
+    trials: Sequence[Trial]
+
+    def __str__(self) -> str:
+        by_name = {name: {t.bits: t.score for t in self.trials if t.name == name} for name in self.layers}
+        cells = [
+            (name, str(bits), *(f"{by_name[name][b]:.5f}" if b in by_name[name] else "" for b in _LOWER))
+            for name, bits in self.layers.items()
+        ]
+        heads = ("product", "bits", *(f"score at {b} bits alone" for b in _LOWER))
+        total = f"{bytes_text(self.weight_bytes)} of weights, score {self.score:.5f}; {self.score_at_8:.5f} with 8 bits"
+        return "\n".join([*table(cells, heads, right=(1, 2, 3)), total])
+
+
+def search_bits(
+    graph: Any,
+    ranges: ValueRanges,
+    batches: Iterable[Mapping[str, Any]],
+    *,
+    params: Mapping[str, Any] | None = None,
+    max_bytes: int | None = None,
+    min_score: float | None = None,
+    score: Score | None = None,
+    symmetric: bool = False,
+    device: Any = None,
+    progress: bool = True,
+) -> BitWidths:
+    """Choose 8, 4 or 2 bits for the weights of each product: the fewest within the budgets that are given.
+
+    Each product is tried with fewer bits alone. Then those that cost least for each byte they save get them, one after the
+    other, until the weights are small enough, or the next one would cost too much.
+
+    Args:
+        graph: As for `integer_only`.
+        ranges: Likewise.
+        batches: Inputs by name, as floats, to measure the score on.
+        params: Weights that did not come with the graph.
+        max_bytes: How many bytes the weights of products may take, packed.
+        min_score: The score that has to be left.
+        score: Called with the outputs of each batch by name, as floats; larger is better, such as a part of answers that are
+            right. By default the mean cosine of the outputs with those in f32.
+        symmetric: As for `integer_only`.
+        device: Where to run the graphs of integers; None takes the NumPy evaluator.
+        progress: Show a bar on a terminal.
+
+    Raises:
+        Error: No budget is given, it cannot be met (the message says what can), or as `integer_only`.
+    """
+    if max_bytes is None and min_score is None:
+        raise Error("search_bits needs a budget", hint="give max_bytes, min_score, or both")
+    if max_bytes is not None and (not is_integer(max_bytes) or max_bytes < 0):
+        raise Error(f"max_bytes is a number of bytes, got {max_bytes!r:.60}")
+    if min_score is not None and not is_real(min_score):
+        raise Error(f"min_score must be a number, got {min_score!r:.60}")
+    data = [dict(batch) for batch in batches]
+    for number, batch in enumerate(data, 1):
+        check_batch(batch, number)
+    if not data:
+        raise Error("there is no batch to measure on", hint="give at least one mapping of input names to arrays")
+    source = graph_of(graph, "search_bits")
+    values = {**source.weights, **(params or {})}
+    search = _Search(source, ranges, data, values, symmetric, device, score)
+    return search.found(max_bytes, min_score, progress)
+
+
+class _Search:
+    def __init__(
+        self,
+        source: Graph,
+        ranges: ValueRanges,
+        data: list[dict[str, Any]],
+        values: Mapping[str, Any],
+        symmetric: bool,
+        device: Any,
+        score: Score | None,
+    ):
+        self.source, self.ranges, self.data, self.values = source, ranges, data, values
+        self.symmetric, self.device = symmetric, device
+        primitives = prepared(source, "search_bits")
+        known = sites(primitives.function, ranks=(3, 4))
+        self.counts: dict[str, int] = {site.name: int(np.prod(shape_of(site.weights).static)) for site in known}
+        if score is None:
+            reference, names = runner(source, values, device), [o.name for o in source.outputs]
+            expected = [dict(zip(names, reference(batch), strict=True)) for batch in data]
+            score = _Cosine(expected)
+        self.score = score
+
+    def bytes_of(self, layers: Mapping[str, int]) -> int:
+        return sum(-(-count * layers[name] // 8) for name, count in self.counts.items())
+
+    def measured(self, layers: Mapping[str, int]) -> float:
+        graph = integer_only(
+            self.source, self.ranges, params=self.values, layers=layers, symmetric=self.symmetric, allow_float=True
+        )
+        known, call = quantizations(graph), runner(graph, {}, self.device)
+        names = [o.name for o in graph.outputs]
+        outputs: list[Arrays] = []
+        for batch in self.data:
+            given = {n: known[n].quantize(x) if n in known else x for n, x in batch.items()}
+            results = zip(names, call(given), strict=True)
+            outputs.append({n: _floats(known.get(n), array) for n, array in results})
+        return float(self.score(outputs))
+
+    def found(self, max_bytes: int | None, min_score: float | None, progress: bool) -> BitWidths:
+        eight = dict.fromkeys(self.counts, 8)
+        at_8 = self.measured(eight)
+        if min_score is not None and at_8 < min_score:
+            raise Error(f"with 8 bits everywhere the score is {at_8:.5f}, below {min_score}")
+        least = self.bytes_of(dict.fromkeys(self.counts, 2))
+        if max_bytes is not None and least > max_bytes:
+            raise Error(f"with 2 bits everywhere the weights take {least} bytes, more than {max_bytes}")
+        options = [(name, bits) for name in self.counts for bits in _LOWER]
+        trials = [
+            Trial(name, bits, self.bytes_of(eight) - self.bytes_of(eight | {name: bits}), score)
+            for name, bits in shown(options, "measure fewer bits", show=progress)
+            for score in [self.measured(eight | {name: bits})]
+        ]
+        layers, score = dict(eight), at_8
+        for trial in sorted(trials, key=lambda t: ((at_8 - t.score) / max(t.saved, 1), -t.bits)):
+            if max_bytes is not None and self.bytes_of(layers) <= max_bytes:
+                break
+            if trial.bits >= layers[trial.name]:
+                continue
+            candidate = layers | {trial.name: trial.bits}
+            reached = self.measured(candidate)
+            if min_score is None or reached >= min_score:
+                layers, score = candidate, reached
+        size = self.bytes_of(layers)
+        if max_bytes is not None and size > max_bytes:
+            raise Error(
+                f"no choice of bits was found with a score of {min_score} in {max_bytes} bytes",
+                hint=f"{size} bytes have a score of {score:.5f}",
+            )
+        return BitWidths(layers, size, score, at_8, trials)
+
+
+def _floats(known: Quantization | None, array: np.ndarray) -> np.ndarray:
+    return array if known is None else known.dequantize(array)
+
+
+class _Cosine:
+    """The mean cosine of outputs with what is expected; of integers, the part that is the same."""
+
+    def __init__(self, expected: list[Arrays]):
+        self.expected = expected
+
+    def __call__(self, outputs: list[Arrays]) -> float:
+        pairs = [
+            (wanted, got[name])
+            for known, got in zip(self.expected, outputs, strict=True)
+            for name, wanted in known.items()
+        ]
+        return float(np.mean([_likeness(*pair) for pair in pairs]))
+
+
+def _likeness(wanted: np.ndarray, got: np.ndarray) -> float:
+    if wanted.dtype.kind != "f":
+        return float(np.mean(wanted == got)) if wanted.size else 1.0
+    first, second = wanted.astype(np.float64).ravel(), got.astype(np.float64).ravel()
+    norms = float(np.linalg.norm(first) * np.linalg.norm(second))
+    return float(first @ second) / norms if norms else float(np.array_equal(first, second))
