@@ -68,3 +68,44 @@ def test_what_is_wrong(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["quantize", "model.mlir", "-o", "out.mlir", *options]) == 1
         assert re.search(message, capsys.readouterr().err)
     assert not Path("out.mlir").exists()
+
+
+def test_integers_alone(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    np.savez("rows.npz", x=np.concatenate([batch["x"] for batch in batches()]))
+    given = ["quantize", "model.mlir", "--integer-only", "--bind=batch=8", "--params=weights.npz"]
+    assert main([*given, "--data=rows.npz", "-o", "q.mlir", "--save-record=ranges.json", "--layer=w2=4"]) == 0
+    assert "q.mlir: net, 1 q_conv2d, 1 q_matmul, weights of 8 bits" in capsys.readouterr().out
+    graph = rlx.parse(Path("q.mlir").read_text())
+    known, data = rlx.quantizations(graph), batches()[0]
+    assert not graph.params and set(known) == {"x", "y"}
+    (wanted,) = rlx.evaluate(network(), data | weights())
+    got = known["y"].dequantize(rlx.evaluate(graph, {"x": known["x"].quantize(data["x"])})[0])
+    assert np.linalg.norm(got - wanted) < 0.2 * np.linalg.norm(wanted)  # with 4 bits
+    assert main([*given, "--record=ranges.json", "-o", "r.mlir", "--layer=w2=4"]) == 0
+    assert Path("r.mlir").read_text() == Path("q.mlir").read_text()
+    capsys.readouterr()
+    assert main([*given, "--data=rows.npz", "-o", "s.mlir", "--max-bytes=200", "--mode=short"]) == 0
+    printed = capsys.readouterr().out
+    assert "score at 4 bits alone" in printed and re.search(r"s\.mlir: .*, (\d+) bytes of weights", printed)
+    assert 'mode = "short"' in Path("s.mlir").read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--bits=4"], "--bits goes with --integer-only"),
+        (["--integer-only"], "rounding activations needs data"),
+        (["--integer-only", "--data=data.npz", "--weights=int4"], "--weights does not go with --integer-only"),
+        (["--integer-only", "--data=data.npz", "--layer=w"], "--layer=w: expected NAME=BITS"),
+        (["--integer-only", "--data=data.npz", "--layer=v=4", "--bind=batch=8"], "there is no product 'v'"),
+        (["--integer-only", "--data=data.npz"], "unknown: batch"),
+        (["--integer-only", "--data=data.npz", "--max-bytes=9", "--bits=4"], "choose the bits; --bits and --layer"),
+        (["--integer-only", "--data=data.npz", "--max-bytes=9", "--bind=batch=8"], "the weights take 63 bytes"),
+        (["--integer-only", "--record=data.npz"], "data.npz"),
+    ],
+)
+def test_what_is_wrong_with_integers(
+    files: Path, options: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["quantize", "model.mlir", "--params=weights.npz", "-o", "q.mlir", *options]) == 1
+    assert message in capsys.readouterr().err and not Path("q.mlir").exists()

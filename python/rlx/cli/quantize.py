@@ -3,7 +3,8 @@
 Ranges of activations come from data: arrays of an .npz file by the names of the inputs. An array has one more axis than its
 input, the batches, or as many, and is then cut along its first axis. The graph that is written takes the weights that the one
 given takes, and rounds them when it is loaded; with --output-params, the rounded ones are written to a file, and it takes
-those.
+those. With --integer-only every op of it is on integers, weights are in it, and so are scales of inputs and outputs: for
+microcontrollers and FPGAs.
 """
 
 from __future__ import annotations
@@ -34,9 +35,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--params", metavar="FILE", help="a file that holds parameters: safetensors, .npz or .npy")
     parser.add_argument("--data", metavar="FILE.npz", help="inputs to calibrate with, by name")
-    parser.add_argument("--record", metavar="FILE.json", help="a calibration record, instead of data")
     parser.add_argument(
-        "--save-record", type=output_file, metavar="FILE.json", help="write the calibration record to a file"
+        "--record", metavar="FILE.json", help="a calibration record, or ranges of values, instead of data"
+    )
+    parser.add_argument(
+        "--save-record",
+        type=output_file,
+        metavar="FILE.json",
+        help="write the calibration record, or the ranges, to a file",
     )
     parser.add_argument(
         "--output-params", type=output_file, metavar="FILE", help="write the weights, rounded, as safetensors"
@@ -59,6 +65,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--group", type=int, default=32, metavar="N", help="rows that share a scale, for int4 (default: %(default)s)"
+    )
+    integers = parser.add_argument_group("integers alone")
+    integers.add_argument("--integer-only", action="store_true", help="a graph whose every op is on integers")
+    integers.add_argument(
+        "--bits", type=int, choices=(8, 4, 2), default=8, help="of the weights of products (default: %(default)s)"
+    )
+    integers.add_argument(
+        "--layer", action="append", default=[], metavar="NAME=BITS", help="bits of the weights of one product"
+    )
+    integers.add_argument(
+        "--mode",
+        choices=("double", "single", "short"),
+        default="double",
+        help="how sums are scaled: see rlx.requantize (default: %(default)s)",
+    )
+    integers.add_argument(
+        "--max-bytes", type=int, metavar="N", help="choose bits for each product, so that weights take so much at most"
     )
     parser.add_argument("--keep", action="append", default=[], metavar="NAME", help="a product that stays in f32")
     parser.add_argument("--sensitivity", action="store_true", help="print what each product costs in accuracy")
@@ -88,6 +111,12 @@ def run(arguments: argparse.Namespace) -> int:
         stored = open_weights(arguments.params)
         params = {a.name: stored[a.name].numpy() for a in graph.params if a.name in stored}
     data = _batches(arguments.data, graph) if arguments.data is not None else []
+    if arguments.integer_only:
+        result, described = _integers(arguments, graph, data, params)
+        write_output(arguments.output, f"{result}\n".encode())
+        if arguments.output != "-":
+            print(f"{arguments.output}: {_summary(result)}, {described}")
+        return 0
     record = _record(arguments, graph, data, params)
     options = {name: getattr(arguments, name) for name in ("weights", "activations", "symmetric", "smooth", "group")}
     keep = [*arguments.keep, *_measured(arguments, graph, record, data, params, options)]
@@ -115,6 +144,12 @@ def _check(arguments: argparse.Namespace) -> None:
     from rlx.ir.errors import Error
     from rlx.quantization.sensitivity import check_cosine
 
+    if arguments.integer_only:
+        _check_integers(arguments)
+        return
+    for name, default in (("bits", 8), ("layer", []), ("mode", "double"), ("max_bytes", None)):
+        if getattr(arguments, name) != default:
+            raise Error(f"--{name.replace('_', '-')} goes with --integer-only")
     measured = arguments.sensitivity or arguments.min_cosine is not None
     if arguments.data is None and (measured or (arguments.record is None and arguments.activations == "int8")):
         what = "measuring accuracy" if measured else "rounding activations"
@@ -123,6 +158,68 @@ def _check(arguments: argparse.Namespace) -> None:
         check_cosine(arguments.min_cosine)
     if arguments.output_params is not None and arguments.params is None:
         raise Error("--output-params needs the weights", hint="give --params=FILE")
+
+
+def _check_integers(arguments: argparse.Namespace) -> None:
+    """What is asked for goes together with graphs of integers alone.
+
+    Raises:
+        Error: It does not.
+    """
+    from rlx.ir.errors import Error
+    from rlx.quantization.sensitivity import check_cosine
+
+    others = {"weights": "int8", "activations": "int8", "keep": [], "sensitivity": False, "output_params": None}
+    for name, default in others.items():
+        if getattr(arguments, name) != default:
+            raise Error(f"--{name.replace('_', '-')} does not go with --integer-only")
+    searches = arguments.max_bytes is not None or arguments.min_cosine is not None
+    if arguments.min_cosine is not None:
+        check_cosine(arguments.min_cosine)
+    if searches and (arguments.bits != 8 or arguments.layer):
+        raise Error("--max-bytes and --min-cosine choose the bits; --bits and --layer give them")
+    if arguments.data is None and (searches or arguments.record is None):
+        what = "measuring accuracy" if searches else "rounding activations"
+        raise Error(f"{what} needs data", hint="give --data=FILE.npz, with an array for each input")
+
+
+def _integers(
+    arguments: argparse.Namespace, graph: Graph, data: list[dict[str, np.ndarray]], params: Mapping[str, Any]
+) -> tuple[Graph, str]:
+    """The graph of integers alone, and what its weights are."""
+    from rlx.passes.integer.value_ranges import ValueRanges
+    from rlx.quantization.bit_widths import search_bits
+    from rlx.quantization.integer import integer_only, observe_ranges
+
+    if arguments.record is not None:
+        ranges = ValueRanges.load(arguments.record)
+    else:
+        ranges = observe_ranges(graph, data, params=params, method=arguments.method, percentile=arguments.percentile)
+        if arguments.save_record is not None:
+            ranges.save(arguments.save_record)
+    layers, described = _layers(arguments.layer), f"weights of {arguments.bits} bits"
+    options: dict[str, Any] = {"params": params, "symmetric": arguments.symmetric}
+    if arguments.max_bytes is not None or arguments.min_cosine is not None:
+        budget: Any = {"max_bytes": arguments.max_bytes, "min_score": arguments.min_cosine}
+        found = search_bits(graph, ranges, data, device="cpu", **budget, **options)
+        print(found)
+        layers, described = dict(found.layers), f"{found.weight_bytes} bytes of weights"
+    return integer_only(graph, ranges, bits=arguments.bits, layers=layers, mode=arguments.mode, **options), described
+
+
+def _layers(texts: list[str]) -> dict[str, int]:
+    """Bits by product, from `fc=4` texts.
+
+    Raises:
+        Error: One is not written like this.
+    """
+    from rlx.ir.errors import Error
+
+    pairs = [text.rpartition("=") for text in texts]
+    for text, (name, _, bits) in zip(texts, pairs, strict=True):
+        if not name or not bits.isdecimal():
+            raise Error(f"--layer={text}: expected NAME=BITS, such as --layer=fc=4")
+    return {name: int(bits) for name, _, bits in pairs}
 
 
 def _record(
