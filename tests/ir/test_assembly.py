@@ -176,7 +176,7 @@ def test_what_follows_a_name_in_a_string_is_no_op_when_printing() -> None:
         ("  %0 = rlx.activatio %x : tensor<4xf32>", "2:8", r"no op 'rlx.activatio' \(did you mean 'activation'\?\)"),
         ("  rlx.activatio(%x) : tensor<4xf32>", "2:3", "no op 'rlx.activatio'"),
         ("  %0 = rlx.relu %x : tensor<4xf32>", "2:8", r"no op 'rlx.relu' \(write 'rlx.activation' with \{kind = \"relu\"\}\)"),
-        ("  %0 = rlx.sum %x : tensor<4xf32>", "2:8", r"no op 'rlx.sum' \(write 'rlx.reduce' with"),
+        ("  %0 = rlx.sum %x : tensor<4xf32>", "2:8", r"no op 'rlx.sum' \(write 'rlx.pool' or 'rlx.reduce' with"),
         ('  %0 = rlx.activation %x {kind = "tanh"}', "2:41", "expected ':' and the types of 'rlx.activation'"),
         ("  %0 = rlx.activation(%x {} : tensor<4xf32>", "2:26", r"expected operands of 'rlx.activation'.* '\)'"),
         ("  %0 = rlx.activation(%x) : (tensor<4xf32>", "2:29", r"'\(' is not closed"),

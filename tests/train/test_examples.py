@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from examples import char_transformer, digits_cnn
+import rlx
+from examples import char_transformer, digits_cnn, tinyconv
 from tests.drawing import drawn
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -24,6 +25,15 @@ def test_digits_in_f32_and_in_few_bits(way: str, tmp_path: Path) -> None:
     assert accuracy["rounded"] < accuracy["f32"] - 0.01
     assert accuracy["trained"] > max(accuracy["f32"] - 0.02, accuracy["rounded"])
     assert (tmp_path / "digits_cnn.png").read_bytes().startswith(PNG)
+
+
+@pytest.mark.slow
+def test_digits_in_integers(tmp_path: Path) -> None:
+    """The compiler gives the evaluator's class for every image, or the example would end."""
+    accuracy = tinyconv.run([4], ["cpu"], 120, tmp_path)
+    assert accuracy["f32"] > 0.9 and accuracy["4 bits"] > accuracy["f32"] - 0.02
+    graph = rlx.parse((tmp_path / "tinyconv4.mlir").read_text())
+    assert not graph.params and graph.outputs[0].shape == rlx.Shape((1,), "i32")
 
 
 @pytest.mark.slow

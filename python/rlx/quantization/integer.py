@@ -132,7 +132,10 @@ def integer_only(
     result = prepared(graph, "integer_only")
     if result.symbols:
         sizes = ", ".join(sorted(result.symbols))
-        raise UnsupportedError(f"integer-only graphs have static sizes; unknown: {sizes}", hint="bind them: rlx.bind")
+        raise UnsupportedError(
+            f"integer-only graphs have static sizes; unknown: {sizes}",
+            hint="rlx.passes.run(graph, 'rlx-bind{n=1}') gives n a size",
+        )
     missing = next((a.name for a in result.params if a.name not in values), None)
     if missing is not None:
         raise Error(f"param '{missing}' is missing", hint="give it in params, or have the graph come with its weights")
