@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import rlx
-from examples import char_transformer, digits_cnn, tinyconv
+from examples import char_transformer, digits_cnn, mlperf_tiny, tinyconv
 from tests.drawing import drawn
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -34,6 +34,12 @@ def test_digits_in_integers(tmp_path: Path) -> None:
     assert accuracy["f32"] > 0.9 and accuracy["4 bits"] > accuracy["f32"] - 0.02
     graph = rlx.parse((tmp_path / "tinyconv4.mlir").read_text())
     assert not graph.params and graph.outputs[0].shape == rlx.Shape((1,), "i32")
+
+
+@pytest.mark.parametrize("name", mlperf_tiny.NETWORKS)
+def test_shapes_of_mlperf_tiny(name: str, tmp_path: Path) -> None:
+    mlperf_tiny.run([name], 0.125, 8, ["cpu"], tmp_path)
+    assert str(rlx.parse((tmp_path / f"{name}.mlir").read_text())).count("rlx.requantize") > 8
 
 
 @pytest.mark.slow
