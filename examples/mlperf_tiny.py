@@ -125,7 +125,9 @@ def integers(name: str, scale: float, bits: int) -> tuple[rlx.Graph, list[Arrays
     params = weights(graph, random)
     (x,) = graph.inputs
     batches = [{"x": random.standard_normal(x.shape.static, np.float32)} for _ in range(IMAGES)]
-    result = rlx.integer_only(graph, rlx.observe_ranges(graph, batches, params=params), params=params, bits=bits)
+    result = rlx.integer_only(
+        graph, rlx.observe_ranges(graph, batches, params=params, device=None), params=params, bits=bits
+    )
     quantization = rlx.quantizations(result)["x"]
     return result, [{"x": quantization.quantize(batch["x"])} for batch in batches]
 
