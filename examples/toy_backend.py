@@ -55,7 +55,7 @@ RULES: dict[str, Callable[..., Any]] = {
 class Target:
     """The one target there is."""
 
-    name, arch, fusions, alternatives = "toy", "numpy", (), ()
+    name, arch, fusions, costs, alternatives = "toy", "numpy", (), None, ()
     lacks = ("f16", "bf16", "f64", "c64", "i8", "i16", "i32", "i64", "u8", "u32")
     pipeline = to_lir(CheckLir(ops=tuple(RULES), unsupported_dtypes=lacks, target=name))
 

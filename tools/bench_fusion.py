@@ -1,10 +1,12 @@
 """What each fusion is worth on a target: time with it over time without it.
 
     python -m tools.bench_fusion [--target=cpu] [--only=swiglu] [--rounds=9]
+    python -m tools.bench_fusion --costs
 
 Prints a table as docs/performance.md has it. Both programs run in turns, in one process on one core; a ratio is the median
 over the rounds, of processor time. Results are compared first. Where a target gets the same program either way, nothing is
-timed.
+timed. Beside it is what the cost model predicts for fusions that are weighed (`rlx/passes/fusion/cost.py`); `--costs` measures
+the numbers that it knows of a target.
 """
 
 from __future__ import annotations
@@ -171,6 +173,7 @@ WORKLOADS = (
     Workload("shared-input-matmul", "128 rows, three of 768×768", _shared(128, 768), _BIASED),
     Workload("shared-input-matmul", "16 rows, three of 384×384", _shared(16, 384), _BIASED),
     Workload("shared-input-matmul", "1 row, three of 768×768", _shared(1, 768), _BIASED),
+    Workload("shared-input-matmul", "256 rows, three of 64×64", _shared(256, 64), _BIASED),
     Workload("shared-input-matmul", "an encoder layer, 1×128×384", _encoder, _BIASED),
     Workload("attention-block", "1×128×384, 12 heads", _encoder, _JOINED),
     Workload("transformer-layer", "1×128×384, 12 heads", _encoder, f"{_JOINED},rlx-fuse-attention-block"),
@@ -200,7 +203,7 @@ def compare(index: int, target: str, rounds: int) -> str:
     options = [{"passes": text, "policy": "fusable", "opt": 1} for text in passes]
     lir = [str(rlx.Pipeline(target=target, **o).compile(g).lir) for o in options]
     if lir[0] == lir[1]:
-        return f"{row} | | same program |"
+        return f"{row} | | same program | |"
     rng = np.random.default_rng(0)
     values = {a.name: rng.normal(size=a.shape.static, scale=0.2).astype(a.shape.dtype.numpy) for a in g.arguments}
     params = {a.name: values[a.name] for a in g.arguments if a.kind == "param"}
@@ -210,7 +213,56 @@ def compare(index: int, target: str, rounds: int) -> str:
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
     without, with_it = in_turns([lambda p=p: p.run(inputs) for p in programs], _SECONDS, rounds)
     ratio = median_ratio(with_it, without)
-    return f"{row} {median_ms(without):.3g} | {median_ms(with_it):.3g} | {ratio:.2f} |"
+    return (
+        f"{row} {median_ms(without):.3g} | {median_ms(with_it):.3g} | {ratio:.2f} | {_predicted(workload, g, target)} |"
+    )
+
+
+def _predicted(workload: Workload, graph: Any, target: str) -> str:
+    """The ratio of times that the cost model predicts, of the ops that change; nothing for fusions that are not weighed."""
+    import rlx
+    from rlx.backends.registry import target_of
+    from rlx.passes.fusion.base import matches
+    from rlx.passes.fusion.fuse import FUSIONS
+
+    fusion, costs = FUSIONS.get(workload.name), target_of(target).costs
+    if fusion is None or not fusion.weighed or costs is None:
+        return ""
+    found = [said for _, _, said in matches(rlx.passes.run(graph, workload.before).module, [fusion], costs) if said]
+    before, after = (sum(w.seconds for w in works) for works in zip(*((e.before, e.after) for e in found), strict=True))
+    return f"{after / before:.2f}{', made' if all(e.pays for e in found) else ''}"
+
+
+def measured_costs(target: str, rounds: int) -> str:
+    """The numbers of a target: products of 128×768·768×768, a sum of 4 MiB each, and a chain of tiny products."""
+    import numpy as np
+
+    import rlx
+
+    def seconds(build: Callable[[Any], Any]) -> float:
+        g: Any = rlx.Graph("costs")
+        g.set_outputs([build(g)])
+        values = {a.name: np.full(a.shape.static, 0.01, np.float32) for a in g.arguments}
+        params = {a.name: values[a.name] for a in g.params}
+        program = rlx.Session(target).compile(g, params=params, opt=1)
+        inputs = {a.name: values[a.name] for a in g.inputs}
+        (times,) = in_turns([lambda: program.run(inputs)], _SECONDS, rounds)
+        return median_ms(times) / 1e3
+
+    def chain(length: int) -> Callable[[Any], Any]:
+        def build(g: Any) -> Any:
+            h = _x(g, 1, 16)
+            for _ in range(length):
+                h = h @ _w(g, 16, 16)
+            return h
+
+        return build
+
+    product = seconds(lambda g: _x(g, 128, 768) @ _w(g, 768, 768))
+    moved = seconds(lambda g: _x(g, 1024, 1024) + _w(g, 1024, 1024))
+    kernel = (seconds(chain(42)) - seconds(chain(2))) / 40
+    flops, rate = 2 * 128 * 768 * 768 / product, 3 * 1024 * 1024 * 4 / moved
+    return f"{target}: Costs(flops={flops:.2g}, bytes={rate:.2g}, kernel_s={kernel:.2g})"
 
 
 def main() -> None:
@@ -219,12 +271,15 @@ def main() -> None:
     parser.add_argument("--target", action="append", help="cpu or xla (default: both)")
     parser.add_argument("--only", action="append", help="a fusion; can be given several times")
     parser.add_argument("--rounds", type=int, default=9, help="turns of each program (default: %(default)s)")
+    parser.add_argument("--costs", action="store_true", help="measure what work costs on the targets, and nothing else")
     arguments = parser.parse_args()
     for target in arguments.target or ("cpu", "xla"):
-        print(
-            f"\n{target}\n\n| fusion | workload | without, ms | with, ms | ratio |\n|---|---|---|---|---|", flush=True
-        )
         with worker() as process:
+            if arguments.costs:
+                print(process.submit(measured_costs, target, arguments.rounds).result(), flush=True)
+                continue
+            heads = ("fusion", "workload", "without, ms", "with, ms", "ratio", "predicted")
+            print(f"\n{target}\n\n| {' | '.join(heads)} |\n{'|---' * len(heads)}|", flush=True)
             for index, workload in enumerate(WORKLOADS):
                 if not arguments.only or workload.name in arguments.only:
                     print(process.submit(compare, index, target, arguments.rounds).result(), flush=True)

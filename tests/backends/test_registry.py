@@ -206,8 +206,8 @@ _BREACHES = {
         "must be target(name, arch=None, ",
     ),
     "nofusions": (
-        "fusions, alternatives = ",
-        "fuses, alternatives = ",
+        "fusions, costs, alternatives = ",
+        "fuses, costs, alternatives = ",
         "its target 'nofusions' has no fusions, which every Target has",
     ),
     "nopipe": (

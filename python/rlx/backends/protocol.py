@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rlx.backends.artifact import Artifact
     from rlx.backends.compilation import Compilation
     from rlx.backends.fields import Check
+    from rlx.ir.costs import Costs
 
 # --- compiling ------------------------------------------------------------------------------------
 
@@ -35,7 +36,14 @@ class Target(Protocol):
 
     @property
     def fusions(self) -> Collection[str]:
-        """The fusions that pay on the target, which `rlx-fuse{target=…}` makes: `swiglu` stands for `rlx-fuse-swiglu`."""
+        """The fusions that `rlx-fuse{target=…}` makes, those that are weighed where they pay: `swiglu` stands for
+        `rlx-fuse-swiglu`.
+        """
+        ...
+
+    @property
+    def costs(self) -> Costs | None:
+        """What work costs on the target, by which fusions are weighed; None makes them wherever they match."""
         ...
 
     @property

@@ -66,6 +66,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--group", type=int, default=32, metavar="N", help="rows that share a scale, for int4 (default: %(default)s)"
     )
+    parser.add_argument("--keep", action="append", default=[], metavar="NAME", help="a product that stays in f32")
+    parser.add_argument("--sensitivity", action="store_true", help="print what each product costs in accuracy")
+    parser.add_argument(
+        "--min-cosine",
+        type=float,
+        metavar="C",
+        help="leave those products in f32 that cost most, until the outputs for the data are as close to those in f32",
+    )
+    parser.add_argument("--function", metavar="NAME", help="the function to take (default: the first public one)")
+    parser.add_argument("--bind", action="append", default=[], metavar="SYMBOL=SIZE", help="fix the size of a symbol")
+
+    _add_integers(parser)
+
+
+def _add_integers(parser: argparse.ArgumentParser) -> None:
+    """Declare the options for graphs of integers alone."""
     integers = parser.add_argument_group("integers alone")
     integers.add_argument("--integer-only", action="store_true", help="a graph whose every op is on integers")
     integers.add_argument(
@@ -83,16 +99,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     integers.add_argument(
         "--max-bytes", type=int, metavar="N", help="choose bits for each product, so that weights take so much at most"
     )
-    parser.add_argument("--keep", action="append", default=[], metavar="NAME", help="a product that stays in f32")
-    parser.add_argument("--sensitivity", action="store_true", help="print what each product costs in accuracy")
-    parser.add_argument(
-        "--min-cosine",
-        type=float,
-        metavar="C",
-        help="leave those products in f32 that cost most, until the outputs for the data are as close to those in f32",
-    )
-    parser.add_argument("--function", metavar="NAME", help="the function to take (default: the first public one)")
-    parser.add_argument("--bind", action="append", default=[], metavar="SYMBOL=SIZE", help="fix the size of a symbol")
 
 
 def run(arguments: argparse.Namespace) -> int:

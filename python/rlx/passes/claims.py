@@ -8,6 +8,7 @@ from typing import Any
 
 from rlx.ir import registry
 from rlx.ir.attributes import suggestion
+from rlx.ir.costs import Costs
 from rlx.ir.errors import Error, PassError
 from rlx.passes.base import find, load
 
@@ -40,15 +41,16 @@ def known_ops(names: Iterable[str]) -> frozenset[str]:
     return frozenset(stripped)
 
 
-def fusions_of_target(name: str) -> tuple[str, ...]:
-    """The fusions that pay on a target: its back end knows them.
+def fusions_of_target(name: str) -> tuple[tuple[str, ...], Costs | None]:
+    """The fusions that are made for a target where they pay, and what work costs there: its back end knows them.
 
     Raises:
         PassError: There is no such target.
     """
     registry_of_targets = importlib.import_module("rlx.backends.registry")
     try:
-        return tuple(registry_of_targets.target_of(name).fusions)
+        target = registry_of_targets.target_of(name)
+        return tuple(target.fusions), target.costs
     except Error as problem:
         raise PassError(problem.message, hint=problem.hint) from None
 

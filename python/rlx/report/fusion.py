@@ -31,6 +31,7 @@ class FusionReport:
         places: The user's lines of each, in order, each once.
         off: How often each fusion would match that the pipeline does not run, as one that does not pay on its target.
         missed: What stayed unfused though it nearly matches, in program order.
+        declined: Why a fusion that is weighed was not made: its title, the user's line, and what it would have changed.
     """
 
     before: Counter[str]
@@ -39,6 +40,7 @@ class FusionReport:
     places: dict[str, tuple[str, ...]]
     off: Counter[str]
     missed: tuple[Miss, ...]
+    declined: tuple[tuple[str, str, str], ...] = ()
 
     def assert_clean(self) -> None:
         """Check that nothing stayed unfused that nearly matches.
@@ -82,6 +84,9 @@ class FusionReport:
         if off:
             parts.append(html.paragraph("Off on this target, as it does not pay there:"))
             parts.append(html.table(off, ("times", "fusion"), right=(0,)))
+        if self.declined:
+            rows = [(title, short_place(place), said) for title, place, said in self.declined]
+            parts.append(html.table(rows, ("fusion", "line", "estimated"), right=(), most=_SHOWN_ROWS))
         return "".join(parts)
 
     def _repr_html_(self) -> str:
@@ -92,6 +97,9 @@ class FusionReport:
         for title, count in self.fused.most_common():
             lines.append(f"  fused {count} times {title}{_places_text(self.places[title])}")
         lines += [f"  off   {count} times {title}: it does not pay there" for title, count in self.off.most_common()]
+        for (title, place, said), count in Counter(self.declined).items():
+            at = f" at {short_place(place)}" if place else ""
+            lines.append(f"        {title}{at}{f', {count} times' if count > 1 else ''}: {said}")
         lines += [f"  missed {text}" for text in self._missed_texts()]
         return "\n".join(lines) + "\n"
 
@@ -126,7 +134,7 @@ def analyse_fusion(graph: Graph, passes: Any = DEFAULT_PASSES) -> FusionReport:
     if not set(record.missed) & set(FUSIONS):
         missed += _would_fuse(after)
         off.clear()
-    return FusionReport(op_counts(graph), op_counts(after), *_fused(record), off, tuple(missed))
+    return FusionReport(op_counts(graph), op_counts(after), *_fused(record), off, tuple(missed), tuple(record.declined))
 
 
 def _would_fuse(graph: Graph) -> list[Miss]:
@@ -134,7 +142,9 @@ def _would_fuse(graph: Graph) -> list[Miss]:
     hint = "run rlx-fuse, or compile with the policy 'direct'"
     found = matches(graph.module, FUSIONS.values())
     nearly = [miss for _, miss in misses(graph.module, FUSIONS.values())]
-    return [Miss(title, "nothing is in the way, but no pass fused it", hint, place) for title, place in found] + nearly
+    return [
+        Miss(title, "nothing is in the way, but no pass fused it", hint, place) for title, place, _ in found
+    ] + nearly
 
 
 def _fused(record: FusionRecord) -> tuple[Counter[str], dict[str, tuple[str, ...]]]:

@@ -20,7 +20,16 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 
 from rlx.backends.iree.alternatives import ALTERNATIVES, is_process_flag
+from rlx.backends.iree.architectures import (
+    CPU_ARCHS,
+    CUDA_ARCHS,
+    CUDA_NAMES,
+    NEWER_THAN_IREE_KNOWS,
+    ROCM_ARCHS,
+    VULKAN_ARCHS,
+)
 from rlx.backends.iree.cpu import host_cpu, host_features, machine
+from rlx.ir.costs import Costs
 from rlx.ir.errors import CompileError
 
 _COMMON = (
@@ -57,6 +66,8 @@ _FUSIONS = (
     *("ada-layer-norm", "gated-residual", "swiglu"),
     *("recognize-activations", "recognize-softmax", "recognize-norms", "recognize-attention"),
 )
+# Those that are made where a target's costs say that they pay.
+_WEIGHED = ("swiglu-dual-matmul", "shared-input-matmul")
 
 
 @dataclass(frozen=True)
@@ -84,7 +95,8 @@ class Target:
         cross: Whether the code is for another CPU than this machine's.
         host_features: For code for the host's CPU: a hash of the features of that CPU.
         emulated: Operations for which the device may have no instructions: keys of `EMULATED` in `passes/emulate.py`.
-        fusions: Those that pay: `docs/performance.md`.
+        fusions: Those that pay, or are weighed: `docs/performance.md`.
+        costs: What work costs; None where nobody has measured it.
         has_byte_products: Whether the CPU has instructions for sums of products of unsigned by signed bytes, of which IREE
             makes use.
     """
@@ -109,6 +121,7 @@ class Target:
     host_features: str = ""
     emulated: frozenset[str] = frozenset()
     fusions: tuple[str, ...] = _FUSIONS
+    costs: Costs | None = None
     has_byte_products: bool = False
 
     @property
@@ -179,55 +192,6 @@ class _Family:
     aliases: Mapping[str, str] = field(default_factory=dict)
 
 
-_LINUX_GNU = "-unknown-linux-gnu"
-_CPU_ARCHS = {
-    "host": ("--iree-llvmcpu-target-cpu=host",),
-    **{
-        arch: (f"--iree-llvmcpu-target-triple=x86_64{_LINUX_GNU}", f"--iree-llvmcpu-target-cpu={arch}")
-        for arch in ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
-    },
-    "aarch64": (f"--iree-llvmcpu-target-triple=aarch64{_LINUX_GNU}", "--iree-llvmcpu-target-cpu=generic"),
-    "aarch64-android": (
-        "--iree-llvmcpu-target-triple=aarch64-none-linux-android",
-        "--iree-llvmcpu-target-cpu=generic",
-    ),
-    "neoverse-v1": (
-        f"--iree-llvmcpu-target-triple=aarch64{_LINUX_GNU}",
-        "--iree-llvmcpu-target-cpu=neoverse-v1",
-    ),
-    "apple": ("--iree-llvmcpu-target-triple=arm64-apple-darwin", "--iree-llvmcpu-target-cpu=apple-m1"),
-    "riscv64": (
-        f"--iree-llvmcpu-target-triple=riscv64{_LINUX_GNU}",
-        "--iree-llvmcpu-target-cpu=generic-rv64",
-        "--iree-llvmcpu-target-abi=lp64d",
-        "--iree-llvmcpu-target-cpu-features=+m,+a,+f,+d,+c,+v",
-    ),
-}
-_NEWER_THAN_IREE_KNOWS = (
-    "sm_90",
-    "sm_90a",
-    "sm_100",
-    "sm_100a",
-    "sm_120",
-    "sm_120a",
-    "hopper",
-    "h100",
-    "h200",
-)
-_CUDA_ARCHS = ("sm_60", "sm_61", "sm_70", "sm_72", "sm_75", "sm_80", "sm_86", "sm_87", "sm_89")
-_CUDA_NAMES = {
-    "turing": "sm_75",
-    "ampere": "sm_80",
-    "a100": "sm_80",
-    "rtx3090": "sm_86",
-    "ada": "sm_89",
-    "l4": "sm_89",
-    "l40": "sm_89",
-    "rtx4090": "sm_89",
-}
-_ROCM_ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1101", "gfx1150", "gfx1151", "gfx1200", "gfx1201")
-_VULKAN_ARCHS = ("turing", "ampere", "ada", "rdna2", "rdna3", "rdna4", "valhall4", "adreno")
-
 # A dtype is listed if IREE 3.13 fails on x + y, x @ y or softmax(x), with any fusions around these.
 _UNSUPPORTED = {
     ("vulkan", "default"): {"f64", "i64", "f16", "bf16", "i8", "u8", "i16"},
@@ -275,13 +239,15 @@ _FAMILIES = {
             optimisations=_LLVM_LOOPS,
             process_optimisations=(_PEELED,),
             contracts_products=True,
+            fusions=(*_FUSIONS, *_WEIGHED),
+            costs=Costs(flops=1.2e11, bytes=3.5e10, kernel_s=1.4e-7),
             notes=(
                 "f64 sin, cos, tan, atan and tanh do not link: expand them first",
                 "f16 max and softmax do not link on x86: compute them in f32",
             ),
         ),
         "host",
-        archs=_CPU_ARCHS,
+        archs=CPU_ARCHS,
         aliases={"native": "host", "generic": "x86-64", "arm64": "aarch64", "x86_64": "x86-64"},
     ),
     "cuda": _Family(
@@ -294,8 +260,8 @@ _FAMILIES = {
         ),
         "sm_80",
         arch_flag="--iree-cuda-target=",
-        archs=dict.fromkeys(_CUDA_ARCHS, ()),
-        aliases={**_CUDA_NAMES, **dict.fromkeys(_NEWER_THAN_IREE_KNOWS, "sm_89")},
+        archs=dict.fromkeys(CUDA_ARCHS, ()),
+        aliases={**CUDA_NAMES, **dict.fromkeys(NEWER_THAN_IREE_KNOWS, "sm_89")},
     ),
     "rocm": _Family(
         Target(
@@ -307,7 +273,7 @@ _FAMILIES = {
         ),
         "gfx1100",
         arch_flag="--iree-rocm-target=",
-        archs=dict.fromkeys(_ROCM_ARCHS, ()),
+        archs=dict.fromkeys(ROCM_ARCHS, ()),
     ),
     "vulkan": _Family(
         Target(
@@ -326,7 +292,7 @@ _FAMILIES = {
         ),
         "default",
         arch_flag="--iree-vulkan-target=",
-        archs=dict.fromkeys(_VULKAN_ARCHS, ()),
+        archs=dict.fromkeys(VULKAN_ARCHS, ()),
     ),
     "metal": _Family(
         Target(
@@ -435,7 +401,7 @@ def _emulated(arch: str, extra_flags: Sequence[str]) -> frozenset[str]:
 
 def _notes(base: Target, arch_name: str, chosen: str) -> tuple[str, ...]:
     notes = list(base.notes)
-    if arch_name in _NEWER_THAN_IREE_KNOWS:
+    if arch_name in NEWER_THAN_IREE_KNOWS:
         notes.append(f"IREE cannot compile for {arch_name}; the driver compiles PTX for {chosen} to it")
     if note := _ARCH_NOTES.get((base.name, chosen)):
         notes.append(note)

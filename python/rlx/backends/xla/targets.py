@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from rlx.backends.xla.options import Options, from_flag
+from rlx.ir.costs import Costs
 from rlx.ir.errors import CompileError
 
 # Those that make no program slower: docs/performance.md. Weights are arguments here: joined, they are copied in every call.
@@ -14,8 +15,10 @@ _FUSIONS = (
     *("matmul-bias-act", "conv-bias-act", "matmul-residual", "residual-layer-norm", "residual-rms-norm"),
     *("ada-layer-norm", "gated-residual", "swiglu"),
     *("recognize-activations", "recognize-softmax", "recognize-norms"),
+    *("swiglu-dual-matmul", "shared-input-matmul"),  # which are weighed by what work costs
 )
 
+_COSTS = Costs(flops=1.5e11, bytes=1e10, kernel_s=5e-7)
 _ALTERNATIVES = (
     ("--xla_cpu_prefer_vector_width=512",),
     ("--xla_cpu_enable_concurrency_optimized_scheduler=false",),
@@ -32,13 +35,15 @@ class Target:
         name: `"xla"`, whose programs run here, or `"stablehlo"`, a kind of file.
         arch: `"cpu"`, or `"portable"` for `stablehlo`.
         options: Options of XLA, in addition to those of all programs.
-        fusions: Those that pay: `docs/performance.md`.
+        fusions: Those that pay, or are weighed: `docs/performance.md`.
+        costs: What work costs.
     """
 
     name: str
     arch: str
     options: Options = ()
     fusions: tuple[str, ...] = _FUSIONS
+    costs: Costs | None = _COSTS
 
     @property
     def alternatives(self) -> tuple[tuple[str, ...], ...]:

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from rlx import mlir
 from rlx.ir import opview, views
 from rlx.ir.attributes import suggestion
+from rlx.ir.costs import Costs
 from rlx.ir.errors import PassError
 from rlx.ir.location import describe
 from rlx.ir.shape import Shape, shape_of
@@ -23,6 +24,7 @@ from rlx.ir.views import View
 from rlx.ops.lift import broadcasts_to
 from rlx.passes.base import Pass
 from rlx.passes.claims import fusions_of_target
+from rlx.passes.fusion.cost import Estimate, priced
 from rlx.passes.fusion.explain import explain
 from rlx.passes.packages import PREFIX
 from rlx.passes.pattern import Pattern, Rewriter, Standing, rewrite
@@ -36,11 +38,14 @@ class Fusion(Pass, idempotent=True):
         makes: The op that it makes, without prefix.
         patterns: How.
         helpers: Patterns that are applied beside those, which make nothing of their own.
+        weighed: Whether it computes in another way, so that it pays here and not there (`cost.py`); others make a name for what
+            is computed in any case.
     """
 
     makes: ClassVar[str]
     patterns: ClassVar[tuple[Pattern, ...]]
     helpers: ClassVar[tuple[Pattern, ...]] = ()
+    weighed: ClassVar[bool] = False
 
     @classmethod
     def title(cls) -> str:
@@ -51,8 +56,10 @@ class Fusion(Pass, idempotent=True):
         fuse(module, [[type(self)]], self.name)
 
 
-def chosen(name: str, fusions: Mapping[str, type[Fusion]], only: Iterable[str], target: str) -> list[type[Fusion]]:
-    """The fusions that options name.
+def chosen(
+    name: str, fusions: Mapping[str, type[Fusion]], only: Iterable[str], target: str
+) -> tuple[list[type[Fusion]], Costs | None]:
+    """The fusions that options name, and what work costs on their target.
 
     Args:
         name: The pass, for messages.
@@ -66,10 +73,11 @@ def chosen(name: str, fusions: Mapping[str, type[Fusion]], only: Iterable[str], 
     for title in only:
         if title not in fusions:
             raise PassError(f"{name}: there is no fusion '{title}'{suggestion(title, fusions)}")
-    titles = set(only) or set(fusions)
+    titles, costs = set(only) or set(fusions), None
     if target:
-        titles &= set(fusions_of_target(target))
-    return [fusion for title, fusion in fusions.items() if title in titles]
+        known, costs = fusions_of_target(target)
+        titles &= set(known)
+    return [fusion for title, fusion in fusions.items() if title in titles], costs
 
 
 # --- the record -----------------------------------------------------------------------------------
@@ -107,12 +115,14 @@ class FusionRecord:
     Attributes:
         fused: What they made and what still stood when their pass ended, in order.
         missed: What they did not make, by fusion: what the last pass left that ran it.
-        off: How often a fusion matches that is off, by its title.
+        off: How often a fusion matches that is off, or does not pay, by its title.
+        declined: What was estimated where one does not pay: its title, the user's `file:line`, and the estimate.
     """
 
     fused: list[Fused] = field(default_factory=list[Fused])
     missed: dict[str, list[Miss]] = field(default_factory=dict[str, list[Miss]])
     off: dict[str, int] = field(default_factory=dict[str, int])
+    declined: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
 
 
 _records: ContextVar[tuple[FusionRecord, ...]] = ContextVar("fusion records", default=())
@@ -134,6 +144,7 @@ def fuse(
     groups: Sequence[Sequence[type[Fusion]]],
     note: str,
     off: Iterable[type[Fusion]] = (),
+    costs: Costs | None = None,
 ) -> None:
     """Apply the patterns of fusions, each group until none matches, and tell whoever listens.
 
@@ -142,11 +153,12 @@ def fuse(
         groups: The fusions; a later group looks for what an earlier one makes.
         note: What the locations of new ops say.
         off: Fusions that are not to be made; how often they match is told.
+        costs: Of the target: fusions that are weighed are made where they pay there. Without, wherever they match.
     """
     records = _records.get()
     standing: Standing | None = {} if records else None
     for group in groups:
-        patterns = dict.fromkeys(pattern for fusion in group for pattern in (*fusion.helpers, *fusion.patterns))
+        patterns = dict.fromkeys(p for fusion in group for p in (*fusion.helpers, *_weighed(fusion, costs)))
         if patterns:
             rewrite(module, patterns, note, standing)
     if not records:
@@ -155,11 +167,25 @@ def fuse(
     owners = {pattern.name: fusion.title() for fusion in active for pattern in fusion.patterns}
     still_there = [(owners[name], location) for name, location in (standing or {}).values() if name in owners]
     fused = [Fused(title, describe(location) or "") for title, location in still_there]
-    missed, matching = [miss for _, miss in misses(module, active)], Counter(title for title, _ in matches(module, off))
+    missed, matching = (
+        [miss for _, miss in misses(module, active)],
+        Counter(title for title, _, _ in matches(module, off)),
+    )
+    weighed = [fusion for fusion in active if fusion.weighed and costs is not None]
+    declined = [(title, place, str(said)) for title, place, said in matches(module, weighed, costs)]
+    matching.update(title for title, _, _ in declined)
     for record in records:
         record.fused += fused
         record.missed |= {fusion.title(): [m for m in missed if m.fusion == fusion.title()] for fusion in active}
-        record.off |= {title: count for title, count in matching.items() if title not in record.missed}
+        known = {title for title, _, _ in declined} | (matching.keys() - record.missed.keys())
+        record.off |= {title: count for title, count in matching.items() if title in known}
+        record.declined += declined
+
+
+def _weighed(fusion: type[Fusion], costs: Costs | None) -> tuple[Pattern, ...]:
+    if costs is None or not fusion.weighed:
+        return fusion.patterns
+    return tuple(priced(pattern, costs) for pattern in fusion.patterns)
 
 
 def misses(module: mlir.Module, fusions: Iterable[type[Fusion]]) -> Iterator[tuple[mlir.Location, Miss]]:
@@ -171,12 +197,14 @@ def misses(module: mlir.Module, fusions: Iterable[type[Fusion]]) -> Iterator[tup
             yield said.operation.location, Miss(owners[said.pattern], said.reason, said.hint, place)
 
 
-def matches(module: mlir.Module, fusions: Iterable[type[Fusion]]) -> Iterator[tuple[str, str]]:
-    """Where fusions match in a module: the title of each, and the user's line."""
+def matches(
+    module: mlir.Module, fusions: Iterable[type[Fusion]], costs: Costs | None = None
+) -> Iterator[tuple[str, str, Estimate | None]]:
+    """Where fusions match in a module: the title of each, the user's line, and with costs what it would change."""
     owners = {pattern: fusion.title() for fusion in fusions for pattern in fusion.patterns}
-    for said in explain(module, owners):
+    for said in explain(module, owners, costs):
         if not said.reason:
-            yield owners[said.pattern], opview.place_of(said.operation)
+            yield owners[said.pattern], opview.place_of(said.operation), said.estimate
 
 
 # --- looking at values ----------------------------------------------------------------------------

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from rlx import mlir
+from rlx.ir.costs import Costs
+from rlx.passes.fusion.cost import Estimate, estimate
 from rlx.passes.pattern import Pattern, Rewriter, applied, by_root
 from rlx.passes.rewrite import collect, is_unread
 
@@ -22,15 +24,17 @@ class Finding:
         operation: The op.
         reason: What is in the way; empty where the pattern matches.
         hint: What would make it match.
+        estimate: What it would change, where that was asked for and it matches.
     """
 
     pattern: Pattern
     operation: mlir.Operation
     reason: str = ""
     hint: str = ""
+    estimate: Estimate | None = None
 
 
-def explain(module: mlir.Module, patterns: Iterable[Pattern]) -> Iterator[Finding]:
+def explain(module: mlir.Module, patterns: Iterable[Pattern], costs: Costs | None = None) -> Iterator[Finding]:
     """Try patterns on every op, and leave the module as it is.
 
     Of what a pattern says of one op, the first counts; where it matches, or nearly does, the others are tried all the same.
@@ -42,9 +46,11 @@ def explain(module: mlir.Module, patterns: Iterable[Pattern]) -> Iterator[Findin
         for entry, root in by_op.get(op.name, everywhere):
             misses: list[tuple[str, str]] = []
             rewriter = Rewriter(op, "explain", misses)
-            matches = applied(entry, root(op), rewriter) is not None
+            view = root(op)
+            given = applied(entry, view, rewriter)
+            weighed = None if given is None or costs is None else estimate(view, rewriter, costs)
             rewriter.clear()
-            if matches:
-                yield Finding(entry, op)
+            if given is not None:
+                yield Finding(entry, op, estimate=weighed)
             elif misses:
                 yield Finding(entry, op, *misses[0])

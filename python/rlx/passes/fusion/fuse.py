@@ -45,16 +45,17 @@ class Fuse(Pass, name="rlx-fuse", idempotent=True):
     module that declares the policy `fusable` (`GraphModule.with_fusion_policy`) stays as it is.
     """
 
-    target: str = option("", "the target whose fusions to make: those that were measured to pay there")
+    target: str = option("", "the target whose fusions to make, where they pay there")
     only: tuple[str, ...] = option((), "the fusions to make, such as swiglu or matmul-bias-act; all when empty")
     remarks: bool = option(False, "whether to say what is nearly there and does not fuse, as remarks")
 
     def run(self, module: mlir.Module) -> None:
-        wanted = chosen(self.name, FUSIONS, self.only, self.target)
+        wanted, costs = chosen(self.name, FUSIONS, self.only, self.target)
         if policy_of(module.operation) == "fusable":
             return
         groups = [[fusion for fusion in group if fusion in wanted] for group in GROUPS]
-        fuse(module, groups, self.name, off=[fusion for fusion in FUSIONS.values() if fusion not in wanted])
+        off = [fusion for fusion in FUSIONS.values() if fusion not in wanted]
+        fuse(module, groups, self.name, off, costs)
         if self.remarks:
             for location, miss in misses(module, wanted):
                 remark(location, f"{miss.fusion}: {miss.reason}", miss.hint)

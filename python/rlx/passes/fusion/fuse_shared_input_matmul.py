@@ -123,5 +123,6 @@ class FuseSharedInputMatmul(Fusion, name="rlx-fuse-shared-input-matmul"):
     Back ends join those once, when they load them. Run rlx-fuse-matmul-bias-act first, so that biases are joined too.
     """
 
+    weighed = True
     makes = "fused_matmul_bias_act"
     patterns = (linear_layers_of_one_input,)

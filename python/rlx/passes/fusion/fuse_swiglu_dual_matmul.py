@@ -70,5 +70,6 @@ def _joined(rewriter: Rewriter, up: list[mlir.Value], gate: list[mlir.Value]) ->
 class FuseSwigluDualMatmul(Fusion, name="rlx-fuse-swiglu-dual-matmul"):
     """Make one product and `fused_swiglu` of the two products of a SwiGLU whose weights are parameters."""
 
+    weighed = True
     makes = "fused_swiglu"
     patterns = (swiglu_of_two_products,)

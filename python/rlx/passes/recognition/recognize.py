@@ -31,6 +31,6 @@ class Recognize(Pass, name="rlx-recognize", idempotent=True):
     target: str = option("", "the target for which to do it: what was measured to pay there")
 
     def run(self, module: mlir.Module) -> None:
-        active = chosen(self.name, RECOGNISERS, (), self.target)
+        active, _ = chosen(self.name, RECOGNISERS, (), self.target)
         groups = [[fusion for fusion in group if fusion in active] for group in GROUPS]
         fuse(module, groups, self.name, off=[fusion for fusion in RECOGNISERS.values() if fusion not in active])
