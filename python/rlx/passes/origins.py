@@ -140,13 +140,13 @@ def mean_of(shown: Origin) -> Statistic | None:
     return found if found.kind == "mean" and found.factor == 1.0 else None
 
 
-def stands_beside(found: Statistic, x: mlir.Value, axis: int) -> bool:
-    """Whether a statistic is that of `x` along one axis, laid out to broadcast with it, whatever views are in between."""
+def stands_beside(found: Statistic, x: mlir.Value, *axes: int) -> bool:
+    """Whether a statistic is that of `x` along some axes, laid out to broadcast with it, whatever views are in between."""
     shown, reduced = origin_of(x), origin_of(found.x)
-    if shown.value != reduced.value or len(found.axes) != 1 or len(found.kept) != len(shown.axes):
+    if shown.value != reduced.value or len(found.axes) != len(axes) or len(found.kept) != len(shown.axes):
         return False
-    if reduced.axes[found.axes[0]] != shown.axes[axis]:
+    if {reduced.axes[axis] for axis in found.axes} != {shown.axes[axis] for axis in axes}:
         return False
     dims = shape_of(x).dims
     kept = [None if a is None or dims[i] == 1 else reduced.axes[a] for i, a in enumerate(found.kept)]
-    return kept == [None if i == axis or dims[i] == 1 else a for i, a in enumerate(shown.axes)]
+    return kept == [None if i in axes or dims[i] == 1 else a for i, a in enumerate(shown.axes)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from rlx import mlir
 from rlx.ir import views
+from rlx.ir.dim import product
 from rlx.ir.shape import shape_of
 from rlx.passes.fusion.base import Fusion, operand_pairs
 from rlx.passes.origins import Origin, mean_of, origin_of, stands_beside
@@ -29,13 +31,19 @@ def normalised(op: views.Binary, rewriter: Rewriter) -> Any:
             if spread is None:
                 continue
             variance, eps = spread
-            for axis in reversed(range(shape_of(value).rank)):
-                norm = _norm(value, variance, axis)
-                size = shape_of(value).dims[axis]
+            for axes in _runs(shape_of(value).rank):
+                norm = _norm(value, variance, axes)
+                size = product(shape_of(value).dims[axis] for axis in axes)
                 if norm is not None and isinstance(size, int):
-                    made = _emitted(rewriter, *norm, axis, size, eps)
+                    made = _emitted(rewriter, *norm, axes, size, eps)
                     return made if scale is None else rewriter.emit("binary", [made, scale], kind="mul")
     return None
+
+
+def _runs(rank: int) -> Iterator[tuple[int, ...]]:
+    """What a norm may be along: any axis, or the last ones together."""
+    yield from ((axis,) for axis in reversed(range(rank)))
+    yield from (tuple(range(first, rank)) for first in reversed(range(rank - 1)))
 
 
 def _multiplied(value: mlir.Value) -> tuple[tuple[mlir.Value, mlir.Value], ...]:
@@ -68,21 +76,21 @@ def _under_root(shown: Origin, *, inverted: bool) -> tuple[Origin, float] | None
     return None
 
 
-def _norm(value: mlir.Value, variance: Origin, axis: int) -> tuple[str, mlir.Value] | None:
-    """Which norm along an axis divides a value by the root of a variance, and what it normalises."""
+def _norm(value: mlir.Value, variance: Origin, axes: tuple[int, ...]) -> tuple[str, mlir.Value] | None:
+    """Which norm along some axes divides a value by the root of a variance, and what it normalises."""
     squares = mean_of(variance)
     if squares is None:
-        return _norm_by_moments(value, variance, axis)
+        return _norm_by_moments(value, variance, axes)
     squared = _squared(squares.x)
-    if squared is None or squared != value or not stands_beside(squares, squares.x, axis):
+    if squared is None or squared != value or not stands_beside(squares, squares.x, *axes):
         return None
-    centred = _centred(value, axis)
+    centred = _centred(value, axes)
     return ("rms_norm", value) if centred is None else ("layer_norm", centred)
 
 
-def _norm_by_moments(value: mlir.Value, variance: Origin, axis: int) -> tuple[str, mlir.Value] | None:
+def _norm_by_moments(value: mlir.Value, variance: Origin, axes: tuple[int, ...]) -> tuple[str, mlir.Value] | None:
     """A layer norm whose variance is `mean x² - (mean x)²`, held above 0 or not."""
-    x, op = _centred(value, axis), producer(variance.value, views.Binary)
+    x, op = _centred(value, axes), producer(variance.value, views.Binary)
     held = _held_above_zero(variance.value)
     if held is not None:
         variance = variance.through(held)
@@ -96,8 +104,8 @@ def _norm_by_moments(value: mlir.Value, variance: Origin, axis: int) -> tuple[st
     if (
         squares is None
         or mean is None
-        or not stands_beside(squares, squares.x, axis)
-        or not stands_beside(mean, x, axis)
+        or not stands_beside(squares, squares.x, *axes)
+        or not stands_beside(mean, x, *axes)
     ):
         return None
     squared = _squared(squares.x)
@@ -124,20 +132,24 @@ def _squared(value: mlir.Value) -> mlir.Value | None:
     return op.lhs if op.kind == "pow" and splat(op.rhs) == 2 else None
 
 
-def _centred(value: mlir.Value, axis: int) -> mlir.Value | None:
-    """What a value is the difference of from its own mean along an axis."""
+def _centred(value: mlir.Value, axes: tuple[int, ...]) -> mlir.Value | None:
+    """What a value is the difference of from its own mean along some axes."""
     op = producer(value, views.Binary)
     if op is None or op.kind != "sub":
         return None
     mean = mean_of(origin_of(op.rhs))
-    return op.lhs if mean is not None and stands_beside(mean, op.lhs, axis) else None
+    return op.lhs if mean is not None and stands_beside(mean, op.lhs, *axes) else None
 
 
-def _emitted(rewriter: Rewriter, name: str, x: mlir.Value, axis: int, size: int, eps: float) -> Any:
-    dtype = shape_of(x).dtype.numpy
-    ones = rewriter.builder.constant(np.ones(size, dtype)).value
-    bias = None if name == "rms_norm" else rewriter.builder.constant(np.zeros(size, dtype)).value
-    return rewriter.emit(name, [x, ones, bias], axis=axis, eps=eps)
+def _emitted(rewriter: Rewriter, name: str, x: mlir.Value, axes: tuple[int, ...], size: int, eps: float) -> Any:
+    shape = shape_of(x)
+    ones = rewriter.builder.constant(np.ones(size, shape.dtype.numpy)).value
+    bias = None if name == "rms_norm" else rewriter.builder.constant(np.zeros(size, shape.dtype.numpy)).value
+    if len(axes) == 1:
+        return rewriter.emit(name, [x, ones, bias], axis=axes[0], eps=eps)
+    joined = rewriter.emit("reshape", [x], shape=(*shape.dims[: axes[0]], size))
+    normal = rewriter.emit(name, [joined, ones, bias], axis=axes[0], eps=eps)
+    return rewriter.emit("reshape", [normal], shape=shape.dims)
 
 
 # --- weights --------------------------------------------------------------------------------------
@@ -199,11 +211,12 @@ def _along(rewriter: Rewriter, value: mlir.Value, norm: views.LayerNorm | views.
 @pattern
 def grouped_norm(op: views.Reshape, rewriter: Rewriter) -> Any:
     """A layer norm of `[N, C, …]` as `[N, G, …]`, without weights: a group norm."""
-    norm = producer(op.x, views.LayerNorm)
-    view = None if norm is None else producer(norm.x, views.Reshape)
-    if norm is None or view is None or view.x.type != op.result.type or not has_one_use(op.x):
+    normal = _before_reshapes(op.x)
+    norm = producer(normal, views.LayerNorm)
+    x = None if norm is None else _before_reshapes(norm.x)
+    if norm is None or x is None or x.type != op.result.type or not has_one_use(op.x) or not has_one_use(normal):
         return None
-    dims, grouped = shape_of(view.x).dims, shape_of(norm.x).dims
+    dims, grouped = shape_of(x).dims, shape_of(norm.x).dims
     if len(dims) < 2 or len(grouped) != 3 or norm.axis != 2 or dims[0] != grouped[0]:
         return None
     channels, groups = dims[1], grouped[1]
@@ -211,9 +224,16 @@ def grouped_norm(op: views.Reshape, rewriter: Rewriter) -> Any:
         return None
     if splat(norm.scale) != 1 or splat(norm.bias) != 0:
         return None
-    dtype = shape_of(view.x).dtype.numpy
+    dtype = shape_of(x).dtype.numpy
     weights = (rewriter.builder.constant(make(channels, dtype)).value for make in (np.ones, np.zeros))
-    return rewriter.emit("group_norm", [view.x, *weights], num_groups=groups, eps=norm.eps)
+    return rewriter.emit("group_norm", [x, *weights], num_groups=groups, eps=norm.eps)
+
+
+def _before_reshapes(value: mlir.Value) -> mlir.Value:
+    """What a value is that is only seen in other shapes."""
+    while (view := producer(value, views.Reshape)) is not None:
+        value = view.x
+    return value
 
 
 @pattern
