@@ -207,7 +207,7 @@ def _integers(
     options: dict[str, Any] = {"params": params, "symmetric": arguments.symmetric}
     if arguments.max_bytes is not None or arguments.min_cosine is not None:
         budget: Any = {"max_bytes": arguments.max_bytes, "min_score": arguments.min_cosine}
-        found = search_bits(graph, ranges, data, device="cpu", **budget, **options)
+        found = search_bits(graph, ranges, data, **budget, **options)
         print(found)
         layers, described = dict(found.layers), f"{found.weight_bytes} bytes of weights"
     return integer_only(graph, ranges, bits=arguments.bits, layers=layers, mode=arguments.mode, **options), described
