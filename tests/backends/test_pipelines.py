@@ -126,7 +126,7 @@ def test_the_library_uses_the_same() -> None:
         try:
             expected = str(rlx.passes.run(graph, compilation.pipeline_text))
         except rlx.UnsupportedError:
-            assert name in ("vulkan", "metal", "vmvx")  # which have no bf16
+            assert name in ("vulkan", "metal", "vmvx", "cortexm", "c")  # which have no bf16
             continue
         assert str(compilation.lir) == str(result.lir) == expected
         assert compilation.lir is compilation.lir and result.lir.stage == "lir"
@@ -190,9 +190,9 @@ def test_a_pipeline_checks_what_the_target_claims(target: str) -> None:
     last = pipeline.steps[-1].ours
     assert isinstance(last, CheckLir)
     assert last == check_of(chosen.pipeline)
-    assert last.accepted >= {"matmul", "scan"}
+    assert "matmul" in last.accepted
 
 
 def test_these_are_all_targets() -> None:
     assert {name for backend in BACKENDS for name in backend.devices} <= set(TARGETS)
-    assert len(TARGETS) == 8
+    assert len(TARGETS) == 10

@@ -7,13 +7,14 @@ import inspect
 import pytest
 
 import rlx
+from rlx.backends.c import backend as c
 from rlx.backends.iree import backend as iree
 from rlx.backends.protocol import Compiler, Runtime
 from rlx.backends.registry import RLX, Registered, backend_of, backends, runtime_of
 from rlx.backends.xla import backend as xla
 
-COMPILERS: list[Compiler] = [iree, xla]  # by the type checker
-RUNTIMES: list[Runtime] = [iree, xla]
+COMPILERS: list[Compiler] = [iree, xla, c]  # by the type checker
+RUNTIMES: list[Runtime] = [iree, xla, c]
 BACKENDS = [backend for backend in backends() if backend.origin == RLX]  # more may be installed where the tests run
 
 

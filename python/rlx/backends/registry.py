@@ -1,4 +1,4 @@
-"""All back ends: the two that come with RLX, and those that other packages register as entry points of `rlx.backends`.
+"""All back ends: those that come with RLX, and those that other packages register as entry points of `rlx.backends`.
 
 The metadata of such a package has an entry `toy = "toy_backend"` in that group: a module, or `module:object`, with the
 functions of `protocol.Compiler`. It is loaded when a target is used that RLX itself does not have. A back end that cannot be
@@ -24,7 +24,7 @@ from rlx.ir.errors import CompileError, Error
 GROUP = "rlx.backends"
 RLX = "rlx"  # the origin of the back ends that come with RLX
 # Packages with a module `backend`, and a module `targets` that is quick to import and has the names.
-_BUILT_IN = {"iree": "rlx.backends.iree", "xla": "rlx.backends.xla"}
+_BUILT_IN = {"iree": "rlx.backends.iree", "xla": "rlx.backends.xla", "c": "rlx.backends.c"}
 _log = logging.getLogger("rlx")
 
 

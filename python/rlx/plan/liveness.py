@@ -90,6 +90,8 @@ class Step:
         captured: What the ops in its regions read from outside of it.
         flows: How values go into its regions and out of them; None for a region that does not run, and for ops of other
             dialects.
+        in_order: Whether the op is computed as its traits say: an elementwise one element by element. What computes it together
+            with others may read elements later.
     """
 
     index: int
@@ -102,6 +104,7 @@ class Step:
     yields: list[Step | None] = field(default_factory=list["Step | None"])
     captured: list[Live] = field(default_factory=list["Live"])
     flows: Sequence[RegionFlow | None] = ()
+    in_order: bool = True
 
     def repeats(self, region: int) -> bool:
         """Whether a region may run more than once."""

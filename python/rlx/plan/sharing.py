@@ -125,7 +125,7 @@ class Sharing:
         """Whether every element of an operand is read before the result is written there."""
         result, operand = step.results[i], step.reads[k]
         assert result is not None and operand is not None
-        if operand.offset != 0 or operand.size != result.size:
+        if operand.offset != 0 or operand.size != result.size or not step.in_order:
             return False
         if step.flows:
             return any(flow.kind == "carry" and flow.index == i == k for r in step.flows if r for flow in r.arguments)

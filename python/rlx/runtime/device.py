@@ -23,6 +23,7 @@ class Device(Enum):
     METAL = "metal"
     VMVX = "vmvx"
     XLA = "xla"
+    C = "c"
 
     @classmethod
     def of(cls, value: Any) -> Device:

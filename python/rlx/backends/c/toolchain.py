@@ -1,0 +1,112 @@
+"""C compilers of this machine."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from rlx.ir.errors import CompileError
+
+WARNINGS = ("-std=c99", "-Wall", "-Wextra", "-Wconversion", "-pedantic")
+_SECONDS = 120.0
+
+
+def zig() -> tuple[str, ...] | None:
+    """Clang of the package `ziglang`, if that is installed."""
+    return (sys.executable, "-m", "ziglang", "cc") if importlib.util.find_spec("ziglang") else None
+
+
+def compiler() -> tuple[str, ...]:
+    """The command of the C compiler: that of `CC`, else `cc`, `gcc` or `clang`, else Clang of the package `ziglang`.
+
+    Raises:
+        CompileError: There is none.
+    """
+    return _compiler(os.environ.get("CC"), os.environ.get("PATH"))
+
+
+@cache
+def _compiler(chosen: str | None, path: str | None) -> tuple[str, ...]:
+    if chosen:
+        words = tuple(shlex.split(chosen))
+        if not words or shutil.which(words[0], path=path) is None:
+            raise CompileError(f"CC is {chosen!r}, and there is no such program")
+        return words
+    for name in ("cc", "gcc", "clang"):
+        if shutil.which(name, path=path):
+            return (name,)
+    found = zig()
+    if found is None:
+        raise CompileError(
+            "there is no C compiler on this machine: no cc, gcc or clang, and no package ziglang",
+            hint="install gcc or clang, or `pip install ziglang`, or set CC",
+        )
+    return found
+
+
+def version_of(command: Sequence[str]) -> str:
+    """The first line of what a compiler says of itself."""
+    return _version(tuple(command))
+
+
+@cache
+def _version(command: tuple[str, ...]) -> str:
+    return _run([*command, "--version"], None, _SECONDS).stdout.partition("\n")[0].strip()
+
+
+def library(
+    files: Mapping[str, str], flags: Sequence[str] = (), command: Sequence[str] = (), timeout_s: float | None = None
+) -> bytes:
+    """A shared library for this machine.
+
+    Args:
+        files: Sources and headers, by name.
+        flags: More flags.
+        command: The compiler; `compiler()` by default.
+        timeout_s: The seconds that it may take.
+
+    Raises:
+        CompileError: There is no compiler, or it fails.
+    """
+    with tempfile.TemporaryDirectory(prefix="rlx-c-") as folder:
+        for name, text in files.items():
+            (Path(folder) / name).write_text(text)
+        sources = [name for name in files if name.endswith(".c")]
+        build(
+            [*(command or compiler()), *WARNINGS, "-O2", "-fPIC", "-shared", *flags, *sources, "-o", "library", "-lm"],
+            folder,
+            timeout_s,
+        )
+        return (Path(folder) / "library").read_bytes()
+
+
+def build(command: Sequence[str], folder: str | os.PathLike[str], timeout_s: float | None = None) -> str:
+    """Run a compiler in a folder; what it says.
+
+    Raises:
+        CompileError: It fails, or takes too long.
+    """
+    result = _run(command, folder, timeout_s or _SECONDS)
+    if result.returncode:
+        said = (result.stderr or result.stdout).strip()[-3000:]
+        raise CompileError(f"{shlex.join(command[:3])} … failed with status {result.returncode}:\n{said}")
+    return result.stderr
+
+
+def _run(
+    command: Sequence[str], folder: str | os.PathLike[str] | None, seconds: float
+) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=seconds, check=False)
+    except subprocess.TimeoutExpired:
+        raise CompileError(f"{command[0]} took more than {seconds:.0f} s") from None
+    except OSError as problem:
+        raise CompileError(f"{command[0]} cannot be run: {problem}") from None

@@ -1,0 +1,470 @@
+"""The files of a program: `model.h`, `model.c`, `weights.h`, `weights.c`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any
+
+from rlx.ir.dtype import DType
+from rlx.ir.opview import label_of, place_of
+from rlx.ir.shape import Shape, shape_of
+from rlx.ir.signature import Argument, initial_value
+from rlx.lower.c.grouping import Group, constant_of, is_view
+from rlx.lower.c.helpers import HELPERS, ordered
+from rlx.lower.c.program import Function, Program
+from rlx.lower.c.tables import Table
+from rlx.lower.c.values import literal, stored_type
+from rlx.lower.c.writer import Writer
+from rlx.version import __version__
+
+HEADER, SOURCE, WEIGHTS_HEADER, WEIGHTS = "model.h", "model.c", "weights.h", "weights.c"
+# Elements of these lie in the arena, where bytes are used again for other types.
+_ALIASED = {
+    "i16": "arena_int16",
+    "i32": "arena_int32",
+    "i64": "arena_int64",
+    "u32": "arena_uint32",
+    "f32": "arena_float",
+}
+
+
+def files_of(program: Program) -> dict[str, str]:
+    """The text of each file of a program, by name."""
+    return {
+        HEADER: _Header(program).text(),
+        SOURCE: _Source(program).text(),
+        WEIGHTS_HEADER: _weights_header(program),
+        WEIGHTS: _weights(program),
+    }
+
+
+def _elements(shape: Shape) -> str:
+    """The number of elements as the product of the sizes, which says more than the number."""
+    dims = [str(d) for d in shape.static if d != 1]
+    return " * ".join(dims) or "1"
+
+
+def _count(shape: Shape) -> str:
+    """The same where none may be 0: an array has an element at least."""
+    return _elements(shape) if prod(shape.static) else "1"
+
+
+def described(shape: Shape) -> str:
+    """A shape as readers of C know arrays: `i8[1, 3, 8, 8]`."""
+    return f"{shape.dtype.name}[{', '.join(map(str, shape.static))}]"
+
+
+class _Signature:
+    """The arguments of the function that runs the program."""
+
+    def __init__(self, program: Program):
+        graph = program.graph
+        entry = graph.function.entry_block
+        self.program = program
+        self.arguments = list(zip(graph.arguments, entry.arguments, strict=True))
+        self.outputs = [(o, name) for o, name in zip(graph.results, program.outputs, strict=True) if o.updates is None]
+
+    def of_kind(self, kind: str) -> list[tuple[Argument, str]]:
+        return [(a, self.program.names[v]) for a, v in self.arguments if a.kind == kind]
+
+    @property
+    def prototype(self) -> str:
+        name = self.program.name
+        parts = [f"{name}_state *state"]
+        if self.of_kind("param"):
+            parts.append(f"const {name}_params *params")
+        parts += [f"const {stored_type(a.shape.dtype)} {n}[{_count(a.shape)}]" for a, n in self.of_kind("input")]
+        parts += [f"{stored_type(o.shape.dtype)} {n}[{_count(o.shape)}]" for o, n in self.outputs]
+        return _call(f"void {name}_run", parts)
+
+
+def _call(head: str, parts: Sequence[str]) -> str:
+    """A call or prototype, in lines that are not too long."""
+    text = f"{head}({', '.join(parts)})"
+    if len(text) <= 110:
+        return text
+    return f"{head}(\n    " + ",\n    ".join(parts) + ")"
+
+
+class _Header:
+    """`model.h`: what callers need."""
+
+    def __init__(self, program: Program):
+        self.program = program
+        self.signature = _Signature(program)
+        self.writer = Writer()
+
+    def text(self) -> str:
+        p, w, plan = self.program, self.writer, self.program.memory.plan
+        upper = p.name.upper()
+        w.comment(
+            f"{p.graph.name}: a network as C99, written by RLX {__version__}.\n\n"
+            f"The caller owns all memory: a {p.name}_state holds what a call needs, and what stays from call to call. Two "
+            "of them may be used at the same time. Arrays of the caller must not overlap."
+        )
+        w.line(f"#ifndef {upper}_MODEL_H")
+        w.line(f"#define {upper}_MODEL_H")
+        w.line()
+        w.line("#include <stdint.h>")
+        w.line()
+        w.line("#ifdef __cplusplus")
+        w.line('extern "C" {')
+        w.line("#endif")
+        w.line()
+        w.comment(
+            f"Bytes of the arena, in which values lie one after the other. No plan has less than {plan.peak_live_bytes}; "
+            f"side by side they would take {plan.total_bytes}."
+        )
+        w.line(f"#define {upper}_ARENA_SIZE {p.arena_size}")
+        w.comment("Bytes of constants: weights and tables.")
+        w.line(f"#define {upper}_CONSTANT_SIZE {p.constant_bytes}")
+        w.line()
+        self._structures()
+        self._functions()
+        w.line("#ifdef __cplusplus")
+        w.line("}")
+        w.line("#endif")
+        w.line()
+        w.line("#endif")
+        return str(w)
+
+    def _structures(self) -> None:
+        p, w = self.program, self.writer
+        word = "uint64_t" if p.alignment > 4 else "uint32_t"
+        w.line("typedef struct {")
+        w.line("    union {")
+        w.line(f"        {word} aligned;")
+        w.line(f"        uint8_t bytes[{p.name.upper()}_ARENA_SIZE];")
+        w.line("    } arena;")
+        for a, name in self.signature.of_kind("state"):
+            w.line(f"    {stored_type(a.shape.dtype)} {name}[{_count(a.shape)}]; /* {a.name}: {described(a.shape)} */")
+        w.line(f"}} {p.name}_state;")
+        w.line()
+        if params := self.signature.of_kind("param"):
+            w.line("typedef struct {")
+            for a, name in params:
+                w.line(f"    const {stored_type(a.shape.dtype)} *{name}; /* {a.name}: {described(a.shape)} */")
+            w.line(f"}} {p.name}_params;")
+            w.line()
+
+    def _functions(self) -> None:
+        p, w, s = self.program, self.writer, self.signature
+        if s.of_kind("state"):
+            w.comment("Give the states their first values. To be called once, before the first run.")
+            w.line(f"void {p.name}_init({p.name}_state *state);")
+            w.line()
+        lines = [
+            f"Run it once. {'States are updated.' if s.of_kind('state') else 'The arena need not be cleared.'}",
+            "",
+        ]
+        lines += [f"{name}: {described(a.shape)}, input" for a, name in s.of_kind("input")]
+        lines += [f"{name}: {described(o.shape)}, output" for o, name in s.outputs]
+        w.comment("\n".join(lines))
+        w.text(f"{s.prototype};")
+        w.line()
+
+
+class _Source:
+    """`model.c`: the kernels, and the function that calls them."""
+
+    def __init__(self, program: Program):
+        self.program = program
+        self.signature = _Signature(program)
+        self.writer = Writer()
+        self.uses_memory = False
+        self.types: set[str] = set()
+
+    def text(self) -> str:
+        p = self.program
+        body = Writer()
+        for function in p.functions:
+            self._function(body, function)
+        if self.signature.of_kind("state"):
+            self._init(body)
+        self._run(body)
+        return str(self._top()) + str(body)
+
+    def _top(self) -> Writer:
+        p, w = self.program, Writer()
+        w.comment(f"{p.graph.name}: the code of a network, written by RLX {__version__}. See {HEADER}.")
+        w.line(f'#include "{HEADER}"')
+        w.line(f'#include "{WEIGHTS_HEADER}"')
+        used = ordered(p.helpers)
+        if self.uses_memory or "memory" in used:
+            w.line("#include <string.h>")
+        if "math" in used:
+            w.line("#include <math.h>")
+        if "arm_acle" in used:
+            w.line()
+            w.line("#if defined(__ARM_FEATURE_DSP) || defined(__ARM_FEATURE_SAT)")
+            w.line("#include <arm_acle.h>")
+            w.line("#endif")
+        w.line()
+        w.comment(
+            "Negative numbers are shifted to the right with their sign, and what does not fit is cut off when it is "
+            "converted: all compilers for these processors do so, and this line is an error where it is not so."
+        )
+        w.line("typedef char shifts_keep_the_sign[(((-3) >> 1) == -2) && ((int8_t)(300 & 0xff) == 44) ? 1 : -1];")
+        w.line()
+        if self.types:
+            w.comment("Bytes of the arena hold elements of one type, and later those of another.")
+            w.line("#if defined(__GNUC__)")
+            w.line("#define IN_ARENA __attribute__((may_alias))")
+            w.line("#else")
+            w.line("#define IN_ARENA")
+            w.line("#endif")
+            for name in sorted(self.types):
+                w.line(f"typedef {stored_type(_dtype(name))} IN_ARENA {_ALIASED[name]};")
+            w.line()
+        for name in used:
+            if HELPERS[name][1]:
+                w.text(HELPERS[name][1])
+                w.line()
+        return w
+
+    def _type(self, dtype: DType) -> str:
+        """The type of elements that may lie in the arena."""
+        if dtype.name in _ALIASED:
+            self.types.add(dtype.name)
+            return _ALIASED[dtype.name]
+        return stored_type(dtype)
+
+    # --- kernels ----------------------------------------------------------------------------------
+
+    def _parameters(self, function: Function) -> list[tuple[str, str]]:
+        """The arguments of a kernel: types and names."""
+        p = self.program
+        found = {p.names[v]: f"const {self._type(shape_of(v).dtype)} *" for v in function.reads}
+        result = function.group.result
+        found[p.names[result]] = f"{self._type(shape_of(result).dtype)} *"
+        if function.scratch:
+            found["scratch"] = "uint8_t *"
+        return [(kind, name) for name, kind in found.items()]
+
+    def _function(self, w: Writer, function: Function) -> None:
+        w.comment(_explained(function.group))
+        parts = [f"{kind}{name}" for kind, name in self._parameters(function)]
+        for line in _call(f"static void {function.name}", parts).split("\n"):
+            w.line(line)
+        w.line("{")
+        w.lines += function.lines
+        w.line("}")
+        w.line()
+
+    # --- entry points -----------------------------------------------------------------------------
+
+    def _init(self, w: Writer) -> None:
+        p = self.program
+        w.line(f"void {p.name}_init({p.name}_state *state)")
+        w.line("{")
+        w.depth += 1
+        for a, name in self.signature.of_kind("state"):
+            value = literal(initial_value(a.init, a.shape.dtype), a.shape.dtype).text
+            with w.loop("i", _count(a.shape)):
+                w.line(f"state->{name}[i] = {value};")
+        w.depth -= 1
+        w.line("}")
+        w.line()
+
+    def _run(self, w: Writer) -> None:
+        for line in self.signature.prototype.split("\n"):
+            w.line(line)
+        w.line("{")
+        w.depth += 1
+        self._buffers(w)
+        for function in self.program.functions:
+            self._step(w, function)
+        self._results(w)
+        w.depth -= 1
+        w.line("}")
+
+    def _buffers(self, w: Writer) -> None:
+        """Names for places in the arena."""
+        p, start = self.program, len(w.lines)
+        values = [g.result for g in p.groups]
+        views = (view.operation for view in p.graph.function.entry_block.operations)
+        values += [
+            op.results[0] for op in views if len(op.results) and is_view(op) and constant_of(op.results[0]) is None
+        ]
+        declared = {p.names[v] for _, v in self.signature.arguments} | set(p.outputs)
+        for value in values:
+            name = p.names[value]
+            if name in declared:
+                continue
+            declared.add(name)
+            note = f" /* {described(shape_of(value))} */"
+            w.line(f"{self._pointer(value, name)}{note}")
+        if any("state->arena" in line or "state->" in line for line in w.lines[start:]):
+            w.line()
+        for _, name in self.signature.of_kind("input"):
+            if not any(p.names[v] == name for f in p.functions for v in f.reads):
+                w.line(f"(void){name};")
+        if not any(self._reads_state(w.lines[start:])):
+            w.line("(void)state;")
+        if self.signature.of_kind("param") and not self._reads_params():
+            w.line("(void)params;")
+
+    def _reads_state(self, lines: list[str]) -> list[bool]:
+        p = self.program
+        has_scratch = any(f.scratch for f in p.functions) or bool(p.memory.copies)
+        return [has_scratch, bool(self.signature.of_kind("state")), any("state->" in line for line in lines)]
+
+    def _reads_params(self) -> bool:
+        p = self.program
+        of_params = {v for a, v in self.signature.arguments if a.kind == "param"}
+        returned = set(p.memory.plan.layout.liveness.steps[-1].op.operands)  # type: ignore[union-attr]
+        return bool(of_params & ({v for f in p.functions for v in f.reads} | returned))
+
+    def _pointer(self, value: Any, name: str) -> str:
+        """The declaration of a name for bytes."""
+        p, live = self.program, self.program.memory.live(value)
+        kind = self._type(shape_of(value).dtype)
+        storage = live.storage
+        if storage in p.memory.plan.layout.offsets:
+            offset = p.memory.plan.layout.offsets[storage] + live.offset
+            place = f"state->arena.bytes + {offset}" if offset else "state->arena.bytes"
+            if kind == "uint8_t":
+                return f"{kind} *const {name} = {place};"
+            return f"{kind} *const {name} = ({kind} *)(void *)({place});"
+        root = storage.members[0]
+        base = p.outputs[p.memory.outputs[storage]] if storage in p.memory.outputs else self._argument(root.value)
+        constant = "" if storage in p.memory.outputs else "const "
+        byte = "uint8_t"
+        inner = f"({constant}{byte} *){base} + {live.offset}" if live.offset else base
+        return f"{constant}{kind} *const {name} = ({constant}{kind} *)({constant}void *)({inner});"
+
+    def _argument(self, value: Any) -> str:
+        """An argument of the graph, as the code of `run` names it."""
+        kinds = {v: a.kind for a, v in self.signature.arguments}
+        name = self.program.names[value]
+        return {"state": f"state->{name}", "param": f"params->{name}"}.get(kinds.get(value, ""), name)
+
+    def _step(self, w: Writer, function: Function) -> None:
+        p, result = self.program, function.group.result
+        arguments = {p.names[v]: self._argument(v) for v in function.reads}
+        arguments[p.names[result]] = p.names[result]
+        texts = list(arguments.values())
+        if function.scratch:
+            texts.append(f"state->arena.bytes + {p.memory.scratch[function.group]}")
+        for line in _call(function.name, texts).split("\n"):
+            w.line(line + (";" if line.endswith(")") else ""))
+
+    def _results(self, w: Writer) -> None:
+        """What is not computed where the caller wants it is copied there, and then states get their next values."""
+        p, plan = self.program, self.program.memory.plan
+        end = plan.layout.liveness.steps[-1]
+        assert end is not None
+        rows = list(zip(p.graph.results, p.outputs, end.op.operands, strict=True))
+        for i, (result, name, value) in enumerate(rows):
+            if result.updates is None and p.memory.outputs.get(p.memory.live(value).storage) != i:
+                self._copy(w, name, self._source(value), result.shape)
+        by_name = {a.name: p.names[v] for a, v in self.signature.arguments}
+        for i, offset in p.memory.copies.items():
+            self._copy(w, f"state->arena.bytes + {offset}", self._source(rows[i][2]), rows[i][0].shape)
+        for i, (result, _, value) in enumerate(rows):
+            if result.updates is not None:
+                source = f"state->arena.bytes + {p.memory.copies[i]}" if i in p.memory.copies else self._source(value)
+                target = f"state->{by_name[result.updates]}"
+                if source != target:
+                    self._copy(w, target, source, result.shape)
+
+    def _source(self, value: Any) -> str:
+        array = constant_of(value)
+        if array is not None:
+            shape = shape_of(value)
+            return self.program.table(
+                "result", array.reshape(-1), stored_type(shape.dtype), "a result that is constant"
+            )
+        return self._argument(value)
+
+    def _copy(self, w: Writer, target: str, source: str, shape: Shape) -> None:
+        if prod(shape.static):
+            self.uses_memory = True
+            w.line(f"(void)memcpy({target}, {source}, {prod(shape.static) * shape.dtype.itemsize});")
+
+
+def _dtype(name: str) -> DType:
+    import rlx.ir.dtype as dtypes
+
+    return dtypes.dtype(name)
+
+
+def _explained(group: Group) -> str:
+    """What a kernel computes: its ops with the user's lines, and shapes."""
+    lines: list[str] = []
+    for op in group.ops:
+        operands = [described(shape_of(v)) for v in op.operands]
+        place = place_of(op)
+        lines.append(
+            f"{label_of(op)}({', '.join(operands)}) -> {described(shape_of(op.results[0]))}{f', {place}' if place else ''}"
+        )
+    return "\n".join(lines)
+
+
+def _weights_header(program: Program) -> str:
+    w, guard = Writer(), f"{program.name.upper()}_WEIGHTS_H"
+    w.comment(f"{program.graph.name}: its constants. For {SOURCE} only.")
+    w.line(f"#ifndef {guard}")
+    w.line(f"#define {guard}")
+    w.line()
+    w.line("#include <stdint.h>")
+    w.line()
+    w.comment("May be defined as an attribute that puts constants into a section.")
+    w.line(f"#ifndef {program.name.upper()}_IN_SECTION")
+    w.line(f"#define {program.name.upper()}_IN_SECTION")
+    w.line("#endif")
+    w.line()
+    for name, fields in _records(program).items():
+        w.comment("What is known for each channel of a result.")
+        w.line("typedef struct {")
+        for field_name in fields:
+            w.line(f"    int32_t {field_name};")
+        w.line(f"}} {name};")
+        w.line()
+    for table in program.tables.values():
+        if table.note:
+            w.comment(table.note)
+        w.line(f"extern const {_kind(program, table)} {table.declarator};")
+    w.line()
+    w.line("#endif")
+    return str(w)
+
+
+def _records(program: Program) -> Mapping[str, tuple[str, ...]]:
+    """The structures of tables, by the names of their types."""
+    kinds = dict.fromkeys(t.record for t in program.tables.values() if t.record)
+    numbered = enumerate(kinds, 1)
+    return {f"{program.name}_channel{'' if number == 1 else f'_{number}'}": fields for number, fields in numbered}
+
+
+def _kind(program: Program, table: Table) -> str:
+    if not table.record:
+        return table.kind
+    return next(name for name, fields in _records(program).items() if fields == table.record)
+
+
+def record_kind(program: Program, name: str) -> str:
+    """The type of a table's structures."""
+    return _kind(program, program.tables[name])
+
+
+def _weights(program: Program) -> str:
+    w = Writer()
+    w.comment(f"{program.graph.name}: the constants of a network, written by RLX {__version__}.")
+    w.line(f'#include "{WEIGHTS_HEADER}"')
+    for table in program.tables.values():
+        w.line()
+        if table.note:
+            w.comment(table.note)
+        w.line(f"{program.name.upper()}_IN_SECTION const {_kind(program, table)} {table.declarator} = {{")
+        w.depth += 1
+        for line in table.body:
+            w.line(line)
+        w.depth -= 1
+        w.line("};")
+    if not program.tables:
+        w.line()
+        w.comment("It has none.")
+        w.line(f"typedef int {program.name}_has_no_constants;")
+    return str(w)

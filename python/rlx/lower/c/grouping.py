@@ -1,0 +1,195 @@
+"""Which ops are computed together: chains of elementwise ops and moves in one loop, with the op whose sums they scale."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from rlx import mlir
+from rlx.ir import opview
+from rlx.ir.graph import Graph
+from rlx.ir.opview import label_of, name_of
+from rlx.ir.shape import Shape, shape_of
+from rlx.lower.c.rules import ELEMENTWISE, MOVES
+
+# Ops in one kernel: what is deeper is hard to read.
+_MOST_OPS = 60
+# Those whose operand may be computed where they read it, as they read each element once.
+_READ_ONCE = ("reduce", "argmax", "argmin", "pad")
+_LABELS = {"q_conv2d": "conv", "q_matmul": "dense", "requantize": "scaled", "reduce": "reduced"}
+
+
+@dataclass(eq=False)
+class Group:
+    """Ops that one function computes.
+
+    Attributes:
+        final: The op that gives the result.
+        ops: All of them, in program order.
+        root: The one with loops of its own, if there is one.
+        aligned: Those that are computed at the index of the result.
+        moved: Whether an element may be read at another index than it is written.
+    """
+
+    final: mlir.Operation
+    ops: list[mlir.Operation]
+    root: mlir.Operation | None = None
+    aligned: set[Any] = field(default_factory=set[Any])
+    moved: bool = False
+
+    @property
+    def result(self) -> mlir.Value:
+        return self.final.results[0]
+
+    @property
+    def shape(self) -> Shape:
+        return shape_of(self.result)
+
+    @property
+    def inner(self) -> set[Any]:
+        """The values that are computed here and nowhere stored."""
+        return {op.results[0] for op in self.ops} - {self.result}
+
+    def leaves(self) -> list[mlir.Value]:
+        """What is read from memory, without constants."""
+        inner = self.inner
+        reads = (v for op in self.ops for v in op.operands)
+        return list(dict.fromkeys(v for v in reads if v not in inner and constant_of(v) is None))
+
+    @property
+    def in_order(self) -> bool:
+        """Whether each element is written right after the elements at its place are read, and never read again."""
+        return self.root is None and not self.moved
+
+    @property
+    def label(self) -> str:
+        """What it does, in a word."""
+        main = self.root or self.final
+        label = _LABELS.get(name_of(main)) or label_of(main)
+        return label
+
+
+def constant_of(value: mlir.Value) -> Any:
+    """The array of a constant, or of a view of one; None for any other value."""
+    if isinstance(value, mlir.ir.BlockArgument):
+        return None
+    op = value.owner.operation
+    if op.name == "rlx.constant":
+        return opview.attributes_of(op)["value"]
+    if not is_view(op) or (array := constant_of(op.operands[0])) is None:
+        return None
+    return opview.card_of(op).evaluate(array, **opview.attributes_of(op))
+
+
+def is_view(op: mlir.Operation) -> bool:
+    """Whether the result is in the bytes of the first operand, and no element has to be moved."""
+    card = opview.card_of(op)
+    if not card.has("aliases") and card.spec.trait("view") is None:
+        return False
+    shapes = [shape_of(v) for v in op.operands], [shape_of(v) for v in op.results]
+    return card.aliases(*shapes, opview.attributes_of(op))[0] is not None
+
+
+def groups_of(graph: Graph) -> list[Group]:
+    """The kernels of a function, in the order in which they run."""
+    *body, _ = (view.operation for view in graph.function.entry_block.operations)
+    group_of: dict[Any, Group] = {}
+    found: list[Group] = []
+    for op in reversed(body):
+        if op.name == "rlx.constant" or is_view(op):
+            continue
+        group = _joined(op, group_of)
+        if group is None:
+            group = Group(op, [])
+            found.append(group)
+            if name_of(op) in ELEMENTWISE:
+                group.aligned.add(op.results[0])
+        _add(op, group)
+        group_of[op.results[0]] = group
+    return list(reversed(found))
+
+
+def _add(op: mlir.Operation, group: Group) -> None:
+    name = name_of(op)
+    group.ops.insert(0, op)
+    group.moved |= name in MOVES or name == "gather"
+    if name not in ELEMENTWISE | MOVES:
+        group.root = op
+
+
+def _joined(op: mlir.Operation, group_of: dict[Any, Group]) -> Group | None:
+    """The group of all readers of an op's result, if it may be computed there."""
+    value = op.results[0]
+    readers = list(_readers(value))
+    groups = {id(g): g for reader, _ in readers if (g := group_of.get(_key(reader))) is not None}
+    if not readers or len(groups) != 1 or any(_key(reader) not in group_of for reader, _ in readers):
+        return None
+    (group,) = groups.values()
+    if len(group.ops) >= _MOST_OPS:
+        return None
+    if name_of(op) in ELEMENTWISE | MOVES:
+        by_root = [reader for reader, _ in readers if name_of(reader) not in ELEMENTWISE | MOVES]
+        if by_root and _scales_sums(op):
+            return None
+        if not all(_may_read(reader, k, op) for reader, k in readers):
+            return None
+        shape = shape_of(value)
+        same = all(
+            reader.results[0] in group.aligned and shape_of(reader.results[0]).dims == shape.dims
+            for reader, _ in readers
+        )
+        if same and name_of(op) in ELEMENTWISE:
+            group.aligned.add(value)
+        return group
+    dims = group.shape.dims
+    fits = all(
+        reader.results[0] in group.aligned and shape_of(reader.results[0]).dims == dims and _is_plain(reader, k)
+        for reader, k in readers
+    )
+    return group if group.root is None and fits and shape_of(value).dims == dims and name_of(op) != "concat" else None
+
+
+def _scales_sums(op: mlir.Operation) -> bool:
+    """Whether an elementwise op belongs to the op with loops that gives its operand, as this is read nowhere else."""
+    if name_of(op) not in ELEMENTWISE:
+        return False
+    for value in op.operands:
+        if isinstance(value, mlir.ir.BlockArgument) or len(list(value.uses)) > 1:
+            continue
+        source = value.owner.operation
+        if source.name == "rlx.constant" or is_view(source) or shape_of(value).dims != shape_of(op.results[0]).dims:
+            continue
+        if name_of(source) not in ELEMENTWISE | MOVES | {"concat"} or _scales_sums(source):
+            return True
+    return False
+
+
+def _readers(value: mlir.Value) -> Iterator[tuple[mlir.Operation, int]]:
+    for use in value.uses:
+        yield use.owner.operation, use.operand_number
+
+
+def _key(op: mlir.Operation) -> Any:
+    return op.results[0] if len(op.results) else None
+
+
+def _is_plain(reader: mlir.Operation, operand: int) -> bool:
+    """Whether an elementwise op reads this operand at the index of its result."""
+    return name_of(reader) != "gather" or operand == 1
+
+
+def _may_read(reader: mlir.Operation, operand: int, op: mlir.Operation) -> bool:
+    """Whether an op may compute an operand where it reads it: that makes no more work, or hardly more."""
+    name, count = name_of(reader), shape_of(op.results[0]).num_elements
+    times = shape_of(reader.results[0]).num_elements
+    if name in ELEMENTWISE:
+        return _is_plain(reader, operand) and times == count
+    if name in MOVES:
+        return operand == 0 and (times <= count or name_of(op) == "cast")
+    if name == "pool":
+        window = opview.attributes_of(reader)
+        return all(s >= k for s, k in zip(window["stride"], window["kernel"], strict=True)) or name_of(op) == "cast"
+    if name in ("matmul", "conv"):
+        return name_of(op) in ("cast", "transpose")
+    return name in _READ_ONCE

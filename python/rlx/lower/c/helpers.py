@@ -1,0 +1,246 @@
+"""Functions that the kernels of a program share. Each program has those that it uses, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+# By name: what it uses, and its text. What has no text is a header.
+HELPERS: dict[str, tuple[tuple[str, ...], str]] = {"math": ((), "")}
+
+
+def _define(name: str, text: str, *uses: str) -> None:
+    HELPERS[name] = (uses, text.strip("\n"))
+
+
+def ordered(names: Iterable[str]) -> list[str]:
+    """Helpers and those that they use, each behind what it uses."""
+    found: dict[str, None] = {}
+
+    def visit(name: str) -> None:
+        for used in HELPERS[name][0]:
+            visit(used)
+        found.setdefault(name)
+
+    for name in sorted(names):
+        visit(name)
+    return list(found)
+
+
+for _word, _type, _unsigned in (("i32", "int32_t", "uint32_t"), ("i64", "int64_t", "uint64_t")):
+    for _name, _sign in (("sum", "+"), ("difference", "-"), ("product", "*")):
+        _define(
+            f"wrapping_{_name}_{_word}",
+            f"""
+/* a {_sign} b without the bits that do not fit. */
+static inline {_type} wrapping_{_name}_{_word}({_type} a, {_type} b)
+{{
+    return ({_type})(({_unsigned})a {_sign} ({_unsigned})b);
+}}""",
+        )
+
+for _word, _type in (("i32", "int32_t"), ("i64", "int64_t"), ("u32", "uint32_t")):
+    for _name, _sign in (("max", ">"), ("min", "<")):
+        _define(
+            f"{_name}_{_word}",
+            f"""
+static inline {_type} {_name}_{_word}({_type} a, {_type} b)
+{{
+    return (a {_sign} b) ? a : b;
+}}""",
+        )
+
+for _name, _sign in (("max", ">"), ("min", "<")):
+    _define(
+        f"{_name}_f32",
+        f"""
+/* NaN if one is. */
+static inline float {_name}_f32(float a, float b)
+{{
+    return ((a {_sign} b) || (a != a)) ? a : b;
+}}""",
+    )
+
+_define(
+    "clamped",
+    """
+/* An index in [0, last]. */
+static inline int32_t clamped(int32_t index, int32_t last)
+{
+    if (index < 0) {
+        return 0;
+    }
+    return (index > last) ? last : index;
+}""",
+)
+_define(
+    "clamped_i64",
+    """
+/* An index in [0, last]. */
+static inline int32_t clamped_i64(int64_t index, int32_t last)
+{
+    if (index < 0) {
+        return 0;
+    }
+    return (index > last) ? last : (int32_t)index;
+}""",
+)
+
+for _name, _low, _high, _instruction in (
+    ("i8", "-128", "127", "__ssat(x, 8)"),
+    ("u8", "0", "255", "(int32_t)__usat(x, 8)"),
+    ("i16", "-32768", "32767", "__ssat(x, 16)"),
+):
+    _define(
+        f"saturate_{_name}",
+        f"""
+static inline int32_t saturate_{_name}(int32_t x)
+{{
+#if defined(__ARM_FEATURE_SAT)
+    return {_instruction};
+#else
+    if (x < {_low}) {{
+        return {_low};
+    }}
+    return (x > {_high}) ? {_high} : x;
+#endif
+}}""",
+        "arm_acle",
+    )
+HELPERS["arm_acle"] = ((), "")
+
+_define(
+    "high_product",
+    """
+/* The upper 32 bits of a product. */
+static inline int32_t high_product(int32_t a, int32_t b)
+{
+    return (int32_t)(((int64_t)a * b) >> 32);
+}""",
+)
+_define(
+    "rounded_high_product",
+    """
+/* The upper 32 bits of a product, rounded. */
+static inline int32_t rounded_high_product(int32_t a, int32_t b)
+{
+    return (int32_t)(((int64_t)a * b + INT64_C(0x80000000)) >> 32);
+}""",
+)
+
+_SATURATED = """
+    const int64_t moved = scaled + zero_point;
+    if (moved < low) {
+        return low;
+    }
+    return (moved > high) ? high : (int32_t)moved;
+}"""
+_define(
+    "requantize_double",
+    """
+/* x * multiplier * 2^(shift - 31), rounded after the product and, halves away from zero, after the shift to the right. */
+static inline int32_t requantize_double(int32_t x, int32_t multiplier, int32_t shift, int32_t zero_point,
+                                        int32_t low, int32_t high)
+{
+    const int32_t places = (shift > 30) ? 30 : ((shift < -31) ? -31 : shift);
+    const int32_t left = (places > 0) ? places : 0;
+    const int32_t right = left - places;
+    const int32_t shifted = (int32_t)((uint32_t)x << left);
+    int64_t product = ((int64_t)shifted * multiplier + INT64_C(0x40000000)) >> 31;
+    int64_t half;
+    int64_t scaled;
+    if (product > INT32_MAX) {
+        product = INT32_MAX;
+    }
+    half = ((int64_t)1 << right) >> 1;
+    scaled = (product + half - (((product < 0) && (half > 0)) ? 1 : 0)) >> right;"""
+    + _SATURATED.replace("    const int64_t moved", "    const int64_t moved", 1),
+)
+for _mode, _bits, _product in (
+    ("single", 31, "(int64_t)x * multiplier"),
+    ("short", 15, "(int64_t)x * (int16_t)multiplier"),
+):
+    _define(
+        f"requantize_{_mode}",
+        f"""
+/* x * multiplier * 2^(shift - {_bits}), rounded once, halves up. */
+static inline int32_t requantize_{_mode}(int32_t x, int32_t multiplier, int32_t shift, int32_t zero_point,
+                                        int32_t low, int32_t high)
+{{
+    const int32_t places = (shift > {_bits - 1}) ? {_bits - 1} : ((shift < -31) ? -31 : shift);
+    const int32_t right = {_bits} - places;
+    const int64_t scaled = ({_product} + ((int64_t)1 << (right - 1))) >> right;"""
+        + _SATURATED,
+    )
+
+for _word, _type, _low, _high, _beyond in (
+    ("i32", "int32_t", "INT32_MIN", "INT32_MAX", "2147483648.0f"),
+    ("i64", "int64_t", "INT64_MIN", "INT64_MAX", "9223372036854775808.0f"),
+):
+    _define(
+        f"{_word}_of_f32" if _word == "i64" else "whole_i32",
+        f"""
+/* Cut off after the point; at the ends what fits; 0 for NaN. */
+static inline {_type} {f"{_word}_of_f32" if _word == "i64" else "whole_i32"}(float x)
+{{
+    if (x != x) {{
+        return 0;
+    }}
+    if (x >= {_beyond}) {{
+        return {_high};
+    }}
+    return (x < -{_beyond}) ? {_low} : ({_type})x;
+}}""",
+    )
+_define(
+    "i32_of_f32",
+    """
+static inline int32_t i32_of_f32(float x)
+{
+    return whole_i32(x);
+}""",
+    "whole_i32",
+)
+_define(
+    "u32_of_f32",
+    """
+/* Cut off after the point; at the ends what fits; 0 for NaN. */
+static inline uint32_t u32_of_f32(float x)
+{
+    if (!(x > 0.0f)) {
+        return 0u;
+    }
+    return (x >= 4294967296.0f) ? UINT32_MAX : (uint32_t)x;
+}""",
+)
+_define(
+    "narrow_of_f32",
+    """
+/* Cut off after the point; at the ends what fits; 0 for NaN. */
+static inline int32_t narrow_of_f32(float x, int32_t low, int32_t high)
+{
+    const int32_t whole = whole_i32(x);
+    if (whole < low) {
+        return low;
+    }
+    return (whole > high) ? high : whole;
+}""",
+    "whole_i32",
+)
+
+_define("sigmoid_f32", "static inline float sigmoid_f32(float x)\n{\n    return 1.0f / (1.0f + expf(-x));\n}", "math")
+_define("silu_f32", "static inline float silu_f32(float x)\n{\n    return x / (1.0f + expf(-x));\n}", "math")
+_define("rsqrt_f32", "static inline float rsqrt_f32(float x)\n{\n    return 1.0f / sqrtf(x);\n}", "math")
+_define(
+    "gelu_f32",
+    "static inline float gelu_f32(float x)\n{\n    return 0.5f * x * (1.0f + erff(x * 0.70710678f));\n}",
+    "math",
+)
+_define(
+    "gelu_approx_f32",
+    """
+static inline float gelu_approx_f32(float x)
+{
+    return 0.5f * x * (1.0f + tanhf(0.79788456f * (x + 0.044715f * x * x * x)));
+}""",
+    "math",
+)
