@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from rlx.ir.dtype import DType
+from rlx.ir.dtype import dtype
 from rlx.ir.opview import label_of, place_of
 from rlx.ir.shape import Shape, shape_of
 from rlx.ir.signature import Argument, initial_value
 from rlx.lower.c.grouping import Group, constant_of, is_view
 from rlx.lower.c.helpers import HELPERS, ordered
 from rlx.lower.c.program import Function, Program
-from rlx.lower.c.tables import Table
 from rlx.lower.c.values import literal, stored_type
 from rlx.lower.c.writer import Writer
 from rlx.version import __version__
 
 HEADER, SOURCE, WEIGHTS_HEADER, WEIGHTS = "model.h", "model.c", "weights.h", "weights.c"
-# Elements of these lie in the arena, where bytes are used again for other types.
-_ALIASED = {
-    "i16": "arena_int16",
-    "i32": "arena_int32",
-    "i64": "arena_int64",
-    "u32": "arena_uint32",
-    "f32": "arena_float",
-}
-
 
 def files_of(program: Program) -> dict[str, str]:
     """The text of each file of a program, by name."""
@@ -173,7 +163,6 @@ class _Source:
         self.signature = _Signature(program)
         self.writer = Writer()
         self.uses_memory = False
-        self.types: set[str] = set()
 
     def text(self) -> str:
         p = self.program
@@ -207,15 +196,15 @@ class _Source:
         )
         w.line("typedef char shifts_keep_the_sign[(((-3) >> 1) == -2) && ((int8_t)(300 & 0xff) == 44) ? 1 : -1];")
         w.line()
-        if self.types:
+        if p.aliased:
             w.comment("Bytes of the arena hold elements of one type, and later those of another.")
             w.line("#if defined(__GNUC__)")
             w.line("#define IN_ARENA __attribute__((may_alias))")
             w.line("#else")
             w.line("#define IN_ARENA")
             w.line("#endif")
-            for name in sorted(self.types):
-                w.line(f"typedef {stored_type(_dtype(name))} IN_ARENA {_ALIASED[name]};")
+            for name in sorted(p.aliased):
+                w.line(f"typedef {stored_type(dtype(name))} IN_ARENA {p.arena_type(dtype(name))};")
             w.line()
         for name in used:
             if HELPERS[name][1]:
@@ -223,26 +212,20 @@ class _Source:
                 w.line()
         return w
 
-    def _type(self, dtype: DType) -> str:
-        """The type of elements that may lie in the arena."""
-        if dtype.name in _ALIASED:
-            self.types.add(dtype.name)
-            return _ALIASED[dtype.name]
-        return stored_type(dtype)
-
     # --- kernels ----------------------------------------------------------------------------------
 
     def _parameters(self, function: Function) -> list[tuple[str, str]]:
         """The arguments of a kernel: types and names."""
         p = self.program
-        found = {p.names[v]: f"const {self._type(shape_of(v).dtype)} *" for v in function.reads}
+        found = {p.names[v]: f"const {self.program.arena_type(shape_of(v).dtype)} *" for v in function.reads}
         result = function.group.result
-        found[p.names[result]] = f"{self._type(shape_of(result).dtype)} *"
+        found[p.names[result]] = f"{self.program.arena_type(shape_of(result).dtype)} *"
         if function.scratch:
             found["scratch"] = "uint8_t *"
         return [(kind, name) for name, kind in found.items()]
 
     def _function(self, w: Writer, function: Function) -> None:
+        w.lines += function.before
         w.comment(_explained(function.group))
         parts = [f"{kind}{name}" for kind, name in self._parameters(function)]
         for line in _call(f"static void {function.name}", parts).split("\n"):
@@ -319,7 +302,7 @@ class _Source:
     def _pointer(self, value: Any, name: str) -> str:
         """The declaration of a name for bytes."""
         p, live = self.program, self.program.memory.live(value)
-        kind = self._type(shape_of(value).dtype)
+        kind = self.program.arena_type(shape_of(value).dtype)
         storage = live.storage
         if storage in p.memory.plan.layout.offsets:
             offset = p.memory.plan.layout.offsets[storage] + live.offset
@@ -384,12 +367,6 @@ class _Source:
             w.line(f"(void)memcpy({target}, {source}, {prod(shape.static) * shape.dtype.itemsize});")
 
 
-def _dtype(name: str) -> DType:
-    import rlx.ir.dtype as dtypes
-
-    return dtypes.dtype(name)
-
-
 def _explained(group: Group) -> str:
     """What a kernel computes: its ops with the user's lines, and shapes."""
     lines: list[str] = []
@@ -415,7 +392,7 @@ def _weights_header(program: Program) -> str:
     w.line(f"#define {program.name.upper()}_IN_SECTION")
     w.line("#endif")
     w.line()
-    for name, fields in _records(program).items():
+    for fields, name in program.records.items():
         w.comment("What is known for each channel of a result.")
         w.line("typedef struct {")
         for field_name in fields:
@@ -425,28 +402,10 @@ def _weights_header(program: Program) -> str:
     for table in program.tables.values():
         if table.note:
             w.comment(table.note)
-        w.line(f"extern const {_kind(program, table)} {table.declarator};")
+        w.line(f"extern const {table.kind} {table.declarator};")
     w.line()
     w.line("#endif")
     return str(w)
-
-
-def _records(program: Program) -> Mapping[str, tuple[str, ...]]:
-    """The structures of tables, by the names of their types."""
-    kinds = dict.fromkeys(t.record for t in program.tables.values() if t.record)
-    numbered = enumerate(kinds, 1)
-    return {f"{program.name}_channel{'' if number == 1 else f'_{number}'}": fields for number, fields in numbered}
-
-
-def _kind(program: Program, table: Table) -> str:
-    if not table.record:
-        return table.kind
-    return next(name for name, fields in _records(program).items() if fields == table.record)
-
-
-def record_kind(program: Program, name: str) -> str:
-    """The type of a table's structures."""
-    return _kind(program, program.tables[name])
 
 
 def _weights(program: Program) -> str:
@@ -457,7 +416,7 @@ def _weights(program: Program) -> str:
         w.line()
         if table.note:
             w.comment(table.note)
-        w.line(f"{program.name.upper()}_IN_SECTION const {_kind(program, table)} {table.declarator} = {{")
+        w.line(f"{program.name.upper()}_IN_SECTION const {table.kind} {table.declarator} = {{")
         w.depth += 1
         for line in table.body:
             w.line(line)

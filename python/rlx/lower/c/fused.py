@@ -1,18 +1,197 @@
-"""Products of 8-bit integers with constant weights."""
+"""Products of 8-bit integers with constant weights, with all that follows each sum: scaling, clamping, tables, additions.
+
+A convolution copies the inputs of two positions into columns of 16-bit numbers, and multiplies two rows of weights with both. A
+product with a matrix takes four rows at a time. Zero points of inputs are part of the bias.
+"""
 
 from __future__ import annotations
 
+import re
+from math import prod
 from typing import Any
 
+import numpy as np
+
 from rlx import mlir
-from rlx.ir.dtype import DType
-from rlx.ir.shape import Shape
-from rlx.lower.c.contraction import plain_conv, plain_matmul
-from rlx.lower.c.kernel import Kernel
+from rlx.ir.dtype import DType, i8, i32
+from rlx.ir.shape import Shape, shape_of
+from rlx.lower.c.contraction import plain_conv, plain_matmul, sum_bounds
+from rlx.lower.c.grouping import Group, constant_of
+from rlx.lower.c.kernel import Body, Channels, Kernel, stored
+from rlx.lower.c.products import RANGES, depth_of, quads_of
 from rlx.lower.c.rules import loops
+from rlx.lower.c.values import Affine, Index, Scalar, stored_type
+from rlx.lower.c.writer import Writer
 
 
-@loops("q_conv2d")
+def packed(rows: np.ndarray, bits: int, *, exchanged: bool) -> np.ndarray:
+    """Rows of weights as the kernels read them.
+
+    Args:
+        rows: `[rows, depth]`, i8.
+        bits: Of each weight.
+        exchanged: Whether bytes 1 and 2 of each four change places: for columns of 16-bit inputs.
+    """
+    depth = depth_of(rows.shape[1], bits)
+    quads = np.zeros((rows.shape[0], depth), np.int8)
+    quads[:, : rows.shape[1]] = rows
+    quads = quads.reshape(rows.shape[0], -1, quads_of(bits), 4)
+    if exchanged:
+        quads = quads[..., [0, 2, 1, 3]]
+    if bits == 8:
+        return quads.reshape(rows.shape[0], -1)
+    fields = (quads.astype(np.uint8) & ((1 << bits) - 1)).astype(np.uint32)
+    shifts = 8 - bits - bits * np.arange(quads_of(bits))
+    words = (fields << shifts[None, None, :, None].astype(np.uint32)).sum(2)
+    return words.astype(np.uint8).reshape(rows.shape[0], -1)
+
+
+class Layer:
+    """What is known of a product with constant weights.
+
+    Attributes:
+        kernel: The function.
+        x: The inputs.
+        rows: `[outputs, depth]`, the weights.
+        bits: Of each weight.
+        bounds: The least and greatest sum.
+        channels: What is known for each output.
+    """
+
+    def __init__(self, kernel: Kernel, x: mlir.Value, rows: np.ndarray, bias: np.ndarray, zero_point: int, bounds: Any):
+        self.kernel, self.x, self.rows, self.bounds = kernel, x, rows, bounds
+        self.bits = bits_of(rows)
+        self.depth = depth_of(rows.shape[1], self.bits)
+        self.channels = Channels("o", rows.shape[0])
+        self.channels.fields["bias"] = bias
+        self.finisher: str | None = None
+        self.extra: list[str] = []
+
+    @property
+    def suffix(self) -> str:
+        return f"s{self.bits}"
+
+    def prepare(self, index: Index) -> bool:
+        """Write the function of what follows a sum, unless it needs to know more than the channel and the place of it.
+
+        Args:
+            index: Of the result, in the variables `n`, `o`, `row` and `position`; the last two are of the axes that are one.
+        """
+        kernel, group = self.kernel, self.kernel.group
+        root = group.root
+        assert root is not None
+        writer = Writer(1)
+        body = Body(kernel, writer, self.channels)
+        body.known[root.results[0], index] = Scalar("sum", i32, *self.bounds)
+        made = body.element(group.result, index)
+        for place in body.places:
+            if place.factor("row") != place.factor("position") * self._width(group):
+                return False
+        if body.read & {"row", "position", "o", "n"}:
+            return False
+        result = group.shape.dtype
+        if made.text == "sum":
+            return True
+        lines = [re.sub(r"\d+ \* row \+ |row \+ ", "", line) for line in [*writer.lines, f"    return {stored(made, result)};"]]
+        text = "\n".join(lines)
+        arguments = ["int32_t sum"]
+        if "channel->" in text:
+            arguments.append(f"const {kernel.program.record_kind(self.channels.fields)} *channel")
+            self.extra.append("channel")
+        for value in group.leaves():
+            name = kernel.pointer(value)
+            if re.search(rf"\b{name}\[", text):
+                arguments.append(f"const {kernel.program.arena_type(shape_of(value).dtype)} *{name}")
+                self.extra.append(name)
+        for name in ("n", "o", "position"):
+            if re.search(rf"\b{name}\b", text):
+                arguments.append(f"int32_t {name}")
+                self.extra.append(name)
+        self.finisher = f"finish_{kernel.name}"
+        w = kernel.before
+        w.comment("What follows a sum.")
+        w.line(f"static inline {stored_type(result)} {self.finisher}({', '.join(arguments)})")
+        w.line("{")
+        w.lines += text.split("\n")
+        w.line("}")
+        w.line()
+        return True
+
+    def _width(self, group: Group) -> int:
+        return group.shape.static[-1]
+
+    def finished(self, sum_: str, channel: str, **variables: str) -> str:
+        """A sum with all that follows, as it is stored."""
+        if self.finisher is None:
+            return sum_
+        arguments = [{"channel": channel, **variables}.get(name, name) for name in self.extra]
+        return f"{self.finisher}({', '.join([sum_, *arguments])})"
+
+    def tables(self, *, exchanged: bool) -> tuple[str, str]:
+        """The names of the weights and of what is known for each channel."""
+        kernel, program = self.kernel, self.kernel.program
+        note = f"{self.rows.shape[0]} rows of {self.rows.shape[1]} weights of {self.bits} bits"
+        note += ", in the order in which they are multiplied" if exchanged or self.bits < 8 else ""
+        rows = packed(self.rows, self.bits, exchanged=exchanged)
+        weights = program.table(f"{kernel.name}_weights", rows, "int8_t" if self.bits == 8 else "uint8_t", note)
+        return weights, program.record_table(f"{kernel.name}_channels", self.channels.fields, "")
+
+
+def bits_of(rows: np.ndarray) -> int:
+    """The least number of bits for all weights."""
+    low, high = int(rows.min(initial=0)), int(rows.max(initial=0))
+    return next(bits for bits, (least, most) in sorted(RANGES.items()) if least <= low and high <= most)
+
+
+def layer_of(
+    kernel: Kernel,
+    x: mlir.Value,
+    w: mlir.Value,
+    bias: mlir.Value | None,
+    multiplier: mlir.Value | None,
+    zeros: tuple[int, int],
+    axis: int,
+) -> Layer | None:
+    """A product whose weights are constants and whose sums fit; None for any other."""
+    weights = constant_of(w)
+    known = None if bias is None else constant_of(bias)
+    is_plain = x in kernel.group.leaves() and shape_of(x).dtype is i8
+    if weights is None or (bias is not None and known is None) or multiplier is not None or zeros[1] or not is_plain:
+        return None
+    if 0 in weights.shape:
+        return None
+    rows = np.moveaxis(weights, axis, 0).reshape(weights.shape[axis], -1)
+    moved = -zeros[0] * rows.sum(1, dtype=np.int64) + (0 if known is None else known.astype(np.int64))
+    # All that may happen on the way: products of 128, the bias, and sums that are as many times as large as weights are moved.
+    greatest = int((np.abs(rows.astype(np.int64)).sum(1) * 128 * (256 >> bits_of(rows)) + np.abs(moved)).max())
+    if greatest >= 2**31 or np.abs(moved).max() >= 2**31:
+        return None
+    bounds = sum_bounds(kernel, x, w, bias, zeros, axis)
+    return Layer(kernel, x, rows, moved.astype(np.int32), zeros[0], bounds)
+
+
+# --- convolutions -------------------------------------------------------------------------------------------
+
+
+def _scratch(
+    group: Group,
+    result: Shape,
+    x: mlir.Value,
+    w: mlir.Value,
+    bias: mlir.Value | None,
+    multiplier: mlir.Value | None,
+    *,
+    groups: int,
+    **_: Any,
+) -> int:
+    """Two columns of 16-bit inputs."""
+    weights = constant_of(w)
+    if weights is None or multiplier is not None or 0 in weights.shape or weights.shape[0] == groups:
+        return 0
+    return 4 * depth_of(prod(weights.shape[1:]), bits_of(weights))
+
+
+@loops("q_conv2d", scratch=_scratch)
 def q_conv2d(
     kernel: Kernel,
     result: Shape,
@@ -25,9 +204,254 @@ def q_conv2d(
     w_zero_point: int,
     out_zero_point: int,
     dtype: DType,
+    groups: int,
     **geometry: Any,
 ) -> None:
-    plain_conv(kernel, result, x, w, bias, multiplier, (x_zero_point, w_zero_point), out_zero_point, dtype, **geometry)
+    zeros = (x_zero_point, w_zero_point)
+    is_depthwise = shape_of(w).static[0] == groups
+    layer = None if is_depthwise else layer_of(kernel, x, w, bias, multiplier, zeros, 0)
+    index = (Affine.of("n"), Affine.of("o"), Affine.of("row"), Affine.of("position"))
+    if layer is None or 0 in result.static or not layer.prepare(_fitting(index, result)):
+        plain_conv(
+            kernel, result, x, w, bias, multiplier, zeros, out_zero_point, dtype, groups=groups, **geometry
+        )
+        return
+    _Conv(layer, result, shape_of(w), groups, x_zero_point, **geometry).write()
+
+
+def _fitting(index: Index, result: Shape) -> Index:
+    """The batch has no variable if there is one image only."""
+    return (Affine(), *index[1:]) if result.static[0] == 1 else index
+
+
+class _Conv:
+    """Writes a convolution."""
+
+    def __init__(
+        self, layer: Layer, result: Shape, w: Shape, groups: int, zero: int, *, stride: Any, padding: Any, dilation: Any
+    ):
+        self.layer, self.kernel, self.result = layer, layer.kernel, result
+        self.w, self.groups, self.zero = w.static, groups, zero
+        self.stride, self.padding, self.dilation = stride, padding, dilation
+        self.x_dims = shape_of(layer.x).static
+        self.name = self.kernel.pointer(layer.x)
+
+    @property
+    def _is_pointwise(self) -> bool:
+        return self.w[2:] == (1, 1) and tuple(self.stride) == (1, 1) and not any(self.padding)
+
+    def write(self) -> None:
+        """Loops over images, groups and pairs of positions."""
+        kernel, layer = self.kernel, self.layer
+        kernel.uses_scratch = True
+        w = kernel.writer
+        self._gather()
+        images, outputs, height, width = self.result.static
+        positions, per_group = height * width, outputs // self.groups
+        weights, channels = layer.tables(exchanged=True)
+        function = kernel.program.need(f"multiply_2x2_{layer.suffix}")
+        w.line("int16_t *const columns = (int16_t *)(void *)scratch; /* the inputs of two positions */")
+        y = kernel.pointer(kernel.group.result)
+        with _Loops(w) as nest:
+            nest.loop("n", images)
+            nest.loop("group", self.groups)
+            nest.pairs("position", positions)
+            second = nest.second("position", positions)
+            if self.groups > 1 or images > 1:
+                place = " + ".join(
+                    [
+                        *([f"n * {prod(self.x_dims[1:])}"] if images > 1 else []),
+                        *([f"group * {self.w[1] * self.x_dims[2] * self.x_dims[3]}"] if self.groups > 1 else []),
+                    ]
+                )
+                w.line(f"gather_{kernel.name}({self.name} + {place}, position, {second}, columns);")
+            else:
+                w.line(f"gather_{kernel.name}({self.name}, position, {second}, columns);")
+            first = f"group * {per_group} + " if self.groups > 1 else ""
+            nest.pairs("row" if first else "o", per_group)
+            o = "row"
+            if first:
+                w.line(f"const int32_t o = {first}row;")
+                other_row = nest.second("row", per_group)
+                other = f"{first}{other_row}" if other_row != "row + 1" else "o + 1"
+            else:
+                o = "o"
+                other = nest.second("o", per_group)
+            if other not in ("o", "o + 1"):
+                w.line(f"const int32_t other = {other};")
+                other = "other"
+            del o
+            kind = kernel.program.record_kind(layer.channels.fields)
+            w.line(f"const {kind} *const channel = &{channels}[o];")
+            same = other == "o"
+            next_channel = "channel" if same else "channel + 1" if other == "o + 1" else f"&{channels}[{other}]"
+            if next_channel not in ("channel", "channel + 1"):
+                w.line(f"const {kind} *const other_channel = {next_channel};")
+                next_channel = "other_channel"
+            bias = {"channel": "channel->bias", "channel + 1": "channel[1].bias", "other_channel": "other_channel->bias"}[
+                next_channel
+            ]
+            w.line(f"int32_t sums[4] = {{channel->bias, channel->bias, {bias}, {bias}}};")
+            w.line(f"{function}({weights}[o], {weights}[{other}], columns, columns + {layer.depth}, {layer.depth}, sums);")
+            base = f"{outputs * positions} * n + " if images > 1 else ""
+            for number, (row, chan) in enumerate((("o", "channel"), (other, next_channel))):
+                if number and same:
+                    continue
+                for column, position in enumerate(("position", second)):
+                    if column and position == "position":
+                        continue
+                    value = layer.finished(f"sums[{2 * number + column}]", chan, n="n", o=row, position=position)
+                    factor = row if row.isidentifier() else f"({row})"
+                    w.line(f"{y}[{base}{positions} * {factor} + {position}] = {value};")
+
+    def _gather(self) -> None:
+        """The function that copies the inputs of two positions into columns."""
+        w, name, layer = self.kernel.before, self.kernel.name, self.layer
+        depth, count = layer.depth, layer.rows.shape[1]
+        padded = any(self.padding)
+        if padded:
+            self._gather_one()
+            w.line(f"static inline void gather_{name}(const int8_t *x, int32_t first, int32_t second, int16_t *columns)")
+            w.line("{")
+            w.depth += 1
+            w.line(f"gather_one_{name}(x, first, columns);")
+            w.line(f"gather_one_{name}(x, second, columns + {depth});")
+            w.depth -= 1
+            w.line("}")
+            w.line()
+            return
+        w.comment("Copy the inputs of two positions into columns.")
+        w.line(f"static inline void gather_{name}(const int8_t *x, int32_t first, int32_t second, int16_t *columns)")
+        w.line("{")
+        w.depth += 1
+        for variable, position in (("a", "first"), ("b", "second")):
+            w.line(f"const int8_t *{variable} = x + {self._corner(position)};")
+        w.line("int32_t k = 0;")
+        with _Loops(w) as nest:
+            nest.loop("c", self.w[1])
+            nest.loop("ky", self.w[2])
+            nest.loop("kx", self.w[3])
+            place = self._tap()
+            for variable, at in (("a", "k"), ("b", f"{depth} + k")):
+                w.line(f"columns[{at}] = {variable}[{place}];")
+            w.line("k++;")
+        self._tail(w, ["k", f"{depth} + k"], depth - count)
+        w.depth -= 1
+        w.line("}")
+        w.line()
+
+    def _tap(self) -> str:
+        """The place of a tap, from the first of its window."""
+        (_, _, height, width), (dy, dx) = self.x_dims, self.dilation
+        steps = (("c", height * width, self.w[1]), ("ky", dy * width, self.w[2]), ("kx", dx, self.w[3]))
+        place = Affine()
+        for variable, step, count in steps:
+            if count > 1:
+                place = place + Affine.of(variable) * step
+        return str(place)
+
+    def _corner(self, position: str) -> str:
+        """The place of the first input of a position."""
+        if self._is_pointwise:
+            return position
+        width, (sy, sx) = self.result.static[3], self.stride
+        return f"{position} / {width} * {sy * self.x_dims[3]} + {position} % {width} * {sx}"
+
+    def _tail(self, w: Writer, places: list[str], count: int) -> None:
+        """Zeros up to the end of the rows of weights, which are zeros there, too."""
+        if not count:
+            return
+        with w.block(f"for (; k < {self.layer.depth}; k++)"):
+            for place in places:
+                w.line(f"columns[{place}] = 0;")
+
+    def _gather_one(self) -> None:
+        """The function that copies the inputs of one position, with padding."""
+        w, name = self.kernel.before, self.kernel.name
+        (_, _, height, width), (sy, sx), (dy, dx) = self.x_dims, self.stride, self.dilation
+        out_width = self.result.static[3]
+        spans = [(k - 1) * d + 1 for k, d in zip(self.w[2:], self.dilation, strict=True)]
+        w.comment("Copy the inputs of a position into a column; outside of the image they are the zero point.")
+        w.line(f"static inline void gather_one_{name}(const int8_t *x, int32_t position, int16_t *columns)")
+        w.line("{")
+        w.depth += 1
+        w.line(f"const int32_t top = position / {out_width} * {sy} - {self.padding[0]};")
+        w.line(f"const int32_t left = position % {out_width} * {sx} - {self.padding[2]};")
+        w.line("int32_t k = 0;")
+        last = [d - s for d, s in zip((height, width), spans, strict=True)]
+        inside = f"(top >= 0) && (top <= {last[0]}) && (left >= 0) && (left <= {last[1]})"
+        with w.block(f"if ({inside})"):
+            w.line(f"const int8_t *const window = x + top * {width} + left;")
+            with _Loops(w) as nest:
+                nest.loop("c", self.w[1])
+                nest.loop("ky", self.w[2])
+                nest.loop("kx", self.w[3])
+                w.line(f"columns[k] = window[{self._tap()}];")
+                w.line("k++;")
+        with w.block("else"), _Loops(w) as nest:
+            nest.loop("c", self.w[1])
+            nest.loop("ky", self.w[2])
+            ky = ("ky" if dy == 1 else f"{dy} * ky") if self.w[2] > 1 else "0"
+            w.line(f"const int32_t y = top + {ky};" if ky != "0" else "const int32_t y = top;")
+            nest.loop("kx", self.w[3])
+            kx = ("kx" if dx == 1 else f"{dx} * kx") if self.w[3] > 1 else "0"
+            w.line(f"const int32_t column = left + {kx};" if kx != "0" else "const int32_t column = left;")
+            test = f"(y >= 0) && (y < {height}) && (column >= 0) && (column < {width})"
+            c = f"{height * width} * c + " if self.w[1] > 1 else ""
+            w.line(f"columns[k] = ({test}) ? x[{c}{width} * y + column] : {self.zero};")
+            w.line("k++;")
+        self._tail(w, ["k"], self.layer.depth - self.layer.rows.shape[1])
+        w.depth -= 1
+        w.line("}")
+        w.line()
+
+
+class _Loops:
+    """Loops in each other, which end together."""
+
+    def __init__(self, writer: Writer):
+        self.writer = writer
+        self.open = 0
+
+    def __enter__(self) -> _Loops:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for _ in range(self.open):
+            self.writer.depth -= 1
+            self.writer.line("}")
+
+    def loop(self, variable: str, count: int, step: int = 1) -> None:
+        """A loop, unless it would run once."""
+        if count <= 1:
+            return
+        advance = f"{variable}++" if step == 1 else f"{variable} += {step}"
+        self.writer.line(f"for (int32_t {variable} = 0; {variable} < {count}; {advance}) {{")
+        self.writer.depth += 1
+        self.open += 1
+
+    def pairs(self, variable: str, count: int) -> None:
+        """A loop by two; where it would run once, the variable is 0."""
+        if count <= 2:
+            self.writer.line("{")
+            self.writer.depth += 1
+            self.open += 1
+            self.writer.line(f"const int32_t {variable} = 0;")
+            return
+        self.loop(variable, count, 2)
+
+    def second(self, variable: str, count: int) -> str:
+        """The other number of a pair; the last pair of an odd count is one number twice."""
+        if count == 1:
+            return variable
+        if count % 2 == 0:
+            return f"{variable} + 1"
+        name = f"next_{variable}"
+        self.writer.line(f"const int32_t {name} = ({variable} + 1 < {count}) ? {variable} + 1 : {variable};")
+        return name
+
+
+# --- products with a matrix -----------------------------------------------------------------------------------
 
 
 @loops("q_matmul")
@@ -44,4 +468,45 @@ def q_matmul(
     out_zero_point: int,
     dtype: DType,
 ) -> None:
-    plain_matmul(kernel, result, x, w, bias, multiplier, (x_zero_point, w_zero_point), out_zero_point, dtype)
+    zeros = (x_zero_point, w_zero_point)
+    layer = layer_of(kernel, x, w, bias, multiplier, zeros, 1)
+    rows = prod(result.static[:-1])
+    index = tuple(Affine() for _ in result.static[:-2]) + (Affine.of("n") if rows > 1 else Affine(), Affine.of("o"))
+    is_matrix = prod(result.static[:-2]) == 1
+    if layer is None or 0 in result.static or not is_matrix or not layer.prepare(index):
+        plain_matmul(kernel, result, x, w, bias, multiplier, zeros, out_zero_point, dtype)
+        return
+    _write_matmul(layer, rows, result.static[-1])
+
+
+def _write_matmul(layer: Layer, rows: int, outputs: int) -> None:
+    kernel, w = layer.kernel, layer.kernel.writer
+    weights, channels = layer.tables(exchanged=False)
+    depth = layer.rows.shape[1]
+    stride = layer.depth // quads_of(layer.bits)
+    x, y = kernel.pointer(layer.x), kernel.pointer(kernel.group.result)
+    kind = kernel.program.record_kind(layer.channels.fields)
+    inputs = f"{x} + n * {depth}" if rows > 1 else x
+    base = f"{outputs} * n + " if rows > 1 else ""
+    with _Loops(w) as nest:
+        nest.loop("n", rows)
+        if outputs < 4:
+            function = kernel.program.need(f"multiply_1x1_{layer.suffix}")
+            with w.loop("o", outputs):
+                w.line(f"const {kind} *const channel = &{channels}[o];")
+                w.line(f"const int32_t sum = channel->bias + {function}({weights}[o], {inputs}, {depth});")
+                w.line(f"{y}[{base}o] = {layer.finished('sum', 'channel', n='n', o='o')};")
+            return
+        function = kernel.program.need(f"multiply_4x1_{layer.suffix}")
+        variable = "o" if outputs % 4 == 0 else "block"
+        nest.loop(variable, outputs, 4) if outputs > 4 else w.line(f"const int32_t {variable} = 0;")
+        if variable == "block":
+            w.line(f"const int32_t o = (block < {outputs - 4}) ? block : {outputs - 4}; /* the last four may overlap */")
+        w.line(f"const {kind} *const channel = &{channels}[o];")
+        w.line(f"int32_t sums[4] = {{channel[0].bias, channel[1].bias, channel[2].bias, channel[3].bias}};")
+        w.line(f"{function}({weights}[o], {stride}, {inputs}, {depth}, sums);")
+        for row in range(4):
+            at = f"o + {row}" if row else "o"
+            value = layer.finished(f"sums[{row}]", f"channel + {row}" if row else "channel", n="n", o=at)
+            w.line(f"{y}[{base}{at}] = {value};")
+

@@ -34,6 +34,7 @@ class Kernel:
         program: What it is a part of.
         group: The ops.
         writer: Its lines.
+        before: Functions that only it calls.
         name: Its number and what it does: `conv_1`.
         uses_scratch: Whether it has scratch memory.
         constants: What constants are, for the names of their tables.
@@ -44,6 +45,7 @@ class Kernel:
         self.group = group
         self.name = name
         self.writer = Writer(1)
+        self.before = Writer()
         self.inner = group.inner
         self.uses_scratch = False
         self.constants: dict[Any, str] = {}

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 
-_KEYWORDS = frozenset(
+_WORDS = (
     "auto break case char const continue default do double else enum extern float for goto if inline int long register "
     "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while "
     # What the emitted code and its headers use, and what C++ and headers of toolchains often define.
     "state params arena channel sums bool true false asm class new delete this template typename operator namespace and "
     "or not xor main errno abs exp log sin cos tan tanh sqrt pow round memcpy memset NULL NAN INFINITY I "
-    "int8_t uint8_t int16_t uint16_t int32_t uint32_t int64_t uint64_t linux unix".split()  # noqa: SIM905
+    "int8_t uint8_t int16_t uint16_t int32_t uint32_t int64_t uint64_t linux unix"
 )
+_KEYWORDS = frozenset(_WORDS.split())
 
 
 def identifier(name: str, fallback: str = "x") -> str:

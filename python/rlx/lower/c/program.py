@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from rlx import mlir
 from rlx.ir import opview
+from rlx.ir.dtype import DType
 from rlx.ir.errors import UnsupportedError
 from rlx.ir.graph import Graph
 from rlx.ir.location import describe
@@ -37,6 +38,7 @@ class Function:
         name: Of the function.
         group: What it computes.
         lines: Its body.
+        before: Functions that only it calls.
         reads: The values that it reads.
         scratch: Whether it has scratch memory.
     """
@@ -44,6 +46,7 @@ class Function:
     name: str
     group: Group
     lines: list[str]
+    before: list[str]
     reads: list[mlir.Value]
     scratch: bool
 
@@ -59,7 +62,9 @@ class Program:
         memory: Where values lie.
         functions: The kernels, in the order in which they run.
         tables: Constants, by name.
+        records: Types of structures, by their fields.
         helpers: The functions of `helpers.py` that are used.
+        aliased: Dtypes of more than a byte that lie in the arena.
         names: Of buffers, by value.
 
     Raises:
@@ -74,7 +79,9 @@ class Program:
         self.graph = graph
         self.name = identifier(graph.name, "model")
         self.tables: dict[str, Table] = {}
+        self.records: dict[tuple[str, ...], str] = {}
         self.helpers: set[str] = set()
+        self.aliased: set[str] = set()
         self.names: dict[Any, str] = {}
         self._taken = Names()
         self._check_sizes()
@@ -96,15 +103,21 @@ class Program:
         """The name of a constant array."""
         return self._add(table_of(f"{self.name}_{name}", array, kind, note))
 
+    def record_kind(self, fields: Iterable[str]) -> str:
+        """The type of a structure with these fields, which are i32."""
+        number = len(self.records) + 1
+        name = f"{self.name}_channel" + ("" if number == 1 else f"_{number}")
+        return self.records.setdefault(tuple(fields), name)
+
     def record_table(self, name: str, fields: Mapping[str, np.ndarray], note: str) -> str:
         """The name of a constant array of structures."""
-        return self._add(record_table(f"{self.name}_{name}", f"{self.name}_channel", dict(fields), note))
+        return self._add(record_table(f"{self.name}_{name}", self.record_kind(fields), dict(fields), note))
 
     def _add(self, table: Table) -> str:
         base, number = table.name, 2
         while (found := self.tables.get(table.name)) is not None and found.body != table.body:
             table = Table(
-                f"{base}_{number}", *(getattr(table, f) for f in ("kind", "dims", "body", "note", "size", "record"))
+                f"{base}_{number}", *(getattr(table, f) for f in ("kind", "dims", "body", "note", "size"))
             )
             number += 1
         self.tables[table.name] = table
@@ -114,6 +127,13 @@ class Program:
         """A name for a variable in a kernel, which no buffer has."""
         base = identifier(name)
         return f"{base}_value" if base.lower() in self._taken or base in HELPERS else base
+
+    def arena_type(self, dtype: DType) -> str:
+        """The type of elements that may lie in the arena, where bytes are used again for other types."""
+        if dtype.itemsize == 1:
+            return stored_type(dtype)
+        self.aliased.add(dtype.name)
+        return f"arena_{stored_type(dtype).removesuffix('_t')}"
 
     # --- what there is ----------------------------------------------------------------------------
 
@@ -159,9 +179,8 @@ class Program:
         base = self.names[group.result]
         kernel = Kernel(self, group, base)
         kernel.run()
-        return Function(
-            f"step_{number}_{identifier(group.label)}", group, kernel.writer.lines, group.leaves(), kernel.uses_scratch
-        )
+        name = f"step_{number}_{identifier(group.label)}"
+        return Function(name, group, kernel.writer.lines, kernel.before.lines, group.leaves(), kernel.uses_scratch)
 
     # --- facts ------------------------------------------------------------------------------------
 

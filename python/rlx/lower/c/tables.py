@@ -22,7 +22,6 @@ class Table:
         body: The lines of its initialiser.
         note: What it is.
         size: Bytes.
-        record: The fields of an element, where it is a structure.
     """
 
     name: str
@@ -31,7 +30,6 @@ class Table:
     body: list[str] = field(repr=False)
     note: str
     size: int
-    record: tuple[str, ...] = ()
 
     @property
     def declarator(self) -> str:
@@ -59,7 +57,7 @@ def record_table(name: str, kind: str, fields: dict[str, np.ndarray], note: str)
     """An array of structures of i32."""
     columns = [values.tolist() for values in fields.values()]
     lines = [f"{{{', '.join(map(_text, row))}}}," for row in zip(*columns, strict=True)]
-    return Table(name, kind, (len(lines),), lines, note, 4 * len(columns) * len(lines), tuple(fields))
+    return Table(name, kind, (len(lines),), lines, note, 4 * len(columns) * len(lines))
 
 
 def _text(value: object) -> str:
