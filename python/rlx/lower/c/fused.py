@@ -85,7 +85,7 @@ class Layer:
         body.known[root.results[0], index] = Scalar("sum", i32, *self.bounds)
         made = body.element(group.result, index)
         for place in body.places:
-            if place.factor("row") != place.factor("position") * self._width(group):
+            if Affine.of("row") in index and place.factor("row") != place.factor("position") * group.shape.static[-1]:
                 return False
         if body.read & {"row", "position", "o", "n"}:
             return False
@@ -116,9 +116,6 @@ class Layer:
         w.line("}")
         w.line()
         return True
-
-    def _width(self, group: Group) -> int:
-        return group.shape.static[-1]
 
     def finished(self, sum_: str, channel: str, **variables: str) -> str:
         """A sum with all that follows, as it is stored."""
@@ -210,8 +207,8 @@ def q_conv2d(
     zeros = (x_zero_point, w_zero_point)
     is_depthwise = shape_of(w).static[0] == groups
     layer = None if is_depthwise else layer_of(kernel, x, w, bias, multiplier, zeros, 0)
-    index = (Affine.of("n"), Affine.of("o"), Affine.of("row"), Affine.of("position"))
-    if layer is None or 0 in result.static or not layer.prepare(_fitting(index, result)):
+    index = _index(result)
+    if layer is None or 0 in result.static or not layer.prepare(index):
         plain_conv(
             kernel, result, x, w, bias, multiplier, zeros, out_zero_point, dtype, groups=groups, **geometry
         )
@@ -219,9 +216,12 @@ def q_conv2d(
     _Conv(layer, result, shape_of(w), groups, x_zero_point, **geometry).write()
 
 
-def _fitting(index: Index, result: Shape) -> Index:
-    """The batch has no variable if there is one image only."""
-    return (Affine(), *index[1:]) if result.static[0] == 1 else index
+def _index(result: Shape) -> Index:
+    """An index of the result in the variables of the loops. An axis of one element has none."""
+    images, outputs, height, width = result.static
+    names = ["n", "o", "row", "position"] if width > 1 else ["n", "o", "position", ""]
+    sizes = (images, outputs, height, width)
+    return tuple(Affine.of(name) if d > 1 else Affine() for name, d in zip(names, sizes, strict=True))
 
 
 class _Conv:
@@ -267,42 +267,38 @@ class _Conv:
                 w.line(f"gather_{kernel.name}({self.name} + {place}, position, {second}, columns);")
             else:
                 w.line(f"gather_{kernel.name}({self.name}, position, {second}, columns);")
-            first = f"group * {per_group} + " if self.groups > 1 else ""
-            nest.pairs("row" if first else "o", per_group)
-            o = "row"
-            if first:
-                w.line(f"const int32_t o = {first}row;")
-                other_row = nest.second("row", per_group)
-                other = f"{first}{other_row}" if other_row != "row + 1" else "o + 1"
-            else:
-                o = "o"
-                other = nest.second("o", per_group)
-            if other not in ("o", "o + 1"):
-                w.line(f"const int32_t other = {other};")
-                other = "other"
-            del o
+            row = self._row(nest, w, per_group)
             kind = kernel.program.record_kind(layer.channels.fields)
-            w.line(f"const {kind} *const channel = &{channels}[o];")
-            same = other == "o"
-            next_channel = "channel" if same else "channel + 1" if other == "o + 1" else f"&{channels}[{other}]"
-            if next_channel not in ("channel", "channel + 1"):
-                w.line(f"const {kind} *const other_channel = {next_channel};")
-                next_channel = "other_channel"
-            bias = {"channel": "channel->bias", "channel + 1": "channel[1].bias", "other_channel": "other_channel->bias"}[
-                next_channel
-            ]
+            w.line(f"const {kind} *const channel = &{channels}[{row}];")
+            bias = "channel[1].bias" if per_group > 1 else "channel->bias"
             w.line(f"int32_t sums[4] = {{channel->bias, channel->bias, {bias}, {bias}}};")
-            w.line(f"{function}({weights}[o], {weights}[{other}], columns, columns + {layer.depth}, {layer.depth}, sums);")
+            stride = layer.depth // quads_of(layer.bits) if per_group > 1 else 0
+            w.line(f"{function}({weights}[{row}], {stride}, columns, {layer.depth}, sums);")
             base = f"{outputs * positions} * n + " if images > 1 else ""
-            for number, (row, chan) in enumerate((("o", "channel"), (other, next_channel))):
-                if number and same:
-                    continue
-                for column, position in enumerate(("position", second)):
-                    if column and position == "position":
-                        continue
-                    value = layer.finished(f"sums[{2 * number + column}]", chan, n="n", o=row, position=position)
-                    factor = row if row.isidentifier() else f"({row})"
-                    w.line(f"{y}[{base}{positions} * {factor} + {position}] = {value};")
+            for number in range(min(2, per_group)):
+                for column, position in enumerate(dict.fromkeys(("position", second))):
+                    at = f"{row} + {number}" if number else row
+                    channel = "channel + 1" if number else "channel"
+                    value = layer.finished(f"sums[{2 * number + column}]", channel, n="n", o=at, position=position)
+                    place = f"{base}{positions} * {f'({at})' if number else at} + {position}"
+                    w.line(f"{y}[{place}] = {value};")
+
+    def _row(self, nest: _Loops, w: Writer, per_group: int) -> str:
+        """A loop over pairs of rows of weights; of an odd number, the last pair has one that was there before."""
+        if per_group <= 2 and self.groups == 1:
+            w.line("const int32_t o = 0;")
+            return "o"
+        if per_group <= 2:
+            w.line(f"const int32_t o = {per_group} * group;")
+            return "o"
+        start = f"{per_group} * group + " if self.groups > 1 else ""
+        if per_group % 2 == 0 and not start:
+            nest.loop("o", per_group, 2)
+            return "o"
+        nest.loop("pair", per_group, 2)
+        row = "pair" if per_group % 2 == 0 else f"((pair < {per_group - 2}) ? pair : {per_group - 2})"
+        w.line(f"const int32_t o = {start}{row};{' /* the last pairs overlap */' if per_group % 2 else ''}")
+        return "o"
 
     def _gather(self) -> None:
         """The function that copies the inputs of two positions into columns."""
@@ -471,7 +467,10 @@ def q_matmul(
     zeros = (x_zero_point, w_zero_point)
     layer = layer_of(kernel, x, w, bias, multiplier, zeros, 1)
     rows = prod(result.static[:-1])
-    index = tuple(Affine() for _ in result.static[:-2]) + (Affine.of("n") if rows > 1 else Affine(), Affine.of("o"))
+    index = tuple(Affine() for _ in result.static[:-2]) + (
+        Affine.of("n") if rows > 1 else Affine(),
+        Affine.of("o") if result.static[-1] > 1 else Affine(),
+    )
     is_matrix = prod(result.static[:-2]) == 1
     if layer is None or 0 in result.static or not is_matrix or not layer.prepare(index):
         plain_matmul(kernel, result, x, w, bias, multiplier, zeros, out_zero_point, dtype)

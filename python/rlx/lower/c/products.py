@@ -46,64 +46,67 @@ def _scalar(bits: int, quad: int, byte: str) -> str:
 def _columns_by_rows(bits: int) -> str:
     """Two rows of weights, two columns of 16-bit inputs."""
     quads, kind = quads_of(bits), "int8_t" if bits == 8 else "uint8_t"
-    step = 4 * quads
+    step, scale = 4 * quads, _SCALES[bits]
     dsp: list[str] = []
     plain: list[str] = []
+    for row, at in (("u", "rows"), ("v", "rows + stride")):
+        dsp.append(f"const uint32_t {row} = word_at({at});")
+    dsp.append("rows += 4;")
     for quad in range(quads):
-        at = f" + {4 * quad}" if quad else ""
+        number = str(quad) if quads > 1 else ""
         for row in "uv":
-            names = [f"{row}{half}" for half in "01"]
-            first = _unpacked(bits, quad, f"{row}")
+            word = row
             if quads > 1:
-                dsp.append(f"const uint32_t {row}{quad}q = {first};")
-                first = f"{row}{quad}q"
-            dsp += [
-                f"const int16x2_t {names[0]}{quad} = __sxtb16((int8x4_t){first});",
-                f"const int16x2_t {names[1]}{quad} = __sxtb16((int8x4_t)__ror({first}, 8u));",
-            ]
-        for column, sums in (("x", "ac"), ("y", "bd")):
-            dsp += [
-                f"const int16x2_t {column}0{quad} = pair_at({column} + k{at});",
-                f"const int16x2_t {column}1{quad} = pair_at({column} + k + {4 * quad + 2});",
-            ]
-            for total, row in zip(sums, "uv", strict=True):
-                dsp += [
-                    f"{total} = __smlad({row}0{quad}, {column}0{quad}, {total});",
-                    f"{total} = __smlad({row}1{quad}, {column}1{quad}, {total});",
-                ]
-    word_step = "k" if bits == 8 else f"k / {quads}"
+                word = f"{row}{quad}"
+                dsp.append(f"const uint32_t {word} = {_unpacked(bits, quad, row)};")
+            dsp.append(f"const int16x2_t {row}_first{number} = __sxtb16((int8x4_t){word});")
+            dsp.append(f"const int16x2_t {row}_second{number} = __sxtb16((int8x4_t)__ror({word}, 8u));")
+        for column, sums, offset in (("x", "ac", ""), ("y", "bd", "depth + ")):
+            for half, name in enumerate(("first", "second")):
+                pair, place = f"{column}_{name}{number}", 4 * quad + 2 * half
+                at = " + ".join([p for p in (offset.removesuffix(" + "), str(place) if place else "") if p])
+                dsp.append(f"const int16x2_t {pair} = pair_at(columns{' + ' + at if at else ''});")
+                for total, row in zip(sums, "uv", strict=True):
+                    dsp.append(f"{total} = __smlad({row}_{name}{number}, {pair}, {total});")
+    dsp.append(f"columns += {step};")
     for byte in range(4):
-        place = {0: 0, 1: 2, 2: 1, 3: 3}[byte]
         for quad in range(quads):
-            index = f"{word_step} + {byte}" if byte else word_step
-            value = 4 * quad + place
-            for row in ("u", "v"):
-                plain.append(f"const int32_t {row}{byte}{quad} = {_scalar(bits, quad, f'rows_{row}[{index}]')};")
-            for total, row, column in (("a", "u", "x"), ("b", "u", "y"), ("c", "v", "x"), ("d", "v", "y")):
-                plain.append(f"{total} += {row}{byte}{quad} * {column}[k{f' + {value}' if value else ''}];")
-    scale = quads_of(bits) and {8: "", 4: " / 16", 2: " / 64"}[bits]
+            number = f"{byte}{quad}" if quads > 1 else str(byte)
+            value = 4 * quad + (0, 2, 1, 3)[byte]
+            for row, at in (("u", str(byte)), ("v", f"stride + {byte}" if byte else "stride")):
+                plain.append(f"const int32_t {row}{number} = {_scalar(bits, quad, f'rows[{at}]')};")
+            for total, row, place in (("a", "u", ""), ("b", "u", "depth"), ("c", "v", ""), ("d", "v", "depth")):
+                at = " + ".join(p for p in (place, str(value) if value else "") if p) or "0"
+                plain.append(f"{total} += {row}{number} * columns[{at}];")
+    plain += ["rows += 4;", f"columns += {step};"]
+    start = [f"{n} = sums[{i}]" if bits == 8 else f"{n} = 0" for i, n in enumerate("abcd")]
     return f"""
-/* Two rows of weights of {bits} bits times two columns of inputs. Bytes 1 and 2 of each four weights have changed places.
- * The depth is a multiple of {step}.
+/* Two rows of weights of {bits} bits, `stride` bytes apart, times two columns of inputs one behind the other. Bytes 1 and 2
+ * of each four weights have changed places. The depth is a multiple of {step}.
  */
-static inline void multiply_2x2_s{bits}(const {kind} *rows_u, const {kind} *rows_v, const int16_t *x, const int16_t *y,
-                                   int32_t depth, int32_t sums[4])
+static inline void multiply_2x2_s{bits}(const {kind} *rows, int32_t stride, const int16_t *columns, int32_t depth,
+                                   int32_t sums[4])
 {{
-    int32_t a = 0, b = 0, c = 0, d = 0;
-    for (int32_t k = 0; k < depth; k += {step}) {{
+    const int16_t *const end = columns + depth;
+    int32_t {", ".join(start)};
+    while (columns != end) {{
 #if defined(__ARM_FEATURE_DSP)
-        const uint32_t u = word_at(rows_u + {word_step});
-        const uint32_t v = word_at(rows_v + {word_step});
         {_lines(dsp)}
 #else
         {_lines(plain)}
 #endif
     }}
-    sums[0] += a{scale};
-    sums[1] += b{scale};
-    sums[2] += c{scale};
-    sums[3] += d{scale};
+    {_stored(bits, scale)}
 }}"""
+
+
+_SCALES = {8: "", 4: " / 16", 2: " / 64"}
+
+
+def _stored(bits: int, scale: str) -> str:
+    """The sums where they belong."""
+    sign = "=" if bits == 8 else "+="
+    return "\n    ".join(f"sums[{i}] {sign} {n}{scale};" for i, n in enumerate("abcd"))
 
 
 def _lines(lines: list[str]) -> str:
@@ -113,47 +116,46 @@ def _lines(lines: list[str]) -> str:
 def _rows_by_vector(bits: int) -> str:
     """Four rows of weights, one vector of 8-bit inputs."""
     quads, kind = quads_of(bits), "int8_t" if bits == 8 else "uint8_t"
-    step = 4 * quads
-    word_step = "k" if bits == 8 else f"k / {quads}"
+    step, scale = 4 * quads, _SCALES[bits]
     dsp: list[str] = []
-    tail: list[str] = []
     for quad in range(quads):
-        at = f" + {4 * quad}" if quad else ""
+        at, number = (f" + {4 * quad}" if quad else ""), (str(quad) if quads > 1 else "")
         dsp += [
-            f"const uint32_t x{quad} = word_at(x + k{at});",
-            f"const int16x2_t even{quad} = __sxtb16((int8x4_t)x{quad});",
-            f"const int16x2_t odd{quad} = __sxtb16((int8x4_t)__ror(x{quad}, 8u));",
+            f"const uint32_t x{number} = word_at(inputs{at});",
+            f"const int16x2_t even{number} = __sxtb16((int8x4_t)x{number});",
+            f"const int16x2_t odd{number} = __sxtb16((int8x4_t)__ror(x{number}, 8u));",
         ]
     for row, total in enumerate("abcd"):
-        dsp.append(f"const uint32_t w{row} = word_at(rows + {row} * stride + {word_step});")
+        place = {0: "rows", 1: "rows + stride"}.get(row, f"rows + {row} * stride")
+        dsp.append(f"const uint32_t w{row} = word_at({place});")
         for quad in range(quads):
-            name = f"w{row}"
+            name, number = f"w{row}", (str(quad) if quads > 1 else "")
             if quads > 1:
-                dsp.append(f"const uint32_t w{row}{quad} = {_unpacked(bits, quad, name)};")
                 name = f"w{row}{quad}"
-            dsp.append(f"{total} = __smlad(__sxtb16((int8x4_t){name}), even{quad}, {total});")
-            dsp.append(f"{total} = __smlad(__sxtb16((int8x4_t)__ror({name}, 8u)), odd{quad}, {total});")
-    for row, total in enumerate("abcd"):
-        tail.append(f"{total} += {_one(bits, f'rows + {row} * stride')} * x[k];")
-    scale = {8: "", 4: " / 16", 2: " / 64"}[bits]
+                dsp.append(f"const uint32_t {name} = {_unpacked(bits, quad, f'w{row}')};")
+            dsp.append(f"{total} = __smlad(__sxtb16((int8x4_t){name}), even{number}, {total});")
+            dsp.append(f"{total} = __smlad(__sxtb16((int8x4_t)__ror({name}, 8u)), odd{number}, {total});")
+    dsp += ["ADVANCE(rows, 4);", f"inputs += {step};"]
+    tail = [f"{t} += {_one(bits, f'(rows + {r} * stride)' if r else 'rows')} * inputs[k];" for r, t in enumerate("abcd")]
+    start = [f"{n} = sums[{i}]" if bits == 8 else f"{n} = 0" for i, n in enumerate("abcd")]
     return f"""
 /* Four rows of weights of {bits} bits, `stride` bytes apart, times a vector of inputs. */
-static inline void multiply_4x1_s{bits}(const {kind} *rows, int32_t stride, const int8_t *x, int32_t depth, int32_t sums[4])
+static inline void multiply_4x1_s{bits}(const {kind} *rows, int32_t stride, const int8_t *inputs, int32_t depth,
+                                   int32_t sums[4])
 {{
-    int32_t a = 0, b = 0, c = 0, d = 0;
-    int32_t k = 0;
+    int32_t {", ".join(start)};
+    int32_t left = depth;
 #if defined(__ARM_FEATURE_DSP)
-    for (; k + {step} <= depth; k += {step}) {{
+    const int8_t *const end = inputs + depth / {step} * {step};
+    while (inputs != end) {{
         {_lines(dsp)}
     }}
+    left = depth % {step};
 #endif
-    for (; k < depth; k++) {{
+    for (int32_t k = 0; k < left; k++) {{
         {_lines(tail)}
     }}
-    sums[0] += a{scale};
-    sums[1] += b{scale};
-    sums[2] += c{scale};
-    sums[3] += d{scale};
+    {_stored(bits, scale)}
 }}"""
 
 
@@ -164,7 +166,7 @@ def _one(bits: int, row: str) -> str:
 
 def _row_by_vector(bits: int) -> str:
     kind = "int8_t" if bits == 8 else "uint8_t"
-    scale = {8: "", 4: " / 16", 2: " / 64"}[bits]
+    scale = _SCALES[bits]
     return f"""
 /* A row of weights of {bits} bits times a vector of inputs. */
 static inline int32_t multiply_1x1_s{bits}(const {kind} *row, const int8_t *x, int32_t depth)
@@ -185,8 +187,17 @@ HELPERS["dsp"] = (
 /* One load, even where the library is said to be missing (-ffreestanding). */
 #if defined(__GNUC__)
 #define COPY_WORD(to, from) __builtin_memcpy(to, from, 4)
+#define COPY_ALIGNED_WORD(to, from) __builtin_memcpy(to, __builtin_assume_aligned(from, 4), 4)
 #else
 #define COPY_WORD(to, from) (void)memcpy(to, from, 4)
+#define COPY_ALIGNED_WORD(to, from) (void)memcpy(to, from, 4)
+#endif
+
+/* A pointer that the compiler shall advance by itself: with one index for two pointers, loops take more instructions. */
+#if defined(__GNUC__)
+#define ADVANCE(pointer, count) do { (pointer) += (count); __asm__("" : "+r"(pointer)); } while (0)
+#else
+#define ADVANCE(pointer, count) (pointer) += (count)
 #endif
 
 /* Four bytes as a word. */
@@ -202,11 +213,11 @@ HELPERS["dsp_pairs"] = (
     ("dsp",),
     """
 #if defined(__ARM_FEATURE_DSP)
-/* Two inputs as a word. */
+/* Two inputs as a word, at a place that is a multiple of 4. */
 static inline int16x2_t pair_at(const int16_t *inputs)
 {
     int16x2_t pair;
-    COPY_WORD(&pair, inputs);
+    COPY_ALIGNED_WORD(&pair, inputs);
     return pair;
 }
 #endif""".strip(),
