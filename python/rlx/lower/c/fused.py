@@ -71,6 +71,11 @@ class Layer:
     def suffix(self) -> str:
         return f"s{self.bits}"
 
+    @property
+    def kind(self) -> str:
+        """The type of the bytes of its weights."""
+        return "int8_t" if self.bits == 8 else "uint8_t"
+
     def prepare(self, index: Index) -> bool:
         """Write the function of what follows a sum, unless it needs to know more than the channel and the place of it.
 
@@ -130,7 +135,7 @@ class Layer:
         note = f"{self.rows.shape[0]} rows of {self.rows.shape[1]} weights of {self.bits} bits"
         note += ", in the order in which they are multiplied" if exchanged or self.bits < 8 else ""
         rows = packed(self.rows, self.bits, exchanged=exchanged)
-        weights = program.table(f"{kernel.name}_weights", rows, "int8_t" if self.bits == 8 else "uint8_t", note)
+        weights = program.table(f"{kernel.name}_weights", rows, self.kind, note)
         return weights, program.record_table(f"{kernel.name}_channels", self.channels.fields, "")
 
 
@@ -267,13 +272,20 @@ class _Conv:
                 w.line(f"gather_{kernel.name}({self.name} + {place}, position, {second}, columns);")
             else:
                 w.line(f"gather_{kernel.name}({self.name}, position, {second}, columns);")
-            row = self._row(nest, w, per_group)
             kind = kernel.program.record_kind(layer.channels.fields)
-            w.line(f"const {kind} *const channel = &{channels}[{row}];")
+            # Pointers that advance take fewer instructions than an index.
+            advances = self.groups == 1 and per_group % 2 == 0 and per_group > 2
+            if advances:
+                w.line(f"const {layer.kind} *rows = {weights}[0];")
+                w.line(f"const {kind} *channel = {channels};")
+            row = self._row(nest, w, per_group)
+            if not advances:
+                w.line(f"const {kind} *const channel = &{channels}[{row}];")
             bias = "channel[1].bias" if per_group > 1 else "channel->bias"
             w.line(f"int32_t sums[4] = {{channel->bias, channel->bias, {bias}, {bias}}};")
             stride = layer.depth // quads_of(layer.bits) if per_group > 1 else 0
-            w.line(f"{function}({weights}[{row}], {stride}, columns, {layer.depth}, sums);")
+            rows = "rows" if advances else f"{weights}[{row}]"
+            w.line(f"{function}({rows}, {stride}, columns, {layer.depth}, sums);")
             base = f"{outputs * positions} * n + " if images > 1 else ""
             for number in range(min(2, per_group)):
                 for column, position in enumerate(dict.fromkeys(("position", second))):
@@ -282,6 +294,9 @@ class _Conv:
                     value = layer.finished(f"sums[{2 * number + column}]", channel, n="n", o=at, position=position)
                     place = f"{base}{positions} * {f'({at})' if number else at} + {position}"
                     w.line(f"{y}[{place}] = {value};")
+            if advances:
+                w.line(f"rows += {2 * stride};")
+                w.line("channel += 2;")
 
     def _row(self, nest: _Loops, w: Writer, per_group: int) -> str:
         """A loop over pairs of rows of weights; of an odd number, the last pair has one that was there before."""
@@ -322,6 +337,9 @@ class _Conv:
         w.depth += 1
         for variable, position in (("a", "first"), ("b", "second")):
             w.line(f"const int8_t *{variable} = x + {self._corner(position)};")
+        is_paired = self._is_pointwise and prod(self.result.static[2:]) % 2 == 0 and self.w[1] % 2 == 0
+        if is_paired:
+            self._gather_pairs()
         w.line("int32_t k = 0;")
         with _Loops(w) as nest:
             nest.loop("c", self.w[1])
@@ -331,10 +349,28 @@ class _Conv:
             for variable, at in (("a", "k"), ("b", f"{depth} + k")):
                 w.line(f"columns[{at}] = {variable}[{place}];")
             w.line("k++;")
+        if is_paired:
+            w.lines.append("#endif")
         self._tail(w, ["k", f"{depth} + k"], depth - count)
         w.depth -= 1
         w.line("}")
         w.line()
+
+    def _gather_pairs(self) -> None:
+        """Two inputs of two channels at once, where the core has the instructions."""
+        w, depth, plane = self.kernel.before, self.layer.depth, self.x_dims[2] * self.x_dims[3]
+        self.kernel.need("halves_at")
+        w.lines.append("#if defined(__ARM_FEATURE_DSP)")
+        w.line("int32_t k = 0;")
+        w.line("(void)b; /* follows a */")
+        with _Loops(w) as nest:
+            nest.loop("c", self.w[1], 2)
+            c = "c" if self.w[1] > 2 else "0"
+            w.line(f"const uint32_t four = halves_at(a + {plane} * {c}, a + {plane} * {c} + {plane});")
+            w.line("put_pair(columns + k, __sxtb16((int8x4_t)four));")
+            w.line(f"put_pair(columns + {depth} + k, __sxtb16((int8x4_t)__ror(four, 8u)));")
+            w.line("k += 2;")
+        w.lines.append("#else")
 
     def _tap(self) -> str:
         """The place of a tap, from the first of its window."""

@@ -82,6 +82,10 @@ class Kernel:
         """The name of a buffer."""
         return self.program.names[value]
 
+    def need(self, helper: str) -> str:
+        """The name of a function that all kernels share."""
+        return self.program.need(helper)
+
     def table(self, what: str, array: np.ndarray, dtype: DType, note: str) -> str:
         """The name of a constant array, which only this kernel reads."""
         return self.program.table(f"{self.name}_{what}", array.reshape(-1), stored_type(dtype), note)

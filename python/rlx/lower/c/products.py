@@ -188,8 +188,12 @@ HELPERS["dsp"] = (
 #if defined(__GNUC__)
 #define COPY_WORD(to, from) __builtin_memcpy(to, from, 4)
 #define COPY_ALIGNED_WORD(to, from) __builtin_memcpy(to, __builtin_assume_aligned(from, 4), 4)
+#define COPY_TO_ALIGNED(to, from) __builtin_memcpy(__builtin_assume_aligned(to, 4), from, 4)
+#define COPY_HALF(to, from) __builtin_memcpy(to, from, 2)
 #else
 #define COPY_WORD(to, from) (void)memcpy(to, from, 4)
+#define COPY_TO_ALIGNED(to, from) (void)memcpy(to, from, 4)
+#define COPY_HALF(to, from) (void)memcpy(to, from, 2)
 #define COPY_ALIGNED_WORD(to, from) (void)memcpy(to, from, 4)
 #endif
 
@@ -219,6 +223,27 @@ static inline int16x2_t pair_at(const int16_t *inputs)
     int16x2_t pair;
     COPY_ALIGNED_WORD(&pair, inputs);
     return pair;
+}
+#endif""".strip(),
+)
+HELPERS["halves_at"] = (
+    ("dsp",),
+    """
+#if defined(__ARM_FEATURE_DSP)
+/* Two bytes from each of two places. */
+static inline uint32_t halves_at(const int8_t *low, const int8_t *high)
+{
+    uint16_t first;
+    uint16_t second;
+    COPY_HALF(&first, low);
+    COPY_HALF(&second, high);
+    return first | ((uint32_t)second << 16);
+}
+
+/* Two inputs go to a place that is a multiple of 4. */
+static inline void put_pair(int16_t *inputs, int16x2_t pair)
+{
+    COPY_TO_ALIGNED(inputs, &pair);
 }
 #endif""".strip(),
 )
