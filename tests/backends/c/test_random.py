@@ -1,19 +1,68 @@
-"""Random graphs of integers: the evaluator and the C of this machine agree to the last bit."""
+"""Random graphs of integers: the evaluator, the C of this machine and the C of a Cortex-M agree to the last bit."""
 
 from __future__ import annotations
+
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import rlx
+from rlx.backends.c import emulate, toolchain
 from tests.backends.c.graphs import random_graph
+from tests.backends.c.programs import program_of, run_sanitized, write
 
-CASES = 25
+CASES = 25  # independent chains of ops in one program
+needs_zig = pytest.mark.skipif(toolchain.zig() is None, reason="needs the package ziglang")
+needs_cc = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler with sanitizers")
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(12))
 def test_the_host_gives_what_the_evaluator_gives(seed: int) -> None:
     graph, inputs = random_graph(1000 + seed, CASES)
     got = rlx.Session("c").compile(graph, cache=False).run(inputs)
     for output, one, other in zip(graph.outputs, got, rlx.evaluate(graph, inputs), strict=True):
         assert np.array_equal(one, other), output.name
+
+
+@needs_zig
+@pytest.mark.parametrize(
+    ("core", "seed"), [("m4", 0), ("m4", 1), ("m4", 2), ("m4", 3), ("m7", 4), ("m33", 5), ("m0", 6)]
+)
+def test_a_cortex_m_gives_what_the_evaluator_gives(core: str, seed: int) -> None:
+    pytest.importorskip("unicorn")
+    graph, inputs = random_graph(2000 + seed, CASES)
+    program = program_of(graph)
+    machine = emulate.Machine(emulate.build(program, core), program)
+    arrays = [inputs[a.name] for a in graph.arguments]
+    expected = rlx.evaluate(graph, inputs)
+    for _ in range(2):  # the second time with what the first has left in the arena
+        run = machine.run(arrays)
+        for output, one, other in zip(graph.outputs, run.results, expected, strict=True):
+            assert np.array_equal(one, other), output.name
+    assert 0 < run.stack < 4096
+
+
+@needs_cc
+@pytest.mark.parametrize("seed", range(4))
+def test_sanitizers_are_silent(seed: int, tmp_path: Path) -> None:
+    graph, inputs = random_graph(3000 + seed, CASES)
+    run_sanitized(program_of(graph), tmp_path, inputs, rlx.evaluate(graph, inputs))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_no_compiler_warns(compiler: str, seed: int, tmp_path: Path) -> None:
+    command = (shutil.which("gcc") and ["gcc"]) if compiler == "gcc" else toolchain.zig()
+    if not command:
+        pytest.skip(f"needs {compiler}")
+    graph, _ = random_graph(4000 + seed, CASES)
+    for source in write(program_of(graph), tmp_path):
+        toolchain.build([*command, *toolchain.WARNINGS, "-Werror", "-O2", "-c", source, "-o", "object.o"], tmp_path)
+
+
+def test_arenas_are_near_the_bound() -> None:
+    plans = [program_of(random_graph(5000 + seed, 12)[0]).memory.plan for seed in range(20)]
+    assert sum(plan.peak_live_bytes for plan in plans) > 10_000
+    assert max(plan.gap for plan in plans) <= 0.05

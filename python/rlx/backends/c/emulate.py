@@ -124,10 +124,20 @@ def build(source: Source, core: str = "m4", flags: Sequence[str] = ("-O2",)) -> 
         raise CompileError(f"unknown core {core!r}", hint=f"known: {', '.join(_CORES)}")
     zig = toolchain.zig()
     if zig is None:
-        raise CompileError("to build for a Cortex-M, the package 'ziglang' is needed", hint="pip install 'rlx[cortexm]'")
+        raise CompileError(
+            "to build for a Cortex-M, the package 'ziglang' is needed", hint="pip install 'rlx[cortexm]'"
+        )
     cpu, _, abi = _CORES[core]
-    texts = {**files_of(source), SOURCE: harness(source), "string.h": _STRING_H, "runtime.c": _RUNTIME, "link.ld": _LINKER_SCRIPT}
-    target = (f"-target thumb-freestanding-{abi} -mcpu={cpu} -ffreestanding -fno-sanitize=undefined -fno-unwind-tables").split()
+    texts = {
+        **files_of(source),
+        SOURCE: harness(source),
+        "string.h": _STRING_H,
+        "runtime.c": _RUNTIME,
+        "link.ld": _LINKER_SCRIPT,
+    }
+    target = (
+        f"-target thumb-freestanding-{abi} -mcpu={cpu} -ffreestanding -fno-sanitize=undefined -fno-unwind-tables"
+    ).split()
     with tempfile.TemporaryDirectory(prefix="rlx-cortexm-") as folder:
         for name, text in texts.items():
             (Path(folder) / name).write_text(text)
@@ -182,11 +192,15 @@ class Machine:
         if image.core != "m0":
             self._uc.reg_write(self._arm.UC_ARM_REG_FPEXC, 0x4000_0000)
         states = sum(a.kind == "state" for a, _ in source.arguments)
-        layout = struct.unpack(f"<{1 + states}I", bytes(self._uc.mem_read(self._symbols["rlx_layout"], 4 * (1 + states))))
+        layout = struct.unpack(
+            f"<{1 + states}I", bytes(self._uc.mem_read(self._symbols["rlx_layout"], 4 * (1 + states)))
+        )
         self._state_size = layout[0]
         self._data_end = _DATA
         self._state = self._place(bytes(self._state_size))
-        self._params = [self._place(_bytes((parameters or {})[a.name])) for a, _ in source.arguments if a.kind == "param"]
+        self._params = [
+            self._place(_bytes((parameters or {})[a.name])) for a, _ in source.arguments if a.kind == "param"
+        ]
         self._call("rlx_init", [self._state])
 
     def _load(self, elf: Any) -> None:

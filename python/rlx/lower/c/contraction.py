@@ -93,7 +93,7 @@ def matmul(kernel: Kernel, result: Shape, lhs: mlir.Value, rhs: mlir.Value) -> N
             total.add(inside, a, b)
             _noted(body, inside)
 
-        kernel.nest([depth], inner, ["r"], body.writer)
+        kernel.nest([depth], inner, ["r"], body)
         kernel.finish(body, index, total.result(body))
 
     kernel.nest(result.static, run)
@@ -146,7 +146,7 @@ def dot_general(
             total.add(inside, inside.element(lhs, places[0]), inside.element(rhs, places[1]))
             _noted(body, inside)
 
-        kernel.nest(depth, inner, [f"r{n}" if len(depth) > 1 else "r" for n in range(len(depth))], body.writer)
+        kernel.nest(depth, inner, [f"r{n}" if len(depth) > 1 else "r" for n in range(len(depth))], body)
         kernel.finish(body, index, total.result(body))
 
     kernel.nest(result.static, run)
@@ -203,12 +203,12 @@ def _windows(
         if per_group > 1:
             stack.enter_context(out.loop("c", per_group))
             at = Affine.of("c")
-        outer = Body(kernel, out)
+        outer = Body(kernel, out, around=body)
         place = taps(outer, index[2:], shape.static[2:], weights.static[2:], stride, padding, dilation, stack)
         sizes = weights.static[2:]
         names = ["kx"] if len(sizes) == 1 else ["ky", "kx"] if len(sizes) == 2 else ["kz", "ky", "kx"]
         window = tuple(Affine.of(n) if d > 1 else Affine() for n, d in zip(names, sizes, strict=True))
-        inside = Body(kernel, out)
+        inside = Body(kernel, out, around=outer)
         a = inside.element(x, (index[0], first + at, *place))
         b = inside.element(w, (channel, at, *window))
         total.add(inside, minus(a, zero_points[0]), minus(b, zero_points[1]))
@@ -306,7 +306,7 @@ def plain_matmul(
             total.add(inside, minus(a, zeros[0]), minus(b, zeros[1]))
             _noted(body, inside)
 
-        kernel.nest([shape_of(w).static[0]], inner, ["r"], body.writer)
+        kernel.nest([shape_of(w).static[0]], inner, ["r"], body)
         by = None if multiplier is None else body.element(multiplier, index[-1:] if shape_of(multiplier).rank else ())
         kernel.finish(body, index, scaled(body, total.result(body), by, out_zero_point, dtype))
 

@@ -19,6 +19,7 @@ from rlx.version import __version__
 
 HEADER, SOURCE, WEIGHTS_HEADER, WEIGHTS = "model.h", "model.c", "weights.h", "weights.c"
 
+
 def files_of(program: Program) -> dict[str, str]:
     """The text of each file of a program, by name."""
     return {

@@ -95,10 +95,14 @@ class Layer:
         if body.read & {"row", "position", "o", "n"}:
             return False
         result = group.shape.dtype
+        writer.line(f"return {stored(made, result)};")
+        writer.drop_unused()
         if made.text == "sum":
             return True
-        lines = [re.sub(r"\d+ \* row \+ |row \+ ", "", line) for line in [*writer.lines, f"    return {stored(made, result)};"]]
+        lines = [re.sub(r"\d+ \* row \+ |row \+ ", "", line) for line in writer.lines]
         text = "\n".join(lines)
+        if not re.search(r"\bsum\b", text):
+            text = f"    (void)sum;\n{text}"
         arguments = ["int32_t sum"]
         if "channel->" in text:
             arguments.append(f"const {kernel.program.record_kind(self.channels.fields)} *channel")
@@ -214,9 +218,7 @@ def q_conv2d(
     layer = None if is_depthwise else layer_of(kernel, x, w, bias, multiplier, zeros, 0)
     index = _index(result)
     if layer is None or 0 in result.static or not layer.prepare(index):
-        plain_conv(
-            kernel, result, x, w, bias, multiplier, zeros, out_zero_point, dtype, groups=groups, **geometry
-        )
+        plain_conv(kernel, result, x, w, bias, multiplier, zeros, out_zero_point, dtype, groups=groups, **geometry)
         return
     _Conv(layer, result, shape_of(w), groups, x_zero_point, **geometry).write()
 
@@ -322,7 +324,9 @@ class _Conv:
         padded = any(self.padding)
         if padded:
             self._gather_one()
-            w.line(f"static inline void gather_{name}(const int8_t *x, int32_t first, int32_t second, int16_t *columns)")
+            w.line(
+                f"static inline void gather_{name}(const int8_t *x, int32_t first, int32_t second, int16_t *columns)"
+            )
             w.line("{")
             w.depth += 1
             w.line(f"gather_one_{name}(x, first, columns);")
@@ -400,7 +404,7 @@ class _Conv:
     def _gather_one(self) -> None:
         """The function that copies the inputs of one position, with padding."""
         w, name = self.kernel.before, self.kernel.name
-        (_, _, height, width), (sy, sx), (dy, dx) = self.x_dims, self.stride, self.dilation
+        (_, _, height, width), (sy, sx) = self.x_dims, self.stride
         out_width = self.result.static[3]
         spans = [(k - 1) * d + 1 for k, d in zip(self.w[2:], self.dilation, strict=True)]
         w.comment("Copy the inputs of a position into a column; outside of the image they are the zero point.")
@@ -411,16 +415,30 @@ class _Conv:
         w.line(f"const int32_t left = position % {out_width} * {sx} - {self.padding[2]};")
         w.line("int32_t k = 0;")
         last = [d - s for d, s in zip((height, width), spans, strict=True)]
-        inside = f"(top >= 0) && (top <= {last[0]}) && (left >= 0) && (left <= {last[1]})"
-        with w.block(f"if ({inside})"):
-            w.line(f"const int8_t *const window = x + top * {width} + left;")
-            with _Loops(w) as nest:
-                nest.loop("c", self.w[1])
-                nest.loop("ky", self.w[2])
-                nest.loop("kx", self.w[3])
-                w.line(f"columns[k] = window[{self._tap()}];")
-                w.line("k++;")
-        with w.block("else"), _Loops(w) as nest:
+        if min(last) < 0:  # every window reaches beyond the image
+            with w.block(""):
+                self._checked_taps(w)
+        else:
+            inside = f"(top >= 0) && (top <= {last[0]}) && (left >= 0) && (left <= {last[1]})"
+            with w.block(f"if ({inside})"):
+                w.line(f"const int8_t *const window = x + top * {width} + left;")
+                with _Loops(w) as nest:
+                    nest.loop("c", self.w[1])
+                    nest.loop("ky", self.w[2])
+                    nest.loop("kx", self.w[3])
+                    w.line(f"columns[k] = window[{self._tap()}];")
+                    w.line("k++;")
+            with w.block("else"):
+                self._checked_taps(w)
+        self._tail(w, ["k"], self.layer.depth - self.layer.rows.shape[1])
+        w.depth -= 1
+        w.line("}")
+        w.line()
+
+    def _checked_taps(self, w: Writer) -> None:
+        """Loops over a window that may reach beyond the image."""
+        (_, _, height, width), (dy, dx) = self.x_dims, self.dilation
+        with _Loops(w) as nest:
             nest.loop("c", self.w[1])
             nest.loop("ky", self.w[2])
             ky = ("ky" if dy == 1 else f"{dy} * ky") if self.w[2] > 1 else "0"
@@ -432,10 +450,6 @@ class _Conv:
             c = f"{height * width} * c + " if self.w[1] > 1 else ""
             w.line(f"columns[k] = ({test}) ? x[{c}{width} * y + column] : {self.zero};")
             w.line("k++;")
-        self._tail(w, ["k"], self.layer.depth - self.layer.rows.shape[1])
-        w.depth -= 1
-        w.line("}")
-        w.line()
 
 
 class _Loops:
@@ -536,7 +550,9 @@ def _write_matmul(layer: Layer, rows: int, outputs: int) -> None:
         variable = "o" if outputs % 4 == 0 else "block"
         nest.loop(variable, outputs, 4) if outputs > 4 else w.line(f"const int32_t {variable} = 0;")
         if variable == "block":
-            w.line(f"const int32_t o = (block < {outputs - 4}) ? block : {outputs - 4}; /* the last four may overlap */")
+            w.line(
+                f"const int32_t o = (block < {outputs - 4}) ? block : {outputs - 4}; /* the last four may overlap */"
+            )
         w.line(f"const {kind} *const channel = &{channels}[o];")
         w.line(f"int32_t sums[4] = {{channel[0].bias, channel[1].bias, channel[2].bias, channel[3].bias}};")
         w.line(f"{function}({weights}[o], {stride}, {inputs}, {depth}, sums);")
@@ -544,4 +560,3 @@ def _write_matmul(layer: Layer, rows: int, outputs: int) -> None:
             at = f"o + {row}" if row else "o"
             value = layer.finished(f"sums[{row}]", f"channel + {row}" if row else "channel", n="n", o=at)
             w.line(f"{y}[{base}{at}] = {value};")
-

@@ -92,22 +92,22 @@ class Kernel:
 
     # --- loops ----------------------------------------------------------------------------------------
 
-    def nest(self, dims: Sequence[int], run: Run, names: Sequence[str] = (), writer: Writer | None = None) -> None:
+    def nest(self, dims: Sequence[int], run: Run, names: Sequence[str] = (), around: Body | None = None) -> None:
         """Loops over an index of these sizes. Neighbouring axes are one loop where all arrays lie so that they may be.
 
         Args:
             dims: The sizes.
             run: Writes what is done at an index. It is called twice, and the first time what it writes is dropped.
             names: Of the variables; letters by default.
-            writer: Where to write; in the function by default.
+            around: What the loops are a part of; none by default.
         """
-        is_inner = writer is not None
-        writer = self.writer if writer is None else writer
+        is_inner = around is not None
+        writer = self.writer if around is None else around.writer
         if 0 in dims:
             return
         self._nests += 1
         marks = [f"@{self._nests}.{axis}" for axis in range(len(dims))]
-        probe = Body(self, Writer())
+        probe = Body(self, Writer(), around=around)
         run(probe, tuple(Affine.of(mark) if d > 1 else Affine() for mark, d in zip(marks, dims, strict=True)))
         joined = _joined(dims, marks, probe.places, probe.read)
         with ExitStack() as stack:
@@ -117,7 +117,7 @@ class Kernel:
                 variable = names[axes[-1]] if names and (len(axes) == 1 or is_inner) else letter
                 at[axes[-1]] = Affine.of(variable)
                 stack.enter_context(writer.loop(variable, prod(dims[a] for a in axes)))
-            run(Body(self, writer), tuple(at))
+            run(Body(self, writer, around=around), tuple(at))
 
 
 def _joined(dims: Sequence[int], marks: Sequence[str], places: Sequence[Affine], read: set[str]) -> list[list[int]]:
@@ -163,6 +163,12 @@ class Channels:
 class Body:
     """The statements at one index, where each element is computed once.
 
+    Args:
+        kernel: The function.
+        writer: Where to write.
+        channels: The table of what is known for each channel, where the kernel has one.
+        around: The statements that these are among: names of variables there are taken.
+
     Attributes:
         kernel: The function.
         writer: Where to write.
@@ -172,14 +178,14 @@ class Body:
         channels: The table of what is known for each channel, where the kernel has one.
     """
 
-    def __init__(self, kernel: Kernel, writer: Writer, channels: Channels | None = None):
+    def __init__(self, kernel: Kernel, writer: Writer, channels: Channels | None = None, around: Body | None = None):
         self.kernel = kernel
         self.writer = writer
         self.channels = channels
         self.known: dict[Any, Scalar] = {}
         self.places: list[Affine] = []
         self.read: set[str] = set()
-        self._names: set[str] = set()
+        self._names: set[str] = set() if around is None else set(around._names)
 
     def element(self, value: mlir.Value, index: Index) -> Scalar:
         """An element of a value: computed, loaded, or a number."""
@@ -224,7 +230,7 @@ class Body:
         """A name for a variable that no other has here."""
         number, base = 2, self.kernel.program.local_name(name)
         name = base
-        while name in self._names:
+        while name in self._names or self.kernel.program.is_taken(name):
             name, number = f"{base}_{number}", number + 1
         self._names.add(name)
         return name

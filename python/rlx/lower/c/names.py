@@ -30,7 +30,7 @@ class Names:
         self._taken: set[str] = set()
 
     def __contains__(self, name: str) -> bool:
-        return name in self._taken
+        return name.lower() in self._taken
 
     def take(self, name: str, fallback: str = "x") -> str:
         """A name like this one that nobody has."""

@@ -136,7 +136,9 @@ def _rows_by_vector(bits: int) -> str:
             dsp.append(f"{total} = __smlad(__sxtb16((int8x4_t){name}), even{number}, {total});")
             dsp.append(f"{total} = __smlad(__sxtb16((int8x4_t)__ror({name}, 8u)), odd{number}, {total});")
     dsp += ["ADVANCE(rows, 4);", f"inputs += {step};"]
-    tail = [f"{t} += {_one(bits, f'(rows + {r} * stride)' if r else 'rows')} * inputs[k];" for r, t in enumerate("abcd")]
+    tail = [
+        f"{t} += {_one(bits, f'(rows + {r} * stride)' if r else 'rows')} * inputs[k];" for r, t in enumerate("abcd")
+    ]
     start = [f"{n} = sums[{i}]" if bits == 8 else f"{n} = 0" for i, n in enumerate("abcd")]
     return f"""
 /* Four rows of weights of {bits} bits, `stride` bytes apart, times a vector of inputs. */

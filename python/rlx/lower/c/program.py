@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -90,7 +91,8 @@ class Program:
         self.alignment = max(4, *(shape_of(v).dtype.itemsize for v in self._values()))
         self.memory: Memory = plan_groups(graph, self.groups, with_scratch, self.alignment)
         self._name_values()
-        self.functions = [self._function(number, group) for number, group in enumerate(self.groups, 1)]
+        functions = [self._function(number, group) for number, group in enumerate(self.groups, 1)]
+        self.functions = [f for f in functions if f.lines]  # what the plan has in its place needs none
 
     # --- for kernels ------------------------------------------------------------------------------
 
@@ -116,17 +118,19 @@ class Program:
     def _add(self, table: Table) -> str:
         base, number = table.name, 2
         while (found := self.tables.get(table.name)) is not None and found.body != table.body:
-            table = Table(
-                f"{base}_{number}", *(getattr(table, f) for f in ("kind", "dims", "body", "note", "size"))
-            )
+            table = Table(f"{base}_{number}", *(getattr(table, f) for f in ("kind", "dims", "body", "note", "size")))
             number += 1
         self.tables[table.name] = table
         return table.name
 
     def local_name(self, name: str) -> str:
-        """A name for a variable in a kernel, which no buffer has."""
+        """A name for a variable in a kernel, which nothing else has."""
         base = identifier(name)
-        return f"{base}_value" if base.lower() in self._taken or base in HELPERS else base
+        return f"{base}_value" if self.is_taken(base) else base
+
+    def is_taken(self, name: str) -> bool:
+        """Whether a buffer or a function has a name."""
+        return name in self._taken or name in HELPERS
 
     def arena_type(self, dtype: DType) -> str:
         """The type of elements that may lie in the arena, where bytes are used again for other types."""
@@ -179,8 +183,11 @@ class Program:
         base = self.names[group.result]
         kernel = Kernel(self, group, base)
         kernel.run()
+        kernel.writer.drop_unused()
         name = f"step_{number}_{identifier(group.label)}"
-        return Function(name, group, kernel.writer.lines, kernel.before.lines, group.leaves(), kernel.uses_scratch)
+        words = set(re.findall(r"\w+", "\n".join(kernel.writer.lines)))
+        reads = [v for v in group.leaves() if self.names[v] in words]
+        return Function(name, group, kernel.writer.lines, kernel.before.lines, reads, kernel.uses_scratch)
 
     # --- facts ------------------------------------------------------------------------------------
 

@@ -114,7 +114,7 @@ def reduce(kernel: Kernel, result: Shape, x: mlir.Value, *, kind: str, axes: tup
             body.read |= inside.read
 
         names = [f"r{number}" if len(axes) > 1 else "r" for number in range(len(axes))]
-        kernel.nest([shape.static[a] for a in axes], inner, names, body.writer)
+        kernel.nest([shape.static[a] for a in axes], inner, names, body)
         made = total.result(body, f"{count}.0" if kind == "mean" else None)
         kernel.finish(body, index, made if made.simple else body.local(made, kind))
 
@@ -133,7 +133,7 @@ def _position(kernel: Kernel, result: Shape, x: mlir.Value, axis: int, keep_dims
         w.line(f"{kind} {found} = {body.element(x, first).text};")
         w.line(f"int32_t {position} = 0;")
         with w.loop(variable, shape.static[axis], 1):
-            inside = Body(kernel, w)
+            inside = Body(kernel, w, around=body)
             element = inside.element(x, (*others[:axis], Affine.of(variable), *others[axis:]))
             element = element if element.text.isidentifier() else inside.local(element, "element")
             test = f"{element.text} {sign} {found}"
@@ -218,7 +218,7 @@ def pool(
             body.writer.line("int32_t count = 0;")
         with ExitStack() as stack:
             at = taps(body, spatial, shape.static[2:], kernel, stride, padding, (1,) * len(kernel), stack)
-            inside = Body(body_of, body.writer)
+            inside = Body(body_of, body.writer, around=body)
             total.add(inside, inside.element(x, (*kept, *at)))
             if divided:
                 body.writer.line("count++;")

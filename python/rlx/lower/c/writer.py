@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 _WIDTH = 110
+_CONSTANT = re.compile(r"( *)const \w+ (\w+) = ")
+_VARIABLE = re.compile(r"( *)(?!const )\w+ (\w+) = ")
 
 
 class Writer:
@@ -42,7 +45,7 @@ class Writer:
     @contextmanager
     def block(self, head: str) -> Iterator[None]:
         """What is added inside stands in braces behind a head."""
-        self.line(f"{head} {{")
+        self.line(f"{head} {{".lstrip())
         self.depth += 1
         yield
         self.depth -= 1
@@ -54,6 +57,32 @@ class Writer:
         advance = f"{variable}++" if step == 1 else f"{variable} += {step}"
         with self.block(f"for (int32_t {variable} = {start}; {variable} < {count}; {advance})"):
             yield
+
+    def drop_unused(self) -> None:
+        """Leave out variables that nothing reads: what is known of bounds may have decided for another value.
+
+        Those that loops write to stay, and are said to be unused.
+        """
+        kept = len(self.lines) + 1
+        while len(self.lines) < kept:
+            kept = len(self.lines)
+            self.lines = [line for i, line in enumerate(self.lines) if not self._is_unread(i, _CONSTANT)]
+        for i in reversed(range(len(self.lines))):
+            if self._is_unread(i, _VARIABLE) and (declared := _VARIABLE.match(self.lines[i])):
+                self.lines.insert(i + 1, f"{declared[1]}(void){declared[2]};")
+
+    def _is_unread(self, number: int, declaration: re.Pattern[str]) -> bool:
+        """Whether a line declares a variable that no line of its block reads."""
+        declared = declaration.match(self.lines[number])
+        if declared is None:
+            return False
+        depth, name = len(declared[1]), declared[2]
+        for line in self.lines[number + 1 :]:
+            if len(line) - len(line.lstrip()) < depth:
+                return True  # the end of its block
+            if re.search(rf"\b{name}\b", re.sub(rf"^ *{name}( [+*]?= |\+\+)", "", line)):
+                return False
+        return True
 
     def __str__(self) -> str:
         return "\n".join(self.lines) + "\n"
