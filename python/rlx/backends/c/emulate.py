@@ -73,7 +73,9 @@ void *memset(void *to, int value, size_t count)
     while (count--) { *t++ = (char)value; }
     return to;
 }
-#define COPY(name) void name(void *to, const void *from, size_t n); void name(void *to, const void *from, size_t n) { memcpy(to, from, n); }
+#define COPY(name) \\
+    void name(void *to, const void *from, size_t n); \\
+    void name(void *to, const void *from, size_t n) { memcpy(to, from, n); }
 COPY(__aeabi_memcpy) COPY(__aeabi_memcpy4) COPY(__aeabi_memcpy8)
 #define FILL(name) void name(void *to, size_t n, int v); void name(void *to, size_t n, int v) { memset(to, v, n); }
 FILL(__aeabi_memset) FILL(__aeabi_memset4) FILL(__aeabi_memset8)

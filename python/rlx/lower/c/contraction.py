@@ -122,7 +122,7 @@ def dot_general(
     rhs_batch: Any,
 ) -> None:
     left, right = shape_of(lhs), shape_of(rhs)
-    depth = [left.static[a] for a in lhs_contracting]
+    depth: list[int] = [left.static[a] for a in lhs_contracting]
     bounds = product_bounds(kernel.bounds(lhs), kernel.bounds(rhs), prod(depth))
     free = [
         [a for a in range(s.rank) if a not in (*contracting, *batch)]

@@ -307,7 +307,7 @@ class _Source:
         storage = live.storage
         if storage in p.memory.plan.layout.offsets:
             offset = p.memory.plan.layout.offsets[storage] + live.offset
-            place = f"state->arena.bytes + {offset}" if offset else "state->arena.bytes"
+            place = self._place(offset)
             if kind == "uint8_t":
                 return f"{kind} *const {name} = {place};"
             return f"{kind} *const {name} = ({kind} *)(void *)({place});"
@@ -317,6 +317,10 @@ class _Source:
         byte = "uint8_t"
         inner = f"({constant}{byte} *){base} + {live.offset}" if live.offset else base
         return f"{constant}{kind} *const {name} = ({constant}{kind} *)({constant}void *)({inner});"
+
+    def _place(self, offset: int) -> str:
+        """A byte of the arena."""
+        return f"state->arena.bytes + {offset}" if offset else "state->arena.bytes"
 
     def _argument(self, value: Any) -> str:
         """An argument of the graph, as the code of `run` names it."""
@@ -330,7 +334,7 @@ class _Source:
         arguments[p.names[result]] = p.names[result]
         texts = list(arguments.values())
         if function.scratch:
-            texts.append(f"state->arena.bytes + {p.memory.scratch[function.group]}")
+            texts.append(self._place(p.memory.scratch[function.group]))
         for line in _call(function.name, texts).split("\n"):
             w.line(line + (";" if line.endswith(")") else ""))
 
@@ -345,10 +349,10 @@ class _Source:
                 self._copy(w, name, self._source(value), result.shape)
         by_name = {a.name: p.names[v] for a, v in self.signature.arguments}
         for i, offset in p.memory.copies.items():
-            self._copy(w, f"state->arena.bytes + {offset}", self._source(rows[i][2]), rows[i][0].shape)
+            self._copy(w, self._place(offset), self._source(rows[i][2]), rows[i][0].shape)
         for i, (result, _, value) in enumerate(rows):
             if result.updates is not None:
-                source = f"state->arena.bytes + {p.memory.copies[i]}" if i in p.memory.copies else self._source(value)
+                source = self._place(p.memory.copies[i]) if i in p.memory.copies else self._source(value)
                 target = f"state->{by_name[result.updates]}"
                 if source != target:
                     self._copy(w, target, source, result.shape)

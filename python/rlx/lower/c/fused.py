@@ -462,7 +462,7 @@ class _Loops:
     def __enter__(self) -> _Loops:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *problem: object) -> None:
         for _ in range(self.open):
             self.writer.depth -= 1
             self.writer.line("}")
@@ -517,7 +517,8 @@ def q_matmul(
     zeros = (x_zero_point, w_zero_point)
     layer = layer_of(kernel, x, w, bias, multiplier, zeros, 1)
     rows = prod(result.static[:-1])
-    index = tuple(Affine() for _ in result.static[:-2]) + (
+    index = (
+        *(Affine() for _ in result.static[:-2]),
         Affine.of("n") if rows > 1 else Affine(),
         Affine.of("o") if result.static[-1] > 1 else Affine(),
     )
@@ -554,7 +555,7 @@ def _write_matmul(layer: Layer, rows: int, outputs: int) -> None:
                 f"const int32_t o = (block < {outputs - 4}) ? block : {outputs - 4}; /* the last four may overlap */"
             )
         w.line(f"const {kind} *const channel = &{channels}[o];")
-        w.line(f"int32_t sums[4] = {{channel[0].bias, channel[1].bias, channel[2].bias, channel[3].bias}};")
+        w.line("int32_t sums[4] = {channel[0].bias, channel[1].bias, channel[2].bias, channel[3].bias};")
         w.line(f"{function}({weights}[o], {stride}, {inputs}, {depth}, sums);")
         for row in range(4):
             at = f"o + {row}" if row else "o"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 from rlx import mlir
@@ -181,8 +182,8 @@ def _is_plain(reader: mlir.Operation, operand: int) -> bool:
 
 def _may_read(reader: mlir.Operation, operand: int, op: mlir.Operation) -> bool:
     """Whether an op may compute an operand where it reads it: that makes no more work, or hardly more."""
-    name, count = name_of(reader), shape_of(op.results[0]).num_elements
-    times = shape_of(reader.results[0]).num_elements
+    name, count = name_of(reader), prod(shape_of(op.results[0]).static)
+    times = prod(shape_of(reader.results[0]).static)
     if name in ELEMENTWISE:
         return _is_plain(reader, operand) and times == count
     if name in MOVES:

@@ -1,9 +1,9 @@
 """Sums of products in C: two at a time where the core has the DSP extension, one by one elsewhere.
 
-Weights lie in rows, quads of four after one another. With the DSP extension, `SXTB16` makes two 16-bit numbers of bytes 0 and 2
-of a word, or of bytes 1 and 3 if it is rotated, and `SMLAD` multiplies two pairs and adds both products. Weights of 4 and 2 bits
-lie in one word with those of the next quads, each in the upper bits of its byte: `w & 0xF0F0F0F0` are four weights times 16, and
-`(w << 4) & 0xF0F0F0F0` the next four. So their sums are 16 or 64 times as large, and are shifted at the end.
+Weights lie in rows, quads of four after one another. With the DSP extension, `SXTB16` makes two 16-bit numbers of bytes 0
+and 2 of a word, or of bytes 1 and 3 if it is rotated, and `SMLAD` multiplies two pairs and adds both products. Weights of 4
+and 2 bits lie in one word with those of the next quads, each in the upper bits of its byte: `w & 0xF0F0F0F0` are four weights
+times 16, and `(w << 4) & 0xF0F0F0F0` the next four. So their sums are 16 or 64 times as large, and are divided at the end.
 """
 
 from __future__ import annotations

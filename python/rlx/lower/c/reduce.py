@@ -176,7 +176,8 @@ def taps(
         dilation: From tap to tap.
         stack: What the loops end with.
     """
-    w, at = body.writer, []
+    w = body.writer
+    at: list[Affine] = []
     single = len(dims) == 1
     for axis, (out, d, size, step, apart) in enumerate(zip(index, dims, sizes, stride, dilation, strict=True)):
         name = ("kx" if single else ("ky", "kx", "kz")[axis]) if len(dims) < 3 else ("kz", "ky", "kx")[axis]

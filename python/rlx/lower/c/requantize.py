@@ -34,7 +34,7 @@ def requantize(
     sum_ = body.element(*operands[0])
     known = [constant_of(multiplier), constant_of(shift)]
     if known[0] is not None and known[1] is not None:
-        factors = Factors(*known, mode, zero_point, max(-sum_.low, sum_.high))
+        factors = Factors(known[0], known[1], mode, zero_point, max(-sum_.low, sum_.high))
         if factors.fits:
             return _short(body, index, sum_, factors, dtype)
     by, places = (body.element(*o) for o in operands[1:])

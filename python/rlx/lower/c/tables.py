@@ -61,8 +61,8 @@ def record_table(name: str, kind: str, fields: dict[str, np.ndarray], note: str)
 
 
 def _text(value: object) -> str:
-    if isinstance(value, (float, np.floating)):
-        return float_text(float(value))
+    if isinstance(value, float) or np.asarray(value).dtype.kind == "f":
+        return float_text(float(value))  # type: ignore[arg-type]
     number = int(value)  # type: ignore[call-overload]
     if number == -(2**63):
         return "INT64_MIN"

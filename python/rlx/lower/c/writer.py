@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 _WIDTH = 110
@@ -43,7 +43,7 @@ class Writer:
         self.line(" */")
 
     @contextmanager
-    def block(self, head: str) -> Iterator[None]:
+    def block(self, head: str) -> Generator[None]:
         """What is added inside stands in braces behind a head."""
         self.line(f"{head} {{".lstrip())
         self.depth += 1
@@ -52,7 +52,7 @@ class Writer:
         self.line("}")
 
     @contextmanager
-    def loop(self, variable: str, count: int | str, start: int | str = 0, step: int = 1) -> Iterator[None]:
+    def loop(self, variable: str, count: int | str, start: int | str = 0, step: int = 1) -> Generator[None]:
         """What is added inside is done for each value of a variable."""
         advance = f"{variable}++" if step == 1 else f"{variable} += {step}"
         with self.block(f"for (int32_t {variable} = {start}; {variable} < {count}; {advance})"):
