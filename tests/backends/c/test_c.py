@@ -15,7 +15,7 @@ from rlx.backends.registry import target_of
 from rlx.cli import main as rlx_command
 from rlx.ir.errors import CompileError, UnsupportedError
 from rlx.lower.c.files import files_of
-from rlx.lower.c.fused import bits_of, packed
+from rlx.lower.c.fused import bits_of, joined, packed
 from rlx.lower.c.names import Names, identifier
 from rlx.lower.c.tables import table_of
 from rlx.lower.c.values import float_text, integer_text
@@ -60,6 +60,8 @@ def test_packed_weights_are_read_back() -> None:
     data = packed(rows, 4, exchanged=False).astype(np.int16)
     signed = [((data & 0xF0) ^ 0x80) - 0x80, (((data << 4) & 0xF0) ^ 0x80) - 0x80]
     assert np.array_equal(np.concatenate([v // 16 for v in signed], 1), rows)
+    together = joined(rows, 4)
+    assert np.array_equal(np.stack([together[0] & 15, together[0] >> 4])[:, :8].astype(int) - 8, rows)
     assert packed(np.array([[1, 2, 3, 4, 5]], np.int8), 8, exchanged=True).tolist() == [[1, 3, 2, 4, 5, 0, 0, 0]]
 
 

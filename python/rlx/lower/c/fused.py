@@ -142,6 +142,29 @@ class Layer:
         weights = program.table(f"{kernel.name}_weights", rows, self.kind, note)
         return weights, program.record_table(f"{kernel.name}_channels", self.channels.fields, "")
 
+    def packed_tables(self) -> tuple[str, str]:
+        """The same for weights of which those of several rows share a byte."""
+        kernel, program = self.kernel, self.kernel.program
+        per_byte, (count, depth) = quads_of(self.bits), self.rows.shape
+        note = f"{count} rows of {depth} weights of {self.bits} bits, {per_byte} rows in each"
+        note += f"; all weights are {-RANGES[self.bits][0]} too large"
+        weights = program.table(f"{kernel.name}_weights", joined(self.rows, self.bits), "uint8_t", note)
+        return weights, program.record_table(f"{kernel.name}_channels", self.channels.fields, "")
+
+
+def joined(rows: np.ndarray, bits: int) -> np.ndarray:
+    """Rows of weights of 4 or 2 bits as the kernel for a vector reads them: several in one, without signs.
+
+    Args:
+        rows: `[rows, depth]`, i8.
+        bits: Of each weight.
+    """
+    count, depth = rows.shape
+    padded = np.zeros((-(-count // 4) * 4, depth_of(depth, 8)), np.int16)
+    padded[:count, :depth] = rows
+    fields = (padded - RANGES[bits][0]).reshape(-1, 8 // bits, padded.shape[1])
+    return (fields << (bits * np.arange(8 // bits))[None, :, None]).sum(1).astype(np.uint8)
+
 
 def bits_of(rows: np.ndarray) -> int:
     """The least number of bits for all weights."""
@@ -169,6 +192,8 @@ def layer_of(
     rows = np.moveaxis(weights, axis, 0).reshape(weights.shape[axis], -1)
     moved = -zeros[0] * rows.sum(1, dtype=np.int64) + (0 if known is None else known.astype(np.int64))
     # All that may happen on the way: products of 128, the bias, and sums that are as many times as large as weights are moved.
+    if rows.shape[1] * 128 * (256 if bits_of(rows) == 8 else 32) >= 2**30:
+        return None
     greatest = int((np.abs(rows.astype(np.int64)).sum(1) * 128 * (256 >> bits_of(rows)) + np.abs(moved)).max())
     if greatest >= 2**31 or np.abs(moved).max() >= 2**31:
         return None
@@ -476,13 +501,17 @@ class _Loops:
         self.writer.depth += 1
         self.open += 1
 
+    def once(self, line: str) -> None:
+        """A block that begins with a line."""
+        self.writer.line("{")
+        self.writer.depth += 1
+        self.open += 1
+        self.writer.line(line)
+
     def pairs(self, variable: str, count: int) -> None:
         """A loop by two; where it would run once, the variable is 0."""
         if count <= 2:
-            self.writer.line("{")
-            self.writer.depth += 1
-            self.open += 1
-            self.writer.line(f"const int32_t {variable} = 0;")
+            self.once(f"const int32_t {variable} = 0;")
             return
         self.loop(variable, count, 2)
 
@@ -531,15 +560,45 @@ def q_matmul(
 
 def _write_matmul(layer: Layer, rows: int, outputs: int) -> None:
     kernel, w = layer.kernel, layer.kernel.writer
-    weights, channels = layer.tables(exchanged=False)
-    depth = layer.rows.shape[1]
-    stride = layer.depth // quads_of(layer.bits)
+    depth, is_packed = layer.rows.shape[1], layer.bits < 8
+    weights, channels = layer.packed_tables() if is_packed else layer.tables(exchanged=False)
     x, y = kernel.pointer(layer.x), kernel.pointer(kernel.group.result)
     kind = kernel.program.record_kind(layer.channels.fields)
     inputs = f"{x} + n * {depth}" if rows > 1 else x
     base = f"{outputs} * n + " if rows > 1 else ""
+
+    def block(count: int, start: str) -> None:
+        """Four rows, of which so many are outputs."""
+        w.line(f"const {kind} *const channel = &{channels}[{start}];")
+        first = [f"channel[{i}].bias{' - excess' if is_packed else ''}" if i < count else "0" for i in range(4)]
+        w.line(f"int32_t sums[4] = {{{', '.join(first)}}};")
+        row = f"{weights}[{start} / {quads_of(layer.bits)}]" if is_packed else f"{weights}[{start}]"
+        stride = depth_of(depth, 8) if is_packed else layer.depth
+        function = kernel.program.need(f"multiply_4x1_{layer.suffix}")
+        w.line(f"{function}({row}, {stride}, {inputs}, {depth}, sums);")
+        for i in range(count):
+            at = f"{start} + {i}" if i else start
+            value = layer.finished(f"sums[{i}]", f"channel + {i}" if i else "channel", n="n", o=at)
+            w.line(f"{y}[{base}{at}] = {value};")
+
     with _Loops(w) as nest:
         nest.loop("n", rows)
+        if is_packed:
+            total = kernel.program.need("sum_of_inputs")
+            excess = -RANGES[layer.bits][0]
+            w.line(
+                f"const int32_t excess = {excess} * {total}({inputs}, {depth}); /* weights are {excess} too large */"
+            )
+            whole = outputs // 4 * 4
+            if whole:
+                with _Loops(w) as blocks:
+                    blocks.loop("o", whole, 4) if whole > 4 else blocks.once("const int32_t o = 0;")
+                    block(4, "o")
+            if outputs > whole:
+                with _Loops(w) as last:
+                    last.once(f"const int32_t o = {whole}; /* the last rows */")
+                    block(outputs - whole, "o")
+            return
         if outputs < 4:
             function = kernel.program.need(f"multiply_1x1_{layer.suffix}")
             with w.loop("o", outputs):
@@ -547,17 +606,9 @@ def _write_matmul(layer: Layer, rows: int, outputs: int) -> None:
                 w.line(f"const int32_t sum = channel->bias + {function}({weights}[o], {inputs}, {depth});")
                 w.line(f"{y}[{base}o] = {layer.finished('sum', 'channel', n='n', o='o')};")
             return
-        function = kernel.program.need(f"multiply_4x1_{layer.suffix}")
-        variable = "o" if outputs % 4 == 0 else "block"
-        nest.loop(variable, outputs, 4) if outputs > 4 else w.line(f"const int32_t {variable} = 0;")
-        if variable == "block":
-            w.line(
-                f"const int32_t o = (block < {outputs - 4}) ? block : {outputs - 4}; /* the last four may overlap */"
-            )
-        w.line(f"const {kind} *const channel = &{channels}[o];")
-        w.line("int32_t sums[4] = {channel[0].bias, channel[1].bias, channel[2].bias, channel[3].bias};")
-        w.line(f"{function}({weights}[o], {stride}, {inputs}, {depth}, sums);")
-        for row in range(4):
-            at = f"o + {row}" if row else "o"
-            value = layer.finished(f"sums[{row}]", f"channel + {row}" if row else "channel", n="n", o=at)
-            w.line(f"{y}[{base}{at}] = {value};")
+        if outputs % 4 == 0:
+            nest.loop("o", outputs, 4) if outputs > 4 else nest.once("const int32_t o = 0;")
+        else:
+            nest.loop("block", outputs, 4)
+            w.line(f"const int32_t o = (block < {outputs - 4}) ? block : {outputs - 4}; /* the last four overlap */")
+        block(4, "o")

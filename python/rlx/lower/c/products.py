@@ -4,6 +4,9 @@ Weights lie in rows, quads of four after one another. With the DSP extension, `S
 and 2 of a word, or of bytes 1 and 3 if it is rotated, and `SMLAD` multiplies two pairs and adds both products. Weights of 4
 and 2 bits lie in one word with those of the next quads, each in the upper bits of its byte: `w & 0xF0F0F0F0` are four weights
 times 16, and `(w << 4) & 0xF0F0F0F0` the next four. So their sums are 16 or 64 times as large, and are divided at the end.
+
+For a single vector of inputs, weights of 4 and 2 bits of two or four rows share a byte, and are stored without a sign, 8 or 2
+too large: then `w & 0x000F000F` are two weights of a row, as `SMLAD` takes them, and `(w >> 4) & 0x000F000F` two of the next.
 """
 
 from __future__ import annotations
@@ -113,71 +116,107 @@ def _lines(lines: list[str]) -> str:
     return "\n        ".join(lines)
 
 
-def _rows_by_vector(bits: int) -> str:
-    """Four rows of weights, one vector of 8-bit inputs."""
-    quads, kind = quads_of(bits), "int8_t" if bits == 8 else "uint8_t"
-    step, scale = 4 * quads, _SCALES[bits]
-    dsp: list[str] = []
-    for quad in range(quads):
-        at, number = (f" + {4 * quad}" if quad else ""), (str(quad) if quads > 1 else "")
-        dsp += [
-            f"const uint32_t x{number} = word_at(inputs{at});",
-            f"const int16x2_t even{number} = __sxtb16((int8x4_t)x{number});",
-            f"const int16x2_t odd{number} = __sxtb16((int8x4_t)__ror(x{number}, 8u));",
-        ]
+def _rows_by_vector() -> str:
+    """Four rows of weights of 8 bits, one vector of 8-bit inputs."""
+    dsp = ["const uint32_t x = word_at(inputs);", *_EVEN_AND_ODD]
     for row, total in enumerate("abcd"):
         place = {0: "rows", 1: "rows + stride"}.get(row, f"rows + {row} * stride")
-        dsp.append(f"const uint32_t w{row} = word_at({place});")
-        for quad in range(quads):
-            name, number = f"w{row}", (str(quad) if quads > 1 else "")
-            if quads > 1:
-                name = f"w{row}{quad}"
-                dsp.append(f"const uint32_t {name} = {_unpacked(bits, quad, f'w{row}')};")
-            dsp.append(f"{total} = __smlad(__sxtb16((int8x4_t){name}), even{number}, {total});")
-            dsp.append(f"{total} = __smlad(__sxtb16((int8x4_t)__ror({name}, 8u)), odd{number}, {total});")
-    dsp += ["ADVANCE(rows, 4);", f"inputs += {step};"]
-    tail = [
-        f"{t} += {_one(bits, f'(rows + {r} * stride)' if r else 'rows')} * inputs[k];" for r, t in enumerate("abcd")
-    ]
-    start = [f"{n} = sums[{i}]" if bits == 8 else f"{n} = 0" for i, n in enumerate("abcd")]
+        dsp += [
+            f"const uint32_t w{row} = word_at({place});",
+            f"{total} = __smlad(__sxtb16((int8x4_t)w{row}), even, {total});",
+            f"{total} = __smlad(__sxtb16((int8x4_t)__ror(w{row}, 8u)), odd, {total});",
+        ]
+    tail = [f"{t} += {f'(rows + {r} * stride)' if r else 'rows'}[k] * inputs[k];" for r, t in enumerate("abcd")]
     return f"""
-/* Four rows of weights of {bits} bits, `stride` bytes apart, times a vector of inputs. */
-static inline void multiply_4x1_s{bits}(const {kind} *rows, int32_t stride, const int8_t *inputs, int32_t depth,
+/* Four rows of weights, `stride` bytes apart, times a vector of inputs. */
+static inline void multiply_4x1_s8(const int8_t *rows, int32_t stride, const int8_t *inputs, int32_t depth,
                                    int32_t sums[4])
 {{
-    int32_t {", ".join(start)};
+    {_rows_loop(dsp, tail)}
+}}"""
+
+
+_EVEN_AND_ODD = (
+    "const int16x2_t even = __sxtb16((int8x4_t)x);",
+    "const int16x2_t odd = __sxtb16((int8x4_t)__ror(x, 8u));",
+)
+
+
+def _rows_loop(dsp: list[str], tail: list[str]) -> str:
+    """The loop over quads of inputs, and over those that are left."""
+    return f"""int32_t a = sums[0], b = sums[1], c = sums[2], d = sums[3];
     int32_t left = depth;
 #if defined(__ARM_FEATURE_DSP)
-    const int8_t *const end = inputs + depth / {step} * {step};
+    const int8_t *const end = inputs + depth / 4 * 4;
     while (inputs != end) {{
-        {_lines(dsp)}
+        {_lines([*dsp, "ADVANCE(rows, 4);", "inputs += 4;"])}
     }}
-    left = depth % {step};
+    left = depth % 4;
 #endif
     for (int32_t k = 0; k < left; k++) {{
         {_lines(tail)}
     }}
-    {_stored(bits, scale)}
+    {_stored(8, "")}"""
+
+
+def _packed_rows_by_vector(bits: int) -> str:
+    """Four rows of weights of fewer bits: those of a column of rows share bytes, from the lowest bits on, and have no sign."""
+    per_byte, mask = 8 // bits, (1 << bits) - 1
+    dsp = ["const uint32_t x = word_at(inputs);", *_EVEN_AND_ODD]
+    tail: list[str] = []
+    for word in range(4 // per_byte):
+        at = " + stride" if word else ""
+        dsp.append(f"const uint32_t w{word} = word_at(rows{at});")
+        tail.append(f"const int32_t w{word} = rows[{'stride + ' if word else ''}k];")
+    for row, total in enumerate("abcd"):
+        word, first = row // per_byte, bits * (row % per_byte)
+        for half, place in (("even", first), ("odd", first + 8)):
+            shifted = f"(w{word} >> {place})" if place else f"w{word}"
+            dsp.append(f"{total} = __smlad((int16x2_t)({shifted} & 0x{mask:04X}{mask:04X}u), {half}, {total});")
+        tail.append(f"{total} += ({f'(w{word} >> {first})' if first else f'w{word}'} & {mask}) * inputs[k];")
+    more = ", the second two `stride` bytes after the first," if per_byte == 2 else ""
+    unused = "" if per_byte == 2 else "\n    (void)stride;"
+    return f"""
+/* Four rows of weights of {bits} bits, {per_byte} to a byte{more} times a vector of inputs. Weights are
+ * {-RANGES[bits][0]} too large: the sums begin with that many times the sum of the inputs less.
+ */
+static inline void multiply_4x1_s{bits}(const uint8_t *rows, int32_t stride, const int8_t *inputs, int32_t depth,
+                                   int32_t sums[4])
+{{
+    {_rows_loop(dsp, tail).replace("int32_t left = depth;", "int32_t left = depth;" + unused, 1)}
 }}"""
 
 
-def _one(bits: int, row: str) -> str:
-    """Weight `k` of a row, times as much as in a word."""
-    return f"({row})[k]" if bits == 8 else f"weight_s{bits}({row}, k)"
-
-
-def _row_by_vector(bits: int) -> str:
-    kind = "int8_t" if bits == 8 else "uint8_t"
-    scale = _SCALES[bits]
-    return f"""
-/* A row of weights of {bits} bits times a vector of inputs. */
-static inline int32_t multiply_1x1_s{bits}(const {kind} *row, const int8_t *x, int32_t depth)
+_ROW_BY_VECTOR = """
+/* A row of weights times a vector of inputs. */
+static inline int32_t multiply_1x1_s8(const int8_t *row, const int8_t *x, int32_t depth)
+{
+    int32_t sum = 0;
+    for (int32_t k = 0; k < depth; k++) {
+        sum += row[k] * x[k];
+    }
+    return sum;
+}"""
+_SUM_OF_INPUTS = f"""
+static inline int32_t sum_of_inputs(const int8_t *inputs, int32_t depth)
 {{
     int32_t sum = 0;
-    for (int32_t k = 0; k < depth; k++) {{
-        sum += {_one(bits, "row")} * x[k];
+    int32_t left = depth;
+#if defined(__ARM_FEATURE_DSP)
+    const int8_t *const end = inputs + depth / 4 * 4;
+    while (inputs != end) {{
+        const uint32_t x = word_at(inputs);
+        {_lines(list(_EVEN_AND_ODD))}
+        sum = __smlad(even, 0x00010001, sum);
+        sum = __smlad(odd, 0x00010001, sum);
+        inputs += 4;
     }}
-    return sum{scale};
+    left = depth % 4;
+#endif
+    for (int32_t k = 0; k < left; k++) {{
+        sum += inputs[k];
+    }}
+    return sum;
 }}"""
 
 
@@ -251,18 +290,8 @@ static inline void put_pair(int16_t *inputs, int16x2_t pair)
 )
 for _bits in RANGES:
     HELPERS[f"multiply_2x2_s{_bits}"] = (("dsp_pairs",), _columns_by_rows(_bits).strip("\n"))
-    _uses = ("dsp",) if _bits == 8 else ("dsp", f"weight_s{_bits}")
-    HELPERS[f"multiply_4x1_s{_bits}"] = (_uses, _rows_by_vector(_bits).strip("\n"))
-    HELPERS[f"multiply_1x1_s{_bits}"] = (_uses[1:], _row_by_vector(_bits).strip("\n"))
-for _bits, _quads, _mask in ((4, 2, "0xF0"), (2, 4, "0xC0")):
-    _step = 4 * _quads
-    HELPERS[f"weight_s{_bits}"] = (
-        (),
-        f"""
-/* Weight k of a row, times {2 ** (8 - _bits)}: {_quads} quads of four share four bytes. */
-static inline int32_t weight_s{_bits}(const uint8_t *row, int32_t k)
-{{
-    const uint32_t byte = row[k / {_step} * 4 + k % 4];
-    return (int8_t)((byte << ({_bits} * (k % {_step} / 4))) & {_mask}u);
-}}""".strip("\n"),
-    )
+    if _bits < 8:
+        HELPERS[f"multiply_4x1_s{_bits}"] = (("dsp",), _packed_rows_by_vector(_bits).strip("\n"))
+HELPERS["multiply_4x1_s8"] = (("dsp",), _rows_by_vector().strip("\n"))
+HELPERS["multiply_1x1_s8"] = ((), _ROW_BY_VECTOR.strip("\n"))
+HELPERS["sum_of_inputs"] = (("dsp",), _SUM_OF_INPUTS.strip("\n"))
