@@ -15,7 +15,7 @@ from rlx.backends.registry import target_of
 from rlx.cli import main as rlx_command
 from rlx.ir.errors import CompileError, UnsupportedError
 from rlx.lower.c.files import files_of
-from rlx.lower.c.fused import bits_of, joined, packed
+from rlx.lower.c.fused import bits_of, in_pairs, in_rows, joined
 from rlx.lower.c.names import Names, identifier
 from rlx.lower.c.tables import table_of
 from rlx.lower.c.values import float_text, integer_text
@@ -50,19 +50,21 @@ def test_weights_are_packed(bits: int) -> None:
     graph, inputs = layer(bits)
     same(graph, inputs)
     table = program_of(graph).tables["layer_y_weights"]
-    depth = {8: 28, 4: 32, 2: 32}[bits]
+    depth = {8: 28, 4: 28, 2: 32}[bits]
     assert table.size == 4 * depth * bits // 8
 
 
 def test_packed_weights_are_read_back() -> None:
     rows = np.arange(-8, 8, dtype=np.int8).reshape(2, 8)
     assert [bits_of(r) for r in (rows, rows // 8, rows * 2)] == [4, 2, 8]
-    data = packed(rows, 4, exchanged=False).astype(np.int16)
-    signed = [((data & 0xF0) ^ 0x80) - 0x80, (((data << 4) & 0xF0) ^ 0x80) - 0x80]
-    assert np.array_equal(np.concatenate([v // 16 for v in signed], 1), rows)
+    pair = in_pairs(rows[None], 4)[0].astype(int)
+    assert np.array_equal(np.stack([pair & 15, pair >> 4])[:, [0, 2, 1, 3, 4, 6, 5, 7]] - 8, rows)
+    few = rows // 4
+    pair = in_pairs(few[None], 2)[0].astype(int)[[0, 2, 1, 3]]
+    assert np.array_equal(np.stack([np.r_[pair & 3, pair >> 4 & 3], np.r_[pair >> 2 & 3, pair >> 6]]) - 2, few)
     together = joined(rows, 4)
     assert np.array_equal(np.stack([together[0] & 15, together[0] >> 4])[:, :8].astype(int) - 8, rows)
-    assert packed(np.array([[1, 2, 3, 4, 5]], np.int8), 8, exchanged=True).tolist() == [[1, 3, 2, 4, 5, 0, 0, 0]]
+    assert in_rows(np.array([[1, 2, 3, 4, 5]], np.int8), exchanged=True).tolist() == [[1, 3, 2, 4, 5, 0, 0, 0]]
 
 
 def test_the_files_say_what_they_need(tmp_path: Path) -> None:

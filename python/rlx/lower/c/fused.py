@@ -24,26 +24,31 @@ from rlx.lower.c.values import Affine, Index, Scalar, stored_type
 from rlx.lower.c.writer import Writer
 
 
-def packed(rows: np.ndarray, bits: int, *, exchanged: bool) -> np.ndarray:
-    """Rows of weights as the kernels read them.
+def in_rows(rows: np.ndarray, *, exchanged: bool) -> np.ndarray:
+    """Rows of weights of 8 bits as the kernels read them.
 
     Args:
         rows: `[rows, depth]`, i8.
-        bits: Of each weight.
         exchanged: Whether bytes 1 and 2 of each four change places: for columns of 16-bit inputs.
     """
-    depth = depth_of(rows.shape[1], bits)
-    quads = np.zeros((rows.shape[0], depth), np.int8)
+    quads = np.zeros((rows.shape[0], depth_of(rows.shape[1], 8)), np.int8)
     quads[:, : rows.shape[1]] = rows
-    quads = quads.reshape(rows.shape[0], -1, quads_of(bits), 4)
-    if exchanged:
-        quads = quads[..., [0, 2, 1, 3]]
-    if bits == 8:
-        return quads.reshape(rows.shape[0], -1)
-    fields = (quads.astype(np.uint8) & ((1 << bits) - 1)).astype(np.uint32)
-    shifts = 8 - bits - bits * np.arange(quads_of(bits))
-    words = (fields << shifts[None, None, :, None].astype(np.uint32)).sum(2)
-    return words.astype(np.uint8).reshape(rows.shape[0], -1)
+    return quads.reshape(rows.shape[0], -1, 4)[..., [0, 2, 1, 3]].reshape(quads.shape) if exchanged else quads
+
+
+def in_pairs(pairs: np.ndarray, bits: int) -> np.ndarray:
+    """Pairs of rows of weights of 4 or 2 bits as the kernel for columns reads them, without signs.
+
+    Args:
+        pairs: `[pairs, 2, depth]`, i8.
+        bits: Of each weight.
+    """
+    count, _, depth = pairs.shape
+    padded = np.zeros((count, 2, depth_of(depth, bits)), np.int16)
+    padded[:, :, :depth] = pairs
+    fields = (padded - RANGES[bits][0]).reshape(count, 2, -1, quads_of(bits), 4)[..., [0, 2, 1, 3]]
+    shifts = bits * (np.arange(2)[:, None] + 2 * np.arange(quads_of(bits)))  # row by row, and quad by quad
+    return (fields << shifts[None, :, None, :, None]).sum((1, 3)).reshape(count, -1).astype(np.uint8)
 
 
 class Layer:
@@ -134,22 +139,32 @@ class Layer:
         return f"{self.finisher}({', '.join([sum_, *arguments])})"
 
     def tables(self, *, exchanged: bool) -> tuple[str, str]:
-        """The names of the weights and of what is known for each channel."""
+        """The names of the weights, of 8 bits, and of what is known for each channel."""
+        note = f"{self.rows.shape[0]} rows of {self.rows.shape[1]} weights"
+        note += ", with bytes 1 and 2 of each four exchanged" if exchanged else ""
+        return self._tables(in_rows(self.rows, exchanged=exchanged), note)
+
+    def _tables(self, rows: np.ndarray, note: str) -> tuple[str, str]:
         kernel, program = self.kernel, self.kernel.program
-        note = f"{self.rows.shape[0]} rows of {self.rows.shape[1]} weights of {self.bits} bits"
-        note += ", in the order in which they are multiplied" if exchanged or self.bits < 8 else ""
-        rows = packed(self.rows, self.bits, exchanged=exchanged)
         weights = program.table(f"{kernel.name}_weights", rows, self.kind, note)
         return weights, program.record_table(f"{kernel.name}_channels", self.channels.fields, "")
 
+    def paired_tables(self, groups: int) -> tuple[str, str]:
+        """The same for weights of fewer bits, those of two rows in one; of an odd number, the last pairs overlap."""
+        count, depth = self.rows.shape
+        each = count // groups
+        starts = [g * each + max(0, min(p, each - 2)) for g in range(groups) for p in range(0, each, 2)]
+        pairs = np.stack([np.stack([self.rows[s], self.rows[s + 1 if each > 1 else s]]) for s in starts])
+        note = f"{len(starts)} pairs of rows of {depth} weights of {self.bits} bits"
+        note += f"; all weights are {-RANGES[self.bits][0]} too large"
+        return self._tables(in_pairs(pairs, self.bits), note)
+
     def packed_tables(self) -> tuple[str, str]:
         """The same for weights of which those of several rows share a byte."""
-        kernel, program = self.kernel, self.kernel.program
-        per_byte, (count, depth) = quads_of(self.bits), self.rows.shape
+        per_byte, (count, depth) = 8 // self.bits, self.rows.shape
         note = f"{count} rows of {depth} weights of {self.bits} bits, {per_byte} rows in each"
         note += f"; all weights are {-RANGES[self.bits][0]} too large"
-        weights = program.table(f"{kernel.name}_weights", joined(self.rows, self.bits), "uint8_t", note)
-        return weights, program.record_table(f"{kernel.name}_channels", self.channels.fields, "")
+        return self._tables(joined(self.rows, self.bits), note)
 
 
 def joined(rows: np.ndarray, bits: int) -> np.ndarray:
@@ -280,7 +295,8 @@ class _Conv:
         self._gather()
         images, outputs, height, width = self.result.static
         positions, per_group = height * width, outputs // self.groups
-        weights, channels = layer.tables(exchanged=True)
+        is_packed = layer.bits < 8
+        weights, channels = layer.paired_tables(self.groups) if is_packed else layer.tables(exchanged=True)
         function = kernel.program.need(f"multiply_2x2_{layer.suffix}")
         w.line("int16_t *const columns = (int16_t *)(void *)scratch; /* the inputs of two positions */")
         y = kernel.pointer(kernel.group.result)
@@ -300,6 +316,11 @@ class _Conv:
             else:
                 w.line(f"gather_{kernel.name}({self.name}, position, {second}, columns);")
             kind = kernel.program.record_kind(layer.channels.fields)
+            if is_packed:
+                excess, sum_of = -RANGES[layer.bits][0], kernel.need("sum_of_column")
+                w.line(f"/* Weights are {excess} too large. */")
+                for number, column in enumerate(("columns", f"columns + {layer.depth}")):
+                    w.line(f"const int32_t excess_{number} = {excess} * {sum_of}({column}, {layer.depth});")
             # Pointers that advance take fewer instructions than an index.
             advances = self.groups == 1 and per_group % 2 == 0 and per_group > 2
             if advances:
@@ -308,11 +329,17 @@ class _Conv:
             row = self._row(nest, w, per_group)
             if not advances:
                 w.line(f"const {kind} *const channel = &{channels}[{row}];")
-            bias = "channel[1].bias" if per_group > 1 else "channel->bias"
-            w.line(f"int32_t sums[4] = {{channel->bias, channel->bias, {bias}, {bias}}};")
-            stride = layer.depth // quads_of(layer.bits) if per_group > 1 else 0
-            rows = "rows" if advances else f"{weights}[{row}]"
-            w.line(f"{function}({rows}, {stride}, columns, {layer.depth}, sums);")
+            biases = ["channel->bias", "channel[1].bias" if per_group > 1 else "channel->bias"]
+            less = [" - excess_0", " - excess_1"] if is_packed else ["", ""]
+            w.line(f"int32_t sums[4] = {{{', '.join(bias + by for bias in biases for by in less)}}};")
+            stride = layer.depth if per_group > 1 else 0
+            if is_packed:
+                stride = layer.depth // quads_of(layer.bits) // 2  # of two rows
+                at = self._pair(per_group)
+                w.line(f"{function}({'rows' if advances else f'{weights}[{at}]'}, columns, {layer.depth}, sums);")
+            else:
+                rows = "rows" if advances else f"{weights}[{row}]"
+                w.line(f"{function}({rows}, {stride}, columns, {layer.depth}, sums);")
             base = f"{outputs * positions} * n + " if images > 1 else ""
             for number in range(min(2, per_group)):
                 for column, position in enumerate(dict.fromkeys(("position", second))):
@@ -324,6 +351,13 @@ class _Conv:
             if advances:
                 w.line(f"rows += {2 * stride};")
                 w.line("channel += 2;")
+
+    def _pair(self, per_group: int) -> str:
+        """The number of a pair of rows of weights."""
+        pairs = -(-per_group // 2)
+        first = f"{pairs} * group" if self.groups > 1 else ""
+        loop = "o" if self.groups == 1 and per_group % 2 == 0 else "pair"
+        return " + ".join(p for p in (first, f"{loop} / 2" if per_group > 2 else "") if p) or "0"
 
     def _row(self, nest: _Loops, w: Writer, per_group: int) -> str:
         """A loop over pairs of rows of weights; of an odd number, the last pair has one that was there before."""
@@ -572,8 +606,8 @@ def _write_matmul(layer: Layer, rows: int, outputs: int) -> None:
         w.line(f"const {kind} *const channel = &{channels}[{start}];")
         first = [f"channel[{i}].bias{' - excess' if is_packed else ''}" if i < count else "0" for i in range(4)]
         w.line(f"int32_t sums[4] = {{{', '.join(first)}}};")
-        row = f"{weights}[{start} / {quads_of(layer.bits)}]" if is_packed else f"{weights}[{start}]"
-        stride = depth_of(depth, 8) if is_packed else layer.depth
+        row = f"{weights}[{start} / {8 // layer.bits}]" if is_packed else f"{weights}[{start}]"
+        stride = depth_of(depth, 8)
         function = kernel.program.need(f"multiply_4x1_{layer.suffix}")
         w.line(f"{function}({row}, {stride}, {inputs}, {depth}, sums);")
         for i in range(count):

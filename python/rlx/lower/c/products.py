@@ -1,12 +1,9 @@
 """Sums of products in C: two at a time where the core has the DSP extension, one by one elsewhere.
 
-Weights lie in rows, quads of four after one another. With the DSP extension, `SXTB16` makes two 16-bit numbers of bytes 0
-and 2 of a word, or of bytes 1 and 3 if it is rotated, and `SMLAD` multiplies two pairs and adds both products. Weights of 4
-and 2 bits lie in one word with those of the next quads, each in the upper bits of its byte: `w & 0xF0F0F0F0` are four weights
-times 16, and `(w << 4) & 0xF0F0F0F0` the next four. So their sums are 16 or 64 times as large, and are divided at the end.
-
-For a single vector of inputs, weights of 4 and 2 bits of two or four rows share a byte, and are stored without a sign, 8 or 2
-too large: then `w & 0x000F000F` are two weights of a row, as `SMLAD` takes them, and `(w >> 4) & 0x000F000F` two of the next.
+With the DSP extension, `SXTB16` makes two 16-bit numbers of bytes 0 and 2 of a word, or of bytes 1 and 3 if it is rotated,
+and `SMLAD` multiplies two pairs and adds both products. Weights of 4 and 2 bits of several rows share a byte, and are stored
+without a sign, 8 or 2 too large: then `w & 0x000F000F` are two weights of a row, as `SMLAD` takes them, and `(w >> 4) &
+0x000F000F` two of the next. What they are too large by is taken off as a multiple of the sum of the inputs.
 """
 
 from __future__ import annotations
@@ -18,57 +15,42 @@ RANGES = {2: (-2, 1), 4: (-8, 7), 8: (-128, 127)}
 
 
 def quads_of(bits: int) -> int:
-    """The number of quads in a word."""
-    return 8 // bits
+    """The number of quads that one word has of each of two rows, in weights for columns."""
+    return 2 if bits == 2 else 1
 
 
 def depth_of(count: int, bits: int) -> int:
-    """The length of a row of weights: whole words."""
+    """The length of a column, and of the rows that are multiplied with it: whole words."""
     step = 4 * quads_of(bits)
     return -(-count // step) * step
 
 
-def _unpacked(bits: int, quad: int, word: str) -> str:
-    """Four weights of a word, each in the upper bits of a byte."""
-    if bits == 8:
-        return word
-    mask = {4: "0xF0F0F0F0u", 2: "0xC0C0C0C0u"}[bits]
-    shifted = f"({word} << {bits * quad})" if quad else word
-    return f"{shifted} & {mask}"
-
-
-def _scalar(bits: int, quad: int, byte: str) -> str:
-    """One weight of a byte, times as much as in a word."""
-    if bits == 8:
-        return byte
-    mask = {4: "0xF0", 2: "0xC0"}[bits]
-    shifted = f"({byte} << {bits * quad})" if quad else byte
-    return f"(int8_t)({shifted} & {mask})"
-
-
 def _columns_by_rows(bits: int) -> str:
     """Two rows of weights, two columns of 16-bit inputs."""
-    quads, kind = quads_of(bits), "int8_t" if bits == 8 else "uint8_t"
-    step, scale = 4 * quads, _SCALES[bits]
+    quads = quads_of(bits)
+    step, mask = 4 * quads, (1 << bits) - 1
     dsp: list[str] = []
     plain: list[str] = []
-    for row, at in (("u", "rows"), ("v", "rows + stride")):
-        dsp.append(f"const uint32_t {row} = word_at({at});")
-    dsp.append("rows += 4;")
+    if bits == 8:
+        dsp += ["const uint32_t u = word_at(rows);", "const uint32_t v = word_at(rows + stride);", "rows += 4;"]
+    else:
+        dsp += ["const uint32_t w = word_at(rows);", "rows += 4;"]
     for quad in range(quads):
         number = str(quad) if quads > 1 else ""
         for row in "uv":
-            word = row
-            if quads > 1:
-                word = f"{row}{quad}"
-                dsp.append(f"const uint32_t {word} = {_unpacked(bits, quad, row)};")
-            dsp.append(f"const int16x2_t {row}_first{number} = __sxtb16((int8x4_t){word});")
-            dsp.append(f"const int16x2_t {row}_second{number} = __sxtb16((int8x4_t)__ror({word}, 8u));")
-        for column, sums, offset in (("x", "ac", ""), ("y", "bd", "depth + ")):
+            for half, name in enumerate(("first", "second")):
+                if bits == 8:
+                    word = f"__ror({row}, 8u)" if half else row
+                    made = f"__sxtb16((int8x4_t){word})"
+                else:
+                    place = 2 * bits * quad + bits * "uv".index(row) + 8 * half
+                    made = f"(int16x2_t)({f'(w >> {place})' if place else 'w'} & 0x{mask:04X}{mask:04X}u)"
+                dsp.append(f"const int16x2_t {row}_{name}{number} = {made};")
+        for column, sums, offset in (("x", "ac", []), ("y", "bd", ["depth"])):
             for half, name in enumerate(("first", "second")):
                 pair, place = f"{column}_{name}{number}", 4 * quad + 2 * half
-                at = " + ".join([p for p in (offset.removesuffix(" + "), str(place) if place else "") if p])
-                dsp.append(f"const int16x2_t {pair} = pair_at(columns{' + ' + at if at else ''});")
+                at = " + ".join(["columns", *offset, *([str(place)] if place else [])])
+                dsp.append(f"const int16x2_t {pair} = pair_at({at});")
                 for total, row in zip(sums, "uv", strict=True):
                     dsp.append(f"{total} = __smlad({row}_{name}{number}, {pair}, {total});")
     dsp.append(f"columns += {step};")
@@ -76,22 +58,35 @@ def _columns_by_rows(bits: int) -> str:
         for quad in range(quads):
             number = f"{byte}{quad}" if quads > 1 else str(byte)
             value = 4 * quad + (0, 2, 1, 3)[byte]
-            for row, at in (("u", str(byte)), ("v", f"stride + {byte}" if byte else "stride")):
-                plain.append(f"const int32_t {row}{number} = {_scalar(bits, quad, f'rows[{at}]')};")
-            for total, row, place in (("a", "u", ""), ("b", "u", "depth"), ("c", "v", ""), ("d", "v", "depth")):
-                at = " + ".join(p for p in (place, str(value) if value else "") if p) or "0"
+            for row in "uv":
+                place = 2 * bits * quad + bits * "uv".index(row)
+                stride = ["stride"] if bits == 8 and row == "v" else []
+                at = " + ".join([*stride, *([str(byte)] if byte or not stride else [])])
+                shifted = f"(rows[{at}] >> {place})" if place else f"rows[{at}]"
+                plain.append(f"const int32_t {row}{number} = {f'rows[{at}]' if bits == 8 else f'{shifted} & {mask}'};")
+            for total, row, column in (("a", "u", []), ("b", "u", ["depth"]), ("c", "v", []), ("d", "v", ["depth"])):
+                at = " + ".join([*column, *([str(value)] if value or not column else [])])
                 plain.append(f"{total} += {row}{number} * columns[{at}];")
     plain += ["rows += 4;", f"columns += {step};"]
-    start = [f"{n} = sums[{i}]" if bits == 8 else f"{n} = 0" for i, n in enumerate("abcd")]
+    if bits == 8:
+        what = "Two rows of weights, `stride` bytes apart, times two columns of inputs, one behind the other."
+        arguments = "const int8_t *rows, int32_t stride, const int16_t *columns"
+        note = ""
+    else:
+        what = (
+            f"Two rows of weights of {bits} bits, which share bytes, times two columns of inputs, one behind the other."
+        )
+        arguments = "const uint8_t *rows, const int16_t *columns"
+        note = f"\n * Weights are {-RANGES[bits][0]} too large: the sums begin with that many times the sum of a column less."
     return f"""
-/* Two rows of weights of {bits} bits, `stride` bytes apart, times two columns of inputs one behind the other. Bytes 1 and 2
- * of each four weights have changed places. The depth is a multiple of {step}.
+/* {what}
+ * Bytes 1 and 2 of each four have changed places. The depth is a multiple of {step}.{note}
  */
-static inline void multiply_2x2_s{bits}(const {kind} *rows, int32_t stride, const int16_t *columns, int32_t depth,
+static inline void multiply_2x2_s{bits}({arguments}, int32_t depth,
                                    int32_t sums[4])
 {{
     const int16_t *const end = columns + depth;
-    int32_t {", ".join(start)};
+    int32_t a = sums[0], b = sums[1], c = sums[2], d = sums[3];
     while (columns != end) {{
 #if defined(__ARM_FEATURE_DSP)
         {_lines(dsp)}
@@ -99,17 +94,11 @@ static inline void multiply_2x2_s{bits}(const {kind} *rows, int32_t stride, cons
         {_lines(plain)}
 #endif
     }}
-    {_stored(bits, scale)}
+    {_STORED}
 }}"""
 
 
-_SCALES = {8: "", 4: " / 16", 2: " / 64"}
-
-
-def _stored(bits: int, scale: str) -> str:
-    """The sums where they belong."""
-    sign = "=" if bits == 8 else "+="
-    return "\n    ".join(f"sums[{i}] {sign} {n}{scale};" for i, n in enumerate("abcd"))
+_STORED = "sums[0] = a;\n    sums[1] = b;\n    sums[2] = c;\n    sums[3] = d;"
 
 
 def _lines(lines: list[str]) -> str:
@@ -156,7 +145,7 @@ def _rows_loop(dsp: list[str], tail: list[str]) -> str:
     for (int32_t k = 0; k < left; k++) {{
         {_lines(tail)}
     }}
-    {_stored(8, "")}"""
+    {_STORED}"""
 
 
 def _packed_rows_by_vector(bits: int) -> str:
@@ -194,6 +183,22 @@ static inline int32_t multiply_1x1_s8(const int8_t *row, const int8_t *x, int32_
     int32_t sum = 0;
     for (int32_t k = 0; k < depth; k++) {
         sum += row[k] * x[k];
+    }
+    return sum;
+}"""
+_SUM_OF_COLUMN = """
+static inline int32_t sum_of_column(const int16_t *column, int32_t depth)
+{
+    const int16_t *const end = column + depth;
+    int32_t sum = 0;
+    while (column != end) {
+#if defined(__ARM_FEATURE_DSP)
+        sum = __smlad(pair_at(column), 0x00010001, sum);
+        sum = __smlad(pair_at(column + 2), 0x00010001, sum);
+#else
+        sum += column[0] + column[1] + column[2] + column[3];
+#endif
+        column += 4;
     }
     return sum;
 }"""
@@ -294,4 +299,5 @@ for _bits in RANGES:
         HELPERS[f"multiply_4x1_s{_bits}"] = (("dsp",), _packed_rows_by_vector(_bits).strip("\n"))
 HELPERS["multiply_4x1_s8"] = (("dsp",), _rows_by_vector().strip("\n"))
 HELPERS["multiply_1x1_s8"] = ((), _ROW_BY_VECTOR.strip("\n"))
+HELPERS["sum_of_column"] = (("dsp_pairs",), _SUM_OF_COLUMN.strip("\n"))
 HELPERS["sum_of_inputs"] = (("dsp",), _SUM_OF_INPUTS.strip("\n"))
