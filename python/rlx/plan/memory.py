@@ -1,6 +1,6 @@
 """The memory plan: where every value of a lowered graph lies in one arena, and when.
 
-It is for back ends that manage memory themselves, of which there is none as yet; reports show it, and the executor runs it.
+It is for back ends that manage memory themselves, as that for C; reports show it, and the executor runs it.
 """
 
 from __future__ import annotations

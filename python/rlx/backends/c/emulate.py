@@ -5,6 +5,7 @@ Instructions are counted, not cycles: the emulator has no model of time.
 
 from __future__ import annotations
 
+import importlib.util
 import struct
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -26,7 +27,7 @@ _CORES = {
     "m0": ("cortex_m0", "CORTEX_M0", "eabi"),
     "m4": ("cortex_m4", "CORTEX_M4", "eabihf"),
     "m7": ("cortex_m7", "CORTEX_M7", "eabihf"),
-    "m33": ("cortex_m33", "CORTEX_M33", "eabihf"),
+    "m33": ("cortex_m33+dsp", "CORTEX_M33", "eabihf"),
 }
 _FLASH, _RAM, _STACK, _DATA = 0x0001_0000, 0x2000_0000, 0x3000_0000, 0x4000_0000
 _STACK_SIZE = 64 << 10
@@ -114,6 +115,11 @@ class Run:
     results: list[np.ndarray]
     instructions: int
     stack: int
+
+
+def available() -> bool:
+    """Whether the packages that it needs are installed."""
+    return all(importlib.util.find_spec(name) for name in ("ziglang", "unicorn", "elftools"))
 
 
 def build(source: Source, core: str = "m4", flags: Sequence[str] = ("-O2",)) -> Image:
