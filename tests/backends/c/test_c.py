@@ -130,6 +130,23 @@ def test_names_of_users_cannot_leave_comments() -> None:
     same(g, {'x" */ int': np.array([1, -2, 3], np.int8)})
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["c", "i", "sum", "row", "channel", "channels", "saturate_i8", "finish_y", "IN_ARENA", "k", "high", "r0", "state"],
+)
+def test_names_of_users_do_not_clash(name: str) -> None:
+    """Inputs and outputs with the names of variables, functions and macros of the kernels."""
+    rng = np.random.default_rng(3)
+    g: Any = rlx.Graph(name)
+    x = g.input(name, (1, 3, 5, 5), "i8")
+    w = g.constant(rng.integers(-127, 128, (6, 3, 3, 3)).astype(np.int8))
+    depthwise = g.constant(rng.integers(-127, 128, (6, 1, 3, 3)).astype(np.int8))
+    y = g.rescale(g.q_conv2d(x, w, padding=1, dtype="i32"), 0.002)
+    y = g.rescale(g.q_conv2d(y, depthwise, padding=1, groups=6, dtype="i32"), 0.002)
+    g.set_outputs({f"{name}_1": y, name.upper(): g.sum(g.cast(y, "i32"), axes=(2, 3)), "y": g.argmax(y, 1)})
+    same(g, {name: rng.integers(-128, 128, (1, 3, 5, 5)).astype(np.int8)})
+
+
 # --- what runs ------------------------------------------------------------------------------------------------
 
 

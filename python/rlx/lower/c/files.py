@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from math import prod
 from typing import Any
@@ -256,49 +257,36 @@ class _Source:
             w.line(line)
         w.line("{")
         w.depth += 1
-        self._buffers(w)
+        body = Writer(1)
         for function in self.program.functions:
-            self._step(w, function)
-        self._results(w)
+            self._step(body, function)
+        self._results(body)
+        buffers = self._buffers(set(re.findall(r"\w+", "\n".join(body.lines))))
+        for line in [*buffers, *self._unused([*buffers, *body.lines])]:
+            w.line(line)
+        w.lines += body.lines
         w.depth -= 1
         w.line("}")
 
-    def _buffers(self, w: Writer) -> None:
-        """Names for places in the arena."""
-        p, start = self.program, len(w.lines)
+    def _buffers(self, used: set[str]) -> list[str]:
+        """Names for places in the arena, of those that are used."""
+        p = self.program
         values = [g.result for g in p.groups]
         views = (view.operation for view in p.graph.function.entry_block.operations)
         values += [
             op.results[0] for op in views if len(op.results) and is_view(op) and constant_of(op.results[0]) is None
         ]
-        declared = {p.names[v] for _, v in self.signature.arguments} | set(p.outputs)
-        for value in values:
-            name = p.names[value]
-            if name in declared:
-                continue
-            declared.add(name)
-            note = f" /* {described(shape_of(value))} */"
-            w.line(f"{self._pointer(value, name)}{note}")
-        if any("state->arena" in line or "state->" in line for line in w.lines[start:]):
-            w.line()
-        for _, name in self.signature.of_kind("input"):
-            if not any(p.names[v] == name for f in p.functions for v in f.reads):
-                w.line(f"(void){name};")
-        if not any(self._reads_state(w.lines[start:])):
-            w.line("(void)state;")
-        if self.signature.of_kind("param") and not self._reads_params():
-            w.line("(void)params;")
+        known = {p.names[v] for _, v in self.signature.arguments} | set(p.outputs)
+        named = {p.names[v]: v for v in reversed(values) if p.names[v] in used - known}
+        lines = [f"{self._pointer(v, name)} /* {described(shape_of(v))} */" for name, v in reversed(named.items())]
+        return [*lines, ""] if lines else []
 
-    def _reads_state(self, lines: list[str]) -> list[bool]:
-        p = self.program
-        has_scratch = any(f.scratch for f in p.functions) or bool(p.memory.copies)
-        return [has_scratch, bool(self.signature.of_kind("state")), any("state->" in line for line in lines)]
-
-    def _reads_params(self) -> bool:
-        p = self.program
-        of_params = {v for a, v in self.signature.arguments if a.kind == "param"}
-        returned = set(p.memory.plan.layout.liveness.steps[-1].op.operands)  # type: ignore[union-attr]
-        return bool(of_params & ({v for f in p.functions for v in f.reads} | returned))
+    def _unused(self, lines: list[str]) -> list[str]:
+        """What says that an argument is not used."""
+        text = "\n".join(lines)
+        arguments = ["state", *(["params"] if self.signature.of_kind("param") else [])]
+        arguments += [name for _, name in self.signature.of_kind("input")]
+        return [f"(void){name};" for name in arguments if not re.search(rf"\b{name}\b", text)]
 
     def _pointer(self, value: Any, name: str) -> str:
         """The declaration of a name for bytes."""

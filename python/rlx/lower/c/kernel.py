@@ -108,6 +108,7 @@ class Kernel:
         self._nests += 1
         marks = [f"@{self._nests}.{axis}" for axis in range(len(dims))]
         probe = Body(self, Writer(), around=around)
+        probe.names = set(probe.names)
         run(probe, tuple(Affine.of(mark) if d > 1 else Affine() for mark, d in zip(marks, dims, strict=True)))
         joined = _joined(dims, marks, probe.places, probe.read)
         with ExitStack() as stack:
@@ -167,7 +168,7 @@ class Body:
         kernel: The function.
         writer: Where to write.
         channels: The table of what is known for each channel, where the kernel has one.
-        around: The statements that these are among: names of variables there are taken.
+        around: The statements that these are among: the two share names of variables, as they may stand in one block.
 
     Attributes:
         kernel: The function.
@@ -175,6 +176,7 @@ class Body:
         known: Elements that have been computed, by value and index.
         places: All places in arrays that have been used.
         read: The variables that are used other than in such places.
+        names: Names of variables that are taken.
         channels: The table of what is known for each channel, where the kernel has one.
     """
 
@@ -185,7 +187,7 @@ class Body:
         self.known: dict[Any, Scalar] = {}
         self.places: list[Affine] = []
         self.read: set[str] = set()
-        self._names: set[str] = set() if around is None else set(around._names)
+        self.names: set[str] = set() if around is None else around.names
 
     def element(self, value: mlir.Value, index: Index) -> Scalar:
         """An element of a value: computed, loaded, or a number."""
@@ -230,9 +232,9 @@ class Body:
         """A name for a variable that no other has here."""
         number, base = 2, self.kernel.program.local_name(name)
         name = base
-        while name in self._names or self.kernel.program.is_taken(name):
+        while name in self.names or self.kernel.program.is_taken(name):
             name, number = f"{base}_{number}", number + 1
-        self._names.add(name)
+        self.names.add(name)
         return name
 
     def load(self, value: mlir.Value, index: Index) -> Scalar:

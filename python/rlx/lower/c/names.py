@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 _WORDS = (
     "auto break case char const continue default do double else enum extern float for goto if inline int long register "
@@ -10,7 +11,10 @@ _WORDS = (
     # What the emitted code and its headers use, and what C++ and headers of toolchains often define.
     "state params arena channel sums bool true false asm class new delete this template typename operator namespace and "
     "or not xor main errno abs exp log sin cos tan tanh sqrt pow round memcpy memset NULL NAN INFINITY I "
-    "int8_t uint8_t int16_t uint16_t int32_t uint32_t int64_t uint64_t linux unix"
+    "int8_t uint8_t int16_t uint16_t int32_t uint32_t int64_t uint64_t linux unix "
+    # Variables and macros of kernels.
+    "i j k l p q r n c o ky kx kz row column plane out_x out_y out_z position next_position group pair rows columns excess "
+    "excess_0 excess_1 scratch block count IN_ARENA ADVANCE COPY_WORD COPY_HALF COPY_ALIGNED_WORD COPY_TO_ALIGNED"
 )
 _KEYWORDS = frozenset(_WORDS.split())
 
@@ -20,14 +24,22 @@ def identifier(name: str, fallback: str = "x") -> str:
     text = re.sub(r"[^0-9A-Za-z]+", "_", name).strip("_")[:40] or fallback
     if text[0].isdigit():
         text = f"{fallback}_{text}"
-    return f"{text}_" if text in _KEYWORDS else text
+    return f"{text}_" if text in _KEYWORDS or _OURS.match(text) else text
+
+
+# Names that functions and types of a program may have.
+_OURS = re.compile(r"(step|finish|gather|multiply|arena|requantize|saturate|wrapping)_|int\d+x\d+_t$|r\d+$|\w+_t$")
 
 
 class Names:
-    """Names of one scope."""
+    """Names of one scope.
 
-    def __init__(self) -> None:
-        self._taken: set[str] = set()
+    Args:
+        taken: Names that are taken from the start.
+    """
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = {name.lower() for name in taken}
 
     def __contains__(self, name: str) -> bool:
         return name.lower() in self._taken

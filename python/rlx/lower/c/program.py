@@ -84,7 +84,7 @@ class Program:
         self.helpers: set[str] = set()
         self.aliased: set[str] = set()
         self.names: dict[Any, str] = {}
-        self._taken = Names()
+        self._taken = Names(HELPERS)
         self._check_sizes()
         self.groups = groups_of(graph)
         with_scratch = {g: n for g in self.groups if (n := _scratch_bytes(g))}
