@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from rlx.ir.costs import Costs
 from rlx.ir.errors import CompileError
 
 CORTEXM, HOST = "cortexm", "c"
@@ -54,6 +55,9 @@ class Target:
         arch: A core, or `"host"`.
         ram: The bytes that state and arena may have; None if that is not limited.
         flash: The bytes that constants may have.
+        fusions: None: what is computed together is said by the lowering.
+        costs: Not known.
+        alternatives: None.
     """
 
     name: str
@@ -61,6 +65,7 @@ class Target:
     ram: int | None = None
     flash: int | None = None
     fusions: tuple[str, ...] = ()
+    costs: Costs | None = None
     alternatives: tuple[tuple[str, ...], ...] = ()
 
     @property
