@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -30,6 +30,7 @@ class Group:
         ops: All of them, in program order.
         root: The one with loops of its own, if there is one.
         aligned: Those that are computed at the index of the result.
+        source: The result of the op with loops that it is to have, as far as is known.
         moved: Whether an element may be read at another index than it is written.
     """
 
@@ -37,6 +38,7 @@ class Group:
     ops: list[mlir.Operation]
     root: mlir.Operation | None = None
     aligned: set[Any] = field(default_factory=set[Any])
+    source: Any = None
     moved: bool = False
 
     @property
@@ -106,6 +108,10 @@ def groups_of(graph: Graph) -> list[Group]:
             found.append(group)
             if name_of(op) in ELEMENTWISE:
                 group.aligned.add(op.results[0])
+                source = _source(op)
+                group.source = None if source is None else source.root
+            elif name_of(op) not in MOVES:
+                group.source = op.results[0]
         _add(op, group)
         group_of[op.results[0]] = group
     return list(reversed(found))
@@ -130,40 +136,61 @@ def _joined(op: mlir.Operation, group_of: dict[Any, Group]) -> Group | None:
     if len(group.ops) >= _MOST_OPS:
         return None
     if name_of(op) in ELEMENTWISE | MOVES:
-        by_root = [reader for reader, _ in readers if name_of(reader) not in ELEMENTWISE | MOVES]
-        if by_root and _scales_sums(op):
-            return None
+        source = _source(op) if name_of(op) in ELEMENTWISE else None
+        if source is not None and group.source is not None and source.root != group.source:
+            # Two ops with loops are two kernels: what goes from one to the other is the narrowest value in between.
+            if shape_of(value).dtype.itemsize <= source.narrowest:
+                return None
+        elif source is not None and _is_aligned(readers, group, shape_of(value)):
+            group.source = source.root
         if not all(_may_read(reader, k, op) for reader, k in readers):
             return None
-        shape = shape_of(value)
-        same = all(
-            reader.results[0] in group.aligned and shape_of(reader.results[0]).dims == shape.dims
-            for reader, _ in readers
-        )
-        if same and name_of(op) in ELEMENTWISE:
+        if name_of(op) in ELEMENTWISE and _is_aligned(readers, group, shape_of(value)):
             group.aligned.add(value)
         return group
-    dims = group.shape.dims
-    fits = all(
-        reader.results[0] in group.aligned and shape_of(reader.results[0]).dims == dims and _is_plain(reader, k)
-        for reader, k in readers
+    is_other = group.source is not None and group.source != value
+    if group.root is not None or is_other or name_of(op) == "concat":
+        return None
+    fits = _is_aligned(readers, group, shape_of(value)) and all(_is_plain(reader, k) for reader, k in readers)
+    return group if fits else None
+
+
+def _is_aligned(readers: Sequence[tuple[mlir.Operation, int]], group: Group, shape: Shape) -> bool:
+    """Whether a value is read at the index of the group's result only."""
+    return all(
+        reader.results[0] in group.aligned and shape_of(reader.results[0]).dims == shape.dims for reader, _ in readers
     )
-    return group if group.root is None and fits and shape_of(value).dims == dims and name_of(op) != "concat" else None
 
 
-def _scales_sums(op: mlir.Operation) -> bool:
-    """Whether an elementwise op belongs to the op with loops that gives its operand, as this is read nowhere else."""
-    if name_of(op) not in ELEMENTWISE:
-        return False
-    for value in op.operands:
+def _source(op: mlir.Operation) -> _Source | None:
+    """The op with loops whose sums an elementwise op continues, as nothing else reads them: the last of several."""
+    found: list[_Source] = []
+    for value in dict.fromkeys(op.operands):
         if isinstance(value, mlir.ir.BlockArgument) or len(list(value.uses)) > 1:
             continue
         source = value.owner.operation
         if source.name == "rlx.constant" or is_view(source) or shape_of(value).dims != shape_of(op.results[0]).dims:
             continue
-        if name_of(source) not in ELEMENTWISE | MOVES | {"concat"} or _scales_sums(source):
-            return True
-    return False
+        width = shape_of(value).dtype.itemsize
+        if name_of(source) in ELEMENTWISE:
+            behind = _source(source)
+            found += [] if behind is None else [_Source(behind.root, min(behind.narrowest, width))]
+        elif name_of(source) not in MOVES | {"concat"}:
+            found.append(_Source(value, width))
+    return found[-1] if found else None
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Where a chain of elementwise ops begins.
+
+    Attributes:
+        root: The result of the op with loops.
+        narrowest: The bytes of an element of the narrowest value from there on.
+    """
+
+    root: Any
+    narrowest: int
 
 
 def _readers(value: mlir.Value) -> Iterator[tuple[mlir.Operation, int]]:
