@@ -120,6 +120,20 @@ def conv(c: Case) -> Any:
     return c.requantized(sums, (outputs, 1, 1), 80.0 * 70 * np.sqrt(per_group * kernel[0] * kernel[1]))
 
 
+def block(c: Case) -> Any:
+    """A convolution whose result is added to what it reads, to what is computed of that, or to another value."""
+    x = c.pick("i8", rank=4)
+    channels = x.shape.static[1]
+    kernel = int(c.rng.choice([1, 3]))
+    which = c.integer(0, 2)
+    other = [x, c.g.maximum(x, c.g.constant(np.array(c.integer(-99, 0), np.int8))), c.input(x.shape.static, "i8")][
+        which
+    ]
+    sums = c.g.q_conv2d(x, c.weights((channels, channels, kernel, kernel)), None, padding=kernel // 2, dtype="i32")
+    y = c.g.rescale(sums, c.rng.uniform(0.5, 2.0, (channels, 1, 1)) * 0.01, zero_point=c.integer(-9, 9))
+    return c.g.maximum(y + other, other) if c.rng.random() < 0.5 else y + other
+
+
 def dense(c: Case) -> Any:
     x = c.pick("i8")
     if x.rank < 2:
@@ -284,6 +298,7 @@ def product_of_matrices(c: Case) -> Any:
 STEPS: list[Callable[[Case], Any]] = [
     *([conv] * 4),
     *([dense] * 3),
+    *([block] * 2),
     *([residual, pool, table] * 2),
     *(product, mean, reduction, position, arithmetic, arithmetic, choice, cast, unary, lookup, moved, moved, padded),
     product_of_matrices,

@@ -62,8 +62,15 @@ class Group:
 
     @property
     def in_order(self) -> bool:
-        """Whether each element is written right after the elements at its place are read, and never read again."""
-        return self.root is None and not self.moved
+        """Whether each element is written once, right after the elements at its place are read, but for what the root reads."""
+        return not self.moved and (self.root is None or _writes_once(self.root))
+
+    def read_in_order(self) -> list[mlir.Value]:
+        """The leaves that are read at the index of the result only: the others may not lie where it is written."""
+        aligned = [op for op in self.ops if op is not self.root and op.results[0] in self.aligned]
+        others = {v for op in self.ops if op not in aligned for v in op.operands}
+        reads = dict.fromkeys(v for op in aligned for v in op.operands)
+        return [v for v in self.leaves() if v in reads and v not in others]
 
     @property
     def label(self) -> str:
@@ -71,6 +78,15 @@ class Group:
         main = self.root or self.final
         label = _LABELS.get(name_of(main)) or label_of(main)
         return label
+
+
+def _writes_once(root: mlir.Operation) -> bool:
+    """Whether loops compute no element twice, as those do that take two or four at a time of another number."""
+    dims = shape_of(root.results[0]).static
+    if name_of(root) == "q_conv2d":
+        positions, rows = dims[2] * dims[3], dims[1] // opview.attributes_of(root)["groups"]
+        return all(n == 1 or n % 2 == 0 for n in (positions, rows))
+    return dims[-1] < 4 or dims[-1] % 4 == 0 if name_of(root) == "q_matmul" else name_of(root) not in ("pad", "concat")
 
 
 def constant_of(value: mlir.Value) -> Any:

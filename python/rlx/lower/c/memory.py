@@ -93,6 +93,11 @@ def _compute_together(group: Group, step: Step, values: Mapping[Any, Live]) -> N
     if len(group.ops) > 1:
         step.reads = list(leaves)
     step.in_order = group.in_order
+    if group.root is not None and group.in_order:
+        # Only these may be written over, and only if nothing else that is read lies in the same bytes.
+        inside = [values[v] for v in group.read_in_order()]
+        elsewhere = {leaf.storage for leaf in leaves if leaf not in inside}
+        step.reads = [live for live in inside if live.storage not in elsewhere]
 
 
 def _with_caller(graph: Graph, sharing: Sharing) -> dict[Storage, int]:
