@@ -6,7 +6,7 @@
 // CHECK: emitc.verbatim "// model.h
 // CHECK-SAME: void layer_run(layer_state *state, const int8_t x[4], int8_t y[4]);
 // CHECK: emitc.verbatim "// model.c
-// CHECK-SAME: static void step_1_max(const int8_t *x, int8_t *y)
+// CHECK-SAME: STEP void step_1_max(const int8_t *x, int8_t *y)
 // CHECK: emitc.verbatim "// weights.h
 // CHECK: emitc.verbatim "// weights.c
 func.func @layer(%x: tensor<1x4xi8> {rlx.name = "x"}) -> (tensor<1x4xi8> {rlx.name = "y"}) {

@@ -208,6 +208,16 @@ class _Source:
             for name in sorted(p.aliased):
                 w.line(f"typedef {stored_type(dtype(name))} IN_ARENA {p.arena_type(dtype(name))};")
             w.line()
+        if p.functions:
+            w.comment(
+                "A step is a function of its own: in one large function too few registers are left for the inner loops."
+            )
+            w.line("#if defined(__GNUC__)")
+            w.line("#define STEP static __attribute__((noinline))")
+            w.line("#else")
+            w.line("#define STEP static")
+            w.line("#endif")
+            w.line()
         for name in used:
             if HELPERS[name][1]:
                 w.text(HELPERS[name][1])
@@ -230,7 +240,7 @@ class _Source:
         w.lines += function.before
         w.comment(_explained(function.group))
         parts = [f"{kind}{name}" for kind, name in self._parameters(function)]
-        for line in _call(f"static void {function.name}", parts).split("\n"):
+        for line in _call(f"STEP void {function.name}", parts).split("\n"):
             w.line(line)
         w.line("{")
         w.lines += function.lines

@@ -138,7 +138,7 @@ def _rows_loop(dsp: list[str], tail: list[str]) -> str:
 #if defined(__ARM_FEATURE_DSP)
     const int8_t *const end = inputs + depth / 4 * 4;
     while (inputs != end) {{
-        {_lines([*dsp, "ADVANCE(rows, 4);", "inputs += 4;"])}
+        {_lines([*dsp, "rows += 4;", "ADVANCE(inputs, 4);"])}
     }}
     left = depth % 4;
 #endif
