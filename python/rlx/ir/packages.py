@@ -14,6 +14,8 @@ _INSTALLS = {
     "jax": "'rlx[jax]'",
     "jaxlib": "'rlx[jax]'",
     "tokenizers": "'rlx[text]'",
+    "unicorn": "'rlx[cortexm]'",
+    "elftools": "'rlx[cortexm]'",
 }
 
 
