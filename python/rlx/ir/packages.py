@@ -16,6 +16,7 @@ _INSTALLS = {
     "tokenizers": "'rlx[text]'",
     "unicorn": "'rlx[cortexm]'",
     "elftools": "'rlx[cortexm]'",
+    "llvmlite": "'rlx[fpga]'",
 }
 
 

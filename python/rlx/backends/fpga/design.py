@@ -1,0 +1,273 @@
+"""A network of layers as a design: queues where ways of different lengths meet again, instances and wires, memories."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from rlx.backends.fpga.hdl import Memory, Module, Value, identifier, index_bits
+from rlx.backends.fpga.layer import Layer, Stream
+from rlx.backends.fpga.movement import Fifo, fork
+from rlx.ir.dtype import DType
+
+
+def port_bits(dtype: DType) -> int:
+    """The bits of a port for a dtype."""
+    return 1 if dtype.is_bool else 8 * dtype.itemsize
+
+
+@dataclass
+class Network:
+    """Layers between inputs and outputs.
+
+    Attributes:
+        name: Its name.
+        inputs: The streams of the inputs, by name.
+        outputs: The streams of the outputs, by name.
+        layers: The layers, each after those that it reads from.
+    """
+
+    name: str
+    inputs: dict[str, Stream]
+    outputs: dict[str, Stream] = field(default_factory=dict)
+    layers: list[Layer] = field(default_factory=list)
+
+    def readers(self) -> dict[Layer | str, list[tuple[Layer, int] | str]]:
+        """Who reads what each layer or input gives: a layer with the number of its input, or the name of an output."""
+        result: dict[Layer | str, list[tuple[Layer, int] | str]] = {s: [] for s in [*self.inputs, *self.layers]}
+        for layer in self.layers:
+            for i, stream in enumerate(layer.inputs):
+                result[stream.source].append((layer, i))
+        for name, stream in self.outputs.items():
+            result[stream.source].append(name)
+        return result
+
+    def arrivals(self) -> dict[Layer | str, np.ndarray]:
+        """The cycles in which the elements of all streams leave what gives them, if inputs arrive one in a cycle."""
+        times: dict[Layer | str, np.ndarray] = {n: np.arange(s.count) for n, s in self.inputs.items()}
+        for layer in self.layers:
+            times[layer] = layer.times([times[s.source] for s in layer.inputs])
+        return times
+
+    @property
+    def predicted_cycles(self) -> int:
+        """The cycles from the first element of an input to the last one of the outputs."""
+        times = self.arrivals()
+        return max(int(times[s.source].max()) for s in self.outputs.values()) + 1
+
+    @property
+    def interval(self) -> int:
+        """The cycles from one tensor to the next when many follow each other: those of the slowest layer."""
+        return max([s.count for s in self.inputs.values()] + [layer.cycles for layer in self.layers])
+
+
+def with_queues(network: Network) -> Network:
+    """A network that never stands still: where ways from one stream meet, queues hold what comes early.
+
+    What an element of a layer with several inputs has to wait for, in elements of the stream at which the ways part, is known
+    exactly: the queue of an input holds all that arrives while another input waits. How long ways take only makes queues longer.
+    """
+    readers = network.readers()
+    parting = [source for source, found in readers.items() if len(found) > 1]
+    joins = [layer for layer in network.layers if len(layer.inputs) > 1]
+    if not joins:
+        return network
+    depths: dict[tuple[Layer, int], int] = {}
+    times = network.arrivals()
+    for layer in joins:
+        arriving = [times[s.source] for s in layer.inputs]
+        taken = [layer.consumed(i) for i in range(len(arriving))]
+        at = np.maximum.accumulate(np.maximum.reduce([_at(a, c) for a, c in zip(arriving, taken, strict=True)]))
+        if any(_depends(network, layer, source) for source in parting):
+            for i, (a, c) in enumerate(zip(arriving, taken, strict=True)):
+                depths[layer, i] = int((np.searchsorted(a, at, "right") - c).max())
+    for source in parting:
+        needs = _needs(network, source)
+        for layer in joins:
+            needed = [needs.get(s.source) for s in layer.inputs]
+            if sum(n is not None for n in needed) < 2:
+                continue
+            taken = [layer.consumed(i) for i in range(len(needed))]
+            each = [_at(n, c) for n, c in zip(needed, taken, strict=True) if n is not None]
+            most = np.maximum.accumulate(np.maximum.reduce(each))
+            for i, (n, c) in enumerate(zip(needed, taken, strict=True)):
+                if n is not None and (_at(n, c) < most).any():
+                    depth = int((np.searchsorted(np.maximum.accumulate(n), most, "right") - c).max())
+                    depths[layer, i] = max(depths.get((layer, i), 0), depth)
+    return _with_fifos(network, {k: min(d, k[0].inputs[k[1]].count) + 2 for k, d in depths.items() if d > 1})
+
+
+def _at(values: np.ndarray, taken: np.ndarray) -> np.ndarray:
+    """The value of the last element taken, 0 where none has been."""
+    return np.where(taken > 0, values[np.maximum(taken, 1) - 1], 0)
+
+
+def _needs(network: Network, source: Layer | str) -> dict[Layer | str, np.ndarray]:
+    """How many elements of a stream each element of the streams after it waits for."""
+    count = network.inputs[source].count if isinstance(source, str) else source.output.count
+    found: dict[Layer | str, np.ndarray] = {source: np.arange(1, count + 1)}
+    for layer in network.layers:
+        if any(s.source in found for s in layer.inputs):
+            zeros = [np.zeros(s.count, np.int64) for s in layer.inputs]
+            found[layer] = layer.needs([found.get(s.source, z) for s, z in zip(layer.inputs, zeros, strict=True)])
+    return found
+
+
+def _depends(network: Network, layer: Layer, source: Layer | str) -> bool:
+    found = {source}
+    for other in network.layers:
+        if any(s.source in found for s in other.inputs):
+            found.add(other)
+    return layer in found
+
+
+def _with_fifos(network: Network, depths: Mapping[tuple[Layer, int], int]) -> Network:
+    layers: list[Layer] = []
+    for layer in network.layers:
+        for i, stream in enumerate(layer.inputs):
+            if (layer, i) in depths:
+                queue = Fifo(f"{layer.name}_queue{i}", layer.place, [stream], depth=depths[layer, i])
+                layers.append(queue)
+                layer.inputs[i] = Stream(
+                    stream.shape, stream.dtype, stream.order, stream.low, stream.high, queue
+                )
+        layers.append(layer)
+    return Network(network.name, network.inputs, network.outputs, layers)
+
+
+# --- text ---------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Design:
+    """The modules of a network, in CIRCT's dialects.
+
+    Attributes:
+        network: The network.
+        top: The name of the module that holds all others.
+    """
+
+    network: Network
+
+    @property
+    def top(self) -> str:
+        return identifier(self.network.name)
+
+    @cached_property
+    def modules(self) -> list[Module]:
+        """All modules but memories: layers and forks first, the top one last."""
+        forks: list[Module] = []
+        top = self._write_top(forks)
+        return [*(layer.module for layer in self.network.layers), *forks, top]
+
+    @cached_property
+    def memories(self) -> list[Memory]:
+        """All memories."""
+        return [memory for module in self.modules for memory in module.memories]
+
+    def hardware(self) -> str:
+        """The modules as text, with memories as modules that are defined elsewhere."""
+        memories = [f"hw.module.extern @{m.name}({_memory_ports(m)})\n" for m in self.memories]
+        return "".join([*memories, *(f"hw.module @{m.name}{m}" for m in self.modules)])
+
+    def simulated(self) -> str:
+        """The modules as text, with all memories: the top one is public."""
+        texts = [f"hw.module private @{m.name}({_memory_ports(m)}) {{\n{_memory_body(m)}}}\n" for m in self.memories]
+        for module in self.modules:
+            private = "" if module is self.modules[-1] else "private "
+            texts.append(f"hw.module {private}@{module.name}{module}")
+        return "".join(texts)
+
+    def _write_top(self, forks: list[Module]) -> Module:
+        network = self.network
+        m = Module(self.top)
+        readers = network.readers()
+        wires = {layer: _wires(m, layer) for layer in network.layers}
+        given: dict[Layer | str, tuple[Value, Value, Value]] = {}  # valid, data and the ready that is still to be defined
+        for name, stream in network.inputs.items():
+            port = identifier(name)
+            valid, data = m.input(f"{port}_valid", 1), m.input(f"{port}_data", port_bits(stream.dtype))
+            data = m.sext(data, stream.width) if stream.low < 0 else m.zext(data, stream.width)
+            ready = m.wire(f"{port}_ready", 1)
+            m.output(f"{port}_ready", ready)
+            given[name] = valid, data, ready
+        for layer, ports in wires.items():
+            given[layer] = ports["out_valid"], ports["out_data"], ports["out_ready"]
+        for source, found in readers.items():
+            valid, data, ready = given[source]
+            ends = [(valid, data)] * len(found)
+            readies = [self._reader_ready(m, wires, reader) for reader in found]
+            if len(found) == 1:
+                m.line(f"{ready.text} = comb.or {readies[0].text} : i1")
+            elif not found:
+                m.line(f"{ready.text} = comb.or {m.const(1, 1).text} : i1")
+            else:
+                base = identifier(source) if isinstance(source, str) else source.name
+                module = fork(f"{base}_fork", len(found), data.width)
+                forks.append(module)
+                ports = {"in0_valid": valid, "in0_data": data, "in0_ready": ready}
+                for i, reader_ready in enumerate(readies):
+                    ports[f"out{i}_ready"] = reader_ready
+                    ports[f"out{i}_valid"] = m.wire(f"{module.name}_out{i}_valid", 1)
+                    ports[f"out{i}_data"] = m.wire(f"{module.name}_out{i}_data", data.width)
+                m.instance(module.name, module.name, module.ports, ports)
+                ends = [(ports[f"out{i}_valid"], ports[f"out{i}_data"]) for i in range(len(found))]
+            for reader, (end_valid, end_data) in zip(found, ends, strict=True):
+                if isinstance(reader, str):
+                    port, stream = identifier(reader), network.outputs[reader]
+                    m.output(f"{port}_valid", end_valid)
+                    m.output(f"{port}_data", m.fit(end_data, port_bits(stream.dtype)))
+                else:
+                    layer, i = reader
+                    wires[layer][f"in{i}_valid"], wires[layer][f"in{i}_data"] = end_valid, end_data
+        for layer, ports in wires.items():
+            m.instance(layer.name, layer.name, layer.module.ports, ports)
+        return m
+
+    def _reader_ready(
+        self, m: Module, wires: Mapping[Layer, Mapping[str, Value]], reader: tuple[Layer, int] | str
+    ) -> Value:
+        if isinstance(reader, str):
+            return m.input(f"{identifier(reader)}_ready", 1)
+        return wires[reader[0]][f"in{reader[1]}_ready"]
+
+
+def _wires(m: Module, layer: Layer) -> dict[str, Value]:
+    """The wires of what a layer gives, and of whether it is read."""
+    names = {n: w for d, n, w in layer.module.ports if d == "out"} | {"out_ready": 1}
+    return {n: m.wire(f"{layer.name}_{n}", w) for n, w in names.items()}
+
+
+def _memory_ports(memory: Memory) -> str:
+    ports = [f"in %{n} : i{w}" if d == "in" else f"out {n} : i{w}" for d, n, w in memory.ports]
+    return ", ".join(["in %clk : !seq.clock", *ports])
+
+
+def _memory_body(memory: Memory) -> str:
+    """What a memory does: it reads before it writes, and keeps the last word while nothing is read."""
+    width, depth = memory.width, memory.depth
+    if memory.words is not None:
+        size = 1 << index_bits(depth)
+        words = [*memory.words, *[0] * (size - depth)]
+        values = ", ".join(_signed(w, width) for w in reversed(words))  # the last one is the first
+        kind = f"!hw.array<{size}xi{width}>"
+        read = f"  %t = hw.aggregate_constant [{values}] : {kind}\n"
+        read += f"  %w = hw.array_get %t[%addr] : {kind}, i{index_bits(depth)}\n"
+    else:
+        kind = f"<{depth} x {width}>"
+        read = f"  %mem = seq.firmem 0, 1, undefined, undefined : {kind}\n"
+        read += f"  %w = seq.firmem.read_port %mem[%addr], clock %clk : {kind}\n"
+        read += f"  seq.firmem.write_port %mem[%waddr] = %wdata, clock %clk enable %we : {kind}\n"
+    return read + f"  %data = seq.compreg.ce %w, %clk, %en : i{width}\n  hw.output %data : i{width}\n"
+
+
+def _signed(word: int, width: int) -> str:
+    if width == 1:
+        return "true" if word else "false"
+    return f"{word - (1 << width) if word >> (width - 1) else word} : i{width}"
+
+
+__all__: Sequence[str] = ["Design", "Network", "port_bits", "with_queues"]

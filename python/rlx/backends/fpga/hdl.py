@@ -1,0 +1,364 @@
+"""Writes modules of CIRCT's hw, comb and seq dialects as text, so that building a design needs no CIRCT.
+
+All values are integers in two's complement; what reads a value says whether it has a sign. A module is a graph: a register may be
+read before its next value is known (`Module.register` gives it, `Register.set` closes the loop).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+_PREDICATES = ("eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge")
+
+
+def bits_for(low: int, high: int) -> int:
+    """The bits of the narrowest signed number that holds both."""
+    return max((v if v >= 0 else ~v).bit_length() for v in (low, high)) + 1
+
+
+def index_bits(count: int) -> int:
+    """The bits of an index into so many places, at least 1."""
+    return max((count - 1).bit_length(), 1)
+
+
+def identifier(text: str) -> str:
+    """Text as a name in Verilog."""
+    name = re.sub(r"[^A-Za-z0-9_]+", "_", text).strip("_") or "x"
+    return name if name[0].isalpha() else f"x{name}"
+
+
+@dataclass(frozen=True)
+class Value:
+    """A wire of a module.
+
+    Attributes:
+        text: Its name in the text.
+        width: Its bits.
+    """
+
+    text: str
+    width: int
+
+    @property
+    def type(self) -> str:
+        """Its type as text."""
+        return f"i{self.width}"
+
+
+@dataclass(frozen=True)
+class Memory:
+    """A memory, which is a module of its own: one write port at most, one read port that gives the word a cycle later.
+
+    Attributes:
+        name: The name of the module.
+        width: The bits of a word.
+        depth: The number of words.
+        words: What it holds, for a read-only memory; None for one that is written.
+    """
+
+    name: str
+    width: int
+    depth: int
+    words: tuple[int, ...] | None = None
+
+    @property
+    def bits(self) -> int:
+        """Its size."""
+        return self.width * self.depth
+
+    @property
+    def ports(self) -> list[tuple[str, str, int]]:
+        """Direction, name and width of its ports, without the clock."""
+        address = index_bits(self.depth)
+        ports = [("in", "en", 1), ("in", "addr", address)]
+        if self.words is None:
+            ports += [("in", "we", 1), ("in", "waddr", address), ("in", "wdata", self.width)]
+        return [*ports, ("out", "data", self.width)]
+
+
+class Register:
+    """A register whose next value is given later."""
+
+    def __init__(self, module: Module, name: str, width: int):
+        self._module = module
+        self.value = Value(module.fresh(name), width)
+
+    def set(self, following: Value, enable: Value | None = None, reset: int | None = None) -> None:
+        """Say what it is after the next edge of the clock.
+
+        Args:
+            following: The next value.
+            enable: Without it the register keeps its value.
+            reset: Its value after a reset; None if that does not matter.
+        """
+        assert following.width == self.value.width, (self.value, following)
+        m = self._module
+        op, clock = ("seq.compreg", "%clk") if enable is None else ("seq.compreg.ce", f"%clk, {enable.text}")
+        initial = "" if reset is None else f" reset %rst, {m.const(reset, following.width).text}"
+        m.line(f"{self.value.text} = {op} {following.text}, {clock}{initial} : {following.type}")
+
+
+@dataclass
+class Tally:
+    """What a module is made of, for estimates.
+
+    Attributes:
+        products: The widths of the factors of each product of two values.
+        registers: Bits of registers.
+        logic: Four-input tables, roughly: a bit of a sum, a choice or a comparison.
+    """
+
+    products: list[tuple[int, int]] = field(default_factory=list)
+    registers: int = 0
+    logic: float = 0.0
+
+
+class Module:
+    """A module that is being written. It has a clock `clk` and a synchronous reset `rst`.
+
+    Attributes:
+        name: Its name.
+        memories: The memories that it has.
+        tally: What it is made of.
+    """
+
+    def __init__(self, name: str):
+        self.name = name
+        self.memories: list[Memory] = []
+        self.tally = Tally()
+        self._inputs: list[tuple[str, int]] = []
+        self._outputs: list[tuple[str, Value]] = []
+        self._lines: list[str] = []
+        self._names = {"%clk", "%rst"}
+        self._constants: dict[tuple[int, int], Value] = {}
+
+    # --- text -----------------------------------------------------------------------------------------
+
+    def fresh(self, hint: str = "") -> str:
+        """A name that is not taken."""
+        base = f"%{hint}" if hint else f"%v{len(self._names)}"
+        name, count = base, 1
+        while name in self._names:
+            count += 1
+            name = f"{base}_{count}"
+        self._names.add(name)
+        return name
+
+    def line(self, text: str) -> None:
+        """Add a line as it is."""
+        self._lines.append(text)
+
+    def op(self, text: str, width: int, name: str = "") -> Value:
+        """Add an op that gives one value."""
+        value = Value(self.fresh(name), width)
+        self._lines.append(f"{value.text} = {text}")
+        return value
+
+    def __str__(self) -> str:
+        ports = ["in %clk : !seq.clock", "in %rst : i1"]
+        ports += [f"in %{name} : i{width}" for name, width in self._inputs]
+        ports += [f"out {name} : {value.type}" for name, value in self._outputs]
+        body = "\n".join(f"  {line}" for line in self._lines)
+        values = ", ".join(v.text for _, v in self._outputs)
+        types = ", ".join(v.type for _, v in self._outputs)
+        end = f"  hw.output {values} : {types}" if self._outputs else "  hw.output"
+        return f"({', '.join(ports)}) {{\n{body}\n{end}\n}}\n"
+
+    # --- ports ----------------------------------------------------------------------------------------
+
+    def input(self, name: str, width: int) -> Value:
+        """A new input port."""
+        self._inputs.append((name, width))
+        self._names.add(f"%{name}")
+        return Value(f"%{name}", width)
+
+    def output(self, name: str, value: Value) -> None:
+        """A new output port."""
+        self._outputs.append((name, value))
+
+    @property
+    def ports(self) -> list[tuple[str, str, int]]:
+        """Direction, name and width of its ports, without clock and reset."""
+        return [("in", n, w) for n, w in self._inputs] + [("out", n, v.width) for n, v in self._outputs]
+
+    # --- combinational logic ----------------------------------------------------------------------------
+
+    def const(self, value: int, width: int) -> Value:
+        """A constant, taken modulo `2**width`."""
+        value &= (1 << width) - 1
+        if (value, width) not in self._constants:
+            signed = value - (1 << width) if width > 1 and value >> (width - 1) else value
+            text = ("true" if value else "false") if width == 1 else f"{signed} : i{width}"
+            self._constants[value, width] = self.op(f"hw.constant {text}", width)
+        return self._constants[value, width]
+
+    def _variadic(self, op: str, values: Sequence[Value]) -> Value:
+        assert len({v.width for v in values}) == 1, (op, values)
+        if len(values) == 1:
+            return values[0]
+        self.tally.logic += values[0].width * (len(values) - 1) * (1 if op in ("add", "sub") else 0.4)
+        return self.op(f"comb.{op} {', '.join(v.text for v in values)} : {values[0].type}", values[0].width)
+
+    def add(self, *values: Value) -> Value:
+        """A sum, modulo the width."""
+        return self._variadic("add", values)
+
+    def sub(self, left: Value, right: Value) -> Value:
+        """A difference, modulo the width."""
+        return self._variadic("sub", (left, right))
+
+    def mul(self, left: Value, right: Value) -> Value:
+        """The whole product of two signed numbers."""
+        width = left.width + right.width
+        self.tally.products.append((left.width, right.width))
+        a, b = self.sext(left, width), self.sext(right, width)
+        return self.op(f"comb.mul {a.text}, {b.text} : i{width}", width)
+
+    def all(self, *values: Value) -> Value:
+        """The conjunction of bits, or of each place of words."""
+        return self._variadic("and", values)
+
+    def any(self, *values: Value) -> Value:
+        """The disjunction of bits."""
+        return self._variadic("or", values)
+
+    def invert(self, value: Value) -> Value:
+        """Each bit inverted."""
+        return self.op(f"comb.xor {value.text}, {self.const(-1, value.width).text} : {value.type}", value.width)
+
+    def compare(self, predicate: str, left: Value, right: Value | int) -> Value:
+        """A comparison: `eq`, `ne`, `slt` … for signed, `ult` … for unsigned numbers."""
+        assert predicate in _PREDICATES
+        right = self.const(right, left.width) if isinstance(right, int) else right
+        assert left.width == right.width, (left, right)
+        self.tally.logic += left.width * 0.5
+        return self.op(f"comb.icmp {predicate} {left.text}, {right.text} : {left.type}", 1)
+
+    def mux(self, condition: Value, yes: Value, no: Value) -> Value:
+        """One of two values."""
+        assert condition.width == 1 and yes.width == no.width, (condition, yes, no)
+        self.tally.logic += yes.width * 0.5
+        return self.op(f"comb.mux {condition.text}, {yes.text}, {no.text} : {yes.type}", yes.width)
+
+    def extract(self, value: Value, low: int, width: int) -> Value:
+        """Some bits, from bit `low` on."""
+        if low == 0 and width == value.width:
+            return value
+        assert 0 <= low and low + width <= value.width, (value, low, width)
+        return self.op(f"comb.extract {value.text} from {low} : ({value.type}) -> i{width}", width)
+
+    def concat(self, *high_to_low: Value) -> Value:
+        """Values side by side."""
+        if len(high_to_low) == 1:
+            return high_to_low[0]
+        types = ", ".join(v.type for v in high_to_low)
+        width = sum(v.width for v in high_to_low)
+        return self.op(f"comb.concat {', '.join(v.text for v in high_to_low)} : {types}", width)
+
+    def zext(self, value: Value, width: int) -> Value:
+        """A value with zeros in front."""
+        return value if width == value.width else self.concat(self.const(0, width - value.width), value)
+
+    def sext(self, value: Value, width: int) -> Value:
+        """A signed number in more bits."""
+        if width == value.width:
+            return value
+        sign = self.extract(value, value.width - 1, 1)
+        count = width - value.width
+        signs = self.op(f"comb.replicate {sign.text} : (i1) -> i{count}", count) if count > 1 else sign
+        return self.concat(signs, value)
+
+    def fit(self, value: Value, width: int) -> Value:
+        """A signed number in another width, modulo that width."""
+        return self.sext(value, width) if width >= value.width else self.extract(value, 0, width)
+
+    def shift_left(self, value: Value, count: int, width: int) -> Value:
+        """A value times `2**count`, modulo the width."""
+        if count == 0:
+            return self.fit(value, width)
+        if count >= width:
+            return self.const(0, width)
+        return self.concat(self.fit(value, width - count), self.const(0, count))
+
+    def shift_right(self, value: Value, count: int) -> Value:
+        """A signed number divided by `2**count`, rounded down; it is as much narrower, but has one bit at least."""
+        low = min(count, value.width - 1)
+        return self.extract(value, low, value.width - low)
+
+    # --- state ------------------------------------------------------------------------------------------
+
+    def register(self, name: str, width: int) -> Register:
+        """A register whose next value is given later."""
+        self.tally.registers += width
+        return Register(self, name, width)
+
+    def delayed(self, value: Value, name: str, enable: Value | None = None, reset: int | None = None) -> Value:
+        """A value as it was before the last edge of the clock at which the register was enabled."""
+        register = self.register(name, value.width)
+        register.set(value, enable, reset)
+        return register.value
+
+    def counter(self, name: str, count: int, step: Value) -> tuple[Value, Value]:
+        """A counter from 0 to `count - 1` that goes round, and whether it is at its end."""
+        if count == 1:
+            return self.const(0, 1), self.const(1, 1)
+        register = self.register(name, index_bits(count))
+        last = self.compare("eq", register.value, count - 1)
+        following = self.add(register.value, self.const(1, register.value.width))
+        register.set(self.mux(last, self.const(0, register.value.width), following), step, reset=0)
+        return register.value, last
+
+    def lookup(self, index: Value, values: Sequence[int], width: int) -> Value:
+        """A constant for each value of an index: the commonest one, and a choice for each other."""
+        common = max(set(values), key=list(values).count)
+        result = self.const(common, width)
+        for i, value in enumerate(values):
+            if value != common:
+                result = self.mux(self.compare("eq", index, i), self.const(value, width), result)
+        return result
+
+    # --- other modules ------------------------------------------------------------------------------------
+
+    def read_only(self, name: str, words: Sequence[int], width: int, address: Value, enable: Value) -> Value:
+        """A read-only memory; gives the word that was asked for at the last enabled edge."""
+        mask = (1 << width) - 1
+        words = [*words, 0] if len(words) == 1 else words  # a memory of one word has no address
+        memory = Memory(f"{self.name}_{name}", width, len(words), tuple(int(w) & mask for w in words))
+        return self._memory(memory, name, [enable, address])
+
+    def memory(
+        self, name: str, depth: int, width: int, read: tuple[Value, Value], write: tuple[Value, Value, Value]
+    ) -> Value:
+        """A memory; gives the word that was asked for at the last enabled edge.
+
+        Args:
+            name: Its name.
+            depth: The number of words.
+            width: The bits of a word.
+            read: Whether to read, and where.
+            write: Whether to write, where, and what.
+        """
+        return self._memory(Memory(f"{self.name}_{name}", width, depth), name, [*read, *write])
+
+    def _memory(self, memory: Memory, name: str, operands: list[Value]) -> Value:
+        self.memories.append(memory)
+        given = [p for p in memory.ports if p[0] == "in"]
+        assert [w for _, _, w in given] == [v.width for v in operands], (memory.name, given, operands)
+        ports = ", ".join(f"{n}: {v.text}: {v.type}" for (_, n, _), v in zip(given, operands, strict=True))
+        text = f'hw.instance "{name}" @{memory.name}(clk: %clk: !seq.clock, {ports}) -> (data: i{memory.width})'
+        return self.op(text, memory.width, f"{name}_data")
+
+    def instance(self, name: str, module: str, ports: Sequence[tuple[str, str, int]], wires: dict[str, Value]) -> None:
+        """An instance of a module. The wires of its inputs are there or will be, those of its outputs are defined here."""
+        given = "".join(f", {n}: {wires[n].text}: i{w}" for d, n, w in ports if d == "in")
+        results = [(n, w) for d, n, w in ports if d == "out"]
+        values = ", ".join(wires[n].text for n, _ in results)
+        types = ", ".join(f"{n}: i{w}" for n, w in results)
+        call = f'hw.instance "{name}" @{module}(clk: %clk: !seq.clock, rst: %rst: i1{given}) -> ({types})'
+        self.line(f"{values} = {call}" if values else call)
+
+    def wire(self, name: str, width: int) -> Value:
+        """A value that an op gives which is added later."""
+        return Value(self.fresh(name), width)

@@ -1,0 +1,136 @@
+"""Layers that make one number of several: sums, extremes and the place of the largest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from rlx.backends.fpga.hdl import Module, Value, index_bits
+from rlx.backends.fpga.layer import Layer, Pipe, Stream, dtype_range
+from rlx.backends.fpga.movement import spaced
+from rlx.ir.dtype import DType
+
+KINDS = ("sum", "max", "min", "argmax")
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """How elements that belong together follow each other in a stream: blocks of rounds of places.
+
+    Attributes:
+        count: The rounds of a block: the elements that belong together.
+        places: The elements of a round: they belong to as many results.
+    """
+
+    count: int
+    places: int
+
+
+def rounds_of(results: np.ndarray, count: int) -> Rounds | None:
+    """The rounds of a stream, from the result that each element belongs to; None if elements follow in no such way."""
+    total = len(results)
+    each = total // count
+    again = np.flatnonzero(results[1:] == results[0])
+    places = int(again[0]) + 1 if len(again) else total
+    if total % (each * places):
+        return None
+    blocks = results.reshape(-1, each, places)
+    return Rounds(each, places) if (blocks == blocks[:, :1]).all() else None
+
+
+@dataclass(eq=False)
+class Reduce(Layer):
+    """The sum, the largest or the smallest of elements, or the place of the largest (the first of several).
+
+    Attributes:
+        kind: One of `KINDS`.
+        rounds: How the elements follow each other.
+        dtype: The dtype of the results.
+        shape: Their dimensions.
+        order: Their order.
+    """
+
+    kind: str = field(kw_only=True)
+    rounds: Rounds = field(kw_only=True)
+    dtype: DType = field(kw_only=True)
+    shape: tuple[int, ...] = field(kw_only=True)
+    order: np.ndarray = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        x, count = self.inputs[0], self.rounds.count
+        ends = {"sum": (x.low * count, x.high * count), "argmax": (0, count - 1)}
+        low, high = ends.get(self.kind, (x.low, x.high))
+        least, greatest = dtype_range(self.dtype)
+        self._wraps = low < least or high > greatest
+        if self._wraps:
+            low, high = least, greatest
+        self.output = Stream(self.shape, self.dtype, self.order, low, high, self)
+
+    @property
+    def description(self) -> str:
+        return f"{self.kind} of {self.rounds.count}"
+
+    @cached_property
+    def _last(self) -> np.ndarray:
+        """The places in the input at which results are known."""
+        r = self.rounds
+        blocks = np.arange(self.inputs[0].count).reshape(-1, r.count, r.places)
+        return blocks[:, -1].ravel()
+
+    def needs(self, needed: Sequence[np.ndarray]) -> np.ndarray:
+        return needed[0][self._last]
+
+    def times(self, arrivals: Sequence[np.ndarray]) -> np.ndarray:
+        return spaced(arrivals[0][self._last] + 3)
+
+    def write(self, m: Module) -> None:
+        pipe = Pipe(m)
+        (x,) = pipe.join(self.inputs)
+        place, place_end = m.counter("place", self.rounds.places, pipe.take)
+        turn, last = m.counter("round", self.rounds.count, m.all(pipe.take, place_end))
+        first = m.compare("eq", turn, 0) if self.rounds.count > 1 else m.const(1, 1)
+        width = self.output.width
+        argmax = self.kind == "argmax"
+        places = index_bits(self.rounds.places)
+        state_width = x.width + width if argmax else width
+        written, at = m.wire("folded", state_width), m.wire("place1", places)
+        take1 = m.wire("take1", 1)
+        if self.rounds.places > 1:
+            read = (pipe.advance, m.fit(place, places))
+            before = m.memory("partial", self.rounds.places, state_width, read, (take1, at, written))
+        else:
+            before = None
+        index = m.fit(m.zext(turn, max(width, turn.width)), width) if argmax else m.const(0, 1)
+        x, first, index, place_now = pipe.stage(x, first, index, m.fit(place, places), name="operand")
+        last = m.delayed(last, "last1", pipe.advance, reset=0)
+        m.line(f"{at.text} = comb.add {place_now.text} : {place_now.type}")
+        taken = m.all(pipe.valid, pipe.advance)
+        m.line(f"{take1.text} = comb.and {taken.text} : i1")
+        if before is None:
+            register = m.register("partial", state_width)
+            before = register.value
+            folded = self._folded(m, x, first, index, before)
+            register.set(folded, taken)
+        else:
+            folded = self._folded(m, x, first, index, before)
+        m.line(f"{written.text} = comb.add {folded.text} : {folded.type}")
+        pipe.start(m.all(pipe.valid, last))
+        (result,) = pipe.stage(m.extract(folded, 0, width), name="result")
+        pipe.finish(result)
+
+    def _folded(self, m: Module, x: Value, first: Value, index: Value, before: Value) -> Value:
+        """What stands for the elements so far, with one more. For the place of the largest: the largest, then its place."""
+        width = self.output.width
+        if self.kind == "argmax":
+            best = m.extract(before, width, x.width)
+            better = m.any(first, m.compare("sgt", x, best))
+            return m.mux(better, m.concat(x, index), before)
+        value = m.fit(x, width)
+        if self.kind == "sum":
+            return m.add(value, m.mux(first, m.const(0, width), before))
+        better = m.compare("sgt" if self.kind == "max" else "slt", value, before)
+        return m.mux(m.any(first, better), value, before)
+
