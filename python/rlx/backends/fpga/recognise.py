@@ -1,0 +1,107 @@
+"""From a graph at LIR to a network of layers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from rlx.backends.fpga.design import Network
+from rlx.backends.fpga.hdl import identifier
+from rlx.backends.fpga.layer import Layer, Stream, dtype_range
+from rlx.backends.fpga.orders import usual
+from rlx.backends.fpga.rules import RULES, Operand, Site
+from rlx.ir import opview
+from rlx.ir.card import as_results
+from rlx.ir.errors import UnsupportedError
+from rlx.ir.graph import Graph
+from rlx.ir.location import describe
+from rlx.ir.shape import shape_of
+
+CLAIMED = ("constant", *RULES)
+
+
+def network_of(graph: Graph) -> Network:
+    """The network that computes what a graph does.
+
+    Args:
+        graph: A graph at LIR, of integers; its weights are constants.
+
+    Raises:
+        UnsupportedError: It has symbols, parameters or states, or ops that have no layer: all of them are listed.
+    """
+    _check_arguments(graph)
+    values: dict[Any, Operand] = {}
+    inputs: dict[str, Stream] = {}
+    for argument, value in zip(graph.arguments, graph.function.entry_block.arguments, strict=True):
+        shape, kind = argument.shape.static, argument.shape.dtype
+        inputs[argument.name] = values[value] = Stream(shape, kind, usual(shape), *dtype_range(kind), argument.name)
+    _check_ports(graph)
+    layers: list[Layer] = []
+    counts: dict[str, int] = Counter()
+    problems: list[str] = []
+    hints: list[str] = []
+    operations = [op.operation for op in graph.function.entry_block.operations]
+    for op in operations[:-1]:
+        if any(v not in values for v in op.operands):
+            continue  # what it reads could not be made
+        try:
+            values[op.results[0]] = _made(op, values, layers, counts)
+        except UnsupportedError as problem:
+            problems.append(f"  {describe(op.location) or '<unknown>'}: {opview.label_of(op)}: {problem.message}")
+            hints += [problem.hint] if problem.hint else []
+    if problems:
+        verb = "op has" if len(problems) == 1 else "ops have"
+        message = f"{len(problems)} {verb} no layer for target fpga:\n" + "\n".join(problems)
+        raise UnsupportedError(message, hint="; ".join(dict.fromkeys(hints)) or None)
+    network = Network(graph.name, inputs, layers=layers)
+    for output, value in zip(graph.outputs, operations[-1].operands, strict=True):
+        made = values[value]
+        if not isinstance(made, Stream):
+            raise UnsupportedError(f"output '{output.name}' is a constant", hint="leave it out of the graph")
+        network.outputs[output.name] = made
+    return _without_unused(network)
+
+
+def _made(op: Any, values: dict[Any, Operand], layers: list[Layer], counts: dict[str, int]) -> Operand:
+    name, card = opview.name_of(op), opview.card_of(op)
+    operands = opview.operands_of(op, [values[v] for v in op.operands])
+    attributes = opview.attributes_of(op)
+    if not any(isinstance(o, Stream) for o in operands):
+        return np.asarray(as_results(card.evaluate(*operands, **attributes))[0])
+    first = op.operands[0]
+    sole = len(list(first.uses)) == 1
+    site = Site(name, opview.place_of(op), shape_of(op.results[0]), card.evaluate, layers, counts, sole)
+    return RULES[name](site, *operands, **attributes)
+
+
+def _check_arguments(graph: Graph) -> None:
+    if graph.symbols:
+        names = ", ".join(sorted(graph.symbols))
+        hint = "bind symbols: --bind=n=1, bind={'n': 1}"
+        raise UnsupportedError(f"hardware has static sizes, and '{graph.name}' has the symbols {names}", hint=hint)
+    for kind, why in (("param", "weights are part of the hardware: give them as constants"), ("state", "")):
+        if names := [a.name for a in graph.arguments if a.kind == kind]:
+            message = f"target fpga takes no {kind}s, and '{graph.name}' has {', '.join(names)}"
+            raise UnsupportedError(message, hint=why or "pass the value in and out instead")
+
+
+def _check_ports(graph: Graph) -> None:
+    names = [identifier(n) for n in (*(a.name for a in graph.arguments), *(o.name for o in graph.outputs))]
+    reserved = ["clk", "rst"]
+    repeated = [n for n, count in Counter([*names, *reserved]).items() if count > 1]
+    if repeated:
+        message = f"two ports of '{graph.name}' would be called {repeated[0]}"
+        raise UnsupportedError(message, hint="inputs and outputs need names that differ in letters and digits")
+
+
+def _without_unused(network: Network) -> Network:
+    """A network without layers that nothing reads."""
+    kept: list[Layer] = []
+    read = {s.source for s in network.outputs.values()}
+    for layer in reversed(network.layers):
+        if layer in read:
+            kept.insert(0, layer)
+            read |= {s.source for s in layer.inputs}
+    return Network(network.name, network.inputs, network.outputs, kept)
