@@ -64,40 +64,59 @@ class Network:
         return max([s.count for s in self.inputs.values()] + [layer.cycles for layer in self.layers])
 
 
+_MOST_ROUNDS = 8
+
+
 def with_queues(network: Network) -> Network:
     """A network that never stands still: where ways from one stream meet, queues hold what comes early.
 
     What an element of a layer with several inputs has to wait for, in elements of the stream at which the ways part, is known
-    exactly: the queue of an input holds all that arrives while another input waits. How long ways take only makes queues longer.
+    exactly: the queue of an input holds all that arrives while another input waits. How long ways take makes queues longer, and
+    as a queue takes time itself, this is repeated until nothing changes.
     """
-    readers = network.readers()
-    parting = [source for source, found in readers.items() if len(found) > 1]
-    joins = [layer for layer in network.layers if len(layer.inputs) > 1]
+    parting = [source for source, found in network.readers().items() if len(found) > 1]
+    after = [_needs(network, source) for source in parting]
+    joins = [j for j in network.layers if len(j.inputs) > 1 and any(j in needs for needs in after)]
     if not joins:
         return network
+    given = {layer: list(layer.inputs) for layer in joins}
+    depths = _waiting(joins, after)
+    for _ in range(_MOST_ROUNDS):
+        result = _with_fifos(network, depths, given)
+        late = {end: depth for end, depth in _early(result, given).items() if depth > depths.get(end, 0)}
+        if not late:
+            break
+        depths |= late
+    return result
+
+
+def _waiting(joins: Sequence[Layer], after: Sequence[Mapping[Layer | str, np.ndarray]]) -> dict[tuple[Layer, int], int]:
+    """The elements that inputs have to hold while others wait for elements of the same stream."""
     depths: dict[tuple[Layer, int], int] = {}
-    times = network.arrivals()
-    for layer in joins:
-        arriving = [times[s.source] for s in layer.inputs]
-        taken = [layer.consumed(i) for i in range(len(arriving))]
-        at = np.maximum.accumulate(np.maximum.reduce([_at(a, c) for a, c in zip(arriving, taken, strict=True)]))
-        if any(_depends(network, layer, source) for source in parting):
-            for i, (a, c) in enumerate(zip(arriving, taken, strict=True)):
-                depths[layer, i] = int((np.searchsorted(a, at, "right") - c).max())
-    for source in parting:
-        needs = _needs(network, source)
+    for needs in after:
         for layer in joins:
-            needed = [needs.get(s.source) for s in layer.inputs]
-            if sum(n is not None for n in needed) < 2:
+            found = [(i, needs[s.source], layer.consumed(i)) for i, s in enumerate(layer.inputs) if s.source in needs]
+            if len(found) < 2:
                 continue
-            taken = [layer.consumed(i) for i in range(len(needed))]
-            each = [_at(n, c) for n, c in zip(needed, taken, strict=True) if n is not None]
-            most = np.maximum.accumulate(np.maximum.reduce(each))
-            for i, (n, c) in enumerate(zip(needed, taken, strict=True)):
-                if n is not None and (_at(n, c) < most).any():
-                    depth = int((np.searchsorted(np.maximum.accumulate(n), most, "right") - c).max())
-                    depths[layer, i] = max(depths.get((layer, i), 0), depth)
-    return _with_fifos(network, {k: min(d, k[0].inputs[k[1]].count) + 2 for k, d in depths.items() if d > 1})
+            most = np.maximum.accumulate(np.maximum.reduce([_at(n, c) for _, n, c in found]))
+            for i, needed, taken in found:
+                if (_at(needed, taken) < most).any():
+                    there = np.searchsorted(np.maximum.accumulate(needed), most, "right")
+                    depths[layer, i] = max(depths.get((layer, i), 0), int((there - taken).max()))
+    return depths
+
+
+def _early(network: Network, given: Mapping[Layer, Sequence[Stream]]) -> dict[tuple[Layer, int], int]:
+    """The elements of inputs that come early: those that are there, in front of a queue, when the last of all inputs comes."""
+    times = network.arrivals()
+    depths: dict[tuple[Layer, int], int] = {}
+    for layer, before in given.items():
+        taken = [layer.consumed(i) for i in range(len(before))]
+        ends = [_at(times[s.source], c) for s, c in zip(layer.inputs, taken, strict=True)]
+        at = np.maximum.accumulate(np.maximum.reduce(ends))
+        for i, (stream, c) in enumerate(zip(before, taken, strict=True)):
+            depths[layer, i] = int((np.searchsorted(times[stream.source], at, "right") - c).max())
+    return depths
 
 
 def _at(values: np.ndarray, taken: np.ndarray) -> np.ndarray:
@@ -116,24 +135,17 @@ def _needs(network: Network, source: Layer | str) -> dict[Layer | str, np.ndarra
     return found
 
 
-def _depends(network: Network, layer: Layer, source: Layer | str) -> bool:
-    found = {source}
-    for other in network.layers:
-        if any(s.source in found for s in other.inputs):
-            found.add(other)
-    return layer in found
-
-
-def _with_fifos(network: Network, depths: Mapping[tuple[Layer, int], int]) -> Network:
+def _with_fifos(
+    network: Network, depths: Mapping[tuple[Layer, int], int], given: Mapping[Layer, Sequence[Stream]]
+) -> Network:
     layers: list[Layer] = []
     for layer in network.layers:
-        for i, stream in enumerate(layer.inputs):
-            if (layer, i) in depths:
-                queue = Fifo(f"{layer.name}_queue{i}", layer.place, [stream], depth=depths[layer, i])
-                layers.append(queue)
-                layer.inputs[i] = Stream(
-                    stream.shape, stream.dtype, stream.order, stream.low, stream.high, queue
-                )
+        for i, x in enumerate(given.get(layer, ())):
+            layer.inputs[i] = x
+            if depths.get((layer, i), 0) > 0:
+                depth = min(depths[layer, i], x.count) + 2
+                layers.append(Fifo(f"{layer.name}_queue{i}", layer.place, [x], depth=depth))
+                layer.inputs[i] = layers[-1].output
         layers.append(layer)
     return Network(network.name, network.inputs, network.outputs, layers)
 

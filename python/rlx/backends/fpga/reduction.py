@@ -30,15 +30,18 @@ class Rounds:
 
 
 def rounds_of(results: np.ndarray, count: int) -> Rounds | None:
-    """The rounds of a stream, from the result that each element belongs to; None if elements follow in no such way."""
-    total = len(results)
-    each = total // count
+    """The rounds of a stream, or None if its elements follow each other in no such way.
+
+    Args:
+        results: The result that each element belongs to.
+        count: How many elements belong to each result.
+    """
     again = np.flatnonzero(results[1:] == results[0])
-    places = int(again[0]) + 1 if len(again) else total
-    if total % (each * places):
+    places = int(again[0]) + 1 if len(again) else len(results)
+    if len(results) % (count * places):
         return None
-    blocks = results.reshape(-1, each, places)
-    return Rounds(each, places) if (blocks == blocks[:, :1]).all() else None
+    blocks = results.reshape(-1, count, places)
+    return Rounds(count, places) if (blocks == blocks[:, :1]).all() else None
 
 
 @dataclass(eq=False)
