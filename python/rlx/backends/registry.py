@@ -24,7 +24,12 @@ from rlx.ir.errors import CompileError, Error
 GROUP = "rlx.backends"
 RLX = "rlx"  # the origin of the back ends that come with RLX
 # Packages with a module `backend`, and a module `targets` that is quick to import and has the names.
-_BUILT_IN = {"iree": "rlx.backends.iree", "xla": "rlx.backends.xla", "c": "rlx.backends.c"}
+_BUILT_IN = {
+    "iree": "rlx.backends.iree",
+    "xla": "rlx.backends.xla",
+    "c": "rlx.backends.c",
+    "fpga": "rlx.backends.fpga",
+}
 _log = logging.getLogger("rlx")
 
 

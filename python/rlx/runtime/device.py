@@ -24,6 +24,7 @@ class Device(Enum):
     VMVX = "vmvx"
     XLA = "xla"
     C = "c"
+    FPGA_SIM = "fpga-sim"
 
     @classmethod
     def of(cls, value: Any) -> Device:

@@ -242,6 +242,19 @@ class Module:
         self.tally.logic += yes.width * 0.5
         return self.op(f"comb.mux {condition.text}, {yes.text}, {no.text} : {yes.type}", yes.width)
 
+    def rows(self, left: Value, right: Value) -> list[Value]:
+        """Numbers whose sum is the product of two signed numbers: one for each bit of the second, without multipliers."""
+        width = left.width + right.width
+        zero = self.const(0, width)
+        wide = self.sext(left, width)
+        rows = []
+        for bit in range(right.width):
+            row = self.shift_left(wide, bit, width)
+            if bit == right.width - 1:
+                row = self.sub(zero, row)
+            rows.append(self.mux(self.extract(right, bit, 1), row, zero))
+        return rows
+
     def extract(self, value: Value, low: int, width: int) -> Value:
         """Some bits, from bit `low` on."""
         if low == 0 and width == value.width:

@@ -73,6 +73,11 @@ class Layer:
     inputs: list[Stream]
     output: Stream = field(init=False)
 
+    def changed(self, **sizes: int | bool) -> None:
+        """Say how a layer is made: attributes that do not change what it computes."""
+        self.__dict__.update(sizes)
+        self.__dict__.pop("module", None)
+
     @cached_property
     def module(self) -> Module:
         """The module."""

@@ -12,8 +12,6 @@ from rlx.backends.fpga.layer import Constants, Layer, Pipe, Stream
 from rlx.ir.dtype import DType
 from rlx.ops.quantization.requantize import BITS, RIGHTMOST, Requantize
 
-# The widest signed factors of one hardware multiplier.
-FACTOR_BITS = 18
 _I32 = (-(1 << 31), (1 << 31) - 1)
 
 
@@ -29,6 +27,8 @@ class Requantiser(Layer):
         dtype: As of the op.
         least: The least result.
         greatest: The greatest result.
+        factor_bits: The widest signed factor of a hardware multiplier.
+        in_logic: Whether the product is made of logic, and not of hardware multipliers.
     """
 
     multiplier: np.ndarray = field(kw_only=True)
@@ -38,6 +38,8 @@ class Requantiser(Layer):
     dtype: DType = field(kw_only=True)
     least: int = field(kw_only=True)
     greatest: int = field(kw_only=True)
+    factor_bits: int = 18
+    in_logic: bool = False
 
     def __post_init__(self) -> None:
         x = self.inputs[0]
@@ -142,9 +144,15 @@ class Requantiser(Layer):
         """The product, from pieces that fit hardware multipliers, added a stage at a time."""
         m = pipe.m
         width = x.width + factor.width
-        parts = [(a, b, at + bt) for a, at in _pieces(m, x) for b, bt in _pieces(m, factor)]
-        products, (code,) = self._staged(pipe, constants, [m.mul(a, b) for a, b, _ in parts], [code], "product")
-        terms = [m.shift_left(p, at, width) for p, (_, _, at) in zip(products, parts, strict=True)]
+        if self.in_logic:
+            rows = m.rows(x, factor)
+            sums = [m.add(a, b) for a, b in zip(rows[::2], rows[1::2], strict=False)] + rows[len(rows) // 2 * 2 :]
+            terms, (code,) = self._staged(pipe, constants, sums, [code], "sum")
+        else:
+            pieces = _pieces(m, factor, self.factor_bits)
+            parts = [(a, b, at + bt) for a, at in _pieces(m, x, self.factor_bits) for b, bt in pieces]
+            products, (code,) = self._staged(pipe, constants, [m.mul(a, b) for a, b, _ in parts], [code], "product")
+            terms = [m.shift_left(p, at, width) for p, (_, _, at) in zip(products, parts, strict=True)]
         while len(terms) > 1:
             sums = [m.add(a, b) for a, b in zip(terms[::2], terms[1::2], strict=False)]
             terms, (code,) = self._staged(pipe, constants, sums + terms[len(sums) * 2 :], [code], "sum")
@@ -212,10 +220,10 @@ class Requantiser(Layer):
         return value
 
 
-def _pieces(m: Module, value: Value) -> list[tuple[Value, int]]:
+def _pieces(m: Module, value: Value, most: int) -> list[tuple[Value, int]]:
     """A signed number as pieces that a hardware multiplier takes, and the place of the lowest bit of each."""
-    pieces, at, step = [], 0, FACTOR_BITS - 1
-    while value.width - at > FACTOR_BITS:
-        pieces.append((m.zext(m.extract(value, at, step), FACTOR_BITS), at))
+    pieces, at, step = [], 0, most - 1
+    while value.width - at > most:
+        pieces.append((m.zext(m.extract(value, at, step), most), at))
         at += step
     return [*pieces, (m.extract(value, at, value.width - at), at)]

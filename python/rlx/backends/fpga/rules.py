@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from rlx.backends.fpga import pointwise, reduction
+from rlx.backends.fpga import pointwise
 from rlx.backends.fpga.layer import Layer, Stream, dtype_range
 from rlx.backends.fpga.movement import Concat, Reorder
 from rlx.backends.fpga.orders import channels_of, columns_of, inverse, row_major, usual
@@ -37,11 +37,6 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
         return function
 
     return register
-
-
-def refused(problem: str, hint: str | None = None) -> UnsupportedError:
-    """The error for a use of an op that has no layer."""
-    return UnsupportedError(problem, hint=hint)
 
 
 @dataclass
@@ -139,14 +134,14 @@ def constant(operand: Operand | None, what: str) -> np.ndarray:
     """
     if isinstance(operand, np.ndarray):
         return operand
-    raise refused(f"{what} must be a constant", hint="weights are part of the hardware: give them as constants")
+    raise UnsupportedError(f"{what} must be a constant", hint="weights are part of the hardware: give them as constants")
 
 
 def stream(operand: Operand, what: str = "x") -> Stream:
     """An operand that has to be computed."""
     if isinstance(operand, Stream):
         return operand
-    raise refused(f"{what} must not be a constant")
+    raise UnsupportedError(f"{what} must not be a constant")
 
 
 # --- products, convolutions, pools ----------------------------------------------------------------------------
@@ -156,7 +151,7 @@ def _sums(site: Site, operands: Sequence[Operand | None], attributes: Mapping[st
     """Operands of a quantised product: x, its weights without their zero point, and what is added to each channel."""
     x, w, bias, multiplier = operands
     if multiplier is not None or attributes["dtype"] != i32:
-        raise refused("only sums in i32 are made", hint="use dtype=i32 without a multiplier, and requantize")
+        raise UnsupportedError("only sums in i32 are made", hint="use dtype=i32 without a multiplier, and requantize")
     weights = constant(w, "w").astype(np.int64) - attributes["w_zero_point"]
     added = 0 if bias is None else constant(bias, "bias").astype(np.int64)
     return stream(x), weights, added
@@ -247,7 +242,7 @@ def _geometry(
 def _pool(site: Site, x: Operand, *, kind: str, kernel: Any, **attributes: Any) -> Operand:
     x = stream(x)
     if kind not in ("max", "sum") or len(x.shape) == 5:
-        raise refused(f"a {kind} pool of rank {len(x.shape)} has no layer")
+        raise UnsupportedError(f"a {kind} pool of rank {len(x.shape)} has no layer")
     x, places = _by_pixels(site, x)
     layer = Window(
         site.named("pool"), site.place, [x], kind=kind, geometry=_geometry(x.shape, site.dims, kernel, attributes),
@@ -287,7 +282,7 @@ def _binary(site: Site, left: Operand, right: Operand, *, kind: str) -> Operand:
     if site.result.dtype.is_bool:
         kind = {"add": "max", "mul": "min"}.get(kind, kind)
     if kind not in pointwise.BINARY:
-        raise refused(f"binary {kind} has no layer")
+        raise UnsupportedError(f"binary {kind} has no layer")
     if kind in ("max", "min") and (clamped := _clamped(site, left, right, kind)) is not None:
         return clamped
     return site.pointwise(kind, [left, right])
@@ -304,11 +299,12 @@ def _clamped(site: Site, left: Operand, right: Operand, kind: str) -> Stream | N
     if number <= x.low if kind == "max" else number >= x.high:
         return x
     before = x.source
-    if not isinstance(before, Requantiser) or not site.sole or left is not x:
+    # What is clamped must be all that reads it, and no other order of what something else reads.
+    if not isinstance(before, Requantiser) or not site.sole or left is not x or before.output is not x:
         return None
     after = before.clamped(*((number, 1 << 31) if kind == "max" else (-(1 << 31), number)))
     site.layers[site.layers.index(before)] = after
-    return Stream(x.shape, x.dtype, x.order, after.output.low, after.output.high, after)
+    return after.output
 
 
 @rule("compare")
@@ -324,7 +320,7 @@ def _where(site: Site, condition: Operand, yes: Operand, no: Operand) -> Operand
 @rule("activation")
 def _activation(site: Site, x: Operand, *, kind: str) -> Operand:
     if kind not in pointwise.UNARY:
-        raise refused(f"activation {kind} has no layer", hint="a function of an i8 value is a table: gather")
+        raise UnsupportedError(f"activation {kind} has no layer", hint="a function of an i8 value is a table: gather")
     if kind == "relu" and isinstance(x, Stream):
         limit = np.zeros((), np.int64)
         if (clamped := _clamped(site, x, limit, "max")) is not None:
@@ -345,7 +341,7 @@ def _gather(site: Site, table: Operand, indices: Operand, *, axis: int) -> Opera
     if isinstance(table, Stream):
         return _movement(site, table, constant(indices, "indices of a computed table"), axis=axis)
     if table.ndim != 1:
-        raise refused(f"a table of rank {table.ndim} has no layer", hint="tables have one axis")
+        raise UnsupportedError(f"a table of rank {table.ndim} has no layer", hint="tables have one axis")
     table_of = dtype(table.dtype)
     layer = Table(site.named("table"), site.place, [stream(indices)], table=table, dtype=table_of)
     return site.add(layer)
@@ -357,7 +353,7 @@ def _gather(site: Site, table: Operand, indices: Operand, *, axis: int) -> Opera
 @rule("reduce")
 def _reduce(site: Site, x: Operand, *, kind: str, axes: Sequence[int], keep_dims: bool) -> Operand:
     if kind not in ("sum", "max", "min"):
-        raise refused(f"reduce {kind} has no layer")
+        raise UnsupportedError(f"reduce {kind} has no layer")
     return _reduced(site, stream(x), kind, tuple(axes))
 
 
@@ -434,5 +430,3 @@ def _turns(sides: Sequence[Stream], axis: int) -> tuple[int, int]:
         return a.count // outer, b.count // outer
     return a.count, b.count
 
-
-REDUCTIONS = reduction.KINDS

@@ -85,6 +85,7 @@ class Window(Layer):
         lanes: The channels of a word.
         parallel: The results of a dense layer that are computed at once.
         ternary: Whether weights of -1, 0 and 1 are additions, and not products.
+        in_logic: Whether products are made of logic, and not of hardware multipliers.
     """
 
     kind: str = field(kw_only=True)
@@ -98,6 +99,7 @@ class Window(Layer):
     lanes: int = 1
     parallel: int = 1
     ternary: bool = False
+    in_logic: bool = False
 
     def __post_init__(self) -> None:
         x = self.inputs[0]
@@ -191,7 +193,7 @@ class Window(Layer):
         kh, kw = self.geometry.kernel
         name = {"conv": "conv" if (kh, kw) != (1, 1) or self.geometry.image[1] > 1 else "dense"}.get(self.kind, self.kind)
         at_once = f"{self.parallel} x {self.lanes}" if self.is_dense else str(self.lanes)
-        return f"{name} {kh}x{kw}, {at_once} at once" + (", ternary" if self.ternary else "")
+        return f"{name} {kh}x{kw}, {at_once} at once" + (", ternary" if self.ternary else ", in logic" * self.in_logic)
 
     # --- when what happens ------------------------------------------------------------------------------------
 
@@ -476,7 +478,7 @@ class Window(Layer):
 
     def _product(self, m: Module, x: Value, weight: Value) -> Value:
         if not self.ternary:
-            return m.mul(x, weight)
+            return m.add(*m.rows(x, weight)) if self.in_logic else m.mul(x, weight)
         width = x.width + 1
         x, zero = m.sext(x, width), m.const(0, width)
         negative = m.extract(weight, weight.width - 1, 1)

@@ -1,0 +1,325 @@
+"""The FPGA back end: graphs of integers as SystemVerilog, or simulated here."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from rlx.backends.artifact import Artifact
+from rlx.backends.building import timed
+from rlx.backends.compilation import Compilation
+from rlx.backends.fields import Check, integer, listed, name, number, one_of, optional, parsed, record, row
+from rlx.backends.fpga import process
+from rlx.backends.fpga.design import Design, Network, port_bits
+from rlx.backends.fpga.hdl import identifier
+from rlx.backends.fpga.layer import Stream
+from rlx.backends.fpga.parts import PARTS
+from rlx.backends.fpga.recognise import network_of
+from rlx.backends.fpga.report import readme
+from rlx.backends.fpga.schedule import PRESETS, scheduled
+from rlx.backends.fpga.simulate import Port, Simulator
+from rlx.backends.fpga.synthesis import synthesise
+from rlx.backends.fpga.targets import (
+    PRESET_NAMES,
+    SIMULATOR,
+    Target,
+    device_names,
+    target,
+    target_names,
+)
+from rlx.backends.fpga.verilog import Case, constraints, memory_file, memory_module, testbench
+from rlx.backends.protocol import Compiled, DeviceInfo
+from rlx.ir.dtype import dtype
+from rlx.ir.errors import CompileError, Error, ExecutionError
+from rlx.ir.evaluate import evaluate
+from rlx.ir.graph import Graph
+
+_MOST_BYTES = 1 << 28
+_MODULE = re.compile(r"^module (\w+)\b.*?^endmodule\n", re.MULTILINE | re.DOTALL)
+_SEED = 20
+
+
+def version() -> str:
+    """The version of CIRCT."""
+    return process.version()
+
+
+def compile_program(compilation: Compilation, timeout_s: float | None = None) -> Compiled:
+    """Make a design of a graph.
+
+    Args:
+        compilation: The compilation.
+        timeout_s: The seconds that CIRCT may take.
+
+    Raises:
+        CompileError: The graph has ops without layers, or does not fit the part.
+    """
+    chosen = compilation.target
+    assert isinstance(chosen, Target)
+    with timed(compilation.phases, "layers"):
+        design = designed(compilation.lir, chosen)
+    part = PARTS[chosen.arch]
+    frequency = chosen.frequency or part.frequency
+    info = {
+        "preset": chosen.preset,
+        "frequency": frequency,
+        "predicted_cycles": design.network.predicted_cycles,
+        "simulated_cycles": None,
+    }
+    if chosen.name == SIMULATOR:
+        with timed(compilation.phases, "circt"):
+            content = _simulated(design, timeout_s)
+        return Compiled(json.dumps(content).encode(), info)
+    with timed(compilation.phases, "circt"):
+        files = hardware_files(design, timeout_s)
+    with timed(compilation.phases, "check"):
+        case = _case(compilation.lir, design.network)
+        info["simulated_cycles"] = cycles = _checked(design, case, timeout_s)
+    synthesis = None
+    if chosen.synthesise:
+        with timed(compilation.phases, "synthesis"):
+            synthesis = synthesise(files, design.top, part, frequency)
+    limit = 20 * (cycles or design.network.predicted_cycles) + 10_000
+    widths = {n: port_bits(s.dtype) for n, s in (design.network.inputs | design.network.outputs).items()}
+    bench, extra = testbench(design.top, widths, case, limit)
+    text, orders = readme(design, part, chosen.preset, frequency, cycles, synthesis)
+    constraint_name, constraint_text = constraints(part.name, frequency)
+    files |= {f"{design.top}_tb.sv": bench, **extra, constraint_name: constraint_text, "README.md": text, **orders}
+    return Compiled(json.dumps(files).encode(), info)
+
+
+def designed(graph: Graph, chosen: Target) -> Design:
+    """The design of a graph at LIR.
+
+    Raises:
+        CompileError: The graph has ops without layers, or does not fit the part.
+    """
+    return Design(scheduled(network_of(graph), PRESETS[chosen.preset], PARTS[chosen.arch]))
+
+
+def hardware_files(design: Design, timeout_s: float | None = None) -> dict[str, str]:
+    """SystemVerilog, a file for each module, and what its memories hold, by name."""
+    text = process.verilog(design.hardware(), timeout_s)
+    files = {f"{found[1]}.sv": found[0] for found in _MODULE.finditer(text)}
+    for memory in design.memories:
+        files[f"{memory.name}.sv"] = memory_module(memory)
+        if memory.words is not None:
+            files[f"{memory.name}.mem"] = memory_file(memory.words, memory.width)
+    return files
+
+
+def files(artifact: Artifact) -> Mapping[str, bytes]:
+    """The files that a program stands for."""
+    content = parsed(artifact.program, _MOST_BYTES)
+    return {n: t.encode() if isinstance(t, str) else json.dumps(t).encode() for n, t in content.items()}
+
+
+def info_fields() -> dict[str, Check]:
+    """The entries of an artifact's `info`."""
+    return {
+        "preset": one_of(*PRESET_NAMES),
+        "frequency": number,
+        "predicted_cycles": integer(0, 1 << 60),
+        "simulated_cycles": optional(integer(0, 1 << 60)),
+    }
+
+
+def emit(kind: str, compilation: Compilation) -> str | None:
+    """The design in CIRCT's dialects (`hw`), or as SystemVerilog in one text (`verilog`)."""
+    if kind not in ("hw", "verilog"):
+        return None
+    chosen = compilation.target
+    assert isinstance(chosen, Target)
+    design = designed(compilation.lir, chosen)
+    if kind == "hw":
+        return design.hardware()
+    return process.verilog(design.hardware()) + "\n" + "\n".join(map(memory_module, design.memories))
+
+
+def notes(artifact: Artifact) -> list[str]:
+    """How long the design takes."""
+    info = artifact.info
+    simulated = info["simulated_cycles"]
+    found = "" if simulated is None else f", {simulated} simulated"
+    return [f"{info['predicted_cycles']} cycles predicted{found}, preset {info['preset']}, {info['frequency']:g} MHz"]
+
+
+# --- checking ---------------------------------------------------------------------------------------------------
+
+
+def _case(graph: Graph, network: Network) -> Case:
+    """Inputs that are drawn, and what the evaluator makes of them."""
+    draw = np.random.default_rng(_SEED)
+    given = {
+        n: draw.integers(s.low, s.high, s.shape, endpoint=True).astype(s.dtype.numpy) for n, s in network.inputs.items()
+    }
+    results = dict(zip(network.outputs, evaluate(graph, given), strict=True))
+    return Case(
+        {n: (s, given[n].ravel()[s.order]) for n, s in network.inputs.items()},
+        {n: (s, np.asarray(results[n]).ravel()[s.order]) for n, s in network.outputs.items()},
+    )
+
+
+def _checked(design: Design, case: Case, timeout_s: float | None) -> int | None:
+    """The cycles of a simulation, which has to give what the evaluator gives; None where LLVM is not installed.
+
+    Raises:
+        CompileError: The design computes something else.
+    """
+    if find_spec("llvmlite") is None:
+        return None
+    program = _simulated(design, timeout_s)
+    run = _simulator(program).run(
+        [values for _, values in case.inputs.values()], most_cycles=_limit(program["predicted_cycles"])
+    )
+    for (name, (stream, wanted)), got in zip(case.outputs.items(), run.outputs, strict=True):
+        if not np.array_equal(_elements(got, stream.dtype.name), wanted):
+            raise CompileError(
+                f"the design of '{design.network.name}' gives other numbers for '{name}' than the graph",
+                hint="this is a mistake of RLX: please report it with the graph",
+            )
+    return run.cycles
+
+
+def _limit(cycles: int) -> int:
+    return 4 * cycles + 10_000
+
+
+# --- simulating -------------------------------------------------------------------------------------------------
+
+
+def _simulated(design: Design, timeout_s: float | None) -> dict[str, Any]:
+    """What `Program` reads."""
+    ir, offsets, size = process.simulation(design.simulated(), design.top, timeout_s)
+    network = design.network
+
+    def described(side: Mapping[str, Stream]) -> list[list[Any]]:
+        return [[n, identifier(n), port_bits(s.dtype), s.dtype.name, s.order.tolist()] for n, s in side.items()]
+
+    return {
+        "ir": ir,
+        "top": design.top,
+        "offsets": offsets,
+        "bytes": size,
+        "predicted_cycles": network.predicted_cycles,
+        "inputs": described(network.inputs),
+        "outputs": described(network.outputs),
+    }
+
+
+_PORT = row(name, name, integer(1, 64), name, listed(integer(0, 1 << 40)))
+_PROGRAM = {
+    "ir": name,
+    "top": name,
+    "bytes": integer(0, 1 << 40),
+    "predicted_cycles": integer(0, 1 << 60),
+    "inputs": listed(_PORT, 1000),
+    "outputs": listed(_PORT, 1000),
+}
+
+
+def _simulator(program: Mapping[str, Any]) -> Simulator:
+    def ports(side: str) -> list[Port]:
+        return [Port(port, bits, len(order)) for _, port, bits, _, order in program[side]]
+
+    return Simulator(
+        program["ir"], program["top"], program["offsets"], program["bytes"], ports("inputs"), ports("outputs")
+    )
+
+
+def _elements(values: np.ndarray, kind: str) -> np.ndarray:
+    """Words of a port as numbers of a dtype."""
+    return (values & 1).astype(bool) if kind == "bool" else values.astype(dtype(kind).numpy)
+
+
+def load(artifact: Artifact, parameters: Mapping[str, np.ndarray], threads: int | None = None) -> Program:
+    """Compile the simulation of a design for this machine.
+
+    Raises:
+        Error: LLVM is not installed, or the program is another one than the artifact describes.
+    """
+    if threads not in (None, 1):
+        raise Error(f"a simulation uses one thread, not {threads}", hint="leave threads out, or say 1")
+    return Program(artifact)
+
+
+class Program:
+    """A design that is simulated.
+
+    Attributes:
+        cycles: The cycles of the last call, from the first element of an input to the last one of the outputs.
+    """
+
+    def __init__(self, artifact: Artifact):
+        content = parsed(artifact.program, _MOST_BYTES)
+        offsets = content.pop("offsets", None) if isinstance(content, dict) else None
+        program = record(_PROGRAM)(content, "program") | {"offsets": offsets}
+        signature = artifact.signature
+        for side, described in (("inputs", signature.of_kind("input")), ("outputs", signature.outputs)):
+            found = [(n, kind, len(order)) for n, _, _, kind, order in program[side]]
+            wanted = [(d.name, d.shape.dtype.name, int(np.prod(d.shape.static))) for d in described]
+            if found != wanted or any(sorted(order) != list(range(len(order))) for *_, order in program[side]):
+                raise ExecutionError("the program is another one than the artifact describes", hint="compile it again")
+        ports = [f"{port}_{end}" for s in ("inputs", "outputs") for _, port, *_ in program[s] for end in ("valid", "data", "ready")]
+        size = program["bytes"]
+        if not isinstance(offsets, dict) or any(type(offsets.get(p)) is not int or not 0 <= offsets[p] < size for p in [*ports, "clk", "rst"]):
+            raise ExecutionError("the program lacks the places of its ports", hint="compile it again")
+        self._orders = [[np.array(order, np.int64) for *_, order in program[s]] for s in ("inputs", "outputs")]
+        self._outputs = [(o.shape.static, o.shape.dtype.name) for o in signature.outputs]
+        self._limit = _limit(program["predicted_cycles"])
+        self._simulator = _simulator(program)
+        self.cycles = 0
+
+    def call(self, arrays: Sequence[np.ndarray], /) -> list[np.ndarray]:
+        """Run it on arrays for its inputs, in order."""
+        given = [a.ravel()[order] for a, order in zip(arrays, self._orders[0], strict=True)]
+        run = self._simulator.run(given, most_cycles=self._limit)
+        self.cycles = run.cycles
+        results = []
+        for values, order, (shape, kind) in zip(run.outputs, self._orders[1], self._outputs, strict=True):
+            result = np.empty(len(order), dtype(kind).numpy)
+            result[order] = _elements(values, kind)
+            results.append(result.reshape(shape))
+        return results
+
+    def read_state(self, name: str) -> np.ndarray:
+        """There are no states."""
+        raise ExecutionError(f"there is no state '{name}'")
+
+    def write_state(self, name: str, value: np.ndarray) -> None:
+        """There are no states."""
+        raise ExecutionError(f"there is no state '{name}'")
+
+
+@cache
+def devices() -> Sequence[DeviceInfo]:
+    """The simulator. Never raises."""
+    missing = [package for package in ("pycde", "llvmlite") if find_spec(package) is None]
+    if missing:
+        reason = f"{' and '.join(missing)} not installed: pip install 'rlx[fpga]'"
+        return (DeviceInfo(SIMULATOR, SIMULATOR, "", False, reason),)
+    return (DeviceInfo(SIMULATOR, SIMULATOR, f"CIRCT ({process.version()}) and LLVM", True),)
+
+
+__all__: Sequence[str] = [
+    "Program",
+    "compile_program",
+    "designed",
+    "device_names",
+    "devices",
+    "emit",
+    "files",
+    "hardware_files",
+    "info_fields",
+    "load",
+    "notes",
+    "target",
+    "target_names",
+    "version",
+]

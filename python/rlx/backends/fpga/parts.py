@@ -1,0 +1,56 @@
+"""The FPGAs that designs are made for, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Part:
+    """An FPGA.
+
+    Attributes:
+        name: Its name here.
+        title: What it is.
+        luts: Tables of logic.
+        registers: Bits of registers in them.
+        multipliers: Hardware multipliers.
+        memories: Blocks of memory.
+        factor_bits: The widest signed factor of a multiplier.
+        least_product: Products of fewer bits than this are made of logic.
+        modes: The words and the bits of a word that a block of memory may have.
+        frequency: What a design is to reach if nothing is said, in MHz.
+        synthesis: What yosys runs for it.
+    """
+
+    name: str
+    title: str
+    luts: int
+    registers: int
+    multipliers: int
+    memories: int
+    factor_bits: int
+    least_product: int
+    modes: tuple[tuple[int, int], ...]
+    frequency: int
+    synthesis: str
+
+
+PARTS = {
+    part.name: part
+    for part in (
+        Part(
+            "ecp5-25k", "Lattice ECP5 LFE5U-25F", 24288, 24288, 28, 56, 18, 0,
+            ((16384, 1), (8192, 2), (4096, 4), (2048, 9), (1024, 18), (512, 36)), 80, "synth_ecp5",
+        ),
+        Part(
+            "ice40-up5k", "Lattice iCE40 UP5K", 5280, 5280, 8, 30, 16, 11,
+            ((2048, 2), (1024, 4), (512, 8), (256, 16)), 20, "synth_ice40 -dsp",
+        ),
+        Part(
+            "xc7", "AMD Artix-7 XC7A35T", 20800, 41600, 90, 100, 18, 9,
+            ((16384, 1), (8192, 2), (4096, 4), (2048, 9), (1024, 18), (512, 36)), 100, "synth_xilinx -family xc7 -flatten",
+        ),
+    )
+}  # fmt: skip
+DEFAULT_PART = "ecp5-25k"

@@ -1,0 +1,150 @@
+"""How much of each layer is done at once: stages are balanced against what a part has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rlx.backends.fpga.design import Network, with_queues
+from rlx.backends.fpga.estimate import Cost, cost_of, total
+from rlx.backends.fpga.layer import Layer
+from rlx.backends.fpga.parts import Part
+from rlx.backends.fpga.requantiser import Requantiser
+from rlx.backends.fpga.window import Window, divisors
+from rlx.ir.errors import CompileError
+
+_MOST_LANES, _MOST_PARALLEL = 16, 16
+# What routing leaves of the logic of a part.
+_USABLE = 0.85
+
+
+@dataclass(frozen=True)
+class Preset:
+    """What a design is good at. Every preset computes the same numbers.
+
+    Attributes:
+        title: What it is for.
+        grows: Whether the slowest layer does more at once, as long as the part has room.
+        keeps_up: Whether that ends once no layer is slower than the input.
+        lanes: The input channels that every layer takes at once, at most.
+        ternary: Whether weights of -1, 0 and 1 are additions.
+    """
+
+    title: str
+    grows: bool = False
+    keeps_up: bool = False
+    lanes: int = 1
+    ternary: bool = False
+
+
+PRESETS = {
+    "latency": Preset("the fewest cycles that the part has room for", grows=True),
+    "size": Preset("the least logic: one product at a time, ternary weights as additions", ternary=True),
+    "energy": Preset("few accesses to memory: four input channels in a word, ternary weights as additions", lanes=4, ternary=True),
+    "precision": Preset("one product at a time, in hardware multipliers"),
+    "bandwidth": Preset("layers as fast as the input, no faster", grows=True, keeps_up=True, ternary=True),
+}  # fmt: skip
+DEFAULT_PRESET = "precision"
+
+
+def scheduled(network: Network, preset: Preset, part: Part) -> Network:
+    """A network with sizes and queues for a part.
+
+    Raises:
+        CompileError: It does not fit, even with one product at a time; the message says by how much.
+    """
+    for layer in network.layers:
+        if isinstance(layer, Requantiser):
+            layer.changed(factor_bits=part.factor_bits)
+        elif isinstance(layer, Window):
+            _prepare(layer, preset)
+    _spare_multipliers(network, part)
+    cost = _cost(network, part)
+    if beyond := cost.beyond(part):
+        hint = "a smaller model, weights of fewer bits, or a larger part: " + ", ".join(_larger(part))
+        raise CompileError(f"'{network.name}' does not fit {part.name}: it needs " + "; ".join(beyond), hint=hint)
+    if preset.grows:
+        _grow(network, preset, part)
+    return with_queues(network)
+
+
+def _larger(part: Part) -> list[str]:
+    from rlx.backends.fpga.parts import PARTS
+
+    return [p.name for p in PARTS.values() if p.luts * p.memories > part.luts * part.memories] or ["none is known here"]
+
+
+def _prepare(layer: Window, preset: Preset) -> None:
+    weights = layer.weights
+    layer.changed(ternary=bool(preset.ternary and weights is not None and abs(weights).max() <= 1))
+    if layer.is_dense and preset.lanes > 1:
+        assert weights is not None
+        layer.changed(lanes=divisors(weights.shape[-1], preset.lanes)[-1])
+
+
+def _cost(network: Network, part: Part) -> Cost:
+    return total((layer.module for layer in with_queues(network).layers), part)
+
+
+def _spare_multipliers(network: Network, part: Part) -> None:
+    """Make products of logic, as many as the part has too few multipliers for: those of requantisers first."""
+
+    def multipliers(layer: Layer) -> int:
+        return cost_of(layer.module, part).multipliers
+
+    needed = sum(map(multipliers, network.layers))
+    kinds: tuple[Callable[[Layer], bool], ...] = (
+        lambda layer: isinstance(layer, Requantiser),
+        lambda layer: isinstance(layer, Window),
+    )
+    for kind in kinds:
+        for layer in sorted(filter(kind, network.layers), key=multipliers, reverse=True):
+            if needed <= part.multipliers:
+                return
+            needed -= multipliers(layer)
+            layer.changed(in_logic=True)
+            needed += multipliers(layer)
+
+
+def _grow(network: Network, preset: Preset, part: Part) -> None:
+    """Let the slowest layer do more at once, again and again, until the part is full or a stream is the slowest."""
+    slowest_stream = max([s.count for s in network.inputs.values()] + [layer.output.count for layer in network.layers])
+    goal = max(s.count for s in network.inputs.values()) if preset.keeps_up else slowest_stream
+    windows = [layer for layer in network.layers if isinstance(layer, Window)]
+    limits = Part(**{**part.__dict__, "luts": int(part.luts * _USABLE), "registers": int(part.registers * _USABLE)})
+    while windows:
+        slowest = max(windows, key=lambda layer: layer.cycles)
+        if slowest.cycles <= max(goal, slowest.inputs[0].count):
+            return
+        before = slowest.lanes, slowest.parallel
+        options = [sizes for sizes in _sizes(slowest) if _tried(slowest, sizes) < slowest_cycles(slowest, before)]
+        _resize(slowest, before)
+        if not options:
+            return
+        # The least that helps; of equals the one that has the wider memory of weights, and not of rows.
+        _resize(slowest, min(options, key=lambda sizes: (sizes[0] * sizes[1], sizes[0])))
+        if _cost(network, part).beyond(limits):
+            _resize(slowest, before)
+            return
+
+
+def slowest_cycles(layer: Window, sizes: tuple[int, int]) -> int:
+    """The cycles of a layer with other sizes, which it then has."""
+    _resize(layer, sizes)
+    return layer.cycles
+
+
+_tried = slowest_cycles
+
+
+def _resize(layer: Window, sizes: tuple[int, int]) -> None:
+    layer.changed(lanes=sizes[0], parallel=sizes[1])
+
+
+def _sizes(layer: Window) -> list[tuple[int, int]]:
+    """The lanes and the results at once that a layer may have."""
+    if not layer.is_dense:
+        return [(lanes, 1) for lanes in divisors(layer.geometry.channels, _MOST_LANES)]
+    assert layer.weights is not None
+    results, channels = layer.weights.shape[1], layer.weights.shape[-1]
+    return [(q, p) for q in divisors(channels, _MOST_LANES) for p in divisors(results, _MOST_PARALLEL)]

@@ -1,0 +1,138 @@
+"""What stands in Verilog as it is: memories, the testbench; and the constraints of a part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rlx.backends.fpga.hdl import Memory, identifier, index_bits
+from rlx.backends.fpga.layer import Stream
+
+
+def memory_module(memory: Memory) -> str:
+    """A memory as synthesis tools know it."""
+    address = index_bits(memory.depth)
+    ports = ["input  logic clk"]
+    for direction, name, width in memory.ports:
+        kind = "logic" if width == 1 and name in ("en", "we") else f"logic [{width - 1}:0]"
+        ports.append(f"{'input ' if direction == 'in' else 'output'} {kind} {name}")
+    body = [f"  logic [{memory.width - 1}:0] words [0:{memory.depth - 1}];"]
+    if memory.words is not None:
+        body.append(f'  initial $readmemh("{memory.name}.mem", words);')
+    body += ["  always_ff @(posedge clk) begin", "    if (en) data <= words[addr];"]
+    if memory.words is None:
+        body.append("    if (we) words[waddr] <= wdata;")
+    body += ["  end", "endmodule", ""]
+    del address
+    return f"module {memory.name}(\n  " + ",\n  ".join(ports) + "\n);\n" + "\n".join(body)
+
+
+def memory_file(words: Sequence[int], width: int) -> str:
+    """Words as `$readmemh` reads them."""
+    digits = (width + 3) // 4
+    mask = (1 << width) - 1
+    return "".join(f"{int(w) & mask:0{digits}x}\n" for w in words)
+
+
+@dataclass(frozen=True)
+class Case:
+    """What a testbench compares: elements in the order of their streams, by name."""
+
+    inputs: Mapping[str, tuple[Stream, np.ndarray]]
+    outputs: Mapping[str, tuple[Stream, np.ndarray]]
+
+
+def testbench(top: str, widths: Mapping[str, int], case: Case, most_cycles: int) -> tuple[str, dict[str, str]]:
+    """A testbench that feeds a design and compares what it gives, and the files that it reads.
+
+    Args:
+        top: The name of the design.
+        widths: The bits of each port's data.
+        case: What it compares.
+        most_cycles: When it gives up.
+    """
+    files: dict[str, str] = {}
+    declarations, connections, drivers, counts = [], [], [], []
+    for side in (case.inputs, case.outputs):
+        for name, (stream, values) in side.items():
+            port, width = identifier(name), widths[name]
+            files[f"tb_{port}.mem"] = memory_file([int(v) for v in values], width)
+            last = stream.count - 1
+            declarations += [
+                f"  logic [{width - 1}:0] {port}_words [0:{last}];",
+                f"  logic [{width - 1}:0] {port}_data;",
+                f"  logic {port}_valid, {port}_ready;",
+                f"  integer {port}_count = 0;",
+                f'  initial $readmemh("tb_{port}.mem", {port}_words);',
+            ]
+            connections += [f".{port}_{end}({port}_{end})" for end in ("valid", "data", "ready")]
+            through = f"if (!rst && {port}_valid && {port}_ready)"
+            if side is case.inputs:
+                declarations += [
+                    f"  assign {port}_valid = !rst && {port}_count < {stream.count} && ({port}_held || draw[0]);",
+                    f"  logic {port}_held = 1'b0;",
+                    f"  assign {port}_data = {port}_words[{port}_count < {stream.count} ? {port}_count : 0];",
+                ]
+                drivers += [
+                    f"    {port}_held <= {port}_valid && !{port}_ready;",
+                    f"    {through} {port}_count <= {port}_count + 1;",
+                ]
+            else:
+                declarations.append(f"  assign {port}_ready = draw[1];")
+                counts.append(f"{port}_count == {stream.count}")
+                drivers += [
+                    f"    {through} begin",
+                    f"      if ({port}_data !== {port}_words[{port}_count]) begin",
+                    f'        $display("FAIL: {port}[%0d] is %h, expected %h", {port}_count, {port}_data, '
+                    f"{port}_words[{port}_count]);",
+                    "        $fatal(1);",
+                    "      end",
+                    f"      {port}_count <= {port}_count + 1;",
+                    "    end",
+                ]
+    lines = [
+        "`timescale 1ns/1ps",
+        "// Feeds the design, and compares what it gives with what the graph means. +hesitate makes both ends wait at times.",
+        f"module {top}_tb;",
+        "  logic clk = 1'b0, rst = 1'b1;",
+        "  logic [1:0] draw = 2'b11;",
+        "  logic hesitate = 1'b0;",
+        "  integer cycles = 0;",
+        *declarations,
+        f"  {top} dut(.clk(clk), .rst(rst), {', '.join(connections)});",
+        "  always #5 clk = !clk;",
+        '  initial hesitate = $test$plusargs("hesitate");',
+        "  always @(posedge clk) begin",
+        "    cycles <= cycles + 1;",
+        "    rst <= cycles < 4;",
+        "    draw <= hesitate ? 2'($urandom) : 2'b11;",
+        *drivers,
+        f"    if ({' && '.join(counts)}) begin",
+        f'      $display("PASS: {top}, %0d cycles", cycles - 5);',
+        "      $finish;",
+        "    end",
+        f"    if (cycles > {most_cycles}) begin",
+        '      $display("FAIL: the design stands still");',
+        "      $fatal(1);",
+        "    end",
+        "  end",
+        "endmodule",
+        "",
+    ]
+    return "\n".join(lines), files
+
+
+def constraints(part: str, frequency: float) -> tuple[str, str]:
+    """The name and the text of a file of constraints: the clock, and where pins are to be filled in."""
+    period = 1000 / frequency
+    if part.startswith("ecp5"):
+        return "constraints.lpf", f'FREQUENCY PORT "clk" {frequency:g} MHZ;\n# LOCATE COMP "clk" SITE "…"; and so on\n'
+    if part.startswith("ice40"):
+        return "constraints.pcf", "# set_io clk …, and so on\n"
+    lines = [
+        f"create_clock -name clk -period {period:.3f} [get_ports clk]",
+        "# set_property -dict { PACKAGE_PIN … IOSTANDARD LVCMOS33 } [get_ports clk]",
+    ]
+    return "constraints.xdc", "\n".join(lines) + "\n"
