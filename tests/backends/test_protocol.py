@@ -8,13 +8,14 @@ import pytest
 
 import rlx
 from rlx.backends.c import backend as c
+from rlx.backends.fpga import backend as fpga
 from rlx.backends.iree import backend as iree
 from rlx.backends.protocol import Compiler, Runtime
 from rlx.backends.registry import RLX, Registered, backend_of, backends, runtime_of
 from rlx.backends.xla import backend as xla
 
-COMPILERS: list[Compiler] = [iree, xla, c]  # by the type checker
-RUNTIMES: list[Runtime] = [iree, xla, c]
+COMPILERS: list[Compiler] = [iree, xla, c, fpga]  # by the type checker
+RUNTIMES: list[Runtime] = [iree, xla, c, fpga]
 BACKENDS = [backend for backend in backends() if backend.origin == RLX]  # more may be installed where the tests run
 
 
@@ -54,7 +55,7 @@ def test_devices_are_those_of_the_back_ends() -> None:
     assert [device.value for device in rlx.Device] == names
     for name in names:
         assert runtime_of(name) is backend_of(name).runtime
-        assert rlx.Device.of(name) is rlx.Device(name) is getattr(rlx.Device, name.upper())
+        assert rlx.Device.of(name) is rlx.Device(name) is getattr(rlx.Device, name.upper().replace("-", "_"))
 
 
 def test_what_nothing_runs() -> None:

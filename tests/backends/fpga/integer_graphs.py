@@ -82,14 +82,17 @@ class Maker:
         for i, (k, n) in enumerate(zip(kernel, (height, width), strict=True)):
             pads[2 * i] += max(0, (k - 1) * dilation[i] + 1 - n - pads[2 * i] - pads[2 * i + 1])
         kind = rng.choice(["dense", "dense", "depthwise", "grouped"])
-        groups = {"dense": 1, "depthwise": channels}.get(kind, int(rng.choice([d for d in (1, 2, 3) if not channels % d])))
+        groups = {"dense": 1, "depthwise": channels}.get(
+            kind, int(rng.choice([d for d in (1, 2, 3) if not channels % d]))
+        )
         results = channels if kind == "depthwise" else groups * int(rng.integers(1, 5))
         w = self.weights(results, channels // groups, *kernel)
         bias = self.bias(results) if rng.random() < 0.8 else None
-        y = self.g.q_conv2d(
-            x, w, bias, stride=tuple(map(int, rng.integers(1, 3, 2))), padding=[(pads[0], pads[1]), (pads[2], pads[3])], dilation=tuple(dilation),
-            groups=groups, x_zero_point=int(self.rng.integers(-128, 128)), w_zero_point=int(rng.choice([0, 0, 0, 3])), dtype="i32",
-        )  # fmt: skip
+        strides = tuple(map(int, rng.integers(1, 3, 2)))
+        zeros = {"x_zero_point": int(rng.integers(-128, 128)), "w_zero_point": int(rng.choice([0, 0, 0, 3]))}
+        sides = [(pads[0], pads[1]), (pads[2], pads[3])]
+        window = {"stride": strides, "padding": sides, "dilation": tuple(dilation), "groups": groups}
+        y = self.g.q_conv2d(x, w, bias, **window, **zeros, dtype="i32")
         about = 1.0 / (30 * np.sqrt(channels // groups * np.prod(kernel)))
         return y if rng.random() < 0.1 else self.requantised(y, (results, 1, 1), about)
 
@@ -185,7 +188,21 @@ class Maker:
     def argmax(self, x: Any, values: list[Any]) -> Any:
         return self.g.argmax(x, axis=int(self.rng.integers(x.rank)), keep_dims=True)
 
-    image_steps = (conv, conv, conv, conv, pool, pool, flatten, residual, concat, table, elementwise, move, spatial_mean)
+    image_steps = (
+        conv,
+        conv,
+        conv,
+        conv,
+        pool,
+        pool,
+        flatten,
+        residual,
+        concat,
+        table,
+        elementwise,
+        move,
+        spatial_mean,
+    )
     row_steps = (dense, dense, dense, residual, concat, table, elementwise, move, reduce, argmax)
 
 

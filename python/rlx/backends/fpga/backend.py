@@ -178,10 +178,10 @@ def _checked(design: Design, case: Case, timeout_s: float | None) -> int | None:
     run = _simulator(program).run(
         [values for _, values in case.inputs.values()], most_cycles=_limit(program["predicted_cycles"])
     )
-    for (name, (stream, wanted)), got in zip(case.outputs.items(), run.outputs, strict=True):
+    for (output, (stream, wanted)), got in zip(case.outputs.items(), run.outputs, strict=True):
         if not np.array_equal(_elements(got, stream.dtype.name), wanted):
             raise CompileError(
-                f"the design of '{design.network.name}' gives other numbers for '{name}' than the graph",
+                f"the design of '{design.network.name}' gives other numbers for '{output}' than the graph",
                 hint="this is a mistake of RLX: please report it with the graph",
             )
     return run.cycles
@@ -266,9 +266,16 @@ class Program:
             wanted = [(d.name, d.shape.dtype.name, int(np.prod(d.shape.static))) for d in described]
             if found != wanted or any(sorted(order) != list(range(len(order))) for *_, order in program[side]):
                 raise ExecutionError("the program is another one than the artifact describes", hint="compile it again")
-        ports = [f"{port}_{end}" for s in ("inputs", "outputs") for _, port, *_ in program[s] for end in ("valid", "data", "ready")]
+        ports = [
+            f"{port}_{end}"
+            for s in ("inputs", "outputs")
+            for _, port, *_ in program[s]
+            for end in ("valid", "data", "ready")
+        ]
         size = program["bytes"]
-        if not isinstance(offsets, dict) or any(type(offsets.get(p)) is not int or not 0 <= offsets[p] < size for p in [*ports, "clk", "rst"]):
+        if not isinstance(offsets, dict) or any(
+            type(offsets.get(p)) is not int or not 0 <= offsets[p] < size for p in [*ports, "clk", "rst"]
+        ):
             raise ExecutionError("the program lacks the places of its ports", hint="compile it again")
         self._orders = [[np.array(order, np.int64) for *_, order in program[s]] for s in ("inputs", "outputs")]
         self._outputs = [(o.shape.static, o.shape.dtype.name) for o in signature.outputs]

@@ -74,6 +74,7 @@ def with_queues(network: Network) -> Network:
     exactly: the queue of an input holds all that arrives while another input waits. How long ways take makes queues longer, and
     as a queue takes time itself, this is repeated until nothing changes.
     """
+    network = _without_queues(network)
     parting = [source for source, found in network.readers().items() if len(found) > 1]
     after = [_needs(network, source) for source in parting]
     joins = [j for j in network.layers if len(j.inputs) > 1 and any(j in needs for needs in after)]
@@ -88,6 +89,17 @@ def with_queues(network: Network) -> Network:
             break
         depths |= late
     return result
+
+
+def _without_queues(network: Network) -> Network:
+    for layer in network.layers:
+        sources = [s.source for s in layer.inputs]
+        layer.inputs[:] = [
+            source.inputs[0] if isinstance(source, Fifo) else s
+            for s, source in zip(layer.inputs, sources, strict=True)
+        ]
+    layers = [layer for layer in network.layers if not isinstance(layer, Fifo)]
+    return Network(network.name, network.inputs, network.outputs, layers)
 
 
 def _waiting(joins: Sequence[Layer], after: Sequence[Mapping[Layer | str, np.ndarray]]) -> dict[tuple[Layer, int], int]:
@@ -198,7 +210,9 @@ class Design:
         m = Module(self.top)
         readers = network.readers()
         wires = {layer: _wires(m, layer) for layer in network.layers}
-        given: dict[Layer | str, tuple[Value, Value, Value]] = {}  # valid, data and the ready that is still to be defined
+        given: dict[
+            Layer | str, tuple[Value, Value, Value]
+        ] = {}  # valid, data and the ready that is still to be defined
         for name, stream in network.inputs.items():
             port = identifier(name)
             valid, data = m.input(f"{port}_valid", 1), m.input(f"{port}_data", port_bits(stream.dtype))

@@ -1,7 +1,7 @@
 """Writes modules of CIRCT's hw, comb and seq dialects as text, so that building a design needs no CIRCT.
 
-All values are integers in two's complement; what reads a value says whether it has a sign. A module is a graph: a register may be
-read before its next value is known (`Module.register` gives it, `Register.set` closes the loop).
+All values are integers in two's complement; what reads a value says whether it has a sign. A module is a graph: a register may
+be read before its next value is known (`Module.register` gives it, `Register.set` closes the loop).
 """
 
 from __future__ import annotations
@@ -259,7 +259,7 @@ class Module:
         """Some bits, from bit `low` on."""
         if low == 0 and width == value.width:
             return value
-        assert 0 <= low and low + width <= value.width, (value, low, width)
+        assert low >= 0 and low + width <= value.width, (value, low, width)
         return self.op(f"comb.extract {value.text} from {low} : ({value.type}) -> i{width}", width)
 
     def concat(self, *high_to_low: Value) -> Value:

@@ -37,6 +37,10 @@ class Stream:
     high: int
     source: Layer | str
 
+    def __repr__(self) -> str:
+        source = self.source if isinstance(self.source, str) else self.source.name
+        return f"Stream({source}, {self.dtype.name}{list(self.shape)}, {self.low} to {self.high})"
+
     @property
     def width(self) -> int:
         """The bits of its wire, a signed number."""
@@ -57,7 +61,7 @@ def dtype_range(dtype: DType) -> tuple[int, int]:
     return (0, 1) if dtype.is_bool else (int(dtype.min), int(dtype.max))
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Layer:
     """One module of a design, with one stream out.
 
@@ -72,6 +76,9 @@ class Layer:
     place: str
     inputs: list[Stream]
     output: Stream = field(init=False)
+
+    def __repr__(self) -> str:
+        return f"{self.name}: {self.description} of {', '.join(map(repr, self.inputs))}"
 
     def changed(self, **sizes: int | bool) -> None:
         """Say how a layer is made: attributes that do not change what it computes."""
@@ -212,4 +219,3 @@ def packed(row: Sequence[Any], widths: Sequence[int]) -> int:
         word |= (int(value) & ((1 << width) - 1)) << at
         at += width
     return word
-

@@ -18,7 +18,7 @@ def spaced(times: np.ndarray) -> np.ndarray:
     return np.maximum.accumulate(times - places) + places
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Reorder(Layer):
     """A tensor in another order, with elements left out, repeated or put in: it is stored as a whole, twice.
 
@@ -95,7 +95,7 @@ class Reorder(Layer):
         pipe.finish(value)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Concat(Layer):
     """Two tensors that take turns: so many elements of the first, then so many of the second.
 
@@ -148,7 +148,7 @@ class Concat(Layer):
         pipe.finish(value)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Fifo(Layer):
     """A queue: it holds what another way from the same place needs longer for.
 
@@ -201,4 +201,3 @@ def fork(name: str, readers: int, width: int) -> Module:
         m.output(f"out{i}_valid", m.all(valid, m.invert(register.value)))
         m.output(f"out{i}_data", data)
     return m
-

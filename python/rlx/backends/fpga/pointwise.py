@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from rlx.backends.fpga.layer import Constants, Layer, Pipe, Stream, dtype_range
 from rlx.ir.dtype import DType
 
 # What each op makes of numbers, in Python's integers: it says which values its result may have.
-_EXACT: dict[str, Callable[..., int]] = {
+_EXACT: dict[str, Callable[..., Any]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,
@@ -42,7 +43,7 @@ def interval_of(kind: str, intervals: Sequence[tuple[int, int]]) -> tuple[int, i
     return min(corners), max(corners)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Pointwise(Layer):
     """An op on elements at the same place of its operands, with integers that wrap as those of its dtype do.
 
@@ -157,7 +158,7 @@ def _alike(m: Module, values: Sequence[Value]) -> list[Value]:
     return [m.sext(v, width) for v in values]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Table(Layer):
     """`table[clamp(x)]`, from a read-only memory.
 

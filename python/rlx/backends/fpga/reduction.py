@@ -44,7 +44,7 @@ def rounds_of(results: np.ndarray, count: int) -> Rounds | None:
     return Rounds(count, places) if (blocks == blocks[:, :1]).all() else None
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Reduce(Layer):
     """The sum, the largest or the smallest of elements, or the place of the largest (the first of several).
 
@@ -136,4 +136,3 @@ class Reduce(Layer):
             return m.add(value, m.mux(first, m.const(0, width), before))
         better = m.compare("sgt" if self.kind == "max" else "slt", value, before)
         return m.mux(m.any(first, better), value, before)
-

@@ -36,16 +36,31 @@ def readme(
             order, extra = _order(identifier(name), stream)
             files |= extra
             dims = "x".join(map(str, stream.shape)) or "scalar"
-            row = (f"`{identifier(name)}`", direction, f"{stream.dtype.name} {dims}", str(port_bits(stream.dtype)), order)
+            row = (
+                f"`{identifier(name)}`",
+                direction,
+                f"{stream.dtype.name} {dims}",
+                str(port_bits(stream.dtype)),
+                order,
+            )
             ports.append(row)
     cycles = network.predicted_cycles
     figures = [("cycles from the first element to the last", f"{cycles}", "-" if simulated is None else f"{simulated}")]
     figures.append(
-        ("time at {:g} MHz, in µs".format(frequency), _microseconds(cycles, frequency), _microseconds(simulated, frequency))
+        (
+            f"time at {frequency:g} MHz, in µs",
+            _microseconds(cycles, frequency),
+            _microseconds(simulated, frequency),
+        )
     )
     figures.append(("cycles for each of many", f"{network.interval}", "-"))
     cost = total(design.modules, part)
-    for title, key in (("LUTs", "luts"), ("registers", "registers"), ("multipliers", "multipliers"), ("memory blocks", "memories")):
+    for title, key in (
+        ("LUTs", "luts"),
+        ("registers", "registers"),
+        ("multipliers", "multipliers"),
+        ("memory blocks", "memories"),
+    ):
         found = "-" if synthesis is None else str(getattr(synthesis, key))
         figures.append((f"{title}, of {getattr(part, key)}", str(getattr(cost, key)), found))
     if synthesis is not None:

@@ -1,4 +1,4 @@
-"""Requantisation: accumulators times numbers in fixed point, rounded as `requantize` does, in a pipeline of one element a cycle."""
+"""Requantisation: sums times numbers in fixed point, rounded as `requantize` does, in a pipeline of one element a cycle."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rlx.ops.quantization.requantize import BITS, RIGHTMOST, Requantize
 _I32 = (-(1 << 31), (1 << 31) - 1)
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Requantiser(Layer):
     """The op `requantize`, with a narrower range of results where a ReLU or another clamp comes after it.
 
@@ -51,7 +51,8 @@ class Requantiser(Layer):
         self._pairs = [(int(m), int(s)) for m, s in pairs]
         low, high = self._results(x)
         clamp = (self.least, self.greatest)
-        self.output = Stream(x.shape, self.dtype, x.order, *(min(max(v, clamp[0]), clamp[1]) for v in (low, high)), self)
+        low, high = (min(max(v, clamp[0]), clamp[1]) for v in (low, high))
+        self.output = Stream(x.shape, self.dtype, x.order, low, high, self)
 
     def clamped(self, least: int, greatest: int) -> Requantiser:
         """The same, with results clamped further."""
@@ -68,7 +69,7 @@ class Requantiser(Layer):
             return int(self.dtype.min), int(self.dtype.max)
         m, s = (np.array(v) for v in zip(*self._pairs, strict=True))
         ends = [
-            Requantize().evaluate(np.int64(v), m, s, zero_point=self.zero_point, mode=self.mode, dtype=self.dtype)
+            Requantize().evaluate(np.array(v), m, s, zero_point=self.zero_point, mode=self.mode, dtype=self.dtype)
             for v in (x.low, x.high)
         ]
         return int(np.min(ends)), int(np.max(ends))

@@ -134,10 +134,12 @@ def constant(operand: Operand | None, what: str) -> np.ndarray:
     """
     if isinstance(operand, np.ndarray):
         return operand
-    raise UnsupportedError(f"{what} must be a constant", hint="weights are part of the hardware: give them as constants")
+    raise UnsupportedError(
+        f"{what} must be a constant", hint="weights are part of the hardware: give them as constants"
+    )
 
 
-def stream(operand: Operand, what: str = "x") -> Stream:
+def stream(operand: Operand | None, what: str = "x") -> Stream:
     """An operand that has to be computed."""
     if isinstance(operand, Stream):
         return operand
@@ -376,7 +378,14 @@ def _reduced(site: Site, x: Stream, kind: str, axes: tuple[int, ...]) -> Stream:
     assert rounds is not None
     order = results[x.order].reshape(-1, rounds.count, rounds.places)[:, 0].ravel()
     layer = Reduce(
-        site.named(kind), site.place, [x], kind=kind, rounds=rounds, dtype=site.result.dtype, shape=site.dims, order=order
+        site.named(kind),
+        site.place,
+        [x],
+        kind=kind,
+        rounds=rounds,
+        dtype=site.result.dtype,
+        shape=site.dims,
+        order=order,
     )
     return site.add(layer)
 
@@ -429,4 +438,3 @@ def _turns(sides: Sequence[Stream], axis: int) -> tuple[int, int]:
         outer = int(np.prod(a.shape[:axis]))
         return a.count // outer, b.count // outer
     return a.count, b.count
-

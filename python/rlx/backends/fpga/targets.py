@@ -1,4 +1,4 @@
-"""The targets of FPGAs: `fpga`, a kind of file, and `fpga-sim`, a device that simulates it. Importing this imports no compiler."""
+"""The targets `fpga`, a kind of file, and `fpga-sim`, a device that simulates it. Importing this imports no compiler."""
 
 from __future__ import annotations
 

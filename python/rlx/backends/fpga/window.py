@@ -1,15 +1,16 @@
 """Convolutions, products with matrices and pools: windows of an image in a memory of rows, and several results at a time.
 
-The image arrives pixel by pixel with its channels side by side, and lies in a ring of rows: while the windows of one row of results
-are worked on, the rows of the next ones arrive. A word of the memory has `lanes` channels. A *dense* layer adds the products of all
-channels of a word up (`lanes` input channels at a time), for `parallel` results at once; a layer that is *per channel*, as a
-depthwise convolution or a pool, has a result for each channel of a word.
+The image arrives pixel by pixel with its channels side by side, and lies in a ring of rows: while the windows of one row of
+results are worked on, the rows of the next ones arrive. A word of the memory has `lanes` channels. A *dense* layer adds the
+products of all channels of a word up (`lanes` input channels at a time), for `parallel` results at once; a layer that is
+*per channel*, as a depthwise convolution or a pool, has a result for each channel of a word.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import prod
 
 import numpy as np
@@ -64,24 +65,24 @@ class Geometry:
         """For each row of results the rows that have to be there, from the first one kept on, and those given up after it."""
         rows = self.results[0]
         firsts = [self.first_row(r) for r in range(rows)] + [self.image[0]]
-        gone = [after - before for before, after in zip(firsts, firsts[1:], strict=False)]
+        gone = [after - before for before, after in pairwise(firsts)]
         return [(max(self.last_row(r) - firsts[r], gone[r]), gone[r]) for r in range(rows)]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Window(Layer):
     """A layer over windows.
 
     Attributes:
         kind: `conv` (also a product with a matrix), `depthwise`, `max` or `sum`.
         geometry: Its sizes.
-        weights: For `conv` `[groups, results of a group, kh, kw, channels of a group]`, for `depthwise` `[channels, kh, kw]`; with
-            their zero point subtracted, and in the order in which channels arrive.
+        weights: For `conv` `[groups, results of a group, kh, kw, channels of a group]`, for `depthwise` `[channels, kh, kw]`;
+            with their zero point subtracted, and in the order in which channels arrive.
         fill: What the padding holds.
         dtype: The dtype of the results.
         order: The order of the results.
         shape: Their dimensions.
-        offset: What is added to each result afterwards, by channel: it says how wide sums have to be.
+        images: The images of a tensor.
         lanes: The channels of a word.
         parallel: The results of a dense layer that are computed at once.
         ternary: Whether weights of -1, 0 and 1 are additions, and not products.
@@ -191,7 +192,9 @@ class Window(Layer):
     @property
     def description(self) -> str:
         kh, kw = self.geometry.kernel
-        name = {"conv": "conv" if (kh, kw) != (1, 1) or self.geometry.image[1] > 1 else "dense"}.get(self.kind, self.kind)
+        name = {"conv": "conv" if (kh, kw) != (1, 1) or self.geometry.image[1] > 1 else "dense"}.get(
+            self.kind, self.kind
+        )
         at_once = f"{self.parallel} x {self.lanes}" if self.is_dense else str(self.lanes)
         return f"{name} {kh}x{kw}, {at_once} at once" + (", ternary" if self.ternary else ", in logic" * self.in_logic)
 
@@ -213,15 +216,26 @@ class Window(Layer):
         return np.repeat(needed[0][self._row_ends()], per_row)
 
     def times(self, arrivals: Sequence[np.ndarray]) -> np.ndarray:
-        ready = arrivals[0][self._row_ends()]
-        batches = self.geometry.results[1] * self.batches
-        batch = np.arange(1, batches + 1)[:, None] * self.interval + np.arange(self.at_once)
+        g, plan = self.geometry, self.geometry.plan()
+        row = g.image[1] * g.channels
+        arriving = arrivals[0].reshape(-1, row)[:, -1].tolist()
+        batches = g.results[1] * self.batches
+        batch = (np.arange(1, batches + 1)[:, None] * self.interval + np.arange(self.at_once)).ravel()
         latency = 6 + (self.lanes - 1).bit_length() * self.is_dense
+        there: list[int] = []  # when each row of the image is there
+        given_up: list[int] = []  # when the place of each may be written again
         leaves, free = [], 0
-        for at in ready:
-            start = max(int(at) + 2, free)
-            leaves.append((start + latency + batch).ravel())
-            free = start + batches * self.interval + 2
+        for image in range(self.images):
+            for r, (needed, gone) in enumerate(plan):
+                last = image * g.image[0] + g.first_row(r) + needed
+                while len(there) < last:
+                    place = len(there) - self.rows_kept
+                    room = given_up[place] + row if place >= 0 else 0
+                    there.append(max(arriving[len(there)], room, there[-1] + row if there else 0))
+                start = max(there[last - 1] + 2 if last else 0, free)
+                leaves.append(start + latency + batch)
+                free = start + batches * self.interval + 2
+                given_up += [free] * gone
         return np.concatenate(leaves)
 
     # --- hardware -----------------------------------------------------------------------------------------------
@@ -341,8 +355,10 @@ class Window(Layer):
         _, _, group_words = self.group_sizes
         sw, dw = g.stride[1], g.dilation[1]
 
-        def ring(name: str, start: int, moves: list[tuple[Value, int]], load: tuple[Value, Value] | None) -> Value:
-            """An address of a row, which moves by rows in the ring; the last move that applies counts."""
+        def ring(
+            name: str, start: int, moves: list[tuple[Value, int]], load: tuple[Value, Value] | None
+        ) -> tuple[Value, Value]:
+            """An address of a row, and its next value; it moves by rows in the ring, and the last move that applies counts."""
             register = m.register(name, width)
             following, enable = register.value, []
             for condition, rows in moves:
@@ -356,15 +372,13 @@ class Window(Layer):
                 following = m.mux(load[0], load[1], following)
                 enable.append(load[0])
             register.set(following, m.any(*enable), reset=start % words)
-            self._next = following
-            return register.value
+            return register.value, following
 
         # The row of the first line of a window, which may lie before the image, then that of the line of the step.
         base_moves = [(row_end, g.stride[0]), (m.all(row_end, last_row), g.image[0] - (g.results[0] - 1) * g.stride[0])]
         start = -g.padding[0] % self.rows_kept * row
-        ring("window_row", start, base_moves, None)
-        following = self._next
-        line = ring("line_row", start, [(line_end, g.dilation[0])], (sum_end, following))
+        _, following = ring("window_row", start, base_moves, None)
+        line, _ = ring("line_row", start, [(line_end, g.dilation[0])], (sum_end, following))
         # The column: where the first word of a window lies, relative to the row.
         span = bits_for(-g.padding[1] * pixel - 1, (g.image[1] + (g.kernel[1] + 1) * dw + sw) * pixel)
         origin = m.register("window_word", span)
@@ -534,4 +548,3 @@ def _paired(m: Module, values: list[Value]) -> list[Value]:
 def divisors(count: int, most: int) -> list[int]:
     """The divisors of a number up to a limit."""
     return [d for d in range(1, min(count, most) + 1) if count % d == 0]
-

@@ -1,12 +1,13 @@
 """The handler for `rlx.backends.worker` that runs CIRCT, which may not share a process with IREE's compiler.
 
-Requests are ``{"kind": "verilog", "options": "…"}`` and ``{"kind": "simulation", "top": "…"}`` with a module of the hw, comb and
-seq dialects as body. The reply's body is SystemVerilog, or LLVM IR of a function `<top>_eval` that takes the state; then its
+Requests are ``{"kind": "verilog", "options": "…"}`` and ``{"kind": "simulation", "top": "…"}`` with a module of the hw, comb
+and seq dialects as body. The reply's body is SystemVerilog, or LLVM IR of a function `<top>_eval` that takes the state; then its
 header has the places of the ports in the state (``ports``: name to offset) and its size (``bytes``).
 """
 
 from __future__ import annotations
 
+import importlib
 import io
 import re
 from collections.abc import Callable
@@ -40,8 +41,9 @@ _BYTES = re.compile(r"arc\.model @(\S+) .*storageBytes (\d+)")
 
 def make(*_: str) -> Callable[[dict[str, Any], bytes], tuple[dict[str, Any], bytes]]:
     """The function that answers requests, with CIRCT loaded."""
-    import pycde.circt as circt  # pyright: ignore[reportMissingImports]
-    from pycde.circt import ir, passmanager  # pyright: ignore[reportMissingImports]
+    circt: Any = importlib.import_module("pycde.circt")
+    ir: Any = importlib.import_module("pycde.circt.ir")
+    passmanager: Any = importlib.import_module("pycde.circt.passmanager")
 
     def run(module: Any, pipeline: str) -> None:
         passmanager.PassManager.parse(pipeline).run(module.operation)

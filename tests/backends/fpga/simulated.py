@@ -1,0 +1,69 @@
+"""Runs graphs as hardware in the tests: the same numbers as the evaluator's, whatever both ends do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+import rlx
+from rlx.backends.fpga import process
+from rlx.backends.fpga.backend import designed
+from rlx.backends.fpga.design import Design, port_bits
+from rlx.backends.fpga.hdl import identifier
+from rlx.backends.fpga.simulate import Port, Run, Simulator
+from rlx.backends.fpga.targets import target
+
+# Nothing, inputs that come rarely, and readers that are slow.
+HESITATIONS = ((0.0, 0.0), (0.6, 0.1), (0.1, 0.6))
+
+
+def design_of(graph: Any, **options: str) -> Design:
+    """The design of a graph; options are flags of the target."""
+    flags = [f"--{name}={value}" for name, value in options.items()]
+    return designed(graph, target("fpga-sim", None, flags))
+
+
+class Hardware:
+    """A design that is ready to run."""
+
+    def __init__(self, graph: Any, design: Design):
+        self.graph, self.design = graph, design
+        ir, offsets, size = process.simulation(design.simulated(), design.top)
+        sides = (design.network.inputs, design.network.outputs)
+        ports = [[Port(identifier(n), port_bits(s.dtype), s.count) for n, s in side.items()] for side in sides]
+        self.simulator = Simulator(ir, design.top, offsets, size, *ports)
+
+    def run(self, tensors: list[Mapping[str, np.ndarray]], hesitant: tuple[float, float] = (0.0, 0.0)) -> Run:
+        network = self.design.network
+        given = [np.concatenate([t[n].ravel()[s.order] for t in tensors]) for n, s in network.inputs.items()]
+        return self.simulator.run(given, most_cycles=10_000_000, tensors=len(tensors), hesitant=hesitant, seed=77)
+
+    def wanted(self, tensors: list[Mapping[str, np.ndarray]]) -> list[np.ndarray]:
+        """What the evaluator gives, as the elements of the streams of outputs."""
+        results = [rlx.evaluate(self.graph, t) for t in tensors]
+        streams = self.design.network.outputs.values()
+        return [
+            np.concatenate([np.asarray(r[i]).ravel()[s.order] for r in results]).astype(np.int64)
+            for i, s in enumerate(streams)
+        ]
+
+    def given(self, run: Run) -> list[np.ndarray]:
+        """What a run gave, as numbers of the dtypes of the outputs."""
+        masks = {"u8": 255, "bool": 1}
+        streams = self.design.network.outputs.values()
+        return [v & masks.get(s.dtype.name, -1) for v, s in zip(run.outputs, streams, strict=True)]
+
+
+def check(graph: Any, tensors: list[Mapping[str, np.ndarray]], **options: str) -> Design:
+    """Hold a design to the evaluator, for tensors one after the other, at full speed and with ends that hesitate."""
+    hardware = Hardware(graph, design_of(graph, **options))
+    wanted = hardware.wanted(tensors)
+    for hesitant in HESITATIONS:
+        for found, expected in zip(hardware.given(hardware.run(tensors, hesitant)), wanted, strict=True):
+            np.testing.assert_array_equal(found, expected, f"hesitant {hesitant}\n{graph}")
+    cycles = hardware.run(tensors[:1]).cycles
+    predicted = hardware.design.network.predicted_cycles
+    assert abs(cycles - predicted) <= max(0.1 * cycles, 16), (cycles, predicted, str(graph))
+    return hardware.design

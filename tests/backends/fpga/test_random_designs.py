@@ -1,0 +1,32 @@
+"""Random graphs of integers: hardware gives what the evaluator gives, bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pycde", reason="CIRCT is not installed: pip install 'rlx[fpga]'")
+pytest.importorskip("llvmlite", reason="LLVM is not installed: pip install 'rlx[fpga]'")
+
+from rlx.backends.fpga.targets import PRESET_NAMES
+from tests.backends.fpga.integer_graphs import inputs_of, random_graph
+from tests.backends.fpga.simulated import check
+from tests.drawing import drawn, graph_seed
+
+_BATCHES, _GRAPHS = 16, 10
+
+
+@drawn("batch", range(_BATCHES), of_each=4)
+def test_hardware_is_the_evaluator(batch: int, seed: int) -> None:
+    kinds: set[str] = set()
+    for number in range(_GRAPHS):
+        own = graph_seed(seed, batch * _GRAPHS + number)
+        rng = np.random.default_rng(own)
+        graph = random_graph(rng)
+        preset = str(rng.choice(PRESET_NAMES))
+        try:
+            design = check(graph, [inputs_of(graph, rng) for _ in range(3)], preset=preset, part="xc7")
+        except Exception as problem:
+            raise AssertionError(f"graph {own}, preset {preset}: {problem}") from problem
+        kinds |= {type(layer).__name__ for layer in design.network.layers}
+    assert {"Pointwise", "Requantiser", "Window"} <= kinds
