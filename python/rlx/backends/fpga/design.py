@@ -95,8 +95,7 @@ def _without_queues(network: Network) -> Network:
     for layer in network.layers:
         sources = [s.source for s in layer.inputs]
         layer.inputs[:] = [
-            source.inputs[0] if isinstance(source, Fifo) else s
-            for s, source in zip(layer.inputs, sources, strict=True)
+            source.inputs[0] if isinstance(source, Fifo) else s for s, source in zip(layer.inputs, sources, strict=True)
         ]
     layers = [layer for layer in network.layers if not isinstance(layer, Fifo)]
     return Network(network.name, network.inputs, network.outputs, layers)
@@ -162,6 +161,17 @@ def _with_fifos(
     return Network(network.name, network.inputs, network.outputs, layers)
 
 
+# Words of SystemVerilog that somebody may call a graph.
+_KEYWORDS = frozenset(
+    "and assert begin buf case class clocking config cross default design disable do edge else end event final for force "  # noqa: SIM905
+    "function generate global if include initial input inside instance integer interface join let library local logic loop "
+    "macromodule matches module nand new nor not null or output package parameter primitive priority process program property "
+    "protected pull pure rand ref reg release repeat restrict return scalared sequence signed small solve static step "
+    "string strong struct super supply table tagged task this time type union unique unsigned use var vector virtual void "
+    "wait weak while wildcard wire with within xnor xor".split()
+)
+
+
 # --- text ---------------------------------------------------------------------------------------------------
 
 
@@ -178,7 +188,9 @@ class Design:
 
     @property
     def top(self) -> str:
-        return identifier(self.network.name)
+        name = identifier(self.network.name)
+        taken = name in {layer.name for layer in self.network.layers} or name.lower() in _KEYWORDS
+        return f"{name}_top" if taken else name
 
     @cached_property
     def modules(self) -> list[Module]:
@@ -209,6 +221,8 @@ class Design:
         network = self.network
         m = Module(self.top)
         readers = network.readers()
+        m.reserve(*(f"{identifier(n)}_{end}" for n in network.inputs for end in ("valid", "data")))
+        m.reserve(*(f"{identifier(n)}_ready" for n in network.outputs))
         wires = {layer: _wires(m, layer) for layer in network.layers}
         given: dict[
             Layer | str, tuple[Value, Value, Value]

@@ -146,6 +146,10 @@ class Module:
         self._names.add(name)
         return name
 
+    def reserve(self, *names: str) -> None:
+        """Keep names for ports that are added later."""
+        self._names.update(f"%{name}" for name in names)
+
     def line(self, text: str) -> None:
         """Add a line as it is."""
         self._lines.append(text)

@@ -165,11 +165,15 @@ class Pipe:
         self.depth += 1
         self._valid = self.m.delayed(self.valid, f"valid{self.depth}", self.advance, reset=0)
 
+    def close(self, ready: Value) -> None:
+        """Say when the last stage is read."""
+        m = self.m
+        m.line(f"{self.advance.text} = comb.or {ready.text}, {m.invert(self.valid).text} : i1")
+
     def finish(self, data: Value) -> None:
         """Give a value of the last stage, which has to be a register, as the output."""
         m = self.m
-        ready = m.input("out_ready", 1)
-        m.line(f"{self.advance.text} = comb.or {ready.text}, {m.invert(self.valid).text} : i1")
+        self.close(m.input("out_ready", 1))
         m.output("out_valid", self.valid)
         m.output("out_data", data)
 

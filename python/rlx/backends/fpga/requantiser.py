@@ -29,6 +29,7 @@ class Requantiser(Layer):
         greatest: The greatest result.
         factor_bits: The widest signed factor of a hardware multiplier.
         in_logic: Whether the product is made of logic, and not of hardware multipliers.
+        serial: The bits of the multiplier that are taken in a cycle, if the product takes several cycles; else 0.
     """
 
     multiplier: np.ndarray = field(kw_only=True)
@@ -40,6 +41,7 @@ class Requantiser(Layer):
     greatest: int = field(kw_only=True)
     factor_bits: int = 18
     in_logic: bool = False
+    serial: int = 0
 
     def __post_init__(self) -> None:
         x = self.inputs[0]
@@ -75,14 +77,33 @@ class Requantiser(Layer):
         return int(np.min(ends)), int(np.max(ends))
 
     @property
+    def interval(self) -> int:
+        """The cycles from one element to the next."""
+        return self._digits + 1 if self.serial else 1
+
+    @property
+    def _digits(self) -> int:
+        bits = bits_for(int(self.multiplier.min()), int(self.multiplier.max()))
+        return -(-bits // self.serial)
+
+    @property
+    def cycles(self) -> int:
+        return self.output.count * self.interval
+
+    @property
     def description(self) -> str:
         per = "channel" if len(self._pairs) > 1 else "tensor"
         clamp = "" if self.least == self.dtype.min and self.greatest == self.dtype.max else ", clamp"
-        return f"requantise ({self.mode}, per {per}{clamp})"
+        how = f", {self.interval} cycles each" if self.serial else ", in logic" * self.in_logic
+        return f"requantise ({self.mode}, per {per}{clamp}{how})"
 
     def times(self, arrivals: Sequence[np.ndarray]) -> np.ndarray:
         self.module  # noqa: B018 - which knows its stages once it is written
-        return arrivals[0] + self._depth
+        if not self.serial:
+            return arrivals[0] + self._depth
+        # One after the other: elements leave no closer than the product takes.
+        places = np.arange(len(arrivals[0])) * self.interval
+        return np.maximum.accumulate(arrivals[0] - places) + places + self._digits + self._depth
 
     # --- hardware -----------------------------------------------------------------------------------------
 
@@ -106,7 +127,10 @@ class Requantiser(Layer):
             low, high = (min(ends), max(ends)) if _I32[0] <= min(ends) and max(ends) <= _I32[1] else _I32
             moved = m.fit(moved, bits_for(low, high))
             (x,), (factor, code) = self._staged(pipe, constants, [moved], [factor, code])
-        total, code = self._product(pipe, constants, x, factor, code)
+        if self.serial:
+            pipe, total, code = self._serial_product(pipe, constants, x, factor, code)
+        else:
+            total, code = self._product(pipe, constants, x, factor, code)
         corners = [end * f for end in (low, high) for f in (int(self.multiplier.min()), int(self.multiplier.max()))]
         low, high = min(corners), max(corners)
         right_of = [pair[1] for pair in codes]
@@ -158,6 +182,44 @@ class Requantiser(Layer):
             sums = [m.add(a, b) for a, b in zip(terms[::2], terms[1::2], strict=False)]
             terms, (code,) = self._staged(pipe, constants, sums + terms[len(sums) * 2 :], [code], "sum")
         return terms[0], code
+
+    def _serial_product(
+        self, pipe: Pipe, constants: Constants, x: Value, factor: Value, code: Value
+    ) -> tuple[Pipe, Value, Value]:
+        """The product, some bits of the factor in a cycle; a pipeline after it, the product and the code in it."""
+        m, step, digits = pipe.m, self.serial, self._digits
+        after = Pipe(m)
+        busy, full = m.register("multiplies", 1), m.register("multiplied", 1)
+        room = m.all(m.invert(busy.value), m.any(m.invert(full.value), after.advance))
+        pipe.close(room)
+        take = m.all(pipe.valid, room)
+        _, last = m.counter("digit", digits, busy.value)
+        busy.set(m.any(take, m.all(busy.value, m.invert(last))), reset=0)
+        read = m.all(full.value, after.advance)
+        full.set(m.any(m.all(busy.value, last), m.all(full.value, m.invert(read))), reset=0)
+        held = m.delayed(x, "multiplicand", take)
+        kept = code if constants.are_scalar else m.delayed(code, "multiplier_code", take)
+        width = x.width + step + 1
+        total = m.register("partial", x.width + 1)
+        # The digits that are done leave the factor at its lower end, and those of the product come in at the upper one.
+        bits = m.register("factor", digits * step)
+        rows = []
+        for bit in range(step):
+            row = m.shift_left(held, bit, width)
+            if bit == step - 1:
+                row = m.mux(last, m.sub(m.const(0, width), row), row)
+            rows.append(m.mux(m.extract(bits.value, bit, 1), row, m.const(0, width)))
+        summed = m.add(m.sext(total.value, width), *rows)
+        upper = m.shift_right(summed, step)
+        changes = m.any(take, busy.value)
+        total.set(m.mux(take, m.const(0, upper.width), upper), changes)
+        low = m.extract(summed, 0, step)
+        moved = m.concat(low, m.extract(bits.value, step, (digits - 1) * step)) if digits > 1 else low
+        bits.set(m.mux(take, m.sext(factor, digits * step), moved), changes)
+        after.start(full.value)
+        after.depth = pipe.depth + 1
+        product = m.fit(m.concat(total.value, bits.value), x.width + factor.width)
+        return after, product, kept
 
     def _high_half(
         self, pipe: Pipe, constants: Constants, total: Value, code: Value, interval: tuple[int, int]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from rlx.backends.fpga.design import Network, with_queues
@@ -14,6 +13,8 @@ from rlx.backends.fpga.window import Window, divisors
 from rlx.ir.errors import CompileError
 
 _MOST_LANES, _MOST_PARALLEL = 16, 16
+# The bits of a factor that a product in several cycles takes in each: fewer are smaller and slower.
+_SERIAL = (1, 2, 4, 8)
 # What routing leaves of the logic of a part.
 _USABLE = 0.85
 
@@ -28,6 +29,7 @@ class Preset:
         keeps_up: Whether that ends once no layer is slower than the input.
         lanes: The input channels that every layer takes at once, at most.
         ternary: Whether weights of -1, 0 and 1 are additions.
+        serial: Whether requantisers that have the time take several cycles for a product.
     """
 
     title: str
@@ -35,11 +37,12 @@ class Preset:
     keeps_up: bool = False
     lanes: int = 1
     ternary: bool = False
+    serial: bool = False
 
 
 PRESETS = {
     "latency": Preset("the fewest cycles that the part has room for", grows=True),
-    "size": Preset("the least logic: one product at a time, ternary weights as additions", ternary=True),
+    "size": Preset("the least logic: one product at a time, ternary weights as additions", ternary=True, serial=True),
     "energy": Preset("few accesses to memory: four channels in a word, ternary weights as additions", lanes=4, ternary=True),
     "precision": Preset("one product at a time, in hardware multipliers"),
     "bandwidth": Preset("layers as fast as the input, no faster", grows=True, keeps_up=True, ternary=True),
@@ -58,7 +61,7 @@ def scheduled(network: Network, preset: Preset, part: Part) -> Network:
             layer.changed(factor_bits=part.factor_bits)
         elif isinstance(layer, Window):
             _prepare(layer, preset)
-    _spare_multipliers(network, part)
+    _save(network, preset, part)
     cost = _cost(network, part)
     if beyond := cost.beyond(part):
         hint = "a smaller model, weights of fewer bits, or a larger part: " + ", ".join(_larger(part))
@@ -86,29 +89,44 @@ def _cost(network: Network, part: Part) -> Cost:
     return total((layer.module for layer in with_queues(network).layers), part)
 
 
-def _spare_multipliers(network: Network, part: Part) -> None:
-    """Make products of logic, as many as the part has too few multipliers for: those of requantisers first."""
+def _save(network: Network, preset: Preset, part: Part) -> None:
+    """Do with the multipliers that a part has, and for small designs with as few as can be.
+
+    Requantisers come first: one that has the time takes several cycles for a product. Then products are made of logic.
+    """
 
     def multipliers(layer: Layer) -> int:
         return cost_of(layer.module, part).multipliers
 
     needed = sum(map(multipliers, network.layers))
-    kinds: tuple[Callable[[Layer], bool], ...] = (
-        lambda layer: isinstance(layer, Requantiser),
-        lambda layer: isinstance(layer, Window),
-    )
-    for kind in kinds:
-        for layer in sorted(filter(kind, network.layers), key=multipliers, reverse=True):
-            if needed <= part.multipliers:
-                return
+    slowest = network.interval
+    requantisers = [layer for layer in network.layers if isinstance(layer, Requantiser)]
+    windows = [layer for layer in network.layers if isinstance(layer, Window)]
+    for layer in sorted(requantisers, key=lambda r: r.output.count):
+        if needed > part.multipliers or preset.serial:
+            needed -= multipliers(layer)
+            _serialise(layer, slowest)
+            needed += multipliers(layer)
+    for layer in sorted([*requantisers, *windows], key=multipliers, reverse=True):
+        if needed > part.multipliers:
             needed -= multipliers(layer)
             layer.changed(in_logic=True)
             needed += multipliers(layer)
 
 
+def _serialise(layer: Requantiser, slowest: int) -> None:
+    """Let products take as many cycles as there are for an element, if these are enough."""
+    for bits in _SERIAL:
+        layer.changed(serial=bits)
+        if layer.cycles <= slowest // 2:
+            return
+    layer.changed(serial=0)
+
+
 def _grow(network: Network, preset: Preset, part: Part) -> None:
     """Let the slowest layer do more at once, again and again, until the part is full or a stream is the slowest."""
-    slowest_stream = max([s.count for s in network.inputs.values()] + [layer.output.count for layer in network.layers])
+    others = [layer.cycles for layer in network.layers if not isinstance(layer, Window)]
+    slowest_stream = max([s.count for s in network.inputs.values()] + others)
     goal = max(s.count for s in network.inputs.values()) if preset.keeps_up else slowest_stream
     windows = [layer for layer in network.layers if isinstance(layer, Window)]
     limits = Part(**{**part.__dict__, "luts": int(part.luts * _USABLE), "registers": int(part.registers * _USABLE)})

@@ -7,25 +7,23 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rlx.backends.fpga.hdl import Memory, identifier, index_bits
+from rlx.backends.fpga.hdl import Memory, identifier
 from rlx.backends.fpga.layer import Stream
 
 
 def memory_module(memory: Memory) -> str:
     """A memory as synthesis tools know it."""
-    address = index_bits(memory.depth)
     ports = ["input  logic clk"]
     for direction, name, width in memory.ports:
         kind = "logic" if width == 1 and name in ("en", "we") else f"logic [{width - 1}:0]"
         ports.append(f"{'input ' if direction == 'in' else 'output'} {kind} {name}")
-    body = [f"  logic [{memory.width - 1}:0] words [0:{memory.depth - 1}];"]
+    body = [f"  logic [{memory.width - 1}:0] contents [0:{memory.depth - 1}];"]
     if memory.words is not None:
-        body.append(f'  initial $readmemh("{memory.name}.mem", words);')
-    body += ["  always_ff @(posedge clk) begin", "    if (en) data <= words[addr];"]
+        body.append(f'  initial $readmemh("{memory.name}.mem", contents);')
+    body += ["  always_ff @(posedge clk) begin", "    if (en) data <= contents[addr];"]
     if memory.words is None:
-        body.append("    if (we) words[waddr] <= wdata;")
+        body.append("    if (we) contents[waddr] <= wdata;")
     body += ["  end", "endmodule", ""]
-    del address
     return f"module {memory.name}(\n  " + ",\n  ".join(ports) + "\n);\n" + "\n".join(body)
 
 

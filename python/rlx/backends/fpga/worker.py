@@ -1,8 +1,8 @@
 """The handler for `rlx.backends.worker` that runs CIRCT, which may not share a process with IREE's compiler.
 
 Requests are ``{"kind": "verilog", "options": "…"}`` and ``{"kind": "simulation", "top": "…"}`` with a module of the hw, comb
-and seq dialects as body. The reply's body is SystemVerilog, or LLVM IR of a function `<top>_eval` that takes the state; then its
-header has the places of the ports in the state (``ports``: name to offset) and its size (``bytes``).
+and seq dialects as body. The reply's body is SystemVerilog, or LLVM IR of a function `<top>_eval` that takes the state; then
+its header has the places of the ports in the state (``ports``: name to offset) and its size (``bytes``).
 """
 
 from __future__ import annotations
