@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,12 +35,12 @@ class Hardware:
         ports = [[Port(identifier(n), port_bits(s.dtype), s.count) for n, s in side.items()] for side in sides]
         self.simulator = Simulator(ir, design.top, offsets, size, *ports)
 
-    def run(self, tensors: list[Mapping[str, np.ndarray]], hesitant: tuple[float, float] = (0.0, 0.0)) -> Run:
+    def run(self, tensors: Sequence[Mapping[str, np.ndarray]], hesitant: tuple[float, float] = (0.0, 0.0)) -> Run:
         network = self.design.network
         given = [np.concatenate([t[n].ravel()[s.order] for t in tensors]) for n, s in network.inputs.items()]
         return self.simulator.run(given, most_cycles=10_000_000, tensors=len(tensors), hesitant=hesitant, seed=77)
 
-    def wanted(self, tensors: list[Mapping[str, np.ndarray]]) -> list[np.ndarray]:
+    def wanted(self, tensors: Sequence[Mapping[str, np.ndarray]]) -> list[np.ndarray]:
         """What the evaluator gives, as the elements of the streams of outputs."""
         results = [rlx.evaluate(self.graph, t) for t in tensors]
         streams = self.design.network.outputs.values()
@@ -56,7 +56,7 @@ class Hardware:
         return [v & masks.get(s.dtype.name, -1) for v, s in zip(run.outputs, streams, strict=True)]
 
 
-def check(graph: Any, tensors: list[Mapping[str, np.ndarray]], **options: str) -> Design:
+def check(graph: Any, tensors: Sequence[Mapping[str, np.ndarray]], **options: str) -> Design:
     """Hold a design to the evaluator, for tensors one after the other, at full speed and with ends that hesitate."""
     hardware = Hardware(graph, design_of(graph, **options))
     wanted = hardware.wanted(tensors)
