@@ -133,6 +133,7 @@ class Module:
         self._lines: list[str] = []
         self._names = {"%clk", "%rst"}
         self._constants: dict[tuple[int, int], Value] = {}
+        self._constant_values: set[Value] = set()
 
     # --- text -----------------------------------------------------------------------------------------
 
@@ -195,8 +196,13 @@ class Module:
         if (value, width) not in self._constants:
             signed = value - (1 << width) if width > 1 and value >> (width - 1) else value
             text = ("true" if value else "false") if width == 1 else f"{signed} : i{width}"
-            self._constants[value, width] = self.op(f"hw.constant {text}", width)
+            made = self._constants[value, width] = self.op(f"hw.constant {text}", width)
+            self._constant_values.add(made)
         return self._constants[value, width]
+
+    def is_constant(self, value: Value) -> bool:
+        """Whether a value came from `const`."""
+        return value in self._constant_values
 
     def _variadic(self, op: str, values: Sequence[Value]) -> Value:
         assert len({v.width for v in values}) == 1, (op, values)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -19,8 +19,10 @@ _I32 = (-(1 << 31), (1 << 31) - 1)
 class Requantiser(Layer):
     """The op `requantize`, with a narrower range of results where a ReLU or another clamp comes after it.
 
+    Multiplier and shift are constants, or inputs after the first one, in this order.
+
     Attributes:
-        multiplier: The multipliers, in the order of the stream.
+        multiplier: The multipliers, in the order of the stream; None if they are an input.
         shift: The shifts, likewise.
         zero_point: As of the op.
         mode: As of the op.
@@ -32,8 +34,8 @@ class Requantiser(Layer):
         serial: The bits of the multiplier that are taken in a cycle, if the product takes several cycles; else 0.
     """
 
-    multiplier: np.ndarray = field(kw_only=True)
-    shift: np.ndarray = field(kw_only=True)
+    multiplier: np.ndarray | None = field(kw_only=True)
+    shift: np.ndarray | None = field(kw_only=True)
     zero_point: int = field(kw_only=True)
     mode: str = field(kw_only=True)
     dtype: DType = field(kw_only=True)
@@ -45,36 +47,59 @@ class Requantiser(Layer):
 
     def __post_init__(self) -> None:
         x = self.inputs[0]
-        self.shift = np.clip(self.shift.astype(np.int64), RIGHTMOST, BITS[self.mode] - 1)
-        self.multiplier = self.multiplier.astype(np.int64)
-        if self.mode == "short":
-            self.multiplier = self.multiplier.astype(np.int16).astype(np.int64)
-        pairs = np.unique(np.stack([self.multiplier, self.shift], 1), axis=0)
-        self._pairs = [(int(m), int(s)) for m, s in pairs]
+        most = BITS[self.mode] - 1
+        streams = iter(self.inputs[1:])
+        if self.multiplier is None:
+            given = next(streams)
+            self._factors = (given.low, given.high) if self.mode != "short" else (-(1 << 15), (1 << 15) - 1)
+        else:
+            self.multiplier = self.multiplier.astype(np.int64)
+            if self.mode == "short":
+                self.multiplier = self.multiplier.astype(np.int16).astype(np.int64)
+            self._factors = int(self.multiplier.min()), int(self.multiplier.max())
+        # The shifts that occur: what is computed is one of a range.
+        if self.shift is None:
+            given = next(streams)
+            low, high = (int(np.clip(v, RIGHTMOST, most)) for v in (given.low, given.high))
+            self._shifts = list(range(low, high + 1))
+        else:
+            self.shift = np.clip(self.shift.astype(np.int64), RIGHTMOST, most)
+            self._shifts = np.unique(self.shift).tolist()
         low, high = self._results(x)
-        clamp = (self.least, self.greatest)
-        low, high = (min(max(v, clamp[0]), clamp[1]) for v in (low, high))
+        low, high = (min(max(v, self.least), self.greatest) for v in (low, high))
         self.output = Stream(x.shape, self.dtype, x.order, low, high, self)
 
     def clamped(self, least: int, greatest: int) -> Requantiser:
         """The same, with results clamped further."""
         least, greatest = max(self.least, least), max(min(self.greatest, greatest), max(self.least, least))
-        return Requantiser(
-            self.name, self.place, self.inputs, multiplier=self.multiplier, shift=self.shift,
-            zero_point=self.zero_point, mode=self.mode, dtype=self.dtype, least=least, greatest=greatest,
-        )  # fmt: skip
+        return replace(self, least=least, greatest=greatest)
+
+    @property
+    def _lefts(self) -> list[int]:
+        """The shifts before the product."""
+        return [max(s, 0) if self.mode == "double" else 0 for s in self._shifts]
+
+    @property
+    def _rights(self) -> list[int]:
+        """The shifts at the end."""
+        return [max(-s, 0) if self.mode == "double" else BITS[self.mode] - s for s in self._shifts]
 
     def _results(self, x: Stream) -> tuple[int, int]:
         """The range of results, by the evaluator: rounding keeps the order of numbers, as long as nothing wraps."""
-        lefts = [max(s, 0) for _, s in self._pairs] if self.mode == "double" else [0]
-        if min(x.low << max(lefts), x.low) < _I32[0] or (x.high << max(lefts)) > _I32[1]:
+        most = max(self._lefts)
+        if min(x.low << most, x.low) < _I32[0] or (x.high << most) > _I32[1]:
             return int(self.dtype.min), int(self.dtype.max)
-        m, s = (np.array(v) for v in zip(*self._pairs, strict=True))
-        ends = [
-            Requantize().evaluate(np.array(v), m, s, zero_point=self.zero_point, mode=self.mode, dtype=self.dtype)
-            for v in (x.low, x.high)
-        ]
-        return int(np.min(ends)), int(np.max(ends))
+        ends, factors, shifts = np.ix_([x.low, x.high], self._factors, self._shifts)
+        attributes = {"zero_point": self.zero_point, "mode": self.mode, "dtype": self.dtype}
+        found = Requantize().evaluate(ends, factors, shifts, **attributes)
+        return int(found.min()), int(found.max())
+
+    @property
+    def description(self) -> str:
+        per = "tensor" if len(self._shifts) == 1 and len(set(self._factors)) == 1 else "channel"
+        clamp = "" if self.least == self.dtype.min and self.greatest == self.dtype.max else ", clamp"
+        how = f", {self.interval} cycles each" if self.serial else ", in logic" * self.in_logic
+        return f"requantise ({self.mode}, per {per}{clamp}{how})"
 
     @property
     def interval(self) -> int:
@@ -83,69 +108,77 @@ class Requantiser(Layer):
 
     @property
     def _digits(self) -> int:
-        bits = bits_for(int(self.multiplier.min()), int(self.multiplier.max()))
-        return -(-bits // self.serial)
+        return -(-bits_for(*self._factors) // self.serial)
 
     @property
     def cycles(self) -> int:
         return self.output.count * self.interval
 
-    @property
-    def description(self) -> str:
-        per = "channel" if len(self._pairs) > 1 else "tensor"
-        clamp = "" if self.least == self.dtype.min and self.greatest == self.dtype.max else ", clamp"
-        how = f", {self.interval} cycles each" if self.serial else ", in logic" * self.in_logic
-        return f"requantise ({self.mode}, per {per}{clamp}{how})"
-
     def times(self, arrivals: Sequence[np.ndarray]) -> np.ndarray:
         self.module  # noqa: B018 - which knows its stages once it is written
+        at = np.maximum.reduce(arrivals)
         if not self.serial:
-            return arrivals[0] + self._depth
+            return at + self._depth
         # One after the other: elements leave no closer than the product takes.
-        places = np.arange(len(arrivals[0])) * self.interval
-        return np.maximum.accumulate(arrivals[0] - places) + places + self._digits + self._depth
+        places = np.arange(len(at)) * self.interval
+        return np.maximum.accumulate(at - places) + places + self._digits + self._depth
 
     # --- hardware -----------------------------------------------------------------------------------------
 
     def write(self, m: Module) -> None:
         pipe = Pipe(m)
-        (x,) = pipe.join(self.inputs)
+        x, *streams = pipe.join(self.inputs)
         low, high = self.inputs[0].low, self.inputs[0].high
-        lefts, rights = self._shifts()
-        codes = {pair: i for i, pair in enumerate(sorted(set(zip(lefts, rights, strict=True))))}
-        code_bits = max((len(codes) - 1).bit_length(), 1)
-        factor_bits = bits_for(int(self.multiplier.min()), int(self.multiplier.max()))
-        by_element = [codes[pair] for pair in zip(lefts, rights, strict=True)]
-        columns = np.stack([self.multiplier, np.array(by_element)], 1)
-        constants = Constants(columns, [factor_bits, code_bits])
-        factor, code = constants.values(pipe, "scales")
-        (x,) = pipe.stage(x, name="operand")
-        left_of = [pair[0] for pair in codes]
-        if any(left_of):
-            moved = self._chosen(m, code, [m.shift_left(x, left, 32) for left in left_of])
-            ends = [end << left for end in (low, high) for left in left_of]
+        factor, code, x = self._scales(pipe, x, iter(streams))
+        lefts = self._lefts
+        if any(lefts):
+            moved = self._chosen(m, code, [m.shift_left(x, left, 32) for left in lefts])
+            ends = [end << left for end in (low, high) for left in lefts]
             low, high = (min(ends), max(ends)) if _I32[0] <= min(ends) and max(ends) <= _I32[1] else _I32
             moved = m.fit(moved, bits_for(low, high))
-            (x,), (factor, code) = self._staged(pipe, constants, [moved], [factor, code])
+            (x,), (factor, code) = self._staged(pipe, [moved], [factor, code])
         if self.serial:
-            pipe, total, code = self._serial_product(pipe, constants, x, factor, code)
+            pipe, total, code = self._serial_product(pipe, x, factor, code)
         else:
-            total, code = self._product(pipe, constants, x, factor, code)
-        corners = [end * f for end in (low, high) for f in (int(self.multiplier.min()), int(self.multiplier.max()))]
+            total, code = self._product(pipe, x, factor, code)
+        corners = [end * f for end in (low, high) for f in self._factors]
         low, high = min(corners), max(corners)
-        right_of = [pair[1] for pair in codes]
         if self.mode == "double":
-            total, code = self._high_half(pipe, constants, total, code, (low, high))
+            total, code = self._high_half(pipe, total, code, (low, high))
             low, high = (low + (1 << 30)) >> 31, min((high + (1 << 30)) >> 31, _I32[1])
-        shifted, low, high = self._rounded(pipe, constants, total, code, right_of, (low, high))
+        shifted, low, high = self._rounded(pipe, total, code, self._rights, (low, high))
         pipe.finish(self._saturated(pipe, shifted, low, high))
         self._depth = pipe.depth
 
-    def _shifts(self) -> tuple[list[int], list[int]]:
-        """The shifts to the left before the product and those to the right at the end, for each element."""
-        if self.mode == "double":
-            return np.maximum(self.shift, 0).tolist(), np.maximum(-self.shift, 0).tolist()
-        return [0] * len(self.shift), (BITS[self.mode] - self.shift).tolist()
+    def _scales(self, pipe: Pipe, x: Value, streams: Iterator[Value]) -> tuple[Value, Value, Value]:
+        """The multiplier, which of the shifts it goes with, and the number itself, a stage later."""
+        m = pipe.m
+        widths = (bits_for(*self._factors), max((len(self._shifts) - 1).bit_length(), 1))
+        given: list[Value | None] = [None, None]
+        if self.multiplier is None:
+            given[0] = m.fit(next(streams), widths[0])
+        if self.shift is None:
+            shift = next(streams)
+            wide = max(shift.width, 6) + 1
+            shift = m.sext(shift, wide)
+            for end, predicate in ((self._shifts[0], "slt"), (self._shifts[-1], "sgt")):
+                shift = m.mux(m.compare(predicate, shift, end), m.const(end, wide), shift)
+            given[1] = m.extract(m.sub(shift, m.const(self._shifts[0], wide)), 0, widths[1])
+        known = []
+        if self.multiplier is not None:
+            known.append((0, self.multiplier))
+        if self.shift is not None:
+            known.append((1, np.searchsorted(self._shifts, self.shift)))
+        if known:
+            columns = np.stack([c for _, c in known], 1)
+            values = Constants(columns, [widths[i] for i, _ in known]).values(pipe, "scales")
+        else:
+            values = []
+        computed = [v for v in given if v is not None]
+        x, *computed = pipe.stage(x, *computed, name="operand")
+        at, rest = dict(zip([i for i, _ in known], values, strict=True)), iter(computed)
+        factor, code = (at[i] if i in at else next(rest) for i in (0, 1))
+        return factor, code, x
 
     def _chosen(self, m: Module, code: Value, choices: Sequence[Value]) -> Value:
         """The choice of a number, by halves."""
@@ -157,35 +190,33 @@ class Requantiser(Layer):
         return m.mux(m.extract(code, bit, 1), self._chosen(m, code, choices[half:]), no)
 
     def _staged(
-        self, pipe: Pipe, constants: Constants, values: Sequence[Value], carried: Sequence[Value], name: str = "stage"
+        self, pipe: Pipe, values: Sequence[Value], carried: Sequence[Value], name: str = "stage"
     ) -> tuple[list[Value], list[Value]]:
-        """Values, and the constants that go with them, a stage later. Constants that never change need no register."""
-        if constants.are_scalar:
-            return pipe.stage(*values, name=name), list(carried)
-        staged = pipe.stage(*values, *carried, name=name)
-        return staged[: len(values)], staged[len(values) :]
+        """Values, and what goes along with them, a stage later. Constants need no register."""
+        moving = [v for v in carried if not pipe.m.is_constant(v)]
+        staged = pipe.stage(*values, *moving, name=name)
+        rest = iter(staged[len(values) :])
+        return staged[: len(values)], [v if pipe.m.is_constant(v) else next(rest) for v in carried]
 
-    def _product(self, pipe: Pipe, constants: Constants, x: Value, factor: Value, code: Value) -> tuple[Value, Value]:
+    def _product(self, pipe: Pipe, x: Value, factor: Value, code: Value) -> tuple[Value, Value]:
         """The product, from pieces that fit hardware multipliers, added a stage at a time."""
         m = pipe.m
         width = x.width + factor.width
         if self.in_logic:
             rows = m.rows(x, factor)
             sums = [m.add(a, b) for a, b in zip(rows[::2], rows[1::2], strict=False)] + rows[len(rows) // 2 * 2 :]
-            terms, (code,) = self._staged(pipe, constants, sums, [code], "sum")
+            terms, (code,) = self._staged(pipe, sums, [code], "sum")
         else:
             pieces = _pieces(m, factor, self.factor_bits)
             parts = [(a, b, at + bt) for a, at in _pieces(m, x, self.factor_bits) for b, bt in pieces]
-            products, (code,) = self._staged(pipe, constants, [m.mul(a, b) for a, b, _ in parts], [code], "product")
+            products, (code,) = self._staged(pipe, [m.mul(a, b) for a, b, _ in parts], [code], "product")
             terms = [m.shift_left(p, at, width) for p, (_, _, at) in zip(products, parts, strict=True)]
         while len(terms) > 1:
             sums = [m.add(a, b) for a, b in zip(terms[::2], terms[1::2], strict=False)]
-            terms, (code,) = self._staged(pipe, constants, sums + terms[len(sums) * 2 :], [code], "sum")
+            terms, (code,) = self._staged(pipe, sums + terms[len(sums) * 2 :], [code], "sum")
         return terms[0], code
 
-    def _serial_product(
-        self, pipe: Pipe, constants: Constants, x: Value, factor: Value, code: Value
-    ) -> tuple[Pipe, Value, Value]:
+    def _serial_product(self, pipe: Pipe, x: Value, factor: Value, code: Value) -> tuple[Pipe, Value, Value]:
         """The product, some bits of the factor in a cycle; a pipeline after it, the product and the code in it."""
         m, step, digits = pipe.m, self.serial, self._digits
         after = Pipe(m)
@@ -198,7 +229,7 @@ class Requantiser(Layer):
         read = m.all(full.value, after.advance)
         full.set(m.any(m.all(busy.value, last), m.all(full.value, m.invert(read))), reset=0)
         held = m.delayed(x, "multiplicand", take)
-        kept = code if constants.are_scalar else m.delayed(code, "multiplier_code", take)
+        kept = code if m.is_constant(code) else m.delayed(code, "multiplier_code", take)
         width = x.width + step + 1
         total = m.register("partial", x.width + 1)
         # The digits that are done leave the factor at its lower end, and those of the product come in at the upper one.
@@ -221,14 +252,12 @@ class Requantiser(Layer):
         product = m.fit(m.concat(total.value, bits.value), x.width + factor.width)
         return after, product, kept
 
-    def _high_half(
-        self, pipe: Pipe, constants: Constants, total: Value, code: Value, interval: tuple[int, int]
-    ) -> tuple[Value, Value]:
+    def _high_half(self, pipe: Pipe, total: Value, code: Value, interval: tuple[int, int]) -> tuple[Value, Value]:
         """`min((total + 2^30) >> 31, 2^31 - 1)`."""
         m = pipe.m
         width = max(total.width, 32) + 1
         rounded = m.add(m.sext(total, width), m.const(1 << 30, width))
-        (high,), (code,) = self._staged(pipe, constants, [m.shift_right(rounded, 31)], [code], "high")
+        (high,), (code,) = self._staged(pipe, [m.shift_right(rounded, 31)], [code], "high")
         if (interval[1] + (1 << 30)) >> 31 > _I32[1]:
             limit = m.const(_I32[1], high.width)
             high = m.mux(m.compare("sgt", high, limit), limit, high)
@@ -237,7 +266,6 @@ class Requantiser(Layer):
     def _rounded(
         self,
         pipe: Pipe,
-        constants: Constants,
         total: Value,
         code: Value,
         rights: Sequence[int],
@@ -257,8 +285,8 @@ class Requantiser(Layer):
             sign = m.extract(total, width - 1, 1)
             # half - 1 where the number is negative
             half = m.sub(half, m.zext(m.all(sign, rounds), width))
-            (half, total), (code,) = self._staged(pipe, constants, [half, total], [code], "half")
-        (total,), (code,) = self._staged(pipe, constants, [m.add(total, half)], [code], "rounded")
+            (half, total), (code,) = self._staged(pipe, [half, total], [code], "half")
+        (total,), (code,) = self._staged(pipe, [m.add(total, half)], [code], "rounded")
         shifted = self._chosen(m, code, [m.fit(m.shift_right(total, right), width) for right in rights])
         ends = [(end + h) >> r for end in (low - 1, high) for h, r in zip(halves, rights, strict=True)]
         low, high = min(ends), max(ends)

@@ -97,9 +97,11 @@ class Site:
         )
         return self.add(layer)
 
-    def broadcast(self, operands: Sequence[Operand]) -> tuple[list[Stream], dict[int, np.ndarray]]:
+    def broadcast(
+        self, operands: Sequence[Operand], shape: tuple[int, ...] | None = None
+    ) -> tuple[list[Stream], dict[int, np.ndarray]]:
         """Operands in the shape of the result: streams in one order, and constants in that order, by position."""
-        dims = self.dims
+        dims = self.dims if shape is None else shape
         whole = [o for o in operands if isinstance(o, Stream) and o.shape == dims]
         streams: list[Stream] = []
         order = whole[0].order if whole else usual(dims)
@@ -118,9 +120,16 @@ class Site:
         }
         return streams, constants
 
-    def pointwise(self, kind: str, operands: Sequence[Operand], base: str = "", to: DType | None = None) -> Stream:
+    def pointwise(
+        self,
+        kind: str,
+        operands: Sequence[Operand],
+        base: str = "",
+        to: DType | None = None,
+        shape: tuple[int, ...] | None = None,
+    ) -> Stream:
         """An op on elements."""
-        streams, constants = self.broadcast(operands)
+        streams, constants = self.broadcast(operands, shape)
         name = self.named(base or kind)
         to = self.result.dtype if to is None else to
         return self.add(Pointwise(name, self.place, streams, kind=kind, dtype=to, constants=constants))
@@ -269,12 +278,12 @@ def _fitted(site: Site, x: Stream) -> Stream:
 def _requantize(
     site: Site, x: Operand, multiplier: Operand, shift: Operand, *, zero_point: int, mode: str, dtype: DType
 ) -> Operand:
-    scales = [constant(multiplier, "multiplier"), constant(shift, "shift")]
-    (x,), constants = site.broadcast([x, *scales])
+    stream(x)
+    streams, constants = site.broadcast([x, multiplier, shift])
     least, greatest = dtype_range(dtype)
     layer = Requantiser(
-        site.named("requantise"), site.place, [x], multiplier=constants[1], shift=constants[2], zero_point=zero_point,
-        mode=mode, dtype=dtype, least=least, greatest=greatest,
+        site.named("requantise"), site.place, streams, multiplier=constants.get(1), shift=constants.get(2),
+        zero_point=zero_point, mode=mode, dtype=dtype, least=least, greatest=greatest,
     )  # fmt: skip
     return site.add(layer)
 
@@ -342,10 +351,29 @@ def _cast(site: Site, x: Operand, *, dtype: DType) -> Operand:
 def _gather(site: Site, table: Operand, indices: Operand, *, axis: int) -> Operand:
     if isinstance(table, Stream):
         return _movement(site, table, constant(indices, "indices of a computed table"), axis=axis)
-    if table.ndim != 1:
-        raise UnsupportedError(f"a table of rank {table.ndim} has no layer", hint="tables have one axis")
-    table_of = dtype(table.dtype)
-    layer = Table(site.named("table"), site.place, [stream(indices)], table=table, dtype=table_of)
+    indices = stream(indices)
+    entries = np.moveaxis(table, axis, 0)
+    if entries.ndim > 1:
+        # A row of entries for each index: it comes again for each of them, times the length of a row and their place in it.
+        inner = entries.shape[1:]
+        length = int(np.prod(inner))
+        inside = np.arange(length).reshape(inner)
+        shape = site.dims[:axis] + indices.shape + site.dims[axis + len(indices.shape) :]
+        lead, tail = (1,) * axis, (1,) * (len(site.dims) - axis - len(indices.shape))
+        places = np.broadcast_to(np.arange(indices.count).reshape(*lead, *indices.shape, *tail), shape)
+        offsets = inside.reshape(*inner[:axis], *(1,) * len(indices.shape), *inner[axis:])
+        last = np.array(table.shape[axis] - 1)
+        indices = site.pointwise(
+            "max",
+            [site.pointwise("min", [indices, last], to=i32, shape=indices.shape), np.array(0)],
+            to=i32,
+            shape=indices.shape,
+        )
+        spread = site.moved(indices, np.array(places))
+        starts = site.pointwise("mul", [spread, np.array(length)], to=i32)
+        indices = site.pointwise("add", [starts, offsets], to=i32)
+        entries = entries.ravel()
+    layer = Table(site.named("table"), site.place, [indices], table=entries, dtype=dtype(table.dtype))
     return site.add(layer)
 
 
