@@ -156,6 +156,15 @@ class Program(Protocol):
         ...
 
 
+@runtime_checkable
+class Remarking(Protocol):
+    """A program that has something to say of its last call, such as the cycles of a simulation; most have not."""
+
+    def remarks(self) -> Sequence[str]:
+        """What the last call took, one line each."""
+        ...
+
+
 @dataclass(frozen=True)
 class DeviceInfo:
     """One device, or one driver without a device.

@@ -12,8 +12,9 @@ import argparse
 import hashlib
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from rlx.backends.flags import declared
 from rlx.cli.names import DEFAULT_LEVEL, LEVELS, TARGET_HELP, TARGETS
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ def add_compile_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--function", metavar="NAME", help="the function to take (default: the first public one)")
     add_bind(parser)
     parser.add_argument("--flag", action="append", default=[], metavar="FLAG", help="one more flag for the compiler")
+    for name, (value, text) in declared().items():
+        parser.add_argument(name, action=_Flag, dest="flag", metavar=value, help=text)
     parser.add_argument(
         "--policy", choices=("direct", "fusable"), default="direct", help="fuse ops, or leave primitives"
     )
@@ -77,6 +80,13 @@ def add_compile_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--precision", metavar="NAME", help="f16, bf16, auto_mixed …: what to compute in")
     parser.add_argument("--passes", metavar="PIPELINE", help="a pipeline to run first, as rlx-opt takes it")
     parser.add_argument("--no-cache", action="store_true", help="compile even if the program is in the cache")
+
+
+class _Flag(argparse.Action):
+    """An option that stands for a flag of the target."""
+
+    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: str | None = None) -> None:
+        namespace.flag = [*namespace.flag, f"{option_string}={values}"]
 
 
 def add_bind(parser: argparse.ArgumentParser) -> None:

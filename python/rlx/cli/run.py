@@ -11,6 +11,7 @@ import re
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +26,14 @@ if TYPE_CHECKING:
     from rlx.ir.signature import Argument, Output
 
 Arrays = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class _Call:
+    """What runs the program, and what is to be said of its last run."""
+
+    run: Callable[[], list[np.ndarray]]
+    remarks: Callable[[], Sequence[str]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -79,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
         call = _graph_call(program, inputs, params, arguments)
     else:
         call = _artifact_call(program, inputs, params, arguments)
-    results = _timed(call, arguments.repeat)
+    results = _timed(call.run, arguments.repeat)
     for output, array in zip(outputs, results, strict=True):
         for path in files[output.name]:
             _save(path, array)
@@ -87,6 +96,8 @@ def run(arguments: argparse.Namespace) -> int:
         print(
             f"{printable(output.name, keep='')}: {output.shape.dtype.name}{list(array.shape)}\n{np.array2string(array)}"
         )
+    for line in call.remarks():
+        print(line)
     return 0
 
 
@@ -201,30 +212,26 @@ def _check(declared: Sequence[Argument], inputs: Arrays, params: Arrays) -> None
         )
 
 
-def _graph_call(
-    graph: Graph, inputs: Arrays, params: Arrays, arguments: argparse.Namespace
-) -> Callable[[], list[np.ndarray]]:
+def _graph_call(graph: Graph, inputs: Arrays, params: Arrays, arguments: argparse.Namespace) -> _Call:
     if not arguments.evaluate:
         with Steps(only_terminal=True)(f"compile {graph.name}"):
             program = compiled(graph, arguments.device or "cpu", arguments, arguments.threads)
         program.set_params(params)
         program.load()
-        return lambda: program.run(inputs)
+        return _Call(lambda: program.run(inputs), lambda: program.remarks)
     from rlx.ir.evaluate import evaluate
 
     source = compilation_of(graph, arguments.device or "cpu", arguments).mir
-    return lambda: evaluate(source, inputs | params)
+    return _Call(lambda: evaluate(source, inputs | params), tuple)
 
 
-def _artifact_call(
-    artifact: Artifact, inputs: Arrays, params: Arrays, arguments: argparse.Namespace
-) -> Callable[[], list[np.ndarray]]:
+def _artifact_call(artifact: Artifact, inputs: Arrays, params: Arrays, arguments: argparse.Namespace) -> _Call:
     from rlx.runtime.compiled import CompiledGraph
 
     program = CompiledGraph(artifact, threads=arguments.threads)
     program.set_params(params)
     program.load()
-    return lambda: program.run(inputs)
+    return _Call(lambda: program.run(inputs), lambda: program.remarks)
 
 
 def _timed(call: Callable[[], list[np.ndarray]], repeat: int | None) -> list[np.ndarray]:

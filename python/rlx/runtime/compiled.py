@@ -11,7 +11,7 @@ import numpy as np
 
 from rlx.backends.artifact import Artifact
 from rlx.backends.contract import calling, check_results
-from rlx.backends.protocol import Program
+from rlx.backends.protocol import Program, Remarking
 from rlx.backends.registry import backend_of, runtime_of
 from rlx.ir.arrays import as_array
 from rlx.ir.attributes import suggestion
@@ -189,6 +189,12 @@ class CompiledGraph:
         check_results(backend, results, self.artifact.signature.outputs)
         self._content = replace(self._content, proved=True)
         return results
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What the device says of the last run, such as the cycles of a simulation; most devices say nothing."""
+        program = self._content.program
+        return tuple(program.remarks()) if isinstance(program, Remarking) else ()
 
     # --- running ----------------------------------------------------------------------------------
 

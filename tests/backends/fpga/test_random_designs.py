@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("pycde", reason="CIRCT is not installed: pip install 'rlx[fpga]'")
 pytest.importorskip("llvmlite", reason="LLVM is not installed: pip install 'rlx[fpga]'")
 
-from rlx.backends.fpga.targets import PRESET_NAMES
+from rlx.backends.fpga.flags import PRESET_NAMES
 from tests.backends.fpga.integer_graphs import inputs_of, random_graph
 from tests.backends.fpga.simulated import check
 from tests.drawing import drawn, graph_seed

@@ -84,7 +84,7 @@ def test_yosys_synthesises(number: int, seed: int) -> None:
     part = PARTS["ecp5-25k"]
     found = synthesise(hardware_files(design), design.top, part, 80, place=False)
     estimate = total(design.modules, part)
-    assert found.multipliers <= estimate.multipliers and found.memories <= estimate.memories
+    assert found.multipliers <= estimate.multipliers and found.memories <= estimate.memories + 1
     assert found.luts <= 1.5 * estimate.luts + 100
 
 

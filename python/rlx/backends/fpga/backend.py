@@ -17,6 +17,7 @@ from rlx.backends.compilation import Compilation
 from rlx.backends.fields import Check, integer, listed, name, number, one_of, optional, parsed, record, row
 from rlx.backends.fpga import process
 from rlx.backends.fpga.design import Design, Network, port_bits
+from rlx.backends.fpga.flags import PRESET_NAMES
 from rlx.backends.fpga.hdl import identifier
 from rlx.backends.fpga.layer import Stream
 from rlx.backends.fpga.parts import PARTS
@@ -26,7 +27,6 @@ from rlx.backends.fpga.schedule import PRESETS, scheduled
 from rlx.backends.fpga.simulate import Port, Simulator
 from rlx.backends.fpga.synthesis import synthesise
 from rlx.backends.fpga.targets import (
-    PRESET_NAMES,
     SIMULATOR,
     Target,
     device_names,
@@ -294,6 +294,10 @@ class Program:
             result[order] = _elements(values, kind)
             results.append(result.reshape(shape))
         return results
+
+    def remarks(self) -> list[str]:
+        """The cycles of the last call."""
+        return [f"{self.cycles} cycles"]
 
     def read_state(self, name: str) -> np.ndarray:
         """There are no states."""

@@ -8,8 +8,9 @@ from dataclasses import dataclass, fields
 from rlx.backends.fpga.hdl import Memory, Module
 from rlx.backends.fpga.parts import Part
 
-# Memories of fewer bits are made of logic.
+# Memories of fewer bits or words are made of logic.
 _LEAST_BLOCK = 1024
+_LEAST_DEPTH = 32
 # A four-input table for as many bits of a small memory.
 _BITS_IN_LUT = 10
 # Synthesis finds what is constant and what is shared; measured on the designs of docs/fpga.md.
@@ -47,9 +48,12 @@ def cost_of(module: Module, part: Part) -> Cost:
             luts += left * right
         else:
             multipliers += _pieces(left, part.factor_bits) * _pieces(right, part.factor_bits)
+    # Synthesis takes a product with a constant for one of numbers without a sign, as wide as the result.
+    for left, right in tally.scalings:
+        multipliers += -(-(left + right) // part.factor_bits)
     blocks = 0
     for memory in module.memories:
-        if memory.bits < _LEAST_BLOCK:
+        if memory.bits < _LEAST_BLOCK or memory.depth < _LEAST_DEPTH:
             luts += memory.bits / _BITS_IN_LUT
         else:
             blocks += blocks_of(memory, part)

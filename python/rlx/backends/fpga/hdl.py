@@ -106,11 +106,13 @@ class Tally:
 
     Attributes:
         products: The widths of the factors of each product of two values.
+        scalings: Likewise of each product with a constant.
         registers: Bits of registers.
         logic: Four-input tables, roughly: a bit of a sum, a choice or a comparison.
     """
 
     products: list[tuple[int, int]] = field(default_factory=list)
+    scalings: list[tuple[int, int]] = field(default_factory=list)
     registers: int = 0
     logic: float = 0.0
 
@@ -133,7 +135,7 @@ class Module:
         self._lines: list[str] = []
         self._names = {"%clk", "%rst"}
         self._constants: dict[tuple[int, int], Value] = {}
-        self._constant_values: set[Value] = set()
+        self._numbers: dict[Value, int] = {}
 
     # --- text -----------------------------------------------------------------------------------------
 
@@ -197,12 +199,12 @@ class Module:
             signed = value - (1 << width) if width > 1 and value >> (width - 1) else value
             text = ("true" if value else "false") if width == 1 else f"{signed} : i{width}"
             made = self._constants[value, width] = self.op(f"hw.constant {text}", width)
-            self._constant_values.add(made)
+            self._numbers[made] = value
         return self._constants[value, width]
 
     def is_constant(self, value: Value) -> bool:
         """Whether a value came from `const`."""
-        return value in self._constant_values
+        return value in self._numbers
 
     def _variadic(self, op: str, values: Sequence[Value]) -> Value:
         assert len({v.width for v in values}) == 1, (op, values)
@@ -222,7 +224,8 @@ class Module:
     def mul(self, left: Value, right: Value) -> Value:
         """The whole product of two signed numbers."""
         width = left.width + right.width
-        self.tally.products.append((left.width, right.width))
+        constant = self.is_constant(left) or self.is_constant(right)
+        (self.tally.scalings if constant else self.tally.products).append((left.width, right.width))
         a, b = self.sext(left, width), self.sext(right, width)
         return self.op(f"comb.mul {a.text}, {b.text} : i{width}", width)
 
@@ -269,6 +272,8 @@ class Module:
         """Some bits, from bit `low` on."""
         if low == 0 and width == value.width:
             return value
+        if value in self._numbers:
+            return self.const(self._numbers[value] >> low, width)
         assert low >= 0 and low + width <= value.width, (value, low, width)
         return self.op(f"comb.extract {value.text} from {low} : ({value.type}) -> i{width}", width)
 
@@ -282,6 +287,8 @@ class Module:
 
     def zext(self, value: Value, width: int) -> Value:
         """A value with zeros in front."""
+        if value in self._numbers:
+            return self.const(self._numbers[value], width)
         return value if width == value.width else self.concat(self.const(0, width - value.width), value)
 
     def sext(self, value: Value, width: int) -> Value:

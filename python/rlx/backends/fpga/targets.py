@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
-from rlx.ir.attributes import suggestion
+from rlx.backends.fpga.flags import FLAGS, PART_NAMES, PRESET_NAMES, SYNTHESISE
 from rlx.ir.errors import CompileError
 
 FILES, SIMULATOR = "fpga", "fpga-sim"
-# What a design may be made for: `parts.PARTS` and `schedule.PRESETS` have them in full, and a test holds these names to them.
-PART_NAMES = ("ecp5-25k", "ice40-up5k", "xc7")
-PRESET_NAMES = ("latency", "size", "energy", "precision", "bandwidth")
 _LACKS = ("f32", "f16", "bf16", "f64", "i64", "u32", "c64")
-# Flags with their values, for messages.
-FLAGS = {
-    "--preset": "|".join(PRESET_NAMES),
-    "--part": "|".join(PART_NAMES),
-    "--freq": "the clock, in MHz",
-    "--synthesise": "run yosys and nextpnr, and put what they find into the report",
-}
 
 
 @dataclass(frozen=True)
@@ -84,9 +75,9 @@ def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) 
     options: dict[str, Any] = {}
     for flag in extra_flags:
         key, equals, value = flag.partition("=")
-        if key not in FLAGS or (key == "--synthesise") == bool(equals):
-            known = ", ".join(k if k == "--synthesise" else f"{k}={v}" for k, v in FLAGS.items())
-            raise CompileError(f"target {name}: unknown flag {flag!r}{suggestion(key, FLAGS)}", hint=f"flags: {known}")
+        if key not in FLAGS or (key == SYNTHESISE) == bool(equals):
+            known = ", ".join(f"{k}={v}" if v else k for k, v in FLAGS.items())
+            raise CompileError(f"target {name}: unknown flag {flag!r}{_close(key, FLAGS)}", hint=f"flags: {known}")
         if key == "--preset":
             options["preset"] = _one_of(value, PRESET_NAMES, "preset")
         elif key == "--part":
@@ -102,8 +93,13 @@ def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) 
 
 def _one_of(value: str, known: Sequence[str], what: str) -> str:
     if value not in known:
-        raise CompileError(f"unknown {what}: {value!r}{suggestion(value, known)}", hint=f"known: {', '.join(known)}")
+        raise CompileError(f"unknown {what}: {value!r}{_close(value, known)}", hint=f"known: {', '.join(known)}")
     return value
+
+
+def _close(given: str, known: Iterable[str]) -> str:
+    close = get_close_matches(given, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def _megahertz(text: str) -> float:
