@@ -1,0 +1,218 @@
+"""The targets `fpga` and `fpga-sim` from outside: what they take and refuse, files, options, reports."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pycde", reason="CIRCT is not installed: pip install 'rlx[fpga]'")
+pytest.importorskip("llvmlite", reason="LLVM is not installed: pip install 'rlx[fpga]'")
+
+import rlx
+from rlx.backends.compilation import Compilation
+from rlx.backends.fpga.backend import Program, files
+from rlx.backends.fpga.flags import PART_NAMES, PRESET_NAMES
+from rlx.backends.fpga.hdl import identifier
+from rlx.backends.fpga.parts import DEFAULT_PART, PARTS
+from rlx.backends.fpga.schedule import DEFAULT_PRESET, PRESETS
+from rlx.backends.fpga.simulate import Port
+from rlx.backends.registry import target_of
+from rlx.cli import main as command
+from rlx.ir.errors import ExecutionError
+from tests.backends.fpga.integer_graphs import inputs_of
+from tests.backends.fpga.models import MODELS, Quantised, tinyconv
+from tests.backends.fpga.simulated import Hardware, check, design_of
+from tests.quantization.networks import NETWORKS, batches, integer_inputs, integer_network, network
+
+_NOT_YET = {"attention": "rlx.matmul"}
+
+
+def test_names_are_those_of_the_tables() -> None:
+    assert set(PART_NAMES) == PARTS.keys() and set(PRESET_NAMES) == PRESETS.keys()
+    target: Any = target_of("fpga")
+    assert (target.arch, target.preset) == (DEFAULT_PART, DEFAULT_PRESET)
+
+
+# --- running --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_session_gives_what_the_evaluator_gives(name: str, seed: int) -> None:
+    graph = tinyconv(size=10) if name == "tinyconv" else MODELS[name]()
+    program = rlx.Session("fpga-sim").compile(graph, cache=False)
+    rng = np.random.default_rng(seed)
+    for _ in range(3):
+        given = inputs_of(graph, rng)
+        for found, wanted in zip(program.run(given), rlx.evaluate(graph, given), strict=True):
+            np.testing.assert_array_equal(found, wanted, strict=True)
+        (remark,) = program.remarks
+        assert remark.endswith(" cycles") and int(remark.split()[0]) > 100
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_of_the_quantiser(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    integers = integer_network(name)
+    if name in _NOT_YET:
+        with pytest.raises(rlx.UnsupportedError, match=_NOT_YET[name]):
+            rlx.Pipeline("fpga-sim").compile(integers).artifact()
+        return
+    lir = Compilation(integers, target_of("fpga-sim")).lir
+    # Recurrent networks are unrolled into many small layers.
+    monkeypatch.setitem(PARTS, "xc7", replace(PARTS["xc7"], luts=60_000))
+    check(lir, [integer_inputs(integers, b) for b in batches(network(name), 2, 99)], part="xc7")
+
+
+@pytest.mark.parametrize("mode", ["double", "single", "short"])
+def test_requantisation_at_its_ends(mode: str) -> None:
+    """Numbers and scales at the ends of their ranges, shifts to both sides, for each channel and as constants."""
+    ends = np.array([-(1 << 31), (1 << 31) - 1, -1, 0, 1, 1 << 30, -(1 << 30), 12345, -54321], np.int32)
+    most = {"short": 14}.get(mode, 30)
+    shifts = np.array([-31, -20, -8, -1, 0, 1, 5, most - 1, most], np.int32)
+    largest = (1 << (15 if mode == "short" else 31)) - 1
+    multipliers = np.array([largest, largest // 2 + 1, -largest, 0, 1, 77, largest, -3, -largest - 1], np.int32)
+    for dtype, zero in (("i8", -128), ("u8", 3), ("i16", 30000), ("i32", -5)):
+        g: Any = rlx.Graph("ends")
+        x = g.input("x", (9, 9), "i32")
+        common = {"mode": mode, "zero_point": zero, "dtype": dtype}
+        each = g.requantize(x, g.constant(multipliers), g.constant(shifts), **common)
+        one = g.requantize(x, g.constant(multipliers[1]), g.constant(shifts[2]), **common)
+        left = g.requantize(x, g.constant(multipliers[5]), g.constant(shifts[6]), **common)
+        computed = g.requantize(x, g.input("m", (9,), "i32"), g.input("s", (9,), "i32"), **common)
+        g.set_outputs({"each": each, "one": one, "left": left, "computed": computed})
+        inputs = {"x": np.array([np.roll(ends, i) for i in range(9)]), "m": multipliers, "s": shifts}
+        for preset in ("precision", "size"):
+            hardware = Hardware(g, design_of(g, preset=preset, part="xc7"))
+            for found, wanted in zip(hardware.given(hardware.run([inputs])), hardware.wanted([inputs]), strict=True):
+                np.testing.assert_array_equal(found, wanted, f"{mode} {dtype} {preset}")
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def test_files_of_a_design(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "model.mlir").write_text(str(tinyconv(size=8)))
+    words = ["compile", str(tmp_path / "model.mlir"), "--target=fpga", "--preset=latency", "--freq=60"]
+    assert command.main([*words, f"--output={tmp_path / 'rtl'}"]) == 0
+    assert "cycles predicted" in capfd.readouterr().out
+    found = {p.name for p in (tmp_path / "rtl").iterdir()}
+    assert {"tinyconv.sv", "conv1.sv", "conv1_weights.mem", "tinyconv_tb.sv", "constraints.lpf", "README.md"} <= found
+    assert "60 MHZ" in (tmp_path / "rtl" / "constraints.lpf").read_text()
+    readme = (tmp_path / "rtl" / "README.md").read_text()
+    assert "| `conv1` | conv 3x3" in readme and "preset `latency`" in readme and "model.mlir:" in readme
+    verilog = (tmp_path / "rtl" / "conv1.sv").read_text()
+    assert "module conv1(" in verilog and "rows_used" in verilog
+
+
+def test_the_report_has_what_was_simulated() -> None:
+    artifact = Compilation(tinyconv(size=8), target_of("fpga")).artifact()
+    predicted, simulated = artifact.info["predicted_cycles"], artifact.info["simulated_cycles"]
+    assert abs(predicted - simulated) <= 0.1 * simulated
+    assert f"| {predicted} | {simulated} |" in files(artifact)["README.md"].decode()
+
+
+@pytest.mark.parametrize("kind", ["hw", "verilog"])
+def test_texts_can_be_had(kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "model.mlir").write_text(str(tinyconv(size=8)))
+    assert command.main(["compile", str(tmp_path / "model.mlir"), "--target=fpga", f"--emit={kind}"]) == 0
+    text = capfd.readouterr().out
+    assert ("hw.module @conv1(" if kind == "hw" else "module conv1(") in text
+
+
+# --- what is refused --------------------------------------------------------------------------------
+
+
+def refusal(graph: Any, *flags: str) -> str:
+    with pytest.raises(rlx.Error) as caught:
+        Compilation(graph, target_of("fpga", None, flags)).artifact()
+    return str(caught.value)
+
+
+def test_all_ops_without_layers_are_listed() -> None:
+    g: Any = rlx.Graph("unclaimed")
+    x = g.input("x", (2, 3), "i8")
+    g.set_outputs([g.cumsum(g.cast(x, "i32"), axis=1), g.argsort(x, axis=1)])
+    message = refusal(g)
+    here = Path(__file__).name
+    assert message.count(here) == 2 and "rlx.cumsum" in message and "rlx.argsort" in message
+
+
+def test_all_uses_without_layers_are_listed() -> None:
+    g: Any = rlx.Graph("uses")
+    x, y = g.input("x", (2, 3), "i8"), g.input("y", (3, 2), "i8")
+    g.set_outputs([g.q_matmul(x, y, dtype="i32"), g.reduce("prod", g.cast(x, "i32"), axes=(1,))])
+    message = refusal(g)
+    assert message.count(Path(__file__).name) == 2
+    assert "w must be a constant" in message and "reduce prod has no layer" in message
+
+
+def test_floats_params_states_and_symbols() -> None:
+    g: Any = rlx.Graph("floats")
+    g.set_outputs([g.input("x", (2,)) * 2.0])
+    assert "f32" in refusal(g)
+    g = rlx.Graph("params")
+    g.set_outputs([g.input("x", (2,), "i8") + g.param("w", (2,), "i8")])
+    assert "takes no params, and 'params' has w" in refusal(g) and "constants" in refusal(g)
+    g = rlx.Graph("symbols")
+    g.set_outputs([g.input("x", ("n", 2), "i8") + 1])
+    assert "has the symbols n" in refusal(g) and "--bind" in refusal(g)
+
+
+def test_a_model_that_does_not_fit_says_by_how_much(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    q = Quantised("large")
+    q.g.set_outputs({"y": q.dense(q.g.input("x", (1, 2000), "i8"), 100)})
+    message = refusal(q.g)
+    assert "'large' does not fit ecp5-25k" in message and "memory blocks" in message
+    assert "more than the 56 there are" in message and "xc7" in message
+    (tmp_path / "model.mlir").write_text(str(q.g))
+    words = ["compile", str(tmp_path / "model.mlir"), "--target=fpga", "--part=ice40-up5k"]
+    assert command.main([*words, "-o", str(tmp_path / "rtl")]) != 0
+    assert "does not fit ice40-up5k" in capfd.readouterr().err and not (tmp_path / "rtl").exists()
+
+
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [
+        ("--preset=latncy", "unknown preset: 'latncy'; did you mean 'latency'"),
+        ("--part=ecp5", "unknown part: 'ecp5'"),
+        ("--freq=fast", "expected megahertz"),
+        ("--freq=0", "expected megahertz"),
+        ("--unroll=4", "unknown flag '--unroll=4'"),
+        ("--synthesise=yes", "unknown flag"),
+    ],
+)
+def test_wrong_flags(flag: str, message: str) -> None:
+    with pytest.raises(rlx.CompileError, match=message):
+        target_of("fpga", None, (flag,))
+
+
+def test_names_that_clash() -> None:
+    g: Any = rlx.Graph("conv1")
+    x = g.input("conv1_out", (1, 1, 3, 3), "i8")
+    w = g.constant(np.ones((1, 1, 1, 1), np.int8))
+    g.set_outputs({"module": g.q_conv2d(x, w, dtype="i32")})
+    check(g, [inputs_of(g, np.random.default_rng(0))])
+    g = rlx.Graph("ports")
+    x = g.input("a b", (3,), "i8")
+    g.set_outputs({"a-b": x + 1})
+    assert "two ports of 'ports' would be called a_b" in refusal(g)
+    assert identifier("2 x") == "x2_x"
+
+
+def test_a_damaged_program_is_refused() -> None:
+    artifact = Compilation(tinyconv(size=8), target_of("fpga-sim")).artifact()
+    for old, new in ((b'"image"', b'"other"'), (b'"clk"', b'"clock"'), (b'"i8"', b'"u8"')):
+        with pytest.raises(rlx.Error):
+            Program(type(artifact)(**{**artifact.__dict__, "program": artifact.program.replace(old, new)}))
+
+
+def test_a_design_that_stands_still_is_an_error() -> None:
+    g: Any = rlx.Graph("still")
+    g.set_outputs({"y": g.input("x", (4,), "i8") + 1})
+    hardware = Hardware(g, design_of(g))
+    with pytest.raises(ExecutionError, match="stands still"):
+        hardware.simulator.run([np.zeros(4)], most_cycles=3)
+    assert Port("x", 8, 4).bits == 8
