@@ -241,9 +241,9 @@ class Design:
             ends = [(valid, data)] * len(found)
             readies = [self._reader_ready(m, wires, reader) for reader in found]
             if len(found) == 1:
-                m.line(f"{ready.text} = comb.or {readies[0].text} : i1")
+                m.define(ready, readies[0])
             elif not found:
-                m.line(f"{ready.text} = comb.or {m.const(1, 1).text} : i1")
+                m.define(ready, m.const(1, 1))
             else:
                 base = identifier(source) if isinstance(source, str) else source.name
                 module = fork(f"{base}_fork", len(found), data.width)

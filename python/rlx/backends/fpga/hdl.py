@@ -202,6 +202,23 @@ class Module:
             self._numbers[made] = value
         return self._constants[value, width]
 
+    def named(self, value: Value, name: str) -> Value:
+        """The value, which is to have a name in Verilog too: for what readers look for."""
+        for i in range(len(self._lines) - 1, -1, -1):
+            if self._lines[i].startswith(f"{value.text} = comb."):
+                head, colon, types = self._lines[i].rpartition(" : ")
+                if "sv.namehint" not in head and "(" not in head:
+                    self._lines[i] = f'{head} {{sv.namehint = "{name}"}}{colon}{types}'
+                break
+        return value
+
+    def define(self, wire: Value, value: Value) -> None:
+        """Say what a wire is that has been read already."""
+        assert wire.width == value.width, (wire, value)
+        name = wire.text.removeprefix("%")
+        self.named(value, name)
+        self._lines.append(f'{wire.text} = comb.or {value.text} {{sv.namehint = "{name}"}} : {value.type}')
+
     def is_constant(self, value: Value) -> bool:
         """Whether a value came from `const`."""
         return value in self._numbers
@@ -335,7 +352,7 @@ class Module:
         if count == 1:
             return self.const(0, 1), self.const(1, 1)
         register = self.register(name, index_bits(count))
-        last = self.compare("eq", register.value, count - 1)
+        last = self.named(self.compare("eq", register.value, count - 1), f"{name}_last")
         following = self.add(register.value, self.const(1, register.value.width))
         register.set(self.mux(last, self.const(0, register.value.width), following), step, reset=0)
         return register.value, last

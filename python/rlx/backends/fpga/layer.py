@@ -142,7 +142,7 @@ class Pipe:
         self._valid = m.all(*valids)
         for i in range(len(streams)):
             m.output(f"in{i}_ready", m.all(self.advance, *(v for j, v in enumerate(valids) if j != i)))
-        self.take = m.all(self.advance, self._valid)
+        self.take = m.named(m.all(self.advance, self._valid), "take")
         return data
 
     def start(self, valid: Value) -> None:
@@ -168,7 +168,7 @@ class Pipe:
     def close(self, ready: Value) -> None:
         """Say when the last stage is read."""
         m = self.m
-        m.line(f"{self.advance.text} = comb.or {ready.text}, {m.invert(self.valid).text} : i1")
+        m.define(self.advance, m.any(ready, m.invert(self.valid)))
 
     def finish(self, data: Value) -> None:
         """Give a value of the last stage, which has to be a register, as the output."""

@@ -57,17 +57,17 @@ class Reorder(Layer):
         used, filled = m.register("frames_used", 2), m.register("frames_filled", 2)
         ready = m.compare("ult", used.value, 2)
         m.output("in0_ready", ready)
-        take = m.all(valid, ready)
+        take = m.named(m.all(valid, ready), "take")
         place, write_end = m.counter("write_place", x.count, take)
         bits = index_bits(x.count)
-        frame_done = m.all(take, write_end)
+        frame_done = m.named(m.all(take, write_end), "frame_done")
         write_bank = m.register("write_bank", 1)
         write_bank.set(m.invert(write_bank.value), frame_done, reset=0)
         pipe.start(m.compare("ne", filled.value, 0))
-        step = m.all(pipe.valid, pipe.advance)
+        step = m.named(m.all(pipe.valid, pipe.advance), "step")
         at, read_end = m.counter("read_place", self.output.count, step)
         read_bank = m.register("read_bank", 1)
-        frame_read = m.all(step, read_end)
+        frame_read = m.named(m.all(step, read_end), "frame_read")
         read_bank.set(m.invert(read_bank.value), frame_read, reset=0)
         # An address, and a bit above it where nothing is read.
         words = [int(s) if s >= 0 else 1 << bits for s in self.sources]
@@ -85,7 +85,7 @@ class Reorder(Layer):
         begun = m.mux(frame_done, one, zero)
         filled.set(m.sub(m.add(filled.value, begun), m.mux(frame_read, one, zero)), reset=0)
         # The memory of a frame may be written again once its last element has been read.
-        over = m.all(last, pipe.advance)
+        over = m.named(m.all(last, pipe.advance), "frame_over")
         used.set(m.sub(m.add(used.value, begun), m.mux(over, one, zero)), reset=0)
         width = self.output.width
         value = m.sext(word, width)
@@ -142,7 +142,7 @@ class Concat(Layer):
         pipe.start(m.mux(first, *valids))
         m.output("in0_ready", m.all(pipe.advance, first))
         m.output("in1_ready", m.all(pipe.advance, m.invert(first)))
-        m.line(f"{step.text} = comb.and {pipe.valid.text}, {pipe.advance.text} : i1")
+        m.define(step, m.all(pipe.valid, pipe.advance))
         width = self.output.width
         (value,) = pipe.stage(m.mux(first, *(m.sext(d, width) for d in data)), name="result")
         pipe.finish(value)
@@ -175,9 +175,9 @@ class Fifo(Layer):
         stored, shown = m.register("stored", bits), m.register("shown", 1)
         ready = m.compare("ult", stored.value, self.depth)
         m.output("in0_ready", ready)
-        take = m.all(valid, ready)
+        take = m.named(m.all(valid, ready), "take")
         # The word at the head of the queue is read as soon as its place at the output is free.
-        read = m.all(m.compare("ne", stored.value, 0), m.any(m.invert(shown.value), out_ready))
+        read = m.named(m.all(m.compare("ne", stored.value, 0), m.any(m.invert(shown.value), out_ready)), "read")
         write_place, _ = m.counter("write_place", self.depth, take)
         read_place, _ = m.counter("read_place", self.depth, read)
         one, zero = m.const(1, bits), m.const(0, bits)

@@ -109,9 +109,9 @@ class Reduce(Layer):
         index = m.fit(m.zext(turn, max(width, turn.width)), width) if argmax else m.const(0, 1)
         x, first, index, place_now = pipe.stage(x, first, index, m.fit(place, places), name="operand")
         last = m.delayed(last, "last1", pipe.advance, reset=0)
-        m.line(f"{at.text} = comb.add {place_now.text} : {place_now.type}")
+        m.define(at, place_now)
         taken = m.all(pipe.valid, pipe.advance)
-        m.line(f"{take1.text} = comb.and {taken.text} : i1")
+        m.define(take1, taken)
         if before is None:
             register = m.register("partial", state_width)
             before = register.value
@@ -119,7 +119,7 @@ class Reduce(Layer):
             register.set(folded, taken)
         else:
             folded = self._folded(m, x, first, index, before)
-        m.line(f"{written.text} = comb.add {folded.text} : {folded.type}")
+        m.define(written, folded)
         pipe.start(m.all(pipe.valid, last))
         (result,) = pipe.stage(m.extract(folded, 0, width), name="result")
         pipe.finish(result)

@@ -223,7 +223,7 @@ class Requantiser(Layer):
         busy, full = m.register("multiplies", 1), m.register("multiplied", 1)
         room = m.all(m.invert(busy.value), m.any(m.invert(full.value), after.advance))
         pipe.close(room)
-        take = m.all(pipe.valid, room)
+        take = m.named(m.all(pipe.valid, room), "begin_product")
         _, last = m.counter("digit", digits, busy.value)
         busy.set(m.any(take, m.all(busy.value, m.invert(last))), reset=0)
         read = m.all(full.value, after.advance)

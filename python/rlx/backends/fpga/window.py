@@ -263,7 +263,7 @@ class Window(Layer):
         used = m.register("rows_used", self._row_bits)
         ready = m.compare("ult", used.value, self.rows_kept)
         m.output("in0_ready", ready)
-        take = m.all(valid, ready)
+        take = m.named(m.all(valid, ready), "take")
         word, filled = data, take
         if self.lanes > 1:
             _, lane_last = m.counter("write_lane", self.lanes, take)
@@ -273,7 +273,7 @@ class Window(Layer):
             filled = m.all(take, lane_last)
         address, _ = m.counter("write_address", self._words, filled)
         _, row_end = m.counter("write_place", self.row_words, filled)
-        done = m.all(filled, row_end)
+        done = m.named(m.all(filled, row_end), "row_done")
         zero = m.const(0, self._row_bits)
         change = m.sub(m.mux(done, m.const(1, self._row_bits), zero), m.mux(freed, freed_rows, zero))
         used.set(m.add(used.value, change), reset=0)
@@ -287,7 +287,7 @@ class Window(Layer):
         # Rows that are there for the reader; the writer may have those that are given up once the last read is done.
         ready_rows = m.register("rows_ready", self._row_bits)
         active = m.register("active", 1)
-        step = m.all(active.value, advance)
+        step = m.named(m.all(active.value, advance), "step")
         groups, results, words = self.group_sizes
         # From the innermost loop to the outermost.
         _, last_word = m.counter("word", words, step)
@@ -300,24 +300,25 @@ class Window(Layer):
         (_, last_x), (_, last_y), (_, last_result), (_, last_group) = loops
         _, last_column = m.counter("column", g.results[1], m.all(step, *ends))
         row, last_row = m.counter("row", g.results[0], m.all(step, *ends, last_column))
-        tap_end, line_end = m.all(step, last_word), m.all(step, last_word, last_x)
-        sum_end = m.all(line_end, last_y)
-        group_end = m.all(sum_end, last_result)
-        pixel_end = m.all(group_end, last_group)
-        row_end = m.all(pixel_end, last_column)
+        tap_end = m.named(m.all(step, last_word), "tap_end")
+        line_end = m.named(m.all(tap_end, last_x), "line_end")
+        sum_end = m.named(m.all(line_end, last_y), "sum_end")
+        group_end = m.named(m.all(sum_end, last_result), "group_end")
+        pixel_end = m.named(m.all(group_end, last_group), "pixel_end")
+        row_end = m.named(m.all(pixel_end, last_column), "row_end")
         first = self._first(m, sum_end, step)
         # A row of results begins when the rows that it needs, or that are given up after it, are all there.
         plan = g.plan()
         needed = m.lookup(row, [n for n, _ in plan], self._row_bits)
         gone = m.lookup(row, [n for _, n in plan], self._row_bits)
-        enough = m.compare("uge", ready_rows.value, needed)
+        enough = m.named(m.compare("uge", ready_rows.value, needed), "enough_rows")
         active.set(m.mux(active.value, m.invert(row_end), enough), reset=0)
         zero = m.const(0, self._row_bits)
         change = m.sub(m.mux(row_done, m.const(1, self._row_bits), zero), m.mux(row_end, gone, zero))
         ready_rows.set(m.add(ready_rows.value, change), reset=0)
         place, inside = self._place(m, step, tap_end, line_end, sum_end, group_end, pixel_end, row_end, last_row)
         place = m.delayed(place, "read_place", advance)
-        m.line(f"{read_address.text} = comb.add {place.text} : {place.type}")
+        m.define(read_address, place)
         # Stages: 1 the address, 2 the words, 3 the factors, then products and sums.
         control = {"valid": active.value, "first": first, "last": m.all(active.value, *ends[:3])}
         freed = {"freed": row_end, "freed_count": gone}
@@ -325,8 +326,8 @@ class Window(Layer):
             control = self._delayed(m, control, stage)
             freed = self._delayed(m, freed, stage)
             inside = None if inside is None else m.delayed(inside, f"inside{stage}", advance)
-        m.line(f"{row_freed.text} = comb.and {freed['freed'].text}, {advance.text} : i1")
-        m.line(f"{freed_rows.text} = comb.add {freed['freed_count'].text} : i{self._row_bits}")
+        m.define(row_freed, m.all(freed["freed"], advance))
+        m.define(freed_rows, freed["freed_count"])
         values = self._operands(m, data, inside)
         weights = self._weights(m, m.all(step), pixel_end)
         control = self._delayed(m, control, 3)
@@ -522,11 +523,12 @@ class Window(Layer):
         left = m.register("results_left", index_bits(count + 1))
         bits = left.value.width
         busy = m.compare("ne", left.value, 0)
-        takes = m.all(busy, ready)
+        takes = m.named(m.all(busy, ready), "given")
+        m.named(busy, "busy")
         room = m.any(m.invert(busy), m.all(m.compare("eq", left.value, 1), ready))
         # Whatever is before it waits while results would be lost.
-        m.line(f"{self._advance.text} = comb.or {m.invert(done).text}, {room.text} : i1")
-        load = m.all(done, room)
+        m.define(self._advance, m.any(m.invert(done), room))
+        load = m.named(m.all(done, room), "load")
         fewer = m.mux(takes, m.sub(left.value, m.const(1, bits)), left.value)
         left.set(m.mux(load, m.const(count, bits), fewer), reset=0)
         registers = [m.register(f"result{p}", width) for p in range(count)]
