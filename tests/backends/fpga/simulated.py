@@ -10,10 +10,10 @@ import numpy as np
 import rlx
 from rlx.backends.fpga import process
 from rlx.backends.fpga.backend import designed
-from rlx.backends.fpga.design import Design, port_bits
-from rlx.backends.fpga.hdl import identifier
 from rlx.backends.fpga.simulate import Port, Run, Simulator
 from rlx.backends.fpga.targets import target
+from rlx.lower.fpga.design import Design, port_bits
+from rlx.lower.fpga.hdl import identifier
 
 # Nothing, inputs that come rarely, and readers that are slow.
 HESITATIONS = ((0.0, 0.0), (0.6, 0.1), (0.1, 0.6))

@@ -16,13 +16,13 @@ import rlx
 from rlx.backends.compilation import Compilation
 from rlx.backends.fpga.backend import Program, files
 from rlx.backends.fpga.flags import PART_NAMES, PRESET_NAMES
-from rlx.backends.fpga.hdl import identifier
 from rlx.backends.fpga.parts import DEFAULT_PART, PARTS
 from rlx.backends.fpga.schedule import DEFAULT_PRESET, PRESETS
 from rlx.backends.fpga.simulate import Port
 from rlx.backends.registry import target_of
 from rlx.cli import main as command
 from rlx.ir.errors import ExecutionError
+from rlx.lower.fpga.hdl import identifier
 from tests.backends.fpga.integer_graphs import inputs_of
 from tests.backends.fpga.models import MODELS, Quantised, tinyconv
 from tests.backends.fpga.simulated import Hardware, check, design_of

@@ -16,12 +16,8 @@ from rlx.backends.building import timed
 from rlx.backends.compilation import Compilation
 from rlx.backends.fields import Check, integer, listed, name, number, one_of, optional, parsed, record, row
 from rlx.backends.fpga import process
-from rlx.backends.fpga.design import Design, Network, port_bits
 from rlx.backends.fpga.flags import PRESET_NAMES
-from rlx.backends.fpga.hdl import identifier
-from rlx.backends.fpga.layer import Stream
 from rlx.backends.fpga.parts import PARTS
-from rlx.backends.fpga.recognise import network_of
 from rlx.backends.fpga.report import readme
 from rlx.backends.fpga.schedule import PRESETS, scheduled
 from rlx.backends.fpga.simulate import Port, Simulator
@@ -39,6 +35,10 @@ from rlx.ir.dtype import dtype
 from rlx.ir.errors import CompileError, Error, ExecutionError
 from rlx.ir.evaluate import evaluate
 from rlx.ir.graph import Graph
+from rlx.lower.fpga.design import Design, Network, port_bits
+from rlx.lower.fpga.hdl import identifier
+from rlx.lower.fpga.layer import Stream
+from rlx.lower.fpga.recognise import network_of
 
 _MOST_BYTES = 1 << 28
 _MODULE = re.compile(r"^module (\w+)\b.*?^endmodule\n", re.MULTILINE | re.DOTALL)

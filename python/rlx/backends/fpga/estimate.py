@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
-from rlx.backends.fpga.hdl import Memory, Module
 from rlx.backends.fpga.parts import Part
+from rlx.lower.fpga.hdl import Memory, Module
 
 # Memories of fewer bits or words are made of logic.
 _LEAST_BLOCK = 1024

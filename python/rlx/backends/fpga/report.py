@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rlx.backends.fpga.design import Design, port_bits
 from rlx.backends.fpga.estimate import cost_of, total
-from rlx.backends.fpga.hdl import identifier
-from rlx.backends.fpga.layer import Stream
-from rlx.backends.fpga.orders import row_major, usual
 from rlx.backends.fpga.parts import Part
 from rlx.backends.fpga.synthesis import Synthesis
+from rlx.lower.fpga.design import Design, port_bits
+from rlx.lower.fpga.hdl import identifier
+from rlx.lower.fpga.layer import Stream
+from rlx.lower.fpga.orders import row_major, usual
 
 
 def readme(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rlx.backends.fpga.design import Network, with_queues
 from rlx.backends.fpga.estimate import Cost, cost_of, total
-from rlx.backends.fpga.layer import Layer
 from rlx.backends.fpga.parts import Part
-from rlx.backends.fpga.requantiser import Requantiser
-from rlx.backends.fpga.window import Window, divisors
 from rlx.ir.errors import CompileError
+from rlx.lower.fpga.design import Network, with_queues
+from rlx.lower.fpga.layer import Layer
+from rlx.lower.fpga.requantiser import Requantiser
+from rlx.lower.fpga.window import Window, divisors
 
 _MOST_LANES, _MOST_PARALLEL = 16, 16
 # The bits of a factor that a product in several cycles takes in each: fewer are smaller and slower.

@@ -49,8 +49,8 @@ class Target:
 
 @cache
 def _pipeline(name: str, arch: str) -> str:
-    from rlx.backends.fpga.recognise import CLAIMED
     from rlx.backends.stages import to_lir
+    from rlx.lower.fpga.recognise import CLAIMED
     from rlx.passes.check_lir import CheckLir
 
     return to_lir(CheckLir(ops=CLAIMED, unsupported_dtypes=_LACKS, empty=False, target=name, arch=arch))

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rlx.backends.fpga.hdl import Memory, identifier
-from rlx.backends.fpga.layer import Stream
+from rlx.lower.fpga.hdl import Memory, identifier
+from rlx.lower.fpga.layer import Stream
 
 
 def memory_module(memory: Memory) -> str:

@@ -8,10 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
-from rlx.backends.fpga.hdl import Memory, Module, Value, identifier, index_bits
-from rlx.backends.fpga.layer import Layer, Stream
-from rlx.backends.fpga.movement import Fifo, fork
 from rlx.ir.dtype import DType
+from rlx.lower.fpga.hdl import Memory, Module, Value, identifier, index_bits
+from rlx.lower.fpga.layer import Layer, Stream
+from rlx.lower.fpga.movement import Fifo, fork
 
 
 def port_bits(dtype: DType) -> int:

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from rlx.backends.fpga.hdl import Module, Value, bits_for
 from rlx.ir.dtype import DType
+from rlx.lower.fpga.hdl import Module, Value, bits_for
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,63 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from math import prod
 
 import numpy as np
 
-from rlx.backends.fpga.hdl import Module, Value, bits_for, index_bits
-from rlx.backends.fpga.layer import Layer, Stream, packed
 from rlx.ir.dtype import DType
-
-
-@dataclass(frozen=True)
-class Geometry:
-    """Sizes of windows: pairs are of height and width.
-
-    Attributes:
-        image: The image.
-        channels: Its channels.
-        kernel: The window.
-        stride: From one window to the next.
-        padding: Rows and columns before the image: top, left.
-        dilation: From one place of a window to the next.
-        results: The rows and columns of results.
-    """
-
-    image: tuple[int, int]
-    channels: int
-    kernel: tuple[int, int]
-    stride: tuple[int, int]
-    padding: tuple[int, int]
-    dilation: tuple[int, int]
-    results: tuple[int, int]
-
-    @property
-    def pads(self) -> bool:
-        """Whether a window reaches out of the image."""
-        return any(
-            p > 0 or (n - 1) * s - p + (k - 1) * d >= size
-            for p, n, s, k, d, size in zip(
-                self.padding, self.results, self.stride, self.kernel, self.dilation, self.image, strict=True
-            )
-        )
-
-    def first_row(self, row: int) -> int:
-        """The first row of the image that any window from this row of results on needs."""
-        return min(max(row * self.stride[0] - self.padding[0], 0), self.image[0])
-
-    def last_row(self, row: int) -> int:
-        """One more than the last row of the image that this row of results needs."""
-        end = row * self.stride[0] - self.padding[0] + (self.kernel[0] - 1) * self.dilation[0] + 1
-        return min(max(end, 0), self.image[0])
-
-    def plan(self) -> list[tuple[int, int]]:
-        """For each row of results the rows that have to be there, from the first one kept on, and those given up after it."""
-        rows = self.results[0]
-        firsts = [self.first_row(r) for r in range(rows)] + [self.image[0]]
-        gone = [after - before for before, after in pairwise(firsts)]
-        return [(max(self.last_row(r) - firsts[r], gone[r]), gone[r]) for r in range(rows)]
+from rlx.lower.fpga.addresses import Addresses, Ends
+from rlx.lower.fpga.geometry import Geometry
+from rlx.lower.fpga.hdl import Module, Value, bits_for, index_bits
+from rlx.lower.fpga.layer import Layer, Stream, packed
 
 
 @dataclass(eq=False, repr=False)
@@ -316,7 +268,9 @@ class Window(Layer):
         zero = m.const(0, self._row_bits)
         change = m.sub(m.mux(row_done, m.const(1, self._row_bits), zero), m.mux(row_end, gone, zero))
         ready_rows.set(m.add(ready_rows.value, change), reset=0)
-        place, inside = self._place(m, step, tap_end, line_end, sum_end, group_end, pixel_end, row_end, last_row)
+        ends_of = Ends(step, tap_end, line_end, sum_end, group_end, pixel_end, row_end, last_row)
+        pixel = g.channels // self.lanes
+        place, inside = Addresses(m, g, ends_of, self.rows_kept, pixel, words, groups).write()
         place = m.delayed(place, "read_place", advance)
         m.define(read_address, place)
         # Stages: 1 the address, 2 the words, 3 the factors, then products and sums.
@@ -344,90 +298,6 @@ class Window(Layer):
         first = m.register("first", 1)
         first.set(sum_end, step, reset=1)
         return first.value
-
-    def _place(
-        self, m: Module, step: Value, tap_end: Value, line_end: Value, sum_end: Value, group_end: Value,
-        pixel_end: Value, row_end: Value, last_row: Value,
-    ) -> tuple[Value, Value | None]:  # fmt: skip
-        """The address of the word of a step, and whether it lies in the image (None if it always does)."""
-        g = self.geometry
-        words, width = self._words, index_bits(self._words)
-        pixel, row = g.channels // self.lanes, self.row_words
-        _, _, group_words = self.group_sizes
-        sw, dw = g.stride[1], g.dilation[1]
-
-        def ring(
-            name: str, start: int, moves: list[tuple[Value, int]], load: tuple[Value, Value] | None
-        ) -> tuple[Value, Value]:
-            """An address of a row, and its next value; it moves by rows in the ring, and the last move that applies counts."""
-            register = m.register(name, width)
-            following, enable = register.value, []
-            for condition, rows in moves:
-                by = rows % self.rows_kept * row
-                moved = m.add(m.zext(register.value, width + 1), m.const(by, width + 1))
-                over = m.compare("uge", moved, words)
-                wrapped = m.sub(moved, m.const(words, width + 1))
-                following = m.mux(condition, m.extract(m.mux(over, wrapped, moved), 0, width), following)
-                enable.append(condition)
-            if load is not None:
-                following = m.mux(load[0], load[1], following)
-                enable.append(load[0])
-            register.set(following, m.any(*enable), reset=start % words)
-            return register.value, following
-
-        # The row of the first line of a window, which may lie before the image, then that of the line of the step.
-        base_moves = [(row_end, g.stride[0]), (m.all(row_end, last_row), g.image[0] - (g.results[0] - 1) * g.stride[0])]
-        start = -g.padding[0] % self.rows_kept * row
-        _, following = ring("window_row", start, base_moves, None)
-        line, _ = ring("line_row", start, [(line_end, g.dilation[0])], (sum_end, following))
-        # The column: where the first word of a window lies, relative to the row.
-        span = bits_for(-g.padding[1] * pixel - 1, (g.image[1] + (g.kernel[1] + 1) * dw + sw) * pixel)
-        origin = m.register("window_word", span)
-        left = -g.padding[1] * pixel
-        moved = m.mux(row_end, m.const(left, span), m.add(origin.value, m.const(sw * pixel, span)))
-        origin.set(moved, pixel_end, reset=left)
-        base = origin
-        base_after = m.mux(pixel_end, moved, origin.value)
-        if self.group_sizes[0] > 1:
-            base = m.register("group_word", span)
-            base_after = m.mux(
-                pixel_end, moved, m.mux(group_end, m.add(base.value, m.const(group_words, span)), base.value)
-            )
-            base.set(base_after, group_end, reset=left)
-        word = m.register("window_place", span)
-        on = m.add(word.value, m.const(1, span))
-        if (jump := (dw - 1) * pixel + pixel - group_words + 1) != 1:
-            on = m.mux(tap_end, m.add(word.value, m.const(jump, span)), on)
-        word.set(m.mux(line_end, base_after, on), step, reset=left)
-        address = m.add(line, m.fit(word.value, width) if span >= width else m.sext(word.value, width))
-        if not g.pads:
-            return address, None
-        return address, self._inside(m, tap_end, line_end, sum_end, pixel_end, row_end, last_row)
-
-    def _inside(
-        self, m: Module, tap_end: Value, line_end: Value, sum_end: Value, pixel_end: Value, row_end: Value,
-        last_row: Value,
-    ) -> Value:  # fmt: skip
-        """Whether the place of a step lies in the image."""
-        g = self.geometry
-        bits = []
-        ends = ((line_end, sum_end, row_end, last_row), (tap_end, line_end, pixel_end, row_end))
-        for axis, (name, (inner, outer, on, back)) in enumerate(zip(("y", "x"), ends, strict=True)):
-            size, stride, pad = g.image[axis], g.stride[axis], g.padding[axis]
-            dilation, kernel = g.dilation[axis], g.kernel[axis]
-            last = (g.results[axis] - 1) * stride - pad + (kernel - 1) * dilation
-            if pad == 0 and last < size:
-                continue
-            width = bits_for(-pad - 1, max(last, size) + stride + dilation + 1)
-            origin = m.register(f"window_{name}", width)
-            going = m.mux(m.all(on, back), m.const(-pad, width), m.add(origin.value, m.const(stride, width)))
-            origin.set(going, on, reset=-pad)
-            after = m.mux(on, going, origin.value)
-            here = m.register(f"place_{name}", width)
-            following = m.mux(outer, after, m.add(here.value, m.const(dilation, width)))
-            here.set(following, m.any(inner, outer), reset=-pad)
-            bits += [m.compare("sge", here.value, 0), m.compare("slt", here.value, size)]
-        return m.all(*bits)
 
     def _operands(self, m: Module, data: Value, inside: Value | None) -> list[Value]:
         """The channels of the word that was read, with the padding in place."""

@@ -1,159 +1,26 @@
-"""What layers each op becomes: a rule for each op that the FPGA target claims.
+"""What layers products, convolutions, pools and ops on elements become.
 
 An operand is a `Stream`, or an array where it is a constant.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from rlx.backends.fpga import pointwise
-from rlx.backends.fpga.layer import Layer, Stream, dtype_range
-from rlx.backends.fpga.movement import Concat, Reorder
-from rlx.backends.fpga.orders import channels_of, columns_of, inverse, row_major, usual
-from rlx.backends.fpga.pointwise import Pointwise, Table
-from rlx.backends.fpga.reduction import Reduce, rounds_of
-from rlx.backends.fpga.requantiser import Requantiser
-from rlx.backends.fpga.window import Geometry, Window
 from rlx.ir.dtype import DType, dtype, i32
 from rlx.ir.errors import UnsupportedError
-from rlx.ir.shape import Shape
-
-Operand = Stream | np.ndarray
-Rule = Callable[..., Operand]
-L = TypeVar("L", bound=Layer)
-RULES: dict[str, Rule] = {}
-
-
-def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Register the rule of some ops. It takes a `Site`, the operands and the attributes."""
-
-    def register(function: Rule) -> Rule:
-        RULES.update(dict.fromkeys(names, function))
-        return function
-
-    return register
-
-
-@dataclass
-class Site:
-    """An op that is being turned into layers.
-
-    Attributes:
-        name: The name of the op.
-        place: The user's line.
-        result: The shape of its result.
-        evaluate: Its evaluator.
-        layers: All layers so far; new ones are added.
-        counts: How many layers of each name there are.
-        sole: Whether this op alone reads its first operand.
-    """
-
-    name: str
-    place: str
-    result: Shape
-    evaluate: Callable[..., Any]
-    layers: list[Layer]
-    counts: dict[str, int] = field(default_factory=dict)
-    sole: bool = False
-
-    @property
-    def dims(self) -> tuple[int, ...]:
-        """The sizes of the result."""
-        return self.result.static
-
-    def named(self, base: str) -> str:
-        """A name for a new layer."""
-        self.counts[base] = self.counts.get(base, 0) + 1
-        return f"{base}{self.counts[base]}"
-
-    def add(self, layer: Layer) -> Stream:
-        """Add a layer; gives its output."""
-        self.layers.append(layer)
-        return layer.output
-
-    def ordered(self, x: Stream, order: np.ndarray) -> Stream:
-        """A stream in another order."""
-        if np.array_equal(x.order, order):
-            return x
-        sources = inverse(x.order)[order]
-        return self.add(Reorder(self.named("reorder"), self.place, [x], sources=sources, shape=x.shape, order=order))
-
-    def moved(self, x: Stream, sources: np.ndarray, fill: int = 0, order: np.ndarray | None = None) -> Stream:
-        """A tensor whose elements are those of another: for each its flat index there, or -1 for the fill."""
-        flat = sources.ravel()
-        if flat.size == x.count and np.array_equal(np.sort(flat), np.arange(x.count)):
-            moved = x.like(sources.shape, inverse(flat)[x.order])
-            return moved if order is None else self.ordered(moved, order)
-        order = usual(sources.shape) if order is None else order
-        wanted = flat[order]
-        places = np.where(wanted < 0, -1, inverse(x.order)[wanted])
-        layer = Reorder(
-            self.named("reorder"), self.place, [x], sources=places, fill=fill, shape=sources.shape, order=order
-        )
-        return self.add(layer)
-
-    def broadcast(
-        self, operands: Sequence[Operand], shape: tuple[int, ...] | None = None
-    ) -> tuple[list[Stream], dict[int, np.ndarray]]:
-        """Operands in the shape of the result: streams in one order, and constants in that order, by position."""
-        dims = self.dims if shape is None else shape
-        whole = [o for o in operands if isinstance(o, Stream) and o.shape == dims]
-        streams: list[Stream] = []
-        order = whole[0].order if whole else usual(dims)
-        for operand in operands:
-            if not isinstance(operand, Stream):
-                continue
-            if operand.shape == dims:
-                streams.append(self.ordered(operand, order))
-            else:
-                places = np.arange(operand.count).reshape(operand.shape)
-                streams.append(self.moved(operand, np.array(np.broadcast_to(places, dims)), order=order))
-        constants = {
-            i: np.broadcast_to(o, dims).ravel()[order].astype(np.int64)
-            for i, o in enumerate(operands)
-            if not isinstance(o, Stream)
-        }
-        return streams, constants
-
-    def pointwise(
-        self,
-        kind: str,
-        operands: Sequence[Operand],
-        base: str = "",
-        to: DType | None = None,
-        shape: tuple[int, ...] | None = None,
-    ) -> Stream:
-        """An op on elements."""
-        streams, constants = self.broadcast(operands, shape)
-        name = self.named(base or kind)
-        to = self.result.dtype if to is None else to
-        return self.add(Pointwise(name, self.place, streams, kind=kind, dtype=to, constants=constants))
-
-
-def constant(operand: Operand | None, what: str) -> np.ndarray:
-    """An operand that has to be a constant.
-
-    Raises:
-        UnsupportedError: It is not.
-    """
-    if isinstance(operand, np.ndarray):
-        return operand
-    raise UnsupportedError(
-        f"{what} must be a constant", hint="weights are part of the hardware: give them as constants"
-    )
-
-
-def stream(operand: Operand | None, what: str = "x") -> Stream:
-    """An operand that has to be computed."""
-    if isinstance(operand, Stream):
-        return operand
-    raise UnsupportedError(f"{what} must not be a constant")
-
+from rlx.lower.fpga import pointwise
+from rlx.lower.fpga.geometry import Geometry
+from rlx.lower.fpga.layer import Stream, dtype_range
+from rlx.lower.fpga.movement_rules import movement
+from rlx.lower.fpga.orders import channels_of, columns_of, row_major, usual
+from rlx.lower.fpga.pointwise import Table
+from rlx.lower.fpga.requantiser import Requantiser
+from rlx.lower.fpga.site import Operand, Site, constant, rule, stream
+from rlx.lower.fpga.window import Window
 
 # --- products, convolutions, pools ----------------------------------------------------------------------------
 
@@ -350,7 +217,7 @@ def _cast(site: Site, x: Operand, *, dtype: DType) -> Operand:
 @rule("gather")
 def _gather(site: Site, table: Operand, indices: Operand, *, axis: int) -> Operand:
     if isinstance(table, Stream):
-        return _movement(site, table, constant(indices, "indices of a computed table"), axis=axis)
+        return movement(site, table, constant(indices, "indices of a computed table"), axis=axis)
     indices = stream(indices)
     entries = np.moveaxis(table, axis, 0)
     if entries.ndim > 1:
@@ -375,94 +242,3 @@ def _gather(site: Site, table: Operand, indices: Operand, *, axis: int) -> Opera
         entries = entries.ravel()
     layer = Table(site.named("table"), site.place, [indices], table=entries, dtype=dtype(table.dtype))
     return site.add(layer)
-
-
-# --- reductions ------------------------------------------------------------------------------------------------------
-
-
-@rule("reduce")
-def _reduce(site: Site, x: Operand, *, kind: str, axes: Sequence[int], keep_dims: bool) -> Operand:
-    if kind not in ("sum", "max", "min"):
-        raise UnsupportedError(f"reduce {kind} has no layer")
-    return _reduced(site, stream(x), kind, tuple(axes))
-
-
-@rule("argmax")
-def _argmax(site: Site, x: Operand, *, axis: int, keep_dims: bool) -> Operand:
-    return _reduced(site, stream(x), "argmax", (axis,))
-
-
-def _reduced(site: Site, x: Stream, kind: str, axes: tuple[int, ...]) -> Stream:
-    kept = [1 if i in axes else d for i, d in enumerate(x.shape)]
-    results = np.array(np.broadcast_to(np.arange(int(np.prod(kept))).reshape(kept), x.shape)).ravel()
-    length = x.count // int(np.prod(kept))
-    if length == 1 and kind != "argmax":
-        return x.like(site.dims, results[x.order])
-    rounds = rounds_of(results[x.order], length)
-    if rounds is None or (kind == "argmax" and not _ascends(x, axes[0], results)):
-        last = [i for i in range(len(x.shape)) if i not in axes] + list(axes)
-        x = site.ordered(x, row_major(x.shape).reshape(x.shape).transpose(last).ravel())
-        rounds = rounds_of(results[x.order], length)
-    assert rounds is not None
-    order = results[x.order].reshape(-1, rounds.count, rounds.places)[:, 0].ravel()
-    layer = Reduce(
-        site.named(kind),
-        site.place,
-        [x],
-        kind=kind,
-        rounds=rounds,
-        dtype=site.result.dtype,
-        shape=site.dims,
-        order=order,
-    )
-    return site.add(layer)
-
-
-def _ascends(x: Stream, axis: int, results: np.ndarray) -> bool:
-    """Whether the elements of each result come in the order of an axis."""
-    along = np.array(np.broadcast_to(np.arange(x.shape[axis]).reshape([-1] + [1] * (len(x.shape) - 1 - axis)), x.shape))
-    by_result = along.ravel()[x.order][np.argsort(results[x.order], kind="stable")]
-    return np.array_equal(by_result, np.tile(np.arange(x.shape[axis]), x.count // x.shape[axis]))
-
-
-# --- movement ----------------------------------------------------------------------------------------------------------
-
-
-@rule("reshape", "transpose", "slice", "narrow", "reverse", "expand")
-def _movement(site: Site, x: Operand, *others: np.ndarray, **attributes: Any) -> Operand:
-    x = stream(x)
-    places = np.arange(x.count).reshape(x.shape)
-    return site.moved(x, np.asarray(site.evaluate(places, *others, **attributes)))
-
-
-@rule("pad")
-def _pad(site: Site, x: Operand, *, value: float, **attributes: Any) -> Operand:
-    x = stream(x)
-    places = np.arange(1, x.count + 1).reshape(x.shape)
-    fill = int(np.asarray(value).astype(x.dtype.numpy))
-    return site.moved(x, np.asarray(site.evaluate(places, value=0, **attributes)) - 1, fill)
-
-
-@rule("concat")
-def _concat(site: Site, left: Operand, right: Operand, *, axis: int) -> Operand:
-    sides = [stream(left, "lhs"), stream(right, "rhs")]
-    starts = (0, sides[0].count)
-    numbers = [np.arange(s.count).reshape(s.shape) + start for s, start in zip(sides, starts, strict=True)]
-    # Where each element of a side is in the result.
-    places = inverse(np.concatenate(numbers, axis).ravel())
-    where = [places[s.order + start] for s, start in zip(sides, starts, strict=True)]
-    turns = _turns(sides, axis)
-    rows = [w.reshape(-1, t) for w, t in zip(where, turns, strict=True)]
-    order = np.concatenate(rows, 1).ravel()
-    return site.add(Concat(site.named("concat"), site.place, sides, turns=turns, shape=site.dims, order=order))
-
-
-def _turns(sides: Sequence[Stream], axis: int) -> tuple[int, int]:
-    """How many elements of each side follow each other, so that what comes next finds a convenient order."""
-    a, b = sides
-    if axis == 1 and len(a.shape) in (3, 4) and all(channels_of(s.order, s.shape) is not None for s in sides):
-        return a.shape[1], b.shape[1]
-    if all(np.array_equal(s.order, row_major(s.shape)) for s in sides):
-        outer = int(np.prod(a.shape[:axis]))
-        return a.count // outer, b.count // outer
-    return a.count, b.count

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from rlx.backends.fpga.hdl import Module, Value, bits_for, index_bits
-from rlx.backends.fpga.layer import Constants, Layer, Pipe, Stream, dtype_range
 from rlx.ir.dtype import DType
+from rlx.lower.fpga.hdl import Module, Value, bits_for, index_bits
+from rlx.lower.fpga.layer import Constants, Layer, Pipe, Stream, dtype_range
 
 # What each op makes of numbers, in Python's integers: it says which values its result may have.
 _EXACT: dict[str, Callable[..., Any]] = {

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from rlx.backends.fpga.hdl import Module, Value, bits_for
-from rlx.backends.fpga.layer import Constants, Layer, Pipe, Stream
 from rlx.ir.dtype import DType
+from rlx.lower.fpga.hdl import Module, Value, bits_for
+from rlx.lower.fpga.layer import Constants, Layer, Pipe, Stream
 from rlx.ops.quantization.requantize import BITS, RIGHTMOST, Requantize
 
 _I32 = (-(1 << 31), (1 << 31) - 1)

@@ -8,8 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from rlx.backends.fpga.hdl import Module, index_bits
-from rlx.backends.fpga.layer import Layer, Pipe, Stream
+from rlx.lower.fpga.hdl import Module, index_bits
+from rlx.lower.fpga.layer import Layer, Pipe, Stream
 
 
 def spaced(times: np.ndarray) -> np.ndarray:

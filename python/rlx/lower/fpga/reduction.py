@@ -8,10 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
-from rlx.backends.fpga.hdl import Module, Value, index_bits
-from rlx.backends.fpga.layer import Layer, Pipe, Stream, dtype_range
-from rlx.backends.fpga.movement import spaced
 from rlx.ir.dtype import DType
+from rlx.lower.fpga.hdl import Module, Value, index_bits
+from rlx.lower.fpga.layer import Layer, Pipe, Stream, dtype_range
+from rlx.lower.fpga.movement import spaced
 
 KINDS = ("sum", "max", "min", "argmax")
 

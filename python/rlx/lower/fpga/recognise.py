@@ -7,18 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from rlx.backends.fpga.design import Network
-from rlx.backends.fpga.hdl import identifier
-from rlx.backends.fpga.layer import Layer, Stream, dtype_range
-from rlx.backends.fpga.orders import usual
-from rlx.backends.fpga.rules import RULES, Operand, Site
 from rlx.ir import opview
 from rlx.ir.card import as_results
 from rlx.ir.errors import UnsupportedError
 from rlx.ir.graph import Graph
 from rlx.ir.location import describe
 from rlx.ir.shape import shape_of
+from rlx.lower.fpga import movement_rules, rules
+from rlx.lower.fpga.design import Network
+from rlx.lower.fpga.hdl import identifier
+from rlx.lower.fpga.layer import Layer, Stream, dtype_range
+from rlx.lower.fpga.orders import usual
+from rlx.lower.fpga.site import RULES, Operand, Site
 
+# Importing the rules registers them.
+_REGISTERED = (rules, movement_rules)
 CLAIMED = ("constant", *RULES)
 
 
