@@ -10,7 +10,8 @@ import numpy as np
 import rlx
 from rlx.backends.fpga import process
 from rlx.backends.fpga.backend import designed
-from rlx.backends.fpga.simulate import Port, Run, Simulator
+from rlx.backends.fpga.drive import Port
+from rlx.backends.fpga.simulate import Run, Simulator
 from rlx.backends.fpga.targets import target
 from rlx.lower.fpga.design import Design, port_bits
 from rlx.lower.fpga.hdl import identifier

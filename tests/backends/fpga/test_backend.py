@@ -15,10 +15,10 @@ pytest.importorskip("llvmlite", reason="LLVM is not installed: pip install 'rlx[
 import rlx
 from rlx.backends.compilation import Compilation
 from rlx.backends.fpga.backend import Program, files
+from rlx.backends.fpga.drive import Port
 from rlx.backends.fpga.flags import PART_NAMES, PRESET_NAMES
 from rlx.backends.fpga.parts import DEFAULT_PART, PARTS
 from rlx.backends.fpga.schedule import DEFAULT_PRESET, PRESETS
-from rlx.backends.fpga.simulate import Port
 from rlx.backends.registry import target_of
 from rlx.cli import main as command
 from rlx.ir.errors import ExecutionError

@@ -16,11 +16,12 @@ from rlx.backends.building import timed
 from rlx.backends.compilation import Compilation
 from rlx.backends.fields import Check, integer, listed, name, number, one_of, optional, parsed, record, row
 from rlx.backends.fpga import process
+from rlx.backends.fpga.drive import Port
 from rlx.backends.fpga.flags import PRESET_NAMES
 from rlx.backends.fpga.parts import PARTS
 from rlx.backends.fpga.report import readme
 from rlx.backends.fpga.schedule import PRESETS, scheduled
-from rlx.backends.fpga.simulate import Port, Simulator
+from rlx.backends.fpga.simulate import Simulator
 from rlx.backends.fpga.synthesis import synthesise
 from rlx.backends.fpga.targets import (
     SIMULATOR,

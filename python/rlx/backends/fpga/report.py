@@ -28,49 +28,7 @@ def readme(
         simulated: The cycles that a simulation took; None if there was none.
         synthesis: What synthesis found; None if it did not run.
     """
-    network = design.network
-    files: dict[str, str] = {}
-    ports = []
-    for direction, side in (("in", network.inputs), ("out", network.outputs)):
-        for name, stream in side.items():
-            order, extra = _order(identifier(name), stream)
-            files |= extra
-            dims = "x".join(map(str, stream.shape)) or "scalar"
-            row = (
-                f"`{identifier(name)}`",
-                direction,
-                f"{stream.dtype.name} {dims}",
-                str(port_bits(stream.dtype)),
-                order,
-            )
-            ports.append(row)
-    cycles = network.predicted_cycles
-    figures = [("cycles from the first element to the last", f"{cycles}", "-" if simulated is None else f"{simulated}")]
-    figures.append(
-        (
-            f"time at {frequency:g} MHz, in µs",
-            _microseconds(cycles, frequency),
-            _microseconds(simulated, frequency),
-        )
-    )
-    figures.append(("cycles for each of many", f"{network.interval}", "-"))
-    cost = total(design.modules, part)
-    for title, key in (
-        ("LUTs", "luts"),
-        ("registers", "registers"),
-        ("multipliers", "multipliers"),
-        ("memory blocks", "memories"),
-    ):
-        found = "-" if synthesis is None else str(getattr(synthesis, key))
-        figures.append((f"{title}, of {getattr(part, key)}", str(getattr(cost, key)), found))
-    if synthesis is not None:
-        reached = "-" if synthesis.frequency is None else f"{synthesis.frequency:.1f}"
-        figures.append(("highest clock, in MHz", f"{frequency:g} aimed at", reached))
-    layers = []
-    for layer in network.layers:
-        taken = cost_of(layer.module, part)
-        numbers = (layer.cycles, taken.luts, taken.registers, taken.multipliers, taken.memories)
-        layers.append((f"`{layer.name}`", layer.description, *map(str, numbers), layer.place))
+    ports, files = _ports(design)
     text = [
         f"# {design.top}",
         "",
@@ -81,9 +39,14 @@ def readme(
         "",
         *_table(("port", "direction", "tensor", "bits", "order of the elements"), ports),
         "",
-        *_table(("figure", "predicted", "simulated or synthesised"), figures),
+        *_table(
+            ("figure", "predicted", "simulated or synthesised"), _figures(design, part, frequency, simulated, synthesis)
+        ),
         "",
-        *_table(("layer", "what", "cycles", "LUTs", "registers", "multipliers", "memory blocks", "line"), layers),
+        *_table(
+            ("layer", "what", "cycles", "LUTs", "registers", "multipliers", "memory blocks", "line"),
+            _layers(design, part),
+        ),
         "",
         "Simulate: `iverilog -g2012 -o tb *.sv && vvp tb +hesitate`, or `verilator --binary --timing --top-module "
         f"{design.top}_tb *.sv`.",
@@ -92,6 +55,52 @@ def readme(
         "",
     ]
     return "\n".join(text), files
+
+
+def _ports(design: Design) -> tuple[list[tuple[str, ...]], dict[str, str]]:
+    """A row for each port, and the files with orders."""
+    rows: list[tuple[str, ...]] = []
+    files: dict[str, str] = {}
+    for direction, side in (("in", design.network.inputs), ("out", design.network.outputs)):
+        for name, stream in side.items():
+            order, extra = _order(identifier(name), stream)
+            files |= extra
+            dims = "x".join(map(str, stream.shape)) or "scalar"
+            tensor = f"{stream.dtype.name} {dims}"
+            rows.append((f"`{identifier(name)}`", direction, tensor, str(port_bits(stream.dtype)), order))
+    return rows, files
+
+
+def _figures(
+    design: Design, part: Part, frequency: float, simulated: int | None, synthesis: Synthesis | None
+) -> list[tuple[str, ...]]:
+    """What the design takes as a whole."""
+    network, cost = design.network, total(design.modules, part)
+    cycles = network.predicted_cycles
+    times = (_microseconds(cycles, frequency), _microseconds(simulated, frequency))
+    rows = [
+        ("cycles from the first element to the last", f"{cycles}", "-" if simulated is None else f"{simulated}"),
+        (f"time at {frequency:g} MHz, in µs", *times),
+        ("cycles for each of many", f"{network.interval}", "-"),
+    ]
+    kinds = {"LUTs": "luts", "registers": "registers", "multipliers": "multipliers", "memory blocks": "memories"}
+    for title, key in kinds.items():
+        found = "-" if synthesis is None else str(getattr(synthesis, key))
+        rows.append((f"{title}, of {getattr(part, key)}", str(getattr(cost, key)), found))
+    if synthesis is not None:
+        reached = "-" if synthesis.frequency is None else f"{synthesis.frequency:.1f}"
+        rows.append(("highest clock, in MHz", f"{frequency:g} aimed at", reached))
+    return rows
+
+
+def _layers(design: Design, part: Part) -> list[tuple[str, ...]]:
+    """A row for each layer."""
+    rows: list[tuple[str, ...]] = []
+    for layer in design.network.layers:
+        taken = cost_of(layer.module, part)
+        numbers = (layer.cycles, taken.luts, taken.registers, taken.multipliers, taken.memories)
+        rows.append((f"`{layer.name}`", layer.description, *map(str, numbers), layer.place))
+    return rows
 
 
 def _microseconds(cycles: int | None, frequency: float) -> str:

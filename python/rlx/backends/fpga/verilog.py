@@ -51,45 +51,19 @@ def testbench(top: str, widths: Mapping[str, int], case: Case, most_cycles: int)
         case: What it compares.
         most_cycles: When it gives up.
     """
+    sides = [(n, *port, True) for n, port in case.inputs.items()]
+    sides += [(n, *port, False) for n, port in case.outputs.items()]
     files: dict[str, str] = {}
-    declarations, connections, drivers, counts = [], [], [], []
-    for side in (case.inputs, case.outputs):
-        for name, (stream, values) in side.items():
-            port, width = identifier(name), widths[name]
-            files[f"tb_{port}.mem"] = memory_file([int(v) for v in values], width)
-            last = stream.count - 1
-            declarations += [
-                f"  logic [{width - 1}:0] {port}_words [0:{last}];",
-                f"  logic [{width - 1}:0] {port}_data;",
-                f"  logic {port}_valid, {port}_ready;",
-                f"  integer {port}_count = 0;",
-                f'  initial $readmemh("tb_{port}.mem", {port}_words);',
-            ]
-            connections += [f".{port}_{end}({port}_{end})" for end in ("valid", "data", "ready")]
-            through = f"if (!rst && {port}_valid && {port}_ready)"
-            if side is case.inputs:
-                declarations += [
-                    f"  assign {port}_valid = !rst && {port}_count < {stream.count} && ({port}_held || draw[0]);",
-                    f"  logic {port}_held = 1'b0;",
-                    f"  assign {port}_data = {port}_words[{port}_count < {stream.count} ? {port}_count : 0];",
-                ]
-                drivers += [
-                    f"    {port}_held <= {port}_valid && !{port}_ready;",
-                    f"    {through} {port}_count <= {port}_count + 1;",
-                ]
-            else:
-                declarations.append(f"  assign {port}_ready = draw[1];")
-                counts.append(f"{port}_count == {stream.count}")
-                drivers += [
-                    f"    {through} begin",
-                    f"      if ({port}_data !== {port}_words[{port}_count]) begin",
-                    f'        $display("FAIL: {port}[%0d] is %h, expected %h", {port}_count, {port}_data, '
-                    f"{port}_words[{port}_count]);",
-                    "        $fatal(1);",
-                    "      end",
-                    f"      {port}_count <= {port}_count + 1;",
-                    "    end",
-                ]
+    declarations: list[str] = []
+    drivers: list[str] = []
+    connections: list[str] = []
+    for name, stream, values, is_input in sides:
+        port, width = identifier(name), widths[name]
+        files[f"tb_{port}.mem"] = memory_file([int(v) for v in values], width)
+        declarations += _declared(port, width, stream.count, is_input)
+        drivers += _driven(port, is_input)
+        connections += [f".{port}_{end}({port}_{end})" for end in ("valid", "data", "ready")]
+    done = " && ".join(f"{identifier(n)}_count == {s.count}" for n, s, _, is_input in sides if not is_input)
     lines = [
         "`timescale 1ns/1ps",
         "// Feeds the design, and compares what it gives with what the graph means. +hesitate makes both ends wait at times.",
@@ -107,7 +81,7 @@ def testbench(top: str, widths: Mapping[str, int], case: Case, most_cycles: int)
         "    rst <= cycles < 4;",
         "    draw <= hesitate ? 2'($urandom) : 2'b11;",
         *drivers,
-        f"    if ({' && '.join(counts)}) begin",
+        f"    if ({done}) begin",
         f'      $display("PASS: {top}, %0d cycles", cycles - 5);',
         "      $finish;",
         "    end",
@@ -120,6 +94,45 @@ def testbench(top: str, widths: Mapping[str, int], case: Case, most_cycles: int)
         "",
     ]
     return "\n".join(lines), files
+
+
+def _declared(port: str, width: int, count: int, is_input: bool) -> list[str]:
+    """The signals of a port in a testbench."""
+    lines = [
+        f"  logic [{width - 1}:0] {port}_words [0:{count - 1}];",
+        f"  logic [{width - 1}:0] {port}_data;",
+        f"  logic {port}_valid, {port}_ready;",
+        f"  integer {port}_count = 0;",
+        f'  initial $readmemh("tb_{port}.mem", {port}_words);',
+    ]
+    if not is_input:
+        return [*lines, f"  assign {port}_ready = draw[1];"]
+    return [
+        *lines,
+        f"  logic {port}_held = 1'b0;",
+        f"  assign {port}_valid = !rst && {port}_count < {count} && ({port}_held || draw[0]);",
+        f"  assign {port}_data = {port}_words[{port}_count < {count} ? {port}_count : 0];",
+    ]
+
+
+def _driven(port: str, is_input: bool) -> list[str]:
+    """What happens to a port at an edge of the clock."""
+    through = f"if (!rst && {port}_valid && {port}_ready)"
+    if is_input:
+        return [
+            f"    {port}_held <= {port}_valid && !{port}_ready;",
+            f"    {through} {port}_count <= {port}_count + 1;",
+        ]
+    values = f"{port}_count, {port}_data, {port}_words[{port}_count]"
+    return [
+        f"    {through} begin",
+        f"      if ({port}_data !== {port}_words[{port}_count]) begin",
+        f'        $display("FAIL: {port}[%0d] is %h, expected %h", {values});',
+        "        $fatal(1);",
+        "      end",
+        f"      {port}_count <= {port}_count + 1;",
+        "    end",
+    ]
 
 
 def constraints(part: str, frequency: float) -> tuple[str, str]:

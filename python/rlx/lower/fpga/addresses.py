@@ -85,7 +85,8 @@ class Addresses:
         """An address of a row, and its next value; it moves by rows in the ring, and the last move that applies counts."""
         m, width, words = self.m, self._width, self.rows_kept * self._row_words
         register = m.register(name, width)
-        following, enable = register.value, []
+        following = register.value
+        enable: list[Value] = []
         for condition, rows in moves:
             by = rows % self.rows_kept * self._row_words
             moved = m.add(m.zext(register.value, width + 1), m.const(by, width + 1))
@@ -123,7 +124,7 @@ class Addresses:
     def _inside(self) -> Value:
         """Whether the place of a step lies in the image."""
         m, g, ends = self.m, self.geometry, self.ends
-        bits = []
+        bits: list[Value] = []
         turns = ((ends.line, ends.sum, ends.row, ends.last_row), (ends.tap, ends.line, ends.pixel, ends.row))
         for axis, (name, (inner, outer, on, back)) in enumerate(zip(("y", "x"), turns, strict=True)):
             size, stride, pad = g.image[axis], g.stride[axis], g.padding[axis]

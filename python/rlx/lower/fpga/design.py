@@ -32,8 +32,8 @@ class Network:
 
     name: str
     inputs: dict[str, Stream]
-    outputs: dict[str, Stream] = field(default_factory=dict)
-    layers: list[Layer] = field(default_factory=list)
+    outputs: dict[str, Stream] = field(default_factory=dict[str, Stream])
+    layers: list[Layer] = field(default_factory=list[Layer])
 
     def readers(self) -> dict[Layer | str, list[tuple[Layer, int] | str]]:
         """Who reads what each layer or input gives: a layer with the number of its input, or the name of an output."""
@@ -82,12 +82,13 @@ def with_queues(network: Network) -> Network:
         return network
     given = {layer: list(layer.inputs) for layer in joins}
     depths = _waiting(joins, after)
+    result = _with_fifos(network, depths, given)
     for _ in range(_MOST_ROUNDS):
-        result = _with_fifos(network, depths, given)
         late = {end: depth for end, depth in _early(result, given).items() if depth > depths.get(end, 0)}
         if not late:
             break
         depths |= late
+        result = _with_fifos(network, depths, given)
     return result
 
 

@@ -111,8 +111,8 @@ class Tally:
         logic: Four-input tables, roughly: a bit of a sum, a choice or a comparison.
     """
 
-    products: list[tuple[int, int]] = field(default_factory=list)
-    scalings: list[tuple[int, int]] = field(default_factory=list)
+    products: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    scalings: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     registers: int = 0
     logic: float = 0.0
 
@@ -277,7 +277,7 @@ class Module:
         width = left.width + right.width
         zero = self.const(0, width)
         wide = self.sext(left, width)
-        rows = []
+        rows: list[Value] = []
         for bit in range(right.width):
             row = self.shift_left(wide, bit, width)
             if bit == right.width - 1:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -15,15 +17,15 @@ from rlx.lower.fpga.layer import Constants, Layer, Pipe, Stream, dtype_range
 
 # What each op makes of numbers, in Python's integers: it says which values its result may have.
 _EXACT: dict[str, Callable[..., Any]] = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
     "max": max,
     "min": min,
-    "neg": lambda a: -a,
+    "neg": operator.neg,
     "abs": abs,
-    "relu": lambda a: max(a, 0),
-    "cast": lambda a: a,
+    "relu": partial(max, 0),
+    "cast": int,
 }
 COMPARISONS = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge"}
 KINDS = (*_EXACT, *COMPARISONS, "where", "truth")
@@ -55,7 +57,7 @@ class Pointwise(Layer):
 
     kind: str = ""
     dtype: DType = field(kw_only=True)
-    constants: dict[int, np.ndarray] = field(default_factory=dict)
+    constants: dict[int, np.ndarray] = field(default_factory=dict[int, np.ndarray])
 
     def __post_init__(self) -> None:
         intervals = [self._interval(i) for i in range(len(self.inputs) + len(self.constants))]

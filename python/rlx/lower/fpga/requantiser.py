@@ -90,8 +90,9 @@ class Requantiser(Layer):
         if min(x.low << most, x.low) < _I32[0] or (x.high << most) > _I32[1]:
             return int(self.dtype.min), int(self.dtype.max)
         ends, factors, shifts = np.ix_([x.low, x.high], self._factors, self._shifts)
-        attributes = {"zero_point": self.zero_point, "mode": self.mode, "dtype": self.dtype}
-        found = Requantize().evaluate(ends, factors, shifts, **attributes)
+        found = Requantize().evaluate(
+            ends, factors, shifts, zero_point=self.zero_point, mode=self.mode, dtype=self.dtype
+        )
         return int(found.min()), int(found.max())
 
     @property
@@ -164,7 +165,7 @@ class Requantiser(Layer):
             for end, predicate in ((self._shifts[0], "slt"), (self._shifts[-1], "sgt")):
                 shift = m.mux(m.compare(predicate, shift, end), m.const(end, wide), shift)
             given[1] = m.extract(m.sub(shift, m.const(self._shifts[0], wide)), 0, widths[1])
-        known = []
+        known: list[tuple[int, np.ndarray]] = []
         if self.multiplier is not None:
             known.append((0, self.multiplier))
         if self.shift is not None:
@@ -173,7 +174,7 @@ class Requantiser(Layer):
             columns = np.stack([c for _, c in known], 1)
             values = Constants(columns, [widths[i] for i, _ in known]).values(pipe, "scales")
         else:
-            values = []
+            values: list[Value] = []
         computed = [v for v in given if v is not None]
         x, *computed = pipe.stage(x, *computed, name="operand")
         at, rest = dict(zip([i for i, _ in known], values, strict=True)), iter(computed)
@@ -234,7 +235,7 @@ class Requantiser(Layer):
         total = m.register("partial", x.width + 1)
         # The digits that are done leave the factor at its lower end, and those of the product come in at the upper one.
         bits = m.register("factor", digits * step)
-        rows = []
+        rows: list[Value] = []
         for bit in range(step):
             row = m.shift_left(held, bit, width)
             if bit == step - 1:
@@ -313,7 +314,8 @@ class Requantiser(Layer):
 
 def _pieces(m: Module, value: Value, most: int) -> list[tuple[Value, int]]:
     """A signed number as pieces that a hardware multiplier takes, and the place of the lowest bit of each."""
-    pieces, at, step = [], 0, most - 1
+    pieces: list[tuple[Value, int]] = []
+    at, step = 0, most - 1
     while value.width - at > most:
         pieces.append((m.zext(m.extract(value, at, step), most), at))
         at += step

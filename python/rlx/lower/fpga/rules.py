@@ -25,13 +25,13 @@ from rlx.lower.fpga.window import Window
 # --- products, convolutions, pools ----------------------------------------------------------------------------
 
 
-def _sums(site: Site, operands: Sequence[Operand | None], attributes: Mapping[str, Any]) -> tuple[Any, ...]:
+def _sums(operands: Sequence[Operand | None], attributes: Mapping[str, Any]) -> tuple[Stream, np.ndarray, np.ndarray]:
     """Operands of a quantised product: x, its weights without their zero point, and what is added to each channel."""
     x, w, bias, multiplier = operands
     if multiplier is not None or attributes["dtype"] != i32:
         raise UnsupportedError("only sums in i32 are made", hint="use dtype=i32 without a multiplier, and requantize")
     weights = constant(w, "w").astype(np.int64) - attributes["w_zero_point"]
-    added = 0 if bias is None else constant(bias, "bias").astype(np.int64)
+    added = np.zeros((), np.int64) if bias is None else constant(bias, "bias").astype(np.int64)
     return stream(x), weights, added
 
 
@@ -45,12 +45,12 @@ def _with_offset(site: Site, sums: Stream, offset: np.ndarray, axis: int) -> Str
 
 @rule("q_matmul")
 def _q_matmul(site: Site, *operands: Operand | None, **attributes: Any) -> Operand:
-    x, weights, bias = _sums(site, operands, attributes)
-    length, results = weights.shape
-    columns = columns_of(x.order, length)
-    if columns is None:
+    x, weights, bias = _sums(operands, attributes)
+    length, results = int(weights.shape[0]), int(weights.shape[1])
+    found = columns_of(x.order, length)
+    if found is None:
         x = site.ordered(x, row_major(x.shape))
-        columns = np.arange(length)
+    columns: np.ndarray = np.arange(length) if found is None else found
     rows = x.count // length
     one = (1, 1)
     geometry = Geometry((rows, 1), length, one, one, (0, 0), one, (rows, 1))
@@ -65,7 +65,7 @@ def _q_matmul(site: Site, *operands: Operand | None, **attributes: Any) -> Opera
 
 @rule("q_conv2d")
 def _q_conv2d(site: Site, *operands: Operand | None, **attributes: Any) -> Operand:
-    x, weights, bias = _sums(site, operands, attributes)
+    x, weights, bias = _sums(operands, attributes)
     groups, zero = attributes["groups"], attributes["x_zero_point"]
     images, channels = x.shape[:2]
     results, depth = weights.shape[:2]

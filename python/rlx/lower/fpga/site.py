@@ -50,7 +50,7 @@ class Site:
     result: Shape
     evaluate: Callable[..., Any]
     layers: list[Layer]
-    counts: dict[str, int] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict[str, int])
     sole: bool = False
 
     @property

@@ -156,7 +156,7 @@ class Window(Layer):
         """The last element of the input that each row of results needs."""
         g = self.geometry
         row = g.image[1] * g.channels
-        ends = []
+        ends: list[int] = []
         for image in range(self.images):
             kept = image * g.image[0]
             for r, (needed, _) in enumerate(g.plan()):
@@ -176,7 +176,8 @@ class Window(Layer):
         latency = 6 + (self.lanes - 1).bit_length() * self.is_dense
         there: list[int] = []  # when each row of the image is there
         given_up: list[int] = []  # when the place of each may be written again
-        leaves, free = [], 0
+        leaves: list[np.ndarray] = []
+        free = 0
         for image in range(self.images):
             for r, (needed, gone) in enumerate(plan):
                 last = image * g.image[0] + g.first_row(r) + needed
@@ -303,7 +304,7 @@ class Window(Layer):
         """The channels of the word that was read, with the padding in place."""
         x = self.inputs[0]
         width = bits_for(self._low, self._high)
-        values = []
+        values: list[Value] = []
         for lane in range(self.lanes):
             value = m.sext(m.extract(data, lane * x.width, x.width), width)
             if inside is not None:
@@ -372,7 +373,7 @@ class Window(Layer):
     def _accumulate(self, m: Module, terms: list[Value], control: dict[str, Value]) -> None:
         advance, width = self._advance, self.output.width
         valid = m.all(control["valid"], advance)
-        sums = []
+        sums: list[Value] = []
         for p, term in enumerate(terms):
             total = m.register(f"total{p}", width)
             term = m.fit(term, width)
