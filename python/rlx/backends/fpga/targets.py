@@ -26,6 +26,7 @@ class Target:
         frequency: The clock in MHz; None for that of the part.
         synthesise: Whether the report says what synthesis finds.
         fusions: None.
+        costs: None.
         alternatives: None.
     """
 
@@ -35,6 +36,7 @@ class Target:
     frequency: float | None = None
     synthesise: bool = False
     fusions: tuple[str, ...] = ()
+    costs: None = None
     alternatives: tuple[tuple[str, ...], ...] = ()
 
     @property
