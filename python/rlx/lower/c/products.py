@@ -25,16 +25,13 @@ def depth_of(count: int, bits: int) -> int:
     return -(-count // step) * step
 
 
-def _columns_by_rows(bits: int) -> str:
-    """Two rows of weights, two columns of 16-bit inputs."""
-    quads = quads_of(bits)
-    step, mask = 4 * quads, (1 << bits) - 1
-    dsp: list[str] = []
-    plain: list[str] = []
+def _columns_by_rows_dsp(bits: int) -> list[str]:
+    """The body of the loop with instructions that multiply two at a time."""
+    quads, mask = quads_of(bits), (1 << bits) - 1
     if bits == 8:
-        dsp += ["const uint32_t u = word_at(rows);", "const uint32_t v = word_at(rows + stride);", "rows += 4;"]
+        dsp = ["const uint32_t u = word_at(rows);", "const uint32_t v = word_at(rows + stride);", "rows += 4;"]
     else:
-        dsp += ["const uint32_t w = word_at(rows);", "rows += 4;"]
+        dsp = ["const uint32_t w = word_at(rows);", "rows += 4;"]
     for quad in range(quads):
         number = str(quad) if quads > 1 else ""
         for row in "uv":
@@ -53,7 +50,13 @@ def _columns_by_rows(bits: int) -> str:
                 dsp.append(f"const int16x2_t {pair} = pair_at({at});")
                 for total, row in zip(sums, "uv", strict=True):
                     dsp.append(f"{total} = __smlad({row}_{name}{number}, {pair}, {total});")
-    dsp.append(f"columns += {step};")
+    return [*dsp, f"columns += {4 * quads};"]
+
+
+def _columns_by_rows_plain(bits: int) -> list[str]:
+    """The body of the loop for other cores."""
+    quads, mask = quads_of(bits), (1 << bits) - 1
+    plain: list[str] = []
     for byte in range(4):
         for quad in range(quads):
             number = f"{byte}{quad}" if quads > 1 else str(byte)
@@ -67,7 +70,12 @@ def _columns_by_rows(bits: int) -> str:
             for total, row, column in (("a", "u", []), ("b", "u", ["depth"]), ("c", "v", []), ("d", "v", ["depth"])):
                 at = " + ".join([*column, *([str(value)] if value or not column else [])])
                 plain.append(f"{total} += {row}{number} * columns[{at}];")
-    plain += ["rows += 4;", f"columns += {step};"]
+    return [*plain, "rows += 4;", f"columns += {4 * quads};"]
+
+
+def _columns_by_rows(bits: int) -> str:
+    """Two rows of weights, two columns of 16-bit inputs."""
+    step = 4 * quads_of(bits)
     if bits == 8:
         what = "Two rows of weights, `stride` bytes apart, times two columns of inputs, one behind the other."
         arguments = "const int8_t *rows, int32_t stride, const int16_t *columns"
@@ -89,9 +97,9 @@ static inline void multiply_2x2_s{bits}({arguments}, int32_t depth,
     int32_t a = sums[0], b = sums[1], c = sums[2], d = sums[3];
     while (columns != end) {{
 #if defined(__ARM_FEATURE_DSP)
-        {_lines(dsp)}
+        {_lines(_columns_by_rows_dsp(bits))}
 #else
-        {_lines(plain)}
+        {_lines(_columns_by_rows_plain(bits))}
 #endif
     }}
     {_STORED}
