@@ -90,6 +90,16 @@ def test_requantisation_at_its_ends(mode: str) -> None:
                 np.testing.assert_array_equal(found, wanted, f"{mode} {dtype} {preset}")
 
 
+def test_clamps_that_do_not_meet() -> None:
+    """Graph 2100091 of the random ones: `min(max(y, 32), -48)` is -48."""
+    g: Any = rlx.Graph("clamps")
+    y = g.rescale(g.input("x", (40,), "i32"), 0.01)
+    outputs = [g.minimum(g.maximum(y, 32), -48), g.maximum(g.minimum(y, -7), 9), g.minimum(g.maximum(y, -20), 30)]
+    for i, output in enumerate(outputs):
+        g.set_outputs({"y": output})
+        check(g, [{"x": np.linspace(-20000, 20000, 40).astype(np.int32) + i}])
+
+
 # --- files ----------------------------------------------------------------------------------------
 
 

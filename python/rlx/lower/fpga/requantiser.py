@@ -71,8 +71,9 @@ class Requantiser(Layer):
 
     def clamped(self, least: int, greatest: int) -> Requantiser:
         """The same, with results clamped further."""
-        least, greatest = max(self.least, least), max(min(self.greatest, greatest), max(self.least, least))
-        return replace(self, least=least, greatest=greatest)
+        # A clamp of a clamp: where the two do not meet, the second one's nearest end is all there is.
+        ends = [min(max(end, least), greatest) for end in (self.least, self.greatest)]
+        return replace(self, least=ends[0], greatest=ends[1])
 
     @property
     def _lefts(self) -> list[int]:
