@@ -138,7 +138,7 @@ class Window(Layer):
     @property
     def cycles(self) -> int:
         rows = self.images * self.geometry.results[0]
-        work = rows * (self.geometry.results[1] * self.batches * self.interval + 2)
+        work = rows * (self.geometry.results[1] * self.batches * self.interval + 1)
         return max(work, self.inputs[0].count)
 
     @property
@@ -187,7 +187,7 @@ class Window(Layer):
                     there.append(max(arriving[len(there)], room, there[-1] + row if there else 0))
                 start = max(there[last - 1] + 2 if last else 0, free)
                 leaves.append(start + latency + batch)
-                free = start + batches * self.interval + 2
+                free = start + batches * self.interval + 1
                 given_up += [free] * gone
         return np.concatenate(leaves)
 
