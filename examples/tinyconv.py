@@ -1,11 +1,12 @@
 """Train a small convolutional network on digits, and make integers of it that a microcontroller or an FPGA computes with.
 
     python examples/tinyconv.py
-    python examples/tinyconv.py --bits 4 2 --devices cpu xla
+    python examples/tinyconv.py --bits 4 2 --devices cpu xla c m4 fpga-sim --images 50
 
 The images of scikit-learn, 8 x 8 pixels, are scaled to 28 x 28, as the network is known from MNIST. It is trained in f32, and
 once more for each number of bits with weights rounded to these. Printed is how many test images are right: of the floats,
-and of the graphs of integers, which give the same bits on every device. Needs `pip install 'rlx[examples]'`.
+and of the graphs of integers, which give the same bits on every device: `m4` is an emulated Cortex-M4, `fpga-sim` a simulated
+FPGA. Needs `pip install 'rlx[examples]'`, and for these `'rlx[cortexm,fpga]'`.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from typing import Any
 import numpy as np
 
 import rlx
+from rlx.backends.c import emulate
+from rlx.lower.c.program import Program as Source
 
 BATCH = 32
 CLASSES = 10
@@ -115,12 +118,27 @@ def classes(graph: rlx.Graph, images: np.ndarray, device: str | None) -> np.ndar
     given = [{"images": image[None]} for image in rlx.quantizations(graph)["images"].quantize(images)]
     if device is None:
         return np.array([rlx.evaluate(graph, one)[0][0] for one in given])
+    if device == "m4":
+        source = Source(rlx.Pipeline(target="cortexm").compile(graph).lir)
+        machine = emulate.Machine(emulate.build(source, "m4"), source)
+        runs = [machine.run([one["images"]]) for one in given]
+        print(
+            f"Cortex-M4: {runs[0].instructions} instructions, {source.arena_size} bytes of arena, {runs[0].stack} of stack"
+        )
+        return np.array([run.results[0][0] for run in runs])
     program = rlx.Session(device).compile(graph)
     return np.array([program.run(one)[0][0] for one in given])
 
 
-def run(bits: list[int], devices: list[str], steps: int, output: Path) -> dict[str, float]:
+def run(bits: list[int], devices: list[str], steps: int, output: Path, images: int | None = None) -> dict[str, float]:
     """Run the example.
+
+    Args:
+        bits: Of the weights of each graph of integers.
+        devices: Where they run, too.
+        steps: Of training.
+        output: Where files go.
+        images: How many images to test with; None takes all.
 
     Returns:
         The part of the test images that is right: in `f32`, and of `8 bits` and so on, which all devices agree on.
@@ -128,6 +146,7 @@ def run(bits: list[int], devices: list[str], steps: int, output: Path) -> dict[s
     output.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(0)
     train, test = digits(random)
+    test = Data(test.images[:images], test.labels[:images])
     params = trained(train, initial(model(), random), None, steps, random)
     (found,) = rlx.evaluate(model(), {"images": test.images} | params)
     result = {"f32": float(np.mean(found == test.labels))}
@@ -150,6 +169,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=600, help="training steps (600)")
     parser.add_argument("--bits", type=int, nargs="+", choices=(8, 4, 2), default=[8, 4, 2], help="of weights (8 4 2)")
     parser.add_argument("--devices", nargs="*", default=["cpu"], metavar="NAME", help="where to compare (cpu)")
+    parser.add_argument("--images", type=int, metavar="N", help="how many images to test with (all, 359)")
     parser.add_argument("--output", type=Path, default=Path("build/examples"), metavar="DIR", help="where files go")
     options = parser.parse_args()
     try:
