@@ -135,7 +135,7 @@ def _grow(network: Network, preset: Preset, part: Part) -> None:
         if slowest.cycles <= max(goal, slowest.inputs[0].count):
             return
         before = slowest.lanes, slowest.parallel
-        options = [sizes for sizes in _sizes(slowest) if _tried(slowest, sizes) < slowest_cycles(slowest, before)]
+        options = [sizes for sizes in _sizes(slowest) if _cycles_with(slowest, sizes) < _cycles_with(slowest, before)]
         _resize(slowest, before)
         if not options:
             return
@@ -146,13 +146,10 @@ def _grow(network: Network, preset: Preset, part: Part) -> None:
             return
 
 
-def slowest_cycles(layer: Window, sizes: tuple[int, int]) -> int:
+def _cycles_with(layer: Window, sizes: tuple[int, int]) -> int:
     """The cycles of a layer with other sizes, which it then has."""
     _resize(layer, sizes)
     return layer.cycles
-
-
-_tried = slowest_cycles
 
 
 def _resize(layer: Window, sizes: tuple[int, int]) -> None:
