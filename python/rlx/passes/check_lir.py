@@ -88,15 +88,22 @@ class CheckLir(Pass, name="rlx-check-lir", exact=True, idempotent=True):
         if refused:
             verb = "op has" if len(refused) == 1 else "ops have"
             message = f"{len(refused)} {verb} no lowering for {self._target}:\n" + "\n".join(refused)
-            raise UnsupportedError(message, hint="give it a decomposition, or a rule of the target's lowering")
+            raise UnsupportedError(
+                message, hint=self._hint("give it a decomposition, or a rule of the target's lowering")
+            )
 
     def _check_support(self, functions: list[mlir.FuncOp]) -> None:
         refused = [line for function in functions for line in self._unsupported(function)]
         if refused:
             message = f"{self._target} does not support some dtypes or ops:\n" + "\n".join(refused)
-            raise UnsupportedError(
-                message, hint="cast to a dtype that it has, outside of the program; leave out empty tensors"
-            )
+            usual = "cast to a dtype that it has, outside of the program; leave out empty tensors"
+            raise UnsupportedError(message, hint=self._hint(usual))
+
+    def _hint(self, usual: str) -> str:
+        """What to do about what the target does not take."""
+        if "f32" not in self.unsupported_dtypes:
+            return usual
+        return "it computes with integers: `rlx quantize --integer-only`, or rlx.integer_only, makes such a graph of floats"
 
     def _unsupported(self, function: mlir.FuncOp) -> Iterator[str]:
         for a in read_arguments(function):

@@ -162,7 +162,7 @@ def test_all_uses_without_layers_are_listed() -> None:
 def test_floats_params_states_and_symbols() -> None:
     g: Any = rlx.Graph("floats")
     g.set_outputs([g.input("x", (2,)) * 2.0])
-    assert "f32" in refusal(g)
+    assert "f32" in refusal(g) and "rlx quantize --integer-only" in refusal(g)
     g = rlx.Graph("params")
     g.set_outputs([g.input("x", (2,), "i8") + g.param("w", (2,), "i8")])
     assert "takes no params, and 'params' has w" in refusal(g) and "constants" in refusal(g)
