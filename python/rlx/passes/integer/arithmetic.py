@@ -28,10 +28,10 @@ _MANTISSA = 9
 @pattern
 def sum_of_two(op: views.Quantize, rewriter: Rewriter) -> Any:
     """A sum or a difference: both terms become multiples of one small step, and their sum is requantised."""
-    goal = Goal.of(op)
-    total = None if goal is None else producer(goal.core, views.Binary)
-    if goal is None or total is None or total.kind not in ("add", "sub"):
+    found = Goal.behind(op, views.Binary)
+    if found is None or found[1].kind not in ("add", "sub"):
         return None
+    goal, total = found
     terms = [(Integers.of(v), constant(v)) for v in (total.lhs, total.rhs)]
     if any(x is None and known is None for x, known in terms) or all(x is None for x, _ in terms):
         return None
@@ -56,11 +56,10 @@ def _term(b: Builder, x: Integers | None, known: np.ndarray | None, step: float)
 @pattern
 def product_of_two(op: views.Quantize, rewriter: Rewriter) -> Any:
     """A product of elements, or one with constants."""
-    goal = Goal.of(op)
-    product = None if goal is None else producer(goal.core, views.Binary)
-    if goal is None or product is None or product.kind not in ("mul", "div"):
+    found = Goal.behind(op, views.Binary)
+    if found is None or found[1].kind not in ("mul", "div"):
         return None
-    b = rewriter.builder
+    (goal, product), b = found, rewriter.builder
     lhs, rhs = Integers.of(product.lhs), Integers.of(product.rhs)
     if lhs is not None and rhs is not None and product.kind == "mul":
         return goal.reached(rewriter, lhs.centred(b) * rhs.centred(b), lhs.scale * rhs.scale)
@@ -153,11 +152,11 @@ def mean(op: views.Quantize, rewriter: Rewriter) -> Any:
 @pattern
 def softmax(op: views.Quantize, rewriter: Rewriter) -> Any:
     """A softmax: exponentials of what each number is below the largest, by a table, over their sum."""
-    goal = Goal.of(op)
-    maker = None if goal is None else producer(goal.core, views.Softmax)
-    x = None if maker is None else Integers.of(maker.x)
-    if goal is None or maker is None or x is None or (goal.scale, goal.zero) != (2.0**-8, -128):
+    found = Goal.behind(op, views.Softmax)
+    x = None if found is None else Integers.of(found[1].x)
+    if found is None or x is None or (found[0].scale, found[0].zero) != (2.0**-8, -128):
         return None
+    goal, maker = found
     count = shape_of(x.value).dims[maker.axis]
     if type(count) is not int or not 0 < count < 2**16:
         return None

@@ -11,7 +11,7 @@ from rlx.ir.builder import Builder, Tensor
 from rlx.ir.dtype import i8
 from rlx.passes.integer.operands import Goal, Integers, constant
 from rlx.passes.integer.quantize_values import keeps_scale, maker_of
-from rlx.passes.pattern import Rewriter, pattern, producer
+from rlx.passes.pattern import Rewriter, pattern
 
 
 @pattern
@@ -35,11 +35,10 @@ def moved(op: views.Quantize, rewriter: Rewriter) -> Any:
 @pattern
 def joined(op: views.Quantize, rewriter: Rewriter) -> Any:
     """Tensors next to each other: both with the scale of the result."""
-    goal = Goal.of(op)
-    maker = None if goal is None else producer(goal.core, views.Concat)
-    if goal is None or maker is None:
+    found = Goal.behind(op, views.Concat)
+    if found is None:
         return None
-    b = rewriter.builder
+    (goal, maker), b = found, rewriter.builder
     parts = [_with_scale(b, v, goal) for v in (maker.lhs, maker.rhs)]
     if parts[0] is None or parts[1] is None:
         return None
@@ -49,11 +48,10 @@ def joined(op: views.Quantize, rewriter: Rewriter) -> Any:
 @pattern
 def larger_of_two(op: views.Quantize, rewriter: Rewriter) -> Any:
     """The larger or the smaller of two: of integers of one scale."""
-    goal = Goal.of(op)
-    maker = None if goal is None else producer(goal.core, views.Binary)
-    if goal is None or maker is None or maker.kind not in ("max", "min"):
+    found = Goal.behind(op, views.Binary)
+    if found is None or found[1].kind not in ("max", "min"):
         return None
-    b = rewriter.builder
+    (goal, maker), b = found, rewriter.builder
     lhs, rhs = _with_scale(b, maker.lhs, goal), _with_scale(b, maker.rhs, goal)
     if lhs is None or rhs is None:
         return None

@@ -15,7 +15,7 @@ from rlx.ir.evaluate import evaluate_op
 from rlx.ir.shape import shape_of
 from rlx.ops.quantization.requantize import fixed_point
 from rlx.passes.integer.quantize_values import bounds_of, maker_of
-from rlx.passes.pattern import Rewriter, has_one_use, producer
+from rlx.passes.pattern import Rewriter, ViewT, has_one_use, producer
 
 
 def constant(value: mlir.Value) -> np.ndarray | None:
@@ -124,6 +124,13 @@ class Goal:
             high = high if most is None else max(min(most, high), low)
             core = inner
         return Goal(core, by, middle, low, high)
+
+    @classmethod
+    def behind(cls, op: views.Quantize, view: type[ViewT]) -> tuple[Goal, ViewT] | None:
+        """The goal of an op, with the op of a class that gives what is rounded."""
+        goal = cls.of(op)
+        maker = None if goal is None else producer(goal.core, view)
+        return None if goal is None or maker is None else (goal, maker)
 
     def reached(self, rewriter: Rewriter, total: Tensor, real: Any) -> mlir.Value:
         """The result out of sums in i32 that stand for `total·real`.
