@@ -15,6 +15,7 @@ from rlx.ir.shape import shape_of
 from rlx.ops.quantization.requantize import BITS
 from rlx.passes import run
 from rlx.quantization.integer import prepared
+from tests.drawing import drawn
 from tests.quantization.networks import NETWORKS, batches, integer_inputs, integer_network, network, weights
 
 # How many steps a result may be off, of those of its own scale: what is rounded on the way adds up.
@@ -38,9 +39,10 @@ def test_results_are_those_of_the_floats(name: str) -> None:
             assert off.max() < _STEPS and np.median(off) < 2, (output.name, off.max())
 
 
+@drawn("share", range(3))
 @pytest.mark.parametrize("device", ["cpu", "xla"])
-def test_compilers_give_the_same_bits(device: str) -> None:
-    for i, name in enumerate(NETWORKS):
+def test_compilers_give_the_same_bits(device: str, share: int) -> None:
+    for i, name in list(enumerate(NETWORKS))[share::3]:
         mode = list(BITS)[i % len(BITS)]
         integers = integer_network(name, symmetric=i % 2 == 1, mode=mode, bits=(8, 4, 2)[i % 3])
         program = rlx.Session(device).compile(integers)

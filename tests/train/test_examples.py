@@ -12,6 +12,7 @@ import pytest
 import rlx
 from examples import char_transformer, digits_cnn, mlperf_tiny, tinyconv
 from tests.drawing import drawn
+from tests.packages import needs_package
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -28,11 +29,11 @@ def test_digits_in_f32_and_in_few_bits(way: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@needs_package("pycde", "fpga")
+@needs_package("unicorn", "cortexm")
 def test_digits_in_integers(tmp_path: Path) -> None:
     """All devices give the evaluator's class for every image, or the example would end."""
-    pytest.importorskip("pycde", reason="the simulation of hardware needs 'rlx[fpga]'")
-    pytest.importorskip("unicorn", reason="the emulation of a Cortex-M needs 'rlx[cortexm]'")
-    accuracy = tinyconv.run([4], ["cpu", "c", "m4", "fpga-sim"], 120, tmp_path, images=60)
+    accuracy = tinyconv.run([4], ["cpu", "c", "m4", "fpga-sim"], 100, tmp_path, images=30)
     assert accuracy["f32"] > 0.9 and accuracy["4 bits"] > accuracy["f32"] - 0.05
     graph = rlx.parse((tmp_path / "tinyconv4.mlir").read_text())
     assert not graph.params and graph.outputs[0].shape == rlx.Shape((1,), "i32")

@@ -12,27 +12,27 @@ import rlx
 from rlx.backends.c import emulate, toolchain
 from tests.backends.c.graphs import random_graph
 from tests.backends.c.programs import program_of, run_sanitized, write
+from tests.drawing import drawn
 
 CASES = 25  # independent chains of ops in one program
 needs_zig = pytest.mark.skipif(toolchain.zig() is None, reason="needs the package ziglang")
 needs_cc = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler with sanitizers")
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_the_host_gives_what_the_evaluator_gives(seed: int) -> None:
-    graph, inputs = random_graph(1000 + seed, CASES)
+@drawn("number", range(12), of_each=4)
+def test_the_host_gives_what_the_evaluator_gives(number: int) -> None:
+    graph, inputs = random_graph(1000 + number, CASES)
     got = rlx.Session("c").compile(graph, cache=False).run(inputs)
     for output, one, other in zip(graph.outputs, got, rlx.evaluate(graph, inputs), strict=True):
         assert np.array_equal(one, other), output.name
 
 
 @needs_zig
-@pytest.mark.parametrize(
-    ("core", "seed"), [("m4", 0), ("m4", 1), ("m4", 2), ("m4", 3), ("m7", 4), ("m33", 5), ("m0", 6)]
-)
-def test_a_cortex_m_gives_what_the_evaluator_gives(core: str, seed: int) -> None:
+@drawn("number", range(4))
+@pytest.mark.parametrize("core", ["m4", "m7", "m33", "m0"])
+def test_a_cortex_m_gives_what_the_evaluator_gives(core: str, number: int) -> None:
     pytest.importorskip("unicorn")
-    graph, inputs = random_graph(2000 + seed, CASES)
+    graph, inputs = random_graph(2000 + number, CASES)
     program = program_of(graph)
     machine = emulate.Machine(emulate.build(program, core), program)
     arrays = [inputs[a.name] for a in graph.arguments]
@@ -45,19 +45,19 @@ def test_a_cortex_m_gives_what_the_evaluator_gives(core: str, seed: int) -> None
 
 
 @needs_cc
-@pytest.mark.parametrize("seed", range(4))
-def test_sanitizers_are_silent(seed: int, tmp_path: Path) -> None:
-    graph, inputs = random_graph(3000 + seed, CASES)
+@drawn("number", range(4))
+def test_sanitizers_are_silent(number: int, tmp_path: Path) -> None:
+    graph, inputs = random_graph(3000 + number, CASES)
     run_sanitized(program_of(graph), tmp_path, inputs, rlx.evaluate(graph, inputs))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@drawn("number", range(3))
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
-def test_no_compiler_warns(compiler: str, seed: int, tmp_path: Path) -> None:
+def test_no_compiler_warns(compiler: str, number: int, tmp_path: Path) -> None:
     command = (shutil.which("gcc") and ["gcc"]) if compiler == "gcc" else toolchain.zig()
     if not command:
         pytest.skip(f"needs {compiler}")
-    graph, _ = random_graph(4000 + seed, CASES)
+    graph, _ = random_graph(4000 + number, CASES)
     for source in write(program_of(graph), tmp_path):
         toolchain.build([*command, *toolchain.WARNINGS, "-Werror", "-O2", "-c", source, "-o", "object.o"], tmp_path)
 

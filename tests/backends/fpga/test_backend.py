@@ -9,9 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("pycde", reason="CIRCT is not installed: pip install 'rlx[fpga]'")
-pytest.importorskip("llvmlite", reason="LLVM is not installed: pip install 'rlx[fpga]'")
-
 import rlx
 from rlx.backends.compilation import Compilation
 from rlx.backends.fpga.backend import Program, files
@@ -26,7 +23,10 @@ from rlx.lower.fpga.hdl import identifier
 from tests.backends.fpga.integer_graphs import inputs_of
 from tests.backends.fpga.models import MODELS, Quantised, tinyconv
 from tests.backends.fpga.simulated import Hardware, check, design_of
+from tests.packages import needs_package
 from tests.quantization.networks import NETWORKS, batches, integer_inputs, integer_network, network
+
+pytestmark = [needs_package("pycde", "fpga"), needs_package("llvmlite", "fpga")]
 
 _NOT_YET = {"attention": "rlx.matmul"}
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-pytest.importorskip("pycde", reason="CIRCT is not installed: pip install 'rlx[fpga]'")
-pytest.importorskip("llvmlite", reason="LLVM is not installed: pip install 'rlx[fpga]'")
-
 from rlx.backends.fpga.flags import PRESET_NAMES
 from tests.backends.fpga.integer_graphs import inputs_of
 from tests.backends.fpga.models import MODELS, tinyconv
 from tests.backends.fpga.simulated import Hardware, check, design_of
+from tests.packages import needs_package
+
+pytestmark = [needs_package("pycde", "fpga"), needs_package("llvmlite", "fpga")]
 
 
 @pytest.mark.parametrize("preset", PRESET_NAMES)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
-
-pytest.importorskip("pycde", reason="CIRCT is not installed: pip install 'rlx[fpga]'")
-pytest.importorskip("llvmlite", reason="LLVM is not installed: pip install 'rlx[fpga]'")
 
 from rlx.backends.fpga.flags import PRESET_NAMES
 from tests.backends.fpga.integer_graphs import inputs_of, random_graph
 from tests.backends.fpga.simulated import check
 from tests.drawing import drawn, graph_seed
+from tests.packages import needs_package
+
+pytestmark = [needs_package("pycde", "fpga"), needs_package("llvmlite", "fpga")]
 
 _BATCHES, _GRAPHS = 16, 10
 

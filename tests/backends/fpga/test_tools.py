@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("pycde", reason="CIRCT is not installed: pip install 'rlx[fpga]'")
-
 from rlx.backends.compilation import Compilation
 from rlx.backends.fpga.backend import files, hardware_files
 from rlx.backends.fpga.estimate import total
@@ -23,6 +21,9 @@ from tests.backends.fpga.integer_graphs import random_graph
 from tests.backends.fpga.models import tinyconv
 from tests.backends.fpga.simulated import design_of
 from tests.drawing import drawn, graph_seed
+from tests.packages import needs_package
+
+pytestmark = [needs_package("pycde", "fpga"), needs_package("llvmlite", "fpga")]
 
 verilator = pytest.mark.skipif(shutil.which("verilator") is None, reason="verilator is not installed")
 icarus = pytest.mark.skipif(shutil.which("iverilog") is None, reason="iverilog is not installed")
