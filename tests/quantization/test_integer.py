@@ -140,7 +140,10 @@ def test_what_has_no_form_in_integers_is_listed() -> None:
         ({"bits": 3}, "weights have 8, 4 or 2 bits, not 3"),
         ({"layers": {"fd": 4}}, "there is no product 'fd'"),
         ({"layers": {"fc": 5}}, "weights have 8, 4 or 2 bits, not 5"),
-        ({"mode": "triple"}, "mode"),
+        ({"mode": "triple"}, "mode must be one of double, single, short, got 'triple'"),
+        ({"layers": ["fc"]}, "layers is a mapping of names to bits, got list"),
+        ({"ranges": None}, "ranges must be ValueRanges, got NoneType"),
+        ({"ranges": {}}, "ranges must be ValueRanges, got dict"),
         ({"params": {}}, "param 'c1' is missing"),
     ],
 )
@@ -149,7 +152,7 @@ def test_what_is_wrong_is_said(options: dict[str, Any], message: str) -> None:
     params = weights(graph, 0)
     ranges = rlx.observe_ranges(graph, batches(graph, 1, 1), params=params, device=None)
     with pytest.raises(rlx.Error, match=message):
-        rlx.integer_only(graph, ranges, **{"params": params, **options})
+        rlx.integer_only(graph, **{"ranges": ranges, "params": params, **options})
 
 
 def test_ranges_of_another_graph_are_refused(tmp_path: Path) -> None:
@@ -176,3 +179,32 @@ def test_sizes_have_to_be_known() -> None:
     ranges = rlx.observe_ranges(g, [{"x": np.ones((2, 4), np.float32)}], params=params, device=None)
     with pytest.raises(rlx.UnsupportedError, match="unknown: n"):
         rlx.integer_only(g, ranges, params=params)
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "message"),
+    [
+        ("c1", np.nan, "param 'c1' holds NaN or infinity"),
+        ("fc", np.inf, "param 'fc' holds NaN or infinity"),
+        ("norm.v", -5.0, "the weights of 'c2' hold NaN or infinity, with what multiplies them"),
+        ("none", 0.0, "there is no parameter 'none'"),
+    ],
+)
+def test_weights_are_finite(name: str, number: float, message: str) -> None:
+    """Their own, and with the factors of norms: a variance below 0 has no root."""
+    graph = network("convolution")
+    params = weights(graph, 0)
+    ranges = rlx.observe_ranges(graph, batches(graph, 1, 1), params=params, device=None)
+    array = np.array(params.get(name, np.zeros(1, np.float32)))
+    array.flat[0] = number
+    with pytest.raises(rlx.Error, match=message):
+        rlx.integer_only(graph, ranges, params=params | {name: array})
+
+
+def test_only_what_the_user_wrote_is_listed() -> None:
+    g = rlx.Graph("sorted")
+    g.set_outputs([g.sort(g.input("x", (4,)))])
+    ranges = rlx.observe_ranges(g, batches(g, 2, 0), device=None)
+    with pytest.raises(rlx.UnsupportedError) as caught:
+        rlx.integer_only(g, ranges)
+    assert "quantize at" not in str(caught.value) and "argsort at" in str(caught.value)

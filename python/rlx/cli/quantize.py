@@ -193,10 +193,14 @@ def _integers(
     arguments: argparse.Namespace, graph: Graph, data: list[dict[str, np.ndarray]], params: Mapping[str, Any]
 ) -> tuple[Graph, str]:
     """The graph of integers alone, and what its weights are."""
+    from rlx.ir.errors import Error
     from rlx.passes.integer.value_ranges import ValueRanges
     from rlx.quantization.bit_widths import search_bits
     from rlx.quantization.integer import integer_only, observe_ranges
 
+    missing = next((a.name for a in graph.params if a.name not in params), None)
+    if missing is not None:
+        raise Error(f"the value of param '{missing}' is not known", hint="give --params=FILE, which has it")
     if arguments.record is not None:
         ranges = ValueRanges.load(arguments.record)
     else:

@@ -11,17 +11,21 @@ import numpy as np
 from rlx import mlir
 from rlx.backends.stages import graph_of
 from rlx.ir import opview
+from rlx.ir.attributes import suggestion
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error, UnsupportedError
 from rlx.ir.graph import Graph
+from rlx.ir.guards import is_mapping
 from rlx.ir.location import describe
+from rlx.ops.quantization.requantize import BITS
 from rlx.passes import run
+from rlx.passes.dtypes.quantization_sites import sites
 from rlx.passes.integer.quantize_boundary import leftovers, quantization_of
 from rlx.passes.integer.quantize_values import observed, range_of, round_values
 from rlx.passes.integer.requantize_mode import RequantizeMode
 from rlx.passes.integer.value_ranges import ValueRanges
 from rlx.passes.simplification.bind_params import bind_params
-from rlx.quantization.calibrate import called, check_batch, check_method, read, runner
+from rlx.quantization.calibrate import called, check_batch, check_method, read, runner, weight_values
 from rlx.quantization.observers import Observer, finite
 from rlx.report.progress import progress as shown
 
@@ -121,14 +125,19 @@ def integer_only(
 
     Returns:
         A graph at MIR without parameters: weights are constants. Inputs and outputs are i8 and stand for
-        `(value - zero_point)·scale` by `rlx.quantization_of(graph)`; indices stay what they are.
+        `(value - zero_point)·scale` by `rlx.quantizations(graph)`; indices stay what they are.
 
     Raises:
         Error: An option is wrong, a weight is missing, or the ranges are of another graph.
         UnsupportedError: Something has no form in integers; all such ops are named, with the user's lines.
     """
+    _check_options(ranges, layers, mode)
     source = graph_of(graph, "integer_only")
     values = {**source.weights, **(params or {})}
+    names = [a.name for a in source.params]
+    for name in params or ():
+        if name not in names:
+            raise Error(f"params: there is no parameter '{name}'{suggestion(name, names)}")
     result = prepared(graph, "integer_only")
     if result.symbols:
         sizes = ", ".join(sorted(result.symbols))
@@ -139,6 +148,7 @@ def integer_only(
     missing = next((a.name for a in result.params if a.name not in values), None)
     if missing is not None:
         raise Error(f"param '{missing}' is missing", hint="give it in params, or have the graph come with its weights")
+    _check_weights(result, values)
     with mlir.entered():
         round_values(result.function, ranges, symmetric=symmetric, bits=bits, layers=layers or {})
         bind_params(result.function, read({a.name: values[a.name] for a in result.params}))
@@ -147,6 +157,30 @@ def integer_only(
     if left and not allow_float:
         raise _refused(left)
     return run(result, [RequantizeMode(mode=mode)]) if mode != "double" else result
+
+
+def _check_options(ranges: Any, layers: Any, mode: Any) -> None:
+    if not isinstance(ranges, ValueRanges):
+        hint = "rlx.observe_ranges makes them, ValueRanges.load reads them from a file"
+        raise Error(f"ranges must be ValueRanges, got {type(ranges).__name__}", hint=hint)
+    if layers is not None and not is_mapping(layers):
+        raise Error(f"layers is a mapping of names to bits, got {type(layers).__name__}", hint="layers={'w': 4}")
+    if mode not in BITS:
+        raise Error(f"mode must be one of {', '.join(BITS)}, got {mode!r:.60}")
+
+
+def _check_weights(graph: Graph, values: Mapping[str, Any]) -> None:
+    """The weights of products are finite, with the factors that were folded into them.
+
+    Raises:
+        Error: Some are not; the message names the product, or the parameter.
+    """
+    known = sites(graph.function, ranks=(3, 4))
+    arrays = weight_values(graph, values, {site.weights for site in known})
+    for site in known:
+        if not np.isfinite(arrays[site.weights]).all():
+            message = f"the weights of '{site.name}' hold NaN or infinity, with what multiplies them"
+            raise Error(message, location=site.place, hint="look at the scale and the variance of its norm")
 
 
 @dataclass(frozen=True)
@@ -182,6 +216,8 @@ def _place(value: mlir.Value) -> str | None:
 
 
 def _refused(left: list[mlir.Operation]) -> UnsupportedError:
+    moves = ("quantize", "dequantize")
+    left = [op for op in left if opview.name_of(op) not in moves] or left  # which stand around what is meant
     lines = [f"  {opview.name_of(op)} at {describe(op.location) or '<unknown>'}" for op in left]
     return UnsupportedError(
         "the graph has ops without a form in integers:\n" + "\n".join(dict.fromkeys(lines)),

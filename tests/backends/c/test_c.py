@@ -299,3 +299,29 @@ def test_files_for_another_machine_do_not_run_here() -> None:
 def test_threads() -> None:
     with pytest.raises(rlx.Error, match="one thread"):
         rlx.Session("c", threads=4).compile(layer()[0], cache=False).run(layer()[1])
+
+
+def _normalised(g: rlx.Graph, x: rlx.Tensor) -> rlx.Tensor:
+    scale, bias, mean, variance = (g.param(name, (3,)) for name in "sbmv")
+    y = g.conv(x, g.param("w", (3, 2, 3, 3)))
+    return g.batch_norm_inference(y, scale, bias, mean, variance)
+
+
+@pytest.mark.parametrize(
+    ("shape", "build"),
+    [
+        ((1, 2, 3, 3), lambda g, x: x + g.reshape(g.param("b", (2,)), (2, 1, 1))),
+        ((2, 6), lambda g, x: x @ g.reshape(g.param("w", (30,)), (6, 5))),
+        ((1, 2, 5, 5), lambda g, x: g.conv(x, g.reshape(g.param("w", (54,)), (3, 2, 3, 3)))),
+        ((1, 2, 5, 5), _normalised),
+        ((2, 3), lambda g, x: x + g.narrow(g.param("b", (4, 3)), 0, 1, 2)),
+        ((6,), lambda g, x: x + g.reshape(g.narrow(g.param("b", (4, 3)), 0, 2, 2), (6,))),
+    ],
+)
+def test_parameters_may_be_seen_in_other_shapes(shape: Any, build: Any) -> None:
+    g = rlx.Graph("views")
+    g.set_outputs([build(g, g.input("x", shape))])
+    random = np.random.default_rng(0)
+    values = {a.name: 1 + random.random(a.shape.static, np.float32) for a in g.arguments}
+    program = rlx.Session("c").compile(g, params={a.name: values[a.name] for a in g.params})
+    np.testing.assert_allclose(program.run({"x": values["x"]})[0], rlx.evaluate(g, values)[0], rtol=1e-5, atol=1e-5)

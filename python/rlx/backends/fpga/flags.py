@@ -10,6 +10,6 @@ SYNTHESISE = "--synthesise"
 FLAGS = {"--preset": "|".join(PRESET_NAMES), "--part": "|".join(PART_NAMES), "--freq": "MHZ", SYNTHESISE: ""}
 COMMAND_LINE = {
     "--preset": ("NAME", f"fpga: what the design is to be good at: {', '.join(PRESET_NAMES)}"),
-    "--part": ("NAME", f"fpga: the part: {', '.join(PART_NAMES)}"),
+    "--part": ("NAME", f"the part: for fpga {', '.join(PART_NAMES)}; for cortexm see its page"),
     "--freq": ("MHZ", "fpga: the clock"),
 }

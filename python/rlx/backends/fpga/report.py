@@ -48,8 +48,8 @@ def readme(
             _layers(design, part),
         ),
         "",
-        "Simulate: `iverilog -g2012 -o tb *.sv && vvp tb +hesitate`, or `verilator --binary --timing --top-module "
-        f"{design.top}_tb *.sv`.",
+        "Simulate: `iverilog -g2012 -o tb *.sv && vvp tb +hesitate`, or `verilator --binary --timing --timescale 1ns/1ps "
+        f"--top-module {design.top}_tb *.sv`. The folder must have no other designs.",
         f"Synthesise: `yosys -p 'read_verilog -sv {design.top}.sv …; {part.synthesis} -top {design.top} -json out.json'` in "
         "this folder, as the `.mem` files are read from it.",
         "",

@@ -321,10 +321,10 @@ class _Source:
         return f"state->arena.bytes + {offset}" if offset else "state->arena.bytes"
 
     def _argument(self, value: Any) -> str:
-        """An argument of the graph, as the code of `run` names it."""
-        kinds = {v: a.kind for a, v in self.signature.arguments}
+        """An argument of the graph, or a view of one, which has its name, as the code of `run` names it."""
+        kinds = {self.program.names[v]: a.kind for a, v in self.signature.arguments}
         name = self.program.names[value]
-        return {"state": f"state->{name}", "param": f"params->{name}"}.get(kinds.get(value, ""), name)
+        return {"state": f"state->{name}", "param": f"params->{name}"}.get(kinds.get(name, ""), name)
 
     def _step(self, w: Writer, function: Function) -> None:
         p, result = self.program, function.group.result
