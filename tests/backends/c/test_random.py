@@ -44,6 +44,40 @@ def test_a_cortex_m_gives_what_the_evaluator_gives(core: str, number: int) -> No
     assert 0 < run.stack < 4096
 
 
+def deep_products() -> tuple[rlx.Graph, dict[str, np.ndarray]]:
+    """Products and convolutions whose sums are as large as they get, of lengths around those that are summed at once."""
+    g = rlx.Graph("deep")
+    inputs, outputs = {}, {}
+    for depth in (503, 504, 505, 512, 1008, 1013):
+        for bits, extreme in ((4, -8), (2, -2)):
+            x = g.input(f"x_{depth}_{bits}", (1, depth, 1, 2), "i8")
+            inputs[f"x_{depth}_{bits}"] = np.full((1, depth, 1, 2), -128, np.int8)
+            # As large as they get, and half of them of the other sign.
+            w = np.full((depth, 5), extreme, np.int8)
+            w[::2, 1] = -extreme - 1
+            row = g.reshape(g.slice(x, starts=[0, 0, 0, 0], limits=[1, depth, 1, 1], strides=[1, 1, 1, 1]), (1, depth))
+            outputs[f"dense_{depth}_{bits}"] = g.q_matmul(row, g.constant(w), x_zero_point=127, dtype="i32")
+            kernel = g.constant(np.ascontiguousarray(w.T)[:, :, None, None])
+            outputs[f"conv_{depth}_{bits}"] = g.q_conv2d(x, kernel, x_zero_point=127, dtype="i32")
+    g.set_outputs(outputs)
+    return g, inputs
+
+
+@pytest.mark.parametrize("core", ["host", "m4", "m0"])
+def test_deep_products_do_not_overflow(core: str, tmp_path: Path) -> None:
+    graph, inputs = deep_products()
+    expected = rlx.evaluate(graph, inputs)
+    if core == "host":
+        got = rlx.Session("c").compile(graph, cache=False).run(inputs)
+    else:
+        if not emulate.available():
+            pytest.skip("needs the packages ziglang and unicorn")
+        program = program_of(graph)
+        got = emulate.Machine(emulate.build(program, core), program).run(list(inputs.values())).results
+    for output, one, other in zip(graph.outputs, got, expected, strict=True):
+        assert np.array_equal(one, other), output.name
+
+
 @needs_cc
 @drawn("number", range(4))
 def test_sanitizers_are_silent(number: int, tmp_path: Path) -> None:

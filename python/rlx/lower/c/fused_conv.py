@@ -17,7 +17,7 @@ from rlx.lower.c.grouping import Group, constant_of
 from rlx.lower.c.kernel import Kernel
 from rlx.lower.c.layer import Layer, bits_of, layer_of
 from rlx.lower.c.nest import Loops
-from rlx.lower.c.products import RANGES, depth_of, quads_of
+from rlx.lower.c.products import depth_of, quads_of
 from rlx.lower.c.rules import loops
 from rlx.lower.c.values import Affine, Index
 from rlx.lower.c.writer import Writer
@@ -130,26 +130,20 @@ class _Conv:
         return self.layer.bits < 8
 
     def _write_columns(self, images: int, second: str) -> None:
-        """The inputs of two positions are gathered; of packed weights, what their excess comes to as well."""
-        kernel, layer, w = self.kernel, self.layer, self.kernel.writer
+        """The inputs of two positions are gathered."""
+        kernel, w = self.kernel, self.kernel.writer
         offsets = [
             *([f"n * {prod(self.x_dims[1:])}"] if images > 1 else []),
             *([f"group * {self.w[1] * self.x_dims[2] * self.x_dims[3]}"] if self.groups > 1 else []),
         ]
         inputs = " + ".join([self.name, *offsets])
         w.line(f"gather_{kernel.name}({inputs}, position, {second}, columns);")
-        if self.is_packed:
-            excess, sum_of = -RANGES[layer.bits][0], kernel.need("sum_of_column")
-            w.line(f"/* Weights are {excess} too large. */")
-            for number, column in enumerate(("columns", f"columns + {layer.depth}")):
-                w.line(f"const int32_t excess_{number} = {excess} * {sum_of}({column}, {layer.depth});")
 
     def _write_sums(self, rows: str, per_group: int) -> None:
         """Two rows times two columns."""
         layer, w = self.layer, self.kernel.writer
         biases = ["channel->bias", "channel[1].bias" if per_group > 1 else "channel->bias"]
-        less = [" - excess_0", " - excess_1"] if self.is_packed else ["", ""]
-        w.line(f"int32_t sums[4] = {{{', '.join(bias + by for bias in biases for by in less)}}};")
+        w.line(f"int32_t sums[4] = {{{', '.join(bias for bias in biases for _ in range(2))}}};")
         stride = "" if self.is_packed else f" {layer.depth if per_group > 1 else 0},"
         function = self.kernel.program.need(f"multiply_2x2_{layer.suffix}")
         w.line(f"{function}({rows},{stride} columns, {layer.depth}, sums);")

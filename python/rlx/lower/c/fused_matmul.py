@@ -11,7 +11,7 @@ from rlx.lower.c.contraction import plain_matmul
 from rlx.lower.c.kernel import Kernel
 from rlx.lower.c.layer import Layer, layer_of
 from rlx.lower.c.nest import Loops
-from rlx.lower.c.products import RANGES, depth_of
+from rlx.lower.c.products import depth_of
 from rlx.lower.c.rules import loops
 from rlx.lower.c.values import Affine
 
@@ -57,7 +57,7 @@ def _write_matmul(layer: Layer, rows: int, outputs: int) -> None:
     def block(count: int, start: str) -> None:
         """Four rows, of which so many are outputs."""
         w.line(f"const {kind} *const channel = &{channels}[{start}];")
-        first = [f"channel[{i}].bias{' - excess' if is_packed else ''}" if i < count else "0" for i in range(4)]
+        first = [f"channel[{i}].bias" if i < count else "0" for i in range(4)]
         w.line(f"int32_t sums[4] = {{{', '.join(first)}}};")
         row = f"{weights}[{start} / {8 // layer.bits}]" if is_packed else f"{weights}[{start}]"
         stride = depth_of(depth, 8)
@@ -71,11 +71,6 @@ def _write_matmul(layer: Layer, rows: int, outputs: int) -> None:
     with Loops(w) as nest:
         nest.loop("n", rows)
         if is_packed:
-            total = kernel.program.need("sum_of_inputs")
-            excess = -RANGES[layer.bits][0]
-            w.line(
-                f"const int32_t excess = {excess} * {total}({inputs}, {depth}); /* weights are {excess} too large */"
-            )
             whole = outputs // 4 * 4
             if whole:
                 with Loops(w) as blocks:

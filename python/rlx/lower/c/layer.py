@@ -31,7 +31,7 @@ def in_rows(rows: np.ndarray, *, exchanged: bool) -> np.ndarray:
 
 
 def in_pairs(pairs: np.ndarray, bits: int) -> np.ndarray:
-    """Pairs of rows of weights of 4 or 2 bits as the kernel for columns reads them, without signs.
+    """Pairs of rows of weights of 4 or 2 bits as the kernel for columns reads them.
 
     Args:
         pairs: `[pairs, 2, depth]`, i8.
@@ -40,7 +40,7 @@ def in_pairs(pairs: np.ndarray, bits: int) -> np.ndarray:
     count, _, depth = pairs.shape
     padded = np.zeros((count, 2, depth_of(depth, bits)), np.int16)
     padded[:, :, :depth] = pairs
-    fields = (padded - RANGES[bits][0]).reshape(count, 2, -1, quads_of(bits), 4)[..., [0, 2, 1, 3]]
+    fields = (padded & ((1 << bits) - 1)).reshape(count, 2, -1, quads_of(bits), 4)[..., [0, 2, 1, 3]]
     shifts = bits * (np.arange(2)[:, None] + 2 * np.arange(quads_of(bits)))  # row by row, and quad by quad
     return (fields << shifts[None, :, None, :, None]).sum((1, 3)).reshape(count, -1).astype(np.uint8)
 
@@ -150,19 +150,17 @@ class Layer:
         starts = [g * each + max(0, min(p, each - 2)) for g in range(groups) for p in range(0, each, 2)]
         pairs = np.stack([np.stack([self.rows[s], self.rows[s + 1 if each > 1 else s]]) for s in starts])
         note = f"{len(starts)} pairs of rows of {depth} weights of {self.bits} bits"
-        note += f"; all weights are {-RANGES[self.bits][0]} too large"
         return self._tables(in_pairs(pairs, self.bits), note)
 
     def packed_tables(self) -> tuple[str, str]:
         """The same for weights of which those of several rows share a byte."""
         per_byte, (count, depth) = 8 // self.bits, self.rows.shape
         note = f"{count} rows of {depth} weights of {self.bits} bits, {per_byte} rows in each"
-        note += f"; all weights are {-RANGES[self.bits][0]} too large"
         return self._tables(joined(self.rows, self.bits), note)
 
 
 def joined(rows: np.ndarray, bits: int) -> np.ndarray:
-    """Rows of weights of 4 or 2 bits as the kernel for a vector reads them: several in one, without signs.
+    """Rows of weights of 4 or 2 bits as the kernel for a vector reads them: several in one.
 
     Args:
         rows: `[rows, depth]`, i8.
@@ -171,7 +169,7 @@ def joined(rows: np.ndarray, bits: int) -> np.ndarray:
     count, depth = rows.shape
     padded = np.zeros((-(-count // 4) * 4, depth_of(depth, 8)), np.int16)
     padded[:count, :depth] = rows
-    fields = (padded - RANGES[bits][0]).reshape(-1, 8 // bits, padded.shape[1])
+    fields = (padded & ((1 << bits) - 1)).reshape(-1, 8 // bits, padded.shape[1])
     return (fields << (bits * np.arange(8 // bits))[None, :, None]).sum(1).astype(np.uint8)
 
 
@@ -200,10 +198,7 @@ def layer_of(
         return None
     rows = np.moveaxis(weights, axis, 0).reshape(weights.shape[axis], -1)
     moved = -zeros[0] * rows.sum(1, dtype=np.int64) + (0 if known is None else known.astype(np.int64))
-    # All that may happen on the way: products of 128, the bias, and sums that are as many times as large as weights are moved.
-    if rows.shape[1] * 128 * (256 if bits_of(rows) == 8 else 32) >= 2**30:
-        return None
-    greatest = int((np.abs(rows.astype(np.int64)).sum(1) * 128 * (256 >> bits_of(rows)) + np.abs(moved)).max())
+    greatest = int((np.abs(rows.astype(np.int64)).sum(1) * 128 + np.abs(moved)).max())
     if greatest >= 2**31 or np.abs(moved).max() >= 2**31:
         return None
     bounds = sum_bounds(kernel, x, w, bias, zeros, axis)

@@ -13,8 +13,8 @@ _WORDS = (
     "or not xor main errno abs exp log sin cos tan tanh sqrt pow round memcpy memset NULL NAN INFINITY I "
     "int8_t uint8_t int16_t uint16_t int32_t uint32_t int64_t uint64_t linux unix "
     # Variables and macros of kernels.
-    "i j k l p q r n c o ky kx kz row column plane out_x out_y out_z position next_position group pair rows columns excess "
-    "excess_0 excess_1 scratch block count STEP IN_ARENA ADVANCE COPY_WORD COPY_HALF COPY_ALIGNED_WORD COPY_TO_ALIGNED"
+    "i j k l p q r n c o ky kx kz row column plane out_x out_y out_z position next_position group pair rows columns rest "
+    "scratch block count STEP IN_ARENA ADVANCE COPY_WORD COPY_HALF COPY_ALIGNED_WORD COPY_TO_ALIGNED"
 )
 _KEYWORDS = frozenset(_WORDS.split())
 

@@ -1,9 +1,10 @@
 """Sums of products in C: two at a time where the core has the DSP extension, one by one elsewhere.
 
 With the DSP extension, `SXTB16` makes two 16-bit numbers of bytes 0 and 2 of a word, or of bytes 1 and 3 if it is rotated,
-and `SMLAD` multiplies two pairs and adds both products. Weights of 4 and 2 bits of several rows share a byte, and are stored
-without a sign, 8 or 2 too large: then `w & 0x000F000F` are two weights of a row, as `SMLAD` takes them, and `(w >> 4) &
-0x000F000F` two of the next. What they are too large by is taken off as a multiple of the sum of the inputs.
+and `SMLAD` multiplies two pairs and adds both products. Weights of 4 and 2 bits of several rows share a byte. They are
+multiplied where they have the sign of a 16-bit number, in its upper bits: `w & 0xF000F000` are two weights of a row times
+4096, as `SMLAD` takes them, and `(w << 4) & 0xF000F000` two of another. A sum of `MOST` such products fits, and is shifted
+down. Each half of a word of weights is used up before the next is unpacked: with more of them, registers do not suffice.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from rlx.lower.c.helpers import HELPERS
 
 # Bits of weights, and the first and last that fit.
 RANGES = {2: (-2, 1), 4: (-8, 7), 8: (-128, 127)}
+# Products of weights in upper bits whose sum fits an i32, whatever they are (each is 2^22 at most); a multiple of every step.
+MOST = 504
 
 
 def quads_of(bits: int) -> int:
@@ -27,24 +30,22 @@ def depth_of(count: int, bits: int) -> int:
 
 def _columns_by_rows_dsp(bits: int) -> list[str]:
     """The body of the loop with instructions that multiply two at a time."""
-    quads, mask = quads_of(bits), (1 << bits) - 1
+    quads = quads_of(bits)
     if bits == 8:
         dsp = ["const uint32_t u = word_at(rows);", "const uint32_t v = word_at(rows + stride);", "rows += 4;"]
     else:
         dsp = ["const uint32_t w = word_at(rows);", "rows += 4;"]
     for quad in range(quads):
         number = str(quad) if quads > 1 else ""
-        for row in "uv":
-            for half, name in enumerate(("first", "second")):
+        for half, name in enumerate(("first", "second")):
+            for row in "uv":
                 if bits == 8:
                     word = f"__ror({row}, 8u)" if half else row
                     made = f"__sxtb16((int8x4_t){word})"
                 else:
-                    place = 2 * bits * quad + bits * "uv".index(row) + 8 * half
-                    made = f"(int16x2_t)({f'(w >> {place})' if place else 'w'} & 0x{mask:04X}{mask:04X}u)"
+                    made = _raised_pair("w", bits, 2 * bits * quad + bits * "uv".index(row) + 8 * half)
                 dsp.append(f"const int16x2_t {row}_{name}{number} = {made};")
-        for column, sums, offset in (("x", "ac", []), ("y", "bd", ["depth"])):
-            for half, name in enumerate(("first", "second")):
+            for column, sums, offset in (("x", "ac", []), ("y", "bd", ["depth"])):
                 pair, place = f"{column}_{name}{number}", 4 * quad + 2 * half
                 at = " + ".join(["columns", *offset, *([str(place)] if place else [])])
                 dsp.append(f"const int16x2_t {pair} = pair_at({at});")
@@ -53,20 +54,35 @@ def _columns_by_rows_dsp(bits: int) -> list[str]:
     return [*dsp, f"columns += {4 * quads};"]
 
 
+def _raised_pair(word: str, bits: int, place: int) -> str:
+    """Two weights from a place in both halves of a word, in the upper bits of both."""
+    mask, by = ((1 << bits) - 1) << (16 - bits), 16 - bits - place
+    return f"(int16x2_t)({f'({word} << {by})' if by else word} & 0x{mask:04X}{mask:04X}u)"
+
+
+def _raised(byte: str, bits: int, place: int) -> str:
+    """A weight from a place in a byte, in the upper bits of a 16-bit number."""
+    mask, by = ((1 << bits) - 1) << (16 - bits), 16 - bits - place
+    return f"(int16_t)(((uint32_t){byte} << {by}) & 0x{mask:04X}u)"
+
+
 def _columns_by_rows_plain(bits: int) -> list[str]:
     """The body of the loop for other cores."""
-    quads, mask = quads_of(bits), (1 << bits) - 1
+    quads = quads_of(bits)
     plain: list[str] = []
     for byte in range(4):
         for quad in range(quads):
             number = f"{byte}{quad}" if quads > 1 else str(byte)
             value = 4 * quad + (0, 2, 1, 3)[byte]
             for row in "uv":
-                place = 2 * bits * quad + bits * "uv".index(row)
                 stride = ["stride"] if bits == 8 and row == "v" else []
                 at = " + ".join([*stride, *([str(byte)] if byte or not stride else [])])
-                shifted = f"(rows[{at}] >> {place})" if place else f"rows[{at}]"
-                plain.append(f"const int32_t {row}{number} = {f'rows[{at}]' if bits == 8 else f'{shifted} & {mask}'};")
+                made = (
+                    _raised(f"rows[{at}]", bits, 2 * bits * quad + bits * "uv".index(row))
+                    if bits < 8
+                    else f"rows[{at}]"
+                )
+                plain.append(f"const int32_t {row}{number} = {made};")
             for total, row, column in (("a", "u", []), ("b", "u", ["depth"]), ("c", "v", []), ("d", "v", ["depth"])):
                 at = " + ".join([*column, *([str(value)] if value or not column else [])])
                 plain.append(f"{total} += {row}{number} * columns[{at}];")
@@ -79,13 +95,19 @@ def _columns_by_rows(bits: int) -> str:
     if bits == 8:
         what = "Two rows of weights, `stride` bytes apart, times two columns of inputs, one behind the other."
         arguments = "const int8_t *rows, int32_t stride, const int16_t *columns"
-        note = ""
     else:
         what = (
             f"Two rows of weights of {bits} bits, which share bytes, times two columns of inputs, one behind the other."
         )
         arguments = "const uint8_t *rows, const int16_t *columns"
-        note = f"\n * Weights are {-RANGES[bits][0]} too large: the sums begin with that many times the sum of a column less."
+    body = f"""while (columns != end) {{
+#if defined(__ARM_FEATURE_DSP)
+        {_lines(_columns_by_rows_dsp(bits))}
+#else
+        {_lines(_columns_by_rows_plain(bits))}
+#endif
+    }}"""
+    note = "" if bits == 8 else f"\n * {_RAISED_NOTE.format(16 - bits)}"
     return f"""
 /* {what}
  * Bytes 1 and 2 of each four have changed places. The depth is a multiple of {step}.{note}
@@ -93,20 +115,38 @@ def _columns_by_rows(bits: int) -> str:
 static inline void multiply_2x2_s{bits}({arguments}, int32_t depth,
                                    int32_t sums[4])
 {{
-    const int16_t *const end = columns + depth;
-    int32_t a = sums[0], b = sums[1], c = sums[2], d = sums[3];
-    while (columns != end) {{
-#if defined(__ARM_FEATURE_DSP)
-        {_lines(_columns_by_rows_dsp(bits))}
-#else
-        {_lines(_columns_by_rows_plain(bits))}
-#endif
-    }}
-    {_STORED}
+    {_columns_loop(bits, body)}
 }}"""
 
 
+_RAISED_NOTE = "Weights are multiplied in the upper bits of 16: sums of some products are shifted down by {}."
 _STORED = "sums[0] = a;\n    sums[1] = b;\n    sums[2] = c;\n    sums[3] = d;"
+
+
+def _columns_loop(bits: int, body: str) -> str:
+    """The loop over the depth; sums of raised weights are added before they are too large."""
+    if bits == 8:
+        return f"""const int16_t *const end = columns + depth;
+    int32_t a = sums[0], b = sums[1], c = sums[2], d = sums[3];
+    {body}
+    {_STORED}"""
+    return f"""for (int32_t left = depth; left > 0; left -= {MOST}) {{
+        const int16_t *const end = columns + ((left < {MOST}) ? left : {MOST});
+        int32_t a = 0, b = 0, c = 0, d = 0;
+        {_indented(body)}
+        {_added(bits)}
+    }}"""
+
+
+def _added(bits: int) -> str:
+    return _lines([f"sums[{i}] += {total} >> {16 - bits};" for i, total in enumerate("abcd")])
+
+
+def _indented(text: str) -> str:
+    """Lines further to the right, but for those of the preprocessor."""
+    return "\n".join(
+        line if line.startswith("#") or not i else f"    {line}" for i, line in enumerate(text.split("\n"))
+    )
 
 
 def _lines(lines: list[str]) -> str:
@@ -129,7 +169,10 @@ def _rows_by_vector() -> str:
 static inline void multiply_4x1_s8(const int8_t *rows, int32_t stride, const int8_t *inputs, int32_t depth,
                                    int32_t sums[4])
 {{
-    {_rows_loop(dsp, tail)}
+    int32_t a = sums[0], b = sums[1], c = sums[2], d = sums[3];
+    int32_t left = depth;
+    {_rows_loop("depth", dsp, tail)}
+    {_STORED}
 }}"""
 
 
@@ -139,48 +182,52 @@ _EVEN_AND_ODD = (
 )
 
 
-def _rows_loop(dsp: list[str], tail: list[str]) -> str:
+def _rows_loop(depth: str, dsp: list[str], tail: list[str]) -> str:
     """The loop over quads of inputs, and over those that are left."""
-    return f"""int32_t a = sums[0], b = sums[1], c = sums[2], d = sums[3];
-    int32_t left = depth;
-#if defined(__ARM_FEATURE_DSP)
-    const int8_t *const end = inputs + depth / 4 * 4;
+    return f"""#if defined(__ARM_FEATURE_DSP)
+    const int8_t *const end = inputs + {depth} / 4 * 4;
     while (inputs != end) {{
         {_lines([*dsp, "rows += 4;", "ADVANCE(inputs, 4);"])}
     }}
-    left = depth % 4;
+    left = {depth} % 4;
 #endif
     for (int32_t k = 0; k < left; k++) {{
         {_lines(tail)}
-    }}
-    {_STORED}"""
+    }}"""
 
 
 def _packed_rows_by_vector(bits: int) -> str:
-    """Four rows of weights of fewer bits: those of a column of rows share bytes, from the lowest bits on, and have no sign."""
-    per_byte, mask = 8 // bits, (1 << bits) - 1
+    """Four rows of weights of fewer bits: those of a column of rows share bytes, from the lowest bits on."""
+    per_byte = 8 // bits
     dsp = ["const uint32_t x = word_at(inputs);", *_EVEN_AND_ODD]
     tail: list[str] = []
     for word in range(4 // per_byte):
         at = " + stride" if word else ""
         dsp.append(f"const uint32_t w{word} = word_at(rows{at});")
-        tail.append(f"const int32_t w{word} = rows[{'stride + ' if word else ''}k];")
     for row, total in enumerate("abcd"):
         word, first = row // per_byte, bits * (row % per_byte)
         for half, place in (("even", first), ("odd", first + 8)):
-            shifted = f"(w{word} >> {place})" if place else f"w{word}"
-            dsp.append(f"{total} = __smlad((int16x2_t)({shifted} & 0x{mask:04X}{mask:04X}u), {half}, {total});")
-        tail.append(f"{total} += ({f'(w{word} >> {first})' if first else f'w{word}'} & {mask}) * inputs[k];")
+            dsp.append(f"{total} = __smlad({_raised_pair(f'w{word}', bits, place)}, {half}, {total});")
+        byte = f"rows[{'stride + ' if word else ''}k]"
+        tail.append(f"{total} += {_raised(byte, bits, first)} * inputs[k];")
     more = ", the second two `stride` bytes after the first," if per_byte == 2 else ""
     unused = "" if per_byte == 2 else "\n    (void)stride;"
     return f"""
-/* Four rows of weights of {bits} bits, {per_byte} to a byte{more} times a vector of inputs. Weights are
- * {-RANGES[bits][0]} too large: the sums begin with that many times the sum of the inputs less.
+/* Four rows of weights of {bits} bits, {per_byte} to a byte{more} times a vector of inputs.
+ * {_RAISED_NOTE.format(16 - bits)}
  */
 static inline void multiply_4x1_s{bits}(const uint8_t *rows, int32_t stride, const int8_t *inputs, int32_t depth,
                                    int32_t sums[4])
-{{
-    {_rows_loop(dsp, tail).replace("int32_t left = depth;", "int32_t left = depth;" + unused, 1)}
+{{{unused}
+    for (int32_t rest = depth; rest > 0; rest -= {MOST}) {{
+        const int32_t count = (rest < {MOST}) ? rest : {MOST};
+        int32_t a = 0, b = 0, c = 0, d = 0;
+        int32_t left = count;
+    {_indented(_rows_loop("count", dsp, tail))}
+        {_added(bits)}
+        rows += left;
+        inputs += left;
+    }}
 }}"""
 
 
@@ -194,43 +241,6 @@ static inline int32_t multiply_1x1_s8(const int8_t *row, const int8_t *x, int32_
     }
     return sum;
 }"""
-_SUM_OF_COLUMN = """
-static inline int32_t sum_of_column(const int16_t *column, int32_t depth)
-{
-    const int16_t *const end = column + depth;
-    int32_t sum = 0;
-    while (column != end) {
-#if defined(__ARM_FEATURE_DSP)
-        sum = __smlad(pair_at(column), 0x00010001, sum);
-        sum = __smlad(pair_at(column + 2), 0x00010001, sum);
-#else
-        sum += column[0] + column[1] + column[2] + column[3];
-#endif
-        column += 4;
-    }
-    return sum;
-}"""
-_SUM_OF_INPUTS = f"""
-static inline int32_t sum_of_inputs(const int8_t *inputs, int32_t depth)
-{{
-    int32_t sum = 0;
-    int32_t left = depth;
-#if defined(__ARM_FEATURE_DSP)
-    const int8_t *const end = inputs + depth / 4 * 4;
-    while (inputs != end) {{
-        const uint32_t x = word_at(inputs);
-        {_lines(list(_EVEN_AND_ODD))}
-        sum = __smlad(even, 0x00010001, sum);
-        sum = __smlad(odd, 0x00010001, sum);
-        inputs += 4;
-    }}
-    left = depth % 4;
-#endif
-    for (int32_t k = 0; k < left; k++) {{
-        sum += inputs[k];
-    }}
-    return sum;
-}}"""
 
 
 HELPERS["memory"] = ((), "")
@@ -307,5 +317,3 @@ for _bits in RANGES:
         HELPERS[f"multiply_4x1_s{_bits}"] = (("dsp",), _packed_rows_by_vector(_bits).strip("\n"))
 HELPERS["multiply_4x1_s8"] = (("dsp",), _rows_by_vector().strip("\n"))
 HELPERS["multiply_1x1_s8"] = ((), _ROW_BY_VECTOR.strip("\n"))
-HELPERS["sum_of_column"] = (("dsp_pairs",), _SUM_OF_COLUMN.strip("\n"))
-HELPERS["sum_of_inputs"] = (("dsp",), _SUM_OF_INPUTS.strip("\n"))
