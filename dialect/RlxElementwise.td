@@ -7,14 +7,14 @@ include "RlxEnums.td"
 
 def RLX_ActivationOp : RLX_Op<"activation", "elementwise", [
       RLX_IsElementwise,
-      RLX_When<RLX_IsCheap, "kind", ["relu", "neg", "abs", "round", "sqrt", "rsqrt"]>,
+      RLX_When<RLX_IsCheap, "kind", ["relu", "neg", "abs", "round", "floor", "ceil", "popcount", "sqrt", "rsqrt"]>,
       RLX_When<RLX_IsBounded, "kind", ["sigmoid", "tanh", "sin", "cos", "atan"]>,
       RLX_When<RLX_IsWideRange, "kind", ["exp", "log", "rsqrt", "tan"]>
     ]> {
   let summary = "Elementwise function of one tensor";
   let description = [{
-    `result = kind(x)`, same shape and dtype. All kinds take floats; `neg` and `abs` also take
-    integers, `relu` signed and unsigned ones; `exp`, `neg`, `sqrt`, `sin`, `cos`, `tanh` and
+    `result = kind(x)`, same shape and dtype. All kinds but `popcount` take floats; `neg`, `abs`, `relu` and
+    `popcount` take integers; `exp`, `neg`, `sqrt`, `sin`, `cos`, `tanh` and
     `log` also take c64, and `abs` of c64 is f32. Integer arithmetic wraps.
   }];
   let arguments = (ins RLX_NumberTensor:$x, RLX_Activation:$kind);
@@ -34,8 +34,9 @@ def RLX_CastOp : RLX_Op<"cast", "elementwise", [RLX_IsElementwise, RLX_IsCheap]>
 
 def RLX_BinaryOp : RLX_Op<"binary", "elementwise", [
       RLX_IsElementwise,
-      RLX_When<RLX_IsCommutative, "kind", ["add", "mul", "max", "min"]>,
-      RLX_When<RLX_IsCheap, "kind", ["add", "sub", "mul", "div", "max", "min"]>,
+      RLX_When<RLX_IsCommutative, "kind", ["add", "mul", "max", "min", "and", "or", "xor"]>,
+      RLX_When<RLX_IsCheap, "kind", ["add", "sub", "mul", "div", "max", "min", "trunc_div", "and", "or", "xor",
+        "shift_left", "shift_right"]>,
       RLX_When<RLX_IsWideRange, "kind", ["pow"]>
     ]> {
   let summary = "Elementwise function of two tensors";
@@ -45,6 +46,10 @@ def RLX_BinaryOp : RLX_Op<"binary", "elementwise", [
     `max` and `min` give NaN when either operand is NaN, and do not take complex numbers.
     An integer `pow` with a negative exponent is the truncated quotient: 0 unless the base is 1 or -1
     (and 0 for base 0).
+    `rem` takes floats, where it is exact (`fmod` of C) and NaN for an infinite `lhs` or for `rhs = 0`, and integers.
+    `trunc_div`, `and`, `or`, `xor` and both shifts take integers only. A quotient by 0 is -1 (all bits are 1) and
+    its remainder `lhs`; that of the least integer by -1 wraps, with remainder 0. A shift by a negative number, or by
+    as many bits as there are or more, leaves nothing: 0, or -1 for `shift_right` of a negative number.
   }];
   let arguments = (ins RLX_Tensor:$lhs, RLX_Tensor:$rhs, RLX_Binary:$kind);
   let results = (outs RLX_Tensor:$result);

@@ -18,11 +18,19 @@ def RLX_Activation : RLX_Enum<"Activation", "elementwise function of one tensor"
   "gelu_approx",  // x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
   "silu", "relu", "sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt", "neg", "abs",
   "sin", "cos", "tan", "atan",
-  "round"         // half to even
+  "round",        // half to even
+  "floor", "ceil",
+  "popcount"      // how many bits are 1
 ]>;
 
-def RLX_Binary : RLX_Enum<"Binary", "elementwise function of two tensors",
-  ["add", "sub", "mul", "div", "max", "min", "pow"]>;
+def RLX_Binary : RLX_Enum<"Binary", "elementwise function of two tensors", [
+  "add", "sub", "mul", "div", "max", "min", "pow",
+  "rem",          // lhs - rhs trunc(lhs / rhs), with the sign of lhs
+  "trunc_div",    // trunc(lhs / rhs)
+  "and", "or", "xor",
+  "shift_left",
+  "shift_right"   // of signed integers with their sign
+]>;
 
 def RLX_Comparison : RLX_Enum<"Comparison", "comparison of two tensors",
   ["eq", "ne", "lt", "le", "gt", "ge"]>;

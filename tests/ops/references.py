@@ -43,6 +43,8 @@ ACTIVATIONS_IN_JAX: dict[str, Callable[[Any], Any]] = {
     "tan": jnp.tan,
     "atan": jnp.arctan,
     "round": jnp.round,
+    "floor": jnp.floor,
+    "ceil": jnp.ceil,
 }
 
 

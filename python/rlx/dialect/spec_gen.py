@@ -35,9 +35,25 @@ _ACTIVATION = ('gelu',
  'cos',
  'tan',
  'atan',
- 'round')
+ 'round',
+ 'floor',
+ 'ceil',
+ 'popcount')
 _ATTENTIONINPUT = ('query', 'key', 'value', 'mask')
-_BINARY = ('add', 'sub', 'mul', 'div', 'max', 'min', 'pow')
+_BINARY = ('add',
+ 'sub',
+ 'mul',
+ 'div',
+ 'max',
+ 'min',
+ 'pow',
+ 'rem',
+ 'trunc_div',
+ 'and',
+ 'or',
+ 'xor',
+ 'shift_left',
+ 'shift_right')
 _COMPARISON = ('eq', 'ne', 'lt', 'le', 'gt', 'ge')
 _EMPTYROWS = ('zeros', 'nan')
 _FFTNORM = ('backward', 'ortho', 'forward')
@@ -1402,7 +1418,7 @@ OPS = (
         'elementwise',
         'mir',
         'Elementwise function of one tensor',
-        '`result = kind(x)`, same shape and dtype. All kinds take floats; `neg` and `abs` also take\nintegers, `relu` signed and unsigned ones; `exp`, `neg`, `sqrt`, `sin`, `cos`, `tanh` and\n`log` also take c64, and `abs` of c64 is f32. Integer arithmetic wraps.',
+        '`result = kind(x)`, same shape and dtype. All kinds but `popcount` take floats; `neg`, `abs`, `relu` and\n`popcount` take integers; `exp`, `neg`, `sqrt`, `sin`, `cos`, `tanh` and\n`log` also take c64, and `abs` of c64 is f32. Integer arithmetic wraps.',
         (
             ValueSpec('x', _DTYPES_4),
         ),
@@ -1415,7 +1431,7 @@ OPS = (
         (),
         (
             TraitSpec('elementwise'),
-            TraitSpec('cheap', 'kind', ('relu', 'neg', 'abs', 'round', 'sqrt', 'rsqrt')),
+            TraitSpec('cheap', 'kind', ('relu', 'neg', 'abs', 'round', 'floor', 'ceil', 'popcount', 'sqrt', 'rsqrt')),
             TraitSpec('bounded', 'kind', ('sigmoid', 'tanh', 'sin', 'cos', 'atan')),
             TraitSpec('wide_range', 'kind', ('exp', 'log', 'rsqrt', 'tan')),
         ),
@@ -1448,7 +1464,7 @@ OPS = (
         'elementwise',
         'mir',
         'Elementwise function of two tensors',
-        '`result = kind(lhs, rhs)`. Operands have one dtype and broadcast as in NumPy. Integer arithmetic\nwraps; on bool, `add` and `max` are or, `mul` and `min` are and. `div` takes floats and complex numbers.\n`max` and `min` give NaN when either operand is NaN, and do not take complex numbers.\nAn integer `pow` with a negative exponent is the truncated quotient: 0 unless the base is 1 or -1\n(and 0 for base 0).',
+        '`result = kind(lhs, rhs)`. Operands have one dtype and broadcast as in NumPy. Integer arithmetic\nwraps; on bool, `add` and `max` are or, `mul` and `min` are and. `div` takes floats and complex numbers.\n`max` and `min` give NaN when either operand is NaN, and do not take complex numbers.\nAn integer `pow` with a negative exponent is the truncated quotient: 0 unless the base is 1 or -1\n(and 0 for base 0).\n`rem` takes floats, where it is exact (`fmod` of C) and NaN for an infinite `lhs` or for `rhs = 0`, and integers.\n`trunc_div`, `and`, `or`, `xor` and both shifts take integers only. A quotient by 0 is -1 (all bits are 1) and\nits remainder `lhs`; that of the least integer by -1 wraps, with remainder 0. A shift by a negative number, or by\nas many bits as there are or more, leaves nothing: 0, or -1 for `shift_right` of a negative number.',
         (
             ValueSpec('lhs', _DTYPES_7),
             ValueSpec('rhs', _DTYPES_7),
@@ -1462,8 +1478,8 @@ OPS = (
         (),
         (
             TraitSpec('elementwise'),
-            TraitSpec('commutative', 'kind', ('add', 'mul', 'max', 'min')),
-            TraitSpec('cheap', 'kind', ('add', 'sub', 'mul', 'div', 'max', 'min')),
+            TraitSpec('commutative', 'kind', ('add', 'mul', 'max', 'min', 'and', 'or', 'xor')),
+            TraitSpec('cheap', 'kind', ('add', 'sub', 'mul', 'div', 'max', 'min', 'trunc_div', 'and', 'or', 'xor', 'shift_left', 'shift_right')),
             TraitSpec('wide_range', 'kind', ('pow',)),
         ),
         'dialect/RlxElementwise.td',

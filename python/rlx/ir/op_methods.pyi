@@ -53,14 +53,32 @@ class OpMethods:
     def binary_cross_entropy_with_logits(self, logits: Any, targets: Any, reduction: Any = ..., *, shape: Any = ...) -> Tensor:
         """Cross entropy of sigmoid(logits) against probabilities."""
 
+    def bitwise_and(self, lhs: Any, rhs: Any) -> Any:
+        """NumPy's `bitwise_and`, `lhs & rhs`: of the bits of integers, or of bools."""
+
+    def bitwise_not(self, x: Any) -> Any:
+        """NumPy's `bitwise_not`, `~x`: all bits of integers, or the logical not of bools."""
+
+    def bitwise_or(self, lhs: Any, rhs: Any) -> Any:
+        """NumPy's `bitwise_or`, `lhs | rhs`: of the bits of integers, or of bools."""
+
+    def bitwise_xor(self, lhs: Any, rhs: Any) -> Any:
+        """NumPy's `bitwise_xor`, `lhs ^ rhs`: of the bits of integers, or of bools."""
+
     def cast(self, x: Any, dtype: Any, *, shape: Any = ...) -> Tensor:
         """Conversion to another dtype."""
+
+    def ceil(self, x: Any, *, shape: Any = ...) -> Tensor:
+        """`activation` of kind `ceil`."""
 
     def checkpoint(self, *, shape: Any = ...) -> Any:
         """Ops whose values the backward pass computes again instead of keeping them."""
 
     def clamp(self, x: Any, low: Any = ..., high: Any = ..., *, shape: Any = ...) -> Tensor:
         """Values held between two bounds."""
+
+    def clip(self, x: Any, min: Any = ..., max: Any = ...) -> Any:
+        """NumPy's `clip`: `minimum(maximum(x, min), max)`. A bound that is None is none; others broadcast, and promote."""
 
     def compare(self, kind: Any, lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
         """Elementwise comparison."""
@@ -94,6 +112,9 @@ class OpMethods:
 
     def conv_transpose(self, x: Any, w: Any, stride: Any = ..., padding: Any = ..., output_padding: Any = ..., dilation: Any = ..., groups: int = ..., *, shape: Any = ...) -> Tensor:
         """Transposed convolution in one, two or three dimensions."""
+
+    def copysign(self, magnitude: Any, x: Any) -> Any:
+        """NumPy's `copysign`: floats of the size of the first with the sign of the second (see `signbit`)."""
 
     def cos(self, x: Any, *, shape: Any = ...) -> Tensor:
         """`activation` of kind `cos`."""
@@ -130,6 +151,9 @@ class OpMethods:
 
     def div(self, lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
         """`binary` of kind `div`."""
+
+    def divmod(self, lhs: Any, rhs: Any) -> Any:
+        """Python's `divmod`: `floor_divide` and `remainder`."""
 
     def dot_general(self, lhs: Any, rhs: Any, lhs_contracting: Any, rhs_contracting: Any, lhs_batch: Any = ..., rhs_batch: Any = ..., *, shape: Any = ...) -> Tensor:
         """Contraction over any axes with any batch axes."""
@@ -184,6 +208,15 @@ class OpMethods:
 
     def fftshift(self, x: Any, axes: Any = ...) -> Any:
         """NumPy's `fftshift`: frequency 0 moved to the middle of the axes, by default of all."""
+
+    def floor(self, x: Any, *, shape: Any = ...) -> Tensor:
+        """`activation` of kind `floor`."""
+
+    def floor_divide(self, lhs: Any, rhs: Any) -> Any:
+        """NumPy's `floor_divide`, `lhs // rhs`: the quotient, rounded down, of the dtype of the operands."""
+
+    def fmod(self, lhs: Any, rhs: Any) -> Any:
+        """NumPy's `fmod`, JAX's `lax.rem`: what is left after division, with the sign of `lhs`; exact."""
 
     def fused_ada_layer_norm(self, x: Any, scale: Any, shift: Any, eps: float = ..., *, shape: Any = ...) -> Tensor:
         """A layer norm along the last axis, modulated: normal(x)·(1 + scale) + shift."""
@@ -290,6 +323,15 @@ class OpMethods:
     def irfft(self, x: Any, length: Any = ..., axis: int = ..., norm: str | None = ..., *, shape: Any = ...) -> Tensor:
         """Inverse of the Fourier transform of real numbers."""
 
+    def isfinite(self, x: Any) -> Any:
+        """NumPy's `isfinite`: bools, where numbers are neither infinite nor NaN, in both parts of complex ones."""
+
+    def isinf(self, x: Any) -> Any:
+        """NumPy's `isinf`: bools, where numbers are infinite, either part of complex ones."""
+
+    def isnan(self, x: Any) -> Any:
+        """NumPy's `isnan`: bools, where numbers are NaN."""
+
     def layer_norm(self, x: Any, scale: Any, bias: Any, axis: int = ..., eps: float = ..., *, shape: Any = ...) -> Tensor:
         """Layer normalisation along one axis."""
 
@@ -305,6 +347,9 @@ class OpMethods:
     def le(self, lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
         """`compare` of kind `le`."""
 
+    def left_shift(self, x: Any, count: Any) -> Any:
+        """NumPy's `left_shift`, `x << count`, of integers: 0 where `count` is negative, or not less than there are bits."""
+
     def linear(self, x: Any, w: Any, bias: Any = ..., *, activation: Any = ..., shape: Any = ...) -> Tensor:
         """activation(x·w (+ bias))."""
 
@@ -316,6 +361,18 @@ class OpMethods:
 
     def log(self, x: Any, *, shape: Any = ...) -> Tensor:
         """`activation` of kind `log`."""
+
+    def logical_and(self, lhs: Any, rhs: Any) -> Any:
+        """NumPy's `logical_and`: whether both are other than 0."""
+
+    def logical_not(self, x: Any) -> Any:
+        """NumPy's `logical_not`: whether it is 0."""
+
+    def logical_or(self, lhs: Any, rhs: Any) -> Any:
+        """NumPy's `logical_or`: whether one is other than 0."""
+
+    def logical_xor(self, lhs: Any, rhs: Any) -> Any:
+        """NumPy's `logical_xor`: whether just one is other than 0."""
 
     def lora_matmul(self, x: Any, w: Any, a: Any, b: Any, scale: float = ..., *, shape: Any = ...) -> Tensor:
         """x·w + scale·(x·a)·b."""
@@ -356,11 +413,17 @@ class OpMethods:
     def minimum(self, lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
         """`binary` of kind `min`."""
 
+    def mod(self, lhs: Any, rhs: Any) -> Any:
+        """NumPy's `mod`, as `remainder`."""
+
     def mse_loss(self, prediction: Any, target: Any, reduction: Any = ..., *, shape: Any = ...) -> Tensor:
         """Squared difference."""
 
     def mul(self, lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
         """`binary` of kind `mul`."""
+
+    def nan_to_num(self, x: Any, nan: float = ..., posinf: float | None = ..., neginf: float | None = ...) -> Any:
+        """NumPy's `nan_to_num`: numbers in place of NaN and infinities; for the latter, by default, the greatest and the least."""
 
     def narrow(self, x: Any, axis: int, start: Any, length: Any, *, shape: Any = ...) -> Tensor:
         """A contiguous range of one axis."""
@@ -382,6 +445,9 @@ class OpMethods:
 
     def pool(self, x: Any, kind: Any, kernel: Any, stride: Any = ..., padding: Any = ..., count_include_pad: bool = ..., *, shape: Any = ...) -> Tensor:
         """Maximum, mean or sum over windows in one, two or three dimensions."""
+
+    def popcount(self, x: Any, *, shape: Any = ...) -> Tensor:
+        """`activation` of kind `popcount`."""
 
     def pow(self, lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
         """`binary` of kind `pow`."""
@@ -416,6 +482,9 @@ class OpMethods:
     def real(self, x: Any, *, shape: Any = ...) -> Tensor:
         """Real part."""
 
+    def reciprocal(self, x: Any) -> Any:
+        """`1 / x` of floats and complex numbers; of integers as a float, as `1.0 / x` is."""
+
     def reduce(self, kind: Any, x: Any, axes: Any = ..., keep_dims: bool = ..., *, shape: Any = ...) -> Tensor:
         """Reduction over axes."""
 
@@ -424,6 +493,9 @@ class OpMethods:
 
     def relu_backward(self, x: Any, dy: Any, *, shape: Any = ...) -> Tensor:
         """Gradient of relu."""
+
+    def remainder(self, lhs: Any, rhs: Any) -> Any:
+        """NumPy's `remainder`, `lhs % rhs`: what is left after `floor_divide`, with the sign of `rhs`."""
 
     def requantize(self, x: Any, multiplier: Any, shift: Any, zero_point: int = ..., mode: Any = ..., dtype: Any = ..., *, shape: Any = ...) -> Tensor:
         """An integer multiplied by a fixed-point number, and saturated to fewer bits."""
@@ -451,6 +523,12 @@ class OpMethods:
 
     def rfftfreq(self, n: int, d: float = ...) -> Any:
         """NumPy's `rfftfreq`: the frequencies of `rfft` of n samples that are `d` apart; an f32 constant."""
+
+    def right_shift(self, x: Any, count: Any) -> Any:
+        """NumPy's `right_shift`, `x >> count`: of signed integers with their sign. A `count` that is negative, or not less than."""
+
+    def rint(self, x: Any) -> Any:
+        """NumPy's `rint`, as `round`: to the nearest whole number, halves to the even one."""
 
     def rms_norm(self, x: Any, scale: Any, bias: Any = ..., eps: float = ..., axis: int = ..., *, shape: Any = ...) -> Tensor:
         """Root-mean-square normalisation along one axis."""
@@ -500,8 +578,17 @@ class OpMethods:
     def shared_linear_pair(self, x: Any, w_first: Any, w_second: Any, *, shape: Any = ...) -> tuple[Tensor, Tensor]:
         """x·w_first and x·w_second as one product."""
 
+    def shift_right_logical(self, x: Any, count: Any) -> Any:
+        """JAX's `lax.shift_right_logical`: bits to the right, with zeros from the left whatever the sign; 0 for a `count` that."""
+
     def sigmoid(self, x: Any, *, shape: Any = ...) -> Tensor:
         """`activation` of kind `sigmoid`."""
+
+    def sign(self, x: Any) -> Any:
+        """NumPy's `sign`: 1, -1, and `x` itself where it is 0 or NaN; of the dtype of `x`. Its derivative is 0."""
+
+    def signbit(self, x: Any) -> Any:
+        """NumPy's `signbit`: whether a number has a minus, as -0.0 has; False for NaN, whatever its sign."""
 
     def silu(self, x: Any, *, shape: Any = ...) -> Tensor:
         """`activation` of kind `silu`."""
@@ -529,6 +616,9 @@ class OpMethods:
 
     def sqrt(self, x: Any, *, shape: Any = ...) -> Tensor:
         """`activation` of kind `sqrt`."""
+
+    def square(self, x: Any) -> Any:
+        """NumPy's `square`: `x * x`."""
 
     def stft(self, x: Any, frame_length: int, hop: int, window: Any = ...) -> Any:
         """Short-time Fourier transform along the last axis."""
@@ -565,6 +655,9 @@ class OpMethods:
 
     def triangular(self, x: Any, upper: bool = ..., diagonal: int = ..., *, shape: Any = ...) -> Tensor:
         """A triangle of each matrix, zero elsewhere."""
+
+    def trunc(self, x: Any) -> Any:
+        """NumPy's `trunc`: floats rounded toward zero; integers as they are. Its derivative is 0."""
 
     def unet_residual_block(self, x: Any, norm1_scale: Any, norm1_bias: Any, conv1_w: Any, conv1_b: Any, norm2_scale: Any, norm2_bias: Any, conv2_w: Any, conv2_b: Any, embedding: Any = ..., embedding_w: Any = ..., embedding_b: Any = ..., skip_w: Any = ..., skip_b: Any = ..., *, num_groups: int, eps: float = ..., shape: Any = ...) -> Tensor:
         """Residual block of a U-Net."""

@@ -49,14 +49,32 @@ def binary(kind: Any, lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
 def binary_cross_entropy_with_logits(logits: Any, targets: Any, reduction: Any = ..., *, shape: Any = ...) -> Tensor:
     """Cross entropy of sigmoid(logits) against probabilities."""
 
+def bitwise_and(lhs: Any, rhs: Any) -> Any:
+    """NumPy's `bitwise_and`, `lhs & rhs`: of the bits of integers, or of bools."""
+
+def bitwise_not(x: Any) -> Any:
+    """NumPy's `bitwise_not`, `~x`: all bits of integers, or the logical not of bools."""
+
+def bitwise_or(lhs: Any, rhs: Any) -> Any:
+    """NumPy's `bitwise_or`, `lhs | rhs`: of the bits of integers, or of bools."""
+
+def bitwise_xor(lhs: Any, rhs: Any) -> Any:
+    """NumPy's `bitwise_xor`, `lhs ^ rhs`: of the bits of integers, or of bools."""
+
 def cast(x: Any, dtype: Any, *, shape: Any = ...) -> Tensor:
     """Conversion to another dtype."""
+
+def ceil(x: Any, *, shape: Any = ...) -> Tensor:
+    """`activation` of kind `ceil`."""
 
 def checkpoint(*, shape: Any = ...) -> Any:
     """Ops whose values the backward pass computes again instead of keeping them."""
 
 def clamp(x: Any, low: Any = ..., high: Any = ..., *, shape: Any = ...) -> Tensor:
     """Values held between two bounds."""
+
+def clip(x: Any, min: Any = ..., max: Any = ...) -> Any:
+    """NumPy's `clip`: `minimum(maximum(x, min), max)`. A bound that is None is none; others broadcast, and promote."""
 
 def compare(kind: Any, lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
     """Elementwise comparison."""
@@ -90,6 +108,9 @@ def conv2d_backward_weight(x: Any, dy: Any, kernel: Any, stride: Any = ..., padd
 
 def conv_transpose(x: Any, w: Any, stride: Any = ..., padding: Any = ..., output_padding: Any = ..., dilation: Any = ..., groups: int = ..., *, shape: Any = ...) -> Tensor:
     """Transposed convolution in one, two or three dimensions."""
+
+def copysign(magnitude: Any, x: Any) -> Any:
+    """NumPy's `copysign`: floats of the size of the first with the sign of the second (see `signbit`)."""
 
 def cos(x: Any, *, shape: Any = ...) -> Tensor:
     """`activation` of kind `cos`."""
@@ -126,6 +147,9 @@ def dim_size(size: Any, *, shape: Any = ...) -> Tensor:
 
 def div(lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
     """`binary` of kind `div`."""
+
+def divmod(lhs: Any, rhs: Any) -> Any:
+    """Python's `divmod`: `floor_divide` and `remainder`."""
 
 def dot_general(lhs: Any, rhs: Any, lhs_contracting: Any, rhs_contracting: Any, lhs_batch: Any = ..., rhs_batch: Any = ..., *, shape: Any = ...) -> Tensor:
     """Contraction over any axes with any batch axes."""
@@ -180,6 +204,15 @@ def fftn(x: Any, axes: Any = ..., norm: str = ...) -> Any:
 
 def fftshift(x: Any, axes: Any = ...) -> Any:
     """NumPy's `fftshift`: frequency 0 moved to the middle of the axes, by default of all."""
+
+def floor(x: Any, *, shape: Any = ...) -> Tensor:
+    """`activation` of kind `floor`."""
+
+def floor_divide(lhs: Any, rhs: Any) -> Any:
+    """NumPy's `floor_divide`, `lhs // rhs`: the quotient, rounded down, of the dtype of the operands."""
+
+def fmod(lhs: Any, rhs: Any) -> Any:
+    """NumPy's `fmod`, JAX's `lax.rem`: what is left after division, with the sign of `lhs`; exact."""
 
 def fused_ada_layer_norm(x: Any, scale: Any, shift: Any, eps: float = ..., *, shape: Any = ...) -> Tensor:
     """A layer norm along the last axis, modulated: normal(x)·(1 + scale) + shift."""
@@ -286,6 +319,15 @@ def iota(shape: Any, axis: int = ..., dtype: Any = ...) -> Tensor:
 def irfft(x: Any, length: Any = ..., axis: int = ..., norm: str | None = ..., *, shape: Any = ...) -> Tensor:
     """Inverse of the Fourier transform of real numbers."""
 
+def isfinite(x: Any) -> Any:
+    """NumPy's `isfinite`: bools, where numbers are neither infinite nor NaN, in both parts of complex ones."""
+
+def isinf(x: Any) -> Any:
+    """NumPy's `isinf`: bools, where numbers are infinite, either part of complex ones."""
+
+def isnan(x: Any) -> Any:
+    """NumPy's `isnan`: bools, where numbers are NaN."""
+
 def layer_norm(x: Any, scale: Any, bias: Any, axis: int = ..., eps: float = ..., *, shape: Any = ...) -> Tensor:
     """Layer normalisation along one axis."""
 
@@ -301,6 +343,9 @@ def layer_norm_backward_input(x: Any, scale: Any, dy: Any, axis: int = ..., eps:
 def le(lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
     """`compare` of kind `le`."""
 
+def left_shift(x: Any, count: Any) -> Any:
+    """NumPy's `left_shift`, `x << count`, of integers: 0 where `count` is negative, or not less than there are bits."""
+
 def linear(x: Any, w: Any, bias: Any = ..., *, activation: Any = ..., shape: Any = ...) -> Tensor:
     """activation(x·w (+ bias))."""
 
@@ -312,6 +357,18 @@ def llama_decoder_block(x: Any, ln1_scale: Any, ln1_bias: Any, wq: Any, wk: Any,
 
 def log(x: Any, *, shape: Any = ...) -> Tensor:
     """`activation` of kind `log`."""
+
+def logical_and(lhs: Any, rhs: Any) -> Any:
+    """NumPy's `logical_and`: whether both are other than 0."""
+
+def logical_not(x: Any) -> Any:
+    """NumPy's `logical_not`: whether it is 0."""
+
+def logical_or(lhs: Any, rhs: Any) -> Any:
+    """NumPy's `logical_or`: whether one is other than 0."""
+
+def logical_xor(lhs: Any, rhs: Any) -> Any:
+    """NumPy's `logical_xor`: whether just one is other than 0."""
 
 def lora_matmul(x: Any, w: Any, a: Any, b: Any, scale: float = ..., *, shape: Any = ...) -> Tensor:
     """x·w + scale·(x·a)·b."""
@@ -352,11 +409,17 @@ def min(x: Any, axes: Any = ..., keep_dims: bool = ..., *, shape: Any = ...) -> 
 def minimum(lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
     """`binary` of kind `min`."""
 
+def mod(lhs: Any, rhs: Any) -> Any:
+    """NumPy's `mod`, as `remainder`."""
+
 def mse_loss(prediction: Any, target: Any, reduction: Any = ..., *, shape: Any = ...) -> Tensor:
     """Squared difference."""
 
 def mul(lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
     """`binary` of kind `mul`."""
+
+def nan_to_num(x: Any, nan: float = ..., posinf: float | None = ..., neginf: float | None = ...) -> Any:
+    """NumPy's `nan_to_num`: numbers in place of NaN and infinities; for the latter, by default, the greatest and the least."""
 
 def narrow(x: Any, axis: int, start: Any, length: Any, *, shape: Any = ...) -> Tensor:
     """A contiguous range of one axis."""
@@ -378,6 +441,9 @@ def pad_last_axis_to_pow2(x: Any) -> Any:
 
 def pool(x: Any, kind: Any, kernel: Any, stride: Any = ..., padding: Any = ..., count_include_pad: bool = ..., *, shape: Any = ...) -> Tensor:
     """Maximum, mean or sum over windows in one, two or three dimensions."""
+
+def popcount(x: Any, *, shape: Any = ...) -> Tensor:
+    """`activation` of kind `popcount`."""
 
 def pow(lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
     """`binary` of kind `pow`."""
@@ -412,6 +478,9 @@ def random_bits(seed: Any, shape: Any) -> Tensor:
 def real(x: Any, *, shape: Any = ...) -> Tensor:
     """Real part."""
 
+def reciprocal(x: Any) -> Any:
+    """`1 / x` of floats and complex numbers; of integers as a float, as `1.0 / x` is."""
+
 def reduce(kind: Any, x: Any, axes: Any = ..., keep_dims: bool = ..., *, shape: Any = ...) -> Tensor:
     """Reduction over axes."""
 
@@ -420,6 +489,9 @@ def relu(x: Any, *, shape: Any = ...) -> Tensor:
 
 def relu_backward(x: Any, dy: Any, *, shape: Any = ...) -> Tensor:
     """Gradient of relu."""
+
+def remainder(lhs: Any, rhs: Any) -> Any:
+    """NumPy's `remainder`, `lhs % rhs`: what is left after `floor_divide`, with the sign of `rhs`."""
 
 def requantize(x: Any, multiplier: Any, shift: Any, zero_point: int = ..., mode: Any = ..., dtype: Any = ..., *, shape: Any = ...) -> Tensor:
     """An integer multiplied by a fixed-point number, and saturated to fewer bits."""
@@ -447,6 +519,12 @@ def rfft(x: Any, axis: int = ..., norm: str | None = ..., *, shape: Any = ...) -
 
 def rfftfreq(n: int, d: float = ...) -> Any:
     """NumPy's `rfftfreq`: the frequencies of `rfft` of n samples that are `d` apart; an f32 constant."""
+
+def right_shift(x: Any, count: Any) -> Any:
+    """NumPy's `right_shift`, `x >> count`: of signed integers with their sign. A `count` that is negative, or not less than."""
+
+def rint(x: Any) -> Any:
+    """NumPy's `rint`, as `round`: to the nearest whole number, halves to the even one."""
 
 def rms_norm(x: Any, scale: Any, bias: Any = ..., eps: float = ..., axis: int = ..., *, shape: Any = ...) -> Tensor:
     """Root-mean-square normalisation along one axis."""
@@ -496,8 +574,17 @@ def selective_scan(x: Any, delta: Any, a: Any, b: Any, c: Any, state_size: int |
 def shared_linear_pair(x: Any, w_first: Any, w_second: Any, *, shape: Any = ...) -> tuple[Tensor, Tensor]:
     """x·w_first and x·w_second as one product."""
 
+def shift_right_logical(x: Any, count: Any) -> Any:
+    """JAX's `lax.shift_right_logical`: bits to the right, with zeros from the left whatever the sign; 0 for a `count` that."""
+
 def sigmoid(x: Any, *, shape: Any = ...) -> Tensor:
     """`activation` of kind `sigmoid`."""
+
+def sign(x: Any) -> Any:
+    """NumPy's `sign`: 1, -1, and `x` itself where it is 0 or NaN; of the dtype of `x`. Its derivative is 0."""
+
+def signbit(x: Any) -> Any:
+    """NumPy's `signbit`: whether a number has a minus, as -0.0 has; False for NaN, whatever its sign."""
 
 def silu(x: Any, *, shape: Any = ...) -> Tensor:
     """`activation` of kind `silu`."""
@@ -525,6 +612,9 @@ def split_spectrum(x: Any) -> Any:
 
 def sqrt(x: Any, *, shape: Any = ...) -> Tensor:
     """`activation` of kind `sqrt`."""
+
+def square(x: Any) -> Any:
+    """NumPy's `square`: `x * x`."""
 
 def stft(x: Any, frame_length: int, hop: int, window: Any = ...) -> Any:
     """Short-time Fourier transform along the last axis."""
@@ -561,6 +651,9 @@ def transpose(x: Any, perm: Any = ..., *, shape: Any = ...) -> Tensor:
 
 def triangular(x: Any, upper: bool = ..., diagonal: int = ..., *, shape: Any = ...) -> Tensor:
     """A triangle of each matrix, zero elsewhere."""
+
+def trunc(x: Any) -> Any:
+    """NumPy's `trunc`: floats rounded toward zero; integers as they are. Its derivative is 0."""
 
 def unet_residual_block(x: Any, norm1_scale: Any, norm1_bias: Any, conv1_w: Any, conv1_b: Any, norm2_scale: Any, norm2_bias: Any, conv2_w: Any, conv2_b: Any, embedding: Any = ..., embedding_w: Any = ..., embedding_b: Any = ..., skip_w: Any = ..., skip_b: Any = ..., *, num_groups: int, eps: float = ..., shape: Any = ...) -> Tensor:
     """Residual block of a U-Net."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import ShapeError
 from rlx.ir.location import describe
@@ -69,40 +67,53 @@ class Operators:
     def __rmatmul__(self: Any, other: Any) -> Any:
         return self.builder.matmul(other, self)
 
+    def __floordiv__(self: Any, other: Any) -> Any:
+        return self.builder.floor_divide(self, other)
+
+    def __rfloordiv__(self: Any, other: Any) -> Any:
+        return self.builder.floor_divide(other, self)
+
+    def __mod__(self: Any, other: Any) -> Any:
+        return self.builder.remainder(self, other)
+
+    def __rmod__(self: Any, other: Any) -> Any:
+        return self.builder.remainder(other, self)
+
+    def __divmod__(self: Any, other: Any) -> Any:
+        return self.builder.divmod(self, other)
+
+    def __rdivmod__(self: Any, other: Any) -> Any:
+        return self.builder.divmod(other, self)
+
     def __and__(self: Any, other: Any) -> Any:
-        return self._logical("min", other)
+        return self.builder.bitwise_and(self, other)
 
     __rand__ = __and__
 
     def __or__(self: Any, other: Any) -> Any:
-        return self._logical("max", other)
+        return self.builder.bitwise_or(self, other)
 
     __ror__ = __or__
 
     def __xor__(self: Any, other: Any) -> Any:
-        return self._logical("ne", other)
+        return self.builder.bitwise_xor(self, other)
 
     __rxor__ = __xor__
 
     def __invert__(self: Any) -> Any:
-        if not self.dtype.is_bool:
-            raise self.builder.problem_at(f"~ takes a bool tensor, not {self.dtype.name}")
-        return self.builder.compare("eq", self, False)
+        return self.builder.bitwise_not(self)
 
-    def _logical(self: Any, kind: str, other: Any) -> Any:
-        if not self.dtype.is_bool:
-            raise self.builder.problem_at(f"&, | and ^ take bool tensors, not {self.dtype.name}")
-        if not _is_bool(other):
-            raise self.builder.problem_at(f"&, | and ^ take bools on both sides, not {other!r}")
-        return self.builder.compare(kind, self, other) if kind == "ne" else self.builder.binary(kind, self, other)
+    def __lshift__(self: Any, other: Any) -> Any:
+        return self.builder.left_shift(self, other)
 
-    def _has_none(self: Any, other: Any) -> Any:
-        raise self.builder.problem_at(
-            "tensors have no //, %, << or >>: divide with / and cast, which truncates, or multiply with a power of two"
-        )
+    def __rlshift__(self: Any, other: Any) -> Any:
+        return self.builder.left_shift(other, self)
 
-    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __divmod__ = __rdivmod__ = _has_none
-    __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _has_none
+    def __rshift__(self: Any, other: Any) -> Any:
+        return self.builder.right_shift(self, other)
+
+    def __rrshift__(self: Any, other: Any) -> Any:
+        return self.builder.right_shift(other, self)
 
     def __neg__(self: Any) -> Any:
         return self.builder.neg(self)
@@ -154,10 +165,3 @@ class Operators:
     def astype(self: Any, dtype: Any) -> Any:
         """Conversion to another dtype."""
         return self.builder.cast(self, dtype)
-
-
-def _is_bool(value: Any) -> bool:
-    """Whether a tensor, an array or a number is of bools."""
-    if isinstance(value, Tensor):
-        return value.dtype.is_bool
-    return isinstance(value, bool) or (isinstance(value, (np.ndarray, np.generic)) and value.dtype == np.bool_)

@@ -212,12 +212,15 @@ def arithmetic(c: Case) -> Any:
     x = c.pick(*INTEGERS)
     dims = x.shape.static
     kept = tuple(d if c.rng.random() < 0.7 else 1 for d in dims)
-    kind = rlx.dtype(x.dtype)
     if c.rng.random() < 0.5:
         y = c.g.constant(numbers(c.rng, kept if c.rng.random() < 0.6 else (), x.dtype.name))
     else:
-        y = c.input(kept, kind.name)
-    return c.g.binary(["add", "sub", "mul", "max", "min"][c.rng.integers(5)], x, y)
+        y = c.input(kept, x.dtype.name)
+    kinds = ["add", "sub", "mul", "max", "min", "rem", "trunc_div", "and", "or", "xor", "shift_left", "shift_right"]
+    kind = kinds[c.rng.integers(5 if c.rng.random() < 0.6 else len(kinds))]
+    if kind.startswith("shift") and c.rng.random() < 0.7:
+        y = c.g.constant(np.array(c.integer(0, 33), x.dtype.numpy))
+    return c.g.binary(kind, x, y)
 
 
 def choice(c: Case) -> Any:
@@ -234,7 +237,7 @@ def cast(c: Case) -> Any:
 
 def unary(c: Case) -> Any:
     x = c.pick(*INTEGERS)
-    return [c.g.abs, c.g.relu, lambda v: -v][c.rng.integers(3)](x)
+    return [c.g.abs, c.g.relu, c.g.bitwise_not, c.g.popcount, lambda v: -v][c.rng.integers(5)](x)
 
 
 def table(c: Case) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rlx.importers.stablehlo.rules import imports
 from rlx.ir.builder import Tensor
-from rlx.ir.dtype import f64, i64
+from rlx.ir.dtype import i8, i32
 from rlx.ir.errors import UnsupportedError
 from rlx.ir.shape import Shape
 
@@ -15,9 +15,12 @@ from rlx.ir.shape import Shape
 _METHODS = {
     "abs": "abs",
     "add": "add",
+    "and": "bitwise_and",
+    "ceil": "ceil",
     "complex": "complex",
     "cosine": "cos",
     "exponential": "exp",
+    "floor": "floor",
     "imag": "imag",
     "log": "log",
     "logistic": "sigmoid",
@@ -25,16 +28,23 @@ _METHODS = {
     "minimum": "minimum",
     "multiply": "mul",
     "negate": "neg",
+    "not": "bitwise_not",
+    "or": "bitwise_or",
+    "popcnt": "popcount",
     "power": "pow",
     "real": "real",
+    "remainder": "fmod",
     "round_nearest_even": "round",
     "rsqrt": "rsqrt",
     "select": "where",
+    "shift_right_logical": "shift_right_logical",
+    "sign": "sign",
     "sine": "sin",
     "sqrt": "sqrt",
     "subtract": "sub",
     "tan": "tan",
     "tanh": "tanh",
+    "xor": "bitwise_xor",
 }
 
 
@@ -48,15 +58,21 @@ for _op, _name in _METHODS.items():
 
 @imports("divide")
 def divide(g: Any, a: Tensor, b: Tensor) -> Tensor:
-    if not a.dtype.is_integer:
-        return g.div(a, b)
-    if a.dtype is i64:
-        raise UnsupportedError("of i64 cannot be imported", hint="integers of at most 32 bits can, and floats")
-    # Exact: of such integers f64 holds the quotient so well that its whole part is right. What StableHLO leaves open is as
-    # in XLA: division by 0 gives all bits, and that of the least integer by -1 wraps.
-    by_zero = g.eq(b, 0)
-    quotient = g.cast(a, f64) / g.cast(g.where(by_zero, 1, b), f64)
-    return g.cast(g.where(by_zero, -1, g.cast(quotient, i64)), a.dtype)
+    return g.binary("trunc_div" if a.dtype.is_integer else "div", a, b)
+
+
+@imports("shift_left")
+def shift_left(g: Any, a: Tensor, b: Tensor) -> Tensor:
+    return g.binary("shift_left", a, b)
+
+
+@imports("shift_right_arithmetic")
+def shift_right_arithmetic(g: Any, a: Tensor, b: Tensor) -> Tensor:
+    if a.dtype.is_signed:
+        return g.binary("shift_right", a, b)
+    # The highest bit counts as a sign.
+    signed = {"u8": i8, "u32": i32}[a.dtype.name]
+    return g.cast(g.binary("shift_right", g.cast(a, signed), g.cast(b, signed)), a.dtype)
 
 
 @imports("convert")
@@ -76,32 +92,13 @@ def clamp(g: Any, low: Tensor, x: Tensor, high: Tensor) -> Tensor:
     return g.minimum(g.maximum(x, low), high)
 
 
-@imports("and")
-def and_(g: Any, a: Tensor, b: Tensor) -> Tensor:
-    return g.minimum(*_bools(a, b))
-
-
-@imports("or")
-def or_(g: Any, a: Tensor, b: Tensor) -> Tensor:
-    return g.maximum(*_bools(a, b))
-
-
-@imports("xor")
-def xor(g: Any, a: Tensor, b: Tensor) -> Tensor:
-    return g.ne(*_bools(a, b))
-
-
-@imports("not")
-def not_(g: Any, x: Tensor) -> Tensor:
-    return g.eq(*_bools(x), False)
+@imports("round_nearest_afz")
+def round_nearest_afz(g: Any, x: Tensor) -> Tensor:
+    whole = g.trunc(x)
+    away = g.where(g.abs(x - whole) >= 0.5, g.sign(x), 0.0)
+    return g.where(g.eq(away, 0.0), whole, whole + away)  # -0 + 0 would be 0
 
 
 @imports("is_finite")
 def is_finite(g: Any, x: Tensor) -> Tensor:
     return g.lt(g.abs(x), float("inf"))
-
-
-def _bools(*tensors: Tensor) -> tuple[Tensor, ...]:
-    if not all(t.dtype.is_bool for t in tensors):
-        raise UnsupportedError(f"of the bits of {tensors[0].dtype} cannot be imported")
-    return tensors

@@ -8,10 +8,22 @@ from rlx import mlir
 from rlx.ir.dtype import DType, f32, i32, i64, u32
 from rlx.ir.errors import UnsupportedError
 from rlx.ir.shape import Shape, shape_of
+from rlx.lower.c import integers
 from rlx.lower.c.grouping import constant_of
 from rlx.lower.c.kernel import Body
 from rlx.lower.c.rules import elementwise, looks_up, moves
-from rlx.lower.c.values import Affine, Index, Scalar, broadcast, integer_text, limits, literal, scalar
+from rlx.lower.c.values import (
+    STORED,
+    Affine,
+    Index,
+    Scalar,
+    broadcast,
+    computed_in,
+    integer_text,
+    limits,
+    literal,
+    scalar,
+)
 
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 _WORDS = {"add": "sum", "sub": "difference", "mul": "product"}
@@ -49,7 +61,9 @@ def binary(body: Body, result: Shape, a: Scalar, b: Scalar, *, kind: str) -> Sca
             decided = one.low >= other.high if kind == "max" else one.high <= other.low
             if decided:
                 return one
-        return scalar(f"{body.need(f'{kind}_{_word(dtype)}')}({a.text}, {b.text})", dtype, bounds)
+        return scalar(f"{body.need(f'{kind}_{computed_in(dtype).name}')}({a.text}, {b.text})", dtype, bounds)
+    if kind in integers.KINDS:
+        return integers.binary(body, a, b, kind, dtype)
     if kind not in _WORDS:
         raise UnsupportedError(f"C has no {kind} of {dtype.name}", hint="cast to f32")
     bounds = bounds_of(kind, a, b)
@@ -61,24 +75,15 @@ def binary(body: Body, result: Shape, a: Scalar, b: Scalar, *, kind: str) -> Sca
         text = f"{a.term} {_SIGNS[kind]} {b.term}"
         return scalar(text, dtype, bounds if within(bounds, dtype) else None, simple=False)
     if dtype in (i32, i64):
-        return scalar(f"{body.need(f'wrapping_{_WORDS[kind]}_{_word(dtype)}')}({a.text}, {b.text})", dtype)
-    return scalar(f"({_narrow(dtype)})({a.term} {_SIGNS[kind]} {b.term})", dtype, simple=False)
-
-
-def _word(dtype: DType) -> str:
-    """The dtype that numbers of this one are computed in, in names."""
-    return dtype.name if dtype in (f32, i64, u32) else "i32"
-
-
-def _narrow(dtype: DType) -> str:
-    return {"i8": "int8_t", "u8": "uint8_t", "i16": "int16_t"}[dtype.name]
+        return scalar(f"{body.need(f'wrapping_{_WORDS[kind]}_{computed_in(dtype).name}')}({a.text}, {b.text})", dtype)
+    return scalar(f"({STORED[dtype.name]})({a.term} {_SIGNS[kind]} {b.term})", dtype, simple=False)
 
 
 def _binary_float(body: Body, a: Scalar, b: Scalar, kind: str) -> Scalar:
     if kind in _SIGNS:
         return scalar(f"{a.term} {_SIGNS[kind]} {b.term}", f32, simple=False)
-    if kind == "pow":
-        return scalar(f"{body.need('math')}powf({a.text}, {b.text})", f32)
+    if kind in ("pow", "rem"):
+        return scalar(f"{body.need('math')}{'powf' if kind == 'pow' else 'fmodf'}({a.text}, {b.text})", f32)
     return scalar(f"{body.need(f'{kind}_f32')}({a.text}, {b.text})", f32)
 
 
@@ -115,16 +120,16 @@ def cast(body: Body, result: Shape, x: Scalar, *, dtype: DType) -> Scalar:
     if dtype is i64 or held is i64 or u32 in (dtype, held):
         kind = {"i64": "int64_t", "u32": "uint32_t"}.get(dtype.name, "int32_t")
         inside = within(kept, dtype)
-        narrow = "" if inside or dtype in (i32, i64, u32) else f"({_narrow(dtype)})"
+        narrow = "" if inside or dtype in (i32, i64, u32) else f"({STORED[dtype.name]})"
         return scalar(f"({kind}){narrow}{x.term}", dtype, kept if inside else None, simple=False)
     if within(kept, dtype):
         return Scalar(x.text, dtype, *kept, x.simple)
-    return scalar(f"({_narrow(dtype)}){x.term}", dtype, simple=False)
+    return scalar(f"({STORED[dtype.name]}){x.term}", dtype, simple=False)
 
 
 _FLOAT_FUNCTIONS = {
     **{kind: f"{kind}f" for kind in ("tanh", "exp", "log", "sqrt", "sin", "cos", "tan")},
-    **{"abs": "fabsf", "atan": "atanf", "round": "rintf"},
+    **{"abs": "fabsf", "atan": "atanf", "round": "rintf", "floor": "floorf", "ceil": "ceilf"},
 }
 _OWN_FUNCTIONS = ("sigmoid", "silu", "gelu", "gelu_approx", "rsqrt")
 
@@ -141,6 +146,8 @@ def activation(body: Body, result: Shape, x: Scalar, *, kind: str) -> Scalar:
         if kind in _OWN_FUNCTIONS:
             return scalar(f"{body.need(f'{kind}_f32')}({x.text})", dtype)
         return scalar(f"{body.need('math')}{_FLOAT_FUNCTIONS[kind]}({x.text})", dtype)
+    if kind == "popcount":
+        return integers.popcount(body, x, dtype)
     negated = binary(body, result, zero, x, kind="sub")
     if kind == "neg":
         return negated

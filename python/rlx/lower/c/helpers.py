@@ -8,7 +8,8 @@ from collections.abc import Iterable
 HELPERS: dict[str, tuple[tuple[str, ...], str]] = {"math": ((), "")}
 
 
-def _define(name: str, text: str, *uses: str) -> None:
+def define(name: str, text: str, *uses: str) -> None:
+    """Add a function with its text and the names of those that it uses."""
     HELPERS[name] = (uses, text.strip("\n"))
 
 
@@ -28,7 +29,7 @@ def ordered(names: Iterable[str]) -> list[str]:
 
 for _word, _type, _unsigned in (("i32", "int32_t", "uint32_t"), ("i64", "int64_t", "uint64_t")):
     for _name, _sign in (("sum", "+"), ("difference", "-"), ("product", "*")):
-        _define(
+        define(
             f"wrapping_{_name}_{_word}",
             f"""
 /* a {_sign} b without the bits that do not fit. */
@@ -40,7 +41,7 @@ static inline {_type} wrapping_{_name}_{_word}({_type} a, {_type} b)
 
 for _word, _type in (("i32", "int32_t"), ("i64", "int64_t"), ("u32", "uint32_t")):
     for _name, _sign in (("max", ">"), ("min", "<")):
-        _define(
+        define(
             f"{_name}_{_word}",
             f"""
 static inline {_type} {_name}_{_word}({_type} a, {_type} b)
@@ -50,7 +51,7 @@ static inline {_type} {_name}_{_word}({_type} a, {_type} b)
         )
 
 for _name, _sign in (("max", ">"), ("min", "<")):
-    _define(
+    define(
         f"{_name}_f32",
         f"""
 /* NaN if one is. */
@@ -60,7 +61,7 @@ static inline float {_name}_f32(float a, float b)
 }}""",
     )
 
-_define(
+define(
     "clamped",
     """
 /* An index in [0, last]. */
@@ -72,7 +73,7 @@ static inline int32_t clamped(int32_t index, int32_t last)
     return (index > last) ? last : index;
 }""",
 )
-_define(
+define(
     "clamped_i64",
     """
 /* An index in [0, last]. */
@@ -90,7 +91,7 @@ for _name, _low, _high, _instruction in (
     ("u8", "0", "255", "(int32_t)__usat(x, 8)"),
     ("i16", "-32768", "32767", "__ssat(x, 16)"),
 ):
-    _define(
+    define(
         f"saturate_{_name}",
         f"""
 static inline int32_t saturate_{_name}(int32_t x)
@@ -108,7 +109,7 @@ static inline int32_t saturate_{_name}(int32_t x)
     )
 HELPERS["arm_acle"] = ((), "")
 
-_define(
+define(
     "high_product",
     """
 /* The upper 32 bits of a product. */
@@ -117,7 +118,7 @@ static inline int32_t high_product(int32_t a, int32_t b)
     return (int32_t)(((int64_t)a * b) >> 32);
 }""",
 )
-_define(
+define(
     "rounded_high_product",
     """
 /* The upper 32 bits of a product, rounded. */
@@ -134,7 +135,7 @@ _SATURATED = """
     }
     return (moved > high) ? high : (int32_t)moved;
 }"""
-_define(
+define(
     "requantize_double",
     """
 /* x * multiplier * 2^(shift - 31), rounded after the product and, halves away from zero, after the shift to the right. */
@@ -159,7 +160,7 @@ for _mode, _bits, _product in (
     ("single", 31, "(int64_t)x * multiplier"),
     ("short", 15, "(int64_t)x * (int16_t)multiplier"),
 ):
-    _define(
+    define(
         f"requantize_{_mode}",
         f"""
 /* x * multiplier * 2^(shift - {_bits}), rounded once, halves up. */
@@ -176,7 +177,7 @@ for _word, _type, _low, _high, _beyond in (
     ("i32", "int32_t", "INT32_MIN", "INT32_MAX", "2147483648.0f"),
     ("i64", "int64_t", "INT64_MIN", "INT64_MAX", "9223372036854775808.0f"),
 ):
-    _define(
+    define(
         f"{_word}_of_f32" if _word == "i64" else "whole_i32",
         f"""
 /* Cut off after the point; at the ends what fits; 0 for NaN. */
@@ -191,7 +192,7 @@ static inline {_type} {f"{_word}_of_f32" if _word == "i64" else "whole_i32"}(flo
     return (x < -{_beyond}) ? {_low} : ({_type})x;
 }}""",
     )
-_define(
+define(
     "i32_of_f32",
     """
 static inline int32_t i32_of_f32(float x)
@@ -200,7 +201,7 @@ static inline int32_t i32_of_f32(float x)
 }""",
     "whole_i32",
 )
-_define(
+define(
     "u32_of_f32",
     """
 /* Cut off after the point; at the ends what fits; 0 for NaN. */
@@ -212,7 +213,7 @@ static inline uint32_t u32_of_f32(float x)
     return (x >= 4294967296.0f) ? UINT32_MAX : (uint32_t)x;
 }""",
 )
-_define(
+define(
     "narrow_of_f32",
     """
 /* Cut off after the point; at the ends what fits; 0 for NaN. */
@@ -227,15 +228,15 @@ static inline int32_t narrow_of_f32(float x, int32_t low, int32_t high)
     "whole_i32",
 )
 
-_define("sigmoid_f32", "static inline float sigmoid_f32(float x)\n{\n    return 1.0f / (1.0f + expf(-x));\n}", "math")
-_define("silu_f32", "static inline float silu_f32(float x)\n{\n    return x / (1.0f + expf(-x));\n}", "math")
-_define("rsqrt_f32", "static inline float rsqrt_f32(float x)\n{\n    return 1.0f / sqrtf(x);\n}", "math")
-_define(
+define("sigmoid_f32", "static inline float sigmoid_f32(float x)\n{\n    return 1.0f / (1.0f + expf(-x));\n}", "math")
+define("silu_f32", "static inline float silu_f32(float x)\n{\n    return x / (1.0f + expf(-x));\n}", "math")
+define("rsqrt_f32", "static inline float rsqrt_f32(float x)\n{\n    return 1.0f / sqrtf(x);\n}", "math")
+define(
     "gelu_f32",
     "static inline float gelu_f32(float x)\n{\n    return 0.5f * x * (1.0f + erff(x * 0.70710678f));\n}",
     "math",
 )
-_define(
+define(
     "gelu_approx_f32",
     """
 static inline float gelu_approx_f32(float x)

@@ -110,6 +110,48 @@ class Scalars:
             return self.arith.andi(a, b)
         return self._pick("minimumf", "minsi" if self.dtype.is_signed else "minui")(a, b)
 
+    def rem(self, a: mlir.Value, b: mlir.Value) -> mlir.Value:
+        """What is left of `a` after a division that truncates; of integers `a` itself after one by 0."""
+        if self.dtype.is_float:
+            from rlx.lower.libm import remainder
+
+            return remainder.remainder(self, a, b)
+        return self._divided(a, b, "rem", a, self.constant(0))
+
+    def trunc_div(self, a: mlir.Value, b: mlir.Value) -> mlir.Value:
+        """The quotient of integers toward zero; -1 by 0."""
+        return self._divided(a, b, "div", self.constant(-1), a)
+
+    def _divided(
+        self, a: mlir.Value, b: mlir.Value, kind: str, by_zero: mlir.Value, least_by_minus_one: mlir.Value
+    ) -> mlir.Value:
+        """A division of integers, with what it gives where the operation of LLVM is undefined."""
+        one, is_zero = self.constant(1), self.compare("eq", b, self.constant(0))
+        if not self.dtype.is_signed:
+            return self.select(is_zero, by_zero, getattr(self.arith, f"{kind}ui")(a, self.select(is_zero, one, b)))
+        least = self.constant(-(1 << 8 * self.dtype.itemsize - 1))
+        wraps = self.arith.andi(self.compare("eq", a, least), self.compare("eq", b, self.constant(-1)))
+        divided = getattr(self.arith, f"{kind}si")(a, self.select(self.arith.ori(is_zero, wraps), one, b))
+        return self.select(is_zero, by_zero, self.select(wraps, least_by_minus_one, divided))
+
+    def shift_left(self, a: mlir.Value, b: mlir.Value) -> mlir.Value:
+        """0 for a count that is negative, or not less than there are bits."""
+        inside = self._is_count(b)
+        zero = self.constant(0)
+        return self.select(inside, self.arith.shli(a, self.select(inside, b, zero)), zero)
+
+    def shift_right(self, a: mlir.Value, b: mlir.Value) -> mlir.Value:
+        """Of signed integers with their sign, which is all that is left after a count like those of `shift_left`."""
+        inside = self._is_count(b)
+        if self.dtype.is_signed:
+            return self.arith.shrsi(a, self.select(inside, b, self.constant(8 * self.dtype.itemsize - 1)))
+        zero = self.constant(0)
+        return self.select(inside, self.arith.shrui(a, self.select(inside, b, zero)), zero)
+
+    def _is_count(self, b: mlir.Value) -> mlir.Value:
+        """Whether a number of bits is in [0, bits)."""
+        return self.arith.cmpi(self.arith.CmpIPredicate.ult, b, self.constant(8 * self.dtype.itemsize))
+
     def neg(self, a: mlir.Value) -> mlir.Value:
         if self.dtype.is_float:
             return self.arith.negf(a)

@@ -65,9 +65,16 @@ def binary(low: Loops, results: list[Shape], lhs: Lowered, rhs: Lowered, *, kind
 
     def body(a: mlir.Value, b: mlir.Value) -> mlir.Value:
         a, b = s.enter(a), s.enter(b)
-        return s.leave(power(s, a, b) if kind == "pow" else getattr(s, kind)(a, b))
+        return s.leave(_combined(s, kind, a, b))
 
     return low.map(results[0].dims, storage_type(results[0].dtype), [lhs, rhs], body)
+
+
+def _combined(s: Scalars, kind: str, a: mlir.Value, b: mlir.Value) -> mlir.Value:
+    """A binary function of computed scalars."""
+    if kind == "pow":
+        return power(s, a, b)
+    return getattr(s.arith, f"{kind}i")(a, b) if kind in ("and", "or", "xor") else getattr(s, kind)(a, b)
 
 
 def power(s: Scalars, a: mlir.Value, b: mlir.Value) -> mlir.Value:
@@ -176,6 +183,7 @@ _STRUCTURAL: dict[str, Callable[[Scalars, mlir.Value], mlir.Value]] = {
     "abs": _absolute,
     "relu": lambda s, x: s.max(x, s.constant(0)),
     "round": lambda s, x: s.math.roundeven(x),
+    "popcount": lambda s, x: s.math.ctpop(x),
     "sigmoid": _sigmoid,
     "silu": _silu,
     "gelu": _gelu,

@@ -58,6 +58,9 @@ _BINARIES = {
     "div": "divide",
     "max": "maximum",
     "min": "minimum",
+    "rem": "remainder",
+    "trunc_div": "divide",
+    **{kind: kind for kind in ("and", "or", "xor", "shift_left")},
 }
 
 
@@ -75,7 +78,12 @@ def binary(emit: Emitter, results: list[Shape], lhs: Lowered, rhs: Lowered, *, k
     if kind in ("add", "sub", "mul") and a.dtype.is_inexact:
         # XLA would drop `x + 0`, which is 0 for -0, and join the constants of `(x + 1) - 1` and `(x·2)·0.5`.
         a, b = (_kept(emit, x) if _is_constant(x) else x for x in (a, b))
-    found = power(emit, a, b) if kind == "pow" else emit.elementwise(_BINARIES[kind], a, b)
+    if kind == "pow":
+        found = power(emit, a, b)
+    elif kind == "shift_right":
+        found = emit.elementwise(f"shift_right_{'arithmetic' if a.dtype.is_signed else 'logical'}", a, b)
+    else:
+        found = emit.elementwise(_BINARIES[kind], a, b)
     return emit.convert(found, lhs.dtype)
 
 
@@ -216,6 +224,9 @@ _FUNCTIONS: dict[str, Callable[[Emitter, Lowered], Lowered]] = {
     "tan": _named("tan"),
     "atan": lambda emit, x: emit.elementwise("atan2", x, 1),
     "round": _named("round_nearest_even"),
+    "floor": _named("floor"),
+    "ceil": _named("ceil"),
+    "popcount": _named("popcnt"),
 }
 
 _COMPLEX_FUNCTIONS = {

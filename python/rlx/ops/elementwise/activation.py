@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from rlx.ir.builder import Builder, Tensor
+from rlx.ops import rules
 from rlx.ops.elementwise.slopes import slope
 from rlx.ops.lift import cast
 from rlx.ops.norm import widened
@@ -69,8 +70,16 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "tan": _in_wide(np.tan),
     "atan": _in_wide(np.arctan),
     "round": _in_wide(np.rint),
+    "floor": _in_wide(np.floor),
+    "ceil": _in_wide(np.ceil),
+    "popcount": lambda x: np.bitwise_count(x.view(f"u{x.itemsize}")).astype(x.dtype),
 }
-INTEGER = ("neg", "abs", "relu")
+INTEGER = ("neg", "abs", "relu", "popcount")
+FLOAT = tuple(kind for kind in ACTIVATIONS if kind != "popcount")
+# Those that are constant but for steps: no derivative goes through them.
+STEPS = ("floor", "ceil")
+# Those that leave integers as they are.
+WHOLE = ("round", "floor", "ceil")
 COMPLEX = ("neg", "abs", "exp", "log", "sqrt", "sin", "cos", "tanh")
 # Those through which a tangent or cotangent goes as it is, or with the other sign.
 UNIT = ("neg", "round")
@@ -78,12 +87,14 @@ UNIT = ("neg", "round")
 
 def through(b: Builder, kind: str, x: Tensor, y: Tensor, d: Tensor, *, adjoint: bool) -> Tensor:
     """A tangent or cotangent through an activation, rounded once. The gradient of relu at 0 is 0, that of rounding the
-    identity's.
+    identity's, that of `floor` and `ceil` 0.
     """
     if kind == "neg":
         return -d
     if kind == "round":
         return d
+    if kind in STEPS:
+        return rules.zeros(b, x.shape)
     if kind == "relu":
         return b.where(x > 0.0, d, 0.0)
     if x.dtype.is_complex:

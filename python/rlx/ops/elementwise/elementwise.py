@@ -14,7 +14,7 @@ from rlx.ir.dtype import DType, dtype, f32, f64, i64
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape, as_dtype
 from rlx.ops import rules
-from rlx.ops.elementwise import activation
+from rlx.ops.elementwise import activation, arithmetic
 from rlx.ops.lift import Scalar, broadcast, cast, common, constant_scalar, same_dtype, tensor_like
 
 
@@ -24,6 +24,8 @@ class Activation(Card, op="activation"):
     def infer(self, x: Shape, *, kind: str) -> Shape:
         if x.dtype.is_integer and kind not in activation.INTEGER:
             raise ShapeError(f"{kind} takes floats, not {x.dtype.name}", hint="cast to a float dtype first")
+        if x.dtype.is_float and kind not in activation.FLOAT:
+            raise ShapeError(f"{kind} takes integers, not {x.dtype.name}")
         if x.dtype.is_complex:
             if kind not in activation.COMPLEX:
                 raise ShapeError(f"{kind} is not defined for c64")
@@ -38,7 +40,7 @@ class Activation(Card, op="activation"):
         name = getattr(kind, "value", kind)
         if x.dtype.is_bool and name == "neg":
             raise ShapeError("neg is not defined for bool", hint="~x is the logical not; cast it to negate a number")
-        if not x.dtype.is_inexact and (name == "round" or (x.dtype.is_bool and name == "abs")):
+        if not x.dtype.is_inexact and (name in activation.WHOLE or (x.dtype.is_bool and name == "abs")):
             return x  # as it is
         if (x.dtype.is_integer and name not in activation.INTEGER) or x.dtype.is_bool:
             x = cast(b, x, f64 if x.dtype is i64 else f32)
@@ -48,7 +50,7 @@ class Activation(Card, op="activation"):
         (x,), (dx,), (y,) = operands, tangents, results
         if kind == "abs" and x.dtype.is_complex:
             return b.real(dx * b.conjugate(activation.direction(b, x, y)))
-        if x.dtype.is_complex or kind in activation.UNIT:
+        if x.dtype.is_complex or kind in activation.UNIT + activation.STEPS:
             return activation.through(b, kind, x, y, dx, adjoint=False)
         return b.emit("activation_backward", (x, dx), kind=kind)
 
@@ -67,14 +69,14 @@ class Activation(Card, op="activation"):
         low = {"log": 0.01, "sqrt": 0.0, "rsqrt": 0.05}
         for kind in self.kinds:
             high = 1.4 if kind == "tan" else 4.0
-            dtypes = ["f32", "f16", "bf16", "f64"]
+            dtypes = ["f32", "f16", "bf16", "f64"] if kind in activation.FLOAT else []
             dtypes += ["i8", "i16", "i32", "i64", "u8", "u32"] if kind in activation.INTEGER else []
             dtypes += ["c64"] if kind in activation.COMPLEX else []
             bounds: Any = {"low": low.get(kind, -high), "high": high}
             # IREE's f32 tanh is off by up to 4 units in the last place; everything else by 2 at most.
             loose = 2.0 if kind == "tanh" else 1.0
             yield sample(Operand((3, 5), **bounds), kind=kind, dtypes=dtypes, tolerance=loose)
-            yield sample(Operand(("n", 4), **bounds), kind=kind, dtypes=("f32",), tolerance=loose)
+            yield sample(Operand(("n", 4), **bounds), kind=kind, dtypes=dtypes[:1], tolerance=loose)
         yield sample((0, 4), kind="gelu", dtypes=("f32",))
         yield sample((), kind="silu", dtypes=("f32",))
 
@@ -150,64 +152,25 @@ def _rounded_to_odd(x: np.ndarray) -> np.ndarray:
     return (bits.astype(np.uint32) | lost).view(np.float32)
 
 
-def _pow(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    if a.dtype.kind in "iu":
-        return _integer_pow(a, b)
-    if a.dtype.kind == "c":
-        return _complex_pow(a.astype(np.clongdouble), b.astype(np.clongdouble)).astype(a.dtype)
-    # Not `power`, which takes a root for the exponent 0.5: a root gives NaN for -inf, and -0 for -0.
-    return np.float_power(a.astype(np.float64), b.astype(np.float64)).astype(a.dtype)
-
-
-def _complex_pow(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """NumPy's power, but 0 where `|a**b|` is 0: for whole exponents NumPy multiplies, which makes NaN of infinities."""
-    size = np.real(b) * np.log(np.abs(a)) - np.imag(b) * np.angle(a)
-    return np.where(np.isneginf(size), 0, np.power(a, b))
-
-
-def _integer_pow(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    a, b = np.broadcast_arrays(a, b)
-    negative = b < 0
-    positive = np.power(a, np.where(negative, 0, b).astype(b.dtype))
-    odd = np.where(b % 2 == 0, 1, -1)
-    quotient = np.where(a == 1, 1, np.where(a == -1, odd, 0))
-    return np.where(negative, quotient, positive).astype(a.dtype)
-
-
-def _div(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    wide = np.complex128 if a.dtype.kind == "c" else np.float64
-    return np.divide(a.astype(wide), b.astype(wide)).astype(a.dtype)
-
-
-BINARIES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "div": _div,
-    "max": np.maximum,
-    "min": np.minimum,
-    "pow": _pow,
-}
-_BOOL_BINARIES = {"add": np.logical_or, "max": np.logical_or, "mul": np.logical_and, "min": np.logical_and}
-
-
 class Binary(Card, op="binary"):
-    kinds = tuple(BINARIES)
+    kinds = tuple(arithmetic.BINARIES)
 
     def infer(self, lhs: Shape, rhs: Shape, *, kind: str) -> Shape:
         shared = same_dtype(lhs, rhs)
-        if shared.is_bool and kind not in _BOOL_BINARIES:
+        if shared.is_bool and kind not in arithmetic.OF_BOOLS:
             raise ShapeError(f"{kind} is not defined for bool")
-        if shared.is_complex and kind in ("max", "min"):
+        if shared.is_complex and kind in ("max", "min", "rem"):
             raise ShapeError(f"{kind} is not defined for c64: complex numbers have no order")
+        if not shared.is_integer and kind in arithmetic.OF_INTEGERS:
+            raise ShapeError(f"{kind} takes integers, not {shared.name}")
         if shared.is_integer and kind == "div":
             raise ShapeError(f"div takes floats, not {shared.name}", hint="cast to a float dtype first")
         return Shape(broadcast(lhs.dims, rhs.dims), shared)
 
     def evaluate(self, lhs: np.ndarray, rhs: np.ndarray, *, kind: str) -> np.ndarray:
         if lhs.dtype == np.bool_:
-            return _BOOL_BINARIES[kind](lhs, rhs)
-        return BINARIES[kind](lhs, rhs)
+            return arithmetic.OF_BOOLS[kind](lhs, rhs)
+        return arithmetic.BINARIES[kind](lhs, rhs)
 
     def build(self, b: Builder, kind: Any, lhs: Any, rhs: Any) -> Tensor:
         lhs, rhs = common(b, lhs, rhs)
@@ -237,10 +200,12 @@ class Binary(Card, op="binary"):
     def samples(self) -> Any:
         every = ["f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "u8", "u32", "bool", "c64"]
         for kind in self.kinds:
-            dtypes = [d for d in every if not (d == "bool" and kind not in _BOOL_BINARIES)]
-            dtypes = [d for d in dtypes if not (d == "c64" and kind in ("max", "min"))]
+            dtypes = [d for d in every if not (d == "bool" and kind not in arithmetic.OF_BOOLS)]
+            dtypes = [d for d in dtypes if not (d == "c64" and kind in ("max", "min", "rem"))]
             if kind == "div":
                 dtypes = ["f32", "f16", "bf16", "f64", "c64"]
+            if kind in arithmetic.OF_INTEGERS:
+                dtypes = [d for d in dtypes if d[0] in "iu"]
             base = Operand((3, 5), low=0.1, high=4) if kind == "pow" else Operand((3, 5), low=-4, high=4)
             power = Operand((3, 5), low=0, high=3) if kind == "pow" else Operand((3, 5), low=0.5, high=4)
             yield sample(base, power, kind=kind, dtypes=dtypes)
@@ -288,6 +253,7 @@ def _partial(b: Builder, kind: str, side: int, lhs: Tensor, rhs: Tensor, y: Tens
         "max": extremum,
         "min": extremum,
         "pow": power,
+        "rem": lambda d, adjoint: d if side == 0 else -times(d, b.trunc(lhs / rhs), adjoint),
     }
     return through[kind]
 

@@ -73,7 +73,7 @@ def activation_derivative(b: Builder, kind: str, x: Tensor) -> Tensor:
 
     Args:
         b: The builder.
-        kind: Any activation but `relu`, `neg` and `round`, whose gradients need no product.
+        kind: Any activation of floats but `relu`, `neg`, `round`, `floor` and `ceil`, whose gradients need no product.
         x: f32 or f64: narrower floats are for the caller to widen.
     """
     return _DERIVATIVES[kind](b, x)

@@ -1,0 +1,200 @@
+"""What kind of number something is, rounding, signs and remainders: exact functions that are made of others."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.dtype import f32
+from rlx.ir.errors import ShapeError
+from rlx.ops.lift import common, constant_scalar, tensor_like
+from rlx.ops.surface import helper
+
+# --- rounding and signs -----------------------------------------------------------------------------
+
+
+def _real(b: Builder, x: Any) -> Tensor:
+    x = tensor_like(b, x, f32)
+    if x.dtype.is_complex:
+        raise ShapeError("is not defined for c64")
+    return x
+
+
+@helper
+def trunc(b: Builder, x: Any) -> Tensor:
+    """NumPy's `trunc`: floats rounded toward zero; integers as they are. Its derivative is 0."""
+    x = _real(b, x)
+    return b.where(x < 0.0, b.ceil(x), b.floor(x)) if x.dtype.is_float else x
+
+
+@helper
+def rint(b: Builder, x: Any) -> Tensor:
+    """NumPy's `rint`, as `round`: to the nearest whole number, halves to the even one."""
+    return b.round(x)
+
+
+@helper
+def sign(b: Builder, x: Any) -> Tensor:
+    """NumPy's `sign`: 1, -1, and `x` itself where it is 0 or NaN; of the dtype of `x`. Its derivative is 0."""
+    x = _real(b, x)
+    if x.dtype.is_bool:
+        raise ShapeError("is not defined for bool")
+    if not x.dtype.is_signed:
+        return b.minimum(x, 1)
+    return b.where(x > 0, 1, b.where(x < 0, -1, b.stop_gradient(x)))
+
+
+@helper
+def signbit(b: Builder, x: Any) -> Tensor:
+    """NumPy's `signbit`: whether a number has a minus, as -0.0 has; False for NaN, whatever its sign."""
+    x = _real(b, x)
+    if not x.dtype.is_float:
+        return x < 0
+    return b.bitwise_or(x < 0.0, b.bitwise_and(x == 0.0, 1.0 / x < 0.0))
+
+
+@helper
+def copysign(b: Builder, magnitude: Any, x: Any) -> Tensor:
+    """NumPy's `copysign`: floats of the size of the first with the sign of the second (see `signbit`)."""
+    magnitude, x = common(b, magnitude, x)
+    size = b.abs(magnitude if magnitude.dtype.is_float else b.cast(magnitude, f32))
+    return b.where(signbit(b, x), -size, size)
+
+
+@helper
+def square(b: Builder, x: Any) -> Tensor:
+    """NumPy's `square`: `x * x`."""
+    x = tensor_like(b, x, f32)
+    return x * x
+
+
+@helper
+def reciprocal(b: Builder, x: Any) -> Tensor:
+    """`1 / x` of floats and complex numbers; of integers as a float, as `1.0 / x` is."""
+    return 1.0 / tensor_like(b, x, f32)
+
+
+@helper
+def clip(b: Builder, x: Any, min: Any = None, max: Any = None) -> Tensor:
+    """NumPy's `clip`: `minimum(maximum(x, min), max)`. A bound that is None is none; others broadcast, and promote."""
+    x = _real(b, x)
+    x = x if min is None else b.maximum(x, min)
+    return x if max is None else b.minimum(x, max)
+
+
+# --- quotients and remainders -----------------------------------------------------------------------
+
+
+@helper
+def fmod(b: Builder, lhs: Any, rhs: Any) -> Tensor:
+    """NumPy's `fmod`, JAX's `lax.rem`: what is left after division, with the sign of `lhs`; exact.
+
+    NaN for an infinite `lhs` or for `rhs = 0`, but of integers `lhs` itself. The derivatives are 1 and
+    `-trunc(lhs / rhs)`.
+    """
+    return b.binary("rem", lhs, rhs)
+
+
+@helper
+def remainder(b: Builder, lhs: Any, rhs: Any) -> Tensor:
+    """NumPy's `remainder`, `lhs % rhs`: what is left after `floor_divide`, with the sign of `rhs`.
+
+    NaN for an infinite `lhs` or for `rhs = 0`, but of integers `lhs` itself.
+    """
+    lhs, rhs = common(b, lhs, rhs)
+    return _with_sign_of(b, b.binary("rem", lhs, rhs), rhs)[0]
+
+
+@helper
+def mod(b: Builder, lhs: Any, rhs: Any) -> Tensor:
+    """NumPy's `mod`, as `remainder`."""
+    return remainder(b, lhs, rhs)
+
+
+def _with_sign_of(b: Builder, rest: Tensor, rhs: Tensor) -> tuple[Tensor, Tensor | None]:
+    """What is left after a division that truncates as what is left after one that rounds down; and where they differ."""
+    if not rest.dtype.is_signed:
+        return rest, None
+    differs = b.bitwise_and(rest != 0, b.bitwise_xor(rest < 0, rhs < 0))
+    if rest.dtype.is_integer:  # by 0, nothing is divided
+        differs = b.bitwise_and(differs, rhs != 0)
+        return b.where(differs, rest + rhs, rest), differs
+    # A zero has the sign of rhs, and the derivative of the rest.
+    zero = b.where(rhs < 0.0, constant_scalar(b, -0.0, rest.dtype), 0.0) - (b.stop_gradient(rest) - rest)
+    return b.where(rest == 0.0, zero, b.where(differs, rest + rhs, rest)), differs
+
+
+@helper
+def floor_divide(b: Builder, lhs: Any, rhs: Any) -> Tensor:
+    """NumPy's `floor_divide`, `lhs // rhs`: the quotient, rounded down, of the dtype of the operands.
+
+    Of floats it is `(lhs - remainder) / rhs` rounded to a whole number, and `lhs / rhs` for `rhs = 0`; of integers -1 for
+    `rhs = 0` (for unsigned ones, where all bits are 1, the greatest number), and the least integer by -1 is itself.
+    """
+    lhs, rhs = common(b, lhs, rhs)
+    return _divided(b, lhs, rhs)[0]
+
+
+@helper
+def divmod(b: Builder, lhs: Any, rhs: Any) -> tuple[Tensor, Tensor]:
+    """Python's `divmod`: `floor_divide` and `remainder`."""
+    lhs, rhs = common(b, lhs, rhs)
+    return _divided(b, lhs, rhs)
+
+
+def _divided(b: Builder, lhs: Tensor, rhs: Tensor) -> tuple[Tensor, Tensor]:
+    if lhs.dtype.is_integer:
+        quotient = b.binary("trunc_div", lhs, rhs)
+        rest, differs = _with_sign_of(b, b.binary("rem", lhs, rhs), rhs)
+        return quotient if differs is None else quotient - b.cast(differs, quotient.dtype), rest
+    truncated = b.binary("rem", lhs, rhs)
+    rest, differs = _with_sign_of(b, truncated, rhs)
+    plain = b.stop_gradient(lhs / rhs)
+    # A whole number up to rounding, so that rounding to the nearest is right where rounding down may be off by one.
+    whole = b.stop_gradient(b.round((lhs - truncated) / rhs))
+    whole = whole if differs is None else b.where(differs, whole - 1.0, whole)
+    whole = b.where(whole == 0.0, b.where(signbit(b, plain), constant_scalar(b, -0.0, whole.dtype), 0.0), whole)
+    return b.where(rhs == 0.0, plain, whole), rest
+
+
+# --- kinds of numbers -------------------------------------------------------------------------------
+
+
+@helper
+def isnan(b: Builder, x: Any) -> Tensor:
+    """NumPy's `isnan`: bools, where numbers are NaN."""
+    x = tensor_like(b, x, f32)
+    return b.compare("ne", x, x)
+
+
+@helper
+def isinf(b: Builder, x: Any) -> Tensor:
+    """NumPy's `isinf`: bools, where numbers are infinite, either part of complex ones."""
+    x = tensor_like(b, x, f32)
+    if x.dtype.is_complex:
+        return b.bitwise_or(isinf(b, b.real(x)), isinf(b, b.imag(x)))
+    return b.abs(x) == math.inf if x.dtype.is_float else b.compare("ne", x, x)
+
+
+@helper
+def isfinite(b: Builder, x: Any) -> Tensor:
+    """NumPy's `isfinite`: bools, where numbers are neither infinite nor NaN, in both parts of complex ones."""
+    x = tensor_like(b, x, f32)
+    if x.dtype.is_complex:
+        return b.bitwise_and(isfinite(b, b.real(x)), isfinite(b, b.imag(x)))
+    return b.abs(x) < math.inf if x.dtype.is_float else b.compare("eq", x, x)
+
+
+@helper
+def nan_to_num(
+    b: Builder, x: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> Tensor:
+    """NumPy's `nan_to_num`: numbers in place of NaN and infinities; for the latter, by default, the greatest and the least."""
+    x = _real(b, x)
+    if not x.dtype.is_float:
+        return x
+    greatest = float(x.dtype.max)
+    x = b.where(x == math.inf, greatest if posinf is None else posinf, x)
+    x = b.where(x == -math.inf, -greatest if neginf is None else neginf, x)
+    return b.where(b.compare("ne", x, x), nan, x)
