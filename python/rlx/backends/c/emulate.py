@@ -48,6 +48,11 @@ SECTIONS {{
 }}
 """
 _STRING_H = "#include <stddef.h>\nvoid *memcpy(void *to, const void *from, size_t count);\n"
+_MATH_H = """
+#define NAN __builtin_nanf("")
+#define INFINITY __builtin_inff()
+#define fabsf(x) __builtin_fabsf(x)
+"""
 _RUNTIME = """
 typedef __SIZE_TYPE__ size_t;
 void *memcpy(void *to, const void *from, size_t count);
@@ -140,6 +145,7 @@ def build(source: Source, core: str = "m4", flags: Sequence[str] = ("-O2",)) -> 
         **files_of(source),
         SOURCE: harness(source),
         "string.h": _STRING_H,
+        "math.h": _MATH_H,
         "runtime.c": _RUNTIME,
         "link.ld": _LINKER_SCRIPT,
     }

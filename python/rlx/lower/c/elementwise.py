@@ -88,10 +88,30 @@ def _binary_float(body: Body, a: Scalar, b: Scalar, kind: str) -> Scalar:
 
 
 _COMPARED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+_NEGATED = {"ne": "eq", "ge": "lt", "gt": "le"}
+
+
+def _known(kind: str, a: Scalar, b: Scalar) -> bool | None:
+    """What a comparison of integers gives, whatever they are; None if that depends on them. Compilers warn of such ones."""
+    if kind in _NEGATED:
+        known = _known(_NEGATED[kind], a, b)
+        return None if known is None else not known
+    same = a.text == b.text
+    if kind == "eq":
+        if same or (a.fixed and b.fixed and a.low == b.low):
+            return True
+        return False if a.high < b.low or b.high < a.low else None
+    if same:
+        return kind == "le"
+    surely = a.high < b.low if kind == "lt" else a.high <= b.low
+    never = a.low >= b.high if kind == "lt" else a.low > b.high
+    return True if surely else (False if never else None)
 
 
 @elementwise("compare")
 def compare(body: Body, result: Shape, a: Scalar, b: Scalar, *, kind: str) -> Scalar:
+    if a.dtype is not f32 and (known := _known(kind, a, b)) is not None:
+        return literal(known, result.dtype)
     return scalar(f"{a.term} {_COMPARED[kind]} {b.term}", result.dtype, simple=False)
 
 

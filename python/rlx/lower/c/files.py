@@ -19,6 +19,7 @@ from rlx.lower.c.writer import Writer
 from rlx.version import __version__
 
 HEADER, SOURCE, WEIGHTS_HEADER, WEIGHTS = "model.h", "model.c", "weights.h", "weights.c"
+_OF_MATH_H = {"NAN", "INFINITY"}  # numbers, as `float_text` writes them
 
 
 def files_of(program: Program) -> dict[str, str]:
@@ -174,23 +175,31 @@ class _Source:
         if self.signature.of_kind("state"):
             self._init(body)
         self._run(body)
-        return str(self._top()) + str(body)
+        return str(self._top(str(body))) + str(body)
 
-    def _top(self) -> Writer:
+    def _top(self, body: str) -> Writer:
         p, w = self.program, Writer()
         w.comment(f"{p.graph.name}: the code of a network, written by RLX {__version__}. See {HEADER}.")
         w.line(f'#include "{HEADER}"')
         w.line(f'#include "{WEIGHTS_HEADER}"')
-        used = ordered(p.helpers)
+        # A kernel may have asked for one in a line that it then dropped.
+        words = set(re.findall(r"\w+", body))
+        used = ordered(name for name in p.helpers if not HELPERS[name][1] or name in words)
+        words |= set(re.findall(r"\w+", "\n".join(HELPERS[name][1] for name in used)))
         if self.uses_memory or "memory" in used:
             w.line("#include <string.h>")
-        if "math" in used:
+        if "math" in used or words & _OF_MATH_H:
             w.line("#include <math.h>")
         if "arm_acle" in used:
             w.line()
             w.line("#if defined(__ARM_FEATURE_DSP) || defined(__ARM_FEATURE_SAT)")
             w.line("#include <arm_acle.h>")
             w.line("#endif")
+            if "__ror" in words:
+                w.line("#if defined(__ARM_FEATURE_DSP) && !defined(__clang__)")
+                w.comment("The header of GCC lacks this function of ACLE.")
+                w.line("#define __ror(word, places) (((word) >> (places)) | ((word) << (32u - (places))))")
+                w.line("#endif")
         w.line()
         w.comment(
             "Negative numbers are shifted to the right with their sign, and what does not fit is cut off when it is "
@@ -296,6 +305,7 @@ class _Source:
         text = "\n".join(lines)
         arguments = ["state", *(["params"] if self.signature.of_kind("param") else [])]
         arguments += [name for _, name in self.signature.of_kind("input")]
+        arguments += [name for _, name in self.signature.outputs]
         return [f"(void){name};" for name in arguments if not re.search(rf"\b{name}\b", text)]
 
     def _pointer(self, value: Any, name: str) -> str:
@@ -343,13 +353,15 @@ class _Source:
         assert end is not None
         rows = list(zip(p.graph.results, p.outputs, end.op.operands, strict=True))
         for i, (result, name, value) in enumerate(rows):
-            if result.updates is None and p.memory.outputs.get(p.memory.live(value).storage) != i:
+            is_there = p.memory.outputs.get(p.memory.live(value).storage) == i
+            if result.updates is None and not is_there and prod(result.shape.static):
                 self._copy(w, name, self._source(value), result.shape)
         by_name = {a.name: p.names[v] for a, v in self.signature.arguments}
         for i, offset in p.memory.copies.items():
-            self._copy(w, self._place(offset), self._source(rows[i][2]), rows[i][0].shape)
+            if prod(rows[i][0].shape.static):
+                self._copy(w, self._place(offset), self._source(rows[i][2]), rows[i][0].shape)
         for i, (result, _, value) in enumerate(rows):
-            if result.updates is not None:
+            if result.updates is not None and prod(result.shape.static):
                 source = self._place(p.memory.copies[i]) if i in p.memory.copies else self._source(value)
                 target = f"state->{by_name[result.updates]}"
                 if source != target:
@@ -365,9 +377,8 @@ class _Source:
         return self._argument(value)
 
     def _copy(self, w: Writer, target: str, source: str, shape: Shape) -> None:
-        if prod(shape.static):
-            self.uses_memory = True
-            w.line(f"(void)memcpy({target}, {source}, {prod(shape.static) * shape.dtype.itemsize});")
+        self.uses_memory = True
+        w.line(f"(void)memcpy({target}, {source}, {prod(shape.static) * shape.dtype.itemsize});")
 
 
 def _explained(group: Group) -> str:
@@ -415,6 +426,8 @@ def _weights(program: Program) -> str:
     w = Writer()
     w.comment(f"{program.graph.name}: the constants of a network, written by RLX {__version__}.")
     w.line(f'#include "{WEIGHTS_HEADER}"')
+    if any(word in line for table in program.tables.values() for line in table.body for word in _OF_MATH_H):
+        w.line("#include <math.h>")
     for table in program.tables.values():
         w.line()
         if table.note:

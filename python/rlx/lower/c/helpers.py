@@ -96,7 +96,7 @@ for _name, _low, _high, _instruction in (
         f"""
 static inline int32_t saturate_{_name}(int32_t x)
 {{
-#if defined(__ARM_FEATURE_SAT)
+#if defined(__ARM_FEATURE_SAT) && defined(__clang__) /* GCC finds the instruction for what follows */
     return {_instruction};
 #else
     if (x < {_low}) {{

@@ -255,7 +255,9 @@ class Body:
             what: What it is, for the name of the array.
             note: The same for a comment.
         """
-        if array.size and (array == array.reshape(-1)[0]).all():
+        if not array.size:
+            return literal(0, dtype)  # in loops that do not run: C has no array without elements
+        if (array == array.reshape(-1)[0]).all():
             return literal(array.reshape(-1)[0], dtype)
         if self.channels is not None and (field := self.channels.field(flat(index, array.shape), array, dtype, what)):
             return field
@@ -291,6 +293,7 @@ class Body:
 def stored(value: Scalar, dtype: DType) -> str:
     """An expression as it is assigned to an element in memory."""
     kind, is_load = stored_type(dtype), value.text.endswith("]") and value.simple
-    if is_load or value.fixed or computed_in(dtype) == dtype or dtype.is_float:
+    is_number = value.fixed and not value.text.isidentifier()  # a sum of nothing is a variable that is 0
+    if is_load or is_number or computed_in(dtype) == dtype or dtype.is_float:
         return value.text
     return f"({kind}){value.term}"

@@ -10,7 +10,7 @@ _WORDS = (
     "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while "
     # What the emitted code and its headers use, and what C++ and headers of toolchains often define.
     "state params arena channel sums bool true false asm class new delete this template typename operator namespace and "
-    "or not xor main errno abs exp log sin cos tan tanh sqrt pow round memcpy memset NULL NAN INFINITY I "
+    "or not xor main errno signbit fpclassify signgam math_errhandling offsetof abs exp log sin cos tan tanh sqrt pow round memcpy memset NULL NAN INFINITY I "
     "int8_t uint8_t int16_t uint16_t int32_t uint32_t int64_t uint64_t linux unix "
     # Variables and macros of kernels.
     "i j k l p q r n c o ky kx kz row column plane out_x out_y out_z position next_position group pair rows columns rest "
@@ -27,8 +27,13 @@ def identifier(name: str, fallback: str = "x") -> str:
     return f"{text}_" if text in _KEYWORDS or _OURS.match(text) else text
 
 
-# Names that functions and types of a program may have.
-_OURS = re.compile(r"(step|finish|gather|multiply|arena|requantize|saturate|wrapping)_|int\d+x\d+_t$|r\d+$|\w+_t$")
+# Names that functions and types of a program may have, macros of <stdint.h>, and macros and functions of <math.h>.
+_OURS = re.compile(
+    r"(step|finish|gather|multiply|arena|requantize|saturate|wrapping)_|int\d+x\d+_t$|r\d+$|\w+_t$"
+    r"|U?INT\w*_(C|MAX|MIN)$|(SIZE|PTRDIFF|SIG_ATOMIC|WCHAR|WINT)_(MAX|MIN)$"
+    r"|(M|FP|HUGE|MATH)_|HUGE_VAL[FL]?$|MAXFLOAT$|is(finite|inf|nan|normal|unordered|less|greater)|"
+    r"(a?(sin|cos|tan)h?|exp2?|log(2|10|1p|b)?|expm1|sqrt|cbrt|pow|erfc?|f?abs|r?int|round|floor|ceil|trunc|fmod|hypot)[fl]?$"
+)
 
 
 class Names:

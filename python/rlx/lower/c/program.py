@@ -117,7 +117,7 @@ class Program:
 
     def _add(self, table: Table) -> str:
         base, number = table.name, 2
-        while (found := self.tables.get(table.name)) is not None and found.body != table.body:
+        while (found := self.tables.get(table.name)) is not None and not found.holds(table):
             table = Table(f"{base}_{number}", *(getattr(table, f) for f in ("kind", "dims", "body", "note", "size")))
             number += 1
         self.tables[table.name] = table
@@ -182,7 +182,8 @@ class Program:
     def _function(self, number: int, group: Group) -> Function:
         base = self.names[group.result]
         kernel = Kernel(self, group, base)
-        kernel.run()
+        if 0 not in group.shape.static:
+            kernel.run()
         kernel.writer.drop_unused()
         name = f"step_{number}_{identifier(group.label)}"
         words = set(re.findall(r"\w+", "\n".join(kernel.writer.lines)))

@@ -36,13 +36,19 @@ class Total:
         dtype: Of the result.
         count: How many elements there are at most.
         bounds: Between which each of them is.
+        never_empty: Whether there is one at least.
     """
 
-    def __init__(self, body: Body, kind: str, dtype: DType, count: int, bounds: tuple[int, int]):
+    def __init__(
+        self, body: Body, kind: str, dtype: DType, count: int, bounds: tuple[int, int], *, never_empty: bool
+    ):
         self.body, self.kind, self.dtype = body, kind, dtype
         self.is_extreme = kind in ("max", "min")
         low, high = min(0, count * bounds[0]), max(0, count * bounds[1])
-        self.bounds = bounds if self.is_extreme else ((low, high) if kind == "sum" else limits(dtype))
+        if self.is_extreme:  # of no elements it is what it starts with
+            self.bounds = bounds if never_empty else limits(dtype)
+        else:
+            self.bounds = (low, high) if kind == "sum" else limits(dtype)
         self.fits = self.is_extreme or dtype is f32 or (kind == "sum" and within((low, high), computed_in(dtype)))
         self.variable = body.fresh({"max": "greatest", "min": "least", "prod": "product"}.get(kind, "sum"))
         body.writer.line(f"{self._kind} {self.variable} = {self._start()};")
@@ -76,6 +82,8 @@ class Total:
                 w.line(f"{variable} = {element.text};")
             return
         sign = "*" if self.kind == "prod" else "+"
+        if sign == "*" and not self.fits and not element.text.isidentifier():
+            element = body.local(element, "element")  # GCC 12 warns of a product with an element that it converts
         text = element.text if self.fits else f"({self._kind}){element.term}"
         if self.dtype is f32:
             text = f"(double){element.term}"
@@ -101,7 +109,7 @@ def reduce(kernel: Kernel, result: Shape, x: mlir.Value, *, kind: str, axes: tup
 
     def run(body: Body, index: Index) -> None:
         kept = [at for i, at in enumerate(index) if not (keep_dims and i in axes)]
-        total = Total(body, kind, shape.dtype, count, kernel.bounds(x))
+        total = Total(body, kind, shape.dtype, count, kernel.bounds(x), never_empty=count > 0)
 
         def inner(inside: Body, of_axes: Index) -> None:
             at = [Affine()] * shape.rank
@@ -214,7 +222,7 @@ def pool(
 
     def run(body: Body, index: Index) -> None:
         kept, spatial = index[:2], index[2:]
-        total = Total(body, kind, shape.dtype, size, body_of.bounds(x))
+        total = Total(body, kind, shape.dtype, size, body_of.bounds(x), never_empty=not any(padding))
         if divided:
             body.writer.line("int32_t count = 0;")
         with ExitStack() as stack:

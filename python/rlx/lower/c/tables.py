@@ -36,6 +36,10 @@ class Table:
         """Its name with its sizes."""
         return self.name + "".join(f"[{d}]" for d in self.dims)
 
+    def holds(self, other: Table) -> bool:
+        """Whether it has the elements of another one, in the same type: the same text may be of bytes and of words."""
+        return (self.kind, self.dims, self.body) == (other.kind, other.dims, other.body)
+
 
 def table_of(name: str, array: np.ndarray, kind: str, note: str) -> Table:
     """An array of numbers; of two axes if it is a matrix."""
