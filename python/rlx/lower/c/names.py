@@ -10,7 +10,8 @@ _WORDS = (
     "restrict return short signed sizeof static struct switch typedef union unsigned void volatile while "
     # What the emitted code and its headers use, and what C++ and headers of toolchains often define.
     "state params arena channel sums bool true false asm class new delete this template typename operator namespace and "
-    "or not xor main errno signbit fpclassify signgam math_errhandling offsetof abs exp log sin cos tan tanh sqrt pow round memcpy memset NULL NAN INFINITY I "
+    "or not xor main errno signbit fpclassify signgam math_errhandling offsetof "
+    "abs exp log sin cos tan tanh sqrt pow round memcpy memset NULL NAN INFINITY I "
     "int8_t uint8_t int16_t uint16_t int32_t uint32_t int64_t uint64_t linux unix "
     # Variables and macros of kernels.
     "i j k l p q r n c o ky kx kz row column plane out_x out_y out_z position next_position group pair rows columns rest "

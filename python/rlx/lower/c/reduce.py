@@ -39,9 +39,7 @@ class Total:
         never_empty: Whether there is one at least.
     """
 
-    def __init__(
-        self, body: Body, kind: str, dtype: DType, count: int, bounds: tuple[int, int], *, never_empty: bool
-    ):
+    def __init__(self, body: Body, kind: str, dtype: DType, count: int, bounds: tuple[int, int], *, never_empty: bool):
         self.body, self.kind, self.dtype = body, kind, dtype
         self.is_extreme = kind in ("max", "min")
         low, high = min(0, count * bounds[0]), max(0, count * bounds[1])
