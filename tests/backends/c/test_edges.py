@@ -16,8 +16,15 @@ import pytest
 import rlx
 from rlx.backends.c import toolchain
 from tests.backends.c.programs import program_of, write
+from tests.backends.c.test_c import layer
+from tests.drawing import drawn
 
 DTYPES = ("i8", "u8", "i16", "i32", "i64", "u32", "bool", "f32")
+
+
+def ends_of(dtype: str) -> tuple[int, int]:
+    """The least and greatest integer of a dtype."""
+    return int(rlx.dtype(dtype).min), int(rlx.dtype(dtype).max)
 
 
 def check(graph: Any, inputs: dict[str, np.ndarray], folder: Path) -> None:
@@ -89,20 +96,14 @@ def test_numbers_that_are_none(tmp_path: Path) -> None:
     check(g, {"x": np.array([1, -np.inf, 0, 1e-45], np.float32)}, tmp_path)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@drawn("dtype", DTYPES, of_each=4)
 def test_comparisons_of_what_is_known(dtype: str, tmp_path: Path) -> None:
     """A value with itself, and with numbers beyond its range: compilers warn of what is always so."""
     g: Any = rlx.Graph("compared")
     x = g.input("x", (6,), dtype)
     numpy = rlx.dtype(dtype).numpy
     kinds = ("eq", "ne", "lt", "le", "gt", "ge") if dtype != "bool" else ("eq", "ne")
-    low, high = (
-        (0, 1)
-        if dtype == "bool"
-        else (-1.5, np.inf)
-        if dtype == "f32"
-        else (rlx.dtype(dtype).min, rlx.dtype(dtype).max)
-    )
+    low, high = {"bool": (0, 1), "f32": (-1.5, np.inf)}.get(dtype) or ends_of(dtype)
     outputs: dict[str, Any] = {}
     for kind in kinds:
         outputs[kind] = g.compare(kind, x, x)
@@ -111,16 +112,16 @@ def test_comparisons_of_what_is_known(dtype: str, tmp_path: Path) -> None:
         }
         outputs[f"{kind}_turned"] = g.compare(kind, g.constant(np.array(low, numpy)), x)
     g.set_outputs(outputs)
-    given = np.array([0, 1, low, high, np.nan if dtype == "f32" else 1, 0]).astype(numpy)
-    check(g, {"x": np.asarray([0, 1, low, high, 1, 0], numpy) if dtype != "f32" else given}, tmp_path)
+    given = np.array([0, 1, low, high, np.nan if dtype == "f32" else 1, 0], numpy)
+    check(g, {"x": given}, tmp_path)
 
 
-@pytest.mark.parametrize("dtype", ["i8", "u8", "i16", "i32", "i64", "u32"])
+@drawn("dtype", DTYPES[:6], of_each=3)
 def test_products_of_elements_wrap(dtype: str, tmp_path: Path) -> None:
     g: Any = rlx.Graph("wraps")
     x = g.input("x", (2, 3, 2), dtype)
     g.set_outputs([g.reduce(kind, x, axes) for kind in ("prod", "sum") for axes in ((), (0,), (1, 2), (0, 1, 2))])
-    numbers = np.random.default_rng(1).integers(rlx.dtype(dtype).min, rlx.dtype(dtype).max, (2, 3, 2))
+    numbers = np.random.default_rng(1).integers(*ends_of(dtype), (2, 3, 2))
     check(g, {"x": numbers.astype(rlx.dtype(dtype).numpy)}, tmp_path)
 
 
@@ -142,11 +143,9 @@ def test_names_of_macros_and_functions(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("arm-none-eabi-gcc") is None, reason="needs arm-none-eabi-gcc")
 @pytest.mark.parametrize("bits", [8, 4, 2])
-@pytest.mark.parametrize("core", ["cortex-m4", "cortex-m7", "cortex-m33", "cortex-m0"])
+@drawn("core", ["cortex-m4", "cortex-m7", "cortex-m33", "cortex-m0"])
 def test_the_compiler_of_most_firmware_takes_it(core: str, bits: int, tmp_path: Path) -> None:
     """GCC for Arm: its header of ACLE is not that of Clang."""
-    from tests.backends.c.test_c import layer
-
     command = ["arm-none-eabi-gcc", f"-mcpu={core}", "-mthumb", *toolchain.WARNINGS, "-Werror", "-O2"]
     for source in write(program_of(layer(bits)[0]), tmp_path):
         toolchain.build([*command, "-c", source, "-o", "object.o"], tmp_path)
