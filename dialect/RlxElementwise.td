@@ -7,14 +7,14 @@ include "RlxEnums.td"
 
 def RLX_ActivationOp : RLX_Op<"activation", "elementwise", [
       RLX_IsElementwise,
-      RLX_When<RLX_IsCheap, "kind", ["relu", "neg", "abs", "round", "floor", "ceil", "popcount", "sqrt", "rsqrt"]>,
+      RLX_When<RLX_IsCheap, "kind", ["relu", "neg", "abs", "round", "floor", "ceil", "sqrt", "rsqrt"]>,
       RLX_When<RLX_IsBounded, "kind", ["sigmoid", "tanh", "sin", "cos", "atan"]>,
       RLX_When<RLX_IsWideRange, "kind", ["exp", "log", "rsqrt", "tan"]>
     ]> {
   let summary = "Elementwise function of one tensor";
   let description = [{
-    `result = kind(x)`, same shape and dtype. All kinds but `popcount` take floats; `neg`, `abs`, `relu` and
-    `popcount` take integers; `exp`, `neg`, `sqrt`, `sin`, `cos`, `tanh` and
+    `result = kind(x)`, same shape and dtype. All kinds take floats; `neg`, `abs` and `relu` also take
+    integers; `exp`, `neg`, `sqrt`, `sin`, `cos`, `tanh` and
     `log` also take c64, and `abs` of c64 is f32. Integer arithmetic wraps.
   }];
   let arguments = (ins RLX_NumberTensor:$x, RLX_Activation:$kind);
@@ -76,6 +76,13 @@ def RLX_WhereOp : RLX_Op<"where", "elementwise", [RLX_IsElementwise, RLX_IsCheap
   }];
   let arguments = (ins RLX_BoolTensor:$condition, RLX_Tensor:$on_true, RLX_Tensor:$on_false);
   let results = (outs RLX_Tensor:$result);
+}
+
+def RLX_PopcountOp : RLX_Op<"popcount", "elementwise", [RLX_IsElementwise, RLX_IsCheap]> {
+  let summary = "How many bits are 1";
+  let description = [{`result` is the number of bits of `x` that are 1, of the same dtype; a sign is a bit.}];
+  let arguments = (ins RLX_IndexTensor:$x);
+  let results = (outs RLX_IndexTensor:$result);
 }
 
 def RLX_StopGradientOp : RLX_Op<"stop_gradient", "elementwise", !listconcat(Views, [RLX_IsElementwise, RLX_IsCheap])> {

@@ -19,8 +19,7 @@ def RLX_Activation : RLX_Enum<"Activation", "elementwise function of one tensor"
   "silu", "relu", "sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt", "neg", "abs",
   "sin", "cos", "tan", "atan",
   "round",        // half to even
-  "floor", "ceil",
-  "popcount"      // how many bits are 1
+  "floor", "ceil"
 ]>;
 
 def RLX_Binary : RLX_Enum<"Binary", "elementwise function of two tensors", [

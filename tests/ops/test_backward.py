@@ -91,7 +91,7 @@ def _points(kind: str, name: str, count: int = 60) -> np.ndarray:
 
 
 def test_every_activation_has_a_gradient() -> None:
-    assert {*_FORMULAS, "round", "popcount"} == set(registry.card("activation_backward").spec.attributes[0].cases)
+    assert {*_FORMULAS, "round"} == set(registry.card("activation_backward").spec.attributes[0].cases)
 
 
 @pytest.mark.parametrize("kind", _FORMULAS)

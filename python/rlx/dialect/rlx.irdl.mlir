@@ -882,6 +882,12 @@ irdl.dialect @rlx {
     irdl.operands(condition: %type_condition, on_true: %type_on_true, on_false: %type_on_false)
     irdl.results(result: %type_result)
   }
+  irdl.operation @popcount {
+    %type_x = irdl.any
+    %type_result = irdl.any
+    irdl.operands(x: %type_x)
+    irdl.results(result: %type_result)
+  }
   irdl.operation @stop_gradient {
     %type_x = irdl.any
     %type_result = irdl.any

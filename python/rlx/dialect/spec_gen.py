@@ -37,8 +37,7 @@ _ACTIVATION = ('gelu',
  'atan',
  'round',
  'floor',
- 'ceil',
- 'popcount')
+ 'ceil')
 _ATTENTIONINPUT = ('query', 'key', 'value', 'mask')
 _BINARY = ('add',
  'sub',
@@ -1418,7 +1417,7 @@ OPS = (
         'elementwise',
         'mir',
         'Elementwise function of one tensor',
-        '`result = kind(x)`, same shape and dtype. All kinds but `popcount` take floats; `neg`, `abs`, `relu` and\n`popcount` take integers; `exp`, `neg`, `sqrt`, `sin`, `cos`, `tanh` and\n`log` also take c64, and `abs` of c64 is f32. Integer arithmetic wraps.',
+        '`result = kind(x)`, same shape and dtype. All kinds take floats; `neg`, `abs` and `relu` also take\nintegers; `exp`, `neg`, `sqrt`, `sin`, `cos`, `tanh` and\n`log` also take c64, and `abs` of c64 is f32. Integer arithmetic wraps.',
         (
             ValueSpec('x', _DTYPES_4),
         ),
@@ -1431,7 +1430,7 @@ OPS = (
         (),
         (
             TraitSpec('elementwise'),
-            TraitSpec('cheap', 'kind', ('relu', 'neg', 'abs', 'round', 'floor', 'ceil', 'popcount', 'sqrt', 'rsqrt')),
+            TraitSpec('cheap', 'kind', ('relu', 'neg', 'abs', 'round', 'floor', 'ceil', 'sqrt', 'rsqrt')),
             TraitSpec('bounded', 'kind', ('sigmoid', 'tanh', 'sin', 'cos', 'atan')),
             TraitSpec('wide_range', 'kind', ('exp', 'log', 'rsqrt', 'tan')),
         ),
@@ -1522,6 +1521,26 @@ OPS = (
         (),
         (
             ValueSpec('result', _DTYPES_7),
+        ),
+        (),
+        (
+            TraitSpec('elementwise'),
+            TraitSpec('cheap'),
+        ),
+        'dialect/RlxElementwise.td',
+    ),
+    OpSpec(
+        'popcount',
+        'elementwise',
+        'mir',
+        'How many bits are 1',
+        '`result` is the number of bits of `x` that are 1, of the same dtype; a sign is a bit.',
+        (
+            ValueSpec('x', _DTYPES_6),
+        ),
+        (),
+        (
+            ValueSpec('result', _DTYPES_6),
         ),
         (),
         (

@@ -447,7 +447,7 @@ class OpMethods:
         """Maximum, mean or sum over windows in one, two or three dimensions."""
 
     def popcount(self, x: Any, *, shape: Any = ...) -> Tensor:
-        """`activation` of kind `popcount`."""
+        """How many bits are 1."""
 
     def pow(self, lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
         """`binary` of kind `pow`."""

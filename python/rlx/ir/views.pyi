@@ -646,6 +646,12 @@ class Where(View):
     on_false: mlir.Value
     result: mlir.Value
 
+class Popcount(View):
+    """How many bits are 1."""
+
+    x: mlir.Value
+    result: mlir.Value
+
 class StopGradient(View):
     """The value, with no derivative."""
 

@@ -443,7 +443,7 @@ def pool(x: Any, kind: Any, kernel: Any, stride: Any = ..., padding: Any = ..., 
     """Maximum, mean or sum over windows in one, two or three dimensions."""
 
 def popcount(x: Any, *, shape: Any = ...) -> Tensor:
-    """`activation` of kind `popcount`."""
+    """How many bits are 1."""
 
 def pow(lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
     """`binary` of kind `pow`."""

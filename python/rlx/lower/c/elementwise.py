@@ -166,8 +166,6 @@ def activation(body: Body, result: Shape, x: Scalar, *, kind: str) -> Scalar:
         if kind in _OWN_FUNCTIONS:
             return scalar(f"{body.need(f'{kind}_f32')}({x.text})", dtype)
         return scalar(f"{body.need('math')}{_FLOAT_FUNCTIONS[kind]}({x.text})", dtype)
-    if kind == "popcount":
-        return integers.popcount(body, x, dtype)
     negated = binary(body, result, zero, x, kind="sub")
     if kind == "neg":
         return negated
@@ -177,6 +175,11 @@ def activation(body: Body, result: Shape, x: Scalar, *, kind: str) -> Scalar:
     return scalar(
         f"({x.term} < 0) ? {negated.term} : {x.term}", dtype, bounds if within(bounds, dtype) else None, simple=False
     )
+
+
+@elementwise("popcount")
+def popcount(body: Body, result: Shape, x: Scalar) -> Scalar:
+    return integers.popcount(body, x, result.dtype)
 
 
 @looks_up("gather")

@@ -129,6 +129,11 @@ def activation(low: Loops, results: list[Shape], x: Lowered, *, kind: str) -> ml
     return low.map(results[0].dims, storage_type(results[0].dtype), [x], body)
 
 
+@lowers("popcount")
+def popcount(low: Loops, results: list[Shape], x: Lowered) -> mlir.Value:
+    return low.map(results[0].dims, storage_type(results[0].dtype), [x], mlir.dialect("math").ctpop)
+
+
 def activate(s: Scalars, kind: str, x: mlir.Value) -> mlir.Value:
     """An activation on a computed real scalar."""
     if kind in _STRUCTURAL:
@@ -183,7 +188,6 @@ _STRUCTURAL: dict[str, Callable[[Scalars, mlir.Value], mlir.Value]] = {
     "abs": _absolute,
     "relu": lambda s, x: s.max(x, s.constant(0)),
     "round": lambda s, x: s.math.roundeven(x),
-    "popcount": lambda s, x: s.math.ctpop(x),
     "sigmoid": _sigmoid,
     "silu": _silu,
     "gelu": _gelu,

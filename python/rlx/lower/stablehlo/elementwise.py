@@ -163,6 +163,11 @@ def activation(emit: Emitter, results: list[Shape], x: Lowered, *, kind: str) ->
     return _in_wide(emit, x, _FUNCTIONS[kind])
 
 
+@lowers("popcount")
+def popcount(emit: Emitter, results: list[Shape], x: Lowered) -> Lowered:
+    return emit.elementwise("popcnt", x)
+
+
 def _absolute(emit: Emitter, x: Lowered) -> Lowered:
     if x.dtype.is_complex:
         return complex_math.modulus(emit, x)
@@ -226,7 +231,6 @@ _FUNCTIONS: dict[str, Callable[[Emitter, Lowered], Lowered]] = {
     "round": _named("round_nearest_even"),
     "floor": _named("floor"),
     "ceil": _named("ceil"),
-    "popcount": _named("popcnt"),
 }
 
 _COMPLEX_FUNCTIONS = {

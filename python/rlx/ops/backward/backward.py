@@ -24,7 +24,7 @@ from rlx.ops.backward.card import Backward, ShapeOf, Sizes, build_like
 from rlx.ops.convolution.convolution import Conv, per_axis
 from rlx.ops.convolution.pool import Pool
 from rlx.ops.convolution.pool_gradient import taken_from_winners
-from rlx.ops.elementwise.activation import FLOAT, STEPS, UNIT
+from rlx.ops.elementwise.activation import STEPS, UNIT
 from rlx.ops.elementwise.complex import ComplexNormSq
 from rlx.ops.elementwise.elementwise import Activation
 from rlx.ops.elementwise.slopes import second_derivative
@@ -86,10 +86,6 @@ class _OfActivation(Backward):
     """Second derivatives have formulas of their own: some formulas for the first derivative choose between branches, and
     differentiating these would give wrong numbers.
     """
-
-    def refusal(self, wrt: str, attributes: Mapping[str, Any]) -> str | None:
-        kind = attributes["kind"]
-        return None if kind in FLOAT else f"{kind} is a function of integers, which have no derivative"
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, kind: str) -> Tensor:
         full = [rules.batch(b, x, is_batched, size) for x, is_batched in zip(operands, batched, strict=True)]

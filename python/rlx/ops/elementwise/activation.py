@@ -72,10 +72,8 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "round": _in_wide(np.rint),
     "floor": _in_wide(np.floor),
     "ceil": _in_wide(np.ceil),
-    "popcount": lambda x: np.bitwise_count(x.view(f"u{x.itemsize}")).astype(x.dtype),
 }
-INTEGER = ("neg", "abs", "relu", "popcount")
-FLOAT = tuple(kind for kind in ACTIVATIONS if kind != "popcount")
+INTEGER = ("neg", "abs", "relu")
 # Those that are constant but for steps: no derivative goes through them.
 STEPS = ("floor", "ceil")
 # Those that leave integers as they are.
