@@ -186,7 +186,37 @@ class Maker:
         return getattr(self.g, kind)(self.wide(x) if kind == "sum" else x, axes=(axis,), keep_dims=True)
 
     def argmax(self, x: Any, values: list[Any]) -> Any:
-        return self.g.argmax(x, axis=int(self.rng.integers(x.rank)), keep_dims=True)
+        place = self.g.argmax if self.rng.random() < 0.5 else self.g.argmin
+        return place(x, axis=int(self.rng.integers(x.rank)), keep_dims=True)
+
+    # --- products of two computed tensors ---------------------------------------------------------------------
+
+    def product(self, x: Any, values: list[Any]) -> Any:
+        """The rows of a value with another one's, or with its own: as `matmul`, `q_matmul` or `dot_general`."""
+        rng, g = self.rng, self.g
+        x = self.small(x)
+        length = x.shape.static[-1]
+        others = [v for v in values if v.dtype.name == "i8" and v.rank == x.rank and v.shape.static[-1] == length]
+        others = [v for v in others if v.shape.static[:-2] == x.shape.static[:-2]]
+        other = others[int(rng.integers(len(others)))] if others else x
+        last = (*range(x.rank - 2), x.rank - 1, x.rank - 2)
+        zeros = tuple(int(v) for v in rng.integers(-128, 128, 2))
+        kind = str(rng.choice(["q_matmul", "matmul", "dot_general", "columns", "constant"]))
+        if kind == "q_matmul" and x.rank == 2:
+            bias = self.bias(other.shape.static[0]) if rng.random() < 0.5 else None
+            y = g.q_matmul(x, g.transpose(other, last), bias, x_zero_point=zeros[0], w_zero_point=zeros[1], dtype="i32")
+        elif kind == "dot_general":
+            batch, axis = tuple(range(x.rank - 2)), (x.rank - 1,)
+            y = g.dot_general(self.wide(x), self.wide(other), axis, axis, batch, batch)
+        elif kind == "columns":
+            a, b = self.wide(x) - zeros[0], self.wide(other) - zeros[1]
+            y = g.transpose(a, last) @ (b if a.shape.static[-2] == b.shape.static[-2] else a)
+        elif kind == "constant":
+            w = rng.integers(-99, 99, (int(rng.integers(1, 5)), x.shape.static[-2])).astype(np.int32)
+            y = g.constant(w) @ self.wide(x)
+        else:
+            y = (self.wide(x) - zeros[0]) @ g.transpose(self.wide(other) - zeros[1], last)
+        return y if rng.random() < 0.1 else self.requantised(y, (), 1.0 / (100 * np.sqrt(length)))
 
     image_steps = (
         conv,
@@ -202,8 +232,9 @@ class Maker:
         elementwise,
         move,
         spatial_mean,
+        product,
     )
-    row_steps = (dense, dense, dense, residual, concat, table, elementwise, move, reduce, argmax)
+    row_steps = (dense, dense, product, product, residual, concat, table, elementwise, move, reduce, argmax)
 
 
 def random_graph(rng: np.random.Generator, ops: int | None = None) -> Any:

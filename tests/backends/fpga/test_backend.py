@@ -20,6 +20,7 @@ from rlx.backends.registry import target_of
 from rlx.cli import main as command
 from rlx.ir.errors import ExecutionError
 from rlx.lower.fpga.hdl import identifier
+from rlx.lower.fpga.product import Product
 from tests.backends.fpga.integer_graphs import inputs_of
 from tests.backends.fpga.models import MODELS, Quantised, tinyconv
 from tests.backends.fpga.simulated import Hardware, check, design_of
@@ -27,8 +28,6 @@ from tests.packages import needs_package
 from tests.quantization.networks import NETWORKS, batches, integer_inputs, integer_network, network
 
 pytestmark = [needs_package("pycde", "fpga"), needs_package("llvmlite", "fpga")]
-
-_NOT_YET = {"attention": "rlx.matmul"}
 
 
 def test_names_are_those_of_the_tables() -> None:
@@ -56,10 +55,6 @@ def test_a_session_gives_what_the_evaluator_gives(name: str, seed: int) -> None:
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks_of_the_quantiser(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     integers = integer_network(name)
-    if name in _NOT_YET:
-        with pytest.raises(rlx.UnsupportedError, match=_NOT_YET[name]):
-            rlx.Pipeline("fpga-sim").compile(integers).artifact()
-        return
     lir = Compilation(integers, target_of("fpga-sim")).lir
     # Recurrent networks are unrolled into many small layers.
     monkeypatch.setitem(PARTS, "xc7", replace(PARTS["xc7"], luts=60_000))
@@ -88,6 +83,28 @@ def test_requantisation_at_its_ends(mode: str) -> None:
             hardware = Hardware(g, design_of(g, preset=preset, part="xc7"))
             for found, wanted in zip(hardware.given(hardware.run([inputs])), hardware.wanted([inputs]), strict=True):
                 np.testing.assert_array_equal(found, wanted, f"{mode} {dtype} {preset}")
+
+
+@pytest.mark.parametrize("preset", ["precision", "latency"])
+def test_products_of_computed_tensors(preset: str, seed: int) -> None:
+    """Zero points at their ends, sums that wrap, both orders of the stored matrix, batches and repeated ones."""
+    g: Any = rlx.Graph("products")
+    x, y = g.input("x", (2, 1, 4, 6), "i8"), g.input("y", (3, 6, 4), "i8")
+    wide = g.cast(y, "i32") * 30_000_000
+    a, b = g.reshape(x, (8, 6)), g.reshape(g.transpose(y, (1, 0, 2)), (6, 12))
+    outputs = {
+        "batch": (g.cast(x, "i32") + 128) @ wide,
+        "zeros": g.q_matmul(
+            a, b, g.constant(np.arange(12, dtype=np.int32)), x_zero_point=-128, w_zero_point=127, dtype="i32"
+        ),
+        "own": g.cast(a, "i32") @ g.transpose(g.cast(a, "i32")),
+        "narrow": g.matmul(a, b),
+    }
+    g.set_outputs(outputs)
+    rng = np.random.default_rng(seed)
+    design = check(g, [inputs_of(g, rng) for _ in range(3)], preset=preset, part="xc7")
+    products = [layer for layer in design.network.layers if isinstance(layer, Product)]
+    assert len(products) == 4 and {layer.by_columns for layer in products} == {True, False}
 
 
 def test_clamps_that_do_not_meet() -> None:
@@ -152,11 +169,13 @@ def test_all_ops_without_layers_are_listed() -> None:
 
 def test_all_uses_without_layers_are_listed() -> None:
     g: Any = rlx.Graph("uses")
-    x, y = g.input("x", (2, 3), "i8"), g.input("y", (3, 2), "i8")
-    g.set_outputs([g.q_matmul(x, y, dtype="i32"), g.reduce("prod", g.cast(x, "i32"), axes=(1,))])
+    x, w = g.input("x", (1, 2, 3, 3), "i8"), g.input("w", (2, 2, 1, 1), "i8")
+    several = g.constant(np.ones((2, 3, 2), np.int8))
+    g.set_outputs([g.q_conv2d(x, w, dtype="i32"), g.reduce("prod", g.cast(x, "i32"), axes=(1,)), x @ several])
     message = refusal(g)
-    assert message.count(Path(__file__).name) == 2
+    assert message.count(Path(__file__).name) == 3
     assert "w must be a constant" in message and "reduce prod has no layer" in message
+    assert "several constant matrices" in message and "concat" in message
 
 
 def test_floats_params_states_and_symbols() -> None:

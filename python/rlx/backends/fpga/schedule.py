@@ -81,8 +81,7 @@ def _prepare(layer: Window, preset: Preset) -> None:
     weights = layer.weights
     layer.changed(ternary=bool(preset.ternary and weights is not None and abs(weights).max() <= 1))
     if layer.is_dense and preset.lanes > 1:
-        assert weights is not None
-        layer.changed(lanes=divisors(weights.shape[-1], preset.lanes)[-1])
+        layer.changed(lanes=divisors(layer.dense_shape[2], preset.lanes)[-1])
 
 
 def _cost(network: Network, part: Part) -> Cost:
@@ -160,6 +159,5 @@ def _sizes(layer: Window) -> list[tuple[int, int]]:
     """The lanes and the results at once that a layer may have."""
     if not layer.is_dense:
         return [(lanes, 1) for lanes in divisors(layer.geometry.channels, _MOST_LANES)]
-    assert layer.weights is not None
-    results, channels = layer.weights.shape[1], layer.weights.shape[-1]
+    _, results, channels = layer.dense_shape
     return [(q, p) for q in divisors(channels, _MOST_LANES) for p in divisors(results, _MOST_PARALLEL)]

@@ -11,7 +11,7 @@ from rlx.ir.errors import UnsupportedError
 from rlx.lower.fpga.layer import Stream
 from rlx.lower.fpga.movement import Concat
 from rlx.lower.fpga.orders import channels_of, inverse, row_major
-from rlx.lower.fpga.reduction import Reduce, rounds_of
+from rlx.lower.fpga.reduction import PLACES, Reduce, rounds_of
 from rlx.lower.fpga.site import Operand, Site, rule, stream
 
 # --- reductions ------------------------------------------------------------------------------------------------------
@@ -29,14 +29,19 @@ def _argmax(site: Site, x: Operand, *, axis: int, keep_dims: bool) -> Operand:
     return _reduced(site, stream(x), "argmax", (axis,))
 
 
+@rule("argmin")
+def _argmin(site: Site, x: Operand, *, axis: int, keep_dims: bool) -> Operand:
+    return _reduced(site, stream(x), "argmin", (axis,))
+
+
 def _reduced(site: Site, x: Stream, kind: str, axes: tuple[int, ...]) -> Stream:
     kept = [1 if i in axes else d for i, d in enumerate(x.shape)]
     results = np.array(np.broadcast_to(np.arange(int(np.prod(kept))).reshape(kept), x.shape)).ravel()
     length = x.count // int(np.prod(kept))
-    if length == 1 and kind != "argmax":
+    if length == 1 and kind not in PLACES:
         return x.like(site.dims, results[x.order])
     rounds = rounds_of(results[x.order], length)
-    if rounds is None or (kind == "argmax" and not _ascends(x, axes[0], results)):
+    if rounds is None or (kind in PLACES and not _ascends(x, axes[0], results)):
         last = [i for i in range(len(x.shape)) if i not in axes] + list(axes)
         x = site.ordered(x, row_major(x.shape).reshape(x.shape).transpose(last).ravel())
         rounds = rounds_of(results[x.order], length)

@@ -13,7 +13,7 @@ from rlx.ir.errors import UnsupportedError
 from rlx.ir.graph import Graph
 from rlx.ir.location import describe
 from rlx.ir.shape import shape_of
-from rlx.lower.fpga import movement_rules, rules
+from rlx.lower.fpga import movement_rules, product_rules, rules
 from rlx.lower.fpga.design import Network
 from rlx.lower.fpga.hdl import identifier
 from rlx.lower.fpga.layer import Layer, Stream, dtype_range
@@ -21,7 +21,7 @@ from rlx.lower.fpga.orders import usual
 from rlx.lower.fpga.site import RULES, Operand, Site
 
 # Importing the rules registers them.
-_REGISTERED = (rules, movement_rules)
+_REGISTERED = (rules, product_rules, movement_rules)
 CLAIMED = ("constant", *RULES)
 
 

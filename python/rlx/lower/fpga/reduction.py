@@ -1,4 +1,4 @@
-"""Layers that make one number of several: sums, extremes and the place of the largest."""
+"""Layers that make one number of several: sums, extremes and their places."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from rlx.lower.fpga.hdl import Module, Value, index_bits
 from rlx.lower.fpga.layer import Layer, Pipe, Stream, dtype_range
 from rlx.lower.fpga.movement import spaced
 
-KINDS = ("sum", "max", "min", "argmax")
+KINDS = ("sum", "max", "min", "argmax", "argmin")
+PLACES = ("argmax", "argmin")
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def rounds_of(results: np.ndarray, count: int) -> Rounds | None:
 
 @dataclass(eq=False, repr=False)
 class Reduce(Layer):
-    """The sum, the largest or the smallest of elements, or the place of the largest (the first of several).
+    """The sum, the largest or the smallest of elements, or its place (that of the first of several).
 
     Attributes:
         kind: One of `KINDS`.
@@ -64,7 +65,7 @@ class Reduce(Layer):
 
     def __post_init__(self) -> None:
         x, count = self.inputs[0], self.rounds.count
-        ends = {"sum": (x.low * count, x.high * count), "argmax": (0, count - 1)}
+        ends = {"sum": (x.low * count, x.high * count), **dict.fromkeys(PLACES, (0, count - 1))}
         low, high = ends.get(self.kind, (x.low, x.high))
         least, greatest = dtype_range(self.dtype)
         self._wraps = low < least or high > greatest
@@ -96,9 +97,9 @@ class Reduce(Layer):
         turn, last = m.counter("round", self.rounds.count, m.all(pipe.take, place_end))
         first = m.compare("eq", turn, 0) if self.rounds.count > 1 else m.const(1, 1)
         width = self.output.width
-        argmax = self.kind == "argmax"
+        keeps_place = self.kind in PLACES
         places = index_bits(self.rounds.places)
-        state_width = x.width + width if argmax else width
+        state_width = x.width + width if keeps_place else width
         written, at = m.wire("folded", state_width), m.wire("place1", places)
         take1 = m.wire("take1", 1)
         if self.rounds.places > 1:
@@ -106,7 +107,7 @@ class Reduce(Layer):
             before = m.memory("partial", self.rounds.places, state_width, read, (take1, at, written))
         else:
             before = None
-        index = m.fit(m.zext(turn, max(width, turn.width)), width) if argmax else m.const(0, 1)
+        index = m.fit(m.zext(turn, max(width, turn.width)), width) if keeps_place else m.const(0, 1)
         x, first, index, place_now = pipe.stage(x, first, index, m.fit(place, places), name="operand")
         last = m.delayed(last, "last1", pipe.advance, reset=0)
         m.define(at, place_now)
@@ -125,11 +126,11 @@ class Reduce(Layer):
         pipe.finish(result)
 
     def _folded(self, m: Module, x: Value, first: Value, index: Value, before: Value) -> Value:
-        """What stands for the elements so far, with one more. For the place of the largest: the largest, then its place."""
+        """What stands for the elements so far, with one more. For a place: the element, then its place."""
         width = self.output.width
-        if self.kind == "argmax":
+        if self.kind in PLACES:
             best = m.extract(before, width, x.width)
-            better = m.any(first, m.compare("sgt", x, best))
+            better = m.any(first, m.compare("sgt" if self.kind == "argmax" else "slt", x, best))
             return m.mux(better, m.concat(x, index), before)
         value = m.fit(x, width)
         if self.kind == "sum":

@@ -1,4 +1,4 @@
-"""What layers products, convolutions, pools and ops on elements become.
+"""What layers convolutions, pools and ops on elements become.
 
 An operand is a `Stream`, or an array where it is a constant.
 """
@@ -16,13 +16,13 @@ from rlx.lower.fpga import pointwise
 from rlx.lower.fpga.geometry import Geometry
 from rlx.lower.fpga.layer import Stream, dtype_range
 from rlx.lower.fpga.movement_rules import movement
-from rlx.lower.fpga.orders import channels_of, columns_of, row_major, usual
+from rlx.lower.fpga.orders import channels_of, row_major, usual
 from rlx.lower.fpga.pointwise import Table
 from rlx.lower.fpga.requantiser import Requantiser
 from rlx.lower.fpga.site import Operand, Site, constant, rule, stream
 from rlx.lower.fpga.window import Window
 
-# --- products, convolutions, pools ----------------------------------------------------------------------------
+# --- convolutions, pools ----------------------------------------------------------------------------
 
 
 def _sums(operands: Sequence[Operand | None], attributes: Mapping[str, Any]) -> tuple[Stream, np.ndarray, np.ndarray]:
@@ -35,32 +35,12 @@ def _sums(operands: Sequence[Operand | None], attributes: Mapping[str, Any]) -> 
     return stream(x), weights, added
 
 
-def _with_offset(site: Site, sums: Stream, offset: np.ndarray, axis: int) -> Stream:
+def with_offset(site: Site, sums: Stream, offset: np.ndarray, axis: int) -> Stream:
     """Sums with a number added to each channel: biases, and what zero points come to. It wraps as i32 does."""
     if not offset.any():
         return sums
     offset = ((offset + (1 << 31)) % (1 << 32) - (1 << 31)).reshape(-1, *[1] * (len(sums.shape) - 1 - axis))
     return site.pointwise("add", [sums, offset], "bias")
-
-
-@rule("q_matmul")
-def _q_matmul(site: Site, *operands: Operand | None, **attributes: Any) -> Operand:
-    x, weights, bias = _sums(operands, attributes)
-    length, results = int(weights.shape[0]), int(weights.shape[1])
-    found = columns_of(x.order, length)
-    if found is None:
-        x = site.ordered(x, row_major(x.shape))
-    columns: np.ndarray = np.arange(length) if found is None else found
-    rows = x.count // length
-    one = (1, 1)
-    geometry = Geometry((rows, 1), length, one, one, (0, 0), one, (rows, 1))
-    layer = Window(
-        site.named("dense"), site.place, [x], kind="conv", geometry=geometry, fill=0, dtype=i32,
-        weights=weights.T[None, :, columns].reshape(1, results, 1, 1, length),
-        order=row_major(site.dims), shape=site.dims,
-    )  # fmt: skip
-    offset = bias - attributes["x_zero_point"] * weights.sum(0)
-    return _with_offset(site, site.add(layer), offset, len(site.dims) - 1)
 
 
 @rule("q_conv2d")
@@ -88,7 +68,7 @@ def _q_conv2d(site: Site, *operands: Operand | None, **attributes: Any) -> Opera
         name = site.named("conv")
         layer = Window(name, site.place, [x], kind="conv", weights=shaped, order=usual(site.dims), **common)
     offset = bias - zero * weights.sum((1, 2, 3))
-    return _with_offset(site, site.add(layer), offset, 1)
+    return with_offset(site, site.add(layer), offset, 1)
 
 
 def _by_pixels(site: Site, x: Stream) -> tuple[Stream, np.ndarray]:
@@ -127,10 +107,10 @@ def _pool(site: Site, x: Operand, *, kind: str, kernel: Any, **attributes: Any) 
         weights=None, fill=dtype_range(x.dtype)[0] if kind == "max" else 0, dtype=i32 if kind == "sum" else x.dtype,
         order=_pixel_order(site.dims, places), shape=site.dims, images=x.shape[0],
     )  # fmt: skip
-    return _fitted(site, site.add(layer))
+    return fitted(site, site.add(layer))
 
 
-def _fitted(site: Site, x: Stream) -> Stream:
+def fitted(site: Site, x: Stream) -> Stream:
     """A stream in the dtype of the result: numbers wrap where they do not fit."""
     low, high = dtype_range(site.result.dtype)
     if low <= x.low and x.high <= high:
@@ -211,7 +191,7 @@ def _cast(site: Site, x: Operand, *, dtype: DType) -> Operand:
     x = stream(x)
     if dtype.is_bool and not x.dtype.is_bool:
         return site.pointwise("truth", [x])
-    return _fitted(site, x)
+    return fitted(site, x)
 
 
 @rule("gather")

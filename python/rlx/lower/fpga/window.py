@@ -91,12 +91,17 @@ class Window(Layer):
         return self.parallel if self.is_dense else self.lanes
 
     @property
+    def dense_shape(self) -> tuple[int, int, int]:
+        """Of a dense layer: groups, results of a group, channels of a group."""
+        assert self.weights is not None
+        return self.weights.shape[0], self.weights.shape[1], self.weights.shape[-1]
+
+    @property
     def group_sizes(self) -> tuple[int, int, int]:
         """Groups, results of a group and words of a group of channels."""
         if self.is_dense:
-            assert self.weights is not None
-            groups, results = self.weights.shape[:2]
-            return groups, results // self.parallel, self.weights.shape[-1] // self.lanes
+            groups, results, channels = self.dense_shape
+            return groups, results // self.parallel, channels // self.lanes
         return self.geometry.channels // self.lanes, 1, 1
 
     @property
@@ -124,12 +129,6 @@ class Window(Layer):
     def row_words(self) -> int:
         """The words of a row."""
         return self.geometry.image[1] * self.geometry.channels // self.lanes
-
-    @property
-    def multiplies(self) -> int:
-        """The products of a tensor."""
-        pixels = self.images * prod(self.geometry.results)
-        return 0 if self.weights is None else pixels * self.batches * self.steps * self.at_once * self._adds
 
     @property
     def _adds(self) -> int:
@@ -177,8 +176,10 @@ class Window(Layer):
         there: list[int] = []  # when each row of the image is there
         given_up: list[int] = []  # when the place of each may be written again
         leaves: list[np.ndarray] = []
+        ended: list[int] = []  # when the work on each image ends
         free = 0
         for image in range(self.images):
+            free = max(free, self._begins(image, ended, arrivals))
             for r, (needed, gone) in enumerate(plan):
                 last = image * g.image[0] + g.first_row(r) + needed
                 while len(there) < last:
@@ -189,7 +190,12 @@ class Window(Layer):
                 leaves.append(start + latency + batch)
                 free = start + batches * self.interval + 1
                 given_up += [free] * gone
+            ended.append(free)
         return np.concatenate(leaves)
+
+    def _begins(self, image: int, ended: Sequence[int], arrivals: Sequence[np.ndarray]) -> int:
+        """The cycle in which work on an image may begin, for what is no row of it; `ended` is of the images before."""
+        return 0
 
     # --- hardware -----------------------------------------------------------------------------------------------
 
@@ -264,7 +270,7 @@ class Window(Layer):
         plan = g.plan()
         needed = m.lookup(row, [n for n, _ in plan], self._row_bits)
         gone = m.lookup(row, [n for _, n in plan], self._row_bits)
-        enough = m.named(m.compare("uge", ready_rows.value, needed), "enough_rows")
+        enough = self._may_begin(m, m.named(m.compare("uge", ready_rows.value, needed), "enough_rows"))
         active.set(m.mux(active.value, m.invert(row_end), enough), reset=0)
         zero = m.const(0, self._row_bits)
         change = m.sub(m.mux(row_done, m.const(1, self._row_bits), zero), m.mux(row_end, gone, zero))
@@ -284,10 +290,15 @@ class Window(Layer):
         m.define(row_freed, m.all(freed["freed"], advance))
         m.define(freed_rows, freed["freed_count"])
         values = self._operands(m, data, inside)
+        self._last_row = last_row
         weights = self._weights(m, m.all(step), pixel_end)
         control = self._delayed(m, control, 3)
         sums, control = self._terms(m, values, weights, control)
         self._accumulate(m, sums, control)
+
+    def _may_begin(self, m: Module, enough: Value) -> Value:
+        """Whether a row of results may begin, if its rows of the image are there."""
+        return enough
 
     def _delayed(self, m: Module, control: dict[str, Value], stage: int) -> dict[str, Value]:
         return {n: m.delayed(v, f"{n}{stage}", self._advance, reset=0) for n, v in control.items()}
