@@ -137,6 +137,15 @@ class FileSet(Protocol):
         ...
 
 
+@runtime_checkable
+class Reporting(Protocol):
+    """The part of a back end that says what a program takes of the hardware that it becomes; most have it not."""
+
+    def report(self, artifact: Artifact) -> str:
+        """The report, as text. The target has been given the flag `--report`."""
+        ...
+
+
 # --- running --------------------------------------------------------------------------------------
 
 

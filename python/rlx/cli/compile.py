@@ -18,6 +18,7 @@ from rlx.backends.flags import declared
 from rlx.cli.names import DEFAULT_LEVEL, LEVELS, TARGET_HELP, TARGETS
 
 if TYPE_CHECKING:
+    from rlx.backends.artifact import Artifact
     from rlx.backends.compilation import Compilation
     from rlx.ir.graph import Graph
     from rlx.runtime.compiled import CompiledGraph
@@ -56,6 +57,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="artifact: for `rlx run`, or, for a target that is a kind of file, that file (default); program: the code alone, "
         "for IREE's targets a module of its VM; lir: the rlx ops that the target takes, as text; linalg, stablehlo: what IREE "
         "or XLA is given, as text",
+    )
+    parser.add_argument(
+        "--report",
+        action="store_true",
+        help="fpga: print what the design takes: cycles predicted and simulated, and estimates beside what synthesis finds",
     )
     add_compile_options(parser)
 
@@ -117,7 +123,9 @@ def run(arguments: argparse.Namespace) -> int:
     from rlx.cli.files import read_graph, standard_output, write_output
     from rlx.ir.errors import Error
 
-    if arguments.output is None and arguments.emit in _CODE and not arguments.dump_pipeline:
+    if arguments.report:
+        _ask_for_report(arguments)
+    if arguments.output is None and arguments.emit in _CODE and not (arguments.dump_pipeline or arguments.report):
         raise Error("a program needs a file: -o OUT; - is standard output")
     started = time.perf_counter()
     _check_output(arguments)
@@ -129,6 +137,23 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         write_output(arguments.output or "-", _text(compilation, arguments.emit).encode())
     return 0
+
+
+def _ask_for_report(arguments: argparse.Namespace) -> None:
+    """Let the target report.
+
+    Raises:
+        Error: It has no reports, or no program is made.
+    """
+    from rlx.backends.protocol import Reporting
+    from rlx.backends.registry import backend_of
+    from rlx.ir.errors import Error
+
+    if not isinstance(backend_of(arguments.target).compiler, Reporting):
+        raise Error(f"--report: target {arguments.target} has no report", hint="--target=fpga has one")
+    if arguments.emit not in _CODE or arguments.dump_pipeline:
+        raise Error("--report: only a program has a report", hint="leave --emit and --dump-pipeline out")
+    arguments.flag = [*arguments.flag, "--report"]
 
 
 def _check_output(arguments: argparse.Namespace) -> None:
@@ -180,19 +205,32 @@ def compilation_of(graph: Graph, target: str, arguments: argparse.Namespace) -> 
 
 
 def _write_code(compilation: Compilation, arguments: argparse.Namespace, started: float) -> None:
-    """Compile, write the program, and say what it is."""
+    """Compile, write the program, and say what it is and takes."""
     from rlx.backends.cache import DiskCache
     from rlx.backends.contract import calling
-    from rlx.backends.registry import device_names
     from rlx.cli.display import Steps
+
+    target = compilation.target
+    with Steps(only_terminal=True)(f"compile {compilation.given.name} for {target.name}"):
+        artifact = compilation.artifact(cache=None if arguments.no_cache else DiskCache())
+    if arguments.output is not None:
+        _write_program(compilation, artifact, arguments, started)
+    if arguments.report:
+        with calling(compilation.backend, "report"):
+            text = compilation.compiler.report(artifact)  # pyright: ignore[reportAttributeAccessIssue]
+        print(text)
+
+
+def _write_program(compilation: Compilation, artifact: Artifact, arguments: argparse.Namespace, started: float) -> None:
+    """Write a program, and say what it is."""
+    from rlx.backends.contract import calling
+    from rlx.backends.registry import device_names
     from rlx.cli.files import write_output
     from rlx.ir.files import write_folder
     from rlx.ir.printable import printable
     from rlx.report.text import bytes_text
 
     target = compilation.target
-    with Steps(only_terminal=True)(f"compile {compilation.given.name} for {target.name}"):
-        artifact = compilation.artifact(cache=None if arguments.no_cache else DiskCache())
     container = arguments.emit == "artifact" and target.name in device_names()
     data = artifact.to_bytes() if container else artifact.program
     files = dict[str, bytes]()

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import rlx
+from rlx.backends.fpga.flags import PRESET_NAMES
 from rlx.ops.quantization.requantize import fixed_point
 
 _LIMITS = {8: 127, 4: 7, 2: 1}
@@ -240,6 +241,18 @@ class Maker:
 def random_graph(rng: np.random.Generator, ops: int | None = None) -> Any:
     """A graph of one to eight ops of these, with what goes along with them."""
     return Maker(rng, int(rng.integers(1, 9)) if ops is None else ops).graph()
+
+
+def random_options(rng: np.random.Generator) -> dict[str, str]:
+    """A preset, and at times options beside it that every graph can follow."""
+    options = {"preset": str(rng.choice(PRESET_NAMES))}
+    for name in ("clock-enable", "shared-requant"):
+        if rng.random() < 0.3:
+            options[name] = str(rng.choice(["yes", "no"]))
+    for name in ("parallel", "lanes"):
+        if rng.random() < 0.1:
+            options[name] = "1"
+    return options
 
 
 def inputs_of(graph: Any, rng: np.random.Generator) -> dict[str, np.ndarray]:

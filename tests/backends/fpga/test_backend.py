@@ -11,6 +11,7 @@ import pytest
 
 import rlx
 from rlx.backends.compilation import Compilation
+from rlx.backends.fpga import backend, synthesis
 from rlx.backends.fpga.backend import Program, files
 from rlx.backends.fpga.drive import Port
 from rlx.backends.fpga.flags import PART_NAMES, PRESET_NAMES
@@ -21,6 +22,8 @@ from rlx.cli import main as command
 from rlx.ir.errors import ExecutionError
 from rlx.lower.fpga.hdl import identifier
 from rlx.lower.fpga.product import Product
+from rlx.lower.fpga.requantiser import Requantiser
+from rlx.lower.fpga.window import Window
 from tests.backends.fpga.integer_graphs import inputs_of
 from tests.backends.fpga.models import MODELS, Quantised, tinyconv
 from tests.backends.fpga.simulated import Hardware, check, design_of
@@ -117,6 +120,66 @@ def test_clamps_that_do_not_meet() -> None:
         check(g, [{"x": np.linspace(-20000, 20000, 40).astype(np.int32) + i}])
 
 
+# --- options ----------------------------------------------------------------------------------------
+
+
+def windows(design: Any) -> list[Window]:
+    return [layer for layer in design.network.layers if isinstance(layer, Window) and layer.is_dense]
+
+
+@pytest.mark.parametrize("preset", ["size", "latency", "energy"])
+def test_options_change_hardware_and_no_bits(preset: str, seed: int) -> None:
+    graph = tinyconv(size=8, bits=2)
+    given = [inputs_of(graph, np.random.default_rng(seed)) for _ in range(2)]
+    design = check(graph, given, preset=preset, parallel="4", lanes="2", ternary="no")
+    assert [(w.parallel, w.lanes, w.ternary) for w in windows(design)] == [(4, 1, False), (4, 2, False), (2, 2, False)]
+    options = {"ternary": "yes", "shared-requant": "yes", "clock-enable": "no", "parallel": "2"}
+    design = check(graph, given, preset=preset, **options)
+    assert all(w.ternary and w.parallel == 2 and not w.clock_enable for w in windows(design))
+    assert any(layer.serial for layer in design.network.layers if isinstance(layer, Requantiser))
+    design = check(graph, given, preset=preset, **{"shared-requant": "no", "clock-enable": "yes"})
+    assert all(w.clock_enable for w in windows(design))
+    assert not any(layer.serial for layer in design.network.layers if isinstance(layer, Requantiser))
+
+
+def test_clock_enable_changes_what_enables_memories() -> None:
+    text = {on: design_of(tinyconv(size=8), **{"clock-enable": on}).hardware() for on in ("yes", "no")}
+    assert text["yes"] != text["no"] and text["no"] == design_of(tinyconv(size=8)).hardware()
+    assert text["yes"] == design_of(tinyconv(size=8), **{"clock-enable": "yes", "lanes": "1"}).hardware()
+
+
+def test_options_that_no_layer_can_follow() -> None:
+    graph = tinyconv(size=8)
+    message = refusal(graph, "--ternary=yes")
+    assert "'conv1'" not in message and "conv1 (" in message and message.count("8 bits") == 3
+    message = refusal(MODELS["autoencoder"](), "--parallel=64", "--lanes=64", "--part=ice40-up5k")
+    assert "does not fit ice40-up5k" in message and "a smaller --parallel, a smaller --lanes" in message
+    g: Any = rlx.Graph("primes")
+    x = g.input("x", (1, 7), "i8")
+    g.set_outputs([g.q_matmul(x, g.constant(np.ones((7, 11), np.int8)), dtype="i32")])
+    assert "--parallel=8: no layer" in refusal(g, "--parallel=8") and "has 11" in refusal(g, "--parallel=8")
+    assert "--lanes=5: no layer" in refusal(g, "--lanes=5") and "has 7" in refusal(g, "--lanes=5")
+
+
+def test_reports(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "model.mlir").write_text(str(tinyconv(size=8)))
+    words = ["compile", str(tmp_path / "model.mlir"), "--report"]
+    for target, hint in (("cpu", "target cpu has no report"), ("fpga-sim", "target fpga-sim has no report")):
+        assert command.main([*words, f"--target={target}"]) != 0
+        assert hint in capfd.readouterr().err
+    assert command.main([*words, "--target=fpga", "--emit=lir"]) != 0
+    assert "only a program has a report" in capfd.readouterr().err
+    monkeypatch.setattr(synthesis, "is_installed", lambda: False)
+    assert command.main([*words, "--target=fpga", "-o", str(tmp_path / "rtl")]) != 0
+    assert "rlx[fpga-synthesis]" in capfd.readouterr().err and not (tmp_path / "rtl").exists()
+    found = synthesis.Synthesis(1, 2345, 3, 4, 99.5, {})
+    monkeypatch.setattr(synthesis, "is_installed", lambda: True)
+    monkeypatch.setattr(backend, "synthesise", lambda *_: found)
+    assert command.main([*words, "--target=fpga", "--no-cache"]) == 0
+    printed = capfd.readouterr().out
+    assert "| 2345 |" in printed and "99.5" in printed and "| `conv1` |" in printed and "Simulate" not in printed
+
+
 # --- files ----------------------------------------------------------------------------------------
 
 
@@ -210,7 +273,11 @@ def test_a_model_that_does_not_fit_says_by_how_much(tmp_path: Path, capfd: pytes
         ("--freq=fast", "expected megahertz"),
         ("--freq=0", "expected megahertz"),
         ("--unroll=4", "unknown flag '--unroll=4'"),
-        ("--synthesise=yes", "unknown flag"),
+        ("--synthesise", "unknown flag"),
+        ("--report=yes", "unknown flag"),
+        ("--parallel=0", "whole number from 1 to 64"),
+        ("--lanes=two", "whole number from 1 to 64"),
+        ("--ternary=maybe", "unknown value of --ternary: 'maybe'"),
     ],
 )
 def test_wrong_flags(flag: str, message: str) -> None:

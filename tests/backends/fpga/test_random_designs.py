@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rlx.backends.fpga.flags import PRESET_NAMES
-from tests.backends.fpga.integer_graphs import inputs_of, random_graph
+from tests.backends.fpga.integer_graphs import inputs_of, random_graph, random_options
 from tests.backends.fpga.simulated import check
 from tests.drawing import drawn, graph_seed
 from tests.packages import needs_package
@@ -22,10 +21,10 @@ def test_hardware_is_the_evaluator(batch: int, seed: int) -> None:
         own = graph_seed(seed, batch * _GRAPHS + number)
         rng = np.random.default_rng(own)
         graph = random_graph(rng)
-        preset = str(rng.choice(PRESET_NAMES))
+        options = random_options(rng)
         try:
-            design = check(graph, [inputs_of(graph, rng) for _ in range(3)], preset=preset, part="xc7")
+            design = check(graph, [inputs_of(graph, rng) for _ in range(3)], part="xc7", **options)
         except Exception as problem:
-            raise AssertionError(f"graph {own}, preset {preset}: {problem}") from problem
+            raise AssertionError(f"graph {own}, {options}: {problem}") from problem
         kinds |= {type(layer).__name__ for layer in design.network.layers}
     assert {"Pointwise", "Requantiser", "Window"} <= kinds

@@ -19,10 +19,10 @@ from rlx.backends.fpga import process
 from rlx.backends.fpga.drive import Port
 from rlx.backends.fpga.flags import PRESET_NAMES
 from rlx.backends.fpga.parts import PARTS
-from rlx.backends.fpga.report import readme
+from rlx.backends.fpga.report import readme, report_in
 from rlx.backends.fpga.schedule import PRESETS, scheduled
 from rlx.backends.fpga.simulate import Simulator
-from rlx.backends.fpga.synthesis import synthesise
+from rlx.backends.fpga.synthesis import check_installed, synthesise
 from rlx.backends.fpga.targets import (
     SIMULATOR,
     Target,
@@ -63,6 +63,8 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
     """
     chosen = compilation.target
     assert isinstance(chosen, Target)
+    if chosen.report:
+        check_installed()
     with timed(compilation.phases, "layers"):
         design = designed(compilation.lir, chosen)
     part = PARTS[chosen.arch]
@@ -83,13 +85,13 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
         case = _case(compilation.lir, design.network)
         info["simulated_cycles"] = cycles = _checked(design, case, timeout_s)
     synthesis = None
-    if chosen.synthesise:
+    if chosen.report:
         with timed(compilation.phases, "synthesis"):
             synthesis = synthesise(files, design.top, part, frequency)
     limit = 20 * (cycles or design.network.predicted_cycles) + 10_000
     widths = {n: port_bits(s.dtype) for n, s in (design.network.inputs | design.network.outputs).items()}
     bench, extra = testbench(design.top, widths, case, limit)
-    text, orders = readme(design, part, chosen.preset, frequency, cycles, synthesis)
+    text, orders = readme(design, part, chosen.label, frequency, cycles, synthesis)
     constraint_name, constraint_text = constraints(part.name, frequency)
     files |= {f"{design.top}_tb.sv": bench, **extra, constraint_name: constraint_text, "README.md": text, **orders}
     return Compiled(json.dumps(files).encode(), info)
@@ -101,7 +103,10 @@ def designed(graph: Graph, chosen: Target) -> Design:
     Raises:
         CompileError: The graph has ops without layers, or does not fit the part.
     """
-    return Design(scheduled(network_of(graph), PRESETS[chosen.preset], PARTS[chosen.arch]))
+    options = dict(chosen.options)
+    options |= {new: options.pop(old) for old, new in (("shared_requant", "serial"),) if old in options}
+    preset = PRESETS[chosen.preset].with_options(**options)
+    return Design(scheduled(network_of(graph), preset, PARTS[chosen.arch]))
 
 
 def hardware_files(design: Design, timeout_s: float | None = None) -> dict[str, str]:
@@ -141,6 +146,11 @@ def emit(kind: str, compilation: Compilation) -> str | None:
     if kind == "hw":
         return design.hardware()
     return process.verilog(design.hardware()) + "\n" + "\n".join(map(memory_module, design.memories))
+
+
+def report(artifact: Artifact) -> str:
+    """What the design takes, by layer and as a whole: predicted, simulated, estimated and synthesised."""
+    return report_in(files(artifact)["README.md"].decode())
 
 
 def notes(artifact: Artifact) -> list[str]:
@@ -331,6 +341,7 @@ __all__: Sequence[str] = [
     "info_fields",
     "load",
     "notes",
+    "report",
     "target",
     "target_names",
     "version",

@@ -14,6 +14,13 @@ from rlx.lower.fpga.hdl import identifier
 from rlx.lower.fpga.layer import Stream
 from rlx.lower.fpga.orders import row_major, usual
 
+_REPORT, _TOOLS = "## Report", "## Tools"
+
+
+def report_in(text: str) -> str:
+    """The report in the README of a design."""
+    return text.partition(f"{_REPORT}\n")[2].partition(_TOOLS)[0].strip()
+
 
 def readme(
     design: Design, part: Part, preset: str, frequency: float, simulated: int | None, synthesis: Synthesis | None
@@ -23,7 +30,7 @@ def readme(
     Args:
         design: The design.
         part: The part that it is for.
-        preset: The name of its preset.
+        preset: The name of its preset, and options beside it.
         frequency: The clock, in MHz.
         simulated: The cycles that a simulation took; None if there was none.
         synthesis: What synthesis found; None if it did not run.
@@ -39,14 +46,19 @@ def readme(
         "",
         *_table(("port", "direction", "tensor", "bits", "order of the elements"), ports),
         "",
+        _REPORT,
+        "",
         *_table(
-            ("figure", "predicted", "simulated or synthesised"), _figures(design, part, frequency, simulated, synthesis)
+            ("figure", "predicted or estimated", "simulated or synthesised"),
+            _figures(design, part, frequency, simulated, synthesis),
         ),
         "",
         *_table(
             ("layer", "what", "cycles", "LUTs", "registers", "multipliers", "memory blocks", "line"),
             _layers(design, part),
         ),
+        "",
+        _TOOLS,
         "",
         "Simulate: `iverilog -g2012 -o tb *.sv && vvp tb +hesitate`, or `verilator --binary --timing --timescale 1ns/1ps "
         f"--top-module {design.top}_tb *.sv`. The folder must have no other designs.",

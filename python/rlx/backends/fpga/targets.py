@@ -8,10 +8,11 @@ from difflib import get_close_matches
 from functools import cache
 from typing import Any
 
-from rlx.backends.fpga.flags import FLAGS, PART_NAMES, PRESET_NAMES, SYNTHESISE
+from rlx.backends.fpga.flags import CHOICES, COUNTS, FLAGS, PART_NAMES, PRESET_NAMES, REPORT
 from rlx.ir.errors import CompileError
 
 FILES, SIMULATOR = "fpga", "fpga-sim"
+_MOST_AT_ONCE = 64
 _LACKS = ("f32", "f16", "bf16", "f64", "i64", "u32", "c64")
 
 
@@ -24,7 +25,8 @@ class Target:
         arch: The part.
         preset: What the design is to be good at.
         frequency: The clock in MHz; None for that of the part.
-        synthesise: Whether the report says what synthesis finds.
+        report: Whether the report is asked for, with what synthesis finds.
+        options: What is said beside the preset, by name.
         fusions: None.
         costs: None.
         alternatives: None.
@@ -34,7 +36,8 @@ class Target:
     arch: str
     preset: str = "precision"
     frequency: float | None = None
-    synthesise: bool = False
+    report: bool = False
+    options: tuple[tuple[str, int | bool], ...] = ()
     fusions: tuple[str, ...] = ()
     costs: None = None
     alternatives: tuple[tuple[str, ...], ...] = ()
@@ -44,9 +47,16 @@ class Target:
         """The passes from MIR to LIR."""
         return _pipeline(self.name, self.arch)
 
+    @property
+    def label(self) -> str:
+        """The preset, and what is said beside it."""
+        texts = {True: "yes", False: "no"}
+        said = [f" --{n.replace('_', '-')}={texts.get(v, v) if isinstance(v, bool) else v}" for n, v in self.options]
+        return self.preset + "".join(said)
+
     def fingerprint(self) -> str:
         """The text of the options."""
-        return repr((self.preset, self.frequency, self.synthesise))
+        return repr((self.preset, self.frequency, self.report, self.options))
 
 
 @cache
@@ -75,9 +85,10 @@ def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) 
         CompileError: There is no such part, or a flag or its value is wrong.
     """
     options: dict[str, Any] = {}
+    said: dict[str, int | bool] = {}
     for flag in extra_flags:
         key, equals, value = flag.partition("=")
-        if key not in FLAGS or (key == SYNTHESISE) == bool(equals):
+        if key not in FLAGS or (key == REPORT) == bool(equals):
             known = ", ".join(f"{k}={v}" if v else k for k, v in FLAGS.items())
             raise CompileError(f"target {name}: unknown flag {flag!r}{_close(key, FLAGS)}", hint=f"flags: {known}")
         if key == "--preset":
@@ -88,8 +99,15 @@ def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) 
             arch = value
         elif key == "--freq":
             options["frequency"] = _megahertz(value)
+        elif key in COUNTS:
+            said[key.removeprefix("--")] = _count(key, value)
+        elif key in CHOICES:
+            said[key.removeprefix("--").replace("-", "_")] = _one_of(value, ("yes", "no"), f"value of {key}") == "yes"
+        elif name == SIMULATOR:
+            raise CompileError(f"target {name} has no report", hint=f"--target={FILES}")
         else:
-            options["synthesise"] = True
+            options["report"] = True
+    options["options"] = tuple(sorted(said.items()))
     return Target(name, _one_of(arch or PART_NAMES[0], PART_NAMES, "part"), **options)
 
 
@@ -102,6 +120,12 @@ def _one_of(value: str, known: Sequence[str], what: str) -> str:
 def _close(given: str, known: Iterable[str]) -> str:
     close = get_close_matches(given, list(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _count(flag: str, text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= _MOST_AT_ONCE:
+        raise CompileError(f"{flag}={text}: expected a whole number from 1 to {_MOST_AT_ONCE}")
+    return int(text)
 
 
 def _megahertz(text: str) -> float:

@@ -122,12 +122,14 @@ class Module:
 
     Attributes:
         name: Its name.
+        clock_enable: Whether its memories are read only where something moves on.
         memories: The memories that it has.
         tally: What it is made of.
     """
 
-    def __init__(self, name: str):
+    def __init__(self, name: str, clock_enable: bool = False):
         self.name = name
+        self.clock_enable = clock_enable
         self.memories: list[Memory] = []
         self.tally = Tally()
         self._inputs: list[tuple[str, int]] = []

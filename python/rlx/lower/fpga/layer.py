@@ -72,6 +72,9 @@ class Layer:
         output: The stream that it gives.
     """
 
+    # Whether memories are read only where something moves on, and not whenever it could.
+    clock_enable = False
+
     name: str
     place: str
     inputs: list[Stream]
@@ -88,7 +91,7 @@ class Layer:
     @cached_property
     def module(self) -> Module:
         """The module."""
-        module = Module(self.name)
+        module = Module(self.name, self.clock_enable)
         self.write(module)
         return module
 
@@ -155,6 +158,11 @@ class Pipe:
         assert self._valid is not None
         return self._valid
 
+    @property
+    def reads(self) -> Value:
+        """Whether a memory is read whose word belongs to the next stage."""
+        return self.m.all(self.advance, self.valid) if self.m.clock_enable else self.advance
+
     def stage(self, *values: Value, name: str = "stage") -> list[Value]:
         """The values, a cycle later."""
         self.next_stage()
@@ -211,7 +219,7 @@ class Constants:
             return [m.const(int(v), w) for v, w in zip(self.rows[0], self.widths, strict=True)]
         place, _ = m.counter(f"{name}_place", len(self.rows), pipe.take)
         words = [packed(row, self.widths) for row in self.rows]
-        word = m.read_only(name, words, sum(self.widths), place, pipe.advance)
+        word = m.read_only(name, words, sum(self.widths), place, pipe.reads)
         starts = np.cumsum([0, *self.widths])
         return [m.extract(word, int(s), w) for s, w in zip(starts, self.widths, strict=False)]
 

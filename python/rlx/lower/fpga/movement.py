@@ -71,13 +71,13 @@ class Reorder(Layer):
         read_bank.set(m.invert(read_bank.value), frame_read, reset=0)
         # An address, and a bit above it where nothing is read.
         words = [int(s) if s >= 0 else 1 << bits for s in self.sources]
-        source = m.read_only("sources", words, bits + 1, at, pipe.advance)
+        source = m.read_only("sources", words, bits + 1, at, pipe.reads)
         bank = m.delayed(read_bank.value, "bank1", pipe.advance)
         last = m.delayed(frame_read, "last1", pipe.advance, reset=0)
         pipe.next_stage()
         address = m.concat(bank, m.extract(source, 0, bits))
         write = (take, m.concat(write_bank.value, m.fit(place, bits)), data)
-        word = m.memory("frame", 2 << bits, x.width, (pipe.advance, address), write)
+        word = m.memory("frame", 2 << bits, x.width, (pipe.reads, address), write)
         empty = m.delayed(m.extract(source, bits, 1), "empty2", pipe.advance)
         last = m.delayed(last, "last2", pipe.advance, reset=0)
         pipe.next_stage()

@@ -198,6 +198,6 @@ class Table(Layer):
         width = index_bits(len(entries))
         place = m.fit(m.sub(m.sext(data, data.width + 1), m.const(self._first, data.width + 1)), width)
         (place,) = pipe.stage(place, name="place")
-        entry = m.read_only("table", entries, self.output.width, place, pipe.advance)
+        entry = m.read_only("table", entries, self.output.width, place, pipe.reads)
         pipe.next_stage()
         pipe.finish(entry)

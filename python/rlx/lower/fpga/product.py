@@ -94,7 +94,7 @@ class Product(Window):
             over = m.delayed(over, "matrix_over", self._advance, reset=0)
         data, write, selected = self._matrix_writer(m, bits, image_end, m.all(over, self._advance))
         words = [
-            m.memory(f"matrix{i}", 2 << bits, data.width, (self._advance, at), (enable, write, data))
+            m.memory(f"matrix{i}", 2 << bits, data.width, (self._reads, at), (enable, write, data))
             for i, enable in enumerate(selected)
         ]
         return [m.delayed(word, f"w{i}", self._advance) for i, word in enumerate(words)]

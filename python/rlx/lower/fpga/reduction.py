@@ -103,7 +103,7 @@ class Reduce(Layer):
         written, at = m.wire("folded", state_width), m.wire("place1", places)
         take1 = m.wire("take1", 1)
         if self.rounds.places > 1:
-            read = (pipe.advance, m.fit(place, places))
+            read = (pipe.reads, m.fit(place, places))
             before = m.memory("partial", self.rounds.places, state_width, read, (take1, at, written))
         else:
             before = None

@@ -201,10 +201,11 @@ class Window(Layer):
 
     def write(self, m: Module) -> None:
         self._advance = m.wire("advance", 1)
-        read_address, read_enable = m.wire("read_address", index_bits(self._words)), self._advance
+        self._reads = m.wire("reads", 1)
+        read_address = m.wire("read_address", index_bits(self._words))
         row_freed, freed_rows = m.wire("row_freed", 1), m.wire("freed_rows", self._row_bits)
         row_done, write = self._writer(m, row_freed, freed_rows)
-        data = m.memory("lines", self._words, self.lanes * self.inputs[0].width, (read_enable, read_address), write)
+        data = m.memory("lines", self._words, self.lanes * self.inputs[0].width, (self._reads, read_address), write)
         self._reader(m, row_done, read_address, row_freed, freed_rows, data)
 
     @property
@@ -285,6 +286,8 @@ class Window(Layer):
         freed = {"freed": row_end, "freed_count": gone}
         for stage in (1, 2):
             control = self._delayed(m, control, stage)
+            if stage == 1:
+                m.define(self._reads, m.all(advance, control["valid"]) if self.clock_enable else advance)
             freed = self._delayed(m, freed, stage)
             inside = None if inside is None else m.delayed(inside, f"inside{stage}", advance)
         m.define(row_freed, m.all(freed["freed"], advance))
@@ -333,7 +336,7 @@ class Window(Layer):
         following = m.add(place.value, m.const(1, place.value.width))
         place.set(m.mux(pixel_end, m.const(0, place.value.width), following), step, reset=0)
         at = m.delayed(place.value, "weight_address", self._advance)
-        word = m.read_only("weights", words, width * self.at_once * self._adds, at, self._advance)
+        word = m.read_only("weights", words, width * self.at_once * self._adds, at, self._reads)
         return [
             m.delayed(m.extract(word, i * width, width), f"w{i}", self._advance)
             for i in range(self.at_once * self._adds)
