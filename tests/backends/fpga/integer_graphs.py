@@ -26,9 +26,14 @@ class Maker:
             shape = (int(rng.integers(1, 3)), *map(int, rng.integers(1, 7, 3)))
         else:
             shape = (int(rng.integers(1, 4)), int(rng.integers(1, 20)))
+        states = [
+            self.g.state(f"state{i}", shape, "i8", init=int(rng.integers(-128, 128)))
+            for i in range(int(rng.integers(1, 3)) if rng.random() < 0.25 else 0)
+        ]
         values = [self.g.input("x", shape, str(rng.choice(["i8", "i8", "i8", "u8"])))]
         if rng.random() < 0.3:
             values.append(self.g.input("other", shape, "i8"))
+        values = [values[0], *states, *values[1:]]
         for _ in range(self.ops):
             value = values[-1] if rng.random() < 0.8 else values[int(rng.integers(len(values)))]
             choices = self.image_steps if value.rank == 4 else self.row_steps
@@ -37,7 +42,17 @@ class Maker:
         if rng.random() < 0.2 and len(values) > 2:
             outputs["z"] = values[-2]
         self.g.set_outputs(outputs)
+        for state in states:
+            fitting = [v for v in values[1:] if v.shape.static == shape] + [values[0]]
+            self.g.update(state, self.mixed(fitting[-1], state))
         return self.g
+
+    def mixed(self, x: Any, state: Any) -> Any:
+        """The next value of a state, from a value and at times from the one that it has."""
+        x = self.small(x)
+        if self.rng.random() < 0.3:
+            return x
+        return self.requantised(self.wide(x) + self.wide(state), (), 0.5, "i8")
 
     # --- pieces -----------------------------------------------------------------------------------------
 
@@ -59,9 +74,9 @@ class Maker:
         multiplier, shift = fixed_point(scale, mode)
         return self.g.constant(multiplier), self.g.constant(shift)
 
-    def requantised(self, x: Any, shape: tuple[int, ...], about: float) -> Any:
+    def requantised(self, x: Any, shape: tuple[int, ...], about: float, dtype: str = "") -> Any:
         mode = str(self.rng.choice(["double", "double", "single", "short"]))
-        dtype = str(self.rng.choice(["i8", "i8", "i8", "u8", "i16"]))
+        dtype = dtype or str(self.rng.choice(["i8", "i8", "i8", "u8", "i16"]))
         zero = int(self.rng.integers(-128, 128)) if dtype != "u8" else int(self.rng.integers(0, 256))
         multiplier, shift = self.scales(shape, about, mode)
         y = self.g.requantize(x, multiplier, shift, zero_point=zero, mode=mode, dtype=dtype)

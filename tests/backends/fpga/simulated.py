@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-import rlx
 from rlx.backends.fpga import process
 from rlx.backends.fpga.backend import designed
 from rlx.backends.fpga.drive import Port
 from rlx.backends.fpga.simulate import Run, Simulator
 from rlx.backends.fpga.targets import target
+from rlx.ir.evaluate import collect_arguments, evaluate_function
 from rlx.lower.fpga.design import Design, port_bits
-from rlx.lower.fpga.hdl import identifier
 
 # Nothing, inputs that come rarely, and readers that are slow.
 HESITATIONS = ((0.0, 0.0), (0.6, 0.1), (0.1, 0.6))
@@ -23,7 +22,7 @@ HESITATIONS = ((0.0, 0.0), (0.6, 0.1), (0.1, 0.6))
 def design_of(graph: Any, **options: str) -> Design:
     """The design of a graph; options are flags of the target."""
     flags = [f"--{name}={value}" for name, value in options.items()]
-    return designed(graph, target("fpga-sim", None, flags))
+    return designed(graph, target("fpga", None, flags))
 
 
 class Hardware:
@@ -32,8 +31,9 @@ class Hardware:
     def __init__(self, graph: Any, design: Design):
         self.graph, self.design = graph, design
         ir, offsets, size = process.simulation(design.simulated(), design.top)
-        sides = (design.network.inputs, design.network.outputs)
-        ports = [[Port(identifier(n), port_bits(s.dtype), s.count) for n, s in side.items()] for side in sides]
+        network = design.network
+        sides = zip((network.inputs, network.outputs), network.ports, strict=True)
+        ports = [[Port(names[n], port_bits(s.dtype), s.count) for n, s in side.items()] for side, names in sides]
         self.simulator = Simulator(ir, design.top, offsets, size, *ports)
 
     def run(self, tensors: Sequence[Mapping[str, np.ndarray]], hesitant: tuple[float, float] = (0.0, 0.0)) -> Run:
@@ -43,12 +43,15 @@ class Hardware:
 
     def wanted(self, tensors: Sequence[Mapping[str, np.ndarray]]) -> list[np.ndarray]:
         """What the evaluator gives, as the elements of the streams of outputs."""
-        results = [rlx.evaluate(self.graph, t) for t in tensors]
-        streams = self.design.network.outputs.values()
-        return [
-            np.concatenate([np.asarray(r[i]).ravel()[s.order] for r in results]).astype(np.int64)
-            for i, s in enumerate(streams)
-        ]
+        states: dict[str, np.ndarray] = {}
+        results: list[dict[str, np.ndarray]] = []
+        for tensor in tensors:
+            arrays = collect_arguments(self.graph, dict(tensor) | states)
+            found = list(zip(self.graph.results, evaluate_function(self.graph.function, arrays, {}), strict=True))
+            states = {r.updates: v for r, v in found if r.updates is not None}
+            results.append({r.name: v for r, v in found})
+        streams = self.design.network.outputs.items()
+        return [np.concatenate([r[n].ravel()[s.order] for r in results]).astype(np.int64) for n, s in streams]
 
     def given(self, run: Run) -> list[np.ndarray]:
         """What a run gave, as numbers of the dtypes of the outputs."""

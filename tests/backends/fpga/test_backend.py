@@ -20,6 +20,7 @@ from rlx.backends.fpga.schedule import DEFAULT_PRESET, PRESETS
 from rlx.backends.registry import target_of
 from rlx.cli import main as command
 from rlx.ir.errors import ExecutionError
+from rlx.ir.evaluate import collect_arguments, evaluate_function
 from rlx.lower.fpga.hdl import identifier
 from rlx.lower.fpga.product import Product
 from rlx.lower.fpga.requantiser import Requantiser
@@ -118,6 +119,65 @@ def test_clamps_that_do_not_meet() -> None:
     for i, output in enumerate(outputs):
         g.set_outputs({"y": output})
         check(g, [{"x": np.linspace(-20000, 20000, 40).astype(np.int32) + i}])
+
+
+# --- states ---------------------------------------------------------------------------------------
+
+
+def recurrent() -> Any:
+    """A step of a recurrent network, `h = clamp(h @ w + x @ u)`, with a sum of all inputs so far and the input before."""
+    q = Quantised("recurrent")
+    x, h = q.g.input("x", (1, 6), "i8"), q.g.state("h", (1, 5), "i8", init=-7)
+    total, before = q.g.state("total", (1, 6), "i32", init=100), q.g.state("before", (1, 6), "i8")
+    sums = q.g.q_matmul(x, q.weights(6, 5), q.bias(5), x_zero_point=-3, dtype="i32")
+    nxt = q.requantised(sums + q.g.q_matmul(h, q.weights(5, 5), dtype="i32"), (5,), 11, 4)
+    q.g.set_outputs({"y": nxt, "sum": total + q.g.cast(x, "i32"), "delta": q.g.maximum(x, before)})
+    for state, value in ((h, nxt), (total, total + q.g.cast(x, "i32")), (before, x)):
+        q.g.update(state, value)
+    return q.g
+
+
+@pytest.mark.parametrize("preset", ["size", "latency"])
+def test_states_of_a_recurrent_step(preset: str, seed: int) -> None:
+    graph = recurrent()
+    rng = np.random.default_rng(seed)
+    tensors = [inputs_of(graph, rng) for _ in range(7)]
+    design = check(graph, tensors, preset=preset)
+    assert len(design.network.states) == 3
+    hardware = Hardware(graph, design)
+    each = (hardware.run(tensors).cycles - hardware.run(tensors[:1]).cycles) / 6
+    assert each <= design.network.interval <= 1.3 * each + 16
+    # A reset restores the first values.
+    for found, wanted in zip(hardware.given(hardware.run(tensors[3:4])), hardware.wanted(tensors[3:4]), strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_a_session_keeps_states(seed: int) -> None:
+    graph = recurrent()
+    program, reference = rlx.Session("fpga-sim").compile(graph, cache=False), graph
+    rng = np.random.default_rng(seed)
+    states: dict[str, np.ndarray] = {}
+    for step in range(4):
+        given = inputs_of(graph, rng)
+        arrays = collect_arguments(reference, given | states)
+        results = evaluate_function(reference.function, arrays, {})
+        states = {r.updates: v for r, v in zip(graph.results, results, strict=True) if r.updates is not None}
+        for found, wanted in zip(program.run(given), results, strict=False):
+            np.testing.assert_array_equal(found, wanted, strict=True)
+        for name, value in states.items():
+            np.testing.assert_array_equal(program.state(name), value, strict=True)
+        if step == 1:
+            states["h"] = np.arange(5, dtype=np.int8)[None]
+            program.set_state("h", states["h"])
+    program.reset_state()
+    assert (program.state("h") == -7).all() and (program.state("total") == 100).all()
+
+
+def test_states_in_files() -> None:
+    """The design that is written has been run for several tensors, and so does its testbench."""
+    content = files(Compilation(recurrent(), target_of("fpga")).artifact())
+    assert "state 'total' of 6, first 100" in content["README.md"].decode()
+    assert len(content["tb_x.mem"].split()) == 3 * 6 and len(content["tb_y.mem"].split()) == 3 * 5
 
 
 # --- options ----------------------------------------------------------------------------------------
@@ -294,7 +354,9 @@ def test_names_that_clash() -> None:
     g = rlx.Graph("ports")
     x = g.input("a b", (3,), "i8")
     g.set_outputs({"a-b": x + 1})
-    assert "two ports of 'ports' would be called a_b" in refusal(g)
+    design = check(g, [{"a b": np.array([1, -2, 3], np.int8)}])
+    assert design.network.ports == ({"a b": "a_b"}, {"a-b": "a_b_2"})
+    assert "| `a_b_2` | a-b | out |" in files(Compilation(g, target_of("fpga")).artifact())["README.md"].decode()
     assert identifier("2 x") == "x2_x"
 
 

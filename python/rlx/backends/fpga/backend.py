@@ -34,16 +34,18 @@ from rlx.backends.fpga.verilog import Case, constraints, memory_file, memory_mod
 from rlx.backends.protocol import Compiled, DeviceInfo
 from rlx.ir.dtype import dtype
 from rlx.ir.errors import CompileError, Error, ExecutionError
-from rlx.ir.evaluate import evaluate
+from rlx.ir.evaluate import collect_arguments, evaluate_function
 from rlx.ir.graph import Graph
+from rlx.ir.signature import Output
 from rlx.lower.fpga.design import Design, Network, port_bits
-from rlx.lower.fpga.hdl import identifier
 from rlx.lower.fpga.layer import Stream
 from rlx.lower.fpga.recognise import network_of
 
 _MOST_BYTES = 1 << 28
 _MODULE = re.compile(r"^module (\w+)\b.*?^endmodule\n", re.MULTILINE | re.DOTALL)
 _SEED = 20
+# The tensors of a check of a design with states.
+_TENSORS = 3
 
 
 def version() -> str:
@@ -77,7 +79,8 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
     }
     if chosen.name == SIMULATOR:
         with timed(compilation.phases, "circt"):
-            content = _simulated(design, timeout_s)
+            updates = {r.updates: r.name for r in compilation.lir.results if r.updates is not None}
+            content = _simulated(design, timeout_s, updates)
         return Compiled(json.dumps(content).encode(), info)
     with timed(compilation.phases, "circt"):
         files = hardware_files(design, timeout_s)
@@ -88,9 +91,9 @@ def compile_program(compilation: Compilation, timeout_s: float | None = None) ->
     if chosen.report:
         with timed(compilation.phases, "synthesis"):
             synthesis = synthesise(files, design.top, part, frequency)
-    limit = 20 * (cycles or design.network.predicted_cycles) + 10_000
+    limit = case.tensors * (20 * (cycles or design.network.predicted_cycles) + 10_000)
     widths = {n: port_bits(s.dtype) for n, s in (design.network.inputs | design.network.outputs).items()}
-    bench, extra = testbench(design.top, widths, case, limit)
+    bench, extra = testbench(design.top, design.network.ports, widths, case, limit)
     text, orders = readme(design, part, chosen.label, frequency, cycles, synthesis)
     constraint_name, constraint_text = constraints(part.name, frequency)
     files |= {f"{design.top}_tb.sv": bench, **extra, constraint_name: constraint_text, "README.md": text, **orders}
@@ -106,7 +109,8 @@ def designed(graph: Graph, chosen: Target) -> Design:
     options = dict(chosen.options)
     options |= {new: options.pop(old) for old, new in (("shared_requant", "serial"),) if old in options}
     preset = PRESETS[chosen.preset].with_options(**options)
-    return Design(scheduled(network_of(graph), preset, PARTS[chosen.arch]))
+    network = network_of(graph, states_as_ports=chosen.name == SIMULATOR)
+    return Design(scheduled(network, preset, PARTS[chosen.arch]))
 
 
 def hardware_files(design: Design, timeout_s: float | None = None) -> dict[str, str]:
@@ -165,16 +169,25 @@ def notes(artifact: Artifact) -> list[str]:
 
 
 def _case(graph: Graph, network: Network) -> Case:
-    """Inputs that are drawn, and what the evaluator makes of them."""
+    """Inputs that are drawn, and what the evaluator makes of them: several tensors where one leaves a state to the next."""
     draw = np.random.default_rng(_SEED)
-    given = {
-        n: draw.integers(s.low, s.high, s.shape, endpoint=True).astype(s.dtype.numpy) for n, s in network.inputs.items()
-    }
-    results = dict(zip(network.outputs, evaluate(graph, given), strict=True))
-    return Case(
-        {n: (s, given[n].ravel()[s.order]) for n, s in network.inputs.items()},
-        {n: (s, np.asarray(results[n]).ravel()[s.order]) for n, s in network.outputs.items()},
-    )
+    tensors = _TENSORS if network.states else 1
+    streams = network.inputs | network.outputs
+    words: dict[str, list[np.ndarray]] = {n: [] for n in streams}
+    states: dict[str, np.ndarray] = {}
+    for _ in range(tensors):
+        given = {
+            n: draw.integers(s.low, s.high, s.shape, endpoint=True).astype(s.dtype.numpy)
+            for n, s in network.inputs.items()
+        }
+        arrays = collect_arguments(graph, given | states)
+        results = evaluate_function(graph.function, arrays, {})
+        states |= {r.updates: v for r, v in zip(graph.results, results, strict=True) if r.updates is not None}
+        found = {r.name: v for r, v in zip(graph.results, results, strict=True) if r.updates is None}
+        for n, values in (given | found).items():
+            words[n].append(values.ravel()[streams[n].order])
+    joined = {n: (s, np.concatenate(words[n])) for n, s in streams.items()}
+    return Case({n: joined[n] for n in network.inputs}, {n: joined[n] for n in network.outputs}, tensors)
 
 
 def _checked(design: Design, case: Case, timeout_s: float | None) -> int | None:
@@ -186,16 +199,17 @@ def _checked(design: Design, case: Case, timeout_s: float | None) -> int | None:
     if find_spec("llvmlite") is None:
         return None
     program = _simulated(design, timeout_s)
-    run = _simulator(program).run(
-        [values for _, values in case.inputs.values()], most_cycles=_limit(program["predicted_cycles"])
-    )
+    simulator, limit = _simulator(program), case.tensors * _limit(program["predicted_cycles"])
+    run = simulator.run([values for _, values in case.inputs.values()], most_cycles=limit, tensors=case.tensors)
     for (output, (stream, wanted)), got in zip(case.outputs.items(), run.outputs, strict=True):
         if not np.array_equal(_elements(got, stream.dtype.name), wanted):
             raise CompileError(
                 f"the design of '{design.network.name}' gives other numbers for '{output}' than the graph",
                 hint="this is a mistake of RLX: please report it with the graph",
             )
-    return run.cycles
+    if case.tensors == 1:
+        return run.cycles
+    return simulator.run([values[: stream.count] for stream, values in case.inputs.values()], most_cycles=limit).cycles
 
 
 def _limit(cycles: int) -> int:
@@ -205,13 +219,15 @@ def _limit(cycles: int) -> int:
 # --- simulating -------------------------------------------------------------------------------------------------
 
 
-def _simulated(design: Design, timeout_s: float | None) -> dict[str, Any]:
-    """What `Program` reads."""
+def _simulated(design: Design, timeout_s: float | None, updates: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """What `Program` reads; `updates` names for each state the output that it becomes."""
     ir, offsets, size = process.simulation(design.simulated(), design.top, timeout_s)
     network = design.network
 
-    def described(side: Mapping[str, Stream]) -> list[list[Any]]:
-        return [[n, identifier(n), port_bits(s.dtype), s.dtype.name, s.order.tolist()] for n, s in side.items()]
+    def described(side: Mapping[str, Stream], ports: Mapping[str, str]) -> list[list[Any]]:
+        return [[n, ports[n], port_bits(s.dtype), s.dtype.name, s.order.tolist()] for n, s in side.items()]
+
+    inputs, outputs = network.ports
 
     return {
         "ir": ir,
@@ -219,8 +235,9 @@ def _simulated(design: Design, timeout_s: float | None) -> dict[str, Any]:
         "offsets": offsets,
         "bytes": size,
         "predicted_cycles": network.predicted_cycles,
-        "inputs": described(network.inputs),
-        "outputs": described(network.outputs),
+        "updates": [list(pair) for pair in (updates or {}).items()],
+        "inputs": described(network.inputs, inputs),
+        "outputs": described(network.outputs, outputs),
     }
 
 
@@ -230,6 +247,7 @@ _PROGRAM = {
     "top": name,
     "bytes": integer(0, 1 << 40),
     "predicted_cycles": integer(0, 1 << 60),
+    "updates": listed(row(name, name), 1000),
     "inputs": listed(_PORT, 1000),
     "outputs": listed(_PORT, 1000),
 }
@@ -272,9 +290,13 @@ class Program:
         offsets = content.pop("offsets", None) if isinstance(content, dict) else None
         program = record(_PROGRAM)(content, "program") | {"offsets": offsets}
         signature = artifact.signature
-        for side, described in (("inputs", signature.of_kind("input")), ("outputs", signature.outputs)):
-            found = [(n, kind, len(order)) for n, _, _, kind, order in program[side]]
-            wanted = [(d.name, d.shape.dtype.name, int(np.prod(d.shape.static))) for d in described]
+        self._updates = dict[str, str](program["updates"])
+        states = {a.name: a for a in signature.of_kind("state")}
+        given = [a for a in signature.arguments if a.kind != "param"]
+        made = [Output(self._updates[n], states[n].shape) for n in self._updates if n in states]
+        for side, described in (("inputs", given), ("outputs", [*signature.outputs, *made])):
+            found = sorted((n, kind, len(order)) for n, _, _, kind, order in program[side])
+            wanted = sorted((d.name, d.shape.dtype.name, int(np.prod(d.shape.static))) for d in described)
             if found != wanted or any(sorted(order) != list(range(len(order))) for *_, order in program[side]):
                 raise ExecutionError("the program is another one than the artifact describes", hint="compile it again")
         ports = [
@@ -289,34 +311,41 @@ class Program:
         ):
             raise ExecutionError("the program lacks the places of its ports", hint="compile it again")
         self._orders = [[np.array(order, np.int64) for *_, order in program[s]] for s in ("inputs", "outputs")]
-        self._outputs = [(o.shape.static, o.shape.dtype.name) for o in signature.outputs]
+        self._names = [[n for n, *_ in program[s]] for s in ("inputs", "outputs")]
+        self._inputs = [a.name for a in signature.of_kind("input")]
+        self._outputs = [o.name for o in signature.outputs]
+        self._shapes = {o.name: o.shape for o in (*signature.outputs, *made)}
+        self._states = {n: np.full(a.shape.static, a.init, a.shape.dtype.numpy) for n, a in states.items()}
         self._limit = _limit(program["predicted_cycles"])
         self._simulator = _simulator(program)
         self.cycles = 0
 
     def call(self, arrays: Sequence[np.ndarray], /) -> list[np.ndarray]:
         """Run it on arrays for its inputs, in order."""
-        given = [a.ravel()[order] for a, order in zip(arrays, self._orders[0], strict=True)]
+        named = dict(zip(self._inputs, arrays, strict=True)) | self._states
+        given = [named[n].ravel()[order] for n, order in zip(self._names[0], self._orders[0], strict=True)]
         run = self._simulator.run(given, most_cycles=self._limit)
         self.cycles = run.cycles
-        results = []
-        for values, order, (shape, kind) in zip(run.outputs, self._orders[1], self._outputs, strict=True):
-            result = np.empty(len(order), dtype(kind).numpy)
-            result[order] = _elements(values, kind)
-            results.append(result.reshape(shape))
-        return results
+        results: dict[str, np.ndarray] = {}
+        for output, values, order in zip(self._names[1], run.outputs, self._orders[1], strict=True):
+            shape = self._shapes[output]
+            result = np.empty(len(order), shape.dtype.numpy)
+            result[order] = _elements(values, shape.dtype.name)
+            results[output] = result.reshape(shape.static)
+        self._states |= {state: results[made] for state, made in self._updates.items()}
+        return [results[n].copy() for n in self._outputs]
 
     def remarks(self) -> list[str]:
         """The cycles of the last call."""
         return [f"{self.cycles} cycles"]
 
     def read_state(self, name: str) -> np.ndarray:
-        """There are no states."""
-        raise ExecutionError(f"there is no state '{name}'")
+        """A copy of the current value of a state."""
+        return self._states[name].copy()
 
     def write_state(self, name: str, value: np.ndarray) -> None:
-        """There are no states."""
-        raise ExecutionError(f"there is no state '{name}'")
+        """Set the value of a state."""
+        self._states[name] = value.copy()
 
 
 @cache

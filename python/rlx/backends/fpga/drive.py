@@ -127,7 +127,9 @@ class _Driver:
         port, is_input = self._ports[index]
         position = self._load("i64", self._at("%numbers", len(self._ports) + index))
         if not is_input:
-            ready = self._draw("%outlimit")
+            # What comes after the last tensor, of states, is not read.
+            awaited = self._op(f"icmp ult i64 {position}, {self._load('i64', self._at('%numbers', index))}")
+            ready = self._op(f"and i1 {self._draw('%outlimit')}, {awaited}")
             self._line(f"  store i1 {ready}, ptr {self._port(f'{port.name}_ready')}")
             return position, ready
         left = self._op(f"icmp ult i64 {position}, {self._load('i64', self._at('%numbers', index))}")

@@ -10,7 +10,6 @@ from rlx.backends.fpga.estimate import cost_of, total
 from rlx.backends.fpga.parts import Part
 from rlx.backends.fpga.synthesis import Synthesis
 from rlx.lower.fpga.design import Design, port_bits
-from rlx.lower.fpga.hdl import identifier
 from rlx.lower.fpga.layer import Stream
 from rlx.lower.fpga.orders import row_major, usual
 
@@ -44,7 +43,7 @@ def readme(
         "Each port is a stream: an element is taken at an edge of `clk` at which `_valid` and `_ready` are both 1. `rst` is "
         "synchronous. A tensor may follow the one before at once.",
         "",
-        *_table(("port", "direction", "tensor", "bits", "order of the elements"), ports),
+        *_table(("port", "name", "direction", "tensor", "bits", "order of the elements"), ports),
         "",
         _REPORT,
         "",
@@ -73,13 +72,14 @@ def _ports(design: Design) -> tuple[list[tuple[str, ...]], dict[str, str]]:
     """A row for each port, and the files with orders."""
     rows: list[tuple[str, ...]] = []
     files: dict[str, str] = {}
-    for direction, side in (("in", design.network.inputs), ("out", design.network.outputs)):
+    network = design.network
+    for direction, side, names in zip(("in", "out"), (network.inputs, network.outputs), network.ports, strict=True):
         for name, stream in side.items():
-            order, extra = _order(identifier(name), stream)
+            order, extra = _order(names[name], stream)
             files |= extra
             dims = "x".join(map(str, stream.shape)) or "scalar"
             tensor = f"{stream.dtype.name} {dims}"
-            rows.append((f"`{identifier(name)}`", direction, tensor, str(port_bits(stream.dtype)), order))
+            rows.append((f"`{names[name]}`", name, direction, tensor, str(port_bits(stream.dtype)), order))
     return rows, files
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rlx.lower.fpga.hdl import Memory, identifier
+from rlx.lower.fpga.hdl import Memory
 from rlx.lower.fpga.layer import Stream
 
 
@@ -36,34 +36,39 @@ def memory_file(words: Sequence[int], width: int) -> str:
 
 @dataclass(frozen=True)
 class Case:
-    """What a testbench compares: elements in the order of their streams, by name."""
+    """What a testbench compares: elements in the order of their streams, by name; of so many tensors."""
 
     inputs: Mapping[str, tuple[Stream, np.ndarray]]
     outputs: Mapping[str, tuple[Stream, np.ndarray]]
+    tensors: int = 1
 
 
-def testbench(top: str, widths: Mapping[str, int], case: Case, most_cycles: int) -> tuple[str, dict[str, str]]:
+def testbench(
+    top: str, ports: Sequence[Mapping[str, str]], widths: Mapping[str, int], case: Case, most_cycles: int
+) -> tuple[str, dict[str, str]]:
     """A testbench that feeds a design and compares what it gives, and the files that it reads.
 
     Args:
         top: The name of the design.
+        ports: What inputs and outputs are called, by name.
         widths: The bits of each port's data.
         case: What it compares.
         most_cycles: When it gives up.
     """
-    sides = [(n, *port, True) for n, port in case.inputs.items()]
-    sides += [(n, *port, False) for n, port in case.outputs.items()]
+    inputs, outputs = ports
+    sides = [(n, inputs[n], values, True) for n, (_, values) in case.inputs.items()]
+    sides += [(n, outputs[n], values, False) for n, (_, values) in case.outputs.items()]
     files: dict[str, str] = {}
     declarations: list[str] = []
     drivers: list[str] = []
     connections: list[str] = []
-    for name, stream, values, is_input in sides:
-        port, width = identifier(name), widths[name]
+    for name, port, values, is_input in sides:
+        width = widths[name]
         files[f"tb_{port}.mem"] = memory_file([int(v) for v in values], width)
-        declarations += _declared(port, width, stream.count, is_input)
+        declarations += _declared(port, width, len(values), is_input)
         drivers += _driven(port, is_input)
         connections += [f".{port}_{end}({port}_{end})" for end in ("valid", "data", "ready")]
-    done = " && ".join(f"{identifier(n)}_count == {s.count}" for n, s, _, is_input in sides if not is_input)
+    done = " && ".join(f"{port}_count == {len(values)}" for _, port, values, is_input in sides if not is_input)
     lines = [
         "`timescale 1ns/1ps",
         "// Feeds the design, and compares what it gives with what the graph means. +hesitate makes both ends wait at times.",
@@ -106,7 +111,7 @@ def _declared(port: str, width: int, count: int, is_input: bool) -> list[str]:
         f'  initial $readmemh("tb_{port}.mem", {port}_words);',
     ]
     if not is_input:
-        return [*lines, f"  assign {port}_ready = draw[1];"]
+        return [*lines, f"  assign {port}_ready = draw[1] && {port}_count < {count};"]
     return [
         *lines,
         f"  logic {port}_held = 1'b0;",

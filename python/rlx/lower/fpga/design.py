@@ -11,7 +11,8 @@ import numpy as np
 from rlx.ir.dtype import DType
 from rlx.lower.fpga.hdl import Memory, Module, Value, identifier, index_bits
 from rlx.lower.fpga.layer import Layer, Stream
-from rlx.lower.fpga.movement import Fifo, fork
+from rlx.lower.fpga.movement import Concat, Fifo, fork
+from rlx.lower.fpga.state import State
 
 
 def port_bits(dtype: DType) -> int:
@@ -35,12 +36,36 @@ class Network:
     outputs: dict[str, Stream] = field(default_factory=dict[str, Stream])
     layers: list[Layer] = field(default_factory=list[Layer])
 
+    @property
+    def states(self) -> list[State]:
+        """Its states, which are layers that read what comes after them."""
+        return [layer for layer in self.layers if isinstance(layer, State)]
+
+    @property
+    def ports(self) -> tuple[dict[str, str], dict[str, str]]:
+        """What inputs and outputs are called in Verilog: names that differ only in what it does not take get numbers."""
+        taken = {"clk", "rst"}
+        sides: list[dict[str, str]] = []
+        for side in (self.inputs, self.outputs):
+            names: dict[str, str] = {}
+            for name in side:
+                port, count = identifier(name), 1
+                while port in taken:
+                    count += 1
+                    port = f"{identifier(name)}_{count}"
+                taken.add(port)
+                names[name] = port
+            sides.append(names)
+        return sides[0], sides[1]
+
     def readers(self) -> dict[Layer | str, list[tuple[Layer, int] | str]]:
         """Who reads what each layer or input gives: a layer with the number of its input, or the name of an output."""
         result: dict[Layer | str, list[tuple[Layer, int] | str]] = {s: [] for s in [*self.inputs, *self.layers]}
         for layer in self.layers:
             for i, stream in enumerate(layer.inputs):
                 result[stream.source].append((layer, i))
+        for state in self.states:
+            result[state.update.source].append((state, 0))
         for name, stream in self.outputs.items():
             result[stream.source].append(name)
         return result
@@ -60,8 +85,15 @@ class Network:
 
     @property
     def interval(self) -> int:
-        """The cycles from one tensor to the next when many follow each other: those of the slowest layer."""
-        return max([s.count for s in self.inputs.values()] + [layer.cycles for layer in self.layers])
+        """The cycles from one tensor to the next when many follow each other, at most.
+
+        They are those of the slowest layer, or of the longest way from a state to what writes it.
+        """
+        slowest = max([s.count for s in self.inputs.values()] + [layer.cycles for layer in self.layers])
+        if not self.states:
+            return slowest
+        times = self.arrivals()
+        return max(slowest, *(int((times[s.update.source] - times[s]).max()) + 2 for s in self.states))
 
 
 _MOST_ROUNDS = 8
@@ -126,6 +158,9 @@ def _early(network: Network, given: Mapping[Layer, Sequence[Stream]]) -> dict[tu
         taken = [layer.consumed(i) for i in range(len(before))]
         ends = [_at(times[s.source], c) for s, c in zip(layer.inputs, taken, strict=True)]
         at = np.maximum.accumulate(np.maximum.reduce(ends))
+        if isinstance(layer, Concat):
+            # It takes from one input at a time: the other one may not stop what both come from.
+            at = np.maximum(at, times[layer] - 1)
         for i, (stream, c) in enumerate(zip(before, taken, strict=True)):
             depths[layer, i] = int((np.searchsorted(times[stream.source], at, "right") - c).max())
     return depths
@@ -222,14 +257,15 @@ class Design:
         network = self.network
         m = Module(self.top)
         readers = network.readers()
-        m.reserve(*(f"{identifier(n)}_{end}" for n in network.inputs for end in ("valid", "data")))
-        m.reserve(*(f"{identifier(n)}_ready" for n in network.outputs))
+        self._ports = inputs, outputs = network.ports
+        m.reserve(*(f"{port}_{end}" for port in inputs.values() for end in ("valid", "data")))
+        m.reserve(*(f"{port}_ready" for port in outputs.values()))
         wires = {layer: _wires(m, layer) for layer in network.layers}
         given: dict[
             Layer | str, tuple[Value, Value, Value]
         ] = {}  # valid, data and the ready that is still to be defined
         for name, stream in network.inputs.items():
-            port = identifier(name)
+            port = inputs[name]
             valid, data = m.input(f"{port}_valid", 1), m.input(f"{port}_data", port_bits(stream.dtype))
             data = m.sext(data, stream.width) if stream.low < 0 else m.zext(data, stream.width)
             ready = m.wire(f"{port}_ready", 1)
@@ -246,7 +282,7 @@ class Design:
             elif not found:
                 m.define(ready, m.const(1, 1))
             else:
-                base = identifier(source) if isinstance(source, str) else source.name
+                base = inputs[source] if isinstance(source, str) else source.name
                 module = fork(f"{base}_fork", len(found), data.width)
                 forks.append(module)
                 ports = {"in0_valid": valid, "in0_data": data, "in0_ready": ready}
@@ -258,7 +294,7 @@ class Design:
                 ends = [(ports[f"out{i}_valid"], ports[f"out{i}_data"]) for i in range(len(found))]
             for reader, (end_valid, end_data) in zip(found, ends, strict=True):
                 if isinstance(reader, str):
-                    port, stream = identifier(reader), network.outputs[reader]
+                    port, stream = outputs[reader], network.outputs[reader]
                     m.output(f"{port}_valid", end_valid)
                     m.output(f"{port}_data", m.fit(end_data, port_bits(stream.dtype)))
                 else:
@@ -272,7 +308,7 @@ class Design:
         self, m: Module, wires: Mapping[Layer, Mapping[str, Value]], reader: tuple[Layer, int] | str
     ) -> Value:
         if isinstance(reader, str):
-            return m.input(f"{identifier(reader)}_ready", 1)
+            return m.input(f"{self._ports[1][reader]}_ready", 1)
         return wires[reader[0]][f"in{reader[1]}_ready"]
 
 

@@ -15,33 +15,43 @@ from rlx.ir.location import describe
 from rlx.ir.shape import shape_of
 from rlx.lower.fpga import movement_rules, product_rules, rules
 from rlx.lower.fpga.design import Network
-from rlx.lower.fpga.hdl import identifier
 from rlx.lower.fpga.layer import Layer, Stream, dtype_range
 from rlx.lower.fpga.orders import usual
 from rlx.lower.fpga.site import RULES, Operand, Site
+from rlx.lower.fpga.state import State
 
 # Importing the rules registers them.
 _REGISTERED = (rules, product_rules, movement_rules)
 CLAIMED = ("constant", *RULES)
 
 
-def network_of(graph: Graph) -> Network:
+def network_of(graph: Graph, *, states_as_ports: bool = False) -> Network:
     """The network that computes what a graph does.
 
     Args:
         graph: A graph at LIR, of integers; its weights are constants.
+        states_as_ports: Whether states are inputs and outputs, and are not kept in the hardware.
 
     Raises:
-        UnsupportedError: It has symbols, parameters or states, or ops that have no layer: all of them are listed.
+        UnsupportedError: It has symbols or parameters, or ops that have no layer: all of them are listed.
     """
     _check_arguments(graph)
     values: dict[Any, Operand] = {}
     inputs: dict[str, Stream] = {}
-    for argument, value in zip(graph.arguments, graph.function.entry_block.arguments, strict=True):
-        shape, kind = argument.shape.static, argument.shape.dtype
-        inputs[argument.name] = values[value] = Stream(shape, kind, usual(shape), *dtype_range(kind), argument.name)
-    _check_ports(graph)
     layers: list[Layer] = []
+    states: dict[str, State] = {}
+    for argument, value in zip(graph.arguments, graph.function.entry_block.arguments, strict=True):
+        shape, kind, title = argument.shape.static, argument.shape.dtype, argument.name
+        if argument.kind == "state" and not states_as_ports:
+            made = State(
+                f"state{len(states) + 1}", "", [], title=title, init=int(argument.init), shape=shape, dtype=kind,
+                order=usual(shape),
+            )  # fmt: skip
+            states[title] = made
+            layers.append(made)
+            values[value] = made.output
+        else:
+            inputs[title] = values[value] = Stream(shape, kind, usual(shape), *dtype_range(kind), title)
     counts: dict[str, int] = Counter()
     problems: list[str] = []
     hints: list[str] = []
@@ -59,11 +69,21 @@ def network_of(graph: Graph) -> Network:
         message = f"{len(problems)} {verb} no layer for target fpga:\n" + "\n".join(problems)
         raise UnsupportedError(message, hint="; ".join(dict.fromkeys(hints)) or None)
     network = Network(graph.name, inputs, layers=layers)
-    for output, value in zip(graph.outputs, operations[-1].operands, strict=True):
+    for output, value in zip(graph.results, operations[-1].operands, strict=True):
         made = values[value]
         if not isinstance(made, Stream):
-            raise UnsupportedError(f"output '{output.name}' is a constant", hint="leave it out of the graph")
-        network.outputs[output.name] = made
+            what = f"output '{output.name}'" if output.updates is None else f"what state '{output.updates}' becomes"
+            raise UnsupportedError(f"{what} is a constant", hint="leave it out of the graph")
+        if output.updates in states:
+            state = states[output.updates]
+            site = Site("state", "", output.shape, np.asarray, layers, counts)
+            state.update = site.ordered(made, state.order)
+        else:
+            network.outputs[output.name] = made
+    if not graph.outputs:
+        raise UnsupportedError(
+            f"'{graph.name}' has no outputs, so nothing says when it is done", hint="call set_outputs"
+        )
     return _without_unused(network)
 
 
@@ -84,27 +104,17 @@ def _check_arguments(graph: Graph) -> None:
         names = ", ".join(sorted(graph.symbols))
         hint = "bind symbols: --bind=n=1, bind={'n': 1}"
         raise UnsupportedError(f"hardware has static sizes, and '{graph.name}' has the symbols {names}", hint=hint)
-    for kind, why in (("param", "weights are part of the hardware: give them as constants"), ("state", "")):
-        if names := [a.name for a in graph.arguments if a.kind == kind]:
-            message = f"target fpga takes no {kind}s, and '{graph.name}' has {', '.join(names)}"
-            raise UnsupportedError(message, hint=why or "pass the value in and out instead")
-
-
-def _check_ports(graph: Graph) -> None:
-    names = [identifier(n) for n in (*(a.name for a in graph.arguments), *(o.name for o in graph.outputs))]
-    reserved = ["clk", "rst"]
-    repeated = [n for n, count in Counter([*names, *reserved]).items() if count > 1]
-    if repeated:
-        message = f"two ports of '{graph.name}' would be called {repeated[0]}"
-        raise UnsupportedError(message, hint="inputs and outputs need names that differ in letters and digits")
+    if names := [a.name for a in graph.arguments if a.kind == "param"]:
+        message = f"target fpga takes no params, and '{graph.name}' has {', '.join(names)}"
+        raise UnsupportedError(message, hint="weights are part of the hardware: give them as constants")
 
 
 def _without_unused(network: Network) -> Network:
     """A network without layers that nothing reads."""
     kept: list[Layer] = []
-    read = {s.source for s in network.outputs.values()}
+    read = {s.source for s in network.outputs.values()} | {s.update.source for s in network.states}
     for layer in reversed(network.layers):
-        if layer in read:
+        if layer in read or isinstance(layer, State):
             kept.insert(0, layer)
             read |= {s.source for s in layer.inputs}
     return Network(network.name, network.inputs, network.outputs, kept)
