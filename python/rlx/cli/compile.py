@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlx.backends.flags import declared
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 # What compiles to code; all other kinds of `--emit` are text.
 _CODE = ("artifact", "program")
+# The endings of sources that tools take all of from a folder.
+_SOURCES = frozenset({".c", ".h", ".mem", ".sv"})
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -238,6 +242,7 @@ def _write_program(compilation: Compilation, artifact: Artifact, arguments: argp
         with calling(compilation.backend, "files"):
             files = dict(compilation.compiler.files(artifact))  # pyright: ignore[reportAttributeAccessIssue]
         write_folder(arguments.output, files)
+        _warn_of_others(arguments.output, files)
     else:
         write_output(arguments.output, data)
     if arguments.output != "-":
@@ -249,6 +254,20 @@ def _write_program(compilation: Compilation, artifact: Artifact, arguments: argp
         with calling(compilation.backend, "notes"):
             for note in compilation.compiler.notes(artifact):
                 print(printable(note))
+
+
+def _warn_of_others(folder: str, files: Mapping[str, bytes]) -> None:
+    """Say which files of a folder look like those of another program: tools that take all of a kind would read them too."""
+    from rlx.ir.printable import printable
+
+    kinds = {Path(name).suffix for name in files} & _SOURCES
+    others = sorted(p.name for p in Path(folder).iterdir() if p.suffix in kinds and p.name not in files)
+    if others:
+        shown = ", ".join(others[:5]) + (f" and {len(others) - 5} more" if len(others) > 5 else "")
+        message = (
+            f"rlx: warning: {folder} also has files that this program has not: {shown}; remove them if they are old"
+        )
+        print(printable(message), file=sys.stderr)
 
 
 def _text(compilation: Compilation, kind: str) -> str:

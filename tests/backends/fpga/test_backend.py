@@ -255,6 +255,11 @@ def test_files_of_a_design(tmp_path: Path, capfd: pytest.CaptureFixture[str]) ->
     assert "| `conv1` | conv 3x3" in readme and "preset `latency`" in readme and "model.mlir:" in readme
     verilog = (tmp_path / "rtl" / "conv1.sv").read_text()
     assert "module conv1(" in verilog and "rows_used" in verilog
+    # Files of another design in the folder stay, and are named.
+    (tmp_path / "rtl" / "conv9.sv").write_text("module conv9(); endmodule")
+    assert command.main([*words, f"--output={tmp_path / 'rtl'}"]) == 0
+    assert "also has files that this program has not: conv9.sv;" in capfd.readouterr().err
+    assert (tmp_path / "rtl" / "conv9.sv").exists()
 
 
 def test_the_report_has_what_was_simulated() -> None:

@@ -11,10 +11,8 @@ from rlx.lower.fpga.hdl import Memory, Module
 # Memories of fewer bits or words are made of logic.
 _LEAST_BLOCK = 1024
 _LEAST_DEPTH = 32
-# A four-input table for as many bits of a small memory.
-_BITS_IN_LUT = 10
 # Synthesis finds what is constant and what is shared; measured on the designs of docs/fpga.md.
-_LOGIC, _REGISTERS = 0.9, 0.95
+_REGISTERS = 0.95
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class Cost:
 def cost_of(module: Module, part: Part) -> Cost:
     """What a module takes, with its memories."""
     tally = module.tally
-    multipliers, luts = 0, tally.logic * _LOGIC
+    multipliers, luts = 0, tally.sums * part.sum_luts + tally.logic * part.logic_luts
     for left, right in tally.products:
         if min(left, right) < 2 or left + right < part.least_product:
             luts += left * right
@@ -53,11 +51,26 @@ def cost_of(module: Module, part: Part) -> Cost:
         multipliers += -(-(left + right) // part.factor_bits)
     blocks = 0
     for memory in module.memories:
-        if memory.bits < _LEAST_BLOCK or memory.depth < _LEAST_DEPTH:
-            luts += memory.bits / _BITS_IN_LUT
-        else:
+        tables = _tables(memory, part)
+        if tables is None:
             blocks += blocks_of(memory, part)
-    return Cost(round(luts), round(tally.registers * _REGISTERS), multipliers, blocks)
+        else:
+            luts += tables
+    registers = max(tally.registers * _REGISTERS - multipliers * part.packed, 0)
+    return Cost(round(luts), round(registers), multipliers, blocks)
+
+
+def _tables(memory: Memory, part: Part) -> float | None:
+    """The tables of a small memory; None where it is made of blocks."""
+    if memory.words is not None:
+        # Synthesis takes blocks for constants that fill them well.
+        widest = max(bits for _, bits in part.modes)
+        worth = part.least_rom * (blocks_of(memory, part) + memory.width / widest)
+        return memory.bits / part.rom_bits if memory.bits < worth else None
+    if part.small is None or (memory.bits >= _LEAST_BLOCK and memory.depth >= _LEAST_DEPTH):
+        return None
+    words, bits, luts = part.small
+    return -(-memory.depth // words) * -(-memory.width // bits) * luts
 
 
 def total(modules: Iterable[Module], part: Part) -> Cost:

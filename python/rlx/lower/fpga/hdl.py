@@ -108,12 +108,14 @@ class Tally:
         products: The widths of the factors of each product of two values.
         scalings: Likewise of each product with a constant.
         registers: Bits of registers.
-        logic: Four-input tables, roughly: a bit of a sum, a choice or a comparison.
+        sums: Bits of sums, differences and comparisons by size, which are made of carries.
+        logic: Four-input tables, roughly, of everything else.
     """
 
     products: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     scalings: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     registers: int = 0
+    sums: int = 0
     logic: float = 0.0
 
 
@@ -229,7 +231,11 @@ class Module:
         assert len({v.width for v in values}) == 1, (op, values)
         if len(values) == 1:
             return values[0]
-        self.tally.logic += values[0].width * (len(values) - 1) * (1 if op in ("add", "sub") else 0.4)
+        bits = values[0].width * (len(values) - 1)
+        if op in ("add", "sub"):
+            self.tally.sums += bits
+        else:
+            self.tally.logic += 0.4 * bits
         return self.op(f"comb.{op} {', '.join(v.text for v in values)} : {values[0].type}", values[0].width)
 
     def add(self, *values: Value) -> Value:
@@ -265,7 +271,10 @@ class Module:
         assert predicate in _PREDICATES
         right = self.const(right, left.width) if isinstance(right, int) else right
         assert left.width == right.width, (left, right)
-        self.tally.logic += left.width * 0.5
+        if predicate in ("eq", "ne"):
+            self.tally.logic += left.width * 0.5
+        else:
+            self.tally.sums += left.width
         return self.op(f"comb.icmp {predicate} {left.text}, {right.text} : {left.type}", 1)
 
     def mux(self, condition: Value, yes: Value, no: Value) -> Value:

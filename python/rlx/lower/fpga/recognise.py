@@ -110,11 +110,15 @@ def _check_arguments(graph: Graph) -> None:
 
 
 def _without_unused(network: Network) -> Network:
-    """A network without layers that nothing reads."""
-    kept: list[Layer] = []
-    read = {s.source for s in network.outputs.values()} | {s.update.source for s in network.states}
-    for layer in reversed(network.layers):
-        if layer in read or isinstance(layer, State):
-            kept.insert(0, layer)
-            read |= {s.source for s in layer.inputs}
+    """A network without layers, states among them, that no output depends on."""
+    read = {s.source for s in network.outputs.values()}
+    waiting = list(read)
+    while waiting:
+        source = waiting.pop()
+        if isinstance(source, Layer):
+            inputs = [source.update] if isinstance(source, State) else source.inputs
+            found = {s.source for s in inputs} - read
+            read |= found
+            waiting += found
+    kept = [layer for layer in network.layers if layer in read]
     return Network(network.name, network.inputs, network.outputs, kept)
