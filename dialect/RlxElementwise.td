@@ -8,8 +8,8 @@ include "RlxEnums.td"
 def RLX_ActivationOp : RLX_Op<"activation", "elementwise", [
       RLX_IsElementwise,
       RLX_When<RLX_IsCheap, "kind", ["relu", "neg", "abs", "round", "floor", "ceil", "sqrt", "rsqrt"]>,
-      RLX_When<RLX_IsBounded, "kind", ["sigmoid", "tanh", "sin", "cos", "atan"]>,
-      RLX_When<RLX_IsWideRange, "kind", ["exp", "log", "rsqrt", "tan"]>
+      RLX_When<RLX_IsBounded, "kind", ["sigmoid", "tanh", "sin", "cos", "atan", "erf", "erfc"]>,
+      RLX_When<RLX_IsWideRange, "kind", ["exp", "log", "rsqrt", "tan", "exp2", "expm1", "log2", "log10", "log1p", "sinh", "cosh"]>
     ]> {
   let summary = "Elementwise function of one tensor";
   let description = [{
@@ -46,7 +46,7 @@ def RLX_BinaryOp : RLX_Op<"binary", "elementwise", [
     `max` and `min` give NaN when either operand is NaN, and do not take complex numbers.
     An integer `pow` with a negative exponent is the truncated quotient: 0 unless the base is 1 or -1
     (and 0 for base 0).
-    `rem` takes floats, where it is exact (`fmod` of C) and NaN for an infinite `lhs` or for `rhs = 0`, and integers.
+    `atan2` takes floats, with the special cases of C99. `rem` takes floats, where it is exact (`fmod` of C) and NaN for an infinite `lhs` or for `rhs = 0`, and integers.
     `trunc_div`, `and`, `or`, `xor` and both shifts take integers only. A quotient by 0 is -1 (all bits are 1) and
     its remainder `lhs`; that of the least integer by -1 wraps, with remainder 0. A shift by a negative number, or by
     as many bits as there are or more, leaves nothing: 0, or -1 for `shift_right` of a negative number.

@@ -19,13 +19,18 @@ def RLX_Activation : RLX_Enum<"Activation", "elementwise function of one tensor"
   "silu", "relu", "sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt", "neg", "abs",
   "sin", "cos", "tan", "atan",
   "round",        // half to even
-  "floor", "ceil"
+  "floor", "ceil",
+  "exp2", "expm1",        // 2^x, e^x - 1
+  "log2", "log10", "log1p",
+  "cbrt", "erf", "erfc",  // erfc(x) = 1 - erf(x)
+  "asin", "acos", "sinh", "cosh", "asinh", "acosh", "atanh"
 ]>;
 
 def RLX_Binary : RLX_Enum<"Binary", "elementwise function of two tensors", [
   "add", "sub", "mul", "div", "max", "min", "pow",
   "rem",          // lhs - rhs trunc(lhs / rhs), with the sign of lhs
   "trunc_div",    // trunc(lhs / rhs)
+  "atan2",        // the angle of the point (rhs, lhs)
   "and", "or", "xor",
   "shift_left",
   "shift_right"   // of signed integers with their sign

@@ -148,6 +148,7 @@ def _numbers(jax: Any, x: Any, w: Any) -> Any:
     """Rounding, remainders and bits, of floats and of three kinds of integers."""
     lax, jnp = jax.lax, jax.numpy
     found = [jnp.floor(x), jnp.ceil(x * 3), jnp.sign(x), jnp.fmod(x * 9, 0.7), x % 0.3, (x * 5) // 0.4, jnp.trunc(x)]
+    found += [jnp.log1p(abs(x)), jnp.expm1(x), jnp.cbrt(x), jnp.arctan2(x, x[::-1])]
     for kind in ("int32", "int8", "uint32"):
         a, b = (x * 50).astype("int32").astype(kind), (x[::-1] * 9).astype("int32").astype(kind)
         few = (abs(x) * 4).astype(kind)
@@ -237,26 +238,26 @@ def test_ops_are_where_the_file_says() -> None:
 
 def test_all_ops_that_have_no_rule_are_listed() -> None:
     body = """
-      %0 = stablehlo.cbrt %x : tensor<2xf32>
-      %1 = stablehlo.cbrt %0 : tensor<2xf32>
+      %0 = stablehlo.reduce_precision %x, format = e5m2 : tensor<2xf32>
+      %1 = stablehlo.reduce_precision %0, format = e5m2 : tensor<2xf32>
       %2 = "stablehlo.sort"(%1) ({ ^bb0(%a: tensor<f32>, %b: tensor<f32>):
         %c = stablehlo.compare LT, %a, %b : (tensor<f32>, tensor<f32>) -> tensor<i1>
         stablehlo.return %c : tensor<i1> }) {dimension = 0 : i64, is_stable = true} : (tensor<2xf32>) -> tensor<2xf32>
       %3 = func.call @inner(%2) : (tensor<2xf32>) -> tensor<2xf32>
       return %3 : tensor<2xf32>"""
-    inner = "%0 = stablehlo.log_plus_one %x : tensor<2xf32>\n return %0 : tensor<2xf32>"
+    inner = "%0 = stablehlo.custom_call @other(%x) : (tensor<2xf32>) -> tensor<2xf32>\n return %0 : tensor<2xf32>"
     with pytest.raises(rlx.UnsupportedError) as caught:
         rlx.from_stablehlo(function(body) + function(inner, "private @inner"))
     assert str(caught.value) == (
         "ops that cannot be imported from StableHLO, 4 of 3 kinds:\n"
-        "  <text>:2:12: cbrt, 2 in all\n  <text>:4:12: sort, 1 in all\n  <text>:9:68: log_plus_one, 1 in all"
+        "  <text>:2:12: reduce_precision, 2 in all\n  <text>:4:12: sort, 1 in all\n  <text>:9:68: custom_call, 1 in all"
     )
 
 
 def test_an_op_without_a_place_is_where_its_function_is_called() -> None:
     call = '%0 = func.call @g(%x) : (tensor<2xf32>) -> tensor<2xf32> loc("model.py":7:3)\n return %0 : tensor<2xf32>'
-    inner = "%0 = stablehlo.log_plus_one %x : tensor<2xf32> loc(unknown)\n return %0 : tensor<2xf32>"
-    with pytest.raises(rlx.UnsupportedError, match=r"model.py:7:3: log_plus_one, 1 in all"):
+    inner = "%0 = stablehlo.reduce_precision %x, format = e5m2 : tensor<2xf32> loc(unknown)\n return %0 : tensor<2xf32>"
+    with pytest.raises(rlx.UnsupportedError, match=r"model.py:7:3: reduce_precision, 1 in all"):
         rlx.from_stablehlo(function(call) + function(inner, "private @g"))
 
 

@@ -45,6 +45,21 @@ ACTIVATIONS_IN_JAX: dict[str, Callable[[Any], Any]] = {
     "round": jnp.round,
     "floor": jnp.floor,
     "ceil": jnp.ceil,
+    "exp2": jnp.exp2,
+    "expm1": jnp.expm1,
+    "log2": jnp.log2,
+    "log10": jnp.log10,
+    "log1p": jnp.log1p,
+    "cbrt": jnp.cbrt,
+    "erf": jax.lax.erf,
+    "erfc": jax.lax.erfc,
+    "asin": jnp.arcsin,
+    "acos": jnp.arccos,
+    "sinh": jnp.sinh,
+    "cosh": jnp.cosh,
+    "asinh": jnp.arcsinh,
+    "acosh": jnp.arccosh,
+    "atanh": jnp.arctanh,
 }
 
 
@@ -172,3 +187,22 @@ def pairs_of(kind: DType | str) -> tuple[np.ndarray, np.ndarray]:
 def has_denormals(*arrays: np.ndarray) -> np.ndarray:
     """Where any array holds a denormal, which other libraries take for 0."""
     return np.logical_or.reduce([(flushed(a) != a) & (a == a) for a in arrays])
+
+
+def _rounded(value: Any, to: type) -> Any:
+    """A number of mpmath, 0 where it is far below the least."""
+    import mpmath
+
+    return to(0) if abs(value) < mpmath.mpf(10) ** -400 else to(mpmath.nstr(value, 22))
+
+
+def of_mpmath(name: str) -> Callable[[np.ndarray], np.ndarray]:
+    """A function to 25 digits, as numbers of the type of the arguments."""
+
+    def evaluated(x: np.ndarray) -> np.ndarray:
+        import mpmath
+
+        with mpmath.workdps(25), np.errstate(all="ignore"):
+            return np.array([_rounded(getattr(mpmath, name)(float(v)), x.dtype.type) for v in np.clip(x, -60, 60)])
+
+    return evaluated

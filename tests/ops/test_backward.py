@@ -82,11 +82,15 @@ def test_work_of_a_gradient(op: str) -> None:
 
 # The gradient of rounding is that of the identity, by convention.
 _FORMULAS = {kind: f for kind, f in ACTIVATIONS_IN_JAX.items() if kind != "round"}
-_POSITIVE = ("log", "sqrt", "rsqrt")
+_DOMAINS = {
+    **dict.fromkeys(("log", "log2", "log10", "sqrt", "rsqrt"), (0.1, 5.0)),
+    **dict.fromkeys(("asin", "acos", "atanh"), (-0.95, 0.95)),
+    **{"tan": (-1.4, 1.4), "log1p": (-0.9, 5.0), "acosh": (1.1, 5.0)},
+}
 
 
 def _points(kind: str, name: str, count: int = 60) -> np.ndarray:
-    low, high = (0.1, 5) if kind in _POSITIVE else (-1.4, 1.4) if kind == "tan" else (-5, 5)
+    low, high = _DOMAINS.get(kind, (-5.0, 5.0))
     return random(name, (count,), low=low, high=high)
 
 

@@ -11,6 +11,12 @@ class OpMethods:
     def abs(self, x: Any, *, shape: Any = ...) -> Tensor:
         """`activation` of kind `abs`."""
 
+    def acos(self, x: Any, *, shape: Any = ...) -> Tensor:
+        """`activation` of kind `acos`."""
+
+    def acosh(self, x: Any, *, shape: Any = ...) -> Tensor:
+        """`activation` of kind `acosh`."""
+
     def activation(self, kind: Any, x: Any, *, shape: Any = ...) -> Tensor:
         """Elementwise function of one tensor."""
 
@@ -29,8 +35,20 @@ class OpMethods:
     def argsort(self, x: Any, axis: int = ..., descending: bool = ..., *, shape: Any = ...) -> Tensor:
         """The positions that sort an axis."""
 
+    def asin(self, x: Any, *, shape: Any = ...) -> Tensor:
+        """`activation` of kind `asin`."""
+
+    def asinh(self, x: Any, *, shape: Any = ...) -> Tensor:
+        """`activation` of kind `asinh`."""
+
     def atan(self, x: Any, *, shape: Any = ...) -> Tensor:
         """`activation` of kind `atan`."""
+
+    def atan2(self, lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
+        """`binary` of kind `atan2`."""
+
+    def atanh(self, x: Any, *, shape: Any = ...) -> Tensor:
+        """`activation` of kind `atanh`."""
 
     def attention(self, q: Any, k: Any, v: Any, mask: Any = ..., *, num_heads: int, head_dim: int, mask_kind: Any = ..., window: int | None = ..., score_scale: float | None = ..., softcap: float | None = ..., empty_rows: Any = ..., shape: Any = ...) -> Tensor:
         """Scaled dot-product attention."""
@@ -67,6 +85,9 @@ class OpMethods:
 
     def cast(self, x: Any, dtype: Any, *, shape: Any = ...) -> Tensor:
         """Conversion to another dtype."""
+
+    def cbrt(self, x: Any, *, shape: Any = ...) -> Tensor:
+        """`activation` of kind `cbrt`."""
 
     def ceil(self, x: Any, *, shape: Any = ...) -> Tensor:
         """`activation` of kind `ceil`."""
@@ -119,6 +140,9 @@ class OpMethods:
     def cos(self, x: Any, *, shape: Any = ...) -> Tensor:
         """`activation` of kind `cos`."""
 
+    def cosh(self, x: Any, *, shape: Any = ...) -> Tensor:
+        """`activation` of kind `cosh`."""
+
     def cummax(self, x: Any, axis: int, *, shape: Any = ...) -> Tensor:
         """Running maximum along an axis."""
 
@@ -167,11 +191,23 @@ class OpMethods:
     def eq(self, lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
         """`compare` of kind `eq`."""
 
+    def erf(self, x: Any, *, shape: Any = ...) -> Tensor:
+        """`activation` of kind `erf`."""
+
+    def erfc(self, x: Any, *, shape: Any = ...) -> Tensor:
+        """`activation` of kind `erfc`."""
+
     def exp(self, x: Any, *, shape: Any = ...) -> Tensor:
         """`activation` of kind `exp`."""
 
+    def exp2(self, x: Any, *, shape: Any = ...) -> Tensor:
+        """`activation` of kind `exp2`."""
+
     def expand(self, x: Any, shape: Any) -> Tensor:
         """Broadcast to a shape."""
+
+    def expm1(self, x: Any, *, shape: Any = ...) -> Tensor:
+        """`activation` of kind `expm1`."""
 
     def fake_quantize(self, x: Any, state: Any = ..., bits: int = ..., axis: int | None = ..., ste: Any = ..., scale_mode: Any = ..., decay: float = ..., *, shape: Any = ...) -> Any:
         """Rounded to the values that a few bits represent, as floats."""
@@ -361,6 +397,15 @@ class OpMethods:
 
     def log(self, x: Any, *, shape: Any = ...) -> Tensor:
         """`activation` of kind `log`."""
+
+    def log10(self, x: Any, *, shape: Any = ...) -> Tensor:
+        """`activation` of kind `log10`."""
+
+    def log1p(self, x: Any, *, shape: Any = ...) -> Tensor:
+        """`activation` of kind `log1p`."""
+
+    def log2(self, x: Any, *, shape: Any = ...) -> Tensor:
+        """`activation` of kind `log2`."""
 
     def logical_and(self, lhs: Any, rhs: Any) -> Any:
         """NumPy's `logical_and`: whether both are other than 0."""
@@ -595,6 +640,9 @@ class OpMethods:
 
     def sin(self, x: Any, *, shape: Any = ...) -> Tensor:
         """`activation` of kind `sin`."""
+
+    def sinh(self, x: Any, *, shape: Any = ...) -> Tensor:
+        """`activation` of kind `sinh`."""
 
     def slice(self, x: Any, starts: Any, limits: Any, strides: Any = ..., *, shape: Any = ...) -> Tensor:
         """A strided box."""

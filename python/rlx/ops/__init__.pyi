@@ -7,6 +7,12 @@ from rlx.ir.builder import Tensor
 def abs(x: Any, *, shape: Any = ...) -> Tensor:
     """`activation` of kind `abs`."""
 
+def acos(x: Any, *, shape: Any = ...) -> Tensor:
+    """`activation` of kind `acos`."""
+
+def acosh(x: Any, *, shape: Any = ...) -> Tensor:
+    """`activation` of kind `acosh`."""
+
 def activation(kind: Any, x: Any, *, shape: Any = ...) -> Tensor:
     """Elementwise function of one tensor."""
 
@@ -25,8 +31,20 @@ def argmin(x: Any, axis: int = ..., keep_dims: bool = ..., *, shape: Any = ...) 
 def argsort(x: Any, axis: int = ..., descending: bool = ..., *, shape: Any = ...) -> Tensor:
     """The positions that sort an axis."""
 
+def asin(x: Any, *, shape: Any = ...) -> Tensor:
+    """`activation` of kind `asin`."""
+
+def asinh(x: Any, *, shape: Any = ...) -> Tensor:
+    """`activation` of kind `asinh`."""
+
 def atan(x: Any, *, shape: Any = ...) -> Tensor:
     """`activation` of kind `atan`."""
+
+def atan2(lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
+    """`binary` of kind `atan2`."""
+
+def atanh(x: Any, *, shape: Any = ...) -> Tensor:
+    """`activation` of kind `atanh`."""
 
 def attention(q: Any, k: Any, v: Any, mask: Any = ..., *, num_heads: int, head_dim: int, mask_kind: Any = ..., window: int | None = ..., score_scale: float | None = ..., softcap: float | None = ..., empty_rows: Any = ..., shape: Any = ...) -> Tensor:
     """Scaled dot-product attention."""
@@ -63,6 +81,9 @@ def bitwise_xor(lhs: Any, rhs: Any) -> Any:
 
 def cast(x: Any, dtype: Any, *, shape: Any = ...) -> Tensor:
     """Conversion to another dtype."""
+
+def cbrt(x: Any, *, shape: Any = ...) -> Tensor:
+    """`activation` of kind `cbrt`."""
 
 def ceil(x: Any, *, shape: Any = ...) -> Tensor:
     """`activation` of kind `ceil`."""
@@ -115,6 +136,9 @@ def copysign(magnitude: Any, x: Any) -> Any:
 def cos(x: Any, *, shape: Any = ...) -> Tensor:
     """`activation` of kind `cos`."""
 
+def cosh(x: Any, *, shape: Any = ...) -> Tensor:
+    """`activation` of kind `cosh`."""
+
 def cummax(x: Any, axis: int, *, shape: Any = ...) -> Tensor:
     """Running maximum along an axis."""
 
@@ -163,11 +187,23 @@ def embedding(table: Any, indices: Any, *, shape: Any = ...) -> Tensor:
 def eq(lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
     """`compare` of kind `eq`."""
 
+def erf(x: Any, *, shape: Any = ...) -> Tensor:
+    """`activation` of kind `erf`."""
+
+def erfc(x: Any, *, shape: Any = ...) -> Tensor:
+    """`activation` of kind `erfc`."""
+
 def exp(x: Any, *, shape: Any = ...) -> Tensor:
     """`activation` of kind `exp`."""
 
+def exp2(x: Any, *, shape: Any = ...) -> Tensor:
+    """`activation` of kind `exp2`."""
+
 def expand(x: Any, shape: Any) -> Tensor:
     """Broadcast to a shape."""
+
+def expm1(x: Any, *, shape: Any = ...) -> Tensor:
+    """`activation` of kind `expm1`."""
 
 def fake_quantize(x: Any, state: Any = ..., bits: int = ..., axis: int | None = ..., ste: Any = ..., scale_mode: Any = ..., decay: float = ..., *, shape: Any = ...) -> Any:
     """Rounded to the values that a few bits represent, as floats."""
@@ -357,6 +393,15 @@ def llama_decoder_block(x: Any, ln1_scale: Any, ln1_bias: Any, wq: Any, wk: Any,
 
 def log(x: Any, *, shape: Any = ...) -> Tensor:
     """`activation` of kind `log`."""
+
+def log10(x: Any, *, shape: Any = ...) -> Tensor:
+    """`activation` of kind `log10`."""
+
+def log1p(x: Any, *, shape: Any = ...) -> Tensor:
+    """`activation` of kind `log1p`."""
+
+def log2(x: Any, *, shape: Any = ...) -> Tensor:
+    """`activation` of kind `log2`."""
 
 def logical_and(lhs: Any, rhs: Any) -> Any:
     """NumPy's `logical_and`: whether both are other than 0."""
@@ -591,6 +636,9 @@ def silu(x: Any, *, shape: Any = ...) -> Tensor:
 
 def sin(x: Any, *, shape: Any = ...) -> Tensor:
     """`activation` of kind `sin`."""
+
+def sinh(x: Any, *, shape: Any = ...) -> Tensor:
+    """`activation` of kind `sinh`."""
 
 def slice(x: Any, starts: Any, limits: Any, strides: Any = ..., *, shape: Any = ...) -> Tensor:
     """A strided box."""

@@ -16,7 +16,7 @@ from rlx.ops import operators, signatures
 
 # Kinds of enumerated ops that have their own methods: op -> {method: kind}.
 _KINDS: dict[str, dict[str, str]] = {
-    "binary": {"maximum": "max", "minimum": "min"} | {k: k for k in ("add", "sub", "mul", "div", "pow")},
+    "binary": {"maximum": "max", "minimum": "min"} | {k: k for k in ("add", "sub", "mul", "div", "pow", "atan2")},
     "compare": {k: k for k in ("eq", "ne", "lt", "le", "gt", "ge")},
     "reduce": {k: k for k in ("sum", "mean", "max", "min", "prod")},
 }

@@ -11,6 +11,7 @@ import pytest
 
 from rlx.lower.libm.series import economised
 from tests.lower.linalg.helpers import assert_ulps, case, run
+from tests.ops.references import of_mpmath
 
 _DTYPES = (np.float32, np.float64)
 _WIDER = {np.float32: np.float64, np.float64: np.longdouble}
@@ -29,7 +30,26 @@ _FUNCTIONS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], float]] = {
     "rsqrt": (lambda x: 1 / np.sqrt(x), 2.0),
     "sigmoid": (lambda x: 1 / (1 + np.exp(-x)), 4.0),
     "round": (np.rint, 0.0),
+    "floor": (np.floor, 0.0),
+    "ceil": (np.ceil, 0.0),
+    "exp2": (np.exp2, 1.0),
+    "expm1": (np.expm1, 1.5),
+    "log2": (np.log2, 1.0),
+    "log10": (np.log10, 1.0),
+    "log1p": (np.log1p, 1.0),
+    "cbrt": (np.cbrt, 1.0),
+    "erf": (of_mpmath("erf"), 2.0),
+    "erfc": (of_mpmath("erfc"), 2.0),
+    "asin": (np.arcsin, 1.7),
+    "acos": (np.arccos, 1.5),
+    "sinh": (np.sinh, 1.5),
+    "cosh": (np.cosh, 1.5),
+    "asinh": (np.arcsinh, 1.5),
+    "acosh": (np.arccosh, 1.5),
+    "atanh": (np.arctanh, 1.5),
 }
+# Numbers of either sign, but not of these.
+_OF_POSITIVE = ("log", "log2", "log10", "sqrt", "rsqrt", "acosh")
 
 
 def _arguments(kind: str, dtype: type) -> np.ndarray:
@@ -44,7 +64,7 @@ def _arguments(kind: str, dtype: type) -> np.ndarray:
     if dtype is np.float64:
         special += [6381956970095103 * 2.0**797]  # the f64 that is nearest to a multiple of π/2
     everything = np.concatenate([spread, -spread, *near, multiples, special])
-    everything = np.abs(everything) if kind in ("log", "sqrt", "rsqrt") else everything
+    everything = np.abs(everything) if kind in _OF_POSITIVE else everything
     with np.errstate(over="ignore"):
         return everything.astype(dtype)
 
@@ -67,7 +87,8 @@ def test_every_function_is_accurate_over_its_whole_range(kind, dtype, compiled):
 
 
 # tanh of f32 is the code generator's own.
-_ODD = [(kind, dtype) for kind in ("sin", "tan", "atan") for dtype in _DTYPES] + [("tanh", np.float64)]
+_ODD_KINDS = ("sin", "tan", "atan", "cbrt", "erf", "asin", "sinh", "asinh", "atanh")
+_ODD = [(kind, dtype) for kind in _ODD_KINDS for dtype in _DTYPES] + [("tanh", np.float64)]
 
 
 @pytest.mark.parametrize(("kind", "dtype"), _ODD)
@@ -83,6 +104,19 @@ def test_a_zero_keeps_its_sign():
     cases = [case("activation", np.array([0.0, -0.0], dtype), kind=kind) for kind, dtype in _ODD]
     for one, (result,) in zip(cases, run(cases), strict=True):
         assert list(np.signbit(result)) == [False, True], str(one)
+
+
+@pytest.mark.parametrize("dtype", _DTYPES)
+def test_angles_of_points(dtype):
+    special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1, -1, np.finfo(dtype).max, np.finfo(dtype).tiny], dtype)
+    y, x = (side.ravel() for side in np.meshgrid(special, special))
+    random = np.random.default_rng(5)
+    sides = [np.exp2(random.uniform(-60, 60, 4000)) * random.choice([-1, 1], 4000) for _ in range(2)]
+    y, x = (np.concatenate([a, b.astype(dtype)]) for a, b in zip((y, x), sides, strict=True))
+    ((result,),) = run([case("binary", y, x, kind="atan2")])
+    exact = np.arctan2(y.astype(_WIDER[dtype]), x.astype(_WIDER[dtype]))
+    assert_ulps(result, exact, 1.0, y, x)
+    assert np.array_equal(np.signbit(result)[result == 0], np.signbit(exact)[result == 0])
 
 
 # --- erf, through gelu ------------------------------------------------------------------------

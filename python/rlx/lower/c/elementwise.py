@@ -79,11 +79,14 @@ def binary(body: Body, result: Shape, a: Scalar, b: Scalar, *, kind: str) -> Sca
     return scalar(f"({STORED[dtype.name]})({a.term} {_SIGNS[kind]} {b.term})", dtype, simple=False)
 
 
+_MATH = {"pow": "powf", "rem": "fmodf", "atan2": "atan2f"}
+
+
 def _binary_float(body: Body, a: Scalar, b: Scalar, kind: str) -> Scalar:
     if kind in _SIGNS:
         return scalar(f"{a.term} {_SIGNS[kind]} {b.term}", f32, simple=False)
-    if kind in ("pow", "rem"):
-        return scalar(f"{body.need('math')}{'powf' if kind == 'pow' else 'fmodf'}({a.text}, {b.text})", f32)
+    if kind in _MATH:
+        return scalar(f"{body.need('math')}{_MATH[kind]}({a.text}, {b.text})", f32)
     return scalar(f"{body.need(f'{kind}_f32')}({a.text}, {b.text})", f32)
 
 
@@ -147,9 +150,13 @@ def cast(body: Body, result: Shape, x: Scalar, *, dtype: DType) -> Scalar:
     return scalar(f"({STORED[dtype.name]}){x.term}", dtype, simple=False)
 
 
+_SAME_IN_C = (
+    *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "cbrt", "erf", "erfc"),
+    *("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"),
+)
 _FLOAT_FUNCTIONS = {
-    **{kind: f"{kind}f" for kind in ("tanh", "exp", "log", "sqrt", "sin", "cos", "tan")},
-    **{"abs": "fabsf", "atan": "atanf", "round": "rintf", "floor": "floorf", "ceil": "ceilf"},
+    **{kind: f"{kind}f" for kind in _SAME_IN_C},
+    **{"abs": "fabsf", "round": "rintf", "floor": "floorf", "ceil": "ceilf"},
 }
 _OWN_FUNCTIONS = ("sigmoid", "silu", "gelu", "gelu_approx", "rsqrt")
 

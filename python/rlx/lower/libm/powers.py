@@ -13,7 +13,7 @@ from functools import cache
 
 from rlx import mlir
 from rlx.lower.libm.scalars import Scalars, constant
-from rlx.lower.libm.series import economised, horner
+from rlx.lower.libm.series import LN2, economised, horner
 from rlx.lower.libm.words import Words
 
 _Pair = tuple["mlir.Value", "mlir.Value"]
@@ -59,8 +59,8 @@ def log_pair(s: Scalars, size: mlir.Value) -> _Pair:
 
     With size = 2^e·m and m between √½ and √2, it is e·log 2 + 2·atanh(r), where r = (m - 1)/(m + 1).
     """
-    exponent, m = _split(s, size)
-    high, low = _half_log(s, m)
+    exponent, m = split(s, size)
+    high, low = half_log(s, m)
     ln2_high, ln2_low = ln2_pair(s)
     base = s.mul(exponent, ln2_high)
     twice = s.add(high, high)
@@ -75,7 +75,7 @@ def log_pair(s: Scalars, size: mlir.Value) -> _Pair:
     return total, s.select(s.arith.ori(special, at_zero), s.constant(0.0), rest)
 
 
-def _split(s: Scalars, size: mlir.Value) -> _Pair:
+def split(s: Scalars, size: mlir.Value) -> _Pair:
     """The exponent, as a float, and the mantissa between √½ and √2."""
     w = Words(s)
     bits = _DENORMAL_SCALE[s.dtype.name]
@@ -89,7 +89,7 @@ def _split(s: Scalars, size: mlir.Value) -> _Pair:
     return s.select(tiny, s.sub(exponent, s.constant(float(bits))), exponent), m
 
 
-def _half_log(s: Scalars, m: mlir.Value) -> _Pair:
+def half_log(s: Scalars, m: mlir.Value) -> _Pair:
     """atanh(r) = r + r·z·(1/3 + z·R(z)) with z = r², as a sum of two floats; the factor 1/3 is one, too."""
     fma = s.math.fma
     one = s.constant(1.0)
@@ -103,13 +103,13 @@ def _half_log(s: Scalars, m: mlir.Value) -> _Pair:
     rest = s.mul(z, horner(s, z, _log_series(s.dtype.name)))
     u = s.add(third, rest)
     u_low = s.add(s.add(s.sub(third, u), rest), third_low)
-    v, v_low = _product(s, (z, z_low), (u, u_low))
-    t, t_low = _product(s, (r, r_low), (v, v_low))
+    v, v_low = product(s, (z, z_low), (u, u_low))
+    t, t_low = product(s, (r, r_low), (v, v_low))
     high = s.add(r, t)
     return high, s.add(s.add(s.sub(r, high), t), s.add(r_low, t_low))
 
 
-def _product(s: Scalars, a: _Pair, b: _Pair) -> _Pair:
+def product(s: Scalars, a: _Pair, b: _Pair) -> _Pair:
     """The product of two sums of two floats."""
     fma = s.math.fma
     high = s.mul(a[0], b[0])
@@ -123,14 +123,8 @@ def exp_pair(s: Scalars, high: mlir.Value, low: mlir.Value) -> mlir.Value:
     inside = s.compare("lt", s.math.absf(high), s.constant(limit))
     beyond = s.select(s.compare("gt", high, s.constant(0.0)), s.constant(limit), s.constant(-limit))
     bounded, low = s.select(inside, high, beyond), s.select(inside, low, s.constant(0.0))
-    count = s.math.roundeven(s.mul(bounded, s.constant(1 / math.log(2))))
-    ln2_high, ln2_low = ln2_pair(s)
-    rest = s.math.fma(s.neg(count), ln2_high, bounded)
-    small = s.math.fma(s.neg(count), ln2_low, low)
-    r = s.add(rest, small)
-    r_low = s.add(s.sub(rest, r), small)
-    curve = s.mul(s.mul(r, r), horner(s, r, _exp_series(s.dtype.name)))
-    value = s.add(s.constant(1.0), s.add(r, s.add(r_low, curve)))
+    count, r, r_low = exp_rest(s, bounded, low)
+    value = s.add(s.constant(1.0), s.add(*exp_of_rest(s, r, r_low)))
     # 2^n in two factors: n reaches beyond the exponents of the format on both sides.
     n = w.to_integer(count)
     half = w.right_signed(n, 1)
@@ -138,15 +132,27 @@ def exp_pair(s: Scalars, high: mlir.Value, low: mlir.Value) -> mlir.Value:
     return s.select(s.is_nan(high), high, value)
 
 
+def exp_rest(s: Scalars, high: mlir.Value, low: mlir.Value) -> tuple[mlir.Value, mlir.Value, mlir.Value]:
+    """How often log 2 fits into high + low, as a float, and what is left: at most half of it, as a sum of two floats."""
+    count = s.math.roundeven(s.mul(high, s.constant(1 / math.log(2))))
+    ln2_high, ln2_low = ln2_pair(s)
+    rest = s.math.fma(s.neg(count), ln2_high, high)
+    small = s.math.fma(s.neg(count), ln2_low, low)
+    r = s.add(rest, small)
+    return count, r, s.add(s.sub(rest, r), small)
+
+
+def exp_of_rest(s: Scalars, r: mlir.Value, r_low: mlir.Value) -> _Pair:
+    """`exp(r + r_low) - 1` as a sum of two floats, for r up to half of log 2 on both sides."""
+    curve = s.mul(s.mul(r, r), horner(s, r, _exp_series(s.dtype.name)))
+    return r, s.add(r_low, curve)
+
+
 def ln2_pair(s: Scalars) -> _Pair:
     """Log 2 as a float whose product with any exponent is exact, and the rest."""
     bits = _LN2_BITS[s.dtype.name]
-    high = Fraction(round(_LN2 * 2**bits), 2**bits)
-    return s.constant(float(high)), s.constant(float(_LN2 - high))
-
-
-# log 2 = 2·atanh(1/3) to more than 200 bits.
-_LN2 = 2 * sum((Fraction(1, (2 * n + 1) * 3 ** (2 * n + 1)) for n in range(70)), Fraction(0))
+    high = Fraction(round(LN2 * 2**bits), 2**bits)
+    return s.constant(float(high)), s.constant(float(LN2 - high))
 
 
 @cache

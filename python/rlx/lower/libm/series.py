@@ -12,6 +12,16 @@ from rlx.lower.libm.scalars import Scalars
 _Polynomial = list[Fraction]
 
 
+def _log_of_ratio(r: Fraction) -> Fraction:
+    """`log((1 + r)/(1 - r)) = 2·atanh(r)` for r of at most 1/3, to more than 200 bits."""
+    return 2 * sum((r ** (2 * n + 1) / (2 * n + 1) for n in range(70)), Fraction(0))
+
+
+LN2 = _log_of_ratio(Fraction(1, 3))
+# 10 = 2^3 · 5/4
+LN10 = 3 * LN2 + _log_of_ratio(Fraction(1, 9))
+
+
 def economised(
     term: Callable[[int], Fraction], count: int, interval: tuple[Fraction, Fraction], tolerance: float
 ) -> tuple[float, ...]:

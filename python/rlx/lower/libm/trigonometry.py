@@ -66,6 +66,22 @@ def atan2(s: Scalars, y: mlir.Value, x: mlir.Value) -> mlir.Value:
     return s.add(*angle_pair(s, y, x))
 
 
+def asin(s: Scalars, x: mlir.Value) -> mlir.Value:
+    """Arc sine of a scalar; NaN beyond 1. The sign of a zero is kept."""
+    return atan2(s, x, _cathetus(s, x))
+
+
+def acos(s: Scalars, x: mlir.Value) -> mlir.Value:
+    """Arc cosine of a scalar; NaN beyond 1."""
+    return atan2(s, _cathetus(s, x), x)
+
+
+def _cathetus(s: Scalars, x: mlir.Value) -> mlir.Value:
+    """`sqrt(1 - x²)`, without a difference of numbers that are rounded."""
+    one = s.constant(1.0)
+    return s.math.sqrt(s.mul(s.sub(one, x), s.add(one, x)))
+
+
 def angle_pair(s: Scalars, y: mlir.Value, x: mlir.Value) -> _Pair:
     """`atan2` as a float and a correction: four or more bits better than a float alone."""
     w = Words(s)

@@ -13,7 +13,7 @@ from rlx.ir.attributes import elements_to_mlir
 from rlx.ir.dim import Dim
 from rlx.ir.dtype import DType, f32, f64
 from rlx.ir.shape import Shape
-from rlx.lower.libm import complex_functions, functions
+from rlx.lower.libm import complex_functions, functions, trigonometry
 from rlx.lower.libm.scalars import Scalars, storage_type
 from rlx.lower.linalg.loops import PARALLEL, Loops, tensor_type
 from rlx.lower.linalg.rules import Lowered, lowers
@@ -74,6 +74,8 @@ def _combined(s: Scalars, kind: str, a: mlir.Value, b: mlir.Value) -> mlir.Value
     """A binary function of computed scalars."""
     if kind == "pow":
         return power(s, a, b)
+    if kind == "atan2":
+        return trigonometry.atan2(s, a, b)
     return getattr(s.arith, f"{kind}i")(a, b) if kind in ("and", "or", "xor") else getattr(s, kind)(a, b)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from rlx.ir.dtype import DType, c64, f32
 from rlx.ir.shape import Shape
-from rlx.lower.stablehlo import complex_math
+from rlx.lower.stablehlo import complex_math, functions
 from rlx.lower.stablehlo.contraction import accumulator
 from rlx.lower.stablehlo.emitter import Emitter
 from rlx.lower.stablehlo.error_function import erf
@@ -59,6 +59,7 @@ _BINARIES = {
     "max": "maximum",
     "min": "minimum",
     "rem": "remainder",
+    "atan2": "atan2",
     "trunc_div": "divide",
     **{kind: kind for kind in ("and", "or", "xor", "shift_left")},
 }
@@ -231,6 +232,10 @@ _FUNCTIONS: dict[str, Callable[[Emitter, Lowered], Lowered]] = {
     "round": _named("round_nearest_even"),
     "floor": _named("floor"),
     "ceil": _named("ceil"),
+    "expm1": _named("exponential_minus_one"),
+    "log1p": _named("log_plus_one"),
+    "cbrt": _named("cbrt"),
+    **functions.FUNCTIONS,
 }
 
 _COMPLEX_FUNCTIONS = {

@@ -1,11 +1,11 @@
-"""The error function, which StableHLO has not."""
+"""The error function and its complement, which StableHLO has not."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from rlx.lower.libm.coefficients import ERF_P, ERF_Q, ERFC_P, ERFC_Q
+from rlx.lower.libm.coefficients import ERF_P, ERF_Q, ERFC_P, ERFC_Q, ERFC_SCALED
 from rlx.lower.stablehlo.emitter import Emitter
 from rlx.lower.stablehlo.rules import Lowered
 
@@ -29,7 +29,26 @@ def erf(emit: Emitter, x: Lowered) -> Lowered:
     # P/Q is 1.13 at most: as 1 + (P - Q)/Q it has less of the quotient's rounding.
     excess = emit.div(horner(emit, square, _ERF_EXCESS), horner(emit, square, ERF_Q))
     near = emit.add(x, emit.mul(x, excess))
-    far = emit.div(horner(emit, bounded, ERFC_P), horner(emit, bounded, ERFC_Q))
-    far = emit.sub(emit.like(x, 1), emit.mul(emit.elementwise("exponential", emit.neg(square)), far))
+    complement = emit.div(horner(emit, bounded, ERFC_P), horner(emit, bounded, ERFC_Q))
+    far = emit.sub(emit.like(x, 1), emit.mul(_exp(emit, emit.neg(square)), complement))
     far = emit.mul(emit.elementwise("sign", x), far)
     return emit.select(emit.compare("lt", size, 0.5), near, far)
+
+
+def erfc(emit: Emitter, x: Lowered) -> Lowered:
+    """`1 - erf(x)` of f32 or f64, with all digits where it is small."""
+    size = emit.elementwise("abs", x)
+    bounded = emit.clamp(size, 0.5, 30.0)  # beyond, it is 0
+    # The square as a sum of two numbers: the first has so few bits that its square is exact.
+    few = emit.mul(emit.elementwise("round_nearest_even", emit.mul(bounded, 64.0)), 1 / 64)
+    rest = emit.mul(emit.sub(few, bounded), emit.add(few, bounded))
+    decay = emit.mul(_exp(emit, emit.neg(emit.mul(few, few))), _exp(emit, rest))
+    place = emit.sub(emit.like(x, 1), emit.div(emit.like(x, 7), emit.add(bounded, 3.0)))
+    scaled = emit.div(horner(emit, place, ERFC_SCALED[x.dtype.name]), emit.add(emit.mul(bounded, 2.0), 1.0))
+    complement = emit.mul(decay, scaled)
+    outer = emit.select(emit.compare("lt", x, 0.0), emit.sub(emit.like(x, 2), complement), complement)
+    return emit.select(emit.compare("lt", size, 0.5), emit.sub(emit.like(x, 1), erf(emit, x)), outer)
+
+
+def _exp(emit: Emitter, x: Lowered) -> Lowered:
+    return emit.elementwise("exponential", x)

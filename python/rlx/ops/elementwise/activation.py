@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -16,11 +17,12 @@ from rlx.ops.norm import widened
 TRANSCENDENTAL = 10
 
 
-def _erf(x: np.ndarray) -> np.ndarray:
-    """Error function to double accuracy, from the standard library."""
-    from math import erf
+def _of_each(function: Callable[[float], float]) -> Callable[[np.ndarray], np.ndarray]:
+    """A function of the standard library, of all elements."""
+    return np.vectorize(function, otypes=[np.float64])
 
-    return np.vectorize(erf, otypes=[np.float64])(x.astype(np.float64))
+
+_erf = _of_each(math.erf)
 
 
 def _in_wide(function: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
@@ -72,6 +74,21 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "round": _in_wide(np.rint),
     "floor": _in_wide(np.floor),
     "ceil": _in_wide(np.ceil),
+    "exp2": _in_wide(np.exp2),
+    "expm1": _in_wide(np.expm1),
+    "log2": _in_wide(np.log2),
+    "log10": _in_wide(np.log10),
+    "log1p": _in_wide(np.log1p),
+    "cbrt": _in_wide(np.cbrt),
+    "erf": _in_wide(_of_each(math.erf)),
+    "erfc": _in_wide(_of_each(math.erfc)),
+    "asin": _in_wide(np.arcsin),
+    "acos": _in_wide(np.arccos),
+    "sinh": _in_wide(np.sinh),
+    "cosh": _in_wide(np.cosh),
+    "asinh": _in_wide(np.arcsinh),
+    "acosh": _in_wide(np.arccosh),
+    "atanh": _in_wide(np.arctanh),
 }
 INTEGER = ("neg", "abs", "relu")
 # Those that are constant but for steps: no derivative goes through them.

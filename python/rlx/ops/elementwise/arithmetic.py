@@ -71,12 +71,14 @@ BINARIES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "pow": _pow,
     "rem": _rem,
     "trunc_div": _trunc_div,
+    "atan2": lambda a, b: np.arctan2(a.astype(np.float64), b.astype(np.float64)).astype(a.dtype),
     "and": np.bitwise_and,
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
     "shift_left": _shift_left,
     "shift_right": _shift_right,
 }
-# Kinds of integers alone.
+# Kinds of floats alone, and of integers alone.
+OF_FLOATS = ("atan2",)
 OF_INTEGERS = ("trunc_div", "and", "or", "xor", "shift_left", "shift_right")
 OF_BOOLS = {"add": np.logical_or, "max": np.logical_or, "mul": np.logical_and, "min": np.logical_and}

@@ -64,9 +64,9 @@ class Activation(Card, op="activation"):
         return type(base)(base.flops * factor, base.bytes)
 
     def samples(self) -> Any:
-        low = {"log": 0.01, "sqrt": 0.0, "rsqrt": 0.05}
+        low = {"log": 0.01, "log2": 0.01, "log10": 0.01, "log1p": -0.9, "sqrt": 0.0, "rsqrt": 0.05, "acosh": 1.05}
         for kind in self.kinds:
-            high = 1.4 if kind == "tan" else 4.0
+            high = {"tan": 1.4, "asin": 0.95, "acos": 0.95, "atanh": 0.95}.get(kind, 4.0)
             dtypes = ["f32", "f16", "bf16", "f64"]
             dtypes += ["i8", "i16", "i32", "i64", "u8", "u32"] if kind in activation.INTEGER else []
             dtypes += ["c64"] if kind in activation.COMPLEX else []
@@ -159,6 +159,8 @@ class Binary(Card, op="binary"):
             raise ShapeError(f"{kind} is not defined for bool")
         if shared.is_complex and kind in ("max", "min", "rem"):
             raise ShapeError(f"{kind} is not defined for c64: complex numbers have no order")
+        if not shared.is_float and kind in arithmetic.OF_FLOATS:
+            raise ShapeError(f"{kind} takes floats, not {shared.name}", hint="cast to a float dtype first")
         if not shared.is_integer and kind in arithmetic.OF_INTEGERS:
             raise ShapeError(f"{kind} takes integers, not {shared.name}")
         if shared.is_integer and kind == "div":
@@ -173,7 +175,7 @@ class Binary(Card, op="binary"):
     def build(self, b: Builder, kind: Any, lhs: Any, rhs: Any) -> Tensor:
         lhs, rhs = common(b, lhs, rhs)
         name = {"maximum": "max", "minimum": "min"}.get(kind, getattr(kind, "value", kind))
-        if name == "div" and not lhs.dtype.is_inexact:
+        if name in ("div", *arithmetic.OF_FLOATS) and not lhs.dtype.is_inexact:
             kind_of = f64 if lhs.dtype is i64 else f32
             lhs, rhs = cast(b, lhs, kind_of), cast(b, rhs, kind_of)
         return b.emit("binary", (lhs, rhs), kind=name)
@@ -202,6 +204,8 @@ class Binary(Card, op="binary"):
             dtypes = [d for d in dtypes if not (d == "c64" and kind in ("max", "min", "rem"))]
             if kind == "div":
                 dtypes = ["f32", "f16", "bf16", "f64", "c64"]
+            if kind in arithmetic.OF_FLOATS:
+                dtypes = ["f32", "f16", "bf16", "f64"]
             if kind in arithmetic.OF_INTEGERS:
                 dtypes = [d for d in dtypes if d[0] in "iu"]
             base = Operand((3, 5), low=0.1, high=4) if kind == "pow" else Operand((3, 5), low=-4, high=4)
@@ -251,6 +255,7 @@ def _partial(b: Builder, kind: str, side: int, lhs: Tensor, rhs: Tensor, y: Tens
         "max": extremum,
         "min": extremum,
         "pow": power,
+        "atan2": lambda d, adjoint: times(d, (rhs if side == 0 else -lhs) / (lhs * lhs + rhs * rhs), adjoint),
         "rem": lambda d, adjoint: d if side == 0 else -times(d, b.trunc(lhs / rhs), adjoint),
     }
     return through[kind]

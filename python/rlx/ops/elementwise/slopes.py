@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import pi, sqrt
+from math import log, pi, sqrt
 from typing import Any
 
 from rlx.ir.builder import Builder, Tensor
@@ -65,7 +65,30 @@ _DERIVATIVES: dict[str, Callable[[Any, Tensor], Any]] = {
     "cos": lambda b, x: -b.sin(x),
     "tan": _tangent_slope,
     "atan": lambda b, x: 1.0 / (x * x + 1.0),
+    "exp2": lambda b, x: b.exp2(x) * log(2),
+    "expm1": lambda b, x: b.exp(x),
+    "log2": lambda b, x: 1 / log(2) / x,
+    "log10": lambda b, x: 1 / log(10) / x,
+    "log1p": lambda b, x: 1.0 / (x + 1.0),
+    "cbrt": lambda b, x: 1 / 3 / _squared(b.cbrt(x)),
+    "erf": lambda b, x: b.exp(-x * x) * (2 / sqrt(pi)),
+    "erfc": lambda b, x: b.exp(-x * x) * (-2 / sqrt(pi)),
+    "asin": lambda b, x: b.rsqrt((1.0 - x) * (1.0 + x)),
+    "acos": lambda b, x: -b.rsqrt((1.0 - x) * (1.0 + x)),
+    "sinh": lambda b, x: b.cosh(x),
+    "cosh": lambda b, x: b.sinh(x),
+    "asinh": lambda b, x: b.rsqrt(x * x + 1.0),
+    "acosh": lambda b, x: b.rsqrt((x - 1.0) * (x + 1.0)),
+    "atanh": lambda b, x: 1.0 / ((1.0 - x) * (1.0 + x)),
 }
+
+
+def _squared(x: Tensor) -> Tensor:
+    return x * x
+
+
+def _cubed(x: Tensor) -> Tensor:
+    return x * x * x
 
 
 def activation_derivative(b: Builder, kind: str, x: Tensor) -> Tensor:
@@ -152,6 +175,21 @@ _SECOND: dict[str, Callable[[Any, Tensor], Any]] = {
     "cos": lambda b, x: -b.cos(x),
     "tan": lambda b, x: b.tan(x) * _tangent_slope(b, x) * 2.0,
     "atan": lambda b, x: x * -2.0 / ((x * x + 1.0) * (x * x + 1.0)),
+    "exp2": lambda b, x: b.exp2(x) * log(2) ** 2,
+    "expm1": lambda b, x: b.exp(x),
+    "log2": lambda b, x: -1 / log(2) / (x * x),
+    "log10": lambda b, x: -1 / log(10) / (x * x),
+    "log1p": lambda b, x: -1.0 / _squared(x + 1.0),
+    "cbrt": lambda b, x: -2 / 9 / (x * _squared(b.cbrt(x))),
+    "erf": lambda b, x: b.exp(-x * x) * x * (-4 / sqrt(pi)),
+    "erfc": lambda b, x: b.exp(-x * x) * x * (4 / sqrt(pi)),
+    "asin": lambda b, x: x * _cubed(b.rsqrt((1.0 - x) * (1.0 + x))),
+    "acos": lambda b, x: -x * _cubed(b.rsqrt((1.0 - x) * (1.0 + x))),
+    "sinh": lambda b, x: b.sinh(x),
+    "cosh": lambda b, x: b.cosh(x),
+    "asinh": lambda b, x: -x * _cubed(b.rsqrt(x * x + 1.0)),
+    "acosh": lambda b, x: -x * _cubed(b.rsqrt((x - 1.0) * (x + 1.0))),
+    "atanh": lambda b, x: x * 2.0 / _squared((1.0 - x) * (1.0 + x)),
 }
 
 

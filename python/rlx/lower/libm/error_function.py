@@ -1,0 +1,71 @@
+"""The error function of f32 and f64 scalars and its complement, to about one unit in the last place."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from rlx import mlir
+from rlx.lower.libm.coefficients import ERF_P, ERF_Q, ERFC_SCALED
+from rlx.lower.libm.powers import exp_of_rest, exp_rest
+from rlx.lower.libm.scalars import Scalars
+from rlx.lower.libm.series import horner
+from rlx.lower.libm.words import Words, with_sign_of
+
+# `erf(x)/x` is 1.13 at most: less 1 it has less of a quotient's rounding.
+_EXCESS = [p - q for p, q in zip(ERF_P, ERF_Q, strict=True)]
+
+# From here on the complement is 0.
+_ZERO = {"f32": 10.5, "f64": 27.5}
+
+
+def erf(s: Scalars, x: mlir.Value) -> mlir.Value:
+    """The error function. The sign of a zero is kept."""
+    size = s.math.absf(x)
+    near = s.math.fma(size, _excess(s, size), size)
+    far = s.sub(s.constant(1.0), _complement(s, size))
+    value = s.select(s.compare("lt", size, s.constant(0.5)), near, far)
+    return s.select(s.is_nan(x), x, with_sign_of(s, value, x))
+
+
+def erfc(s: Scalars, x: mlir.Value) -> mlir.Value:
+    """`1 - erf(x)`, with all digits where it is small."""
+    one, size = s.constant(1.0), s.math.absf(x)
+    near = s.math.fma(s.neg(x), _excess(s, size), s.sub(one, x))
+    complement = _complement(s, size)
+    far = s.select(s.compare("lt", x, s.constant(0.0)), s.sub(s.constant(2.0), complement), complement)
+    return s.select(s.is_nan(x), x, s.select(s.compare("lt", size, s.constant(0.5)), near, far))
+
+
+def _excess(s: Scalars, size: mlir.Value) -> mlir.Value:
+    """`erf(x)/x - 1` up to a half."""
+    bounded = s.min(size, s.constant(0.5))
+    square = s.mul(bounded, bounded)
+    return s.div(horner(s, square, _EXCESS), horner(s, square, ERF_Q))
+
+
+def _complement(s: Scalars, size: mlir.Value) -> mlir.Value:
+    """`erfc(size)` from a half on."""
+    one, w = s.constant(1.0), Words(s)
+    x = s.min(s.max(size, s.constant(0.5)), s.constant(_ZERO[s.dtype.name]))
+    square = s.mul(x, x)
+    square_low = s.math.fma(x, x, s.neg(square))
+    count, r, r_low = exp_rest(s, s.neg(square), s.neg(square_low))
+    r, curve = exp_of_rest(s, r, r_low)
+    decay = s.add(one, r)
+    decay_low = s.add(s.add(s.sub(one, decay), r), curve)
+    place = s.sub(one, s.div(s.constant(7.0), s.add(x, s.constant(3.0))))
+    first, *others = ERFC_SCALED[s.dtype.name]
+    base, base_low = w.parts(Fraction(first))
+    tail = s.mul(place, horner(s, place, others))
+    scaled = s.add(base, tail)
+    scaled_low = s.add(s.add(s.sub(base, scaled), tail), base_low)
+    twice = s.add(x, x)
+    under = s.add(twice, one)
+    under_low = s.sub(one, s.sub(under, twice))
+    quotient = s.div(scaled, under)
+    rest = s.sub(s.math.fma(s.neg(quotient), under, scaled), s.sub(s.mul(quotient, under_low), scaled_low))
+    low = s.math.fma(decay_low, quotient, s.mul(decay, s.div(rest, under)))
+    n = w.to_integer(count)
+    half = w.right_signed(n, 1)
+    value = s.math.fma(decay, quotient, low)
+    return s.mul(s.mul(value, w.power_of_two(half)), w.power_of_two(w.sub(n, half)))
