@@ -132,7 +132,7 @@ def integers(name: str, scale: float, bits: int) -> tuple[rlx.Graph, list[Arrays
     return result, [{"x": quantization.quantize(batch["x"])} for batch in batches]
 
 
-def run(networks: list[str], scale: float, bits: int, devices: list[str], output: Path) -> None:
+def run(networks: list[str], scale: float, bits: int, devices: list[str], part: str, output: Path) -> None:
     """Run the example."""
     output.mkdir(parents=True, exist_ok=True)
     for name in networks:
@@ -141,7 +141,8 @@ def run(networks: list[str], scale: float, bits: int, devices: list[str], output
         path.write_text(f"{graph}\n")
         expected = [rlx.evaluate(graph, given)[0] for given in inputs]
         for device in devices:
-            program = rlx.Session(device).compile(graph)
+            flags = (f"--part={part}",) if device == "fpga-sim" else ()
+            program = rlx.Session(device, flags=flags).compile(graph)
             if not all(np.array_equal(program.run(x)[0], y) for x, y in zip(inputs, expected, strict=True)):
                 sys.exit(f"{device} gives other integers than the evaluator for {path}")
         print(f"{path}: the same {len(expected)} results by {', '.join(['the evaluator', *devices])}")
@@ -154,6 +155,7 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="of the number of channels (1)")
     parser.add_argument("--bits", type=int, choices=(8, 4, 2), default=8, help="of weights (8)")
     parser.add_argument("--devices", nargs="*", default=["cpu"], metavar="NAME", help="where to compare (cpu)")
+    parser.add_argument("--part", default="ecp5-85k", metavar="NAME", help="of hardware (ecp5-85k)")
     parser.add_argument("--output", type=Path, default=Path("build/examples"), metavar="DIR", help="where files go")
     try:
         run(**vars(parser.parse_args()))

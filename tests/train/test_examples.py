@@ -41,7 +41,7 @@ def test_digits_in_integers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", mlperf_tiny.NETWORKS)
 def test_shapes_of_mlperf_tiny(name: str, tmp_path: Path) -> None:
-    mlperf_tiny.run([name], 0.125, 8, ["c"], tmp_path)
+    mlperf_tiny.run([name], 0.125, 8, ["c"], "ecp5-85k", tmp_path)
     assert str(rlx.parse((tmp_path / f"{name}.mlir").read_text())).count("rlx.requantize") > 8
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # Held to `parts.PARTS` and `schedule.PRESETS` by a test.
-PART_NAMES = ("ecp5-25k", "ice40-up5k", "xc7")
+PART_NAMES = ("ecp5-25k", "ecp5-85k", "ice40-up5k", "xc7")
 PRESET_NAMES = ("latency", "size", "energy", "precision", "bandwidth")
 # What synthesis finds is wanted too; the only flag without a value.
 REPORT = "--report"

