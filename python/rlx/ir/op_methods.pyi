@@ -26,6 +26,9 @@ class OpMethods:
     def add(self, lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
         """`binary` of kind `add`."""
 
+    def arange(self, start: Any, stop: Any = ..., step: Any = ..., dtype: Any = ...) -> Any:
+        """NumPy's `arange`: the numbers from `start`, or from 0, up to but without `stop`; i32, or f32 if one is a float."""
+
     def argmax(self, x: Any, axis: int = ..., keep_dims: bool = ..., *, shape: Any = ...) -> Tensor:
         """Position of the largest element along an axis."""
 
@@ -34,6 +37,9 @@ class OpMethods:
 
     def argsort(self, x: Any, axis: int = ..., descending: bool = ..., *, shape: Any = ...) -> Tensor:
         """The positions that sort an axis."""
+
+    def array_split(self, x: Any, indices_or_sections: Any, axis: int = ...) -> Any:
+        """NumPy's `array_split`: `split` into parts whose sizes may differ by 1, the larger ones first."""
 
     def asin(self, x: Any, *, shape: Any = ...) -> Tensor:
         """`activation` of kind `asin`."""
@@ -83,6 +89,9 @@ class OpMethods:
     def bitwise_xor(self, lhs: Any, rhs: Any) -> Any:
         """NumPy's `bitwise_xor`, `lhs ^ rhs`: of the bits of integers, or of bools."""
 
+    def broadcast_to(self, x: Any, shape: Any) -> Any:
+        """NumPy's `broadcast_to`: `x` repeated along leading axes and axes of size 1."""
+
     def cast(self, x: Any, dtype: Any, *, shape: Any = ...) -> Tensor:
         """Conversion to another dtype."""
 
@@ -94,6 +103,9 @@ class OpMethods:
 
     def checkpoint(self, *, shape: Any = ...) -> Any:
         """Ops whose values the backward pass computes again instead of keeping them."""
+
+    def chunk(self, x: Any, chunks: int, axis: int = ...) -> Any:
+        """PyTorch's `chunk`: at most `chunks` parts along an axis, all of one size but the last, which may be smaller."""
 
     def clamp(self, x: Any, low: Any = ..., high: Any = ..., *, shape: Any = ...) -> Tensor:
         """Values held between two bounds."""
@@ -170,6 +182,12 @@ class OpMethods:
     def dequantize(self, x: Any, scale: Any, zero_point: Any = ..., axis: int | None = ..., *, shape: Any = ...) -> Tensor:
         """Floats from 8-bit integers."""
 
+    def diag(self, x: Any, k: int = ...) -> Any:
+        """NumPy's `diag`: the matrix with `x` of rank 1 on diagonal `k`, or diagonal `k` of a matrix."""
+
+    def diagonal(self, x: Any, offset: int = ..., axis1: int = ..., axis2: int = ...) -> Any:
+        """NumPy's `diagonal`: the elements of diagonal `offset` of the matrices of two axes, as the last axis."""
+
     def dim_size(self, size: Any, *, shape: Any = ...) -> Tensor:
         """The size of a dimension, as a scalar."""
 
@@ -206,8 +224,14 @@ class OpMethods:
     def expand(self, x: Any, shape: Any) -> Tensor:
         """Broadcast to a shape."""
 
+    def expand_dims(self, x: Any, axis: Any) -> Any:
+        """NumPy's `expand_dims`: `x` with axes of size 1 at the places `axis` of the result."""
+
     def expm1(self, x: Any, *, shape: Any = ...) -> Tensor:
         """`activation` of kind `expm1`."""
+
+    def eye(self, n: int, m: int | None = ..., k: int = ..., dtype: Any = ...) -> Any:
+        """NumPy's `eye`: `[n, m]`, 1 on diagonal `k` and 0 elsewhere; by default square and f32."""
 
     def fake_quantize(self, x: Any, state: Any = ..., bits: int = ..., axis: int | None = ..., ste: Any = ..., scale_mode: Any = ..., decay: float = ..., *, shape: Any = ...) -> Any:
         """Rounded to the values that a few bits represent, as floats."""
@@ -245,6 +269,12 @@ class OpMethods:
     def fftshift(self, x: Any, axes: Any = ...) -> Any:
         """NumPy's `fftshift`: frequency 0 moved to the middle of the axes, by default of all."""
 
+    def flatten(self, x: Any, start_axis: int = ..., end_axis: int = ...) -> Any:
+        """`x` with the axes from `start_axis` to `end_axis` joined to one, by default all: PyTorch's `flatten`."""
+
+    def flip(self, x: Any, axis: Any = ...) -> Any:
+        """NumPy's `flip`: the elements in reverse order along some axes, by default along all."""
+
     def floor(self, x: Any, *, shape: Any = ...) -> Tensor:
         """`activation` of kind `floor`."""
 
@@ -253,6 +283,12 @@ class OpMethods:
 
     def fmod(self, lhs: Any, rhs: Any) -> Any:
         """NumPy's `fmod`, JAX's `lax.rem`: what is left after division, with the sign of `lhs`; exact."""
+
+    def full(self, shape: Any, fill_value: Any, dtype: Any = ...) -> Any:
+        """NumPy's `full`: one value everywhere. `dtype` is that of the value; a Python number is f32, i32 or bool."""
+
+    def full_like(self, x: Any, fill_value: Any, dtype: Any = ...) -> Any:
+        """NumPy's `full_like`: one value in the shape and, unless `dtype` is given, in the dtype of `x`."""
 
     def fused_ada_layer_norm(self, x: Any, scale: Any, shift: Any, eps: float = ..., *, shape: Any = ...) -> Tensor:
         """A layer norm along the last axis, modulated: normal(x)·(1 + scale) + shift."""
@@ -392,6 +428,9 @@ class OpMethods:
     def linear_fused(self, x: Any, w: Any, bias: Any, activation: Any = ..., *, shape: Any = ...) -> Tensor:
         """activation(x·w + bias), always as one fused op."""
 
+    def linspace(self, start: float, stop: float, num: int = ..., endpoint: bool = ..., dtype: Any = ...) -> Any:
+        """NumPy's `linspace`: `num` numbers at equal distances from `start` to `stop`, by default f32."""
+
     def llama_decoder_block(self, x: Any, ln1_scale: Any, ln1_bias: Any, wq: Any, wk: Any, wv: Any, wo: Any, ln2_scale: Any, ln2_bias: Any, gate: Any, up: Any, down: Any, cos: Any, sin: Any, mask: Any = ..., *, num_heads: int, head_dim: int, num_kv_heads: int, eps: float = ..., mask_kind: Any = ..., window: int | None = ..., shape: Any = ...) -> Tensor:
         """Pre-norm decoder layer with rotary positions, grouped heads and SwiGLU."""
 
@@ -452,6 +491,9 @@ class OpMethods:
     def mean_pool(self, x: Any, kernel: Any, stride: Any = ..., padding: Any = ..., count_include_pad: bool = ...) -> Any:
         """`pool` of kind `mean`."""
 
+    def meshgrid(self, *xs: Any, indexing: str = ...) -> Any:
+        """NumPy's `meshgrid`: for each tensor of rank 1 a grid over all of them, on which it varies along its own axis."""
+
     def min(self, x: Any, axes: Any = ..., keep_dims: bool = ..., *, shape: Any = ...) -> Tensor:
         """`reduce` of kind `min`."""
 
@@ -460,6 +502,9 @@ class OpMethods:
 
     def mod(self, lhs: Any, rhs: Any) -> Any:
         """NumPy's `mod`, as `remainder`."""
+
+    def moveaxis(self, x: Any, source: Any, destination: Any) -> Any:
+        """NumPy's `moveaxis`: the axes `source` go to the places `destination`, the others keep their order."""
 
     def mse_loss(self, prediction: Any, target: Any, reduction: Any = ..., *, shape: Any = ...) -> Tensor:
         """Squared difference."""
@@ -479,8 +524,20 @@ class OpMethods:
     def neg(self, x: Any, *, shape: Any = ...) -> Tensor:
         """`activation` of kind `neg`."""
 
+    def one_hot(self, x: Any, num_classes: int, dtype: Any = ..., axis: int = ...) -> Any:
+        """JAX's `one_hot`: 1 at the place that each integer names along a new axis of `num_classes`, else 0; default f32."""
+
+    def ones(self, shape: Any, dtype: Any = ...) -> Any:
+        """NumPy's `ones`, by default f32."""
+
+    def ones_like(self, x: Any, dtype: Any = ...) -> Any:
+        """NumPy's `ones_like`."""
+
     def optimization_barrier(self, inputs: Any, after: Any, *, shape: Any = ...) -> Any:
         """The same values, but not before others are there."""
+
+    def outer(self, lhs: Any, rhs: Any) -> Any:
+        """NumPy's `outer`: the products of all elements of two tensors, `[elements of lhs, elements of rhs]`."""
 
     def pad(self, x: Any, padding: Any, mode: str = ..., value: Any = ..., *, shape: Any = ...) -> Tensor:
         """Elements added before and after every axis."""
@@ -524,6 +581,9 @@ class OpMethods:
     def random_bits(self, seed: Any, shape: Any) -> Tensor:
         """Random 32-bit words of a counter-based generator."""
 
+    def ravel(self, x: Any) -> Any:
+        """NumPy's `ravel`: all elements in row-major order, of rank 1."""
+
     def real(self, x: Any, *, shape: Any = ...) -> Tensor:
         """Real part."""
 
@@ -541,6 +601,9 @@ class OpMethods:
 
     def remainder(self, lhs: Any, rhs: Any) -> Any:
         """NumPy's `remainder`, `lhs % rhs`: what is left after `floor_divide`, with the sign of `rhs`."""
+
+    def repeat(self, x: Any, repeats: Any, axis: int | None = ...) -> Any:
+        """NumPy's `repeat`: each element `repeats` times, side by side along an axis; without an axis, of all elements."""
 
     def requantize(self, x: Any, multiplier: Any, shift: Any, zero_point: int = ..., mode: Any = ..., dtype: Any = ..., *, shape: Any = ...) -> Tensor:
         """An integer multiplied by a fixed-point number, and saturated to fewer bits."""
@@ -592,6 +655,9 @@ class OpMethods:
 
     def rng_uniform(self, shape: Any, seed: Any = ..., low: float = ..., high: float = ..., dtype: Any = ...) -> Tensor:
         """Random numbers, equally likely in a range."""
+
+    def roll(self, x: Any, shift: Any, axis: Any = ...) -> Any:
+        """NumPy's `roll`: what is shifted over the end of an axis comes back at its start; without an axis, of all elements."""
 
     def rope(self, x: Any, cos: Any, sin: Any, head_dim: int, n_rot: int | None = ..., style: Any = ..., *, shape: Any = ...) -> Tensor:
         """Rotary position embedding."""
@@ -659,6 +725,9 @@ class OpMethods:
     def sort(self, x: Any, axis: int = ..., descending: bool = ..., *, shape: Any = ...) -> Tensor:
         """The elements of an axis in order."""
 
+    def split(self, x: Any, indices_or_sections: Any, axis: int = ...) -> Any:
+        """NumPy's `split`: a list of parts along an axis."""
+
     def split_spectrum(self, x: Any) -> Any:
         """Real and imaginary part of a spectrum, both f32."""
 
@@ -667,6 +736,12 @@ class OpMethods:
 
     def square(self, x: Any) -> Any:
         """NumPy's `square`: `x * x`."""
+
+    def squeeze(self, x: Any, axis: Any = ...) -> Any:
+        """NumPy's `squeeze`: `x` without axes of size 1, by default without all of them."""
+
+    def stack(self, xs: Any, axis: int = ...) -> Any:
+        """NumPy's `stack`: tensors of one shape side by side along a new axis, which is axis `axis` of the result."""
 
     def stft(self, x: Any, frame_length: int, hop: int, window: Any = ...) -> Any:
         """Short-time Fourier transform along the last axis."""
@@ -683,6 +758,9 @@ class OpMethods:
     def sum_pool(self, x: Any, kernel: Any, stride: Any = ..., padding: Any = ...) -> Any:
         """`pool` of kind `sum`."""
 
+    def swapaxes(self, x: Any, axis1: int, axis2: int) -> Any:
+        """NumPy's `swapaxes`: two axes exchanged."""
+
     def swiglu_ffn(self, x: Any, up: Any, gate: Any, down: Any, *, shape: Any = ...) -> Tensor:
         """((x·up)·silu(x·gate))·down."""
 
@@ -691,6 +769,9 @@ class OpMethods:
 
     def tanh(self, x: Any, *, shape: Any = ...) -> Tensor:
         """`activation` of kind `tanh`."""
+
+    def tile(self, x: Any, reps: Any) -> Any:
+        """NumPy's `tile`: the whole of `x` repeated `reps` times along each axis; fewer numbers are for the last axes."""
 
     def topk(self, x: Any, k: int, *, shape: Any = ...) -> tuple[Tensor, Tensor]:
         """The k largest elements of the last axis, largest first."""
@@ -701,8 +782,17 @@ class OpMethods:
     def transpose(self, x: Any, perm: Any = ..., *, shape: Any = ...) -> Tensor:
         """Permuted axes."""
 
+    def tri(self, n: int, m: int | None = ..., k: int = ..., dtype: Any = ...) -> Any:
+        """NumPy's `tri`: `[n, m]`, 1 on diagonal `k` and below it; by default square and f32."""
+
     def triangular(self, x: Any, upper: bool = ..., diagonal: int = ..., *, shape: Any = ...) -> Tensor:
         """A triangle of each matrix, zero elsewhere."""
+
+    def tril(self, x: Any, k: int = ...) -> Any:
+        """NumPy's `tril`: 0 above diagonal `k` of the matrices `[…, rows, columns]`."""
+
+    def triu(self, x: Any, k: int = ...) -> Any:
+        """NumPy's `triu`: 0 below diagonal `k` of the matrices `[…, rows, columns]`."""
 
     def trunc(self, x: Any) -> Any:
         """NumPy's `trunc`: floats rounded toward zero; integers as they are. Its derivative is 0."""
@@ -710,8 +800,17 @@ class OpMethods:
     def unet_residual_block(self, x: Any, norm1_scale: Any, norm1_bias: Any, conv1_w: Any, conv1_b: Any, norm2_scale: Any, norm2_bias: Any, conv2_w: Any, conv2_b: Any, embedding: Any = ..., embedding_w: Any = ..., embedding_b: Any = ..., skip_w: Any = ..., skip_b: Any = ..., *, num_groups: int, eps: float = ..., shape: Any = ...) -> Tensor:
         """Residual block of a U-Net."""
 
+    def unsqueeze(self, x: Any, axis: int) -> Any:
+        """PyTorch's name of `expand_dims`."""
+
     def where(self, condition: Any, on_true: Any, on_false: Any, *, shape: Any = ...) -> Tensor:
         """Elementwise choice."""
 
     def while_(self, cond: Any, body: Any, *init: Any, max_iterations: int | None = ..., shape: Any = ...) -> Any:
         """A loop that runs while a condition holds."""
+
+    def zeros(self, shape: Any, dtype: Any = ...) -> Any:
+        """NumPy's `zeros`, by default f32."""
+
+    def zeros_like(self, x: Any, dtype: Any = ...) -> Any:
+        """NumPy's `zeros_like`."""

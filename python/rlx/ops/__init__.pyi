@@ -22,6 +22,9 @@ def activation_backward(x: Any, dy: Any, kind: Any, *, shape: Any = ...) -> Tens
 def add(lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
     """`binary` of kind `add`."""
 
+def arange(start: Any, stop: Any = ..., step: Any = ..., dtype: Any = ...) -> Any:
+    """NumPy's `arange`: the numbers from `start`, or from 0, up to but without `stop`; i32, or f32 if one is a float."""
+
 def argmax(x: Any, axis: int = ..., keep_dims: bool = ..., *, shape: Any = ...) -> Tensor:
     """Position of the largest element along an axis."""
 
@@ -30,6 +33,9 @@ def argmin(x: Any, axis: int = ..., keep_dims: bool = ..., *, shape: Any = ...) 
 
 def argsort(x: Any, axis: int = ..., descending: bool = ..., *, shape: Any = ...) -> Tensor:
     """The positions that sort an axis."""
+
+def array_split(x: Any, indices_or_sections: Any, axis: int = ...) -> Any:
+    """NumPy's `array_split`: `split` into parts whose sizes may differ by 1, the larger ones first."""
 
 def asin(x: Any, *, shape: Any = ...) -> Tensor:
     """`activation` of kind `asin`."""
@@ -79,6 +85,9 @@ def bitwise_or(lhs: Any, rhs: Any) -> Any:
 def bitwise_xor(lhs: Any, rhs: Any) -> Any:
     """NumPy's `bitwise_xor`, `lhs ^ rhs`: of the bits of integers, or of bools."""
 
+def broadcast_to(x: Any, shape: Any) -> Any:
+    """NumPy's `broadcast_to`: `x` repeated along leading axes and axes of size 1."""
+
 def cast(x: Any, dtype: Any, *, shape: Any = ...) -> Tensor:
     """Conversion to another dtype."""
 
@@ -90,6 +99,9 @@ def ceil(x: Any, *, shape: Any = ...) -> Tensor:
 
 def checkpoint(*, shape: Any = ...) -> Any:
     """Ops whose values the backward pass computes again instead of keeping them."""
+
+def chunk(x: Any, chunks: int, axis: int = ...) -> Any:
+    """PyTorch's `chunk`: at most `chunks` parts along an axis, all of one size but the last, which may be smaller."""
 
 def clamp(x: Any, low: Any = ..., high: Any = ..., *, shape: Any = ...) -> Tensor:
     """Values held between two bounds."""
@@ -166,6 +178,12 @@ def depthwise_conv1d_causal(x: Any, w: Any, left_pad: Any, kernel_size: int, *, 
 def dequantize(x: Any, scale: Any, zero_point: Any = ..., axis: int | None = ..., *, shape: Any = ...) -> Tensor:
     """Floats from 8-bit integers."""
 
+def diag(x: Any, k: int = ...) -> Any:
+    """NumPy's `diag`: the matrix with `x` of rank 1 on diagonal `k`, or diagonal `k` of a matrix."""
+
+def diagonal(x: Any, offset: int = ..., axis1: int = ..., axis2: int = ...) -> Any:
+    """NumPy's `diagonal`: the elements of diagonal `offset` of the matrices of two axes, as the last axis."""
+
 def dim_size(size: Any, *, shape: Any = ...) -> Tensor:
     """The size of a dimension, as a scalar."""
 
@@ -202,8 +220,14 @@ def exp2(x: Any, *, shape: Any = ...) -> Tensor:
 def expand(x: Any, shape: Any) -> Tensor:
     """Broadcast to a shape."""
 
+def expand_dims(x: Any, axis: Any) -> Any:
+    """NumPy's `expand_dims`: `x` with axes of size 1 at the places `axis` of the result."""
+
 def expm1(x: Any, *, shape: Any = ...) -> Tensor:
     """`activation` of kind `expm1`."""
+
+def eye(n: int, m: int | None = ..., k: int = ..., dtype: Any = ...) -> Any:
+    """NumPy's `eye`: `[n, m]`, 1 on diagonal `k` and 0 elsewhere; by default square and f32."""
 
 def fake_quantize(x: Any, state: Any = ..., bits: int = ..., axis: int | None = ..., ste: Any = ..., scale_mode: Any = ..., decay: float = ..., *, shape: Any = ...) -> Any:
     """Rounded to the values that a few bits represent, as floats."""
@@ -241,6 +265,12 @@ def fftn(x: Any, axes: Any = ..., norm: str = ...) -> Any:
 def fftshift(x: Any, axes: Any = ...) -> Any:
     """NumPy's `fftshift`: frequency 0 moved to the middle of the axes, by default of all."""
 
+def flatten(x: Any, start_axis: int = ..., end_axis: int = ...) -> Any:
+    """`x` with the axes from `start_axis` to `end_axis` joined to one, by default all: PyTorch's `flatten`."""
+
+def flip(x: Any, axis: Any = ...) -> Any:
+    """NumPy's `flip`: the elements in reverse order along some axes, by default along all."""
+
 def floor(x: Any, *, shape: Any = ...) -> Tensor:
     """`activation` of kind `floor`."""
 
@@ -249,6 +279,12 @@ def floor_divide(lhs: Any, rhs: Any) -> Any:
 
 def fmod(lhs: Any, rhs: Any) -> Any:
     """NumPy's `fmod`, JAX's `lax.rem`: what is left after division, with the sign of `lhs`; exact."""
+
+def full(shape: Any, fill_value: Any, dtype: Any = ...) -> Any:
+    """NumPy's `full`: one value everywhere. `dtype` is that of the value; a Python number is f32, i32 or bool."""
+
+def full_like(x: Any, fill_value: Any, dtype: Any = ...) -> Any:
+    """NumPy's `full_like`: one value in the shape and, unless `dtype` is given, in the dtype of `x`."""
 
 def fused_ada_layer_norm(x: Any, scale: Any, shift: Any, eps: float = ..., *, shape: Any = ...) -> Tensor:
     """A layer norm along the last axis, modulated: normal(x)·(1 + scale) + shift."""
@@ -388,6 +424,9 @@ def linear(x: Any, w: Any, bias: Any = ..., *, activation: Any = ..., shape: Any
 def linear_fused(x: Any, w: Any, bias: Any, activation: Any = ..., *, shape: Any = ...) -> Tensor:
     """activation(x·w + bias), always as one fused op."""
 
+def linspace(start: float, stop: float, num: int = ..., endpoint: bool = ..., dtype: Any = ...) -> Any:
+    """NumPy's `linspace`: `num` numbers at equal distances from `start` to `stop`, by default f32."""
+
 def llama_decoder_block(x: Any, ln1_scale: Any, ln1_bias: Any, wq: Any, wk: Any, wv: Any, wo: Any, ln2_scale: Any, ln2_bias: Any, gate: Any, up: Any, down: Any, cos: Any, sin: Any, mask: Any = ..., *, num_heads: int, head_dim: int, num_kv_heads: int, eps: float = ..., mask_kind: Any = ..., window: int | None = ..., shape: Any = ...) -> Tensor:
     """Pre-norm decoder layer with rotary positions, grouped heads and SwiGLU."""
 
@@ -448,6 +487,9 @@ def mean(x: Any, axes: Any = ..., keep_dims: bool = ..., *, shape: Any = ...) ->
 def mean_pool(x: Any, kernel: Any, stride: Any = ..., padding: Any = ..., count_include_pad: bool = ...) -> Any:
     """`pool` of kind `mean`."""
 
+def meshgrid(*xs: Any, indexing: str = ...) -> Any:
+    """NumPy's `meshgrid`: for each tensor of rank 1 a grid over all of them, on which it varies along its own axis."""
+
 def min(x: Any, axes: Any = ..., keep_dims: bool = ..., *, shape: Any = ...) -> Tensor:
     """`reduce` of kind `min`."""
 
@@ -456,6 +498,9 @@ def minimum(lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
 
 def mod(lhs: Any, rhs: Any) -> Any:
     """NumPy's `mod`, as `remainder`."""
+
+def moveaxis(x: Any, source: Any, destination: Any) -> Any:
+    """NumPy's `moveaxis`: the axes `source` go to the places `destination`, the others keep their order."""
 
 def mse_loss(prediction: Any, target: Any, reduction: Any = ..., *, shape: Any = ...) -> Tensor:
     """Squared difference."""
@@ -475,8 +520,20 @@ def ne(lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
 def neg(x: Any, *, shape: Any = ...) -> Tensor:
     """`activation` of kind `neg`."""
 
+def one_hot(x: Any, num_classes: int, dtype: Any = ..., axis: int = ...) -> Any:
+    """JAX's `one_hot`: 1 at the place that each integer names along a new axis of `num_classes`, else 0; default f32."""
+
+def ones(shape: Any, dtype: Any = ...) -> Any:
+    """NumPy's `ones`, by default f32."""
+
+def ones_like(x: Any, dtype: Any = ...) -> Any:
+    """NumPy's `ones_like`."""
+
 def optimization_barrier(inputs: Any, after: Any, *, shape: Any = ...) -> Any:
     """The same values, but not before others are there."""
+
+def outer(lhs: Any, rhs: Any) -> Any:
+    """NumPy's `outer`: the products of all elements of two tensors, `[elements of lhs, elements of rhs]`."""
 
 def pad(x: Any, padding: Any, mode: str = ..., value: Any = ..., *, shape: Any = ...) -> Tensor:
     """Elements added before and after every axis."""
@@ -520,6 +577,9 @@ def qwen35_mtp_head(h_pre_norm: Any, input_ids: Any, cos: Any, sin: Any, last_to
 def random_bits(seed: Any, shape: Any) -> Tensor:
     """Random 32-bit words of a counter-based generator."""
 
+def ravel(x: Any) -> Any:
+    """NumPy's `ravel`: all elements in row-major order, of rank 1."""
+
 def real(x: Any, *, shape: Any = ...) -> Tensor:
     """Real part."""
 
@@ -537,6 +597,9 @@ def relu_backward(x: Any, dy: Any, *, shape: Any = ...) -> Tensor:
 
 def remainder(lhs: Any, rhs: Any) -> Any:
     """NumPy's `remainder`, `lhs % rhs`: what is left after `floor_divide`, with the sign of `rhs`."""
+
+def repeat(x: Any, repeats: Any, axis: int | None = ...) -> Any:
+    """NumPy's `repeat`: each element `repeats` times, side by side along an axis; without an axis, of all elements."""
 
 def requantize(x: Any, multiplier: Any, shift: Any, zero_point: int = ..., mode: Any = ..., dtype: Any = ..., *, shape: Any = ...) -> Tensor:
     """An integer multiplied by a fixed-point number, and saturated to fewer bits."""
@@ -588,6 +651,9 @@ def rng_normal(shape: Any, seed: Any = ..., mean: float = ..., std: float = ...,
 
 def rng_uniform(shape: Any, seed: Any = ..., low: float = ..., high: float = ..., dtype: Any = ...) -> Tensor:
     """Random numbers, equally likely in a range."""
+
+def roll(x: Any, shift: Any, axis: Any = ...) -> Any:
+    """NumPy's `roll`: what is shifted over the end of an axis comes back at its start; without an axis, of all elements."""
 
 def rope(x: Any, cos: Any, sin: Any, head_dim: int, n_rot: int | None = ..., style: Any = ..., *, shape: Any = ...) -> Tensor:
     """Rotary position embedding."""
@@ -655,6 +721,9 @@ def softmax_cross_entropy_with_logits(logits: Any, labels: Any, *, shape: Any = 
 def sort(x: Any, axis: int = ..., descending: bool = ..., *, shape: Any = ...) -> Tensor:
     """The elements of an axis in order."""
 
+def split(x: Any, indices_or_sections: Any, axis: int = ...) -> Any:
+    """NumPy's `split`: a list of parts along an axis."""
+
 def split_spectrum(x: Any) -> Any:
     """Real and imaginary part of a spectrum, both f32."""
 
@@ -663,6 +732,12 @@ def sqrt(x: Any, *, shape: Any = ...) -> Tensor:
 
 def square(x: Any) -> Any:
     """NumPy's `square`: `x * x`."""
+
+def squeeze(x: Any, axis: Any = ...) -> Any:
+    """NumPy's `squeeze`: `x` without axes of size 1, by default without all of them."""
+
+def stack(xs: Any, axis: int = ...) -> Any:
+    """NumPy's `stack`: tensors of one shape side by side along a new axis, which is axis `axis` of the result."""
 
 def stft(x: Any, frame_length: int, hop: int, window: Any = ...) -> Any:
     """Short-time Fourier transform along the last axis."""
@@ -679,6 +754,9 @@ def sum(x: Any, axes: Any = ..., keep_dims: bool = ..., *, shape: Any = ...) -> 
 def sum_pool(x: Any, kernel: Any, stride: Any = ..., padding: Any = ...) -> Any:
     """`pool` of kind `sum`."""
 
+def swapaxes(x: Any, axis1: int, axis2: int) -> Any:
+    """NumPy's `swapaxes`: two axes exchanged."""
+
 def swiglu_ffn(x: Any, up: Any, gate: Any, down: Any, *, shape: Any = ...) -> Tensor:
     """((x·up)·silu(x·gate))·down."""
 
@@ -687,6 +765,9 @@ def tan(x: Any, *, shape: Any = ...) -> Tensor:
 
 def tanh(x: Any, *, shape: Any = ...) -> Tensor:
     """`activation` of kind `tanh`."""
+
+def tile(x: Any, reps: Any) -> Any:
+    """NumPy's `tile`: the whole of `x` repeated `reps` times along each axis; fewer numbers are for the last axes."""
 
 def topk(x: Any, k: int, *, shape: Any = ...) -> tuple[Tensor, Tensor]:
     """The k largest elements of the last axis, largest first."""
@@ -697,8 +778,17 @@ def transformer_encoder_block(x: Any, wq: Any, bq: Any, wk: Any, bk: Any, wv: An
 def transpose(x: Any, perm: Any = ..., *, shape: Any = ...) -> Tensor:
     """Permuted axes."""
 
+def tri(n: int, m: int | None = ..., k: int = ..., dtype: Any = ...) -> Any:
+    """NumPy's `tri`: `[n, m]`, 1 on diagonal `k` and below it; by default square and f32."""
+
 def triangular(x: Any, upper: bool = ..., diagonal: int = ..., *, shape: Any = ...) -> Tensor:
     """A triangle of each matrix, zero elsewhere."""
+
+def tril(x: Any, k: int = ...) -> Any:
+    """NumPy's `tril`: 0 above diagonal `k` of the matrices `[…, rows, columns]`."""
+
+def triu(x: Any, k: int = ...) -> Any:
+    """NumPy's `triu`: 0 below diagonal `k` of the matrices `[…, rows, columns]`."""
 
 def trunc(x: Any) -> Any:
     """NumPy's `trunc`: floats rounded toward zero; integers as they are. Its derivative is 0."""
@@ -706,8 +796,17 @@ def trunc(x: Any) -> Any:
 def unet_residual_block(x: Any, norm1_scale: Any, norm1_bias: Any, conv1_w: Any, conv1_b: Any, norm2_scale: Any, norm2_bias: Any, conv2_w: Any, conv2_b: Any, embedding: Any = ..., embedding_w: Any = ..., embedding_b: Any = ..., skip_w: Any = ..., skip_b: Any = ..., *, num_groups: int, eps: float = ..., shape: Any = ...) -> Tensor:
     """Residual block of a U-Net."""
 
+def unsqueeze(x: Any, axis: int) -> Any:
+    """PyTorch's name of `expand_dims`."""
+
 def where(condition: Any, on_true: Any, on_false: Any, *, shape: Any = ...) -> Tensor:
     """Elementwise choice."""
 
 def while_(cond: Any, body: Any, *init: Any, max_iterations: int | None = ..., shape: Any = ...) -> Any:
     """A loop that runs while a condition holds."""
+
+def zeros(shape: Any, dtype: Any = ...) -> Any:
+    """NumPy's `zeros`, by default f32."""
+
+def zeros_like(x: Any, dtype: Any = ...) -> Any:
+    """NumPy's `zeros_like`."""

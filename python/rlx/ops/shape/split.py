@@ -1,0 +1,114 @@
+"""Helpers that join tensors along a new axis and cut them into several: NumPy's `stack` and `split`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.dim import Dim, exact_divide
+from rlx.ir.dtype import f32
+from rlx.ir.errors import ShapeError
+from rlx.ops.lift import axis_of, common, tensor_like
+from rlx.ops.shape.arrange import expand_dims
+from rlx.ops.surface import helper
+
+
+@helper
+def stack(b: Builder, xs: Sequence[Any], axis: int = 0) -> Tensor:
+    """NumPy's `stack`: tensors of one shape side by side along a new axis, which is axis `axis` of the result.
+
+    Raises:
+        ShapeError: There are none, or their shapes differ.
+    """
+    tensors = [xs] if isinstance(xs, Tensor) else list(xs)
+    if not tensors:
+        raise ShapeError("expected at least one tensor")
+    tensors = common(b, *tensors)
+    if any(t.shape.dims != tensors[0].shape.dims for t in tensors):
+        raise ShapeError(f"tensors must have one shape, got {', '.join(str(t.shape) for t in tensors)}")
+    place = axis_of(axis, tensors[0].rank + 1)
+    return b.concat([expand_dims(b, t, place) for t in tensors], place)
+
+
+def _cut(b: Builder, x: Tensor, axis: int, borders: Sequence[Dim]) -> list[Tensor]:
+    """The parts between borders, of which the first is 0 and the last the size of the axis."""
+    return [b.narrow(x, axis, low, high - low) for low, high in pairwise(borders)]
+
+
+def _sections(value: Any, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise ShapeError(f"{name} must be a positive integer, got {value!r}")
+    return int(value)
+
+
+def _at_indices(b: Builder, x: Tensor, indices: Any, axis: int) -> list[Tensor]:
+    """NumPy's parts between indices, which may be negative and lie beyond the axis."""
+    size = x.shape.dims[axis]
+    borders: list[Any] = []
+    low: Any
+    high: Any
+    for low, high in zip([0, *indices], [*indices, size], strict=True):
+        if type(size) is int:
+            start, stop, _ = slice(int(low), int(high)).indices(size)
+            borders += [start, max(start, stop)]
+        else:
+            borders += [low, high]
+    return [b.narrow(x, axis, low, high - low) for low, high in zip(borders[::2], borders[1::2], strict=True)]
+
+
+@helper
+def split(b: Builder, x: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
+    """NumPy's `split`: a list of parts along an axis.
+
+    Args:
+        b: Emits.
+        x: Any tensor.
+        indices_or_sections: A number of equal parts, or the places where to cut. (PyTorch's `split` takes the size of
+            a part.)
+        axis: The axis that is cut.
+
+    Raises:
+        ShapeError: The axis cannot be cut into that many equal parts; `array_split` cuts it into parts that differ by 1.
+    """
+    x = tensor_like(b, x, f32)
+    axis = axis_of(axis, x.rank)
+    if isinstance(indices_or_sections, (list, tuple, np.ndarray)):
+        return _at_indices(b, x, indices_or_sections, axis)
+    count, size = _sections(indices_or_sections, "indices_or_sections"), x.shape.dims[axis]
+    part = exact_divide(size, count)
+    if part is None:
+        raise ShapeError(
+            f"axis {axis} of size {size} has no {count} equal parts", hint="array_split allows sizes that differ by 1"
+        )
+    return _cut(b, x, axis, [part * i for i in range(count + 1)])
+
+
+@helper
+def array_split(b: Builder, x: Any, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
+    """NumPy's `array_split`: `split` into parts whose sizes may differ by 1, the larger ones first."""
+    x = tensor_like(b, x, f32)
+    axis = axis_of(axis, x.rank)
+    if isinstance(indices_or_sections, (list, tuple, np.ndarray)):
+        return _at_indices(b, x, indices_or_sections, axis)
+    count, size = _sections(indices_or_sections, "indices_or_sections"), x.shape.dims[axis]
+    if type(size) is not int:
+        return split(b, x, count, axis)
+    return _cut(b, x, axis, [size // count * i + min(i, size % count) for i in range(count + 1)])
+
+
+@helper
+def chunk(b: Builder, x: Any, chunks: int, axis: int = 0) -> list[Tensor]:
+    """PyTorch's `chunk`: at most `chunks` parts along an axis, all of one size but the last, which may be smaller."""
+    x = tensor_like(b, x, f32)
+    axis = axis_of(axis, x.rank)
+    count, size = _sections(chunks, "chunks"), x.shape.dims[axis]
+    if type(size) is not int:
+        return split(b, x, count, axis)
+    part = -(-size // count)
+    if not part:
+        return [x] * count
+    return _cut(b, x, axis, [*range(0, size, part), size])
