@@ -173,7 +173,10 @@ def test_shape_keyword_is_checked() -> None:
         (lambda g, x: g.matmul(x, x), "3 columns against 2 rows"),
         (lambda g, x: g.activation("gleu", x), "'gleu' is not one of .*did you mean 'gelu'"),
         (lambda g, x: g.softmax(x, axes=0), r"argument 'axes' \(did you mean 'axis'\?\); it takes x, axis"),
-        (lambda g, x: g.sum(x, axis=0), r": sum: .*'axis' \(did you mean 'axes'\?\); it takes x, axes, keep_dims$"),
+        (
+            lambda g, x: g.sum(x, dim=0),
+            r": sum: .*'dim' \(did you mean 'axis'\?\); it takes x, axes, keep_dims, axis, ",
+        ),
         (lambda g, x: g.maximum(x), r": maximum: missing 1 required positional argument: 'rhs'; it takes lhs, rhs$"),
         (lambda g, x: g.relu(x, x), ": relu: got too many positional arguments; it takes x$"),
         (lambda g, x: g.softmax(), "missing 1 required positional argument: 'x'"),

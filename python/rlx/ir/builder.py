@@ -285,6 +285,28 @@ class Builder(RegionBuilder, OpMethods):
         return ShapeError(f"rlx.{card.name}: {message}", location=describe(self.location))
 
 
+# What other libraries call an argument, by groups: a misspelt keyword suggests the member that a method takes.
+_SYNONYMS = (
+    ("axis", "axes", "dim", "dims", "dimension"),
+    ("keep_dims", "keepdims", "keepdim"),
+    ("eps", "epsilon"),
+    ("kernel", "kernel_size", "window"),
+    ("stride", "strides"),
+    ("low", "min", "a_min"),
+    ("high", "max", "a_max"),
+)
+
+
+def keyword_suggestion(given: str, parameters: Sequence[str]) -> str:
+    """` (did you mean …?)` for a keyword that a method does not take: one of the same meaning first, then of like spelling."""
+    for names in _SYNONYMS:
+        if given in names:
+            for name in names:
+                if name in parameters:
+                    return f" (did you mean '{name}'?)"
+    return suggestion(given, parameters)
+
+
 class CallError(ShapeError):
     """A call does not match the parameters of a method.
 
@@ -300,7 +322,7 @@ class CallError(ShapeError):
     def of(cls, method: str, reason: str, parameters: Sequence[str], location: str | None) -> CallError:
         """The error for a call of a method at the caller's line."""
         unexpected = reason.partition("unexpected keyword argument '")[2].partition("'")[0]
-        close = suggestion(unexpected, parameters) if unexpected else ""
+        close = keyword_suggestion(unexpected, parameters) if unexpected else ""
         error = cls(f"{method}: {reason}{close}; it takes {', '.join(parameters)}", location=location)
         error.reason, error.parameters = reason, tuple(parameters)
         return error

@@ -26,13 +26,19 @@ class OpMethods:
     def add(self, lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
         """`binary` of kind `add`."""
 
+    def all(self, x: Any, axis: Any = ..., keepdims: bool = ...) -> Any:
+        """NumPy's `all`: whether all elements are true, that is not 0; NaN is true. Bool; true of nothing."""
+
+    def any(self, x: Any, axis: Any = ..., keepdims: bool = ...) -> Any:
+        """NumPy's `any`: whether an element is true, that is not 0; NaN is true. Bool; false of nothing."""
+
     def arange(self, start: Any, stop: Any = ..., step: Any = ..., dtype: Any = ...) -> Any:
         """NumPy's `arange`: the numbers from `start`, or from 0, up to but without `stop`; i32, or f32 if one is a float."""
 
-    def argmax(self, x: Any, axis: int = ..., keep_dims: bool = ..., *, shape: Any = ...) -> Tensor:
+    def argmax(self, x: Any, axis: int = ..., keep_dims: bool = ..., *, keepdims: bool | None = ..., shape: Any = ...) -> Tensor:
         """Position of the largest element along an axis."""
 
-    def argmin(self, x: Any, axis: int = ..., keep_dims: bool = ..., *, shape: Any = ...) -> Tensor:
+    def argmin(self, x: Any, axis: int = ..., keep_dims: bool = ..., *, keepdims: bool | None = ..., shape: Any = ...) -> Tensor:
         """Position of the smallest element along an axis."""
 
     def argsort(self, x: Any, axis: int = ..., descending: bool = ..., *, shape: Any = ...) -> Tensor:
@@ -61,6 +67,9 @@ class OpMethods:
 
     def attention_backward(self, q: Any, k: Any, v: Any, dy: Any, mask: Any = ..., *, num_heads: int, head_dim: int, wrt: Any, mask_kind: Any = ..., window: int | None = ..., score_scale: float | None = ..., softcap: float | None = ..., empty_rows: Any = ..., shape: Any = ...) -> Tensor:
         """Gradient of attention with respect to one of its inputs."""
+
+    def average(self, x: Any, axis: Any = ..., weights: Any = ..., keepdims: bool = ...) -> Any:
+        """NumPy's `average`: the mean, or the sum of `weights·x` over the sum of the weights."""
 
     def axial_rope_2d(self, x: Any, end_x: int, end_y: int, head_dim: int, num_heads: int, theta: float = ..., repeat_factor: int = ..., *, shape: Any = ...) -> Tensor:
         """Rotary embedding of two-dimensional positions."""
@@ -155,8 +164,14 @@ class OpMethods:
     def cosh(self, x: Any, *, shape: Any = ...) -> Tensor:
         """`activation` of kind `cosh`."""
 
+    def count_nonzero(self, x: Any, axis: Any = ..., keepdims: bool = ...) -> Any:
+        """NumPy's `count_nonzero`: how many elements are not 0, in i32."""
+
     def cummax(self, x: Any, axis: int, *, shape: Any = ...) -> Tensor:
         """Running maximum along an axis."""
+
+    def cummin(self, x: Any, axis: int) -> Any:
+        """JAX's `cummin`: the smallest element so far along an axis, NaN once there is one; floats and signed integers."""
 
     def cumprod(self, x: Any, axis: int, exclusive: bool = ..., *, shape: Any = ...) -> Tensor:
         """Running product along an axis."""
@@ -187,6 +202,9 @@ class OpMethods:
 
     def diagonal(self, x: Any, offset: int = ..., axis1: int = ..., axis2: int = ...) -> Any:
         """NumPy's `diagonal`: the elements of diagonal `offset` of the matrices of two axes, as the last axis."""
+
+    def diff(self, x: Any, n: int = ..., axis: int = ...) -> Any:
+        """NumPy's `diff`: each element less the one before it along an axis, `n` times; of bools, whether they differ."""
 
     def dim_size(self, size: Any, *, shape: Any = ...) -> Tensor:
         """The size of a dimension, as a scalar."""
@@ -458,6 +476,9 @@ class OpMethods:
     def logical_xor(self, lhs: Any, rhs: Any) -> Any:
         """NumPy's `logical_xor`: whether just one is other than 0."""
 
+    def logsumexp(self, x: Any, axis: Any = ..., keepdims: bool = ...) -> Any:
+        """SciPy's `logsumexp`: `log(sum(exp(x)))` without overflow; -inf where all elements are -inf, or there are none."""
+
     def lora_matmul(self, x: Any, w: Any, a: Any, b: Any, scale: float = ..., *, shape: Any = ...) -> Tensor:
         """x·w + scale·(x·a)·b."""
 
@@ -473,7 +494,7 @@ class OpMethods:
     def matmul(self, lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
         """Matrix product with broadcast batch axes."""
 
-    def max(self, x: Any, axes: Any = ..., keep_dims: bool = ..., *, shape: Any = ...) -> Tensor:
+    def max(self, x: Any, axes: Any = ..., keep_dims: bool = ..., *, axis: Any = ..., keepdims: bool | None = ..., shape: Any = ...) -> Tensor:
         """`reduce` of kind `max`."""
 
     def max_pool(self, x: Any, kernel: Any, stride: Any = ..., padding: Any = ...) -> Any:
@@ -485,16 +506,19 @@ class OpMethods:
     def maximum(self, lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
         """`binary` of kind `max`."""
 
-    def mean(self, x: Any, axes: Any = ..., keep_dims: bool = ..., *, shape: Any = ...) -> Tensor:
+    def mean(self, x: Any, axes: Any = ..., keep_dims: bool = ..., *, axis: Any = ..., keepdims: bool | None = ..., shape: Any = ...) -> Tensor:
         """`reduce` of kind `mean`."""
 
     def mean_pool(self, x: Any, kernel: Any, stride: Any = ..., padding: Any = ..., count_include_pad: bool = ...) -> Any:
         """`pool` of kind `mean`."""
 
+    def median(self, x: Any, axis: Any = ..., keepdims: bool = ...) -> Any:
+        """NumPy's `median`: the middle element, or the mean of the two in the middle; NaN where an element is NaN."""
+
     def meshgrid(self, *xs: Any, indexing: str = ...) -> Any:
         """NumPy's `meshgrid`: for each tensor of rank 1 a grid over all of them, on which it varies along its own axis."""
 
-    def min(self, x: Any, axes: Any = ..., keep_dims: bool = ..., *, shape: Any = ...) -> Tensor:
+    def min(self, x: Any, axes: Any = ..., keep_dims: bool = ..., *, axis: Any = ..., keepdims: bool | None = ..., shape: Any = ...) -> Tensor:
         """`reduce` of kind `min`."""
 
     def minimum(self, lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
@@ -554,7 +578,7 @@ class OpMethods:
     def pow(self, lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
         """`binary` of kind `pow`."""
 
-    def prod(self, x: Any, axes: Any = ..., keep_dims: bool = ..., *, shape: Any = ...) -> Tensor:
+    def prod(self, x: Any, axes: Any = ..., keep_dims: bool = ..., *, axis: Any = ..., keepdims: bool | None = ..., shape: Any = ...) -> Tensor:
         """`reduce` of kind `prod`."""
 
     def psd(self, x: Any, sample_rate: float = ..., axis: int = ...) -> Any:
@@ -563,11 +587,17 @@ class OpMethods:
     def psd_real(self, x: Any, sample_rate: float = ..., axis: int = ...) -> Any:
         """Power spectral density of real numbers, one-sided: `N//2 + 1` frequencies, in the order of `rfftfreq`."""
 
+    def ptp(self, x: Any, axis: Any = ..., keepdims: bool = ...) -> Any:
+        """NumPy's `ptp`: the maximum less the minimum."""
+
     def q_conv2d(self, x: Any, w: Any, bias: Any = ..., multiplier: Any = ..., stride: Any = ..., padding: Any = ..., dilation: Any = ..., groups: int = ..., x_zero_point: int = ..., w_zero_point: int = ..., out_zero_point: int = ..., dtype: Any = ..., *, shape: Any = ...) -> Tensor:
         """Convolution of 8-bit images: as sums, requantised or as floats."""
 
     def q_matmul(self, x: Any, w: Any, bias: Any = ..., multiplier: Any = ..., x_zero_point: int = ..., w_zero_point: int = ..., out_zero_point: int = ..., dtype: Any = ..., *, shape: Any = ...) -> Tensor:
         """Product of 8-bit matrices: as sums, requantised or as floats."""
+
+    def quantile(self, x: Any, q: float, axis: Any = ..., keepdims: bool = ...) -> Any:
+        """NumPy's `quantile` of one fraction `q` from 0 to 1, by linear interpolation; NaN where an element is NaN."""
 
     def quantize(self, x: Any, scale: Any, zero_point: Any = ..., axis: int | None = ..., dtype: Any = ..., *, shape: Any = ...) -> Tensor:
         """8-bit integers from floats."""
@@ -590,7 +620,7 @@ class OpMethods:
     def reciprocal(self, x: Any) -> Any:
         """`1 / x` of floats and complex numbers; of integers as a float, as `1.0 / x` is."""
 
-    def reduce(self, kind: Any, x: Any, axes: Any = ..., keep_dims: bool = ..., *, shape: Any = ...) -> Tensor:
+    def reduce(self, kind: Any, x: Any, axes: Any = ..., keep_dims: bool = ..., *, axis: Any = ..., keepdims: bool | None = ..., shape: Any = ...) -> Tensor:
         """Reduction over axes."""
 
     def relu(self, x: Any, *, shape: Any = ...) -> Tensor:
@@ -743,6 +773,9 @@ class OpMethods:
     def stack(self, xs: Any, axis: int = ...) -> Any:
         """NumPy's `stack`: tensors of one shape side by side along a new axis, which is axis `axis` of the result."""
 
+    def std(self, x: Any, axis: Any = ..., ddof: float = ..., keepdims: bool = ...) -> Any:
+        """NumPy's `std`: the square root of `var`."""
+
     def stft(self, x: Any, frame_length: int, hop: int, window: Any = ...) -> Any:
         """Short-time Fourier transform along the last axis."""
 
@@ -752,7 +785,7 @@ class OpMethods:
     def sub(self, lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
         """`binary` of kind `sub`."""
 
-    def sum(self, x: Any, axes: Any = ..., keep_dims: bool = ..., *, shape: Any = ...) -> Tensor:
+    def sum(self, x: Any, axes: Any = ..., keep_dims: bool = ..., *, axis: Any = ..., keepdims: bool | None = ..., shape: Any = ...) -> Tensor:
         """`reduce` of kind `sum`."""
 
     def sum_pool(self, x: Any, kernel: Any, stride: Any = ..., padding: Any = ...) -> Any:
@@ -802,6 +835,9 @@ class OpMethods:
 
     def unsqueeze(self, x: Any, axis: int) -> Any:
         """PyTorch's name of `expand_dims`."""
+
+    def var(self, x: Any, axis: Any = ..., ddof: float = ..., keepdims: bool = ...) -> Any:
+        """NumPy's `var`: the mean square distance from the mean, in two passes, so that no digits cancel."""
 
     def where(self, condition: Any, on_true: Any, on_false: Any, *, shape: Any = ...) -> Tensor:
         """Elementwise choice."""

@@ -22,13 +22,19 @@ def activation_backward(x: Any, dy: Any, kind: Any, *, shape: Any = ...) -> Tens
 def add(lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
     """`binary` of kind `add`."""
 
+def all(x: Any, axis: Any = ..., keepdims: bool = ...) -> Any:
+    """NumPy's `all`: whether all elements are true, that is not 0; NaN is true. Bool; true of nothing."""
+
+def any(x: Any, axis: Any = ..., keepdims: bool = ...) -> Any:
+    """NumPy's `any`: whether an element is true, that is not 0; NaN is true. Bool; false of nothing."""
+
 def arange(start: Any, stop: Any = ..., step: Any = ..., dtype: Any = ...) -> Any:
     """NumPy's `arange`: the numbers from `start`, or from 0, up to but without `stop`; i32, or f32 if one is a float."""
 
-def argmax(x: Any, axis: int = ..., keep_dims: bool = ..., *, shape: Any = ...) -> Tensor:
+def argmax(x: Any, axis: int = ..., keep_dims: bool = ..., *, keepdims: bool | None = ..., shape: Any = ...) -> Tensor:
     """Position of the largest element along an axis."""
 
-def argmin(x: Any, axis: int = ..., keep_dims: bool = ..., *, shape: Any = ...) -> Tensor:
+def argmin(x: Any, axis: int = ..., keep_dims: bool = ..., *, keepdims: bool | None = ..., shape: Any = ...) -> Tensor:
     """Position of the smallest element along an axis."""
 
 def argsort(x: Any, axis: int = ..., descending: bool = ..., *, shape: Any = ...) -> Tensor:
@@ -57,6 +63,9 @@ def attention(q: Any, k: Any, v: Any, mask: Any = ..., *, num_heads: int, head_d
 
 def attention_backward(q: Any, k: Any, v: Any, dy: Any, mask: Any = ..., *, num_heads: int, head_dim: int, wrt: Any, mask_kind: Any = ..., window: int | None = ..., score_scale: float | None = ..., softcap: float | None = ..., empty_rows: Any = ..., shape: Any = ...) -> Tensor:
     """Gradient of attention with respect to one of its inputs."""
+
+def average(x: Any, axis: Any = ..., weights: Any = ..., keepdims: bool = ...) -> Any:
+    """NumPy's `average`: the mean, or the sum of `weights·x` over the sum of the weights."""
 
 def axial_rope_2d(x: Any, end_x: int, end_y: int, head_dim: int, num_heads: int, theta: float = ..., repeat_factor: int = ..., *, shape: Any = ...) -> Tensor:
     """Rotary embedding of two-dimensional positions."""
@@ -151,8 +160,14 @@ def cos(x: Any, *, shape: Any = ...) -> Tensor:
 def cosh(x: Any, *, shape: Any = ...) -> Tensor:
     """`activation` of kind `cosh`."""
 
+def count_nonzero(x: Any, axis: Any = ..., keepdims: bool = ...) -> Any:
+    """NumPy's `count_nonzero`: how many elements are not 0, in i32."""
+
 def cummax(x: Any, axis: int, *, shape: Any = ...) -> Tensor:
     """Running maximum along an axis."""
+
+def cummin(x: Any, axis: int) -> Any:
+    """JAX's `cummin`: the smallest element so far along an axis, NaN once there is one; floats and signed integers."""
 
 def cumprod(x: Any, axis: int, exclusive: bool = ..., *, shape: Any = ...) -> Tensor:
     """Running product along an axis."""
@@ -183,6 +198,9 @@ def diag(x: Any, k: int = ...) -> Any:
 
 def diagonal(x: Any, offset: int = ..., axis1: int = ..., axis2: int = ...) -> Any:
     """NumPy's `diagonal`: the elements of diagonal `offset` of the matrices of two axes, as the last axis."""
+
+def diff(x: Any, n: int = ..., axis: int = ...) -> Any:
+    """NumPy's `diff`: each element less the one before it along an axis, `n` times; of bools, whether they differ."""
 
 def dim_size(size: Any, *, shape: Any = ...) -> Tensor:
     """The size of a dimension, as a scalar."""
@@ -454,6 +472,9 @@ def logical_or(lhs: Any, rhs: Any) -> Any:
 def logical_xor(lhs: Any, rhs: Any) -> Any:
     """NumPy's `logical_xor`: whether just one is other than 0."""
 
+def logsumexp(x: Any, axis: Any = ..., keepdims: bool = ...) -> Any:
+    """SciPy's `logsumexp`: `log(sum(exp(x)))` without overflow; -inf where all elements are -inf, or there are none."""
+
 def lora_matmul(x: Any, w: Any, a: Any, b: Any, scale: float = ..., *, shape: Any = ...) -> Tensor:
     """x·w + scale·(x·a)·b."""
 
@@ -469,7 +490,7 @@ def mamba_block(x: Any, in_w: Any, conv_w: Any, conv_b: Any, x_w: Any, dt_w: Any
 def matmul(lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
     """Matrix product with broadcast batch axes."""
 
-def max(x: Any, axes: Any = ..., keep_dims: bool = ..., *, shape: Any = ...) -> Tensor:
+def max(x: Any, axes: Any = ..., keep_dims: bool = ..., *, axis: Any = ..., keepdims: bool | None = ..., shape: Any = ...) -> Tensor:
     """`reduce` of kind `max`."""
 
 def max_pool(x: Any, kernel: Any, stride: Any = ..., padding: Any = ...) -> Any:
@@ -481,16 +502,19 @@ def max_pool2d_backward(x: Any, dy: Any, kernel: Any, stride: Any = ..., padding
 def maximum(lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
     """`binary` of kind `max`."""
 
-def mean(x: Any, axes: Any = ..., keep_dims: bool = ..., *, shape: Any = ...) -> Tensor:
+def mean(x: Any, axes: Any = ..., keep_dims: bool = ..., *, axis: Any = ..., keepdims: bool | None = ..., shape: Any = ...) -> Tensor:
     """`reduce` of kind `mean`."""
 
 def mean_pool(x: Any, kernel: Any, stride: Any = ..., padding: Any = ..., count_include_pad: bool = ...) -> Any:
     """`pool` of kind `mean`."""
 
+def median(x: Any, axis: Any = ..., keepdims: bool = ...) -> Any:
+    """NumPy's `median`: the middle element, or the mean of the two in the middle; NaN where an element is NaN."""
+
 def meshgrid(*xs: Any, indexing: str = ...) -> Any:
     """NumPy's `meshgrid`: for each tensor of rank 1 a grid over all of them, on which it varies along its own axis."""
 
-def min(x: Any, axes: Any = ..., keep_dims: bool = ..., *, shape: Any = ...) -> Tensor:
+def min(x: Any, axes: Any = ..., keep_dims: bool = ..., *, axis: Any = ..., keepdims: bool | None = ..., shape: Any = ...) -> Tensor:
     """`reduce` of kind `min`."""
 
 def minimum(lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
@@ -550,7 +574,7 @@ def popcount(x: Any, *, shape: Any = ...) -> Tensor:
 def pow(lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
     """`binary` of kind `pow`."""
 
-def prod(x: Any, axes: Any = ..., keep_dims: bool = ..., *, shape: Any = ...) -> Tensor:
+def prod(x: Any, axes: Any = ..., keep_dims: bool = ..., *, axis: Any = ..., keepdims: bool | None = ..., shape: Any = ...) -> Tensor:
     """`reduce` of kind `prod`."""
 
 def psd(x: Any, sample_rate: float = ..., axis: int = ...) -> Any:
@@ -559,11 +583,17 @@ def psd(x: Any, sample_rate: float = ..., axis: int = ...) -> Any:
 def psd_real(x: Any, sample_rate: float = ..., axis: int = ...) -> Any:
     """Power spectral density of real numbers, one-sided: `N//2 + 1` frequencies, in the order of `rfftfreq`."""
 
+def ptp(x: Any, axis: Any = ..., keepdims: bool = ...) -> Any:
+    """NumPy's `ptp`: the maximum less the minimum."""
+
 def q_conv2d(x: Any, w: Any, bias: Any = ..., multiplier: Any = ..., stride: Any = ..., padding: Any = ..., dilation: Any = ..., groups: int = ..., x_zero_point: int = ..., w_zero_point: int = ..., out_zero_point: int = ..., dtype: Any = ..., *, shape: Any = ...) -> Tensor:
     """Convolution of 8-bit images: as sums, requantised or as floats."""
 
 def q_matmul(x: Any, w: Any, bias: Any = ..., multiplier: Any = ..., x_zero_point: int = ..., w_zero_point: int = ..., out_zero_point: int = ..., dtype: Any = ..., *, shape: Any = ...) -> Tensor:
     """Product of 8-bit matrices: as sums, requantised or as floats."""
+
+def quantile(x: Any, q: float, axis: Any = ..., keepdims: bool = ...) -> Any:
+    """NumPy's `quantile` of one fraction `q` from 0 to 1, by linear interpolation; NaN where an element is NaN."""
 
 def quantize(x: Any, scale: Any, zero_point: Any = ..., axis: int | None = ..., dtype: Any = ..., *, shape: Any = ...) -> Tensor:
     """8-bit integers from floats."""
@@ -586,7 +616,7 @@ def real(x: Any, *, shape: Any = ...) -> Tensor:
 def reciprocal(x: Any) -> Any:
     """`1 / x` of floats and complex numbers; of integers as a float, as `1.0 / x` is."""
 
-def reduce(kind: Any, x: Any, axes: Any = ..., keep_dims: bool = ..., *, shape: Any = ...) -> Tensor:
+def reduce(kind: Any, x: Any, axes: Any = ..., keep_dims: bool = ..., *, axis: Any = ..., keepdims: bool | None = ..., shape: Any = ...) -> Tensor:
     """Reduction over axes."""
 
 def relu(x: Any, *, shape: Any = ...) -> Tensor:
@@ -739,6 +769,9 @@ def squeeze(x: Any, axis: Any = ...) -> Any:
 def stack(xs: Any, axis: int = ...) -> Any:
     """NumPy's `stack`: tensors of one shape side by side along a new axis, which is axis `axis` of the result."""
 
+def std(x: Any, axis: Any = ..., ddof: float = ..., keepdims: bool = ...) -> Any:
+    """NumPy's `std`: the square root of `var`."""
+
 def stft(x: Any, frame_length: int, hop: int, window: Any = ...) -> Any:
     """Short-time Fourier transform along the last axis."""
 
@@ -748,7 +781,7 @@ def stop_gradient(x: Any, *, shape: Any = ...) -> Tensor:
 def sub(lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
     """`binary` of kind `sub`."""
 
-def sum(x: Any, axes: Any = ..., keep_dims: bool = ..., *, shape: Any = ...) -> Tensor:
+def sum(x: Any, axes: Any = ..., keep_dims: bool = ..., *, axis: Any = ..., keepdims: bool | None = ..., shape: Any = ...) -> Tensor:
     """`reduce` of kind `sum`."""
 
 def sum_pool(x: Any, kernel: Any, stride: Any = ..., padding: Any = ...) -> Any:
@@ -798,6 +831,9 @@ def unet_residual_block(x: Any, norm1_scale: Any, norm1_bias: Any, conv1_w: Any,
 
 def unsqueeze(x: Any, axis: int) -> Any:
     """PyTorch's name of `expand_dims`."""
+
+def var(x: Any, axis: Any = ..., ddof: float = ..., keepdims: bool = ...) -> Any:
+    """NumPy's `var`: the mean square distance from the mean, in two passes, so that no digits cancel."""
 
 def where(condition: Any, on_true: Any, on_false: Any, *, shape: Any = ...) -> Tensor:
     """Elementwise choice."""

@@ -75,7 +75,9 @@ def _helper_method(name: str, function: Callable[..., Any]) -> Callable[..., Any
             trace = problem.__traceback__
             if trace is None or trace.tb_next is not None:
                 raise
-            raise self.problem_at(f"{name}: {str(problem).split(') ', 1)[-1].removeprefix(f'{name}() ')}") from None
+            reason = str(problem).split(") ", 1)[-1].removeprefix(f"{name}() ")
+            parameters = [p.name for p in signatures.of_helper(function).parameters.values()][1:]
+            raise CallError.of(name, reason, parameters, describe(self.location)) from None
 
     method.__qualname__ = f"Graph.{name}"
     return method

@@ -40,6 +40,19 @@ def _divided(total: Any, count: float) -> Any:
     return mean
 
 
+def one_of(name: str, value: Any, numpy_name: str, numpy_value: Any) -> Any:
+    """The value of an argument that has a name of ours and one of NumPy's, of which a call gives one.
+
+    Raises:
+        ShapeError: Both are given.
+    """
+    if numpy_value is None:
+        return value
+    if value is not None and value is not False:
+        raise ShapeError(f"{name} and {numpy_name} are two names of one argument, and both are given")
+    return numpy_value
+
+
 class Reduce(Card, op="reduce"):
     def infer(self, x: Shape, *, kind: str, axes: tuple[int, ...], keep_dims: bool) -> Shape:
         check_axes(axes, x.rank)
@@ -64,7 +77,18 @@ class Reduce(Card, op="reduce"):
         function = np.sum if kind == "sum" else np.prod
         return function(wide, axis=axes, keepdims=keep_dims, dtype=wide.dtype).astype(x.dtype)
 
-    def build(self, b: Builder, kind: Any, x: Tensor, axes: Any = None, keep_dims: bool = False) -> Tensor:
+    def build(
+        self,
+        b: Builder,
+        kind: Any,
+        x: Tensor,
+        axes: Any = None,
+        keep_dims: bool = False,
+        *,
+        axis: Any = None,
+        keepdims: bool | None = None,
+    ) -> Tensor:
+        axes, keep_dims = one_of("axes", axes, "axis", axis), bool(one_of("keep_dims", keep_dims, "keepdims", keepdims))
         name = getattr(kind, "value", kind)
         if name in ("sum", "prod"):
             x = counted(b, x)
@@ -277,7 +301,10 @@ class _Position(Card):
     def evaluate(self, x: np.ndarray, *, axis: int, keep_dims: bool) -> np.ndarray:
         return self.found(order_key(x), axis, keepdims=keep_dims).astype(np.int32)
 
-    def build(self, b: Builder, x: Tensor, axis: int = -1, keep_dims: bool = False) -> Tensor:
+    def build(
+        self, b: Builder, x: Tensor, axis: int = -1, keep_dims: bool = False, *, keepdims: bool | None = None
+    ) -> Tensor:
+        keep_dims = bool(one_of("keep_dims", keep_dims, "keepdims", keepdims))
         return b.emit(self.name, (x,), axis=axis_of(axis, x.rank), keep_dims=keep_dims)
 
     def vmap(self, b: Builder, operands: Any, batched: Any, *, size: Dim, axis: int, keep_dims: bool) -> Tensor:

@@ -1,0 +1,208 @@
+"""Helpers that reduce axes to one number by a composition of sums and maxima: NumPy's `var`, `any`, `ptp` and the like."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.dim import product
+from rlx.ir.dtype import bool_, f32, f64, i32, i64
+from rlx.ir.errors import ShapeError
+from rlx.ops.lift import axes_of, axis_of, cast, size_of, tensor_like
+from rlx.ops.norm import widened
+from rlx.ops.surface import helper
+
+
+def _inexact(b: Builder, value: Any) -> Tensor:
+    """Floats as they are; integers and bools in f32, i64 in f64, as `mean` takes them."""
+    x = tensor_like(b, value, f32)
+    return x if x.dtype.is_inexact else cast(b, x, f64 if x.dtype is i64 else f32)
+
+
+def _real(b: Builder, value: Any) -> Tensor:
+    x = _inexact(b, value)
+    if x.dtype.is_complex:
+        raise ShapeError("it takes real numbers, not c64")
+    return x
+
+
+@helper
+def var(b: Builder, x: Any, axis: int | Sequence[int] | None = None, ddof: float = 0, keepdims: bool = False) -> Tensor:
+    """NumPy's `var`: the mean square distance from the mean, in two passes, so that no digits cancel.
+
+    Args:
+        b: Emits.
+        x: Real numbers; integers are converted to f32 and i64 to f64, as by `mean`.
+        axis: One axis, several, or None for all.
+        ddof: What is subtracted from the number of elements before it divides: 1 gives the unbiased estimate, which
+            PyTorch's `var` gives by default.
+        keepdims: Whether reduced axes stay, with size 1.
+
+    Returns:
+        A float tensor; NaN where `ddof` leaves nothing to divide by and inf where it is negative, as in NumPy.
+    """
+    x = _real(b, x)
+    axes = axes_of(axis, x.rank, "axis")
+    wide = widened(b, x)
+    centred = wide - b.mean(wide, axes, keep_dims=True)
+    total = b.sum(centred * centred, axes, keep_dims=keepdims)
+    count = product(x.shape.dims[a] for a in axes)
+    if type(count) is int:
+        return cast(b, total / float(max(count - ddof, 0)), x.dtype)
+    left = b.maximum(cast(b, size_of(b, count), wide.dtype) - float(ddof), 0.0)
+    return cast(b, total / left, x.dtype)
+
+
+@helper
+def std(b: Builder, x: Any, axis: int | Sequence[int] | None = None, ddof: float = 0, keepdims: bool = False) -> Tensor:
+    """NumPy's `std`: the square root of `var`."""
+    x = _real(b, x)
+    return cast(b, b.sqrt(var(b, widened(b, x), axis, ddof, keepdims)), x.dtype)
+
+
+def _truth(b: Builder, value: Any) -> Tensor:
+    x = tensor_like(b, value, f32)
+    return x if x.dtype.is_bool else b.compare("ne", x, cast(b, b.constant(0), x.dtype))
+
+
+@helper
+def any(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+    """NumPy's `any`: whether an element is true, that is not 0; NaN is true. Bool; false of nothing."""
+    x = _truth(b, x)
+    return b.max(x, axes_of(axis, x.rank, "axis"), keep_dims=keepdims)
+
+
+@helper
+def all(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+    """NumPy's `all`: whether all elements are true, that is not 0; NaN is true. Bool; true of nothing."""
+    x = _truth(b, x)
+    return b.min(x, axes_of(axis, x.rank, "axis"), keep_dims=keepdims)
+
+
+@helper
+def count_nonzero(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+    """NumPy's `count_nonzero`: how many elements are not 0, in i32."""
+    x = _truth(b, x)
+    return b.sum(cast(b, x, i32), axes_of(axis, x.rank, "axis"), keep_dims=keepdims)
+
+
+@helper
+def ptp(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+    """NumPy's `ptp`: the maximum less the minimum."""
+    x = tensor_like(b, x, f32)
+    axes = axes_of(axis, x.rank, "axis")
+    return b.max(x, axes, keep_dims=keepdims) - b.min(x, axes, keep_dims=keepdims)
+
+
+@helper
+def logsumexp(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+    """SciPy's `logsumexp`: `log(sum(exp(x)))` without overflow; -inf where all elements are -inf, or there are none.
+
+    Its gradient is the softmax along the axes.
+    """
+    x = _real(b, x)
+    axes = axes_of(axis, x.rank, "axis")
+    wide = widened(b, x)
+    largest = b.stop_gradient(b.max(wide, axes, keep_dims=True))
+    finite = b.abs(largest) < float("inf")
+    # NaN and infinities come back through exp; subtracting them would give inf - inf.
+    shift = b.where(finite, largest, 0.0)
+    total = b.log(b.sum(b.exp(wide - shift), axes, keep_dims=True)) + shift
+    kept = total if keepdims else b.reshape(total, [d for i, d in enumerate(x.shape.dims) if i not in axes])
+    return cast(b, kept, x.dtype)
+
+
+@helper
+def average(
+    b: Builder, x: Any, axis: int | Sequence[int] | None = None, weights: Any = None, keepdims: bool = False
+) -> Tensor:
+    """NumPy's `average`: the mean, or the sum of `weights·x` over the sum of the weights.
+
+    Raises:
+        ShapeError: The weights do not have the shape of `x`, or, of rank 1, the size of the one axis.
+    """
+    x = _inexact(b, x)
+    axes = axes_of(axis, x.rank, "axis")
+    if weights is None:
+        return b.mean(x, axes, keep_dims=keepdims)
+    weights = tensor_like(b, np.asarray(weights) if isinstance(weights, (list, tuple)) else weights, x.dtype)
+    if weights.shape.dims != x.shape.dims:
+        if weights.rank != 1 or len(axes) != 1 or weights.shape.dims[0] != x.shape.dims[axes[0]]:
+            raise ShapeError(
+                f"weights {weights.shape} have neither the shape of {x.shape} nor the size of its one axis"
+            )
+        weights = b.reshape(weights, [d if i == axes[0] else 1 for i, d in enumerate(x.shape.dims)])
+    weights = b.expand(cast(b, weights, x.dtype), x.shape.dims)
+    return b.sum(x * weights, axes, keep_dims=keepdims) / b.sum(weights, axes, keep_dims=keepdims)
+
+
+@helper
+def diff(b: Builder, x: Any, n: int = 1, axis: int = -1) -> Tensor:
+    """NumPy's `diff`: each element less the one before it along an axis, `n` times; of bools, whether they differ."""
+    x = tensor_like(b, x, f32)
+    place = axis_of(axis, x.rank)
+    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 0:
+        raise ShapeError(f"n must be an integer from 0 on, got {n!r}")
+    for _ in range(n):
+        size = x.shape.dims[place]
+        if size == 0:
+            return x
+        later, earlier = b.narrow(x, place, 1, size - 1), b.narrow(x, place, 0, size - 1)
+        x = b.compare("ne", later, earlier) if x.dtype is bool_ else later - earlier
+    return x
+
+
+@helper
+def cummin(b: Builder, x: Any, axis: int) -> Tensor:
+    """JAX's `cummin`: the smallest element so far along an axis, NaN once there is one; floats and signed integers."""
+    x = tensor_like(b, x, f32)
+    if not (x.dtype.is_integer or x.dtype.is_inexact) or x.dtype.is_complex:
+        raise ShapeError(f"cummin takes real numbers, not {x.dtype.name}")
+    if x.dtype.is_integer:  # ~x reverses the order without the overflow of -x at the lowest number
+        top = b.constant(-1 if x.dtype.is_signed else int(np.iinfo(x.dtype.name.replace("u", "uint")).max), x.dtype)
+        return top - b.cummax(top - x, axis)
+    return -b.cummax(-x, axis)
+
+
+def _quantile_rows(b: Builder, x: Tensor, axis: Any) -> tuple[Tensor, tuple[int, ...]]:
+    """The reduced axes joined to a last one."""
+    axes = axes_of(axis, x.rank, "axis")
+    others = [i for i in range(x.rank) if i not in axes]
+    rows = b.transpose(x, (*others, *axes))
+    return b.reshape(rows, (*(x.shape.dims[i] for i in others), product(x.shape.dims[a] for a in axes))), axes
+
+
+@helper
+def quantile(b: Builder, x: Any, q: float, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+    """NumPy's `quantile` of one fraction `q` from 0 to 1, by linear interpolation; NaN where an element is NaN.
+
+    Raises:
+        ShapeError: `q` is not such a number; or the axes are empty or of symbolic size.
+    """
+    x = _real(b, x)
+    if isinstance(q, bool) or not isinstance(q, (int, float, np.integer, np.floating)) or not 0 <= q <= 1:
+        raise ShapeError(f"q must be a number from 0 to 1, got {q!r:.60}")
+    rows, axes = _quantile_rows(b, widened(b, x), axis)
+    last, size = rows.rank - 1, rows.shape.dims[-1]
+    if type(size) is not int or not size:
+        raise ShapeError(f"quantile takes axes of known size that are not empty; they have {size} elements")
+    place = float(q) * (size - 1)
+    low = min(int(place), size - 1)
+    ordered = b.sort(rows, axis=last)
+    below, above = (b.narrow(ordered, last, i, 1) for i in (low, min(low + 1, size - 1)))
+    share = place - low
+    result = below if share == 0 else below + (above - below) * share
+    result = b.where(below == above, below, result)  # of equal infinities the difference is NaN
+    highest = b.narrow(ordered, last, size - 1, 1)  # NaN sorts last
+    result = b.where(highest == highest, result, highest)
+    dims = [1 if i in axes else d for i, d in enumerate(x.shape.dims) if keepdims or i not in axes]
+    return cast(b, b.reshape(result, dims), x.dtype)
+
+
+@helper
+def median(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+    """NumPy's `median`: the middle element, or the mean of the two in the middle; NaN where an element is NaN."""
+    return quantile(b, x, 0.5, axis, keepdims)

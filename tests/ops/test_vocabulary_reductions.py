@@ -1,0 +1,126 @@
+"""The helpers that reduce axes, against NumPy's and SciPy's functions of the same names."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+
+from rlx.ir.errors import ShapeError
+from rlx.ir.evaluate import evaluate
+from rlx.ir.graph import Graph
+from rlx.ir.shape import Shape
+from tests.ops.references import random
+from tests.ops.test_spectral import built
+
+EDGES = np.asarray([[1.0, np.nan, 2.0], [np.inf, -1.0, 3.0], [-np.inf] * 3, [0.0, -0.0, 5e15]], np.float32)
+ARRAYS = {
+    "f32": random("f32", (2, 3, 4)) + np.float32(1e3),
+    "edges": EDGES,
+    "i32": np.arange(-5, 7, dtype=np.int32).reshape(3, 4),
+    "i8": np.asarray([[-128, 127, 0], [3, 3, -1]], np.int8),
+    "u8": np.asarray([[0, 255, 7], [3, 3, 1]], np.uint8),
+    "bool": np.asarray([[True, False], [False, False]]),
+    "f64": random("f64", (3, 4)),
+}
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "var": np.var,
+    "std": np.std,
+    "any": np.any,
+    "all": np.all,
+    "count_nonzero": np.count_nonzero,
+    "median": np.median,
+    "average": np.average,
+    "logsumexp": logsumexp,
+}
+
+
+@pytest.mark.parametrize("array", ARRAYS)
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_gives_what_numpy_gives(name: str, array: str) -> None:
+    x = ARRAYS[array]
+    exact = x.astype(np.float64)
+    for options in ({}, {"axis": 0}, {"axis": -1, "keepdims": True}, {"axis": (0, 1)}):
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            expected = np.asarray(FUNCTIONS[name](exact, **options))
+            (got,) = built(lambda g, t, o=options: getattr(g, name)(t, **o), x)
+        assert got.shape == expected.shape
+        np.testing.assert_allclose(got, expected, rtol=2e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("q", [0, 0.3, 0.5, 1])
+def test_quantiles(q: float) -> None:
+    x = random("f32", (5, 4, 3))
+    cases: list[dict[str, Any]] = [{}, {"axis": 1}, {"axis": (0, 2), "keepdims": True}]
+    for options in cases:
+        (got,) = built(lambda g, t, o=options: g.quantile(t, q, **o), x)
+        np.testing.assert_allclose(got, np.quantile(x.astype(np.float64), q, **options), rtol=1e-6)
+
+
+def test_degrees_of_freedom() -> None:
+    x = random("f32", (3, 4))
+    for ddof in (0, 1, 0.5, 4):
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            expected = np.var(x.astype(np.float64), axis=1, ddof=ddof)
+            np.testing.assert_allclose(built(lambda g, t, d=ddof: g.var(t, 1, d), x)[0], expected, rtol=1e-6)
+            symbolic = built(lambda g, t, d=ddof: g.var(t, 1, d), x, dims=[(3, "n")])[0]
+        np.testing.assert_allclose(symbolic, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("array", ["f32", "i32", "i8", "u8"])
+def test_along_an_axis(array: str) -> None:
+    x = ARRAYS[array]
+    np.testing.assert_array_equal(built(lambda g, t: g.diff(t, 2, axis=0), x)[0], np.diff(x, 2, axis=0))
+    np.testing.assert_array_equal(built(lambda g, t: g.ptp(t, axis=-1), x)[0], np.ptp(x, axis=-1))
+    np.testing.assert_array_equal(built(lambda g, t: g.cummin(t, 1), x)[0], np.minimum.accumulate(x, 1))
+
+
+def test_of_bools_and_of_edges() -> None:
+    bools = ARRAYS["bool"]
+    np.testing.assert_array_equal(built(lambda g, t: g.diff(t), bools)[0], np.diff(bools))
+    np.testing.assert_array_equal(built(lambda g, t: g.cummin(t, 1), EDGES)[0], np.minimum.accumulate(EDGES, 1))
+    empty = np.zeros((2, 0), np.float32)
+    assert built(lambda g, t: g.any(t, 1), empty)[0].tolist() == [False, False]
+    assert built(lambda g, t: g.all(t, 1), empty)[0].tolist() == [True, True]
+    assert built(lambda g, t: g.logsumexp(t, 1), empty)[0].tolist() == [-np.inf, -np.inf]
+
+
+def test_the_gradient_of_logsumexp_is_that_of_jax() -> None:
+    jax = pytest.importorskip("jax")
+    from jax.scipy.special import logsumexp as theirs
+
+    import rlx
+
+    for x in (EDGES, random("f32", (4, 3)), np.asarray([[1e30, 1e30, -np.inf]], np.float32)):
+        graph = Graph()
+        t = graph.param("x", Shape(x.shape, rlx.f32))
+        graph.set_outputs(graph.sum(graph.logsumexp(t, 1)))
+        got = evaluate(rlx.grad(graph, ["x"]), {"x": x})[-1]
+        expected = np.asarray(jax.grad(lambda v: theirs(v, axis=1).sum())(x))
+        np.testing.assert_allclose(got, expected, rtol=1e-6)
+
+
+def test_weights() -> None:
+    x, w = random("f32", (3, 4)), np.asarray([1, 2, 3, 4], np.float32)
+    got = built(lambda g, t: g.average(t, axis=1, weights=w), x)[0]
+    np.testing.assert_allclose(got, np.average(x.astype(np.float64), axis=1, weights=w), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda g, x: g.quantile(x, 2), "from 0 to 1"),
+        (lambda g, x: g.var(x, 5), "out of range"),
+        (lambda g, x: g.average(x, weights=[1.0]), "have neither"),
+        (lambda g, x: g.diff(x, -1), "from 0 on"),
+    ],
+)
+def test_mistakes_name_the_call(call: Any, message: str) -> None:
+    with pytest.raises(ShapeError, match=message):
+        built(call, ARRAYS["f32"])
