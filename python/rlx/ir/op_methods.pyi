@@ -110,6 +110,9 @@ class OpMethods:
     def ceil(self, x: Any, *, shape: Any = ...) -> Tensor:
         """`activation` of kind `ceil`."""
 
+    def celu(self, x: Any, alpha: float = ...) -> Any:
+        """`x`, and `alpha * (exp(x / alpha) - 1)` below 0."""
+
     def checkpoint(self, *, shape: Any = ...) -> Any:
         """Ops whose values the backward pass computes again instead of keeping them."""
 
@@ -136,6 +139,9 @@ class OpMethods:
 
     def concat(self, xs: Any, axis: int = ..., *, shape: Any = ...) -> Tensor:
         """Two tensors joined along one axis."""
+
+    def concatenate(self, xs: Any, axis: int | None = ...) -> Any:
+        """NumPy's `concatenate`, as `concat`: tensors one after the other along an axis; with None, their elements."""
 
     def conjugate(self, x: Any, *, shape: Any = ...) -> Tensor:
         """Complex conjugate."""
@@ -220,6 +226,9 @@ class OpMethods:
 
     def elementwise_region(self, function: Any, *args: Any, shape: Any = ...) -> Any:
         """A chain of elementwise ops as one."""
+
+    def elu(self, x: Any, alpha: float = ...) -> Any:
+        """`x`, and `alpha * (exp(x) - 1)` below 0."""
 
     def embedding(self, table: Any, indices: Any, *, shape: Any = ...) -> Tensor:
         """Rows of a table."""
@@ -365,6 +374,9 @@ class OpMethods:
     def gelu_approx(self, x: Any, *, shape: Any = ...) -> Tensor:
         """`activation` of kind `gelu_approx`."""
 
+    def glu(self, x: Any, axis: int = ...) -> Any:
+        """The first half along an axis, times the sigmoid of the second."""
+
     def group_norm(self, x: Any, scale: Any, bias: Any, num_groups: int, eps: float = ..., *, shape: Any = ...) -> Tensor:
         """Normalisation over groups of channels."""
 
@@ -386,8 +398,20 @@ class OpMethods:
     def gt(self, lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
         """`compare` of kind `gt`."""
 
+    def hard_sigmoid(self, x: Any) -> Any:
+        """`relu6(x + 3) / 6`."""
+
+    def hard_swish(self, x: Any) -> Any:
+        """`x * relu6(x + 3) / 6`."""
+
+    def hard_tanh(self, x: Any) -> Any:
+        """`x` in [-1, 1]."""
+
     def huber_loss(self, prediction: Any, target: Any, delta: float = ..., reduction: Any = ..., *, shape: Any = ...) -> Tensor:
         """Squared difference that grows linearly where it is large."""
+
+    def hypot(self, lhs: Any, rhs: Any) -> Any:
+        """NumPy's `hypot`: `sqrt(lhs² + rhs²)`, without overflow on the way; infinite if one of them is."""
 
     def if_(self, condition: Any, then: Any, els: Any, *args: Any, shape: Any = ...) -> Any:
         """One of two regions, chosen by a scalar."""
@@ -437,6 +461,9 @@ class OpMethods:
     def le(self, lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
         """`compare` of kind `le`."""
 
+    def leaky_relu(self, x: Any, negative_slope: float = ...) -> Any:
+        """`x`, and `negative_slope * x` below 0."""
+
     def left_shift(self, x: Any, count: Any) -> Any:
         """NumPy's `left_shift`, `x << count`, of integers: 0 where `count` is negative, or not less than there are bits."""
 
@@ -463,6 +490,15 @@ class OpMethods:
 
     def log2(self, x: Any, *, shape: Any = ...) -> Tensor:
         """`activation` of kind `log2`."""
+
+    def log_sigmoid(self, x: Any) -> Any:
+        """`log(sigmoid(x)) = -softplus(-x)`."""
+
+    def log_softmax(self, x: Any, axis: int = ...) -> Any:
+        """The logarithm of `softmax` along an axis, without its rounding: `x - logsumexp(x)`."""
+
+    def logaddexp(self, lhs: Any, rhs: Any) -> Any:
+        """NumPy's `logaddexp`: `log(exp(lhs) + exp(rhs))`."""
 
     def logical_and(self, lhs: Any, rhs: Any) -> Any:
         """NumPy's `logical_and`: whether both are other than 0."""
@@ -524,6 +560,9 @@ class OpMethods:
     def minimum(self, lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
         """`binary` of kind `min`."""
 
+    def mish(self, x: Any) -> Any:
+        """`x * tanh(softplus(x))`."""
+
     def mod(self, lhs: Any, rhs: Any) -> Any:
         """NumPy's `mod`, as `remainder`."""
 
@@ -548,6 +587,9 @@ class OpMethods:
     def neg(self, x: Any, *, shape: Any = ...) -> Tensor:
         """`activation` of kind `neg`."""
 
+    def norm(self, x: Any, ord: Any = ..., axis: Any = ..., keepdims: bool = ...) -> Any:
+        """The norm of all elements along axes, `(sum |x|^ord)^(1/ord)`: a number, `inf` (the greatest), `-inf` (the least) or 0."""
+
     def one_hot(self, x: Any, num_classes: int, dtype: Any = ..., axis: int = ...) -> Any:
         """JAX's `one_hot`: 1 at the place that each integer names along a new axis of `num_classes`, else 0; default f32."""
 
@@ -568,6 +610,9 @@ class OpMethods:
 
     def pad_last_axis_to_pow2(self, x: Any) -> Any:
         """Zeros after the last axis, up to the next power of two."""
+
+    def permute(self, x: Any, perm: Any) -> Any:
+        """PyTorch's `permute`, as `transpose`."""
 
     def pool(self, x: Any, kind: Any, kernel: Any, stride: Any = ..., padding: Any = ..., count_include_pad: bool = ..., *, shape: Any = ...) -> Tensor:
         """Maximum, mean or sum over windows in one, two or three dimensions."""
@@ -625,6 +670,9 @@ class OpMethods:
 
     def relu(self, x: Any, *, shape: Any = ...) -> Tensor:
         """`activation` of kind `relu`."""
+
+    def relu6(self, x: Any) -> Any:
+        """`x` in [0, 6]."""
 
     def relu_backward(self, x: Any, dy: Any, *, shape: Any = ...) -> Tensor:
         """Gradient of relu."""
@@ -716,6 +764,9 @@ class OpMethods:
     def selective_scan(self, x: Any, delta: Any, a: Any, b: Any, c: Any, state_size: int | None = ..., *, shape: Any = ...) -> Tensor:
         """State-space recurrence with input-dependent coefficients (Mamba)."""
 
+    def selu(self, x: Any) -> Any:
+        """`elu` with the factors of self-normalising networks."""
+
     def shared_linear_pair(self, x: Any, w_first: Any, w_second: Any, *, shape: Any = ...) -> tuple[Tensor, Tensor]:
         """x·w_first and x·w_second as one product."""
 
@@ -743,6 +794,9 @@ class OpMethods:
     def slice(self, x: Any, starts: Any, limits: Any, strides: Any = ..., *, shape: Any = ...) -> Tensor:
         """A strided box."""
 
+    def soft_sign(self, x: Any) -> Any:
+        """`x / (1 + |x|)`."""
+
     def softmax(self, x: Any, axis: int = ..., *, shape: Any = ...) -> Tensor:
         """Normalised exponentials along an axis."""
 
@@ -751,6 +805,9 @@ class OpMethods:
 
     def softmax_cross_entropy_with_logits(self, logits: Any, labels: Any, *, shape: Any = ...) -> Tensor:
         """Cross entropy of softmax(logits) against integer labels."""
+
+    def softplus(self, x: Any) -> Any:
+        """`log(1 + exp(x))`."""
 
     def sort(self, x: Any, axis: int = ..., descending: bool = ..., *, shape: Any = ...) -> Tensor:
         """The elements of an axis in order."""
@@ -835,6 +892,9 @@ class OpMethods:
 
     def unsqueeze(self, x: Any, axis: int) -> Any:
         """PyTorch's name of `expand_dims`."""
+
+    def unstack(self, x: Any, axis: int = ...) -> Any:
+        """The array API's `unstack`, PyTorch's `unbind`: all slices along an axis of known size."""
 
     def var(self, x: Any, axis: Any = ..., ddof: float = ..., keepdims: bool = ...) -> Any:
         """NumPy's `var`: the mean square distance from the mean, in two passes, so that no digits cancel."""

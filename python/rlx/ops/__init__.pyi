@@ -106,6 +106,9 @@ def cbrt(x: Any, *, shape: Any = ...) -> Tensor:
 def ceil(x: Any, *, shape: Any = ...) -> Tensor:
     """`activation` of kind `ceil`."""
 
+def celu(x: Any, alpha: float = ...) -> Any:
+    """`x`, and `alpha * (exp(x / alpha) - 1)` below 0."""
+
 def checkpoint(*, shape: Any = ...) -> Any:
     """Ops whose values the backward pass computes again instead of keeping them."""
 
@@ -132,6 +135,9 @@ def complex_norm_sq_backward(x: Any, dy: Any, *, shape: Any = ...) -> Tensor:
 
 def concat(xs: Any, axis: int = ..., *, shape: Any = ...) -> Tensor:
     """Two tensors joined along one axis."""
+
+def concatenate(xs: Any, axis: int | None = ...) -> Any:
+    """NumPy's `concatenate`, as `concat`: tensors one after the other along an axis; with None, their elements."""
 
 def conjugate(x: Any, *, shape: Any = ...) -> Tensor:
     """Complex conjugate."""
@@ -216,6 +222,9 @@ def dot_general(lhs: Any, rhs: Any, lhs_contracting: Any, rhs_contracting: Any, 
 
 def elementwise_region(function: Any, *args: Any, shape: Any = ...) -> Any:
     """A chain of elementwise ops as one."""
+
+def elu(x: Any, alpha: float = ...) -> Any:
+    """`x`, and `alpha * (exp(x) - 1)` below 0."""
 
 def embedding(table: Any, indices: Any, *, shape: Any = ...) -> Tensor:
     """Rows of a table."""
@@ -361,6 +370,9 @@ def gelu(x: Any, *, shape: Any = ...) -> Tensor:
 def gelu_approx(x: Any, *, shape: Any = ...) -> Tensor:
     """`activation` of kind `gelu_approx`."""
 
+def glu(x: Any, axis: int = ...) -> Any:
+    """The first half along an axis, times the sigmoid of the second."""
+
 def group_norm(x: Any, scale: Any, bias: Any, num_groups: int, eps: float = ..., *, shape: Any = ...) -> Tensor:
     """Normalisation over groups of channels."""
 
@@ -382,8 +394,20 @@ def gru(x: Any, h: Any, w_input: Any, w_hidden: Any, bias_input: Any, bias_hidde
 def gt(lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
     """`compare` of kind `gt`."""
 
+def hard_sigmoid(x: Any) -> Any:
+    """`relu6(x + 3) / 6`."""
+
+def hard_swish(x: Any) -> Any:
+    """`x * relu6(x + 3) / 6`."""
+
+def hard_tanh(x: Any) -> Any:
+    """`x` in [-1, 1]."""
+
 def huber_loss(prediction: Any, target: Any, delta: float = ..., reduction: Any = ..., *, shape: Any = ...) -> Tensor:
     """Squared difference that grows linearly where it is large."""
+
+def hypot(lhs: Any, rhs: Any) -> Any:
+    """NumPy's `hypot`: `sqrt(lhs² + rhs²)`, without overflow on the way; infinite if one of them is."""
 
 def if_(condition: Any, then: Any, els: Any, *args: Any, shape: Any = ...) -> Any:
     """One of two regions, chosen by a scalar."""
@@ -433,6 +457,9 @@ def layer_norm_backward_input(x: Any, scale: Any, dy: Any, axis: int = ..., eps:
 def le(lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
     """`compare` of kind `le`."""
 
+def leaky_relu(x: Any, negative_slope: float = ...) -> Any:
+    """`x`, and `negative_slope * x` below 0."""
+
 def left_shift(x: Any, count: Any) -> Any:
     """NumPy's `left_shift`, `x << count`, of integers: 0 where `count` is negative, or not less than there are bits."""
 
@@ -459,6 +486,15 @@ def log1p(x: Any, *, shape: Any = ...) -> Tensor:
 
 def log2(x: Any, *, shape: Any = ...) -> Tensor:
     """`activation` of kind `log2`."""
+
+def log_sigmoid(x: Any) -> Any:
+    """`log(sigmoid(x)) = -softplus(-x)`."""
+
+def log_softmax(x: Any, axis: int = ...) -> Any:
+    """The logarithm of `softmax` along an axis, without its rounding: `x - logsumexp(x)`."""
+
+def logaddexp(lhs: Any, rhs: Any) -> Any:
+    """NumPy's `logaddexp`: `log(exp(lhs) + exp(rhs))`."""
 
 def logical_and(lhs: Any, rhs: Any) -> Any:
     """NumPy's `logical_and`: whether both are other than 0."""
@@ -520,6 +556,9 @@ def min(x: Any, axes: Any = ..., keep_dims: bool = ..., *, axis: Any = ..., keep
 def minimum(lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
     """`binary` of kind `min`."""
 
+def mish(x: Any) -> Any:
+    """`x * tanh(softplus(x))`."""
+
 def mod(lhs: Any, rhs: Any) -> Any:
     """NumPy's `mod`, as `remainder`."""
 
@@ -544,6 +583,9 @@ def ne(lhs: Any, rhs: Any, *, shape: Any = ...) -> Tensor:
 def neg(x: Any, *, shape: Any = ...) -> Tensor:
     """`activation` of kind `neg`."""
 
+def norm(x: Any, ord: Any = ..., axis: Any = ..., keepdims: bool = ...) -> Any:
+    """The norm of all elements along axes, `(sum |x|^ord)^(1/ord)`: a number, `inf` (the greatest), `-inf` (the least) or 0."""
+
 def one_hot(x: Any, num_classes: int, dtype: Any = ..., axis: int = ...) -> Any:
     """JAX's `one_hot`: 1 at the place that each integer names along a new axis of `num_classes`, else 0; default f32."""
 
@@ -564,6 +606,9 @@ def pad(x: Any, padding: Any, mode: str = ..., value: Any = ..., *, shape: Any =
 
 def pad_last_axis_to_pow2(x: Any) -> Any:
     """Zeros after the last axis, up to the next power of two."""
+
+def permute(x: Any, perm: Any) -> Any:
+    """PyTorch's `permute`, as `transpose`."""
 
 def pool(x: Any, kind: Any, kernel: Any, stride: Any = ..., padding: Any = ..., count_include_pad: bool = ..., *, shape: Any = ...) -> Tensor:
     """Maximum, mean or sum over windows in one, two or three dimensions."""
@@ -621,6 +666,9 @@ def reduce(kind: Any, x: Any, axes: Any = ..., keep_dims: bool = ..., *, axis: A
 
 def relu(x: Any, *, shape: Any = ...) -> Tensor:
     """`activation` of kind `relu`."""
+
+def relu6(x: Any) -> Any:
+    """`x` in [0, 6]."""
 
 def relu_backward(x: Any, dy: Any, *, shape: Any = ...) -> Tensor:
     """Gradient of relu."""
@@ -712,6 +760,9 @@ def scatter_nd(x: Any, indices: Any, updates: Any, reduction: str = ..., *, shap
 def selective_scan(x: Any, delta: Any, a: Any, b: Any, c: Any, state_size: int | None = ..., *, shape: Any = ...) -> Tensor:
     """State-space recurrence with input-dependent coefficients (Mamba)."""
 
+def selu(x: Any) -> Any:
+    """`elu` with the factors of self-normalising networks."""
+
 def shared_linear_pair(x: Any, w_first: Any, w_second: Any, *, shape: Any = ...) -> tuple[Tensor, Tensor]:
     """x·w_first and x·w_second as one product."""
 
@@ -739,6 +790,9 @@ def sinh(x: Any, *, shape: Any = ...) -> Tensor:
 def slice(x: Any, starts: Any, limits: Any, strides: Any = ..., *, shape: Any = ...) -> Tensor:
     """A strided box."""
 
+def soft_sign(x: Any) -> Any:
+    """`x / (1 + |x|)`."""
+
 def softmax(x: Any, axis: int = ..., *, shape: Any = ...) -> Tensor:
     """Normalised exponentials along an axis."""
 
@@ -747,6 +801,9 @@ def softmax_cross_entropy_backward(logits: Any, labels: Any, dloss: Any, *, shap
 
 def softmax_cross_entropy_with_logits(logits: Any, labels: Any, *, shape: Any = ...) -> Tensor:
     """Cross entropy of softmax(logits) against integer labels."""
+
+def softplus(x: Any) -> Any:
+    """`log(1 + exp(x))`."""
 
 def sort(x: Any, axis: int = ..., descending: bool = ..., *, shape: Any = ...) -> Tensor:
     """The elements of an axis in order."""
@@ -831,6 +888,9 @@ def unet_residual_block(x: Any, norm1_scale: Any, norm1_bias: Any, conv1_w: Any,
 
 def unsqueeze(x: Any, axis: int) -> Any:
     """PyTorch's name of `expand_dims`."""
+
+def unstack(x: Any, axis: int = ...) -> Any:
+    """The array API's `unstack`, PyTorch's `unbind`: all slices along an axis of known size."""
 
 def var(x: Any, axis: Any = ..., ddof: float = ..., keepdims: bool = ...) -> Any:
     """NumPy's `var`: the mean square distance from the mean, in two passes, so that no digits cancel."""

@@ -206,3 +206,25 @@ def quantile(b: Builder, x: Any, q: float, axis: int | Sequence[int] | None = No
 def median(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """NumPy's `median`: the middle element, or the mean of the two in the middle; NaN where an element is NaN."""
     return quantile(b, x, 0.5, axis, keepdims)
+
+
+@helper
+def norm(b: Builder, x: Any, ord: Any = 2, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+    """The norm of all elements along axes, `(sum |x|^ord)^(1/ord)`: a number, `inf` (the greatest), `-inf` (the least) or 0
+    (how many are not 0). By default the Euclidean norm, of all elements: NumPy's `norm` of a vector and PyTorch's of any
+    tensor.
+    """
+    if isinstance(ord, str):
+        if ord != "fro":
+            raise ShapeError(f"ord is a number or 'fro', not {ord!r}", hint="norms of matrices need singular values")
+        ord = 2
+    size = b.abs(_inexact(b, x))
+    if ord in (np.inf, -np.inf):
+        return b.reduce("max" if ord > 0 else "min", size, axis, keepdims)
+    if ord == 0:
+        return b.sum(cast(b, b.compare("ne", size, 0.0), size.dtype), axis, keepdims)
+    if ord == 1:
+        return b.sum(size, axis, keepdims)
+    if ord == 2:
+        return b.sqrt(b.sum(size * size, axis, keepdims))
+    return b.pow(b.sum(b.pow(size, float(ord)), axis, keepdims), 1 / ord)

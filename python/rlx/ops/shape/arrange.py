@@ -198,3 +198,9 @@ def repeat(b: Builder, x: Any, repeats: int | Sequence[int], axis: int | None = 
     if counts.ndim != 1 or counts.dtype.kind not in "iu" or (counts < 0).any() or len(counts) != dims[axis]:
         raise ShapeError(f"repeats must be {dims[axis]} numbers from 0 on, for axis {axis}, got {repeats!r:.60}")
     return b.gather(x, b.constant(np.repeat(np.arange(len(counts), dtype=np.int32), counts)), axis)
+
+
+@helper
+def permute(b: Builder, x: Any, perm: Sequence[int]) -> Tensor:
+    """PyTorch's `permute`, as `transpose`."""
+    return b.transpose(x, perm)

@@ -13,7 +13,7 @@ from rlx.ir.dim import Dim, exact_divide
 from rlx.ir.dtype import f32
 from rlx.ir.errors import ShapeError
 from rlx.ops.lift import axis_of, common, tensor_like
-from rlx.ops.shape.arrange import expand_dims
+from rlx.ops.shape.arrange import expand_dims, ravel, squeeze
 from rlx.ops.surface import helper
 
 
@@ -112,3 +112,26 @@ def chunk(b: Builder, x: Any, chunks: int, axis: int = 0) -> list[Tensor]:
     if not part:
         return [x] * count
     return _cut(b, x, axis, [*range(0, size, part), size])
+
+
+@helper
+def unstack(b: Builder, x: Any, axis: int = 0) -> list[Tensor]:
+    """The array API's `unstack`, PyTorch's `unbind`: all slices along an axis of known size."""
+    x = tensor_like(b, x, f32)
+    axis = axis_of(axis, x.rank)
+    size = x.shape.dims[axis]
+    if not isinstance(size, int):
+        raise ShapeError(f"needs an axis of known size, not {size}")
+    return [squeeze(b, b.narrow(x, axis, i, 1), axis) for i in range(size)]
+
+
+@helper
+def concatenate(b: Builder, xs: Sequence[Any], axis: int | None = 0) -> Tensor:
+    """NumPy's `concatenate`, as `concat`: tensors one after the other along an axis; with None, their elements."""
+    tensors = [xs] if isinstance(xs, Tensor) else list(xs)
+    if not tensors:
+        raise ShapeError("expected at least one tensor")
+    tensors = common(b, *tensors)
+    if axis is None:
+        tensors, axis = [ravel(b, x) for x in tensors], 0
+    return b.concat(tensors, axis)

@@ -1,0 +1,136 @@
+"""Functions that networks use between layers, made of others, without overflow and with the gradients of JAX."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.dtype import f32, f64, i64
+from rlx.ir.errors import ShapeError
+from rlx.ops.lift import axis_of, cast, tensor_like
+from rlx.ops.surface import helper
+
+# G. Klambauer et al., "Self-Normalizing Neural Networks", 2017.
+_SELU_ALPHA, _SELU_SCALE = 1.6732632423543772, 1.0507009873554805
+
+
+def _float(b: Builder, x: Any) -> Tensor:
+    x = tensor_like(b, x, f32)
+    if x.dtype.is_complex:
+        raise ShapeError("is not defined for c64")
+    return x if x.dtype.is_float else cast(b, x, f64 if x.dtype is i64 else f32)
+
+
+@helper
+def softplus(b: Builder, x: Any) -> Tensor:
+    """`log(1 + exp(x))`."""
+    x = _float(b, x)
+    return b.relu(x) + b.log1p(b.exp(-b.abs(x)))
+
+
+@helper
+def log_sigmoid(b: Builder, x: Any) -> Tensor:
+    """`log(sigmoid(x)) = -softplus(-x)`."""
+    return -softplus(b, -_float(b, x))
+
+
+@helper
+def logaddexp(b: Builder, lhs: Any, rhs: Any) -> Tensor:
+    """NumPy's `logaddexp`: `log(exp(lhs) + exp(rhs))`."""
+    high = b.maximum(lhs, rhs)
+    gap = b.abs(b.sub(lhs, rhs))
+    # inf - inf and -inf + inf have no difference.
+    return high + b.log1p(b.exp(-b.where(b.compare("eq", gap, gap), gap, 0.0)))
+
+
+@helper
+def leaky_relu(b: Builder, x: Any, negative_slope: float = 0.01) -> Tensor:
+    """`x`, and `negative_slope * x` below 0."""
+    x = _float(b, x)
+    return b.where(x >= 0.0, x, x * negative_slope)
+
+
+@helper
+def elu(b: Builder, x: Any, alpha: float = 1.0) -> Tensor:
+    """`x`, and `alpha * (exp(x) - 1)` below 0."""
+    x = _float(b, x)
+    return b.where(x > 0.0, x, b.expm1(b.minimum(x, 0.0)) * alpha)
+
+
+@helper
+def celu(b: Builder, x: Any, alpha: float = 1.0) -> Tensor:
+    """`x`, and `alpha * (exp(x / alpha) - 1)` below 0."""
+    x = _float(b, x)
+    return b.relu(x) + b.expm1(b.minimum(x, 0.0) * (1 / alpha)) * alpha
+
+
+@helper
+def selu(b: Builder, x: Any) -> Tensor:
+    """`elu` with the factors of self-normalising networks."""
+    return elu(b, x, _SELU_ALPHA) * _SELU_SCALE
+
+
+@helper
+def relu6(b: Builder, x: Any) -> Tensor:
+    """`x` in [0, 6]."""
+    return b.minimum(b.relu(_float(b, x)), 6.0)
+
+
+@helper
+def hard_tanh(b: Builder, x: Any) -> Tensor:
+    """`x` in [-1, 1]."""
+    return b.clip(_float(b, x), -1.0, 1.0)
+
+
+@helper
+def hard_sigmoid(b: Builder, x: Any) -> Tensor:
+    """`relu6(x + 3) / 6`."""
+    return relu6(b, _float(b, x) + 3.0) / 6.0
+
+
+@helper
+def hard_swish(b: Builder, x: Any) -> Tensor:
+    """`x * relu6(x + 3) / 6`."""
+    x = _float(b, x)
+    return x * hard_sigmoid(b, x)
+
+
+@helper
+def mish(b: Builder, x: Any) -> Tensor:
+    """`x * tanh(softplus(x))`."""
+    x = _float(b, x)
+    return x * b.tanh(softplus(b, x))
+
+
+@helper
+def soft_sign(b: Builder, x: Any) -> Tensor:
+    """`x / (1 + |x|)`."""
+    x = _float(b, x)
+    return x / (b.abs(x) + 1.0)
+
+
+@helper
+def glu(b: Builder, x: Any, axis: int = -1) -> Tensor:
+    """The first half along an axis, times the sigmoid of the second."""
+    x = _float(b, x)
+    first, second = b.split(x, 2, axis_of(axis, x.rank))
+    return first * b.sigmoid(second)
+
+
+@helper
+def hypot(b: Builder, lhs: Any, rhs: Any) -> Tensor:
+    """NumPy's `hypot`: `sqrt(lhs² + rhs²)`, without overflow on the way; infinite if one of them is."""
+    lhs, rhs = (b.abs(_float(b, v)) for v in (lhs, rhs))
+    high, low = b.maximum(lhs, rhs), b.minimum(lhs, rhs)
+    ratio = low / b.where(high > 0.0, high, 1.0)
+    size = high * b.sqrt(ratio * ratio + 1.0)
+    infinite = b.bitwise_or(b.isinf(lhs), b.isinf(rhs))
+    return b.where(infinite, float("inf"), size)
+
+
+@helper
+def log_softmax(b: Builder, x: Any, axis: int = -1) -> Tensor:
+    """The logarithm of `softmax` along an axis, without its rounding: `x - logsumexp(x)`."""
+    x = _float(b, x)
+    shifted = x - b.stop_gradient(b.max(x, axis, True))
+    return shifted - b.log(b.sum(b.exp(shifted), axis, True))
