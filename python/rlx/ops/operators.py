@@ -165,3 +165,59 @@ class Operators:
     def astype(self: Any, dtype: Any) -> Any:
         """Conversion to another dtype."""
         return self.builder.cast(self, dtype)
+
+    def sum(self: Any, axis: Any = None, keepdims: bool = False) -> Any:
+        """The sum over axes, by default over all."""
+        return self.builder.sum(self, axis=axis, keepdims=keepdims)
+
+    def mean(self: Any, axis: Any = None, keepdims: bool = False) -> Any:
+        """The mean over axes, by default over all."""
+        return self.builder.mean(self, axis=axis, keepdims=keepdims)
+
+    def max(self: Any, axis: Any = None, keepdims: bool = False) -> Any:
+        """The maximum over axes, by default over all."""
+        return self.builder.max(self, axis=axis, keepdims=keepdims)
+
+    def min(self: Any, axis: Any = None, keepdims: bool = False) -> Any:
+        """The minimum over axes, by default over all."""
+        return self.builder.min(self, axis=axis, keepdims=keepdims)
+
+    def prod(self: Any, axis: Any = None, keepdims: bool = False) -> Any:
+        """The product over axes, by default over all."""
+        return self.builder.prod(self, axis=axis, keepdims=keepdims)
+
+    def any(self: Any, axis: Any = None, keepdims: bool = False) -> Any:
+        """Whether an element is true, over axes, by default over all."""
+        return self.builder.any(self, axis=axis, keepdims=keepdims)
+
+    def all(self: Any, axis: Any = None, keepdims: bool = False) -> Any:
+        """Whether all elements are true, over axes, by default over all."""
+        return self.builder.all(self, axis=axis, keepdims=keepdims)
+
+    def var(self: Any, axis: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
+        """NumPy's `var` over axes, by default over all."""
+        return self.builder.var(self, axis=axis, ddof=ddof, keepdims=keepdims)
+
+    def std(self: Any, axis: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
+        """NumPy's `std` over axes, by default over all."""
+        return self.builder.std(self, axis=axis, ddof=ddof, keepdims=keepdims)
+
+    def flatten(self: Any) -> Any:
+        """All elements in row-major order, of rank 1."""
+        return self.builder.ravel(self)
+
+    ravel = flatten
+
+    def squeeze(self: Any, axis: Any = None) -> Any:
+        """Without axes of size 1, by default without all of them."""
+        return self.builder.squeeze(self, axis)
+
+    def swapaxes(self: Any, axis1: int, axis2: int) -> Any:
+        """Two axes exchanged."""
+        return self.builder.swapaxes(self, axis1, axis2)
+
+    def transpose(self: Any, *axes: Any) -> Any:
+        """The axes in another order, by default reversed: `x.transpose(1, 0)` or `x.transpose((1, 0))`."""
+        if not axes or axes[0] is None:
+            return self.builder.transpose(self)
+        return self.builder.transpose(self, axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes)
