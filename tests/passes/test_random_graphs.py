@@ -248,13 +248,13 @@ _PIPELINES = (
 _OF_REGIONS = ("rlx-propagate-constants", "rlx-hoist-invariants", "rlx-prune-regions")
 
 
-@drawn("number", range(100), of_each=40)
+@drawn("number", range(100), of_each=20)
 def test_a_random_graph_keeps_its_value(number: int, seed: int) -> None:
     made_from = graph_seed(seed, number)
     check(_Maker(made_from).g, made_from, *_PIPELINES)
 
 
-@drawn("number", range(100), of_each=25)
+@drawn("number", range(100), of_each=12)
 def test_a_random_graph_of_shape_ops_keeps_its_value(number: int, seed: int) -> None:
     """And what simplifies it finds nothing more in it."""
     made_from = graph_seed(seed, number)

@@ -19,7 +19,7 @@ needs_zig = pytest.mark.skipif(toolchain.zig() is None, reason="needs the packag
 needs_cc = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler with sanitizers")
 
 
-@drawn("number", range(12), of_each=4)
+@drawn("number", range(12), of_each=2)
 def test_the_host_gives_what_the_evaluator_gives(number: int) -> None:
     graph, inputs = random_graph(1000 + number, CASES)
     got = rlx.Session("c").compile(graph, cache=False).run(inputs)
@@ -29,10 +29,10 @@ def test_the_host_gives_what_the_evaluator_gives(number: int) -> None:
 
 @needs_zig
 @drawn("number", range(4))
-@pytest.mark.parametrize("core", ["m4", "m7", "m33", "m0"])
+@drawn("core", ["m4", "m7", "m33", "m0"], of_each=2)
 def test_a_cortex_m_gives_what_the_evaluator_gives(core: str, number: int) -> None:
     pytest.importorskip("unicorn")
-    graph, inputs = random_graph(2000 + number, CASES)
+    graph, inputs = random_graph(2000 + number, CASES // 2)
     program = program_of(graph)
     machine = emulate.Machine(emulate.build(program, core), program)
     arrays = [inputs[a.name] for a in graph.arguments]

@@ -54,7 +54,7 @@ def _stretched(rows: int, columns: int) -> Graph:
     return graph
 
 
-@drawn("arranged", _ARRANGED, of_each=4)
+@drawn("arranged", _ARRANGED, of_each=2)
 def test_products_of_arranged_batches(arranged: str) -> None:
     sizes = [(rows, columns) for rows in (3, 9, 30) for columns in (4, 33)]
     _check([_graph(arranged, *pair, on_the_left=left) for pair in sizes for left in (True, False)])
