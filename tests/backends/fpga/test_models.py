@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+import rlx
 from rlx.backends.fpga.flags import PRESET_NAMES
 from tests.backends.fpga.integer_graphs import inputs_of
 from tests.backends.fpga.models import MODELS, tinyconv
@@ -29,6 +32,21 @@ def test_cycles_of_tinyconv(preset: str, most: int, bits: int, seed: int) -> Non
     design = check(graph, [inputs_of(graph, np.random.default_rng(seed))], preset=preset)
     assert design.network.predicted_cycles <= most
     assert sum(m.bits for m in design.memories if m.name == "dense1_weights") == 7840 * bits
+
+
+@pytest.mark.parametrize("length", [2, 3, 5])
+@pytest.mark.parametrize("kind", ["max", "sum", "argmax"])
+def test_a_result_that_waits_stops_no_elements(kind: str, length: int, seed: int) -> None:
+    """What a reduction gives goes two ways, of which one is longer: it still takes an element in every cycle."""
+    g: Any = rlx.Graph("waits")
+    x = g.input("x", (40, length), "i8")
+    y = g.cast(g.argmax(x, axis=1) if kind == "argmax" else getattr(g, kind)(g.cast(x, "i32"), axes=(1,)), "i32")
+    g.set_outputs({"near": g.abs(y - 5) + y, "far": g.rescale(y, 0.3, dtype="i32") + y})
+    rng = np.random.default_rng(seed)
+    tensors = [inputs_of(g, rng) for _ in range(4)]
+    hardware = Hardware(g, check(g, tensors, part="xc7"))
+    each = (hardware.run(tensors).cycles - hardware.run(tensors[:1]).cycles) / 3
+    assert each <= 40 * length * 1.03
 
 
 def test_streaming_layers_take_an_element_in_every_cycle(seed: int) -> None:

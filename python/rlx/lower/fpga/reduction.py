@@ -121,9 +121,15 @@ class Reduce(Layer):
         else:
             folded = self._folded(m, x, first, index, before)
         m.define(written, folded)
-        pipe.start(m.all(pipe.valid, last))
-        (result,) = pipe.stage(m.extract(folded, 0, width), name="result")
-        pipe.finish(result)
+        # Elements go on while a result waits to be read, until there is the next one.
+        is_result = m.named(m.all(pipe.valid, last), "is_result")
+        shown = m.register("shown", 1)
+        free = m.any(m.input("out_ready", 1), m.invert(shown.value))
+        m.define(pipe.advance, m.any(free, m.invert(is_result)))
+        give = m.named(m.all(is_result, free), "give")
+        shown.set(m.any(give, m.invert(free)), reset=0)
+        m.output("out_valid", shown.value)
+        m.output("out_data", m.delayed(m.extract(folded, 0, width), "result", give))
 
     def _folded(self, m: Module, x: Value, first: Value, index: Value, before: Value) -> Value:
         """What stands for the elements so far, with one more. For a place: the element, then its place."""
