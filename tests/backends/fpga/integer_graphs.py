@@ -143,9 +143,12 @@ class Maker:
             and all(i == axis or m == n for i, (m, n) in enumerate(zip(v.shape.static, x.shape.static, strict=True)))
         ]  # fmt: skip
         other = others[int(self.rng.integers(len(others)))] if others else x
+        if self.rng.random() < 0.3:
+            info = np.iinfo(x.dtype.numpy)
+            other = self.g.constant(self.rng.integers(info.min, info.max, x.shape.static, x.dtype.numpy, endpoint=True))
         if np.prod(x.shape.static) > 600:
             return x
-        return self.g.concat([x, other], axis=axis)
+        return self.g.concat([x, other] if self.rng.random() < 0.5 else [other, x], axis=axis)
 
     def table(self, x: Any, values: list[Any]) -> Any:
         entries = self.rng.integers(-128, 128, 256).astype(np.int8)
@@ -153,12 +156,20 @@ class Maker:
 
     def elementwise(self, x: Any, values: list[Any]) -> Any:
         rng, g = self.rng, self.g
-        kind = str(rng.choice(["add", "sub", "mul", "max", "min", "where", "relu", "neg", "abs", "constants"]))
+        kind = str(
+            rng.choice(["add", "sub", "mul", "max", "min", "where", "relu", "neg", "abs", "constants", "bits", "shift"])
+        )
         if kind in ("relu", "neg", "abs"):
             return getattr(g, kind)(x)
         if kind == "where":
             return g.where(x > g.constant(np.array(5, x.dtype.numpy)), x, g.constant(np.array(7, x.dtype.numpy)))
         info = np.iinfo(x.dtype.numpy)
+        if kind == "bits":
+            numbers = g.constant(rng.integers(info.min, info.max, x.shape.static[-1:], x.dtype.numpy, endpoint=True))
+            return g.binary(str(rng.choice(["and", "or", "xor"])), x, numbers if rng.random() < 0.5 else x + numbers)
+        if kind == "shift":
+            count = np.array(int(rng.integers(0, 8 * x.dtype.itemsize + 2)) % 128, x.dtype.numpy)
+            return g.binary(str(rng.choice(["shift_left", "shift_right"])), x, g.constant(count))
         if kind == "constants":
             numbers = rng.integers(max(info.min, -999), min(info.max, 999), x.shape.static)
             return x + g.constant(numbers.astype(x.dtype.numpy))
@@ -184,7 +195,7 @@ class Maker:
     def spatial_mean(self, x: Any, values: list[Any]) -> Any:
         axes = [(2, 3), (1,), (3,), (1, 2, 3)][int(self.rng.integers(4))]
         y = self.g.sum(self.wide(x), axes=axes, keep_dims=True)
-        return self.requantised(y, (), 0.1)
+        return self.residual(y, [y, self.g.abs(y)]) if self.rng.random() < 0.3 else self.requantised(y, (), 0.1)
 
     # --- ops of rows --------------------------------------------------------------------------------------
 

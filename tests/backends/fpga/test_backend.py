@@ -121,6 +121,50 @@ def test_clamps_that_do_not_meet() -> None:
         check(g, [{"x": np.linspace(-20000, 20000, 40).astype(np.int32) + i}])
 
 
+@pytest.mark.parametrize("first", ["alone", "output", "reader"])
+def test_clamps_of_what_others_read(first: str) -> None:
+    """A clamp that changes nothing is one more name of a stream: the next one must not clamp it for all who read it."""
+    g: Any = rlx.Graph("names")
+    y = g.rescale(g.input("x", (20,), "i32"), 0.01)
+    clamped = g.relu(g.maximum(y, -128))
+    outputs = {"y": clamped}
+    if first != "alone":
+        outputs["other"] = y if first == "output" else y - 1
+    g.set_outputs(outputs)
+    design = check(g, [{"x": np.linspace(-20000, 20000, 20).astype(np.int32)}])
+    assert len(design.network.layers) == {"alone": 1, "output": 2, "reader": 3}[first]
+
+
+@pytest.mark.parametrize("dtype", ["i8", "u8", "i16", "i32"])
+def test_bits(dtype: str, seed: int) -> None:
+    """Bits of numbers at their ends, and shifts by every count, those beyond the number among them."""
+    g: Any = rlx.Graph("bits")
+    x, y = g.input("x", (30,), dtype), g.input("y", (30,), dtype)
+    kind = x.dtype.numpy
+    info = np.iinfo(kind)
+    outputs = {k: g.binary(k, x, y) for k in ("and", "or", "xor")}
+    outputs |= {f"{k}_{n}": g.binary(k, x, g.constant(np.array(n, kind))) for k in outputs for n in (info.max, 5)}
+    outputs["not"] = ~x
+    counts = {0, 1, info.bits - 1, info.bits, 127, max(info.min, -1)}
+    for shift in ("shift_left", "shift_right"):
+        outputs |= {f"{shift}{i}": g.binary(shift, x, g.constant(np.array(n, kind))) for i, n in enumerate(counts)}
+    g.set_outputs(outputs)
+    rng = np.random.default_rng(seed)
+    check(g, [inputs_of(g, rng) for _ in range(2)], part="xc7")
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, 3])
+def test_constants_beside_what_is_computed(axis: int, seed: int) -> None:
+    g: Any = rlx.Graph("beside")
+    x, c = g.input("x", (2, 3, 2, 4), "u8"), g.constant(np.arange(48).reshape(2, 3, 2, 4).astype(np.uint8) * 5)
+    flag = g.constant(np.array([True, False, True]))
+    outputs = {"before": g.concat([c, x], axis=axis), "after": g.concat([x, c, x, c], axis=axis)}
+    outputs["bools"] = g.concat([flag, g.input("b", (2,), "bool")], axis=0)
+    g.set_outputs(outputs)
+    rng = np.random.default_rng(seed)
+    check(g, [inputs_of(g, rng) for _ in range(2)], part="xc7")
+
+
 # --- states ---------------------------------------------------------------------------------------
 
 

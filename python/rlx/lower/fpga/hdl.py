@@ -254,6 +254,10 @@ class Module:
         a, b = self.sext(left, width), self.sext(right, width)
         return self.op(f"comb.mul {a.text}, {b.text} : i{width}", width)
 
+    def bitwise(self, kind: str, left: Value, right: Value) -> Value:
+        """`and`, `or` or `xor` of each place of two words."""
+        return self._variadic(kind, (left, right))
+
     def all(self, *values: Value) -> Value:
         """The conjunction of bits, or of each place of words."""
         return self._variadic("and", values)

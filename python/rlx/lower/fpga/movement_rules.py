@@ -88,7 +88,9 @@ def _pad(site: Site, x: Operand, *, value: float, **attributes: Any) -> Operand:
 
 @rule("concat")
 def _concat(site: Site, left: Operand, right: Operand, *, axis: int) -> Operand:
-    sides = [stream(left, "lhs"), stream(right, "rhs")]
+    if not (isinstance(left, Stream) and isinstance(right, Stream)):
+        return _with_constant(site, left, right, axis)
+    sides = [left, right]
     starts = (0, sides[0].count)
     numbers = [np.arange(s.count).reshape(s.shape) + start for s, start in zip(sides, starts, strict=True)]
     # Where each element of a side is in the result.
@@ -98,6 +100,15 @@ def _concat(site: Site, left: Operand, right: Operand, *, axis: int) -> Operand:
     rows = [w.reshape(-1, t) for w, t in zip(where, turns, strict=True)]
     order = np.concatenate(rows, 1).ravel()
     return site.add(Concat(site.named("concat"), site.place, sides, turns=turns, shape=site.dims, order=order))
+
+
+def _with_constant(site: Site, left: Operand, right: Operand, axis: int) -> Stream:
+    """A concat of a stream and a constant: the stream with zeros at its side, which are replaced."""
+    x = stream(left if isinstance(left, Stream) else right)
+    here = np.arange(x.count).reshape(x.shape)
+    computed = np.concatenate([here if o is x else np.full(np.shape(o), -1) for o in (left, right)], axis)
+    numbers = np.concatenate([o if isinstance(o, np.ndarray) else np.zeros(x.shape, int) for o in (left, right)], axis)
+    return site.pointwise("or", [site.moved(x, computed), numbers], "concat")
 
 
 def _turns(sides: Sequence[Stream], axis: int) -> tuple[int, int]:

@@ -25,11 +25,15 @@ _EXACT: dict[str, Callable[..., Any]] = {
     "neg": operator.neg,
     "abs": abs,
     "relu": partial(max, 0),
+    "shift_left": int.__lshift__,
+    "shift_right": int.__rshift__,
     "cast": int,
 }
+BITWISE = ("and", "or", "xor")
+SHIFTS = ("shift_left", "shift_right")
 COMPARISONS = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge"}
-KINDS = (*_EXACT, *COMPARISONS, "where", "truth")
-BINARY = ("add", "sub", "mul", "max", "min")
+KINDS = (*_EXACT, *BITWISE, *COMPARISONS, "where", "truth")
+BINARY = ("add", "sub", "mul", "max", "min", *BITWISE)
 UNARY = ("neg", "abs", "relu")
 
 
@@ -39,6 +43,12 @@ def interval_of(kind: str, intervals: Sequence[tuple[int, int]]) -> tuple[int, i
         return 0, 1
     if kind == "where":
         return min(low for low, _ in intervals[1:]), max(high for _, high in intervals[1:])
+    if kind in BITWISE:
+        # Bits of numbers without a sign give none, and an `and` is no more than either.
+        signed = any(low < 0 for low, _ in intervals)
+        ones = (1 << (max(bits_for(*i) for i in intervals) - 1)) - 1
+        greatest = min(high for _, high in intervals) if kind == "and" and not signed else ones
+        return (-ones - 1 if signed else 0), greatest
     corners = [_EXACT[kind](*corner) for corner in product(*intervals)]
     if kind == "abs" and intervals[0][0] <= 0 <= intervals[0][1]:
         corners.append(0)
@@ -125,6 +135,12 @@ class Pointwise(Layer):
         intervals = [self._interval(i) for i in range(len(operands))]
         if self.kind == "mul":
             return m.mul(*operands)
+        if self.kind in BITWISE:
+            return m.bitwise(self.kind, *_alike(m, operands))
+        if self.kind in SHIFTS:
+            count = self._interval(1)[0]
+            x = operands[0]
+            return m.shift_left(x, count, x.width + count) if self.kind == "shift_left" else m.shift_right(x, count)
         if self.kind in COMPARISONS:
             left, right = _alike(m, operands)
             return m.zext(m.compare(COMPARISONS[self.kind], left, right), 2)

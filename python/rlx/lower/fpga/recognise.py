@@ -93,8 +93,13 @@ def _made(op: Any, values: dict[Any, Operand], layers: list[Layer], counts: dict
     attributes = opview.attributes_of(op)
     if not any(isinstance(o, Stream) for o in operands):
         return np.asarray(as_results(card.evaluate(*operands, **attributes))[0])
-    first = op.operands[0]
-    sole = len(list(first.uses)) == 1
+
+    def sole(stream: Stream) -> bool:
+        # An op that changes nothing gives the stream of its operand one more name.
+        names = [v for v, made in values.items() if made is stream]
+        readers = [use.owner.operation for v in names for use in v.uses]
+        return all(r == op or (len(r.results) > 0 and r.results[0] in names) for r in readers)
+
     site = Site(name, opview.place_of(op), shape_of(op.results[0]), card.evaluate, layers, counts, sole)
     return RULES[name](site, *operands, **attributes)
 

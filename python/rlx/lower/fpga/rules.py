@@ -135,15 +135,39 @@ def _requantize(
     return site.add(layer)
 
 
+_ELSE = {
+    "rem": "a remainder of a power of 2 of what is not negative is an `and`",
+    "trunc_div": "a quotient by a constant that may be rounded to nearest is a requantize",
+    "div": "a quotient by a constant that may be rounded to nearest is a requantize",
+    "pow": "a power of an i8 value is a table: gather",
+}
+
+
 @rule("binary")
 def _binary(site: Site, left: Operand, right: Operand, *, kind: str) -> Operand:
     if site.result.dtype.is_bool:
         kind = {"add": "max", "mul": "min"}.get(kind, kind)
+    if kind in pointwise.SHIFTS:
+        return _shift(site, stream(left, "the number that is shifted"), right, kind)
     if kind not in pointwise.BINARY:
-        raise UnsupportedError(f"binary {kind} has no layer")
+        raise UnsupportedError(f"binary {kind} has no layer", hint=_ELSE.get(kind))
     if kind in ("max", "min") and (clamped := _clamped(site, left, right, kind)) is not None:
         return clamped
     return site.pointwise(kind, [left, right])
+
+
+def _shift(site: Site, x: Stream, counts: Operand, kind: str) -> Stream:
+    """A shift by the same constant everywhere: wires. Counts that are no place of a number give 0, or its sign."""
+    count = np.unique(constant(counts, "the count of a shift"))
+    if count.size != 1:
+        raise UnsupportedError("a shift by several counts has no layer", hint="shift by one constant, or multiply")
+    bits = 8 * x.dtype.itemsize
+    inside = 0 <= count[0] < bits
+    if kind == "shift_left" and not inside:
+        return site.pointwise("mul", [x, np.zeros((), np.int64)])
+    # A number without a sign has a bit more in its stream, so that all of it can be shifted out.
+    places = int(count[0]) if inside else bits - (x.dtype.min < 0)
+    return site.pointwise(kind, [x, np.array(places)])
 
 
 def _clamped(site: Site, left: Operand, right: Operand, kind: str) -> Stream | None:
@@ -158,7 +182,7 @@ def _clamped(site: Site, left: Operand, right: Operand, kind: str) -> Stream | N
         return x
     before = x.source
     # What is clamped must be all that reads it, and no other order of what something else reads.
-    if not isinstance(before, Requantiser) or not site.sole or left is not x or before.output is not x:
+    if not isinstance(before, Requantiser) or before.output is not x or not site.sole(x):
         return None
     after = before.clamped(*((number, 1 << 31) if kind == "max" else (-(1 << 31), number)))
     site.layers[site.layers.index(before)] = after

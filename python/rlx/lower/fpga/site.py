@@ -42,7 +42,7 @@ class Site:
         evaluate: Its evaluator.
         layers: All layers so far; new ones are added.
         counts: How many layers of each name there are.
-        sole: Whether this op alone reads its first operand.
+        sole: Whether this op alone reads a stream, under all the names that it has in the graph.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Site:
     evaluate: Callable[..., Any]
     layers: list[Layer]
     counts: dict[str, int] = field(default_factory=dict[str, int])
-    sole: bool = False
+    sole: Callable[[Stream], bool] = lambda _: False
 
     @property
     def dims(self) -> tuple[int, ...]:
