@@ -18,6 +18,15 @@ from rlx.passes.base import Pass, option
 from rlx.passes.claims import claimed, known_ops, rules_of
 from rlx.passes.rewrite import block_names, set_stage
 
+# What may stand for a kind of op that a target of integers does not take.
+INSTEAD = {
+    "binary.rem": "a remainder of a power of 2 of what is not negative is an `and`",
+    "binary.trunc_div": "a quotient by a constant that may be rounded to nearest is a requantize",
+    "binary.div": "a quotient by a constant that may be rounded to nearest is a requantize",
+    "binary.pow": "a power of an i8 value is a table: gather",
+    "activation": "a function of an i8 value is a table: gather",
+}
+
 
 @dataclass(frozen=True)
 class CheckLir(Pass, name="rlx-check-lir", exact=True, idempotent=True):
@@ -35,6 +44,10 @@ class CheckLir(Pass, name="rlx-check-lir", exact=True, idempotent=True):
     )
     without: tuple[str, ...] = option((), "ops that the target does not take, although that pass lowers them")
     unsupported_dtypes: tuple[str, ...] = option((), "dtypes that tensors must not have")
+    unsupported_kinds: tuple[str, ...] = option(
+        (),
+        "kinds of ops, such as `binary.pow`, that the lowering refuses: listed with all else that the target does not take",
+    )
     empty: bool = option(True, "whether tensors may have no elements")
     computed_kernels: bool = option(True, "whether the kernel of a convolution may be computed by the program")
     target: str = option("", "the target's name, for messages")
@@ -43,9 +56,16 @@ class CheckLir(Pass, name="rlx-check-lir", exact=True, idempotent=True):
     def run(self, module: mlir.Module) -> None:
         self._check_dtypes()
         functions = bodies(module)
-        self._check_ops(functions)
-        if self.unsupported_dtypes or not self.empty or not self.computed_kernels:
-            self._check_support(functions)
+        messages = [text for text in (self._refused_ops(functions), self._without_support(functions)) if text]
+        if messages:
+            if kinds := list(self._kinds(functions)):
+                messages.append("and not these kinds of ops:\n" + "\n".join(kinds))
+            usual = (
+                "give it a decomposition, or a rule of the target's lowering"
+                if "no lowering" in messages[0]
+                else "cast to a dtype that it has, outside of the program; leave out empty tensors"
+            )
+            raise UnsupportedError("\n".join(messages), hint=self._hint(usual))
         set_stage(module, "lir")
 
     def _check_dtypes(self) -> None:
@@ -76,7 +96,8 @@ class CheckLir(Pass, name="rlx-check-lir", exact=True, idempotent=True):
         """The rules of the lowering that comes next, by the names of the ops that they lower."""
         return rules_of(self.for_) if self.for_ else {}
 
-    def _check_ops(self, functions: list[mlir.FuncOp]) -> None:
+    def _refused_ops(self, functions: list[mlir.FuncOp]) -> str:
+        """What is to be said of ops that the target does not take."""
         accepted = self.accepted
         refused: list[str] = []
         for function in functions:
@@ -85,19 +106,13 @@ class CheckLir(Pass, name="rlx-check-lir", exact=True, idempotent=True):
                 if name not in accepted and op.name not in opview.TERMINATORS:
                     label = f"rlx.{name}" if registry.is_ours(op) else name
                     refused.append(f"  {describe(op.location) or '<unknown>'}: {label}")
-        if refused:
-            verb = "op has" if len(refused) == 1 else "ops have"
-            message = f"{len(refused)} {verb} no lowering for {self._target}:\n" + "\n".join(refused)
-            raise UnsupportedError(
-                message, hint=self._hint("give it a decomposition, or a rule of the target's lowering")
-            )
+        verb = "op has" if len(refused) == 1 else "ops have"
+        return f"{len(refused)} {verb} no lowering for {self._target}:\n" + "\n".join(refused) if refused else ""
 
-    def _check_support(self, functions: list[mlir.FuncOp]) -> None:
+    def _without_support(self, functions: list[mlir.FuncOp]) -> str:
+        """What is to be said of dtypes, kinds and tensors that the target does not take."""
         refused = [line for function in functions for line in self._unsupported(function)]
-        if refused:
-            message = f"{self._target} does not support some dtypes or ops:\n" + "\n".join(refused)
-            usual = "cast to a dtype that it has, outside of the program; leave out empty tensors"
-            raise UnsupportedError(message, hint=self._hint(usual))
+        return f"{self._target} does not support some dtypes or ops:\n" + "\n".join(refused) if refused else ""
 
     def _hint(self, usual: str) -> str:
         """What to do about what the target does not take."""
@@ -114,6 +129,16 @@ class CheckLir(Pass, name="rlx-check-lir", exact=True, idempotent=True):
             yield from (f"  {place}: {op.name} gives {problem}" for problem in problems)
             if not self.computed_kernels and _is_convolution(op) and not _is_not_computed(op.operands[1]):
                 yield f"  {place}: {op.name} with a computed kernel, as in gradients, gives wrong results there"
+
+    def _kinds(self, functions: list[mlir.FuncOp]) -> Iterator[str]:
+        """Lines for the kinds of ops that the target does not take."""
+        for op in (op for function in functions for op in opview.operations(function.entry_block)):
+            kind = f"{opview.name_of(op)}.{opview.attributes_of(op).get('kind')}" if registry.is_ours(op) else ""
+            computed = any(getattr(v.owner, "name", "") != "rlx.constant" for v in op.operands)
+            if kind in self.unsupported_kinds and computed:
+                instead = INSTEAD.get(kind) or INSTEAD.get(opview.name_of(op))
+                place = describe(op.location) or "<unknown>"
+                yield f"  {place}: rlx.{kind.replace('.', ' ')}{f' ({instead})' if instead else ''}"
 
     def _problems(self, shape: Shape) -> list[str]:
         """The reasons for which the target does not take tensors of a shape."""

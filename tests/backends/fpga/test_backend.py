@@ -165,6 +165,19 @@ def test_constants_beside_what_is_computed(axis: int, seed: int) -> None:
     check(g, [inputs_of(g, rng) for _ in range(2)], part="xc7")
 
 
+def test_all_that_has_no_layer_is_listed_at_once() -> None:
+    """Ops, kinds of ops and dtypes, each with its line."""
+    g: Any = rlx.Graph("many")
+    x, f = g.input("x", (4, 4), "i8"), g.input("f", (4,), "f32")
+    outputs = [g.cumsum(g.cast(x, "i32"), axis=0), g.popcount(x), g.binary("rem", x, x), g.exp(f), g.prod(x, axes=(0,))]
+    g.set_outputs(outputs)
+    message = refusal(g)
+    for name in ("rlx.cumsum", "rlx.popcount", "binary rem (", "activation exp (", "reduce prod", "input 'f' is f32"):
+        (line,) = (line for line in message.splitlines() if name in line)
+        assert "test_backend.py:" in line or "input" in line
+    assert "integer_only" in message
+
+
 # --- states ---------------------------------------------------------------------------------------
 
 

@@ -62,10 +62,11 @@ class Target:
 @cache
 def _pipeline(name: str, arch: str) -> str:
     from rlx.backends.stages import to_lir
-    from rlx.lower.fpga.recognise import CLAIMED
+    from rlx.lower.fpga.recognise import CLAIMED, UNSUPPORTED_KINDS
     from rlx.passes.check_lir import CheckLir
 
-    return to_lir(CheckLir(ops=CLAIMED, unsupported_dtypes=_LACKS, empty=False, target=name, arch=arch))
+    lacks: dict[str, Any] = {"unsupported_dtypes": _LACKS, "unsupported_kinds": UNSUPPORTED_KINDS, "empty": False}
+    return to_lir(CheckLir(ops=CLAIMED, **lacks, target=name, arch=arch))
 
 
 def target_names() -> tuple[str, ...]:
@@ -108,7 +109,7 @@ def target(name: str, arch: str | None = None, extra_flags: Sequence[str] = ()) 
         else:
             options["report"] = True
     options["options"] = tuple(sorted(said.items()))
-    return Target(name, _one_of(arch or PART_NAMES[0], PART_NAMES, "part"), **options)
+    return Target(name, _one_of(PART_NAMES[0] if arch is None else arch, PART_NAMES, "part"), **options)
 
 
 def _one_of(value: str, known: Sequence[str], what: str) -> str:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from rlx.ir import opview
+from rlx.ir import opview, registry
 from rlx.ir.card import as_results
 from rlx.ir.errors import UnsupportedError
 from rlx.ir.graph import Graph
 from rlx.ir.location import describe
 from rlx.ir.shape import shape_of
-from rlx.lower.fpga import movement_rules, product_rules, rules
+from rlx.lower.fpga import movement_rules, pointwise, product_rules, rules
 from rlx.lower.fpga.design import Network
 from rlx.lower.fpga.layer import Layer, Stream, dtype_range
 from rlx.lower.fpga.orders import usual
@@ -23,6 +24,22 @@ from rlx.lower.fpga.state import State
 # Importing the rules registers them.
 _REGISTERED = (rules, product_rules, movement_rules)
 CLAIMED = ("constant", *RULES)
+_KINDS = {
+    "binary": (*pointwise.BINARY, *pointwise.SHIFTS),
+    "activation": pointwise.UNARY,
+    "reduce": ("sum", "max", "min"),
+    "pool": ("max", "sum"),
+}
+
+
+def _unsupported_kinds() -> Iterator[str]:
+    """The kinds without layers of ops that have them, such as `binary.pow`."""
+    for op, taken in _KINDS.items():
+        (kinds,) = (a.cases for a in registry.load()[op].spec.attributes if a.name == "kind")
+        yield from (f"{op}.{kind}" for kind in kinds if kind not in taken)
+
+
+UNSUPPORTED_KINDS = tuple(_unsupported_kinds())
 
 
 def network_of(graph: Graph, *, states_as_ports: bool = False) -> Network:

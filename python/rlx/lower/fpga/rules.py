@@ -21,6 +21,7 @@ from rlx.lower.fpga.pointwise import Table
 from rlx.lower.fpga.requantiser import Requantiser
 from rlx.lower.fpga.site import Operand, Site, constant, rule, stream
 from rlx.lower.fpga.window import Window
+from rlx.passes.check_lir import INSTEAD
 
 # --- convolutions, pools ----------------------------------------------------------------------------
 
@@ -135,14 +136,6 @@ def _requantize(
     return site.add(layer)
 
 
-_ELSE = {
-    "rem": "a remainder of a power of 2 of what is not negative is an `and`",
-    "trunc_div": "a quotient by a constant that may be rounded to nearest is a requantize",
-    "div": "a quotient by a constant that may be rounded to nearest is a requantize",
-    "pow": "a power of an i8 value is a table: gather",
-}
-
-
 @rule("binary")
 def _binary(site: Site, left: Operand, right: Operand, *, kind: str) -> Operand:
     if site.result.dtype.is_bool:
@@ -150,7 +143,7 @@ def _binary(site: Site, left: Operand, right: Operand, *, kind: str) -> Operand:
     if kind in pointwise.SHIFTS:
         return _shift(site, stream(left, "the number that is shifted"), right, kind)
     if kind not in pointwise.BINARY:
-        raise UnsupportedError(f"binary {kind} has no layer", hint=_ELSE.get(kind))
+        raise UnsupportedError(f"binary {kind} has no layer", hint=INSTEAD.get(f"binary.{kind}"))
     if kind in ("max", "min") and (clamped := _clamped(site, left, right, kind)) is not None:
         return clamped
     return site.pointwise(kind, [left, right])
@@ -202,7 +195,7 @@ def _where(site: Site, condition: Operand, yes: Operand, no: Operand) -> Operand
 @rule("activation")
 def _activation(site: Site, x: Operand, *, kind: str) -> Operand:
     if kind not in pointwise.UNARY:
-        raise UnsupportedError(f"activation {kind} has no layer", hint="a function of an i8 value is a table: gather")
+        raise UnsupportedError(f"activation {kind} has no layer", hint=INSTEAD["activation"])
     if kind == "relu" and isinstance(x, Stream):
         limit = np.zeros((), np.int64)
         if (clamped := _clamped(site, x, limit, "max")) is not None:
