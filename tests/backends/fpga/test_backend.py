@@ -28,6 +28,7 @@ from rlx.lower.fpga.window import Window
 from tests.backends.fpga.integer_graphs import inputs_of
 from tests.backends.fpga.models import MODELS, Quantised, tinyconv
 from tests.backends.fpga.simulated import Hardware, check, design_of
+from tests.drawing import drawn
 from tests.packages import needs_package
 from tests.quantization.networks import NETWORKS, batches, integer_inputs, integer_network, network
 
@@ -43,7 +44,7 @@ def test_names_are_those_of_the_tables() -> None:
 # --- running --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", MODELS)
+@drawn("name", MODELS, of_each=2)
 def test_a_session_gives_what_the_evaluator_gives(name: str, seed: int) -> None:
     graph = tinyconv(size=10) if name == "tinyconv" else MODELS[name]()
     program = rlx.Session("fpga-sim").compile(graph, cache=False)
@@ -56,7 +57,7 @@ def test_a_session_gives_what_the_evaluator_gives(name: str, seed: int) -> None:
         assert remark.endswith(" cycles") and int(remark.split()[0]) > 100
 
 
-@pytest.mark.parametrize("name", NETWORKS)
+@drawn("name", NETWORKS, of_each=4)
 def test_networks_of_the_quantiser(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     integers = integer_network(name)
     lir = Compilation(integers, target_of("fpga-sim")).lir
@@ -244,7 +245,7 @@ def windows(design: Any) -> list[Window]:
     return [layer for layer in design.network.layers if isinstance(layer, Window) and layer.is_dense]
 
 
-@pytest.mark.parametrize("preset", ["size", "latency", "energy"])
+@drawn("preset", ["size", "latency", "energy"])
 def test_options_change_hardware_and_no_bits(preset: str, seed: int) -> None:
     graph = tinyconv(size=8, bits=2)
     given = [inputs_of(graph, np.random.default_rng(seed)) for _ in range(2)]

@@ -12,12 +12,13 @@ from rlx.backends.fpga.flags import PRESET_NAMES
 from tests.backends.fpga.integer_graphs import inputs_of
 from tests.backends.fpga.models import MODELS, tinyconv
 from tests.backends.fpga.simulated import Hardware, check, design_of
+from tests.drawing import drawn
 from tests.packages import needs_package
 
 pytestmark = [needs_package("pycde", "fpga"), needs_package("llvmlite", "fpga")]
 
 
-@pytest.mark.parametrize("preset", PRESET_NAMES)
+@drawn("preset", PRESET_NAMES, of_each=2)
 @pytest.mark.parametrize("name", MODELS)
 def test_hardware_is_the_evaluator(name: str, preset: str, seed: int) -> None:
     graph = tinyconv(size=12) if name == "tinyconv" else MODELS[name]()
@@ -25,7 +26,7 @@ def test_hardware_is_the_evaluator(name: str, preset: str, seed: int) -> None:
     check(graph, [inputs_of(graph, rng) for _ in range(2)], preset=preset)
 
 
-@pytest.mark.parametrize("bits", [8, 4, 2])
+@drawn("bits", [8, 4, 2])
 @pytest.mark.parametrize(("preset", "most"), [("latency", 60_000), ("precision", 250_000), ("size", 270_000)])
 def test_cycles_of_tinyconv(preset: str, most: int, bits: int, seed: int) -> None:
     graph = tinyconv(bits=bits)

@@ -91,7 +91,9 @@ def test_yosys_synthesises(number: int, seed: int) -> None:
 
 @yosys
 @pytest.mark.slow
-def test_tinyconv_reaches_its_frequency() -> None:
+def test_tinyconv_reaches_its_frequency(full: bool) -> None:
+    if not full:
+        pytest.skip("only with --full: placing and routing takes a minute")
     part = PARTS["ecp5-25k"]
     design = design_of(tinyconv(), preset="latency")
     found = synthesise(hardware_files(design), design.top, part, 80)
