@@ -138,4 +138,4 @@ def _run(folder: str, module: str, *arguments: str) -> None:
 
 def _entry(module: str) -> str:
     """The function of a package of YoWASP that runs its tool."""
-    return "run_" + module.removeprefix("yowasp_").replace("nextpnr_", "nextpnr_")
+    return "run_" + module.removeprefix("yowasp_")
