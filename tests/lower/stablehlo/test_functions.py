@@ -14,6 +14,7 @@ from rlx.lower.stablehlo.error_function import erf
 from tests.conformance.tolerance import FUNCTIONS, TOLERANCES
 from tests.lower.linalg.helpers import assert_ulps
 from tests.lower.stablehlo.helpers import run
+from tests.ops.references import of_mpmath
 
 WIDE: dict[Any, Any] = {np.float32: np.float64, np.float64: np.longdouble}
 _COUNT = 20_000
@@ -59,6 +60,10 @@ EXACT: dict[str, Callable[[Any], Any]] = {
     "atan": np.arctan,
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
     "silu": lambda x: x / (1 + np.exp(-x)),
+    **{kind: getattr(np, kind) for kind in ("exp2", "expm1", "log2", "log10", "log1p", "cbrt", "sinh", "cosh")},
+    **{f"a{kind}": getattr(np, f"arc{kind}") for kind in ("sin", "cos", "sinh", "cosh", "tanh")},
+    "erf": of_mpmath("erf"),
+    "erfc": of_mpmath("erfc"),
 }
 
 

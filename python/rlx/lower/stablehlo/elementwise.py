@@ -233,7 +233,6 @@ _FUNCTIONS: dict[str, Callable[[Emitter, Lowered], Lowered]] = {
     "floor": _named("floor"),
     "ceil": _named("ceil"),
     "expm1": _named("exponential_minus_one"),
-    "log1p": _named("log_plus_one"),
     "cbrt": _named("cbrt"),
     **functions.FUNCTIONS,
 }

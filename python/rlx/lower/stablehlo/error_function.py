@@ -42,7 +42,9 @@ def erfc(emit: Emitter, x: Lowered) -> Lowered:
     # The square as a sum of two numbers: the first has so few bits that its square is exact.
     few = emit.mul(emit.elementwise("round_nearest_even", emit.mul(bounded, 64.0)), 1 / 64)
     rest = emit.mul(emit.sub(few, bounded), emit.add(few, bounded))
-    decay = emit.mul(_exp(emit, emit.neg(emit.mul(few, few))), _exp(emit, rest))
+    # XLA would make one exponential of two, of a sum that is rounded.
+    main = _exp(emit, emit.neg(emit.mul(few, few)))
+    decay = emit.mul(emit.one("optimization_barrier", [main], main.dims, main.dtype), _exp(emit, rest))
     place = emit.sub(emit.like(x, 1), emit.div(emit.like(x, 7), emit.add(bounded, 3.0)))
     scaled = emit.div(horner(emit, place, ERFC_SCALED[x.dtype.name]), emit.add(emit.mul(bounded, 2.0), 1.0))
     complement = emit.mul(decay, scaled)
