@@ -59,7 +59,6 @@ _BINARIES = {
     "max": "maximum",
     "min": "minimum",
     "rem": "remainder",
-    "atan2": "atan2",
     "trunc_div": "divide",
     **{kind: kind for kind in ("and", "or", "xor", "shift_left")},
 }
@@ -81,6 +80,8 @@ def binary(emit: Emitter, results: list[Shape], lhs: Lowered, rhs: Lowered, *, k
         a, b = (_kept(emit, x) if _is_constant(x) else x for x in (a, b))
     if kind == "pow":
         found = power(emit, a, b)
+    elif kind == "atan2":
+        found = emit.elementwise("atan2", _without_denormals(emit, a), _without_denormals(emit, b))
     elif kind == "shift_right":
         found = emit.elementwise(f"shift_right_{'arithmetic' if a.dtype.is_signed else 'logical'}", a, b)
     else:
@@ -106,11 +107,11 @@ def power(emit: Emitter, a: Lowered, b: Lowered) -> Lowered:
         return complex_math.power(emit, a, b)
     if a.dtype.is_integer:
         return _integer_power(emit, a, b)
-    # To XLA's all denormals are one number. Here they are 0, as everywhere else on its CPU.
     return emit.elementwise("power", _without_denormals(emit, a), _without_denormals(emit, b))
 
 
 def _without_denormals(emit: Emitter, x: Lowered) -> Lowered:
+    """What functions of XLA take for one number, or for garbage, is 0 here, as everywhere else on its CPU."""
     is_denormal = emit.compare("lt", emit.elementwise("abs", x), _SMALLEST_NORMAL[x.dtype.name])
     return emit.select(is_denormal, emit.mul(x, 0.0), x)
 
@@ -233,7 +234,7 @@ _FUNCTIONS: dict[str, Callable[[Emitter, Lowered], Lowered]] = {
     "floor": _named("floor"),
     "ceil": _named("ceil"),
     "expm1": _named("exponential_minus_one"),
-    "cbrt": _named("cbrt"),
+    "cbrt": lambda emit, x: emit.elementwise("cbrt", _without_denormals(emit, x)),
     **functions.FUNCTIONS,
 }
 
