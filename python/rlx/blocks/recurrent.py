@@ -9,7 +9,7 @@ from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Operand, sample
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
-from rlx.ops.lift import cast, log1p, same_dtype
+from rlx.ops.lift import cast, same_dtype
 from rlx.ops.norm import widened
 from rlx.ops.recurrent import expect_dims, sizes_of
 from rlx.ops.reduction.reduce import FLOATS
@@ -68,7 +68,7 @@ class MambaBlock(Card, op="mamba_block"):
         ranks, b_, c = (
             b.narrow(coefficients, -1, start, count) for start, count in ((0, rank), (rank, size), (rank + size, size))
         )
-        delta = _softplus(b, widened(b, b.matmul(ranks, dt_w)) + widened(b, dt_b))
+        delta = b.softplus(widened(b, b.matmul(ranks, dt_w)) + widened(b, dt_b))
         u, b_, c, gate = (widened(b, t) for t in (u, b_, c, gate))
         y = b.selective_scan(u, delta, -b.exp(widened(b, a_log)), b_, c) + widened(b, d) * u
         return b.matmul(cast(b, y * b.silu(gate), x.dtype), out_w)
@@ -90,8 +90,3 @@ def _convolved(b: Builder, x: Tensor, w: Tensor) -> Tensor:
     batch, _, channels = x.shape.dims
     before = b.expand(b.constant(0.0, dtype=x.dtype), (batch, kernel_size - 1, channels))
     return b.depthwise_conv1d_causal(x, w, before, kernel_size=kernel_size)
-
-
-def _softplus(b: Builder, x: Tensor) -> Tensor:
-    """`log(1 + exp(x))` that neither overflows nor loses the digits of small results."""
-    return b.relu(x) + log1p(b, b.exp(-b.abs(x)))

@@ -303,7 +303,7 @@ def keyword_suggestion(given: str, parameters: Sequence[str]) -> str:
         if given in names:
             for name in names:
                 if name in parameters:
-                    return f" (did you mean '{name}'?)"
+                    return suggestion(name, (name,))
     return suggestion(given, parameters)
 
 

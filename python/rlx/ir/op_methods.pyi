@@ -807,7 +807,7 @@ class OpMethods:
         """Cross entropy of softmax(logits) against integer labels."""
 
     def softplus(self, x: Any) -> Any:
-        """`log(1 + exp(x))`."""
+        """`log(1 + exp(x))`, which neither overflows nor loses the digits of small results."""
 
     def sort(self, x: Any, axis: int = ..., descending: bool = ..., *, shape: Any = ...) -> Tensor:
         """The elements of an axis in order."""

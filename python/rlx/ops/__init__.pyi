@@ -803,7 +803,7 @@ def softmax_cross_entropy_with_logits(logits: Any, labels: Any, *, shape: Any = 
     """Cross entropy of softmax(logits) against integer labels."""
 
 def softplus(x: Any) -> Any:
-    """`log(1 + exp(x))`."""
+    """`log(1 + exp(x))`, which neither overflows nor loses the digits of small results."""
 
 def sort(x: Any, axis: int = ..., descending: bool = ..., *, shape: Any = ...) -> Tensor:
     """The elements of an axis in order."""

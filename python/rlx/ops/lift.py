@@ -10,7 +10,7 @@ import numpy as np
 from rlx.ir.arrays import as_array
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.dim import Dim
-from rlx.ir.dtype import DType, dtype, fitted, promote, weak
+from rlx.ir.dtype import DType, dtype, f32, f64, fitted, i64, promote, weak
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
 
@@ -42,6 +42,11 @@ def tensor_like(b: Builder, value: Any, like: DType) -> Tensor:
 def cast(b: Builder, x: Tensor, kind: DType) -> Tensor:
     """`x` in another dtype, by a visible `rlx.cast` where it differs."""
     return x if x.dtype is kind else b.emit("cast", (x,), dtype=kind)
+
+
+def inexact(b: Builder, x: Tensor) -> Tensor:
+    """Floats and complex numbers as they are; integers and bools in f32, i64 in f64."""
+    return x if x.dtype.is_inexact else cast(b, x, f64 if x.dtype is i64 else f32)
 
 
 def log1p(b: Builder, y: Tensor) -> Tensor:

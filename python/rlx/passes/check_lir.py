@@ -56,13 +56,14 @@ class CheckLir(Pass, name="rlx-check-lir", exact=True, idempotent=True):
     def run(self, module: mlir.Module) -> None:
         self._check_dtypes()
         functions = bodies(module)
-        messages = [text for text in (self._refused_ops(functions), self._without_support(functions)) if text]
+        refused, unsupported = self._refused_ops(functions), self._without_support(functions)
+        messages = [text for text in (refused, unsupported) if text]
         if messages:
             if kinds := list(self._kinds(functions)):
                 messages.append("and not these kinds of ops:\n" + "\n".join(kinds))
             usual = (
                 "give it a decomposition, or a rule of the target's lowering"
-                if "no lowering" in messages[0]
+                if refused
                 else "cast to a dtype that it has, outside of the program; leave out empty tensors"
             )
             raise UnsupportedError("\n".join(messages), hint=self._hint(usual))

@@ -106,9 +106,7 @@ def designed(graph: Graph, chosen: Target) -> Design:
     Raises:
         CompileError: The graph has ops without layers, or does not fit the part.
     """
-    options = dict(chosen.options)
-    options |= {new: options.pop(old) for old, new in (("shared_requant", "serial"),) if old in options}
-    preset = PRESETS[chosen.preset].with_options(**options)
+    preset = PRESETS[chosen.preset].with_options(**dict(chosen.options))
     network = network_of(graph, states_as_ports=chosen.name == SIMULATOR)
     return Design(scheduled(network, preset, PARTS[chosen.arch]))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -48,16 +48,17 @@ class Part:
     synthesis: str
 
 
+_ECP5_25K = Part(
+    "ecp5-25k", "Lattice ECP5 LFE5U-25F", 24288, 24288, 28, 56, 18, 0, 0.53, 1.3, 0, 16, 2048, (16, 4, 6),
+    ((16384, 1), (8192, 2), (4096, 4), (2048, 9), (1024, 18), (512, 36)), 80, "synth_ecp5",
+)  # fmt: skip
 PARTS = {
     part.name: part
     for part in (
-        Part(
-            "ecp5-25k", "Lattice ECP5 LFE5U-25F", 24288, 24288, 28, 56, 18, 0, 0.53, 1.3, 0, 16, 2048, (16, 4, 6),
-            ((16384, 1), (8192, 2), (4096, 4), (2048, 9), (1024, 18), (512, 36)), 80, "synth_ecp5",
-        ),
-        Part(
-            "ecp5-85k", "Lattice ECP5 LFE5U-85F", 83640, 83640, 156, 208, 18, 0, 0.53, 1.3, 0, 16, 2048, (16, 4, 6),
-            ((16384, 1), (8192, 2), (4096, 4), (2048, 9), (1024, 18), (512, 36)), 80, "synth_ecp5",
+        _ECP5_25K,
+        replace(
+            _ECP5_25K, name="ecp5-85k", title="Lattice ECP5 LFE5U-85F",
+            luts=83640, registers=83640, multipliers=156, memories=208,
         ),
         Part(
             "ice40-up5k", "Lattice iCE40 UP5K", 5280, 5280, 8, 30, 16, 11, 0.42, 0.92, 0, 6, 1024, None,

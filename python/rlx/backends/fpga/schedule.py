@@ -31,8 +31,8 @@ class Preset:
         lanes: The input channels that every product takes at once, at most; None for one, or more where the preset grows.
         parallel: The results that every product has at once, likewise.
         ternary: Whether weights of -1, 0 and 1 are additions.
-        serial: Whether requantisers that have the time take several cycles for a product; None if only where multipliers are
-            few.
+        shared_requant: Whether requantisers that have the time take several cycles for a product; None if only where
+            multipliers are few.
         clock_enable: Whether memories are read only where something moves on.
         said: The options that were given one by one.
     """
@@ -43,7 +43,7 @@ class Preset:
     lanes: int | None = None
     parallel: int | None = None
     ternary: bool = False
-    serial: bool | None = None
+    shared_requant: bool | None = None
     clock_enable: bool = False
     said: frozenset[str] = frozenset()
 
@@ -55,7 +55,7 @@ class Preset:
 
 PRESETS = {
     "latency": Preset("the fewest cycles that the part has room for", grows=True),
-    "size": Preset("the least logic: one product at a time, ternary weights as additions", ternary=True, serial=True),
+    "size": Preset("the least logic: one product at a time, ternary weights as additions", ternary=True, shared_requant=True),
     "energy": Preset(
         "few accesses to memory: four channels in a word, read only where something moves on, ternary weights as additions",
         lanes=4, ternary=True, clock_enable=True,
@@ -148,7 +148,7 @@ def _save(network: Network, preset: Preset, part: Part) -> None:
     requantisers = [layer for layer in network.layers if isinstance(layer, Requantiser)]
     windows = [layer for layer in network.layers if isinstance(layer, Window)]
     for layer in sorted(requantisers, key=lambda r: r.output.count):
-        if preset.serial or (needed > part.multipliers and preset.serial is None):
+        if preset.shared_requant or (needed > part.multipliers and preset.shared_requant is None):
             needed -= multipliers(layer)
             _serialise(layer, slowest)
             needed += multipliers(layer)

@@ -25,6 +25,7 @@ _METHODS = {
     "exponential_minus_one": "expm1",
     "floor": "floor",
     "imag": "imag",
+    "is_finite": "isfinite",
     "log": "log",
     "log_plus_one": "log1p",
     "logistic": "sigmoid",
@@ -101,8 +102,3 @@ def round_nearest_afz(g: Any, x: Tensor) -> Tensor:
     whole = g.trunc(x)
     away = g.where(g.abs(x - whole) >= 0.5, g.sign(x), 0.0)
     return g.where(g.eq(away, 0.0), whole, whole + away)  # -0 + 0 would be 0
-
-
-@imports("is_finite")
-def is_finite(g: Any, x: Tensor) -> Tensor:
-    return g.lt(g.abs(x), float("inf"))

@@ -1,4 +1,6 @@
-"""Sums of products, one by one: what works for every shape. `fused.py` has faster loops for weights that are constants."""
+"""Sums of products, one by one: what works for every shape. `fused_matmul.py` and
+`fused_conv.py` have faster loops for weights that are constants.
+"""
 
 from __future__ import annotations
 

@@ -195,11 +195,6 @@ class _Source:
             w.line("#if defined(__ARM_FEATURE_DSP) || defined(__ARM_FEATURE_SAT)")
             w.line("#include <arm_acle.h>")
             w.line("#endif")
-            if "__ror" in words:
-                w.line("#if defined(__ARM_FEATURE_DSP) && !defined(__clang__)")
-                w.comment("The header of GCC lacks this function of ACLE.")
-                w.line("#define __ror(word, places) (((word) >> (places)) | ((word) << (32u - (places))))")
-                w.line("#endif")
         w.line()
         w.comment(
             "Negative numbers are shifted to the right with their sign, and what does not fit is cut off when it is "

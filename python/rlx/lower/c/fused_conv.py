@@ -232,6 +232,7 @@ class _Conv:
         """Two inputs of two channels at once, where the core has the instructions."""
         w, depth, plane = self.kernel.before, self.layer.depth, self.x_dims[2] * self.x_dims[3]
         self.kernel.need("halves_at")
+        self.kernel.need("rotated")
         w.lines.append("#if defined(__ARM_FEATURE_DSP)")
         w.line("int32_t k = 0;")
         w.line("(void)b; /* follows a */")
@@ -240,7 +241,7 @@ class _Conv:
             c = "c" if self.w[1] > 2 else "0"
             w.line(f"const uint32_t four = halves_at(a + {plane} * {c}, a + {plane} * {c} + {plane});")
             w.line("put_pair(columns + k, __sxtb16((int8x4_t)four));")
-            w.line(f"put_pair(columns + {depth} + k, __sxtb16((int8x4_t)__ror(four, 8u)));")
+            w.line(f"put_pair(columns + {depth} + k, __sxtb16((int8x4_t)rotated(four)));")
             w.line("k += 2;")
         w.lines.append("#else")
 

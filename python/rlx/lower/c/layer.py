@@ -203,6 +203,3 @@ def layer_of(
         return None
     bounds = sum_bounds(kernel, x, w, bias, zeros, axis)
     return Layer(kernel, x, rows, moved.astype(np.int32), zeros[0], bounds)
-
-
-# --- convolutions -------------------------------------------------------------------------------------------

@@ -52,6 +52,3 @@ class Loops:
         name = f"next_{variable}"
         self.writer.line(f"const int32_t {name} = ({variable} + 1 < {count}) ? {variable} + 1 : {variable};")
         return name
-
-
-# --- products with a matrix -----------------------------------------------------------------------------------

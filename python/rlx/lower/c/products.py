@@ -40,7 +40,7 @@ def _columns_by_rows_dsp(bits: int) -> list[str]:
         for half, name in enumerate(("first", "second")):
             for row in "uv":
                 if bits == 8:
-                    word = f"__ror({row}, 8u)" if half else row
+                    word = f"rotated({row})" if half else row
                     made = f"__sxtb16((int8x4_t){word})"
                 else:
                     made = _raised_pair("w", bits, 2 * bits * quad + bits * "uv".index(row) + 8 * half)
@@ -161,7 +161,7 @@ def _rows_by_vector() -> str:
         dsp += [
             f"const uint32_t w{row} = word_at({place});",
             f"{total} = __smlad(__sxtb16((int8x4_t)w{row}), even, {total});",
-            f"{total} = __smlad(__sxtb16((int8x4_t)__ror(w{row}, 8u)), odd, {total});",
+            f"{total} = __smlad(__sxtb16((int8x4_t)rotated(w{row})), odd, {total});",
         ]
     tail = [f"{t} += {f'(rows + {r} * stride)' if r else 'rows'}[k] * inputs[k];" for r, t in enumerate("abcd")]
     return f"""
@@ -178,7 +178,7 @@ static inline void multiply_4x1_s8(const int8_t *rows, int32_t stride, const int
 
 _EVEN_AND_ODD = (
     "const int16x2_t even = __sxtb16((int8x4_t)x);",
-    "const int16x2_t odd = __sxtb16((int8x4_t)__ror(x, 8u));",
+    "const int16x2_t odd = __sxtb16((int8x4_t)rotated(x));",
 )
 
 
@@ -290,6 +290,17 @@ static inline int16x2_t pair_at(const int16_t *inputs)
 }
 #endif""".strip(),
 )
+HELPERS["rotated"] = (
+    ("dsp",),
+    """
+#if defined(__ARM_FEATURE_DSP)
+/* A word with the lowest byte as the highest, which is `__ror(word, 8)` of ACLE; the header of GCC lacks it. */
+static inline uint32_t rotated(uint32_t word)
+{
+    return (word >> 8) | (word << 24);
+}
+#endif""".strip(),
+)
 HELPERS["halves_at"] = (
     ("dsp",),
     """
@@ -312,8 +323,9 @@ static inline void put_pair(int16_t *inputs, int16x2_t pair)
 #endif""".strip(),
 )
 for _bits in RANGES:
-    HELPERS[f"multiply_2x2_s{_bits}"] = (("dsp_pairs",), _columns_by_rows(_bits).strip("\n"))
+    _uses = ("dsp_pairs", "rotated") if _bits == 8 else ("dsp_pairs",)
+    HELPERS[f"multiply_2x2_s{_bits}"] = (_uses, _columns_by_rows(_bits).strip("\n"))
     if _bits < 8:
-        HELPERS[f"multiply_4x1_s{_bits}"] = (("dsp",), _packed_rows_by_vector(_bits).strip("\n"))
-HELPERS["multiply_4x1_s8"] = (("dsp",), _rows_by_vector().strip("\n"))
+        HELPERS[f"multiply_4x1_s{_bits}"] = (("dsp", "rotated"), _packed_rows_by_vector(_bits).strip("\n"))
+HELPERS["multiply_4x1_s8"] = (("dsp", "rotated"), _rows_by_vector().strip("\n"))
 HELPERS["multiply_1x1_s8"] = ((), _ROW_BY_VECTOR.strip("\n"))

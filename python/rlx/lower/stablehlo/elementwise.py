@@ -72,12 +72,11 @@ def binary(emit: Emitter, results: list[Shape], lhs: Lowered, rhs: Lowered, *, k
         return complex_math.divide(emit, a, b)
     if kind == "div" and b.dtype.is_float:
         # XLA would multiply by the inverse of a scalar or a constant, which may round to a neighbour of the quotient:
-        # where quotients are rounded to integers, that can be another integer. The barrier costs nothing: XLA drops it
-        # before it fuses.
-        b = _kept(emit, b)
+        # where quotients are rounded to integers, that can be another integer.
+        b = emit.kept(b)
     if kind in ("add", "sub", "mul") and a.dtype.is_inexact:
         # XLA would drop `x + 0`, which is 0 for -0, and join the constants of `(x + 1) - 1` and `(x·2)·0.5`.
-        a, b = (_kept(emit, x) if _is_constant(x) else x for x in (a, b))
+        a, b = (emit.kept(x) if _is_constant(x) else x for x in (a, b))
     if kind == "pow":
         found = power(emit, a, b)
     elif kind == "atan2":
@@ -87,11 +86,6 @@ def binary(emit: Emitter, results: list[Shape], lhs: Lowered, rhs: Lowered, *, k
     else:
         found = emit.elementwise(_BINARIES[kind], a, b)
     return emit.convert(found, lhs.dtype)
-
-
-def _kept(emit: Emitter, x: Lowered) -> Lowered:
-    """The same, of which the simplifier knows nothing."""
-    return emit.one("optimization_barrier", [x], x.dims, x.dtype)
 
 
 def _is_constant(x: Lowered) -> bool:

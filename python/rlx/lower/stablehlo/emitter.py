@@ -169,6 +169,10 @@ class Emitter:
         direction = {"comparison_direction": attribute(f"#stablehlo<comparison_direction {kind.upper()}>")}
         return self.one("compare", [a, other], a.dims, bool_, direction)
 
+    def kept(self, x: Lowered) -> Lowered:
+        """The same, of which XLA's simplifier knows nothing; it costs nothing, since XLA drops it before it fuses."""
+        return self.one("optimization_barrier", [x], x.dims, x.dtype)
+
     def select(self, condition: Lowered, a: Lowered | Scalar, b: Lowered | Scalar) -> Lowered:
         """`a` where a bool of the same shape is true; one of a and b may be a number."""
         model = a if isinstance(a, Lowered) else b

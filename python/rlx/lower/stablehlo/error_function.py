@@ -44,7 +44,7 @@ def erfc(emit: Emitter, x: Lowered) -> Lowered:
     rest = emit.mul(emit.sub(few, bounded), emit.add(few, bounded))
     # XLA would make one exponential of two, of a sum that is rounded.
     main = _exp(emit, emit.neg(emit.mul(few, few)))
-    decay = emit.mul(emit.one("optimization_barrier", [main], main.dims, main.dtype), _exp(emit, rest))
+    decay = emit.mul(emit.kept(main), _exp(emit, rest))
     place = emit.sub(emit.like(x, 1), emit.div(emit.like(x, 7), emit.add(bounded, 3.0)))
     scaled = emit.div(horner(emit, place, ERFC_SCALED[x.dtype.name]), emit.add(emit.mul(bounded, 2.0), 1.0))
     complement = emit.mul(decay, scaled)

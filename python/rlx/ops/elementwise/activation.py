@@ -80,7 +80,7 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "log10": _in_wide(np.log10),
     "log1p": _in_wide(np.log1p),
     "cbrt": _in_wide(np.cbrt),
-    "erf": _in_wide(_of_each(math.erf)),
+    "erf": _in_wide(_erf),
     "erfc": _in_wide(_of_each(math.erfc)),
     "asin": _in_wide(np.arcsin),
     "acos": _in_wide(np.arccos),

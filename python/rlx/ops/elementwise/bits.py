@@ -90,7 +90,8 @@ def shift_right_logical(b: Builder, x: Any, count: Any) -> Tensor:
 # --- truth values -----------------------------------------------------------------------------------
 
 
-def _truth(b: Builder, x: Any) -> Tensor:
+def truth(b: Builder, x: Any) -> Tensor:
+    """Bools as they are, and of numbers whether they are other than 0; NaN is."""
     x = tensor_like(b, x, i32)
     return x if x.dtype.is_bool else b.compare("ne", x, 0)
 
@@ -98,22 +99,22 @@ def _truth(b: Builder, x: Any) -> Tensor:
 @helper
 def logical_and(b: Builder, lhs: Any, rhs: Any) -> Tensor:
     """NumPy's `logical_and`: whether both are other than 0."""
-    return bitwise_and(b, _truth(b, lhs), _truth(b, rhs))
+    return bitwise_and(b, truth(b, lhs), truth(b, rhs))
 
 
 @helper
 def logical_or(b: Builder, lhs: Any, rhs: Any) -> Tensor:
     """NumPy's `logical_or`: whether one is other than 0."""
-    return bitwise_or(b, _truth(b, lhs), _truth(b, rhs))
+    return bitwise_or(b, truth(b, lhs), truth(b, rhs))
 
 
 @helper
 def logical_xor(b: Builder, lhs: Any, rhs: Any) -> Tensor:
     """NumPy's `logical_xor`: whether just one is other than 0."""
-    return bitwise_xor(b, _truth(b, lhs), _truth(b, rhs))
+    return bitwise_xor(b, truth(b, lhs), truth(b, rhs))
 
 
 @helper
 def logical_not(b: Builder, x: Any) -> Tensor:
     """NumPy's `logical_not`: whether it is 0."""
-    return bitwise_not(b, _truth(b, x))
+    return bitwise_not(b, truth(b, x))

@@ -10,12 +10,12 @@ import numpy as np
 
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, Operand, sample
-from rlx.ir.dtype import DType, dtype, f32, f64, i32, i64
+from rlx.ir.dtype import DType, dtype, f32, i32
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape, as_dtype
 from rlx.ops import rules
 from rlx.ops.elementwise import activation, arithmetic
-from rlx.ops.lift import Scalar, broadcast, cast, common, constant_scalar, same_dtype, tensor_like
+from rlx.ops.lift import Scalar, broadcast, cast, common, constant_scalar, inexact, same_dtype, tensor_like
 
 
 class Activation(Card, op="activation"):
@@ -41,7 +41,7 @@ class Activation(Card, op="activation"):
         if not x.dtype.is_inexact and (name in activation.WHOLE or (x.dtype.is_bool and name == "abs")):
             return x  # as it is
         if (x.dtype.is_integer and name not in activation.INTEGER) or x.dtype.is_bool:
-            x = cast(b, x, f64 if x.dtype is i64 else f32)
+            x = inexact(b, x)
         return b.emit("activation", (x,), kind=name)
 
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Sequence[Tensor], *, kind: str) -> Tensor:
@@ -175,9 +175,8 @@ class Binary(Card, op="binary"):
     def build(self, b: Builder, kind: Any, lhs: Any, rhs: Any) -> Tensor:
         lhs, rhs = common(b, lhs, rhs)
         name = {"maximum": "max", "minimum": "min"}.get(kind, getattr(kind, "value", kind))
-        if name in ("div", *arithmetic.OF_FLOATS) and not lhs.dtype.is_inexact:
-            kind_of = f64 if lhs.dtype is i64 else f32
-            lhs, rhs = cast(b, lhs, kind_of), cast(b, rhs, kind_of)
+        if name in ("div", *arithmetic.OF_FLOATS):
+            lhs, rhs = inexact(b, lhs), inexact(b, rhs)
         return b.emit("binary", (lhs, rhs), kind=name)
 
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Sequence[Tensor], *, kind: str) -> Any:

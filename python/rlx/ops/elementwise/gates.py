@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from rlx.ir.builder import Builder, Tensor
-from rlx.ir.dtype import f32, f64, i64
-from rlx.ir.errors import ShapeError
-from rlx.ops.lift import axis_of, cast, tensor_like
+from rlx.ops.elementwise.numbers import real
+from rlx.ops.lift import axis_of, inexact, log1p
 from rlx.ops.surface import helper
 
 # G. Klambauer et al., "Self-Normalizing Neural Networks", 2017.
@@ -15,17 +14,14 @@ _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772, 1.0507009873554805
 
 
 def _float(b: Builder, x: Any) -> Tensor:
-    x = tensor_like(b, x, f32)
-    if x.dtype.is_complex:
-        raise ShapeError("is not defined for c64")
-    return x if x.dtype.is_float else cast(b, x, f64 if x.dtype is i64 else f32)
+    return inexact(b, real(b, x))
 
 
 @helper
 def softplus(b: Builder, x: Any) -> Tensor:
-    """`log(1 + exp(x))`."""
+    """`log(1 + exp(x))`, which neither overflows nor loses the digits of small results."""
     x = _float(b, x)
-    return b.relu(x) + b.log1p(b.exp(-b.abs(x)))
+    return b.relu(x) + log1p(b, b.exp(-b.abs(x)))
 
 
 @helper
@@ -40,7 +36,7 @@ def logaddexp(b: Builder, lhs: Any, rhs: Any) -> Tensor:
     high = b.maximum(lhs, rhs)
     gap = b.abs(b.sub(lhs, rhs))
     # inf - inf and -inf + inf have no difference.
-    return high + b.log1p(b.exp(-b.where(b.compare("eq", gap, gap), gap, 0.0)))
+    return high + log1p(b, b.exp(-b.where(b.compare("eq", gap, gap), gap, 0.0)))
 
 
 @helper

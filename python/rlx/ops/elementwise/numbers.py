@@ -14,7 +14,12 @@ from rlx.ops.surface import helper
 # --- rounding and signs -----------------------------------------------------------------------------
 
 
-def _real(b: Builder, x: Any) -> Tensor:
+def real(b: Builder, x: Any) -> Tensor:
+    """A tensor, array or number as a tensor that is not complex.
+
+    Raises:
+        ShapeError: It is complex.
+    """
     x = tensor_like(b, x, f32)
     if x.dtype.is_complex:
         raise ShapeError("is not defined for c64")
@@ -24,7 +29,7 @@ def _real(b: Builder, x: Any) -> Tensor:
 @helper
 def trunc(b: Builder, x: Any) -> Tensor:
     """NumPy's `trunc`: floats rounded toward zero; integers as they are. Its derivative is 0."""
-    x = _real(b, x)
+    x = real(b, x)
     return b.where(x < 0.0, b.ceil(x), b.floor(x)) if x.dtype.is_float else x
 
 
@@ -37,7 +42,7 @@ def rint(b: Builder, x: Any) -> Tensor:
 @helper
 def sign(b: Builder, x: Any) -> Tensor:
     """NumPy's `sign`: 1, -1, and `x` itself where it is 0 or NaN; of the dtype of `x`. Its derivative is 0."""
-    x = _real(b, x)
+    x = real(b, x)
     if x.dtype.is_bool:
         raise ShapeError("is not defined for bool")
     if not x.dtype.is_signed:
@@ -48,7 +53,7 @@ def sign(b: Builder, x: Any) -> Tensor:
 @helper
 def signbit(b: Builder, x: Any) -> Tensor:
     """NumPy's `signbit`: whether a number has a minus, as -0.0 has; False for NaN, whatever its sign."""
-    x = _real(b, x)
+    x = real(b, x)
     if not x.dtype.is_float:
         return x < 0
     return b.bitwise_or(x < 0.0, b.bitwise_and(x == 0.0, 1.0 / x < 0.0))
@@ -78,7 +83,7 @@ def reciprocal(b: Builder, x: Any) -> Tensor:
 @helper
 def clip(b: Builder, x: Any, min: Any = None, max: Any = None) -> Tensor:
     """NumPy's `clip`: `minimum(maximum(x, min), max)`. A bound that is None is none; others broadcast, and promote."""
-    x = _real(b, x)
+    x = real(b, x)
     x = x if min is None else b.maximum(x, min)
     return x if max is None else b.minimum(x, max)
 
@@ -191,7 +196,7 @@ def nan_to_num(
     b: Builder, x: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
 ) -> Tensor:
     """NumPy's `nan_to_num`: numbers in place of NaN and infinities; for the latter, by default, the greatest and the least."""
-    x = _real(b, x)
+    x = real(b, x)
     if not x.dtype.is_float:
         return x
     greatest = float(x.dtype.max)

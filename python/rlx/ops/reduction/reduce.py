@@ -10,10 +10,10 @@ import numpy as np
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
 from rlx.ir.dim import Dim, product
-from rlx.ir.dtype import f32, f64, i32, i64
+from rlx.ir.dtype import i32
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
-from rlx.ops.lift import axes_of, axis_of, cast, check_axes, check_axis
+from rlx.ops.lift import axes_of, axis_of, cast, check_axes, check_axis, inexact
 from rlx.ops.shape.index import put_back
 
 FLOATS = ("f32", "f16", "bf16", "f64")
@@ -92,8 +92,8 @@ class Reduce(Card, op="reduce"):
         name = getattr(kind, "value", kind)
         if name in ("sum", "prod"):
             x = counted(b, x)
-        if name == "mean" and not x.dtype.is_inexact:
-            x = cast(b, x, f64 if x.dtype is i64 else f32)
+        if name == "mean":
+            x = inexact(b, x)
         return b.emit("reduce", (x,), kind=name, axes=axes_of(axes, x.rank), keep_dims=keep_dims)
 
     def jvp(

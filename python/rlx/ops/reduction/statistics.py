@@ -9,21 +9,16 @@ import numpy as np
 
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.dim import product
-from rlx.ir.dtype import bool_, f32, f64, i32, i64
+from rlx.ir.dtype import bool_, f32, i32
 from rlx.ir.errors import ShapeError
-from rlx.ops.lift import axes_of, axis_of, cast, size_of, tensor_like
+from rlx.ops.elementwise.bits import truth
+from rlx.ops.lift import axes_of, axis_of, cast, inexact, size_of, tensor_like
 from rlx.ops.norm import widened
 from rlx.ops.surface import helper
 
 
-def _inexact(b: Builder, value: Any) -> Tensor:
-    """Floats as they are; integers and bools in f32, i64 in f64, as `mean` takes them."""
-    x = tensor_like(b, value, f32)
-    return x if x.dtype.is_inexact else cast(b, x, f64 if x.dtype is i64 else f32)
-
-
 def _real(b: Builder, value: Any) -> Tensor:
-    x = _inexact(b, value)
+    x = inexact(b, tensor_like(b, value, f32))
     if x.dtype.is_complex:
         raise ShapeError("it takes real numbers, not c64")
     return x
@@ -63,29 +58,24 @@ def std(b: Builder, x: Any, axis: int | Sequence[int] | None = None, ddof: float
     return cast(b, b.sqrt(var(b, widened(b, x), axis, ddof, keepdims)), x.dtype)
 
 
-def _truth(b: Builder, value: Any) -> Tensor:
-    x = tensor_like(b, value, f32)
-    return x if x.dtype.is_bool else b.compare("ne", x, cast(b, b.constant(0), x.dtype))
-
-
 @helper
 def any(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """NumPy's `any`: whether an element is true, that is not 0; NaN is true. Bool; false of nothing."""
-    x = _truth(b, x)
+    x = truth(b, x)
     return b.max(x, axes_of(axis, x.rank, "axis"), keep_dims=keepdims)
 
 
 @helper
 def all(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """NumPy's `all`: whether all elements are true, that is not 0; NaN is true. Bool; true of nothing."""
-    x = _truth(b, x)
+    x = truth(b, x)
     return b.min(x, axes_of(axis, x.rank, "axis"), keep_dims=keepdims)
 
 
 @helper
 def count_nonzero(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
     """NumPy's `count_nonzero`: how many elements are not 0, in i32."""
-    x = _truth(b, x)
+    x = truth(b, x)
     return b.sum(cast(b, x, i32), axes_of(axis, x.rank, "axis"), keep_dims=keepdims)
 
 
@@ -107,9 +97,8 @@ def logsumexp(b: Builder, x: Any, axis: int | Sequence[int] | None = None, keepd
     axes = axes_of(axis, x.rank, "axis")
     wide = widened(b, x)
     largest = b.stop_gradient(b.max(wide, axes, keep_dims=True))
-    finite = b.abs(largest) < float("inf")
     # NaN and infinities come back through exp; subtracting them would give inf - inf.
-    shift = b.where(finite, largest, 0.0)
+    shift = b.where(b.isfinite(largest), largest, 0.0)
     total = b.log(b.sum(b.exp(wide - shift), axes, keep_dims=True)) + shift
     kept = total if keepdims else b.reshape(total, [d for i, d in enumerate(x.shape.dims) if i not in axes])
     return cast(b, kept, x.dtype)
@@ -124,7 +113,7 @@ def average(
     Raises:
         ShapeError: The weights do not have the shape of `x`, or, of rank 1, the size of the one axis.
     """
-    x = _inexact(b, x)
+    x = inexact(b, tensor_like(b, x, f32))
     axes = axes_of(axis, x.rank, "axis")
     if weights is None:
         return b.mean(x, axes, keep_dims=keepdims)
@@ -162,8 +151,7 @@ def cummin(b: Builder, x: Any, axis: int) -> Tensor:
     if not (x.dtype.is_integer or x.dtype.is_inexact) or x.dtype.is_complex:
         raise ShapeError(f"cummin takes real numbers, not {x.dtype.name}")
     if x.dtype.is_integer:  # ~x reverses the order without the overflow of -x at the lowest number
-        top = b.constant(-1 if x.dtype.is_signed else int(np.iinfo(x.dtype.name.replace("u", "uint")).max), x.dtype)
-        return top - b.cummax(top - x, axis)
+        return b.bitwise_not(b.cummax(b.bitwise_not(x), axis))
     return -b.cummax(-x, axis)
 
 
@@ -218,7 +206,7 @@ def norm(b: Builder, x: Any, ord: Any = 2, axis: int | Sequence[int] | None = No
         if ord != "fro":
             raise ShapeError(f"ord is a number or 'fro', not {ord!r}", hint="norms of matrices need singular values")
         ord = 2
-    size = b.abs(_inexact(b, x))
+    size = b.abs(inexact(b, tensor_like(b, x, f32)))
     if ord in (np.inf, -np.inf):
         return b.reduce("max" if ord > 0 else "min", size, axis, keepdims)
     if ord == 0:
