@@ -38,10 +38,21 @@ def _signatures() -> dict[str, inspect.Signature]:
     return {name: inspect.signature(method) for name, method in sorted(surface.methods().items())}
 
 
+_IMPORTS = (
+    "from collections.abc import Callable, Sequence",
+    "from typing import Any",
+    "",
+    "from rlx.ir.builder import Tensor",
+    "from rlx.ir.custom import CustomOp",
+)
+_TYPES = "from rlx.typing import DTypeLike, Padding, ShapeLike, Size, TensorLike, Window"
+
+
 def methods() -> str:
-    lines = [BANNER, "from typing import Any", "", "from rlx.ir.builder import Tensor"]
+    lines = [BANNER, *_IMPORTS]
     lines += [
         "from rlx.ops.operators import Operators",
+        _TYPES,
         "",
         "class TensorMethods(Operators): ...",
         "",
@@ -54,7 +65,7 @@ def methods() -> str:
 
 
 def functions() -> str:
-    lines = [BANNER, "from typing import Any", "", "from rlx.ir.builder import Tensor", ""]
+    lines = [BANNER, *_IMPORTS, _TYPES, ""]
     summaries = surface.summaries()
     for name, signature in _signatures().items():
         shown = signatures.stub(signatures.without_self(signature))

@@ -14,7 +14,7 @@ from tests.ops.references import ACTIVATIONS_IN_JAX, FLOATS, agree, in_jax, rand
 from tests.ops.test_blocks import _norm, _turn
 
 B, S, E, F, HEADS, D = 2, 5, 6, 10, 2, 4
-_SIZES = {"num_heads": HEADS, "head_dim": D}
+_SIZES: dict[str, Any] = {"num_heads": HEADS, "head_dim": D}
 
 
 def _operands(name: str, *shapes: tuple[int, ...]) -> list[np.ndarray]:

@@ -12,6 +12,9 @@ from rlx.ir import registry
 from rlx.ops import surface
 
 registry.load()
+# Those whose arguments say how many results there are.
+SEVERAL = {"if_", "while_", "scan", "custom", "custom_fn", "checkpoint", "elementwise_region"}
+SEVERAL |= {"fake_quantize", "optimization_barrier"}
 HIDDEN = [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD]
 
 
@@ -22,6 +25,12 @@ def test_parameters_have_names(name: str) -> None:
     assert [p.kind for p in shown.parameters.values()][1:] != HIDDEN, shown
     function = inspect.signature(getattr(ops, name))
     assert list(function.parameters) == list(shown.parameters)[1:]
+    untyped = [p.name for p in shown.parameters.values() if p.name != "self" and p.annotation in ("Any", p.empty)]
+    assert not set(untyped) - {"args", "kwargs", "init"}, "every argument says what it takes"
+    assert shown.return_annotation != "Any" or name in SEVERAL
+    page = inspect.getdoc(getattr(rlx.Graph, name)) or ""
+    assert len(page.splitlines()[0]) > len("a word")
+    assert ("    b: " in page) == ("b" in shown.parameters and "Args:" in page)
 
 
 def test_a_call_takes_what_the_signature_shows() -> None:

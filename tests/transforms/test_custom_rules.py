@@ -328,6 +328,7 @@ def test_a_wrong_decomposition(name: str, monkeypatch: pytest.MonkeyPatch) -> No
 def test_functions_that_are_none() -> None:
     g = rlx.Graph()
     x = g.input("x", (3,))
+    given: dict[str, Any]
     for given in ({"fwd": 3}, {"fwd": g.sin, "vjp": 3}, {"fwd": g.sin, "jvp": "x"}):
         with pytest.raises(rlx.Error, match=r"rlx.custom_fn: (fwd|vjp|jvp) must be a function of tensors"):
             g.custom_fn(given.pop("fwd"), x, **given)

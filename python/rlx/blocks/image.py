@@ -80,7 +80,7 @@ class UnetResidualBlock(Card, op="unet_residual_block"):
             return b.conv(active, w, padding=1) + _at_every_pixel(b, shift)
 
         h = half(x, norm1_scale, norm1_bias, conv1_w, conv1_b)
-        if embedding is not None:
+        if embedding is not None and embedding_w is not None:
             h = h + _at_every_pixel(b, b.linear(b.silu(embedding), embedding_w, embedding_b))
         h = half(h, norm2_scale, norm2_bias, conv2_w, conv2_b)
         if skip_w is not None:

@@ -401,7 +401,6 @@ def method_of(card: Card) -> Any:
 
     method.__name__ = card.name
     method.__qualname__ = f"Graph.{card.name}"
-    method.__doc__ = f"{card.spec.summary}.\n\n{card.spec.description}"
     return method
 
 

@@ -3,27 +3,60 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Iterable
 from inspect import Parameter, Signature
 from typing import Any
 
-from rlx.dialect.spec import REQUIRED, OpSpec
+from rlx.dialect.spec import REQUIRED, OpSpec, ValueSpec
 from rlx.ir.card import Card
 
 SELF = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
 
-_PLAIN = re.compile(r"(int|float|bool|str)( \| None)?")
 KINDS = {"i64": "int", "f64": "float", "bool": "bool"}
+# What arguments of one name are in all ops, where a function does not say more itself; the types are of `rlx.typing`.
+_BY_NAME = {
+    "axes": "int | Sequence[int] | None",
+    "axis": "int",
+    "dtype": "DTypeLike",
+    "shape": "ShapeLike",
+    "start": "Size",
+    "length": "Size",
+    "starts": "Sequence[Size]",
+    "limits": "Sequence[Size]",
+    "size": "ShapeLike",
+    "padding": "Padding",
+    "perm": "Sequence[int]",
+    "xs": "TensorLike | Sequence[Any]",
+    "op": "type[CustomOp] | str",
+    "ord": "float | str",
+    "scale": "TensorLike | Sequence[float]",
+    "state": "TensorLike | Sequence[float]",
+    **dict.fromkeys(("kernel", "stride", "strides", "dilation", "output_padding"), "Window"),
+    **dict.fromkeys(("lhs_contracting", "rhs_contracting", "lhs_batch", "rhs_batch"), "Sequence[int]"),
+    **dict.fromkeys(("args", "kwargs", "init"), "Any"),
+}
+
+
+class Annotation(str):
+    """A type as text, which `help` shows without quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
 _STARS: dict[Any, str] = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}
 
 
 def of_card(card: Card) -> Signature:
     """The signature of an op's method: the parameters of its `build`, or else operands and attributes, and `shape=`."""
-    parameters = list(_of_function(type(card).build, 2) if _builds(card) else _of_record(card.spec))
+    parameters = list(_of_function(type(card).build, 2, card.spec) if _builds(card) else _of_record(card.spec))
     if not any(p.name == "shape" or p.kind == Parameter.VAR_KEYWORD for p in parameters):
-        parameters.append(Parameter("shape", Parameter.KEYWORD_ONLY, default=None, annotation="Any"))
-    return Signature([SELF, *parameters], return_annotation=_result(card))
+        parameters.append(
+            Parameter("shape", Parameter.KEYWORD_ONLY, default=None, annotation=Annotation("ShapeLike | None"))
+        )
+    return Signature([SELF, *parameters], return_annotation=Annotation(_result(card)))
 
 
 def of_kind(op: Signature) -> Signature:
@@ -33,7 +66,8 @@ def of_kind(op: Signature) -> Signature:
 
 def of_helper(function: Callable[..., Any]) -> Signature:
     """The signature of a helper as a method."""
-    return Signature([SELF, *_of_function(function, 1)], return_annotation="Any")
+    result = function.__annotations__.get("return", "Any")
+    return Signature([SELF, *_of_function(function, 1)], return_annotation=Annotation(result))
 
 
 def without_self(method: Signature) -> Signature:
@@ -45,12 +79,28 @@ def _builds(card: Card) -> bool:
     return type(card).build is not Card.build
 
 
-def _of_function(function: Callable[..., Any], skipped: int) -> Iterable[Parameter]:
-    """The parameters of a card's own `build`, or of a helper, after the first ones; what stubs cannot name is `Any`."""
+def _of_function(function: Callable[..., Any], skipped: int, spec: OpSpec | None = None) -> Iterable[Parameter]:
+    """The parameters of a card's own `build`, or of a helper, after the first ones."""
+    operands = {operand.name: operand for operand in spec.operands} if spec is not None else {}
+    attributes = {attribute.name: attribute for attribute in spec.attributes} if spec is not None else {}
     for parameter in list(inspect.signature(function).parameters.values())[skipped:]:
-        annotation = parameter.annotation
-        plain = isinstance(annotation, str) and _PLAIN.fullmatch(annotation)
-        yield parameter.replace(annotation=annotation if plain else "Any")
+        text = parameter.annotation if isinstance(parameter.annotation, str) else "Any"
+        name = parameter.name
+        if text == "Tensor" and (name in operands or spec is None):
+            text = _operand(operands.get(name))
+        elif text == "Any":
+            if name in attributes and attributes[name].kind in ("enum", "str"):
+                text = "str"
+            else:
+                text = _BY_NAME.get(name) or _operand(operands.get(name))
+            if parameter.default is None and not text.endswith("None"):
+                text += " | None"
+        yield parameter.replace(annotation=Annotation(text))
+
+
+def _operand(operand: ValueSpec | None) -> str:
+    arities = {"single": "TensorLike", "optional": "TensorLike | None", "variadic": "Sequence[TensorLike]"}
+    return arities[operand.arity if operand is not None else "single"]
 
 
 def _of_record(spec: OpSpec) -> Iterable[Parameter]:
@@ -60,14 +110,17 @@ def _of_record(spec: OpSpec) -> Iterable[Parameter]:
         trailing -= 1
     for i, operand in enumerate(spec.operands):
         default = None if i >= trailing else Parameter.empty
-        yield Parameter(operand.name, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation="Any")
+        annotation = Annotation(_operand(operand))
+        yield Parameter(operand.name, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=annotation)
     place = Parameter.POSITIONAL_OR_KEYWORD if trailing == len(spec.operands) else Parameter.KEYWORD_ONLY
     for attribute in sorted(spec.attributes, key=lambda a: not a.required):
-        annotation = KINDS.get(attribute.kind, "Any")
-        if attribute.default is None and annotation != "Any":
-            annotation += " | None"
+        text = KINDS.get(attribute.kind) or (
+            "str" if attribute.kind in ("enum", "str") else _BY_NAME.get(attribute.name, "Any")
+        )
+        if attribute.default is None and not text.endswith("None"):
+            text += " | None"
         default = Parameter.empty if attribute.default is REQUIRED else attribute.default
-        yield Parameter(attribute.name, place, default=default, annotation=annotation)
+        yield Parameter(attribute.name, place, default=default, annotation=Annotation(text))
 
 
 def _result(card: Card) -> str:

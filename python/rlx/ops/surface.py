@@ -12,7 +12,7 @@ from rlx.ir import registry
 from rlx.ir.builder import Builder, CallError, method_of
 from rlx.ir.errors import Error
 from rlx.ir.location import describe
-from rlx.ops import operators, signatures
+from rlx.ops import manual, operators, signatures
 
 # Kinds of enumerated ops that have their own methods: op -> {method: kind}.
 _KINDS: dict[str, dict[str, str]] = {
@@ -39,7 +39,6 @@ def _kind_method(op: str, name: str, kind: str) -> Callable[..., Any]:
 
     method.__name__ = name
     method.__qualname__ = f"Graph.{name}"
-    method.__doc__ = f"`{op}` of kind `{kind}`.\n\n{registry.SPECS[op].description}"
     return method
 
 
@@ -80,6 +79,8 @@ def _helper_method(name: str, function: Callable[..., Any]) -> Callable[..., Any
             raise CallError.of(name, reason, parameters, describe(self.location)) from None
 
     method.__qualname__ = f"Graph.{name}"
+    lines = (getdoc(function) or "").splitlines()
+    method.__doc__ = "\n".join(line for line in lines if not line.startswith("    b: "))  # the method's graph
     return method
 
 
@@ -94,17 +95,20 @@ def methods() -> dict[str, Callable[..., Any]]:
     result: dict[str, Callable[..., Any]] = {}
     named_kinds = kinds()
 
-    def add(name: str, method: Any, signature: Signature) -> None:
+    def add(name: str, method: Any, signature: Signature, page: str | None = None) -> None:
         method.__signature__ = signature
+        if page is not None:
+            method.__doc__ = page
         result[name] = method
 
     for op, card in registry.registered().items():
         if op == "yield":
             continue
         signature = signatures.of_card(card)
-        add(method_name(op), method_of(card), signature)
+        add(method_name(op), method_of(card), signature, manual.of_op(card.spec, signature))
         for name, kind in named_kinds.get(op, {}).items():
-            add(name, _kind_method(op, name, kind), signatures.of_kind(signature))
+            of_kind = signatures.of_kind(signature)
+            add(name, _kind_method(op, name, kind), of_kind, manual.of_kind(card.spec, kind, of_kind))
     for name, function in _HELPERS.items():
         add(name, _helper_method(name, function), signatures.of_helper(function))
     return result
@@ -114,7 +118,7 @@ def summaries() -> dict[str, str]:
     """What every method does, in one line without a full stop."""
     result = {method_name(name): spec.summary for name, spec in registry.SPECS.items()}
     for op, named in kinds().items():
-        result |= {name: f"`{op}` of kind `{kind}`" for name, kind in named.items()}
+        result |= {name: manual.kind_summary(op, kind) for name, kind in named.items()}
     return result | {name: (getdoc(f) or "").splitlines()[0].rstrip(".") for name, f in _HELPERS.items()}
 
 

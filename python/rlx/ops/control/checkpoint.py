@@ -142,7 +142,7 @@ class OptimizationBarrier(Card, op="optimization_barrier"):
         The barriers of compilers do not help: XLA's CPU client drops its barrier before it joins equal ops, and IREE takes
         the result of its barrier for a value that it may overwrite.
         """
-        holds = None
+        holds: Any = None
         for tensor in after:
             always_true = _always(b, tensor)
             holds = always_true if holds is None else b.minimum(holds, always_true)

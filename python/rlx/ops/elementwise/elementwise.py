@@ -404,13 +404,13 @@ class Clamp(Card, op="clamp"):
         return b.minimum(b.maximum(x, low), high)
 
     def build(self, b: Builder, x: Any, low: Any = None, high: Any = None) -> Tensor:
-        if low is None and high is None:
-            raise ShapeError("expected low, high, or both")
         _check_limits(low, high)
+        if low is None:
+            if high is None:
+                raise ShapeError("expected low, high, or both")
+            return b.minimum(x, high)
         if high is None:
             return b.maximum(x, low)
-        if low is None:
-            return b.minimum(x, high)
         return b.emit("clamp", common(b, x, low, high))
 
     def samples(self) -> Any:

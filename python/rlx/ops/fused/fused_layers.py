@@ -191,7 +191,7 @@ class FusedTransformerLayer(Card, op="fused_transformer_layer"):
         eps2: float,
         activation: str,
     ) -> Tensor:
-        sizes = {"num_heads": num_heads, "head_dim": head_dim}
+        sizes: dict[str, Any] = {"num_heads": num_heads, "head_dim": head_dim}
         attended = b.fused_attention_block(hidden, qkv_w, out_w, mask, qkv_b, out_b, **sizes)
         h = b.fused_residual_layer_norm(attended, hidden, None, ln1_scale, ln1_shift, eps=eps1)
         fed_forward = project(b, project(b, h, up_w, up_b, activation), down_w, down_b)

@@ -97,7 +97,8 @@ def _joined(rewriter: Rewriter, layers: list[_Layer]) -> Any:
 
 
 def _zeros(rewriter: Rewriter, layer: _Layer) -> Any:
-    return rewriter.builder.constant(np.zeros(layer.width, shape_of(layer.weight).dtype.numpy)).value
+    zeros: Any = np.zeros(layer.width, shape_of(layer.weight).dtype.numpy)
+    return rewriter.builder.constant(zeros).value
 
 
 def _concat(rewriter: Rewriter, values: list[mlir.Value], axis: int) -> Any:

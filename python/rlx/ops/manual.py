@@ -1,0 +1,173 @@
+"""The docstrings of the op methods: what a record says of an op, then of each argument, the result and the errors."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping
+from inspect import Parameter, Signature
+
+from rlx.dialect.spec import AttributeSpec, OpSpec, ValueSpec
+
+# What the methods for one kind of an op compute, in one line: op -> {kind: text}.
+KINDS: Mapping[str, Mapping[str, str]] = {
+    "activation": {
+        "gelu": "x·Φ(x), with Φ the distribution function of the normal distribution",
+        "gelu_approx": "`gelu` by its approximation with tanh",
+        "silu": "x·sigmoid(x), which is also called swish",
+        "relu": "The greater of x and 0",
+        "sigmoid": "1/(1 + exp(-x))",
+        "tanh": "Hyperbolic tangent",
+        "exp": "e to the power of x",
+        "log": "Natural logarithm",
+        "sqrt": "Square root",
+        "rsqrt": "1 over the square root",
+        "neg": "-x",
+        "abs": "Absolute value",
+        "sin": "Sine of an angle in radians",
+        "cos": "Cosine of an angle in radians",
+        "tan": "Tangent of an angle in radians",
+        "atan": "Inverse tangent, in radians, from -π/2 to π/2",
+        "round": "The nearest integer, of two the even one",
+        "floor": "The greatest integer that is not above x",
+        "ceil": "The least integer that is not below x",
+        "exp2": "2 to the power of x",
+        "expm1": "exp(x) - 1, with all digits near 0",
+        "log2": "Logarithm to base 2",
+        "log10": "Logarithm to base 10",
+        "log1p": "log(1 + x), with all digits near 0",
+        "cbrt": "Cubic root, of negative numbers as well",
+        "erf": "Error function",
+        "erfc": "1 - erf(x), with all digits for large x",
+        "erfinv": "Inverse of the error function",
+        "lgamma": "Logarithm of the absolute value of the gamma function",
+        "digamma": "Derivative of `lgamma`",
+        "asin": "Inverse sine, in radians, from -π/2 to π/2",
+        "acos": "Inverse cosine, in radians, from 0 to π",
+        "sinh": "Hyperbolic sine",
+        "cosh": "Hyperbolic cosine",
+        "asinh": "Inverse hyperbolic sine",
+        "acosh": "Inverse hyperbolic cosine",
+        "atanh": "Inverse hyperbolic tangent",
+    },
+    "binary": {
+        "add": "Sum",
+        "sub": "Difference",
+        "mul": "Product",
+        "div": "Quotient, of floats and complex numbers",
+        "max": "The greater of two elements",
+        "min": "The lesser of two elements",
+        "pow": "Power",
+        "atan2": "The angle of the point (rhs, lhs), in radians, from -π to π",
+    },
+    "compare": {
+        "eq": "Whether elements are equal",
+        "ne": "Whether elements differ",
+        "lt": "Whether elements of lhs are less than those of rhs",
+        "le": "Whether elements of lhs are less than those of rhs, or equal",
+        "gt": "Whether elements of lhs are greater than those of rhs",
+        "ge": "Whether elements of lhs are greater than those of rhs, or equal",
+    },
+    "reduce": {
+        "sum": "Sum over axes",
+        "mean": "Mean over axes",
+        "max": "The greatest element over axes",
+        "min": "The least element over axes",
+        "prod": "Product over axes",
+    },
+}
+
+# What arguments of one name mean in all ops.
+_MEANINGS = {
+    "axes": "An axis, several, or None for all; negative ones count from the last.",
+    "axis": "An axis; a negative one counts from the last.",
+    "keep_dims": "Whether the axes stay, with size 1.",
+    "keepdims": "NumPy's spelling of `keep_dims`.",
+    "xs": "A sequence of tensors.",
+    "perm": "For each axis of the result, the one of the operand that it was.",
+    "eps": "Added to the variance, against division by 0.",
+    "stride": "The step from one window to the next: one number, or one for each spatial axis.",
+    "dilation": "The distance of neighbours in a window: one number, or one for each spatial axis.",
+    "padding": "One number, one for each spatial axis, (before, after) pairs, or 'same'.",
+    "args": "Tensors, which the functions take.",
+    "then": "A function of tensors: what to compute where the condition is true.",
+    "els": "A function of tensors, with results as those of `then`.",
+    "cond": "A function of the carried tensors to a bool of rank 0: whether to go on.",
+    "body": "A function of tensors: one step.",
+    "init": "The tensors that are carried from step to step, as they are before the first.",
+    "fwd": "A function of tensors: the op itself.",
+    "vjp": "A function of the operands, the results and the cotangents, to the cotangents of the operands; or None.",
+    "jvp": "A function of the operands and their tangents, to the tangents of the results; or None.",
+    "function": "A function of tensors.",
+    "op": "A class of `rlx.CustomOp`, or its name.",
+    "kwargs": "Attributes of the op.",
+    "value": "An array or a number.",
+    "shape": "The expected shape of the result; another one is an error.",
+}
+_TYPES = {
+    "i64": "an integer",
+    "f64": "a number",
+    "bool": "true or false",
+    "i64s": "integers",
+    "str": "a text",
+    "dims": "sizes",
+    "dtype": "a dtype",
+    "elements": "an array",
+    "dict": "a mapping",
+}
+
+
+def kind_summary(op: str, kind: str) -> str:
+    """One line, without a full stop, of what one kind of an op computes."""
+    return KINDS.get(op, {}).get(kind) or f"`{op}` of kind `{kind}`"
+
+
+def of_op(spec: OpSpec, signature: Signature) -> str:
+    """The docstring of an op's method."""
+    return _page(spec.summary, spec, signature)
+
+
+def of_kind(spec: OpSpec, kind: str, signature: Signature) -> str:
+    """The docstring of the method for one kind of an op."""
+    return _page(f"{kind_summary(spec.name, kind)}: `{spec.name}` of kind `{kind}`", spec, signature)
+
+
+def _page(summary: str, spec: OpSpec, signature: Signature) -> str:
+    sections = [f"{summary}.", inspect.cleandoc(spec.description)]
+    arguments = [f"    {p.name}: {_meaning(spec, p)}" for p in signature.parameters.values() if p.name != "self"]
+    if arguments:
+        sections.append("\n".join(["Args:", *arguments]))
+    if results := [f"    {_value(result)}." for result in spec.results]:
+        sections.append("\n".join(["Returns:", *(f"    {line.strip()}" for line in results)]))
+    sections.append("Raises:\n    ShapeError: Shapes, dtypes or arguments do not fit; it names the caller's line.")
+    return "\n\n".join(section for section in sections if section)
+
+
+def _meaning(spec: OpSpec, parameter: Parameter) -> str:
+    for operand in spec.operands:
+        if operand.name == parameter.name:
+            return f"{_value(operand)}." if parameter.default is Parameter.empty else f"{_value(operand)}; or None."
+    attribute = next((a for a in spec.attributes if a.name == parameter.name), None)
+    if parameter.name == "axis" and attribute is None:
+        return "NumPy's spelling of `axes`."
+    if parameter.name in _MEANINGS:
+        return _MEANINGS[parameter.name]
+    return f"See above; {parameter.annotation}." if attribute is None else _attribute(attribute)
+
+
+def _attribute(attribute: AttributeSpec) -> str:
+    if attribute.cases:
+        return f"{_listed(repr(case) for case in attribute.cases)}."
+    text = _TYPES[attribute.kind]
+    where = f" in {attribute.interval}" if attribute.interval else ""
+    optional = " Optional." if attribute.default is None else ""
+    return f"{text[0].upper()}{text[1:]}{where}.{optional}"
+
+
+def _value(value: ValueSpec) -> str:
+    dtypes = "any dtype" if len(value.dtypes) >= 12 else _listed(value.dtypes)
+    return f"{'Tensors' if value.arity == 'variadic' else 'Tensor'} of {dtypes}"
+
+
+def _listed(words: Iterable[str]) -> str:
+    *most, last = words
+    return f"{', '.join(most)} or {last}" if most else last
