@@ -23,7 +23,6 @@ VIEWS = "python/rlx/ir/views.pyi"
 
 _ATTRIBUTES = {
     **signatures.KINDS,
-    **dict.fromkeys(("str", "enum"), "str"),
     "i64s": "tuple[int, ...]",
     "dims": "tuple[Dim, ...]",
     "dtype": "DType",

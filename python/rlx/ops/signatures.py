@@ -12,7 +12,7 @@ from rlx.ir.card import Card
 
 SELF = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
 
-KINDS = {"i64": "int", "f64": "float", "bool": "bool"}
+KINDS = {"i64": "int", "f64": "float", "bool": "bool", "enum": "str", "str": "str"}
 # What arguments of one name are in all ops, where a function does not say more itself; the types are of `rlx.typing`.
 _BY_NAME = {
     "axes": "int | Sequence[int] | None",
@@ -82,17 +82,14 @@ def _builds(card: Card) -> bool:
 def _of_function(function: Callable[..., Any], skipped: int, spec: OpSpec | None = None) -> Iterable[Parameter]:
     """The parameters of a card's own `build`, or of a helper, after the first ones."""
     operands = {operand.name: operand for operand in spec.operands} if spec is not None else {}
-    attributes = {attribute.name: attribute for attribute in spec.attributes} if spec is not None else {}
+    enums = {attribute.name for attribute in spec.attributes if attribute.kind == "enum"} if spec is not None else ()
     for parameter in list(inspect.signature(function).parameters.values())[skipped:]:
         text = parameter.annotation if isinstance(parameter.annotation, str) else "Any"
         name = parameter.name
         if text == "Tensor" and (name in operands or spec is None):
             text = _operand(operands.get(name))
         elif text == "Any":
-            if name in attributes and attributes[name].kind in ("enum", "str"):
-                text = "str"
-            else:
-                text = _BY_NAME.get(name) or _operand(operands.get(name))
+            text = "str" if name in enums else _BY_NAME.get(name) or _operand(operands.get(name))
             if parameter.default is None and not text.endswith("None"):
                 text += " | None"
         yield parameter.replace(annotation=Annotation(text))
@@ -114,9 +111,7 @@ def _of_record(spec: OpSpec) -> Iterable[Parameter]:
         yield Parameter(operand.name, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=annotation)
     place = Parameter.POSITIONAL_OR_KEYWORD if trailing == len(spec.operands) else Parameter.KEYWORD_ONLY
     for attribute in sorted(spec.attributes, key=lambda a: not a.required):
-        text = KINDS.get(attribute.kind) or (
-            "str" if attribute.kind in ("enum", "str") else _BY_NAME.get(attribute.name, "Any")
-        )
+        text = KINDS.get(attribute.kind) or _BY_NAME.get(attribute.name, "Any")
         if attribute.default is None and not text.endswith("None"):
             text += " | None"
         default = Parameter.empty if attribute.default is REQUIRED else attribute.default
