@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
+import rlx
+from rlx.ops import other_names, surface
 from tests.ops.references import random
 from tests.ops.test_spectral import built
 
@@ -35,3 +38,42 @@ def test_gives_what_an_array_gives(call: Callable[[Any], Any]) -> None:
     (got,), expected = built(lambda g, x: call(x), X), np.asarray(call(X.astype(np.float64)))
     assert got.shape == expected.shape
     np.testing.assert_allclose(got, expected, rtol=2e-6, atol=2e-7)
+
+
+def test_tensors_have_a_length_and_are_iterated_over() -> None:
+    g: Any = rlx.Graph()
+    x = g.input("x", (3, 2))
+    assert len(x) == 3
+    assert x.size == 6
+    rows = list(x)
+    assert [r.shape for r in rows] == [(2,)] * 3
+    for tensor in (g.input("n", ("n", 2)), g.input("scalar", ())):
+        for use in (len, list):
+            with pytest.raises(rlx.Error, match=r"test_tensor_methods\.py"):
+                use(tensor)
+
+
+def test_names_of_other_libraries_say_the_call() -> None:
+    g: Any = rlx.Graph()
+    x = g.input("x", (3, 2))
+    for owner, name, call in (
+        (x, "view", r"g\.reshape\(x, shape\)"),
+        (x, "item", "no value while it is traced"),
+        (g, "cat", r"g\.concat"),
+        (rlx.ops, "masked_fill", r"g\.where"),
+        (g, "sofmax", "did you mean 'softmax'"),
+        (x, "sofmax", "did you mean 'softmax'"),
+        (rlx.ops, "sofmax", "did you mean 'softmax'"),
+    ):
+        with pytest.raises(AttributeError, match=call):
+            getattr(owner, name)
+
+
+def test_every_named_call_exists() -> None:
+    """What other names are said to be is there, and is not one of those that are explained."""
+    g: Any = rlx.Graph()
+    known = {"Session", "evaluate", "grad"}
+    for name, call in other_names.CALLS.items():
+        assert name not in surface.methods(), name
+        for used in re.findall(r"\b(?:g|x|rlx)\.(\w+)", call):
+            assert hasattr(g, used) or hasattr(rlx.Tensor, used) or hasattr(rlx, used) or used in known, call

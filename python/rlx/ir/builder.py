@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from rlx.ir import attributes as attributes_module
 from rlx.ir import grouping, opview, registry
 from rlx.ir.attributes import suggestion
 from rlx.ir.checks import check_name
+from rlx.ir.dim import Dim
 from rlx.ir.dtype import DType, dtype
 from rlx.ir.errors import Error, ShapeError
 from rlx.ir.guards import is_tuple
@@ -55,19 +56,17 @@ class Tensor(TensorMethods):
     ndim = rank
 
     @property
+    def size(self) -> Dim:
+        """The number of elements."""
+        return self.shape.num_elements
+
+    @property
     def name(self) -> str:
         """The name of an input, parameter or state; else the name that MLIR prints, such as `%3`."""
         return self.builder.name_of(self.value)
 
     def __repr__(self) -> str:
         return f"<Tensor {self.name}: {self.shape}>"
-
-    def __iter__(self) -> Iterator[Tensor]:
-        raise Error(
-            f"{self!r} cannot be iterated over while it is traced",
-            location=describe(caller_location()),
-            hint="use indexing, or a scan",
-        )
 
     def __bool__(self) -> bool:
         raise Error(

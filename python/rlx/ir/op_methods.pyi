@@ -6,9 +6,779 @@ from typing import Any
 from rlx.ir.builder import Tensor
 from rlx.ir.custom import CustomOp
 from rlx.ops.operators import Operators
-from rlx.typing import DTypeLike, Padding, ShapeLike, Size, TensorLike, Window
+from rlx.ir.typing import DTypeLike, Padding, ShapeLike, Size, TensorLike, Window
 
-class TensorMethods(Operators): ...
+class TensorMethods(Operators):
+    def abs(self, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Absolute value."""
+
+    def acos(self, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Inverse cosine, in radians, from 0 to π."""
+
+    def acosh(self, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Inverse hyperbolic cosine."""
+
+    def activation_backward(self, dy: TensorLike, kind: str, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Gradient of an activation."""
+
+    def add(self, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Sum."""
+
+    def all(self, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+        """NumPy's `all`: whether all elements are true, that is not 0; NaN is true. Bool; true of nothing."""
+
+    def any(self, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+        """NumPy's `any`: whether an element is true, that is not 0; NaN is true. Bool; false of nothing."""
+
+    def argmax(self, axis: int = ..., keep_dims: bool = ..., *, keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
+        """Position of the largest element along an axis."""
+
+    def argmin(self, axis: int = ..., keep_dims: bool = ..., *, keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
+        """Position of the smallest element along an axis."""
+
+    def argsort(self, axis: int = ..., descending: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """The positions that sort an axis."""
+
+    def argwhere(self, size: int | None = ..., fill_value: int = ...) -> Tensor:
+        """NumPy's `argwhere` with JAX's `size`: the positions of the elements that are not 0, i32 `[size, rank of x]`."""
+
+    def array_split(self, indices_or_sections: int | Sequence[int], axis: int = ...) -> list[Tensor]:
+        """NumPy's `array_split`: `split` into parts whose sizes may differ by 1, the larger ones first."""
+
+    def asin(self, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Inverse sine, in radians, from -π/2 to π/2."""
+
+    def asinh(self, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Inverse hyperbolic sine."""
+
+    def atan(self, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Inverse tangent, in radians, from -π/2 to π/2."""
+
+    def atan2(self, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+        """The angle of the point (rhs, lhs), in radians, from -π to π."""
+
+    def atanh(self, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Inverse hyperbolic tangent."""
+
+    def average(self, axis: int | Sequence[int] | None = ..., weights: TensorLike | None = ..., keepdims: bool = ...) -> Tensor:
+        """NumPy's `average`: the mean, or the sum of `weights·x` over the sum of the weights."""
+
+    def axial_rope_2d(self, end_x: int, end_y: int, head_dim: int, num_heads: int, theta: float = ..., repeat_factor: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """Rotary embedding of two-dimensional positions."""
+
+    def batch_norm_inference(self, scale: TensorLike, bias: TensorLike, mean: TensorLike, variance: TensorLike, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """Normalisation of channels by given statistics."""
+
+    def bincount(self, weights: TensorLike | None = ..., minlength: int = ..., *, length: int | None = ...) -> Tensor:
+        """NumPy's `bincount` with JAX's `length`: how often each integer from 0 on occurs, or the sums of their weights."""
+
+    def bitwise_and(self, rhs: TensorLike) -> Tensor:
+        """NumPy's `bitwise_and`, `lhs & rhs`: of the bits of integers, or of bools."""
+
+    def bitwise_not(self) -> Tensor:
+        """NumPy's `bitwise_not`, `~x`: all bits of integers, or the logical not of bools."""
+
+    def bitwise_or(self, rhs: TensorLike) -> Tensor:
+        """NumPy's `bitwise_or`, `lhs | rhs`: of the bits of integers, or of bools."""
+
+    def bitwise_xor(self, rhs: TensorLike) -> Tensor:
+        """NumPy's `bitwise_xor`, `lhs ^ rhs`: of the bits of integers, or of bools."""
+
+    def broadcast_to(self, shape: ShapeLike) -> Tensor:
+        """NumPy's `broadcast_to`: `x` repeated along leading axes and axes of size 1."""
+
+    def cast(self, dtype: DTypeLike, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Conversion to another dtype."""
+
+    def cbrt(self, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Cubic root, of negative numbers as well."""
+
+    def ceil(self, *, shape: ShapeLike | None = ...) -> Tensor:
+        """The least integer that is not below x."""
+
+    def celu(self, alpha: float = ...) -> Tensor:
+        """`x`, and `alpha * (exp(x / alpha) - 1)` below 0."""
+
+    def chunk(self, chunks: int, axis: int = ...) -> list[Tensor]:
+        """PyTorch's `chunk`: at most `chunks` parts along an axis, all of one size but the last, which may be smaller."""
+
+    def clamp(self, low: TensorLike | None = ..., high: TensorLike | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """Values held between two bounds."""
+
+    def clip(self, min: TensorLike | None = ..., max: TensorLike | None = ...) -> Tensor:
+        """NumPy's `clip`: `minimum(maximum(x, min), max)`. A bound that is None is none; others broadcast, and promote."""
+
+    def complex_norm_sq(self, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Squared modulus."""
+
+    def complex_norm_sq_backward(self, dy: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Gradient of complex_norm_sq."""
+
+    def conjugate(self, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Complex conjugate."""
+
+    def conv(self, w: TensorLike, stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """Convolution (cross-correlation) in one, two or three dimensions."""
+
+    def conv2d_backward_weight(self, dy: TensorLike, kernel: Window, stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """Gradient of conv with respect to its kernel."""
+
+    def conv_transpose(self, w: TensorLike, stride: Window = ..., padding: Padding = ..., output_padding: Window = ..., dilation: Window = ..., groups: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """Transposed convolution in one, two or three dimensions."""
+
+    def cos(self, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Cosine of an angle in radians."""
+
+    def cosh(self, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Hyperbolic cosine."""
+
+    def count_nonzero(self, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+        """NumPy's `count_nonzero`: how many elements are not 0, in i32."""
+
+    def cross(self, rhs: TensorLike, axis: int = ...) -> Tensor:
+        """NumPy's `cross`: the vector product along an axis of size 3; other axes broadcast."""
+
+    def cummax(self, axis: int, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Running maximum along an axis."""
+
+    def cummin(self, axis: int) -> Tensor:
+        """JAX's `cummin`: the smallest element so far along an axis, NaN once there is one; floats and signed integers."""
+
+    def cumprod(self, axis: int, exclusive: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """Running product along an axis."""
+
+    def cumsum(self, axis: int, exclusive: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """Running sum along an axis."""
+
+    def dequantize(self, scale: TensorLike | Sequence[float], zero_point: TensorLike = ..., axis: int | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """Floats from 8-bit integers."""
+
+    def diag(self, k: int = ...) -> Tensor:
+        """NumPy's `diag`: the matrix with `x` of rank 1 on diagonal `k`, or diagonal `k` of a matrix."""
+
+    def diagonal(self, offset: int = ..., axis1: int = ..., axis2: int = ...) -> Tensor:
+        """NumPy's `diagonal`: the elements of diagonal `offset` of the matrices of two axes, as the last axis."""
+
+    def diff(self, n: int = ..., axis: int = ...) -> Tensor:
+        """NumPy's `diff`: each element less the one before it along an axis, `n` times; of bools, whether they differ."""
+
+    def digitize(self, bins: TensorLike, right: bool = ...) -> Tensor:
+        """NumPy's `digitize`: the number of the interval in which each element lies, i32; `bins` ascend or descend."""
+
+    def div(self, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Quotient, of floats and complex numbers."""
+
+    def divmod(self, rhs: TensorLike) -> tuple[Tensor, Tensor]:
+        """Python's `divmod`: `floor_divide` and `remainder`."""
+
+    def dot(self, rhs: TensorLike) -> Tensor:
+        """NumPy's `dot`: the sum over the last axis of `lhs` and the last but one of `rhs`, or its only one."""
+
+    def dot_general(self, rhs: TensorLike, lhs_contracting: Sequence[int], rhs_contracting: Sequence[int], lhs_batch: Sequence[int] = ..., rhs_batch: Sequence[int] = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """Contraction over any axes with any batch axes."""
+
+    def dynamic_slice(self, starts: Sequence[Size], sizes: Sequence[Any]) -> Tensor:
+        """JAX's `dynamic_slice`: a part of fixed sizes that begins where tensors say."""
+
+    def dynamic_slice_in_dim(self, start: Size, size: ShapeLike, axis: int = ...) -> Tensor:
+        """JAX's `dynamic_slice_in_dim`: `dynamic_slice` of one axis."""
+
+    def dynamic_update_slice(self, update: TensorLike, starts: Sequence[Size]) -> Tensor:
+        """JAX's `dynamic_update_slice`: `x` with a part replaced that begins where tensors say."""
+
+    def dynamic_update_slice_in_dim(self, update: TensorLike, start: Size, axis: int = ...) -> Tensor:
+        """JAX's `dynamic_update_slice_in_dim`: `dynamic_update_slice` of one axis."""
+
+    def elu(self, alpha: float = ...) -> Tensor:
+        """`x`, and `alpha * (exp(x) - 1)` below 0."""
+
+    def eq(self, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Whether elements are equal."""
+
+    def erf(self, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Error function."""
+
+    def erfc(self, *, shape: ShapeLike | None = ...) -> Tensor:
+        """1 - erf(x), with all digits for large x."""
+
+    def exp(self, *, shape: ShapeLike | None = ...) -> Tensor:
+        """e to the power of x."""
+
+    def exp2(self, *, shape: ShapeLike | None = ...) -> Tensor:
+        """2 to the power of x."""
+
+    def expand(self, shape: ShapeLike) -> Tensor:
+        """Broadcast to a shape."""
+
+    def expand_dims(self, axis: int | Sequence[int]) -> Tensor:
+        """NumPy's `expand_dims`: `x` with axes of size 1 at the places `axis` of the result."""
+
+    def expm1(self, *, shape: ShapeLike | None = ...) -> Tensor:
+        """exp(x) - 1, with all digits near 0."""
+
+    def fake_quantize(self, state: TensorLike | Sequence[float] | None = ..., bits: int = ..., axis: int | None = ..., ste: str = ..., scale_mode: str = ..., decay: float = ..., *, shape: ShapeLike | None = ...) -> Any:
+        """Rounded to the values that a few bits represent, as floats."""
+
+    def fake_quantize_backward(self, dy: TensorLike, bits: int = ..., axis: int | None = ..., ste: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """Gradient of fake_quantize with a scale of the tensor itself."""
+
+    def fake_quantize_lsq(self, scale: TensorLike | Sequence[float], bits: int = ..., axis: int | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """Fake quantisation with a learned step size."""
+
+    def fake_quantize_lsq_backward_scale(self, scale: TensorLike | Sequence[float], dy: TensorLike, bits: int = ..., axis: int | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """Gradient of fake_quantize_lsq with respect to its scale."""
+
+    def fake_quantize_lsq_backward_x(self, scale: TensorLike | Sequence[float], dy: TensorLike, bits: int = ..., axis: int | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """Gradient of fake_quantize_lsq with respect to x."""
+
+    def fft(self, axis: int = ..., inverse: bool = ..., norm: str | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """Discrete Fourier transform along an axis."""
+
+    def fft_axis(self, axis: int, inverse: bool = ..., norm: str = ...) -> Tensor:
+        """`fft` along an axis that must be given."""
+
+    def fft_conv1d(self, kernel: Window) -> Tensor:
+        """The whole linear convolution along the last axis, by Fourier transforms: SciPy's `fftconvolve(x, kernel, "full")`."""
+
+    def fft_real(self, axis: int = ..., norm: str = ...) -> Tensor:
+        """`fft` of real numbers: all N elements of their spectrum, c64, of which the upper half mirrors the lower one."""
+
+    def fftn(self, axes: int | Sequence[int] | None = ..., norm: str = ...) -> Tensor:
+        """NumPy's `fftn`: the transform along several axes, by default along all."""
+
+    def fftshift(self, axes: int | Sequence[int] | None = ...) -> Tensor:
+        """NumPy's `fftshift`: frequency 0 moved to the middle of the axes, by default of all."""
+
+    def flatnonzero(self, size: int | None = ..., fill_value: int = ...) -> Tensor:
+        """NumPy's `flatnonzero`: the positions of the elements that are not 0 among all elements in a row, i32 `[size]`."""
+
+    def flatten(self, start_axis: int = ..., end_axis: int = ...) -> Tensor:
+        """`x` with the axes from `start_axis` to `end_axis` joined to one, by default all: PyTorch's `flatten`."""
+
+    def flip(self, axis: int | Sequence[int] | None = ...) -> Tensor:
+        """NumPy's `flip`: the elements in reverse order along some axes, by default along all."""
+
+    def floor(self, *, shape: ShapeLike | None = ...) -> Tensor:
+        """The greatest integer that is not above x."""
+
+    def floor_divide(self, rhs: TensorLike) -> Tensor:
+        """NumPy's `floor_divide`, `lhs // rhs`: the quotient, rounded down, of the dtype of the operands."""
+
+    def fmod(self, rhs: TensorLike) -> Tensor:
+        """NumPy's `fmod`, JAX's `lax.rem`: what is left after division, with the sign of `lhs`; exact."""
+
+    def full_like(self, fill_value: TensorLike, dtype: DTypeLike | None = ...) -> Tensor:
+        """NumPy's `full_like`: one value in the shape and, unless `dtype` is given, in the dtype of `x`."""
+
+    def fused_ada_layer_norm(self, scale: TensorLike, shift: TensorLike, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """A layer norm along the last axis, modulated: normal(x)·(1 + scale) + shift."""
+
+    def fused_conv_bias_act(self, w: TensorLike, bias: TensorLike, stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ..., activation: str | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """activation(conv(x, w) + bias)."""
+
+    def fused_gated_residual(self, gate: TensorLike, residual: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+        """residual + gate·x."""
+
+    def fused_matmul_bias_act(self, w: TensorLike, bias: TensorLike, activation: str | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """activation(x·w + bias)."""
+
+    def fused_matmul_residual(self, w: TensorLike, residual: TensorLike, bias: TensorLike | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """x·w (+ bias) + residual."""
+
+    def fused_residual_layer_norm(self, residual: TensorLike, bias: TensorLike | None, scale: TensorLike, shift: TensorLike, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """layer_norm(x + residual (+ bias)) along the last axis."""
+
+    def fused_residual_rms_norm(self, residual: TensorLike, bias: TensorLike | None, scale: TensorLike, shift: TensorLike | None = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """rms_norm(x + residual (+ bias)) along the last axis."""
+
+    def fused_swiglu(self, gate_first: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """up·silu(gate) of the two halves of the last axis."""
+
+    def gather_nd(self, indices: TensorLike, batch_dims: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """Slices of a tensor at tuples of indices."""
+
+    def ge(self, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Whether elements of lhs are greater than those of rhs, or equal."""
+
+    def gelu(self, *, shape: ShapeLike | None = ...) -> Tensor:
+        """x·Φ(x), with Φ the distribution function of the normal distribution."""
+
+    def gelu_approx(self, *, shape: ShapeLike | None = ...) -> Tensor:
+        """`gelu` by its approximation with tanh."""
+
+    def glu(self, axis: int = ...) -> Tensor:
+        """The first half along an axis, times the sigmoid of the second."""
+
+    def group_norm(self, scale: TensorLike, bias: TensorLike, num_groups: int, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """Normalisation over groups of channels."""
+
+    def group_norm_backward_beta(self, dy: TensorLike, num_groups: int, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """Gradient of group_norm with respect to its bias."""
+
+    def group_norm_backward_gamma(self, dy: TensorLike, num_groups: int, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """Gradient of group_norm with respect to its scale."""
+
+    def group_norm_backward_input(self, scale: TensorLike, bias: TensorLike, dy: TensorLike, num_groups: int, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """Gradient of group_norm with respect to its input."""
+
+    def grouped_matmul(self, w: TensorLike, indices: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Each row times the matrix of its own group (mixture of experts)."""
+
+    def gru(self, h: TensorLike, w_input: TensorLike, w_hidden: TensorLike, bias_input: TensorLike, bias_hidden: TensorLike, reverse: bool = ..., *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor]:
+        """Gated recurrent unit over a sequence."""
+
+    def gt(self, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Whether elements of lhs are greater than those of rhs."""
+
+    def hard_sigmoid(self) -> Tensor:
+        """`relu6(x + 3) / 6`."""
+
+    def hard_swish(self) -> Tensor:
+        """`x * relu6(x + 3) / 6`."""
+
+    def hard_tanh(self) -> Tensor:
+        """`x` in [-1, 1]."""
+
+    def histogram(self, bins: TensorLike = ..., range: Sequence[float] | None = ..., weights: TensorLike | None = ..., density: bool = ...) -> tuple[Tensor, Tensor]:
+        """NumPy's `histogram`: how many elements lie in each interval, and the borders of the intervals."""
+
+    def hypot(self, rhs: TensorLike) -> Tensor:
+        """NumPy's `hypot`: `sqrt(lhs² + rhs²)`, without overflow on the way; infinite if one of them is."""
+
+    def ifft(self, axis: int = ..., norm: str = ...) -> Tensor:
+        """NumPy's `ifft`: the inverse of `fft` along an axis."""
+
+    def ifftn(self, axes: int | Sequence[int] | None = ..., norm: str = ...) -> Tensor:
+        """NumPy's `ifftn`: the inverse of `fftn`."""
+
+    def ifftshift(self, axes: int | Sequence[int] | None = ...) -> Tensor:
+        """NumPy's `ifftshift`: the inverse of `fftshift`."""
+
+    def index_add(self, indices: TensorLike, updates: TensorLike, axis: int = ...) -> Tensor:
+        """PyTorch's `index_add`: `x` with slices added at positions of an axis; repeated positions add up."""
+
+    def index_copy(self, indices: TensorLike, updates: TensorLike, axis: int = ...) -> Tensor:
+        """PyTorch's `index_copy`: `x` with slices replaced at positions of an axis, as `index_add` adds them."""
+
+    def inner(self, rhs: TensorLike) -> Tensor:
+        """NumPy's `inner`: the sum over the last axes of both, `[…, K]` and `[…, K]`; scalars multiply."""
+
+    def interp(self, xp: TensorLike, fp: TensorLike, left: TensorLike | None = ..., right: TensorLike | None = ...) -> Tensor:
+        """NumPy's `interp`: the values at `x` of the line through the points `(xp, fp)`."""
+
+    def irfft(self, length: Size | None = ..., axis: int = ..., norm: str | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """Inverse of the Fourier transform of real numbers."""
+
+    def isfinite(self) -> Tensor:
+        """NumPy's `isfinite`: bools, where numbers are neither infinite nor NaN, in both parts of complex ones."""
+
+    def isin(self, test: TensorLike, invert: bool = ...) -> Tensor:
+        """NumPy's `isin`: for each element of `x`, whether it is one of those of `test`."""
+
+    def isinf(self) -> Tensor:
+        """NumPy's `isinf`: bools, where numbers are infinite, either part of complex ones."""
+
+    def isnan(self) -> Tensor:
+        """NumPy's `isnan`: bools, where numbers are NaN."""
+
+    def kron(self, rhs: TensorLike) -> Tensor:
+        """NumPy's `kron`: the Kronecker product; a tensor of lower rank gets axes of size 1 in front."""
+
+    def layer_norm(self, scale: TensorLike, bias: TensorLike, axis: int = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """Layer normalisation along one axis."""
+
+    def layer_norm2d(self, scale: TensorLike, bias: TensorLike, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """Layer normalisation over the channels of each pixel."""
+
+    def layer_norm_backward_gamma(self, dy: TensorLike, axis: int = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """Gradient of layer_norm with respect to its scale."""
+
+    def layer_norm_backward_input(self, scale: TensorLike, dy: TensorLike, axis: int = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """Gradient of layer_norm with respect to its input."""
+
+    def le(self, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Whether elements of lhs are less than those of rhs, or equal."""
+
+    def leaky_relu(self, negative_slope: float = ...) -> Tensor:
+        """`x`, and `negative_slope * x` below 0."""
+
+    def left_shift(self, count: TensorLike) -> Tensor:
+        """NumPy's `left_shift`, `x << count`, of integers: 0 where `count` is negative, or not less than there are bits."""
+
+    def log(self, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Natural logarithm."""
+
+    def log10(self, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Logarithm to base 10."""
+
+    def log1p(self, *, shape: ShapeLike | None = ...) -> Tensor:
+        """log(1 + x), with all digits near 0."""
+
+    def log2(self, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Logarithm to base 2."""
+
+    def log_sigmoid(self) -> Tensor:
+        """`log(sigmoid(x)) = -softplus(-x)`."""
+
+    def log_softmax(self, axis: int = ...) -> Tensor:
+        """The logarithm of `softmax` along an axis, without its rounding: `x - logsumexp(x)`."""
+
+    def logaddexp(self, rhs: TensorLike) -> Tensor:
+        """NumPy's `logaddexp`: `log(exp(lhs) + exp(rhs))`."""
+
+    def logcumsumexp(self, axis: int = ...) -> Tensor:
+        """PyTorch's `logcumsumexp`, JAX's `cumlogsumexp`: the logarithm of the running sum of exponentials, without overflow."""
+
+    def logical_and(self, rhs: TensorLike) -> Tensor:
+        """NumPy's `logical_and`: whether both are other than 0."""
+
+    def logical_not(self) -> Tensor:
+        """NumPy's `logical_not`: whether it is 0."""
+
+    def logical_or(self, rhs: TensorLike) -> Tensor:
+        """NumPy's `logical_or`: whether one is other than 0."""
+
+    def logical_xor(self, rhs: TensorLike) -> Tensor:
+        """NumPy's `logical_xor`: whether just one is other than 0."""
+
+    def logsumexp(self, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+        """SciPy's `logsumexp`: `log(sum(exp(x)))` without overflow; -inf where all elements are -inf, or there are none."""
+
+    def lora_matmul(self, w: TensorLike, a: TensorLike, b: TensorLike, scale: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """x·w + scale·(x·a)·b."""
+
+    def lstm(self, h: TensorLike, c: TensorLike, w_input: TensorLike, w_hidden: TensorLike, bias: TensorLike, reverse: bool = ..., *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor, Tensor]:
+        """Long short-term memory over a sequence."""
+
+    def lt(self, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Whether elements of lhs are less than those of rhs."""
+
+    def matmul(self, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Matrix product with broadcast batch axes."""
+
+    def max(self, axes: int | Sequence[int] | None = ..., keep_dims: bool = ..., *, axis: int | None = ..., keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
+        """The greatest element over axes."""
+
+    def max_pool(self, kernel: Window, stride: Window | None = ..., padding: Padding = ...) -> Tensor:
+        """`pool` of kind `max`."""
+
+    def max_pool2d_backward(self, dy: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """Gradient of the maximum over windows of images."""
+
+    def maximum(self, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+        """The greater of two elements."""
+
+    def mean(self, axes: int | Sequence[int] | None = ..., keep_dims: bool = ..., *, axis: int | None = ..., keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
+        """Mean over axes."""
+
+    def mean_pool(self, kernel: Window, stride: Window | None = ..., padding: Padding = ..., count_include_pad: bool = ...) -> Tensor:
+        """`pool` of kind `mean`."""
+
+    def median(self, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+        """NumPy's `median`: the middle element, or the mean of the two in the middle; NaN where an element is NaN."""
+
+    def min(self, axes: int | Sequence[int] | None = ..., keep_dims: bool = ..., *, axis: int | None = ..., keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
+        """The least element over axes."""
+
+    def minimum(self, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+        """The lesser of two elements."""
+
+    def mish(self) -> Tensor:
+        """`x * tanh(softplus(x))`."""
+
+    def mod(self, rhs: TensorLike) -> Tensor:
+        """NumPy's `mod`, as `remainder`."""
+
+    def moveaxis(self, source: int | Sequence[int], destination: int | Sequence[int]) -> Tensor:
+        """NumPy's `moveaxis`: the axes `source` go to the places `destination`, the others keep their order."""
+
+    def mul(self, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Product."""
+
+    def nan_to_num(self, nan: float = ..., posinf: float | None = ..., neginf: float | None = ...) -> Tensor:
+        """NumPy's `nan_to_num`: numbers in place of NaN and infinities; for the latter, by default, the greatest and the least."""
+
+    def narrow(self, axis: int, start: Size, length: Size, *, shape: ShapeLike | None = ...) -> Tensor:
+        """A contiguous range of one axis."""
+
+    def ne(self, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Whether elements differ."""
+
+    def neg(self, *, shape: ShapeLike | None = ...) -> Tensor:
+        """-x."""
+
+    def nonzero(self, size: int | None = ..., fill_value: int = ...) -> tuple[Tensor, ...]:
+        """NumPy's `nonzero` with JAX's `size`: for each axis the positions of the elements that are not 0, i32 `[size]`."""
+
+    def norm(self, ord: float | str = ..., axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+        """The norm of all elements along axes, `(sum |x|^ord)^(1/ord)`: a number, `inf` (the greatest), `-inf` (the least) or 0."""
+
+    def one_hot(self, num_classes: int, dtype: DTypeLike | None = ..., axis: int = ...) -> Tensor:
+        """JAX's `one_hot`: 1 at the place that each integer names along a new axis of `num_classes`, else 0; default f32."""
+
+    def ones_like(self, dtype: DTypeLike | None = ...) -> Tensor:
+        """NumPy's `ones_like`."""
+
+    def outer(self, rhs: TensorLike) -> Tensor:
+        """NumPy's `outer`: the products of all elements of two tensors, `[elements of lhs, elements of rhs]`."""
+
+    def pad(self, padding: Padding, mode: str = ..., value: TensorLike = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """Elements added before and after every axis."""
+
+    def pad_last_axis_to_pow2(self) -> Tensor:
+        """Zeros after the last axis, up to the next power of two."""
+
+    def permute(self, perm: Sequence[int]) -> Tensor:
+        """PyTorch's `permute`, as `transpose`."""
+
+    def pool(self, kind: str, kernel: Window, stride: Window | None = ..., padding: Padding = ..., count_include_pad: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """Maximum, mean or sum over windows in one, two or three dimensions."""
+
+    def popcount(self, *, shape: ShapeLike | None = ...) -> Tensor:
+        """How many bits are 1."""
+
+    def pow(self, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Power."""
+
+    def prod(self, axes: int | Sequence[int] | None = ..., keep_dims: bool = ..., *, axis: int | None = ..., keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
+        """Product over axes."""
+
+    def psd(self, sample_rate: float = ..., axis: int = ...) -> Tensor:
+        """Power spectral density `|X[k]|²/(sample_rate·N)` of all N frequencies, f32."""
+
+    def psd_real(self, sample_rate: float = ..., axis: int = ...) -> Tensor:
+        """Power spectral density of real numbers, one-sided: `N//2 + 1` frequencies, in the order of `rfftfreq`."""
+
+    def ptp(self, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+        """NumPy's `ptp`: the maximum less the minimum."""
+
+    def put_along_axis(self, indices: TensorLike, values: TensorLike, axis: int | None = ..., reduction: str = ...) -> Tensor:
+        """NumPy's `put_along_axis`, PyTorch's `scatter`, as a new tensor: `x` with `result[i, indices[i, j]] = values[i, j]`."""
+
+    def q_conv2d(self, w: TensorLike, bias: Tensor | None = ..., multiplier: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ..., x_zero_point: int = ..., w_zero_point: int = ..., out_zero_point: int = ..., dtype: DTypeLike = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """Convolution of 8-bit images: as sums, requantised or as floats."""
+
+    def q_matmul(self, w: TensorLike, bias: Tensor | None = ..., multiplier: TensorLike | None = ..., x_zero_point: int = ..., w_zero_point: int = ..., out_zero_point: int = ..., dtype: DTypeLike = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """Product of 8-bit matrices: as sums, requantised or as floats."""
+
+    def quantile(self, q: float, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
+        """NumPy's `quantile` of one fraction `q` from 0 to 1, by linear interpolation; NaN where an element is NaN."""
+
+    def quantize(self, scale: TensorLike | Sequence[float], zero_point: TensorLike = ..., axis: int | None = ..., dtype: DTypeLike = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """8-bit integers from floats."""
+
+    def quantize_per_channel(self, scales: TensorLike, axis: int, zero_points: TensorLike | None = ..., dtype: DTypeLike = ...) -> Tensor:
+        """`quantize` with a scale for each position of an axis."""
+
+    def ravel(self) -> Tensor:
+        """NumPy's `ravel`: all elements in row-major order, of rank 1."""
+
+    def reciprocal(self) -> Tensor:
+        """`1 / x` of floats and complex numbers; of integers as a float, as `1.0 / x` is."""
+
+    def relu(self, *, shape: ShapeLike | None = ...) -> Tensor:
+        """The greater of x and 0."""
+
+    def relu6(self) -> Tensor:
+        """`x` in [0, 6]."""
+
+    def relu_backward(self, dy: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Gradient of relu."""
+
+    def remainder(self, rhs: TensorLike) -> Tensor:
+        """NumPy's `remainder`, `lhs % rhs`: what is left after `floor_divide`, with the sign of `rhs`."""
+
+    def repeat(self, repeats: int | Sequence[int], axis: int | None = ...) -> Tensor:
+        """NumPy's `repeat`: each element `repeats` times, side by side along an axis; without an axis, of all elements."""
+
+    def requantize(self, multiplier: TensorLike, shift: TensorLike, zero_point: int = ..., mode: str = ..., dtype: DTypeLike = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """An integer multiplied by a fixed-point number, and saturated to fewer bits."""
+
+    def rescale(self, scale: TensorLike | Sequence[float], zero_point: int = ..., mode: str = ..., dtype: DTypeLike = ...) -> Tensor:
+        """`requantize` by real numbers: `saturate(round(x·scale) + zero_point)`, the scale in fixed point."""
+
+    def resize(self, size: ShapeLike | None = ..., scale: TensorLike | Sequence[float] | None = ..., mode: str = ..., align_corners: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """Spatial axes resampled to other sizes."""
+
+    def resize_nearest2x(self) -> Tensor:
+        """`resize` to twice the size on every spatial axis: each pixel is repeated."""
+
+    def reverse(self, axes: int | Sequence[int] | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """The order of some axes reversed."""
+
+    def rfft(self, axis: int = ..., norm: str | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """Discrete Fourier transform of real numbers."""
+
+    def right_shift(self, count: TensorLike) -> Tensor:
+        """NumPy's `right_shift`, `x >> count`: of signed integers with their sign. A `count` that is negative, or not less than."""
+
+    def rint(self) -> Tensor:
+        """NumPy's `rint`, as `round`: to the nearest whole number, halves to the even one."""
+
+    def rms_norm(self, scale: TensorLike, bias: TensorLike | None = ..., eps: float = ..., axis: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """Root-mean-square normalisation along one axis."""
+
+    def rms_norm_backward_beta(self, scale: TensorLike, bias: TensorLike, dy: TensorLike, axis: int = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """Gradient of rms_norm with respect to its bias."""
+
+    def rms_norm_backward_gamma(self, scale: TensorLike, bias: TensorLike | None, dy: TensorLike, axis: int = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """Gradient of rms_norm with respect to its scale."""
+
+    def rms_norm_backward_input(self, scale: TensorLike, bias: TensorLike | None, dy: TensorLike, axis: int = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """Gradient of rms_norm with respect to its input."""
+
+    def roll(self, shift: int | Sequence[int], axis: int | Sequence[int] | None = ...) -> Tensor:
+        """NumPy's `roll`: what is shifted over the end of an axis comes back at its start; without an axis, of all elements."""
+
+    def rope(self, cos: TensorLike, sin: TensorLike, head_dim: int, n_rot: int | None = ..., style: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """Rotary position embedding."""
+
+    def round(self, *, shape: ShapeLike | None = ...) -> Tensor:
+        """The nearest integer, of two the even one."""
+
+    def rsqrt(self, *, shape: ShapeLike | None = ...) -> Tensor:
+        """1 over the square root."""
+
+    def scatter_nd(self, indices: TensorLike, updates: TensorLike, reduction: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """A tensor with slices combined into it at tuples of indices."""
+
+    def searchsorted(self, v: TensorLike, side: str = ...) -> Tensor:
+        """NumPy's `searchsorted`: where elements have to be inserted into a sorted row so that it stays sorted, i32."""
+
+    def selective_scan(self, delta: TensorLike, a: TensorLike, b: TensorLike, c: TensorLike, state_size: int | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """State-space recurrence with input-dependent coefficients (Mamba)."""
+
+    def selu(self) -> Tensor:
+        """`elu` with the factors of self-normalising networks."""
+
+    def shift_right_logical(self, count: TensorLike) -> Tensor:
+        """JAX's `lax.shift_right_logical`: bits to the right, with zeros from the left whatever the sign; 0 for a `count` that."""
+
+    def sigmoid(self, *, shape: ShapeLike | None = ...) -> Tensor:
+        """1/(1 + exp(-x))."""
+
+    def sign(self) -> Tensor:
+        """NumPy's `sign`: 1, -1, and `x` itself where it is 0 or NaN; of the dtype of `x`. Its derivative is 0."""
+
+    def signbit(self) -> Tensor:
+        """NumPy's `signbit`: whether a number has a minus, as -0.0 has; False for NaN, whatever its sign."""
+
+    def silu(self, *, shape: ShapeLike | None = ...) -> Tensor:
+        """x·sigmoid(x), which is also called swish."""
+
+    def sin(self, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Sine of an angle in radians."""
+
+    def sinh(self, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Hyperbolic sine."""
+
+    def slice(self, starts: Sequence[Size], limits: Sequence[Size], strides: Window | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """A strided box."""
+
+    def soft_sign(self) -> Tensor:
+        """`x / (1 + |x|)`."""
+
+    def softmax(self, axis: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """Normalised exponentials along an axis."""
+
+    def softplus(self) -> Tensor:
+        """`log(1 + exp(x))`, which neither overflows nor loses the digits of small results."""
+
+    def sort(self, axis: int = ..., descending: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """The elements of an axis in order."""
+
+    def split(self, indices_or_sections: int | Sequence[int], axis: int = ...) -> list[Tensor]:
+        """NumPy's `split`: a list of parts along an axis."""
+
+    def split_spectrum(self) -> tuple[Tensor, Tensor]:
+        """Real and imaginary part of a spectrum, both f32."""
+
+    def sqrt(self, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Square root."""
+
+    def square(self) -> Tensor:
+        """NumPy's `square`: `x * x`."""
+
+    def squeeze(self, axis: int | Sequence[int] | None = ...) -> Tensor:
+        """NumPy's `squeeze`: `x` without axes of size 1, by default without all of them."""
+
+    def std(self, axis: int | Sequence[int] | None = ..., ddof: float = ..., keepdims: bool = ...) -> Tensor:
+        """NumPy's `std`: the square root of `var`."""
+
+    def stft(self, frame_length: int, hop: int, window: TensorLike | None = ...) -> Tensor:
+        """Short-time Fourier transform along the last axis."""
+
+    def stop_gradient(self, *, shape: ShapeLike | None = ...) -> Tensor:
+        """The value, with no derivative."""
+
+    def sub(self, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Difference."""
+
+    def sum(self, axes: int | Sequence[int] | None = ..., keep_dims: bool = ..., *, axis: int | None = ..., keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
+        """Sum over axes."""
+
+    def sum_pool(self, kernel: Window, stride: Window | None = ..., padding: Padding = ...) -> Tensor:
+        """`pool` of kind `sum`."""
+
+    def swapaxes(self, axis1: int, axis2: int) -> Tensor:
+        """NumPy's `swapaxes`: two axes exchanged."""
+
+    def take(self, indices: TensorLike, axis: int | None = ...) -> Tensor:
+        """NumPy's `take`: the slices of an axis at given positions, of all elements in a row without an axis."""
+
+    def take_along_axis(self, indices: TensorLike, axis: int | None = ...) -> Tensor:
+        """NumPy's `take_along_axis`, PyTorch's `gather`: `result[i, j] = x[i, indices[i, j]]` for the last axis of a matrix."""
+
+    def tan(self, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Tangent of an angle in radians."""
+
+    def tanh(self, *, shape: ShapeLike | None = ...) -> Tensor:
+        """Hyperbolic tangent."""
+
+    def tensordot(self, rhs: TensorLike, axes: int | Sequence[Any] = ...) -> Tensor:
+        """NumPy's `tensordot`: the sum over several axes of both."""
+
+    def tile(self, reps: int | Sequence[int]) -> Tensor:
+        """NumPy's `tile`: the whole of `x` repeated `reps` times along each axis; fewer numbers are for the last axes."""
+
+    def topk(self, k: int, *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor]:
+        """The k largest elements of the last axis, largest first."""
+
+    def trace(self, offset: int = ..., axis1: int = ..., axis2: int = ...) -> Tensor:
+        """NumPy's `trace`: the sum of diagonal `offset` of the matrices of two axes."""
+
+    def triangular(self, upper: bool = ..., diagonal: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+        """A triangle of each matrix, zero elsewhere."""
+
+    def tril(self, k: int = ...) -> Tensor:
+        """NumPy's `tril`: 0 above diagonal `k` of the matrices `[…, rows, columns]`."""
+
+    def triu(self, k: int = ...) -> Tensor:
+        """NumPy's `triu`: 0 below diagonal `k` of the matrices `[…, rows, columns]`."""
+
+    def trunc(self) -> Tensor:
+        """NumPy's `trunc`: floats rounded toward zero; integers as they are. Its derivative is 0."""
+
+    def unique(self, return_index: bool = ..., return_inverse: bool = ..., return_counts: bool = ..., *, size: int | None = ..., fill_value: TensorLike | None = ...) -> Tensor | tuple[Tensor, ...]:
+        """NumPy's `unique` with JAX's `size`: the different elements of a tensor, ascending, `[size]`; NaNs are one."""
+
+    def unsqueeze(self, axis: int) -> Tensor:
+        """PyTorch's name of `expand_dims`."""
+
+    def unstack(self, axis: int = ...) -> list[Tensor]:
+        """The array API's `unstack`, PyTorch's `unbind`: all slices along an axis of known size."""
+
+    def var(self, axis: int | Sequence[int] | None = ..., ddof: float = ..., keepdims: bool = ...) -> Tensor:
+        """NumPy's `var`: the mean square distance from the mean, in two passes, so that no digits cancel."""
+
+    def vdot(self, rhs: TensorLike) -> Tensor:
+        """NumPy's `vdot`: the sum of the products of all elements, those of `lhs` conjugated; a scalar."""
+
+    def vecdot(self, rhs: TensorLike, axis: int = ...) -> Tensor:
+        """The array API's `vecdot`: the products along one axis, summed, those of `lhs` conjugated; other axes broadcast."""
+
+    def zeros_like(self, dtype: DTypeLike | None = ...) -> Tensor:
+        """NumPy's `zeros_like`."""
 
 class OpMethods:
     def abs(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
@@ -46,6 +816,9 @@ class OpMethods:
 
     def argsort(self, x: TensorLike, axis: int = ..., descending: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """The positions that sort an axis."""
+
+    def argwhere(self, x: TensorLike, size: int | None = ..., fill_value: int = ...) -> Tensor:
+        """NumPy's `argwhere` with JAX's `size`: the positions of the elements that are not 0, i32 `[size, rank of x]`."""
 
     def array_split(self, x: TensorLike, indices_or_sections: int | Sequence[int], axis: int = ...) -> list[Tensor]:
         """NumPy's `array_split`: `split` into parts whose sizes may differ by 1, the larger ones first."""
@@ -88,6 +861,9 @@ class OpMethods:
 
     def binary_cross_entropy_with_logits(self, logits: TensorLike, targets: TensorLike, reduction: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Cross entropy of sigmoid(logits) against probabilities."""
+
+    def bincount(self, x: TensorLike, weights: TensorLike | None = ..., minlength: int = ..., *, length: int | None = ...) -> Tensor:
+        """NumPy's `bincount` with JAX's `length`: how often each integer from 0 on occurs, or the sums of their weights."""
 
     def bitwise_and(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
         """NumPy's `bitwise_and`, `lhs & rhs`: of the bits of integers, or of bools."""
@@ -176,6 +952,9 @@ class OpMethods:
     def count_nonzero(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
         """NumPy's `count_nonzero`: how many elements are not 0, in i32."""
 
+    def cross(self, lhs: TensorLike, rhs: TensorLike, axis: int = ...) -> Tensor:
+        """NumPy's `cross`: the vector product along an axis of size 3; other axes broadcast."""
+
     def cummax(self, x: TensorLike, axis: int, *, shape: ShapeLike | None = ...) -> Tensor:
         """Running maximum along an axis."""
 
@@ -215,6 +994,9 @@ class OpMethods:
     def diff(self, x: TensorLike, n: int = ..., axis: int = ...) -> Tensor:
         """NumPy's `diff`: each element less the one before it along an axis, `n` times; of bools, whether they differ."""
 
+    def digitize(self, x: TensorLike, bins: TensorLike, right: bool = ...) -> Tensor:
+        """NumPy's `digitize`: the number of the interval in which each element lies, i32; `bins` ascend or descend."""
+
     def dim_size(self, size: ShapeLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """The size of a dimension, as a scalar."""
 
@@ -224,8 +1006,26 @@ class OpMethods:
     def divmod(self, lhs: TensorLike, rhs: TensorLike) -> tuple[Tensor, Tensor]:
         """Python's `divmod`: `floor_divide` and `remainder`."""
 
+    def dot(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
+        """NumPy's `dot`: the sum over the last axis of `lhs` and the last but one of `rhs`, or its only one."""
+
     def dot_general(self, lhs: TensorLike, rhs: TensorLike, lhs_contracting: Sequence[int], rhs_contracting: Sequence[int], lhs_batch: Sequence[int] = ..., rhs_batch: Sequence[int] = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Contraction over any axes with any batch axes."""
+
+    def dynamic_slice(self, x: TensorLike, starts: Sequence[Size], sizes: Sequence[Any]) -> Tensor:
+        """JAX's `dynamic_slice`: a part of fixed sizes that begins where tensors say."""
+
+    def dynamic_slice_in_dim(self, x: TensorLike, start: Size, size: ShapeLike, axis: int = ...) -> Tensor:
+        """JAX's `dynamic_slice_in_dim`: `dynamic_slice` of one axis."""
+
+    def dynamic_update_slice(self, x: TensorLike, update: TensorLike, starts: Sequence[Size]) -> Tensor:
+        """JAX's `dynamic_update_slice`: `x` with a part replaced that begins where tensors say."""
+
+    def dynamic_update_slice_in_dim(self, x: TensorLike, update: TensorLike, start: Size, axis: int = ...) -> Tensor:
+        """JAX's `dynamic_update_slice_in_dim`: `dynamic_update_slice` of one axis."""
+
+    def einsum(self, subscripts: str | Tensor, *operands: TensorLike) -> Tensor:
+        """NumPy's `einsum`: `einsum("bij,bjk->bik", x, y)` is the product of the matrices of a batch."""
 
     def elementwise_region(self, function: Callable[..., Any], *args: Any, shape: ShapeLike | None = ...) -> Any:
         """A chain of elementwise ops as one."""
@@ -298,6 +1098,9 @@ class OpMethods:
 
     def fftshift(self, x: TensorLike, axes: int | Sequence[int] | None = ...) -> Tensor:
         """NumPy's `fftshift`: frequency 0 moved to the middle of the axes, by default of all."""
+
+    def flatnonzero(self, x: TensorLike, size: int | None = ..., fill_value: int = ...) -> Tensor:
+        """NumPy's `flatnonzero`: the positions of the elements that are not 0 among all elements in a row, i32 `[size]`."""
 
     def flatten(self, x: TensorLike, start_axis: int = ..., end_axis: int = ...) -> Tensor:
         """`x` with the axes from `start_axis` to `end_axis` joined to one, by default all: PyTorch's `flatten`."""
@@ -410,6 +1213,9 @@ class OpMethods:
     def hard_tanh(self, x: TensorLike) -> Tensor:
         """`x` in [-1, 1]."""
 
+    def histogram(self, x: TensorLike, bins: TensorLike = ..., range: Sequence[float] | None = ..., weights: TensorLike | None = ..., density: bool = ...) -> tuple[Tensor, Tensor]:
+        """NumPy's `histogram`: how many elements lie in each interval, and the borders of the intervals."""
+
     def huber_loss(self, prediction: TensorLike, target: TensorLike, delta: float = ..., reduction: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Squared difference that grows linearly where it is large."""
 
@@ -434,6 +1240,18 @@ class OpMethods:
     def imag(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """Imaginary part."""
 
+    def index_add(self, x: TensorLike, indices: TensorLike, updates: TensorLike, axis: int = ...) -> Tensor:
+        """PyTorch's `index_add`: `x` with slices added at positions of an axis; repeated positions add up."""
+
+    def index_copy(self, x: TensorLike, indices: TensorLike, updates: TensorLike, axis: int = ...) -> Tensor:
+        """PyTorch's `index_copy`: `x` with slices replaced at positions of an axis, as `index_add` adds them."""
+
+    def inner(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
+        """NumPy's `inner`: the sum over the last axes of both, `[…, K]` and `[…, K]`; scalars multiply."""
+
+    def interp(self, x: TensorLike, xp: TensorLike, fp: TensorLike, left: TensorLike | None = ..., right: TensorLike | None = ...) -> Tensor:
+        """NumPy's `interp`: the values at `x` of the line through the points `(xp, fp)`."""
+
     def iota(self, shape: ShapeLike, axis: int = ..., dtype: DTypeLike = ...) -> Tensor:
         """Positions along one axis."""
 
@@ -443,11 +1261,17 @@ class OpMethods:
     def isfinite(self, x: TensorLike) -> Tensor:
         """NumPy's `isfinite`: bools, where numbers are neither infinite nor NaN, in both parts of complex ones."""
 
+    def isin(self, x: TensorLike, test: TensorLike, invert: bool = ...) -> Tensor:
+        """NumPy's `isin`: for each element of `x`, whether it is one of those of `test`."""
+
     def isinf(self, x: TensorLike) -> Tensor:
         """NumPy's `isinf`: bools, where numbers are infinite, either part of complex ones."""
 
     def isnan(self, x: TensorLike) -> Tensor:
         """NumPy's `isnan`: bools, where numbers are NaN."""
+
+    def kron(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
+        """NumPy's `kron`: the Kronecker product; a tensor of lower rank gets axes of size 1 in front."""
 
     def layer_norm(self, x: TensorLike, scale: TensorLike, bias: TensorLike, axis: int = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Layer normalisation along one axis."""
@@ -502,6 +1326,9 @@ class OpMethods:
 
     def logaddexp(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
         """NumPy's `logaddexp`: `log(exp(lhs) + exp(rhs))`."""
+
+    def logcumsumexp(self, x: TensorLike, axis: int = ...) -> Tensor:
+        """PyTorch's `logcumsumexp`, JAX's `cumlogsumexp`: the logarithm of the running sum of exponentials, without overflow."""
 
     def logical_and(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
         """NumPy's `logical_and`: whether both are other than 0."""
@@ -590,6 +1417,9 @@ class OpMethods:
     def neg(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """-x."""
 
+    def nonzero(self, x: TensorLike, size: int | None = ..., fill_value: int = ...) -> tuple[Tensor, ...]:
+        """NumPy's `nonzero` with JAX's `size`: for each axis the positions of the elements that are not 0, i32 `[size]`."""
+
     def norm(self, x: TensorLike, ord: float | str = ..., axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
         """The norm of all elements along axes, `(sum |x|^ord)^(1/ord)`: a number, `inf` (the greatest), `-inf` (the least) or 0."""
 
@@ -638,6 +1468,9 @@ class OpMethods:
     def ptp(self, x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
         """NumPy's `ptp`: the maximum less the minimum."""
 
+    def put_along_axis(self, x: TensorLike, indices: TensorLike, values: TensorLike, axis: int | None = ..., reduction: str = ...) -> Tensor:
+        """NumPy's `put_along_axis`, PyTorch's `scatter`, as a new tensor: `x` with `result[i, indices[i, j]] = values[i, j]`."""
+
     def q_conv2d(self, x: TensorLike, w: TensorLike, bias: Tensor | None = ..., multiplier: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ..., x_zero_point: int = ..., w_zero_point: int = ..., out_zero_point: int = ..., dtype: DTypeLike = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Convolution of 8-bit images: as sums, requantised or as floats."""
 
@@ -661,6 +1494,9 @@ class OpMethods:
 
     def ravel(self, x: TensorLike) -> Tensor:
         """NumPy's `ravel`: all elements in row-major order, of rank 1."""
+
+    def ravel_multi_index(self, multi_index: Sequence[Any], dims: Sequence[Any]) -> Tensor:
+        """NumPy's `ravel_multi_index`: the position among all elements in a row, of positions along each axis, clamped."""
 
     def real(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """Real part."""
@@ -764,6 +1600,9 @@ class OpMethods:
     def scatter_nd(self, x: TensorLike, indices: TensorLike, updates: TensorLike, reduction: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """A tensor with slices combined into it at tuples of indices."""
 
+    def searchsorted(self, x: TensorLike, v: TensorLike, side: str = ...) -> Tensor:
+        """NumPy's `searchsorted`: where elements have to be inserted into a sorted row so that it stays sorted, i32."""
+
     def selective_scan(self, x: TensorLike, delta: TensorLike, a: TensorLike, b: TensorLike, c: TensorLike, state_size: int | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """State-space recurrence with input-dependent coefficients (Mamba)."""
 
@@ -857,17 +1696,29 @@ class OpMethods:
     def swiglu_ffn(self, x: TensorLike, up: TensorLike, gate: TensorLike, down: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """((x·up)·silu(x·gate))·down."""
 
+    def take(self, x: TensorLike, indices: TensorLike, axis: int | None = ...) -> Tensor:
+        """NumPy's `take`: the slices of an axis at given positions, of all elements in a row without an axis."""
+
+    def take_along_axis(self, x: TensorLike, indices: TensorLike, axis: int | None = ...) -> Tensor:
+        """NumPy's `take_along_axis`, PyTorch's `gather`: `result[i, j] = x[i, indices[i, j]]` for the last axis of a matrix."""
+
     def tan(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """Tangent of an angle in radians."""
 
     def tanh(self, x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """Hyperbolic tangent."""
 
+    def tensordot(self, lhs: TensorLike, rhs: TensorLike, axes: int | Sequence[Any] = ...) -> Tensor:
+        """NumPy's `tensordot`: the sum over several axes of both."""
+
     def tile(self, x: TensorLike, reps: int | Sequence[int]) -> Tensor:
         """NumPy's `tile`: the whole of `x` repeated `reps` times along each axis; fewer numbers are for the last axes."""
 
     def topk(self, x: TensorLike, k: int, *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor]:
         """The k largest elements of the last axis, largest first."""
+
+    def trace(self, x: TensorLike, offset: int = ..., axis1: int = ..., axis2: int = ...) -> Tensor:
+        """NumPy's `trace`: the sum of diagonal `offset` of the matrices of two axes."""
 
     def transformer_encoder_block(self, x: TensorLike, wq: TensorLike, bq: TensorLike, wk: TensorLike, bk: TensorLike, wv: TensorLike, bv: TensorLike, wo: TensorLike, bo: TensorLike, ln1_scale: TensorLike, ln1_bias: TensorLike, w_up: TensorLike, b_up: TensorLike, w_down: TensorLike, b_down: TensorLike, ln2_scale: TensorLike, ln2_bias: TensorLike, mask: TensorLike | None = ..., *, num_heads: int, activation: str = ..., eps: float = ..., mask_kind: str = ..., shape: ShapeLike | None = ...) -> Tensor:
         """Post-norm encoder layer (BERT)."""
@@ -893,6 +1744,12 @@ class OpMethods:
     def unet_residual_block(self, x: TensorLike, norm1_scale: TensorLike, norm1_bias: TensorLike, conv1_w: TensorLike, conv1_b: TensorLike, norm2_scale: TensorLike, norm2_bias: TensorLike, conv2_w: TensorLike, conv2_b: TensorLike, embedding: TensorLike | None = ..., embedding_w: TensorLike | None = ..., embedding_b: TensorLike | None = ..., skip_w: TensorLike | None = ..., skip_b: TensorLike | None = ..., *, num_groups: int, eps: float = ..., shape: ShapeLike | None = ...) -> Tensor:
         """Residual block of a U-Net."""
 
+    def unique(self, x: TensorLike, return_index: bool = ..., return_inverse: bool = ..., return_counts: bool = ..., *, size: int | None = ..., fill_value: TensorLike | None = ...) -> Tensor | tuple[Tensor, ...]:
+        """NumPy's `unique` with JAX's `size`: the different elements of a tensor, ascending, `[size]`; NaNs are one."""
+
+    def unravel_index(self, indices: TensorLike, shape: Sequence[Any]) -> tuple[Tensor, ...]:
+        """NumPy's `unravel_index`: for positions among all elements in a row, the position along each axis."""
+
     def unsqueeze(self, x: TensorLike, axis: int) -> Tensor:
         """PyTorch's name of `expand_dims`."""
 
@@ -901,6 +1758,12 @@ class OpMethods:
 
     def var(self, x: TensorLike, axis: int | Sequence[int] | None = ..., ddof: float = ..., keepdims: bool = ...) -> Tensor:
         """NumPy's `var`: the mean square distance from the mean, in two passes, so that no digits cancel."""
+
+    def vdot(self, lhs: TensorLike, rhs: TensorLike) -> Tensor:
+        """NumPy's `vdot`: the sum of the products of all elements, those of `lhs` conjugated; a scalar."""
+
+    def vecdot(self, lhs: TensorLike, rhs: TensorLike, axis: int = ...) -> Tensor:
+        """The array API's `vecdot`: the products along one axis, summed, those of `lhs` conjugated; other axes broadcast."""
 
     def where(self, condition: TensorLike, on_true: TensorLike, on_false: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
         """Elementwise choice."""

@@ -14,7 +14,7 @@ from typing import Any
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.errors import Error
 from rlx.ir.submodules import import_all
-from rlx.ops import signatures, surface
+from rlx.ops import other_names, signatures, surface
 
 
 class _Family(ModuleType):
@@ -53,8 +53,10 @@ def _function(name: str) -> Callable[..., Any]:
 
 
 def __getattr__(name: str) -> Any:
-    if name.startswith("_") or name not in surface.methods():
-        raise AttributeError(f"module 'rlx.ops' has no op '{name}'")
+    if name.startswith("_"):
+        raise AttributeError(f"module 'rlx.ops' has no attribute '{name}'")
+    if name not in surface.methods():
+        raise other_names.problem("rlx.ops", name, surface.methods())
     globals()[name] = _function(name)
     return globals()[name]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from rlx.ir.builder import Tensor
 from rlx.ir.custom import CustomOp
-from rlx.typing import DTypeLike, Padding, ShapeLike, Size, TensorLike, Window
+from rlx.ir.typing import DTypeLike, Padding, ShapeLike, Size, TensorLike, Window
 
 def abs(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """Absolute value."""
@@ -42,6 +42,9 @@ def argmin(x: TensorLike, axis: int = ..., keep_dims: bool = ..., *, keepdims: b
 
 def argsort(x: TensorLike, axis: int = ..., descending: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """The positions that sort an axis."""
+
+def argwhere(x: TensorLike, size: int | None = ..., fill_value: int = ...) -> Tensor:
+    """NumPy's `argwhere` with JAX's `size`: the positions of the elements that are not 0, i32 `[size, rank of x]`."""
 
 def array_split(x: TensorLike, indices_or_sections: int | Sequence[int], axis: int = ...) -> list[Tensor]:
     """NumPy's `array_split`: `split` into parts whose sizes may differ by 1, the larger ones first."""
@@ -84,6 +87,9 @@ def binary(kind: str, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | No
 
 def binary_cross_entropy_with_logits(logits: TensorLike, targets: TensorLike, reduction: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Cross entropy of sigmoid(logits) against probabilities."""
+
+def bincount(x: TensorLike, weights: TensorLike | None = ..., minlength: int = ..., *, length: int | None = ...) -> Tensor:
+    """NumPy's `bincount` with JAX's `length`: how often each integer from 0 on occurs, or the sums of their weights."""
 
 def bitwise_and(lhs: TensorLike, rhs: TensorLike) -> Tensor:
     """NumPy's `bitwise_and`, `lhs & rhs`: of the bits of integers, or of bools."""
@@ -172,6 +178,9 @@ def cosh(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
 def count_nonzero(x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
     """NumPy's `count_nonzero`: how many elements are not 0, in i32."""
 
+def cross(lhs: TensorLike, rhs: TensorLike, axis: int = ...) -> Tensor:
+    """NumPy's `cross`: the vector product along an axis of size 3; other axes broadcast."""
+
 def cummax(x: TensorLike, axis: int, *, shape: ShapeLike | None = ...) -> Tensor:
     """Running maximum along an axis."""
 
@@ -211,6 +220,9 @@ def diagonal(x: TensorLike, offset: int = ..., axis1: int = ..., axis2: int = ..
 def diff(x: TensorLike, n: int = ..., axis: int = ...) -> Tensor:
     """NumPy's `diff`: each element less the one before it along an axis, `n` times; of bools, whether they differ."""
 
+def digitize(x: TensorLike, bins: TensorLike, right: bool = ...) -> Tensor:
+    """NumPy's `digitize`: the number of the interval in which each element lies, i32; `bins` ascend or descend."""
+
 def dim_size(size: ShapeLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """The size of a dimension, as a scalar."""
 
@@ -220,8 +232,26 @@ def div(lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> T
 def divmod(lhs: TensorLike, rhs: TensorLike) -> tuple[Tensor, Tensor]:
     """Python's `divmod`: `floor_divide` and `remainder`."""
 
+def dot(lhs: TensorLike, rhs: TensorLike) -> Tensor:
+    """NumPy's `dot`: the sum over the last axis of `lhs` and the last but one of `rhs`, or its only one."""
+
 def dot_general(lhs: TensorLike, rhs: TensorLike, lhs_contracting: Sequence[int], rhs_contracting: Sequence[int], lhs_batch: Sequence[int] = ..., rhs_batch: Sequence[int] = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Contraction over any axes with any batch axes."""
+
+def dynamic_slice(x: TensorLike, starts: Sequence[Size], sizes: Sequence[Any]) -> Tensor:
+    """JAX's `dynamic_slice`: a part of fixed sizes that begins where tensors say."""
+
+def dynamic_slice_in_dim(x: TensorLike, start: Size, size: ShapeLike, axis: int = ...) -> Tensor:
+    """JAX's `dynamic_slice_in_dim`: `dynamic_slice` of one axis."""
+
+def dynamic_update_slice(x: TensorLike, update: TensorLike, starts: Sequence[Size]) -> Tensor:
+    """JAX's `dynamic_update_slice`: `x` with a part replaced that begins where tensors say."""
+
+def dynamic_update_slice_in_dim(x: TensorLike, update: TensorLike, start: Size, axis: int = ...) -> Tensor:
+    """JAX's `dynamic_update_slice_in_dim`: `dynamic_update_slice` of one axis."""
+
+def einsum(subscripts: str | Tensor, *operands: TensorLike) -> Tensor:
+    """NumPy's `einsum`: `einsum("bij,bjk->bik", x, y)` is the product of the matrices of a batch."""
 
 def elementwise_region(function: Callable[..., Any], *args: Any, shape: ShapeLike | None = ...) -> Any:
     """A chain of elementwise ops as one."""
@@ -294,6 +324,9 @@ def fftn(x: TensorLike, axes: int | Sequence[int] | None = ..., norm: str = ...)
 
 def fftshift(x: TensorLike, axes: int | Sequence[int] | None = ...) -> Tensor:
     """NumPy's `fftshift`: frequency 0 moved to the middle of the axes, by default of all."""
+
+def flatnonzero(x: TensorLike, size: int | None = ..., fill_value: int = ...) -> Tensor:
+    """NumPy's `flatnonzero`: the positions of the elements that are not 0 among all elements in a row, i32 `[size]`."""
 
 def flatten(x: TensorLike, start_axis: int = ..., end_axis: int = ...) -> Tensor:
     """`x` with the axes from `start_axis` to `end_axis` joined to one, by default all: PyTorch's `flatten`."""
@@ -406,6 +439,9 @@ def hard_swish(x: TensorLike) -> Tensor:
 def hard_tanh(x: TensorLike) -> Tensor:
     """`x` in [-1, 1]."""
 
+def histogram(x: TensorLike, bins: TensorLike = ..., range: Sequence[float] | None = ..., weights: TensorLike | None = ..., density: bool = ...) -> tuple[Tensor, Tensor]:
+    """NumPy's `histogram`: how many elements lie in each interval, and the borders of the intervals."""
+
 def huber_loss(prediction: TensorLike, target: TensorLike, delta: float = ..., reduction: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Squared difference that grows linearly where it is large."""
 
@@ -430,6 +466,18 @@ def ifftshift(x: TensorLike, axes: int | Sequence[int] | None = ...) -> Tensor:
 def imag(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """Imaginary part."""
 
+def index_add(x: TensorLike, indices: TensorLike, updates: TensorLike, axis: int = ...) -> Tensor:
+    """PyTorch's `index_add`: `x` with slices added at positions of an axis; repeated positions add up."""
+
+def index_copy(x: TensorLike, indices: TensorLike, updates: TensorLike, axis: int = ...) -> Tensor:
+    """PyTorch's `index_copy`: `x` with slices replaced at positions of an axis, as `index_add` adds them."""
+
+def inner(lhs: TensorLike, rhs: TensorLike) -> Tensor:
+    """NumPy's `inner`: the sum over the last axes of both, `[…, K]` and `[…, K]`; scalars multiply."""
+
+def interp(x: TensorLike, xp: TensorLike, fp: TensorLike, left: TensorLike | None = ..., right: TensorLike | None = ...) -> Tensor:
+    """NumPy's `interp`: the values at `x` of the line through the points `(xp, fp)`."""
+
 def iota(shape: ShapeLike, axis: int = ..., dtype: DTypeLike = ...) -> Tensor:
     """Positions along one axis."""
 
@@ -439,11 +487,17 @@ def irfft(x: TensorLike, length: Size | None = ..., axis: int = ..., norm: str |
 def isfinite(x: TensorLike) -> Tensor:
     """NumPy's `isfinite`: bools, where numbers are neither infinite nor NaN, in both parts of complex ones."""
 
+def isin(x: TensorLike, test: TensorLike, invert: bool = ...) -> Tensor:
+    """NumPy's `isin`: for each element of `x`, whether it is one of those of `test`."""
+
 def isinf(x: TensorLike) -> Tensor:
     """NumPy's `isinf`: bools, where numbers are infinite, either part of complex ones."""
 
 def isnan(x: TensorLike) -> Tensor:
     """NumPy's `isnan`: bools, where numbers are NaN."""
+
+def kron(lhs: TensorLike, rhs: TensorLike) -> Tensor:
+    """NumPy's `kron`: the Kronecker product; a tensor of lower rank gets axes of size 1 in front."""
 
 def layer_norm(x: TensorLike, scale: TensorLike, bias: TensorLike, axis: int = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Layer normalisation along one axis."""
@@ -498,6 +552,9 @@ def log_softmax(x: TensorLike, axis: int = ...) -> Tensor:
 
 def logaddexp(lhs: TensorLike, rhs: TensorLike) -> Tensor:
     """NumPy's `logaddexp`: `log(exp(lhs) + exp(rhs))`."""
+
+def logcumsumexp(x: TensorLike, axis: int = ...) -> Tensor:
+    """PyTorch's `logcumsumexp`, JAX's `cumlogsumexp`: the logarithm of the running sum of exponentials, without overflow."""
 
 def logical_and(lhs: TensorLike, rhs: TensorLike) -> Tensor:
     """NumPy's `logical_and`: whether both are other than 0."""
@@ -586,6 +643,9 @@ def ne(lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Te
 def neg(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """-x."""
 
+def nonzero(x: TensorLike, size: int | None = ..., fill_value: int = ...) -> tuple[Tensor, ...]:
+    """NumPy's `nonzero` with JAX's `size`: for each axis the positions of the elements that are not 0, i32 `[size]`."""
+
 def norm(x: TensorLike, ord: float | str = ..., axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
     """The norm of all elements along axes, `(sum |x|^ord)^(1/ord)`: a number, `inf` (the greatest), `-inf` (the least) or 0."""
 
@@ -634,6 +694,9 @@ def psd_real(x: TensorLike, sample_rate: float = ..., axis: int = ...) -> Tensor
 def ptp(x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
     """NumPy's `ptp`: the maximum less the minimum."""
 
+def put_along_axis(x: TensorLike, indices: TensorLike, values: TensorLike, axis: int | None = ..., reduction: str = ...) -> Tensor:
+    """NumPy's `put_along_axis`, PyTorch's `scatter`, as a new tensor: `x` with `result[i, indices[i, j]] = values[i, j]`."""
+
 def q_conv2d(x: TensorLike, w: TensorLike, bias: Tensor | None = ..., multiplier: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ..., x_zero_point: int = ..., w_zero_point: int = ..., out_zero_point: int = ..., dtype: DTypeLike = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Convolution of 8-bit images: as sums, requantised or as floats."""
 
@@ -657,6 +720,9 @@ def random_bits(seed: TensorLike, shape: ShapeLike) -> Tensor:
 
 def ravel(x: TensorLike) -> Tensor:
     """NumPy's `ravel`: all elements in row-major order, of rank 1."""
+
+def ravel_multi_index(multi_index: Sequence[Any], dims: Sequence[Any]) -> Tensor:
+    """NumPy's `ravel_multi_index`: the position among all elements in a row, of positions along each axis, clamped."""
 
 def real(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """Real part."""
@@ -760,6 +826,9 @@ def scatter_add(updates: TensorLike, indices: TensorLike, size: ShapeLike, *, sh
 def scatter_nd(x: TensorLike, indices: TensorLike, updates: TensorLike, reduction: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """A tensor with slices combined into it at tuples of indices."""
 
+def searchsorted(x: TensorLike, v: TensorLike, side: str = ...) -> Tensor:
+    """NumPy's `searchsorted`: where elements have to be inserted into a sorted row so that it stays sorted, i32."""
+
 def selective_scan(x: TensorLike, delta: TensorLike, a: TensorLike, b: TensorLike, c: TensorLike, state_size: int | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """State-space recurrence with input-dependent coefficients (Mamba)."""
 
@@ -853,17 +922,29 @@ def swapaxes(x: TensorLike, axis1: int, axis2: int) -> Tensor:
 def swiglu_ffn(x: TensorLike, up: TensorLike, gate: TensorLike, down: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """((x·up)·silu(x·gate))·down."""
 
+def take(x: TensorLike, indices: TensorLike, axis: int | None = ...) -> Tensor:
+    """NumPy's `take`: the slices of an axis at given positions, of all elements in a row without an axis."""
+
+def take_along_axis(x: TensorLike, indices: TensorLike, axis: int | None = ...) -> Tensor:
+    """NumPy's `take_along_axis`, PyTorch's `gather`: `result[i, j] = x[i, indices[i, j]]` for the last axis of a matrix."""
+
 def tan(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """Tangent of an angle in radians."""
 
 def tanh(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """Hyperbolic tangent."""
 
+def tensordot(lhs: TensorLike, rhs: TensorLike, axes: int | Sequence[Any] = ...) -> Tensor:
+    """NumPy's `tensordot`: the sum over several axes of both."""
+
 def tile(x: TensorLike, reps: int | Sequence[int]) -> Tensor:
     """NumPy's `tile`: the whole of `x` repeated `reps` times along each axis; fewer numbers are for the last axes."""
 
 def topk(x: TensorLike, k: int, *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor]:
     """The k largest elements of the last axis, largest first."""
+
+def trace(x: TensorLike, offset: int = ..., axis1: int = ..., axis2: int = ...) -> Tensor:
+    """NumPy's `trace`: the sum of diagonal `offset` of the matrices of two axes."""
 
 def transformer_encoder_block(x: TensorLike, wq: TensorLike, bq: TensorLike, wk: TensorLike, bk: TensorLike, wv: TensorLike, bv: TensorLike, wo: TensorLike, bo: TensorLike, ln1_scale: TensorLike, ln1_bias: TensorLike, w_up: TensorLike, b_up: TensorLike, w_down: TensorLike, b_down: TensorLike, ln2_scale: TensorLike, ln2_bias: TensorLike, mask: TensorLike | None = ..., *, num_heads: int, activation: str = ..., eps: float = ..., mask_kind: str = ..., shape: ShapeLike | None = ...) -> Tensor:
     """Post-norm encoder layer (BERT)."""
@@ -889,6 +970,12 @@ def trunc(x: TensorLike) -> Tensor:
 def unet_residual_block(x: TensorLike, norm1_scale: TensorLike, norm1_bias: TensorLike, conv1_w: TensorLike, conv1_b: TensorLike, norm2_scale: TensorLike, norm2_bias: TensorLike, conv2_w: TensorLike, conv2_b: TensorLike, embedding: TensorLike | None = ..., embedding_w: TensorLike | None = ..., embedding_b: TensorLike | None = ..., skip_w: TensorLike | None = ..., skip_b: TensorLike | None = ..., *, num_groups: int, eps: float = ..., shape: ShapeLike | None = ...) -> Tensor:
     """Residual block of a U-Net."""
 
+def unique(x: TensorLike, return_index: bool = ..., return_inverse: bool = ..., return_counts: bool = ..., *, size: int | None = ..., fill_value: TensorLike | None = ...) -> Tensor | tuple[Tensor, ...]:
+    """NumPy's `unique` with JAX's `size`: the different elements of a tensor, ascending, `[size]`; NaNs are one."""
+
+def unravel_index(indices: TensorLike, shape: Sequence[Any]) -> tuple[Tensor, ...]:
+    """NumPy's `unravel_index`: for positions among all elements in a row, the position along each axis."""
+
 def unsqueeze(x: TensorLike, axis: int) -> Tensor:
     """PyTorch's name of `expand_dims`."""
 
@@ -897,6 +984,12 @@ def unstack(x: TensorLike, axis: int = ...) -> list[Tensor]:
 
 def var(x: TensorLike, axis: int | Sequence[int] | None = ..., ddof: float = ..., keepdims: bool = ...) -> Tensor:
     """NumPy's `var`: the mean square distance from the mean, in two passes, so that no digits cancel."""
+
+def vdot(lhs: TensorLike, rhs: TensorLike) -> Tensor:
+    """NumPy's `vdot`: the sum of the products of all elements, those of `lhs` conjugated; a scalar."""
+
+def vecdot(lhs: TensorLike, rhs: TensorLike, axis: int = ...) -> Tensor:
+    """The array API's `vecdot`: the products along one axis, summed, those of `lhs` conjugated; other axes broadcast."""
 
 def where(condition: TensorLike, on_true: TensorLike, on_false: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """Elementwise choice."""

@@ -8,39 +8,42 @@ from typing import Any
 
 import numpy as np
 
+from rlx import mlir
+from rlx.ir import opview
 from rlx.ir.arrays import as_array, as_numbers, is_written
 from rlx.ir.builder import Tensor
 from rlx.ir.dim import Dim, DimExpr, maximum, product
 from rlx.ir.dtype import i32, i64
 from rlx.ir.errors import Error, ShapeError
+from rlx.ops.lift import broadcast
 
 
 def index_tensor(x: Tensor, index: tuple[Any, ...]) -> Tensor:
-    """`x[index]`: integers, slices, None, Ellipsis, any number of tensors of rank 0, and at most one array or tensor.
+    """`x[index]`: integers, slices, None, Ellipsis, and any number of arrays and tensors, which broadcast with each other.
 
     Args:
         x: The tensor.
-        index: An array is of integers or booleans, given as a list or for NumPy. A tensor is of integers.
+        index: An array is of integers or booleans, given as a list or for NumPy. A tensor is of integers. The bounds of a
+            slice may be scalar tensors whose distance is known: `x[i : i + 3]`.
 
     Raises:
         ShapeError: An entry is none of these, or certainly outside of its axis.
     """
     g: Any = x.builder
-    x, entries = _without_masks(x, _filled([_entry(i) for i in index], x.rank))
-    arrays = [e for e in entries if _is_array(e) and e.ndim]
+    x, entries = without_masks(x, filled([entry_of(i) for i in index], x.rank))
+    x, entries = _without_moving_slices(x, entries)
+    arrays = [e for e in entries if is_array(e) and e.ndim]
     if len(arrays) > 1:
-        raise ShapeError(
-            "at most one axis may be indexed by an array", hint="use gather_nd or gather_batched, or reshape"
-        )
-    result: Any = _sliced(x, [e for e in entries if _axes_of(e)])
+        return _at_several(x, entries)
+    result: Any = _sliced(x, [e for e in entries if axes_of(e)])
     pieces: list[list[Dim]] = []  # the dimensions that each entry gives
     axis = x.rank
     for entry in reversed(entries):
-        if not _axes_of(entry):
+        if not axes_of(entry):
             pieces.insert(0, [1] if entry is None else [])
             continue
         axis -= 1
-        if _is_array(entry):
+        if is_array(entry):
             result, indices = _positions(g, result, axis, entry)
             result = g.gather(result, indices, axis=axis)
             pieces.insert(0, list(indices.shape.dims))
@@ -52,11 +55,12 @@ def index_tensor(x: Tensor, index: tuple[Any, ...]) -> Tensor:
     return _moved_to_front(result, entries, pieces) if arrays else result
 
 
-def _is_array(entry: Any) -> bool:
+def is_array(entry: Any) -> bool:
+    """Whether an entry is an array or a tensor."""
     return isinstance(entry, (Tensor, np.ndarray))
 
 
-def _entry(value: Any) -> Any:
+def entry_of(value: Any) -> Any:
     """One entry of an index: None, Ellipsis, a slice, an integer or size, a tensor, or an array of integers or booleans."""
     if value is None or value is Ellipsis or isinstance(value, (slice, DimExpr)):
         return value
@@ -101,9 +105,9 @@ def _plain(value: Any) -> np.ndarray:
         raise ShapeError(f"{value!r:.60} is no array: {problem}") from None
 
 
-def _filled(index: list[Any], rank: int) -> list[Any]:
+def filled(index: list[Any], rank: int) -> list[Any]:
     """The index with a slice for each axis that it leaves out; an Ellipsis stays, before the slices that it stands for."""
-    consumed = sum(_axes_of(i) for i in index)
+    consumed = sum(axes_of(i) for i in index)
     if consumed > rank:
         raise ShapeError(f"{consumed} indices for a tensor of rank {rank}")
     places = [n for n, i in enumerate(index) if i is Ellipsis]
@@ -114,7 +118,8 @@ def _filled(index: list[Any], rank: int) -> list[Any]:
     return index[: position + len(places)] + fill + index[position + len(places) :]
 
 
-def _axes_of(entry: Any) -> int:
+def axes_of(entry: Any) -> int:
+    """How many axes an entry indexes."""
     if entry is None or entry is Ellipsis:
         return 0
     return entry.ndim if _is_mask(entry) else 1
@@ -124,13 +129,13 @@ def _is_mask(entry: Any) -> bool:
     return isinstance(entry, np.ndarray) and entry.dtype.kind == "b"
 
 
-def _without_masks(x: Tensor, entries: list[Any]) -> tuple[Tensor, list[Any]]:
+def without_masks(x: Tensor, entries: list[Any]) -> tuple[Tensor, list[Any]]:
     """Replace arrays of booleans by the positions where they are true; the axes that one covers are joined to one axis."""
     result, axis = [], 0
     for entry in entries:
         if not _is_mask(entry):
             result.append(entry)
-            axis += _axes_of(entry)
+            axis += axes_of(entry)
             continue
         covered = x.shape.dims[axis : axis + entry.ndim]
         if covered != entry.shape:
@@ -164,7 +169,7 @@ def _sliced(x: Tensor, entries: Sequence[Any]) -> Tensor:
                 backwards[axis] = -step
             else:
                 strides[axis] = step
-        elif not _is_array(entry):
+        elif not is_array(entry):
             starts[axis] = _position(entry, size, axis)
             limits[axis] = starts[axis] + 1
     result = x
@@ -238,6 +243,54 @@ def _bound(value: Any, name: str = "bound") -> Dim | None:
         raise ShapeError(f"the {name} of a slice is an integer or a size, not {value!r:.60}") from None
 
 
+def _without_moving_slices(x: Tensor, entries: list[Any]) -> tuple[Tensor, list[Any]]:
+    """Take the slices whose bounds are tensors, and leave whole axes in their place."""
+    result, axis = [], 0
+    for entry in entries:
+        if isinstance(entry, slice) and (isinstance(entry.start, Tensor) or isinstance(entry.stop, Tensor)):
+            g: Any = x.builder
+            x = g.dynamic_slice_in_dim(x, entry.start, _distance(entry), axis=axis)
+            entry = slice(None)
+        result.append(entry)
+        axis += axes_of(entry)
+    return x, result
+
+
+def _distance(entry: slice) -> int:
+    """The length of a slice from a tensor to the same tensor plus a number."""
+    if isinstance(entry.start, Tensor) and isinstance(entry.stop, Tensor) and entry.step in (None, 1):
+        (first, low), (last, high) = (_base(bound.value) for bound in (entry.start, entry.stop))
+        if first == last and high >= low:
+            return high - low
+    raise ShapeError(
+        "a bound of the slice is a tensor, and sizes may not depend on values",
+        hint="take a fixed number of elements: x[i : i + 3] with one tensor i, or g.dynamic_slice_in_dim(x, i, 3)",
+    )
+
+
+def _base(value: Any) -> tuple[Any, int]:
+    """A value as another one plus a number that is known: `i + 3` is i and 3."""
+    offset = 0
+    while isinstance(value, mlir.OpResult) and opview.name_of(op := value.owner.operation) == "binary":
+        kind, (left, right) = opview.attributes_of(op)["kind"], op.operands
+        known = _number(right) if kind in ("add", "sub") else None
+        if known is not None:
+            value, offset = left, offset + (known if kind == "add" else -known)
+        elif kind == "add" and (known := _number(left)) is not None:
+            value, offset = right, offset + known
+        else:
+            break
+    return value, offset
+
+
+def _number(value: Any) -> int | None:
+    """The value of an integer constant of rank 0."""
+    if not isinstance(value, mlir.OpResult) or opview.name_of(op := value.owner.operation) != "constant":
+        return None
+    array = opview.attributes_of(op)["value"]
+    return int(array) if not array.ndim and array.dtype.kind in "iu" else None
+
+
 # --- arrays ---------------------------------------------------------------------------------------
 
 
@@ -249,7 +302,7 @@ def _positions(g: Any, x: Any, axis: int, entry: Any) -> tuple[Any, Any]:
     """
     size = x.shape.dims[axis]
     if isinstance(entry, Tensor):
-        return x, _wrapped(g, entry, size)
+        return x, from_the_end(g, entry, size)
     if not entry.size:
         return x, g.constant(entry.astype(np.int32))
     low, high = int(entry.min()), int(entry.max())
@@ -271,13 +324,44 @@ def _constant(g: Any, indices: np.ndarray) -> Any:
     return g.constant(indices.astype(np.int32 if narrow else np.int64))
 
 
-def _wrapped(g: Any, indices: Any, size: Dim) -> Any:
+def from_the_end(g: Any, indices: Any, size: Dim) -> Any:
+    """Indices of which negative ones count from the end of an axis, so that they do not any more."""
     if not indices.dtype.is_signed:
         return indices
     wide = indices.dtype is i64 or (type(size) is int and size > i32.max)
     indices = g.cast(indices, i64 if wide else i32)  # a narrower dtype may not hold the size
     length = size if type(size) is int else g.cast(g.dim_size(size), indices.dtype)
     return g.where(indices < 0, indices + length, indices)
+
+
+def _at_several(x: Any, entries: list[Any]) -> Any:
+    """Indexing by arrays along several axes: NumPy's rule, by which they broadcast with each other."""
+    g = x.builder
+    placed = [e for e in entries if axes_of(e)]
+    axes = [axis for axis, e in enumerate(placed) if is_array(e)]
+    result: Any = _sliced(x, placed)
+    indices = []
+    for axis in axes:
+        result, positions = _positions(g, result, axis, placed[axis])
+        indices.append(g.cast(positions, i64))
+    shape = broadcast(*(i.shape.dims for i in indices))
+    others = [axis for axis in range(result.rank) if axis not in axes]
+    table = g.transpose(result, (*axes, *others))
+    found = g.gather_nd(table, g.stack([g.expand(i, shape) for i in indices], axis=-1))
+    # What the other entries give: a slice its axis, None a new one, an integer none.
+    dims, before, sizes = [], 0, iter(found.shape.dims[len(shape) :])
+    advanced = [n for n, e in enumerate(entries) if e is not None and e is not Ellipsis and not isinstance(e, slice)]
+    for number, entry in enumerate(entries):
+        size = next(sizes) if axes_of(entry) and not is_array(entry) else None
+        if entry is None or isinstance(entry, slice):
+            dims.append(1 if entry is None else size)
+            before += number < advanced[0]
+    found = g.reshape(found, (*shape, *dims))
+    if advanced[-1] - advanced[0] + 1 != len(advanced):
+        return found
+    last = len(shape) + before
+    order = (*range(len(shape), last), *range(len(shape)), *range(last, found.rank))
+    return g.transpose(found, order) if before else found
 
 
 def _moved_to_front(result: Any, entries: list[Any], pieces: list[list[Dim]]) -> Any:
@@ -287,7 +371,7 @@ def _moved_to_front(result: Any, entries: list[Any], pieces: list[list[Dim]]) ->
     advanced = [n for n, e in enumerate(entries) if e is not None and e is not Ellipsis and not isinstance(e, slice)]
     if advanced[-1] - advanced[0] + 1 == len(advanced):
         return result
-    (place,) = (n for n in advanced if pieces[n] or (_is_array(entries[n]) and entries[n].ndim))
+    (place,) = (n for n in advanced if pieces[n] or (is_array(entries[n]) and entries[n].ndim))
     first = sum(map(len, pieces[:place]))
     moved = range(first, first + len(pieces[place]))
     if not first:

@@ -2,23 +2,47 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from rlx.ir.builder import Tensor
-from rlx.ir.errors import ShapeError
+from rlx.ir.errors import Error, ShapeError
 from rlx.ir.location import describe
+from rlx.ops import other_names
 from rlx.ops.indexing import index_tensor
+from rlx.ops.update import At
 
 _OF_EVERY_CLASS = frozenset(
     {"__module__", "__qualname__", "__doc__", "__slots__", "__firstlineno__", "__static_attributes__"}
 )
 
 
-def install() -> None:
-    """Put the operators on `Tensor`."""
+def install(methods: Mapping[str, Callable[..., Any]]) -> None:
+    """Put the operators on `Tensor`, and the methods of the builder whose first argument is one."""
+    for name in methods_of_tensors(methods):
+        setattr(Tensor, name, _method(name, methods[name]))
     for name, member in vars(Operators).items():
         if name not in _OF_EVERY_CLASS:
             setattr(Tensor, name, member)
+
+
+def methods_of_tensors(methods: Mapping[str, Callable[..., Any]]) -> list[str]:
+    """The methods of a builder that are methods of tensors as well: `g.softmax(x, axis=-1)` is `x.softmax(axis=-1)`."""
+    first = {name: list(inspect.signature(method).parameters)[1:2] for name, method in methods.items()}
+    return sorted(n for n, parameters in first.items() if parameters in (["x"], ["lhs"]) and not hasattr(Operators, n))
+
+
+def _method(name: str, of_builder: Callable[..., Any]) -> Callable[..., Any]:
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self.builder, name)(self, *args, **kwargs)
+
+    method.__name__, method.__qualname__, method.__doc__ = name, f"Tensor.{name}", of_builder.__doc__
+    parameters = list(inspect.signature(of_builder).parameters.values())
+    returned = inspect.signature(of_builder).return_annotation
+    signature = inspect.Signature([parameters[0], *parameters[2:]], return_annotation=returned)
+    method.__signature__ = signature  # pyright: ignore[reportFunctionMemberAccess]
+    return method
 
 
 class Operators:
@@ -142,6 +166,36 @@ class Operators:
     def __ge__(self: Any, other: Any) -> Any:
         return self.builder.compare("ge", self, other)
 
+    def __len__(self: Any) -> int:
+        size = self._leading("it has no length")
+        if type(size) is not int:
+            raise Error(
+                f"{self!r} has no length that is known: its first axis has size {size}",
+                location=describe(self.builder.location),
+                hint="x.shape.dims[0] is the size as a symbol",
+            )
+        return size
+
+    def __iter__(self: Any) -> Iterator[Any]:
+        size = self._leading("it cannot be iterated over")
+        if type(size) is not int:
+            raise Error(
+                f"{self!r} cannot be iterated over: its first axis has size {size}, which is not known",
+                location=describe(self.builder.location),
+                hint="use g.scan, or give the size",
+            )
+        return iter([self[i] for i in range(size)])
+
+    def _leading(self: Any, problem: str) -> Any:
+        if not self.rank:
+            raise ShapeError(f"{self!r} is a scalar: {problem}", location=describe(self.builder.location))
+        return self.shape.dims[0]
+
+    def __getattr__(self: Any, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise other_names.problem("a tensor", name, [n for n in dir(Tensor) if not n.startswith("_")])
+
     def __getitem__(self: Any, index: Any) -> Any:
         try:
             return index_tensor(self, index if isinstance(index, tuple) else (index,))
@@ -150,6 +204,26 @@ class Operators:
                 raise
             message, place = f"indexing {self.shape}: {problem.message}", describe(self.builder.location)
             raise ShapeError(message, location=place, hint=problem.hint) from None
+
+    @property
+    def at(self: Any) -> At:
+        """Functional updates: `x.at[index].set(values)`, `.add`, `.multiply`, `.min`, `.max`, `.divide`, `.apply`."""
+        return At(self)
+
+    @property
+    def mT(self: Any) -> Any:
+        """The last two axes exchanged, as in NumPy."""
+        return self.builder.swapaxes(self, -1, -2)
+
+    @property
+    def real(self: Any) -> Any:
+        """The real part: `x` itself, if it is real."""
+        return self.builder.real(self) if self.dtype.is_complex else self
+
+    @property
+    def imag(self: Any) -> Any:
+        """The imaginary part: zeros, if `x` is real."""
+        return self.builder.imag(self) if self.dtype.is_complex else self.builder.zeros_like(self)
 
     @property
     def T(self: Any) -> Any:
@@ -165,56 +239,6 @@ class Operators:
     def astype(self: Any, dtype: Any) -> Any:
         """Conversion to another dtype."""
         return self.builder.cast(self, dtype)
-
-    def sum(self: Any, axis: Any = None, keepdims: bool = False) -> Any:
-        """The sum over axes, by default over all."""
-        return self.builder.sum(self, axis=axis, keepdims=keepdims)
-
-    def mean(self: Any, axis: Any = None, keepdims: bool = False) -> Any:
-        """The mean over axes, by default over all."""
-        return self.builder.mean(self, axis=axis, keepdims=keepdims)
-
-    def max(self: Any, axis: Any = None, keepdims: bool = False) -> Any:
-        """The maximum over axes, by default over all."""
-        return self.builder.max(self, axis=axis, keepdims=keepdims)
-
-    def min(self: Any, axis: Any = None, keepdims: bool = False) -> Any:
-        """The minimum over axes, by default over all."""
-        return self.builder.min(self, axis=axis, keepdims=keepdims)
-
-    def prod(self: Any, axis: Any = None, keepdims: bool = False) -> Any:
-        """The product over axes, by default over all."""
-        return self.builder.prod(self, axis=axis, keepdims=keepdims)
-
-    def any(self: Any, axis: Any = None, keepdims: bool = False) -> Any:
-        """Whether an element is true, over axes, by default over all."""
-        return self.builder.any(self, axis=axis, keepdims=keepdims)
-
-    def all(self: Any, axis: Any = None, keepdims: bool = False) -> Any:
-        """Whether all elements are true, over axes, by default over all."""
-        return self.builder.all(self, axis=axis, keepdims=keepdims)
-
-    def var(self: Any, axis: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
-        """NumPy's `var` over axes, by default over all."""
-        return self.builder.var(self, axis=axis, ddof=ddof, keepdims=keepdims)
-
-    def std(self: Any, axis: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
-        """NumPy's `std` over axes, by default over all."""
-        return self.builder.std(self, axis=axis, ddof=ddof, keepdims=keepdims)
-
-    def flatten(self: Any) -> Any:
-        """All elements in row-major order, of rank 1."""
-        return self.builder.ravel(self)
-
-    ravel = flatten
-
-    def squeeze(self: Any, axis: Any = None) -> Any:
-        """Without axes of size 1, by default without all of them."""
-        return self.builder.squeeze(self, axis)
-
-    def swapaxes(self: Any, axis1: int, axis2: int) -> Any:
-        """Two axes exchanged."""
-        return self.builder.swapaxes(self, axis1, axis2)
 
     def transpose(self: Any, *axes: Any) -> Any:
         """The axes in another order, by default reversed: `x.transpose(1, 0)` or `x.transpose((1, 0))`."""

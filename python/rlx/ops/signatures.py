@@ -13,7 +13,7 @@ from rlx.ir.card import Card
 SELF = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
 
 KINDS = {"i64": "int", "f64": "float", "bool": "bool", "enum": "str", "str": "str"}
-# What arguments of one name are in all ops, where a function does not say more itself; the types are of `rlx.typing`.
+# What arguments of one name are in all ops, where a function does not say more itself; the types are of `rlx.ir.typing`.
 _BY_NAME = {
     "axes": "int | Sequence[int] | None",
     "axis": "int",

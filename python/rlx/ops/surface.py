@@ -12,7 +12,7 @@ from rlx.ir import registry
 from rlx.ir.builder import Builder, CallError, method_of
 from rlx.ir.errors import Error
 from rlx.ir.location import describe
-from rlx.ops import manual, operators, signatures
+from rlx.ops import manual, operators, other_names, signatures
 
 # Kinds of enumerated ops that have their own methods: op -> {method: kind}.
 _KINDS: dict[str, dict[str, str]] = {
@@ -127,4 +127,11 @@ def install() -> None:
     methods.cache_clear()
     for name, method in methods().items():
         setattr(Builder, name, method)
-    operators.install()
+    Builder.__getattr__ = _unknown  # type: ignore[attr-defined]
+    operators.install(methods())
+
+
+def _unknown(self: Builder, name: str) -> Any:
+    if name.startswith("_"):
+        raise AttributeError(name)
+    raise other_names.problem(f"a {type(self).__name__}", name, methods())

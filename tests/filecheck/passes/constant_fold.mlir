@@ -39,3 +39,17 @@ func.func @sizes(%x: tensor<?xf32, #rlx.dims<["n"]>>) -> (tensor<i32>, tensor<i3
   %3 = rlx.expand(%0) {shape = ["n"]} : (tensor<i32>) -> tensor<?xi32, #rlx.dims<["n"]>>
   return %0, %1, %2, %3 : tensor<i32>, tensor<i32>, tensor<3xi32>, tensor<?xi32, #rlx.dims<["n"]>>
 }
+
+// Positions stay, and so does what is computed from them element by element; a sort of them is evaluated.
+// CHECK-LABEL: func.func @positions(
+// CHECK-DAG: rlx.constant() {value = dense<[0, 2, 1, 3]> : tensor<4xi32>}
+// CHECK-DAG: rlx.iota(
+// CHECK-DAG: rlx.binary(
+// CHECK-NOT: rlx.argsort
+func.func @positions() -> (tensor<4xi32>, tensor<4xi32>) {
+  %0 = rlx.iota() {shape = [4], axis = 0, dtype = i32} : tensor<4xi32>
+  %1 = rlx.constant() {value = dense<2> : tensor<i32>} : tensor<i32>
+  %2 = rlx.binary(%0, %1) {kind = "rem"} : (tensor<4xi32>, tensor<i32>) -> tensor<4xi32>
+  %3 = rlx.argsort(%2) {axis = 0, descending = false} : tensor<4xi32>
+  return %2, %3 : tensor<4xi32>, tensor<4xi32>
+}

@@ -29,7 +29,7 @@ def scatter_nd(
     assert type(count) is int
     positions, width, number = product_of(dims[:count]), product_of(dims[count:]), product_of(places)
     table = low.reshape(x.value, dims, (positions, width))
-    rows = low.reshape(updates.value, updates.shape.dims, (number, width))
+    rows = _rows(low, updates, number, width)
     tuples = low.reshape(indices.value, indices.shape.dims, (number, count))
     targets = _targets(low, tuples, indices.shape.dtype, dims[:count], number)
     if type(positions) is not int:
@@ -40,6 +40,15 @@ def scatter_nd(
     scatter = _Scatter(low, x.shape.dtype, positions, width, number)
     found = scatter.last(table, targets, rows) if reduction == "set" else scatter.all(table, targets, rows, reduction)
     return low.reshape(found, (positions, width), dims)
+
+
+def _rows(low: Loops, updates: Lowered, number: Dim, width: Dim) -> mlir.Value:
+    """The updates as `[number, width]`."""
+    if (number, width) != (1, 1) or updates.shape.rank != 1:
+        return low.reshape(updates.value, updates.shape.dims, (number, width))
+    # A copy in place of a reshape: compilers fold one of a slice of a single element to a slice that is invalid.
+    out = (low.empty((1, 1), updates.value.type.element_type), (0, 1))
+    return low.generic([(updates.value, (0,))], [out], [PARALLEL] * 2, lambda element, _: element)
 
 
 def _targets(low: Loops, tuples: mlir.Value, dtype: DType, sizes: tuple[Dim, ...], number: Dim) -> mlir.Value:
@@ -149,7 +158,23 @@ class _Scatter:
             # A product with 1 + 0i would make NaN of infinities.
             return s.select(s.compare("eq", update, s.constant(1)), own, found)
 
+        if (self.number, self.width) == (1, 1):
+            return self._one_element(table, safe, rows, combine)
         return self._row_by_row(table, safe, rows, combine)
+
+    def _one_element(self, table: mlir.Value, targets: mlir.Value, rows: mlir.Value, combine: Any) -> mlir.Value:
+        """One update of one element: a loop over it is folded to invalid IR by some compilers."""
+        low, arith = self.low, self.low.arith
+
+        def chosen(own: mlir.Value, _: mlir.Value) -> mlir.Value:
+            first = low.size(0)
+            target = low.tensor.extract(targets, [first, first])
+            here = arith.index_cast(target.type, low.scalar_index(0))
+            updated = combine(low.tensor.extract(rows, [first, first]), own)
+            return arith.select(arith.cmpi(arith.CmpIPredicate.eq, here, target), updated, own)
+
+        out = (low.empty((self.positions, 1), table.type.element_type), (0, 1))
+        return low.generic([(table, (0, 1))], [out], [PARALLEL] * 2, chosen)
 
     def _row_by_row(self, table: mlir.Value, targets: mlir.Value, rows: mlir.Value, combine: Any) -> mlir.Value:
         """A loop over the updates; `combine` takes a scalar of an update and one of the table."""

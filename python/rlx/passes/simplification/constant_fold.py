@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rlx import mlir
-from rlx.ir import attributes, registry
+from rlx.ir import attributes, opview, registry
 from rlx.ir.errors import Error
 from rlx.ir.evaluate import evaluate_op
 from rlx.ir.shape import shape_of
@@ -17,25 +17,38 @@ from rlx.passes.rewrite import builder_before, collect, erase_dead, replace
 
 @dataclass(frozen=True)
 class ConstantFold(Pass, name="rlx-constant-fold", exact=True, idempotent=True):
-    """Evaluate ops whose operands are all constants, by the NumPy evaluators."""
+    """Evaluate ops whose operands are all constants, by the NumPy evaluators.
+
+    Positions (`iota`) and what is computed from them element by element stay as they are, since compilers compute them where
+    they are read; but a sort, a scatter or a sum of them is evaluated.
+    """
 
     max_elements: int = option(65536, "the largest operand or result that is evaluated, in elements", least=0)
 
     def run(self, module: mlir.Module) -> None:
         known: dict[mlir.Value, np.ndarray] = {}
         constants: list[mlir.Operation] = []
+        positions: dict[mlir.Value, mlir.Operation] = {}  # what depends on positions and constants only
         for op in collect(module):
             if op.name == "rlx.constant":
                 constants.append(op)
-            elif self._foldable(op, known):
-                constants += self._fold(op, known)
-        erase_dead(constants)
+            elif self._foldable(op, known, positions):
+                if op.name == "rlx.iota" or (_follows(op) and any(v in positions for v in op.operands)):
+                    positions.update(dict.fromkeys(op.results, op))
+                else:
+                    constants += self._fold(op, known, positions)
+        erase_dead([*positions.values(), *constants])
 
-    def _foldable(self, op: mlir.Operation, known: dict[mlir.Value, np.ndarray]) -> bool:
+    def _foldable(
+        self,
+        op: mlir.Operation,
+        known: dict[mlir.Value, np.ndarray],
+        positions: dict[mlir.Value, mlir.Operation],
+    ) -> bool:
         operands = list(op.operands)
-        if not operands and op.name != "rlx.dim_size":
+        if not operands and op.name not in ("rlx.dim_size", "rlx.iota"):
             return False
-        if not all(v in known or self._read(v, known) for v in operands):
+        if not all(v in known or v in positions or self._read(v, known) for v in operands):
             return False
         return not len(op.regions) and all(self._small(r) for r in op.results)
 
@@ -51,10 +64,15 @@ class ConstantFold(Pass, name="rlx-constant-fold", exact=True, idempotent=True):
         known[value] = attributes.read(registry.card(op.name).spec, op)["value"]
         return True
 
-    def _fold(self, op: mlir.Operation, known: dict[mlir.Value, np.ndarray]) -> list[mlir.Operation]:
+    def _fold(
+        self,
+        op: mlir.Operation,
+        known: dict[mlir.Value, np.ndarray],
+        positions: dict[mlir.Value, mlir.Operation],
+    ) -> list[mlir.Operation]:
         """Replace an op by constants, and return these."""
         try:
-            arrays = evaluate_op(op, [known[v] for v in op.operands], {})
+            arrays = evaluate_op(op, [_array(v, known, positions) for v in op.operands], {})
         except Error:
             return []  # for instance if an attribute has a symbol
         builder = builder_before(op, self.name)
@@ -65,3 +83,23 @@ class ConstantFold(Pass, name="rlx-constant-fold", exact=True, idempotent=True):
             values.append(value)
         replace(op, values)
         return [v.owner.operation for v in values]
+
+
+def _follows(op: mlir.Operation) -> bool:
+    """Whether an op computes each element from a few that compilers compute where they are read."""
+    return any(opview.has_trait(op, trait) for trait in ("elementwise", "rearranges", "view"))
+
+
+def _array(
+    value: mlir.Value, known: dict[mlir.Value, np.ndarray], positions: dict[mlir.Value, mlir.Operation]
+) -> np.ndarray:
+    """The array of a value, which is evaluated if it depends on positions."""
+    pending = [value]
+    while pending:
+        op = positions[pending[-1]] if pending[-1] not in known else None
+        missing = [] if op is None else [v for v in op.operands if v not in known]
+        if op is not None and not missing:
+            arrays = evaluate_op(op, [known[v] for v in op.operands], {})
+            known.update(zip(op.results, arrays, strict=True))
+        pending = [*pending, *missing] if missing else pending[:-1]
+    return known[value]

@@ -1,0 +1,195 @@
+"""`x.at[index].set(values)`: JAX's functional updates, a new tensor in which some elements have other values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rlx.ir.builder import Tensor
+from rlx.ir.dim import Dim, product
+from rlx.ir.dtype import bool_, i64
+from rlx.ir.errors import ShapeError
+from rlx.ir.location import describe
+from rlx.ops import indexing
+from rlx.ops.lift import cast, tensor_like
+
+
+class At:
+    """`x.at`: what is to be indexed next."""
+
+    def __init__(self, x: Tensor):
+        self._x = x
+
+    def __getitem__(self, index: Any) -> Selection:
+        return Selection(self._x, index if isinstance(index, tuple) else (index,))
+
+
+class Selection:
+    """`x.at[index]`: elements of a tensor, of which each method gives a tensor with other values in their places.
+
+    The index is what `x[index]` takes, and one array of booleans besides may be a tensor. Values broadcast to the shape of
+    `x[index]` and are converted to the dtype of `x`. Where an index occurs twice, sums, products and extremes take all its
+    values, and `set` the last one. Positions that a tensor gives and that lie outside of the axis are dropped.
+    """
+
+    def __init__(self, x: Tensor, index: tuple[Any, ...]):
+        self._x, self._index = x, index
+
+    def get(self) -> Tensor:
+        """`x[index]`."""
+        return self._x[self._index]
+
+    def set(self, values: Any) -> Tensor:
+        """`x` with the values in these places."""
+        return self._updated("set", values, lambda old, new: new)
+
+    def add(self, values: Any) -> Tensor:
+        """`x` with the values added in these places."""
+        return self._updated("add", values, lambda old, new: old + new)
+
+    def subtract(self, values: Any) -> Tensor:
+        """`x` with the values subtracted in these places."""
+        return self.add(-tensor_like(self._x.builder, values, self._x.dtype))
+
+    def multiply(self, values: Any) -> Tensor:
+        """`x` with these places multiplied by the values."""
+        return self._updated("mul", values, lambda old, new: old * new)
+
+    mul = multiply
+
+    def divide(self, values: Any) -> Tensor:
+        """`x` with these places divided by the values."""
+        return self._x / self._of(1).multiply(values)
+
+    def power(self, values: Any) -> Tensor:
+        """`x` with these places to the power of the values."""
+        return self._x ** self._of(1).multiply(values)
+
+    def min(self, values: Any) -> Tensor:
+        """`x` with the lesser of element and value in these places."""
+        return self._updated("min", values, self._x.builder.minimum)
+
+    def max(self, values: Any) -> Tensor:
+        """`x` with the greater of element and value in these places."""
+        return self._updated("max", values, self._x.builder.maximum)
+
+    def apply(self, function: Callable[[Tensor], Tensor]) -> Tensor:
+        """`x` with a function of the elements in these places."""
+        b = self._x.builder
+        chosen = Selection(b.zeros(self._x.shape.dims, bool_), self._index).set(True)
+        return b.where(chosen, function(self._x), self._x)
+
+    def _of(self, value: int) -> Selection:
+        return Selection(self._x.builder.full_like(self._x, value), self._index)
+
+    def _updated(self, reduction: str, values: Any, joined: Callable[[Any, Any], Any]) -> Tensor:
+        x, b = self._x, self._x.builder
+        try:
+            new = cast(b, tensor_like(b, values, x.dtype), x.dtype)
+            mask = self._index[0]
+            if len(self._index) == 1 and isinstance(mask, Tensor) and mask.dtype.is_bool:
+                return _where(x, mask, joined(x, new), new)
+            entries = indexing.filled([indexing.entry_of(i) for i in self._index], x.rank)
+            if all(_is_plain(e, d) for e, d in zip(entries, _axes(x, entries), strict=True)):
+                return _spliced(x, entries, new, joined)
+            return _scattered(x, entries, new, reduction)
+        except ShapeError as problem:
+            if problem.location is not None:
+                raise
+            message, place = f"updating {x.shape}: {problem.message}", describe(b.location)
+            raise ShapeError(message, location=place, hint=problem.hint) from None
+
+
+def _where(x: Tensor, mask: Tensor, updated: Any, values: Tensor) -> Tensor:
+    if values.rank:
+        raise ShapeError(
+            f"a tensor of booleans chooses as many elements as are true, and {values.shape} may not fit",
+            hint="give one number, or use g.where(mask, values, x)",
+        )
+    if mask.shape.dims != x.shape.dims[: mask.rank]:
+        raise ShapeError(f"the booleans {mask.shape} have to have the sizes of the first axes of {x.shape}")
+    b = x.builder
+    return b.where(b.reshape(mask, (*mask.shape.dims, *(1,) * (x.rank - mask.rank))), updated, x)
+
+
+def _axes(x: Tensor, entries: list[Any]) -> list[Dim | None]:
+    """For each entry the size of the axis that it indexes."""
+    sizes, axis = [], 0
+    for entry in entries:
+        count = indexing.axes_of(entry)
+        sizes.append(x.shape.dims[axis] if count else None)
+        axis += count
+    return sizes
+
+
+def _is_plain(entry: Any, size: Dim | None) -> bool:
+    """Whether an entry leaves one run of an axis of known size, or all of an axis."""
+    if isinstance(entry, slice):
+        if entry == slice(None):
+            return True
+        bounds = (entry.start, entry.stop, entry.step)
+        return type(size) is int and all(v is None or type(v) is int for v in bounds) and entry.step in (None, 1)
+    return entry is None or entry is Ellipsis or (type(entry) is int and type(size) is int)
+
+
+def _spliced(x: Tensor, entries: list[Any], new: Tensor, joined: Callable[[Any, Any], Any]) -> Tensor:
+    """A block of elements replaced: what is before it, the block, and what is behind it, joined along each axis."""
+    b = x.builder
+    old = x[tuple(entries)]
+    values: Any = b.expand(joined(old, new), old.shape.dims)
+    ranges: list[tuple[int, Dim]] = []
+    for entry, size in zip(entries, _axes(x, entries), strict=True):
+        if size is None:
+            continue
+        if entry == slice(None):
+            ranges.append((0, size))
+        else:
+            assert type(size) is int
+            low, high, _ = entry.indices(size) if isinstance(entry, slice) else (entry % size, entry % size + 1, 1)
+            ranges.append((low, max(low, high)))
+    values = b.reshape(values, [high - low for low, high in ranges])
+
+    def filled(part: Tensor, axis: int) -> Any:
+        """`values`, and around them what `part` of `x`, which is cut to the block along the axes before `axis`, has."""
+        if axis == x.rank:
+            return values
+        low, high = ranges[axis]
+        if (low, high) == (0, x.shape.dims[axis]):
+            return filled(part, axis + 1)
+        pieces = [(0, low), (low, high), (high, x.shape.dims[axis])]
+        before, block, behind = (b.narrow(part, axis, start, stop - start) for start, stop in pieces)
+        parts = [before, filled(block, axis + 1), behind]
+        return b.concat([p for p in parts if p.shape.dims[axis] != 0] or [part], axis)
+
+    return filled(x, 0)
+
+
+def _scattered(x: Tensor, entries: list[Any], new: Tensor, reduction: str) -> Tensor:
+    """Elements written one by one, or slices if arrays index the leading axes only."""
+    b = x.builder
+    flat, entries = indexing.without_masks(x, entries)
+    marked, dims = [], list(flat.shape.dims)
+    axis = 0
+    for entry in entries:
+        if isinstance(entry, Tensor):  # what is outside gets a place behind the last one, from which nothing is written
+            size: Any = flat.shape.dims[axis]
+            index = cast(b, indexing.from_the_end(b, entry, size), i64)
+            extent = b.cast(b.dim_size(size), i64)
+            entry = b.where((index >= 0) & (index < extent), index, extent)
+            dims[axis] = size + 1
+        marked.append(entry)
+        axis += indexing.axes_of(entry)
+    arrays = [e for e in marked if indexing.is_array(e)]
+    rest = [e for e in marked[len(arrays) :] if e is not Ellipsis]
+    if arrays and all(map(indexing.is_array, marked[: len(arrays)])) and all(e == slice(None) for e in rest):
+        count = len(arrays)  # whole slices
+        numbers = [b.iota((d,), dtype=i64)[e] for d, e in zip(dims[:count], arrays, strict=True)]
+        shape = indexing.broadcast(*(n.shape.dims for n in numbers))
+        tuples = b.stack([b.expand(n, shape) for n in numbers], axis=-1)
+        values = b.expand(new, (*shape, *flat.shape.dims[count:]))
+    else:
+        linear = b.reshape(b.iota((product(dims),), dtype=i64), dims)[tuple(marked)]
+        tuples = b.stack(b.unravel_index(linear, dims), axis=-1)
+        values = b.expand(new, linear.shape.dims)
+    result = b.scatter_nd(flat, tuples, values, reduction=reduction)
+    return result if result.shape == x.shape else b.reshape(result, x.shape.dims)
