@@ -47,6 +47,8 @@ _HOMES = {
     "BucketedGraph": "rlx.runtime.bucketed",
     "Session": "rlx.runtime.session",
     "load": "rlx.runtime.session",
+    **dict.fromkeys(("jit", "Jit"), "rlx.runtime.jit"),
+    "call": "rlx.transforms.call",
     **dict.fromkeys(("model", "Model", "Input", "Param"), "rlx.runtime.model"),
     **dict.fromkeys(("grad", "grad_with_loss"), "rlx.transforms.grad"),
     "jvp": "rlx.transforms.jvp",

@@ -57,6 +57,8 @@ from rlx.quantization.sensitivity import quantization_sensitivity as quantizatio
 from rlx.runtime.bucketed import BucketedGraph as BucketedGraph
 from rlx.runtime.compiled import CompiledGraph as CompiledGraph
 from rlx.runtime.device import Device as Device
+from rlx.runtime.jit import Jit as Jit
+from rlx.runtime.jit import jit as jit
 from rlx.runtime.model import Input as Input
 from rlx.runtime.model import Model as Model
 from rlx.runtime.model import Param as Param
@@ -66,6 +68,7 @@ from rlx.runtime.pipeline import Pipeline as Pipeline
 from rlx.runtime.session import Session as Session
 from rlx.runtime.session import load as load
 from rlx.tick import Tick as Tick
+from rlx.transforms.call import call as call
 from rlx.transforms.checkpoint import checkpoint as checkpoint
 from rlx.transforms.directional_nth_grad import directional_nth_grad as directional_nth_grad
 from rlx.transforms.grad import grad as grad

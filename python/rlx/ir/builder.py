@@ -24,6 +24,7 @@ from rlx.ir.location import caller_location, describe, raised_at
 from rlx.ir.op_methods import OpMethods, TensorMethods
 from rlx.ir.regions import IN_BODY, Region, RegionBuilder
 from rlx.ir.shape import Shape, shape_of
+from rlx.ir.traced import no_value
 from rlx.ir.verify import infer
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class Tensor(TensorMethods):
     """A value in a graph. Operators and indexing emit ops; see `rlx.Graph` for all others."""
 
     __slots__ = ("builder", "value")
+    number: Any = None  # the number that this tensor stands for, if its dtype gives way as that of a number does
 
     def __init__(self, builder: Any, value: mlir.Value):
         self.builder: Any = builder  # its methods are installed from the cards
@@ -65,18 +67,27 @@ class Tensor(TensorMethods):
         """The name of an input, parameter or state; else the name that MLIR prints, such as `%3`."""
         return self.builder.name_of(self.value)
 
+    def towards(self, kind: DType) -> Tensor:
+        """The tensor that is to be cast to `kind`: with all the digits of the number that it stands for."""
+        return self
+
     def __repr__(self) -> str:
         return f"<Tensor {self.name}: {self.shape}>"
 
     def __bool__(self) -> bool:
-        raise Error(
-            f"{self!r} has no value while it is traced, so Python cannot branch on it",
-            location=describe(caller_location()),
-            hint="use g.where to choose elementwise",
-        )
+        raise no_value(self, ", so Python cannot branch on it")
+
+    def __float__(self) -> float:
+        raise no_value(self, ", so it is no Python number")
+
+    __int__: Any = __float__
+
+    def item(self) -> Any:
+        """The value as a Python number: only inside of `with rlx.eager():` tensors have values."""
+        raise no_value(self, ", so it is no Python number")
 
     def __array__(self, *_: object, **__: object) -> np.ndarray:
-        raise Error(f"{self!r} has no value while it is traced", location=describe(caller_location()))
+        raise no_value(self)
 
 
 class Builder(RegionBuilder, OpMethods):

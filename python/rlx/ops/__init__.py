@@ -11,8 +11,10 @@ from inspect import Signature
 from types import ModuleType
 from typing import Any
 
-from rlx.ir.builder import Builder, Tensor
+from rlx.ir.builder import Builder
+from rlx.ir.current import builder_of, current_builder
 from rlx.ir.errors import Error
+from rlx.ir.location import caller_location, describe
 from rlx.ir.submodules import import_all
 from rlx.ops import other_names, signatures, surface
 
@@ -24,26 +26,19 @@ class _Family(ModuleType):
         return _function(self.__name__.rpartition(".")[2])(*args, **kwargs)
 
 
-def _builder_of(values: Any) -> Builder | None:
-    for value in values:
-        if isinstance(value, Tensor):
-            return value.builder
-        if isinstance(value, (list, tuple)):
-            builder = _builder_of(value)
-            if builder is not None:
-                return builder
-    return None
-
-
 def _signature(name: str) -> Signature:
     return signatures.without_self(inspect.signature(getattr(Builder, name)))
 
 
 def _function(name: str) -> Callable[..., Any]:
     def function(*args: Any, **kwargs: Any) -> Any:
-        builder = _builder_of((*args, *kwargs.values()))
+        builder = builder_of((*args, *kwargs.values())) or current_builder()
         if builder is None:
-            raise Error(f"rlx.ops.{name} takes tensors of a graph; none was given")
+            raise Error(
+                f"rlx.ops.{name} takes tensors of a graph; none was given",
+                location=describe(caller_location()),
+                hint="call it in a function under rlx.jit, or inside of `with rlx.eager():` to compute with arrays",
+            )
         return getattr(builder, name)(*args, **kwargs)
 
     function.__name__ = name

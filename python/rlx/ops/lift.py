@@ -72,18 +72,27 @@ def common(b: Builder, *values: Any) -> list[Tensor]:
     for value in values:
         if not isinstance(value, (Tensor, np.ndarray, np.generic, *Scalar)):
             raise ShapeError(f"expected a tensor, an array or a number, got {type(value).__name__}")
-    strong = [v.dtype if isinstance(v, Tensor) else dtype(v.dtype) for v in values if not isinstance(v, Scalar)]
+    numbers = [v if isinstance(v, Scalar) else v.number if isinstance(v, Tensor) else None for v in values]
+    strong = [dtype_of(v) for v, number in zip(values, numbers, strict=True) if number is None]
+    if not strong:
+        strong = [v.dtype for v in values if isinstance(v, Tensor)]
     if not strong:
         raise ShapeError("at least one operand must be a tensor")
     kind = strong[0]
     for operand_dtype in strong[1:]:
         kind = promote(kind, operand_dtype)
-    for value in values:
-        if isinstance(value, Scalar):
-            kind = promote(kind, weak(value, kind))
+    for number in numbers:
+        if number is not None:
+            kind = promote(kind, weak(number, kind))
     return [
-        constant_scalar(b, v, kind) if isinstance(v, Scalar) else cast(b, tensor_like(b, v, kind), kind) for v in values
+        constant_scalar(b, v, kind) if isinstance(v, Scalar) else cast(b, tensor_like(b, v, kind).towards(kind), kind)
+        for v in values
     ]
+
+
+def dtype_of(value: Any) -> DType:
+    """The dtype of a tensor or an array."""
+    return value.dtype if isinstance(value, Tensor) else dtype(value.dtype)
 
 
 def size_of(b: Builder, d: Dim) -> Any:

@@ -14,10 +14,11 @@ from rlx.ir.arrays import as_array
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
-from rlx.ir.locks import holding, make_lock
+from rlx.ir.locks import holding
 from rlx.ir.shape import Shape
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.session import Session
+from rlx.runtime.tracing import Variant, bound_to, signature_of, static_key
 from rlx.weights.arrays import keep
 
 
@@ -42,16 +43,6 @@ def Param(*dims: Any, dtype: Any = None) -> Any:
     return _Annotation(Shape(dims, dtype), "param")
 
 
-class _Variant:
-    """What there is of a model for one set of static arguments: all of it is made and used under the lock."""
-
-    def __init__(self) -> None:
-        self.lock = make_lock()
-        self.traced: tuple[Graph, Any] | None = None
-        self.program: CompiledGraph | None = None
-        self.given: dict[str, np.ndarray] = {}
-
-
 class Model:
     """A function of tensors, traced once for each set of static arguments. Made by `@rlx.model`.
 
@@ -60,18 +51,13 @@ class Model:
     """
 
     def __init__(self, function: Callable[..., Any], session: Session | None = None):
-        if not callable(function) or not hasattr(function, "__name__"):
-            raise Error(f"rlx.model takes a function of tensors, got {function!r:.60}")
-        try:
-            self._signature = inspect.signature(function)
-        except (TypeError, ValueError) as problem:
-            raise Error(f"rlx.model takes a function of tensors: {problem}") from None
+        self._signature = signature_of(function, "rlx.model")
         functools.update_wrapper(self, function)
         self.__name__: str = function.__name__
         self._function = function
         self._session = session
         self._annotations: dict[str, _Annotation] | None = None
-        self._variants: dict[Any, _Variant] = {}
+        self._variants: dict[Any, Variant] = {}
 
     @property
     def graph(self) -> Graph:
@@ -100,16 +86,13 @@ class Model:
         variant = self._variant(static)
         return holding(variant.lock, self._compile, variant, static)
 
-    def _compile(self, variant: _Variant, static: Mapping[str, Any]) -> CompiledGraph:
+    def _compile(self, variant: Variant, static: Mapping[str, Any]) -> CompiledGraph:
         if variant.program is None:
             variant.program = (self._session or Session()).compile(self._trace(variant, static)[0])
         return variant.program
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        try:
-            bound = self._signature.bind(*args, **kwargs).arguments
-        except TypeError as problem:
-            raise Error(f"model '{self.__name__}': {problem}") from None
+        bound = bound_to(self._signature, args, kwargs, f"model '{self.__name__}'")
         if any(isinstance(v, Tensor) for v in bound.values()):
             return self._function(*args, **kwargs)
         absent = [n for n in self.tensors if n not in bound]
@@ -119,13 +102,13 @@ class Model:
         variant = self._variant(static)
         return holding(variant.lock, self._run, variant, static, bound)
 
-    def _run(self, variant: _Variant, static: Mapping[str, Any], bound: Mapping[str, Any]) -> Any:
+    def _run(self, variant: Variant, static: Mapping[str, Any], bound: Mapping[str, Any]) -> Any:
         program = self._compile(variant, static)
         self._set_params(program, variant, bound)
         inputs = {a.name: bound[a.name] for a in program.inputs}
         return self._trace(variant, static)[1](program.run(inputs))
 
-    def _set_params(self, program: CompiledGraph, variant: _Variant, bound: Mapping[str, Any]) -> None:
+    def _set_params(self, program: CompiledGraph, variant: Variant, bound: Mapping[str, Any]) -> None:
         """Load weights that differ from those of the last call: an array may have been changed in place."""
         before = variant.given
         arrays = {n: as_array(bound[n], f"param '{n}'") for n, a in self.tensors.items() if a.kind == "param"}
@@ -136,27 +119,18 @@ class Model:
             program.set_params(given, copy=False)
             variant.given = given
 
-    def _variant(self, static: Mapping[str, Any]) -> _Variant:
-        return self._variants.setdefault(self._key(static), _Variant())
+    def _variant(self, static: Mapping[str, Any]) -> Variant:
+        return self._variants.setdefault(self._key(static), Variant())
 
     def _key(self, static: Mapping[str, Any]) -> Any:
-        key = tuple(sorted(static.items(), key=lambda item: item[0]))
-        try:
-            hash(key)
-        except TypeError:
-            name = next(n for n, v in static.items() if not _hashable(v))
-            kind = type(static[name]).__name__
-            raise Error(
-                f"model '{self.__name__}': static argument '{name}' must be hashable, got {kind}",
-                hint="annotate it with rlx.Input or rlx.Param if it is a tensor",
-            ) from None
-        return key
+        hint = "annotate it with rlx.Input or rlx.Param if it is a tensor"
+        return static_key(static, f"model '{self.__name__}'", hint)
 
     def _traced(self, static: Mapping[str, Any]) -> tuple[Graph, Any]:
         variant = self._variant(static)
         return holding(variant.lock, self._trace, variant, static)
 
-    def _trace(self, variant: _Variant, static: Mapping[str, Any]) -> tuple[Graph, Any]:
+    def _trace(self, variant: Variant, static: Mapping[str, Any]) -> tuple[Graph, Any]:
         if variant.traced is None:
             graph = Graph(self.__name__, stage="hir")
             tensors = {
@@ -182,14 +156,6 @@ class Model:
 
 def _equal(a: np.ndarray, b: np.ndarray) -> bool:
     return a.shape == b.shape and a.dtype == b.dtype and a.tobytes() == b.tobytes()
-
-
-def _hashable(value: Any) -> bool:
-    try:
-        hash(value)
-    except TypeError:
-        return False
-    return True
 
 
 def _outputs(result: Any, name: str) -> tuple[Any, Callable[[list[np.ndarray]], Any]]:

@@ -1,0 +1,17 @@
+"""What there is to say of tensors that are traced: they have no values."""
+
+from __future__ import annotations
+
+from rlx.ir.errors import Error
+from rlx.ir.location import caller_location, describe
+
+_HINT = (
+    "rlx.ops.where chooses elementwise, rlx.ops.if_ and while_ branch on a scalar, a Python value that the trace may "
+    "depend on is a static argument, and inside of `with rlx.eager():` tensors have values"
+)
+
+
+def no_value(tensor: object, consequence: str = "") -> Error:
+    """The error that Python code asks for the value of a tensor while it is traced."""
+    message = f"{tensor!r} has no value while it is traced{consequence}"
+    return Error(message, location=describe(caller_location()), hint=_HINT)

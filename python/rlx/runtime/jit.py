@@ -1,0 +1,343 @@
+"""`@rlx.jit`: a Python function of arrays as a compiled program for each signature of its arguments."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.arrays import as_array
+from rlx.ir.builder import Tensor
+from rlx.ir.current import builder_of, emitting_into
+from rlx.ir.dtype import dtype
+from rlx.ir.errors import Error
+from rlx.ir.graph import Graph
+from rlx.ir.location import describe
+from rlx.ir.locks import holding
+from rlx.ir.pytree import Structure, flatten, map_leaves
+from rlx.ir.shape import Shape
+from rlx.ir.weak import NUMBERS, WeakTensor, dtypes_of, kind_of
+from rlx.ops.lift import tensor_like
+from rlx.runtime.compiled import CompiledGraph
+from rlx.runtime.device import Device
+from rlx.runtime.session import Session
+from rlx.runtime.tracing import Variant, bound_to, place_of, signature_of, static_key
+
+
+@dataclass(frozen=True)
+class _Number:
+    """What the trace knows of an argument that is a Python number: its class, and whether it is an integer of 64 bits."""
+
+    kind: type
+    is_wide: bool
+
+
+class Traced(Graph):
+    """The graph of a trace: its arguments are those of the function, so nothing else declares any."""
+
+    def _refuse(self, kind: str, name: Any) -> Error:
+        message = f"{kind} '{name}' cannot be declared in a function under rlx.jit: nobody could give it a value"
+        hint = "make it an argument of the function; modules take their parameters by module.apply(params, x)"
+        return Error(message, location=describe(self.location), hint=hint)
+
+    def param(self, name: str, *_: Any, **__: Any) -> Tensor:
+        raise self._refuse("param", name)
+
+    def state(self, name: str, *_: Any, **__: Any) -> Tensor:
+        raise self._refuse("state", name)
+
+
+class Jit:
+    """A function of arrays and pytrees of arrays that is traced and compiled once for each signature. Made by `@rlx.jit`.
+
+    The signature is the shapes and dtypes of the arrays, the structure of their containers, and the values of static
+    arguments. Called with tensors of a graph, the function is traced into that graph. Any thread may call it.
+    """
+
+    def __init__(self, function: Callable[..., Any], static: Any = (), device: Any = Device.CPU, threads: Any = None):
+        self._signature = signature_of(function, "rlx.jit")
+        functools.update_wrapper(self, function)
+        self.__name__: str = function.__name__
+        self._function = function
+        self._what = f"jit function '{self.__name__}'"
+        self._static = _static_names(static, self._signature, self._what)
+        self._session = Session(device, threads=threads)
+        self._unsupported = frozenset(getattr(self._session.target, "unsupported_dtypes", ()))
+        self._variants: dict[Any, Variant] = {}
+
+    # --- calling ----------------------------------------------------------------------------------
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        dynamic, static = self._arguments(args, kwargs)
+        leaves, structure = flatten(dynamic)
+        builder = builder_of(leaves)
+        if builder is not None:
+            return self._inlined(builder, leaves, structure, static)
+        arguments = Arguments(self._what, leaves, structure)
+        variant = self._variant(arguments, static)
+        return holding(variant.lock, self._run, variant, arguments, static)
+
+    def graph_for(self, *args: Any, **kwargs: Any) -> Graph:
+        """The graph for a call with these arguments; it is not run.
+
+        In place of an array there may be an `rlx.Shape`, with symbols as well: `f.graph_for(rlx.Shape(("batch", 4)))`.
+        """
+        variant, arguments, static = self._of(args, kwargs)
+        return holding(variant.lock, self._trace, variant, arguments, static)[0]
+
+    def compiled_for(self, *args: Any, **kwargs: Any) -> CompiledGraph:
+        """The compiled program for a call with these arguments, as for `graph_for`; it is not run."""
+        variant, arguments, static = self._of(args, kwargs)
+        return holding(variant.lock, self._compile, variant, arguments, static)
+
+    @property
+    def num_traces(self) -> int:
+        """How many signatures the function has been traced for."""
+        return sum(variant.traced is not None for variant in list(self._variants.values()))
+
+    def clear_cache(self) -> None:
+        """Forget all traces and programs."""
+        self._variants.clear()
+
+    def _of(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Variant, Arguments, dict[str, Any]]:
+        dynamic, static = self._arguments(args, kwargs)
+        arguments = Arguments(self._what, *flatten(dynamic))
+        return self._variant(arguments, static), arguments, static
+
+    def _arguments(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The arguments that are traced, and the static ones; those with their defaults are in neither."""
+        bound = bound_to(self._signature, args, kwargs, self._what)
+        dynamic = {n: v for n, v in bound.items() if n not in self._static}
+        return dynamic, {n: v for n, v in bound.items() if n in self._static}
+
+    def _variant(self, arguments: Arguments, static: Mapping[str, Any]) -> Variant:
+        key = (
+            static_key(static, self._what, "an array is no static argument"),
+            arguments.structure,
+            arguments.signature,
+        )
+        variant = self._variants.get(key)
+        return self._variants.setdefault(key, Variant()) if variant is None else variant
+
+    def _run(self, variant: Variant, arguments: Arguments, static: Mapping[str, Any]) -> Any:
+        graph, rebuild = self._trace(variant, arguments, static)
+        if not graph.results:
+            return rebuild([])
+        program = self._compile(variant, arguments, static)
+        names = [a.name for a in program.inputs]
+        arrays = [
+            np.asarray(leaf, a.shape.dtype.numpy) if isinstance(leaf, NUMBERS) else leaf
+            for leaf, a in zip(arguments.leaves, program.inputs, strict=True)
+        ]
+        return rebuild(program.run(dict(zip(names, arrays, strict=True))))
+
+    def _compile(self, variant: Variant, arguments: Arguments, static: Mapping[str, Any]) -> CompiledGraph:
+        if variant.program is None:
+            graph, _ = self._trace(variant, arguments, static)
+            variant.program = self._session.compile(graph)
+        return variant.program
+
+    # --- tracing ----------------------------------------------------------------------------------
+
+    def _trace(self, variant: Variant, arguments: Arguments, static: Mapping[str, Any]) -> tuple[Graph, Any]:
+        if variant.traced is None:
+            variant.traced = self._traced(arguments, static)
+        return variant.traced
+
+    def _traced(self, arguments: Arguments, static: Mapping[str, Any]) -> tuple[Graph, Any]:
+        """The graph for a signature, and the function that builds the result of a call from the arrays of a run."""
+        graph = Traced(self.__name__, stage="hir")
+        tensors = [
+            self._argument(graph, name, spec) for name, spec in zip(arguments.paths(), arguments.signature, strict=True)
+        ]
+        with emitting_into(graph):
+            result = self._apply(arguments.structure.build(tensors), static)
+            leaves, structure = flatten(result)
+            names = list(structure.paths("out"))
+            outputs = {name: self._output(graph, name, leaf) for name, leaf in zip(names, leaves, strict=True)}
+        if outputs:
+            graph.set_outputs(outputs)
+        return graph, structure.build
+
+    def _argument(self, graph: Graph, name: str, spec: Shape | _Number) -> Tensor:
+        if isinstance(spec, Shape):
+            return graph.input(name, spec)
+        number = spec.kind()
+        alone, wide = dtypes_of(2**40 if spec.is_wide else number, self._unsupported)
+        given = graph.input(name, (), wide)
+        return WeakTensor(graph, (given if wide is alone else graph.cast(given, alone)).value, given, number)
+
+    def _apply(self, dynamic: Mapping[str, Any], static: Mapping[str, Any]) -> Any:
+        bound = self._signature.bind_partial()
+        bound.arguments.update({**dynamic, **static})
+        # `args` and `kwargs` go by the order of the arguments.
+        order = [name for name in self._signature.parameters if name in bound.arguments]
+        bound.arguments = {name: bound.arguments[name] for name in order}
+        return self._function(*bound.args, **bound.kwargs)
+
+    def _output(self, graph: Graph, name: str, leaf: Any) -> Tensor:
+        try:
+            if not isinstance(leaf, (Tensor, *NUMBERS)):
+                leaf = as_array(leaf, name)
+            return tensor_like(graph, leaf, dtypes_of(leaf)[0] if isinstance(leaf, NUMBERS) else dtype("f32"))
+        except Error as problem:
+            hint = "return tensors, in dictionaries, lists, tuples, dataclasses or alone"
+            message = f"{self._what} returned {_kind(leaf)} as {name}: {problem.message}"
+            raise Error(message, location=place_of(self._function), hint=hint) from None
+
+    def _inlined(self, builder: Any, leaves: Sequence[Any], structure: Structure, static: Mapping[str, Any]) -> Any:
+        """The result of a call with tensors: the ops go where these are. Arrays become constants there."""
+        values = [
+            leaf if isinstance(leaf, (Tensor, *NUMBERS)) else builder.constant(as_array(leaf, f"{self._what}: {name}"))
+            for name, leaf in zip(paths_of(structure), leaves, strict=True)
+        ]
+        with emitting_into(builder), builder.named(self.__name__):
+            return self._apply(structure.build(values), static)
+
+    # --- derivatives ------------------------------------------------------------------------------
+
+    def value_and_grad(self, wrt: Any = None) -> Jit:
+        """The function that gives `(value, gradients)`, compiled as one program.
+
+        The first leaf of `value` is the loss, a scalar of floats; other leaves are passed on.
+
+        Args:
+            wrt: Name of the argument to differentiate by, or several; the first that is not static when absent. Gradients
+                have the structure of that argument, and are a tuple for several.
+        """
+        from rlx.runtime.jit_gradient import Differentiated
+
+        return Differentiated(self, wrt)
+
+    def grad(self, wrt: Any = None) -> Jit:
+        """The function that gives the gradients only; see `value_and_grad`."""
+        from rlx.runtime.jit_gradient import Differentiated
+
+        return Differentiated(self, wrt, with_value=False)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<rlx.jit {self.__name__}{self._signature}>"
+
+
+class Arguments:
+    """The traced arguments of a call: leaves, their structure, and what the trace depends on.
+
+    Raises:
+        Error: A leaf is neither an array nor a number.
+    """
+
+    def __init__(self, what: str, leaves: list[Any], structure: Structure):
+        self.structure = structure
+        self.leaves, self.signature = leaves, ()
+        signature: list[Shape | _Number] = []
+        for i, leaf in enumerate(leaves):
+            if isinstance(leaf, Shape):
+                signature.append(leaf)
+            elif isinstance(leaf, NUMBERS):
+                with _naming(what, structure, i):
+                    signature.append(_Number(kind_of(leaf), dtypes_of(leaf)[0].name == "i64"))
+            else:
+                if type(leaf) is not np.ndarray:
+                    leaves[i] = leaf = _array(leaf, what, structure, i)
+                signature.append(_shape(leaf, what, structure, i))
+        self.signature = tuple(signature)
+
+    def paths(self) -> list[str]:
+        return paths_of(self.structure)
+
+
+class _naming:
+    """A context that says of an error which argument it is about."""
+
+    def __init__(self, what: str, structure: Structure, index: int):
+        self._about = what, structure, index
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, problem: Any, trace: Any) -> None:
+        if isinstance(problem, Error):
+            what, structure, index = self._about
+            message = f"{what}: argument '{paths_of(structure)[index]}': {problem.message}"
+            raise Error(message, location=problem.location, hint=problem.hint) from None
+
+
+def paths_of(structure: Structure) -> list[str]:
+    """The names of the leaves of all arguments."""
+    return [path for name, child in zip(structure.keys, structure.children, strict=True) for path in child.paths(name)]
+
+
+def _array(leaf: Any, what: str, structure: Structure, index: int) -> np.ndarray:
+    if hasattr(leaf, "__array__") or hasattr(leaf, "__dlpack__"):
+        with _naming(what, structure, index):
+            return as_array(leaf, "it")
+    name = paths_of(structure)[index].partition(".")[0].partition("[")[0]
+    message = f"{what}: argument '{paths_of(structure)[index]}' is neither an array nor a number, but {_kind(leaf)}"
+    raise Error(message, hint=f'if the trace may depend on its value, rlx.jit(static="{name}")')
+
+
+def _shape(array: np.ndarray, what: str, structure: Structure, index: int) -> Shape:
+    key = array.shape, array.dtype
+    shape = _shapes.get(key)
+    if shape is None:
+        with _naming(what, structure, index):
+            shape = Shape(array.shape, dtype(array.dtype))
+        if array.dtype.isnative:
+            _shapes[key] = shape
+    return shape
+
+
+_shapes: dict[Any, Shape] = {}
+
+
+def _kind(value: Any) -> str:
+    return "None" if value is None else f"an object of {type(value).__qualname__}"
+
+
+def _static_names(static: Any, signature: Any, what: str) -> frozenset[str]:
+    names = [static] if isinstance(static, str) else list(static) if isinstance(static, Iterable) else [static]
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
+    for name in names:
+        if not isinstance(name, str) or (name not in signature.parameters and not takes_any):
+            known = ", ".join(signature.parameters) or "none"
+            raise Error(f"{what}: static= takes names of arguments, got {name!r:.60}; the function has {known}")
+    return frozenset(names)
+
+
+def jit(
+    function: Callable[..., Any] | None = None,
+    *,
+    static: str | Iterable[str] = (),
+    device: Any = Device.CPU,
+    threads: int | None = None,
+) -> Any:
+    """Compile a Python function of arrays, once for each signature of its arguments, when it is called.
+
+    Arguments are arrays, Python numbers, and dictionaries, lists, tuples, named tuples, dataclasses and None that hold them.
+    They are traced: the function computes with `rlx.Tensor`s. A number is traced as a scalar that takes the dtype of the
+    tensor beside it; an argument that is left at its default stays the Python value that it is.
+
+    Args:
+        function: The function.
+        static: Names of arguments that are not traced. They must be hashable; the function is traced for each value.
+        device: As in `rlx.Session`.
+        threads: As in `rlx.Session`.
+
+    Returns:
+        A `Jit`: called with arrays it gives NumPy arrays in the containers that the function returns.
+    """
+    if function is None:
+        return functools.partial(jit, static=static, device=device, threads=threads)
+    return Jit(function, static, device, threads)
+
+
+def as_arrays(value: Any) -> Any:
+    """The same pytree with NumPy arrays in the place of tensors that have values."""
+    return map_leaves(np.asarray, value)

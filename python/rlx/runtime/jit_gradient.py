@@ -1,0 +1,90 @@
+"""Derivatives of functions under `rlx.jit`: the gradient is taken of the traced graph, and compiled in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rlx.ir.builder import Tensor
+from rlx.ir.errors import Error
+from rlx.ir.graph import Graph
+from rlx.ir.pytree import Structure
+from rlx.ir.shape import Shape
+from rlx.ir.weak import NUMBERS
+from rlx.runtime.jit import Arguments, Jit, paths_of
+from rlx.runtime.tracing import place_of
+from rlx.transforms.call import call
+from rlx.transforms.grad import grad_with_loss
+
+
+class Differentiated(Jit):
+    """A function that gives `(value, gradients)` of another one, or the gradients alone.
+
+    Args:
+        of: The function whose value's first leaf is the loss.
+        wrt: Names of arguments; the first that is not static when absent.
+        with_value: Whether to give the value too.
+    """
+
+    def __init__(self, of: Jit, wrt: Any, *, with_value: bool = True):
+        self.__dict__.update(of.__dict__)
+        self._variants = {}
+        self._of_function, self._with_value = of, with_value
+        self.__name__ = f"{of.__name__}_gradient"
+        parameters = [n for n in self._signature.parameters if n not in self._static]
+        self._single = wrt is None or isinstance(wrt, str)
+        chosen = parameters[:1] if wrt is None else [wrt] if isinstance(wrt, str) else list(wrt)
+        unknown = [name for name in chosen if name not in parameters]
+        if unknown or not chosen:
+            known = ", ".join(parameters) or "none"
+            raise Error(f"{self._what}: wrt names {unknown[:1] or 'no argument'}; it takes {known}")
+        self._wrt = tuple(chosen)
+
+    def _traced(self, arguments: Arguments, static: Mapping[str, Any]) -> tuple[Graph, Any]:
+        graph, rebuild = super()._traced(arguments, static)
+        names, structures = self._differentiated(arguments.structure, arguments.signature)
+        if not graph.results or graph.outputs[0].shape.rank or not graph.outputs[0].shape.dtype.is_float:
+            got = graph.outputs[0].shape if graph.results else "nothing"
+            message = f"{self._what} must return a loss first, a scalar of floats, to be differentiated; got {got}"
+            raise Error(message, location=place_of(self._function), hint="return its sum or its mean")
+        derived = grad_with_loss(graph, names)
+        tree = structures[0] if self._single else Structure(tuple, tuple(range(len(structures))), tuple(structures))
+
+        def build(arrays: Sequence[Any]) -> Any:
+            loss, gradients, others = arrays[0], arrays[1 : 1 + len(names)], arrays[1 + len(names) :]
+            built = tree.build(gradients)
+            return (rebuild([loss, *others]), built) if self._with_value else built
+
+        return derived, build
+
+    def _differentiated(self, structure: Structure, signature: Sequence[Any]) -> tuple[list[str], list[Structure]]:
+        """The names of the arguments of the graph by which to differentiate, and the structure of each of the user's."""
+        leaves = dict(zip(paths_of(structure), signature, strict=True))
+        children = dict(zip(structure.keys, structure.children, strict=True))
+        for name in self._wrt:
+            if name not in children:
+                raise Error(f"{self._what}: wrt names '{name}', which is not given in this call")
+        names = [path for name in self._wrt for path in children[name].paths(name)]
+        for path in names:
+            spec = leaves[path]
+            is_float = spec.dtype.is_float if isinstance(spec, Shape) else spec.kind is float
+            if not is_float:
+                what = spec if isinstance(spec, Shape) else f"a Python {spec.kind.__name__}"
+                hint = "only arrays of floats can be differentiated by; pass others as other arguments"
+                raise Error(f"{self._what}: wrt: argument '{path}' is {what}", hint=hint)
+        return names, [children[name] for name in self._wrt]
+
+    def _inlined(self, builder: Any, leaves: Sequence[Any], structure: Structure, static: Mapping[str, Any]) -> Any:
+        """The graph of the derivative where the tensors are."""
+        specs = [leaf.shape if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+        graph, build = self._trace(*self._for(Arguments(self._what, specs, structure), static))
+        names = [a.name for a in graph.inputs]
+        values = [
+            builder.constant(leaf, dtype=a.shape.dtype) if isinstance(leaf, NUMBERS) else leaf
+            for leaf, a in zip(leaves, graph.inputs, strict=True)
+        ]
+        results = call(graph, **dict(zip(names, values, strict=True)))
+        return build(results if isinstance(results, tuple) else [results])
+
+    def _for(self, arguments: Any, static: Mapping[str, Any]) -> tuple[Any, Any, Mapping[str, Any]]:
+        return self._variant(arguments, static), arguments, static

@@ -1,0 +1,72 @@
+"""What functions that are traced share (`@rlx.model`, `@rlx.jit`): signatures, static arguments, one trace for each key."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rlx.ir.errors import Error
+from rlx.ir.graph import Graph
+from rlx.ir.location import defined_at
+from rlx.ir.locks import make_lock
+from rlx.runtime.compiled import CompiledGraph
+
+
+class Variant:
+    """What there is of a function for one set of static arguments: all of it is made and used under the lock."""
+
+    def __init__(self) -> None:
+        self.lock = make_lock()
+        self.traced: tuple[Graph, Any] | None = None
+        self.program: CompiledGraph | None = None
+        self.given: dict[str, Any] = {}
+
+
+def signature_of(function: Any, decorator: str) -> inspect.Signature:
+    """The signature of a function that is to be traced.
+
+    Raises:
+        Error: It is no function, or has no signature.
+    """
+    if not callable(function) or not hasattr(function, "__name__"):
+        raise Error(f"{decorator} takes a function of tensors, got {function!r:.60}")
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError) as problem:
+        raise Error(f"{decorator} takes a function of tensors: {problem}") from None
+
+
+def bound_to(
+    signature: inspect.Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any], what: str
+) -> dict[str, Any]:
+    """The arguments of a call by name, without those that have their defaults.
+
+    Raises:
+        Error: The call does not fit the signature.
+    """
+    try:
+        return signature.bind(*args, **kwargs).arguments
+    except TypeError as problem:
+        raise Error(f"{what}: {problem}") from None
+
+
+def static_key(static: Mapping[str, Any], what: str, hint: str) -> tuple[tuple[str, type, Any], ...]:
+    """Static arguments as a key of a dictionary; values of different classes differ, such as `1` and `True`.
+
+    Raises:
+        Error: One cannot be hashed.
+    """
+    for name, value in static.items():
+        try:
+            hash(value)
+        except TypeError:
+            kind = type(value).__name__
+            raise Error(f"{what}: static argument '{name}' must be hashable, got {kind}", hint=hint) from None
+    return tuple((name, type(static[name]), static[name]) for name in sorted(static))
+
+
+def place_of(function: Callable[..., Any]) -> str | None:
+    """Where a function is defined, as `file:line`, for an error about the function as a whole."""
+    place = defined_at(function)
+    return None if place is None else place.removeprefix("see ")

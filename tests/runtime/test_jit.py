@@ -1,0 +1,178 @@
+"""`@rlx.jit`: signatures, containers, numbers, derivatives, misuse; compiled results against NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rlx
+
+RANDOM = np.random.default_rng(3)
+X = RANDOM.standard_normal((5, 4)).astype(np.float32)
+PARAMS = {"w": RANDOM.standard_normal((4, 3)).astype(np.float32), "b": [np.ones(3, np.float32), None]}
+
+
+@dataclass
+class Result:
+    hidden: Any
+    total: Any
+
+
+@rlx.jit(static="kind", threads=1)
+def layer(params, x, scale=2.0, kind="tanh"):
+    """A layer."""
+    hidden = rlx.ops.activation(kind, x @ params["w"] + params["b"][0]) * scale
+    return {"result": Result(hidden, hidden.sum()), "x": (x, 3, None), "positions": rlx.ops.iota((2,))}
+
+
+def expected(x: np.ndarray, scale: float = 2.0) -> np.ndarray:
+    return np.tanh(x @ PARAMS["w"] + 1) * np.float32(scale)
+
+
+def test_gives_arrays_in_the_containers_of_the_function() -> None:
+    got = layer(PARAMS, X)
+    assert isinstance(got["result"], Result) and type(got["x"]) is tuple and got["x"][2] is None
+    np.testing.assert_allclose(got["result"].hidden, expected(X), rtol=1e-5)
+    np.testing.assert_allclose(got["result"].total, expected(X).sum(), rtol=1e-5)
+    assert got["x"][1] == 3 and got["positions"].tolist() == [0, 1]
+    np.testing.assert_array_equal(got["x"][0], X)
+    assert layer.__doc__ == "A layer." and layer.__name__ == "layer"
+
+
+def test_is_traced_once_for_each_signature() -> None:
+    layer.clear_cache()
+    graphs = [
+        layer.graph_for(PARAMS, X),
+        layer.graph_for(PARAMS, X + 1),
+        layer.graph_for(PARAMS, X, kind="tanh"),
+        layer.graph_for(PARAMS, X, 0.5),
+        layer.graph_for(PARAMS, X, scale=7.5),
+        layer.graph_for(PARAMS, X, 3),
+        layer.graph_for(PARAMS, X[:2]),
+        layer.graph_for(PARAMS, rlx.Shape(("batch", 4))),
+        layer.graph_for(PARAMS, X, kind="relu"),
+    ]
+    assert graphs[0] is graphs[1] and graphs[3] is graphs[4]
+    assert layer.num_traces == len({id(g) for g in graphs}) == 7
+    assert [a.name for a in graphs[3].inputs] == ['params["w"]', 'params["b"][0]', "x", "scale"]
+    assert graphs[7].outputs[0].shape == ("batch", 3)
+    assert graphs[7].outputs[0].name == 'out["result"].hidden'
+
+
+@pytest.mark.parametrize("dtype", ["f16", "f32", "f64"])
+def test_numbers_take_the_dtype_beside_them(dtype: str) -> None:
+    x = np.array([1, 2, 3], rlx.dtype(dtype).numpy)
+
+    @rlx.jit
+    def scaled(x, a, n, alone):
+        return x * a + n, a * alone, n + 1, rlx.ops.where(x > 1, a, x), x * True
+
+    graph = scaled.graph_for(x, 0.1, 3, 0.5)
+    assert [o.shape.dtype.name for o in graph.outputs] == [dtype, "f32", "i32", dtype, dtype]
+    values = {"x": x, "a": np.float64(0.1), "n": np.int64(3), "alone": np.float64(0.5)}
+    got = rlx.evaluate(graph, {n: np.asarray(v) for n, v in values.items()})
+    np.testing.assert_array_equal(got[0], x * x.dtype.type(0.1) + x.dtype.type(3))
+    assert scaled.graph_for(x, 0.1, 2**40, 0.5).outputs[2].shape.dtype is rlx.i64
+
+
+def test_numbers_are_passed_in_each_call() -> None:
+    for scale in (0.5, 0.25):
+        np.testing.assert_allclose(layer(PARAMS, X, scale)["result"].hidden, expected(X, scale), rtol=1e-5)
+
+
+def test_calls_nest() -> None:
+    @rlx.jit
+    def twice(params, x):
+        first = layer(params, x, kind="relu")["result"].hidden
+        return first + layer({"w": PARAMS["w"], "b": [1.0]}, x)["result"].hidden
+
+    g = rlx.Graph("outer")
+    x = g.input("x", ("batch", 4))
+    g.set_outputs([twice(PARAMS, x)])  # arrays are constants of the graph
+    want = 2 * np.maximum(X @ PARAMS["w"] + 1, 0) + expected(X)
+    np.testing.assert_allclose(rlx.evaluate(g, {"x": X})[0], want, rtol=1e-5)
+    assert "layer" in g.text(locations=True)
+
+
+def test_derivatives_against_jax() -> None:
+    import jax
+    import jax.numpy as jnp
+
+    @rlx.jit(threads=1)
+    def loss(params, x, scale):
+        hidden = layer(params, x, scale)["result"].hidden
+        return rlx.ops.mean(hidden**2), {"hidden": hidden}
+
+    def of_jax(params, x, scale):
+        return jnp.mean((jnp.tanh(x @ params["w"] + params["b"][0]) * scale) ** 2)
+
+    (value, aux), gradients = loss.value_and_grad(("params", "scale"))(PARAMS, X, 0.5)
+    want, slopes = jax.value_and_grad(of_jax, argnums=(0, 2))(PARAMS, X, 0.5)
+    np.testing.assert_allclose(value, want, rtol=1e-5)
+    np.testing.assert_allclose(aux["hidden"], expected(X, 0.5), rtol=1e-5)
+    assert gradients[0]["b"][1] is None
+    np.testing.assert_allclose(gradients[0]["w"], slopes[0]["w"], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(gradients[0]["b"][0], slopes[0]["b"][0], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(gradients[1], slopes[1], rtol=1e-4)
+
+    g = rlx.Graph("outer")  # the derivative is called from a graph
+    slope = loss.grad("x")(PARAMS, g.input("x", (5, 4)), 0.5)
+    g.set_outputs([slope])
+    np.testing.assert_allclose(
+        rlx.evaluate(g, {"x": X})[0], jax.grad(of_jax, argnums=1)(PARAMS, X, 0.5), rtol=1e-4, atol=1e-6
+    )
+
+
+@rlx.jit
+def branches(x, n=1, *more, **named):
+    return x if x.sum() > 0 else -x
+
+
+@rlx.jit
+def wrong(x, what="param"):
+    return {"text": "abc"} if what is None else x.builder.param("w", (2,))
+
+
+class Scaler:
+    @rlx.jit(static="self")
+    def scaled(self, x):
+        return x * 2
+
+
+MISTAKES: list[tuple[Callable[[], Any], str]] = [
+    (lambda: branches(X), r"test_jit.py:\d+: .*Python cannot branch on it\n.*rlx.ops.where.*if_.*static argument.*rlx.eager"),
+    (lambda: branches(), "jit function 'branches': missing a required argument: 'x'"),
+    (lambda: branches(X, "a"), r"argument 'n' is neither an array nor a number, but an object of str\n.*static=\"n\""),
+    (lambda: branches(X, 1, [{"a": print}]), r"argument 'more\[0\]\[0\]\[\"a\"\]' is neither"),
+    (lambda: branches(X, mode="a"), r"argument 'named\[\"mode\"\]' is neither"),
+    (lambda: branches(np.array([None])), "argument 'x': .*object"),
+    (lambda: branches(2**70), "argument 'x': the integer needs more than 64 bits"),
+    (lambda: wrong(X), r"test_jit.py:\d+: param 'w' cannot be declared in a function under rlx.jit"),
+    (lambda: wrong(X, None), r"test_jit.py:\d+: jit function 'wrong' returned an object of str as out\[\"text\"\]"),
+    (lambda: layer(PARAMS, X, kind=[]), "static argument 'kind' must be hashable, got list"),
+    (lambda: rlx.jit(3),  # type: ignore[arg-type]
+     "rlx.jit takes a function of tensors, got 3"),
+    (lambda: rlx.jit(lambda x: x, static="y"), "static= takes names of arguments, got 'y'; the function has x"),
+    (lambda: rlx.jit(lambda x: x, static=0),  # type: ignore[arg-type]
+     "static= takes names of arguments, got 0"),
+    (lambda: rlx.jit(lambda x: x, device="gpuu"), "gpuu"),
+    (lambda: layer.grad("z"), "wrt names .*'z'.*; it takes params, x, scale"),
+    (lambda: layer.grad()(PARAMS, X), r"test_jit.py:\d+: .* must return a loss first, .*got f32\[5, 3\]"),
+    (lambda: rlx.jit(lambda x, n: (x.sum(), n)).grad("n")(X, 3), "wrt: argument 'n' is a Python int"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("call", "message"), MISTAKES)
+def test_mistakes_are_explained(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises(rlx.Error, match=message):
+        call()
+
+
+def test_without_tensors_nothing_is_compiled_and_methods_are_functions() -> None:
+    assert rlx.jit(lambda x: None)(X) is None
+    scaler = Scaler()
+    assert Scaler.scaled.graph_for(scaler, X).outputs[0].shape == (5, 4)
