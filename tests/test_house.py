@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "python" / "rlx"
 
 ORDER = (
-    *("mlir", "dialect", "ir", "ops", "blocks", "weights", "importers", "passes", "transforms", "plan", "lower"),
+    *("mlir", "dialect", "ir", "ops", "blocks", "weights", "nn", "importers", "passes", "transforms", "plan", "lower"),
     *("backends", "report", "runtime", "quantization", "train", "models", "cli"),
 )
 # Modules of no package, which import nothing of ours, and may be imported by all.

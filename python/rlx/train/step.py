@@ -94,6 +94,7 @@ class TrainStep:
         self._trained = training.trained
         self._results = training.results
         self._params = {a.name: a for a in training.graph.arguments if a.name in {*training.trained, *training.frozen}}
+        self._own_states = {a.name: a for a in graph.states}
         self._frozen: dict[str, np.ndarray] = {}
         self._unset = frozenset(self._params)
         self._lock = make_lock()
@@ -153,7 +154,8 @@ class TrainStep:
         """Set parameters, by name or as the path of a file, which must have all of them. The optimiser keeps its state.
 
         Args:
-            params: Arrays by name, the `Weights` that `rlx.weights.open` gives, or a path that it takes.
+            params: Arrays by name, the `Weights` that `rlx.weights.open` gives, or a path that it takes. There may be states
+                that the graph has itself among them, such as running means.
             copy: False lends the arrays of parameters that are not trained; they must not be changed while the step is in
                 use. Other arrays are always copied.
 
@@ -162,9 +164,13 @@ class TrainStep:
         """
         params = opened(params)
         if isinstance(params, Weights):
-            params, copy = params.values_of(self._params.values()), False
-        arrays = {}
+            own = [a for n, a in self._own_states.items() if n in params]
+            params, copy = params.values_of([*self._params.values(), *own]), False
+        arrays, states = {}, {}
         for name, value in params.items():
+            if name in self._own_states:
+                states[name] = argument_array(self._own_states[name], value)
+                continue
             if name not in self._params:
                 known_names = ", ".join(self._params)
                 raise Error(
@@ -172,9 +178,11 @@ class TrainStep:
                 )
             arrays[name] = argument_array(self._params[name], value)
         frozen = {n: keep(a, copy) for n, a in arrays.items() if n not in self._trained}
-        holding(self._lock, self._write, arrays, frozen)
+        holding(self._lock, self._write, arrays, frozen, states)
 
-    def _write(self, arrays: Mapping[str, np.ndarray], frozen: Mapping[str, np.ndarray]) -> None:
+    def _write(
+        self, arrays: Mapping[str, np.ndarray], frozen: Mapping[str, np.ndarray], states: Mapping[str, np.ndarray]
+    ) -> None:
         self._unset |= arrays.keys()  # until all are written: an interrupt must not leave old values beside new ones
         if frozen:
             self.compiled.set_params(frozen, copy=False)
@@ -182,6 +190,8 @@ class TrainStep:
         for name, array in arrays.items():
             if name in self._trained:
                 self.compiled.set_state(name, array)
+        for name, array in states.items():
+            self.compiled.set_state(name, array)
         self._unset -= arrays.keys()
 
     def state(self) -> dict[str, np.ndarray]:

@@ -1,0 +1,68 @@
+"""Layers and networks: thin modules whose parameters are a dictionary of names, as in PyTorch's state dicts.
+
+A module is declared once. Called on a tensor of a graph, it declares its parameters there; `init` gives their first
+values, `params_from` and `load` those of a state dict or a file, and `apply` computes with given ones.
+"""
+
+from __future__ import annotations
+
+from rlx.nn import init
+from rlx.nn.activations import GELU, Activation, ReLU, Sigmoid, SiLU, Softmax, Tanh
+from rlx.nn.layers import (
+    Conv,
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    ConvTranspose,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
+    Dropout,
+    Embedding,
+    Flatten,
+    Identity,
+    Linear,
+    Sequential,
+)
+from rlx.nn.module import Module
+from rlx.nn.norms import BatchNorm, BatchNorm1d, BatchNorm2d, BatchNorm3d, GroupNorm, LayerNorm, RMSNorm
+from rlx.nn.parameter import Buffer, Parameter
+from rlx.nn.sequence import GRU, LSTM, MultiHeadAttention
+
+__all__ = [
+    "GELU",
+    "GRU",
+    "LSTM",
+    "Activation",
+    "BatchNorm",
+    "BatchNorm1d",
+    "BatchNorm2d",
+    "BatchNorm3d",
+    "Buffer",
+    "Conv",
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "ConvTranspose",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "ConvTranspose3d",
+    "Dropout",
+    "Embedding",
+    "Flatten",
+    "GroupNorm",
+    "Identity",
+    "LayerNorm",
+    "Linear",
+    "Module",
+    "MultiHeadAttention",
+    "Parameter",
+    "RMSNorm",
+    "ReLU",
+    "Sequential",
+    "SiLU",
+    "Sigmoid",
+    "Softmax",
+    "Tanh",
+    "init",
+]

@@ -1,0 +1,175 @@
+"""Initialisers: functions of a key and a shape that give the values of a parameter before training.
+
+A key is an integer; the same key and shape give the same values on every machine, to the last bits of logarithm and sine:
+they are made of the words of RLX's own generator. Any function `(key, shape) -> array` is an initialiser, for instance
+`lambda key, shape: np.random.default_rng(key).gumbel(size=shape)`.
+
+The sizes of a weight are `[out, in, kernel…]`, as in PyTorch: `fan_in` counts what is added up for one output,
+`fan_out` the outputs that read one input.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.dtype import f64
+from rlx.ir.errors import Error
+from rlx.ops.random import RngNormal
+from rlx.ops.random import words as random_words
+
+Initializer = Callable[[int, tuple[int, ...]], Any]
+
+_GAINS = {"linear": 1.0, "sigmoid": 1.0, "tanh": 5 / 3, "relu": math.sqrt(2), "selu": 0.75}
+
+
+def key_of(seed: int, name: str) -> int:
+    """The key of one parameter: it depends on the seed and on the parameter's name alone, not on other parameters."""
+    digest = hashlib.blake2b(f"{seed}/{name}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1  # as an integer of 64 bits with a sign
+
+
+def constant(value: float) -> Initializer:
+    """One number everywhere."""
+    return lambda key, shape: np.full(shape, value, np.float64)
+
+
+def zeros(key: int, shape: tuple[int, ...]) -> np.ndarray:
+    """0 everywhere."""
+    return np.zeros(shape)
+
+
+def ones(key: int, shape: tuple[int, ...]) -> np.ndarray:
+    """1 everywhere."""
+    return np.ones(shape)
+
+
+def uniform(low: float = 0.0, high: float = 1.0) -> Initializer:
+    """Even numbers in `[low, high)`."""
+    return lambda key, shape: low + (high - low) * 2.0**-32 * _words(key, shape)
+
+
+def normal(std: float = 1.0, mean: float = 0.0) -> Initializer:
+    """Normal numbers."""
+    return lambda key, shape: mean + std * _normal(key, shape)
+
+
+def truncated_normal(std: float = 1.0, mean: float = 0.0, low: float = -2.0, high: float = 2.0) -> Initializer:
+    """Normal numbers that lie in `[low, high]`; others are drawn again, as PyTorch's `trunc_normal_` has it.
+
+    Args:
+        std: Standard deviation before numbers are drawn again.
+        mean: Mean before that.
+        low: The least value; it is not a number of deviations.
+        high: The greatest value.
+
+    Raises:
+        Error: Less than one number in a thousand would lie between the limits.
+    """
+    lower, upper = (0.5 * (1 + math.erf((limit - mean) / (std * math.sqrt(2)))) for limit in (low, high))
+    if upper - lower < 1e-3:
+        raise Error(f"truncated_normal: few normal numbers of mean {mean} and deviation {std} lie in [{low}, {high}]")
+
+    def values(key: int, shape: tuple[int, ...]) -> np.ndarray:
+        result, draw = mean + std * _normal(key, shape), 0
+        while (outside := (result < low) | (result > high)).any():
+            draw += 1
+            result[outside] = mean + std * _normal(key_of(key, f"draw {draw}"), (int(outside.sum()),))
+        return result
+
+    return values
+
+
+def glorot_uniform(gain: float = 1.0) -> Initializer:
+    """Even numbers of variance `gain²·2/(fan_in + fan_out)` (X. Glorot and Y. Bengio, 2010)."""
+    return _scaled(lambda fan_in, fan_out: gain * math.sqrt(2 / (fan_in + fan_out)), _even)
+
+
+def glorot_normal(gain: float = 1.0) -> Initializer:
+    """Normal numbers of variance `gain²·2/(fan_in + fan_out)` (X. Glorot and Y. Bengio, 2010)."""
+    return _scaled(lambda fan_in, fan_out: gain * math.sqrt(2 / (fan_in + fan_out)), _normal)
+
+
+def kaiming_uniform(nonlinearity: str = "relu", mode: str = "fan_in", negative_slope: float = 0.0) -> Initializer:
+    """Even numbers of variance `gain²/fan` (K. He et al., Delving deep into rectifiers, 2015).
+
+    Args:
+        nonlinearity: What follows, which says the gain: `relu`, `leaky_relu`, `tanh`, `sigmoid`, `selu` or `linear`.
+        mode: `fan_in` keeps the variance of values, `fan_out` that of gradients.
+        negative_slope: That of `leaky_relu`.
+    """
+    return _scaled(_kaiming(nonlinearity, mode, negative_slope), _even)
+
+
+def kaiming_normal(nonlinearity: str = "relu", mode: str = "fan_in", negative_slope: float = 0.0) -> Initializer:
+    """Normal numbers of variance `gain²/fan`; see `kaiming_uniform`."""
+    return _scaled(_kaiming(nonlinearity, mode, negative_slope), _normal)
+
+
+def orthogonal(gain: float = 1.0) -> Initializer:
+    """A matrix whose rows or columns, whichever are fewer, are orthogonal and of norm `gain`.
+
+    Higher ranks are `[rows, all others]`. From the QR decomposition of a normal matrix, with the signs that make it even
+    among all such matrices (F. Mezzadri, How to generate random matrices from the classical compact groups, 2007).
+    """
+
+    def values(key: int, shape: tuple[int, ...]) -> np.ndarray:
+        if len(shape) < 2:
+            raise Error(f"orthogonal needs rank 2 or more, got {list(shape)}")
+        rows, columns = shape[0], math.prod(shape[1:])
+        q, r = np.linalg.qr(_normal(key, (max(rows, columns), min(rows, columns))))
+        q = q * np.where(np.diag(r) < 0, -1.0, 1.0)
+        return gain * (q if rows >= columns else q.T).reshape(shape)
+
+    return values
+
+
+xavier_uniform, xavier_normal, he_uniform, he_normal = glorot_uniform, glorot_normal, kaiming_uniform, kaiming_normal
+
+
+def within(bound: float) -> Initializer:
+    """Even numbers in `[-bound, bound)`: what PyTorch's layers start with."""
+    return uniform(-bound, bound)
+
+
+def fans(shape: tuple[int, ...]) -> tuple[int, int]:
+    """`fan_in` and `fan_out` of a weight `[out, in, kernel…]`.
+
+    Raises:
+        Error: Its rank is less than 2.
+    """
+    if len(shape) < 2:
+        raise Error(f"a weight of shape {list(shape)} has no fans: its rank must be 2 or more")
+    kernel = math.prod(shape[2:])
+    return shape[1] * kernel, shape[0] * kernel
+
+
+def _kaiming(nonlinearity: str, mode: str, slope: float) -> Callable[[int, int], float]:
+    if mode not in ("fan_in", "fan_out"):
+        raise Error(f"mode is 'fan_in' or 'fan_out', got {mode!r}")
+    gain = math.sqrt(2 / (1 + slope * slope)) if nonlinearity == "leaky_relu" else _GAINS.get(nonlinearity)
+    if gain is None:
+        raise Error(f"nonlinearity {nonlinearity!r} is not one of {', '.join(_GAINS)}, leaky_relu")
+    return lambda fan_in, fan_out: gain / math.sqrt(fan_in if mode == "fan_in" else fan_out)
+
+
+def _scaled(std: Callable[[int, int], float], unit: Initializer) -> Initializer:
+    """Numbers of variance 1, multiplied by the deviation that the fans of the shape give."""
+    return lambda key, shape: std(*fans(shape)) * unit(key, shape)
+
+
+def _even(key: int, shape: tuple[int, ...]) -> np.ndarray:
+    """Even numbers of mean 0 and variance 1."""
+    return math.sqrt(3) * (2.0**-31 * _words(key, shape) - 1)
+
+
+def _normal(key: int, shape: tuple[int, ...]) -> np.ndarray:
+    return RngNormal().evaluate(np.asarray(key, np.int64), shape=shape, mean=0.0, std=1.0, dtype=f64)
+
+
+def _words(key: int, shape: tuple[int, ...]) -> np.ndarray:
+    return random_words(np.asarray(key, np.int64), math.prod(shape)).reshape(shape)

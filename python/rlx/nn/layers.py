@@ -1,0 +1,304 @@
+"""Layers without a state: linear maps, convolutions, tables, dropout, and chains of layers.
+
+Weights have PyTorch's names and layouts, and start as PyTorch's do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from rlx.ir.builder import Tensor
+from rlx.ir.errors import Error, ShapeError
+from rlx.nn import init
+from rlx.nn.module import Module, expect
+from rlx.nn.parameter import Parameter
+
+
+class Identity(Module):
+    """Gives what it takes."""
+
+    def forward(self, x: Any) -> Any:
+        return x
+
+
+class Linear(Module):
+    """`x @ weightᵀ + bias`, `[…, in_features]` to `[…, out_features]`.
+
+    Args:
+        in_features: Size of the last axis.
+        out_features: Size of the last axis of the result.
+        bias: Whether there is one.
+        dtype: Of the parameters; f32 when absent.
+        weight_init: Where the weight starts; even within 1/√in_features when absent, as the bias does.
+
+    Parameters: `weight [out, in]`, `bias [out]`.
+    """
+
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool = True, dtype: Any = None, weight_init: Any = None
+    ):
+        self.in_features, self.out_features = in_features, out_features
+        bound = 1 / math.sqrt(in_features) if in_features else 0.0
+        self.weight = Parameter((out_features, in_features), weight_init or init.within(bound), dtype)
+        self.bias: Any = Parameter((out_features,), init.within(bound), dtype) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        expect(x, f"[…, {self.in_features}]", last=self.in_features)
+        return _plus(x.builder.matmul(x, x.builder.transpose(self.weight)), self.bias)
+
+
+def _plus(y: Tensor, bias: Any) -> Any:
+    return y if bias is None else y + bias
+
+
+class Embedding(Module):
+    """Rows of a table by integers: `[…]` to `[…, embedding_dim]`. Integers outside of the table are clamped.
+
+    Args:
+        num_embeddings: Number of rows.
+        embedding_dim: Size of a row.
+        dtype: Of the table; f32 when absent.
+        weight_init: Where it starts; normal numbers of deviation 1 when absent.
+
+    Parameters: `weight [num_embeddings, embedding_dim]`.
+    """
+
+    def __init__(self, num_embeddings: int, embedding_dim: int, dtype: Any = None, weight_init: Any = None):
+        self.num_embeddings, self.embedding_dim = num_embeddings, embedding_dim
+        self.weight = Parameter((num_embeddings, embedding_dim), weight_init or init.normal(), dtype)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        expect(ids, "of integers", floats=False)
+        if not ids.dtype.is_integer:
+            raise ShapeError(f"takes integers, got {ids.shape}")
+        return ids.builder.embedding(self.weight, ids)
+
+
+class Conv(Module):
+    """Convolution of `[N, in_channels, spatial…]` in one, two or three dimensions, as many as `kernel_size` has entries.
+
+    Args:
+        in_channels: Channels of the input.
+        out_channels: Channels of the result.
+        kernel_size: A size for each dimension: `(3, 3)`. One number is that of an image, two dimensions.
+        stride: A number, or one for each dimension.
+        padding: The same; or pairs (before, after), or `"same"`.
+        dilation: A number, or one for each dimension.
+        groups: Channels are cut into so many groups, which do not see each other.
+        bias: Whether there is one.
+        dtype: Of the parameters; f32 when absent.
+        weight_init: Where the weight starts; even within 1/√fan_in when absent, as the bias does.
+
+    Parameters: `weight [out, in/groups, kernel…]`, `bias [out]`.
+    """
+
+    dimensions = 2
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | Sequence[int],
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        bias: bool = True,
+        dtype: Any = None,
+        weight_init: Any = None,
+    ):
+        self.in_channels, self.out_channels = in_channels, out_channels
+        self.kernel_size = _kernel(kernel_size, self.dimensions)
+        self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
+        _check_groups(in_channels, out_channels, groups)
+        fan_in = in_channels // groups * math.prod(self.kernel_size)
+        bound = 1 / math.sqrt(fan_in) if fan_in else 0.0
+        shape = (out_channels, in_channels // groups, *self.kernel_size)
+        self.weight = Parameter(shape, weight_init or init.within(bound), dtype)
+        self.bias: Any = Parameter((out_channels,), init.within(bound), dtype) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        rank = len(self.kernel_size) + 2
+        expect(x, f"[N, {self.in_channels}, {rank - 2} spatial axes]", rank=rank, channels=self.in_channels)
+        window = {"stride": self.stride, "padding": self.padding, "dilation": self.dilation, "groups": self.groups}
+        return _channels_plus(x.builder.conv(x, self.weight, **window), self.bias)
+
+
+class ConvTranspose(Module):
+    """Transposed convolution of `[N, in_channels, spatial…]`: the arguments are those of `Conv`.
+
+    Args:
+        in_channels: Channels of the input.
+        out_channels: Channels of the result.
+        kernel_size: A size for each dimension; one number is that of an image.
+        stride: A number, or one for each dimension.
+        padding: What is cut off at each edge of the result.
+        output_padding: What is added at the end of each axis.
+        groups: Channels are cut into so many groups.
+        bias: Whether there is one.
+        dilation: A number, or one for each dimension.
+        dtype: Of the parameters; f32 when absent.
+        weight_init: Where the weight starts, as for `Conv`.
+
+    Parameters: `weight [in, out/groups, kernel…]`, `bias [out]`.
+    """
+
+    dimensions = 2
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | Sequence[int],
+        stride: Any = 1,
+        padding: Any = 0,
+        output_padding: Any = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Any = 1,
+        dtype: Any = None,
+        weight_init: Any = None,
+    ):
+        self.in_channels, self.out_channels = in_channels, out_channels
+        self.kernel_size = _kernel(kernel_size, self.dimensions)
+        self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
+        self.output_padding = output_padding
+        _check_groups(in_channels, out_channels, groups)
+        fan_in = out_channels // groups * math.prod(self.kernel_size)
+        bound = 1 / math.sqrt(fan_in) if fan_in else 0.0
+        shape = (in_channels, out_channels // groups, *self.kernel_size)
+        self.weight = Parameter(shape, weight_init or init.within(bound), dtype)
+        self.bias: Any = Parameter((out_channels,), init.within(bound), dtype) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        rank = len(self.kernel_size) + 2
+        expect(x, f"[N, {self.in_channels}, {rank - 2} spatial axes]", rank=rank, channels=self.in_channels)
+        window = {"stride": self.stride, "padding": self.padding, "dilation": self.dilation, "groups": self.groups}
+        result = x.builder.conv_transpose(x, self.weight, output_padding=self.output_padding, **window)
+        return _channels_plus(result, self.bias)
+
+
+class Conv1d(Conv):
+    """`Conv` of one dimension."""
+
+    dimensions = 1
+
+
+class Conv2d(Conv):
+    """`Conv` of two dimensions."""
+
+
+class Conv3d(Conv):
+    """`Conv` of three dimensions."""
+
+    dimensions = 3
+
+
+class ConvTranspose1d(ConvTranspose):
+    """`ConvTranspose` of one dimension."""
+
+    dimensions = 1
+
+
+class ConvTranspose2d(ConvTranspose):
+    """`ConvTranspose` of two dimensions."""
+
+
+class ConvTranspose3d(ConvTranspose):
+    """`ConvTranspose` of three dimensions."""
+
+    dimensions = 3
+
+
+def _kernel(size: Any, dimensions: int) -> tuple[int, ...]:
+    return (size,) * dimensions if isinstance(size, int) else tuple(size)
+
+
+def _check_groups(in_channels: int, out_channels: int, groups: int) -> None:
+    if groups < 1 or in_channels % groups or out_channels % groups:
+        raise Error(f"{in_channels} and {out_channels} channels do not divide into {groups} groups")
+
+
+def _channels_plus(y: Tensor, bias: Any) -> Tensor:
+    """The bias of each channel added to `[N, C, spatial…]`."""
+    return y if bias is None else y + y.builder.reshape(bias, (-1, *(1,) * (y.rank - 2)))
+
+
+class Dropout(Module):
+    """In training, each element is 0 with probability `p`, and multiplied by 1/(1 - p) otherwise. Elsewhere, as it is.
+
+    The numbers come from the seed of the call (see `Module.__call__`), so that they are the same on every device.
+
+    Args:
+        p: In [0, 1].
+    """
+
+    def __init__(self, p: float = 0.5):
+        if not 0 <= p <= 1:
+            raise Error(f"p must be in [0, 1], got {p}")
+        self.p = float(p)
+
+    @property
+    def random(self) -> bool:
+        return self.p > 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training or not self.p:
+            return x
+        b = x.builder
+        if self.p == 1:
+            return b.where(False, x, 0.0)
+        kept = b.rng_uniform(x.shape.dims, self.seed()) >= self.p
+        return b.where(kept, x * (1 / (1 - self.p)), 0.0)
+
+
+class Flatten(Module):
+    """All axes from `start_axis` on as one.
+
+    Args:
+        start_axis: The first of them; 1 leaves the batch.
+    """
+
+    def __init__(self, start_axis: int = 1):
+        self.start_axis = start_axis
+
+    def forward(self, x: Tensor) -> Tensor:
+        expect(x, f"of rank {self.start_axis} or more", floats=False)
+        dims = x.shape.dims
+        return x.builder.reshape(x, (*dims[: self.start_axis], math.prod(dims[self.start_axis :])))
+
+
+class Sequential(Module):
+    """Modules and functions one after the other: `Sequential(Linear(4, 8), rlx.ops.relu, Linear(8, 1))`.
+
+    Names count all of them, functions too: `0.weight`, `2.weight`. It can be indexed and has a length.
+
+    Args:
+        steps: Modules, and functions of a tensor.
+    """
+
+    def __init__(self, *steps: Callable[..., Any]):
+        for i, step in enumerate(steps):
+            if not callable(step):
+                hint = "Sequential(a, b), not Sequential([a, b])" if isinstance(step, (list, tuple)) else None
+                raise Error(f"step {i} of Sequential is no module or function, but {type(step).__name__}", hint=hint)
+        self.steps = steps
+
+    def members(self) -> Iterator[tuple[str, Any]]:
+        yield from ((str(i), step) for i, step in enumerate(self.steps) if isinstance(step, Module))
+
+    def forward(self, x: Any) -> Any:
+        for step in self.steps:
+            x = step(x)
+        return x
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.steps)
+
+    def __getitem__(self, index: Any) -> Any:
+        return Sequential(*self.steps[index]) if isinstance(index, slice) else self.steps[index]

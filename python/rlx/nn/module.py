@@ -1,0 +1,376 @@
+"""`Module`: a layer or a network, declared once, called on tensors of a graph."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.arrays import as_array
+from rlx.ir.attributes import suggestion
+from rlx.ir.builder import Tensor
+from rlx.ir.current import builder_of, current_builder
+from rlx.ir.errors import Error, ShapeError
+from rlx.ir.graph import Graph
+from rlx.ir.location import caller_location, describe
+from rlx.ir.shape import Shape
+from rlx.nn import scope as scopes
+from rlx.nn.parameter import Buffer, Parameter
+from rlx.nn.scope import Scope
+from rlx.ops.lift import tensor_like
+from rlx.weights import Weights, opened, safetensors
+
+_NAMED = 10  # how many names a message lists
+_COUNTERS = "num_batches_tracked"  # PyTorch's BatchNorm stores a count that nothing reads
+
+
+class Module:
+    """A part of a network. Subclasses set submodules and `Parameter`s as attributes, and compute in `forward`.
+
+    Called on a tensor of a graph, a module declares its parameters there, with the names that PyTorch's state dicts have:
+    `layers.0.weight` is the attribute `weight` of the first entry of the list `layers`. `apply` takes their values instead.
+    """
+
+    @property
+    def random(self) -> bool:
+        """Whether `forward` draws random numbers in training, for which a call needs a seed."""
+        return False
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the module computes; subclasses define it."""
+        raise Error(f"{type(self).__name__} has no forward", location=describe(caller_location()))
+
+    # --- attributes -------------------------------------------------------------------------------
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        declared = self.__dict__.setdefault("_declared", {})
+        declared.pop(name, None)
+        self.__dict__.pop(name, None)
+        if isinstance(value, Parameter):
+            declared[name] = value
+        else:
+            self.__dict__[name] = value
+
+    def __getattr__(self, name: str) -> Any:
+        parameter = self.__dict__.get("_declared", {}).get(name)
+        if parameter is None:
+            known = [*self.__dict__.get("_declared", {}), *vars(self)]
+            raise AttributeError(f"{type(self).__name__} has no attribute '{name}'{suggestion(name, known)}")
+        scope = scopes.active()
+        return parameter if scope is None or id(parameter) not in scope.names else scope.tensor(parameter)
+
+    def members(self) -> Iterator[tuple[str, Module | Parameter]]:
+        """The parameters and modules of this module itself, by the names that they have in it."""
+        yield from self.__dict__.get("_declared", {}).items()
+        for name, value in vars(self).items():
+            if name != "_declared":
+                yield from _modules_in(name, value)
+
+    def _walk(self, prefix: str = "", above: tuple[int, ...] = ()) -> Iterator[tuple[str, Module | Parameter]]:
+        """All modules and parameters with all the names by which they can be reached."""
+        yield prefix.removesuffix("."), self
+        for name, member in self.members():
+            if isinstance(member, Parameter):
+                yield prefix + name, member
+            elif id(member) not in above and member is not self:
+                yield from member._walk(f"{prefix}{name}.", (*above, id(self)))
+
+    def parameters(self) -> dict[str, Parameter]:
+        """The declarations of all parameters and buffers by name. What is shared has the name by which it comes first."""
+        first: dict[int, str] = {}
+        found: dict[str, Parameter] = {}
+        for name, member in self._walk():
+            if isinstance(member, Parameter) and first.setdefault(id(member), name) == name:
+                found[name] = member
+        return found
+
+    @property
+    def num_parameters(self) -> int:
+        """How many numbers are trained."""
+        declared = self.parameters().values()
+        return sum(int(np.prod(p.shape.static)) for p in declared if not isinstance(p, Buffer))
+
+    # --- values -----------------------------------------------------------------------------------
+
+    def init(self, seed: int = 0) -> dict[str, np.ndarray]:
+        """First values of all parameters and buffers, by name.
+
+        The same seed gives the same numbers; those of one parameter depend on its name, not on the others.
+        """
+        return {name: parameter.value(seed, name) for name, parameter in self.parameters().items()}
+
+    def params_from(self, source: Any) -> dict[str, np.ndarray]:
+        """Values of all parameters and buffers, by name.
+
+        Args:
+            source: Arrays by name, such as a state dict of PyTorch; the path of a safetensors file, or what `rlx.weights.open`
+                gives; or an `rlx.train.TrainStep` of a graph in which this module is.
+
+        Raises:
+            Error: Names are missing or unknown, or shapes or dtypes differ; the message lists them.
+        """
+        if not isinstance(source, (Mapping, str, os.PathLike)) and hasattr(source, "params"):
+            names = self.parameters()
+            source = {n: v for n, v in {**source.state(), **source.params()}.items() if n in names}
+        values = opened(source)
+        first: dict[int, str] = {}
+        known, problems, result = set[str](), [], {}
+        for name, member in self._walk():
+            if isinstance(member, Parameter):
+                known.add(name)
+                if first.setdefault(id(member), name) == name:
+                    result[name] = _checked(name, member, values, problems)
+        problems += [
+            f"'{n}' has no place here{suggestion(n, known)}"
+            for n in values
+            if n not in known and not str(n).endswith(_COUNTERS)
+        ]
+        _raise(problems, f"these are no parameters of {type(self).__name__}")
+        return result
+
+    def save(self, path: str | os.PathLike[str], params: Mapping[str, Any]) -> None:
+        """Write values of all parameters to a safetensors file, which appears when it is complete.
+
+        Raises:
+            Error: They do not fit the module, or the file cannot be written.
+        """
+        safetensors.write(path, self.params_from(params), {"format": "pt"})
+
+    def load(self, path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
+        """Values of all parameters from a file, or a model in several files; see `params_from`."""
+        return self.params_from(path)
+
+    # --- calling ----------------------------------------------------------------------------------
+
+    def __call__(self, *args: Any, training: bool | None = None, seed: Any = None, **kwargs: Any) -> Any:
+        """Compute `forward` in the graph that the tensors belong to, which gets the parameters.
+
+        Args:
+            args: Arguments of `forward`.
+            training: Whether layers such as `Dropout` and `BatchNorm` behave as in training; by default as the module around
+                this one.
+            seed: What random layers draw from in training: an integer, for other numbers in each run; or a scalar tensor of
+                integers, which decides alone. It goes with the outermost module.
+            kwargs: Arguments of `forward`.
+
+        Raises:
+            Error: The message names the module and the user's line.
+        """
+        scope = scopes.active()
+        if scope is not None:
+            return self._forward(scope, args, kwargs, scope.training if training is None else training)
+        b = builder_of((*args, *kwargs.values())) or current_builder()
+        if not isinstance(b, Graph):
+            got = "tensors without a graph" if b is not None else "no tensor of a graph"
+            hint = "module.apply(params, x) computes with given parameters, under rlx.jit and inside of rlx.eager()"
+            problem = f"{self._name('')} was called with {got}, so there is nowhere to declare its parameters"
+            raise Error(problem, location=describe(caller_location()), hint=hint)
+        return self._rooted(b, None, bool(training), seed, args, kwargs)[0]
+
+    def apply(
+        self, params: Mapping[str, Any], *args: Any, training: bool = False, seed: Any = None, **kwargs: Any
+    ) -> Any:
+        """Compute `forward` with given values of the parameters: under `rlx.jit`, inside of `rlx.eager()`, or in a graph.
+
+        Args:
+            params: Tensors or arrays of all parameters and buffers, by name, as `init` gives them.
+            args: Arguments of `forward`; arrays become tensors.
+            training: As for a call. What buffers become is lost; `apply_and_update` gives it.
+            seed: An integer or a scalar tensor of integers, which random layers need in training. The same gives the same.
+            kwargs: Arguments of `forward`.
+        """
+        return self._applied(params, training, seed, args, kwargs)[0]
+
+    def apply_and_update(
+        self, params: Mapping[str, Any], *args: Any, training: bool = True, seed: Any = None, **kwargs: Any
+    ) -> tuple[Any, dict[str, Any]]:
+        """`(result, params)`: as `apply`, with the parameters in which buffers have their new values."""
+        result, scope = self._applied(params, training, seed, args, kwargs)
+        return result, {**params, **scope.updates}
+
+    def _applied(self, params: Any, training: bool, seed: Any, args: Any, kwargs: Any) -> tuple[Any, Scope]:
+        if not isinstance(params, Mapping):
+            raise Error(
+                f"apply takes the parameters first, arrays or tensors by name, got {type(params).__name__}",
+                location=describe(caller_location()),
+            )
+        b: Any = builder_of((*args, *kwargs.values(), *params.values())) or current_builder()
+        if b is None:
+            raise Error(
+                f"apply of {type(self).__name__}: none of the arguments is a tensor",
+                location=describe(caller_location()),
+                hint="call it in a function under rlx.jit, or inside of `with rlx.eager():`",
+            )
+        declared, problems = self.parameters(), list[str]()
+        problems += [f"'{n}' has no place here{suggestion(n, declared)}" for n in params if n not in declared]
+        values = {}
+        for name, parameter in declared.items():
+            value = params.get(name)
+            if not isinstance(value, Tensor):
+                value = _checked(name, parameter, params, problems)
+            elif value.shape != parameter.shape:
+                problems.append(f"'{name}' is {value.shape}, not {parameter.shape}")
+            values[name] = value
+        _raise(problems, f"these are no parameters of {type(self).__name__}")
+        values = {name: tensor_like(b, value, declared[name].shape.dtype) for name, value in values.items()}
+        lift = lambda value: b.constant(value) if isinstance(value, np.ndarray) else value  # noqa: E731
+        lifted = {name: lift(value) for name, value in kwargs.items()}
+        return self._rooted(b, values, training, seed, tuple(map(lift, args)), lifted)
+
+    def _rooted(self, b: Any, values: Any, training: bool, seed: Any, args: Any, kwargs: Any) -> tuple[Any, Scope]:
+        paths: dict[int, str] = {}
+        names: dict[int, str] = {}
+        is_random = False
+        for name, member in self._walk():
+            (names if isinstance(member, Parameter) else paths).setdefault(id(member), name)
+            is_random = is_random or (isinstance(member, Module) and member.random)
+        scope = Scope(b, paths, names, values, training, seed)
+        with scopes.entered(scope):
+            try:
+                if training and is_random:
+                    scope.prepare_seed()
+            except Error as problem:
+                raise _in_module(problem, self._name(""), "") from None
+            return self._forward(scope, args, kwargs, training), scope
+
+    def _forward(self, scope: Scope, args: Any, kwargs: Any, training: bool) -> Any:
+        path = scope.paths.get(id(self))
+        if path is None:
+            raise Error(
+                f"{self._name('')} is called by another module, and is not part of it",
+                location=describe(caller_location()),
+                hint="make it an attribute of that module, in a list or a dictionary too",
+            )
+        outer, scope.training = scope.training, training
+        around, scope.path = scope.path, path
+        name = path.removeprefix(f"{around}.")
+        try:
+            with scope.builder.named(name) if name else contextlib.nullcontext():
+                return self.forward(*args, **kwargs)
+        except Error as problem:
+            if hasattr(problem, "module_path"):
+                raise
+            raise _in_module(problem, self._name(path), path) from None
+        except TypeError as problem:
+            trace = problem.__traceback__
+            if trace is None or trace.tb_next is not None:
+                raise
+            error = Error(str(problem).rpartition("forward() ")[2], location=describe(caller_location()))
+            raise _in_module(error, self._name(path), path) from None
+        finally:
+            scope.training, scope.path = outer, around
+
+    @property
+    def training(self) -> bool:
+        """Inside of `forward`: whether this call behaves as in training. False outside."""
+        scope = scopes.active()
+        return scope is not None and scope.training
+
+    def update(self, name: str, value: Tensor) -> None:
+        """Inside of `forward`, in training: the value that a buffer of this module has after this call.
+
+        Raises:
+            Error: There is no such buffer, or the shapes differ.
+        """
+        buffer, scope = self.__dict__.get("_declared", {}).get(name), scopes.active()
+        if not isinstance(buffer, Buffer) or scope is None:
+            raise Error(f"'{name}' is no buffer of a module that is being called", location=describe(caller_location()))
+        if value.shape != buffer.shape:
+            raise ShapeError(f"buffer '{name}' is {buffer.shape}, its new value {value.shape}")
+        scope.update(buffer, value)
+
+    def seed(self) -> Tensor:
+        """Inside of `forward`, in training: a seed for random ops; each call of this method gives another one."""
+        scope = scopes.active()
+        if scope is None:
+            raise Error("a module has a seed only while it is called", location=describe(caller_location()))
+        return scope.seed_of(scope.paths[id(self)])
+
+    # --- text -------------------------------------------------------------------------------------
+
+    def _name(self, path: str) -> str:
+        options = ", ".join(f"{n}={v!r}" for n, v in vars(self).items() if isinstance(v, (int, float, str, tuple)))
+        own = f"{type(self).__name__}({options[:100]})"
+        return f"module '{path}', {own}" if path else f"module {own}"
+
+    def __repr__(self) -> str:
+        own = self._name("").removeprefix("module ")
+        parts = [(name, m) for name, m in self.members() if isinstance(m, Module)]
+        if not parts:
+            return own
+        lines = [f"({name}): {part!r}".replace("\n", "\n  ") for name, part in parts]
+        return "\n  ".join([own.removesuffix(")"), *lines]) + "\n)"
+
+
+def _modules_in(name: str, value: Any) -> Iterator[tuple[str, Module]]:
+    """The modules that are a value, or lie in lists, tuples and dictionaries of it."""
+    if isinstance(value, Module):
+        yield name, value
+    elif isinstance(value, (list, tuple, dict)):
+        entries = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, entry in entries:
+            if isinstance(entry, Parameter):
+                raise Error(
+                    f"parameter '{name}.{key}' lies in a {type(value).__name__}",
+                    hint="make it an attribute of a module of its own",
+                )
+            yield from _modules_in(f"{name}.{key}", entry)
+
+
+def _checked(name: str, parameter: Parameter, values: Mapping[str, Any], problems: list[str]) -> Any:
+    """The array for a parameter; what is wrong with it goes into a list."""
+    if name not in values:
+        problems.append(f"'{name}' ({parameter.shape}) is missing")
+        return None
+    try:
+        array = np.asarray(values[name]) if isinstance(values, Weights) else as_array(values[name], f"'{name}'")
+    except Error as problem:
+        problems.append(problem.message)
+        return None
+    expected = parameter.shape
+    if array.shape != expected.static or array.dtype != expected.dtype.numpy:
+        problems.append(f"'{name}' is {array.dtype}{list(array.shape)}, not {expected}")
+    return array
+
+
+def _raise(problems: list[str], what: str) -> None:
+    if problems:
+        more = [f"and {len(problems) - _NAMED} more"] if len(problems) > _NAMED else []
+        text = "\n  ".join([*problems[:_NAMED], *more])
+        raise Error(f"{what}:\n  {text}", location=describe(caller_location()))
+
+
+def _in_module(problem: Error, name: str, path: str) -> Error:
+    """The same error that says in which module."""
+    location = problem.location or describe(caller_location())
+    error = type(problem)(f"{name}: {problem.message}", location=location, hint=problem.hint)
+    error.module_path = path  # type: ignore[attr-defined]
+    return error
+
+
+def expect(x: Any, what: str, **sizes: Any) -> None:
+    """Check that an argument of a layer is a tensor, of some rank and with the sizes that the layer has.
+
+    Args:
+        x: The argument.
+        what: How the layer wants it: `[…, 4]`.
+        sizes: `rank=3`; `last=4`; `channels=3`: the size of axis 1; `floats=True`.
+
+    Raises:
+        ShapeError: It is not.
+    """
+    if not isinstance(x, Tensor):
+        raise ShapeError(f"takes a tensor {what}, got {type(x).__name__}")
+    shape: Shape = x.shape
+    ranks = sizes.get("rank")
+    wrong = ranks is not None and shape.rank not in (ranks if isinstance(ranks, tuple) else (ranks,))
+    for axis, key in ((-1, "last"), (1, "channels")):
+        if not wrong and key in sizes:
+            wrong = shape.rank < (1 if axis < 0 else 2) or shape.dims[axis] != sizes[key]
+    if wrong:
+        raise ShapeError(f"takes {what}, got {shape}")
+    if sizes.get("floats", True) and not shape.dtype.is_inexact:
+        raise ShapeError(f"takes floats {what}, got {shape}", hint="cast it: x.astype(rlx.f32)")

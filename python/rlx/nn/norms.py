@@ -1,0 +1,169 @@
+"""Normalisations, with PyTorch's names, layouts and definitions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from rlx.ir.builder import Tensor
+from rlx.ir.errors import Error, ShapeError
+from rlx.nn import init
+from rlx.nn.module import Module, expect
+from rlx.nn.parameter import Buffer, Parameter
+
+
+class LayerNorm(Module):
+    """Layer normalisation over the last axes.
+
+    Args:
+        normalized_shape: Sizes of these axes, or the size of the last one.
+        eps: Added to the variance.
+        affine: Whether to scale and shift.
+        dtype: Of the parameters; f32 when absent.
+
+    Parameters: `weight`, `bias`, both of `normalized_shape`.
+    """
+
+    def __init__(
+        self, normalized_shape: int | Sequence[int], eps: float = 1e-5, affine: bool = True, dtype: Any = None
+    ):
+        self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        self.eps = eps
+        self.weight: Any = Parameter(self.normalized_shape, init.ones, dtype) if affine else None
+        self.bias: Any = Parameter(self.normalized_shape, init.zeros, dtype) if affine else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        sizes = self.normalized_shape
+        count = len(sizes)
+        wanted = f"[…, {', '.join(map(str, sizes))}]"
+        expect(x, wanted)
+        if x.rank < count or x.shape.dims[x.rank - count :] != sizes:
+            raise ShapeError(f"takes {wanted}, got {x.shape}")
+        b, size = x.builder, math.prod(sizes)
+        flat = x if count == 1 else b.reshape(x, (*x.shape.dims[: x.rank - count], size))
+        weight, bias = _vectors(x, self.weight, self.bias, size)
+        return (
+            b.reshape(b.layer_norm(flat, weight, bias, eps=self.eps), x.shape.dims)
+            if count > 1
+            else b.layer_norm(x, weight, bias, eps=self.eps)
+        )
+
+
+class RMSNorm(Module):
+    """Root mean square normalisation over the last axis.
+
+    Args:
+        size: Size of the last axis.
+        eps: Added to the mean square.
+        dtype: Of the parameter; f32 when absent.
+
+    Parameters: `weight [size]`.
+    """
+
+    def __init__(self, size: int, eps: float = 1e-5, dtype: Any = None):
+        self.size, self.eps = size, eps
+        self.weight = Parameter((size,), init.ones, dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        expect(x, f"[…, {self.size}]", last=self.size)
+        return x.builder.rms_norm(x, x.builder.cast(self.weight, x.dtype), eps=self.eps)
+
+
+class GroupNorm(Module):
+    """Group normalisation of `[N, num_channels, spatial…]`.
+
+    Args:
+        num_groups: The channels are cut into so many groups.
+        num_channels: Size of axis 1.
+        eps: Added to the variance.
+        affine: Whether to scale and shift each channel.
+        dtype: Of the parameters; f32 when absent.
+
+    Parameters: `weight [num_channels]`, `bias [num_channels]`.
+    """
+
+    def __init__(self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True, dtype: Any = None):
+        if num_groups < 1 or num_channels % num_groups:
+            raise Error(f"{num_channels} channels do not divide into {num_groups} groups")
+        self.num_groups, self.num_channels, self.eps = num_groups, num_channels, eps
+        self.weight: Any = Parameter((num_channels,), init.ones, dtype) if affine else None
+        self.bias: Any = Parameter((num_channels,), init.zeros, dtype) if affine else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        expect(x, f"[N, {self.num_channels}, …]", channels=self.num_channels)
+        weight, bias = _vectors(x, self.weight, self.bias, self.num_channels)
+        return x.builder.group_norm(x, weight, bias, num_groups=self.num_groups, eps=self.eps)
+
+
+def _vectors(x: Tensor, weight: Any, bias: Any, size: int) -> tuple[Tensor, Tensor]:
+    """Scale and shift as vectors of the dtype of x; 1 and 0 where there are none."""
+    b = x.builder
+    if weight is None:
+        return b.full((size,), 1.0, dtype=x.dtype), b.full((size,), 0.0, dtype=x.dtype)
+    flat = (weight, bias) if weight.rank == 1 else (b.reshape(weight, (size,)), b.reshape(bias, (size,)))
+    return b.cast(flat[0], x.dtype), b.cast(flat[1], x.dtype)
+
+
+class BatchNorm(Module):
+    """Batch normalisation of `[N, num_features, spatial…]` (S. Ioffe and C. Szegedy, 2015).
+
+    In training, with the mean and the variance of the batch, and the running ones move by `momentum` towards these (the
+    variance towards that with n - 1 for n). Elsewhere, with the running ones.
+
+    Args:
+        num_features: Size of axis 1.
+        eps: Added to the variance.
+        momentum: How far the running statistics move.
+        affine: Whether to scale and shift each channel.
+        dtype: Of the parameters; f32 when absent.
+
+    Parameters: `weight`, `bias`. Buffers: `running_mean`, `running_var`. All `[num_features]`.
+    """
+
+    def __init__(
+        self, num_features: int, eps: float = 1e-5, momentum: float = 0.1, affine: bool = True, dtype: Any = None
+    ):
+        self.num_features, self.eps, self.momentum = num_features, eps, momentum
+        self.weight: Any = Parameter((num_features,), init.ones, dtype) if affine else None
+        self.bias: Any = Parameter((num_features,), init.zeros, dtype) if affine else None
+        self.running_mean: Any = Buffer((num_features,), 0.0, dtype)
+        self.running_var: Any = Buffer((num_features,), 1.0, dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        expect(x, f"[N, {self.num_features}, …]", channels=self.num_features)
+        b = x.builder
+        along = (self.num_features, *(1,) * (x.rank - 2))
+        mean, variance = self._of_batch(x) if self.training else (self.running_mean, self.running_var)
+        wide = b.cast(x, "f32") if x.dtype.name in ("f16", "bf16") else x
+        scale = b.rsqrt(variance + self.eps)
+        if self.weight is None:
+            result = (wide - b.reshape(mean, along)) * b.reshape(scale, along)
+        else:
+            result = (wide - b.reshape(mean, along)) * b.reshape(scale * self.weight, along)
+            result = result + b.reshape(self.bias, along)
+        return b.cast(result, x.dtype)
+
+    def _of_batch(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and variance of the batch; the running ones move."""
+        b = x.builder
+        wide = b.cast(x, "f32") if x.dtype.name in ("f16", "bf16") else x
+        axes = [axis for axis in range(x.rank) if axis != 1]
+        mean = b.mean(wide, axes, keep_dims=True)
+        variance = b.mean((wide - mean) * (wide - mean), axes)
+        mean = b.reshape(mean, (self.num_features,))
+        count: Any = math.prod(x.shape.dims[axis] for axis in axes)
+        if type(count) is int:
+            if count < 2:
+                raise ShapeError(f"takes more than one value for each channel in training, got {x.shape}")
+            unbiased = variance * (count / (count - 1))
+        else:
+            number = b.cast(b.emit("dim_size", (), size=(count,)), variance.dtype)
+            unbiased = variance * (number / (number - 1.0))
+        for name, new in (("running_mean", mean), ("running_var", unbiased)):
+            old = getattr(self, name)
+            self.update(name, b.cast(old * (1 - self.momentum) + b.cast(new, old.dtype) * self.momentum, old.dtype))
+        return mean, variance
+
+
+BatchNorm1d = BatchNorm2d = BatchNorm3d = BatchNorm

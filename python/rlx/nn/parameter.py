@@ -1,0 +1,66 @@
+"""Declarations of the tensors that a module has: parameters, which are trained, and buffers, which are not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.errors import Error, ShapeError
+from rlx.ir.location import caller_location, describe
+from rlx.ir.shape import Shape
+from rlx.nn import init
+from rlx.nn.init import Initializer
+
+
+class Parameter:
+    """A weight of a module: `self.scale = rlx.nn.Parameter((16,), init=rlx.nn.init.ones)`.
+
+    In `forward`, and in whatever that calls, `self.scale` is the tensor.
+
+    Args:
+        shape: Static sizes.
+        init: Its first values: a function of a key and a shape, see `rlx.nn.init`.
+        dtype: Element type; f32 when absent.
+    """
+
+    def __init__(self, shape: Any, init: Initializer = init.zeros, dtype: Any = None):
+        self.shape = Shape(shape, dtype)
+        if not self.shape.is_static:
+            place = describe(caller_location())
+            raise ShapeError(f"a parameter has sizes that are known, got {self.shape}", location=place)
+        if not callable(init):
+            raise Error(
+                f"init is a function of a key and a shape, got {init!r:.60}",
+                location=describe(caller_location()),
+                hint="rlx.nn.init.constant(0.5) gives one for a number",
+            )
+        self.init = init
+
+    def value(self, seed: int, name: str) -> np.ndarray:
+        """The first values for a seed.
+
+        Raises:
+            Error: The initialiser gives another shape.
+        """
+        values = np.asarray(self.init(init.key_of(seed, name), self.shape.static))
+        if values.shape != self.shape.static:
+            raise Error(f"the initialiser of '{name}' gave {list(values.shape)} for {self.shape}")
+        return values.astype(self.shape.dtype.numpy)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.shape}>"
+
+
+class Buffer(Parameter):
+    """A tensor of a module that is not trained, such as a running mean: in training, `self.update(name, value)` changes it.
+
+    Args:
+        shape: Static sizes.
+        start: The first value of all elements.
+        dtype: Element type; f32 when absent.
+    """
+
+    def __init__(self, shape: Any, start: float = 0.0, dtype: Any = None):
+        super().__init__(shape, init.constant(start), dtype)
+        self.start = start

@@ -1,0 +1,144 @@
+"""A call of a module: which names its parameters have, where their tensors come from, and whether it is training."""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+import zlib
+from collections.abc import Generator, Mapping
+from contextvars import ContextVar
+from typing import Any
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.dtype import i64
+from rlx.ir.errors import Error, ShapeError
+from rlx.ir.graph import Graph
+from rlx.ir.location import caller_location, describe
+from rlx.nn.parameter import Buffer, Parameter
+from rlx.ops.random import seed_tensor
+
+_active: ContextVar[Scope | None] = ContextVar("rlx_nn_scope", default=None)
+# The parameters that modules have declared in each graph, by name: a module that is called twice finds its own again.
+_declared: weakref.WeakKeyDictionary[Graph, dict[str, Parameter]] = weakref.WeakKeyDictionary()
+
+CALLS = "nn/calls"  # the state that counts the runs of a graph, so that each draws other random numbers
+# Odd numbers of 64 bits, the first decimals of the golden ratio among them: seeds, runs and places draw apart.
+_MIX_SEED, _MIX_RUN = -7046029254386353131, -3335678366873096957
+
+
+class Scope:
+    """One call of a root module, and of all modules in it.
+
+    Attributes:
+        builder: Where ops go.
+        paths: The names of the modules in the root, by `id`.
+        names: The names of their parameters, by `id`.
+        training: Whether layers behave as in training.
+        path: The name of the module that is computing.
+        updates: The new values of buffers, by name, where parameters were given.
+    """
+
+    def __init__(
+        self,
+        builder: Builder,
+        paths: Mapping[int, str],
+        names: Mapping[int, str],
+        values: Mapping[str, Tensor] | None,
+        training: bool,
+        seed: Any,
+    ):
+        self.builder, self.paths, self.names, self.training = builder, paths, names, training
+        self.path = ""
+        self.updates: dict[str, Tensor] = {}
+        self._values, self._given_seed = values, seed
+        self._seed: Tensor | None = None
+        self._draws: dict[str, int] = {}
+
+    # --- parameters -------------------------------------------------------------------------------
+
+    def tensor(self, parameter: Parameter) -> Tensor:
+        """The tensor of a parameter here."""
+        name = self.names[id(parameter)]
+        if self._values is not None:
+            return self._values[name]
+        graph: Any = self.builder
+        declared = _declared.setdefault(graph, {})
+        if declared.get(name) is parameter:
+            return graph.argument(name)
+        if name in declared:
+            raise Error(
+                f"another module has declared a parameter '{name}' in the graph '{graph.name}'",
+                location=describe(caller_location()),
+                hint="make both modules attributes of one, and call them from its forward",
+            )
+        if isinstance(parameter, Buffer) and self.training:
+            tensor = graph.state(name, parameter.shape, init=parameter.start)
+        else:
+            tensor = graph.param(name, parameter.shape)
+        declared[name] = parameter
+        return tensor
+
+    def update(self, parameter: Parameter, value: Tensor) -> None:
+        """Give the value that a buffer has after this call."""
+        name = self.names[id(parameter)]
+        if self._values is not None:
+            self.updates[name] = value
+            return
+        graph: Any = self.builder
+        if name not in {a.name for a in graph.states}:
+            raise Error(
+                f"buffer '{name}' is a parameter of the graph '{graph.name}', where the module was called without training",
+                location=describe(caller_location()),
+                hint="use one graph for training and another for inference",
+            )
+        graph.update(graph.argument(name), value)
+
+    # --- random numbers ---------------------------------------------------------------------------
+
+    def prepare_seed(self) -> None:
+        """Make the seed of all random numbers of this call, outside of all regions."""
+        b: Any = self.builder
+        seed = self._given_seed
+        if self._values is not None:
+            if seed is None:
+                hint = "apply(params, x, training=True, seed=…), another one for each call"
+                raise Error("random layers need a seed in training", location=describe(caller_location()), hint=hint)
+            self._seed = _as_i64(b, seed) * _MIX_SEED
+        elif isinstance(seed, Tensor):
+            self._seed = _as_i64(b, seed) * _MIX_SEED
+        else:
+            known = CALLS in {a.name for a in b.states}
+            calls = b.argument(CALLS) if known else b.state(CALLS, (), "i64")
+            if not known:
+                b.update(calls, calls + 1)
+            self._seed = calls * _MIX_RUN + _as_i64(b, 0 if seed is None else seed) * _MIX_SEED
+
+    def seed_of(self, path: str) -> Tensor:
+        """The seed of a module for one call: no other module, and no other call of it, has the same."""
+        if self._seed is None:
+            self.prepare_seed()
+        assert self._seed is not None
+        number = self._draws[path] = self._draws.get(path, 0) + 1
+        return self._seed + (zlib.crc32(f"{path}#{number}".encode()) << 20)
+
+
+def _as_i64(b: Any, seed: Any) -> Tensor:
+    tensor = seed_tensor(b, seed)
+    if tensor.rank or not tensor.dtype.is_integer:
+        raise ShapeError(f"the seed must be an integer or a scalar integer tensor, got {tensor.shape}")
+    return tensor if tensor.dtype is i64 else b.cast(tensor, i64)
+
+
+def active() -> Scope | None:
+    """The scope of the call that is going on; None outside."""
+    return _active.get()
+
+
+@contextlib.contextmanager
+def entered(scope: Scope) -> Generator[None]:
+    """The context in which modules belong to a scope."""
+    token = _active.set(scope)
+    try:
+        yield
+    finally:
+        _active.reset(token)

@@ -1,0 +1,215 @@
+"""Layers over sequences `[batch, steps, features]`: attention and recurrent layers, with PyTorch's names and layouts."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from rlx.ir.builder import Tensor
+from rlx.ir.errors import Error, ShapeError
+from rlx.nn import init
+from rlx.nn.layers import Dropout, Linear
+from rlx.nn.module import Module, expect
+from rlx.nn.parameter import Parameter
+
+
+class MultiHeadAttention(Module):
+    """Attention of several heads (A. Vaswani et al., Attention is all you need, 2017), `[B, S, embed_dim]` to the same.
+
+    Args:
+        embed_dim: Size of the last axis; a multiple of `num_heads`.
+        num_heads: Number of heads.
+        bias: Whether the projections have one.
+        causal: Whether a query sees the keys up to its own position only.
+        dtype: Of the parameters; f32 when absent.
+
+    Parameters: `in_proj_weight [3·E, E]`, `in_proj_bias [3·E]` (queries, keys, values), `out_proj.weight [E, E]`,
+    `out_proj.bias [E]`.
+    """
+
+    def __init__(self, embed_dim: int, num_heads: int, bias: bool = True, causal: bool = False, dtype: Any = None):
+        if num_heads < 1 or embed_dim % num_heads:
+            raise Error(f"embed_dim {embed_dim} is no multiple of num_heads {num_heads}")
+        self.embed_dim, self.num_heads, self.causal = embed_dim, num_heads, causal
+        self.in_proj_weight = Parameter((3 * embed_dim, embed_dim), init.glorot_uniform(), dtype)
+        self.in_proj_bias: Any = Parameter((3 * embed_dim,), init.zeros, dtype) if bias else None
+        self.out_proj = Linear(embed_dim, embed_dim, bias, dtype)
+        if bias:
+            self.out_proj.bias = Parameter((embed_dim,), init.zeros, dtype)
+
+    def forward(self, query: Tensor, key: Any = None, value: Any = None, mask: Any = None) -> Tensor:
+        """Attend.
+
+        Args:
+            query: `[B, S, E]`.
+            key: `[B, T, E]`; the queries when absent.
+            value: `[B, T, E]`; the keys when absent.
+            mask: Of bools or integers `[B, T]` or broadcastable to `[B, H, S, T]`: what is true is seen. Of floats,
+                broadcastable to `[B, H, S, T]`: added to the scores.
+        """
+        size = self.embed_dim
+        wanted = f"[B, S, {size}]"
+        key, value = query if key is None else key, (query if key is None else key) if value is None else value
+        for tensor in (query, key, value):
+            expect(tensor, wanted, rank=3, last=size)
+        b = query.builder
+        if key is query and value is query:
+            projected = self._projected(query, 0, 3 * size)
+            q, k, v = (b.narrow(projected, -1, i * size, size) for i in range(3))
+        else:
+            q, k, v = (self._projected(t, i * size, size) for i, t in enumerate((query, key, value)))
+        mask, kind = self._mask(q, k, mask)
+        heads = {"num_heads": self.num_heads, "head_dim": size // self.num_heads}
+        return self.out_proj(b.attention(q, k, v, mask, mask_kind=kind, **heads))
+
+    def _projected(self, x: Tensor, start: int, length: int) -> Tensor:
+        b = x.builder
+        whole = length == 3 * self.embed_dim
+        weight = self.in_proj_weight if whole else b.narrow(self.in_proj_weight, 0, start, length)
+        result = b.matmul(x, b.transpose(weight))
+        if self.in_proj_bias is None:
+            return result
+        return result + (self.in_proj_bias if whole else b.narrow(self.in_proj_bias, 0, start, length))
+
+    def _mask(self, q: Tensor, k: Tensor, mask: Any) -> tuple[Any, str]:
+        """The mask of `attention` and its kind."""
+        b = q.builder
+        if not self.causal:
+            if mask is None:
+                return None, "none"
+            return mask, "bias" if mask.dtype.is_float else "custom"
+        if mask is None:
+            return None, "causal"
+        queries, keys = q.shape.dims[1], k.shape.dims[1]
+        row, column = b.iota((queries, 1)), b.iota((1, keys), axis=1)
+        offset = b.emit("dim_size", (), size=(keys - queries,)) if type(keys - queries) is not int else keys - queries
+        seen = column <= row + offset
+        if mask.dtype.is_float:
+            return mask + b.where(seen, 0.0, -math.inf), "bias"
+        mask = b.reshape(mask, (mask.shape.dims[0], 1, 1, mask.shape.dims[1])) if mask.rank == 2 else mask
+        return seen & (mask != 0), "custom"
+
+
+class _Recurrent(Module):
+    """What LSTM and GRU share: weights of layers and directions, and how these are stacked."""
+
+    gates = 0
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        dtype: Any = None,
+    ):
+        if num_layers < 1:
+            raise Error(f"num_layers must be 1 or more, got {num_layers}")
+        self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
+        self.bidirectional = bidirectional
+        self.dropout = Dropout(dropout)
+        start = init.within(1 / math.sqrt(hidden_size) if hidden_size else 0.0)
+        rows = self.gates * hidden_size
+        for layer in range(num_layers):
+            width = hidden_size * len(self._directions) if layer else input_size
+            for suffix in self._directions:
+                end = f"_l{layer}{suffix}"
+                setattr(self, f"weight_ih{end}", Parameter((rows, width), start, dtype))
+                setattr(self, f"weight_hh{end}", Parameter((rows, hidden_size), start, dtype))
+                for name in ("bias_ih", "bias_hh"):
+                    setattr(self, name + end, Parameter((rows,), start, dtype) if bias else None)
+
+    @property
+    def _directions(self) -> tuple[str, ...]:
+        return ("", "_reverse") if self.bidirectional else ("",)
+
+    def _run(self, x: Tensor, states: list[Any]) -> tuple[Tensor, list[Tensor]]:
+        """The sequence and the last states, each `[layers·directions, B, H]`.
+
+        Args:
+            x: `[B, S, input_size]`.
+            states: First states of that shape; None for zeros.
+        """
+        expect(x, f"[B, S, {self.input_size}]", rank=3, last=self.input_size)
+        b, size = x.builder, self.hidden_size
+        shape = (self.num_layers * len(self._directions), x.shape.dims[0], size)
+        for state in states:
+            if state is not None and (not isinstance(state, Tensor) or state.shape.dims != shape):
+                got = state.shape if isinstance(state, Tensor) else type(state).__name__
+                raise ShapeError(f"takes states [{', '.join(map(str, shape))}], got {got}")
+        zeros = b.full(shape[1:], 0.0, dtype=x.dtype)
+        last: list[list[Tensor]] = [[] for _ in states]
+        for layer in range(self.num_layers):
+            parts = []
+            for direction, suffix in enumerate(self._directions):
+                index = layer * len(self._directions) + direction
+                first = [zeros if s is None else b.reshape(b.narrow(s, 0, index, 1), shape[1:]) for s in states]
+                y, *following = self._layer(x, first, f"_l{layer}{suffix}", bool(suffix))
+                parts.append(y)
+                for collected, state in zip(last, following, strict=True):
+                    collected.append(b.reshape(state, (1, *shape[1:])))
+            x = parts[0] if len(parts) == 1 else b.concat(parts, -1)
+            if layer + 1 < self.num_layers:
+                x = self.dropout(x)
+        return x, [s[0] if len(s) == 1 else b.concat(s, 0) for s in last]
+
+    def _layer(self, x: Tensor, states: list[Tensor], end: str, reverse: bool) -> tuple[Tensor, ...]:
+        raise NotImplementedError
+
+    def _weights(self, x: Tensor, end: str) -> tuple[Any, ...]:
+        """The weights of one layer as the ops take them, `[in, gates·H]`, and both biases; zeros where there are none."""
+        b = x.builder
+        weights = (b.transpose(getattr(self, f"weight_{kind}{end}")) for kind in ("ih", "hh"))
+        biases = (getattr(self, f"bias_{kind}{end}") for kind in ("ih", "hh"))
+        rows = (self.gates * self.hidden_size,)
+        filled = (b.full(rows, 0.0, dtype=x.dtype) if bias is None else bias for bias in biases)
+        return *weights, *filled
+
+
+class LSTM(_Recurrent):
+    """Long short-term memory. `lstm(x)` gives `(y, (h, c))`: the sequence, and the last states of every layer and direction.
+
+    Args:
+        input_size: Size of the last axis of `x [B, S, input_size]`: the batch comes first.
+        hidden_size: Size of the last axis of the result; twice that with two directions.
+        num_layers: Layers one above the other.
+        bias: Whether there are biases.
+        dropout: Probability of `Dropout` between layers.
+        bidirectional: Whether each layer also goes through the sequence backwards.
+        dtype: Of the parameters; f32 when absent.
+
+    Parameters: `weight_ih_l<k> [4·H, in]`, `weight_hh_l<k> [4·H, H]`, `bias_ih_l<k>`, `bias_hh_l<k>`; those of the backward
+    direction end in `_reverse`. The gates are i, f, g, o.
+    """
+
+    gates = 4
+
+    def forward(self, x: Tensor, state: Any = None) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """The sequence and the last states; the first ones are `(h, c)`, each `[layers·directions, B, H]`, zeros by default."""
+        if state is not None and (not isinstance(state, (tuple, list)) or len(state) != 2):
+            raise ShapeError(f"takes the states as (h, c), got {type(state).__name__}")
+        y, (h, c) = self._run(x, [None, None] if state is None else [*state])
+        return y, (h, c)
+
+    def _layer(self, x: Tensor, states: list[Tensor], end: str, reverse: bool) -> tuple[Tensor, ...]:
+        w_input, w_hidden, *biases = self._weights(x, end)
+        return x.builder.lstm(x, *states, w_input, w_hidden, biases[0] + biases[1], reverse=reverse)
+
+
+class GRU(_Recurrent):
+    """Gated recurrent unit. `gru(x)` gives `(y, h)`: the sequence, and the last states of every layer and direction.
+
+    The arguments and parameters are those of `LSTM`; the gates are r, z, n.
+    """
+
+    gates = 3
+
+    def forward(self, x: Tensor, state: Any = None) -> tuple[Tensor, Tensor]:
+        """The sequence and the last states; the first ones are `[layers·directions, B, H]`, zeros by default."""
+        y, (h,) = self._run(x, [state])
+        return y, h
+
+    def _layer(self, x: Tensor, states: list[Tensor], end: str, reverse: bool) -> tuple[Tensor, ...]:
+        return x.builder.gru(x, *states, *self._weights(x, end), reverse=reverse)
