@@ -22,6 +22,7 @@ _HOMES = {
     "CustomOp": "rlx.ir.custom",
     "parse": "rlx.ir.text",
     "evaluate": "rlx.ir.evaluate",
+    "eager": "rlx.ir.eager",
     "inspect_graph": "rlx.ir.listing",
     "inspect_diff": "rlx.ir.listing_diff",
     **dict.fromkeys(

@@ -29,6 +29,7 @@ from rlx.ir.dtype import i8 as i8
 from rlx.ir.dtype import promote as promote
 from rlx.ir.dtype import u32 as u32
 from rlx.ir.dtype import u8 as u8
+from rlx.ir.eager import eager as eager
 from rlx.ir.errors import CompileError as CompileError
 from rlx.ir.errors import Error as Error
 from rlx.ir.errors import ExecutionError as ExecutionError

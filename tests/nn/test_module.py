@@ -175,6 +175,7 @@ class Outer(nn.Module):
 
 
 STRANGER = nn.Linear(4, 4)
+ONE_LIST: list[Any] = [[nn.Linear(1, 1)]]
 
 
 def linear(x: Any, inner: Any) -> Any:
@@ -224,7 +225,7 @@ def test_mistakes_name_the_module_and_the_line(wrong: Callable[[Any, Any], Any],
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (lambda: nn.Sequential(*[[nn.Linear(1, 1)]]), r"step 0 of Sequential is no module.*\n.*Sequential\(a, b\)"),
+        (lambda: nn.Sequential(*ONE_LIST), r"step 0 of Sequential is no module.*\n.*Sequential\(a, b\)"),
         (lambda: nn.Conv(3, 2, 3, groups=2), "do not divide into 2 groups"),
         (lambda: nn.MultiHeadAttention(4, 3), "embed_dim 4 is no multiple of num_heads 3"),
         (lambda: nn.Dropout(1.5), r"p must be in \[0, 1\]"),

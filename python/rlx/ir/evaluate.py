@@ -175,6 +175,11 @@ def evaluate_function(
         raise Error("the results need more memory than there is", location=describe(function.location)) from None
 
 
+def evaluate_block(block: mlir.Block, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """What a block without symbols returns or yields for its arguments."""
+    return _Body(block, {}).run(arrays, {}, None)
+
+
 class _Body:
     """A block that is ready to be evaluated, as often as a loop wants: its ops are read once.
 
@@ -285,22 +290,51 @@ class _Step:
         if self._bodies:
             regions = tuple(body and EvaluatedRegion(body, outside, observe) for body in self._bodies)
             attributes = attributes | {"regions": regions}
-        try:
-            with np.errstate(all="ignore"):
-                results = as_results(self._card.evaluate(*opview.operands_of(self.op, operands), **attributes))
-        except (MemoryError, ValueError) as problem:
-            if not isinstance(problem, MemoryError) and not _are_too_large(shape for shape, _ in self._expected):
-                raise
-            message = f"'{self.op.name}' needs more memory than there is"
-            raise Error(message, location=describe(self.op.location)) from None
-        arrays = tuple(np.asarray(value) for value in results)
-        for result, array, expected in zip(self.results, arrays, self._expected, strict=True):
-            if (array.shape, array.dtype) != expected:
-                raise Error(
-                    f"'{self.op.name}': the evaluator gives {array.dtype}{list(array.shape)}, inference {shape_of(result)}",
-                    location=describe(self.op.location),
-                )
-        return arrays
+        return evaluated(
+            self._card,
+            opview.operands_of(self.op, operands),
+            attributes,
+            self._expected,
+            self.op.name,
+            self.op.location,
+        )
+
+
+def evaluated(
+    card: Card,
+    operands: Sequence[Any],
+    attributes: Mapping[str, Any],
+    expected: Sequence[tuple[tuple[int, ...], np.dtype]],
+    name: str,
+    location: mlir.Location,
+) -> tuple[np.ndarray, ...]:
+    """What the evaluator of a card gives, checked against what inference says.
+
+    Args:
+        card: The card.
+        operands: Arrays, in the groups of the record.
+        attributes: All attributes, and `regions`.
+        expected: Shape and dtype of each result.
+        name: The op's name, for messages.
+        location: Where the op is.
+
+    Raises:
+        Error: It gives another shape or dtype, or memory is full.
+    """
+    try:
+        with np.errstate(all="ignore"):
+            results = as_results(card.evaluate(*operands, **attributes))
+    except (MemoryError, ValueError) as problem:
+        if not isinstance(problem, MemoryError) and not _are_too_large(shape for shape, _ in expected):
+            raise
+        raise Error(f"'{name}' needs more memory than there is", location=describe(location)) from None
+    arrays = tuple(np.asarray(value) for value in results)
+    for array, (shape, kind) in zip(arrays, expected, strict=True):
+        if array.shape != shape or array.dtype != kind:
+            got, said = f"{array.dtype}{list(array.shape)}", f"{kind}{list(shape)}"
+            message = f"'{name}': the evaluator gives {got}, inference {said}"
+            raise Error(message, location=describe(location))
+    return arrays
 
 
 def _are_too_large(shapes: Iterable[Sequence[int]]) -> bool:

@@ -14,11 +14,12 @@ from rlx.ir.arrays import as_array
 from rlx.ir.builder import Tensor
 from rlx.ir.current import builder_of, emitting_into
 from rlx.ir.dtype import dtype
+from rlx.ir.eager import EAGER, is_eager, lifted
 from rlx.ir.errors import Error
 from rlx.ir.graph import Graph
 from rlx.ir.location import describe
 from rlx.ir.locks import holding
-from rlx.ir.pytree import Structure, flatten, map_leaves
+from rlx.ir.pytree import Structure, flatten
 from rlx.ir.shape import Shape
 from rlx.ir.weak import NUMBERS, WeakTensor, dtypes_of, kind_of
 from rlx.ops.lift import tensor_like
@@ -77,6 +78,8 @@ class Jit:
         builder = builder_of(leaves)
         if builder is not None:
             return self._inlined(builder, leaves, structure, static)
+        if is_eager():
+            return self._eagerly(leaves, structure, static)
         arguments = Arguments(self._what, leaves, structure)
         variant = self._variant(arguments, static)
         return holding(variant.lock, self._run, variant, arguments, static)
@@ -179,11 +182,11 @@ class Jit:
         bound.arguments = {name: bound.arguments[name] for name in order}
         return self._function(*bound.args, **bound.kwargs)
 
-    def _output(self, graph: Graph, name: str, leaf: Any) -> Tensor:
+    def _output(self, builder: Any, name: str, leaf: Any) -> Any:
         try:
             if not isinstance(leaf, (Tensor, *NUMBERS)):
                 leaf = as_array(leaf, name)
-            return tensor_like(graph, leaf, dtypes_of(leaf)[0] if isinstance(leaf, NUMBERS) else dtype("f32"))
+            return tensor_like(builder, leaf, dtypes_of(leaf)[0] if isinstance(leaf, NUMBERS) else dtype("f32"))
         except Error as problem:
             hint = "return tensors, in dictionaries, lists, tuples, dataclasses or alone"
             message = f"{self._what} returned {_kind(leaf)} as {name}: {problem.message}"
@@ -197,6 +200,17 @@ class Jit:
         ]
         with emitting_into(builder), builder.named(self.__name__):
             return self._apply(structure.build(values), static)
+
+    def _eagerly(self, leaves: Sequence[Any], structure: Structure, static: Mapping[str, Any]) -> Any:
+        """The result of a call inside of `rlx.eager()`, computed op by op; arrays come out, as of the program."""
+        paths = paths_of(structure)
+        values = [lifted(leaf, f"{self._what}: argument '{path}'") for leaf, path in zip(leaves, paths, strict=True)]
+        result = self._apply(structure.build(values), static)
+        leaves, structure = flatten(result)
+        names = structure.paths("out")
+        return structure.build(
+            [self._output(EAGER, name, leaf).numpy() for name, leaf in zip(names, leaves, strict=True)]
+        )
 
     # --- derivatives ------------------------------------------------------------------------------
 
@@ -336,8 +350,3 @@ def jit(
     if function is None:
         return functools.partial(jit, static=static, device=device, threads=threads)
     return Jit(function, static, device, threads)
-
-
-def as_arrays(value: Any) -> Any:
-    """The same pytree with NumPy arrays in the place of tensors that have values."""
-    return map_leaves(np.asarray, value)

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error
+from rlx.ir.evaluate import evaluate
 from rlx.ir.graph import Graph
 from rlx.ir.pytree import Structure
 from rlx.ir.shape import Shape
@@ -85,6 +88,16 @@ class Differentiated(Jit):
         ]
         results = call(graph, **dict(zip(names, values, strict=True)))
         return build(results if isinstance(results, tuple) else [results])
+
+    def _eagerly(self, leaves: Sequence[Any], structure: Structure, static: Mapping[str, Any]) -> Any:
+        """The graph of the derivative, evaluated as a whole: its ops are none of the user's."""
+        arguments = Arguments(self._what, list(leaves), structure)
+        graph, build = self._trace(*self._for(arguments, static))
+        values = {
+            a.name: np.asarray(leaf, a.shape.dtype.numpy) if isinstance(leaf, NUMBERS) else leaf
+            for leaf, a in zip(arguments.leaves, graph.inputs, strict=True)
+        }
+        return build(evaluate(graph, values))
 
     def _for(self, arguments: Any, static: Mapping[str, Any]) -> tuple[Any, Any, Mapping[str, Any]]:
         return self._variant(arguments, static), arguments, static

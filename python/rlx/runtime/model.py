@@ -12,10 +12,14 @@ import numpy as np
 
 from rlx.ir.arrays import as_array
 from rlx.ir.builder import Tensor
+from rlx.ir.current import emitting_into
+from rlx.ir.eager import is_eager, lifted
 from rlx.ir.errors import Error
+from rlx.ir.evaluate import argument_array, bind_symbols
 from rlx.ir.graph import Graph
 from rlx.ir.locks import holding
 from rlx.ir.shape import Shape
+from rlx.ir.signature import Argument
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.session import Session
 from rlx.runtime.tracing import Variant, bound_to, signature_of, static_key
@@ -99,8 +103,21 @@ class Model:
         if absent:
             raise Error(f"model '{self.__name__}' needs an array for {', '.join(absent)}")
         static = {n: v for n, v in bound.items() if n not in self.tensors}
+        if is_eager():
+            return self._eagerly(bound)
         variant = self._variant(static)
         return holding(variant.lock, self._run, variant, static, bound)
+
+    def _eagerly(self, bound: Mapping[str, Any]) -> Any:
+        """The result of a call inside of `rlx.eager()`, computed op by op."""
+        declared = [Argument(n, a.kind, a.shape) for n, a in self.tensors.items()]
+        arrays = {a.name: argument_array(a, bound[a.name]) for a in declared}
+        bind_symbols([(a, arrays[a.name].shape) for a in declared])
+        arguments = self._signature.bind_partial()
+        arguments.arguments.update({**bound, **{n: lifted(a, n) for n, a in arrays.items()}})
+        outputs, unpack = _outputs(self._function(*arguments.args, **arguments.kwargs), self.__name__)
+        values = outputs.values() if isinstance(outputs, Mapping) else outputs
+        return unpack([np.asarray(value) for value in values])
 
     def _run(self, variant: Variant, static: Mapping[str, Any], bound: Mapping[str, Any]) -> Any:
         program = self._compile(variant, static)
@@ -145,7 +162,9 @@ class Model:
             ]
             if missing:
                 raise Error(f"model '{self.__name__}' needs a value for {', '.join(missing)}")
-            outputs, unpack = _outputs(self._function(*bound.args, **bound.kwargs), self.__name__)
+            with emitting_into(graph):
+                result = self._function(*bound.args, **bound.kwargs)
+            outputs, unpack = _outputs(result, self.__name__)
             graph.set_outputs(outputs)
             variant.traced = (graph, unpack)
         return variant.traced

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from rlx.ir.attributes import suggestion
 from rlx.ir.builder import Tensor
 from rlx.ir.current import builder_of, current_builder
@@ -97,6 +99,8 @@ def _sizes(source: Graph, shapes: Mapping[str, Shape]) -> str:
 def _own(b: Any, argument: Argument, source: Graph) -> Tensor:
     """The argument of the caller for a parameter or a state that is not given."""
     if not isinstance(b, Graph):
+        if argument.name in source.weights:
+            return b.constant(np.asarray(source.weights[argument.name]))
         raise Error(f"{argument.kind} '{argument.name}' ({argument.shape}) is missing")
     for own in b.arguments:
         if own.name == argument.name and own.kind == argument.kind == "param":
