@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -160,6 +161,8 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
     (lambda: rlx.jit(lambda x: x, static=0),  # type: ignore[arg-type]
      "static= takes names of arguments, got 0"),
     (lambda: rlx.jit(lambda x: x, device="gpuu"), "gpuu"),
+    (lambda: rlx.grad(layer, ["x"]), r"expected a Graph .*got Jit\n  hint: f.grad\(…\)"),
+    (lambda: rlx.jit(rlx.nn.Linear(4, 2))(X), "module Linear.*cannot be declared.*\n.*module.apply"),
     (lambda: layer.grad("z"), "wrt names .*'z'.*; it takes params, x, scale"),
     (lambda: layer.grad()(PARAMS, X), r"test_jit.py:\d+: .* must return a loss first, .*got f32\[5, 3\]"),
     (lambda: rlx.jit(lambda x, n: (x.sum(), n)).grad("n")(X, 3), "wrt: argument 'n' is a Python int"),
@@ -174,5 +177,6 @@ def test_mistakes_are_explained(call: Callable[[], Any], message: str) -> None:
 
 def test_without_tensors_nothing_is_compiled_and_methods_are_functions() -> None:
     assert rlx.jit(lambda x: None)(X) is None
+    assert rlx.jit(functools.partial(lambda x, n: x, n=2)).graph_for(X).name == "<lambda>"
     scaler = Scaler()
     assert Scaler.scaled.graph_for(scaler, X).outputs[0].shape == (5, 4)

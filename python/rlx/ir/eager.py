@@ -286,7 +286,7 @@ class EagerBuilder(threading.local, Builder):
         self._points, self._record = [mlir.ir.InsertionPoint(self._scratch)], []
         try:
             shapes_of_both = super().region(function, shapes).shapes
-        except Exception:
+        except BaseException:
             self._end_trace(holder, mark, outer, kept=True)  # the exception may hold values of the region
             raise
         self._end_trace(holder, mark, outer, kept=False)

@@ -26,7 +26,7 @@ from rlx.ops.lift import tensor_like
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.device import Device
 from rlx.runtime.session import Session
-from rlx.runtime.tracing import Variant, bound_to, place_of, signature_of, static_key
+from rlx.runtime.tracing import Variant, bound_to, name_of, place_of, signature_of, static_key
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Jit:
     def __init__(self, function: Callable[..., Any], static: Any = (), device: Any = Device.CPU, threads: Any = None):
         self._signature = signature_of(function, "rlx.jit")
         functools.update_wrapper(self, function)
-        self.__name__: str = function.__name__
+        self.__name__: str = name_of(function)
         self._function = function
         self._what = f"jit function '{self.__name__}'"
         self._static = _static_names(static, self._signature, self._what)
@@ -291,7 +291,7 @@ def paths_of(structure: Structure) -> list[str]:
 def _array(leaf: Any, what: str, structure: Structure, index: int) -> np.ndarray:
     if hasattr(leaf, "__array__") or hasattr(leaf, "__dlpack__"):
         with _naming(what, structure, index):
-            return as_array(leaf, "it")
+            return as_array(leaf, "the value")
     name = paths_of(structure)[index].partition(".")[0].partition("[")[0]
     message = f"{what}: argument '{paths_of(structure)[index]}' is neither an array nor a number, but {_kind(leaf)}"
     raise Error(message, hint=f'if the trace may depend on its value, rlx.jit(static="{name}")')

@@ -22,7 +22,7 @@ from rlx.ir.shape import Shape
 from rlx.ir.signature import Argument
 from rlx.runtime.compiled import CompiledGraph
 from rlx.runtime.session import Session
-from rlx.runtime.tracing import Variant, bound_to, signature_of, static_key
+from rlx.runtime.tracing import Variant, bound_to, name_of, signature_of, static_key
 from rlx.weights.arrays import keep
 
 
@@ -57,7 +57,7 @@ class Model:
     def __init__(self, function: Callable[..., Any], session: Session | None = None):
         self._signature = signature_of(function, "rlx.model")
         functools.update_wrapper(self, function)
-        self.__name__: str = function.__name__
+        self.__name__: str = name_of(function)
         self._function = function
         self._session = session
         self._annotations: dict[str, _Annotation] | None = None

@@ -29,12 +29,17 @@ def signature_of(function: Any, decorator: str) -> inspect.Signature:
     Raises:
         Error: It is no function, or has no signature.
     """
-    if not callable(function) or not hasattr(function, "__name__"):
+    if not callable(function):
         raise Error(f"{decorator} takes a function of tensors, got {function!r:.60}")
     try:
         return inspect.signature(function)
     except (TypeError, ValueError) as problem:
         raise Error(f"{decorator} takes a function of tensors: {problem}") from None
+
+
+def name_of(function: Any) -> str:
+    """The name of a function; that of its class for another object that can be called."""
+    return getattr(function, "__name__", None) or name_of(getattr(function, "func", type(function)))
 
 
 def bound_to(
