@@ -298,3 +298,21 @@ def test_dropout_in_training() -> None:
     assert (kept == 1).all() and (none == 0).all()
     same = rlx.evaluate(g, {"x": ones, "seed": np.int32(8)})
     np.testing.assert_array_equal(same[0], same[5])  # a tensor and a number that are the same seed
+
+
+@pytest.mark.parametrize("dtype", ["f16", "f64"])
+def test_dtypes_stay(dtype: str) -> None:
+    kind, module = rlx.dtype(dtype).numpy, nn.Sequential(nn.Linear(4, 6, dtype=dtype), nn.LayerNorm(6, dtype=dtype))
+    assert {v.dtype for v in module.init().values()} == {kind}
+    (got,), _ = computed(module, X.astype(kind))
+    assert got.dtype == kind
+    for norm in (nn.LayerNorm(4), nn.RMSNorm(4), nn.GroupNorm(2, 4), nn.BatchNorm(4), nn.BatchNorm(4, affine=False)):
+        x = floats(3, 4).astype(kind)
+        for training in (False, True):
+            g = rlx.Graph("norm")
+            g.set_outputs(norm.apply(norm.init(), g.input("x", (3, 4), dtype), training=training))
+            (result,) = rlx.evaluate(g, {"x": x})
+            axis = 0 if training and isinstance(norm, nn.BatchNorm) else -1
+            assert result.dtype == kind
+            if type(norm) is nn.LayerNorm or axis == 0:
+                np.testing.assert_allclose(result, normal(x.astype(np.float64), axis), rtol=1e-2, atol=1e-2)

@@ -43,11 +43,8 @@ class LayerNorm(Module):
         b, size = x.builder, math.prod(sizes)
         flat = x if count == 1 else b.reshape(x, (*x.shape.dims[: x.rank - count], size))
         weight, bias = _vectors(x, self.weight, self.bias, size)
-        return (
-            b.reshape(b.layer_norm(flat, weight, bias, eps=self.eps), x.shape.dims)
-            if count > 1
-            else b.layer_norm(x, weight, bias, eps=self.eps)
-        )
+        result = b.layer_norm(flat, weight, bias, eps=self.eps)
+        return result if count == 1 else b.reshape(result, x.shape.dims)
 
 
 class RMSNorm(Module):
@@ -133,14 +130,17 @@ class BatchNorm(Module):
     def forward(self, x: Tensor) -> Tensor:
         expect(x, f"[N, {self.num_features}, …]", channels=self.num_features)
         b = x.builder
-        along = (self.num_features, *(1,) * (x.rank - 2))
+        if not self.training and self.running_mean.dtype is x.dtype:
+            weights = _vectors(x, self.weight, self.bias, self.num_features)
+            return b.batch_norm_inference(x, *weights, self.running_mean, self.running_var, eps=self.eps)
         mean, variance = self._of_batch(x) if self.training else (self.running_mean, self.running_var)
         wide = b.cast(x, "f32") if x.dtype.name in ("f16", "bf16") else x
+        along = (self.num_features, *(1,) * (x.rank - 2))
         scale = b.rsqrt(variance + self.eps)
-        if self.weight is None:
-            result = (wide - b.reshape(mean, along)) * b.reshape(scale, along)
-        else:
-            result = (wide - b.reshape(mean, along)) * b.reshape(scale * self.weight, along)
+        if self.weight is not None:
+            scale = scale * self.weight
+        result = (wide - b.reshape(mean, along)) * b.reshape(scale, along)
+        if self.bias is not None:
             result = result + b.reshape(self.bias, along)
         return b.cast(result, x.dtype)
 
