@@ -58,7 +58,6 @@ def test_names_of_other_libraries_say_the_call() -> None:
     x = g.input("x", (3, 2))
     for owner, name, call in (
         (x, "view", r"g\.reshape\(x, shape\)"),
-        (x, "item", "no value while it is traced"),
         (g, "cat", r"g\.concat"),
         (rlx.ops, "masked_fill", r"g\.where"),
         (g, "sofmax", "did you mean 'softmax'"),

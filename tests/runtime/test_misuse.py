@@ -229,8 +229,8 @@ def test_running(session: Any, tmp_path: Path) -> None:
         (lambda g: g.set_outputs([_of_a_region(g)]), "made inside a region that has ended"),
         (lambda g: g.argument("x") + graph().argument("x"), "belongs to another graph"),
         (lambda g: 1 if g.argument("x") > 0 else 2, "Python cannot branch on it"),
-        (lambda g: [1 for _ in g.argument("x")], "cannot be iterated over"),
-        (lambda g: 0.0 in g.argument("x"), "cannot be iterated over"),
+        (lambda g: [1 for _ in g.sum(g.argument("x"))], "cannot be iterated over"),
+        (lambda g: 0.0 in g.argument("x"), "Python cannot branch on it"),
         (lambda g: sorted([g.argument("x"), g.argument("x")]), "Python cannot branch on it"),
         (lambda g: np.asarray(g.argument("x")), "has no value while it is traced"),
         (lambda g: np.stack([g.argument("x")]), "has no value while it is traced"),
@@ -251,11 +251,11 @@ def _of_a_region(g: rlx.Graph) -> Any:
     return kept[0]
 
 
-@pytest.mark.parametrize("call", [float, int, complex, len, range, reversed, math.sqrt, "{:.2f}".format])
+@pytest.mark.parametrize("call", [float, int, complex, range, math.sqrt, "{:.2f}".format])
 def test_tensors_are_no_numbers(call: Any) -> None:
     x: Any = graph().argument("x")
     with pytest.raises((TypeError, rlx.Error)):
-        list(call(x)) if call is reversed else call(x)
+        call(x)
 
 
 def test_names_and_builders_of_other_types_are_refused(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from rlx.ir import grouping, opview, registry
 from rlx.ir.attributes import suggestion
 from rlx.ir.checks import check_name
 from rlx.ir.dim import Dim
-from rlx.ir.dtype import DType, dtype
+from rlx.ir.dtype import DType, beside, dtype
 from rlx.ir.errors import Error, ShapeError
 from rlx.ir.guards import is_tuple
 from rlx.ir.location import caller_location, describe, raised_at
@@ -35,10 +35,11 @@ if TYPE_CHECKING:
 class Tensor(TensorMethods):
     """A value in a graph. Operators and indexing emit ops; see `rlx.Graph` for all others."""
 
-    __slots__ = ("builder", "value")
+    __slots__ = ("beside", "builder", "value")
     number: Any = None  # the number that this tensor stands for, if its dtype gives way as that of a number does
 
     def __init__(self, builder: Any, value: mlir.Value):
+        self.beside: DType | None = None  # of an array given as an operand: what it counts as beside other dtypes
         self.builder: Any = builder  # its methods are installed from the cards
         self.value = value
 
@@ -389,6 +390,9 @@ def method_of(card: Card) -> Any:
             args = (*lifted, *args[len(lifted) :])
             kwargs = {n: _lift(self, a) if n in operands else a for n, a in kwargs.items()}
             result = card.build(self, *args, **kwargs)
+            for operand in lifted:
+                if isinstance(operand, Tensor):
+                    operand.beside = None  # it may be the result
         except Error as problem:
             if problem.location is not None:
                 raise
@@ -425,7 +429,9 @@ def _lift(b: Builder, value: object) -> Any:
     if type(value) is not np.ndarray:
         return value
     dtype(value.dtype)  # raises here for an unknown dtype, so that the error names the op and not the constant
-    return b.constant(value)
+    tensor = b.constant(value)
+    tensor.beside = beside(value)
+    return tensor
 
 
 def _call_error(b: Builder, card: Card, problem: Exception, arguments: dict[str, Any]) -> Exception:

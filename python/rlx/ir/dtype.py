@@ -297,6 +297,20 @@ def weak(value: bool | int | float | complex, other: DType) -> DType:
 # Values
 
 
+def beside(array: np.ndarray | np.generic) -> DType:
+    """The dtype that an array of NumPy's counts as beside tensors of other dtypes.
+
+    f64 and i64 are what NumPy makes of numbers that are written without a dtype, so that they do not widen f32 and i32: they
+    count as these, as in JAX, i64 where all numbers fit. Beside f64 and i64 they keep all digits.
+    """
+    own = dtype(array.dtype)
+    if own is f64:
+        return f32
+    if own is i64 and (not array.size or (i32.min <= array.min() and array.max() <= i32.max)):
+        return i32
+    return own
+
+
 def fitted(value: object, kind: DType) -> np.ndarray:
     """A number, or numbers in lists or an array, as an array of a dtype.
 

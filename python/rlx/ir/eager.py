@@ -51,7 +51,7 @@ class EagerTensor(Tensor):
     def __init__(
         self, builder: Any, array: np.ndarray, shape: Shape, number: Any = None, wide: EagerTensor | None = None
     ):
-        self.builder = builder
+        self.builder, self.beside = builder, None
         array.flags.writeable = False
         self._array, self._shape, self.number, self._wide = array, shape, number, wide
 

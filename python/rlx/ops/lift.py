@@ -10,7 +10,7 @@ import numpy as np
 from rlx.ir.arrays import as_array
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.dim import Dim
-from rlx.ir.dtype import DType, dtype, f32, f64, fitted, i64, promote, weak
+from rlx.ir.dtype import DType, beside, dtype, f32, f64, fitted, i64, promote, weak
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
 
@@ -66,14 +66,18 @@ def common(b: Builder, *values: Any) -> list[Tensor]:
     Raises:
         ShapeError: None of the values is a tensor or an array.
     """
-    dtypes = [v.dtype for v in values if isinstance(v, Tensor) and v.builder is b]
+    dtypes = [v.dtype for v in values if isinstance(v, Tensor) and v.builder is b and v.beside is None]
     if dtypes and len(dtypes) == len(values) and all(other is dtypes[0] for other in dtypes):
         return [*values]
     for value in values:
         if not isinstance(value, (Tensor, np.ndarray, np.generic, *Scalar)):
             raise ShapeError(f"expected a tensor, an array or a number, got {type(value).__name__}")
     numbers = [v if isinstance(v, Scalar) else v.number if isinstance(v, Tensor) else None for v in values]
-    strong = [dtype_of(v) for v, number in zip(values, numbers, strict=True) if number is None]
+    strong = [v for v, number in zip(values, numbers, strict=True) if number is None]
+    if any(isinstance(v, Tensor) and v.beside is None for v in strong):  # there is something to be beside
+        strong = [_dtype_beside(v) for v in strong]
+    else:
+        strong = [dtype_of(v) for v in strong]
     if not strong:
         strong = [v.dtype for v in values if isinstance(v, Tensor)]
     if not strong:
@@ -93,6 +97,13 @@ def common(b: Builder, *values: Any) -> list[Tensor]:
 def dtype_of(value: Any) -> DType:
     """The dtype of a tensor or an array."""
     return value.dtype if isinstance(value, Tensor) else dtype(value.dtype)
+
+
+def _dtype_beside(value: Any) -> DType:
+    """The dtype that an operand counts as beside others: see `beside`."""
+    if isinstance(value, Tensor):
+        return value.dtype if value.beside is None else value.beside
+    return beside(value)
 
 
 def size_of(b: Builder, d: Dim) -> Any:

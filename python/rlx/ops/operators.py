@@ -6,10 +6,12 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+
 from rlx.ir.builder import Tensor
 from rlx.ir.errors import Error, ShapeError
 from rlx.ir.location import describe
-from rlx.ops import other_names
+from rlx.ops import numpy_functions, other_names
 from rlx.ops.indexing import index_tensor
 from rlx.ops.update import At
 
@@ -50,7 +52,19 @@ class Operators:
 
     __slots__ = ()
     __hash__ = object.__hash__
-    __array_ufunc__ = None  # np_array + tensor must reach __radd__
+
+    def __array_ufunc__(self: Any, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return numpy_functions.ufunc(self.builder, ufunc, method, inputs, kwargs)
+
+    def __array_function__(self: Any, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return numpy_functions.function(self.builder, function, args, kwargs)
+
+    def __array_namespace__(self: Any, *, api_version: str | None = None) -> Any:
+        from rlx import array_api
+
+        if api_version not in (None, "2021.12", "2022.12", "2023.12", array_api.__array_api_version__):
+            raise ValueError(f"there is no version {api_version!r} of the array API here")
+        return array_api
 
     def _binary(self: Any, kind: str, other: Any, reverse: bool = False) -> Any:
         return self.builder.binary(kind, other, self) if reverse else self.builder.binary(kind, self, other)

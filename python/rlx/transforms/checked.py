@@ -28,7 +28,7 @@ class Absent(Tensor):
     __slots__ = ()
 
     def __init__(self, value: mlir.Value):
-        self.value = value
+        self.value, self.beside = value, None
 
     @property
     def builder(self) -> Any:

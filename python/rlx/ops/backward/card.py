@@ -224,6 +224,7 @@ class _Absent(Tensor):
     __slots__ = ("_name", "_shape")
 
     def __init__(self, builder: Any, name: str, shape: Shape):
+        self.beside = None
         self.builder, self._name, self._shape = builder, name, shape
 
     @property

@@ -1,0 +1,52 @@
+"""What the functions of the array API share: arguments as tensors, devices, the builder of calls without tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlx.ir.builder import Tensor
+from rlx.ir.current import builder_of, current_builder
+from rlx.ir.errors import Error
+from rlx.ir.location import caller_location, describe
+
+
+def devices_of() -> list[str]:
+    """The devices of tensors: one, as a graph belongs to none."""
+    return ["graph"]
+
+
+def builder(*values: Any) -> Any:
+    """The builder of tensors among the values, else the one that is being traced or run op by op.
+
+    Raises:
+        Error: There is none.
+    """
+    found = builder_of(values) or current_builder()
+    if found is None:
+        raise Error(
+            "there is no graph to create a tensor in",
+            location=describe(caller_location()),
+            hint="call it in a function under rlx.jit, or inside of `with rlx.eager():`",
+        )
+    return found
+
+
+def as_tensor(x: Any) -> Tensor:
+    """A tensor as it is.
+
+    Raises:
+        TypeError: It is none.
+    """
+    if not isinstance(x, Tensor):
+        raise TypeError(f"expected a tensor, got {type(x).__name__}")
+    return x
+
+
+def check_device(device: Any) -> None:
+    """Tensors have one device, by which none is meant.
+
+    Raises:
+        ValueError: Another one is asked for.
+    """
+    if device not in (None, *devices_of()):
+        raise ValueError(f"tensors belong to no device, and {device!r} was given; rlx.Session(device) compiles a graph")

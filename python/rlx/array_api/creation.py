@@ -1,0 +1,160 @@
+"""Functions of the array API that make tensors."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from rlx.array_api.arrays import builder, check_device
+from rlx.ir.builder import Tensor
+from rlx.ir.dtype import DType, bool_, c64, f32, i32, i64
+from rlx.ir.dtype import dtype as dtype_named
+
+__all__ = [
+    "arange",
+    "asarray",
+    "empty",
+    "empty_like",
+    "eye",
+    "from_dlpack",
+    "full",
+    "full_like",
+    "linspace",
+    "meshgrid",
+    "ones",
+    "ones_like",
+    "tril",
+    "triu",
+    "zeros",
+    "zeros_like",
+]
+
+
+def _kind(dtype: Any, default: DType = f32) -> DType:
+    return default if dtype is None else dtype_named(dtype)
+
+
+def _default_of(value: Any) -> DType:
+    """The dtype that a Python number, or an array of such numbers, gets."""
+    if isinstance(value, (bool, np.bool_)):
+        return bool_
+    if isinstance(value, (int, np.integer)):
+        return i32 if i32.min <= value <= i32.max else i64
+    return c64 if isinstance(value, complex) else f32
+
+
+def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Any = None) -> Any:
+    """A tensor of a number, nested lists of numbers, an array or a tensor."""
+    check_device(device)
+    if isinstance(obj, Tensor):
+        return obj if dtype is None else obj.builder.cast(obj, dtype_named(dtype))
+    if isinstance(obj, (list, tuple)) and any(isinstance(v, Tensor) for v in obj):
+        return asarray(builder(obj).stack([asarray(v) for v in obj]), dtype=dtype)
+    written = not isinstance(obj, (np.ndarray, np.generic)) and not hasattr(obj, "__array__")
+    array = np.asarray(obj)
+    if array.dtype.kind not in "biufc":
+        raise TypeError(f"{obj!r:.60} holds no numbers")
+    if dtype is None and written and array.dtype.kind in "ifc":
+        dtype = {"f": f32, "c": c64}.get(array.dtype.kind)
+        if dtype is None:
+            dtype = i32 if not array.size or (i32.min <= array.min() and array.max() <= i32.max) else i64
+    kind = dtype_named(array.dtype) if dtype is None else dtype_named(dtype)
+    with np.errstate(all="ignore"):
+        return builder(obj).constant(np.array(array.astype(kind.numpy)))
+
+
+def from_dlpack(x: Any, /, *, device: Any = None, copy: Any = None) -> Any:
+    """A constant of an array of another library."""
+    check_device(device)
+    return x if isinstance(x, Tensor) else asarray(np.from_dlpack(x))
+
+
+def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    """A tensor of one value."""
+    check_device(device)
+    return builder(fill_value).full(shape, fill_value, dtype=_kind(dtype, _default_of(fill_value)))
+
+
+def zeros(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    """Zeros, of f32 by default."""
+    check_device(device)
+    return builder().zeros(shape, dtype=_kind(dtype))
+
+
+def ones(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    """Ones, of f32 by default."""
+    check_device(device)
+    return builder().ones(shape, dtype=_kind(dtype))
+
+
+def empty(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    """Zeros: tensors are never written to."""
+    return zeros(shape, dtype=dtype, device=device)
+
+
+def full_like(x: Any, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    """A tensor of one value, of the shape and by default the dtype of another."""
+    check_device(device)
+    return builder(x).full(x.shape.dims, fill_value, dtype=_kind(dtype, x.dtype))
+
+
+def zeros_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
+    """Zeros, as many as a tensor has elements."""
+    return full_like(x, 0, dtype=dtype, device=device)
+
+
+def ones_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
+    """Ones, as many as a tensor has elements."""
+    return full_like(x, 1, dtype=dtype, device=device)
+
+
+def empty_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
+    """Zeros, as many as a tensor has elements."""
+    return zeros_like(x, dtype=dtype, device=device)
+
+
+def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None) -> Any:
+    """1 on a diagonal and 0 elsewhere."""
+    check_device(device)
+    return builder().eye(n_rows, n_cols, k, dtype=_kind(dtype))
+
+
+def arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None) -> Any:
+    """The numbers from `start`, or from 0, up to but without `stop`; i32, or f32 if one is a float."""
+    check_device(device)
+    if stop is None:
+        start, stop = 0, start
+    numbers = (start, stop, step)
+    kind = _kind(dtype, i32 if all(isinstance(v, int) for v in numbers) else f32)
+    if dtype is None and kind is i32 and not all(i32.min <= v <= i32.max for v in numbers):
+        kind = i64
+    count = max(math.ceil((stop - start) / step), 0)
+    wide = np.arange(count, dtype=np.float64 if kind.is_inexact else np.int64)
+    return builder().constant(np.array((start + wide * step).astype(kind.numpy)))
+
+
+def linspace(
+    start: Any, stop: Any, /, num: int, *, dtype: Any = None, device: Any = None, endpoint: bool = True
+) -> Any:
+    """Numbers at one distance from each other."""
+    check_device(device)
+    default = c64 if isinstance(start, complex) or isinstance(stop, complex) else f32
+    array = np.linspace(start, stop, num, endpoint=endpoint)
+    return builder().constant(np.array(array.astype(_kind(dtype, default).numpy)))
+
+
+def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Any]:
+    """Coordinates of a grid."""
+    return list(builder(arrays).meshgrid(*arrays, indexing=indexing))
+
+
+def tril(x: Any, /, *, k: int = 0) -> Any:
+    """0 above a diagonal."""
+    return builder(x).tril(x, k)
+
+
+def triu(x: Any, /, *, k: int = 0) -> Any:
+    """0 below a diagonal."""
+    return builder(x).triu(x, k)

@@ -1,0 +1,160 @@
+"""The dtypes of the array API and what is said of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from rlx import ops
+from rlx.array_api.arrays import devices_of
+from rlx.ir.builder import Tensor
+from rlx.ir.dtype import DType, bool_, c64, f32, f64, i8, i16, i32, i64, promote, u8, u32, weak
+from rlx.ir.dtype import dtype as dtype_named
+from rlx.ir.errors import Error
+
+__all__ = [
+    "__array_namespace_info__",
+    "astype",
+    "bool",
+    "can_cast",
+    "complex64",
+    "finfo",
+    "float32",
+    "float64",
+    "iinfo",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "isdtype",
+    "result_type",
+    "uint8",
+    "uint32",
+]
+
+bool = bool_
+int8, int16, int32, int64 = i8, i16, i32, i64
+uint8, uint32 = u8, u32
+float32, float64, complex64 = f32, f64, c64
+
+_STANDARD = {
+    "bool": bool_,
+    "int8": i8,
+    "int16": i16,
+    "int32": i32,
+    "int64": i64,
+    "uint8": u8,
+    "uint32": u32,
+    "float32": f32,
+    "float64": f64,
+    "complex64": c64,
+}
+
+
+@dataclass(frozen=True)
+class _FloatLimits:
+    bits: int
+    eps: float
+    max: float
+    min: float
+    smallest_normal: float
+    dtype: DType
+
+
+@dataclass(frozen=True)
+class _IntegerLimits:
+    bits: int
+    max: int
+    min: int
+    dtype: DType
+
+
+def _dtype_of(x: Any) -> DType:
+    return x.dtype if isinstance(x, Tensor) else dtype_named(x)
+
+
+def finfo(type: Any) -> _FloatLimits:
+    """The limits of a float dtype, or of the parts of a complex one, or of the dtype of a tensor."""
+    kind = _dtype_of(type)
+    part = f32 if kind is c64 else kind
+    if not part.is_float:
+        raise Error(f"{kind.name} is no float dtype")
+    limits: Any = np.finfo(part.numpy)
+    return _FloatLimits(part.itemsize * 8, part.eps, float(part.max), float(part.min), float(limits.tiny), part)
+
+
+def iinfo(type: Any) -> _IntegerLimits:
+    """The limits of an integer dtype, or of the dtype of a tensor."""
+    kind = _dtype_of(type)
+    if not kind.is_integer:
+        raise Error(f"{kind.name} is no integer dtype")
+    return _IntegerLimits(kind.itemsize * 8, int(kind.max), int(kind.min), kind)
+
+
+def astype(x: Any, dtype: Any, /, *, copy: Any = True, device: Any = None) -> Any:
+    """A tensor in another dtype."""
+    kind = dtype_named(dtype)
+    if x.dtype.is_complex and not kind.is_complex:
+        raise TypeError(f"complex numbers do not become {kind.name}: take their real part")
+    return ops.cast(x, kind)
+
+
+def can_cast(from_: Any, to: Any, /) -> Any:
+    """Whether every value of a dtype, or of the dtype of a tensor, is one of another: whether it promotes to that."""
+    return promote(_dtype_of(from_), dtype_named(to)) is dtype_named(to)
+
+
+def isdtype(dtype: Any, kind: Any) -> Any:
+    """Whether a dtype is one, or of a kind: "bool", "signed integer", "unsigned integer", "integral", "real floating",
+    "complex floating", "numeric", or a tuple of these.
+    """
+    own = dtype_named(dtype)
+    if isinstance(kind, tuple):
+        return any(isdtype(own, k) for k in kind)
+    kinds = {
+        "bool": own.is_bool,
+        "signed integer": own.is_integer and own.is_signed,
+        "unsigned integer": own.is_integer and not own.is_signed,
+        "integral": own.is_integer,
+        "real floating": own.is_float,
+        "complex floating": own.is_complex,
+        "numeric": not own.is_bool,
+    }
+    return kinds[kind] if isinstance(kind, str) and kind in kinds else own is dtype_named(kind)
+
+
+def result_type(*arrays_and_dtypes: Any) -> DType:
+    """The dtype that tensors, dtypes and Python numbers promote to."""
+    numbers = [v for v in arrays_and_dtypes if isinstance(v, (int, float, complex))]
+    strong = [_dtype_of(v) for v in arrays_and_dtypes if not isinstance(v, (int, float, complex))]
+    if not strong:
+        raise TypeError("result_type needs a tensor or a dtype")
+    kind = reduce(promote, strong)
+    return reduce(lambda known, number: promote(known, weak(number, known)), numbers, kind)
+
+
+class _Info:
+    """What `__array_namespace_info__()` gives."""
+
+    def capabilities(self) -> dict[str, Any]:
+        return {"boolean indexing": False, "data-dependent shapes": False, "max dimensions": None}
+
+    def default_device(self) -> str:
+        return devices_of()[0]
+
+    def devices(self) -> list[str]:
+        return devices_of()
+
+    def default_dtypes(self, *, device: Any = None) -> dict[str, DType]:
+        return {"real floating": f32, "complex floating": c64, "integral": i32, "indexing": i32}
+
+    def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, DType]:
+        return {name: d for name, d in _STANDARD.items() if kind is None or isdtype(d, kind)}
+
+
+def __array_namespace_info__() -> _Info:
+    """What this namespace has: capabilities, devices and dtypes."""
+    return _Info()

@@ -1,0 +1,148 @@
+"""Elementwise functions of the array API: each one op or helper, with the standard's name and dtypes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from rlx.array_api.arrays import builder
+from rlx.ir.builder import Tensor
+
+# The standard's name -> ours. Of one operand; with numbers that are exact for integers, where it is the identity.
+_UNARY = {
+    name: name
+    for name in [
+        "acos",
+        "acosh",
+        "asin",
+        "asinh",
+        "atan",
+        "atanh",
+        "cos",
+        "cosh",
+        "exp",
+        "expm1",
+        "log",
+        "log1p",
+        "log2",
+        "log10",
+        "sin",
+        "sinh",
+        "sqrt",
+        "tan",
+        "tanh",
+        "isfinite",
+        "isinf",
+        "isnan",
+        "logical_not",
+        "reciprocal",
+        "sign",
+        "square",
+        "abs",
+        "signbit",
+    ]
+} | {"bitwise_invert": "bitwise_not", "negative": "neg"}
+_ROUNDING = ("ceil", "floor", "round", "trunc")
+_BINARY = {
+    name: name
+    for name in [
+        "add",
+        "atan2",
+        "bitwise_and",
+        "bitwise_or",
+        "bitwise_xor",
+        "copysign",
+        "floor_divide",
+        "hypot",
+        "logaddexp",
+        "logical_and",
+        "logical_or",
+        "logical_xor",
+        "maximum",
+        "minimum",
+        "pow",
+        "remainder",
+    ]
+} | {
+    "bitwise_left_shift": "left_shift",
+    "bitwise_right_shift": "right_shift",
+    "divide": "div",
+    "equal": "eq",
+    "greater": "gt",
+    "greater_equal": "ge",
+    "less": "lt",
+    "less_equal": "le",
+    "multiply": "mul",
+    "not_equal": "ne",
+    "subtract": "sub",
+}
+
+__all__ = ["clip", "conj", "imag", "positive", "real", *_UNARY, *_ROUNDING, *_BINARY]
+
+
+def _unary(name: str, own: str) -> Callable[..., Any]:
+    def function(x: Any, /) -> Any:
+        return getattr(builder(x), own)(x)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"The array API's `{name}`: `rlx.ops.{own}`."
+    return function
+
+
+def _rounding(name: str) -> Callable[..., Any]:
+    def function(x: Any, /) -> Any:
+        return getattr(builder(x), name)(x) if x.dtype.is_inexact else x
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"The array API's `{name}`: `rlx.ops.{name}`; integers as they are."
+    return function
+
+
+def _binary(name: str, own: str) -> Callable[..., Any]:
+    def function(x1: Any, x2: Any, /) -> Any:
+        return getattr(builder(x1, x2), own)(x1, x2)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"The array API's `{name}`: `rlx.ops.{own}`."
+    return function
+
+
+globals().update({name: _unary(name, own) for name, own in _UNARY.items()})
+globals().update({name: _rounding(name) for name in _ROUNDING})
+globals().update({name: _binary(name, own) for name, own in _BINARY.items()})
+
+
+def positive(x: Any, /) -> Any:
+    """The tensor itself."""
+    return x
+
+
+def conj(x: Any, /) -> Any:
+    """The conjugate; real numbers as they are."""
+    return x.builder.conjugate(x) if x.dtype.is_complex else x
+
+
+def real(x: Any, /) -> Any:
+    """The real part."""
+    return x.real
+
+
+def imag(x: Any, /) -> Any:
+    """The imaginary part."""
+    return x.imag
+
+
+def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
+    """Elements moved into an interval; the dtype of `x` stays."""
+    b = builder(x)
+    result: Tensor = x
+    for bound, joined in ((min, b.maximum), (max, b.minimum)):
+        if bound is None:
+            continue
+        if not isinstance(bound, Tensor) and x.dtype.is_integer:
+            if isinstance(bound, float) and math.isinf(bound):
+                continue
+            bound = sorted((int(x.dtype.min), int(bound), int(x.dtype.max)))[1]
+        result = joined(result, bound if not isinstance(bound, Tensor) else b.cast(bound, x.dtype))
+    return result

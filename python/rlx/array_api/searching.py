@@ -1,0 +1,142 @@
+"""Functions of the array API that look for elements, and its sets."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from rlx.array_api.arrays import builder
+from rlx.array_api.creation import asarray
+from rlx.ir.builder import Tensor
+from rlx.ir.eager import EagerTensor
+from rlx.ir.errors import Error
+from rlx.ir.location import caller_location, describe
+
+__all__ = [
+    "argmax",
+    "argmin",
+    "count_nonzero",
+    "isin",
+    "nonzero",
+    "searchsorted",
+    "unique_all",
+    "unique_counts",
+    "unique_inverse",
+    "unique_values",
+    "where",
+]
+
+
+def _flat(name: str, x: Any, axis: int | None, keepdims: bool) -> Any:
+    b = builder(x)
+    if axis is not None:
+        return getattr(b, name)(x, axis, keep_dims=keepdims)
+    result = getattr(b, name)(b.ravel(x), 0)
+    return b.reshape(result, (1,) * x.rank) if keepdims else result
+
+
+def argmax(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
+    """Where the greatest element is, i32."""
+    return _flat("argmax", x, axis, keepdims)
+
+
+def argmin(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
+    """Where the least element is, i32."""
+    return _flat("argmin", x, axis, keepdims)
+
+
+def count_nonzero(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """How many elements are not 0, i32."""
+    return builder(x).count_nonzero(x, axis=axis, keepdims=keepdims)
+
+
+def searchsorted(x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None) -> Any:
+    """Where elements of `x2` belong in the sorted row `x1`, i32."""
+    b = builder(x1, x2)
+    return b.searchsorted(x1 if sorter is None else b.gather(x1, sorter), x2, side=side)
+
+
+def where(condition: Any, x1: Any, x2: Any, /) -> Any:
+    """Elements of `x1` where a condition is true, else those of `x2`."""
+    b = builder(condition, x1, x2)
+    return b.where(condition, x1, x2)
+
+
+def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Any:
+    """Whether elements of `x1` are among those of `x2`."""
+    b = builder(x1, x2)
+    if not isinstance(x1, Tensor):
+        x1 = b.cast(asarray(x1), x2.dtype)
+    return b.isin(x1, x2 if isinstance(x2, Tensor) else b.cast(asarray(x2), x1.dtype), invert=invert)
+
+
+def _value(x: Any, name: str) -> np.ndarray:
+    """The value of a tensor, which the size of a result depends on."""
+    if isinstance(x, EagerTensor):
+        return x.numpy()
+    own = "nonzero" if name == "nonzero" else "unique"
+    raise Error(
+        f"{name}: how many there are depends on values, which a tensor has not while it is traced",
+        location=describe(caller_location()),
+        hint=f"give the size of the result: rlx.ops.{own}(x, size=…)",
+    )
+
+
+def _of(x: Any, array: np.ndarray) -> Any:
+    return x.builder.constant(np.array(array))
+
+
+def nonzero(x: Any, /) -> tuple[Any, ...]:
+    """The positions of the elements that are not 0; of tensors with values only."""
+    if not x.rank:
+        raise ValueError("nonzero needs a tensor of rank 1 or more")
+    return tuple(_of(x, part.astype(np.int32)) for part in np.nonzero(_value(x, "nonzero")))
+
+
+class UniqueAll(NamedTuple):
+    """What `unique_all` gives."""
+
+    values: Any
+    indices: Any
+    inverse_indices: Any
+    counts: Any
+
+
+class UniqueCounts(NamedTuple):
+    """What `unique_counts` gives."""
+
+    values: Any
+    counts: Any
+
+
+class UniqueInverse(NamedTuple):
+    """What `unique_inverse` gives."""
+
+    values: Any
+    inverse_indices: Any
+
+
+def unique_all(x: Any, /) -> UniqueAll:
+    """The different elements, where each is first, the number of each element, and how often each is there."""
+    array = _value(x, "unique_all")
+    values, first, inverse, counts = np.unique(array, True, True, True, equal_nan=False)
+    parts = (first, inverse.reshape(array.shape), counts)
+    return UniqueAll(_of(x, values), *(_of(x, p.astype(np.int32)) for p in parts))
+
+
+def unique_counts(x: Any, /) -> UniqueCounts:
+    """The different elements, and how often each is there."""
+    found = unique_all(x)
+    return UniqueCounts(found.values, found.counts)
+
+
+def unique_inverse(x: Any, /) -> UniqueInverse:
+    """The different elements, and the number of each element."""
+    found = unique_all(x)
+    return UniqueInverse(found.values, found.inverse_indices)
+
+
+def unique_values(x: Any, /) -> Any:
+    """The different elements."""
+    return unique_all(x).values

@@ -1,0 +1,114 @@
+"""NumPy's functions on tensors: `np.sin(x)` is `g.sin(x)`, and `np.concatenate([x, y])` is `g.concatenate([x, y])`.
+
+A function of NumPy's is the method of the same name, but for those below; it takes the arguments that the method takes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.errors import Error
+from rlx.ir.location import caller_location, describe
+from rlx.ops import other_names, surface
+
+# NumPy's name -> the method.
+_METHODS = {
+    "absolute": "abs",
+    "fabs": "abs",
+    "negative": "neg",
+    "subtract": "sub",
+    "multiply": "mul",
+    "divide": "div",
+    "true_divide": "div",
+    "power": "pow",
+    "float_power": "pow",
+    "equal": "eq",
+    "not_equal": "ne",
+    "less": "lt",
+    "less_equal": "le",
+    "greater": "gt",
+    "greater_equal": "ge",
+    "rint": "round",
+    "around": "round",
+    "fix": "trunc",
+    "invert": "bitwise_not",
+    "bitwise_count": "popcount",
+    "arcsin": "asin",
+    "arccos": "acos",
+    "arctan": "atan",
+    "arctan2": "atan2",
+    "arcsinh": "asinh",
+    "arccosh": "acosh",
+    "arctanh": "atanh",
+    "conjugate": "conjugate",
+    "amax": "max",
+    "amin": "min",
+    "permute_dims": "transpose",
+    "cumulative_sum": "cumsum",
+    "cumulative_prod": "cumprod",
+    "fmod": "fmod",
+}
+# What belongs to a way of writing that tensors do not have, at the value that means nothing.
+_IGNORED = {"out": (None, (None,)), "where": (True,), "dtype": (None,), "order": ("K", "C", None), "subok": (True,)}
+_PLAIN = (str, bool, tuple, type(None))
+
+
+def ufunc(b: Any, function: np.ufunc, method: str, inputs: Any, kwargs: dict[str, Any]) -> Any:
+    """What `Tensor.__array_ufunc__` gives: `np.add(x, y)`, `np.add.reduce(x)` for sums and their like."""
+    name = function.__name__
+    if method == "reduce":
+        reductions = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min"}
+        reductions |= {"logical_and": "all", "logical_or": "any"}
+        if name in reductions:
+            kwargs.setdefault("axis", 0)
+            return _called(b, f"numpy.{name}.reduce", reductions[name], inputs, kwargs)
+    if method == "outer" and name == "multiply":
+        return _called(b, "numpy.multiply.outer", "tensordot", (*inputs, 0), kwargs)
+    if method != "__call__":
+        raise _missing(f"numpy.{name}.{method}", "")
+    return _called(b, f"numpy.{name}", _METHODS.get(name, name), inputs, kwargs)
+
+
+def function(b: Any, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+    """What `Tensor.__array_function__` gives."""
+    name = function.__name__
+    simple: dict[str, Any] = {
+        "shape": lambda x: tuple(x.shape.dims),
+        "ndim": lambda x: x.rank,
+        "size": lambda x: x.size,
+        "copy": lambda x: x,
+        "may_share_memory": lambda *_: False,
+        "hstack": lambda xs: b.concat(list(xs), 0 if xs[0].rank == 1 else 1),
+        "vstack": lambda xs: b.concat([b.reshape(x, (1, -1)) if x.rank == 1 else x for x in xs], 0),
+        "iscomplexobj": lambda x: x.dtype.is_complex,
+    }
+    if name in simple:
+        return simple[name](*args, **kwargs)
+    module = function.__module__
+    return _called(b, f"{module}.{name}", _METHODS.get(name, name), args, kwargs)
+
+
+def _called(b: Any, shown: str, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
+    if name not in surface.methods():
+        raise _missing(shown, other_names.CALLS.get(name, ""))
+    out = kwargs.get("out")
+    if out is not None and not (isinstance(out, tuple) and out == (None,)):
+        raise Error(
+            f"{shown}: tensors are values, so that there is no out=",
+            location=describe(caller_location()),
+            hint="use the result",
+        )
+    neutral = [key for key, value in kwargs.items() if isinstance(value, _PLAIN) and value in _IGNORED.get(key, ())]
+    kwargs = {key: value for key, value in kwargs.items() if key not in neutral}
+    return getattr(b, name)(*args, **kwargs)
+
+
+def _missing(shown: str, call: str) -> Error:
+    hint = (
+        f"it is {call} here"
+        if call
+        else "the functions of rlx.ops take tensors; x.__array_namespace__() lists the standard's"
+    )
+    return Error(f"{shown} has no form for tensors", location=describe(caller_location()), hint=hint)
