@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 import threading
 import tracemalloc
 import weakref
@@ -33,6 +35,8 @@ def test_tensors_have_values() -> None:
         assert (np.ones(3, np.float32) - y).shape == (2, 3) and ops.iota((3,)).tolist() == [0, 1, 2]
         assert (X[0] * ops.constant(np.float16(2))).dtype is rlx.f32
     assert (y + 1)[0, 0].item() == 2  # later as well
+    for again in (copy.deepcopy(y), pickle.loads(pickle.dumps(y))):
+        assert again.tolist() == y.tolist() and again.shape == y.shape
 
 
 def test_values_are_nobodys_else() -> None:

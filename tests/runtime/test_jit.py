@@ -146,6 +146,9 @@ class Scaler:
 
 MISTAKES: list[tuple[Callable[[], Any], str]] = [
     (lambda: branches(X), r"test_jit.py:\d+: .*Python cannot branch on it\n.*rlx.ops.where.*if_.*static argument.*rlx.eager"),
+    (lambda: rlx.jit(lambda x, n: [x] * range(n)[0])(X, 3), r"test_jit.py:\d+: .*has no value .* no Python number\n.*static"),
+    (lambda: rlx.jit(lambda x: [1, 2][x.max()])(X), r"test_jit.py:\d+: .*so it is no Python number"),
+    (lambda: rlx.jit(lambda x: x.sum().item())(X), r"test_jit.py:\d+: .*so it is no Python number"),
     (lambda: branches(), "jit function 'branches': missing a required argument: 'x'"),
     (lambda: branches(X, "a"), r"argument 'n' is neither an array nor a number, but an object of str\n.*static=\"n\""),
     (lambda: branches(X, 1, [{"a": print}]), r"argument 'more\[0\]\[0\]\[\"a\"\]' is neither"),

@@ -82,6 +82,7 @@ class Tensor(TensorMethods):
         raise no_value(self, ", so it is no Python number")
 
     __int__: Any = __float__
+    __index__: Any = __float__
 
     def item(self) -> Any:
         """The value as a Python number: only inside of `with rlx.eager():` tensors have values."""

@@ -124,6 +124,15 @@ class EagerTensor(Tensor):
             raise TypeError(f"only integer scalars are indices of Python's, not {self._shape}")
         return int(self._array)
 
+    def __copy__(self) -> EagerTensor:
+        return self
+
+    def __deepcopy__(self, memo: object) -> EagerTensor:
+        return self
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restored, (self._array,)
+
     def __len__(self) -> int:
         if not self.rank:
             raise TypeError("a scalar has no length")
@@ -378,6 +387,10 @@ def lifted(value: Any, what: str) -> Any:
     if isinstance(value, (bool, int, float, complex)):
         return EAGER.of_number(value)
     return EAGER.of(np.array(as_array(value, what)))
+
+
+def _restored(array: np.ndarray) -> EagerTensor:
+    return EAGER.of(array)
 
 
 @contextlib.contextmanager
