@@ -39,6 +39,28 @@ def test_tensors_have_values() -> None:
         assert again.tolist() == y.tolist() and again.shape == y.shape
 
 
+def test_what_is_indexed_by_values_is_what_a_graph_gives() -> None:
+    def function(x: Any, i: Any) -> list[Any]:
+        return [
+            x[i],
+            x[i : i + 1],
+            x[:, i + 1],
+            x.at[0, i].set(5.0),
+            x[np.array([0, 1]), np.array([2, 0])],
+            x[x.argmax(0)],
+        ]
+
+    g = rlx.Graph("indexed")
+    g.set_outputs(function(g.input("x", (2, 3)), g.input("i", (), "i32")))
+    expected = rlx.evaluate(g, {"x": X, "i": np.int32(1)})
+    with rlx.eager():
+        results = function(ops.constant(X), ops.constant(np.int32(1)))
+        body = lambda c, row: (c, row[ops.constant(np.int32(1)) : ops.constant(np.int32(2))])  # noqa: E731
+        assert np.array_equal(ops.scan(body, 0, X)[1], X[:, 1:2])
+    for got, want in zip(results, expected, strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
 def test_values_are_nobodys_else() -> None:
     x = X.copy()
     with rlx.eager():

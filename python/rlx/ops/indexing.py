@@ -14,6 +14,7 @@ from rlx.ir.arrays import as_array, as_numbers, is_written
 from rlx.ir.builder import Tensor
 from rlx.ir.dim import Dim, DimExpr, maximum, product
 from rlx.ir.dtype import i32, i64
+from rlx.ir.eager import EagerTensor
 from rlx.ir.errors import Error, ShapeError
 from rlx.ops.lift import broadcast
 
@@ -259,7 +260,10 @@ def _without_moving_slices(x: Tensor, entries: list[Any]) -> tuple[Tensor, list[
 def _distance(entry: slice) -> int:
     """The length of a slice from a tensor to the same tensor plus a number."""
     if isinstance(entry.start, Tensor) and isinstance(entry.stop, Tensor) and entry.step in (None, 1):
-        (first, low), (last, high) = (_base(bound.value) for bound in (entry.start, entry.stop))
+        if isinstance(entry.start, EagerTensor) and isinstance(entry.stop, EagerTensor):
+            first, last, low, high = None, None, int(entry.start), int(entry.stop)
+        else:
+            (first, low), (last, high) = (_base(bound.value) for bound in (entry.start, entry.stop))
         if first == last and high >= low:
             return high - low
     raise ShapeError(
