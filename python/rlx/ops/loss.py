@@ -15,7 +15,7 @@ from rlx.ir.dtype import DType, i32, i64
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
 from rlx.ops import rules
-from rlx.ops.lift import cast, common, log1p, same_dtype, tensor_like
+from rlx.ops.lift import broadcast, cast, common, inexact, log1p, same_dtype, tensor_like
 from rlx.ops.norm import widened
 from rlx.ops.reduction.reduce import FLOATS
 
@@ -23,7 +23,7 @@ from rlx.ops.reduction.reduce import FLOATS
 def class_slope(b: Builder, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """`softmax(logits) - onehot(labels)`, in f32 for f16 and bf16; and whether each label is a class, `[…, 1]`."""
     classes = logits.shape.dims[-1]
-    labels = _signed(b, labels)
+    labels = class_labels(b, labels)
     label = b.reshape(labels, (*labels.shape.dims, 1))
     count = classes if type(classes) is int else cast(b, b.dim_size(classes), labels.dtype)
     weights = b.softmax(widened(b, logits), axis=-1)
@@ -31,7 +31,7 @@ def class_slope(b: Builder, logits: Tensor, labels: Tensor) -> tuple[Tensor, Ten
     return weights - cast(b, is_label, weights.dtype), (label >= 0) & (label < count)
 
 
-def _signed(b: Builder, labels: Tensor) -> Tensor:
+def class_labels(b: Builder, labels: Tensor) -> Tensor:
     """Labels as i32, or as i64 if they are i64.
 
     A label of 2**31 and more is out of range, as no axis is that long. Cast to i32 it is negative, so still out of range.
@@ -64,7 +64,7 @@ class SoftmaxCrossEntropyWithLogits(Card, op="softmax_cross_entropy_with_logits"
         count = logits.shape.dims[-1]
         wide = widened(b, logits)
         shifted = wide - b.stop_gradient(b.max(wide, -1, keep_dims=True))  # the loss does not depend on it
-        labels = _signed(b, labels)
+        labels = class_labels(b, labels)
         kind = labels.dtype
         chosen = b.where(b.reshape(labels, (*labels.shape, 1)) == b.iota((count,), 0, kind), shifted, 0.0)
         loss = b.log(b.sum(b.exp(shifted), -1)) - b.sum(chosen, -1)
@@ -172,6 +172,37 @@ def _reduce(b: Builder, losses: Tensor, reduction: str, like: Tensor) -> Tensor:
     return cast(b, losses if reduction == "none" else b.reduce(reduction, losses), like.dtype)
 
 
+def together(b: Builder, *values: Any) -> list[Tensor]:
+    """Predictions, targets and the like in one dtype, and in the one shape that they broadcast to; integers become floats.
+
+    Raises:
+        ShapeError: The shapes do not broadcast.
+    """
+    tensors = [inexact(b, x) for x in common(b, *values)]
+    dims = tensors[0].shape.dims
+    for tensor in tensors[1:]:
+        dims = broadcast(dims, tensor.shape.dims)
+    return [x if x.shape.dims == dims else b.expand(x, dims) for x in tensors]
+
+
+def like(b: Builder, value: Any, x: Tensor) -> Tensor:
+    """A weight in the dtype of `x`: a number, an array, a list or a tensor, which has to broadcast to the losses."""
+    if isinstance(value, (list, tuple)):
+        value = np.asarray(value)
+    return cast(b, tensor_like(b, value, x.dtype), x.dtype)
+
+
+def reduced(b: Builder, losses: Tensor, reduction: str, given: Tensor) -> Tensor:
+    """The losses of elements, their mean or their sum, in the dtype of `given`.
+
+    Raises:
+        ShapeError: The reduction is none of these.
+    """
+    if reduction not in ("mean", "sum", "none"):
+        raise ShapeError(f"reduction is 'mean', 'sum' or 'none', not {reduction!r:.60}")
+    return _reduce(b, losses, reduction, given)
+
+
 def _times(b: Builder, slope: Callable[[], Tensor], dloss: Tensor, kind: DType) -> Tensor:
     """A gradient: a derivative times the gradient of the loss."""
     return cast(b, slope() * dloss, kind)
@@ -196,7 +227,7 @@ class MseLoss(_ElementLoss, op="mse_loss"):
         return _reduce(b, difference * difference, reduction, prediction)
 
     def build(self, b: Builder, prediction: Any, target: Any, reduction: Any = "mean") -> Tensor:
-        return b.emit("mse_loss", common(b, prediction, target), reduction=reduction)
+        return b.emit("mse_loss", together(b, prediction, target), reduction=reduction)
 
     def slopes(self, b: Builder, x: Tensor, y: Tensor, **_: Any) -> Any:
         return _difference_slopes(lambda: (x - y) * 2.0)
@@ -219,7 +250,7 @@ class HuberLoss(_ElementLoss, op="huber_loss"):
         return _reduce(b, near * (distance - near * 0.5), reduction, prediction)
 
     def build(self, b: Builder, prediction: Any, target: Any, delta: float = 1.0, reduction: Any = "mean") -> Tensor:
-        return b.emit("huber_loss", common(b, prediction, target), delta=delta, reduction=reduction)
+        return b.emit("huber_loss", together(b, prediction, target), delta=delta, reduction=reduction)
 
     def slopes(self, b: Builder, x: Tensor, y: Tensor, *, delta: float) -> Any:
         return _difference_slopes(lambda: b.minimum(b.maximum(x - y, -delta), delta))
@@ -238,8 +269,25 @@ class BinaryCrossEntropyWithLogits(_ElementLoss, op="binary_cross_entropy_with_l
         x, t = widened(b, logits), widened(b, targets)
         return _reduce(b, b.relu(x) - x * t + log1p(b, b.exp(-b.abs(x))), reduction, logits)
 
-    def build(self, b: Builder, logits: Any, targets: Any, reduction: Any = "mean") -> Tensor:
-        return b.emit("binary_cross_entropy_with_logits", common(b, logits, targets), reduction=reduction)
+    def build(
+        self,
+        b: Builder,
+        logits: Any,
+        targets: Any,
+        reduction: Any = "mean",
+        weight: Any = None,
+        pos_weight: Any = None,
+    ) -> Tensor:
+        if weight is None and pos_weight is None:
+            return b.emit("binary_cross_entropy_with_logits", together(b, logits, targets), reduction=reduction)
+        logits, targets = together(b, logits, targets)
+        x, t = widened(b, logits), widened(b, targets)
+        soft = log1p(b, b.exp(-b.abs(x)))  # log(1 + exp(-|x|)): of both classes
+        of_ones = t * (b.relu(-x) + soft)
+        if pos_weight is not None:
+            of_ones = of_ones * like(b, pos_weight, x)
+        losses = of_ones + (1.0 - t) * (b.relu(x) + soft)
+        return reduced(b, losses if weight is None else losses * like(b, weight, x), reduction, logits)
 
     def slopes(self, b: Builder, x: Tensor, y: Tensor, **_: Any) -> Any:
         # sigmoid(x) - y would cancel where the prediction is right.

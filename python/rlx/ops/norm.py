@@ -14,11 +14,11 @@ import numpy as np
 
 from rlx.ir.builder import Builder, Tensor
 from rlx.ir.card import Card, Cost, Operand, moved_bytes, sample
-from rlx.ir.dim import Dim
+from rlx.ir.dim import Dim, product
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
 from rlx.ops import rules
-from rlx.ops.lift import axis_of, cast, check_axis, same_dtype
+from rlx.ops.lift import axes_of, cast, check_axis, same_dtype
 from rlx.ops.reduction.reduce import FLOATS
 
 
@@ -128,6 +128,43 @@ class _Norm(Card):
         return Cost(8 * operands[0].num_elements, moved_bytes(operands, results))
 
 
+def or_weights(b: Builder, x: Tensor, size: Dim, scale: Any, bias: Any, needs_bias: bool = True) -> tuple[Any, Any]:
+    """Scale and bias of a norm, by default ones and zeros.
+
+    Raises:
+        ShapeError: The scale is a number or a shape, which PyTorch has in this place.
+    """
+    if isinstance(scale, (int, tuple, list)):
+        hint = "weights come after x, the rest by name: (x, scale, bias, axis=(-2, -1)), (x, scale, bias, num_groups=4)"
+        raise ShapeError(f"operand 'scale' must be a tensor, got {scale!r:.60}", hint=hint)
+    if scale is None:
+        scale = b.expand(b.constant(1, dtype=x.dtype), (size,))
+    if bias is None and needs_bias:
+        bias = b.expand(b.constant(0, dtype=x.dtype), (size,))
+    return scale, bias
+
+
+def _over_axes(b: Builder, name: str, x: Tensor, scale: Any, bias: Any, axis: Any, eps: float) -> Tensor:
+    """`layer_norm` or `rms_norm` over one axis or several, which are joined; weights have the shape of these axes."""
+    axes = axes_of(axis, x.rank, "axis")
+    dims = [x.shape.dims[a] for a in axes]
+    size, needs_bias = product(dims), name == "layer_norm"
+    if len(axes) == 1:
+        weights = or_weights(b, x, size, scale, bias, needs_bias)
+        return b.emit(name, (x, *weights), axis=axes[0], eps=eps)
+    for what, weight in (("scale", scale), ("bias", bias)):
+        if isinstance(weight, Tensor) and weight.shape.dims != tuple(dims):
+            raise ShapeError(f"'{what}' must have the shape of axes {list(axes)} of {x.shape}, got {weight.shape}")
+    flat_scale, flat_bias = (b.reshape(w, (size,)) if isinstance(w, Tensor) else w for w in (scale, bias))
+    weights = or_weights(b, x, size, flat_scale, flat_bias, needs_bias)
+    order = [*(i for i in range(x.rank) if i not in axes), *axes]
+    back = [order.index(i) for i in range(x.rank)]
+    moved = b.transpose(x, order)
+    rest = moved.shape.dims[: x.rank - len(axes)]
+    normal = b.emit(name, (b.reshape(moved, (*rest, size)), *weights), axis=len(rest), eps=eps)
+    return b.transpose(b.reshape(normal, moved.shape.dims), back)
+
+
 class LayerNorm(_Norm, op="layer_norm"):
     def infer(self, x: Shape, scale: Shape, bias: Shape, *, axis: int, eps: float) -> Shape:
         check_axis(axis, x.rank)
@@ -147,8 +184,10 @@ class LayerNorm(_Norm, op="layer_norm"):
         weights = [along(b, widened(b, w), axis, x.rank) for w in (scale, bias)]
         return cast(b, normal * weights[0] + weights[1], x.dtype)
 
-    def build(self, b: Builder, x: Tensor, scale: Tensor, bias: Tensor, axis: int = -1, eps: float = 1e-5) -> Tensor:
-        return b.emit("layer_norm", (x, scale, bias), axis=axis_of(axis, x.rank), eps=eps)
+    def build(
+        self, b: Builder, x: Tensor, scale: Any = None, bias: Any = None, axis: Any = -1, eps: float = 1e-5
+    ) -> Tensor:
+        return _over_axes(b, self.name, x, scale, bias, axis, eps)
 
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, axis: int, eps: float) -> Any:
         (x, scale, _), (dx, *weights) = operands, tangents
@@ -204,9 +243,9 @@ class RmsNorm(_Norm, op="rms_norm"):
         return cast(b, result, x.dtype)
 
     def build(
-        self, b: Builder, x: Tensor, scale: Tensor, bias: Any = None, eps: float = 1e-5, axis: int = -1
+        self, b: Builder, x: Tensor, scale: Any = None, bias: Any = None, eps: float = 1e-5, axis: Any = -1
     ) -> Tensor:
-        return b.emit("rms_norm", (x, scale, bias), axis=axis_of(axis, x.rank), eps=eps)
+        return _over_axes(b, self.name, x, scale, bias, axis, eps)
 
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, axis: int, eps: float) -> Any:
         (x, scale, _), (dx, *weights) = operands, tangents
@@ -267,6 +306,20 @@ class GroupNorm(_Norm, op="group_norm"):
         normal = b.reshape(normal, x.shape.dims)
         weights = [along(b, widened(b, w), 1, x.rank) for w in (scale, bias)]
         return cast(b, normal * weights[0] + weights[1], x.dtype)
+
+    def build(
+        self,
+        b: Builder,
+        x: Tensor,
+        scale: Any = None,
+        bias: Any = None,
+        num_groups: int | None = None,
+        eps: float = 1e-5,
+    ) -> Tensor:
+        weights = or_weights(b, x, x.shape.dims[1] if x.rank > 1 else 1, scale, bias)
+        if num_groups is None:
+            raise ShapeError("num_groups is missing: group_norm(x, scale, bias, num_groups=4)")
+        return b.emit("group_norm", (x, *weights), num_groups=num_groups, eps=eps)
 
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, num_groups: int, eps: float) -> Any:
         (x, scale, _), (dx, *weights) = operands, tangents

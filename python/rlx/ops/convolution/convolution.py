@@ -14,7 +14,7 @@ from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.convolution.convolution_gradient import apart, input_gradient, one_by_one, weight_gradient, weight_product
-from rlx.ops.lift import common, same_dtype
+from rlx.ops.lift import cast, common, same_dtype, tensor_like
 from rlx.ops.reduction.reduce import FLOATS
 
 
@@ -68,13 +68,22 @@ class Conv(Card, op="conv"):
         return result.reshape(n, out_channels, *spatial).astype(x.dtype)
 
     def build(
-        self, b: Builder, x: Any, w: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
+        self,
+        b: Builder,
+        x: Any,
+        w: Any,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        bias: Any = None,
     ) -> Tensor:
         x, w = common(b, x, w)
         count = max(x.rank - 2, 0)
         strides, dilations = per_axis(stride, count, "stride"), per_axis(dilation, count, "dilation")
         pads = pads_of(padding, x.shape, w.shape, strides, dilations)
-        return b.emit("conv", (x, w), stride=strides, padding=pads, dilation=dilations, groups=groups)
+        result = b.emit("conv", (x, w), stride=strides, padding=pads, dilation=dilations, groups=groups)
+        return with_bias(b, result, bias)
 
     linear = ("x", "w")
 
@@ -148,6 +157,20 @@ class Conv(Card, op="conv"):
         yield sample(("n", 2, "l"), (3, 2, 2), stride=(2,), padding=(1, 0), dilation=(1,), dtypes=("f32",))
 
 
+def with_bias(b: Builder, y: Tensor, bias: Any) -> Tensor:
+    """`[N, O, spatial…]` with a bias `[O]` added, if there is one.
+
+    Raises:
+        ShapeError: It does not have one entry for each channel.
+    """
+    if bias is None:
+        return y
+    bias = cast(b, tensor_like(b, bias, y.dtype), y.dtype)
+    if bias.shape.dims != y.shape.dims[1:2]:
+        raise ShapeError(f"bias must be [{y.shape.dims[1]}], one for each channel of {y.shape}, got {bias.shape}")
+    return b.add(y, b.reshape(bias, (*bias.shape.dims, *(1,) * (y.rank - 2))))
+
+
 def check_window(count: int, *, padding: Any, **per_axis: Any) -> None:
     """Attributes of a window over some spatial axes.
 
@@ -177,6 +200,7 @@ def per_axis(value: Any, count: int, name: str) -> tuple[int, ...]:
 def pads_of(padding: Any, x: Shape, w: Shape, stride: Any, dilation: Any) -> tuple[int, ...]:
     """Before and after of each spatial axis, from an int, one per axis, pairs, `"same"` or `"valid"`."""
     count = len(stride)
+    padding = padding.lower() if isinstance(padding, str) else padding
     if padding == "valid":
         return (0,) * (2 * count)
     if padding == "same":

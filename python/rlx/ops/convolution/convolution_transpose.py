@@ -16,7 +16,7 @@ from rlx.ir.dim import Dim, product
 from rlx.ir.errors import ShapeError
 from rlx.ir.shape import Shape
 from rlx.ops import rules
-from rlx.ops.convolution.convolution import check_window, per_axis, per_edge
+from rlx.ops.convolution.convolution import check_window, per_axis, per_edge, with_bias
 from rlx.ops.convolution.convolution_gradient import apart, one_by_one, weight_gradient
 from rlx.ops.lift import common, same_dtype
 from rlx.ops.reduction.reduce import FLOATS
@@ -95,6 +95,7 @@ class ConvTranspose(Card, op="conv_transpose"):
         output_padding: Any = 0,
         dilation: Any = 1,
         groups: int = 1,
+        bias: Any = None,
     ) -> Tensor:
         x, w = common(b, x, w)
         count = max(x.rank - 2, 0)
@@ -104,7 +105,7 @@ class ConvTranspose(Card, op="conv_transpose"):
             "output_padding": per_axis(output_padding, count, "output_padding"),
             "dilation": per_axis(dilation, count, "dilation"),
         }
-        return b.emit("conv_transpose", (x, w), **attributes, groups=groups)
+        return with_bias(b, b.emit("conv_transpose", (x, w), **attributes, groups=groups), bias)
 
     linear = ("x", "w")
 

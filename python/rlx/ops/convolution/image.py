@@ -18,6 +18,7 @@ from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.attention.rope import Rope
 from rlx.ops.contraction.contraction import dots
+from rlx.ops.convolution.resample import COMPOSED_MODES, resample
 from rlx.ops.lift import cast
 from rlx.ops.norm import widened
 from rlx.ops.reduction.reduce import FLOATS
@@ -80,6 +81,7 @@ class Resize(Card, op="resize"):
         scale: Any = None,
         mode: Any = "nearest",
         align_corners: bool = False,
+        antialias: bool = False,
     ) -> Tensor:
         if (size is None) == (scale is None):
             raise ShapeError("give one of size and scale")
@@ -88,6 +90,8 @@ class Resize(Card, op="resize"):
             size = [_scaled(d, s) for d, s in zip(x.shape.dims[2:], _factors(scale, count), strict=True)]
         elif not isinstance(size, (list, tuple, Shape)):
             size = (size,) * count
+        if antialias or mode in COMPOSED_MODES:
+            return resample(b, x, size, mode, align_corners=align_corners, antialias=antialias)
         return b.emit("resize", (x,), size=tuple(size), mode=mode, align_corners=align_corners)
 
     linear = ("x",)

@@ -18,7 +18,6 @@ from rlx.ops.convolution.convolution import check_window, out_size, per_axis, pe
 from rlx.ops.convolution.convolution_gradient import with_row, without_row
 from rlx.ops.convolution.pool_gradient import collected_by_winners, mean_gradient, taken_from_winners
 from rlx.ops.reduction.reduce import FLOATS, INTEGERS
-from rlx.ops.surface import helper
 
 
 class Pool(Card, op="pool"):
@@ -171,48 +170,3 @@ def window_counts(sizes: Any, kernel: Any, stride: Any, padding: Any) -> list[np
         starts = np.arange(n) * s - before
         counts.append(np.maximum(np.minimum(starts + k, d) - np.maximum(starts, 0), 0).astype(np.float64))
     return counts
-
-
-@helper
-def max_pool(b: Builder, x: Tensor, kernel: Any, stride: Any = None, padding: Any = 0) -> Tensor:
-    """`pool` of kind `max`.
-
-    Args:
-        b: The graph.
-        x: `[N, C, spatial…]`.
-        kernel: The size of the windows: one integer, or one for each spatial axis.
-        stride: From one window to the next; the size of the windows by default.
-        padding: An integer, one for each spatial axis, or (before, after) pairs.
-    """
-    return b.pool(x, "max", kernel, stride, padding)
-
-
-@helper
-def mean_pool(
-    b: Builder, x: Tensor, kernel: Any, stride: Any = None, padding: Any = 0, count_include_pad: bool = True
-) -> Tensor:
-    """`pool` of kind `mean`.
-
-    Args:
-        b: The graph.
-        x: `[N, C, spatial…]`.
-        kernel: The size of the windows: one integer, or one for each spatial axis.
-        stride: From one window to the next; the size of the windows by default.
-        padding: An integer, one for each spatial axis, or (before, after) pairs.
-        count_include_pad: Padding counts as zeros in the mean; else it does not count at all.
-    """
-    return b.pool(x, "mean", kernel, stride, padding, count_include_pad)
-
-
-@helper
-def sum_pool(b: Builder, x: Tensor, kernel: Any, stride: Any = None, padding: Any = 0) -> Tensor:
-    """`pool` of kind `sum`.
-
-    Args:
-        b: The graph.
-        x: `[N, C, spatial…]`.
-        kernel: The size of the windows: one integer, or one for each spatial axis.
-        stride: From one window to the next; the size of the windows by default.
-        padding: An integer, one for each spatial axis, or (before, after) pairs.
-    """
-    return b.pool(x, "sum", kernel, stride, padding)

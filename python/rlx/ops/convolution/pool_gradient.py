@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -36,7 +37,7 @@ def collected_by_winners(b: Builder, x: Tensor, dy: Tensor, *, kernel: Any, stri
         cotangent = b.where(tiles.won(b, x), b.reshape(dy, tiles.of_windows), 0.0)
         return tiles.joined(b, cotangent)
     axes = _windows(b, x.shape, dy.shape, kernel, stride, padding)
-    return _collected(b, axes, _winners(b, axes, x), dy)
+    return _collected(b, axes, winners(b, axes, x), dy)
 
 
 def taken_from_winners(
@@ -52,7 +53,7 @@ def taken_from_winners(
         return b.sum(chosen, tiles.of_taps)  # one of each window is not 0
     axes = _windows(b, x.shape, result, kernel, stride, padding)
     batch, counts, sizes = x.shape.dims[:2], result.dims[2:], x.shape.dims[2:]
-    winner = b.reshape(_winners(b, axes, x), (*batch, product(counts)))
+    winner = b.reshape(winners(b, axes, x), (*batch, product(counts)))
     elements = b.gather_batched(b.reshape(values, (*batch, product(sizes))), winner, axis=2)
     if any(a.holds_some is not None for a in axes):
         elements = b.where(winner >= 0, elements, 0.0)
@@ -113,22 +114,37 @@ class _Tiles:
         return b.reshape(b.argmax(elements, axis=-1), self.of_windows) == place
 
 
-class _Windows:
-    """One spatial axis of a pooling: `size` positions and `count` windows.
+@dataclass
+class Taps:
+    """One spatial axis of a pooling: what its windows read.
 
     Attributes:
-        positions: `[count, kernel]`, the position that a window reads by each of its taps. Beyond the edges it is the
-            edge: that repeats an element of the same window, and keeps the order of its elements.
+        count: The number of windows.
+        kernel: The number of taps of a window.
+        positions: `[count, kernel]`, the position that a window reads by each of its taps. Beyond the edges it is
+            another of the same window, in whose elements no order changes.
         holds_some: `[count]`, whether a window holds any position; None if all do.
+    """
+
+    count: Dim
+    kernel: int
+    positions: Tensor
+    holds_some: Tensor | None = None
+
+
+class _Windows(Taps):
+    """One spatial axis of a pooling without dilation: `size` positions and `count` windows.
+
+    Attributes:
         windows: `[size, reach]`, the windows that may hold a position, counted from 1: 0 and `count + 1` are none.
     """
 
     def __init__(self, b: Builder, size: Dim, count: Dim, kernel: int, stride: int, before: int, after: int):
-        self.size, self.count, self.kernel, self.reach = size, count, kernel, -(-kernel // stride)
+        self.size, self.reach = size, -(-kernel // stride)
         starts = b.iota((count, 1), axis=0) * stride - before
         last_position = size_of(b, size) - 1
-        self.positions = b.minimum(b.maximum(starts + np.arange(kernel, dtype=np.int32), 0), last_position)
-        self.holds_some = None
+        positions = b.minimum(b.maximum(starts + np.arange(kernel, dtype=np.int32), 0), last_position)
+        super().__init__(count, kernel, positions)
         if before >= kernel or after >= kernel:
             self.holds_some = b.reshape((starts > -kernel) & (starts <= last_position), (count,))
         groups = (size + before + stride - 1) // stride
@@ -144,7 +160,7 @@ def _windows(b: Builder, x: Shape, result: Shape, kernel: Any, stride: Any, padd
     return [_Windows(b, *entries) for entries in geometry]
 
 
-def _winners(b: Builder, axes: Sequence[_Windows], x: Tensor) -> Tensor:
+def winners(b: Builder, axes: Sequence[Taps], x: Tensor) -> Tensor:
     """For each window the place in the image of its first largest element, -1 where it has none: `[N, C, counts…]`."""
     n, channels, *sizes = x.shape.dims
     counts, taps = [a.count for a in axes], prod(a.kernel for a in axes)

@@ -329,6 +329,18 @@ class Argmin(_Position, op="argmin"):
     found = staticmethod(np.argmin)
 
 
+def _smallest(b: Builder, x: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The `k` smallest elements along the last axis, in order, ties to the lower index, and where they are; NaN is last."""
+    if x.dtype.is_integer:  # ~x reverses the order without the overflow of -x at the lowest number
+        values, indices = b.emit("topk", (b.bitwise_not(x),), k=k)
+        return b.bitwise_not(values), indices
+    size = x.shape.dims[-1]
+    if isinstance(k, bool) or not isinstance(k, (int, np.integer)) or k < 0 or (type(size) is int and k > size):
+        raise ShapeError(f"k = {k!r:.60} does not fit an axis of size {size}")
+    indices = b.narrow(b.argsort(x, axis=-1), x.rank - 1, 0, int(k))
+    return b.gather_batched(x, indices, axis=x.rank - 1), indices
+
+
 class Topk(Card, op="topk"):
     def infer(self, x: Shape, *, k: int) -> tuple[Shape, Shape]:
         if x.rank < 1:
@@ -349,6 +361,16 @@ class Topk(Card, op="topk"):
         order = np.argsort(order_key(x)[..., ::-1], axis=-1, kind="stable")[..., ::-1]
         indices = (x.shape[-1] - 1 - order)[..., :k].astype(np.int32)
         return np.take_along_axis(x, indices, -1), indices
+
+    def build(self, b: Builder, x: Tensor, k: int, axis: int = -1, largest: bool = True) -> tuple[Tensor, Tensor]:
+        last = x.rank - 1
+        place = axis_of(axis, x.rank) if x.rank else last
+        if largest and place == last:
+            return b.emit("topk", (x,), k=k)
+        order = [last if i == place else place if i == last else i for i in range(x.rank)]
+        rows = b.transpose(x, order)
+        values, indices = b.emit("topk", (rows,), k=k) if largest else _smallest(b, rows, k)
+        return b.transpose(values, order), b.transpose(indices, order)
 
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, k: int) -> Any:
         return b.gather_batched(tangents[0], results[1], axis=-1), None

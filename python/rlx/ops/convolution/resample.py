@@ -1,0 +1,167 @@
+"""Images of other sizes by weighted neighbours: cubic, area, antialiased and exact nearest resampling, and PyTorch's names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from rlx.ir.builder import Builder, Tensor
+from rlx.ir.dim import Dim, dim, maximum
+from rlx.ir.dtype import f32, i32
+from rlx.ir.errors import ShapeError
+from rlx.ops.convolution.pooling import adaptive_avg_pool
+from rlx.ops.lift import cast, inexact, size_of, tensor_like
+from rlx.ops.norm import widened
+from rlx.ops.surface import helper
+
+# The slope of the cubic at its first zero: -0.75 is PyTorch's and OpenCV's, -0.5 that of Keys, of Pillow and of JAX.
+_CUBIC, _KEYS = -0.75, -0.5
+
+# The modes of `resize` that are compositions.
+COMPOSED_MODES = ("nearest_exact", "bicubic", "area")
+
+
+def cubic(distance: np.ndarray, slope: float) -> np.ndarray:
+    """The weight of a neighbour at a distance (R. Keys, "Cubic convolution interpolation", 1981, equation 4)."""
+    d = np.abs(distance)
+    near = ((slope + 2) * d - (slope + 3)) * d * d + 1
+    far = ((slope * d - 5 * slope) * d + 8 * slope) * d - 4 * slope
+    return np.where(d <= 1, near, np.where(d < 2, far, 0.0))
+
+
+def _triangle(distance: np.ndarray) -> np.ndarray:
+    return np.maximum(1 - np.abs(distance), 0)
+
+
+# What a pixel covers, and how its weight falls with the distance.
+_KERNELS: dict[str, tuple[float, Callable[[np.ndarray], np.ndarray]]] = {
+    "bilinear": (1, _triangle),
+    "bicubic": (2, partial(cubic, slope=_KEYS)),
+}
+
+
+def _known(old: Dim, new: Dim, mode: str) -> tuple[int, int]:
+    if type(old) is not int or type(new) is not int:
+        raise ShapeError(
+            f"{mode} needs known sizes, not {old} to {new}", hint="nearest and bilinear take symbolic ones"
+        )
+    return old, new
+
+
+def _cubic_taps(old: int, new: int, align_corners: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Four neighbours of each position, held within the image, and their weights."""
+    index = np.arange(new)
+    at = index * ((old - 1) / max(new - 1, 1)) if align_corners else (index + 0.5) * (old / new) - 0.5
+    places = np.floor(at)[:, None] + np.arange(-1, 3)
+    return np.clip(places, 0, old - 1), cubic(at[:, None] - places, _CUBIC)
+
+
+def _antialiased_taps(old: int, new: int, mode: str) -> tuple[np.ndarray, np.ndarray]:
+    """All neighbours that a pixel of the result covers; what lies beyond the edges does not count."""
+    reach, kernel = _KERNELS[mode]
+    step = old / new
+    width = max(step, 1.0)
+    centre = (np.arange(new) + 0.5) * step - 0.5
+    places = np.floor(centre - reach * width)[:, None] + np.arange(int(2 * reach * width) + 3)
+    weights = np.where((places >= 0) & (places < old), kernel((places - centre[:, None]) / width), 0.0)
+    return np.clip(places, 0, old - 1), weights / weights.sum(1, keepdims=True)
+
+
+def weighted(b: Builder, x: Tensor, axis: int, places: np.ndarray, weights: np.ndarray) -> Tensor:
+    """One axis as sums of neighbours: `places` and `weights` are `[new, taps]`. A neighbour of weight 0 does not count."""
+    tail = (1,) * (x.rank - 1 - axis)
+    elements = b.gather(x, b.constant(places.astype(np.int32)), axis)
+    share = weights.astype(x.dtype.numpy).reshape(*weights.shape, *tail)
+    terms = elements * b.constant(share)
+    if (share == 0).any():
+        terms = b.where(b.constant(share != 0), terms, 0.0)
+    return b.sum(terms, axis + 1)
+
+
+def resample(
+    b: Builder, x: Tensor, size: Any, mode: str, *, align_corners: bool = False, antialias: bool = False
+) -> Tensor:
+    """The modes of `resize` that its record does not have: compositions, one axis after the other.
+
+    Args:
+        b: Where to emit.
+        x: `[N, C, spatial…]` floats.
+        size: The new spatial sizes.
+        mode: One of `COMPOSED_MODES`, or with `antialias` `bilinear`.
+        align_corners: As in `resize`.
+        antialias: Whether pixels that shrink are weighted over all that they cover.
+
+    Raises:
+        ShapeError: The mode does not take this, or needs to know a symbolic size.
+    """
+    if align_corners and (antialias or mode not in ("bilinear", "bicubic")):
+        raise ShapeError(f"align_corners does not go with {'antialias' if antialias else mode}")
+    if antialias and mode not in _KERNELS:
+        raise ShapeError(f"antialias is for bilinear and bicubic, not for {mode}")
+    sizes = [dim(new) for new in size]
+    if x.rank not in (3, 4, 5) or len(sizes) != x.rank - 2:
+        raise ShapeError(f"x must be [N, C, spatial…] with {len(sizes)} spatial axes for size {sizes}, got {x.shape}")
+    if mode == "area":
+        return adaptive_avg_pool(b, x, sizes)
+    wide = x if mode == "nearest_exact" else widened(b, x)
+    for axis, new in enumerate(sizes, 2):
+        old = x.shape.dims[axis]
+        if old == new:
+            continue
+        if old == 0:
+            raise ShapeError(f"spatial axis {axis - 2} of {x.shape} is empty: there is nothing to resize")
+        if mode == "nearest_exact":
+            wide = b.gather(wide, _nearest_places(b, old, new), axis)
+        elif antialias:
+            wide = weighted(b, wide, axis, *_antialiased_taps(*_known(old, new, "antialias"), mode))
+        else:
+            wide = weighted(b, wide, axis, *_cubic_taps(*_known(old, new, mode), align_corners))
+    return cast(b, wide, x.dtype)
+
+
+def _nearest_places(b: Builder, old: Dim, new: Dim) -> Tensor:
+    """`floor((i + 1/2)·old/new)` in integers."""
+    if type(old) is int and type(new) is int:
+        return b.constant(((2 * np.arange(new) + 1) * old // (2 * new)).astype(np.int32))
+    positions = b.iota((new,), dtype="i64") * 2 + 1
+    quotient = b.floor_divide(positions * _size(b, old), _size(b, maximum(new, 1)) * 2)
+    return cast(b, quotient, i32)
+
+
+def _size(b: Builder, d: Dim) -> Any:
+    """A dimension in arithmetic with i64."""
+    return d if type(d) is int else b.cast(size_of(b, d), "i64")
+
+
+@helper
+def interpolate(
+    b: Builder,
+    x: Any,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+    antialias: bool = False,
+) -> Tensor:
+    """PyTorch's `interpolate`: `resize` by its names.
+
+    Args:
+        b: The graph.
+        x: `[N, C, spatial…]` with one to three spatial axes.
+        size: The new spatial sizes: one, or one for each axis.
+        scale_factor: What the sizes are multiplied with, in place of `size`; the result is rounded down.
+        mode: `nearest`, `nearest-exact`, `linear`, `bilinear`, `trilinear`, `bicubic` or `area`.
+        align_corners: Whether the outermost pixels of both images lie on each other.
+        antialias: For bilinear and bicubic: pixels that shrink are weighted over all that they cover.
+
+    Raises:
+        ShapeError: Not one of `size` and `scale_factor` is given, or the mode does not go with the rest.
+    """
+    x = inexact(b, tensor_like(b, x, f32))
+    names = {"nearest-exact": "nearest_exact", "linear": "bilinear", "trilinear": "bilinear"}
+    return b.resize(
+        x, size, scale_factor, mode=names.get(mode, mode), align_corners=bool(align_corners), antialias=antialias
+    )
