@@ -1,4 +1,4 @@
-"""Losses with weights, labels that do not count, soft labels and the like: formulas in wider arithmetic, as PyTorch has them."""
+"""Losses with weights, labels that do not count, soft labels and the like, against formulas in wider arithmetic."""
 
 from __future__ import annotations
 
@@ -39,7 +39,13 @@ def of_labels(x: Any, labels: Any, weight: Any = None, ignored: int = -100, smoo
 def test_labels(reduction: str) -> None:
     some = LABELS.copy()
     some[0], some[1, 0], some[2, 1] = -100, 5, -1
-    for options in ({}, {"weight": WEIGHT}, {"label_smoothing": 0.2}, {"weight": WEIGHT, "label_smoothing": 0.1}):
+    cases: list[dict[str, Any]] = [
+        {},
+        {"weight": WEIGHT},
+        {"label_smoothing": 0.2},
+        {"weight": WEIGHT, "label_smoothing": 0.1},
+    ]
+    for options in cases:
         for labels, ignored in ((LABELS, -100), (LABELS, 2), (some, -100)):
             losses, shares = of_labels(X, labels, options.get("weight"), ignored, options.get("label_smoothing", 0.0))
             expected = {"mean": losses.sum() / shares.sum(), "sum": losses.sum(), "none": losses}[reduction]
@@ -120,6 +126,7 @@ def cosine(x: Any, y: Any) -> Any:
     return (x * y).sum(-1) / np.sqrt((x * x).sum(-1) * (y * y).sum(-1))
 
 
+R = T * 4
 D = np.abs(A.astype(np.float64) - B)
 FORMULAS: list[tuple[Any, Any, Any]] = [
     (lambda g, x, y: g.l1_loss(x, y), D.mean(), (A, B)),
@@ -128,7 +135,11 @@ FORMULAS: list[tuple[Any, Any, Any]] = [
     (lambda g, x, y: g.huber_loss(x, 0.0, delta=0.5, reduction="sum"), special.huber(0.5, A.astype(np.float64)).sum(), (A, B)),
     (lambda g, x, y: g.smooth_l1_loss(x, y, beta=0.3), (special.huber(0.3, D) / 0.3).mean(), (A, B)),
     (lambda g, x, y: g.smooth_l1_loss(x, y, beta=0), D.mean(), (A, B)),
-    (lambda g, x, y: g.kl_div(x, y, "batchmean"), special.rel_entr(T, np.exp(A[:, :5].astype(np.float64))).sum() / 4, (A[:, :5], T)),
+    (
+        lambda g, x, y: g.kl_div(x, y, "batchmean"),
+        special.rel_entr(T, np.exp(A[:, :5].astype(np.float64))).sum() / 4,
+        (A[:, :5], T),
+    ),
     (lambda g, x, y: g.kl_div(x, g.log(y), "sum", log_target=True), (T * (np.log(T) - A[:, :5])).sum(), (A[:, :5], T)),
     (lambda g, x, y: g.cosine_similarity(x, y), cosine(A, B), (A, B)),
     (lambda g, x, y: g.cosine_similarity(x * 0.0, y, axis=-1), np.zeros(4), (A, B)),
@@ -154,8 +165,8 @@ FORMULAS: list[tuple[Any, Any, Any]] = [
     (lambda g, x, y: g.poisson_nll_loss(x, y), (np.exp(A.astype(np.float64)) - B * A).mean(), (A, B)),
     (
         lambda g, x, y: g.poisson_nll_loss(x, y, log_input=False, full=True),
-        (P - (T * 4) * np.log(P + 1e-8) + np.where(T * 4 > 1, T * 4 * np.log(T * 4) - T * 4 + np.log(2 * np.pi * T * 4) / 2, 0)).mean(),
-        (P, T * 4),
+        (P - R * np.log(P + 1e-8) + np.where(R > 1, R * np.log(R) - R + np.log(2 * np.pi * R) / 2, 0)).mean(),
+        (P, R),
     ),
     (
         lambda g, x, y, v: g.gaussian_nll_loss(x, y, v, full=True),
@@ -177,6 +188,18 @@ def slope(call: Any, x: np.ndarray) -> np.ndarray:
     g: Any = rlx.Graph("slope")
     g.set_outputs(call(g, g.param("x", x.shape, x.dtype)))
     return rlx.evaluate(rlx.grad(g, ["x"]), {"x": x})[-1]
+
+
+def test_gradients_at_logits_of_zero() -> None:
+    zeros, t = np.zeros(4, np.float32), np.array([0, 1, 0.25, 1], np.float32)
+    for call in (g_of_logits, lambda g, x: g.sum(g.softplus(x)) - g.sum(x * t)):
+        np.testing.assert_allclose(slope(call, zeros), 0.5 - t, atol=1e-7)
+    np.testing.assert_allclose(slope(lambda g, x: g.soft_margin_loss(x, SIGN, "sum"), zeros), -SIGN / 2)
+
+
+def g_of_logits(g: Any, x: Any) -> Any:
+    t = np.array([0, 1, 0.25, 1], np.float32)
+    return g.binary_cross_entropy_with_logits(x, t, reduction="sum", pos_weight=1.0)
 
 
 def test_gradients_are_finite_at_edges() -> None:

@@ -16,7 +16,7 @@ from tests.ops.references import random
 from tests.ops.test_spectral import built
 
 
-def windows(size: int, k: int, s: int, pad: tuple[int, int], d: int, ceil: bool) -> list[list[int]]:
+def windows(size: int, k: int, s: int, pad: Any, d: int, ceil: bool) -> list[list[int]]:
     """The positions of each window along an axis, those of the padding too."""
     before, after = pad
     room = size + before + after - d * (k - 1) - 1

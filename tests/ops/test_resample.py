@@ -27,7 +27,8 @@ def judged(op: str, inputs: list[Any], **attributes: Any) -> np.ndarray:
     declared = [helper.make_tensor_value_info(n, kinds[x.dtype], x.shape) for n, x in given]
     graph = helper.make_graph([node], "judge", declared, [helper.make_tensor_value_info("y", 1, None)])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
-    return np.asarray(ReferenceEvaluator(model).run(None, dict(given))[0])
+    results: Any = ReferenceEvaluator(model).run(None, dict(given))
+    return np.asarray(results[0])
 
 
 @pytest.mark.parametrize("size", [(9, 13), (3, 2), (7, 11), (1, 1)])
@@ -60,7 +61,7 @@ def test_area_and_symbols() -> None:
     (got,) = built(lambda g, x: g.interpolate(x, (3, 4), mode="area"), X)
     rows, columns = ([(i * n // m, -(-(i + 1) * n // m)) for i in range(m)] for n, m in ((7, 3), (6, 4)))
     expected = [[X[:, :, a:b, c:d].mean((2, 3)) for c, d in columns] for a, b in rows]
-    np.testing.assert_allclose(got, np.moveaxis(expected, (0, 1), (2, 3)), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(got, np.moveaxis(np.asarray(expected), (0, 1), (2, 3)), rtol=1e-5, atol=1e-6)
     for old, new in (("h", "m"), (7, "m"), ("h", 4)):
         g: Any = rlx.Graph("symbols")
         x = g.input("x", ("n", 3, old, 6))
@@ -97,7 +98,7 @@ def test_cubic_samples_at_the_border(align_corners: bool) -> None:
         taps.append(list(zip(held, weights(place - before), strict=True)))
     batch = np.arange(2)[:, None, None]
     expected = sum(X[batch, :, r, c] * (u * v)[..., None] for r, u in taps[0] for c, v in taps[1])
-    np.testing.assert_allclose(got, np.moveaxis(expected, -1, 1), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(got, np.moveaxis(np.asarray(expected), -1, 1), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("align_corners", [False, True])

@@ -278,15 +278,19 @@ class BinaryCrossEntropyWithLogits(_ElementLoss, op="binary_cross_entropy_with_l
         weight: Any = None,
         pos_weight: Any = None,
     ) -> Tensor:
+        """Operands broadcast; `weight` multiplies each loss, `pos_weight` those of targets of 1."""
         if weight is None and pos_weight is None:
             return b.emit("binary_cross_entropy_with_logits", together(b, logits, targets), reduction=reduction)
         logits, targets = together(b, logits, targets)
         x, t = widened(b, logits), widened(b, targets)
-        soft = log1p(b, b.exp(-b.abs(x)))  # log(1 + exp(-|x|)): of both classes
-        of_ones = t * (b.relu(-x) + soft)
+        # The losses of both classes, whose slopes are in closed form.
+        of_ones, of_zeros = (
+            b.emit(self.name, (x, b.expand(b.constant(label, dtype=x.dtype), x.shape.dims)), reduction="none")
+            for label in (1, 0)
+        )
         if pos_weight is not None:
             of_ones = of_ones * like(b, pos_weight, x)
-        losses = of_ones + (1.0 - t) * (b.relu(x) + soft)
+        losses = t * of_ones + (1.0 - t) * of_zeros
         return reduced(b, losses if weight is None else losses * like(b, weight, x), reduction, logits)
 
     def slopes(self, b: Builder, x: Tensor, y: Tensor, **_: Any) -> Any:

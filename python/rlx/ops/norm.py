@@ -187,6 +187,7 @@ class LayerNorm(_Norm, op="layer_norm"):
     def build(
         self, b: Builder, x: Tensor, scale: Any = None, bias: Any = None, axis: Any = -1, eps: float = 1e-5
     ) -> Tensor:
+        """Without a scale it is 1, without a bias 0. Over several axes, `axis=(-2, -1)`, weights have the shape of these."""
         return _over_axes(b, self.name, x, scale, bias, axis, eps)
 
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, axis: int, eps: float) -> Any:
@@ -245,6 +246,7 @@ class RmsNorm(_Norm, op="rms_norm"):
     def build(
         self, b: Builder, x: Tensor, scale: Any = None, bias: Any = None, eps: float = 1e-5, axis: Any = -1
     ) -> Tensor:
+        """Without a scale it is 1. Over several axes, `axis=(-2, -1)`, weights have the shape of these."""
         return _over_axes(b, self.name, x, scale, bias, axis, eps)
 
     def jvp(self, b: Builder, operands: Any, tangents: Any, results: Any, *, axis: int, eps: float) -> Any:
@@ -316,6 +318,7 @@ class GroupNorm(_Norm, op="group_norm"):
         num_groups: int | None = None,
         eps: float = 1e-5,
     ) -> Tensor:
+        """Without a scale it is 1, without a bias 0; `num_groups` has to be given."""
         weights = or_weights(b, x, x.shape.dims[1] if x.rank > 1 else 1, scale, bias)
         if num_groups is None:
             raise ShapeError("num_groups is missing: group_norm(x, scale, bias, num_groups=4)")

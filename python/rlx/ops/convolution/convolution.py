@@ -78,6 +78,7 @@ class Conv(Card, op="conv"):
         groups: int = 1,
         bias: Any = None,
     ) -> Tensor:
+        """`padding` may be one number, one for each axis, (before, after) pairs, `"same"` or `"valid"`; `bias` is `[O]`."""
         x, w = common(b, x, w)
         count = max(x.rank - 2, 0)
         strides, dilations = per_axis(stride, count, "stride"), per_axis(dilation, count, "dilation")

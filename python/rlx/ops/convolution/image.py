@@ -83,6 +83,14 @@ class Resize(Card, op="resize"):
         align_corners: bool = False,
         antialias: bool = False,
     ) -> Tensor:
+        """To `size`, or to that of `x` times `scale`, rounded down: one number, or one for each axis.
+
+        There are three modes more: `nearest_exact` takes the pixel `floor((i + 1/2)·in/out)`, `bicubic` four neighbours
+        along each axis (with the slope -0.75, as PyTorch's, held within the image), `area` the mean of all pixels from
+        `floor(i·in/out)` up to `ceil((i + 1)·in/out)`. With `antialias`, for bilinear and bicubic (here of slope -0.5), a
+        pixel is weighted over all that it covers, as `jax.image.resize` does. But for `nearest_exact`, these need known
+        sizes.
+        """
         if (size is None) == (scale is None):
             raise ShapeError("give one of size and scale")
         count = max(x.rank - 2, 0)

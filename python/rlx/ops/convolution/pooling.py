@@ -341,6 +341,9 @@ def adaptive_max_pool(b: Builder, x: Any, size: Any, return_indices: bool = Fals
     return (values, place) if return_indices else values
 
 
+_AXES = ("one spatial axis", "two spatial axes", "three spatial axes")
+
+
 def with_dimensions(function: Any, count: int) -> Any:
     """A function of images as that of `count` spatial axes: its name ends with `1d`, `2d` or `3d`.
 
@@ -365,7 +368,7 @@ def with_dimensions(function: Any, count: int) -> Any:
     first, rest = (
         (function.__doc__ or "").split("\n", 1) if "\n" in (function.__doc__ or "") else (function.__doc__, "")
     )
-    named.__doc__ = f"`{function.__name__}` of {count} spatial axes. {first}\n{rest}"
+    named.__doc__ = f"`{function.__name__}` of {_AXES[count - 1]}. {first}\n{rest}"
     return named
 
 

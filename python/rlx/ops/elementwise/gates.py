@@ -21,7 +21,8 @@ def _float(b: Builder, x: Any) -> Tensor:
 def softplus(b: Builder, x: Any) -> Tensor:
     """`log(1 + exp(x))`, which neither overflows nor loses the digits of small results."""
     x = _float(b, x)
-    return b.relu(x) + log1p(b, b.exp(-b.abs(x)))
+    # Unlike relu, the maximum has the slope 1/2 at 0, and |x| none: together they have that of softplus.
+    return b.maximum(x, 0.0) + log1p(b, b.exp(-b.abs(x)))
 
 
 @helper

@@ -363,6 +363,7 @@ class Topk(Card, op="topk"):
         return np.take_along_axis(x, indices, -1), indices
 
     def build(self, b: Builder, x: Tensor, k: int, axis: int = -1, largest: bool = True) -> tuple[Tensor, Tensor]:
+        """Along any `axis`; without `largest` the smallest elements, in ascending order, of which NaN is the last."""
         last = x.rank - 1
         place = axis_of(axis, x.rank) if x.rank else last
         if largest and place == last:
