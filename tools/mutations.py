@@ -194,22 +194,4 @@ MUTATIONS = (
         "    yield from ()\n",
         "test_differentiated_models or test_random_graphs",
     ),
-    Mutation(
-        "softplus: no slope at 0",
-        "return b.maximum(x, 0.0) + log1p(b, b.exp(-b.abs(x)))",
-        "return b.relu(x) + log1p(b, b.exp(-b.abs(x)))",
-        "test_gradients_at_logits_of_zero",
-    ),
-    Mutation(
-        "max_pool: a tap of the padding reads the first tap of the window",
-        "tap = b.minimum(b.maximum(b.constant(np.arange(k, dtype=np.int32)), first), last)",
-        "tap = b.minimum(b.constant(np.arange(k, dtype=np.int32)), last)",
-        "test_pools_are_their_definition",
-    ),
-    Mutation(
-        "cross_entropy: labels that are to be ignored count",
-        "counts = counts & (labels != int(ignore_index))",
-        "counts = counts & (labels >= 0)",
-        "test_labels",
-    ),
 )  # fmt: skip

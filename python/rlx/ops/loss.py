@@ -198,7 +198,7 @@ def reduced(b: Builder, losses: Tensor, reduction: str, given: Tensor) -> Tensor
     Raises:
         ShapeError: The reduction is none of these.
     """
-    if reduction not in ("mean", "sum", "none"):
+    if not isinstance(reduction, str) or reduction not in ("mean", "sum", "none"):
         raise ShapeError(f"reduction is 'mean', 'sum' or 'none', not {reduction!r:.60}")
     return _reduce(b, losses, reduction, given)
 

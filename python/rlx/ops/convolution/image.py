@@ -98,7 +98,7 @@ class Resize(Card, op="resize"):
             size = [_scaled(d, s) for d, s in zip(x.shape.dims[2:], _factors(scale, count), strict=True)]
         elif not isinstance(size, (list, tuple, Shape)):
             size = (size,) * count
-        if antialias or mode in COMPOSED_MODES:
+        if antialias or (isinstance(mode, str) and mode in COMPOSED_MODES):
             return resample(b, x, size, mode, align_corners=align_corners, antialias=antialias)
         return b.emit("resize", (x,), size=tuple(size), mode=mode, align_corners=align_corners)
 
