@@ -9,7 +9,7 @@ from rlx.ir.errors import ShapeError
 
 # What other libraries call an argument, by groups: a misspelt keyword suggests the member that a method takes.
 _SYNONYMS = (
-    ("axis", "axes", "dim", "dims", "dimension"),
+    ("axis", "axes", "dim", "dims", "dimension", "normalized_shape"),
     ("keep_dims", "keepdims", "keepdim"),
     ("eps", "epsilon"),
     ("kernel", "kernel_size", "window", "window_shape"),

@@ -18,7 +18,7 @@ from rlx.ir.shape import Shape
 from rlx.ops import rules
 from rlx.ops.attention.rope import Rope
 from rlx.ops.contraction.contraction import dots
-from rlx.ops.convolution.resample import COMPOSED_MODES, resample
+from rlx.ops.convolution.resample import COMPOSED_MODES, mode_of, resample
 from rlx.ops.lift import cast
 from rlx.ops.norm import widened
 from rlx.ops.reduction.reduce import FLOATS
@@ -98,6 +98,7 @@ class Resize(Card, op="resize"):
             size = [_scaled(d, s) for d, s in zip(x.shape.dims[2:], _factors(scale, count), strict=True)]
         elif not isinstance(size, (list, tuple, Shape)):
             size = (size,) * count
+        mode = mode_of(mode)
         if antialias or (isinstance(mode, str) and mode in COMPOSED_MODES):
             return resample(b, x, size, mode, align_corners=align_corners, antialias=antialias)
         return b.emit("resize", (x,), size=tuple(size), mode=mode, align_corners=align_corners)

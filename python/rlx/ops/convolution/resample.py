@@ -25,6 +25,19 @@ _UNROLLED = 4
 
 # The modes of `resize` that are compositions.
 COMPOSED_MODES = ("nearest_exact", "bicubic", "area")
+_ALIASES = {"nearest-exact": "nearest_exact", "linear": "bilinear", "trilinear": "bilinear", "cubic": "bicubic"}
+
+
+def mode_of(mode: Any) -> Any:
+    """A mode by the name that it has here.
+
+    Raises:
+        ShapeError: It is a name of none.
+    """
+    mode = _ALIASES.get(mode, mode) if isinstance(mode, str) else mode
+    if isinstance(mode, str) and mode not in ("nearest", "bilinear", *COMPOSED_MODES):
+        raise ShapeError(f"mode is 'nearest', 'nearest_exact', 'bilinear', 'bicubic' or 'area', not {mode!r:.60}")
+    return mode
 
 
 def cubic(distance: np.ndarray, slope: float) -> np.ndarray:
@@ -176,7 +189,4 @@ def interpolate(
         ShapeError: Not one of `size` and `scale_factor` is given, or the mode does not go with the rest.
     """
     x = inexact(b, tensor_like(b, x, f32))
-    names = {"nearest-exact": "nearest_exact", "linear": "bilinear", "trilinear": "bilinear"}
-    return b.resize(
-        x, size, scale_factor, mode=names.get(mode, mode), align_corners=bool(align_corners), antialias=antialias
-    )
+    return b.resize(x, size, scale_factor, mode=mode, align_corners=bool(align_corners), antialias=antialias)
