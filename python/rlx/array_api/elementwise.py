@@ -78,7 +78,8 @@ _BINARY = {
     "subtract": "sub",
 }
 
-__all__ = ["clip", "conj", "imag", "positive", "real", *_UNARY, *_ROUNDING, *_BINARY]
+_OWN = ("clip", "conj", "imag", "positive", "real")
+__all__ = [*_OWN, *_UNARY, *_ROUNDING, *_BINARY]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def _unary(name: str, own: str) -> Callable[..., Any]:

@@ -15,6 +15,7 @@ from rlx import mlir
 from rlx.ir import attributes as attributes_module
 from rlx.ir import grouping, opview, registry
 from rlx.ir.attributes import suggestion
+from rlx.ir.calls import CallError
 from rlx.ir.checks import check_name
 from rlx.ir.dim import Dim
 from rlx.ir.dtype import DType, beside, dtype
@@ -295,61 +296,6 @@ class Builder(RegionBuilder, OpMethods):
     def problem(self, card: Card, message: str) -> ShapeError:
         """An error at the caller's line that names the op."""
         return ShapeError(f"rlx.{card.name}: {message}", location=describe(self.location))
-
-
-# What other libraries call an argument, by groups: a misspelt keyword suggests the member that a method takes.
-_SYNONYMS = (
-    ("axis", "axes", "dim", "dims", "dimension"),
-    ("keep_dims", "keepdims", "keepdim"),
-    ("eps", "epsilon"),
-    ("kernel", "kernel_size", "window", "window_shape"),
-    ("x", "input", "a", "logits", "log_probs", "prediction"),
-    ("target", "targets", "labels", "y"),
-    ("w", "scale", "weight", "gamma", "kernel"),
-    ("bias", "beta", "b"),
-    ("mean", "running_mean"),
-    ("variance", "var", "running_var"),
-    ("rate", "p"),
-    ("ord", "p"),
-    ("num_groups", "groups", "feature_group_count"),
-    ("scale", "scale_factor"),
-    ("size", "output_size"),
-    ("mode", "method"),
-    ("stride", "strides"),
-    ("low", "min", "a_min"),
-    ("high", "max", "a_max"),
-)
-
-
-def keyword_suggestion(given: str, parameters: Sequence[str]) -> str:
-    """` (did you mean …?)` for a keyword that a method does not take: one of the same meaning first, then of like spelling."""
-    for names in _SYNONYMS:
-        if given in names:
-            for name in names:
-                if name in parameters:
-                    return suggestion(name, (name,))
-    return suggestion(given, parameters)
-
-
-class CallError(ShapeError):
-    """A call does not match the parameters of a method.
-
-    Attributes:
-        reason: What Python says of the call.
-        parameters: The names of what the method takes.
-    """
-
-    reason: str = ""
-    parameters: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, method: str, reason: str, parameters: Sequence[str], location: str | None) -> CallError:
-        """The error for a call of a method at the caller's line."""
-        unexpected = reason.partition("unexpected keyword argument '")[2].partition("'")[0]
-        close = keyword_suggestion(unexpected, parameters) if unexpected else ""
-        error = cls(f"{method}: {reason}{close}; it takes {', '.join(parameters)}", location=location)
-        error.reason, error.parameters = reason, tuple(parameters)
-        return error
 
 
 def _count_problem(spec: OpSpec, count: int) -> str:

@@ -22,8 +22,35 @@ def activation(kind: str, x: TensorLike, *, shape: ShapeLike | None = ...) -> Te
 def activation_backward(x: TensorLike, dy: TensorLike, kind: str, *, shape: ShapeLike | None = ...) -> Tensor:
     """Gradient of an activation."""
 
+def adaptive_avg_pool(x: TensorLike, size: ShapeLike) -> Tensor:
+    """PyTorch's `adaptive_avg_pool2d`: means over windows from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`."""
+
+def adaptive_avg_pool1d(x: TensorLike, size: ShapeLike) -> Tensor:
+    """`adaptive_avg_pool` of one spatial axis. PyTorch's `adaptive_avg_pool2d`: means over windows from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`."""
+
+def adaptive_avg_pool2d(x: TensorLike, size: ShapeLike) -> Tensor:
+    """`adaptive_avg_pool` of two spatial axes. PyTorch's `adaptive_avg_pool2d`: means over windows from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`."""
+
+def adaptive_avg_pool3d(x: TensorLike, size: ShapeLike) -> Tensor:
+    """`adaptive_avg_pool` of three spatial axes. PyTorch's `adaptive_avg_pool2d`: means over windows from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`."""
+
+def adaptive_max_pool(x: TensorLike, size: ShapeLike, return_indices: bool = ...) -> Any:
+    """PyTorch's `adaptive_max_pool2d`: maxima over windows from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`."""
+
+def adaptive_max_pool1d(x: TensorLike, size: ShapeLike, return_indices: bool = ...) -> Any:
+    """`adaptive_max_pool` of one spatial axis. PyTorch's `adaptive_max_pool2d`: maxima over windows from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`."""
+
+def adaptive_max_pool2d(x: TensorLike, size: ShapeLike, return_indices: bool = ...) -> Any:
+    """`adaptive_max_pool` of two spatial axes. PyTorch's `adaptive_max_pool2d`: maxima over windows from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`."""
+
+def adaptive_max_pool3d(x: TensorLike, size: ShapeLike, return_indices: bool = ...) -> Any:
+    """`adaptive_max_pool` of three spatial axes. PyTorch's `adaptive_max_pool2d`: maxima over windows from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`."""
+
 def add(lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """Sum."""
+
+def affine_grid(theta: TensorLike, size: ShapeLike, align_corners: bool = ...) -> Tensor:
+    """PyTorch's `affine_grid`: for `grid_sample`, the positions of an image's pixels moved by affine maps."""
 
 def all(x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
     """NumPy's `all`: whether all elements are true, that is not 0; NaN is true. Bool; true of nothing."""
@@ -73,8 +100,23 @@ def attention_backward(q: TensorLike, k: TensorLike, v: TensorLike, dy: TensorLi
 def average(x: TensorLike, axis: int | Sequence[int] | None = ..., weights: TensorLike | None = ..., keepdims: bool = ...) -> Tensor:
     """NumPy's `average`: the mean, or the sum of `weights·x` over the sum of the weights."""
 
+def avg_pool(x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ..., count_include_pad: bool = ..., divisor_override: int | None = ..., dilation: Window = ...) -> Tensor:
+    """The mean of each window: `pool` of kind `mean`, and what PyTorch's `avg_pool2d` knows besides."""
+
+def avg_pool1d(x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ..., count_include_pad: bool = ..., divisor_override: int | None = ..., dilation: Window = ...) -> Tensor:
+    """`avg_pool` of one spatial axis. The mean of each window: `pool` of kind `mean`, and what PyTorch's `avg_pool2d` knows besides."""
+
+def avg_pool2d(x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ..., count_include_pad: bool = ..., divisor_override: int | None = ..., dilation: Window = ...) -> Tensor:
+    """`avg_pool` of two spatial axes. The mean of each window: `pool` of kind `mean`, and what PyTorch's `avg_pool2d` knows besides."""
+
+def avg_pool3d(x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ..., count_include_pad: bool = ..., divisor_override: int | None = ..., dilation: Window = ...) -> Tensor:
+    """`avg_pool` of three spatial axes. The mean of each window: `pool` of kind `mean`, and what PyTorch's `avg_pool2d` knows besides."""
+
 def axial_rope_2d(x: TensorLike, end_x: int, end_y: int, head_dim: int, num_heads: int, theta: float = ..., repeat_factor: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Rotary embedding of two-dimensional positions."""
+
+def batch_norm(x: TensorLike, mean: TensorLike | None = ..., variance: TensorLike | None = ..., scale: TensorLike | Sequence[float] | None = ..., bias: TensorLike | None = ..., training: bool = ..., eps: float = ...) -> Tensor:
+    """PyTorch's `batch_norm`: `(x - mean)/sqrt(variance + eps)·scale + bias` for each channel."""
 
 def batch_norm_inference(x: TensorLike, scale: TensorLike, bias: TensorLike, mean: TensorLike, variance: TensorLike, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Normalisation of channels by given statistics."""
@@ -85,7 +127,10 @@ def batched_dense_solve(a: TensorLike, b: TensorLike, *, shape: ShapeLike | None
 def binary(kind: str, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """Elementwise function of two tensors."""
 
-def binary_cross_entropy_with_logits(logits: TensorLike, targets: TensorLike, reduction: str = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+def binary_cross_entropy(prediction: TensorLike, target: TensorLike, weight: TensorLike | None = ..., reduction: str = ...) -> Tensor:
+    """PyTorch's `binary_cross_entropy`: `-t·log(p) - (1 - t)·log(1 - p)` of probabilities, with logarithms from -100 on."""
+
+def binary_cross_entropy_with_logits(logits: TensorLike, targets: TensorLike, reduction: str = ..., weight: TensorLike | None = ..., pos_weight: TensorLike | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Cross entropy of sigmoid(logits) against probabilities."""
 
 def bincount(x: TensorLike, weights: TensorLike | None = ..., minlength: int = ..., *, length: int | None = ...) -> Tensor:
@@ -117,6 +162,9 @@ def ceil(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
 
 def celu(x: TensorLike, alpha: float = ...) -> Tensor:
     """`x`, and `alpha * (exp(x / alpha) - 1)` below 0."""
+
+def channel_shuffle(x: TensorLike, groups: int) -> Tensor:
+    """PyTorch's `channel_shuffle`: channels `[N, groups·k, …]` in the order of `[N, k·groups, …]`; any dtype."""
 
 def checkpoint(*, shape: ShapeLike | None = ...) -> Any:
     """Ops whose values the backward pass computes again instead of keeping them."""
@@ -154,8 +202,14 @@ def conjugate(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
 def constant(value: TensorLike, dtype: DTypeLike | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """A tensor known at compile time."""
 
-def conv(x: TensorLike, w: TensorLike, stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+def conv(x: TensorLike, w: TensorLike, stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ..., bias: TensorLike | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Convolution (cross-correlation) in one, two or three dimensions."""
+
+def conv1d(x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ...) -> Tensor:
+    """`conv` of one spatial axis. PyTorch's order of the arguments."""
+
+def conv2d(x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ...) -> Tensor:
+    """`conv` of two spatial axes. PyTorch's order of the arguments."""
 
 def conv2d_backward_input(dy: TensorLike, w: TensorLike, size: ShapeLike, stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Gradient of conv with respect to its input."""
@@ -163,8 +217,20 @@ def conv2d_backward_input(dy: TensorLike, w: TensorLike, size: ShapeLike, stride
 def conv2d_backward_weight(x: TensorLike, dy: TensorLike, kernel: Window, stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Gradient of conv with respect to its kernel."""
 
-def conv_transpose(x: TensorLike, w: TensorLike, stride: Window = ..., padding: Padding = ..., output_padding: Window = ..., dilation: Window = ..., groups: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+def conv3d(x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., dilation: Window = ..., groups: int = ...) -> Tensor:
+    """`conv` of three spatial axes. PyTorch's order of the arguments."""
+
+def conv_transpose(x: TensorLike, w: TensorLike, stride: Window = ..., padding: Padding = ..., output_padding: Window = ..., dilation: Window = ..., groups: int = ..., bias: TensorLike | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Transposed convolution in one, two or three dimensions."""
+
+def conv_transpose1d(x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., output_padding: Window = ..., groups: int = ..., dilation: Window = ...) -> Tensor:
+    """`conv_transpose` of one spatial axis. PyTorch's order of the arguments."""
+
+def conv_transpose2d(x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., output_padding: Window = ..., groups: int = ..., dilation: Window = ...) -> Tensor:
+    """`conv_transpose` of two spatial axes. PyTorch's order of the arguments."""
+
+def conv_transpose3d(x: TensorLike, w: TensorLike, bias: TensorLike | None = ..., stride: Window = ..., padding: Padding = ..., output_padding: Window = ..., groups: int = ..., dilation: Window = ...) -> Tensor:
+    """`conv_transpose` of three spatial axes. PyTorch's order of the arguments."""
 
 def copysign(magnitude: TensorLike, x: TensorLike) -> Tensor:
     """NumPy's `copysign`: floats of the size of the first with the sign of the second (see `signbit`)."""
@@ -175,11 +241,20 @@ def cos(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
 def cosh(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """Hyperbolic cosine."""
 
+def cosine_embedding_loss(first: TensorLike, second: TensorLike, target: TensorLike, margin: float = ..., reduction: str = ...) -> Tensor:
+    """PyTorch's `cosine_embedding_loss`: `1 - cos` of pairs with target 1, `max(0, cos - margin)` of those with -1."""
+
+def cosine_similarity(first: TensorLike, second: TensorLike, axis: int = ..., eps: float = ...) -> Tensor:
+    """PyTorch's `cosine_similarity`: `first·second / (max(|first|, eps)·max(|second|, eps))` along an axis."""
+
 def count_nonzero(x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
     """NumPy's `count_nonzero`: how many elements are not 0, in i32."""
 
 def cross(lhs: TensorLike, rhs: TensorLike, axis: int = ...) -> Tensor:
     """NumPy's `cross`: the vector product along an axis of size 3; other axes broadcast."""
+
+def cross_entropy(logits: TensorLike, target: TensorLike, weight: TensorLike | None = ..., ignore_index: int = ..., reduction: str = ..., label_smoothing: float = ..., axis: int | None = ...) -> Tensor:
+    """PyTorch's `cross_entropy`: `-log(softmax(logits)[label])`."""
 
 def cummax(x: TensorLike, axis: int, *, shape: ShapeLike | None = ...) -> Tensor:
     """Running maximum along an axis."""
@@ -237,6 +312,9 @@ def dot(lhs: TensorLike, rhs: TensorLike) -> Tensor:
 
 def dot_general(lhs: TensorLike, rhs: TensorLike, lhs_contracting: Sequence[int], rhs_contracting: Sequence[int], lhs_batch: Sequence[int] = ..., rhs_batch: Sequence[int] = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Contraction over any axes with any batch axes."""
+
+def dropout(x: TensorLike, rate: float = ..., seed: TensorLike = ..., training: bool = ...) -> Tensor:
+    """Each element is 0 with probability `rate`, and times `1/(1 - rate)` otherwise; outside of training, as it is."""
 
 def dynamic_slice(x: TensorLike, starts: Sequence[Size], sizes: Sequence[Any]) -> Tensor:
     """JAX's `dynamic_slice`: a part of fixed sizes that begins where tensors say."""
@@ -343,6 +421,9 @@ def floor_divide(lhs: TensorLike, rhs: TensorLike) -> Tensor:
 def fmod(lhs: TensorLike, rhs: TensorLike) -> Tensor:
     """NumPy's `fmod`, JAX's `lax.rem`: what is left after division, with the sign of `lhs`; exact."""
 
+def fold(x: TensorLike, output_size: TensorLike, kernel: Window, dilation: Window = ..., padding: Padding = ..., stride: Window = ...) -> Tensor:
+    """PyTorch's `fold` (col2im): the sum of blocks at their places in an image, the adjoint of `unfold`."""
+
 def full(shape: ShapeLike, fill_value: TensorLike, dtype: DTypeLike | None = ...) -> Tensor:
     """NumPy's `full`: one value everywhere. `dtype` is that of the value; a Python number is f32, i32 or bool."""
 
@@ -397,6 +478,9 @@ def gather_batched(table: TensorLike, indices: TensorLike, axis: int = ..., *, s
 def gather_nd(x: TensorLike, indices: TensorLike, batch_dims: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Slices of a tensor at tuples of indices."""
 
+def gaussian_nll_loss(prediction: TensorLike, target: TensorLike, var: TensorLike, full: bool = ..., eps: float = ..., reduction: str = ...) -> Tensor:
+    """PyTorch's `gaussian_nll_loss`: `(log(v) + (x - t)²/v)/2` with `v = max(var, eps)`; `full` adds `log(2π)/2`."""
+
 def ge(lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """Whether elements of lhs are greater than those of rhs, or equal."""
 
@@ -409,16 +493,19 @@ def gelu_approx(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
 def glu(x: TensorLike, axis: int = ...) -> Tensor:
     """The first half along an axis, times the sigmoid of the second."""
 
-def group_norm(x: TensorLike, scale: TensorLike, bias: TensorLike, num_groups: int, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+def grid_sample(x: TensorLike, grid: TensorLike, mode: str = ..., padding_mode: str = ..., align_corners: bool = ...) -> Tensor:
+    """PyTorch's `grid_sample`: an image read at the positions that a grid names, by interpolation."""
+
+def group_norm(x: TensorLike, scale: TensorLike | Sequence[float] | None = ..., bias: TensorLike | None = ..., num_groups: int | None = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Normalisation over groups of channels."""
 
-def group_norm_backward_beta(x: TensorLike, dy: TensorLike, num_groups: int, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+def group_norm_backward_beta(x: TensorLike, dy: TensorLike, num_groups: int | None = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Gradient of group_norm with respect to its bias."""
 
-def group_norm_backward_gamma(x: TensorLike, dy: TensorLike, num_groups: int, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+def group_norm_backward_gamma(x: TensorLike, dy: TensorLike, num_groups: int | None = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Gradient of group_norm with respect to its scale."""
 
-def group_norm_backward_input(x: TensorLike, scale: TensorLike, bias: TensorLike, dy: TensorLike, num_groups: int, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+def group_norm_backward_input(x: TensorLike, scale: TensorLike | Sequence[float], bias: TensorLike, dy: TensorLike, num_groups: int | None = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Gradient of group_norm with respect to its input."""
 
 def grouped_matmul(x: TensorLike, w: TensorLike, indices: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
@@ -438,6 +525,12 @@ def hard_swish(x: TensorLike) -> Tensor:
 
 def hard_tanh(x: TensorLike) -> Tensor:
     """`x` in [-1, 1]."""
+
+def hinge_embedding_loss(prediction: TensorLike, target: TensorLike, margin: float = ..., reduction: str = ...) -> Tensor:
+    """PyTorch's `hinge_embedding_loss`: the distance itself where the target is 1, `max(0, margin - distance)` where -1."""
+
+def hinge_loss(prediction: TensorLike, target: TensorLike, margin: float = ..., reduction: str = ...) -> Tensor:
+    """The hinge loss `max(0, margin - prediction·target)` of targets -1 and 1, as Optax has it; operands broadcast."""
 
 def histogram(x: TensorLike, bins: TensorLike = ..., range: Sequence[float] | None = ..., weights: TensorLike | None = ..., density: bool = ...) -> tuple[Tensor, Tensor]:
     """NumPy's `histogram`: how many elements lie in each interval, and the borders of the intervals."""
@@ -475,8 +568,14 @@ def index_copy(x: TensorLike, indices: TensorLike, updates: TensorLike, axis: in
 def inner(lhs: TensorLike, rhs: TensorLike) -> Tensor:
     """NumPy's `inner`: the sum over the last axes of both, `[…, K]` and `[…, K]`; scalars multiply."""
 
+def instance_norm(x: TensorLike, scale: TensorLike | Sequence[float] | None = ..., bias: TensorLike | None = ..., eps: float = ...) -> Tensor:
+    """Each channel of each image less its mean, over its standard deviation; then times `scale [C]`, plus `bias [C]`."""
+
 def interp(x: TensorLike, xp: TensorLike, fp: TensorLike, left: TensorLike | None = ..., right: TensorLike | None = ...) -> Tensor:
     """NumPy's `interp`: the values at `x` of the line through the points `(xp, fp)`."""
+
+def interpolate(x: TensorLike, size: ShapeLike | None = ..., scale_factor: TensorLike | None = ..., mode: str = ..., align_corners: bool | None = ..., antialias: bool = ...) -> Tensor:
+    """PyTorch's `interpolate`: `resize` by its names."""
 
 def iota(shape: ShapeLike, axis: int = ..., dtype: DTypeLike = ...) -> Tensor:
     """Positions along one axis."""
@@ -496,10 +595,16 @@ def isinf(x: TensorLike) -> Tensor:
 def isnan(x: TensorLike) -> Tensor:
     """NumPy's `isnan`: bools, where numbers are NaN."""
 
+def kl_div(log_probs: TensorLike, target: TensorLike, reduction: str = ..., log_target: bool = ...) -> Tensor:
+    """PyTorch's `kl_div`: `target·(log(target) - log_probs)`, the divergence of distributions, element by element."""
+
 def kron(lhs: TensorLike, rhs: TensorLike) -> Tensor:
     """NumPy's `kron`: the Kronecker product; a tensor of lower rank gets axes of size 1 in front."""
 
-def layer_norm(x: TensorLike, scale: TensorLike, bias: TensorLike, axis: int = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+def l1_loss(prediction: TensorLike, target: TensorLike, reduction: str = ...) -> Tensor:
+    """PyTorch's `l1_loss`: `|prediction - target|`; operands broadcast, and `reduction` is `mean`, `sum` or `none`."""
+
+def layer_norm(x: TensorLike, scale: TensorLike | Sequence[float] | None = ..., bias: TensorLike | None = ..., axis: int = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Layer normalisation along one axis."""
 
 def layer_norm2d(x: TensorLike, scale: TensorLike, bias: TensorLike, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
@@ -508,7 +613,7 @@ def layer_norm2d(x: TensorLike, scale: TensorLike, bias: TensorLike, eps: float 
 def layer_norm_backward_gamma(x: TensorLike, dy: TensorLike, axis: int = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Gradient of layer_norm with respect to its scale."""
 
-def layer_norm_backward_input(x: TensorLike, scale: TensorLike, dy: TensorLike, axis: int = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+def layer_norm_backward_input(x: TensorLike, scale: TensorLike | Sequence[float], dy: TensorLike, axis: int = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Gradient of layer_norm with respect to its input."""
 
 def le(lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
@@ -531,6 +636,9 @@ def linspace(start: float, stop: float, num: int = ..., endpoint: bool = ..., dt
 
 def llama_decoder_block(x: TensorLike, ln1_scale: TensorLike, ln1_bias: TensorLike, wq: TensorLike, wk: TensorLike, wv: TensorLike, wo: TensorLike, ln2_scale: TensorLike, ln2_bias: TensorLike, gate: TensorLike, up: TensorLike, down: TensorLike, cos: TensorLike, sin: TensorLike, mask: TensorLike | None = ..., *, num_heads: int, head_dim: int, num_kv_heads: int, eps: float = ..., mask_kind: str = ..., window: int | None = ..., shape: ShapeLike | None = ...) -> Tensor:
     """Pre-norm decoder layer with rotary positions, grouped heads and SwiGLU."""
+
+def local_response_norm(x: TensorLike, size: int, alpha: float = ..., beta: float = ..., k: float = ...) -> Tensor:
+    """PyTorch's `local_response_norm`: `x / (k + alpha·m)^beta`, `m` the mean square of `size` neighbouring channels."""
 
 def log(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """Natural logarithm."""
@@ -574,6 +682,18 @@ def logsumexp(x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: b
 def lora_matmul(x: TensorLike, w: TensorLike, a: TensorLike, b: TensorLike, scale: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """x·w + scale·(x·a)·b."""
 
+def lp_pool(x: TensorLike, norm_type: float, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ...) -> Tensor:
+    """PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`; of `[N, C, spatial…]` floats."""
+
+def lp_pool1d(x: TensorLike, norm_type: float, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ...) -> Tensor:
+    """`lp_pool` of one spatial axis. PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`; of `[N, C, spatial…]` floats."""
+
+def lp_pool2d(x: TensorLike, norm_type: float, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ...) -> Tensor:
+    """`lp_pool` of two spatial axes. PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`; of `[N, C, spatial…]` floats."""
+
+def lp_pool3d(x: TensorLike, norm_type: float, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ...) -> Tensor:
+    """`lp_pool` of three spatial axes. PyTorch's `lp_pool2d`: `(sum x^p)^(1/p)` of each window, with `p = norm_type`; of `[N, C, spatial…]` floats."""
+
 def lstm(x: TensorLike, h: TensorLike, c: TensorLike, w_input: TensorLike, w_hidden: TensorLike, bias: TensorLike, reverse: bool = ..., *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor, Tensor]:
     """Long short-term memory over a sequence."""
 
@@ -583,17 +703,29 @@ def lt(lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Te
 def mamba_block(x: TensorLike, in_w: TensorLike, conv_w: TensorLike, conv_b: TensorLike, x_w: TensorLike, dt_w: TensorLike, dt_b: TensorLike, a_log: TensorLike, d: TensorLike, out_w: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """Mamba layer: projection, causal convolution, selective scan, gate."""
 
+def margin_ranking_loss(first: TensorLike, second: TensorLike, target: TensorLike, margin: float = ..., reduction: str = ...) -> Tensor:
+    """PyTorch's `margin_ranking_loss`: `max(0, margin - target·(first - second))` of targets -1 and 1."""
+
 def matmul(lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """Matrix product with broadcast batch axes."""
 
 def max(x: TensorLike, axes: int | Sequence[int] | None = ..., keep_dims: bool = ..., *, axis: int | None = ..., keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
     """The greatest element over axes."""
 
-def max_pool(x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ...) -> Tensor:
-    """`pool` of kind `max`."""
+def max_pool(x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Any:
+    """The largest element of each window: `pool` of kind `max`, and what PyTorch's `max_pool2d` knows besides."""
+
+def max_pool1d(x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Any:
+    """`max_pool` of one spatial axis. The largest element of each window: `pool` of kind `max`, and what PyTorch's `max_pool2d` knows besides."""
+
+def max_pool2d(x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Any:
+    """`max_pool` of two spatial axes. The largest element of each window: `pool` of kind `max`, and what PyTorch's `max_pool2d` knows besides."""
 
 def max_pool2d_backward(x: TensorLike, dy: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Gradient of the maximum over windows of images."""
+
+def max_pool3d(x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Any:
+    """`max_pool` of three spatial axes. The largest element of each window: `pool` of kind `max`, and what PyTorch's `max_pool2d` knows besides."""
 
 def maximum(lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """The greater of two elements."""
@@ -602,7 +734,7 @@ def mean(x: TensorLike, axes: int | Sequence[int] | None = ..., keep_dims: bool 
     """Mean over axes."""
 
 def mean_pool(x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., count_include_pad: bool = ...) -> Tensor:
-    """`pool` of kind `mean`."""
+    """`pool` of kind `mean`; `avg_pool` has PyTorch's other arguments."""
 
 def median(x: TensorLike, axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
     """NumPy's `median`: the middle element, or the mean of the two in the middle; NaN where an element is NaN."""
@@ -643,11 +775,17 @@ def ne(lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Te
 def neg(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """-x."""
 
+def nll_loss(log_probs: TensorLike, target: TensorLike, weight: TensorLike | None = ..., ignore_index: int = ..., reduction: str = ..., axis: int | None = ...) -> Tensor:
+    """PyTorch's `nll_loss`: `-log_probs[label]`; `cross_entropy` after a `log_softmax`."""
+
 def nonzero(x: TensorLike, size: int | None = ..., fill_value: int = ...) -> tuple[Tensor, ...]:
     """NumPy's `nonzero` with JAX's `size`: for each axis the positions of the elements that are not 0, i32 `[size]`."""
 
 def norm(x: TensorLike, ord: float | str = ..., axis: int | Sequence[int] | None = ..., keepdims: bool = ...) -> Tensor:
     """The norm of all elements along axes, `(sum |x|^ord)^(1/ord)`: a number, `inf` (the greatest), `-inf` (the least) or 0."""
+
+def normalize(x: TensorLike, ord: float = ..., axis: int = ..., eps: float = ...) -> Tensor:
+    """PyTorch's `normalize`: `x / max(norm, eps)` along an axis, with the norm of `norm(x, ord)`."""
 
 def one_hot(x: TensorLike, num_classes: int, dtype: DTypeLike | None = ..., axis: int = ...) -> Tensor:
     """JAX's `one_hot`: 1 at the place that each integer names along a new axis of `num_classes`, else 0; default f32."""
@@ -670,8 +808,20 @@ def pad(x: TensorLike, padding: Padding, mode: str = ..., value: TensorLike = ..
 def pad_last_axis_to_pow2(x: TensorLike) -> Tensor:
     """Zeros after the last axis, up to the next power of two."""
 
+def pairwise_distance(first: TensorLike, second: TensorLike, p: float = ..., eps: float = ..., keepdims: bool = ...) -> Tensor:
+    """PyTorch's `pairwise_distance`: the `p`-norm of `first - second + eps` along the last axis; operands broadcast."""
+
 def permute(x: TensorLike, perm: Sequence[int]) -> Tensor:
     """PyTorch's `permute`, as `transpose`."""
+
+def pixel_shuffle(x: TensorLike, upscale_factor: int) -> Tensor:
+    """PyTorch's `pixel_shuffle`: `[…, C·r², H, W]` to `[…, C, H·r, W·r]`; any dtype."""
+
+def pixel_unshuffle(x: TensorLike, downscale_factor: int) -> Tensor:
+    """PyTorch's `pixel_unshuffle`: `[…, C, H·r, W·r]` to `[…, C·r², H, W]`, the inverse of `pixel_shuffle`; any dtype."""
+
+def poisson_nll_loss(prediction: TensorLike, target: TensorLike, log_input: bool = ..., full: bool = ..., eps: float = ..., reduction: str = ...) -> Tensor:
+    """PyTorch's `poisson_nll_loss`: `exp(x) - t·x`, or of rates `x - t·log(x + eps)`; `full` adds Stirling's term of `t!`."""
 
 def pool(x: TensorLike, kind: str, kernel: Window, stride: Window | None = ..., padding: Padding = ..., count_include_pad: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Maximum, mean or sum over windows in one, two or three dimensions."""
@@ -760,7 +910,7 @@ def reshape(x: TensorLike, shape: ShapeLike) -> Tensor:
 def residual_rms_norm(x: TensorLike, residual: TensorLike, scale: TensorLike, bias: TensorLike, eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """rms_norm(x + residual) along the last axis."""
 
-def resize(x: TensorLike, size: ShapeLike | None = ..., scale: TensorLike | Sequence[float] | None = ..., mode: str = ..., align_corners: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+def resize(x: TensorLike, size: ShapeLike | None = ..., scale: TensorLike | Sequence[float] | None = ..., mode: str = ..., align_corners: bool = ..., antialias: bool = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Spatial axes resampled to other sizes."""
 
 def resize_nearest2x(x: TensorLike) -> Tensor:
@@ -781,16 +931,16 @@ def right_shift(x: TensorLike, count: TensorLike) -> Tensor:
 def rint(x: TensorLike) -> Tensor:
     """NumPy's `rint`, as `round`: to the nearest whole number, halves to the even one."""
 
-def rms_norm(x: TensorLike, scale: TensorLike, bias: TensorLike | None = ..., eps: float = ..., axis: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+def rms_norm(x: TensorLike, scale: TensorLike | Sequence[float] | None = ..., bias: TensorLike | None = ..., eps: float = ..., axis: int = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Root-mean-square normalisation along one axis."""
 
-def rms_norm_backward_beta(x: TensorLike, scale: TensorLike, bias: TensorLike, dy: TensorLike, axis: int = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+def rms_norm_backward_beta(x: TensorLike, scale: TensorLike | Sequence[float], bias: TensorLike, dy: TensorLike, axis: int = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Gradient of rms_norm with respect to its bias."""
 
-def rms_norm_backward_gamma(x: TensorLike, scale: TensorLike, bias: TensorLike | None, dy: TensorLike, axis: int = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+def rms_norm_backward_gamma(x: TensorLike, scale: TensorLike | Sequence[float], bias: TensorLike | None, dy: TensorLike, axis: int = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Gradient of rms_norm with respect to its scale."""
 
-def rms_norm_backward_input(x: TensorLike, scale: TensorLike, bias: TensorLike | None, dy: TensorLike, axis: int = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
+def rms_norm_backward_input(x: TensorLike, scale: TensorLike | Sequence[float], bias: TensorLike | None, dy: TensorLike, axis: int = ..., eps: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Gradient of rms_norm with respect to its input."""
 
 def rng_normal(shape: ShapeLike, seed: TensorLike = ..., mean: float = ..., std: float = ..., dtype: DTypeLike = ...) -> Tensor:
@@ -816,6 +966,9 @@ def rsqrt(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
 
 def sample(logits: TensorLike, seed: TensorLike = ..., temperature: float = ..., top_k: int = ..., top_p: float = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """A class drawn for each row of logits."""
+
+def scaled_dot_product_attention(q: TensorLike, k: TensorLike, v: TensorLike, attn_mask: TensorLike | None = ..., is_causal: bool = ..., scale: float | None = ...) -> Tensor:
+    """PyTorch's `scaled_dot_product_attention`: `softmax(q·kᵀ·scale + mask)·v`, by `attention`."""
 
 def scan(body: Callable[..., Any], init: Any, xs: TensorLike | Sequence[Any] | None = ..., length: Size | None = ..., reverse: bool = ..., num_checkpoints: int | None = ..., *, shape: ShapeLike | None = ...) -> Any:
     """A loop over the leading axis of tensors, with carries."""
@@ -862,6 +1015,12 @@ def sinh(x: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
 def slice(x: TensorLike, starts: Sequence[Size], limits: Sequence[Size], strides: Window | None = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """A strided box."""
 
+def smooth_l1_loss(prediction: TensorLike, target: TensorLike, beta: float = ..., reduction: str = ...) -> Tensor:
+    """PyTorch's `smooth_l1_loss`: `d²/(2·beta)` of distances `d` up to `beta`, `d - beta/2` of longer ones."""
+
+def soft_margin_loss(prediction: TensorLike, target: TensorLike, reduction: str = ...) -> Tensor:
+    """PyTorch's `soft_margin_loss`: `log(1 + exp(-prediction·target))` of targets -1 and 1; operands broadcast."""
+
 def soft_sign(x: TensorLike) -> Tensor:
     """`x / (1 + |x|)`."""
 
@@ -873,6 +1032,9 @@ def softmax_cross_entropy_backward(logits: TensorLike, labels: TensorLike, dloss
 
 def softmax_cross_entropy_with_logits(logits: TensorLike, labels: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
     """Cross entropy of softmax(logits) against integer labels."""
+
+def softmin(x: TensorLike, axis: int = ...) -> Tensor:
+    """PyTorch's `softmin`: the softmax of `-x` along an axis."""
 
 def softplus(x: TensorLike) -> Tensor:
     """`log(1 + exp(x))`, which neither overflows nor loses the digits of small results."""
@@ -913,8 +1075,8 @@ def sub(lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> T
 def sum(x: TensorLike, axes: int | Sequence[int] | None = ..., keep_dims: bool = ..., *, axis: int | None = ..., keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
     """Sum over axes."""
 
-def sum_pool(x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ...) -> Tensor:
-    """`pool` of kind `sum`."""
+def sum_pool(x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., ceil_mode: bool = ..., dilation: Window = ...) -> Tensor:
+    """The sum of each window: `pool` of kind `sum`."""
 
 def swapaxes(x: TensorLike, axis1: int, axis2: int) -> Tensor:
     """NumPy's `swapaxes`: two axes exchanged."""
@@ -940,7 +1102,7 @@ def tensordot(lhs: TensorLike, rhs: TensorLike, axes: int | Sequence[Any] = ...)
 def tile(x: TensorLike, reps: int | Sequence[int]) -> Tensor:
     """NumPy's `tile`: the whole of `x` repeated `reps` times along each axis; fewer numbers are for the last axes."""
 
-def topk(x: TensorLike, k: int, *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor]:
+def topk(x: TensorLike, k: int, axis: int = ..., largest: bool = ..., *, shape: ShapeLike | None = ...) -> tuple[Tensor, Tensor]:
     """The k largest elements of the last axis, largest first."""
 
 def trace(x: TensorLike, offset: int = ..., axis1: int = ..., axis2: int = ...) -> Tensor:
@@ -961,6 +1123,9 @@ def triangular(x: TensorLike, upper: bool = ..., diagonal: int = ..., *, shape: 
 def tril(x: TensorLike, k: int = ...) -> Tensor:
     """NumPy's `tril`: 0 above diagonal `k` of the matrices `[…, rows, columns]`."""
 
+def triplet_margin_loss(anchor: TensorLike, positive: TensorLike, negative: TensorLike, margin: float = ..., p: float = ..., eps: float = ..., swap: bool = ..., reduction: str = ...) -> Tensor:
+    """PyTorch's `triplet_margin_loss`: `max(0, |anchor - positive| - |anchor - negative| + margin)`."""
+
 def triu(x: TensorLike, k: int = ...) -> Tensor:
     """NumPy's `triu`: 0 below diagonal `k` of the matrices `[…, rows, columns]`."""
 
@@ -969,6 +1134,9 @@ def trunc(x: TensorLike) -> Tensor:
 
 def unet_residual_block(x: TensorLike, norm1_scale: TensorLike, norm1_bias: TensorLike, conv1_w: TensorLike, conv1_b: TensorLike, norm2_scale: TensorLike, norm2_bias: TensorLike, conv2_w: TensorLike, conv2_b: TensorLike, embedding: TensorLike | None = ..., embedding_w: TensorLike | None = ..., embedding_b: TensorLike | None = ..., skip_w: TensorLike | None = ..., skip_b: TensorLike | None = ..., *, num_groups: int, eps: float = ..., shape: ShapeLike | None = ...) -> Tensor:
     """Residual block of a U-Net."""
+
+def unfold(x: TensorLike, kernel: Window, dilation: Window = ..., padding: Padding = ..., stride: Window = ...) -> Tensor:
+    """PyTorch's `unfold` (im2col): the blocks that a convolution reads, as columns."""
 
 def unique(x: TensorLike, return_index: bool = ..., return_inverse: bool = ..., return_counts: bool = ..., *, size: int | None = ..., fill_value: TensorLike | None = ...) -> Tensor | tuple[Tensor, ...]:
     """NumPy's `unique` with JAX's `size`: the different elements of a tensor, ascending, `[size]`; NaNs are one."""

@@ -121,9 +121,9 @@ def kind_summary(op: str, kind: str) -> str:
     return KINDS.get(op, {}).get(kind) or f"`{op}` of kind `{kind}`"
 
 
-def of_op(spec: OpSpec, signature: Signature) -> str:
-    """The docstring of an op's method."""
-    return _page(spec.summary, spec, signature)
+def of_op(spec: OpSpec, signature: Signature, more: str = "") -> str:
+    """The docstring of an op's method; `more` is of what may be written beyond the record."""
+    return _page(spec.summary, spec, signature, more)
 
 
 def of_kind(spec: OpSpec, kind: str, signature: Signature) -> str:
@@ -131,8 +131,8 @@ def of_kind(spec: OpSpec, kind: str, signature: Signature) -> str:
     return _page(f"{kind_summary(spec.name, kind)}: `{spec.name}` of kind `{kind}`", spec, signature)
 
 
-def _page(summary: str, spec: OpSpec, signature: Signature) -> str:
-    sections = [f"{summary}.", inspect.cleandoc(spec.description)]
+def _page(summary: str, spec: OpSpec, signature: Signature, more: str = "") -> str:
+    sections = [f"{summary}.", inspect.cleandoc(spec.description), inspect.cleandoc(more)]
     arguments = [f"    {p.name}: {_meaning(spec, p)}" for p in signature.parameters.values() if p.name != "self"]
     if arguments:
         sections.append("\n".join(["Args:", *arguments]))

@@ -73,7 +73,7 @@ def ufunc(b: Any, function: np.ufunc, method: str, inputs: Any, kwargs: dict[str
 
 def function(b: Any, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """What `Tensor.__array_function__` gives."""
-    name = function.__name__
+    name: str = function.__name__
     simple: dict[str, Any] = {
         "shape": lambda x: tuple(x.shape.dims),
         "ndim": lambda x: x.rank,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, wraps
-from inspect import Signature, getdoc
+from inspect import Signature, getdoc, signature
 from keyword import iskeyword
 from typing import Any
 
 from rlx.ir import registry
-from rlx.ir.builder import Builder, CallError, method_of
+from rlx.ir.builder import Builder, method_of
+from rlx.ir.calls import CallError
+from rlx.ir.card import Card
 from rlx.ir.errors import Error
 from rlx.ir.location import describe
 from rlx.ops import manual, operators, other_names, signatures
@@ -70,12 +72,17 @@ def _helper_method(name: str, function: Callable[..., Any]) -> Callable[..., Any
                 raise
             message = f"{name}: {problem.message}"
             raise type(problem)(message, location=describe(self.location), hint=problem.hint) from None
-        except TypeError as problem:
-            trace = problem.__traceback__
-            if trace is None or trace.tb_next is not None:
+        except TypeError:
+            try:
+                signature(function).bind(self, *args, **kwargs)
+            except TypeError as mismatch:
+                reason = str(mismatch)
+            else:
                 raise
-            reason = str(problem).split(") ", 1)[-1].removeprefix(f"{name}() ")
             parameters = [p.name for p in signatures.of_helper(function).parameters.values()][1:]
+            unknown = [k for k in kwargs if k not in parameters]
+            if unknown and "multiple values" not in reason:  # Python may speak of what is missing in its place
+                reason = f"got an unexpected keyword argument {unknown[0]!r}"
             raise CallError.of(name, reason, parameters, describe(self.location)) from None
 
     method.__qualname__ = f"Graph.{name}"
@@ -87,6 +94,12 @@ def _helper_method(name: str, function: Callable[..., Any]) -> Callable[..., Any
 def method_name(op: str) -> str:
     """The name of an op's method; a keyword of Python gets an underscore: `if_`."""
     return f"{op}_" if iskeyword(op) else op
+
+
+def _own_text(card: Card) -> str:
+    """The docstring of a card's own `build`, if it has one."""
+    build = type(card).build
+    return "" if build is Card.build else build.__doc__ or ""
 
 
 @cache
@@ -105,7 +118,7 @@ def methods() -> dict[str, Callable[..., Any]]:
         if op == "yield":
             continue
         signature = signatures.of_card(card)
-        add(method_name(op), method_of(card), signature, manual.of_op(card.spec, signature))
+        add(method_name(op), method_of(card), signature, manual.of_op(card.spec, signature, _own_text(card)))
         for name, kind in named_kinds.get(op, {}).items():
             of_kind = signatures.of_kind(signature)
             add(name, _kind_method(op, name, kind), of_kind, manual.of_kind(card.spec, kind, of_kind))

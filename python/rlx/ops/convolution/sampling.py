@@ -130,7 +130,8 @@ def _far(distance: Tensor) -> Tensor:
 
 def _corner(b: Builder, table: Tensor, sizes: list[Dim], corner: tuple[_Tap, ...], zeros: bool) -> Tensor:
     """The pixels at one tap of each axis, with their weight: `[N, positions, C]`."""
-    index = weight = inside = None
+    index: Any = None
+    weight = inside = None
     for (place, share), size in zip(corner, sizes, strict=True):
         length = size_of(b, size)
         held = b.minimum(b.maximum(b.cast(place, "i32"), 0), length - 1)
