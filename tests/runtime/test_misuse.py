@@ -233,7 +233,6 @@ def test_running(session: Any, tmp_path: Path) -> None:
         (lambda g: 0.0 in g.argument("x"), "Python cannot branch on it"),
         (lambda g: sorted([g.argument("x"), g.argument("x")]), "Python cannot branch on it"),
         (lambda g: np.asarray(g.argument("x")), "has no value while it is traced"),
-        (lambda g: np.stack([g.argument("x")]), "has no value while it is traced"),
     ],
 )
 def test_messages_have_the_line(call: Any, message: str) -> None:

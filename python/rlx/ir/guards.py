@@ -20,7 +20,8 @@ def is_list(value: object) -> TypeIs[list[Any]]:
 
 
 def is_tuple(value: object) -> TypeIs[tuple[Any, ...]]:
-    return isinstance(value, tuple)
+    """Whether this is several things in a tuple; a shape is one thing."""
+    return isinstance(value, tuple) and not hasattr(value, "dims")
 
 
 def is_sequence(value: object) -> TypeIs[list[Any] | tuple[Any, ...]]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
-from typing import SupportsIndex, overload
+from collections.abc import Iterable, Mapping, Set
 
 import numpy as np
 
@@ -19,26 +18,24 @@ ShapeLike = Iterable[DimLike]  # a `Shape` is iterable too
 LARGEST_RANK = 64  # the limit of NumPy
 
 
-class Shape:
+class Shape(tuple[Dim, ...]):
     """Dimensions and dtype of a tensor.
 
     Args:
         dims: Sizes: integers, symbol names, or expressions in symbols such as `"2*seq"`.
         dtype: Element type; anything that `rlx.dtype` accepts.
 
-    A shape is a sequence of its dimensions: it has a length, can be indexed and unpacked, and is equal to a tuple of
+    A shape is a tuple of its dimensions: it has a length, can be indexed and unpacked, and is equal to a tuple of
     the same dimensions. Two shapes are equal when dtypes are equal too.
     """
-
-    __slots__ = ("_hash", "_type", "dims", "dtype")
 
     dims: tuple[Dim, ...]
     dtype: DType
 
-    def __init__(self, dims: ShapeLike, dtype: object = None):
+    def __new__(cls, dims: ShapeLike, dtype: object = None) -> Shape:
+        kind = f32 if dtype is None else as_dtype(dtype)
         if isinstance(dims, Shape):
-            self.dims = dims.dims
-            self.dtype = dims.dtype if dtype is None else as_dtype(dtype)
+            sizes, kind = dims.dims, dims.dtype if dtype is None else kind
         else:
             if isinstance(dims, (int, np.integer, str, DimExpr)):
                 dims = (dims,)
@@ -47,12 +44,18 @@ class Shape:
                     f"a shape is a sequence of sizes, not {dims!r:.60} of type {type(dims).__name__}",
                     hint='give ints and symbol names: (2, "seq", 64), or () for a scalar',
                 )
-            self.dims = tuple(d if type(d) is int and 0 <= d <= LARGEST else dim(d) for d in dims)
-            self.dtype = f32 if dtype is None else as_dtype(dtype)
-        if len(self.dims) > LARGEST_RANK:
-            raise ShapeError(f"a tensor of rank {len(self.dims)}; at most {LARGEST_RANK} dimensions are allowed")
-        self._hash = hash(self.dims)
-        self._type: mlir.Type | None = None
+            sizes = tuple(d if type(d) is int and 0 <= d <= LARGEST else dim(d) for d in dims)
+        if len(sizes) > LARGEST_RANK:
+            raise ShapeError(f"a tensor of rank {len(sizes)}; at most {LARGEST_RANK} dimensions are allowed")
+        self = super().__new__(cls, sizes)
+        self.dims, self.dtype, self._hash, self._type = sizes, kind, hash(sizes), None
+        return self
+
+    _hash: int
+    _type: mlir.Type | None
+
+    def __getnewargs__(self) -> tuple[object, ...]:
+        return self.dims, self.dtype
 
     @property
     def rank(self) -> int:
@@ -109,19 +112,6 @@ class Shape:
             self._type = _mlir_type(self)
         return self._type
 
-    def __iter__(self) -> Iterator[Dim]:
-        return iter(self.dims)
-
-    def __len__(self) -> int:
-        return len(self.dims)
-
-    @overload
-    def __getitem__(self, index: SupportsIndex) -> Dim: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Dim, ...]: ...
-    def __getitem__(self, index: SupportsIndex | slice) -> Dim | tuple[Dim, ...]:
-        return self.dims[index]
-
     def __eq__(self, other: object) -> bool:
         if isinstance(other, Shape):
             return self.dims == other.dims and self.dtype is other.dtype
@@ -130,6 +120,9 @@ class Shape:
                 d == (dim(o) if isinstance(o, str) else o) for d, o in zip(self.dims, other, strict=True)
             )
         return NotImplemented
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
 
     def __hash__(self) -> int:
         return self._hash

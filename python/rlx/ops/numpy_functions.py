@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from rlx.ir.eager import EAGER, EagerTensor
 from rlx.ir.errors import Error
 from rlx.ir.location import caller_location, describe
 from rlx.ops import other_names, surface
@@ -72,7 +73,7 @@ def ufunc(b: Any, function: np.ufunc, method: str, inputs: Any, kwargs: dict[str
 
 
 def function(b: Any, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    """What `Tensor.__array_function__` gives."""
+    """What `Tensor.__array_function__` gives; for a function without a method and tensors with values, arrays."""
     name: str = function.__name__
     simple: dict[str, Any] = {
         "shape": lambda x: tuple(x.shape.dims),
@@ -86,8 +87,17 @@ def function(b: Any, function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     }
     if name in simple:
         return simple[name](*args, **kwargs)
+    if b is EAGER and _METHODS.get(name, name) not in surface.methods():
+        return function(*_arrays(args), **dict(zip(kwargs, _arrays(tuple(kwargs.values())), strict=True)))
     module = function.__module__
     return _called(b, f"{module}.{name}", _METHODS.get(name, name), args, kwargs)
+
+
+def _arrays(values: Any) -> Any:
+    """Tensors with values as arrays, in lists and tuples too."""
+    if isinstance(values, EagerTensor):
+        return values.numpy()
+    return type(values)(_arrays(v) for v in values) if type(values) in (list, tuple) else values
 
 
 def _called(b: Any, shown: str, name: str, args: Any, kwargs: dict[str, Any]) -> Any:
