@@ -15,6 +15,7 @@ registry.load()
 # Those whose arguments say how many results there are.
 SEVERAL = {"if_", "while_", "scan", "custom", "custom_fn", "checkpoint", "elementwise_region"}
 SEVERAL |= {"fake_quantize", "optimization_barrier"}
+SEVERAL |= {f"{kind}max_pool{rank}" for kind in ("", "adaptive_") for rank in ("", "1d", "2d", "3d")}
 HIDDEN = [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD]
 
 

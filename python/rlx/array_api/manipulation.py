@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlx.array_api.arrays import as_tensor, builder
+from rlx.ir.eager import EagerTensor
+from rlx.ir.errors import ShapeError
 from rlx.ops.lift import broadcast
 
 __all__ = [
@@ -60,14 +62,20 @@ def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
     return tuple(builder(x).unstack(x, axis))
 
 
-def expand_dims(x: Any, /, *, axis: Any = 0) -> Any:
-    """A tensor with axes of size 1 more."""
-    return builder(x).expand_dims(x, axis)
+def expand_dims(x: Any, /, axis: Any = 0) -> Any:
+    """A tensor with axes of size 1 more; raises `IndexError` for a place that is out of range."""
+    try:
+        return builder(x).expand_dims(x, axis)
+    except ShapeError as problem:
+        raise IndexError(str(problem)) from None
 
 
 def squeeze(x: Any, /, axis: Any) -> Any:
-    """A tensor without axes of size 1."""
-    return builder(x).squeeze(x, axis)
+    """A tensor without axes of size 1; raises `ValueError` for an axis of another size."""
+    try:
+        return builder(x).squeeze(x, axis)
+    except ShapeError as problem:
+        raise ValueError(str(problem)) from None
 
 
 def flip(x: Any, /, *, axis: Any = None) -> Any:
@@ -87,7 +95,7 @@ def permute_dims(x: Any, /, axes: Any) -> Any:
 
 def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Any:
     """Each element several times in a row."""
-    if hasattr(repeats, "tolist"):
+    if isinstance(repeats, EagerTensor):
         repeats = repeats.tolist()
     return builder(x).repeat(x, repeats, axis)
 

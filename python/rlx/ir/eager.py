@@ -104,6 +104,13 @@ class EagerTensor(Tensor):
             return self._array.astype(dtype)
         return self._array.copy() if copy else self._array
 
+    def __dlpack__(self, **options: Any) -> Any:
+        """The value for another library: a copy, since it must not be written to."""
+        return self._array.copy().__dlpack__(**{k: v for k, v in options.items() if v is not None})
+
+    def __dlpack_device__(self) -> tuple[Any, ...]:
+        return self._array.__dlpack_device__()
+
     def __bool__(self) -> bool:
         if self._array.size != 1:
             message = f"the truth value of {self._shape} is not one: there are {self._array.size} elements"

@@ -21,7 +21,8 @@ def is_list(value: object) -> TypeIs[list[Any]]:
 
 def is_tuple(value: object) -> TypeIs[tuple[Any, ...]]:
     """Whether this is several things in a tuple; a shape is one thing."""
-    return isinstance(value, tuple) and not hasattr(value, "dims")
+    kind: Any = type(value)
+    return isinstance(value, tuple) and not hasattr(kind, "with_dims")
 
 
 def is_sequence(value: object) -> TypeIs[list[Any] | tuple[Any, ...]]:

@@ -33,16 +33,16 @@ class TensorMethods(Operators):
     def adaptive_avg_pool3d(self, size: ShapeLike) -> Tensor:
         """`adaptive_avg_pool` of three spatial axes. PyTorch's `adaptive_avg_pool2d`: means over windows from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`."""
 
-    def adaptive_max_pool(self, size: ShapeLike, return_indices: bool = ...) -> Tensor | tuple[Tensor, Tensor]:
+    def adaptive_max_pool(self, size: ShapeLike, return_indices: bool = ...) -> Any:
         """PyTorch's `adaptive_max_pool2d`: maxima over windows from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`."""
 
-    def adaptive_max_pool1d(self, size: ShapeLike, return_indices: bool = ...) -> Tensor | tuple[Tensor, Tensor]:
+    def adaptive_max_pool1d(self, size: ShapeLike, return_indices: bool = ...) -> Any:
         """`adaptive_max_pool` of one spatial axis. PyTorch's `adaptive_max_pool2d`: maxima over windows from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`."""
 
-    def adaptive_max_pool2d(self, size: ShapeLike, return_indices: bool = ...) -> Tensor | tuple[Tensor, Tensor]:
+    def adaptive_max_pool2d(self, size: ShapeLike, return_indices: bool = ...) -> Any:
         """`adaptive_max_pool` of two spatial axes. PyTorch's `adaptive_max_pool2d`: maxima over windows from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`."""
 
-    def adaptive_max_pool3d(self, size: ShapeLike, return_indices: bool = ...) -> Tensor | tuple[Tensor, Tensor]:
+    def adaptive_max_pool3d(self, size: ShapeLike, return_indices: bool = ...) -> Any:
         """`adaptive_max_pool` of three spatial axes. PyTorch's `adaptive_max_pool2d`: maxima over windows from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`."""
 
     def add(self, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
@@ -549,19 +549,19 @@ class TensorMethods(Operators):
     def max(self, axes: int | Sequence[int] | None = ..., keep_dims: bool = ..., *, axis: int | None = ..., keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
         """The greatest element over axes."""
 
-    def max_pool(self, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Tensor | tuple[Tensor, Tensor]:
+    def max_pool(self, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Any:
         """The largest element of each window: `pool` of kind `max`, and what PyTorch's `max_pool2d` knows besides."""
 
-    def max_pool1d(self, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Tensor | tuple[Tensor, Tensor]:
+    def max_pool1d(self, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Any:
         """`max_pool` of one spatial axis. The largest element of each window: `pool` of kind `max`, and what PyTorch's `max_pool2d` knows besides."""
 
-    def max_pool2d(self, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Tensor | tuple[Tensor, Tensor]:
+    def max_pool2d(self, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Any:
         """`max_pool` of two spatial axes. The largest element of each window: `pool` of kind `max`, and what PyTorch's `max_pool2d` knows besides."""
 
     def max_pool2d_backward(self, dy: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Gradient of the maximum over windows of images."""
 
-    def max_pool3d(self, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Tensor | tuple[Tensor, Tensor]:
+    def max_pool3d(self, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Any:
         """`max_pool` of three spatial axes. The largest element of each window: `pool` of kind `max`, and what PyTorch's `max_pool2d` knows besides."""
 
     def maximum(self, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
@@ -922,16 +922,16 @@ class OpMethods:
     def adaptive_avg_pool3d(self, x: TensorLike, size: ShapeLike) -> Tensor:
         """`adaptive_avg_pool` of three spatial axes. PyTorch's `adaptive_avg_pool2d`: means over windows from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`."""
 
-    def adaptive_max_pool(self, x: TensorLike, size: ShapeLike, return_indices: bool = ...) -> Tensor | tuple[Tensor, Tensor]:
+    def adaptive_max_pool(self, x: TensorLike, size: ShapeLike, return_indices: bool = ...) -> Any:
         """PyTorch's `adaptive_max_pool2d`: maxima over windows from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`."""
 
-    def adaptive_max_pool1d(self, x: TensorLike, size: ShapeLike, return_indices: bool = ...) -> Tensor | tuple[Tensor, Tensor]:
+    def adaptive_max_pool1d(self, x: TensorLike, size: ShapeLike, return_indices: bool = ...) -> Any:
         """`adaptive_max_pool` of one spatial axis. PyTorch's `adaptive_max_pool2d`: maxima over windows from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`."""
 
-    def adaptive_max_pool2d(self, x: TensorLike, size: ShapeLike, return_indices: bool = ...) -> Tensor | tuple[Tensor, Tensor]:
+    def adaptive_max_pool2d(self, x: TensorLike, size: ShapeLike, return_indices: bool = ...) -> Any:
         """`adaptive_max_pool` of two spatial axes. PyTorch's `adaptive_max_pool2d`: maxima over windows from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`."""
 
-    def adaptive_max_pool3d(self, x: TensorLike, size: ShapeLike, return_indices: bool = ...) -> Tensor | tuple[Tensor, Tensor]:
+    def adaptive_max_pool3d(self, x: TensorLike, size: ShapeLike, return_indices: bool = ...) -> Any:
         """`adaptive_max_pool` of three spatial axes. PyTorch's `adaptive_max_pool2d`: maxima over windows from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`."""
 
     def add(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
@@ -1600,19 +1600,19 @@ class OpMethods:
     def max(self, x: TensorLike, axes: int | Sequence[int] | None = ..., keep_dims: bool = ..., *, axis: int | None = ..., keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
         """The greatest element over axes."""
 
-    def max_pool(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Tensor | tuple[Tensor, Tensor]:
+    def max_pool(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Any:
         """The largest element of each window: `pool` of kind `max`, and what PyTorch's `max_pool2d` knows besides."""
 
-    def max_pool1d(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Tensor | tuple[Tensor, Tensor]:
+    def max_pool1d(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Any:
         """`max_pool` of one spatial axis. The largest element of each window: `pool` of kind `max`, and what PyTorch's `max_pool2d` knows besides."""
 
-    def max_pool2d(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Tensor | tuple[Tensor, Tensor]:
+    def max_pool2d(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Any:
         """`max_pool` of two spatial axes. The largest element of each window: `pool` of kind `max`, and what PyTorch's `max_pool2d` knows besides."""
 
     def max_pool2d_backward(self, x: TensorLike, dy: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., *, shape: ShapeLike | None = ...) -> Tensor:
         """Gradient of the maximum over windows of images."""
 
-    def max_pool3d(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Tensor | tuple[Tensor, Tensor]:
+    def max_pool3d(self, x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Any:
         """`max_pool` of three spatial axes. The largest element of each window: `pool` of kind `max`, and what PyTorch's `max_pool2d` knows besides."""
 
     def maximum(self, lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:

@@ -34,16 +34,16 @@ def adaptive_avg_pool2d(x: TensorLike, size: ShapeLike) -> Tensor:
 def adaptive_avg_pool3d(x: TensorLike, size: ShapeLike) -> Tensor:
     """`adaptive_avg_pool` of three spatial axes. PyTorch's `adaptive_avg_pool2d`: means over windows from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`."""
 
-def adaptive_max_pool(x: TensorLike, size: ShapeLike, return_indices: bool = ...) -> Tensor | tuple[Tensor, Tensor]:
+def adaptive_max_pool(x: TensorLike, size: ShapeLike, return_indices: bool = ...) -> Any:
     """PyTorch's `adaptive_max_pool2d`: maxima over windows from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`."""
 
-def adaptive_max_pool1d(x: TensorLike, size: ShapeLike, return_indices: bool = ...) -> Tensor | tuple[Tensor, Tensor]:
+def adaptive_max_pool1d(x: TensorLike, size: ShapeLike, return_indices: bool = ...) -> Any:
     """`adaptive_max_pool` of one spatial axis. PyTorch's `adaptive_max_pool2d`: maxima over windows from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`."""
 
-def adaptive_max_pool2d(x: TensorLike, size: ShapeLike, return_indices: bool = ...) -> Tensor | tuple[Tensor, Tensor]:
+def adaptive_max_pool2d(x: TensorLike, size: ShapeLike, return_indices: bool = ...) -> Any:
     """`adaptive_max_pool` of two spatial axes. PyTorch's `adaptive_max_pool2d`: maxima over windows from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`."""
 
-def adaptive_max_pool3d(x: TensorLike, size: ShapeLike, return_indices: bool = ...) -> Tensor | tuple[Tensor, Tensor]:
+def adaptive_max_pool3d(x: TensorLike, size: ShapeLike, return_indices: bool = ...) -> Any:
     """`adaptive_max_pool` of three spatial axes. PyTorch's `adaptive_max_pool2d`: maxima over windows from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`."""
 
 def add(lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:
@@ -712,19 +712,19 @@ def matmul(lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -
 def max(x: TensorLike, axes: int | Sequence[int] | None = ..., keep_dims: bool = ..., *, axis: int | None = ..., keepdims: bool | None = ..., shape: ShapeLike | None = ...) -> Tensor:
     """The greatest element over axes."""
 
-def max_pool(x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Tensor | tuple[Tensor, Tensor]:
+def max_pool(x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Any:
     """The largest element of each window: `pool` of kind `max`, and what PyTorch's `max_pool2d` knows besides."""
 
-def max_pool1d(x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Tensor | tuple[Tensor, Tensor]:
+def max_pool1d(x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Any:
     """`max_pool` of one spatial axis. The largest element of each window: `pool` of kind `max`, and what PyTorch's `max_pool2d` knows besides."""
 
-def max_pool2d(x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Tensor | tuple[Tensor, Tensor]:
+def max_pool2d(x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Any:
     """`max_pool` of two spatial axes. The largest element of each window: `pool` of kind `max`, and what PyTorch's `max_pool2d` knows besides."""
 
 def max_pool2d_backward(x: TensorLike, dy: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., *, shape: ShapeLike | None = ...) -> Tensor:
     """Gradient of the maximum over windows of images."""
 
-def max_pool3d(x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Tensor | tuple[Tensor, Tensor]:
+def max_pool3d(x: TensorLike, kernel: Window, stride: Window | None = ..., padding: Padding = ..., dilation: Window = ..., ceil_mode: bool = ..., return_indices: bool = ...) -> Any:
     """`max_pool` of three spatial axes. The largest element of each window: `pool` of kind `max`, and what PyTorch's `max_pool2d` knows besides."""
 
 def maximum(lhs: TensorLike, rhs: TensorLike, *, shape: ShapeLike | None = ...) -> Tensor:

@@ -67,6 +67,8 @@ def entry_of(value: Any) -> Any:
         return value
     if isinstance(value, Tensor):
         tensor: Any = value
+        if tensor.dtype.is_bool and isinstance(tensor, EagerTensor):
+            return tensor.numpy()  # its values are known, and so the size of the result
         if tensor.dtype.is_bool:
             raise ShapeError(
                 "a tensor of booleans would give a shape that depends on values",
@@ -248,6 +250,9 @@ def _without_moving_slices(x: Tensor, entries: list[Any]) -> tuple[Tensor, list[
     """Take the slices whose bounds are tensors, and leave whole axes in their place."""
     result, axis = [], 0
     for entry in entries:
+        if isinstance(entry, slice) and isinstance(entry.start, EagerTensor) is not isinstance(entry.stop, EagerTensor):
+            start, stop = (int(v) if isinstance(v, EagerTensor) else v for v in (entry.start, entry.stop))
+            entry = slice(start, stop, entry.step)  # there is no graph that would give another length
         if isinstance(entry, slice) and (isinstance(entry.start, Tensor) or isinstance(entry.stop, Tensor)):
             g: Any = x.builder
             x = g.dynamic_slice_in_dim(x, entry.start, _distance(entry), axis=axis)

@@ -52,8 +52,8 @@ _METHODS = {
     "fmod": "fmod",
 }
 # What belongs to a way of writing that tensors do not have, at the value that means nothing.
-_IGNORED = {"out": (None, (None,)), "where": (True,), "dtype": (None,), "order": ("K", "C", None), "subok": (True,)}
-_PLAIN = (str, bool, tuple, type(None))
+_IGNORED = {"out": (None,), "where": (True,), "dtype": (None,), "order": ("K", "C", None), "subok": (True,)}
+_PLAIN = (str, bool, type(None))
 
 
 def ufunc(b: Any, function: np.ufunc, method: str, inputs: Any, kwargs: dict[str, Any]) -> Any:
@@ -104,7 +104,7 @@ def _called(b: Any, shown: str, name: str, args: Any, kwargs: dict[str, Any]) ->
     if name not in surface.methods():
         raise _missing(shown, other_names.CALLS.get(name, ""))
     out = kwargs.get("out")
-    if out is not None and not (isinstance(out, tuple) and out == (None,)):
+    if any(o is not None for o in (out if isinstance(out, tuple) else (out,))):
         raise Error(
             f"{shown}: tensors are values, so that there is no out=",
             location=describe(caller_location()),

@@ -59,6 +59,17 @@ class Operators:
     def __array_function__(self: Any, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         return numpy_functions.function(self.builder, function, args, kwargs)
 
+    @property
+    def device(self) -> str:
+        """The one device of the array API: a graph belongs to none, and `rlx.Session(device)` compiles it for one."""
+        return "graph"
+
+    def to_device(self: Any, device: str, /, *, stream: Any = None) -> Any:
+        """The tensor itself: see `device`."""
+        if device != self.device:
+            raise ValueError(f"a graph belongs to no device; rlx.Session({device!r}) compiles it for one")
+        return self
+
     def __array_namespace__(self: Any, *, api_version: str | None = None) -> Any:
         from rlx import array_api
 
@@ -218,6 +229,13 @@ class Operators:
                 raise
             message, place = f"indexing {self.shape}: {problem.message}", describe(self.builder.location)
             raise ShapeError(message, location=place, hint=problem.hint) from None
+
+    def __setitem__(self: Any, index: Any, value: Any) -> None:
+        raise Error(
+            "tensors are values and are never changed",
+            location=describe(self.builder.location),
+            hint="x = x.at[index].set(value) is a new one, and so are .add, .multiply, .min and .max",
+        )
 
     @property
     def at(self: Any) -> At:

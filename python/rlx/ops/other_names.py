@@ -152,7 +152,6 @@ CALLS = {
     "item": "compile the graph and run it, or rlx.evaluate(g, inputs): a tensor has no value while it is traced",
     "cpu": "nothing: a graph belongs to no device, rlx.Session(device) compiles it for one",
     "cuda": "nothing: a graph belongs to no device, rlx.Session(device) compiles it for one",
-    "device": "nothing: a graph belongs to no device, rlx.Session(device) compiles it for one",
     "backward": "rlx.grad(g, wrt=[…])",
     "requires_grad": "rlx.grad(g, wrt=[…])",
     "requires_grad_": "rlx.grad(g, wrt=[…])",

@@ -110,7 +110,7 @@ def max_pool(
     dilation: Any = 1,
     ceil_mode: bool = False,
     return_indices: bool = False,
-) -> Tensor | tuple[Tensor, Tensor]:
+) -> Any:
     """The largest element of each window: `pool` of kind `max`, and what PyTorch's `max_pool2d` knows besides.
 
     Args:
@@ -310,7 +310,7 @@ def adaptive_avg_pool(b: Builder, x: Any, size: Any) -> Tensor:
 
 
 @helper
-def adaptive_max_pool(b: Builder, x: Any, size: Any, return_indices: bool = False) -> Tensor | tuple[Tensor, Tensor]:
+def adaptive_max_pool(b: Builder, x: Any, size: Any, return_indices: bool = False) -> Any:
     """PyTorch's `adaptive_max_pool2d`: maxima over windows from `floor(i·in/out)` up to `ceil((i + 1)·in/out)`.
 
     Args:
@@ -344,7 +344,7 @@ def adaptive_max_pool(b: Builder, x: Any, size: Any, return_indices: bool = Fals
 _AXES = ("one spatial axis", "two spatial axes", "three spatial axes")
 
 
-def with_dimensions(function: Any, count: int) -> Tensor | tuple[Tensor, Tensor]:
+def with_dimensions(function: Any, count: int) -> Any:
     """A function of images as that of `count` spatial axes: its name ends with `1d`, `2d` or `3d`.
 
     Like PyTorch's it takes a single image `[C, spatial…]` too.
@@ -352,7 +352,7 @@ def with_dimensions(function: Any, count: int) -> Tensor | tuple[Tensor, Tensor]
     name = f"{function.__name__}{count}d"
 
     @wraps(function)
-    def named(b: Builder, x: Any, *args: Any, **options: Any) -> Tensor | tuple[Tensor, Tensor]:
+    def named(b: Builder, x: Any, *args: Any, **options: Any) -> Any:
         x = tensor_like(b, x, f32)
         if x.rank not in (count + 1, count + 2):
             raise ShapeError(
