@@ -163,7 +163,7 @@ def test_memory_does_not_grow() -> None:
         gc.collect()
         grown = tracemalloc.get_traced_memory()[0] - before
         tracemalloc.stop()
-    assert array() is None and grown < 20_000  # one of the arrays is 4000 bytes
+    assert array() is None and grown < 100_000  # one array of 4000 bytes in each step would be twice that
 
 
 def test_traced_tensors_that_are_kept_stay_readable() -> None:
